@@ -1,0 +1,3 @@
+//! The one program.
+
+fn main() {}

@@ -1,0 +1,71 @@
+//! Names of things that cross the boundaries of the stack.
+
+use serde::{Deserialize, Serialize};
+
+/// A node of the network, numbered from 1 in the order of the scenario file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeId(pub u16);
+
+/// A radio of one node, numbered from 0.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct RadioId(pub u8);
+
+/// A flow as its source numbers it: a hash of the 5-tuple or a configured class; 0 is the default.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct FlowId(pub u16);
+
+/// One unit (frame, packet, datagram) at one boundary of one node; unique there for the whole run.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct UnitId(pub u64);
+
+/// EDCA access category (IEEE 802.11-2007, 9.1.3.1), in rising priority.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessCategory {
+    /// AC_BK.
+    Background,
+    /// AC_BE.
+    #[default]
+    BestEffort,
+    /// AC_VI.
+    Video,
+    /// AC_VO.
+    Voice,
+}
+
+/// What backpressure is counted by: credits keyed by the neighbour alone let opposing flows lock up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lane {
+    /// The radio that the unit leaves by.
+    pub radio: RadioId,
+    /// The neighbour, or `None` for broadcast.
+    pub to: Option<NodeId>,
+    /// The flow.
+    pub flow: FlowId,
+    /// The access category.
+    pub access: AccessCategory,
+}
+
+/// Hands out [`UnitId`]s, starting from 1.
+#[derive(Clone, Debug, Default)]
+pub struct UnitIds(u64);
+
+impl UnitIds {
+    /// The next id that nobody has had.
+    pub fn next_id(&mut self) -> UnitId {
+        self.0 += 1;
+        UnitId(self.0)
+    }
+}

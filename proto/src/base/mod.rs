@@ -1,0 +1,23 @@
+//! The shared vocabulary: time, names, units, randomness, the layer interface and what crosses it.
+
+mod addr;
+mod boundary;
+mod id;
+mod layer;
+pub mod phy;
+mod rng;
+mod seq;
+mod time;
+mod trace;
+mod units;
+
+pub use addr::{AddressPlan, Subnet};
+pub use boundary::*;
+pub use id::*;
+pub use layer::*;
+pub use phy::{Gap, Phy, PhyKind, Preamble, RadioSpec};
+pub use rng::{Rng, Seed};
+pub use seq::Seq;
+pub use time::{Duration, Instant};
+pub use trace::Trace;
+pub use units::{Bitrate, Dbm};

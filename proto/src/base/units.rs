@@ -1,0 +1,78 @@
+//! Units of measure as types, where arithmetic is done with them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::time::Duration;
+
+/// A bit-rate in bits per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bitrate(u64);
+
+impl Bitrate {
+    /// A rate of `bps` bits per second.
+    pub const fn from_bps(bps: u64) -> Self {
+        Self(bps)
+    }
+
+    /// A rate in units of 100 kb/s: 55 is 5.5 Mb/s.
+    pub const fn from_100kbps(units: u64) -> Self {
+        Self(units * 100_000)
+    }
+
+    /// A rate of `mbps` Mb/s, to the nearest bit per second.
+    pub fn from_mbps(mbps: f64) -> Self {
+        Self((mbps * 1e6 + 0.5) as u64)
+    }
+
+    /// Bits per second.
+    pub const fn bps(self) -> u64 {
+        self.0
+    }
+
+    /// Mb/s.
+    pub fn mbps(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// The time that `bytes` bytes take, rounded up to whole nanoseconds.
+    pub const fn time(self, bytes: u64) -> Duration {
+        Duration::from_nanos((bytes * 8_000_000_000).div_ceil(self.0))
+    }
+}
+
+impl fmt::Display for Bitrate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} Mb/s", self.mbps())
+    }
+}
+
+/// Power relative to one milliwatt, in hundredths of a decibel, so that it has a total order and
+/// the same bytes on every machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Dbm(i32);
+
+impl Dbm {
+    /// `dbm` dBm, to the nearest hundredth.
+    pub fn from_f64(dbm: f64) -> Self {
+        Self((dbm * 100.0).round() as i32)
+    }
+
+    /// `dbm` dBm.
+    pub const fn new(dbm: i32) -> Self {
+        Self(dbm * 100)
+    }
+
+    /// dBm.
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.0) / 100.0
+    }
+
+    /// How many decibels this power lies above `other`.
+    pub fn above(self, other: Self) -> f64 {
+        f64::from(self.0 - other.0) / 100.0
+    }
+}

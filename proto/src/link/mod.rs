@@ -1,0 +1,98 @@
+//! Links: what carries packets to neighbours over frames.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::base::{DropCause, Duration, Frames, Instant, Layer, NodeId, Packets, RadioId};
+
+pub mod plain;
+pub mod wild;
+
+/// A link protocol.
+pub trait Link: Layer<Above = Packets, Below = Frames> {
+    /// What the link is doing, for `status` and reports.
+    fn status(&self, now: Instant) -> LinkStatus;
+}
+
+/// A neighbour that a link is to serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerSpec {
+    /// The neighbour.
+    pub node: NodeId,
+    /// The radio that reaches it.
+    pub radio: RadioId,
+}
+
+/// What a link is doing.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LinkStatus {
+    /// Protocol.
+    pub kind: &'static str,
+    /// Where the link is in its slots, if it has slots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot: Option<SlotStatus>,
+    /// Neighbours.
+    pub neighbours: Vec<NeighbourStatus>,
+    /// Air time that this node spent or left.
+    pub air: AirShares,
+    /// Counters by name.
+    pub counters: BTreeMap<&'static str, u64>,
+    /// Units dropped, by cause.
+    pub drops: BTreeMap<DropCause, u64>,
+}
+
+/// Where a link is in its slots.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SlotStatus {
+    /// `"start"` (nobody heard yet), `"receive"`, `"guard"` or `"send"`.
+    pub phase: &'static str,
+    /// The slot counter of this node.
+    pub number: u16,
+    /// When the current phase ends, as time from now.
+    pub ends_in: Duration,
+    /// Length of a send slot.
+    pub length: Duration,
+}
+
+/// What a link knows of one neighbour.
+#[derive(Clone, Debug, Serialize)]
+pub struct NeighbourStatus {
+    /// The neighbour.
+    pub node: NodeId,
+    /// The radio that reaches it.
+    pub radio: RadioId,
+    /// Whether it has been heard lately; where there are slots, whether it is in step.
+    pub up: bool,
+    /// How long ago a frame of it came.
+    pub heard_ago: Option<Duration>,
+    /// The last correction of the slot start by this neighbour's stamp, in nanoseconds.
+    pub sync_error_ns: Option<i64>,
+    /// Estimated loss of frames to the neighbour, 0 to 1.
+    pub loss: Option<f64>,
+    /// Coded frames per data frame in the last slot.
+    pub coding_rate: f64,
+    /// Packets waiting or not yet acknowledged.
+    pub queue_packets: usize,
+    /// Payload delivered to the neighbour so far, in bytes, as far as known.
+    pub sent_bytes: u64,
+    /// Payload received from the neighbour and given up so far, in bytes.
+    pub received_bytes: u64,
+    /// Signal of its last frame, in dBm.
+    pub signal_dbm: Option<f64>,
+}
+
+/// Air time by use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AirShares {
+    /// First transmissions of data.
+    pub data: Duration,
+    /// Repeated transmissions of data.
+    pub retransmission: Duration,
+    /// Frames of erasure code.
+    pub coding: Duration,
+    /// Acknowledgements and slot beacons by themselves.
+    pub acknowledgement: Duration,
+    /// Guards of send slots.
+    pub guard: Duration,
+}

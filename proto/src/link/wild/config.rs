@@ -1,0 +1,91 @@
+//! Settings of `link/wild`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::base::Duration;
+
+/// Settings of `link/wild`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WildConfig {
+    /// Length of a send slot, in milliseconds; the receive slot is as long.
+    pub slot_ms: f64,
+    /// Time at the start of each send slot in which nothing is sent, in milliseconds: it absorbs
+    /// late wake-ups and switching.
+    pub guard_ms: f64,
+    /// Most retransmissions of a packet.
+    pub retries: u8,
+    /// Which packets wait for earlier ones at the receiver.
+    pub in_order: InOrder,
+    /// When erasure coding is used beside retransmission.
+    pub recovery: Recovery,
+    /// Loss that remains after recovery by coding, 0 to 1.
+    pub target_loss: f64,
+    /// Most packets of a code block that carry data.
+    pub block_packets: u8,
+    /// Packets in flight to one neighbour; without it, two cycles of slot capacity, at least 128.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_packets: Option<u16>,
+    /// Packets that one flow may have waiting.
+    pub queue_packets: usize,
+    /// Time added to each frame's air time in the plan of a slot, in microseconds.
+    pub overhead_us: f64,
+}
+
+impl Default for WildConfig {
+    fn default() -> Self {
+        Self {
+            slot_ms: 20.0,
+            guard_ms: 1.5,
+            retries: 10,
+            in_order: InOrder::Flow,
+            recovery: Recovery::BurstFec,
+            target_loss: 0.01,
+            block_packets: 10,
+            window_packets: None,
+            queue_packets: 64,
+            overhead_us: 0.0,
+        }
+    }
+}
+
+impl WildConfig {
+    /// Length of a slot.
+    pub fn slot(&self) -> Duration {
+        Duration::from_secs_f64(self.slot_ms / 1e3)
+    }
+
+    /// Guard at the start of a send slot.
+    pub fn guard(&self) -> Duration {
+        Duration::from_secs_f64(self.guard_ms / 1e3)
+    }
+}
+
+/// Which packets a receiver holds back until earlier ones have come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum InOrder {
+    /// None.
+    None,
+    /// Those of the same flow.
+    #[default]
+    Flow,
+    /// All of the neighbour.
+    Link,
+}
+
+/// The combinations of retransmission and erasure coding (`wildnet.md` 7.2, options a to d).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Recovery {
+    /// Coding only: nothing is sent twice.
+    Fec,
+    /// Retransmission only.
+    Arq,
+    /// Retransmission, with coding in the first round while losses come in bursts.
+    #[default]
+    BurstFec,
+    /// Retransmission, with coding on the retransmissions only.
+    FecOnRetransmit,
+}

@@ -1,0 +1,228 @@
+//! Fixed routes: every destination has its next hop from the start and keeps it.
+//!
+//! Adds no header: a datagram is an IP packet, and each relay looks at its destination address.
+//! The hop limit is decremented at relays (RFC 1812, 5.3.1; RFC 8200, 3).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+use bytes::Bytes;
+
+use super::{RouteStatus, Routing, RoutingStatus};
+use crate::base::{
+    AddressPlan, Cx, Datagram, DatagramUp, Datagrams, Destination, DropCause, EtherType, Instant,
+    Lane, Layer, NodeId, Packet, PacketUp, Packets, RadioId, ReceivedPacket, Room, RoomBelow,
+    TxOptions, UnitId, UnitIds,
+};
+use crate::wire::ip;
+
+/// Packets of this node that may wait for room below, for each lane.
+const LANE_PACKETS: usize = 1;
+
+/// The next hop of a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// The neighbour.
+    pub via: NodeId,
+    /// The radio that reaches it.
+    pub radio: RadioId,
+    /// Hops to the destination.
+    pub hops: u8,
+}
+
+/// The protocol at one node.
+#[derive(Debug)]
+pub struct Fixed {
+    node: NodeId,
+    plan: AddressPlan,
+    next_hops: BTreeMap<NodeId, NextHop>,
+    out: VecDeque<Outgoing>,
+    up: VecDeque<DatagramUp>,
+    ids: UnitIds,
+    own: BTreeMap<UnitId, UnitId>,
+    forwarded: u64,
+    drops: BTreeMap<DropCause, u64>,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    packet: Packet,
+    transit: bool,
+}
+
+impl Fixed {
+    /// The protocol at `node` with its routes.
+    pub fn build(node: NodeId, plan: AddressPlan, next_hops: BTreeMap<NodeId, NextHop>) -> Self {
+        Self {
+            node,
+            plan,
+            next_hops,
+            out: VecDeque::new(),
+            up: VecDeque::new(),
+            ids: UnitIds::default(),
+            own: BTreeMap::new(),
+            forwarded: 0,
+            drops: BTreeMap::new(),
+        }
+    }
+
+    fn route(&self, to: Destination) -> Option<NextHop> {
+        match to {
+            Destination::End(node) => self.next_hops.get(&node).copied(),
+            Destination::NextHop(node) => {
+                let hop = self.next_hops.get(&node)?;
+                (hop.via == node).then_some(*hop)
+            }
+        }
+    }
+
+    fn count_drop(&mut self, cause: DropCause) {
+        *self.drops.entry(cause).or_default() += 1;
+    }
+
+    fn on_received(&mut self, packet: ReceivedPacket) {
+        if !matches!(packet.protocol, EtherType::IPV4 | EtherType::IPV6) {
+            return self.count_drop(DropCause::Malformed);
+        }
+        let Some(dst) = ip::destination(&packet.payload) else {
+            return self.count_drop(DropCause::Malformed);
+        };
+        match self.plan.node(dst) {
+            Some(node) if node == self.node => {
+                let (via, payload) = (packet.from, packet.payload);
+                self.up.push_back(DatagramUp::Received { via, payload });
+            }
+            Some(node) => self.on_transit(node, packet),
+            None if is_multicast(dst) => {
+                let (via, payload) = (packet.from, packet.payload);
+                self.up.push_back(DatagramUp::Received { via, payload });
+            }
+            None => self.count_drop(DropCause::NoRoute),
+        }
+    }
+
+    fn on_transit(&mut self, dst: NodeId, packet: ReceivedPacket) {
+        let Some(hop) = self.route(Destination::End(dst)) else {
+            return self.count_drop(DropCause::NoRoute);
+        };
+        let Some(payload) = ip::forwarded(&packet.payload) else {
+            return self.count_drop(DropCause::HopLimit);
+        };
+        self.forwarded += 1;
+        let id = self.ids.next_id();
+        let packet = self.packet(id, hop, ip::flow(&payload), payload, TxOptions::default());
+        self.out.push_back(Outgoing { packet, transit: true });
+    }
+
+    fn packet(
+        &self,
+        id: UnitId,
+        hop: NextHop,
+        flow: crate::base::FlowId,
+        payload: Bytes,
+        options: TxOptions,
+    ) -> Packet {
+        let protocol = if payload.first().is_some_and(|b| b >> 4 == 6) {
+            EtherType::IPV6
+        } else {
+            EtherType::IPV4
+        };
+        Packet {
+            id,
+            radio: hop.radio,
+            to: Some(hop.via),
+            flow,
+            protocol,
+            payload,
+            options,
+            order: None,
+        }
+    }
+}
+
+fn is_multicast(addr: IpAddr) -> bool {
+    addr.is_multicast()
+}
+
+impl Layer for Fixed {
+    type Above = Datagrams;
+    type Below = Packets;
+
+    fn handle_rx(&mut self, _cx: &mut Cx<'_>, event: PacketUp) {
+        match event {
+            PacketUp::Received(packet) => self.on_received(packet),
+            PacketUp::Done(mut done) => {
+                if let Some(id) = self.own.remove(&done.id) {
+                    done.id = id;
+                    self.up.push_back(DatagramUp::Done(done));
+                }
+            }
+            PacketUp::Dropped { id, cause } => {
+                self.count_drop(cause);
+                if let Some(id) = self.own.remove(&id) {
+                    self.up.push_back(DatagramUp::Dropped { id, cause });
+                }
+            }
+            PacketUp::Neighbour { .. } | PacketUp::LinkSample(_) => {}
+        }
+    }
+
+    fn poll_rx(&mut self, _cx: &mut Cx<'_>) -> Option<DatagramUp> {
+        self.up.pop_front()
+    }
+
+    /// Room on the lane of a flow, whatever its neighbour: the caller does not know the route.
+    fn room(&self, lane: Lane) -> Room {
+        let waiting =
+            self.out.iter().filter(|out| !out.transit && out.packet.flow == lane.flow).count();
+        Room::units(LANE_PACKETS.saturating_sub(waiting))
+    }
+
+    fn handle_tx(&mut self, _cx: &mut Cx<'_>, datagram: Datagram) {
+        let Some(hop) = self.route(datagram.to) else {
+            self.count_drop(DropCause::NoRoute);
+            let (id, cause) = (datagram.id, DropCause::NoRoute);
+            return self.up.push_back(DatagramUp::Dropped { id, cause });
+        };
+        let id = self.ids.next_id();
+        self.own.insert(id, datagram.id);
+        let packet = self.packet(id, hop, datagram.flow, datagram.payload, datagram.options);
+        self.out.push_back(Outgoing { packet, transit: false });
+    }
+
+    fn poll_tx(&mut self, _cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Packet> {
+        let mut index = 0;
+        while let Some(out) = self.out.get(index) {
+            if !below(out.packet.lane()).is_none() {
+                return self.out.remove(index).map(|out| out.packet);
+            }
+            if out.transit {
+                // The link owns the buffer of the node: what it has no room for is lost here.
+                self.out.remove(index);
+                self.count_drop(DropCause::QueueFull);
+            } else {
+                index += 1;
+            }
+        }
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _cx: &mut Cx<'_>) {}
+}
+
+impl Routing for Fixed {
+    fn status(&self) -> RoutingStatus {
+        let route =
+            |(to, hop): (&NodeId, &NextHop)| RouteStatus { to: *to, via: hop.via, hops: hop.hops };
+        RoutingStatus {
+            kind: "fixed",
+            routes: self.next_hops.iter().map(route).collect(),
+            forwarded: self.forwarded,
+            drops: self.drops.clone(),
+        }
+    }
+}

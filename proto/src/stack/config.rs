@@ -1,0 +1,58 @@
+//! What a scenario file may say of a stack: one enum per role, each variant a protocol with its
+//! settings.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::link::plain::PlainConfig;
+use crate::link::wild::WildConfig;
+
+/// The stack of a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StackConfig {
+    /// Link protocol.
+    pub link: LinkConfig,
+    /// Routing protocol.
+    pub routing: RoutingConfig,
+}
+
+/// The link protocol and its settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum LinkConfig {
+    /// Frames go straight to the chip, which does CSMA/CA and retries.
+    Plain(PlainConfig),
+    /// Time slots, bulk acknowledgements and adaptive coding (WiLDNet).
+    Wild(WildConfig),
+}
+
+impl Default for LinkConfig {
+    fn default() -> Self {
+        Self::Plain(PlainConfig::default())
+    }
+}
+
+impl LinkConfig {
+    /// The name of the protocol, as files write it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Plain(_) => "plain",
+            Self::Wild(_) => "wild",
+        }
+    }
+}
+
+/// The routing protocol and its settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum RoutingConfig {
+    /// Shortest paths over the links of the scenario, fixed for the whole run.
+    Fixed {},
+}
+
+impl Default for RoutingConfig {
+    fn default() -> Self {
+        Self::Fixed {}
+    }
+}

@@ -1,0 +1,31 @@
+//! Transports: what carries messages of applications over datagrams.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::base::{Datagrams, Layer, Messages};
+
+/// A transport protocol: one end of one flow.
+pub trait Transport: Layer<Above = Messages, Below = Datagrams> {
+    /// Whether a received IP packet belongs to this flow end.
+    fn accepts(&self, packet: &[u8]) -> bool;
+
+    /// What it did, for reports.
+    fn status(&self) -> TransportStatus;
+}
+
+/// What one end of a flow did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TransportStatus {
+    /// Protocol.
+    pub kind: &'static str,
+    /// Payload bytes that were handed to the network, each counted once.
+    pub sent_bytes: u64,
+    /// Payload bytes that the peer is known to have.
+    pub acked_bytes: u64,
+    /// Payload bytes that were given to the application.
+    pub delivered_bytes: u64,
+    /// Counters by name.
+    pub counters: BTreeMap<&'static str, u64>,
+}

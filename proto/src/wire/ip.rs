@@ -1,0 +1,197 @@
+//! The little of IPv4 and IPv6 that forwarding needs (RFC 791, RFC 8200), and writing headers.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use bytes::Bytes;
+
+use crate::base::FlowId;
+
+/// Length of an IPv4 header without options, in bytes.
+pub const IPV4_HEADER_BYTES: usize = 20;
+/// Length of an IPv6 header, in bytes.
+pub const IPV6_HEADER_BYTES: usize = 40;
+/// IP protocol number of TCP.
+pub const TCP: u8 = 6;
+/// IP protocol number of UDP.
+pub const UDP: u8 = 17;
+
+/// The destination address of a packet; `None` if it is not a whole IP header.
+pub fn destination(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 if packet.len() >= IPV4_HEADER_BYTES => Some(ipv4_at(packet, 16).into()),
+        6 if packet.len() >= IPV6_HEADER_BYTES => Some(ipv6_at(packet, 24).into()),
+        _ => None,
+    }
+}
+
+/// The source address of a packet; `None` if it is not a whole IP header.
+pub fn source(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 if packet.len() >= IPV4_HEADER_BYTES => Some(ipv4_at(packet, 12).into()),
+        6 if packet.len() >= IPV6_HEADER_BYTES => Some(ipv6_at(packet, 8).into()),
+        _ => None,
+    }
+}
+
+fn ipv4_at(packet: &[u8], at: usize) -> Ipv4Addr {
+    let octets: [u8; 4] = packet[at..at + 4].try_into().expect("four bytes");
+    octets.into()
+}
+
+fn ipv6_at(packet: &[u8], at: usize) -> Ipv6Addr {
+    let octets: [u8; 16] = packet[at..at + 16].try_into().expect("sixteen bytes");
+    octets.into()
+}
+
+/// Protocol and payload of a packet without IPv6 extension headers or IPv4 fragments behind the
+/// first; `None` if it is cut short.
+pub fn payload(packet: &[u8]) -> Option<(u8, &[u8])> {
+    match packet.first()? >> 4 {
+        4 if packet.len() >= IPV4_HEADER_BYTES => {
+            let header = usize::from(packet[0] & 0x0f) * 4;
+            let total = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
+            let fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff;
+            if header < IPV4_HEADER_BYTES || fragment != 0 {
+                return None;
+            }
+            Some((packet[9], packet.get(header..total)?))
+        }
+        6 if packet.len() >= IPV6_HEADER_BYTES => {
+            let length = usize::from(u16::from_be_bytes([packet[4], packet[5]]));
+            Some((packet[6], packet.get(IPV6_HEADER_BYTES..IPV6_HEADER_BYTES + length)?))
+        }
+        _ => None,
+    }
+}
+
+/// The flow of a packet: a hash of protocol, addresses and ports, never 0; 0 if it is not IP.
+pub fn flow(packet: &[u8]) -> FlowId {
+    let addresses = match packet.first().map(|first| first >> 4) {
+        Some(4) if packet.len() >= IPV4_HEADER_BYTES => &packet[12..20],
+        Some(6) if packet.len() >= IPV6_HEADER_BYTES => &packet[8..40],
+        _ => return FlowId(0),
+    };
+    let (protocol, ports) = match payload(packet) {
+        Some((protocol @ (TCP | UDP), body)) if body.len() >= 4 => (protocol, &body[..4]),
+        Some((protocol, _)) => (protocol, &[][..]),
+        None => (0, &[][..]),
+    };
+    let mut hash = 0x811c_9dc5_u32;
+    for byte in addresses.iter().chain(ports).chain([&protocol]) {
+        hash = (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    }
+    FlowId(((hash >> 16) ^ hash) as u16).max(FlowId(1))
+}
+
+/// A copy of a packet for the next hop, with its hop limit one lower; `None` if that was used up.
+pub fn forwarded(packet: &Bytes) -> Option<Bytes> {
+    let mut copy = packet.to_vec();
+    match copy.first()? >> 4 {
+        4 if copy.len() >= IPV4_HEADER_BYTES => {
+            if copy[8] <= 1 {
+                return None;
+            }
+            copy[8] -= 1;
+            // RFC 1624: the checksum grows by what the covered word shrinks.
+            let sum = u32::from(u16::from_be_bytes([copy[10], copy[11]])) + 0x0100;
+            let sum = (sum & 0xffff) + (sum >> 16);
+            copy[10..12].copy_from_slice(&(sum as u16).to_be_bytes());
+        }
+        6 if copy.len() >= IPV6_HEADER_BYTES => {
+            if copy[7] <= 1 {
+                return None;
+            }
+            copy[7] -= 1;
+        }
+        _ => return None,
+    }
+    Some(copy.into())
+}
+
+/// Writes an IPv4 header with its checksum in front of a body of `body` bytes.
+pub fn put_ipv4(out: &mut Vec<u8>, src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, body: usize) {
+    let total = u16::try_from(IPV4_HEADER_BYTES + body).expect("an IPv4 packet below 64 KiB");
+    let at = out.len();
+    out.extend_from_slice(&[0x45, 0]);
+    out.extend_from_slice(&total.to_be_bytes());
+    out.extend_from_slice(&[0, 0, 0x40, 0, 64, protocol, 0, 0]);
+    out.extend_from_slice(&src.octets());
+    out.extend_from_slice(&dst.octets());
+    let sum = checksum(0, &out[at..]);
+    out[at + 10..at + 12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// The Internet checksum (RFC 1071) of `bytes`, started with the sum `initial`.
+pub fn checksum(initial: u32, bytes: &[u8]) -> u16 {
+    let mut sum = u64::from(initial);
+    let mut words = bytes.chunks_exact(2);
+    for word in &mut words {
+        sum += u64::from(u16::from_be_bytes([word[0], word[1]]));
+    }
+    if let [last] = words.remainder() {
+        sum += u64::from(u16::from_be_bytes([*last, 0]));
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// The sum of the IPv4 pseudo-header, to start a TCP or UDP checksum with.
+pub fn pseudo_header(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, length: usize) -> u32 {
+    let half = |addr: Ipv4Addr| (addr.to_bits() >> 16) + (addr.to_bits() & 0xffff);
+    half(src) + half(dst) + u32::from(protocol) + length as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ICMP echo request from 10.66.0.1 to 10.66.0.2 as the Linux kernel sent it.
+    const PING: [u8; 28] = [
+        0x45, 0x00, 0x00, 0x1c, 0x1c, 0x46, 0x40, 0x00, 0x40, 0x01, 0x0a, 0x13, 0x0a, 0x42, 0x00,
+        0x01, 0x0a, 0x42, 0x00, 0x02, 0x08, 0x00, 0xf7, 0xff, 0x00, 0x00, 0x00, 0x00,
+    ];
+
+    #[test]
+    fn forwarding_keeps_the_header_checksum_right() {
+        let mut packet = PING.to_vec();
+        packet[10..12].fill(0);
+        let sum = checksum(0, &packet[..20]);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        let next = forwarded(&packet.into()).expect("hops left");
+        assert_eq!(next[8], 63);
+        assert_eq!(checksum(0, &next[..20]), 0);
+    }
+
+    #[test]
+    fn the_last_hop_is_not_forwarded() {
+        let mut packet = PING.to_vec();
+        packet[8] = 1;
+        assert_eq!(forwarded(&packet.into()), None);
+    }
+
+    #[test]
+    fn flows_differ_by_port_and_are_never_zero() {
+        let mut packet = Vec::new();
+        let (src, dst) = (Ipv4Addr::new(10, 66, 0, 1), Ipv4Addr::new(10, 66, 0, 2));
+        put_ipv4(&mut packet, src, dst, UDP, 8);
+        packet.extend_from_slice(&[0, 1, 0, 2, 0, 8, 0, 0]);
+        let first = flow(&packet);
+        packet[21] = 9;
+        assert_ne!(first, flow(&packet));
+        assert_ne!(first, FlowId(0));
+        assert_eq!(flow(&[0; 40]), FlowId(0));
+        assert_eq!(checksum(0, &packet[..20]), 0);
+        assert_eq!(payload(&packet), Some((UDP, &packet[20..])));
+    }
+
+    #[test]
+    fn headers_cut_short_are_refused() {
+        for length in 0..20 {
+            assert_eq!(destination(&PING[..length]), None);
+            assert_eq!(payload(&PING[..length]), None);
+        }
+        assert_eq!(payload(&PING[..27]), None);
+    }
+}

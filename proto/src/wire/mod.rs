@@ -1,0 +1,3 @@
+//! Frame and packet formats, one file each, with golden bytes beside them.
+
+pub mod ip;

@@ -1,0 +1,6 @@
+//! farhop on an operating system: the only crate that touches it.
+
+pub mod air;
+pub mod daemon;
+pub mod device;
+pub mod lab;

@@ -1,0 +1,6 @@
+//! The radio model and the discrete-event simulator.
+
+#![forbid(unsafe_code)]
+
+pub mod engine;
+pub mod radio;

@@ -1,0 +1,1 @@
+//! Test tools: a pair of layers over a lossy pipe, oracles, generators.

@@ -1,0 +1,3 @@
+//! Checks and measurements that are not tests.
+
+fn main() {}
