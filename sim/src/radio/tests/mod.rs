@@ -3,6 +3,7 @@
 mod contention;
 mod faults;
 mod long_links;
+mod ns3;
 mod reception;
 mod timing;
 
