@@ -5,6 +5,7 @@ mod faults;
 mod long_links;
 mod ns3;
 mod reception;
+mod swarm;
 mod timing;
 
 use bytes::Bytes;
