@@ -1,3 +1,4 @@
 //! Frame and packet formats, one file each, with golden bytes beside them.
 
 pub mod ip;
+pub mod wild;
