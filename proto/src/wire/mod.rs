@@ -3,3 +3,4 @@
 pub mod ieee80211;
 pub mod ip;
 pub mod radiotap;
+pub mod wild;
