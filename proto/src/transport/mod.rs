@@ -6,10 +6,17 @@ use serde::Serialize;
 
 use crate::base::{Datagrams, Layer, Messages};
 
+pub mod tcp;
+
 /// A transport protocol: one end of one flow.
 pub trait Transport: Layer<Above = Messages, Below = Datagrams> {
     /// Whether a received IP packet belongs to this flow end.
     fn accepts(&self, packet: &[u8]) -> bool;
+
+    /// Payload bytes that were given to the application so far; cheap, for sampling.
+    fn delivered_bytes(&self) -> u64 {
+        self.status().delivered_bytes
+    }
 
     /// What it did, for reports.
     fn status(&self) -> TransportStatus;
