@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::base::{Datagrams, Layer, Messages};
 
 pub mod tcp;
+pub mod udp;
 
 /// A transport protocol: one end of one flow.
 pub trait Transport: Layer<Above = Messages, Below = Datagrams> {

@@ -159,7 +159,7 @@ impl Tcp {
     }
 
     fn wire(&self, place: u64) -> Seq {
-        self.initial.add((place - ORIGIN) as u32)
+        self.initial.add(place.wrapping_sub(ORIGIN) as u32)
     }
 
     /// The number in our own stream, from how it stands on the wire.
@@ -453,7 +453,13 @@ impl Tcp {
         match cut.filter(|cut| cut.length > 0) {
             Some(cut) => {
                 let length = cut.length as usize;
-                tcp::encode(local, remote, header, self.sender.buffer.slices(cut.seq, length), length)
+                tcp::encode(
+                    local,
+                    remote,
+                    header,
+                    self.sender.buffer.slices(cut.seq, length),
+                    length,
+                )
             }
             None => tcp::encode(local, remote, header, std::iter::empty(), 0),
         }

@@ -108,7 +108,7 @@ impl Receiver {
     }
 
     fn wire(&self, place: u64) -> Seq {
-        self.initial.add((place - ORIGIN) as u32)
+        self.initial.add(place.wrapping_sub(ORIGIN) as u32)
     }
 
     /// What an acknowledgement says now.

@@ -83,17 +83,22 @@ impl Default for Rack {
 }
 
 impl Rack {
-    /// RFC 8985, 6.2, step 2: takes a delivered segment.
-    pub(super) fn on_delivered(
+    /// RFC 8985, 6.2, step 2: takes a segment that was acknowledged cumulatively. If the echoed
+    /// timestamp is older than its repetition, it was the original that arrived.
+    pub(super) fn on_acked(
         &mut self,
         now: Instant,
         min_rtt: Duration,
         echo: Option<Instant>,
         segment: &Segment,
     ) {
-        if segment.ever_resent && is_before_tick(echo, segment.sent) {
-            return;
+        if !(segment.ever_resent && is_before_tick(echo, segment.sent)) {
+            self.on_delivered(now, min_rtt, segment);
         }
+    }
+
+    /// Takes a delivered segment; behind a hole the echoed timestamp says nothing about it.
+    pub(super) fn on_delivered(&mut self, now: Instant, min_rtt: Duration, segment: &Segment) {
         let rtt = now.since(segment.sent);
         if segment.ever_resent && rtt < min_rtt {
             return;
@@ -505,6 +510,11 @@ impl Sender {
 
     pub(super) fn on_probe_timer(&mut self, now: Instant) {
         self.rack.probe = self.rack.probe_end.is_none() && self.board.packets_out() > 0;
+        self.rearm_after_probe(now);
+    }
+
+    /// The time-out counts from the head's last transmission, not from now.
+    fn rearm_after_probe(&mut self, now: Instant) {
         self.timer = Some((Timer::Probe, now));
         self.rearm_rto(now);
     }
@@ -512,14 +522,13 @@ impl Sender {
     /// The probe: new data if there is some, else the last segment again (RFC 8985, 7.3).
     pub(super) fn cut_probe(&mut self, now: Instant, options: u32) -> Option<Cut> {
         self.rack.probe_resent = false;
-        let timer = self.timer;
         let cut = self.cut_new(now, options).or_else(|| {
             let last = self.board.end_id().checked_sub(1).filter(|id| *id >= self.board.first_id());
             let id = last.filter(|id| !self.board.get(*id).sacked)?;
             self.rack.probe_resent = true;
             Some(self.resend(now, id))
         })?;
-        self.timer = timer;
+        self.rearm_after_probe(now);
         self.rack.probe_end = Some(self.nxt);
         self.counts.probes += 1;
         Some(cut)

@@ -295,7 +295,7 @@ impl Sender {
                 tally.sacked = true;
                 *counts += 1;
                 tally.on_delivered(segment);
-                rack.on_delivered(now, min_rtt, tally.echo, segment);
+                rack.on_delivered(now, min_rtt, segment);
                 if !segment.ever_resent {
                     tally.first_sacked.get_or_insert(segment.sent);
                     tally.last_sacked = Some(segment.sent);
@@ -326,7 +326,7 @@ impl Sender {
             if !segment.sacked {
                 self.delivered += 1;
                 tally.on_delivered(&segment);
-                self.rack.on_delivered(now, self.rtt.minimum(), tally.echo, &segment);
+                self.rack.on_acked(now, self.rtt.minimum(), tally.echo, &segment);
             }
         }
         self.una = number;
