@@ -1,9 +1,14 @@
 //! The wild link over a lossy pipe: what `wildnet.md` 13 asks for, as short stories.
 
-use farhop_proto::base::{Duration, Instant, NodeId, PacketOutcome, RadioSpec, Seed, TxOptions};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use farhop_proto::base::{
+    Duration, Instant, NodeId, PacketOutcome, RadioSpec, Rng, Seed, TxOptions,
+};
 use farhop_proto::link::PeerSpec;
 use farhop_proto::link::wild::{Recovery, Wild, WildConfig};
-use farhop_testkit::{Clock, Pair, PairConfig, Source};
+use farhop_testkit::{Clock, OnAir, Pair, PairConfig, Source};
 
 fn secs(seconds: f64) -> Instant {
     Instant::ZERO + Duration::from_secs_f64(seconds)
@@ -38,7 +43,6 @@ fn opposing_flows_share_the_air_without_collision() {
     pair.ledger.assert_in_order();
     assert!(rates.iter().all(|rate| *rate > 3.5), "{rates:?} Mb/s");
     assert!(pair.overlaps < 3, "{} frames overlapped", pair.overlaps);
-    println!("{rates:?} {:#?}", pair.status(0));
 }
 
 #[test]
@@ -71,10 +75,9 @@ fn what_remains_lost_is_the_loss_to_the_power_of_all_attempts() {
         let config = WildConfig { retries, recovery: Recovery::Arq, ..WildConfig::default() };
         // Only data is lost: a lost acknowledgement causes a repetition that was not needed.
         let is_data = |bytes: &[u8]| bytes[0] & 0x0f == 1;
-        let loss =
-            Box::new(move |rng: &mut farhop_proto::base::Rng, on: &farhop_testkit::OnAir<'_>| {
-                rng.chance(p) && is_data(&on.frame.payload) && on.at > secs(1.0)
-            });
+        let loss = Box::new(move |rng: &mut Rng, on: &OnAir<'_>| {
+            rng.chance(p) && is_data(&on.frame.payload) && on.at > secs(1.0)
+        });
         let mut pair = pair(config, PairConfig { loss, ..PairConfig::default() });
         pair.add(Source { bytes: 200, from: secs(1.0), ..Source::saturated(0, 1, secs(40.0)) });
         pair.run_until(secs(42.0));
@@ -135,10 +138,9 @@ fn late_wake_ups_cost_part_of_a_slot_and_no_packet() {
 #[test]
 fn steps_stay_within_the_delay_when_first_frames_are_lost() {
     for p in [0.0, 0.2, 0.5] {
-        let loss =
-            Box::new(move |rng: &mut farhop_proto::base::Rng, on: &farhop_testkit::OnAir<'_>| {
-                rng.chance(p) && on.frame.payload[1] & 1 != 0
-            });
+        let loss = Box::new(move |rng: &mut Rng, on: &OnAir<'_>| {
+            rng.chance(p) && on.frame.payload[1] & 1 != 0
+        });
         let mut pair = pair(WildConfig::default(), PairConfig { loss, ..PairConfig::default() });
         for end in [0, 1] {
             pair.add(Source::saturated(end, 1, secs(20.0)));
@@ -160,9 +162,7 @@ fn steps_stay_within_the_delay_when_first_frames_are_lost() {
 #[test]
 fn coding_spends_nothing_where_nothing_is_lost() {
     for recovery in [Recovery::Fec, Recovery::BurstFec, Recovery::FecOnRetransmit] {
-        let lossy = |rng: &mut farhop_proto::base::Rng, on: &farhop_testkit::OnAir<'_>| {
-            rng.chance(0.2) && on.at < secs(5.0)
-        };
+        let lossy = |rng: &mut Rng, on: &OnAir<'_>| rng.chance(0.2) && on.at < secs(5.0);
         let pipe = PairConfig { loss: Box::new(lossy), ..PairConfig::default() };
         let mut pair = pair(WildConfig { recovery, ..WildConfig::default() }, pipe);
         for end in [0, 1] {
@@ -211,9 +211,7 @@ fn coded_retransmissions_save_rounds() {
 #[test]
 fn bursts_bring_coding_in_the_first_round() {
     // Frames are lost in runs of 6 ms, ten times a second.
-    let loss = Box::new(|_: &mut farhop_proto::base::Rng, on: &farhop_testkit::OnAir<'_>| {
-        on.at.as_nanos() % 97_000_000 < 8_000_000
-    });
+    let loss = Box::new(|_: &mut Rng, on: &OnAir<'_>| on.at.as_nanos() % 97_000_000 < 8_000_000);
     let mut pair = pair(WildConfig::default(), PairConfig { loss, ..PairConfig::default() });
     saturate(&mut pair, 10.0);
     assert!(counter(&pair, 0, "coded_sent") > 50);
@@ -321,4 +319,50 @@ fn a_full_queue_of_one_flow_leaves_room_to_another() {
     pair.run_until(secs(11.0));
     pair.ledger.assert_in_order();
     assert_eq!(pair.ledger.received(0, 2).len(), 450);
+}
+
+#[test]
+fn damaged_and_random_frames_are_counted_and_traffic_goes_on() {
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let tap = Rc::clone(&seen);
+    let loss = Box::new(move |_: &mut Rng, on: &OnAir<'_>| {
+        if on.from == 0 && tap.borrow().len() < 200 {
+            tap.borrow_mut().push(on.frame.payload.clone());
+        }
+        false
+    });
+    let mut pair = pair(WildConfig::default(), PairConfig { loss, ..PairConfig::default() });
+    for end in [0, 1] {
+        pair.add(Source::saturated(end, 1, secs(6.0)));
+    }
+    pair.run_until(secs(2.0));
+    let mut rng = Seed(5).stream("damage");
+    for round in 0..20_000_u64 {
+        let mut bytes = seen.borrow()[rng.below(200) as usize].to_vec();
+        match round % 3 {
+            0 => bytes.truncate(rng.below(bytes.len() as u64) as usize),
+            1 => bytes.iter_mut().for_each(|byte| *byte = rng.next_u64() as u8),
+            _ => {
+                let at = rng.below(28 * 8) as usize;
+                bytes[at / 8] ^= 1 << (at % 8);
+            }
+        }
+        if round % 40 == 0 {
+            pair.run_for(0.002);
+        }
+        // A truncated frame with a whole header is what the check sequence of 802.11 is for.
+        if round % 3 != 0 || bytes.len() < 28 {
+            pair.inject(1, bytes.into());
+        }
+    }
+    let before = pair.ledger.received(0, 1).len();
+    pair.run_until(secs(6.0));
+    assert!(pair.ledger.received(0, 1).len() > before + 900);
+    pair.ledger.assert_at_most_once();
+    pair.ledger.assert_in_order();
+    let counters = pair.status(1).counters;
+    let malformed: u64 =
+        counters.iter().filter(|(name, _)| name.starts_with("malformed")).map(|(_, n)| n).sum();
+    assert!(malformed > 10_000, "{malformed} counted");
+    assert_eq!(counters["peer_restarts"], 0);
 }
