@@ -335,3 +335,6 @@ impl Link for Wild {
         self.link_status(now)
     }
 }
+
+#[cfg(test)]
+mod tests;
