@@ -120,7 +120,8 @@ proptest! {
         retries in 0_u8..=10,
         block_packets in 1_u8..=32,
     ) {
-        let config = WildConfig { recovery, slot_ms, retries, block_packets, ..WildConfig::default() };
+        let defaults = WildConfig::default();
+        let config = WildConfig { recovery, slot_ms, retries, block_packets, ..defaults };
         let pair = Pair::build(pipe.config(), |node, radio, peer| {
             Wild::build(&config, node, std::slice::from_ref(radio), &[peer], Seed(pipe.seed))
         });
