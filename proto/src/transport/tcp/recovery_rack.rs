@@ -162,13 +162,10 @@ impl Sender {
     }
 
     pub(super) fn on_overtaken(&mut self, overtaken: Option<u64>) {
-        let (Some(low), Some(high)) = (overtaken, self.board.highest_sacked().map(|s| s.seq))
-        else {
+        let high = self.board.highest_sacked().map_or(self.una, |s| s.seq);
+        let Some(low) = overtaken.filter(|low| *low < high) else {
             return;
         };
-        if low >= high {
-            return;
-        }
         let distance = (high - low).div_ceil(u64::from(self.mss)) as u32;
         self.rack.reordering = self.rack.reordering.max(distance.min(MAX_REORDERING));
         self.rack.reordering_seen = true;

@@ -76,6 +76,8 @@ pub(super) struct Ack {
 pub(super) struct Tally {
     pub(super) una_before: u64,
     pub(super) una_advanced: bool,
+    /// Start of the highest segment that was sacked before.
+    pub(super) highest_before: u64,
     /// Segments acknowledged cumulatively.
     pub(super) acked: u32,
     pub(super) delivered_before: u64,
@@ -247,6 +249,7 @@ impl Sender {
         let mut tally = Tally {
             una_before: self.una,
             una_advanced: number > self.una,
+            highest_before: self.board.highest_sacked().map_or(self.una, |s| s.seq),
             delivered_before: self.delivered,
             lost_before: self.board.lost_total,
             duplicate: ack.bare && !old && !grown && number == self.una,
@@ -288,7 +291,6 @@ impl Sender {
             if left >= *right || *right > self.nxt {
                 continue;
             }
-            let highest = self.board.highest_sacked().map_or(self.una, |s| s.seq);
             let (rack, counts, high_seq) = (&mut self.rack, &mut self.delivered, self.high_seq);
             let min_rtt = self.rtt.minimum();
             self.board.on_sack(left, *right, |segment| {
@@ -300,7 +302,7 @@ impl Sender {
                     tally.first_sacked.get_or_insert(segment.sent);
                     tally.last_sacked = Some(segment.sent);
                     tally.original |= segment.end() <= high_seq;
-                    if segment.seq < highest {
+                    if segment.seq < tally.highest_before {
                         tally.overtake(segment.seq);
                     }
                 }
@@ -310,7 +312,6 @@ impl Sender {
 
     /// Takes cumulatively acknowledged segments off (`tcp_clean_rtx_queue`).
     fn on_advance(&mut self, now: Instant, number: u64, tally: &mut Tally) {
-        let highest = self.board.highest_sacked().map_or(self.una, |s| s.seq);
         while let Some(segment) = self.board.pop_acked(number) {
             tally.acked += 1;
             if segment.ever_resent {
@@ -319,7 +320,7 @@ impl Sender {
                 tally.first_acked.get_or_insert(segment.sent);
                 tally.last_acked = Some(segment.sent);
                 tally.original |= segment.end() <= self.high_seq;
-                if segment.seq < highest {
+                if segment.seq < tally.highest_before {
                     tally.overtake(segment.seq);
                 }
             }
