@@ -366,10 +366,10 @@ impl Layer for Udp {
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        if let Role::Source(source) = &mut self.role {
-            if source.due <= cx.now {
-                source.advance(cx.now);
-            }
+        if let Role::Source(source) = &mut self.role
+            && source.due <= cx.now
+        {
+            source.advance(cx.now);
         }
     }
 }
