@@ -7,6 +7,6 @@
 pub mod base;
 pub mod link;
 pub mod routing;
-//pub mod stack;
+pub mod stack;
 pub mod transport;
 pub mod wire;

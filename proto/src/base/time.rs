@@ -132,7 +132,10 @@ impl Duration {
 
     /// How many times `part` fits into this span; zero if `part` is empty.
     pub const fn div_duration(self, part: Self) -> u64 {
-        if part.0 == 0 { 0 } else { self.0 / part.0 }
+        match self.0.checked_div(part.0) {
+            Some(times) => times,
+            None => 0,
+        }
     }
 }
 

@@ -4,7 +4,6 @@
 //! The hop limit is decremented at relays (RFC 1812, 5.3.1; RFC 8200, 3).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
 
 use bytes::Bytes;
 
@@ -18,6 +17,9 @@ use crate::wire::ip;
 
 /// Packets of this node that may wait for room below, for each lane.
 const LANE_PACKETS: usize = 1;
+
+/// Set in the ids of packets that come from other nodes; our own keep the id of their datagram.
+const TRANSIT: u64 = 1 << 63;
 
 /// The next hop of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +40,7 @@ pub struct Fixed {
     next_hops: BTreeMap<NodeId, NextHop>,
     out: VecDeque<Outgoing>,
     up: VecDeque<DatagramUp>,
-    ids: UnitIds,
-    own: BTreeMap<UnitId, UnitId>,
+    transit_ids: UnitIds,
     forwarded: u64,
     drops: BTreeMap<DropCause, u64>,
 }
@@ -59,8 +60,7 @@ impl Fixed {
             next_hops,
             out: VecDeque::new(),
             up: VecDeque::new(),
-            ids: UnitIds::default(),
-            own: BTreeMap::new(),
+            transit_ids: UnitIds::default(),
             forwarded: 0,
             drops: BTreeMap::new(),
         }
@@ -93,7 +93,7 @@ impl Fixed {
                 self.up.push_back(DatagramUp::Received { via, payload });
             }
             Some(node) => self.on_transit(node, packet),
-            None if is_multicast(dst) => {
+            None if dst.is_multicast() => {
                 let (via, payload) = (packet.from, packet.payload);
                 self.up.push_back(DatagramUp::Received { via, payload });
             }
@@ -109,7 +109,7 @@ impl Fixed {
             return self.count_drop(DropCause::HopLimit);
         };
         self.forwarded += 1;
-        let id = self.ids.next_id();
+        let id = UnitId(self.transit_ids.next_id().0 | TRANSIT);
         let packet = self.packet(id, hop, ip::flow(&payload), payload, TxOptions::default());
         self.out.push_back(Outgoing { packet, transit: true });
     }
@@ -140,8 +140,8 @@ impl Fixed {
     }
 }
 
-fn is_multicast(addr: IpAddr) -> bool {
-    addr.is_multicast()
+fn is_transit(id: UnitId) -> bool {
+    id.0 & TRANSIT != 0
 }
 
 impl Layer for Fixed {
@@ -151,15 +151,11 @@ impl Layer for Fixed {
     fn handle_rx(&mut self, _cx: &mut Cx<'_>, event: PacketUp) {
         match event {
             PacketUp::Received(packet) => self.on_received(packet),
-            PacketUp::Done(mut done) => {
-                if let Some(id) = self.own.remove(&done.id) {
-                    done.id = id;
-                    self.up.push_back(DatagramUp::Done(done));
-                }
-            }
+            PacketUp::Done(done) if is_transit(done.id) => {}
+            PacketUp::Done(done) => self.up.push_back(DatagramUp::Done(done)),
             PacketUp::Dropped { id, cause } => {
                 self.count_drop(cause);
-                if let Some(id) = self.own.remove(&id) {
+                if !is_transit(id) {
                     self.up.push_back(DatagramUp::Dropped { id, cause });
                 }
             }
@@ -184,9 +180,8 @@ impl Layer for Fixed {
             let (id, cause) = (datagram.id, DropCause::NoRoute);
             return self.up.push_back(DatagramUp::Dropped { id, cause });
         };
-        let id = self.ids.next_id();
-        self.own.insert(id, datagram.id);
-        let packet = self.packet(id, hop, datagram.flow, datagram.payload, datagram.options);
+        let packet =
+            self.packet(datagram.id, hop, datagram.flow, datagram.payload, datagram.options);
         self.out.push_back(Outgoing { packet, transit: false });
     }
 
@@ -224,5 +219,98 @@ impl Routing for Fixed {
             forwarded: self.forwarded,
             drops: self.drops.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::FlowId;
+    use std::net::Ipv4Addr;
+
+    const ME: NodeId = NodeId(2);
+
+    fn relay() -> Fixed {
+        let hop = |via| NextHop { via: NodeId(via), radio: RadioId(0), hops: 1 };
+        Fixed::build(ME, AddressPlan::default(), [(NodeId(1), hop(1)), (NodeId(3), hop(3))].into())
+    }
+
+    fn ip_packet(to: Ipv4Addr) -> Bytes {
+        let mut packet = Vec::new();
+        ip::put_ipv4(&mut packet, Ipv4Addr::new(10, 66, 0, 1), to, ip::UDP, 8);
+        packet.extend_from_slice(&[0, 7, 0, 7, 0, 8, 0, 0]);
+        packet.into()
+    }
+
+    fn received(payload: Bytes) -> PacketUp {
+        PacketUp::Received(ReceivedPacket {
+            radio: RadioId(0),
+            from: NodeId(1),
+            flow: FlowId(0),
+            protocol: EtherType::IPV4,
+            payload,
+            signal: None,
+            rate: None,
+        })
+    }
+
+    fn cx() -> Cx<'static> {
+        Cx::new(Instant::ZERO)
+    }
+
+    #[test]
+    fn a_relay_sends_on_with_one_hop_less() {
+        let mut relay = relay();
+        relay.handle_rx(&mut cx(), received(ip_packet(Ipv4Addr::new(10, 66, 0, 3))));
+        let packet = relay.poll_tx(&mut cx(), &|_| Room::UNLIMITED).expect("a packet");
+        assert_eq!((packet.to, packet.payload[8]), (Some(NodeId(3)), 63));
+        assert_eq!(relay.status().forwarded, 1);
+    }
+
+    #[test]
+    fn what_is_for_this_node_goes_up() {
+        let mut relay = relay();
+        relay.handle_rx(&mut cx(), received(ip_packet(Ipv4Addr::new(10, 66, 0, 2))));
+        assert!(matches!(relay.poll_rx(&mut cx()), Some(DatagramUp::Received { .. })));
+        assert!(relay.poll_tx(&mut cx(), &|_| Room::UNLIMITED).is_none());
+    }
+
+    #[test]
+    fn a_relay_without_room_below_drops_and_counts() {
+        let mut relay = relay();
+        relay.handle_rx(&mut cx(), received(ip_packet(Ipv4Addr::new(10, 66, 0, 3))));
+        assert!(relay.poll_tx(&mut cx(), &|_| Room::NONE).is_none());
+        assert!(relay.poll_tx(&mut cx(), &|_| Room::UNLIMITED).is_none());
+        assert_eq!(relay.status().drops[&DropCause::QueueFull], 1);
+    }
+
+    #[test]
+    fn our_own_packets_wait_for_room_without_blocking_another_flow() {
+        let mut relay = relay();
+        for (flow, to) in [(1, 1), (2, 3)] {
+            let datagram = Datagram {
+                id: UnitId(flow.into()),
+                to: Destination::End(NodeId(to)),
+                flow: FlowId(flow),
+                payload: ip_packet(Ipv4Addr::new(10, 66, 0, to as u8)),
+                options: TxOptions::default(),
+            };
+            assert!(!relay.room(Lane { flow: FlowId(flow), ..Lane::default() }).is_none());
+            relay.handle_tx(&mut cx(), datagram);
+        }
+        assert!(relay.room(Lane { flow: FlowId(1), ..Lane::default() }).is_none());
+        let only_flow_2 = |lane: Lane| Room::units(usize::from(lane.flow == FlowId(2)));
+        let packet = relay.poll_tx(&mut cx(), &only_flow_2).expect("the flow that has room");
+        assert_eq!((packet.id, packet.to), (UnitId(2), Some(NodeId(3))));
+    }
+
+    #[test]
+    fn unknown_addresses_and_rubbish_are_counted() {
+        let mut relay = relay();
+        relay.handle_rx(&mut cx(), received(ip_packet(Ipv4Addr::new(10, 66, 0, 9))));
+        relay.handle_rx(&mut cx(), received(ip_packet(Ipv4Addr::new(192, 0, 2, 9))));
+        relay.handle_rx(&mut cx(), received(Bytes::from_static(b"rubbish")));
+        let drops = relay.status().drops;
+        assert_eq!((drops[&DropCause::NoRoute], drops[&DropCause::Malformed]), (2, 1));
     }
 }

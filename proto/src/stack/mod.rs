@@ -1,18 +1,11 @@
 //! The stack: configuration, the closed set of protocols per role, and their composition.
 
-mod any;
 mod config;
-mod flows;
 mod plan;
 mod problems;
 mod scenario;
-#[allow(clippy::module_inception)]
-mod stack;
 
-pub use any::{AnyLink, AnyRouting, AnyTransport};
 pub use config::*;
-pub use flows::{Flows, FlowsStats};
 pub use plan::{Hop, NodePlan, Plan, RadioPlan};
 pub use problems::Problem;
 pub use scenario::*;
-pub use stack::{Stack, StackStats};

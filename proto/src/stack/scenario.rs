@@ -225,9 +225,8 @@ fn default_signal() -> f64 {
 }
 
 /// A loss process. In a file, a number is the loss of each frame by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-#[schemars(!try_from, !from, with = "LossForm")]
 pub enum LossConfig {
     /// Each frame is lost by itself with probability `p`.
     Bernoulli {
@@ -253,8 +252,18 @@ impl Default for LossConfig {
     }
 }
 
-/// How a file writes a [`LossConfig`].
-#[derive(Deserialize, JsonSchema)]
+impl JsonSchema for LossConfig {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Loss".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        LossForm::json_schema(generator)
+    }
+}
+
+/// Loss of a link: a number from 0 to 1, or a process.
+#[derive(JsonSchema)]
 #[serde(untagged)]
 #[allow(dead_code, reason = "it stands for the forms in the schema")]
 enum LossForm {
@@ -264,11 +273,26 @@ enum LossForm {
     Process(LossProcess),
 }
 
+/// A loss process with its settings.
 #[derive(Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 enum LossProcess {
-    Bernoulli { p: f64 },
-    GilbertElliott { good_ms: f64, bad_ms: f64, good_loss: f64, bad_loss: f64 },
+    /// Each frame is lost by itself with probability `p`.
+    Bernoulli {
+        /// Probability, 0 to 1.
+        p: f64,
+    },
+    /// Two states in continuous time, with a loss of their own.
+    GilbertElliott {
+        /// Mean stay in the good state, in milliseconds.
+        good_ms: f64,
+        /// Mean stay in the bad state, in milliseconds.
+        bad_ms: f64,
+        /// Loss in the good state, 0 to 1.
+        good_loss: f64,
+        /// Loss in the bad state, 0 to 1.
+        bad_loss: f64,
+    },
 }
 
 impl<'de> Deserialize<'de> for LossConfig {
@@ -277,7 +301,9 @@ impl<'de> Deserialize<'de> for LossConfig {
         impl<'de> serde::de::Visitor<'de> for Visitor {
             type Value = LossConfig;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a loss between 0 and 1, or a table such as { kind = \"bernoulli\", p = 0.1 }")
+                f.write_str(
+                    "a loss between 0 and 1, or a table such as { kind = \"bernoulli\", p = 0.1 }",
+                )
             }
             fn visit_f64<E>(self, p: f64) -> Result<LossConfig, E> {
                 Ok(LossConfig::Bernoulli { p })
@@ -288,7 +314,10 @@ impl<'de> Deserialize<'de> for LossConfig {
             fn visit_u64<E>(self, p: u64) -> Result<LossConfig, E> {
                 Ok(LossConfig::Bernoulli { p: p as f64 })
             }
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<LossConfig, A::Error> {
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                map: A,
+            ) -> Result<LossConfig, A::Error> {
                 let table = serde::de::value::MapAccessDeserializer::new(map);
                 Ok(match LossProcess::deserialize(table)? {
                     LossProcess::Bernoulli { p } => LossConfig::Bernoulli { p },

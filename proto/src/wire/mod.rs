@@ -1,3 +1,5 @@
 //! Frame and packet formats, one file each, with golden bytes beside them.
 
+pub mod ieee80211;
 pub mod ip;
+pub mod radiotap;

@@ -1,1 +1,5 @@
 //! Discrete events.
+
+mod report;
+
+pub use report::*;

@@ -1,0 +1,363 @@
+//! Radiotap headers as Linux writes and honours them (radiotap.org; the kernel's
+//! `Documentation/networking/mac80211-injection.rst`).
+//!
+//! Three headers are written: for injection, for a received frame, and for a status echo (which
+//! only the emulated air writes). One parser reads them all, and those of real drivers: it skips
+//! every field that it does not need by its size and alignment.
+
+use crate::base::{Bitrate, Dbm};
+
+const TSFT: u32 = 0;
+const FLAGS: u32 = 1;
+const RATE: u32 = 2;
+const CHANNEL: u32 = 3;
+const DBM_SIGNAL: u32 = 5;
+const TX_FLAGS: u32 = 15;
+const DATA_RETRIES: u32 = 17;
+const EXTENSION: u32 = 31;
+
+const FLAG_FCS_AT_END: u8 = 0x10;
+const FLAG_BAD_FCS: u8 = 0x40;
+const TX_FLAG_FAILED: u16 = 0x0001;
+const TX_FLAG_NO_ACK: u16 = 0x0008;
+/// Channel flags: CCK at 2.4 GHz, OFDM at 5 GHz.
+const CHANNEL_CCK_2GHZ: u16 = 0x00a0;
+const CHANNEL_OFDM_5GHZ: u16 = 0x0140;
+
+/// Alignment and size of each field, by its bit (radiotap.org, defined fields).
+const FIELDS: [(u8, u8); 29] = [
+    (8, 8),  // TSFT
+    (1, 1),  // flags
+    (1, 1),  // rate
+    (2, 4),  // channel
+    (2, 2),  // FHSS
+    (1, 1),  // signal, dBm
+    (1, 1),  // noise, dBm
+    (2, 2),  // lock quality
+    (2, 2),  // TX attenuation
+    (2, 2),  // TX attenuation, dB
+    (1, 1),  // TX power
+    (1, 1),  // antenna
+    (1, 1),  // signal, dB
+    (1, 1),  // noise, dB
+    (2, 2),  // RX flags
+    (2, 2),  // TX flags
+    (1, 1),  // RTS retries
+    (1, 1),  // data retries
+    (4, 8),  // XChannel
+    (1, 3),  // MCS
+    (4, 8),  // A-MPDU
+    (2, 12), // VHT
+    (8, 12), // timestamp
+    (2, 12), // HE
+    (2, 12), // HE-MU
+    (2, 6),  // HE-MU, other user
+    (1, 1),  // zero-length PSDU
+    (2, 4),  // L-SIG
+    (2, 4),  // TLV: never reached, see `parse`
+];
+const TLV: u32 = 28;
+
+/// What a radiotap header says, as far as farhop wants to know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Radiotap {
+    /// Length of the header, in bytes.
+    pub length: usize,
+    /// The radio's time at the first bit of the frame behind the PLCP header, in microseconds.
+    pub tsft_us: Option<u64>,
+    /// Whether a check sequence follows the frame.
+    pub has_fcs: bool,
+    /// Whether the check sequence was wrong.
+    pub bad_fcs: bool,
+    /// Bit-rate, of frames that are not HT or VHT.
+    pub rate: Option<Bitrate>,
+    /// Channel frequency, in MHz.
+    pub frequency_mhz: Option<u16>,
+    /// Received power.
+    pub signal: Option<Dbm>,
+    /// Of an injected frame or an echo: its flags.
+    pub tx_flags: Option<TxFlags>,
+    /// Of an injected frame: repetitions wanted; of an echo: repetitions made.
+    pub data_retries: Option<u8>,
+}
+
+/// Flags of an injected frame or an echo.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TxFlags {
+    /// Echo: not acknowledged in any attempt.
+    pub failed: bool,
+    /// Injection: no acknowledgement is expected.
+    pub no_ack: bool,
+}
+
+/// Why bytes are not a radiotap header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DecodeError {
+    /// Shorter than its fields or than it says.
+    Truncated,
+    /// Not version 0.
+    Version,
+}
+
+/// Reads the header in front of a frame.
+pub fn parse(packet: &[u8]) -> Result<Radiotap, DecodeError> {
+    let head = packet.get(..8).ok_or(DecodeError::Truncated)?;
+    if head[0] != 0 {
+        return Err(DecodeError::Version);
+    }
+    let length = usize::from(u16::from_le_bytes([head[2], head[3]]));
+    let header = packet.get(..length).filter(|_| length >= 8).ok_or(DecodeError::Truncated)?;
+    let present = word(header, 4).ok_or(DecodeError::Truncated)?;
+    let mut at = 8;
+    let mut last = present;
+    while last & (1 << EXTENSION) != 0 {
+        last = word(header, at).ok_or(DecodeError::Truncated)?;
+        at += 4;
+    }
+    let mut found = Radiotap { length, ..Radiotap::default() };
+    for field in 0..TLV {
+        if present & (1 << field) == 0 {
+            continue;
+        }
+        let (align, size) = FIELDS[field as usize];
+        at = at.next_multiple_of(align.into());
+        let value = header.get(at..at + usize::from(size)).ok_or(DecodeError::Truncated)?;
+        at += usize::from(size);
+        found.take(field, value);
+    }
+    Ok(found)
+}
+
+fn word(header: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(header.get(at..at + 4)?.try_into().ok()?))
+}
+
+impl Radiotap {
+    fn take(&mut self, field: u32, value: &[u8]) {
+        match field {
+            TSFT => self.tsft_us = value.try_into().ok().map(u64::from_le_bytes),
+            FLAGS => {
+                self.has_fcs = value[0] & FLAG_FCS_AT_END != 0;
+                self.bad_fcs = value[0] & FLAG_BAD_FCS != 0;
+            }
+            // Some drivers write 0 where the rate is not known.
+            RATE if value[0] != 0 => {
+                self.rate = Some(Bitrate::from_bps(u64::from(value[0]) * 500_000))
+            }
+            CHANNEL => self.frequency_mhz = Some(u16::from_le_bytes([value[0], value[1]])),
+            DBM_SIGNAL => self.signal = Some(Dbm::new(i32::from(value[0] as i8))),
+            TX_FLAGS => {
+                let flags = u16::from_le_bytes([value[0], value[1]]);
+                self.tx_flags = Some(TxFlags {
+                    failed: flags & TX_FLAG_FAILED != 0,
+                    no_ack: flags & TX_FLAG_NO_ACK != 0,
+                });
+            }
+            DATA_RETRIES => self.data_retries = Some(value[0]),
+            _ => {}
+        }
+    }
+
+    /// Whether the packet is the status echo of a frame that was injected here: it has transmit
+    /// flags and none of what only a reception has.
+    pub fn is_echo(&self) -> bool {
+        self.tx_flags.is_some() && self.tsft_us.is_none() && self.signal.is_none()
+    }
+}
+
+/// What is to be sent how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Injection {
+    /// Bit-rate; without one, mac80211 sends at the lowest of the band.
+    pub rate: Bitrate,
+    /// Repetitions after the first transmission, or `None` for a frame without acknowledgement:
+    /// mac80211 repeats even that if both are asked for.
+    pub retries: Option<u8>,
+}
+
+/// Appends the header of a frame to be injected.
+pub fn put_injection(out: &mut Vec<u8>, injection: &Injection) {
+    let fields = match injection.retries {
+        Some(_) => 1 << RATE | 1 << TX_FLAGS | 1 << DATA_RETRIES,
+        None => 1 << RATE | 1 << TX_FLAGS,
+    };
+    let start = put_start(out, fields);
+    out.extend_from_slice(&[rate_field(injection.rate), 0]);
+    let flags = if injection.retries.is_none() { TX_FLAG_NO_ACK } else { 0 };
+    out.extend_from_slice(&flags.to_le_bytes());
+    out.extend(injection.retries);
+    put_length(out, start);
+}
+
+/// How a frame was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reception {
+    /// The radio's time at the first bit of the frame behind the PLCP header, in microseconds.
+    pub tsft_us: u64,
+    /// Bit-rate.
+    pub rate: Bitrate,
+    /// Channel number.
+    pub channel: u16,
+    /// Received power.
+    pub signal: Option<Dbm>,
+}
+
+/// Appends the header of a received frame.
+pub fn put_reception(out: &mut Vec<u8>, reception: &Reception) {
+    let signal = if reception.signal.is_some() { 1 << DBM_SIGNAL } else { 0 };
+    let start = put_start(out, 1 << TSFT | 1 << FLAGS | 1 << RATE | 1 << CHANNEL | signal);
+    out.extend_from_slice(&reception.tsft_us.to_le_bytes());
+    out.extend_from_slice(&[0, rate_field(reception.rate)]);
+    let (frequency, flags) = channel_fields(reception.channel);
+    out.extend_from_slice(&frequency.to_le_bytes());
+    out.extend_from_slice(&flags.to_le_bytes());
+    out.extend(reception.signal.map(|signal| signal.as_f64().round() as i8 as u8));
+    put_length(out, start);
+}
+
+/// What became of an injected frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo {
+    /// Bit-rate.
+    pub rate: Bitrate,
+    /// Not acknowledged in any attempt; also of every unicast frame that asked for none.
+    pub failed: bool,
+    /// Repetitions made.
+    pub retries: u8,
+}
+
+/// Appends the header of a status echo.
+pub fn put_echo(out: &mut Vec<u8>, echo: &Echo) {
+    let start = put_start(out, 1 << RATE | 1 << TX_FLAGS | 1 << DATA_RETRIES);
+    out.extend_from_slice(&[rate_field(echo.rate), 0]);
+    let flags = if echo.failed { TX_FLAG_FAILED } else { 0 };
+    out.extend_from_slice(&flags.to_le_bytes());
+    out.push(echo.retries);
+    put_length(out, start);
+}
+
+fn put_start(out: &mut Vec<u8>, fields: u32) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&[0, 0, 0, 0]);
+    out.extend_from_slice(&fields.to_le_bytes());
+    start
+}
+
+fn put_length(out: &mut [u8], start: usize) {
+    let length = (out.len() - start) as u16;
+    out[start + 2..start + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+fn rate_field(rate: Bitrate) -> u8 {
+    u8::try_from(rate.bps() / 500_000).unwrap_or(0)
+}
+
+/// Frequency and flags of a channel number (802.11-2007, 17.3.8.3.2 and 18.4.6.2).
+fn channel_fields(channel: u16) -> (u16, u16) {
+    match channel {
+        14 => (2484, CHANNEL_CCK_2GHZ),
+        1..14 => (2407 + 5 * channel, CHANNEL_CCK_2GHZ),
+        _ => (5000 + 5 * channel, CHANNEL_OFDM_5GHZ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MBPS_11: Bitrate = Bitrate::from_100kbps(110);
+
+    #[test]
+    fn an_unacknowledged_frame_is_injected_with_rate_and_flag_alone() {
+        let mut out = Vec::new();
+        put_injection(&mut out, &Injection { rate: MBPS_11, retries: None });
+        assert_eq!(out, [0, 0, 12, 0, 0x04, 0x80, 0, 0, 22, 0, 0x08, 0]);
+        let flags = TxFlags { failed: false, no_ack: true };
+        assert_eq!(parse(&out).expect("a header").tx_flags, Some(flags));
+    }
+
+    #[test]
+    fn an_acknowledged_frame_is_injected_with_its_retries() {
+        let mut out = Vec::new();
+        put_injection(&mut out, &Injection { rate: MBPS_11, retries: Some(2) });
+        assert_eq!(out, [0, 0, 13, 0, 0x04, 0x80, 0x02, 0, 22, 0, 0, 0, 2]);
+        let found = parse(&out).expect("a header");
+        assert_eq!((found.rate, found.data_retries), (Some(MBPS_11), Some(2)));
+    }
+
+    #[test]
+    fn a_reception_comes_back_as_it_went() {
+        let reception = Reception {
+            tsft_us: 0x0102_0304_0506_0708,
+            rate: MBPS_11,
+            channel: 6,
+            signal: Some(Dbm::new(-61)),
+        };
+        let mut out = vec![0xff; 3];
+        put_reception(&mut out, &reception);
+        let found = parse(&out[3..]).expect("a header");
+        assert_eq!(found.length, out.len() - 3);
+        assert_eq!(found.tsft_us, Some(reception.tsft_us));
+        assert_eq!((found.rate, found.signal), (Some(MBPS_11), Some(Dbm::new(-61))));
+        assert_eq!(found.frequency_mhz, Some(2437));
+        assert!(!found.is_echo());
+    }
+
+    #[test]
+    fn an_echo_is_told_from_a_reception() {
+        let mut out = Vec::new();
+        put_echo(&mut out, &Echo { rate: MBPS_11, failed: true, retries: 3 });
+        let found = parse(&out).expect("a header");
+        assert_eq!(out.len(), 13, "as mac80211 writes it");
+        assert!(found.is_echo());
+        assert!(found.tx_flags.is_some_and(|flags| flags.failed));
+        assert_eq!(found.data_retries, Some(3));
+    }
+
+    /// A reception as mac80211_hwsim of Linux 6.1 hands it up: TSFT, flags, rate, channel, signal,
+    /// antenna, RX flags; 26 bytes.
+    const HWSIM: [u8; 26] = [
+        0x00, 0x00, 0x1a, 0x00, 0x2f, 0x48, 0x00, 0x00, // present: bits 0, 1, 2, 3, 5, 11, 14
+        0x10, 0x32, 0x54, 0x76, 0x00, 0x00, 0x00, 0x00, // TSFT
+        0x00, 0x16, // flags, 11 Mb/s
+        0x6c, 0x09, 0xa0, 0x00, // 2412 MHz, CCK
+        0xce, 0x00, // -50 dBm, antenna 0
+        0x00, 0x00, // RX flags
+    ];
+
+    #[test]
+    fn the_header_of_a_real_driver_is_read() {
+        let found = parse(&HWSIM).expect("a header");
+        assert_eq!(found.tsft_us, Some(0x7654_3210));
+        assert_eq!(found.rate, Some(MBPS_11));
+        assert_eq!(found.signal, Some(Dbm::new(-50)));
+        assert_eq!(found.frequency_mhz, Some(2412));
+    }
+
+    #[test]
+    fn a_second_bitmap_and_odd_alignment_are_stepped_over() {
+        let header = [
+            0x00, 0x00, 0x18, 0x00, 0x22, 0x00, 0x00, 0xa0, // flags, signal; more bitmaps
+            0x20, 0x08, 0x00, 0x00, // second bitmap: per-antenna signal and antenna
+            0x10, 0xc4, // flags with FCS, -60 dBm
+            0xc4, 0x00, // the second bitmap's fields
+            0, 0, 0, 0, 0, 0, 0, 0,
+        ];
+        let found = parse(&header).expect("a header");
+        assert!(found.has_fcs);
+        assert_eq!(found.signal, Some(Dbm::new(-60)));
+        assert_eq!(found.length, 24);
+    }
+
+    #[test]
+    fn headers_cut_short_or_of_another_version_are_refused() {
+        for length in 0..HWSIM.len() {
+            assert_eq!(parse(&HWSIM[..length]), Err(DecodeError::Truncated));
+        }
+        let mut short = HWSIM;
+        short[2] = 9;
+        assert_eq!(parse(&short), Err(DecodeError::Truncated));
+        short[0] = 1;
+        assert_eq!(parse(&short), Err(DecodeError::Version));
+    }
+}

@@ -1,0 +1,217 @@
+//! The result of one run, the same from the simulator and from the lab.
+//!
+//! Every field says its unit in its name; what was not measured is `null`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Counters by name.
+pub type Counters = BTreeMap<String, u64>;
+
+/// The result of one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// Version of farhop.
+    pub version: String,
+    /// What ran it: `"sim"` or `"lab"`.
+    pub driver: String,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Length of the run, in seconds of its own time.
+    pub simulated_s: f64,
+    /// Time that the run took.
+    pub wall_s: f64,
+    /// Events that the engine fired; 0 in the lab.
+    pub events: u64,
+    /// Frames that went on air, acknowledgements and repetitions included.
+    pub frames_on_air: u64,
+    /// Hash over everything that went on air, in hexadecimal; none in the lab.
+    pub trace_hash: Option<String>,
+    /// Flows in the order of the scenario.
+    pub flows: Vec<FlowReport>,
+    /// Links, one for each direction.
+    pub links: Vec<LinkReport>,
+    /// Nodes in the order of the scenario.
+    pub nodes: Vec<NodeReport>,
+    /// How late the processes of a lab were; none in the simulator, which never is.
+    pub lateness: Option<Lateness>,
+}
+
+/// The result of one flow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowReport {
+    /// Name.
+    pub name: String,
+    /// Sending node.
+    pub from: String,
+    /// Receiving node.
+    pub to: String,
+    /// Transport with its congestion control, for example `"tcp/reno"`.
+    pub transport: String,
+    /// Payload handed to the network by the source, in bytes, each byte once.
+    pub sent_bytes: u64,
+    /// Payload that the receiving application got, in bytes.
+    pub delivered_bytes: u64,
+    /// Delivered payload over the time that the flow ran, in Mb/s.
+    pub goodput_mbps: f64,
+    /// Fraction of datagrams that never arrived (`udp`), 0 to 1.
+    pub loss: Option<f64>,
+    /// One-way delay, in milliseconds (`udp`).
+    pub delay_ms: Option<Distribution>,
+    /// Interarrival jitter after RFC 3550, in milliseconds (`udp`).
+    pub jitter_ms: Option<Distribution>,
+    /// Segments sent again (`tcp`).
+    pub retransmissions: Option<u64>,
+    /// When the flow began, in seconds.
+    pub start_s: f64,
+    /// Length of a bin of `over_time_mbps`, in seconds.
+    pub bin_s: f64,
+    /// Goodput bin by bin from the start of the run, in Mb/s.
+    pub over_time_mbps: Vec<f64>,
+}
+
+/// A distribution of a measured quantity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+}
+
+impl Distribution {
+    /// The distribution of `samples`, which it sorts; none of nothing.
+    pub fn of(samples: &mut [f64]) -> Option<Self> {
+        samples.sort_by(f64::total_cmp);
+        let last = samples.len().checked_sub(1)?;
+        let at = |fraction: f64| samples[(fraction * last as f64).round() as usize];
+        let mean = samples.iter().sum::<f64>() / samples.len() as f64;
+        Some(Self { mean, p50: at(0.50), p95: at(0.95), p99: at(0.99) })
+    }
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkReport {
+    /// Sending node.
+    pub from: String,
+    /// Receiving node.
+    pub to: String,
+    /// Link protocol of the sender.
+    pub protocol: String,
+    /// Loss as the sender's link estimates it, 0 to 1.
+    pub loss_estimate: Option<f64>,
+    /// Last correction of the slot start by the peer's stamp, in microseconds.
+    pub sync_error_us: Option<f64>,
+    /// Shares of the run's time that the sender's radio spent, 0 to 1.
+    pub air: AirReport,
+}
+
+/// Shares of the time of a run, 0 to 1; they sum to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AirReport {
+    /// First transmissions of data.
+    pub data: f64,
+    /// Repeated transmissions.
+    pub retransmission: f64,
+    /// Erasure code.
+    pub coding: f64,
+    /// Acknowledgements, of the MAC and of the link.
+    pub acknowledgement: f64,
+    /// Guards of send slots.
+    pub guard: f64,
+    /// Own transmissions that collided at the receiver (their share of the ones above is here, not
+    /// there).
+    pub collision: f64,
+    /// The rest: listening, waiting, nothing to send.
+    pub idle: f64,
+}
+
+/// One node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeReport {
+    /// Name.
+    pub name: String,
+    /// Units dropped at the node, by cause.
+    pub drops: Counters,
+    /// Counters of each layer.
+    pub layers: BTreeMap<String, Counters>,
+}
+
+/// How late the processes of a lab were.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lateness {
+    /// Processes: the air and each daemon.
+    pub processes: Vec<ProcessLateness>,
+    /// Slots in which a frame left after the slot's end.
+    pub slots_overrun: u64,
+    /// Send slots.
+    pub slots: u64,
+    /// Whether the run is not valid: over 1% of the wake-ups of a process were later than 1 ms, or
+    /// over 0.1% of the slots were overrun.
+    pub late: bool,
+}
+
+/// How late one process was.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessLateness {
+    /// `"air"` or the node's name.
+    pub name: String,
+    /// Wake-ups by a timer.
+    pub wakeups: u64,
+    /// Those later than 1 ms.
+    pub late_1ms: u64,
+    /// Those later than the guard of the slots.
+    pub late_guard: u64,
+    /// The latest, in microseconds.
+    pub worst_us: f64,
+    /// Processor time used, in seconds.
+    pub cpu_s: Option<f64>,
+    /// Largest resident memory, in kB.
+    pub memory_kb: Option<u64>,
+}
+
+impl Lateness {
+    /// Judges the counters by the rule of [`Lateness::late`].
+    pub fn judge(processes: Vec<ProcessLateness>, slots: u64, slots_overrun: u64) -> Self {
+        let woken_late = processes.iter().any(|process| process.late_1ms * 100 > process.wakeups);
+        let late = woken_late || slots_overrun * 1000 > slots;
+        Self { processes, slots_overrun, slots, late }
+    }
+}
+
+impl Report {
+    /// Goodput of all flows together, in Mb/s.
+    pub fn total_mbps(&self) -> f64 {
+        self.flows.iter().map(|flow| flow.goodput_mbps).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_late_by_wakeups_or_by_slots() {
+        let process =
+            |wakeups, late_1ms| ProcessLateness { wakeups, late_1ms, ..Default::default() };
+        assert!(!Lateness::judge(vec![process(1000, 10)], 1000, 1).late);
+        assert!(Lateness::judge(vec![process(1000, 11)], 1000, 0).late);
+        assert!(Lateness::judge(vec![process(1000, 0)], 1000, 2).late);
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_sorted_samples() {
+        let mut samples: Vec<f64> = (0..=100).rev().map(f64::from).collect();
+        let found = Distribution::of(&mut samples).expect("samples");
+        assert_eq!((found.mean, found.p50, found.p95, found.p99), (50.0, 50.0, 95.0, 99.0));
+        assert_eq!(Distribution::of(&mut []), None);
+    }
+}

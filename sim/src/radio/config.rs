@@ -1,0 +1,129 @@
+//! What a medium is made of: its radios and the directed links between them.
+
+use farhop_proto::base::phy::ACK_BYTES;
+use farhop_proto::base::{Bitrate, Dbm, Duration, Gap, NodeId, Phy, RadioId};
+
+use super::loss::LossModel;
+
+/// The radios and the links of a medium.
+#[derive(Clone, Debug, Default)]
+pub struct MediumConfig {
+    /// Radios; their place here is their index everywhere else.
+    pub radios: Vec<ChipConfig>,
+    /// Directed links; their place here is their index everywhere else.
+    pub links: Vec<AirLink>,
+}
+
+/// One direction between two radios.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AirLink {
+    /// Index of the transmitting radio.
+    pub from: usize,
+    /// Index of the hearing radio.
+    pub to: usize,
+    /// Propagation delay.
+    pub delay: Duration,
+    /// Received power.
+    pub signal: Dbm,
+    /// What is lost on the way.
+    pub loss: LossModel,
+}
+
+/// When a radio waits EIFS instead of DIFS (`radio.md` 12).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EifsRule {
+    /// After a frame that it had locked on to and that then failed; frames that collide from
+    /// their start are energy only. As ns-3 does it.
+    #[default]
+    AfterLock,
+    /// After every frame that occupied the receiver and was not decoded, as the standard has it.
+    Always,
+}
+
+/// One radio.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChipConfig {
+    /// The node it belongs to.
+    pub node: NodeId,
+    /// Its number at the node.
+    pub radio: RadioId,
+    /// PHY.
+    pub phy: Phy,
+    /// Slot time; longer than the PHY's where a long link is tuned that way.
+    pub slot: Duration,
+    /// Rate of frames that do not name one.
+    pub rate: Bitrate,
+    /// Rate of broadcast frames that do not name one.
+    pub broadcast_rate: Bitrate,
+    /// Rate of acknowledgements; by the rate of the data where not given.
+    pub ack_rate: Option<Bitrate>,
+    /// Most transmissions of a frame, the first included, where the frame does not say.
+    pub attempts: u8,
+    /// From the end of a frame to the last moment at which the preamble of its acknowledgement
+    /// may begin to arrive.
+    pub ack_timeout: Duration,
+    /// Gap before frames without acknowledgement.
+    pub gap: Gap,
+    /// Whether the contention window doubles after a failed attempt.
+    pub exponential_backoff: bool,
+    /// Whether the radio waits for others (CCA and NAV).
+    pub carrier_sense: bool,
+    /// When EIFS applies.
+    pub eifs: EifsRule,
+    /// Channel number; links between different channels carry nothing.
+    pub channel: u16,
+    /// A reception survives a later frame that is at least this much weaker, in decibels.
+    pub capture_db: f64,
+    /// Frames that the chip holds, the one on air included.
+    pub queue_frames: usize,
+    /// Whether frames for other nodes are reported.
+    pub overhear: bool,
+}
+
+impl ChipConfig {
+    /// A radio at the highest rate of its PHY with the settings of the standard: broadcast at the
+    /// lowest rate, 7 attempts, an acknowledgement time-out of SIFS and a slot, capture at 10 dB,
+    /// room for 50 frames.
+    pub fn new(node: NodeId, radio: RadioId, phy: Phy) -> Self {
+        let rates = phy.rates();
+        Self {
+            node,
+            radio,
+            phy,
+            slot: phy.slot(),
+            rate: rates[rates.len() - 1],
+            broadcast_rate: rates[0],
+            ack_rate: None,
+            attempts: 7,
+            ack_timeout: phy.sifs() + phy.slot(),
+            gap: Gap::Backoff,
+            exponential_backoff: true,
+            carrier_sense: true,
+            eifs: EifsRule::AfterLock,
+            channel: 1,
+            capture_db: 10.0,
+            queue_frames: 50,
+            overhear: true,
+        }
+    }
+
+    /// Distributed interframe space: SIFS and two slots.
+    pub fn difs(&self) -> Duration {
+        self.phy.sifs() + self.slot * 2
+    }
+
+    /// Extended interframe space: SIFS, DIFS and an ACK at the lowest rate.
+    pub fn eifs(&self) -> Duration {
+        self.phy.sifs() + self.difs() + self.phy.air_time(ACK_BYTES, self.phy.rates()[0])
+    }
+
+    /// Rate of the acknowledgement of data at `rate`.
+    pub fn ack_rate(&self, rate: Bitrate) -> Bitrate {
+        self.ack_rate.unwrap_or_else(|| self.phy.control_rate(rate))
+    }
+
+    /// Air time of the acknowledgement of data at `rate`.
+    pub fn ack_air_time(&self, rate: Bitrate) -> Duration {
+        self.phy.air_time(ACK_BYTES, self.ack_rate(rate))
+    }
+}

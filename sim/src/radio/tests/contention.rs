@@ -1,0 +1,77 @@
+//! Saturated stations against the closed form and Bianchi's model (`radio.md` 12).
+
+use super::*;
+use crate::radio::EifsRule;
+
+/// Mb/s of IP payload and the share of failed attempts of `count` stations sending to one more.
+fn saturated_stations(count: usize, eifs: EifsRule, seed: u64, length: Duration) -> (f64, f64) {
+    let radios: Vec<_> = (0..=count)
+        .map(|index| ChipConfig { attempts: 255, eifs, overhear: false, ..chip(index as u16 + 1) })
+        .collect();
+    let mut medium = Medium::new(mesh(radios, us(1)), Seed(seed));
+    let sink = count as u16 + 1;
+    let sources: Vec<_> = (0..count)
+        .map(|radio| Saturated { radio, to: sink, bytes: 1500, options: TxOptions::default() })
+        .collect();
+    let tally = saturate(&mut medium, count + 1, &sources, length);
+    let stats = (0..count).map(|radio| medium.stats(radio));
+    let (attempts, acked) = stats.fold((0, 0), |(attempts, acked), stats| {
+        (attempts + stats.attempts, acked + stats.acks_received)
+    });
+    let rate = mbps(tally[count].delivered, 1500, length);
+    (rate, 1.0 - acked as f64 / attempts as f64)
+}
+
+#[test]
+fn one_station_alone_reaches_the_closed_form() {
+    let (rate, failed) = saturated_stations(1, EifsRule::AfterLock, 1, Duration::from_secs(60));
+    // T_data + SIFS + T_ack + DIFS + 2p + 15.5 slots.
+    let cycle = 1214.0 + 10.0 + 152.0 + 50.0 + 2.0 + 310.0;
+    close(rate, 12_000.0 / cycle, 0.005);
+    assert!(failed < 1e-3, "{failed}");
+}
+
+#[test]
+fn saturated_stations_follow_bianchi() {
+    let oracle = [(5, 7.32, 0.178), (10, 6.96, 0.290), (20, 6.49, 0.399)];
+    for (count, rate, failed) in oracle {
+        let (our_rate, our_failed) =
+            saturated_stations(count, EifsRule::AfterLock, 2, Duration::from_secs(40));
+        println!("{count}: {our_rate:.3} Mb/s ({rate}), {our_failed:.4} failed ({failed})");
+        close(our_rate, rate, 0.03);
+        close(our_failed, failed, 0.07);
+    }
+}
+
+#[test]
+fn eifs_after_every_error_follows_its_own_row() {
+    for (count, rate) in [(5, 7.17), (20, 6.17)] {
+        let (our_rate, _) = saturated_stations(count, EifsRule::Always, 3, Duration::from_secs(40));
+        println!("{count}: {our_rate:.3} Mb/s ({rate})");
+        close(our_rate, rate, 0.03);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_transmissions() {
+    let run = |seed| {
+        let radios: Vec<_> = (1..=6).map(chip).collect();
+        let mut config = mesh(radios, us(7));
+        for link in &mut config.links {
+            link.loss = LossModel::Bernoulli { p: 0.1 };
+        }
+        let mut medium = Medium::new(config, Seed(seed));
+        let sources: Vec<_> = (0..6)
+            .map(|radio| Saturated {
+                radio,
+                to: (radio as u16 + 1) % 6 + 1,
+                bytes: 700,
+                options: TxOptions::default(),
+            })
+            .collect();
+        saturate(&mut medium, 6, &sources, Duration::from_secs(2));
+        (medium.trace_hash(), medium.events(), medium.frames_on_air())
+    };
+    assert_eq!(run(5), run(5));
+    assert_ne!(run(5).0, run(6).0);
+}

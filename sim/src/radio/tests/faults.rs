@@ -1,0 +1,51 @@
+//! Radios that go down and links that are cut.
+
+use super::*;
+
+#[test]
+fn a_radio_that_goes_down_ends_its_frames_and_cuts_what_it_had_on_air() {
+    let mut medium = medium(mesh(vec![chip(1), chip(2)], us(3)));
+    for id in 1..=3 {
+        medium.handle_frame(at(1000), 0, frame(id, Some(2), 1500, TxOptions::default()));
+    }
+    medium.set_radio_up(at(1500), 0, false);
+    assert_eq!(medium.room(0), 0);
+    let reports = run_out(&mut medium);
+    assert!(receptions(&reports).is_empty());
+    let ends = dones(&reports);
+    assert_eq!(ends.len(), 3);
+    assert!(
+        ends.iter()
+            .all(|(_, end, done)| { *end == at(1500) && done.outcome == FrameOutcome::Failed })
+    );
+    medium.set_radio_up(at(9000), 0, true);
+    medium.handle_frame(at(9500), 0, frame(4, Some(2), 1500, TxOptions::default()));
+    let reports = run_out(&mut medium);
+    assert_eq!(dones(&reports)[0].2.outcome, FrameOutcome::Acked(0));
+}
+
+#[test]
+fn a_radio_that_comes_back_in_the_middle_of_a_frame_cannot_decode_it() {
+    let mut medium = medium(mesh(vec![chip(1), chip(2)], us(3)));
+    medium.set_radio_up(at(0), 1, false);
+    medium.handle_frame(at(1000), 0, frame(1, Some(2), 1500, no_ack()));
+    medium.set_radio_up(at(1500), 1, true);
+    medium.handle_frame(at(1600), 1, frame(2, Some(1), 1500, no_ack()));
+    let reports = run_out(&mut medium);
+    let received = receptions(&reports);
+    // It senses the rest of the frame, though, and waits.
+    assert_eq!(received.len(), 1);
+    assert_eq!(received[0].2.from, NodeId(2));
+}
+
+#[test]
+fn a_link_that_is_cut_loses_the_frame_on_its_way_and_all_after_it() {
+    let mut medium = medium(mesh(vec![chip(1), chip(2)], us(3)));
+    medium.handle_frame(at(1000), 0, frame(1, Some(2), 1500, no_ack()));
+    medium.set_link_up(at(1500), 0, false);
+    medium.handle_frame(at(5000), 0, frame(2, Some(2), 1500, no_ack()));
+    assert!(receptions(&run_out(&mut medium)).is_empty());
+    medium.set_link_up(at(20_000), 0, true);
+    medium.handle_frame(at(20_000), 0, frame(3, Some(2), 1500, no_ack()));
+    assert_eq!(receptions(&run_out(&mut medium)).len(), 1);
+}
