@@ -46,11 +46,11 @@ impl fmt::Display for Finding {
 pub(crate) fn run(root: &Path) -> anyhow::Result<ExitCode> {
     let files = files(root)?;
     let mut findings = crates::check(root)?;
-    let secrets = text::Places::of_this_machine(root);
+    let places = text::Places::of_this_machine(root);
     for path in &files {
         // A tracked file may be deleted or a link; other bytes than text have no lines.
         let Ok(content) = std::fs::read_to_string(root.join(path)) else { continue };
-        findings.extend(text::check(path, &content, &secrets));
+        findings.extend(text::check(path, &content, &places));
         if path.extension().is_some_and(|extension| extension == "rs") {
             findings.extend(check_source(path, &content)?);
         }
