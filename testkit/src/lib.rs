@@ -1,1 +1,11 @@
 //! Test tools: a pair of layers over a lossy pipe, oracles, generators.
+
+#![forbid(unsafe_code)]
+
+mod clock;
+mod oracle;
+mod pair;
+
+pub use clock::Clock;
+pub use oracle::Ledger;
+pub use pair::{Loss, OnAir, Pair, PairConfig, Source};

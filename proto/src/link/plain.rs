@@ -1,7 +1,22 @@
 //! The plain link: frames go straight to the chip, which does CSMA/CA and retries.
+//!
+//! One drop-tail queue for each radio and no header of its own. What the chip holds counts as
+//! queued, so the packets of a node never exceed its queue.
+
+use std::collections::{BTreeMap, VecDeque};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::{AirShares, Link, LinkStatus, NeighbourStatus};
+use crate::base::{
+    Cx, Dbm, DropCause, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Frames, Instant, Lane,
+    Layer, NodeId, Packet, PacketDone, PacketOutcome, PacketUp, Packets, RadioId, RadioSpec,
+    ReceivedFrame, ReceivedPacket, Room, RoomBelow, UnitId, UnitIds,
+};
+
+/// Neighbours of which the link keeps status; more are served, but not listed.
+const NEIGHBOURS: usize = 256;
 
 /// Settings of `link/plain`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -14,5 +29,284 @@ pub struct PlainConfig {
 impl Default for PlainConfig {
     fn default() -> Self {
         Self { queue_packets: 50 }
+    }
+}
+
+/// The link at one node.
+#[derive(Debug)]
+pub struct Plain {
+    node: NodeId,
+    limit: usize,
+    radios: Vec<RadioQueue>,
+    up: VecDeque<PacketUp>,
+    outstanding: VecDeque<Outstanding>,
+    ids: UnitIds,
+    neighbours: BTreeMap<(NodeId, RadioId), Neighbour>,
+    air: AirShares,
+    counters: Counters,
+    drops: BTreeMap<DropCause, u64>,
+}
+
+#[derive(Debug)]
+struct RadioQueue {
+    radio: RadioId,
+    waiting: VecDeque<Packet>,
+    with_chip: usize,
+}
+
+/// A frame that the chip has.
+#[derive(Debug)]
+struct Outstanding {
+    id: UnitId,
+    packet: UnitId,
+    to: Option<NodeId>,
+    radio: RadioId,
+    bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Neighbour {
+    heard: Option<Instant>,
+    signal: Option<Dbm>,
+    sent_bytes: u64,
+    received_bytes: u64,
+    attempts: u64,
+    delivered: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    frames_sent: u64,
+    frames_acked: u64,
+    frames_failed: u64,
+    frames_not_sent: u64,
+    frames_unknown: u64,
+    frames_received: u64,
+    frames_overheard: u64,
+    retransmissions: u64,
+    unknown_done: u64,
+}
+
+impl Plain {
+    /// The link at `node` with its radios.
+    pub fn build(config: &PlainConfig, node: NodeId, radios: &[RadioSpec]) -> Self {
+        let queue = |spec: &RadioSpec| RadioQueue {
+            radio: spec.id,
+            waiting: VecDeque::new(),
+            with_chip: 0,
+        };
+        Self {
+            node,
+            limit: config.queue_packets,
+            radios: radios.iter().map(queue).collect(),
+            up: VecDeque::new(),
+            outstanding: VecDeque::new(),
+            ids: UnitIds::default(),
+            neighbours: BTreeMap::new(),
+            air: AirShares::default(),
+            counters: Counters::default(),
+            drops: BTreeMap::new(),
+        }
+    }
+
+    fn queue(&self, radio: RadioId) -> Option<&RadioQueue> {
+        self.radios.iter().find(|queue| queue.radio == radio)
+    }
+
+    fn neighbour(&mut self, node: NodeId, radio: RadioId) -> Option<&mut Neighbour> {
+        let key = (node, radio);
+        if self.neighbours.len() >= NEIGHBOURS && !self.neighbours.contains_key(&key) {
+            return None;
+        }
+        Some(self.neighbours.entry(key).or_default())
+    }
+
+    fn on_received(&mut self, now: Instant, frame: ReceivedFrame) {
+        self.counters.frames_received += 1;
+        if let Some(neighbour) = self.neighbour(frame.from, frame.radio) {
+            neighbour.heard = Some(now);
+            neighbour.signal = frame.signal.or(neighbour.signal);
+            neighbour.received_bytes += frame.payload.len() as u64;
+        }
+        self.up.push_back(PacketUp::Received(ReceivedPacket {
+            radio: frame.radio,
+            from: frame.from,
+            flow: crate::base::FlowId(0),
+            protocol: frame.protocol,
+            payload: frame.payload,
+            signal: frame.signal,
+            rate: Some(frame.rate),
+        }));
+    }
+
+    fn on_done(&mut self, done: FrameDone) {
+        // The chip ends frames nearly always in their order.
+        let found = self.outstanding.binary_search_by_key(&done.id, |frame| frame.id);
+        let Some(frame) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
+            self.counters.unknown_done += 1;
+            return;
+        };
+        if let Some(queue) = self.radios.iter_mut().find(|queue| queue.radio == frame.radio) {
+            queue.with_chip -= 1;
+        }
+        let outcome = self.outcome(done.outcome);
+        let repeats = u64::from(done.attempts.saturating_sub(1));
+        self.counters.retransmissions += repeats;
+        if done.attempts > 0 {
+            let first = done.air_time / u64::from(done.attempts);
+            self.air.data += first;
+            self.air.retransmission += done.air_time.saturating_sub(first);
+        }
+        if let Some(neighbour) = frame.to.and_then(|to| self.neighbour(to, frame.radio)) {
+            neighbour.attempts += u64::from(done.attempts);
+            if outcome == PacketOutcome::Delivered {
+                neighbour.delivered += 1;
+                neighbour.sent_bytes += frame.bytes as u64;
+            }
+        }
+        let (id, attempts, air_time) = (frame.packet, done.attempts, done.air_time);
+        self.up.push_back(PacketUp::Done(PacketDone { id, outcome, attempts, air_time }));
+    }
+
+    fn outcome(&mut self, outcome: FrameOutcome) -> PacketOutcome {
+        let (counter, outcome) = match outcome {
+            FrameOutcome::Sent => (&mut self.counters.frames_sent, PacketOutcome::Sent),
+            FrameOutcome::Acked(_) => (&mut self.counters.frames_acked, PacketOutcome::Delivered),
+            FrameOutcome::Failed | FrameOutcome::Nacked(_) => {
+                (&mut self.counters.frames_failed, PacketOutcome::Failed)
+            }
+            FrameOutcome::Late | FrameOutcome::Cancelled => {
+                (&mut self.counters.frames_not_sent, PacketOutcome::Failed)
+            }
+            // Most likely it was sent; nobody knows more.
+            FrameOutcome::Unknown => (&mut self.counters.frames_unknown, PacketOutcome::Sent),
+        };
+        *counter += 1;
+        outcome
+    }
+
+    fn count_drop(&mut self, id: UnitId, cause: DropCause) {
+        *self.drops.entry(cause).or_default() += 1;
+        self.up.push_back(PacketUp::Dropped { id, cause });
+    }
+}
+
+impl Layer for Plain {
+    type Above = Packets;
+    type Below = Frames;
+
+    fn handle_rx(&mut self, cx: &mut Cx<'_>, event: FrameUp) {
+        match event {
+            FrameUp::Received(frame) => self.on_received(cx.now, frame),
+            FrameUp::Overheard(_) => self.counters.frames_overheard += 1,
+            FrameUp::Done(done) => self.on_done(done),
+        }
+    }
+
+    fn poll_rx(&mut self, _cx: &mut Cx<'_>) -> Option<PacketUp> {
+        self.up.pop_front()
+    }
+
+    fn room(&self, lane: Lane) -> Room {
+        let Some(queue) = self.queue(lane.radio).filter(|_| lane.to != Some(self.node)) else {
+            return Room::NONE;
+        };
+        Room::units(self.limit.saturating_sub(queue.waiting.len() + queue.with_chip))
+    }
+
+    fn handle_tx(&mut self, _cx: &mut Cx<'_>, packet: Packet) {
+        let room = self.room(packet.lane());
+        let queue = self.radios.iter_mut().find(|queue| queue.radio == packet.radio);
+        match queue {
+            Some(queue) if !room.is_none() => queue.waiting.push_back(packet),
+            Some(_) => self.count_drop(packet.id, DropCause::QueueFull),
+            None => self.count_drop(packet.id, DropCause::NoRoute),
+        }
+    }
+
+    fn poll_tx(&mut self, _cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<FrameDown> {
+        let has_room =
+            |queue: &&mut RadioQueue| Some(!below(queue.waiting.front()?.lane()).is_none());
+        let queue = self.radios.iter_mut().find(|queue| has_room(queue) == Some(true))?;
+        let packet = queue.waiting.pop_front()?;
+        queue.with_chip += 1;
+        let id = self.ids.next_id();
+        self.outstanding.push_back(Outstanding {
+            id,
+            packet: packet.id,
+            to: packet.to,
+            radio: packet.radio,
+            bytes: packet.payload.len(),
+        });
+        Some(FrameDown::Frame(Frame {
+            id,
+            radio: packet.radio,
+            to: packet.to,
+            flow: packet.flow,
+            protocol: packet.protocol,
+            payload: packet.payload,
+            options: packet.options,
+        }))
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _cx: &mut Cx<'_>) {}
+}
+
+impl Link for Plain {
+    fn status(&self, now: Instant) -> LinkStatus {
+        let counters = &self.counters;
+        LinkStatus {
+            kind: "plain",
+            slot: None,
+            neighbours: self
+                .neighbours
+                .iter()
+                .map(|entry| self.neighbour_status(entry, now))
+                .collect(),
+            air: self.air,
+            counters: BTreeMap::from([
+                ("frames_sent", counters.frames_sent),
+                ("frames_acked", counters.frames_acked),
+                ("frames_failed", counters.frames_failed),
+                ("frames_not_sent", counters.frames_not_sent),
+                ("frames_unknown", counters.frames_unknown),
+                ("frames_received", counters.frames_received),
+                ("overheard", counters.frames_overheard),
+                ("retransmissions", counters.retransmissions),
+                ("frames_unknown_done", counters.unknown_done),
+            ]),
+            drops: self.drops.clone(),
+        }
+    }
+}
+
+impl Plain {
+    fn neighbour_status(
+        &self,
+        (&(node, radio), neighbour): (&(NodeId, RadioId), &Neighbour),
+        now: Instant,
+    ) -> NeighbourStatus {
+        let waiting = self.queue(radio).map_or(0, |queue| {
+            queue.waiting.iter().filter(|packet| packet.to == Some(node)).count()
+        });
+        let with_chip = self.outstanding.iter().filter(|frame| frame.to == Some(node)).count();
+        NeighbourStatus {
+            node,
+            radio,
+            up: neighbour.heard.is_some() || neighbour.delivered > 0,
+            heard_ago: neighbour.heard.map(|heard| now.since(heard)),
+            sync_error_ns: None,
+            loss: (neighbour.attempts > 0)
+                .then(|| 1.0 - neighbour.delivered as f64 / neighbour.attempts as f64),
+            coding_rate: 0.0,
+            queue_packets: waiting + with_chip,
+            sent_bytes: neighbour.sent_bytes,
+            received_bytes: neighbour.received_bytes,
+            signal_dbm: neighbour.signal.map(|signal| signal.as_f64()),
+        }
     }
 }

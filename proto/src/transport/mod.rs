@@ -6,6 +6,9 @@ use serde::Serialize;
 
 use crate::base::{Datagrams, Layer, Messages};
 
+pub mod tcp;
+pub mod udp;
+
 /// A transport protocol: one end of one flow.
 pub trait Transport: Layer<Above = Messages, Below = Datagrams> {
     /// Whether a received IP packet belongs to this flow end.
@@ -15,6 +18,9 @@ pub trait Transport: Layer<Above = Messages, Below = Datagrams> {
     /// room for is lost.
     fn is_backpressured(&self) -> bool {
         true
+    /// Payload bytes that were given to the application so far; cheap, for sampling.
+    fn delivered_bytes(&self) -> u64 {
+        self.status().delivered_bytes
     }
 
     /// What it did, for reports.

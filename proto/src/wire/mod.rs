@@ -3,3 +3,6 @@
 pub mod ieee80211;
 pub mod ip;
 pub mod radiotap;
+pub mod tcp;
+pub mod udp;
+pub mod wild;

@@ -295,10 +295,28 @@ impl Air {
         }
     }
 
-    /// Spoils what a radio has on air: its transmitter was switched off.
+    /// Ends what a radio has on air now: its transmitter was switched off. Nobody can decode it.
     pub(super) fn cut_off(&mut self, radio: usize, now: Instant) {
+        for place in self.first[radio] as usize..self.first[radio + 1] as usize {
+            let index = self.hearers[place] as usize;
+            let handle = self.link_handle(index);
+            let link = &mut self.links[index];
+            let is_next = link.edges.len() == 1;
+            // The transmission at hand is the last on the link, if it went there at all.
+            if let Some(edge) = link.edges.back_mut()
+                && self.slab[edge.tx.0 as usize].transmission.end > now
+            {
+                edge.at = now + link.delay;
+                if is_next {
+                    self.queue.set_in_order(handle, edge.at, edge.order);
+                }
+            }
+        }
         for held in &mut self.slab {
-            held.is_cut_off |= held.transmission.radio == radio && held.transmission.end > now;
+            if held.transmission.radio == radio && held.transmission.end > now {
+                held.transmission.end = now;
+                held.is_cut_off = true;
+            }
         }
     }
 

@@ -1,15 +1,11 @@
-//! One radio as a transmitter: the distributed coordination function (IEEE 802.11-1999 9.2,
-//! `radio.md` 2).
-//!
-//! The backoff is one event at its end. When the medium becomes busy the event is cancelled, and
-//! the slots that had passed are computed from the time. A radio whose backoff ends at the very
-//! moment at which a signal arrives has not heard it yet, and sends.
+//! One radio as a transmitter: its queue, attempts, acknowledgements and time-outs (IEEE
+//! 802.11-1999 9.2, `radio.md` 2). When it may send is in `access`, what it hears in `reception`.
 
 use std::collections::VecDeque;
 
 use farhop_proto::base::phy::{DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES, QOS_CONTROL_BYTES};
 use farhop_proto::base::{
-    AckPolicy, Bitrate, Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Gap, Instant,
+    AckPolicy, Bitrate, Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant,
     NodeId, Rng, Seed, UnitId,
 };
 
@@ -52,30 +48,30 @@ pub(super) struct Reply {
 pub(super) struct Chip {
     pub(super) index: usize,
     pub(super) config: ChipConfig,
-    difs: Duration,
-    eifs: Duration,
-    rng: Rng,
+    pub(super) difs: Duration,
+    pub(super) eifs: Duration,
+    pub(super) rng: Rng,
     pub(super) is_up: bool,
     /// Frames to send; the first is in service unless the phase is idle.
-    queue: VecDeque<Frame>,
+    pub(super) queue: VecDeque<Frame>,
     pub(super) phase: Phase,
     /// Transmissions of the frame in service.
-    attempts: u8,
+    pub(super) attempts: u8,
     /// Air time of the frame in service, all attempts and acknowledgements.
     spent: Duration,
     sequence: u16,
-    window: u32,
+    pub(super) window: u32,
     /// Slots left, while a backoff is under way.
-    backoff: Option<u32>,
-    /// When the own transmission started, while there is one.
-    tx_start: Option<Instant>,
-    last_tx_end: Instant,
+    pub(super) backoff: Option<u32>,
+    /// When the own transmission ends, while there is one.
+    pub(super) tx_until: Option<Instant>,
+    pub(super) last_tx_end: Instant,
     /// Signals at the antenna.
     pub(super) signals: u32,
     /// When the medium last became idle, as this radio senses it.
     pub(super) idle_since: Instant,
     /// When the last exchange was settled: acknowledged, or given up waiting.
-    settled_at: Instant,
+    pub(super) settled_at: Instant,
     pub(super) nav_until: Instant,
     /// The end of the last frame in error, after which EIFS applies.
     pub(super) error_at: Option<Instant>,
@@ -104,7 +100,7 @@ impl Chip {
             sequence: 0,
             window: smallest,
             backoff: None,
-            tx_start: None,
+            tx_until: None,
             last_tx_end: Instant::ZERO,
             signals: 0,
             idle_since: Instant::ZERO,
@@ -164,110 +160,6 @@ impl Chip {
         air.report(self.index, now, FrameUp::Done(done));
     }
 
-    pub(super) fn is_transmitting(&self) -> bool {
-        self.tx_start.is_some()
-    }
-
-    /// Whether the medium is busy as far as this radio cares.
-    pub(super) fn is_busy(&self) -> bool {
-        self.is_transmitting() || (self.config.carrier_sense && self.signals > 0)
-    }
-
-    /// The head of the queue. Only called where the phase says that there is one.
-    fn head(&self) -> &Frame {
-        self.queue.front().expect("a frame is in service")
-    }
-
-    /// Whether a frame goes by the rules of contention: gap, draw, post-backoff.
-    fn is_drawing(&self, frame: &Frame) -> bool {
-        frame.options.ack == AckPolicy::Normal || self.config.gap == Gap::Backoff
-    }
-
-    /// When the interframe space before the frame in service is over, if the medium stays idle.
-    fn gap_end(&self, is_short: bool) -> Instant {
-        let since = self.idle_since.max(self.settled_at);
-        let mut end = since + if is_short { self.config.phy.sifs() } else { self.difs };
-        if self.config.carrier_sense {
-            end = end.max(self.nav_until + self.difs);
-            if let Some(error_at) = self.error_at {
-                end = end.max(error_at + self.eifs);
-            }
-        }
-        end
-    }
-
-    /// Takes the next frame into service, or the one in service into the next attempt.
-    fn contend(&mut self, air: &mut Air, now: Instant) {
-        let Some(frame) = self.queue.front() else {
-            self.phase = Phase::Idle;
-            return;
-        };
-        if self.attempts == 0
-            && let Some(not_before) = frame.options.not_before
-            && not_before > now
-        {
-            self.phase = Phase::Deferred;
-            air.set_timer(self.index, Timer::Access, not_before);
-            return;
-        }
-        self.phase = Phase::Contending;
-        if self.is_drawing(frame) {
-            let gap_end = self.gap_end(false);
-            let is_free = !self.is_busy() && now >= gap_end;
-            match self.backoff {
-                Some(slots) if is_free && now >= gap_end + self.config.slot * u64::from(slots) => {
-                    self.backoff = None;
-                }
-                None if !is_free => self.draw_backoff(),
-                _ => {}
-            }
-        }
-        self.set_access(air, now);
-    }
-
-    /// Sets the event at which the frame in service goes, if the medium is idle.
-    fn set_access(&mut self, air: &mut Air, now: Instant) {
-        if self.phase != Phase::Contending || self.is_busy() {
-            return;
-        }
-        let at = if self.is_drawing(self.head()) {
-            self.gap_end(false) + self.config.slot * u64::from(self.backoff.unwrap_or(0))
-        } else {
-            let is_short = self.config.gap == Gap::Sifs && self.idle_since == self.last_tx_end;
-            self.gap_end(is_short)
-        };
-        air.set_timer(self.index, Timer::Access, at.max(now));
-    }
-
-    fn draw_backoff(&mut self) {
-        let slots = self.rng.below(u64::from(self.window) + 1);
-        self.backoff = Some(slots as u32);
-        self.stats.backoff_slots += slots;
-        self.stats.backoff += self.config.slot * slots;
-    }
-
-    /// The medium becomes busy: the backoff stops, with the slots that have passed taken off.
-    pub(super) fn on_busy(&mut self, air: &mut Air, now: Instant) {
-        let is_waiting = self.phase == Phase::Contending;
-        if is_waiting && air.timer(self.index, Timer::Access).is_some_and(|at| at <= now) {
-            return;
-        }
-        if let Some(slots) = self.backoff {
-            let passed = now.since(self.gap_end(false)).div_duration(self.config.slot);
-            let is_over = now >= self.gap_end(false) && passed >= u64::from(slots);
-            self.backoff = if is_over { None } else { Some(slots - passed as u32) };
-        }
-        if is_waiting {
-            air.cancel_timer(self.index, Timer::Access);
-        }
-    }
-
-    /// The medium becomes idle.
-    pub(super) fn on_idle(&mut self, air: &mut Air, now: Instant) {
-        self.idle_since = now;
-        self.set_access(air, now);
-    }
-
     /// Something begins at the antenna, for the time that the medium was busy.
     pub(super) fn note_busy(&mut self, now: Instant) {
         if self.signals == 0 && !self.is_transmitting() {
@@ -294,23 +186,13 @@ impl Chip {
             return;
         }
         let frame = self.head();
-        let options = frame.options;
-        let is_broadcast = frame.to.is_none();
-        let rate = options.rate.unwrap_or(if is_broadcast && options.ack == AckPolicy::Normal {
-            self.config.broadcast_rate
-        } else {
-            self.config.rate
-        });
-        let is_qos = options.ack == AckPolicy::NoAck;
-        let header = DATA_HEADER_BYTES + if is_qos { QOS_CONTROL_BYTES } else { 0 };
-        let bytes = header + LLC_SNAP_BYTES + frame.payload.len() + FCS_BYTES;
-        let air_time = self.config.phy.air_time(bytes, rate);
-        let end = now + air_time;
-        if is_qos && options.deadline.is_some_and(|deadline| end > deadline) {
+        let (rate, air_time) = self.rate_and_air_time(frame);
+        let (end, is_qos) = (now + air_time, frame.options.ack == AckPolicy::NoAck);
+        if is_qos && frame.options.deadline.is_some_and(|deadline| end > deadline) {
             self.finish(air, now, FrameOutcome::Late);
             return;
         }
-        let wants_ack = !is_qos && !is_broadcast;
+        let wants_ack = !is_qos && frame.to.is_some();
         let nav = if wants_ack {
             self.config.phy.sifs() + self.config.ack_air_time(rate)
         } else {
@@ -341,6 +223,20 @@ impl Chip {
             nav,
         };
         self.transmit(air, now, end, rate, kind);
+    }
+
+    /// How a frame goes: the header is that of QoS data where there is no acknowledgement.
+    fn rate_and_air_time(&self, frame: &Frame) -> (Bitrate, Duration) {
+        let options = frame.options;
+        let is_qos = options.ack == AckPolicy::NoAck;
+        let rate = options.rate.unwrap_or(if frame.to.is_none() && !is_qos {
+            self.config.broadcast_rate
+        } else {
+            self.config.rate
+        });
+        let header = DATA_HEADER_BYTES + if is_qos { QOS_CONTROL_BYTES } else { 0 };
+        let bytes = header + LLC_SNAP_BYTES + frame.payload.len() + FCS_BYTES;
+        (rate, self.config.phy.air_time(bytes, rate))
     }
 
     /// The acknowledgement is due, whatever the medium.
@@ -375,7 +271,7 @@ impl Chip {
             self.on_busy(air, now);
         }
         self.note_busy(now);
-        self.tx_start = Some(now);
+        self.tx_until = Some(end);
         self.on_own_start(now);
         air.set_timer(self.index, Timer::TxEnd, end);
         let (radio, from) = (self.index, self.config.node);
@@ -383,7 +279,7 @@ impl Chip {
     }
 
     pub(super) fn on_tx_end(&mut self, air: &mut Air, now: Instant) {
-        self.tx_start = None;
+        self.tx_until = None;
         self.last_tx_end = now;
         self.note_idle(now);
         let is_idle = !self.is_busy();
@@ -491,7 +387,7 @@ impl Chip {
             air.cancel_timer(self.index, timer);
         }
         if self.is_transmitting() {
-            self.tx_start = None;
+            self.tx_until = None;
             self.last_tx_end = now;
             self.note_idle(now);
             air.cut_off(self.index, now);

@@ -22,6 +22,7 @@
 //! and a PLCP header after the frame's end. A frame hit in its first 4 us was never locked on to.
 //! A frame is addressed to the first radio of the node that the transmitter has a link to.
 
+mod access;
 mod air;
 mod chip;
 mod config;

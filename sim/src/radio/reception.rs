@@ -45,10 +45,14 @@ impl Chip {
         if !self.is_up {
             return;
         }
+        // Frames that only touch do not overlap, whichever of the two events comes first.
+        if let Some(ended) = self.occupant.take_if(|current| current.end <= now) {
+            self.on_reception_end(air, now, ended);
+        }
         let transmission = air.transmission(tx);
         let length = transmission.end - transmission.start;
+        let is_deaf = self.tx_until.is_some_and(|until| until > now);
         let Some(current) = &mut self.occupant else {
-            let is_deaf = self.is_transmitting();
             if is_deaf {
                 self.stats.missed += 1;
                 self.stats.air_collided += length;
@@ -88,7 +92,7 @@ impl Chip {
             let (is_intact, is_locked) = (false, false);
             *current = Occupant { link, tx, start: now, end, signal, is_intact, is_locked };
         }
-        if self.is_transmitting() {
+        if is_deaf {
             self.stats.missed += 1;
         } else {
             self.stats.collisions += 1;
@@ -98,7 +102,9 @@ impl Chip {
 
     /// The own transmitter starts, and takes the antenna from what was being received.
     pub(super) fn on_own_start(&mut self, now: Instant) {
-        if let Some(occupant) = &mut self.occupant {
+        if let Some(occupant) = &mut self.occupant
+            && occupant.end > now
+        {
             if occupant.is_intact {
                 self.stats.missed += 1;
                 self.stats.air_collided += occupant.end.since(occupant.start);

@@ -1,5 +1,337 @@
 //! WiLDNet's link: time slots, bulk acknowledgement, adaptive erasure coding (`wildnet.md`).
+//!
+//! [`slots`](self) decides when a radio may send, one schedule for all radios of a channel;
+//! `sender` and `receiver` keep the window of each neighbour; `recovery` decides how much is
+//! coded. Here they are joined: `send` chooses the next frame, `receive` takes frames apart.
+//!
+//! Three things follow from sans-IO. Frames are chosen only when the driver asks, so a stamp is as
+//! fresh as it can be; every frame has the end of its slot as its deadline, and comes back `Late`
+//! if the driver finds that it would pass it; and the stamp tells when the preamble of the frame
+//! is expected on air: the time of the call, and the mean gap that the radio leaves before it.
 
+mod code;
 mod config;
+mod peer;
+mod queue;
+mod receive;
+mod receiver;
+mod recovery;
+mod send;
+mod sender;
+mod slots;
+mod status;
+
+use std::collections::{BTreeMap, VecDeque};
 
 pub use config::{InOrder, Recovery, WildConfig};
+pub use recovery::{parity, residual, retries};
+
+use self::code::MAX_DATA;
+use self::peer::Peer;
+use self::send::Outstanding;
+use self::slots::{SlotEvent, Slots};
+use self::status::Counters;
+use super::{Link, LinkStatus, PeerSpec};
+use crate::base::{
+    AckPolicy, Cx, DropCause, Duration, FrameDown, FrameUp, Frames, Instant, Lane, Layer, NodeId,
+    Packet, PacketUp, Packets, RadioSpec, Room, RoomBelow, Seed, Seq, UnitIds,
+};
+use crate::link::AirShares;
+use crate::wire::wild::{HEADER_BYTES, MAX_ACK_BITS};
+
+/// Lanes of a node, over all neighbours.
+const LANES: usize = 1_024;
+/// Smallest default window, in packets.
+const SMALLEST_WINDOW: usize = 128;
+/// IP packets that the slot capacity is counted in, in bytes.
+const FULL_PACKET_BYTES: usize = 1_500;
+/// Most bytes of an acknowledgement besides its bits.
+const ACK_BYTES: usize = 10;
+
+/// The link at one node.
+#[derive(Debug)]
+pub struct Wild {
+    settings: Settings,
+    groups: Vec<Group>,
+    peers: Vec<Peer>,
+    up: VecDeque<PacketUp>,
+    outstanding: VecDeque<Outstanding>,
+    ids: UnitIds,
+    seed: Seed,
+    node: NodeId,
+    /// Drawn with the first call, so that it differs after a restart.
+    incarnation: Option<u8>,
+    timeout: Instant,
+    air: AirShares,
+    counters: Counters,
+    drops: BTreeMap<DropCause, u64>,
+}
+
+/// The settings in the units that the link works with.
+#[derive(Clone, Debug)]
+struct Settings {
+    slot: Duration,
+    guard: Duration,
+    overhead: Duration,
+    retries: u8,
+    in_order: InOrder,
+    recovery: Recovery,
+    target: f64,
+    block: usize,
+    queue: usize,
+}
+
+impl Settings {
+    fn new(config: &WildConfig) -> Self {
+        let codes_only = config.recovery == Recovery::Fec;
+        Self {
+            slot: config.slot(),
+            guard: config.guard(),
+            overhead: Duration::from_secs_f64(config.overhead_us / 1e6),
+            retries: if codes_only { 0 } else { config.retries },
+            in_order: config.in_order,
+            recovery: config.recovery,
+            target: config.target_loss,
+            block: usize::from(config.block_packets).clamp(1, MAX_DATA),
+            queue: config.queue_packets,
+        }
+    }
+
+    /// How long a receiver waits for a gap: twice what all rounds of the sender take, because a
+    /// round whose acknowledgement is lost takes another cycle.
+    fn patience(&self) -> Duration {
+        self.slot * 4 * (u64::from(self.retries) + 1)
+    }
+}
+
+/// The radios of one channel, which share their slots.
+#[derive(Debug)]
+struct Group {
+    channel: u16,
+    slots: Slots,
+    ports: Vec<Port>,
+}
+
+/// One radio.
+#[derive(Debug)]
+struct Port {
+    spec: RadioSpec,
+    /// Virtual time: when all frames given down so far will have left.
+    busy_until: Instant,
+    /// Whether a frame of this slot has carried the stamp.
+    is_stamped: bool,
+    /// Neighbours on this radio, as indices; the first is the one whose turn it is.
+    peers: VecDeque<usize>,
+}
+
+impl Port {
+    /// Virtual time after a frame whose payload behind LLC/SNAP has `bytes` bytes.
+    fn after(&self, now: Instant, bytes: usize, overhead: Duration) -> Instant {
+        self.busy_until.max(now) + self.spec.unacknowledged(bytes) + overhead
+    }
+}
+
+impl Wild {
+    /// The link at `node` with its radios, to its neighbours.
+    ///
+    /// Panics if a neighbour is on a radio that the node has not.
+    pub fn build(
+        config: &WildConfig,
+        node: NodeId,
+        radios: &[RadioSpec],
+        peers: &[PeerSpec],
+        seed: Seed,
+    ) -> Self {
+        let settings = Settings::new(config);
+        let mut groups: Vec<Group> = Vec::new();
+        for spec in radios {
+            let port = Port {
+                spec: *spec,
+                busy_until: Instant::ZERO,
+                is_stamped: false,
+                peers: VecDeque::new(),
+            };
+            match groups.iter_mut().find(|group| group.channel == spec.channel) {
+                Some(group) => group.ports.push(port),
+                None => {
+                    let rng = seed.stream(&format!("node/{}/wild/{}", node.0, spec.channel));
+                    let slots = Slots::new(settings.slot, settings.guard, rng);
+                    groups.push(Group { channel: spec.channel, slots, ports: vec![port] });
+                }
+            }
+        }
+        let lanes = LANES / peers.len().max(1);
+        let mut all = Vec::with_capacity(peers.len());
+        for (index, spec) in peers.iter().enumerate() {
+            let place = place(&groups, spec);
+            let port = &mut groups[place.0].ports[place.1];
+            port.peers.push_back(index);
+            let window = window(config, &settings, &port.spec);
+            all.push(Peer::new(*spec, place, &settings, window, lanes));
+        }
+        Self {
+            settings,
+            groups,
+            peers: all,
+            up: VecDeque::new(),
+            outstanding: VecDeque::new(),
+            ids: UnitIds::default(),
+            seed,
+            node,
+            incarnation: None,
+            timeout: Instant::ZERO,
+            air: AirShares::default(),
+            counters: Counters::default(),
+            drops: BTreeMap::new(),
+        }
+    }
+
+    /// Draws what tells this incarnation from earlier ones: from the time of the first call,
+    /// because a node that restarts has the same seed.
+    fn incarnation(&mut self, now: Instant) -> u8 {
+        if let Some(incarnation) = self.incarnation {
+            return incarnation;
+        }
+        let name = format!("node/{}/wild/incarnation/{}", self.node.0, now.as_nanos());
+        let mut rng = self.seed.stream(&name);
+        let incarnation = rng.next_u64() as u8;
+        self.incarnation = Some(incarnation);
+        for peer in &mut self.peers {
+            peer.sender.start_at(Seq(rng.next_u64() as u32));
+        }
+        incarnation
+    }
+
+    fn peer_index(&self, node: NodeId) -> Option<usize> {
+        self.peers.iter().position(|peer| peer.spec.node == node)
+    }
+
+    /// Lets the schedules go on up to now.
+    fn advance(&mut self, cx: &mut Cx<'_>) {
+        if cx.now < self.timeout {
+            return;
+        }
+        self.incarnation(cx.now);
+        for group in 0..self.groups.len() {
+            while let Some(event) = self.groups[group].slots.advance(cx.now) {
+                match event {
+                    SlotEvent::Began => self.on_slot_began(cx, group),
+                    SlotEvent::Ended => {}
+                    SlotEvent::Missed(slots) => self.counters.slots_missed += slots,
+                }
+            }
+        }
+        self.set_timeout();
+    }
+
+    fn set_timeout(&mut self) {
+        let due = self.groups.iter().map(|group| group.slots.due()).min();
+        self.timeout = due.unwrap_or(Instant::MAX);
+    }
+
+    fn count_drop(&mut self, packet: Packet, cause: DropCause) {
+        *self.drops.entry(cause).or_default() += 1;
+        self.up.push_back(PacketUp::Dropped { id: packet.id, cause });
+    }
+
+    /// Whether a packet of so many bytes fits into an empty slot of a radio.
+    fn fits_any_slot(&self, peer: &Peer, bytes: usize) -> bool {
+        let port = &self.groups[peer.place.0].ports[peer.place.1];
+        let ack = ACK_BYTES + peer.sender.limit().div_ceil(8);
+        let frame = port.spec.unacknowledged(HEADER_BYTES + ack + bytes) + self.settings.overhead;
+        bytes <= usize::from(u16::MAX) && self.settings.guard + frame <= self.settings.slot
+    }
+
+    /// Most retransmissions of a packet: what the link is set to, unless the packet says less.
+    fn retries(&self, packet: &Packet) -> u8 {
+        match (packet.options.ack, packet.options.attempts) {
+            (AckPolicy::NoAck, _) => 0,
+            (AckPolicy::Normal, Some(attempts)) => {
+                attempts.saturating_sub(1).min(self.settings.retries)
+            }
+            (AckPolicy::Normal, None) => self.settings.retries,
+        }
+    }
+}
+
+fn place(groups: &[Group], spec: &PeerSpec) -> (usize, usize) {
+    let port = |group: &Group| group.ports.iter().position(|port| port.spec.id == spec.radio);
+    groups
+        .iter()
+        .enumerate()
+        .find_map(|(index, group)| Some((index, port(group)?)))
+        .expect("a neighbour on a radio of this node")
+}
+
+/// Packets in flight to one neighbour: two cycles of slot capacity unless it is set.
+fn window(config: &WildConfig, settings: &Settings, radio: &RadioSpec) -> usize {
+    let frame = radio.unacknowledged(HEADER_BYTES + FULL_PACKET_BYTES) + settings.overhead;
+    let capacity = settings.slot.saturating_sub(settings.guard).div_duration(frame) as usize;
+    let window = config.window_packets.map_or((4 * capacity).max(SMALLEST_WINDOW), usize::from);
+    window.clamp(1, MAX_ACK_BITS)
+}
+
+impl Layer for Wild {
+    type Above = Packets;
+    type Below = Frames;
+
+    fn handle_rx(&mut self, cx: &mut Cx<'_>, event: FrameUp) {
+        self.advance(cx);
+        match event {
+            FrameUp::Received(frame) => self.on_frame(cx, frame, true),
+            FrameUp::Overheard(frame) => self.on_frame(cx, frame, false),
+            FrameUp::Done(done) => self.on_done(done),
+        }
+    }
+
+    fn poll_rx(&mut self, _cx: &mut Cx<'_>) -> Option<PacketUp> {
+        self.up.pop_front()
+    }
+
+    /// Free places in the queue of the flow; nothing for broadcast and for unknown neighbours.
+    fn room(&self, lane: Lane) -> Room {
+        let index = lane.to.and_then(|node| self.peer_index(node));
+        index.map_or(Room::NONE, |index| Room::units(self.peers[index].queue.room(lane.flow)))
+    }
+
+    fn handle_tx(&mut self, cx: &mut Cx<'_>, packet: Packet) {
+        let Some(index) = packet.to.and_then(|node| self.peer_index(node)) else {
+            return self.count_drop(packet, DropCause::NoRoute);
+        };
+        if !self.fits_any_slot(&self.peers[index], packet.payload.len()) {
+            return self.count_drop(packet, DropCause::TooLong);
+        }
+        if let Err(packet) = self.peers[index].queue.push(packet, cx.now) {
+            self.count_drop(packet, DropCause::QueueFull);
+        }
+    }
+
+    fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<FrameDown> {
+        self.advance(cx);
+        for group in 0..self.groups.len() {
+            if !self.groups[group].slots.is_open(cx.now) {
+                continue;
+            }
+            for port in 0..self.groups[group].ports.len() {
+                if let Some(frame) = self.next_frame(cx, (group, port), below) {
+                    return Some(FrameDown::Frame(frame));
+                }
+            }
+        }
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.timeout)
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.advance(cx);
+    }
+}
+
+impl Link for Wild {
+    fn status(&self, now: Instant) -> LinkStatus {
+        self.link_status(now)
+    }
+}

@@ -73,5 +73,21 @@ fn the_same_seed_gives_the_same_transmissions() {
         (medium.trace_hash(), medium.events(), medium.frames_on_air())
     };
     assert_eq!(run(5), run(5));
+    // The same in debug and release, on every machine.
+    assert_eq!(run(5).0, 15_423_056_089_910_849_178);
     assert_ne!(run(5).0, run(6).0);
+}
+
+#[test]
+fn the_window_doubles_after_each_failure_and_starts_again_with_the_next_frame() {
+    // Half of 63 + 127 + 255 + 511 + 1023 + 1023 for six retries, and of 31 behind the frame.
+    for (exponential_backoff, expected) in [(true, 1516.5), (false, 7.0 * 15.5)] {
+        let radios = vec![ChipConfig { exponential_backoff, ..chip(1) }, chip(2)];
+        let mut medium = Medium::new(MediumConfig { radios, links: vec![] }, Seed(1));
+        let source = Saturated { radio: 0, to: 2, bytes: 100, options: TxOptions::default() };
+        saturate(&mut medium, 2, &[source], Duration::from_secs(120));
+        let stats = medium.stats(0);
+        assert_eq!(stats.attempts / 7, stats.failures);
+        close(stats.backoff_slots as f64 / stats.failures as f64, expected, 0.02);
+    }
 }

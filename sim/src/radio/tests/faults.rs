@@ -12,6 +12,7 @@ fn a_radio_that_goes_down_ends_its_frames_and_cuts_what_it_had_on_air() {
     assert_eq!(medium.room(0), 0);
     let reports = run_out(&mut medium);
     assert!(receptions(&reports).is_empty());
+    assert_eq!(medium.stats(1).busy, us(500));
     let ends = dones(&reports);
     assert_eq!(ends.len(), 3);
     assert!(

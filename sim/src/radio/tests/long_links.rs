@@ -67,7 +67,13 @@ fn the_last_moment_for_an_acknowledgement_is_in_time() {
 
 #[test]
 fn both_ends_of_a_long_link_collide_more_the_longer_it_is() {
-    let table = [(1.0, 0.0, 7.3), (30.0, 2.6, 5.2), (80.0, 13.0, 3.5), (100.0, 16.0, 3.2)];
+    let table = [
+        (1.0, 0.0, 7.3),
+        (10.0, 0.2, 6.5),
+        (30.0, 2.6, 5.2),
+        (80.0, 13.0, 3.5),
+        (100.0, 16.0, 3.2),
+    ];
     let length = Duration::from_secs(120);
     for (km, expected_loss, expected_sum) in table {
         let mut medium = Medium::new(long_link(km, 3), Seed(8));

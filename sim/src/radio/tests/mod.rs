@@ -3,7 +3,9 @@
 mod contention;
 mod faults;
 mod long_links;
+mod ns3;
 mod reception;
+mod swarm;
 mod timing;
 
 use bytes::Bytes;

@@ -127,3 +127,17 @@ fn radios_on_different_channels_do_not_hear_each_other() {
     assert!(receptions(&run_out(&mut medium)).is_empty());
     assert_eq!(medium.stats(1).busy, Duration::ZERO);
 }
+
+#[test]
+fn frames_that_only_touch_are_both_received() {
+    // The second was sent first, over the longer way: its edges come first in the queue.
+    let length = 488;
+    let links = vec![link(0, 2, us(1)), link(1, 2, us(2000))];
+    let mut medium = medium(MediumConfig { radios: [1, 2, 3].map(chip).to_vec(), links });
+    medium.handle_frame(at(1000), 1, frame(1, Some(3), 500, no_ack()));
+    medium.handle_frame(at(3000 - 1 - length), 0, frame(1, Some(3), 500, no_ack()));
+    let reports = run_out(&mut medium);
+    assert_eq!(on_air(&mut medium)[1], (0, 3000 - 1 - length, 3000 - 1));
+    let order: Vec<_> = receptions(&reports).iter().map(|(_, at, f)| (*at, f.from.0)).collect();
+    assert_eq!(order, [(at(3000), 1), (at(3000 + length), 2)]);
+}

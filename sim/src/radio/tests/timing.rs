@@ -107,7 +107,10 @@ fn a_frame_in_error_costs_the_hearer_eifs() {
     let air = on_air(&mut medium);
     // One of the draws is the post-backoff of the frame itself.
     let waited = air[1].1 - air[0].2;
-    assert!(waited >= 364 && (waited - 364) % 20 == 0 && (waited - 364) / 20 <= slots, "{waited}");
+    assert!(
+        waited >= 364 && (waited - 364).is_multiple_of(20) && (waited - 364) / 20 <= slots,
+        "{waited}"
+    );
 }
 
 #[test]

@@ -1,0 +1,161 @@
+//! All that a link keeps for one neighbour.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::Settings;
+use super::code::Encoder;
+use super::queue::Queue;
+use super::receiver::Receiver;
+use super::recovery::Estimate;
+use super::sender::Sender;
+use crate::base::{Dbm, Duration, Instant};
+use crate::link::PeerSpec;
+use crate::wire::wild::Coded;
+
+/// First frames of a slot that carry a copy of the acknowledgement: one copy at 10 to 50% loss
+/// would waste a whole cycle too often.
+const PIGGYBACKED_ACKS: u8 = 3;
+/// Copies of an acknowledgement that go by themselves.
+const ALONE_ACKS: u8 = 2;
+
+/// One neighbour.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) spec: PeerSpec,
+    /// Where its radio is: group and port.
+    pub(super) place: (usize, usize),
+    pub(super) heard: Option<Instant>,
+    pub(super) is_up: bool,
+    pub(super) sync_error: Option<i64>,
+    pub(super) signal: Option<Dbm>,
+    pub(super) received_bytes: u64,
+    pub(super) queue: Queue,
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    pub(super) code: Coding,
+    pub(super) acks: AckCopies,
+}
+
+impl Peer {
+    pub(super) fn new(
+        spec: PeerSpec,
+        place: (usize, usize),
+        settings: &Settings,
+        window: usize,
+        lanes: usize,
+    ) -> Self {
+        let estimate = Estimate::new(settings.recovery, settings.target, settings.block);
+        Self {
+            spec,
+            place,
+            heard: None,
+            is_up: false,
+            sync_error: None,
+            signal: None,
+            received_bytes: 0,
+            queue: Queue::new(settings.queue, lanes),
+            sender: Sender::new(window, settings.slot * 2, estimate),
+            receiver: Receiver::new(settings.in_order, settings.patience()),
+            code: Coding::default(),
+            acks: AckCopies::default(),
+        }
+    }
+
+    /// A send slot begins.
+    pub(super) fn on_slot(&mut self, number: u16, until: Instant) {
+        self.sender.on_slot(number, until);
+        self.code.on_slot();
+        self.acks = AckCopies { record: None, left: PIGGYBACKED_ACKS, alone: ALONE_ACKS };
+    }
+
+    /// Whether data or parity waits that may be sent now.
+    pub(super) fn has_data(&self) -> bool {
+        self.sender.has_lost()
+            || (self.queue.len() > 0 && self.sender.has_room())
+            || !self.code.parity.is_empty()
+    }
+
+    /// The acknowledgement for the next frame to the neighbour; empty if enough copies went out.
+    pub(super) fn ack(&mut self) -> Bytes {
+        if self.acks.left == 0 {
+            return Bytes::new();
+        }
+        let receiver = &self.receiver;
+        let build = || receiver.ack().map(|ack| ack.encode()).unwrap_or_default();
+        self.acks.record.get_or_insert_with(build).clone()
+    }
+
+    /// Whether an acknowledgement should go by itself.
+    pub(super) fn wants_ack_alone(&self) -> bool {
+        self.acks.left > 0 && self.acks.alone > 0 && !self.has_data()
+    }
+}
+
+/// Copies of the acknowledgement in the current slot.
+#[derive(Debug, Default)]
+pub(super) struct AckCopies {
+    record: Option<Bytes>,
+    /// Copies left.
+    pub(super) left: u8,
+    /// Copies that may still go by themselves.
+    pub(super) alone: u8,
+}
+
+/// The code block that is open, and parity that waits.
+#[derive(Debug, Default)]
+pub(super) struct Coding {
+    pub(super) block: Option<Encoder>,
+    pub(super) parity: VecDeque<(Coded, Bytes)>,
+    /// Air time that the parity of the open block and the waiting parity will need.
+    pub(super) reserved: Duration,
+    next_id: u16,
+    data_frames: u32,
+    parity_frames: u32,
+    /// Coded frames per data frame in the last slot with data.
+    pub(super) rate: f64,
+}
+
+impl Coding {
+    fn on_slot(&mut self) {
+        if self.data_frames > 0 {
+            self.rate = f64::from(self.parity_frames) / f64::from(self.data_frames);
+        }
+        self.data_frames = 0;
+        self.parity_frames = 0;
+        self.block = None;
+        self.parity.clear();
+        self.reserved = Duration::ZERO;
+    }
+
+    pub(super) fn on_data_frame(&mut self) {
+        self.data_frames += 1;
+    }
+
+    pub(super) fn on_parity_frame(&mut self) {
+        self.parity_frames += 1;
+    }
+
+    /// The open block, or a new one.
+    pub(super) fn open(&mut self) -> &mut Encoder {
+        if self.block.is_none() {
+            self.block = Some(Encoder::new(self.next_id));
+            self.next_id = self.next_id.wrapping_add(1);
+        }
+        self.block.as_mut().expect("just opened")
+    }
+
+    /// Closes the open block, if it holds something: its parity waits from now on.
+    pub(super) fn close(&mut self, estimate: &Estimate) {
+        let Some(block) = self.block.take().filter(|block| block.len() > 0) else { return };
+        let k = block.len() as u8;
+        for (number, unit) in block.parity(estimate.parity(block.len())).into_iter().enumerate() {
+            let coded = Coded { block: block.id, index: k + number as u8, k };
+            self.parity.push_back((coded, unit));
+        }
+        if self.parity.is_empty() {
+            self.reserved = Duration::ZERO;
+        }
+    }
+}

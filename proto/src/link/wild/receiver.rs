@@ -1,0 +1,442 @@
+//! The receiving side of one neighbour: duplicates, bulk acknowledgement, order, decoding
+//! (`wildnet.md` 3, 4, 7.2).
+//!
+//! What comes after a gap in its flow waits until the gap is filled, until the sender's window has
+//! passed it, or until the patience is over; then it goes up, and what came too late goes up late.
+//! A new incarnation of the sender is believed after two frames in a row, so that one damaged or
+//! old frame cannot reset the window.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::code::Decoder;
+use super::config::InOrder;
+use crate::base::{Bitrate, Dbm, Duration, EtherType, FlowId, Instant, Seq};
+use crate::wire::wild::{BulkAck, Header, Kind, MAX_ACK_BITS, UnitHead, decode_unit};
+
+/// Code blocks that are kept.
+const BLOCKS: usize = 8;
+/// Flows whose order is remembered.
+const FLOWS: usize = 1_024;
+/// Frames in a row that show a restart.
+const STRANGE_FRAMES: u8 = 2;
+/// How far back a sequence number may lie and still be an old one of the same incarnation.
+const BACK: i32 = 1 << 16;
+/// How far ahead it may lie: what a sender gave up while it was not heard.
+const AHEAD: i32 = 1 << 20;
+
+/// A packet as it came.
+#[derive(Clone, Debug)]
+pub(super) struct Arrival {
+    pub(super) head: UnitHead,
+    pub(super) payload: Bytes,
+    pub(super) signal: Option<Dbm>,
+    pub(super) rate: Option<Bitrate>,
+}
+
+/// What a header says of its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It goes on as before, or is new.
+    Accepted,
+    /// It does not fit; ignored until it is confirmed.
+    Strange,
+    /// The sender has restarted.
+    Restarted,
+}
+
+/// Counters of one receiver.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReceiverCounters {
+    pub(super) duplicates: u64,
+    pub(super) beyond_window: u64,
+    pub(super) skipped: u64,
+    pub(super) decoded: u64,
+    pub(super) impatient: u64,
+}
+
+#[derive(Debug)]
+struct Held {
+    since: Instant,
+    arrival: Arrival,
+}
+
+#[derive(Debug)]
+struct FlowIn {
+    expected: Option<u16>,
+    held: VecDeque<Held>,
+    used: Instant,
+}
+
+/// The receiving side of one neighbour.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    in_order: InOrder,
+    patience: Duration,
+    incarnation: Option<u8>,
+    strange: u8,
+    /// All up to here came or were given up; nothing before the first frame.
+    cum: Option<Seq>,
+    /// Whether `cum + 1 + i` came.
+    bits: VecDeque<bool>,
+    slot: u16,
+    slot_received: u16,
+    flows: BTreeMap<FlowId, FlowIn>,
+    /// Flows with packets that wait.
+    holding: Vec<FlowId>,
+    blocks: VecDeque<Decoder>,
+    pub(super) counters: ReceiverCounters,
+}
+
+impl Receiver {
+    pub(super) fn new(in_order: InOrder, patience: Duration) -> Self {
+        Self {
+            in_order,
+            patience,
+            incarnation: None,
+            strange: 0,
+            cum: None,
+            bits: VecDeque::new(),
+            slot: 0,
+            slot_received: 0,
+            flows: BTreeMap::new(),
+            holding: Vec::new(),
+            blocks: VecDeque::new(),
+            counters: ReceiverCounters::default(),
+        }
+    }
+
+    /// Looks at the header of any frame of the neighbour. What waited for an incarnation that is
+    /// gone is put into `out`.
+    pub(super) fn on_header(&mut self, header: &Header, out: &mut Vec<Arrival>) -> Verdict {
+        let is_beacon = header.kind == Kind::Idle;
+        let is_near = is_beacon
+            || self.cum.is_none_or(|cum| (-BACK..AHEAD).contains(&header.seq.distance(cum)));
+        let is_same = self.incarnation.is_none_or(|known| known == header.incarnation);
+        let mut verdict = Verdict::Accepted;
+        if !(is_near && is_same) {
+            self.strange += 1;
+            if self.strange < STRANGE_FRAMES {
+                return Verdict::Strange;
+            }
+            self.reset(out);
+            verdict = Verdict::Restarted;
+        }
+        self.strange = 0;
+        self.incarnation = Some(header.incarnation);
+        verdict
+    }
+
+    fn reset(&mut self, out: &mut Vec<Arrival>) {
+        for flow in std::mem::take(&mut self.holding) {
+            let held = self.flows.get_mut(&flow).map(|flow| std::mem::take(&mut flow.held));
+            out.extend(held.into_iter().flatten().map(|held| held.arrival));
+        }
+        self.flows.clear();
+        self.cum = None;
+        self.bits.clear();
+        self.blocks.clear();
+    }
+
+    /// Counts a frame for this node, and passes what its sender has given up.
+    pub(super) fn on_frame(&mut self, now: Instant, header: &Header, out: &mut Vec<Arrival>) {
+        if self.cum.is_some() && self.slot == header.slot {
+            self.slot_received = self.slot_received.saturating_add(1);
+        } else {
+            self.slot = header.slot;
+            self.slot_received = 1;
+        }
+        let passed = header.base().sub(1);
+        let Some(cum) = self.cum else {
+            self.cum = Some(passed);
+            return;
+        };
+        let ahead = passed.distance(cum);
+        if ahead <= 0 {
+            return;
+        }
+        let known = (ahead as usize).min(self.bits.len());
+        let came = self.bits.drain(..known).filter(|came| *came).count();
+        self.counters.skipped += ahead as u64 - came as u64;
+        self.cum = Some(passed);
+        self.slide();
+        self.release_passed(now, out);
+    }
+
+    fn slide(&mut self) {
+        let Some(cum) = self.cum.as_mut() else { return };
+        while self.bits.front() == Some(&true) {
+            self.bits.pop_front();
+            *cum = cum.add(1);
+        }
+    }
+
+    /// Takes a packet; what may go up now is put into `out`, in its order.
+    pub(super) fn on_data(&mut self, now: Instant, arrival: Arrival, out: &mut Vec<Arrival>) {
+        let Some(cum) = self.cum else { return };
+        let ahead = arrival.head.seq.distance(cum);
+        let index = (ahead - 1) as usize;
+        if ahead <= 0 || self.bits.get(index) == Some(&true) {
+            self.counters.duplicates += 1;
+            return;
+        }
+        if index >= MAX_ACK_BITS {
+            self.counters.beyond_window += 1;
+            return;
+        }
+        if self.bits.len() <= index {
+            self.bits.resize(index + 1, false);
+        }
+        self.bits[index] = true;
+        self.slide();
+        match self.in_order {
+            InOrder::None => out.push(arrival),
+            InOrder::Link => self.hold(now, FlowId(0), arrival, out),
+            InOrder::Flow => self.hold(now, arrival.head.flow, arrival, out),
+        }
+        self.release_passed(now, out);
+    }
+
+    /// Takes a packet in the order of the flow `key`.
+    fn hold(&mut self, now: Instant, key: FlowId, arrival: Arrival, out: &mut Vec<Arrival>) {
+        if self.flows.len() >= FLOWS && !self.flows.contains_key(&key) {
+            self.forget_idle_flow();
+        }
+        // The first packet of a flow needs to wait for nothing.
+        let first = (self.in_order == InOrder::Flow && arrival.head.flow_seq == 0).then_some(0);
+        let new = FlowIn { expected: first, held: VecDeque::new(), used: now };
+        let flow = self.flows.entry(key).or_insert(new);
+        flow.used = now;
+        let seq = arrival.head.seq;
+        if flow.held.is_empty() {
+            self.holding.push(key);
+        }
+        let at = flow.held.iter().rposition(|held| held.arrival.head.seq.is_before(seq));
+        flow.held.insert(at.map_or(0, |at| at + 1), Held { since: now, arrival });
+        self.release(now, key, out);
+    }
+
+    fn forget_idle_flow(&mut self) {
+        let idle = self.flows.iter().filter(|(_, flow)| flow.held.is_empty());
+        if let Some(key) = idle.min_by_key(|(_, flow)| flow.used).map(|(key, _)| *key) {
+            self.flows.remove(&key);
+        }
+    }
+
+    /// Gives up what may go up in one flow: the next of the flow, and whatever has nothing
+    /// missing before it.
+    fn release(&mut self, now: Instant, key: FlowId, out: &mut Vec<Arrival>) {
+        let Some(cum) = self.cum else { return };
+        let by_number = self.in_order == InOrder::Flow;
+        let Some(flow) = self.flows.get_mut(&key) else { return };
+        while let Some(held) = flow.held.front() {
+            let head = &held.arrival.head;
+            let is_next = by_number && flow.expected == Some(head.flow_seq);
+            let is_overdue = now.since(held.since) > self.patience;
+            if !is_next && head.seq.is_after(cum) && !is_overdue {
+                break;
+            }
+            flow.expected = Some(head.flow_seq.wrapping_add(1));
+            self.counters.impatient += u64::from(is_overdue && !is_next && head.seq.is_after(cum));
+            out.extend(flow.held.pop_front().map(|held| held.arrival));
+        }
+        if flow.held.is_empty() {
+            self.holding.retain(|other| *other != key);
+        }
+    }
+
+    fn release_passed(&mut self, now: Instant, out: &mut Vec<Arrival>) {
+        let mut index = 0;
+        while let Some(key) = self.holding.get(index).copied() {
+            self.release(now, key, out);
+            if self.holding.get(index) == Some(&key) {
+                index += 1;
+            }
+        }
+    }
+
+    /// Gives up what has waited too long.
+    pub(super) fn on_cycle(&mut self, now: Instant, out: &mut Vec<Arrival>) {
+        self.release_passed(now, out);
+    }
+
+    /// Takes a data packet as a part of its code block.
+    pub(super) fn on_coded(&mut self, header: &Header, arrival: &Arrival) -> Vec<Bytes> {
+        let Some(coded) = header.coded else { return Vec::new() };
+        let block = self.block(coded.block);
+        block.on_data(coded.index, arrival.head, arrival.payload.clone());
+        block.recover()
+    }
+
+    /// Takes parity.
+    pub(super) fn on_parity(&mut self, header: &Header, unit: Bytes) -> Vec<Bytes> {
+        let Some(coded) = header.coded else { return Vec::new() };
+        let block = self.block(coded.block);
+        block.on_parity(coded.k, coded.index, unit);
+        block.recover()
+    }
+
+    /// Takes what was decoded, as if it had been received.
+    pub(super) fn on_units(&mut self, now: Instant, units: Vec<Bytes>, out: &mut Vec<Arrival>) {
+        for (head, payload) in units.iter().filter_map(decode_unit) {
+            self.counters.decoded += 1;
+            self.on_data(now, Arrival { head, payload, signal: None, rate: None }, out);
+        }
+    }
+
+    fn block(&mut self, id: u16) -> &mut Decoder {
+        let index = self.blocks.iter().rposition(|block| block.id == id).unwrap_or_else(|| {
+            if self.blocks.len() == BLOCKS {
+                self.blocks.pop_front();
+            }
+            self.blocks.push_back(Decoder::new(id));
+            self.blocks.len() - 1
+        });
+        &mut self.blocks[index]
+    }
+
+    /// The bulk acknowledgement of all that came; nothing before the first frame.
+    pub(super) fn ack(&self) -> Option<BulkAck> {
+        let cum = self.cum?;
+        let nbits = self.bits.len();
+        let mut bits = vec![0; nbits.div_ceil(8)];
+        for (index, _) in self.bits.iter().enumerate().filter(|(_, came)| **came) {
+            bits[index / 8] |= 1 << (index % 8);
+        }
+        let (slot, received) = (self.slot, self.slot_received);
+        Some(BulkAck { cum, nbits: nbits as u16, bits: bits.into(), slot, received })
+    }
+}
+
+/// What identifies a packet in a data frame.
+pub(super) fn unit_head(header: &Header) -> UnitHead {
+    let protocol: EtherType = header.protocol;
+    UnitHead { seq: header.seq, flow: header.flow, flow_seq: header.flow_seq, protocol }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::from_nanos(1);
+
+    fn header(seq: u32, base: u32) -> Header {
+        Header {
+            kind: Kind::Data,
+            flags: 0,
+            flow: FlowId(1),
+            seq: Seq(seq),
+            flow_seq: 0,
+            attempt: 0,
+            slot: 4,
+            delta_us: 0,
+            incarnation: 9,
+            coded: None,
+            base_offset: seq.wrapping_sub(base) as u16,
+            protocol: EtherType::IPV4,
+        }
+    }
+
+    struct Story(Receiver);
+
+    impl Story {
+        fn new(in_order: InOrder) -> Self {
+            Self(Receiver::new(in_order, Duration::from_millis(500)))
+        }
+
+        /// A packet comes; the sequences that go up.
+        fn gets(&mut self, seq: u32, base: u32, flow: u16, flow_seq: u16) -> Vec<u32> {
+            let mut header = header(seq, base);
+            (header.flow, header.flow_seq) = (FlowId(flow), flow_seq);
+            let mut out = Vec::new();
+            assert_eq!(self.0.on_header(&header, &mut out), Verdict::Accepted);
+            self.0.on_frame(NOW, &header, &mut out);
+            let head = unit_head(&header);
+            let arrival = Arrival { head, payload: Bytes::new(), signal: None, rate: None };
+            self.0.on_data(NOW, arrival, &mut out);
+            out.iter().map(|arrival| arrival.head.seq.0).collect()
+        }
+    }
+
+    #[test]
+    fn a_gap_in_one_flow_does_not_hold_back_another() {
+        let mut story = Story::new(InOrder::Flow);
+        assert_eq!(story.gets(10, 10, 1, 0), [10]);
+        assert_eq!(story.gets(12, 10, 1, 2), [0; 0]);
+        assert_eq!(story.gets(13, 10, 2, 0), [13]);
+        assert_eq!(story.gets(14, 10, 1, 3), [0; 0]);
+        assert_eq!(story.gets(11, 10, 1, 1), [11, 12, 14]);
+    }
+
+    #[test]
+    fn order_of_the_link_holds_back_all_flows() {
+        let mut story = Story::new(InOrder::Link);
+        assert_eq!(story.gets(10, 10, 1, 0), [10]);
+        assert_eq!(story.gets(12, 10, 2, 0), [0; 0]);
+        assert_eq!(story.gets(11, 10, 1, 1), [11, 12]);
+    }
+
+    #[test]
+    fn without_order_nothing_waits_and_nothing_comes_twice() {
+        let mut story = Story::new(InOrder::None);
+        assert_eq!(story.gets(12, 10, 1, 2), [12]);
+        assert_eq!(story.gets(12, 10, 1, 2), [0; 0]);
+        assert_eq!(story.gets(10, 10, 1, 0), [10]);
+        assert_eq!(story.gets(10, 10, 1, 0), [0; 0]);
+        assert_eq!(story.0.counters.duplicates, 2);
+    }
+
+    #[test]
+    fn what_the_sender_gave_up_is_passed() {
+        let mut story = Story::new(InOrder::Flow);
+        assert_eq!(story.gets(10, 10, 1, 0), [10]);
+        assert_eq!(story.gets(13, 10, 1, 3), [0; 0]);
+        assert_eq!(story.gets(14, 13, 1, 4), [13, 14]);
+        assert_eq!(story.0.counters.skipped, 2);
+    }
+
+    #[test]
+    fn patience_ends() {
+        let mut story = Story::new(InOrder::Flow);
+        story.gets(10, 10, 1, 0);
+        story.gets(12, 10, 1, 2);
+        let mut out = Vec::new();
+        story.0.on_cycle(NOW + Duration::from_millis(400), &mut out);
+        assert!(out.is_empty());
+        story.0.on_cycle(NOW + Duration::from_millis(501), &mut out);
+        assert_eq!(out.len(), 1);
+        assert_eq!(story.gets(11, 10, 1, 1), [11], "late, but not lost");
+    }
+
+    #[test]
+    fn the_acknowledgement_spans_the_wrap() {
+        let mut story = Story::new(InOrder::None);
+        let base = u32::MAX - 1;
+        for step in [0, 1, 3, 10, 11] {
+            story.gets(base.wrapping_add(step), base, 1, 0);
+        }
+        let ack = story.0.ack().expect("frames came");
+        assert_eq!((ack.cum, ack.nbits, ack.slot, ack.received), (Seq(u32::MAX), 10, 4, 5));
+        let came: Vec<u32> =
+            (0..14).filter(|step| ack.has(Seq(base.wrapping_add(*step)))).collect();
+        assert_eq!(came, [0, 1, 3, 10, 11]);
+    }
+
+    #[test]
+    fn a_restart_is_believed_after_two_frames() {
+        let mut story = Story::new(InOrder::Flow);
+        story.gets(10, 10, 1, 0);
+        story.gets(12, 10, 1, 2);
+        let mut out = Vec::new();
+        let other = Header { incarnation: 8, ..header(5_000_000, 5_000_000) };
+        assert_eq!(story.0.on_header(&other, &mut out), Verdict::Strange);
+        story.gets(13, 10, 1, 3);
+        assert_eq!(story.0.on_header(&other, &mut out), Verdict::Strange);
+        assert!(out.is_empty());
+        assert_eq!(story.0.on_header(&other, &mut out), Verdict::Restarted);
+        assert_eq!(out.len(), 2, "what waited for the old one goes up");
+        story.0.on_frame(NOW, &other, &mut out);
+        assert_eq!(story.0.ack().expect("a frame came").cum, Seq(4_999_999));
+    }
+}

@@ -1,0 +1,471 @@
+//! Which frame is next, and how it is built (`wildnet.md` 3, 5.1, 7.2, 12).
+//!
+//! In each slot: acknowledgements by themselves to neighbours for whom nothing else is there,
+//! parity of closed blocks, retransmissions oldest first, new packets in turn, and a beacon if
+//! nothing else was sent.
+
+use super::code::Encoder;
+use super::peer::Peer;
+use super::status::WildEvent;
+use super::{Port, Wild};
+use crate::base::{
+    AccessCategory, AckPolicy, Cx, Duration, EtherType, FlowId, Frame, FrameDone, FrameOutcome,
+    Instant, Lane, PacketUp, RoomBelow, Seq, TxOptions, UnitId,
+};
+use crate::wire::wild::{
+    Coded, HEADER_BYTES, Header, Kind, UNIT_HEAD_BYTES, UnitHead, encode, flag,
+};
+use bytes::Bytes;
+
+/// Flows that are looked at for a packet that still fits into the slot.
+const FLOWS_TRIED: usize = 4;
+
+/// A frame that was given down and has not come back.
+#[derive(Debug)]
+pub(super) struct Outstanding {
+    id: UnitId,
+    place: (usize, usize),
+    peer: Option<usize>,
+    slot: u16,
+    had_stamp: bool,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    First(Seq),
+    Repeat(Seq),
+    Parity,
+    Control,
+}
+
+/// What goes into a frame besides what the slot adds.
+struct Content<'a> {
+    kind: Kind,
+    what: What,
+    peer: Option<usize>,
+    flow: FlowId,
+    flow_seq: u16,
+    seq: Seq,
+    attempt: u8,
+    flags: u8,
+    coded: Option<Coded>,
+    protocol: EtherType,
+    ack: &'a [u8],
+    body: &'a [u8],
+}
+
+impl Wild {
+    /// A send slot begins: the guard is over.
+    pub(super) fn on_slot_began(&mut self, cx: &mut Cx<'_>, group: usize) {
+        let slots = &self.groups[group].slots;
+        let (number, until, channel) = (slots.number(), slots.end(), self.groups[group].channel);
+        self.counters.slots += 1;
+        self.air.guard += self.settings.guard;
+        cx.emit(|| WildEvent::SlotBegan { channel, number });
+        for port in &mut self.groups[group].ports {
+            port.busy_until = cx.now;
+            port.is_stamped = false;
+        }
+        for index in 0..self.peers.len() {
+            if self.peers[index].place.0 == group {
+                self.peers[index].on_slot(number, until);
+                self.on_peer_cycle(cx, index);
+            }
+        }
+    }
+
+    /// The next frame of one radio, if there is one that fits into the slot.
+    pub(super) fn next_frame(
+        &mut self,
+        cx: &mut Cx<'_>,
+        place: (usize, usize),
+        below: &RoomBelow<'_>,
+    ) -> Option<Frame> {
+        // Nothing shorter than a bare header exists.
+        if !self.fits(cx.now, place, 0, Duration::ZERO) {
+            return None;
+        }
+        let may_send = self.groups[place.0].slots.is_in_step(cx.now);
+        for turn in 0..self.port(place).peers.len() {
+            let index = self.port(place).peers[turn];
+            if !(may_send && self.peers[index].is_up) || below(lane(&self.peers[index])).is_none() {
+                continue;
+            }
+            let frame = self
+                .ack_alone(cx.now, index)
+                .or_else(|| self.parity(cx.now, index))
+                .or_else(|| self.repeat(cx.now, index))
+                .or_else(|| self.first(cx.now, index));
+            if frame.is_some() {
+                self.port_mut(place).peers.rotate_left(turn + 1);
+                return frame;
+            }
+        }
+        self.beacon(cx.now, place, below)
+    }
+
+    fn port(&self, place: (usize, usize)) -> &Port {
+        &self.groups[place.0].ports[place.1]
+    }
+
+    fn port_mut(&mut self, place: (usize, usize)) -> &mut Port {
+        &mut self.groups[place.0].ports[place.1]
+    }
+
+    /// Whether a frame with `bytes` bytes behind the header, and `beside` of air time after it,
+    /// end within the slot.
+    fn fits(&self, now: Instant, place: (usize, usize), bytes: usize, beside: Duration) -> bool {
+        let overhead = self.settings.overhead;
+        let end = self.port(place).after(now, HEADER_BYTES + bytes, overhead) + beside;
+        end <= self.groups[place.0].slots.end()
+    }
+
+    /// Air time that open and waiting parity on a radio needs, that of one neighbour excepted.
+    fn reserved(&self, place: (usize, usize), except: usize) -> Duration {
+        let peers = self.port(place).peers.iter().filter(|index| **index != except);
+        peers.map(|index| self.peers[*index].code.reserved).sum()
+    }
+
+    fn ack_alone(&mut self, now: Instant, index: usize) -> Option<Frame> {
+        let peer = &mut self.peers[index];
+        if !peer.wants_ack_alone() {
+            return None;
+        }
+        let ack = peer.ack();
+        let beside = self.reserved(self.peers[index].place, usize::MAX);
+        if ack.is_empty() || !self.fits(now, self.peers[index].place, ack.len(), beside) {
+            return None;
+        }
+        self.peers[index].acks.alone -= 1;
+        let content = self.control(Kind::Ack, Some(index), &ack, &[]);
+        Some(self.give(now, self.peers[index].place, content))
+    }
+
+    fn control<'a>(
+        &self,
+        kind: Kind,
+        peer: Option<usize>,
+        ack: &'a [u8],
+        body: &'a [u8],
+    ) -> Content<'a> {
+        let seq = peer.map_or(Seq(0), |index| self.peers[index].sender.next());
+        Content {
+            kind,
+            what: What::Control,
+            peer,
+            flow: FlowId(0),
+            flow_seq: 0,
+            seq,
+            attempt: 0,
+            flags: 0,
+            coded: None,
+            protocol: EtherType::FARHOP,
+            ack,
+            body,
+        }
+    }
+
+    fn parity(&mut self, now: Instant, index: usize) -> Option<Frame> {
+        let place = self.peers[index].place;
+        let (coded, unit) = self.peers[index].code.parity.front()?.clone();
+        let ack = self.peers[index].ack();
+        if !self.fits(now, place, ack.len() + unit.len(), Duration::ZERO) {
+            return None;
+        }
+        let code = &mut self.peers[index].code;
+        code.parity.pop_front();
+        code.on_parity_frame();
+        let share = self.port(place).spec.unacknowledged(HEADER_BYTES + unit.len());
+        let share = share + self.settings.overhead;
+        let code = &mut self.peers[index].code;
+        code.reserved = code.reserved.saturating_sub(share);
+        if code.parity.is_empty() {
+            code.reserved = Duration::ZERO;
+        }
+        self.counters.coded_sent += 1;
+        let mut content = self.control(Kind::Fec, Some(index), &ack, &unit);
+        (content.what, content.coded) = (What::Parity, Some(coded));
+        Some(self.give(now, place, content))
+    }
+
+    /// A place in the open block for a packet of `bytes` bytes, if packets are to be coded and the
+    /// frame and all parity fit; the air time that parity then needs.
+    fn coded_place(&self, now: Instant, index: usize, bytes: usize) -> Option<Duration> {
+        let peer = &self.peers[index];
+        let block = peer.code.block.as_ref();
+        let parity = peer.sender.estimate.parity(block.map_or(0, Encoder::len) + 1);
+        let longest = block.map_or(UNIT_HEAD_BYTES + bytes, |block| block.longest_with(bytes));
+        let air = self.port(peer.place).spec.unacknowledged(HEADER_BYTES + longest);
+        let own = (air + self.settings.overhead) * parity as u64;
+        let beside = own + self.reserved(peer.place, index);
+        self.fits(now, peer.place, bytes, beside).then_some(own)
+    }
+
+    /// Puts a packet into the open block.
+    fn put_into_block(
+        &mut self,
+        index: usize,
+        head: &UnitHead,
+        payload: &[u8],
+        air: Duration,
+    ) -> Coded {
+        let most = self.settings.block;
+        let peer = &mut self.peers[index];
+        let block = peer.code.open();
+        let coded = Coded { block: block.id, index: block.len() as u8, k: most as u8 };
+        block.push(head, payload);
+        let is_full = block.len() == most;
+        peer.code.reserved = air;
+        if is_full {
+            peer.code.close(&peer.sender.estimate);
+        }
+        coded
+    }
+
+    /// Whether a packet goes out, and as a part of which block: `None` if it does not fit,
+    /// else the air time to keep for parity if it is coded.
+    fn admit(
+        &self,
+        now: Instant,
+        index: usize,
+        bytes: usize,
+        codes: bool,
+    ) -> Option<Option<Duration>> {
+        let peer = &self.peers[index];
+        if codes {
+            if let Some(air) = self.coded_place(now, index, bytes) {
+                return Some(Some(air));
+            }
+            // What does not fit with its parity waits until the parity of the block is out.
+            if peer.code.block.is_some() {
+                return None;
+            }
+        }
+        let beside = self.reserved(peer.place, usize::MAX);
+        self.fits(now, peer.place, bytes, beside).then_some(None)
+    }
+
+    fn repeat(&mut self, now: Instant, index: usize) -> Option<Frame> {
+        let codes = self.peers[index].sender.estimate.codes_again();
+        if !self.peers[index].sender.has_lost() {
+            return self.close_block(now, index, codes);
+        }
+        let ack = self.peers[index].ack();
+        let place = self.peers[index].place;
+        let (seq, entry) = self.peers[index].sender.oldest_lost()?;
+        let (packet, flow_seq) = (&entry.packet, entry.flow_seq);
+        let (flow, protocol, payload) = (packet.flow, packet.protocol, packet.payload.clone());
+        let (attempt, is_last) = (entry.attempts, entry.attempts >= entry.retries);
+        let Some(air) = self.admit(now, index, ack.len() + payload.len(), codes) else {
+            return self.close_block(now, index, codes);
+        };
+        let until = self.groups[place.0].slots.end();
+        self.peers[index].sender.repeat(seq, until);
+        // Attempt 0 here: the first transmission never left.
+        let what = if attempt == 0 { What::First(seq) } else { What::Repeat(seq) };
+        self.counters.retransmissions += u64::from(attempt > 0);
+        let head = UnitHead { seq, flow, flow_seq, protocol };
+        Some(self.data(now, index, what, head, attempt, is_last, payload, air, &ack))
+    }
+
+    fn first(&mut self, now: Instant, index: usize) -> Option<Frame> {
+        let codes = self.peers[index].sender.estimate.codes_new();
+        if self.peers[index].queue.len() == 0 || !self.peers[index].sender.has_room() {
+            return self.close_block(now, index, codes);
+        }
+        let ack = self.peers[index].ack();
+        let place = self.peers[index].place;
+        for turn in 0..FLOWS_TRIED {
+            let Some(packet) = self.peers[index].queue.peek(turn) else { break };
+            let bytes = ack.len() + packet.payload.len();
+            let Some(air) = self.admit(now, index, bytes, codes) else { continue };
+            let (packet, flow_seq) = self.peers[index].queue.take(turn).expect("what was there");
+            let (flow, protocol) = (packet.flow, packet.protocol);
+            let (payload, retries) = (packet.payload.clone(), self.retries(&packet));
+            let until = self.groups[place.0].slots.end();
+            let seq = self.peers[index].sender.push(packet, flow_seq, retries, until);
+            let (what, head) = (What::First(seq), UnitHead { seq, flow, flow_seq, protocol });
+            return Some(self.data(now, index, what, head, 0, retries == 0, payload, air, &ack));
+        }
+        self.close_block(now, index, codes)
+    }
+
+    /// Closes the open block, if this kind of transmission fills it, and sends its parity.
+    fn close_block(&mut self, now: Instant, index: usize, codes: bool) -> Option<Frame> {
+        let peer = &mut self.peers[index];
+        if !codes || peer.code.block.is_none() {
+            return None;
+        }
+        peer.code.close(&peer.sender.estimate);
+        self.parity(now, index)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn data(
+        &mut self,
+        now: Instant,
+        index: usize,
+        what: What,
+        head: UnitHead,
+        attempt: u8,
+        is_last: bool,
+        payload: Bytes,
+        parity_air: Option<Duration>,
+        ack: &[u8],
+    ) -> Frame {
+        let coded = parity_air.map(|air| self.put_into_block(index, &head, &payload, air));
+        self.peers[index].code.on_data_frame();
+        let flags = if is_last { flag::IN_ORDER | flag::NO_RETX } else { flag::IN_ORDER };
+        let content = Content {
+            kind: Kind::Data,
+            what,
+            peer: Some(index),
+            flow: head.flow,
+            flow_seq: head.flow_seq,
+            seq: head.seq,
+            attempt,
+            flags,
+            coded,
+            protocol: head.protocol,
+            ack,
+            body: &payload,
+        };
+        self.give(now, self.peers[index].place, content)
+    }
+
+    fn beacon(
+        &mut self,
+        now: Instant,
+        place: (usize, usize),
+        below: &RoomBelow<'_>,
+    ) -> Option<Frame> {
+        let radio = self.port(place).spec.id;
+        let lane = Lane { radio, ..Lane::default() };
+        if self.port(place).is_stamped || !self.fits(now, place, 4, Duration::ZERO) {
+            return None;
+        }
+        if below(lane).is_none() {
+            return None;
+        }
+        let slot_us = (self.settings.slot.as_micros() as u32).to_be_bytes();
+        self.counters.beacons += 1;
+        let content = self.control(Kind::Idle, None, &[], &slot_us);
+        Some(self.give(now, place, content))
+    }
+
+    /// Builds the frame and notes that it is under way.
+    fn give(&mut self, now: Instant, place: (usize, usize), content: Content<'_>) -> Frame {
+        let incarnation = self.incarnation(now);
+        let slots = &self.groups[place.0].slots;
+        let (slot, deadline) = (slots.number(), slots.end());
+        let overhead = self.settings.overhead;
+        let port = self.port(place);
+        let had_stamp = !port.is_stamped;
+        let on_air = now.max(port.busy_until) + port.spec.mean_gap();
+        let delta_us = on_air.since(slots.start()).as_micros() as u32;
+        let base = content.peer.map_or(content.seq, |index| self.peers[index].sender.base());
+        let header = Header {
+            kind: content.kind,
+            flags: content.flags | if had_stamp { flag::FIRST_IN_SLOT } else { 0 },
+            flow: content.flow,
+            seq: content.seq,
+            flow_seq: content.flow_seq,
+            attempt: content.attempt,
+            slot,
+            delta_us: if had_stamp { delta_us } else { 0 },
+            incarnation,
+            coded: content.coded,
+            base_offset: content.seq.distance(base) as u16,
+            protocol: content.protocol,
+        };
+        let payload = encode(&header, content.ack, content.body);
+        let id = self.ids.next_id();
+        let to = content.peer.map(|index| self.peers[index].spec.node);
+        let port = self.port_mut(place);
+        port.is_stamped = true;
+        port.busy_until = port.after(now, payload.len(), overhead);
+        let (radio, rate) = (port.spec.id, port.spec.rate);
+        if let Some(index) = content.peer {
+            let peer = &mut self.peers[index];
+            peer.sender.on_frame();
+            peer.acks.left -= u8::from(!content.ack.is_empty());
+        }
+        let (peer, what) = (content.peer, content.what);
+        self.outstanding.push_back(Outstanding { id, place, peer, slot, had_stamp, what });
+        let options = TxOptions {
+            access: AccessCategory::BestEffort,
+            ack: AckPolicy::NoAck,
+            rate: Some(rate),
+            attempts: Some(1),
+            deadline: Some(deadline),
+            ..TxOptions::default()
+        };
+        let flow = FlowId(0);
+        Frame { id, radio, to, flow, protocol: EtherType::FARHOP, payload, options }
+    }
+
+    /// The end of a frame of ours.
+    pub(super) fn on_done(&mut self, done: FrameDone) {
+        // Frames come back nearly always in the order in which they were given down.
+        let found = self.outstanding.binary_search_by_key(&done.id, |frame| frame.id);
+        let Some(frame) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
+            self.counters.unknown_done += 1;
+            return;
+        };
+        if matches!(done.outcome, FrameOutcome::Late | FrameOutcome::Cancelled) {
+            return self.on_late(frame);
+        }
+        self.counters.frames_sent += 1;
+        let share = match frame.what {
+            What::First(_) => &mut self.air.data,
+            What::Repeat(_) => &mut self.air.retransmission,
+            What::Parity => &mut self.air.coding,
+            What::Control => &mut self.air.acknowledgement,
+        };
+        *share += done.air_time;
+        if let (Some(index), What::First(seq) | What::Repeat(seq)) = (frame.peer, frame.what) {
+            self.peers[index].sender.on_sent(seq, done.air_time);
+        }
+    }
+
+    fn on_late(&mut self, frame: Outstanding) {
+        self.counters.frames_late += 1;
+        let slots = &self.groups[frame.place.0].slots;
+        if frame.had_stamp && slots.number() == frame.slot {
+            self.port_mut(frame.place).is_stamped = false;
+        }
+        let Some(index) = frame.peer else { return };
+        let sender = &mut self.peers[index].sender;
+        sender.on_frame_late(frame.slot);
+        if let What::First(seq) | What::Repeat(seq) = frame.what {
+            sender.on_late(seq);
+        }
+    }
+
+    /// Once in a cycle for each neighbour: silence, and what waited too long.
+    fn on_peer_cycle(&mut self, cx: &mut Cx<'_>, index: usize) {
+        let silence = self.settings.slot * 2 * super::slots::SILENT_CYCLES;
+        let peer = &mut self.peers[index];
+        if peer.is_up && peer.heard.is_none_or(|heard| cx.now.since(heard) > silence) {
+            peer.is_up = false;
+            let node = peer.spec.node;
+            self.up.push_back(PacketUp::Neighbour { node, up: false });
+        }
+        let mut done = Vec::new();
+        let lost = self.peers[index].sender.on_cycle(cx.now, &mut done);
+        self.up.extend(done.into_iter().map(PacketUp::Done));
+        let to = self.peers[index].spec.node;
+        if lost > 0 {
+            cx.emit(|| WildEvent::Lost { to, packets: lost });
+        }
+        let mut out = Vec::new();
+        self.peers[index].receiver.on_cycle(cx.now, &mut out);
+        self.give_up(index, out);
+    }
+}
+
+/// The lane of the frames to a neighbour: all in one flow, because their order is chosen here.
+fn lane(peer: &Peer) -> Lane {
+    Lane { radio: peer.spec.radio, to: Some(peer.spec.node), ..Lane::default() }
+}

@@ -1,0 +1,461 @@
+//! The sending side of one neighbour: sliding window, selective retransmission (`wildnet.md` 3, 4).
+//!
+//! A bulk acknowledgement covers what was sent in slots that ended before the neighbour's slot
+//! began: holes among these are lost, the rest is in flight. Without any acknowledgement nothing
+//! is lost, but after three silent cycles all that was sent before the last cycle counts as lost.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::recovery::Estimate;
+use crate::base::{Duration, Instant, Packet, PacketDone, PacketOutcome, Seq};
+use crate::wire::wild::BulkAck;
+
+/// Cycles without acknowledgement after which what was sent counts as lost.
+const SILENT_CYCLES: u64 = 3;
+/// Send slots whose frames are remembered until an acknowledgement tells of them.
+const SLOTS: usize = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Sent, and nothing known yet.
+    Flight,
+    /// To be sent again.
+    Lost,
+    /// Acknowledged or given up.
+    Finished,
+}
+
+/// A packet that has been sent at least once.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) packet: Packet,
+    pub(super) flow_seq: u16,
+    /// Transmissions so far.
+    pub(super) attempts: u8,
+    /// Most transmissions after the first.
+    pub(super) retries: u8,
+    air_time: Duration,
+    state: State,
+    /// End of the slot of the last transmission.
+    until: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SentSlot {
+    number: u16,
+    until: Instant,
+    frames: u32,
+}
+
+/// Counters of one sender.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SenderCounters {
+    pub(super) acks: u64,
+    pub(super) acks_refused: u64,
+    pub(super) abandoned: u64,
+    pub(super) delivered_bytes: u64,
+}
+
+/// The sending side of one neighbour.
+#[derive(Debug)]
+pub(super) struct Sender {
+    base: Seq,
+    window: VecDeque<Entry>,
+    limit: usize,
+    cycle: Duration,
+    lost: usize,
+    /// No entry before this index is lost.
+    lost_from: usize,
+    /// The neighbour's slot of the last acknowledgement.
+    ack_slot: Option<u16>,
+    acked: Instant,
+    slots: VecDeque<SentSlot>,
+    pub(super) estimate: Estimate,
+    pub(super) counters: SenderCounters,
+}
+
+impl Sender {
+    pub(super) fn new(limit: usize, cycle: Duration, estimate: Estimate) -> Self {
+        Self {
+            base: Seq(0),
+            window: VecDeque::new(),
+            limit,
+            cycle,
+            lost: 0,
+            lost_from: 0,
+            ack_slot: None,
+            acked: Instant::ZERO,
+            slots: VecDeque::with_capacity(SLOTS),
+            estimate,
+            counters: SenderCounters::default(),
+        }
+    }
+
+    /// Sets the first sequence, before anything is sent.
+    pub(super) fn start_at(&mut self, seq: Seq) {
+        assert!(self.window.is_empty(), "packets are under way");
+        self.base = seq;
+    }
+
+    /// The first sequence that may still be repeated.
+    pub(super) fn base(&self) -> Seq {
+        self.base
+    }
+
+    /// The next sequence to be given out.
+    pub(super) fn next(&self) -> Seq {
+        self.base.add(self.window.len() as u32)
+    }
+
+    /// Width of the window, in packets.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Whether a new packet may be sent.
+    pub(super) fn has_room(&self) -> bool {
+        self.window.len() < self.limit
+    }
+
+    /// Packets that were sent and are not finished.
+    pub(super) fn unfinished(&self) -> usize {
+        self.window.iter().filter(|entry| entry.state != State::Finished).count()
+    }
+
+    /// Whether a packet is to be repeated.
+    pub(super) fn has_lost(&self) -> bool {
+        self.lost > 0
+    }
+
+    /// The oldest packet that is to be repeated.
+    pub(super) fn oldest_lost(&mut self) -> Option<(Seq, &Entry)> {
+        if self.lost == 0 {
+            return None;
+        }
+        while self.window[self.lost_from].state != State::Lost {
+            self.lost_from += 1;
+        }
+        Some((self.base.add(self.lost_from as u32), &self.window[self.lost_from]))
+    }
+
+    fn index(&self, seq: Seq) -> Option<usize> {
+        let index = usize::try_from(seq.distance(self.base)).ok()?;
+        (index < self.window.len()).then_some(index)
+    }
+
+    /// Takes a new packet that is sent in the slot that ends at `until`; its sequence.
+    pub(super) fn push(
+        &mut self,
+        packet: Packet,
+        flow_seq: u16,
+        retries: u8,
+        until: Instant,
+    ) -> Seq {
+        let seq = self.next();
+        let (air_time, state) = (Duration::ZERO, State::Flight);
+        if self.window.is_empty() {
+            // Silence counts from the first packet that could have been acknowledged.
+            self.acked = self.acked.max(until);
+        }
+        self.window.push_back(Entry {
+            packet,
+            flow_seq,
+            attempts: 1,
+            retries,
+            air_time,
+            state,
+            until,
+        });
+        seq
+    }
+
+    /// Marks a lost packet as sent again.
+    pub(super) fn repeat(&mut self, seq: Seq, until: Instant) {
+        let index = self.index(seq).expect("a packet in the window");
+        let entry = &mut self.window[index];
+        assert!(entry.state == State::Lost, "only what is lost is repeated");
+        entry.state = State::Flight;
+        entry.attempts += 1;
+        entry.until = until;
+        self.lost -= 1;
+    }
+
+    /// A transmission was on air for so long.
+    pub(super) fn on_sent(&mut self, seq: Seq, air_time: Duration) {
+        if let Some(index) = self.index(seq) {
+            self.window[index].air_time += air_time;
+        }
+    }
+
+    /// A transmission did not happen: the packet is to be sent before all newer ones, and the
+    /// attempt does not count.
+    pub(super) fn on_late(&mut self, seq: Seq) {
+        let Some(index) = self.index(seq) else { return };
+        let entry = &mut self.window[index];
+        if entry.state == State::Flight {
+            entry.attempts -= 1;
+            self.set_lost(index);
+        }
+    }
+
+    fn set_lost(&mut self, index: usize) {
+        self.window[index].state = State::Lost;
+        self.lost += 1;
+        self.lost_from = self.lost_from.min(index);
+    }
+
+    /// A send slot begins.
+    pub(super) fn on_slot(&mut self, number: u16, until: Instant) {
+        if self.slots.len() == SLOTS {
+            self.slots.pop_front();
+        }
+        self.slots.push_back(SentSlot { number, until, frames: 0 });
+    }
+
+    /// A frame to the neighbour was given down in the current slot.
+    pub(super) fn on_frame(&mut self) {
+        if let Some(slot) = self.slots.back_mut() {
+            slot.frames += 1;
+        }
+    }
+
+    /// A frame of slot `number` was not sent after all.
+    pub(super) fn on_frame_late(&mut self, number: u16) {
+        if let Some(slot) = self.slots.iter_mut().rfind(|slot| slot.number == number) {
+            slot.frames = slot.frames.saturating_sub(1);
+        }
+    }
+
+    /// Takes a bulk acknowledgement from slot `slot` of the neighbour, which covers what was sent
+    /// in slots that ended at `horizon` or before. Ends of packets go into `done`; returns how
+    /// many were found lost.
+    pub(super) fn on_ack(
+        &mut self,
+        now: Instant,
+        ack: &BulkAck,
+        slot: u16,
+        horizon: Instant,
+        done: &mut Vec<PacketDone>,
+    ) -> usize {
+        if ack.cum.distance(self.base) < -1 || !ack.cum.is_before(self.next()) {
+            self.counters.acks_refused += 1;
+            return 0;
+        }
+        if self.ack_slot == Some(slot) {
+            // A copy: an acknowledgement is built once in a slot.
+            return 0;
+        }
+        self.ack_slot = Some(slot);
+        self.acked = now;
+        self.counters.acks += 1;
+        self.on_report(ack, horizon);
+        let mut found = 0;
+        for index in 0..self.window.len() {
+            let entry = &self.window[index];
+            if entry.state == State::Finished {
+                continue;
+            }
+            if ack.has(self.base.add(index as u32)) {
+                self.finish(index, PacketOutcome::Delivered, done);
+            } else if entry.state == State::Flight && entry.until <= horizon {
+                found += 1;
+                self.on_lost(index, done);
+            }
+        }
+        self.slide();
+        found
+    }
+
+    /// Gives the estimate what the acknowledgement says of our slots.
+    fn on_report(&mut self, ack: &BulkAck, horizon: Instant) {
+        while let Some(slot) = self.slots.front().filter(|slot| slot.until <= horizon).copied() {
+            match slot.number.wrapping_sub(ack.slot) as i16 {
+                0 => self.estimate.on_slot(slot.frames, u32::from(ack.received)),
+                // The neighbour has heard nothing since an earlier slot.
+                1.. => self.estimate.on_slot(slot.frames, 0),
+                _ => {}
+            }
+            self.slots.pop_front();
+        }
+    }
+
+    fn on_lost(&mut self, index: usize, done: &mut Vec<PacketDone>) {
+        let entry = &self.window[index];
+        if entry.attempts > entry.retries {
+            self.finish(index, PacketOutcome::Failed, done);
+        } else {
+            self.set_lost(index);
+        }
+    }
+
+    fn finish(&mut self, index: usize, outcome: PacketOutcome, done: &mut Vec<PacketDone>) {
+        let entry = &mut self.window[index];
+        if entry.state == State::Lost {
+            self.lost -= 1;
+        }
+        entry.state = State::Finished;
+        match outcome {
+            PacketOutcome::Delivered => {
+                self.counters.delivered_bytes += entry.packet.payload.len() as u64;
+            }
+            PacketOutcome::Sent | PacketOutcome::Failed => self.counters.abandoned += 1,
+        }
+        entry.packet.payload = Bytes::new();
+        let (id, attempts, air_time) = (entry.packet.id, entry.attempts, entry.air_time);
+        done.push(PacketDone { id, outcome, attempts, air_time });
+    }
+
+    fn slide(&mut self) {
+        while self.window.front().is_some_and(|entry| entry.state == State::Finished) {
+            self.window.pop_front();
+            self.base = self.base.add(1);
+            self.lost_from = self.lost_from.saturating_sub(1);
+        }
+    }
+
+    /// Once in a cycle: looks for silence. Returns how many packets were found lost.
+    pub(super) fn on_cycle(&mut self, now: Instant, done: &mut Vec<PacketDone>) -> usize {
+        if self.window.is_empty() || now.since(self.acked) <= self.cycle * SILENT_CYCLES {
+            return 0;
+        }
+        self.acked = now;
+        let mut found = 0;
+        for index in 0..self.window.len() {
+            let entry = &self.window[index];
+            if entry.state == State::Flight && entry.until + self.cycle <= now {
+                found += 1;
+                self.on_lost(index, done);
+            }
+        }
+        self.slide();
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::config::Recovery;
+    use super::*;
+    use crate::base::{EtherType, FlowId, NodeId, RadioId, TxOptions, UnitId};
+
+    const CYCLE: Duration = Duration::from_millis(40);
+
+    fn at(cycle: u64) -> Instant {
+        Instant::ZERO + CYCLE * cycle
+    }
+
+    fn sender(start: u32) -> Sender {
+        let mut sender = Sender::new(128, CYCLE, Estimate::new(Recovery::Arq, 0.01, 10));
+        sender.start_at(Seq(start));
+        sender
+    }
+
+    fn sends(sender: &mut Sender, id: u64, retries: u8, cycle: u64) -> Seq {
+        let packet = Packet {
+            id: UnitId(id),
+            radio: RadioId(0),
+            to: Some(NodeId(2)),
+            flow: FlowId(1),
+            protocol: EtherType::IPV4,
+            payload: Bytes::from_static(b"payload"),
+            options: TxOptions::default(),
+            order: None,
+        };
+        sender.push(packet, 0, retries, at(cycle))
+    }
+
+    fn ack(cum: Seq, bits: &'static [u8]) -> BulkAck {
+        let nbits = bits.len() as u16 * 8;
+        BulkAck { cum, nbits, bits: Bytes::from_static(bits), slot: 0, received: 0 }
+    }
+
+    fn ids(done: &[PacketDone], outcome: PacketOutcome) -> Vec<u64> {
+        done.iter().filter(|done| done.outcome == outcome).map(|done| done.id.0).collect()
+    }
+
+    #[test]
+    fn holes_are_repeated_oldest_first_and_the_rest_is_finished() {
+        let mut sender = sender(u32::MAX - 2);
+        let seqs: Vec<Seq> = (1..=6).map(|id| sends(&mut sender, id, 3, 1)).collect();
+        let mut done = Vec::new();
+        let found = sender.on_ack(at(1), &ack(seqs[0], &[0b0001_0010]), 1, at(1), &mut done);
+        assert_eq!((found, ids(&done, PacketOutcome::Delivered)), (3, vec![1, 3, 6]));
+        assert_eq!(sender.base(), seqs[1]);
+        for expected in [seqs[1], seqs[3], seqs[4]] {
+            let seq = sender.oldest_lost().expect("a hole").0;
+            assert_eq!(seq, expected);
+            sender.repeat(seq, at(2));
+        }
+        assert!(!sender.has_lost());
+        assert_eq!(sender.next(), Seq(3), "repeats take no new number");
+    }
+
+    #[test]
+    fn what_was_sent_after_the_acknowledgement_is_in_flight() {
+        let mut sender = sender(0);
+        let first = sends(&mut sender, 1, 3, 1);
+        sends(&mut sender, 2, 3, 2);
+        let mut done = Vec::new();
+        assert_eq!(sender.on_ack(at(1), &ack(first.sub(1), &[]), 1, at(1), &mut done), 1);
+        assert_eq!(sender.oldest_lost().expect("a hole").0, first);
+    }
+
+    #[test]
+    fn a_lost_acknowledgement_is_repaired_by_the_next() {
+        let mut sender = sender(0);
+        let seqs: Vec<Seq> = (1..=4).map(|id| sends(&mut sender, id, 3, 1)).collect();
+        let mut done = Vec::new();
+        sender.on_ack(at(2), &ack(seqs[3], &[]), 2, at(2), &mut done);
+        assert_eq!(ids(&done, PacketOutcome::Delivered), [1, 2, 3, 4]);
+        assert_eq!(sender.unfinished(), 0);
+    }
+
+    #[test]
+    fn the_retry_limit_of_each_packet_is_kept() {
+        let mut sender = sender(0);
+        let none = sends(&mut sender, 1, 0, 1);
+        let one = sends(&mut sender, 2, 1, 1);
+        let mut done = Vec::new();
+        sender.on_ack(at(1), &ack(none.sub(1), &[]), 1, at(1), &mut done);
+        assert_eq!(ids(&done, PacketOutcome::Failed), [1]);
+        assert_eq!(sender.base(), one);
+        sender.repeat(one, at(2));
+        sender.on_ack(at(2), &ack(none, &[]), 2, at(2), &mut done);
+        assert_eq!(ids(&done, PacketOutcome::Failed), [1, 2]);
+        assert_eq!(done[1].attempts, 2);
+    }
+
+    #[test]
+    fn a_late_frame_uses_no_attempt() {
+        let mut sender = sender(0);
+        let seq = sends(&mut sender, 1, 0, 1);
+        sender.on_late(seq);
+        assert_eq!(sender.oldest_lost().expect("to be sent").1.attempts, 0);
+        sender.repeat(seq, at(2));
+        assert_eq!(sender.window[0].attempts, 1);
+    }
+
+    #[test]
+    fn silence_loses_nothing_for_three_cycles() {
+        let mut sender = sender(0);
+        sends(&mut sender, 1, 3, 1);
+        let mut done = Vec::new();
+        let found: Vec<usize> =
+            (2..=6).map(|cycle| sender.on_cycle(at(cycle), &mut done)).collect();
+        assert_eq!(found, [0, 0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn an_acknowledgement_of_another_incarnation_is_refused() {
+        let mut sender = sender(1_000);
+        sends(&mut sender, 1, 3, 1);
+        let mut done = Vec::new();
+        for cum in [5, 998, 1_001, 0x8000_0000] {
+            sender.on_ack(at(1), &ack(Seq(cum), &[0xff]), 1, at(1), &mut done);
+        }
+        assert!(done.is_empty());
+        assert_eq!(sender.counters.acks_refused, 4);
+    }
+}

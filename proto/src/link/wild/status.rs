@@ -1,0 +1,157 @@
+//! Counters, trace events and the status of the link.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::slots::Phase;
+use super::{Group, Peer, Wild};
+use crate::base::{Instant, NodeId};
+use crate::link::{LinkStatus, NeighbourStatus, SlotStatus};
+use crate::wire::wild::DecodeError;
+
+/// Counters of the link; those of one neighbour are with its sender and receiver.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counters {
+    pub(super) slots: u64,
+    pub(super) slots_missed: u64,
+    pub(super) slots_cut: u64,
+    pub(super) stamps: u64,
+    pub(super) steps_taken: u64,
+    pub(super) frames_sent: u64,
+    pub(super) frames_late: u64,
+    pub(super) unknown_done: u64,
+    pub(super) retransmissions: u64,
+    pub(super) coded_sent: u64,
+    pub(super) beacons: u64,
+    pub(super) overheard: u64,
+    pub(super) strangers: u64,
+    pub(super) strange: u64,
+    pub(super) restarts: u64,
+    pub(super) wrong_slot_length: u64,
+    pub(super) malformed_protocol: u64,
+    malformed_short: u64,
+    malformed_version: u64,
+    malformed_kind: u64,
+    malformed_checksum: u64,
+    malformed_ack: u64,
+    malformed_coded: u64,
+}
+
+impl Counters {
+    pub(super) fn on_malformed(&mut self, error: DecodeError) {
+        let counter = match error {
+            DecodeError::Short => &mut self.malformed_short,
+            DecodeError::Version => &mut self.malformed_version,
+            DecodeError::Kind => &mut self.malformed_kind,
+            DecodeError::Checksum => &mut self.malformed_checksum,
+            DecodeError::Ack => &mut self.malformed_ack,
+            DecodeError::Coded => &mut self.malformed_coded,
+        };
+        *counter += 1;
+    }
+
+    fn by_name(&self) -> BTreeMap<&'static str, u64> {
+        BTreeMap::from([
+            ("slots", self.slots),
+            ("slots_missed", self.slots_missed),
+            ("slots_cut", self.slots_cut),
+            ("stamps", self.stamps),
+            ("steps_taken", self.steps_taken),
+            ("frames_sent", self.frames_sent),
+            ("frames_late", self.frames_late),
+            ("frames_unknown_done", self.unknown_done),
+            ("retransmissions", self.retransmissions),
+            ("coded_sent", self.coded_sent),
+            ("beacons", self.beacons),
+            ("overheard", self.overheard),
+            ("strangers", self.strangers),
+            ("strange_incarnation", self.strange),
+            ("peer_restarts", self.restarts),
+            ("wrong_slot_length", self.wrong_slot_length),
+            ("malformed_protocol", self.malformed_protocol),
+            ("malformed_short", self.malformed_short),
+            ("malformed_version", self.malformed_version),
+            ("malformed_kind", self.malformed_kind),
+            ("malformed_checksum", self.malformed_checksum),
+            ("malformed_ack", self.malformed_ack),
+            ("malformed_coded", self.malformed_coded),
+        ])
+    }
+}
+
+/// Decisions, for the trace.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(super) enum WildEvent {
+    /// A send slot began.
+    SlotBegan { channel: u16, number: u16 },
+    /// The schedule took over that of a neighbour.
+    InStep { from: NodeId },
+    /// A stamp asked for a correction.
+    Stamp { from: NodeId, error_ns: i64 },
+    /// Packets were found lost.
+    Lost { to: NodeId, packets: usize },
+}
+
+impl Wild {
+    pub(super) fn link_status(&self, now: Instant) -> LinkStatus {
+        let mut counters = self.counters.by_name();
+        for peer in &self.peers {
+            let (sent, got) = (&peer.sender.counters, &peer.receiver.counters);
+            for (name, count) in [
+                ("acks", sent.acks),
+                ("acks_refused", sent.acks_refused),
+                ("abandoned", sent.abandoned),
+                ("duplicates", got.duplicates),
+                ("beyond_window", got.beyond_window),
+                ("skipped", got.skipped),
+                ("decoded", got.decoded),
+                ("impatient", got.impatient),
+            ] {
+                *counters.entry(name).or_default() += count;
+            }
+        }
+        LinkStatus {
+            kind: "wild",
+            slot: self.groups.first().map(|group| self.slot_status(group, now)),
+            neighbours: self.peers.iter().map(|peer| self.neighbour_status(peer, now)).collect(),
+            air: self.air,
+            counters,
+            drops: self.drops.clone(),
+        }
+    }
+
+    fn slot_status(&self, group: &Group, now: Instant) -> SlotStatus {
+        let slots = &group.slots;
+        let (phase, end) = match slots.phase() {
+            Phase::Send => ("send", slots.end()),
+            _ if now >= slots.start() => ("guard", slots.due()),
+            Phase::Start => ("start", slots.start()),
+            Phase::Receive => ("receive", slots.start()),
+        };
+        SlotStatus {
+            phase,
+            number: slots.number(),
+            ends_in: end.since(now),
+            length: self.settings.slot,
+        }
+    }
+
+    fn neighbour_status(&self, peer: &Peer, now: Instant) -> NeighbourStatus {
+        let is_in_step = self.groups[peer.place.0].slots.is_in_step(now);
+        NeighbourStatus {
+            node: peer.spec.node,
+            radio: peer.spec.radio,
+            up: peer.is_up && is_in_step,
+            heard_ago: peer.heard.map(|heard| now.since(heard)),
+            sync_error_ns: peer.sync_error,
+            loss: peer.sender.estimate.loss(),
+            coding_rate: peer.code.rate,
+            queue_packets: peer.queue.len() + peer.sender.unfinished(),
+            sent_bytes: peer.sender.counters.delivered_bytes,
+            received_bytes: peer.received_bytes,
+            signal_dbm: peer.signal.map(|signal| signal.as_f64()),
+        }
+    }
+}

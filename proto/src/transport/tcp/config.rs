@@ -1,0 +1,163 @@
+//! What one TCP connection is built from: settings, and the names of its end.
+
+use std::net::SocketAddrV4;
+
+use crate::base::{Duration, FlowId, NodeId};
+
+/// How lost segments are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// By time, with tail loss probes and proportional rate reduction, as Linux 6 does it
+    /// (RFC 8985, RFC 6937).
+    RackTlp,
+    /// By the count of selectively acknowledged segments (RFC 6675).
+    Rfc6675,
+    /// By the count of duplicate acknowledgements, without SACK (RFC 6582).
+    NewReno,
+}
+
+/// How the window grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Congestion {
+    /// RFC 5681.
+    #[default]
+    Reno,
+}
+
+/// What one acknowledgement counts for when the window grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counting {
+    /// The segments that it acknowledges (RFC 3465; Linux today).
+    Segments,
+    /// One (RFC 5681, 3.1 without byte counting; systems before 2013).
+    Acks,
+}
+
+/// When data is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelayedAck {
+    /// In-order segments per acknowledgement.
+    pub segments: u32,
+    /// How long fewer segments wait at first.
+    pub min: Duration,
+    /// How long they wait at most, when data comes slowly.
+    pub max: Duration,
+    /// Acknowledgements at the start, and after a gap, that are not delayed.
+    pub quick: u32,
+    /// Longest time that acknowledgements behind a hole are held together, after the third
+    /// (Linux since 4.18); zero sends each.
+    pub compression: Duration,
+}
+
+/// Settings of one connection end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TcpConfig {
+    /// Payload of a full segment, in bytes.
+    pub mss: usize,
+    /// Timestamps option (RFC 7323).
+    pub timestamps: bool,
+    /// SACK option (RFC 2018); without it the recovery is NewReno.
+    pub sack: bool,
+    /// How lost segments are found.
+    pub recovery: Recovery,
+    /// How the window grows.
+    pub congestion: Congestion,
+    /// What one acknowledgement counts for.
+    pub counting: Counting,
+    /// Initial window, in segments.
+    pub initial_window: u32,
+    /// Spurious time-outs are found (RFC 5682) and undone, as are other needless reductions.
+    pub undo: bool,
+    /// The least retransmission time-out. With [`Recovery::RackTlp`] it lies above the smoothed
+    /// round-trip time by at least this much, as in Linux.
+    pub min_rto: Duration,
+    /// Retransmission time-out before the first measurement.
+    pub initial_rto: Duration,
+    /// The greatest retransmission time-out.
+    pub max_rto: Duration,
+    /// Time-outs in a row after which the connection fails.
+    pub retries: u32,
+    /// Time-outs of the handshake after which it fails.
+    pub syn_retries: u32,
+    /// When data is acknowledged.
+    pub delayed_ack: DelayedAck,
+    /// Receive window, in bytes.
+    pub window_bytes: u64,
+    /// Bytes that the send buffer holds, sent or not.
+    pub send_buffer_bytes: u64,
+    /// Bytes not yet sent that the send buffer holds.
+    pub unsent_bytes: u64,
+    /// This end closes when the peer has, once it has sent what it was given.
+    pub close_with_peer: bool,
+}
+
+impl TcpConfig {
+    /// Linux 6 with `net.ipv4.tcp_congestion_control=reno` on an MTU of 1,500 bytes.
+    pub fn linux() -> Self {
+        Self {
+            mss: 1_448,
+            timestamps: true,
+            sack: true,
+            recovery: Recovery::RackTlp,
+            congestion: Congestion::Reno,
+            counting: Counting::Segments,
+            initial_window: 10,
+            undo: true,
+            min_rto: Duration::from_millis(200),
+            initial_rto: Duration::from_secs(1),
+            max_rto: Duration::from_secs(120),
+            retries: 15,
+            syn_retries: 6,
+            delayed_ack: DelayedAck {
+                segments: 2,
+                min: Duration::from_millis(40),
+                max: Duration::from_millis(200),
+                quick: 16,
+                compression: Duration::from_millis(1),
+            },
+            window_bytes: 6 << 20,
+            send_buffer_bytes: 4 << 20,
+            unsent_bytes: 128 << 10,
+            close_with_peer: true,
+        }
+    }
+
+    /// TCP as the published systems met it: SACK after RFC 6675, the initial window of RFC 3390,
+    /// a window of 64 KB, no probes and no undo.
+    pub fn classic() -> Self {
+        Self {
+            recovery: Recovery::Rfc6675,
+            counting: Counting::Acks,
+            initial_window: 3,
+            undo: false,
+            initial_rto: Duration::from_secs(3),
+            delayed_ack: DelayedAck {
+                quick: 0,
+                compression: Duration::ZERO,
+                ..Self::linux().delayed_ack
+            },
+            window_bytes: 65_535,
+            send_buffer_bytes: 128 << 10,
+            unsent_bytes: 64 << 10,
+            ..Self::linux()
+        }
+    }
+
+    /// The recovery in use when the peer does, or does not, permit SACK.
+    pub(super) fn recovery_with(&self, sack: bool) -> Recovery {
+        if sack { self.recovery } else { Recovery::NewReno }
+    }
+}
+
+/// The names of one end of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowEnd {
+    /// The flow, as messages of this end name it.
+    pub flow: FlowId,
+    /// The node of the peer.
+    pub to: NodeId,
+    /// Own address and port.
+    pub local: SocketAddrV4,
+    /// Address and port of the peer.
+    pub remote: SocketAddrV4,
+}

@@ -1,0 +1,609 @@
+//! TCP (RFC 9293) with SACK, timestamps and window scaling, on real encoded segments.
+//!
+//! By default it does what Linux 6 does with Reno: see `sender.rs`, `recovery_rack.rs`. For
+//! reproductions there are RFC 6675 and NewReno (RFC 6582), see `recovery_6675.rs`. Not there: ECN,
+//! urgent data, simultaneous open, TIME-WAIT as a timer (an end answers repetitions for ever, as
+//! its ports are never used again), and keep-alive.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddrV4;
+
+use bytes::Bytes;
+
+use super::{Transport, TransportStatus};
+use crate::base::{
+    Cx, Datagram, DatagramUp, Datagrams, Destination, Duration, FlowId, Instant, Lane, Layer,
+    Message, MessageUp, Messages, Room, RoomBelow, Seq, TxOptions, UnitIds,
+};
+use crate::wire::ip;
+use crate::wire::tcp::{self, Flags, Header, Options, SackBlocks, TIMESTAMPS_BYTES};
+
+mod buffer;
+mod config;
+mod congestion;
+mod receiver;
+mod recovery_6675;
+mod recovery_rack;
+mod rtt;
+mod scoreboard;
+mod sender;
+#[cfg(test)]
+mod tests;
+
+pub use config::{Congestion, Counting, DelayedAck, FlowEnd, Recovery, TcpConfig};
+use receiver::{Pace, Receiver};
+use sender::{Ack, Cut, Sender};
+
+/// The place of a SYN in the 64-bit sequence space that both halves count in.
+const ORIGIN: u64 = 1 << 32;
+/// The most that one message is taken to hold, in bytes.
+const MESSAGE_BYTES: u64 = 64 << 10;
+const TICK_NANOS: u64 = 1_000_000;
+
+/// Where the connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Listen,
+    SynSent,
+    SynReceived,
+    /// Established, until both directions have ended.
+    Open,
+    Done,
+    Failed,
+}
+
+/// The handshake of one end.
+#[derive(Clone, Copy, Debug, Default)]
+struct Handshake {
+    to_send: bool,
+    sent: Option<Instant>,
+    tries: u32,
+    due: Option<Instant>,
+}
+
+/// What the connection refused.
+#[derive(Clone, Copy, Debug, Default)]
+struct Refused {
+    malformed: u64,
+    old_timestamps: u64,
+    outside_window: u64,
+    resets: u64,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Tcp {
+    config: TcpConfig,
+    end: FlowEnd,
+    phase: Phase,
+    handshake: Handshake,
+    sender: Sender,
+    receiver: Receiver,
+    initial: Seq,
+    timestamps: bool,
+    sack: bool,
+    window_scale: u8,
+    peer_scale: u8,
+    /// The peer's timestamp to echo.
+    recent: u32,
+    /// A reset to send, with its numbers.
+    reset: Option<(Seq, Option<Seq>)>,
+    wire_flow: FlowId,
+    up: VecDeque<MessageUp>,
+    ids: UnitIds,
+    refused: Refused,
+}
+
+impl Tcp {
+    /// The end that opens the connection, with the first call of `poll_tx`.
+    pub fn connect(config: TcpConfig, end: FlowEnd) -> Self {
+        let mut tcp = Self::build(config, end, Phase::SynSent);
+        tcp.handshake.to_send = true;
+        tcp
+    }
+
+    /// The end that waits for the other.
+    pub fn listen(config: TcpConfig, end: FlowEnd) -> Self {
+        Self::build(config, end, Phase::Listen)
+    }
+
+    fn build(config: TcpConfig, end: FlowEnd, phase: Phase) -> Self {
+        let mut window_scale = 0;
+        while window_scale < 14 && config.window_bytes >> window_scale > 65_535 {
+            window_scale += 1;
+        }
+        let header = Header::default();
+        let packet = tcp::encode(end.local, end.remote, &header, std::iter::empty(), 0);
+        let wire_flow = ip::flow(&packet);
+        // Any number will do where nobody guesses; the ports keep the two ends apart.
+        let mix = end.local.ip().to_bits() ^ (u32::from(end.local.port()) << 16);
+        Self {
+            sender: Sender::build(&config),
+            receiver: Receiver::build(&config),
+            initial: Seq(mix.wrapping_mul(0x9e37_79b1)),
+            timestamps: config.timestamps,
+            sack: config.sack,
+            window_scale,
+            peer_scale: 0,
+            recent: 0,
+            reset: None,
+            wire_flow,
+            up: VecDeque::new(),
+            ids: UnitIds::default(),
+            refused: Refused::default(),
+            handshake: Handshake::default(),
+            config,
+            end,
+            phase,
+        }
+    }
+
+    /// The flow of the packets of this end, as [`ip::flow`] computes it.
+    pub fn wire_flow(&self) -> FlowId {
+        self.wire_flow
+    }
+
+    /// Congestion window, in segments.
+    pub fn cwnd(&self) -> u32 {
+        self.sender.window.cwnd
+    }
+
+    /// Smoothed round-trip time; zero before the first sample.
+    pub fn srtt(&self) -> Duration {
+        self.sender.rtt.smoothed()
+    }
+
+    /// Whether both directions have ended in order.
+    pub fn is_finished(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    fn wire(&self, place: u64) -> Seq {
+        self.initial.add(place.wrapping_sub(ORIGIN) as u32)
+    }
+
+    /// The number in our own stream, from how it stands on the wire.
+    fn place(&self, seq: Seq) -> u64 {
+        let una = self.sender.una;
+        una.wrapping_add_signed(i64::from(seq.distance(self.wire(una))))
+    }
+
+    fn timestamp(&self, now: Instant) -> u32 {
+        (now.as_nanos() / TICK_NANOS) as u32
+    }
+
+    /// The time that an echoed timestamp stood for.
+    fn echoed(&self, now: Instant, echo: u32) -> Option<Instant> {
+        let ago = self.timestamp(now).wrapping_sub(echo);
+        let ticks = (now.as_nanos() / TICK_NANOS).checked_sub(u64::from(ago))?;
+        Some(Instant::from_nanos(ticks * TICK_NANOS))
+    }
+
+    fn on_segment(&mut self, now: Instant, packet: &Bytes) {
+        let Ok((header, range)) = tcp::decode(packet) else {
+            self.refused.malformed += 1;
+            return;
+        };
+        match self.phase {
+            Phase::Listen => self.on_listen(&header),
+            Phase::SynSent => self.on_syn_sent(now, &header),
+            Phase::SynReceived => self.on_syn_received(now, &header, packet.slice(range)),
+            Phase::Open | Phase::Done => self.on_open(now, &header, packet.slice(range)),
+            Phase::Failed => {}
+        }
+    }
+
+    fn on_listen(&mut self, header: &Header) {
+        if header.flags.has(Flags::RST) {
+            return;
+        }
+        if header.flags.has(Flags::ACK) {
+            self.reset = Some((header.ack, None));
+        } else if header.flags.has(Flags::SYN) {
+            self.on_peer_syn(header);
+            self.phase = Phase::SynReceived;
+            self.handshake.to_send = true;
+        }
+    }
+
+    /// Takes what the peer's SYN offers.
+    fn on_peer_syn(&mut self, header: &Header) {
+        let options = &header.options;
+        self.timestamps &= options.timestamps.is_some();
+        self.sack &= options.sack_permitted;
+        match options.window_scale {
+            Some(scale) => self.peer_scale = scale,
+            None => (self.peer_scale, self.window_scale) = (0, 0),
+        }
+        if let Some((value, _)) = options.timestamps {
+            self.recent = value;
+        }
+        // RFC 6691: the option counts no options, the payload of our segments does.
+        let taken = if self.timestamps { TIMESTAMPS_BYTES as u32 } else { 0 };
+        let peer = u32::from(options.mss.unwrap_or(536)).saturating_sub(taken).max(1);
+        self.sender.mss = peer.min(self.config.mss as u32);
+        self.sender.recovery = self.config.recovery_with(self.sack);
+        self.receiver.on_syn(header.seq, self.sack, self.timestamps);
+    }
+
+    fn on_syn_sent(&mut self, now: Instant, header: &Header) {
+        let good = header.flags.has(Flags::ACK) && header.ack == self.initial.add(1);
+        if header.flags.has(Flags::RST) {
+            if good {
+                self.fail();
+            }
+        } else if header.flags.has(Flags::ACK) && !good {
+            self.reset = Some((header.ack, None));
+        } else if good && header.flags.has(Flags::SYN) {
+            self.on_peer_syn(header);
+            self.on_established(now, u64::from(header.window));
+            self.receiver.request_ack();
+        }
+    }
+
+    fn on_syn_received(&mut self, now: Instant, header: &Header, payload: Bytes) {
+        if header.flags.has(Flags::RST) {
+            let end = self.end;
+            *self = Self::build(self.config.clone(), end, Phase::Listen);
+        } else if header.flags.has(Flags::SYN) {
+            self.handshake.to_send = true;
+        } else if header.flags.has(Flags::ACK) && header.ack == self.initial.add(1) {
+            self.on_established(now, u64::from(header.window) << self.peer_scale);
+            self.on_open(now, header, payload);
+        }
+    }
+
+    fn on_established(&mut self, now: Instant, window: u64) {
+        self.phase = Phase::Open;
+        let tries = self.handshake.tries;
+        let una = self.sender.una;
+        if let Some(sent) = self.handshake.sent.filter(|_| tries == 1) {
+            self.sender.rtt.on_sample(now.since(sent), una, una);
+            self.sender.rtt.on_minimum(now, now.since(sent));
+        }
+        self.handshake = Handshake { tries, ..Handshake::default() };
+        self.sender.on_established(now, window, tries > 2);
+        self.up.push_back(MessageUp::Connected(self.end.flow));
+    }
+
+    fn on_open(&mut self, now: Instant, header: &Header, payload: Bytes) {
+        let fin = header.flags.has(Flags::FIN);
+        let left = self.receiver.place(header.seq);
+        let right = left + payload.len() as u64 + u64::from(fin);
+        if header.flags.has(Flags::RST) {
+            self.refused.resets += 1;
+            // RFC 5961, 3.2: only the very next number resets, others are asked for proof.
+            if header.seq == self.receiver.ack() {
+                self.fail();
+            } else if self.receiver.is_acceptable(left, right) {
+                self.receiver.request_ack();
+            }
+            return;
+        }
+        if header.flags.has(Flags::SYN) {
+            return self.receiver.request_ack();
+        }
+        if !self.is_fresh(header) {
+            self.refused.old_timestamps += 1;
+            return self.receiver.request_ack();
+        }
+        if !self.receiver.is_acceptable(left, right) {
+            self.refused.outside_window += 1;
+            return self.receiver.request_ack();
+        }
+        if let Some((value, _)) = header.options.timestamps.filter(|_| self.timestamps) {
+            if left <= self.receiver.acked() {
+                self.recent = value;
+            }
+        }
+        if !header.flags.has(Flags::ACK) {
+            return;
+        }
+        let bare = payload.is_empty() && !fin;
+        if !self.on_ack(now, header, bare) || (bare && right < self.receiver.acked()) {
+            self.receiver.request_ack();
+        }
+        if !bare {
+            self.on_data(now, left, payload, fin);
+        }
+        self.on_progress();
+    }
+
+    /// RFC 7323, 5.3: whether the timestamp is not older than one seen before.
+    fn is_fresh(&self, header: &Header) -> bool {
+        match header.options.timestamps {
+            Some((value, _)) if self.timestamps => !Seq(value).is_before(Seq(self.recent)),
+            _ => true,
+        }
+    }
+
+    fn on_ack(&mut self, now: Instant, header: &Header, bare: bool) -> bool {
+        let mut ack = Ack {
+            number: self.place(header.ack),
+            window: u64::from(header.window) << self.peer_scale,
+            sacks: [(0, 0); 4],
+            sack_count: 0,
+            echo: None,
+            bare,
+        };
+        if let Some((_, echo)) = header.options.timestamps.filter(|_| self.timestamps) {
+            ack.echo = self.echoed(now, echo);
+        }
+        if self.sack {
+            for (left, right) in header.options.sack.as_slice() {
+                ack.sacks[ack.sack_count] = (self.place(*left), self.place(*right));
+                ack.sack_count += 1;
+            }
+        }
+        self.sender.on_ack(now, &ack)
+    }
+
+    fn on_data(&mut self, now: Instant, left: u64, payload: Bytes, fin: bool) {
+        let pace = Pace { now, rto: self.sender.rtt.rto(), rtt: self.sender.rtt.smoothed() };
+        let (up, flow) = (&mut self.up, self.end.flow);
+        self.receiver.on_data(pace, left, payload, fin, |payload| {
+            up.push_back(MessageUp::Received { flow, payload });
+        });
+    }
+
+    /// Notes where an acknowledgement or data has ended a direction.
+    fn on_progress(&mut self) {
+        if self.receiver.is_finished() && self.config.close_with_peer {
+            self.sender.finish();
+        }
+        if self.phase == Phase::Open && self.sender.is_done() && self.receiver.is_finished() {
+            self.phase = Phase::Done;
+            self.up.push_back(MessageUp::Finished(self.end.flow));
+        }
+    }
+
+    fn fail(&mut self) {
+        self.phase = Phase::Failed;
+        self.handshake = Handshake::default();
+        self.up.push_back(MessageUp::Reset(self.end.flow));
+    }
+
+    /// The next packet, if the lane below has room.
+    fn poll_packet(&mut self, now: Instant) -> Option<Bytes> {
+        if let Some((seq, ack)) = self.reset.take() {
+            let flags = if ack.is_some() { Flags::RST.with(Flags::ACK) } else { Flags::RST };
+            let header = Header { seq, ack: ack.unwrap_or_default(), flags, ..self.header() };
+            return Some(self.encode(&header, None));
+        }
+        match self.phase {
+            Phase::SynSent | Phase::SynReceived => self.poll_syn(now),
+            Phase::Open | Phase::Done => self.poll_segment(now),
+            Phase::Listen | Phase::Failed => None,
+        }
+    }
+
+    fn poll_syn(&mut self, now: Instant) -> Option<Bytes> {
+        if !std::mem::take(&mut self.handshake.to_send) {
+            return None;
+        }
+        self.handshake.sent = Some(now);
+        self.handshake.tries += 1;
+        let wait = self.config.initial_rto * (1 << (self.handshake.tries - 1).min(16));
+        self.handshake.due = Some(now + wait.min(self.config.max_rto));
+        let answer = self.phase == Phase::SynReceived;
+        let stamp = self.timestamp(now);
+        let echo = if answer { self.recent } else { 0 };
+        let extra = if self.config.timestamps { TIMESTAMPS_BYTES } else { 0 };
+        let header = Header {
+            seq: self.initial,
+            ack: if answer { self.receiver.ack() } else { Seq(0) },
+            flags: if answer { Flags::SYN.with(Flags::ACK) } else { Flags::SYN },
+            window: self.receiver.window().min(65_535) as u16,
+            options: Options {
+                mss: Some((self.config.mss + extra).min(65_535) as u16),
+                window_scale: Some(self.window_scale),
+                sack_permitted: self.sack,
+                timestamps: self.timestamps.then_some((stamp, echo)),
+                sack: SackBlocks::default(),
+            },
+            ..self.header()
+        };
+        Some(self.encode(&header, None))
+    }
+
+    fn poll_segment(&mut self, now: Instant) -> Option<Bytes> {
+        let sack = self.receiver.sack_blocks();
+        let blocks = sack.as_slice().len() as u32;
+        let options = if blocks > 0 { 4 + 8 * blocks } else { 0 };
+        let cut = self.sender.next_segment(now, options);
+        let probe = cut.is_none() && self.sender.take_persist_probe();
+        if cut.is_none() && !probe && !self.receiver.wants_ack() {
+            return None;
+        }
+        let place = match &cut {
+            Some(cut) => cut.seq,
+            // A probe repeats a number that was acknowledged, so that the peer must answer.
+            None if probe => self.sender.una - 1,
+            None => self.sender.nxt,
+        };
+        let mut flags = Flags::ACK;
+        if let Some(cut) = &cut {
+            flags = if cut.push && cut.length > 0 { flags.with(Flags::PSH) } else { flags };
+            flags = if cut.fin { flags.with(Flags::FIN) } else { flags };
+        }
+        let stamp = self.timestamp(now);
+        let header = Header {
+            seq: self.wire(place),
+            ack: self.receiver.ack(),
+            flags,
+            window: (self.receiver.window() >> self.window_scale).min(65_535) as u16,
+            options: Options {
+                timestamps: self.timestamps.then_some((stamp, self.recent)),
+                sack,
+                ..Options::default()
+            },
+            ..self.header()
+        };
+        self.receiver.on_ack_sent();
+        Some(self.encode(&header, cut))
+    }
+
+    fn header(&self) -> Header {
+        let (source, destination) = (self.end.local.port(), self.end.remote.port());
+        Header { source, destination, ..Header::default() }
+    }
+
+    fn encode(&self, header: &Header, cut: Option<Cut>) -> Bytes {
+        let (local, remote) = (self.end.local, self.end.remote);
+        match cut.filter(|cut| cut.length > 0) {
+            Some(cut) => {
+                let length = cut.length as usize;
+                tcp::encode(
+                    local,
+                    remote,
+                    header,
+                    self.sender.buffer.slices(cut.seq, length),
+                    length,
+                )
+            }
+            None => tcp::encode(local, remote, header, std::iter::empty(), 0),
+        }
+    }
+
+    fn on_handshake_timeout(&mut self) {
+        self.handshake.due = None;
+        if self.handshake.tries > self.config.syn_retries {
+            self.fail();
+        } else {
+            self.handshake.to_send = true;
+        }
+    }
+
+    fn wants_tx(&self) -> bool {
+        self.reset.is_some()
+            || self.handshake.to_send
+            || (matches!(self.phase, Phase::Open | Phase::Done)
+                && (self.receiver.wants_ack() || !self.sender.is_idle()))
+    }
+}
+
+impl Layer for Tcp {
+    type Above = Messages;
+    type Below = Datagrams;
+
+    fn handle_rx(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
+        if let DatagramUp::Received { payload, .. } = event {
+            self.on_segment(cx.now, &payload);
+        }
+    }
+
+    fn poll_rx(&mut self, _cx: &mut Cx<'_>) -> Option<MessageUp> {
+        self.up.pop_front()
+    }
+
+    /// Room in the send buffer, in messages of 64 KB; the last may overfill it by itself.
+    fn room(&self, _lane: Lane) -> Room {
+        let buffer = &self.sender.buffer;
+        if self.phase == Phase::Failed || self.sender.is_finishing() || buffer.is_full() {
+            return Room::NONE;
+        }
+        let held = self.config.send_buffer_bytes.saturating_sub(buffer.len());
+        let unsent = self.config.unsent_bytes.saturating_sub(self.sender.unsent());
+        Room::units(held.min(unsent).div_ceil(MESSAGE_BYTES) as usize)
+    }
+
+    fn handle_tx(&mut self, _cx: &mut Cx<'_>, message: Message) {
+        assert!(!self.sender.is_finishing(), "nothing follows the last message");
+        self.sender.buffer.push(message.payload);
+        if message.finish {
+            self.sender.finish();
+        }
+    }
+
+    fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Datagram> {
+        if !self.wants_tx() || below(Lane { flow: self.wire_flow, ..Lane::default() }).is_none() {
+            return None;
+        }
+        let payload = self.poll_packet(cx.now)?;
+        Some(Datagram {
+            id: self.ids.next_id(),
+            to: Destination::End(self.end.to),
+            flow: self.wire_flow,
+            payload,
+            options: TxOptions::default(),
+        })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let timers = [
+            self.handshake.due,
+            self.sender.timer.map(|timer| timer.1),
+            self.receiver.poll_timeout(),
+        ];
+        match self.phase {
+            Phase::Failed => None,
+            _ => timers.into_iter().flatten().min(),
+        }
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        if self.handshake.due.is_some_and(|due| due <= cx.now) {
+            self.on_handshake_timeout();
+        }
+        self.receiver.handle_timeout(cx.now);
+        self.sender.handle_timeout(cx.now);
+        if self.sender.has_failed() && self.phase != Phase::Failed {
+            self.reset = Some((self.wire(self.sender.nxt), Some(self.receiver.ack())));
+            self.fail();
+        }
+    }
+}
+
+impl Transport for Tcp {
+    fn accepts(&self, packet: &[u8]) -> bool {
+        let address = |socket: &SocketAddrV4| (*socket.ip()).into();
+        let Some((ip::TCP, segment)) = ip::payload(packet) else {
+            return false;
+        };
+        let ports = [self.end.remote.port().to_be_bytes(), self.end.local.port().to_be_bytes()];
+        segment.get(..4) == Some(ports.as_flattened())
+            && ip::source(packet) == Some(address(&self.end.remote))
+            && ip::destination(packet) == Some(address(&self.end.local))
+    }
+
+    fn delivered_bytes(&self) -> u64 {
+        self.receiver.counts.delivered_bytes
+    }
+
+    fn status(&self) -> TransportStatus {
+        let (sender, receiver) = (&self.sender, &self.receiver);
+        let (sent, got, refused) = (&sender.counts, &receiver.counts, &self.refused);
+        let until = |place: u64| place.min(sender.buffer.end()) - (ORIGIN + 1);
+        TransportStatus {
+            kind: "tcp",
+            sent_bytes: until(sender.nxt),
+            acked_bytes: until(sender.una),
+            delivered_bytes: got.delivered_bytes,
+            counters: BTreeMap::from([
+                ("segments", sent.segments),
+                ("retransmissions", sent.retransmissions),
+                ("timeouts", sent.timeouts),
+                ("spurious_timeouts", sent.spurious_timeouts),
+                ("fast_recoveries", sent.fast_recoveries),
+                ("undone_reductions", sent.undone),
+                ("loss_probes", sent.probes),
+                ("loss_probe_recoveries", sent.probe_recoveries),
+                ("dsacks", sent.dsacks),
+                ("reorderings", sent.reorderings),
+                ("invalid_acks", sent.invalid_acks),
+                ("syn_retransmissions", u64::from(self.handshake.tries.saturating_sub(1))),
+                ("cwnd", u64::from(sender.window.cwnd)),
+                ("ssthresh", u64::from(sender.window.ssthresh)),
+                ("srtt_us", sender.rtt.smoothed().as_micros()),
+                ("rto_us", sender.rtt.rto().as_micros()),
+                ("received_segments", got.segments),
+                ("out_of_order", got.out_of_order),
+                ("duplicates", got.duplicates),
+                ("malformed", refused.malformed),
+                ("old_timestamps", refused.old_timestamps),
+                ("outside_window", refused.outside_window + got.outside_window),
+                ("resets", refused.resets),
+            ]),
+        }
+    }
+}

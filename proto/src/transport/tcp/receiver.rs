@@ -1,0 +1,355 @@
+//! The receiving half: reassembly, SACK and DSACK blocks, and when to acknowledge
+//! (RFC 9293, 3.10; RFC 2018, 4; RFC 2883; RFC 5681, 4.2), timed as Linux does it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::ORIGIN;
+use super::config::{DelayedAck, TcpConfig};
+use crate::base::{Duration, Instant, Seq};
+use crate::wire::tcp::{SackBlocks, TIMESTAMPS_BYTES};
+
+/// Duplicate acknowledgements that are sent at once before compression holds them together.
+const FIRST_DUPLICATES: u32 = 3;
+/// Acknowledgements behind a hole that compression holds together at most.
+const MAX_COMPRESSED: u32 = 44;
+
+/// A stretch of bytes behind a hole.
+type Island = (u64, u64);
+
+/// What the arrival of data is timed by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    pub(super) now: Instant,
+    pub(super) rto: Duration,
+    pub(super) rtt: Duration,
+}
+
+/// The receiving half of one end.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    delayed_ack: DelayedAck,
+    sack: bool,
+    timestamps: bool,
+    window: u64,
+    initial: Seq,
+    /// The next byte in order.
+    next: u64,
+    /// What the last acknowledgement said.
+    acked: u64,
+    /// Where the stream ends, once known.
+    end: Option<u64>,
+    behind: BTreeMap<u64, Bytes>,
+    /// Islands, the one that changed last first.
+    islands: VecDeque<Island>,
+    duplicate: Option<Island>,
+    largest: u64,
+    ack_now: bool,
+    delayed: Option<Instant>,
+    compressed: Option<Instant>,
+    compressed_acks: u32,
+    duplicates: u32,
+    quick: u32,
+    wait: Duration,
+    last_data: Option<Instant>,
+    pub(super) counts: ReceiverCounts,
+}
+
+/// What the receiving half did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReceiverCounts {
+    pub(super) delivered_bytes: u64,
+    pub(super) segments: u64,
+    pub(super) out_of_order: u64,
+    pub(super) duplicates: u64,
+    pub(super) outside_window: u64,
+}
+
+impl Receiver {
+    pub(super) fn build(config: &TcpConfig) -> Self {
+        Self {
+            delayed_ack: config.delayed_ack,
+            sack: config.sack,
+            timestamps: config.timestamps,
+            window: config.window_bytes,
+            initial: Seq(0),
+            next: ORIGIN,
+            acked: ORIGIN,
+            end: None,
+            behind: BTreeMap::new(),
+            islands: VecDeque::new(),
+            duplicate: None,
+            largest: 0,
+            ack_now: false,
+            delayed: None,
+            compressed: None,
+            compressed_acks: 0,
+            duplicates: 0,
+            quick: 0,
+            wait: Duration::ZERO,
+            last_data: None,
+            counts: ReceiverCounts::default(),
+        }
+    }
+
+    /// Starts with the peer's SYN.
+    pub(super) fn on_syn(&mut self, initial: Seq, sack: bool, timestamps: bool) {
+        self.initial = initial;
+        self.next = ORIGIN + 1;
+        self.acked = ORIGIN + 1;
+        self.sack = sack;
+        self.timestamps = timestamps;
+    }
+
+    /// The number of a byte, from how it stands on the wire.
+    pub(super) fn place(&self, seq: Seq) -> u64 {
+        self.next.wrapping_add_signed(i64::from(seq.distance(self.wire(self.next))))
+    }
+
+    fn wire(&self, place: u64) -> Seq {
+        self.initial.add(place.wrapping_sub(ORIGIN) as u32)
+    }
+
+    /// What an acknowledgement says now.
+    pub(super) fn ack(&self) -> Seq {
+        self.wire(self.next)
+    }
+
+    /// What the last acknowledgement said.
+    pub(super) fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    /// Bytes free for the peer.
+    pub(super) fn window(&self) -> u64 {
+        self.window
+    }
+
+    /// Whether all bytes and the end of the stream are here.
+    pub(super) fn is_finished(&self) -> bool {
+        self.end.is_some_and(|end| self.next > end)
+    }
+
+    /// Whether the place may belong to the window or to a repetition of what came before.
+    pub(super) fn is_acceptable(&self, left: u64, right: u64) -> bool {
+        right + self.window >= self.next && left <= self.next + self.window
+    }
+
+    /// Takes the payload of a segment, `fin` if the stream ends behind it, and gives what is in
+    /// order now to `deliver`.
+    pub(super) fn on_data(
+        &mut self,
+        pace: Pace,
+        left: u64,
+        payload: Bytes,
+        fin: bool,
+        mut deliver: impl FnMut(Bytes),
+    ) {
+        self.counts.segments += 1;
+        let right = left + payload.len() as u64;
+        if fin && right <= self.next + self.window {
+            self.end = Some(right);
+        }
+        if right + u64::from(fin) <= self.next || left > self.next + self.window {
+            return self.on_useless(left, right);
+        }
+        self.largest = self.largest.max(payload.len() as u64);
+        self.time_data(pace);
+        let had_hole = !self.islands.is_empty();
+        if left > self.next {
+            self.keep(left, payload);
+            return self.schedule(pace, false);
+        }
+        if left < self.next && !payload.is_empty() {
+            self.duplicate = Some((left, self.next.min(right)));
+            self.enter_quick();
+        }
+        let skip = (self.next - left) as usize;
+        self.take(payload.slice(skip.min(payload.len())..), &mut deliver);
+        self.take_behind(&mut deliver);
+        if self.end == Some(self.next) {
+            self.next += 1;
+            self.ack_now = true;
+        }
+        let filled = had_hole && self.islands.is_empty();
+        self.schedule(pace, filled);
+    }
+
+    /// A repetition, or bytes that nobody asked for: told at once.
+    fn on_useless(&mut self, left: u64, right: u64) {
+        if left > self.next + self.window {
+            self.counts.outside_window += 1;
+        } else if right > left {
+            self.counts.duplicates += 1;
+            self.duplicate = Some((left, right));
+        }
+        self.enter_quick();
+        self.ack_now = true;
+    }
+
+    fn take(&mut self, bytes: Bytes, deliver: &mut impl FnMut(Bytes)) {
+        if !bytes.is_empty() {
+            self.next += bytes.len() as u64;
+            self.counts.delivered_bytes += bytes.len() as u64;
+            deliver(bytes);
+        }
+    }
+
+    fn take_behind(&mut self, deliver: &mut impl FnMut(Bytes)) {
+        while let Some(entry) = self.behind.first_entry().filter(|e| *e.key() <= self.next) {
+            let (left, bytes) = entry.remove_entry();
+            let skip = ((self.next - left) as usize).min(bytes.len());
+            self.take(bytes.slice(skip..), deliver);
+        }
+        let next = self.next;
+        self.islands.retain(|island| island.1 > next);
+    }
+
+    /// Keeps bytes behind a hole.
+    fn keep(&mut self, left: u64, payload: Bytes) {
+        self.counts.out_of_order += 1;
+        let right = (left + payload.len() as u64).min(self.next + self.window);
+        if payload.is_empty() || right <= left {
+            self.ack_now = true;
+            return;
+        }
+        let mut island = (left, right);
+        let mut overlap = None;
+        self.islands.retain(|other| {
+            let apart = other.1 < left || other.0 > right;
+            if !apart {
+                if other.0 < right && other.1 > left {
+                    overlap = Some((left.max(other.0), right.min(other.1)));
+                }
+                island = (island.0.min(other.0), island.1.max(other.1));
+            }
+            apart
+        });
+        self.islands.push_front(island);
+        if overlap.is_some() {
+            self.counts.duplicates += 1;
+            self.duplicate = overlap;
+            self.enter_quick();
+        }
+        if overlap != Some((left, right)) {
+            let payload = payload.slice(..(right - left) as usize);
+            let longer = |old: &Bytes| old.len() >= payload.len();
+            if !self.behind.get(&left).is_some_and(longer) {
+                self.behind.insert(left, payload);
+            }
+        }
+    }
+
+    /// Follows how fast data comes, for the delay of acknowledgements (`tcp_event_data_recv`).
+    fn time_data(&mut self, Pace { now, rto, .. }: Pace) {
+        let min = self.delayed_ack.min;
+        match self.last_data.replace(now) {
+            None => {
+                self.wait = min;
+                self.enter_quick();
+            }
+            Some(last) => {
+                let gap = now.since(last);
+                if gap <= min / 2 {
+                    self.wait = self.wait / 2 + min / 2;
+                } else if gap < self.wait {
+                    self.wait = (self.wait / 2 + gap).min(rto);
+                } else if gap > rto {
+                    self.enter_quick();
+                }
+            }
+        }
+    }
+
+    fn enter_quick(&mut self) {
+        self.wait = self.delayed_ack.min;
+        let half_window = self.window / (2 * self.largest.max(536));
+        let most = u64::from(self.delayed_ack.quick).min(half_window.max(2));
+        self.quick = self.quick.max(most as u32);
+    }
+
+    /// Decides when to acknowledge what just came (`__tcp_ack_snd_check`).
+    fn schedule(&mut self, pace: Pace, filled: bool) {
+        let segments = u64::from(self.delayed_ack.segments.saturating_sub(1));
+        let many = self.next - self.acked > self.largest * segments;
+        if many || self.quick > 0 || filled {
+            self.ack_now = true;
+        } else if self.islands.is_empty() {
+            let due = pace.now + self.wait.clamp(self.delayed_ack.min, self.delayed_ack.max);
+            self.delayed = Some(self.delayed.map_or(due, |old| old.min(due)));
+        } else {
+            self.compress(pace);
+        }
+    }
+
+    fn compress(&mut self, pace: Pace) {
+        let delay = (pace.rtt / 20).min(self.delayed_ack.compression);
+        if self.duplicates < FIRST_DUPLICATES
+            || delay.is_zero()
+            || !self.sack
+            || self.compressed_acks >= MAX_COMPRESSED
+        {
+            self.duplicates += 1;
+            self.ack_now = true;
+            return;
+        }
+        self.compressed_acks += 1;
+        self.compressed.get_or_insert(pace.now + delay);
+    }
+
+    /// Asks for an acknowledgement at once.
+    pub(super) fn request_ack(&mut self) {
+        self.ack_now = true;
+    }
+
+    pub(super) fn wants_ack(&self) -> bool {
+        self.ack_now
+    }
+
+    /// Notes that a segment with an acknowledgement leaves.
+    pub(super) fn on_ack_sent(&mut self) {
+        if self.next != self.acked {
+            self.duplicates = 0;
+        }
+        self.acked = self.next;
+        self.ack_now = false;
+        self.delayed = None;
+        self.compressed = None;
+        self.compressed_acks = 0;
+        self.duplicate = None;
+        if self.quick > 0 {
+            self.quick -= 1;
+            if self.quick == 0 {
+                self.wait = self.delayed_ack.min;
+            }
+        }
+    }
+
+    /// The SACK blocks to send now: a duplicate first, then the islands, the latest first.
+    pub(super) fn sack_blocks(&self) -> SackBlocks {
+        let mut blocks = SackBlocks::default();
+        if !self.sack || (self.islands.is_empty() && self.duplicate.is_none()) {
+            return blocks;
+        }
+        let most = if self.timestamps { (40 - TIMESTAMPS_BYTES - 4) / 8 } else { 4 };
+        for island in self.duplicate.iter().chain(&self.islands).take(most) {
+            blocks.push(self.wire(island.0), self.wire(island.1));
+        }
+        blocks
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        match (self.delayed, self.compressed) {
+            (Some(delayed), Some(compressed)) => Some(delayed.min(compressed)),
+            (delayed, compressed) => delayed.or(compressed),
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if self.poll_timeout().is_some_and(|due| due <= now) {
+            (self.delayed, self.compressed) = (None, None);
+            self.ack_now = true;
+        }
+    }
+}

@@ -1,0 +1,621 @@
+//! The sending half: the window, acknowledgements, timers and what to send next (RFC 9293, 3.8;
+//! RFC 5681; RFC 6298), in the order of Linux (`tcp_ack`, `tcp_write_xmit`).
+//!
+//! What is done about losses is in `recovery_rack.rs` and `recovery_6675.rs`. Linux sends while it
+//! handles an acknowledgement; here the caller asks for segments afterwards, one at a time.
+
+use super::ORIGIN;
+use super::buffer::SendBuffer;
+use super::config::{Counting, Recovery, TcpConfig};
+use super::congestion::{Acked, AnyController, Controller, NO_THRESHOLD, Window};
+use super::recovery_6675::Classic;
+use super::recovery_rack::Rack;
+use super::rtt::RttEstimator;
+use super::scoreboard::{Scoreboard, Segment};
+use crate::base::{Duration, Instant};
+
+/// Slack of timers that are shorter than a tick of the kernel (`TCP_TIMEOUT_MIN_US`).
+pub(super) const TIMER_SLACK: Duration = Duration::from_millis(2);
+/// Duplicate acknowledgements, or segments, that tell a loss from reordering (RFC 5681).
+pub(super) const DUP_THRESH: u32 = 3;
+
+/// The states of loss recovery, as Linux names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum State {
+    Open,
+    Disorder,
+    Recovery,
+    Loss,
+}
+
+/// What the one timer of the sender is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Timer {
+    /// Retransmission time-out.
+    Rto,
+    /// Tail loss probe.
+    Probe,
+    /// The reordering window of RACK.
+    Reorder,
+    /// Zero window probe.
+    Persist,
+}
+
+/// What the sending half did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SenderCounts {
+    pub(super) segments: u64,
+    pub(super) retransmissions: u64,
+    pub(super) timeouts: u64,
+    pub(super) spurious_timeouts: u64,
+    pub(super) fast_recoveries: u64,
+    pub(super) undone: u64,
+    pub(super) probes: u64,
+    pub(super) probe_recoveries: u64,
+    pub(super) dsacks: u64,
+    pub(super) reorderings: u64,
+    pub(super) invalid_acks: u64,
+}
+
+/// An acknowledgement with its numbers placed in the stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ack {
+    pub(super) number: u64,
+    /// Window in bytes.
+    pub(super) window: u64,
+    pub(super) sacks: [(u64, u64); 4],
+    pub(super) sack_count: usize,
+    /// Echoed timestamp, as the time it stood for.
+    pub(super) echo: Option<Instant>,
+    /// The segment carried no data and no SYN or FIN.
+    pub(super) bare: bool,
+}
+
+/// What one acknowledgement changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) una_before: u64,
+    pub(super) una_advanced: bool,
+    /// Segments acknowledged cumulatively.
+    pub(super) acked: u32,
+    pub(super) delivered_before: u64,
+    pub(super) lost_before: u64,
+    /// Cumulatively acknowledged or newly sacked, and never retransmitted.
+    pub(super) original: bool,
+    pub(super) resent_acked: bool,
+    pub(super) sacked: bool,
+    pub(super) dsack: bool,
+    pub(super) duplicate: bool,
+    pub(super) resend_lost: bool,
+    pub(super) keep_timer: bool,
+    /// Start of the lowest segment that arrived and had been overtaken.
+    pub(super) overtaken: Option<u64>,
+    pub(super) first_acked: Option<Instant>,
+    pub(super) last_acked: Option<Instant>,
+    pub(super) first_sacked: Option<Instant>,
+    pub(super) last_sacked: Option<Instant>,
+    /// What had been delivered when the latest of the delivered segments was sent.
+    pub(super) prior_delivered: Option<u64>,
+    pub(super) echo: Option<Instant>,
+}
+
+/// A segment to put on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    pub(super) seq: u64,
+    pub(super) length: u32,
+    pub(super) fin: bool,
+    /// It takes all that there is to send.
+    pub(super) push: bool,
+}
+
+/// The sending half of one end.
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) recovery: Recovery,
+    pub(super) undo: bool,
+    counting: Counting,
+    initial_window: u32,
+    pub(super) min_rto: Duration,
+    initial_rto: Duration,
+    retries: u32,
+    /// Most payload in a segment.
+    pub(super) mss: u32,
+    pub(super) buffer: SendBuffer,
+    pub(super) board: Scoreboard,
+    pub(super) una: u64,
+    pub(super) nxt: u64,
+    /// The first number outside the peer's window.
+    window_end: u64,
+    pub(super) rtt: RttEstimator,
+    pub(super) controller: AnyController,
+    pub(super) window: Window,
+    pub(super) state: State,
+    /// `nxt` when recovery began.
+    pub(super) high_seq: u64,
+    pub(super) delivered: u64,
+    pub(super) timer: Option<(Timer, Instant)>,
+    /// Time-outs since the last progress.
+    pub(super) timeouts: u32,
+    pub(super) rack: Rack,
+    pub(super) classic: Classic,
+    finish: bool,
+    failed: bool,
+    persist_probe: bool,
+    small_end: u64,
+    cwnd_limited: bool,
+    max_packets_out: u32,
+    usage_seq: u64,
+    used: u32,
+    used_since: Instant,
+    last_sent: Instant,
+    sent_any: bool,
+    pub(super) counts: SenderCounts,
+}
+
+impl Sender {
+    pub(super) fn build(config: &TcpConfig) -> Self {
+        let start = ORIGIN + 1;
+        let window = Window { cwnd: config.initial_window, ssthresh: NO_THRESHOLD, count: 0 };
+        Self {
+            recovery: config.recovery_with(config.sack),
+            undo: config.undo,
+            counting: config.counting,
+            initial_window: config.initial_window,
+            min_rto: config.min_rto,
+            initial_rto: config.initial_rto,
+            retries: config.retries,
+            mss: config.mss as u32,
+            buffer: SendBuffer::new(start),
+            board: Scoreboard::new(),
+            una: start,
+            nxt: start,
+            window_end: start,
+            rtt: RttEstimator::build(config),
+            controller: AnyController::build(config.congestion),
+            window,
+            state: State::Open,
+            high_seq: start,
+            delivered: 0,
+            timer: None,
+            timeouts: 0,
+            rack: Rack::default(),
+            classic: Classic::default(),
+            finish: false,
+            failed: false,
+            persist_probe: false,
+            small_end: start,
+            cwnd_limited: false,
+            max_packets_out: 0,
+            usage_seq: start,
+            used: 0,
+            used_since: Instant::ZERO,
+            last_sent: Instant::ZERO,
+            sent_any: false,
+            counts: SenderCounts::default(),
+        }
+    }
+
+    /// Starts once the handshake is done; a lost SYN costs the initial window (RFC 5681, 3.1).
+    pub(super) fn on_established(&mut self, now: Instant, window: u64, syn_lost: bool) {
+        self.window_end = self.una + window;
+        self.used_since = now;
+        if syn_lost {
+            self.window.cwnd = 1;
+        }
+    }
+
+    /// Ends the stream behind what is in the buffer.
+    pub(super) fn finish(&mut self) {
+        self.finish = true;
+    }
+
+    pub(super) fn is_finishing(&self) -> bool {
+        self.finish
+    }
+
+    /// Whether the peer has all, the end of the stream too.
+    pub(super) fn is_done(&self) -> bool {
+        self.finish && self.una > self.buffer.end()
+    }
+
+    /// Whether the peer did not answer for too long.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Bytes that wait for their first transmission.
+    pub(super) fn unsent(&self) -> u64 {
+        self.buffer.end().saturating_sub(self.nxt)
+    }
+
+    fn has_more(&self) -> bool {
+        self.unsent() > 0 || (self.finish && self.nxt == self.buffer.end())
+    }
+
+    /// Handles an acknowledgement; returns false if it is for something never sent.
+    pub(super) fn on_ack(&mut self, now: Instant, ack: &Ack) -> bool {
+        if ack.number > self.nxt {
+            self.counts.invalid_acks += 1;
+            return false;
+        }
+        let old = ack.number < self.una;
+        let number = ack.number.max(self.una);
+        // The right edge never moves back (RFC 9293, 3.8.6, asks senders to bear that).
+        let grown = !old && ack.number + ack.window > self.window_end;
+        self.window_end = self.window_end.max(if old { 0 } else { ack.number + ack.window });
+        let mut tally = Tally {
+            una_before: self.una,
+            una_advanced: number > self.una,
+            delivered_before: self.delivered,
+            lost_before: self.board.lost_total,
+            duplicate: ack.bare && !old && !grown && number == self.una,
+            echo: ack.echo,
+            ..Tally::default()
+        };
+        if self.recovery != Recovery::NewReno && ack.sack_count > 0 {
+            self.on_sacks(now, number, ack, &mut tally);
+        }
+        if tally.una_advanced {
+            self.on_advance(now, number, &mut tally);
+        }
+        let sampled = self.sample_rtt(now, &tally);
+        let restart = !tally.keep_timer && (tally.acked > 0 || self.sack_is_fresh(&tally, sampled));
+        match self.recovery {
+            Recovery::RackTlp => self.recover_rack(now, &mut tally),
+            Recovery::Rfc6675 => self.recover_6675(now, &tally),
+            Recovery::NewReno => self.recover_newreno(now, &tally),
+        }
+        if restart && !tally.keep_timer {
+            self.restart_timer(now);
+        }
+        if self.has_more() && self.board.packets_out() == 0 && self.window_end <= self.nxt {
+            self.start_persist(now);
+        }
+        true
+    }
+
+    fn on_sacks(&mut self, now: Instant, number: u64, ack: &Ack, tally: &mut Tally) {
+        let blocks = &ack.sacks[..ack.sack_count];
+        let first = blocks[0];
+        let inside = blocks.get(1).is_some_and(|b| b.0 <= first.0 && first.1 <= b.1);
+        let is_dsack = first.0 < number || inside;
+        if is_dsack {
+            self.on_dsack(first, tally);
+        }
+        for (left, right) in &blocks[usize::from(is_dsack)..] {
+            let left = (*left).max(self.una);
+            if left >= *right || *right > self.nxt {
+                continue;
+            }
+            let highest = self.board.highest_sacked().map_or(self.una, |s| s.seq);
+            let (rack, counts, high_seq) = (&mut self.rack, &mut self.delivered, self.high_seq);
+            let min_rtt = self.rtt.minimum();
+            self.board.on_sack(left, *right, |segment| {
+                tally.sacked = true;
+                *counts += 1;
+                tally.on_delivered(segment);
+                rack.on_delivered(now, min_rtt, segment);
+                if !segment.ever_resent {
+                    tally.first_sacked.get_or_insert(segment.sent);
+                    tally.last_sacked = Some(segment.sent);
+                    tally.original |= segment.end() <= high_seq;
+                    if segment.seq < highest {
+                        tally.overtake(segment.seq);
+                    }
+                }
+            });
+        }
+    }
+
+    /// Takes cumulatively acknowledged segments off (`tcp_clean_rtx_queue`).
+    fn on_advance(&mut self, now: Instant, number: u64, tally: &mut Tally) {
+        let highest = self.board.highest_sacked().map_or(self.una, |s| s.seq);
+        while let Some(segment) = self.board.pop_acked(number) {
+            tally.acked += 1;
+            if segment.ever_resent {
+                tally.resent_acked = true;
+            } else if !segment.sacked {
+                tally.first_acked.get_or_insert(segment.sent);
+                tally.last_acked = Some(segment.sent);
+                tally.original |= segment.end() <= self.high_seq;
+                if segment.seq < highest {
+                    tally.overtake(segment.seq);
+                }
+            }
+            if !segment.sacked {
+                self.delivered += 1;
+                tally.on_delivered(&segment);
+                self.rack.on_acked(now, self.rtt.minimum(), tally.echo, &segment);
+            }
+        }
+        self.una = number;
+        self.board.trim_ranges(number);
+        self.buffer.release(number);
+        self.timeouts = 0;
+    }
+
+    /// Takes a round-trip sample, never from a retransmission (Karn) unless its timestamp tells.
+    fn sample_rtt(&mut self, now: Instant, tally: &Tally) -> bool {
+        let clean = tally.first_acked.filter(|_| !tally.resent_acked);
+        let oldest = clean.or(tally.first_sacked);
+        let latest = match clean {
+            Some(_) => tally.last_acked,
+            None => tally.last_sacked,
+        };
+        if let Some(latest) = latest {
+            self.rtt.on_minimum(now, now.since(latest));
+        }
+        let echo = tally.echo.filter(|_| tally.acked > 0);
+        let Some(sent) = oldest.or(echo) else {
+            return false;
+        };
+        self.rtt.on_sample(now.since(sent), self.una, self.nxt);
+        true
+    }
+
+    /// Whether a SACK measured the path after the head was last sent: then the time-out restarts.
+    fn sack_is_fresh(&self, tally: &Tally, sampled: bool) -> bool {
+        let (Some(first), Some(head)) = (tally.first_sacked, self.board.front()) else {
+            return false;
+        };
+        sampled && first > head.sent
+    }
+
+    /// Grows the window (`tcp_cong_avoid`); called where recovery does not set it.
+    pub(super) fn grow(&mut self, now: Instant, tally: &Tally) {
+        let delivered = (self.delivered - tally.delivered_before) as u32;
+        let limited = self.cwnd_limited
+            || (self.controller.in_slow_start(&self.window)
+                && self.window.cwnd < 2 * self.max_packets_out);
+        if delivered == 0 || !limited {
+            return;
+        }
+        let segments = match self.counting {
+            Counting::Segments => delivered,
+            Counting::Acks => 1,
+        };
+        let min_rtt = self.rtt.minimum();
+        self.controller.on_acked(&mut self.window, &Acked { now, segments, min_rtt });
+    }
+
+    /// Sets the timer after progress: a probe if one fits, else the time-out.
+    pub(super) fn restart_timer(&mut self, now: Instant) {
+        if !self.schedule_probe(now, true) {
+            self.rearm_rto(now);
+        }
+    }
+
+    /// Starts the time-out, from the transmission of the head where a shorter timer stood in for
+    /// it (`tcp_rearm_rto`).
+    pub(super) fn rearm_rto(&mut self, now: Instant) {
+        let Some(head) = self.board.front() else {
+            self.timer = None;
+            return;
+        };
+        let rto = self.rtt.rto();
+        let due = match self.timer {
+            Some((Timer::Reorder | Timer::Probe, _)) => {
+                (head.sent + rto).max(now + Duration::from_millis(1))
+            }
+            _ => now + rto,
+        };
+        self.timer = Some((Timer::Rto, due));
+    }
+
+    fn start_persist(&mut self, now: Instant) {
+        if !matches!(self.timer, Some((Timer::Persist, _))) {
+            self.timer = Some((Timer::Persist, now + self.rtt.rto()));
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        let Some((timer, due)) = self.timer else { return };
+        if due > now {
+            return;
+        }
+        self.timer = None;
+        match timer {
+            Timer::Rto => self.on_rto(now),
+            Timer::Probe => self.on_probe_timer(now),
+            Timer::Reorder => self.on_reorder_timer(now),
+            Timer::Persist => {
+                if self.has_more() && self.board.packets_out() == 0 {
+                    self.persist_probe = true;
+                    self.rtt.back_off();
+                    self.start_persist(now);
+                }
+            }
+        }
+    }
+
+    fn on_rto(&mut self, now: Instant) {
+        if self.board.packets_out() == 0 {
+            return;
+        }
+        self.counts.timeouts += 1;
+        if self.timeouts >= self.retries {
+            self.failed = true;
+            return;
+        }
+        self.enter_loss(now);
+        self.timeouts += 1;
+        self.rtt.back_off();
+        self.timer = Some((Timer::Rto, now + self.rtt.rto()));
+    }
+
+    /// Whether a bare segment is to ask for the peer's window.
+    pub(super) fn take_persist_probe(&mut self) -> bool {
+        std::mem::take(&mut self.persist_probe)
+    }
+
+    /// Whether there is surely nothing to send.
+    pub(super) fn is_idle(&self) -> bool {
+        !(self.rack.probe || self.sent_any || self.persist_probe)
+            && self.board.lost_out == 0
+            && !self.has_more()
+            && self.state != State::Recovery
+    }
+
+    /// The next segment that may be sent; `options` is what SACK blocks take from a full one.
+    pub(super) fn next_segment(&mut self, now: Instant, options: u32) -> Option<Cut> {
+        if self.rack.probe {
+            self.rack.probe = false;
+            if let Some(cut) = self.cut_probe(now, options) {
+                return Some(cut);
+            }
+        }
+        let limited = self.board.in_flight() >= self.send_window();
+        let cut = if limited {
+            None
+        } else {
+            self.cut_retransmission(now).or_else(|| self.cut_new(now, options))
+        };
+        if cut.is_none() && (limited || self.sent_any) {
+            self.validate_window(now, limited);
+        }
+        cut
+    }
+
+    /// The window in use, with what limited transmit adds (RFC 3042; SACK does it by itself).
+    fn send_window(&self) -> u32 {
+        match self.recovery {
+            Recovery::NewReno => self.window.cwnd + self.classic.limited_transmit(self.state),
+            _ => self.window.cwnd,
+        }
+    }
+
+    fn cut_retransmission(&mut self, now: Instant) -> Option<Cut> {
+        if self.state < State::Recovery {
+            return None;
+        }
+        if self.rack.hold {
+            // F-RTO sends new data first; without any it falls back to repeating.
+            if self.nxt > self.high_seq || self.has_sendable() {
+                return None;
+            }
+            (self.rack.hold, self.rack.frto) = (false, false);
+        }
+        let id = match self.board.next_waiting() {
+            Some(id) => id,
+            None => self.rescue()?,
+        };
+        Some(self.resend(now, id))
+    }
+
+    pub(super) fn has_sendable(&self) -> bool {
+        self.has_more() && self.nxt < self.window_end
+    }
+
+    /// Retransmits a segment.
+    pub(super) fn resend(&mut self, now: Instant, id: u64) -> Cut {
+        self.board.on_resent(id, now, self.delivered);
+        self.on_resent(now);
+        if id == self.board.first_id() && !matches!(self.timer, Some((Timer::Reorder, _))) {
+            self.timer = Some((Timer::Rto, now + self.rtt.rto()));
+        }
+        let segment = *self.board.get(id);
+        self.counts.retransmissions += 1;
+        self.last_sent = now;
+        let push = segment.end() >= self.nxt;
+        Cut { seq: segment.seq, length: segment.length, fin: segment.fin, push }
+    }
+
+    /// Cuts new data from the buffer, as the peer's window and Nagle's rule allow.
+    pub(super) fn cut_new(&mut self, now: Instant, options: u32) -> Option<Cut> {
+        if !self.has_sendable() {
+            return None;
+        }
+        let unsent = self.unsent();
+        let full = u64::from(self.mss.saturating_sub(options).max(1));
+        let length = unsent.min(full).min(self.window_end - self.nxt);
+        let fin = self.finish && length == unsent && self.nxt + length < self.window_end;
+        // Minshall's form of Nagle's rule: one small segment in flight at most.
+        if length < full && !fin && !self.rack.hold && self.small_end > self.una {
+            return None;
+        }
+        self.restart_after_idle(now);
+        let cut = Cut { seq: self.nxt, length: length as u32, fin, push: length == unsent };
+        let first = self.board.packets_out() == 0;
+        self.board.push(cut.seq, cut.length, fin, now, self.delivered);
+        self.nxt += length + u64::from(fin);
+        if length < full {
+            self.small_end = self.nxt;
+        }
+        self.counts.segments += 1;
+        self.last_sent = now;
+        self.sent_any = true;
+        self.on_new_sent();
+        if first || matches!(self.timer, Some((Timer::Probe, _))) {
+            self.rearm_rto(now);
+        }
+        self.schedule_probe(now, false);
+        Some(cut)
+    }
+
+    /// Remembers whether the window was the limit (`tcp_cwnd_validate`, RFC 7661 in spirit).
+    fn validate_window(&mut self, now: Instant, limited: bool) {
+        self.sent_any = false;
+        let out = self.board.packets_out();
+        if self.una >= self.usage_seq
+            || limited
+            || (!self.cwnd_limited && out > self.max_packets_out)
+        {
+            (self.cwnd_limited, self.max_packets_out, self.usage_seq) = (limited, out, self.nxt);
+        }
+        let slow_start = self.controller.in_slow_start(&self.window);
+        if self.cwnd_limited || (slow_start && self.window.cwnd < 2 * self.max_packets_out) {
+            (self.used, self.used_since) = (0, now);
+            return;
+        }
+        self.used = self.used.max(out);
+        if now.since(self.used_since) >= self.rtt.rto() {
+            let used = self.used.max(self.initial_window);
+            if self.state == State::Open && used < self.window.cwnd && self.unsent() == 0 {
+                self.window.ssthresh = self.current_threshold();
+                self.window.cwnd = (self.window.cwnd + used) / 2;
+            }
+            (self.used, self.used_since) = (0, now);
+        }
+    }
+
+    /// Halves the window for each time-out that the flow was silent (RFC 5681, 4.1).
+    fn restart_after_idle(&mut self, now: Instant) {
+        let rto = self.rtt.rto();
+        let mut idle = now.since(self.last_sent);
+        if self.board.packets_out() > 0 || self.counts.segments == 0 || idle <= rto {
+            return;
+        }
+        self.window.ssthresh = self.current_threshold();
+        let least = self.initial_window.min(self.window.cwnd);
+        while idle > rto && self.window.cwnd > least {
+            self.window.cwnd = (self.window.cwnd / 2).max(least);
+            idle = idle - rto;
+        }
+        (self.used, self.used_since) = (0, now);
+    }
+
+    /// The threshold to remember when the window is cut or goes unused.
+    pub(super) fn current_threshold(&self) -> u32 {
+        if self.state == State::Recovery {
+            return self.window.ssthresh;
+        }
+        self.window.ssthresh.max(self.window.cwnd / 2 + self.window.cwnd / 4)
+    }
+
+    /// The time-out to use before anything was measured.
+    pub(super) fn initial_rto(&self) -> Duration {
+        self.initial_rto
+    }
+}
+
+impl Tally {
+    fn on_delivered(&mut self, segment: &Segment) {
+        let prior = self.prior_delivered.unwrap_or(0);
+        self.prior_delivered = Some(prior.max(segment.delivered));
+    }
+
+    fn overtake(&mut self, seq: u64) {
+        self.overtaken = Some(self.overtaken.map_or(seq, |other| other.min(seq)));
+    }
+}

@@ -1,0 +1,529 @@
+//! UDP flows that measure a path: a source at a constant rate or backlogged, and a sink that finds
+//! loss, one-way delay and jitter (RFC 3550, A.8).
+//!
+//! Each payload begins with its number and the time it was sent, on the sender's clock, both as
+//! 64-bit big-endian numbers. The difference of the clocks is left to whoever reads the samples.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+
+use bytes::Bytes;
+
+use super::tcp::FlowEnd;
+use super::{Transport, TransportStatus};
+use crate::base::{
+    Bitrate, Cx, Datagram, DatagramUp, Datagrams, Destination, DropCause, Duration, FlowId,
+    Instant, Lane, Layer, Message, MessageUp, Messages, Room, RoomBelow, TxOptions, UnitIds,
+};
+use crate::wire::{ip, udp};
+
+/// The least payload: number and time.
+pub const LEAST_BYTES: usize = 16;
+/// Most delay samples that are kept one by one; then only each second, fourth, and so on.
+const MAX_SAMPLES: usize = 1 << 18;
+/// Numbers behind the highest within which a repeated datagram is known as such.
+const REPEAT_WINDOW: u64 = 4_096;
+/// Payloads that wait for room below before the source at a constant rate drops.
+const MAX_BACKLOG: u64 = 64;
+static FILL: [u8; 1 << 16] = [0; 1 << 16];
+
+/// What a UDP flow end does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum UdpConfig {
+    /// Sends.
+    Source {
+        /// Payload rate; `None` sends as much as there is room for.
+        rate: Option<Bitrate>,
+        /// Payload of a datagram, in bytes; at least [`LEAST_BYTES`].
+        size: usize,
+        /// Payload bytes after which it ends; `None` goes on.
+        bytes: Option<u64>,
+    },
+    /// Receives and measures.
+    Sink,
+}
+
+/// One end of a UDP flow.
+#[derive(Debug)]
+pub struct Udp {
+    end: FlowEnd,
+    wire_flow: FlowId,
+    role: Role,
+    up: Option<MessageUp>,
+    ids: UnitIds,
+    malformed: u64,
+}
+
+#[derive(Debug)]
+enum Role {
+    Source(Source),
+    Sink(Sink),
+}
+
+#[derive(Debug)]
+struct Source {
+    rate: Option<Bitrate>,
+    size: usize,
+    /// Payload bytes still to send.
+    left: u64,
+    /// When the next payload is due.
+    due: Instant,
+    started: bool,
+    backlog: u64,
+    next: u64,
+    sent_bytes: u64,
+    sent: u64,
+    overflows: u64,
+    dropped_below: u64,
+}
+
+/// What a sink has measured.
+#[derive(Debug)]
+struct Sink {
+    received: u64,
+    received_bytes: u64,
+    duplicates: u64,
+    reordered: u64,
+    /// One more than the highest number.
+    expected: u64,
+    /// Bit `n % REPEAT_WINDOW` tells whether `n` came, for the latest numbers.
+    seen: Vec<u64>,
+    delays: Vec<u32>,
+    stride: u64,
+    last_transit: Option<i64>,
+    jitter_ns: f64,
+}
+
+impl Udp {
+    /// One end of a flow.
+    ///
+    /// Panics if the payload of a source is shorter than [`LEAST_BYTES`] or longer than 65,507.
+    pub fn build(config: UdpConfig, end: FlowEnd) -> Self {
+        let role = match config {
+            UdpConfig::Source { rate, size, bytes } => {
+                assert!((LEAST_BYTES..=65_507).contains(&size), "a payload of {size} bytes");
+                Role::Source(Source {
+                    rate,
+                    size,
+                    left: bytes.unwrap_or(u64::MAX),
+                    due: Instant::MAX,
+                    started: false,
+                    backlog: 0,
+                    next: 0,
+                    sent_bytes: 0,
+                    sent: 0,
+                    overflows: 0,
+                    dropped_below: 0,
+                })
+            }
+            UdpConfig::Sink => Role::Sink(Sink::new()),
+        };
+        let wire_flow = ip::flow(&udp::encode(end.local, end.remote, &[], &[]));
+        let up = Some(MessageUp::Connected(end.flow));
+        Self { end, wire_flow, role, up, ids: UnitIds::default(), malformed: 0 }
+    }
+
+    /// The flow of the packets of this end, as [`ip::flow`] computes it.
+    pub fn wire_flow(&self) -> FlowId {
+        self.wire_flow
+    }
+
+    /// One-way delays of a sink in microseconds, in the order of arrival, clocks not corrected; of
+    /// very many only each 2^n-th is kept. A delay that the clocks make negative is zero.
+    pub fn delays(&self) -> &[u32] {
+        match &self.role {
+            Role::Source(_) => &[],
+            Role::Sink(sink) => &sink.delays,
+        }
+    }
+
+    /// Jitter of a sink (RFC 3550, 6.4.1).
+    pub fn jitter(&self) -> Duration {
+        match &self.role {
+            Role::Source(_) => Duration::ZERO,
+            Role::Sink(sink) => Duration::from_nanos(sink.jitter_ns as u64),
+        }
+    }
+
+    /// Datagrams that a sink knows to be missing, up to the highest number that came.
+    pub fn lost(&self) -> u64 {
+        match &self.role {
+            Role::Source(_) => 0,
+            Role::Sink(sink) => sink.expected.saturating_sub(sink.received),
+        }
+    }
+
+    fn on_received(&mut self, now: Instant, packet: &Bytes) {
+        let Role::Sink(sink) = &mut self.role else { return };
+        let payload = match udp::decode(packet) {
+            Ok((_, range)) if range.len() >= LEAST_BYTES => &packet[range],
+            _ => {
+                self.malformed += 1;
+                return;
+            }
+        };
+        let word = |at: usize| {
+            let bytes: [u8; 8] = payload[at..at + 8].try_into().expect("eight bytes");
+            u64::from_be_bytes(bytes)
+        };
+        sink.on_payload(now, word(0), word(8), payload.len() as u64);
+    }
+}
+
+impl Source {
+    /// Makes due payloads ready; those beyond the backlog are lost here.
+    fn advance(&mut self, now: Instant) {
+        let Some(rate) = self.rate else { return };
+        if !self.started {
+            (self.started, self.due) = (true, now);
+        }
+        while self.due <= now && self.left > 0 {
+            self.left = self.left.saturating_sub(self.size as u64);
+            if self.backlog < MAX_BACKLOG {
+                self.backlog += 1;
+            } else {
+                self.overflows += 1;
+                self.next += 1;
+            }
+            self.due += rate.time(self.size as u64);
+        }
+        if self.left == 0 {
+            self.due = Instant::MAX;
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        if self.rate.is_some() { self.backlog > 0 } else { self.left > 0 }
+    }
+
+    fn take(&mut self, now: Instant) -> [u8; LEAST_BYTES] {
+        if self.rate.is_some() {
+            self.backlog -= 1;
+        } else {
+            self.left = self.left.saturating_sub(self.size as u64);
+        }
+        let mut front = [0; LEAST_BYTES];
+        front[..8].copy_from_slice(&self.next.to_be_bytes());
+        front[8..].copy_from_slice(&now.as_nanos().to_be_bytes());
+        self.next += 1;
+        self.sent += 1;
+        self.sent_bytes += self.size as u64;
+        front
+    }
+}
+
+impl Sink {
+    fn new() -> Self {
+        Self {
+            received: 0,
+            received_bytes: 0,
+            duplicates: 0,
+            reordered: 0,
+            expected: 0,
+            seen: vec![0; REPEAT_WINDOW as usize / 64],
+            delays: Vec::new(),
+            stride: 1,
+            last_transit: None,
+            jitter_ns: 0.0,
+        }
+    }
+
+    fn on_payload(&mut self, now: Instant, number: u64, sent: u64, length: u64) {
+        if !self.is_new(number) {
+            self.duplicates += 1;
+            return;
+        }
+        self.received += 1;
+        self.received_bytes += length;
+        let transit = now.signed_since(Instant::from_nanos(sent));
+        if let Some(last) = self.last_transit.replace(transit) {
+            let change = transit.saturating_sub(last).unsigned_abs() as f64;
+            self.jitter_ns += (change - self.jitter_ns) / 16.0;
+        }
+        if self.received.is_multiple_of(self.stride) {
+            self.delays.push(u32::try_from(transit.max(0) / 1_000).unwrap_or(u32::MAX));
+            if self.delays.len() >= MAX_SAMPLES {
+                let mut index = 0;
+                self.delays.retain(|_| {
+                    index += 1;
+                    index % 2 == 0
+                });
+                self.stride *= 2;
+            }
+        }
+    }
+
+    /// Notes a number; those too old to tell count as repeated.
+    fn is_new(&mut self, number: u64) -> bool {
+        let bit = |number: u64| ((number % REPEAT_WINDOW / 64) as usize, 1 << (number % 64));
+        if number >= self.expected {
+            let fresh = self.expected.max(number.saturating_sub(REPEAT_WINDOW - 1));
+            for skipped in fresh..number {
+                let (word, mask) = bit(skipped);
+                self.seen[word] &= !mask;
+            }
+            // Nobody sends as many as that; it would make the count of the missing useless.
+            self.expected = number.saturating_add(1);
+        } else if self.expected - number > REPEAT_WINDOW {
+            return false;
+        } else {
+            let (word, mask) = bit(number);
+            if self.seen[word] & mask != 0 {
+                return false;
+            }
+            self.reordered += 1;
+        }
+        let (word, mask) = bit(number);
+        self.seen[word] |= mask;
+        true
+    }
+}
+
+impl Layer for Udp {
+    type Above = Messages;
+    type Below = Datagrams;
+
+    fn handle_rx(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
+        match event {
+            DatagramUp::Received { payload, .. } => self.on_received(cx.now, &payload),
+            DatagramUp::Dropped { cause: DropCause::QueueFull, .. } => {
+                if let Role::Source(source) = &mut self.role {
+                    source.dropped_below += 1;
+                }
+            }
+            DatagramUp::Done(_) | DatagramUp::Dropped { .. } | DatagramUp::NextHop { .. } => {}
+        }
+    }
+
+    fn poll_rx(&mut self, _cx: &mut Cx<'_>) -> Option<MessageUp> {
+        self.up.take()
+    }
+
+    /// The source writes its own payloads: nothing is taken from above.
+    fn room(&self, _lane: Lane) -> Room {
+        Room::NONE
+    }
+
+    fn handle_tx(&mut self, _cx: &mut Cx<'_>, _message: Message) {
+        panic!("a UDP flow has no room for messages");
+    }
+
+    fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Datagram> {
+        let Role::Source(source) = &mut self.role else {
+            return None;
+        };
+        if !source.started {
+            source.advance(cx.now);
+        }
+        let lane = Lane { flow: self.wire_flow, ..Lane::default() };
+        if !source.is_ready() || below(lane).is_none() {
+            return None;
+        }
+        let front = source.take(cx.now);
+        let rest = &FILL[..source.size - LEAST_BYTES];
+        Some(Datagram {
+            id: self.ids.next_id(),
+            to: Destination::End(self.end.to),
+            flow: self.wire_flow,
+            payload: udp::encode(self.end.local, self.end.remote, &front, rest),
+            options: TxOptions::default(),
+        })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match &self.role {
+            Role::Source(source) if source.due < Instant::MAX => Some(source.due),
+            _ => None,
+        }
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        if let Role::Source(source) = &mut self.role {
+            if source.due <= cx.now {
+                source.advance(cx.now);
+            }
+        }
+    }
+}
+
+impl Transport for Udp {
+    fn accepts(&self, packet: &[u8]) -> bool {
+        let address = |socket: &SocketAddrV4| (*socket.ip()).into();
+        let Some((ip::UDP, datagram)) = ip::payload(packet) else {
+            return false;
+        };
+        let ports = [self.end.remote.port().to_be_bytes(), self.end.local.port().to_be_bytes()];
+        datagram.get(..4) == Some(ports.as_flattened())
+            && ip::source(packet) == Some(address(&self.end.remote))
+            && ip::destination(packet) == Some(address(&self.end.local))
+    }
+
+    fn delivered_bytes(&self) -> u64 {
+        match &self.role {
+            Role::Source(_) => 0,
+            Role::Sink(sink) => sink.received_bytes,
+        }
+    }
+
+    fn status(&self) -> TransportStatus {
+        let mut status = TransportStatus { kind: "udp", ..TransportStatus::default() };
+        match &self.role {
+            Role::Source(source) => {
+                status.sent_bytes = source.sent_bytes;
+                status.counters = BTreeMap::from([
+                    ("segments", source.sent),
+                    ("overflows", source.overflows),
+                    ("dropped_below", source.dropped_below),
+                ]);
+            }
+            Role::Sink(sink) => {
+                status.delivered_bytes = sink.received_bytes;
+                status.counters = BTreeMap::from([
+                    ("received_segments", sink.received),
+                    ("lost", self.lost()),
+                    ("duplicates", sink.duplicates),
+                    ("out_of_order", sink.reordered),
+                    ("jitter_us", self.jitter().as_micros()),
+                    ("malformed", self.malformed),
+                ]);
+            }
+        }
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::NodeId;
+
+    fn end(own: u8, peer: u8) -> FlowEnd {
+        FlowEnd {
+            flow: FlowId(3),
+            to: NodeId(peer.into()),
+            local: SocketAddrV4::new([10, 66, 0, own].into(), 4_000),
+            remote: SocketAddrV4::new([10, 66, 0, peer].into(), 4_000),
+        }
+    }
+
+    fn source(rate: Option<Bitrate>, bytes: Option<u64>) -> Udp {
+        Udp::build(UdpConfig::Source { rate, size: 1_000, bytes }, end(1, 2))
+    }
+
+    fn at_ms(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    /// All packets of a source within `ms` milliseconds, with when they were sent.
+    fn packets(udp: &mut Udp, ms: u64) -> Vec<(Instant, Bytes)> {
+        let mut packets = Vec::new();
+        let mut now = Instant::ZERO;
+        while now <= at_ms(ms) {
+            let mut cx = Cx::new(now);
+            udp.handle_timeout(&mut cx);
+            while let Some(datagram) = udp.poll_tx(&mut cx, &|_| Room::UNLIMITED) {
+                assert_eq!(datagram.flow, ip::flow(&datagram.payload));
+                packets.push((now, datagram.payload));
+            }
+            match udp.poll_timeout() {
+                Some(due) => {
+                    assert!(due > now);
+                    now = due;
+                }
+                None => break,
+            }
+        }
+        packets
+    }
+
+    fn receive(sink: &mut Udp, now: Instant, payload: &Bytes) {
+        assert!(sink.accepts(payload));
+        let event = DatagramUp::Received { via: NodeId(1), payload: payload.clone() };
+        sink.handle_rx(&mut Cx::new(now), event);
+    }
+
+    #[test]
+    fn a_constant_rate_is_kept() {
+        // 1,000 bytes at 1 Mb/s: one each 8 ms, the first at once.
+        let mut udp = source(Some(Bitrate::from_mbps(1.0)), None);
+        let sent = packets(&mut udp, 79);
+        assert_eq!(sent.len(), 10);
+        assert_eq!(sent[9].0, at_ms(72));
+        assert_eq!(sent[0].1.len(), 1_028);
+    }
+
+    #[test]
+    fn a_source_ends_after_its_bytes() {
+        let mut udp = source(Some(Bitrate::from_mbps(1.0)), Some(3_000));
+        assert_eq!(packets(&mut udp, 1_000).len(), 3);
+        assert_eq!(udp.poll_timeout(), None);
+        let mut backlogged = source(None, Some(5_000));
+        assert_eq!(packets(&mut backlogged, 0).len(), 5);
+    }
+
+    #[test]
+    fn without_room_the_backlog_stays_bounded() {
+        let mut udp = source(Some(Bitrate::from_mbps(1.0)), None);
+        let blocked = |udp: &mut Udp, now| {
+            let mut cx = Cx::new(now);
+            udp.handle_timeout(&mut cx);
+            udp.poll_tx(&mut cx, &|_| Room::NONE).is_none()
+        };
+        assert!(blocked(&mut udp, Instant::ZERO) && blocked(&mut udp, at_ms(8_000)));
+        assert_eq!(udp.status().counters["overflows"], 1_001 - MAX_BACKLOG);
+        let mut cx = Cx::new(at_ms(8_001));
+        let mut sent = 0;
+        while udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some() {
+            sent += 1;
+        }
+        assert_eq!(sent, MAX_BACKLOG);
+    }
+
+    #[test]
+    fn a_sink_finds_loss_repetition_and_reordering() {
+        let sent = packets(&mut source(Some(Bitrate::from_mbps(1.0)), None), 79);
+        let mut sink = Udp::build(UdpConfig::Sink, end(2, 1));
+        for number in [0, 1, 4, 3, 4, 9, 0] {
+            receive(&mut sink, sent[9].0, &sent[number].1);
+        }
+        let status = sink.status();
+        assert_eq!(sink.lost(), 5);
+        assert_eq!(status.counters["duplicates"], 2);
+        assert_eq!(status.counters["out_of_order"], 1);
+        assert_eq!(status.delivered_bytes, 5_000);
+    }
+
+    #[test]
+    fn a_sink_measures_delay_and_jitter() {
+        let sent = packets(&mut source(Some(Bitrate::from_mbps(1.0)), None), 400);
+        let mut sink = Udp::build(UdpConfig::Sink, end(2, 1));
+        // The delay goes to and fro between 10 and 14 ms: the jitter tends to 4 ms.
+        for (number, (at, packet)) in sent.iter().enumerate() {
+            let delay = Duration::from_millis(if number % 2 == 0 { 10 } else { 14 });
+            receive(&mut sink, *at + delay, packet);
+        }
+        assert_eq!(sink.delays()[..2], [10_000, 14_000]);
+        assert_eq!(sink.delays().len(), sent.len());
+        let jitter = sink.jitter().as_millis_f64();
+        assert!((3.8..=4.0).contains(&jitter), "{jitter} ms");
+    }
+
+    #[test]
+    fn samples_are_thinned_and_never_unbounded() {
+        let mut sink = Sink::new();
+        for number in 0..600_000 {
+            sink.on_payload(Instant::from_nanos(number * 1_000), number, 0, 100);
+        }
+        assert!(sink.delays.len() < MAX_SAMPLES && sink.delays.len() > MAX_SAMPLES / 4);
+        assert_eq!((sink.received, sink.stride), (600_000, 4));
+    }
+
+    #[test]
+    fn what_is_no_payload_of_ours_is_counted() {
+        let mut sink = Udp::build(UdpConfig::Sink, end(2, 1));
+        let short = udp::encode(end(1, 2).local, end(1, 2).remote, b"hi", &[]);
+        receive(&mut sink, Instant::ZERO, &short);
+        assert_eq!(sink.status().counters["malformed"], 1);
+        assert!(!sink.accepts(&short[..20]));
+    }
+}

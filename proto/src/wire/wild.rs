@@ -1,0 +1,509 @@
+//! Frames of `link/wild`: a header of 28 bytes, a bulk acknowledgement, a body (`wildnet.md` 2, 3).
+//!
+//! All fields are in network byte order:
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0 | version (upper four bits), kind |
+//! | 1 | flags |
+//! | 2-3 | flow |
+//! | 4-7 | link sequence; of frames without data the next one that will be given out |
+//! | 8-9 | flow sequence |
+//! | 10 | attempt, 0 for the first transmission |
+//! | 11 | length of the acknowledgement behind the header |
+//! | 12-13 | slot number of the sender |
+//! | 14-15 | CRC-16/CCITT-FALSE of header and acknowledgement, taken with this field zero |
+//! | 16-18 | from the start of the sender's slot to the start of the preamble, in microseconds |
+//! | 19 | incarnation of the sender |
+//! | 20-21 | code block |
+//! | 22 | index in the block: below K data, from K on parity |
+//! | 23 | K: data packets of the block, 0 if the frame is not coded |
+//! | 24-25 | link sequence minus the first one that the sender may still repeat |
+//! | 26-27 | EtherType of the body |
+//!
+//! Differs from the proposal of the sheet: the stamp has 24 bits (16.7 s, a slot is at most 80 ms)
+//! and the byte so won names the incarnation, by which a restarted neighbour is known; N is not
+//! sent, because the parity matrix does not depend on it; the acknowledgement names the slot that
+//! it counts instead of how many frames were expected, because repeated frames leave no gap in the
+//! sequence, and the sender knows best what it sent.
+//!
+//! A data frame of a coded block has in K the most that the block may hold; only its parity
+//! frames know how many it came to hold.
+
+use bytes::Bytes;
+
+use crate::base::{EtherType, FlowId, Seq};
+
+/// Length of the header, in bytes.
+pub const HEADER_BYTES: usize = 28;
+/// Most bits of one bulk acknowledgement, and so the widest window.
+pub const MAX_ACK_BITS: usize = (u8::MAX as usize - ACK_FIXED_BYTES) * 8;
+/// Length of what goes before the payload in a coded unit, in bytes.
+pub const UNIT_HEAD_BYTES: usize = 12;
+
+const VERSION: u8 = 1;
+const ACK_FIXED_BYTES: usize = 10;
+const CHECKSUM_AT: usize = 14;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A packet.
+    Data,
+    /// Parity of a code block.
+    Fec,
+    /// A bulk acknowledgement by itself.
+    Ack,
+    /// A slot beacon, to all; the body is the slot length in microseconds (32 bits).
+    Idle,
+    /// End of a 2P phase; reserved.
+    Marker,
+}
+
+impl Kind {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Data => 1,
+            Self::Fec => 2,
+            Self::Ack => 3,
+            Self::Idle => 4,
+            Self::Marker => 5,
+        }
+    }
+
+    const fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::Data,
+            2 => Self::Fec,
+            3 => Self::Ack,
+            4 => Self::Idle,
+            5 => Self::Marker,
+            _ => return None,
+        })
+    }
+}
+
+/// Flag bits.
+pub mod flag {
+    /// First frame of the sender's slot on this radio; the stamp is valid.
+    pub const FIRST_IN_SLOT: u8 = 1;
+    /// A bulk acknowledgement follows the header.
+    pub const HAS_ACK: u8 = 2;
+    /// The flow sequence counts, for delivery in order.
+    pub const IN_ORDER: u8 = 4;
+    /// Nothing follows in this slot.
+    pub const LAST_IN_SLOT: u8 = 8;
+    /// The packet will not be repeated.
+    pub const NO_RETX: u8 = 16;
+}
+
+/// The place of a frame in its code block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coded {
+    /// The block.
+    pub block: u16,
+    /// Below K data, from K on parity.
+    pub index: u8,
+    /// K; in data frames the most that it may become.
+    pub k: u8,
+}
+
+/// The header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the frame is.
+    pub kind: Kind,
+    /// See [`flag`]; `HAS_ACK` is set by [`encode`].
+    pub flags: u8,
+    /// The flow.
+    pub flow: FlowId,
+    /// Link sequence.
+    pub seq: Seq,
+    /// Flow sequence.
+    pub flow_seq: u16,
+    /// 0 for the first transmission.
+    pub attempt: u8,
+    /// Slot number of the sender.
+    pub slot: u16,
+    /// Slot start to preamble start, in microseconds, below 2^24; valid with `FIRST_IN_SLOT`.
+    pub delta_us: u32,
+    /// Incarnation of the sender.
+    pub incarnation: u8,
+    /// Code block, if coded.
+    pub coded: Option<Coded>,
+    /// `seq` minus the first sequence that the sender may still repeat.
+    pub base_offset: u16,
+    /// EtherType of the body.
+    pub protocol: EtherType,
+}
+
+impl Header {
+    /// The first sequence that the sender may still repeat.
+    pub const fn base(&self) -> Seq {
+        self.seq.sub(self.base_offset as u32)
+    }
+
+    /// Whether a flag is set.
+    pub const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// A bulk acknowledgement: 32 bits last sequence received in order, 16 bits number of bits, the
+/// bits (bit `i` is bit `i % 8`, counted from the lowest, of byte `i / 8`), 16 bits slot, 16 bits
+/// frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BulkAck {
+    /// The last sequence up to which all came, or were given up by their sender.
+    pub cum: Seq,
+    /// Number of valid bits.
+    pub nbits: u16,
+    /// Bit `i` tells whether `cum + 1 + i` came.
+    pub bits: Bytes,
+    /// The last slot of the addressee of which a frame came.
+    pub slot: u16,
+    /// Frames for this node that came in that slot.
+    pub received: u16,
+}
+
+impl BulkAck {
+    /// Whether a sequence is acknowledged.
+    pub fn has(&self, seq: Seq) -> bool {
+        let steps = seq.distance(self.cum);
+        if steps <= 0 {
+            return true;
+        }
+        let bit = (steps - 1) as usize;
+        bit < usize::from(self.nbits) && self.bits[bit / 8] & (1 << (bit % 8)) != 0
+    }
+
+    /// The bytes on the wire. Panics if it has more than [`MAX_ACK_BITS`] bits.
+    pub fn encode(&self) -> Bytes {
+        let bytes = usize::from(self.nbits).div_ceil(8);
+        assert!(usize::from(self.nbits) <= MAX_ACK_BITS, "an acknowledgement that is too long");
+        let mut out = Vec::with_capacity(ACK_FIXED_BYTES + bytes);
+        out.extend_from_slice(&self.cum.0.to_be_bytes());
+        out.extend_from_slice(&self.nbits.to_be_bytes());
+        out.extend_from_slice(&self.bits[..bytes]);
+        out.extend_from_slice(&self.slot.to_be_bytes());
+        out.extend_from_slice(&self.received.to_be_bytes());
+        out.into()
+    }
+
+    fn decode(record: &Bytes) -> Result<Self, DecodeError> {
+        if record.len() < ACK_FIXED_BYTES {
+            return Err(DecodeError::Ack);
+        }
+        let nbits = u16_at(record, 4);
+        let bytes = usize::from(nbits).div_ceil(8);
+        if record.len() != ACK_FIXED_BYTES + bytes {
+            return Err(DecodeError::Ack);
+        }
+        Ok(Self {
+            cum: Seq(u32_at(record, 0)),
+            nbits,
+            bits: record.slice(6..6 + bytes),
+            slot: u16_at(record, 6 + bytes),
+            received: u16_at(record, 8 + bytes),
+        })
+    }
+}
+
+/// Why bytes are not a frame of this link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DecodeError {
+    /// Shorter than its header and acknowledgement.
+    Short,
+    /// Another version.
+    Version,
+    /// A kind that nobody knows.
+    Kind,
+    /// The checksum does not match.
+    Checksum,
+    /// The acknowledgement contradicts itself.
+    Ack,
+    /// A code block that cannot be, or parity outside one.
+    Coded,
+}
+
+/// A frame in its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// The header.
+    pub header: Header,
+    /// The acknowledgement, if there is one.
+    pub ack: Option<BulkAck>,
+    /// The rest.
+    pub body: Bytes,
+}
+
+/// The bytes of a frame; `ack` is an encoded [`BulkAck`] or empty.
+///
+/// Panics if the stamp does not fit into 24 bits or the acknowledgement into 255 bytes.
+pub fn encode(header: &Header, ack: &[u8], body: &[u8]) -> Bytes {
+    assert!(header.delta_us < 1 << 24, "a stamp beyond 24 bits");
+    let ack_bytes = u8::try_from(ack.len()).expect("an acknowledgement of at most 255 bytes");
+    let mut out = Vec::with_capacity(HEADER_BYTES + ack.len() + body.len());
+    let has_ack = if ack.is_empty() { 0 } else { flag::HAS_ACK };
+    let coded = header.coded.unwrap_or(Coded { block: 0, index: 0, k: 0 });
+    out.push(VERSION << 4 | header.kind.code());
+    out.push(header.flags & !flag::HAS_ACK | has_ack);
+    out.extend_from_slice(&header.flow.0.to_be_bytes());
+    out.extend_from_slice(&header.seq.0.to_be_bytes());
+    out.extend_from_slice(&header.flow_seq.to_be_bytes());
+    out.push(header.attempt);
+    out.push(ack_bytes);
+    out.extend_from_slice(&header.slot.to_be_bytes());
+    out.extend_from_slice(&[0; 2]);
+    out.extend_from_slice(&header.delta_us.to_be_bytes()[1..]);
+    out.push(header.incarnation);
+    out.extend_from_slice(&coded.block.to_be_bytes());
+    out.extend_from_slice(&[coded.index, coded.k]);
+    out.extend_from_slice(&header.base_offset.to_be_bytes());
+    out.extend_from_slice(&header.protocol.0.to_be_bytes());
+    out.extend_from_slice(ack);
+    let checksum = crc16(&out);
+    out[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&checksum.to_be_bytes());
+    out.extend_from_slice(body);
+    out.into()
+}
+
+/// Takes a frame apart. Never panics, whatever the bytes are.
+pub fn decode(frame: &Bytes) -> Result<Decoded, DecodeError> {
+    if frame.len() < HEADER_BYTES {
+        return Err(DecodeError::Short);
+    }
+    if frame[0] >> 4 != VERSION {
+        return Err(DecodeError::Version);
+    }
+    let kind = Kind::from_code(frame[0] & 0x0f).ok_or(DecodeError::Kind)?;
+    let body_at = HEADER_BYTES + usize::from(frame[11]);
+    if frame.len() < body_at {
+        return Err(DecodeError::Short);
+    }
+    let crc = crc16_update(0xffff, &frame[..CHECKSUM_AT]);
+    let crc = crc16_update(crc16_update(crc, &[0; 2]), &frame[CHECKSUM_AT + 2..body_at]);
+    if crc != u16_at(frame, CHECKSUM_AT) {
+        return Err(DecodeError::Checksum);
+    }
+    let flags = frame[1];
+    if (flags & flag::HAS_ACK != 0) != (frame[11] != 0) {
+        return Err(DecodeError::Ack);
+    }
+    let ack = match frame[11] {
+        0 => None,
+        _ => Some(BulkAck::decode(&frame.slice(HEADER_BYTES..body_at))?),
+    };
+    let coded = coded_at(frame, kind)?;
+    let header = Header {
+        kind,
+        flags,
+        flow: FlowId(u16_at(frame, 2)),
+        seq: Seq(u32_at(frame, 4)),
+        flow_seq: u16_at(frame, 8),
+        attempt: frame[10],
+        slot: u16_at(frame, 12),
+        delta_us: u32_at(frame, 16) >> 8,
+        incarnation: frame[19],
+        coded,
+        base_offset: u16_at(frame, 24),
+        protocol: EtherType(u16_at(frame, 26)),
+    };
+    Ok(Decoded { header, ack, body: frame.slice(body_at..) })
+}
+
+fn coded_at(frame: &Bytes, kind: Kind) -> Result<Option<Coded>, DecodeError> {
+    let coded = Coded { block: u16_at(frame, 20), index: frame[22], k: frame[23] };
+    match (kind, coded.k) {
+        (Kind::Fec, 0) => Err(DecodeError::Coded),
+        (Kind::Fec, k) if coded.index < k => Err(DecodeError::Coded),
+        (Kind::Data, k) if k != 0 && coded.index >= k => Err(DecodeError::Coded),
+        (_, 0) => Ok(None),
+        _ => Ok(Some(coded)),
+    }
+}
+
+/// What is coded of a packet besides its payload, so that a decoded packet is complete:
+/// link sequence (32 bits), flow, flow sequence, EtherType, length of the payload (16 bits each).
+/// The payload follows, and zeros up to the longest unit of the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitHead {
+    /// Link sequence.
+    pub seq: Seq,
+    /// The flow.
+    pub flow: FlowId,
+    /// Flow sequence.
+    pub flow_seq: u16,
+    /// EtherType of the payload.
+    pub protocol: EtherType,
+}
+
+/// The coded unit of a packet. Panics if the payload is longer than 65,535 bytes.
+pub fn encode_unit(head: &UnitHead, payload: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(payload.len()).expect("a payload of at most 65,535 bytes");
+    let mut out = Vec::with_capacity(UNIT_HEAD_BYTES + payload.len());
+    out.extend_from_slice(&head.seq.0.to_be_bytes());
+    out.extend_from_slice(&head.flow.0.to_be_bytes());
+    out.extend_from_slice(&head.flow_seq.to_be_bytes());
+    out.extend_from_slice(&head.protocol.0.to_be_bytes());
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(payload);
+    out
+}
+
+/// The packet in a decoded unit; `None` if its length is beyond the unit.
+pub fn decode_unit(unit: &Bytes) -> Option<(UnitHead, Bytes)> {
+    if unit.len() < UNIT_HEAD_BYTES {
+        return None;
+    }
+    let end = UNIT_HEAD_BYTES + usize::from(u16_at(unit, 10));
+    if end > unit.len() {
+        return None;
+    }
+    let head = UnitHead {
+        seq: Seq(u32_at(unit, 0)),
+        flow: FlowId(u16_at(unit, 4)),
+        flow_seq: u16_at(unit, 6),
+        protocol: EtherType(u16_at(unit, 8)),
+    };
+    Some((head, unit.slice(UNIT_HEAD_BYTES..end)))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+const CRC_TABLE: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 != 0 { crc << 1 ^ 0x1021 } else { crc << 1 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
+fn crc16(bytes: &[u8]) -> u16 {
+    crc16_update(0xffff, bytes)
+}
+
+fn crc16_update(crc: u16, bytes: &[u8]) -> u16 {
+    bytes.iter().fold(crc, |crc, byte| crc << 8 ^ CRC_TABLE[usize::from((crc >> 8) as u8 ^ *byte)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header() -> Header {
+        Header {
+            kind: Kind::Data,
+            flags: flag::FIRST_IN_SLOT | flag::IN_ORDER,
+            flow: FlowId(0x1234),
+            seq: Seq(0x0a0b_0c0d),
+            flow_seq: 0x5678,
+            attempt: 2,
+            slot: 0x9abc,
+            delta_us: 0x01_e240,
+            incarnation: 0x77,
+            coded: Some(Coded { block: 0x4321, index: 3, k: 10 }),
+            base_offset: 5,
+            protocol: EtherType::IPV4,
+        }
+    }
+
+    fn ack() -> BulkAck {
+        let bits = Bytes::from_static(&[0b1000_0001, 0b0000_0010]);
+        BulkAck { cum: Seq(7), nbits: 10, bits, slot: 3, received: 13 }
+    }
+
+    #[test]
+    fn a_frame_has_these_bytes() {
+        let frame = encode(&header(), &ack().encode(), b"ip");
+        assert_eq!(frame.len(), HEADER_BYTES + 12 + 2);
+        let golden: [u8; 42] = [
+            0x11, 0x07, 0x12, 0x34, 0x0a, 0x0b, 0x0c, 0x0d, 0x56, 0x78, 2, 12, 0x9a, 0xbc, //
+            0xe5, 0xaa, 0x01, 0xe2, 0x40, 0x77, 0x43, 0x21, 3, 10, 0, 5, 0x08, 0x00, //
+            0, 0, 0, 7, 0, 10, 0x81, 0x02, 0, 3, 0, 13, b'i', b'p',
+        ];
+        assert_eq!(frame[..], golden);
+        let back = decode(&frame).expect("a whole frame");
+        let expected = Header { flags: header().flags | flag::HAS_ACK, ..header() };
+        assert_eq!(back.header, expected);
+        assert_eq!(back.header.base(), Seq(0x0a0b_0c08));
+        assert_eq!(back.ack, Some(ack()));
+        assert_eq!(back.body[..], *b"ip");
+    }
+
+    #[test]
+    fn the_checksum_is_that_of_the_catalogue() {
+        assert_eq!(crc16(b"123456789"), 0x29b1);
+    }
+
+    #[test]
+    fn acknowledgement_bits_cross_byte_borders_and_the_wrap() {
+        let cum = Seq(u32::MAX - 3);
+        let ack = BulkAck { cum, ..ack() };
+        let frame = encode(&header(), &ack.encode(), b"");
+        let back = decode(&frame).expect("a whole frame").ack.expect("an acknowledgement");
+        let got: Vec<u32> = (1..=12).filter(|step| back.has(cum.add(*step))).collect();
+        assert_eq!(got, [1, 8, 10]);
+        assert!(back.has(cum) && back.has(cum.sub(1000)));
+        assert!(!back.has(cum.add(11)), "beyond the valid bits");
+    }
+
+    #[test]
+    fn a_unit_tells_all_of_its_packet() {
+        let head =
+            UnitHead { seq: Seq(9), flow: FlowId(4), flow_seq: 8, protocol: EtherType::IPV6 };
+        let mut unit = encode_unit(&head, b"payload");
+        unit.resize(40, 0);
+        assert_eq!(decode_unit(&unit.into()), Some((head, Bytes::from_static(b"payload"))));
+        assert_eq!(decode_unit(&Bytes::from_static(&[0xff; 12])), None);
+    }
+
+    #[test]
+    fn what_is_wrong_has_a_name() {
+        let good = encode(&header(), &ack().encode(), b"ip");
+        let changed = |at: usize, byte: u8| {
+            let mut frame = good.to_vec();
+            frame[at] = byte;
+            decode(&frame.into()).expect_err("a damaged frame")
+        };
+        assert_eq!(changed(0, 0x21), DecodeError::Version);
+        assert_eq!(changed(0, 0x1f), DecodeError::Kind);
+        assert_eq!(changed(11, 200), DecodeError::Short);
+        assert_eq!(changed(5, 0), DecodeError::Checksum);
+        assert_eq!(changed(33, 0), DecodeError::Checksum);
+        assert_eq!(decode(&good.slice(..27)), Err(DecodeError::Short));
+        let parity = Header { kind: Kind::Fec, ..header() };
+        assert_eq!(decode(&encode(&parity, &[], b"")), Err(DecodeError::Coded));
+        assert_eq!(decode(&encode(&header(), &[0; 9], b"")), Err(DecodeError::Ack));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+            let _ = decode(&Bytes::from(bytes.clone()));
+            let _ = decode_unit(&Bytes::from(bytes));
+        }
+
+        #[test]
+        fn one_flipped_bit_of_the_header_is_noticed(at in 0usize..40, bit in 0u8..8) {
+            let mut frame = encode(&header(), &ack().encode(), b"ip").to_vec();
+            frame[at] ^= 1 << bit;
+            prop_assert!(decode(&frame.into()).is_err());
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Random media under random orders, with what must hold for all of them.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::radio::EifsRule;
+use farhop_proto::base::{Gap, Rng};
+
+fn random_chip(rng: &mut Rng, node: u16) -> ChipConfig {
+    ChipConfig {
+        ack_timeout: us(30 + rng.below(700)),
+        attempts: 1 + rng.below(6) as u8,
+        gap: [Gap::Backoff, Gap::Difs, Gap::Sifs][rng.below(3) as usize],
+        carrier_sense: rng.chance(0.7),
+        exponential_backoff: rng.chance(0.5),
+        eifs: if rng.chance(0.5) { EifsRule::Always } else { EifsRule::AfterLock },
+        queue_frames: 1 + rng.below(5) as usize,
+        ..chip(node)
+    }
+}
+
+fn random_config(rng: &mut Rng) -> MediumConfig {
+    let count = 2 + rng.below(5) as usize;
+    let radios: Vec<_> = (1..=count as u16).map(|node| random_chip(rng, node)).collect();
+    let mut config = mesh(radios, Duration::ZERO);
+    config.links.retain(|_| rng.chance(0.8));
+    for link in &mut config.links {
+        link.delay = [us(0), us(1), us(20), us(350)][rng.below(4) as usize];
+        link.signal = Dbm::new(-50 - rng.below(30) as i32);
+        link.loss = LossModel::Bernoulli { p: 0.2 * rng.uniform() };
+    }
+    config
+}
+
+fn random_options(rng: &mut Rng, now: Instant) -> TxOptions {
+    let soon = |rng: &mut Rng| rng.chance(0.2).then(|| now + us(rng.below(5000)));
+    TxOptions {
+        ack: if rng.chance(0.5) { AckPolicy::NoAck } else { AckPolicy::Normal },
+        attempts: rng.chance(0.3).then(|| 1 + rng.below(4) as u8),
+        not_before: soon(rng),
+        deadline: soon(rng),
+        ..TxOptions::default()
+    }
+}
+
+#[test]
+fn every_frame_ends_once_and_no_radio_sends_two_things_at_a_time() {
+    let mut total = 0;
+    for seed in 0..60 {
+        let mut rng = Seed(seed).stream("swarm");
+        let config = random_config(&mut rng);
+        let (radios, links) = (config.radios.len() as u64, config.links.len() as u64);
+        let mut medium = medium(config);
+        let mut open: BTreeMap<(usize, u64), Instant> = BTreeMap::new();
+        let mut now = Instant::ZERO;
+        let mut is_down = vec![false; radios as usize];
+        let mut was_down = is_down.clone();
+        for id in 0..1500 {
+            now += us(rng.below(1200));
+            let radio = rng.below(radios) as usize;
+            match rng.below(40) {
+                0 => {
+                    is_down[radio] = !is_down[radio];
+                    was_down[radio] = true;
+                    medium.set_radio_up(now, radio, !is_down[radio]);
+                }
+                1 if links > 0 => {
+                    let link = rng.below(links) as usize;
+                    medium.set_link_up(now, link, rng.chance(0.5));
+                }
+                2..5 => {
+                    let id = UnitId(id.max(3) - 1 - rng.below(3));
+                    medium.handle_frame(now, radio, FrameDown::Cancel(id));
+                }
+                _ if medium.room(radio) > 0 => {
+                    let to = rng.chance(0.9).then(|| 1 + rng.below(radios) as u16);
+                    let options = random_options(&mut rng, now);
+                    let bytes = rng.below(1500) as usize;
+                    medium.handle_frame(now, radio, frame(id, to, bytes, options));
+                    open.insert((radio, id), now);
+                }
+                _ => medium.handle_timeout(now),
+            }
+        }
+        let reports = run_out(&mut medium);
+        assert!(reports.is_sorted_by_key(|(_, at, _)| *at), "reports are out of order");
+        for (radio, end, done) in dones(&reports) {
+            let start = open.remove(&(radio, done.id.0)).expect("a frame ends once");
+            assert!(end >= start, "a frame ends before it was given");
+            total += 1;
+        }
+        assert!(open.is_empty(), "seed {seed}: frames without an end: {open:?}");
+        let mut free_at = vec![Instant::ZERO; radios as usize];
+        while let Some(transmission) = medium.poll_transmission() {
+            let radio = transmission.radio;
+            assert!(
+                transmission.start >= free_at[radio] || was_down[radio],
+                "seed {seed}: radio {radio} sends two things at once"
+            );
+            free_at[radio] = transmission.end;
+        }
+    }
+    assert!(total > 20_000, "{total} frames");
+}

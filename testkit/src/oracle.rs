@@ -1,0 +1,135 @@
+//! What must hold for packets of any link: a ledger of what went in and what came out.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use farhop_proto::base::{
+    DropCause, Duration, FlowId, Instant, PacketDone, PacketOutcome, ReceivedPacket, UnitId,
+};
+
+/// What went in and what came out, of both ends.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    ends: BTreeMap<(usize, UnitId), End>,
+    sent: BTreeMap<(usize, FlowId), u32>,
+    received: BTreeMap<(usize, FlowId), Vec<u32>>,
+    delays: Vec<Duration>,
+    /// Packets that a queue dropped.
+    pub dropped: u64,
+    /// Packets that came damaged or from nowhere.
+    pub strange: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Open,
+    Done(PacketOutcome),
+    Dropped,
+}
+
+impl Ledger {
+    /// The payload of the next packet of a flow, at the true time `now`: its number, the time, the
+    /// flow, and filling that depends on the number.
+    pub fn payload(&mut self, end: usize, flow: FlowId, bytes: usize, now: Instant) -> Bytes {
+        let number = self.sent.entry((end, flow)).or_default();
+        let mut payload = Vec::with_capacity(bytes.max(14));
+        payload.extend_from_slice(&number.to_be_bytes());
+        payload.extend_from_slice(&now.as_nanos().to_be_bytes());
+        payload.extend_from_slice(&flow.0.to_be_bytes());
+        payload.resize(bytes.max(14), *number as u8);
+        *number += 1;
+        payload.into()
+    }
+
+    /// End `end` took a packet.
+    pub fn on_sent(&mut self, end: usize, id: UnitId) {
+        let before = self.ends.insert((end, id), End::Open);
+        assert!(before.is_none(), "one id for two packets");
+    }
+
+    /// End `end` reported the end of a packet. Panics at the second report.
+    pub fn on_done(&mut self, end: usize, done: &PacketDone) {
+        let known = self.ends.get_mut(&(end, done.id)).expect("the end of a packet that was sent");
+        assert_eq!(*known, End::Open, "packet {:?} of end {end} ended twice", done.id);
+        *known = End::Done(done.outcome);
+    }
+
+    /// End `end` dropped a packet.
+    pub fn on_dropped(&mut self, end: usize, id: UnitId, cause: DropCause) {
+        let known = self.ends.get_mut(&(end, id)).expect("the end of a packet that was sent");
+        assert_eq!(*known, End::Open, "packet {id:?} of end {end} ended twice");
+        assert_ne!(cause, DropCause::QueueFull, "dropped where there was room");
+        *known = End::Dropped;
+        self.dropped += 1;
+    }
+
+    /// End `end` received a packet at the true time `now`.
+    pub fn on_received(&mut self, end: usize, packet: &ReceivedPacket, now: Instant) {
+        let payload = &packet.payload;
+        if payload.len() < 14 {
+            self.strange += 1;
+            return;
+        }
+        let number = u32::from_be_bytes(payload[..4].try_into().expect("four bytes"));
+        let sent = u64::from_be_bytes(payload[4..12].try_into().expect("eight bytes"));
+        let flow = FlowId(u16::from_be_bytes([payload[12], payload[13]]));
+        if payload[14..].iter().any(|byte| *byte != number as u8) {
+            self.strange += 1;
+            return;
+        }
+        self.received.entry((1 - end, flow)).or_default().push(number);
+        self.delays.push(now.since(Instant::from_nanos(sent)));
+    }
+
+    /// Packets of a flow that its source sent.
+    pub fn sent(&self, from: usize, flow: u16) -> usize {
+        self.sent.get(&(from, FlowId(flow))).map_or(0, |count| *count as usize)
+    }
+
+    /// Numbers of the packets of a flow that came to the other end, as they came.
+    pub fn received(&self, from: usize, flow: u16) -> &[u32] {
+        self.received.get(&(from, FlowId(flow))).map_or(&[], Vec::as_slice)
+    }
+
+    /// The longest time from source to the other end so far.
+    pub fn longest_delay(&self) -> Duration {
+        self.delays.iter().copied().max().unwrap_or_default()
+    }
+
+    /// Panics if a packet came twice.
+    pub fn assert_at_most_once(&self) {
+        assert_eq!(self.strange, 0, "damaged packets");
+        for (flow, numbers) in &self.received {
+            let mut sorted = numbers.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert_eq!(sorted.len(), numbers.len(), "flow {flow:?} has duplicates");
+        }
+    }
+
+    /// Panics if a packet of any flow overtook another.
+    pub fn assert_in_order(&self) {
+        for (flow, numbers) in &self.received {
+            let swapped = numbers.windows(2).find(|pair| pair[0] >= pair[1]);
+            assert!(swapped.is_none(), "flow {flow:?} has {swapped:?}");
+        }
+    }
+
+    /// Panics if a packet that was sent did not come to the other end.
+    pub fn assert_all_came(&self) {
+        for ((end, flow), sent) in &self.sent {
+            let came = self.received(*end, flow.0).len();
+            assert_eq!(came, *sent as usize, "flow {flow:?} of end {end}");
+        }
+    }
+
+    /// Packets whose end was not reported.
+    pub fn open(&self) -> usize {
+        self.ends.values().filter(|end| **end == End::Open).count()
+    }
+
+    /// Packets that ended so.
+    pub fn ended(&self, outcome: PacketOutcome) -> usize {
+        self.ends.values().filter(|end| **end == End::Done(outcome)).count()
+    }
+}
