@@ -32,8 +32,10 @@ check() { # WHAT NUMBER OPERATOR NUMBER
         failed=$((failed + 1))
     fi
 }
-frames() { # CAPTURE FILTER: how many frames the filter takes
-    tshark -r "$out/$1.pcapng" -Y "$2" -T fields -e frame.number 2>/dev/null | wc -l
+frames() { # CAPTURE FILTER: how many frames the filter takes; -1 if tshark does not know it
+    tshark -r "$out/$1.pcapng" -Y "$2" -T fields -e frame.number 2>/dev/null >"$out/found" ||
+        { echo -1; return; }
+    wc -l <"$out/found"
 }
 counter() { # NODE NAME: the sum of all counters of that name in a daemon's status
     { grep -o "\"$2\": *[0-9]*" "$out/$1.json" || true; } |
@@ -63,6 +65,7 @@ for side in "mon0 $left $right" "mon1 $right $left"; do
     check "$port: none of them asked for a MAC acknowledgement" \
         "$(frames "$port" "$theirs && !(wlan.qos.ack == 1)")" -eq 0
     sent=$(frames "$port" "$ours && $written")
+    check "$port: frames were written" "$sent" -gt 1400
     check "$port: every frame was written with its rate" \
         "$(frames "$port" "$ours && $written && radiotap.datarate == 11")" -eq "$sent"
     check "$port: every frame had its status echo" \
@@ -78,8 +81,13 @@ fi
 for node in left right; do
     [ -s "$out/$node.json" ] || continue
     check "$node: its neighbour is in step" "$(says $node '"up": *true')" -ge 1
-    check "$node: it goes by hardware timestamps" "$(says $node '"sync_error_ns": *-?[0-9]')" -ge 1
+    check "$node: every frame received had a stamp of the radio" \
+        "$(counter $node hardware_stamps)" -eq "$(counter $node frames_received)"
+    check "$node: it slots by these stamps" "$(says $node '"sync_error_ns": *-?[0-9]')" -ge 1
     check "$node: it took the status echoes" "$(counter $node echoes)" -gt 1400
+    check "$node: no echo was missed" "$(counter $node echoes_missing)" -eq 0
+    echo "$node: $(counter $node frames_outside_slot) frames outside their slot," \
+        "$(counter $node frames_late) held back"
 done
 
 echo "radio test: $passed passed, $failed failed"
