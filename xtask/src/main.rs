@@ -1,3 +1,39 @@
-//! Checks and measurements that are not tests.
+//! Checks and measurements of farhop that are not tests: `cargo xtask COMMAND`.
+//!
+//! Each command is a module with one function that returns what it found; `main` only chooses.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+
+/// Checks and measurements of farhop that are not tests.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Checks the ranks of crates and modules, sizes, names and leftovers.
+    Tidy,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    match Arguments::parse().command {
+        Command::Tidy => tidy::run(&workspace()?),
+    }
+}
+
+/// The folder of the workspace, found from this crate's own.
+fn workspace() -> anyhow::Result<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    Ok(own.parent().context("xtask has to stand in the workspace")?.to_owned())
+}

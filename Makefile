@@ -1,0 +1,86 @@
+# What a person types. `make help` lists it; every step stops at its first failure.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+MAKEFLAGS += --no-builtin-rules
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+FARHOP := $(TARGET)/release/farhop
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
+
+.PHONY: demo
+demo: setup-demo build ## TCP over 80 km, with farhop and without: about three minutes, a table and a page
+	$(FARHOP) demo
+
+.PHONY: build
+build: ## the program, in target/release
+	cargo build --release --package farhop
+
+.PHONY: test
+test: setup-test fmt-check lint doc unit tidy deny test-release scenarios test-system test-radio ## all that CI checks
+	@echo "make test: all passed"
+
+.PHONY: fmt
+fmt: ## formats the sources
+	cargo fmt --all
+
+.PHONY: fmt-check
+fmt-check:
+	cargo fmt --all --check
+
+.PHONY: lint
+lint: ## clippy, warnings are errors
+	cargo clippy --workspace --all-targets -- -D warnings -D clippy::undocumented_unsafe_blocks
+
+.PHONY: doc
+doc: ## documentation of all items, private ones too
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+
+.PHONY: unit
+unit: ## tests of the code by itself
+	cargo test --workspace
+
+# Tests that take the machine for themselves (namespaces, real programs, faults) are marked
+# #[ignore = "system: ..."]. One at a time: they measure time.
+.PHONY: test-system
+test-system: ## real daemons, kernel TCP, iperf3, ssh, curl, faults
+	cargo test --workspace --tests -- --ignored --test-threads 1
+
+# The simulator again as users build it: the same trace hashes must come out.
+.PHONY: test-release
+test-release: ## the simulator's tests in a release build
+	cargo test --release --package farhop-sim
+
+.PHONY: scenarios
+scenarios: build ## checks and simulates every file in scenarios/
+	for file in scenarios/*.toml; do \
+	    $(FARHOP) check "$$file"; \
+	    $(FARHOP) sim "$$file" --json >/dev/null; \
+	done
+
+.PHONY: test-radio
+test-radio: setup-test build ## two daemons on real mac80211 in a virtual machine
+	tests/radio/test.sh $(FARHOP)
+
+.PHONY: tidy
+tidy: ## ranks, sizes, words, leftovers
+	cargo xtask tidy
+
+.PHONY: deny
+deny: ## licences and sources of what we depend on
+	cargo deny check licenses bans sources
+
+.PHONY: setup-demo setup-test
+setup-demo:
+	@scripts/setup.sh demo
+setup-test:
+	@scripts/setup.sh test
+
+.PHONY: clean
+clean: ## takes away what was built
+	cargo clean
