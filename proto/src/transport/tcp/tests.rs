@@ -372,8 +372,7 @@ proptest! {
         let config = match recovery {
             0 => TcpConfig::linux(),
             1 => TcpConfig::classic(),
-            _ => TcpConfig { recovery: Recovery::NewReno, sack: false, timestamps: false, mss: 1_460,
-                ..TcpConfig::classic() },
+            _ => TcpConfig { timestamps: false, mss: 1_460, ..newreno() },
         };
         carries_all(&config, seed, loss, burst, 150_000);
     }
@@ -393,7 +392,8 @@ proptest! {
         let mut sack = SackBlocks::default();
         blocks.iter().for_each(|(l, r)| sack.push(place(una, *l), place(una, *r)));
         let header = Header {
-            seq: place(pipe.ends[1].wire(base), seq), ack: place(una, ack), flags: Flags(flags), window,
+            seq: place(pipe.ends[1].wire(base), seq), ack: place(una, ack), flags: Flags(flags),
+            window,
             options: Options { timestamps: Some((40, 30)), sack, ..Options::default() },
             ..pipe.ends[1].header()
         };
