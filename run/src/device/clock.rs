@@ -66,6 +66,9 @@ const SLICES: usize = 4;
 const SLICE: Duration = Duration::from_millis(500);
 /// A sample this far from the others means that the radio's clock was set.
 const JUMP_NANOS: i64 = 100_000_000;
+/// Samples in a row that must be late alike before a radio's clock is taken to be set back: a host
+/// that was stopped looks the same for a frame or two.
+const SUSPECTS: u32 = 3;
 
 /// Puts a radio's time stamps on the node's clock.
 ///
@@ -76,6 +79,8 @@ const JUMP_NANOS: i64 = 100_000_000;
 pub struct StampFilter {
     slices: [Option<i64>; SLICES],
     begun: Instant,
+    /// The smallest of the last samples that were far too late, and how many there were.
+    suspect: Option<(i64, u32)>,
     jumps: u64,
 }
 
@@ -93,14 +98,33 @@ impl StampFilter {
                 self.begun = host;
             }
         }
-        let smallest = self.slices.iter().flatten().min().copied();
-        if smallest.is_some_and(|smallest| sample.wrapping_sub(smallest).abs() > JUMP_NANOS) {
-            self.slices = [None; SLICES];
-            self.jumps += 1;
+        let Some(smallest) = self.slices.iter().flatten().min().copied() else {
+            self.suspect = None;
+            return *self.slices[0].insert(sample);
+        };
+        // The host cannot know of a frame before its end, so a sample far too small is a jump.
+        let excess = sample.wrapping_sub(smallest);
+        if excess.unsigned_abs() > JUMP_NANOS as u64 {
+            let confirmed = if excess < 0 { Some(sample) } else { self.on_suspect(sample) };
+            let Some(offset) = confirmed else { return smallest };
+            *self = Self { begun: self.begun, jumps: self.jumps + 1, ..Self::default() };
+            return *self.slices[0].insert(offset);
         }
+        self.suspect = None;
         let slice = self.slices[0].get_or_insert(sample);
         *slice = sample.min(*slice);
-        self.slices.iter().flatten().min().copied().unwrap_or(sample)
+        sample.min(smallest)
+    }
+
+    /// Takes a sample that is far too late. Gives the smallest once there were enough of them.
+    fn on_suspect(&mut self, sample: i64) -> Option<i64> {
+        let alike = |(suspect, _): &(i64, u32)| {
+            sample.wrapping_sub(*suspect).unsigned_abs() <= JUMP_NANOS as u64
+        };
+        let (suspect, count) = self.suspect.filter(alike).unwrap_or((sample, 0));
+        let (suspect, count) = (suspect.min(sample), count + 1);
+        self.suspect = Some((suspect, count));
+        (count >= SUSPECTS).then_some(suspect)
     }
 
     /// How often the radio's clock was found to be set.
@@ -115,14 +139,14 @@ mod tests {
     use farhop_proto::base::Seed;
 
     /// Feeds a frame every 10 ms; the host is 60 us late, or up to 3 ms in one case of ten.
-    fn errors_us(seconds: u64, radio_ppm: i64, jump_at: Option<u64>) -> Vec<f64> {
+    fn errors_us(seconds: u64, radio_ppm: i64, jump: Option<(u64, i64)>) -> Vec<f64> {
         let mut filter = StampFilter::default();
         let mut rng = Seed(3).stream("jitter");
         let mut errors = Vec::new();
         for step in 0..seconds * 100 {
             let true_nanos = 20_000_000_000 + step * 10_000_000;
             let drift = true_nanos as i64 / 1_000_000 * radio_ppm;
-            let jump = if jump_at.is_some_and(|at| step >= at * 100) { 1_000_000_000 } else { 0 };
+            let jump = jump.filter(|(at, _)| step >= at * 100).map_or(0, |(_, jump)| jump);
             let radio = (true_nanos as i64 + 777_000_000 + drift + jump) as u64;
             let late = if rng.chance(0.1) { rng.below(3_000_000) } else { 0 } + 60_000;
             let host = Instant::from_nanos(true_nanos + late);
@@ -149,7 +173,24 @@ mod tests {
 
     #[test]
     fn a_jump_of_the_radios_clock_is_followed_at_once() {
-        let errors = errors_us(10, 0, Some(5));
-        assert!(errors[520..].iter().all(|error| (error - 60.0).abs() < 1.0));
+        for jump in [1_000_000_000, -1_000_000_000] {
+            let errors = errors_us(10, 0, Some((5, jump)));
+            let after = &errors[520..];
+            assert!(after.iter().all(|error| (error - 60.0).abs() < 1.0), "{jump}: {after:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_was_stopped_for_a_moment_is_no_jump() {
+        let mut filter = StampFilter::default();
+        let mut offset = |at_ms: u64, late_ms: u64| {
+            let at = 20_000_000_000 + at_ms * 1_000_000;
+            filter.offset(at, Instant::from_nanos(at + late_ms * 1_000_000 + 60_000))
+        };
+        for at in (0..1_000).step_by(10) {
+            assert_eq!(offset(at, 0), 60_000);
+        }
+        assert_eq!([offset(1_000, 400), offset(1_010, 390), offset(1_020, 0)], [60_000; 3]);
+        assert_eq!(filter.jumps(), 0);
     }
 }

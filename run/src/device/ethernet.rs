@@ -10,6 +10,7 @@ use super::monitor::unsent;
 use super::tunnel::Tunnel;
 use super::{
     BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, from_realtime, named,
+    passing,
 };
 
 /// Length of an Ethernet header, in bytes.
@@ -50,9 +51,13 @@ impl Device for Ethernet {
     fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()> {
         let offset = self.tunnel.spec.clock.realtime_offset();
         for _ in 0..BATCH {
-            let received = self.socket.receive(&mut self.buffer);
-            let Some(arrival) = received.map_err(|error| named(error, &self.interface))? else {
-                break;
+            let arrival = match self.socket.receive(&mut self.buffer) {
+                Ok(Some(arrival)) => arrival,
+                Ok(None) => break,
+                Err(error) => {
+                    self.tunnel.count(passing(error, &self.interface)?);
+                    break;
+                }
             };
             if arrival.outgoing {
                 continue;
@@ -78,16 +83,26 @@ impl Device for Ethernet {
         self.out.extend_from_slice(&ieee80211::address(spec.station()));
         self.out.extend_from_slice(&EtherType::FARHOP.0.to_be_bytes());
         self.tunnel.put(&mut self.out, &frame);
-        let now = self.tunnel.spec.clock.now();
-        if !self.tunnel.gate.is_in_time(now, &frame) {
+        let clock = self.tunnel.spec.clock;
+        if !self.tunnel.gate.is_in_time(clock.now(), &frame) {
             out.push(unsent(&frame));
-        } else if self.socket.send(&self.out).map_err(|error| named(error, &self.interface))? {
-            let (after, guard) = (self.tunnel.spec.clock.now(), self.tunnel.spec.guard);
-            self.tunnel.gate.on_sent(after, &frame, 0, guard);
-        } else {
-            self.tunnel.gate.on_full(now);
-            out.push(unsent(&frame));
+            return Ok(());
         }
+        let sent = self.socket.send(&self.out);
+        let after = clock.now();
+        match sent {
+            Ok(true) => {
+                let guard = self.tunnel.spec.guard;
+                self.tunnel.gate.on_sent(after, &frame, 0, guard);
+                return Ok(());
+            }
+            Ok(false) => self.tunnel.gate.on_full(after),
+            Err(error) => {
+                self.tunnel.count(passing(error, &self.interface)?);
+                self.tunnel.gate.on_full(after);
+            }
+        }
+        out.push(unsent(&frame));
         Ok(())
     }
 

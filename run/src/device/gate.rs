@@ -20,6 +20,8 @@ const FRAMES: usize = 8;
 const AIR: Duration = Duration::from_millis(8);
 /// After this time an echo is not coming any more.
 const ECHO_LIMIT: Duration = Duration::from_millis(100);
+/// Sequence numbers of given-up frames that are kept, to know their echoes if they come at last.
+const GIVEN_UP: usize = 32;
 /// A device whose send buffer is full is tried again after this time.
 const FULL_PAUSE: Duration = Duration::from_micros(500);
 /// By how much a frame may end after its deadline: less than any guard, more than the time from
@@ -43,6 +45,11 @@ pub struct GateStats {
     pub echoes: u64,
     /// Frames whose echo never came.
     pub echoes_missing: u64,
+    /// Echoes that came after their frame was given up.
+    pub echoes_late: u64,
+    /// Frames whose echo came after the end of their slot and its guard: they had waited in the
+    /// device.
+    pub echoes_after_slot: u64,
 }
 
 /// A frame at the device.
@@ -55,6 +62,8 @@ struct Outstanding {
     /// When it should be through.
     ends: Instant,
     handed_over: Instant,
+    /// When its slot and the guard behind it are over, if it left in time.
+    slot_over: Option<Instant>,
 }
 
 /// The frames at one device.
@@ -63,6 +72,7 @@ pub struct TxGate {
     spec: RadioSpec,
     has_echo: bool,
     outstanding: VecDeque<Outstanding>,
+    given_up: VecDeque<u16>,
     busy_until: Instant,
     full_until: Instant,
     last_overrun: Instant,
@@ -76,6 +86,7 @@ impl TxGate {
             spec,
             has_echo,
             outstanding: VecDeque::with_capacity(FRAMES),
+            given_up: VecDeque::with_capacity(GIVEN_UP),
             busy_until: Instant::ZERO,
             full_until: Instant::ZERO,
             last_overrun: Instant::ZERO,
@@ -104,9 +115,9 @@ impl TxGate {
     pub fn on_sent(&mut self, after: Instant, frame: &Frame, sequence: u16, guard: Duration) {
         let air = self.air(frame);
         let ends = self.busy_until.max(after) + air;
-        if let Some(deadline) = frame.options.deadline
-            && ends > deadline + SLACK + guard
-        {
+        let mut slot_over = frame.options.deadline.map(|deadline| deadline + SLACK + guard);
+        if let Some(deadline) = frame.options.deadline.filter(|_| slot_over < Some(ends)) {
+            slot_over = None;
             self.stats.frames_outside_slot += 1;
             if self.last_overrun != deadline {
                 self.last_overrun = deadline;
@@ -116,8 +127,15 @@ impl TxGate {
         self.stats.frames_sent += 1;
         self.busy_until = ends;
         let (id, ack) = (frame.id, frame.options.ack);
-        let handed_over = after;
-        self.outstanding.push_back(Outstanding { id, sequence, ack, air, ends, handed_over });
+        self.outstanding.push_back(Outstanding {
+            id,
+            sequence,
+            ack,
+            air,
+            ends,
+            handed_over: after,
+            slot_over,
+        });
     }
 
     /// Notes that the device took no more.
@@ -137,10 +155,15 @@ impl TxGate {
     ) -> Option<FrameDone> {
         self.stats.echoes += 1;
         let known = self.outstanding.iter().position(|frame| frame.sequence == sequence);
+        if known.is_none() && self.given_up.contains(&sequence) {
+            self.stats.echoes_late += 1;
+            return None;
+        }
         let frame = self.outstanding.remove(known.unwrap_or(0))?;
         if self.outstanding.is_empty() {
             self.busy_until = self.busy_until.min(now);
         }
+        self.stats.echoes_after_slot += u64::from(frame.slot_over.is_some_and(|over| now > over));
         let outcome = match frame.ack {
             AckPolicy::NoAck => FrameOutcome::Sent,
             AckPolicy::Normal if failed => FrameOutcome::Failed,
@@ -179,7 +202,11 @@ impl TxGate {
             (false, AckPolicy::NoAck) => FrameOutcome::Sent,
             _ => FrameOutcome::Unknown,
         };
-        self.stats.echoes_missing += u64::from(self.has_echo);
+        if self.has_echo {
+            self.stats.echoes_missing += 1;
+            self.given_up.truncate(GIVEN_UP - 1);
+            self.given_up.push_front(frame.sequence);
+        }
         Some(FrameDone { id: frame.id, outcome, attempts: 1, air_time: frame.air })
     }
 
@@ -267,6 +294,30 @@ mod tests {
         assert!(gate.poll_done(at(50_000)).is_none());
         let done = gate.poll_done(at(110_000)).expect("given up");
         assert_eq!((done.outcome, gate.stats().echoes_missing), (FrameOutcome::Unknown, 1));
+    }
+
+    #[test]
+    fn an_echo_that_comes_after_all_does_not_end_another_frame() {
+        let mut gate = TxGate::build(spec(), true);
+        gate.on_sent(at(0), &frame(7, None), 1, Duration::ZERO);
+        assert!(gate.poll_done(at(110_000)).is_some());
+        gate.on_sent(at(110_000), &frame(8, None), 2, Duration::ZERO);
+        assert!(gate.on_echo(at(111_000), 1, false, 0).is_none());
+        assert_eq!(gate.stats().echoes_late, 1);
+        assert_eq!(gate.on_echo(at(112_000), 2, false, 0).map(|done| done.id), Some(UnitId(8)));
+    }
+
+    #[test]
+    fn a_frame_that_waited_in_the_device_until_its_slot_was_over_is_seen() {
+        let mut gate = TxGate::build(spec(), true);
+        let (deadline, guard) = (at(5_000), Duration::from_millis(1));
+        for sequence in [1, 2] {
+            gate.on_sent(at(0), &frame(sequence, Some(deadline)), sequence as u16, guard);
+        }
+        gate.on_echo(at(2_000), 1, false, 0);
+        gate.on_echo(at(9_000), 2, false, 0);
+        let stats = gate.stats();
+        assert_eq!((stats.frames_outside_slot, stats.echoes_after_slot), (0, 1));
     }
 
     #[test]

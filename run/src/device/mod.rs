@@ -14,6 +14,7 @@ use std::os::fd::BorrowedFd;
 use farhop_proto::base::{Frame, FrameUp, Instant, NodeId, RadioId, RadioSpec, Room};
 use serde::Serialize;
 
+pub mod card;
 pub mod channel;
 mod clock;
 pub mod ethernet;
@@ -118,4 +119,19 @@ pub(crate) fn count(counters: &mut BTreeMap<&'static str, u64>, kind: &'static s
 /// An error that names what it happened to.
 pub(crate) fn named(error: io::Error, what: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+/// What to count for an error that may pass by itself: the interface is down for now, or refused
+/// this one frame.
+///
+/// Fails with the error if the interface is gone.
+pub(crate) fn passing(error: io::Error, interface: &str) -> io::Result<&'static str> {
+    match error.raw_os_error() {
+        Some(libc::ENETDOWN) => Ok("interface-down"),
+        Some(libc::EMSGSIZE) => Ok("too-long-for-interface"),
+        Some(libc::ENXIO | libc::ENODEV | libc::EBADF | libc::ENOTSOCK) | None => {
+            Err(named(error, interface))
+        }
+        Some(_) => Ok("interface-error"),
+    }
 }
