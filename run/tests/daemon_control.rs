@@ -1,0 +1,141 @@
+//! The control socket: who may ask, what comes back, what a bad client can do.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::Duration;
+
+use farhop_run::daemon::control::{Control, Request};
+use farhop_run::daemon::{ControlError, list, query, socket_path};
+use serde_json::json;
+
+fn serve(control: &mut Control) {
+    control.serve(&mut |Request::Status {}| json!({ "name": "a", "node": 1 }));
+}
+
+fn client(dir: &Path) -> UnixStream {
+    let stream = UnixStream::connect(socket_path(dir, "a")).expect("a daemon");
+    stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a time-out");
+    stream
+}
+
+fn line(stream: &UnixStream) -> String {
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).expect("an answer");
+    line
+}
+
+#[test]
+fn a_request_is_answered_in_one_line() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut control = Control::open(dir.path(), "a").expect("a socket");
+    let mut stream = client(dir.path());
+    stream.write_all(b"{\"query\":\"status\"}\n{\"query\":\"status\"}\n").expect("a request");
+    serve(&mut control);
+    let mut reader = BufReader::new(&stream);
+    for _ in 0..2 {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("an answer");
+        assert_eq!(line, "{\"name\":\"a\",\"node\":1}\n");
+    }
+}
+
+#[test]
+fn a_client_asks_a_daemon_that_runs_in_a_thread() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = socket_path(dir.path(), "a");
+    let mut control = Control::open(dir.path(), "a").expect("a socket");
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let daemon = std::thread::spawn(move || {
+        while stopped.recv_timeout(Duration::from_millis(1))
+            == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+        {
+            serve(&mut control);
+        }
+    });
+    assert_eq!(query(&path).expect("an answer")["node"], 1);
+    let names: Vec<_> = list(dir.path()).into_iter().map(|running| running.name).collect();
+    assert_eq!(names, ["a"]);
+    drop(stop);
+    daemon.join().expect("a daemon that ends");
+    assert!(matches!(query(&path), Err(ControlError::NotRunning { .. })));
+    assert!(list(dir.path()).is_empty() && !path.exists());
+}
+
+#[test]
+fn the_socket_is_for_its_user_alone() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("farhop");
+    let _control = Control::open(&dir, "a").expect("a socket");
+    let mode = |path: &Path| fs::metadata(path).expect("a file").permissions().mode() & 0o777;
+    assert_eq!((mode(&dir), mode(&socket_path(&dir, "a"))), (0o700, 0o600));
+}
+
+#[test]
+fn a_second_daemon_of_the_name_is_refused_and_a_dead_one_replaced() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = socket_path(dir.path(), "a");
+    drop(UnixListener::bind(&path).expect("a socket"));
+    assert!(path.exists(), "a dead daemon leaves its socket");
+    let control = Control::open(dir.path(), "a").expect("a socket in its place");
+    let second = Control::open(dir.path(), "a").expect_err("one is enough");
+    assert!(matches!(second, ControlError::Running { .. }), "{second}");
+    assert!(path.exists(), "the first keeps its socket");
+    drop(control);
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_is_not_a_request_gets_an_error_and_the_next_one_an_answer() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut control = Control::open(dir.path(), "a").expect("a socket");
+    let mut stream = client(dir.path());
+    for wrong in ["nonsense", "{\"query\":\"shutdown\"}", "{\"query\":\"status\",\"x\":1}"] {
+        stream.write_all(format!("{wrong}\n").as_bytes()).expect("a request");
+        serve(&mut control);
+        assert!(line(&stream).starts_with("{\"error\":\"not a request: "), "{wrong}");
+    }
+    stream.write_all(b"{\"query\":\"status\"}\n").expect("a request");
+    serve(&mut control);
+    assert!(line(&stream).contains("\"node\":1"));
+}
+
+#[test]
+fn a_request_without_end_is_cut_off() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut control = Control::open(dir.path(), "a").expect("a socket");
+    let mut stream = client(dir.path());
+    stream.write_all(&[b'x'; 10_000]).expect("a request");
+    serve(&mut control);
+    // What was not read of it turns the end into a reset.
+    assert!(!matches!(stream.read(&mut [0; 16]), Ok(1..)), "the daemon has hung up");
+}
+
+#[test]
+fn idle_clients_do_not_keep_others_out() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut control = Control::open(dir.path(), "a").expect("a socket");
+    let idle: Vec<_> = (0..50).map(|_| client(dir.path())).collect();
+    serve(&mut control);
+    let mut stream = client(dir.path());
+    stream.write_all(b"{\"query\":\"status\"}\n").expect("a request");
+    serve(&mut control);
+    assert!(line(&stream).contains("\"node\":1"));
+    assert!(control.sources().count() <= 9, "{} idle clients", idle.len());
+}
+
+#[test]
+fn a_directory_of_another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can make a directory that belongs to another user");
+        return;
+    }
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("farhop");
+    fs::create_dir(&dir).expect("a directory");
+    std::os::unix::fs::chown(&dir, Some(12_345), None).expect("another owner");
+    let error = Control::open(&dir, "a").expect_err("refused");
+    assert!(error.to_string().contains("belongs to another user"), "{error}");
+}

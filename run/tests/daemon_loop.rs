@@ -1,0 +1,229 @@
+//! Stacks on devices, driven by the daemon's loop: packets of one host come out at the other.
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::thread::{self, JoinHandle};
+use std::time::Duration as StdDuration;
+
+use farhop_proto::base::{RadioId, Seed};
+use farhop_proto::link::plain::PlainConfig;
+use farhop_proto::link::wild::WildConfig;
+use farhop_proto::stack::{
+    LinkConfig, NodeConfig, NodePlan, RadioLinkConfig, Scenario, StackConfig,
+};
+use farhop_proto::wire::ip;
+use farhop_run::daemon::driver::Driver;
+use farhop_run::daemon::host::SocketHost;
+use farhop_run::daemon::{DaemonOptions, DeviceChoice, device_spec};
+use farhop_run::device::channel;
+use farhop_run::device::udp::Udp;
+use farhop_run::device::{Clock, Device};
+use rustix::event::PollFlags;
+
+/// How long a packet may take on a busy machine before a test gives up.
+const PATIENCE: StdDuration = StdDuration::from_secs(20);
+
+fn scenario(link: LinkConfig) -> Scenario {
+    let node = |name: &str| NodeConfig { name: name.into(), ..NodeConfig::default() };
+    Scenario {
+        name: "pair".into(),
+        duration_s: 1.0,
+        stack: StackConfig { link, ..StackConfig::default() },
+        node: vec![node("a"), node("b")],
+        link: vec![RadioLinkConfig {
+            between: ["a".into(), "b".into()],
+            signal_dbm: -60.0,
+            ..RadioLinkConfig::default()
+        }],
+        ..Scenario::default()
+    }
+}
+
+fn plans(link: LinkConfig) -> [NodePlan; 2] {
+    scenario(link).plan().nodes.try_into().expect("two nodes")
+}
+
+fn plain() -> LinkConfig {
+    LinkConfig::Plain(PlainConfig::default())
+}
+
+/// A UDP packet from node `from` to node `to`.
+fn packet(from: u8, to: u8, tag: u8) -> Vec<u8> {
+    let mut out = Vec::new();
+    let (src, dst) = (Ipv4Addr::new(10, 66, 0, from), Ipv4Addr::new(10, 66, 0, to));
+    ip::put_ipv4(&mut out, src, dst, ip::UDP, 208);
+    out.extend_from_slice(&[0, 9, 0, 9, 0, 208, 0, 0]);
+    out.extend_from_slice(&[tag; 200]);
+    out
+}
+
+/// A daemon's loop in a thread, until its stop socket is closed. Returns its count of turns.
+fn spawn(
+    plan: NodePlan,
+    port: UnixDatagram,
+    stop: UnixStream,
+    open: impl FnOnce(&NodePlan, Clock) -> Box<dyn Device> + Send + 'static,
+) -> JoinHandle<u64> {
+    thread::spawn(move || {
+        let clock = Clock::start();
+        let mut driver = Driver::build(&plan, Seed(1), clock);
+        driver.add_radio(RadioId(0), open(&plan, clock));
+        driver.set_host(Box::new(SocketHost::new(port).expect("a port")));
+        while !driver.wait(&[(stop.as_fd(), PollFlags::IN)]).expect("a wait") {
+            driver.turn().expect("a turn");
+        }
+        driver.stats().turns
+    })
+}
+
+fn free_address() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    socket.local_addr().expect("an address")
+}
+
+/// Two daemons over UDP; gives what a test holds of them.
+fn udp_pair(link: LinkConfig) -> ([UnixDatagram; 2], [UnixStream; 2], [JoinHandle<u64>; 2]) {
+    let addresses = [free_address(), free_address()];
+    let mut plans = plans(link).into_iter().enumerate();
+    let mut hosts = Vec::new();
+    let mut stops = Vec::new();
+    let threads = std::array::from_fn(|_| {
+        let (index, plan) = plans.next().expect("two plans");
+        let (host, port) = UnixDatagram::pair().expect("a pair");
+        let (stop, stopped) = UnixStream::pair().expect("a pair");
+        host.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        hosts.push(host);
+        stops.push(stop);
+        let peer = (farhop_proto::base::NodeId(2 - index as u16), addresses[1 - index]);
+        spawn(plan, port, stopped, move |plan, clock| {
+            let spec = device_spec(plan, &plan.radios[0], clock);
+            Box::new(Udp::open(addresses[index], [peer].into(), spec).expect("a socket"))
+        })
+    });
+    (hosts.try_into().expect("two"), stops.try_into().expect("two"), threads)
+}
+
+fn receive(host: &UnixDatagram) -> Vec<u8> {
+    let mut buffer = [0; 2048];
+    let length = host.recv(&mut buffer).expect("a packet in time");
+    buffer[..length].to_vec()
+}
+
+/// Sends until an answer comes: the first packets may find the links not in step yet.
+fn first_through(from: &UnixDatagram, to: &UnixDatagram, packet: &[u8]) -> Vec<u8> {
+    to.set_read_timeout(Some(StdDuration::from_millis(100))).expect("a time-out");
+    let mut buffer = [0; 2048];
+    let length = (0..200)
+        .find_map(|_| {
+            from.send(packet).expect("a packet sent");
+            to.recv(&mut buffer).ok()
+        })
+        .expect("a packet in time");
+    to.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    buffer[..length].to_vec()
+}
+
+#[test]
+fn packets_cross_two_daemons_over_udp_and_back() {
+    let (hosts, stops, threads) = udp_pair(plain());
+    assert_eq!(first_through(&hosts[0], &hosts[1], &packet(1, 2, 7)), packet(1, 2, 7));
+    hosts[1].send(&packet(2, 1, 8)).expect("a packet sent");
+    assert_eq!(receive(&hosts[0]), packet(2, 1, 8));
+    drop(stops);
+    for thread in threads {
+        let turns = thread.join().expect("a loop that ends");
+        assert!(turns < 2_000, "the loop does not spin: {turns} turns for a few packets");
+    }
+}
+
+#[test]
+fn slots_carry_packets_in_both_directions_and_in_order() {
+    let (hosts, stops, threads) = udp_pair(LinkConfig::Wild(WildConfig::default()));
+    first_through(&hosts[0], &hosts[1], &packet(1, 2, 0));
+    for tag in 1..=20 {
+        hosts[0].send(&packet(1, 2, tag)).expect("a packet sent");
+        hosts[1].send(&packet(2, 1, tag)).expect("a packet sent");
+    }
+    for (host, from, to) in [(&hosts[1], 1, 2), (&hosts[0], 2, 1)] {
+        let mut tag = 1;
+        while tag <= 20 {
+            let got = receive(host);
+            // What was sent to get in step may come late.
+            if got != packet(from, to, 0) {
+                assert_eq!(got, packet(from, to, tag));
+                tag += 1;
+            }
+        }
+    }
+    drop(stops);
+    for thread in threads {
+        thread.join().expect("a loop that ends");
+    }
+}
+
+#[test]
+fn two_loops_in_one_thread_carry_packets_over_a_channel() {
+    let clock = Clock::start();
+    let plans = plans(plain());
+    let specs = plans.each_ref().map(|plan| device_spec(plan, &plan.radios[0], clock));
+    let [first, second] = specs;
+    let (a, b) = channel::pair(first, second).expect("a pair");
+    let mut devices = [Some(a), Some(b)];
+    let mut hosts = Vec::new();
+    let mut drivers: Vec<_> = (0..2)
+        .map(|index| {
+            let (host, port) = UnixDatagram::pair().expect("a pair");
+            host.set_nonblocking(true).expect("a socket");
+            hosts.push(host);
+            let mut driver = Driver::build(&plans[index], Seed(1), clock);
+            driver.add_radio(RadioId(0), Box::new(devices[index].take().expect("a device")));
+            driver.set_host(Box::new(SocketHost::new(port).expect("a port")));
+            driver
+        })
+        .collect();
+    // Each loop has something to wait on: the packet, then the bell of the channel.
+    for tag in 0..100 {
+        hosts[0].send(&packet(1, 2, tag)).expect("a packet sent");
+        drivers[0].wait(&[]).expect("a wait");
+        drivers[0].turn().expect("a turn");
+        drivers[1].wait(&[]).expect("a wait");
+        drivers[1].turn().expect("a turn");
+        assert_eq!(receive(&hosts[1]), packet(1, 2, tag));
+    }
+    let status = drivers[1].devices().remove(0);
+    assert_eq!((status.kind, status.frames_received), ("channel".into(), 100));
+    assert_eq!(drivers[1].host().expect("a host").stats.to_host, 100);
+}
+
+#[test]
+fn a_flood_from_the_host_is_dropped_and_counted_and_does_not_stop_the_loop() {
+    let (hosts, stops, threads) = udp_pair(plain());
+    first_through(&hosts[0], &hosts[1], &packet(1, 2, 0));
+    let flood = hosts[0].try_clone().expect("a socket");
+    let flood = thread::spawn(move || {
+        for _ in 0..20_000 {
+            flood.send(&packet(1, 2, 1)).expect("a packet sent");
+        }
+    });
+    hosts[1].send(&packet(2, 1, 9)).expect("a packet sent");
+    assert_eq!(receive(&hosts[0]), packet(2, 1, 9));
+    flood.join().expect("a flood that ends");
+    drop(stops);
+    for thread in threads {
+        thread.join().expect("a loop that ends");
+    }
+}
+
+#[test]
+fn a_node_without_a_device_is_explained() {
+    let mut scenario = scenario(plain());
+    let error = DaemonOptions::from_scenario(&scenario, "a").expect_err("no device");
+    assert!(error.to_string().contains("no device for node 'a'"), "{error}");
+    let error = DaemonOptions::from_scenario(&scenario, "c").expect_err("no node");
+    assert!(error.to_string().contains("no node 'c' in the scenario; it has a, b"), "{error}");
+    scenario.node[0].device =
+        Some(farhop_proto::stack::DeviceConfig::Monitor { interface: "mon0".into() });
+    let options = DaemonOptions::from_scenario(&scenario, "a").expect("options");
+    assert_eq!(options.devices, [DeviceChoice::Monitor { interface: "mon0".into() }]);
+}
