@@ -137,7 +137,8 @@ pub struct Pair<L> {
     pub frames: u64,
     ends: [End<L>; 2],
     config: PairConfig,
-    sources: Vec<(Source, Instant)>,
+    /// With the time of the next packet, and whether the first has been offered.
+    sources: Vec<(Source, Instant, bool)>,
     events: BTreeMap<(Instant, u64), (usize, Event)>,
     event_count: u64,
     ids: UnitIds,
@@ -183,7 +184,7 @@ impl<L: Link> Pair<L> {
 
     /// Adds traffic.
     pub fn add(&mut self, source: Source) {
-        self.sources.push((source, source.from));
+        self.sources.push((source, source.from, false));
     }
 
     /// True time.
@@ -241,11 +242,11 @@ impl<L: Link> Pair<L> {
     fn next_time(&mut self) -> Option<Instant> {
         let event = self.events.first_key_value().map(|((at, _), _)| *at);
         let wakes = [0, 1].map(|end| self.wake(end));
-        let sources = self
-            .sources
-            .iter()
-            .filter(|(source, next)| !source.every.is_zero() && *next < source.until);
-        let source = sources.map(|(_, next)| *next).min();
+        // A saturated source only has to be started: then it goes on where there is room.
+        let sources = self.sources.iter().filter(|(source, next, has_begun)| {
+            !(source.every.is_zero() && *has_begun) && *next < source.until
+        });
+        let source = sources.map(|(_, next, _)| *next).min();
         [event, wakes[0], wakes[1], source].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
@@ -370,7 +371,11 @@ impl<L: Link> Pair<L> {
 
     /// Gives the packets of a source to its link that are due and for which there is room.
     fn offer(&mut self, index: usize) -> bool {
-        let (source, next) = self.sources[index];
+        let (source, next, _) = self.sources[index];
+        if next > self.now {
+            return false;
+        }
+        self.sources[index].2 = true;
         let (radio, flow) = (self.config.radio.id, FlowId(source.flow));
         let to = Some(node(1 - source.end));
         let lane = Lane { radio, to, flow, access: source.options.access };

@@ -1,11 +1,18 @@
 //! The stack: configuration, the closed set of protocols per role, and their composition.
 
+mod any;
 mod config;
+mod flows;
 mod plan;
 mod problems;
 mod scenario;
+#[expect(clippy::module_inception, reason = "it is the thing that the folder is named after")]
+mod stack;
 
+pub use any::{AnyLink, AnyRouting, AnyTransport};
 pub use config::*;
+pub use flows::{Flows, FlowsStats};
 pub use plan::{Hop, NodePlan, Plan, RadioPlan};
 pub use problems::Problem;
 pub use scenario::*;
+pub use stack::{Stack, StackStatus};

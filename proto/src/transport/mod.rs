@@ -14,10 +14,6 @@ pub trait Transport: Layer<Above = Messages, Below = Datagrams> {
     /// Whether a received IP packet belongs to this flow end.
     fn accepts(&self, packet: &[u8]) -> bool;
 
-    /// Whether it waits for room below. The TCP and UDP of a host do not: what its interface has no
-    /// room for is lost.
-    fn is_backpressured(&self) -> bool {
-        true
     /// Payload bytes that were given to the application so far; cheap, for sampling.
     fn delivered_bytes(&self) -> u64 {
         self.status().delivered_bytes

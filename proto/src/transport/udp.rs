@@ -43,6 +43,15 @@ pub enum UdpConfig {
     Sink,
 }
 
+/// What a sink measures of one datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// One-way delay in microseconds, with the offset between the clocks of both ends in it.
+    pub delay_us: i64,
+    /// Jitter so far (RFC 3550, 6.4.1), in microseconds.
+    pub jitter_us: u32,
+}
+
 /// One end of a UDP flow.
 #[derive(Debug)]
 pub struct Udp {
@@ -88,7 +97,7 @@ struct Sink {
     expected: u64,
     /// Bit `n % REPEAT_WINDOW` tells whether `n` came, for the latest numbers.
     seen: Vec<u64>,
-    delays: Vec<u32>,
+    samples: Vec<Sample>,
     stride: u64,
     last_transit: Option<i64>,
     jitter_ns: f64,
@@ -128,12 +137,30 @@ impl Udp {
         self.wire_flow
     }
 
-    /// One-way delays of a sink in microseconds, in the order of arrival, clocks not corrected; of
-    /// very many only each 2^n-th is kept. A delay that the clocks make negative is zero.
-    pub fn delays(&self) -> &[u32] {
+    /// What a sink measured of datagrams in the order of arrival; of very many only each 2^n-th is
+    /// kept.
+    pub fn samples(&self) -> &[Sample] {
         match &self.role {
             Role::Source(_) => &[],
-            Role::Sink(sink) => &sink.delays,
+            Role::Sink(sink) => &sink.samples,
+        }
+    }
+
+    /// Ends a source.
+    pub fn stop(&mut self) {
+        if let Role::Source(source) = &mut self.role {
+            (source.left, source.backlog, source.due) = (0, 0, Instant::MAX);
+        }
+    }
+
+    /// Share of the datagrams up to the highest number that a sink is missing; none before the
+    /// first came.
+    pub fn loss(&self) -> Option<f64> {
+        match &self.role {
+            Role::Sink(sink) if sink.expected > 0 => {
+                Some(self.lost() as f64 / sink.expected as f64)
+            }
+            _ => None,
         }
     }
 
@@ -221,7 +248,7 @@ impl Sink {
             reordered: 0,
             expected: 0,
             seen: vec![0; REPEAT_WINDOW as usize / 64],
-            delays: Vec::new(),
+            samples: Vec::new(),
             stride: 1,
             last_transit: None,
             jitter_ns: 0.0,
@@ -241,10 +268,11 @@ impl Sink {
             self.jitter_ns += (change - self.jitter_ns) / 16.0;
         }
         if self.received.is_multiple_of(self.stride) {
-            self.delays.push(u32::try_from(transit.max(0) / 1_000).unwrap_or(u32::MAX));
-            if self.delays.len() >= MAX_SAMPLES {
+            let jitter_us = (self.jitter_ns / 1e3) as u32;
+            self.samples.push(Sample { delay_us: transit / 1_000, jitter_us });
+            if self.samples.len() >= MAX_SAMPLES {
                 let mut index = 0;
-                self.delays.retain(|_| {
+                self.samples.retain(|_| {
                     index += 1;
                     index % 2 == 0
                 });
@@ -338,10 +366,10 @@ impl Layer for Udp {
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        if let Role::Source(source) = &mut self.role {
-            if source.due <= cx.now {
-                source.advance(cx.now);
-            }
+        if let Role::Source(source) = &mut self.role
+            && source.due <= cx.now
+        {
+            source.advance(cx.now);
         }
     }
 }
@@ -502,8 +530,9 @@ mod tests {
             let delay = Duration::from_millis(if number % 2 == 0 { 10 } else { 14 });
             receive(&mut sink, *at + delay, packet);
         }
-        assert_eq!(sink.delays()[..2], [10_000, 14_000]);
-        assert_eq!(sink.delays().len(), sent.len());
+        let delays: Vec<i64> = sink.samples().iter().map(|sample| sample.delay_us).collect();
+        assert_eq!(delays[..2], [10_000, 14_000]);
+        assert_eq!(delays.len(), sent.len());
         let jitter = sink.jitter().as_millis_f64();
         assert!((3.8..=4.0).contains(&jitter), "{jitter} ms");
     }
@@ -514,7 +543,7 @@ mod tests {
         for number in 0..600_000 {
             sink.on_payload(Instant::from_nanos(number * 1_000), number, 0, 100);
         }
-        assert!(sink.delays.len() < MAX_SAMPLES && sink.delays.len() > MAX_SAMPLES / 4);
+        assert!(sink.samples.len() < MAX_SAMPLES && sink.samples.len() > MAX_SAMPLES / 4);
         assert_eq!((sink.received, sink.stride), (600_000, 4));
     }
 

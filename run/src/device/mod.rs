@@ -1,1 +1,120 @@
-//! stub
+//! Devices: what a stack's frames leave by and come from.
+//!
+//! | device | carries | time of arrival | room |
+//! |---|---|---|---|
+//! | [`monitor`] | radiotap and 802.11, as a card in monitor mode or the emulated air takes it | the radio's | transmit status, or air time |
+//! | [`ethernet`] | an own EtherType over AF_PACKET | the kernel's | air time |
+//! | [`udp`] | datagrams to known addresses | the kernel's | air time |
+//! | [`tun`] | IP packets of the host | | |
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use farhop_proto::base::{Frame, FrameUp, Instant, NodeId, RadioId, RadioSpec, Room};
+use serde::Serialize;
+
+pub mod channel;
+mod clock;
+pub mod ethernet;
+mod gate;
+pub mod monitor;
+pub mod os;
+mod packet;
+pub mod tun;
+mod tunnel;
+pub mod udp;
+
+pub use clock::{Clock, StampFilter};
+pub(crate) use clock::{from_realtime, timespec};
+pub(crate) use gate::mpdu_bytes;
+pub use gate::{GateStats, TxGate};
+pub use packet::{Arrival, FRAME_BYTES, PacketSocket};
+
+/// Frames that a device takes in at one time, so that a flood cannot starve the rest.
+pub const BATCH: usize = 64;
+
+/// A radio as the daemon sees it.
+pub trait Device {
+    /// What to wait on until something has come.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// Takes in what has come, at most [`BATCH`] frames. Whatever is not a frame of ours is
+    /// counted.
+    ///
+    /// Fails if the interface is gone.
+    fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()>;
+
+    /// What would be taken now.
+    fn room(&self, now: Instant) -> Room;
+
+    /// Hands a frame over, if it still ends before its deadline by the clock of this moment; one
+    /// that does not, or that the device does not take, comes back in `out` as late.
+    ///
+    /// Fails if the interface is gone.
+    fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()>;
+
+    /// When [`Device::handle_timeout`] is next due.
+    fn poll_timeout(&self, now: Instant) -> Option<Instant>;
+
+    /// Gives back frames that are through as far as time can tell.
+    fn handle_timeout(&mut self, now: Instant, out: &mut Vec<FrameUp>);
+
+    /// What the device did.
+    fn status(&self) -> DeviceStatus;
+}
+
+/// What a device is to be.
+#[derive(Clone, Debug)]
+pub struct DeviceSpec {
+    /// The node that it belongs to.
+    pub node: NodeId,
+    /// The radio that it stands for.
+    pub radio: RadioSpec,
+    /// Guard of the slots above, to tell when a frame left outside its slot.
+    pub guard: farhop_proto::base::Duration,
+    /// Whether the radio reports the end of each frame.
+    pub transmit_status: bool,
+    /// Most transmissions of a frame that does not say.
+    pub attempts: u8,
+    /// The node's clock.
+    pub clock: Clock,
+}
+
+impl DeviceSpec {
+    /// The end of frames that this device has: a node and one of its radios.
+    pub(crate) fn station(&self) -> (NodeId, RadioId) {
+        (self.node, self.radio.id)
+    }
+}
+
+/// What a device did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct DeviceStatus {
+    /// `"monitor"`, `"ethernet"` or `"udp"`.
+    pub kind: &'static str,
+    /// Interface or address.
+    pub name: String,
+    /// What it gives: transmit status, hardware time stamps.
+    pub capabilities: BTreeMap<&'static str, bool>,
+    /// Frames received for this node or overheard.
+    pub frames_received: u64,
+    /// Frames with a time stamp of the radio.
+    pub hardware_stamps: u64,
+    /// Times that the radio's clock was found to be set.
+    pub clock_jumps: u64,
+    /// What was sent.
+    pub sent: GateStats,
+    /// What came and was no frame for us, by kind.
+    pub dropped: BTreeMap<&'static str, u64>,
+}
+
+/// Counts by kind without allocating once a kind is known.
+pub(crate) fn count(counters: &mut BTreeMap<&'static str, u64>, kind: &'static str) {
+    *counters.entry(kind).or_default() += 1;
+}
+
+/// An error that names what it happened to.
+pub(crate) fn named(error: io::Error, what: &str) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}

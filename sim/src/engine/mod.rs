@@ -1,5 +1,14 @@
-//! Discrete events.
+//! Discrete events: a scenario in virtual time.
 
+mod capture;
+mod clock;
+mod measure;
 mod report;
+mod run;
+mod traffic;
+mod world;
 
+pub use measure::{air_report, flow_name, link_report, node_report, transport_name};
 pub use report::*;
+pub use run::{RunError, RunOptions, run};
+pub use world::medium_config;

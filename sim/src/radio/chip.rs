@@ -209,6 +209,9 @@ impl Chip {
         self.attempts += 1;
         self.stats.attempts += 1;
         self.stats.air_data += air_time;
+        if self.attempts > 1 {
+            self.stats.air_retries += air_time;
+        }
         self.spent += air_time;
         self.phase = Phase::Sending;
         let frame = self.head();

@@ -38,4 +38,5 @@ pub use air::{Transmission, TransmissionKind};
 pub use config::{AirLink, ChipConfig, EifsRule, MediumConfig};
 pub use loss::{LossModel, LossProcess};
 pub use medium::{Medium, MediumEvent};
+pub(crate) use queue::EventQueue;
 pub use stats::ChipStats;

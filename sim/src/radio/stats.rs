@@ -1,10 +1,12 @@
 //! What one radio has counted.
 
+use std::collections::BTreeMap;
+
 use farhop_proto::base::Duration;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Counters of one radio since the start of the run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChipStats {
     /// Frames of the node that came to their end, whatever it was.
     pub frames: u64,
@@ -48,6 +50,8 @@ pub struct ChipStats {
     pub lost: u64,
     /// Own time on air with data.
     pub air_data: Duration,
+    /// The part of it that repeated transmissions took.
+    pub air_retries: Duration,
     /// Own time on air with acknowledgements.
     pub air_ack: Duration,
     /// Air time of the frames in `collisions` and `missed`.
@@ -58,4 +62,80 @@ pub struct ChipStats {
     pub backoff_slots: u64,
     /// Backoff drawn, as time.
     pub backoff: Duration,
+}
+
+impl ChipStats {
+    /// Every counter by its name; times in microseconds.
+    pub fn counters(&self) -> BTreeMap<String, u64> {
+        let counts = [
+            ("frames", self.frames),
+            ("sent", self.sent),
+            ("acknowledged", self.acknowledged),
+            ("refused", self.refused),
+            ("failures", self.failures),
+            ("late", self.late),
+            ("cancelled", self.cancelled),
+            ("attempts", self.attempts),
+            ("retries", self.retries),
+            ("acks_sent", self.acks_sent),
+            ("acks_suppressed", self.acks_suppressed),
+            ("acks_received", self.acks_received),
+            ("acks_late", self.acks_late),
+            ("received", self.received),
+            ("overheard", self.overheard),
+            ("duplicates", self.duplicates),
+            ("collisions", self.collisions),
+            ("missed", self.missed),
+            ("captures", self.captures),
+            ("lost", self.lost),
+            ("backoff_slots", self.backoff_slots),
+        ];
+        let times = [
+            ("air_data_us", self.air_data),
+            ("air_retries_us", self.air_retries),
+            ("air_ack_us", self.air_ack),
+            ("air_collided_us", self.air_collided),
+            ("busy_us", self.busy),
+            ("backoff_us", self.backoff),
+        ];
+        let times = times.into_iter().map(|(name, time)| (name, time.as_micros()));
+        counts.into_iter().chain(times).map(|(name, count)| (name.to_owned(), count)).collect()
+    }
+
+    /// The counters of two radios together.
+    pub fn plus(mut self, other: &Self) -> Self {
+        let mine = [
+            (&mut self.frames, other.frames),
+            (&mut self.sent, other.sent),
+            (&mut self.acknowledged, other.acknowledged),
+            (&mut self.refused, other.refused),
+            (&mut self.failures, other.failures),
+            (&mut self.late, other.late),
+            (&mut self.cancelled, other.cancelled),
+            (&mut self.attempts, other.attempts),
+            (&mut self.retries, other.retries),
+            (&mut self.acks_sent, other.acks_sent),
+            (&mut self.acks_suppressed, other.acks_suppressed),
+            (&mut self.acks_received, other.acks_received),
+            (&mut self.acks_late, other.acks_late),
+            (&mut self.received, other.received),
+            (&mut self.overheard, other.overheard),
+            (&mut self.duplicates, other.duplicates),
+            (&mut self.collisions, other.collisions),
+            (&mut self.missed, other.missed),
+            (&mut self.captures, other.captures),
+            (&mut self.lost, other.lost),
+            (&mut self.backoff_slots, other.backoff_slots),
+        ];
+        for (mine, other) in mine {
+            *mine += other;
+        }
+        self.air_data += other.air_data;
+        self.air_retries += other.air_retries;
+        self.air_ack += other.air_ack;
+        self.air_collided += other.air_collided;
+        self.busy += other.busy;
+        self.backoff += other.backoff;
+        self
+    }
 }

@@ -1,6 +1,6 @@
 //! WiLDNet's link: time slots, bulk acknowledgement, adaptive erasure coding (`wildnet.md`).
 //!
-//! [`slots`](self) decides when a radio may send, one schedule for all radios of a channel;
+//! `slots` decides when a radio may send, one schedule for all radios of a channel;
 //! `sender` and `receiver` keep the window of each neighbour; `recovery` decides how much is
 //! coded. Here they are joined: `send` chooses the next frame, `receive` takes frames apart.
 //!
@@ -118,6 +118,8 @@ struct Port {
     spec: RadioSpec,
     /// Virtual time: when all frames given down so far will have left.
     busy_until: Instant,
+    /// What the frames that have not come back will take.
+    planned: Duration,
     /// Whether a frame of this slot has carried the stamp.
     is_stamped: bool,
     /// Neighbours on this radio, as indices; the first is the one whose turn it is.
@@ -148,6 +150,7 @@ impl Wild {
             let port = Port {
                 spec: *spec,
                 busy_until: Instant::ZERO,
+                planned: Duration::ZERO,
                 is_stamped: false,
                 peers: VecDeque::new(),
             };
@@ -280,7 +283,7 @@ impl Layer for Wild {
         match event {
             FrameUp::Received(frame) => self.on_frame(cx, frame, true),
             FrameUp::Overheard(frame) => self.on_frame(cx, frame, false),
-            FrameUp::Done(done) => self.on_done(done),
+            FrameUp::Done(done) => self.on_done(cx, done),
         }
     }
 
@@ -335,3 +338,6 @@ impl Link for Wild {
         self.link_status(now)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,6 +57,7 @@ impl Wild {
 
     fn on_heard(&mut self, cx: &mut Cx<'_>, index: usize, frame: &ReceivedFrame) {
         let peer = &mut self.peers[index];
+        self.groups[peer.place.0].slots.on_heard(cx.now);
         peer.heard = Some(cx.now);
         peer.signal = frame.signal.or(peer.signal);
         if !peer.is_up {

@@ -29,6 +29,8 @@ pub(super) struct Outstanding {
     slot: u16,
     had_stamp: bool,
     what: What,
+    /// Air time that was planned for it, with gap and overhead.
+    planned: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -384,7 +386,9 @@ impl Wild {
         let to = content.peer.map(|index| self.peers[index].spec.node);
         let port = self.port_mut(place);
         port.is_stamped = true;
-        port.busy_until = port.after(now, payload.len(), overhead);
+        let planned = port.spec.unacknowledged(payload.len()) + overhead;
+        port.busy_until = port.busy_until.max(now) + planned;
+        port.planned += planned;
         let (radio, rate) = (port.spec.id, port.spec.rate);
         if let Some(index) = content.peer {
             let peer = &mut self.peers[index];
@@ -392,7 +396,7 @@ impl Wild {
             peer.acks.left -= u8::from(!content.ack.is_empty());
         }
         let (peer, what) = (content.peer, content.what);
-        self.outstanding.push_back(Outstanding { id, place, peer, slot, had_stamp, what });
+        self.outstanding.push_back(Outstanding { id, place, peer, slot, had_stamp, what, planned });
         let options = TxOptions {
             access: AccessCategory::BestEffort,
             ack: AckPolicy::NoAck,
@@ -406,13 +410,18 @@ impl Wild {
     }
 
     /// The end of a frame of ours.
-    pub(super) fn on_done(&mut self, done: FrameDone) {
+    pub(super) fn on_done(&mut self, cx: &mut Cx<'_>, done: FrameDone) {
         // Frames come back nearly always in the order in which they were given down.
         let found = self.outstanding.binary_search_by_key(&done.id, |frame| frame.id);
         let Some(frame) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
             self.counters.unknown_done += 1;
             return;
         };
+        // A radio that draws its gaps is often done sooner than planned: that air is used. Where it
+        // takes longer, the deadline of the next frame tells.
+        let port = self.port_mut(frame.place);
+        port.planned = port.planned.saturating_sub(frame.planned);
+        port.busy_until = port.busy_until.min(cx.now + port.planned);
         if matches!(done.outcome, FrameOutcome::Late | FrameOutcome::Cancelled) {
             return self.on_late(frame);
         }

@@ -13,8 +13,14 @@
 
 use crate::base::{Duration, Instant, Rng};
 
-/// Cycles without a stamp after which a node is out of step, and cycles of listening at the start.
-pub(super) const SILENT_CYCLES: u64 = 4;
+/// Cycles of listening at the start.
+const LISTEN_CYCLES: u64 = 4;
+/// Cycles without a stamp after which the next one counts in full.
+const STALE_CYCLES: u64 = 4;
+/// Cycles without any frame of a neighbour after which a node is out of step. More than the four
+/// of the sheet: at half the frames lost, an idle neighbour, who sends two frames in a slot, is
+/// not heard for four cycles in one case of 256, and the learned cycle holds much longer.
+pub(super) const SILENT_CYCLES: u64 = 8;
 
 /// What the schedule is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +73,9 @@ pub(super) struct Slots {
     asked: Option<Instant>,
     /// What a cycle takes beyond `2 T`, learned, in nanoseconds.
     excess: i64,
-    stamped: Option<Instant>,
+    /// When the last stamp came, and what start it asked for; nothing while out of step.
+    stamped: Option<(Instant, Instant)>,
+    heard: Instant,
     rng: Rng,
     is_born: bool,
 }
@@ -84,6 +92,7 @@ impl Slots {
             asked: None,
             excess: 0,
             stamped: None,
+            heard: Instant::ZERO,
             rng,
             is_born: false,
         }
@@ -122,16 +131,23 @@ impl Slots {
         self.phase == Phase::Send && now < self.end()
     }
 
-    /// Whether a stamp has come in the last four cycles.
+    /// Whether the schedule follows that of a neighbour who is still heard.
     pub(super) fn is_in_step(&self, now: Instant) -> bool {
-        self.stamped.is_some_and(|at| now.since(at) <= self.length * 2 * SILENT_CYCLES)
+        self.stamped.is_some() && now.since(self.heard) <= self.length * 2 * SILENT_CYCLES
+    }
+
+    /// A frame of a neighbour came, with a stamp or without.
+    pub(super) fn on_heard(&mut self, now: Instant) {
+        if self.is_in_step(now) {
+            self.heard = now;
+        }
     }
 
     /// Goes on by one event, if it is time. To be called until it gives nothing.
     pub(super) fn advance(&mut self, now: Instant) -> Option<SlotEvent> {
         if !self.is_born {
             self.is_born = true;
-            self.start = now + self.length * 2 * SILENT_CYCLES + self.random();
+            self.start = now + self.length * 2 * LISTEN_CYCLES + self.random();
             self.free = self.start;
         }
         if now < self.due() {
@@ -165,9 +181,10 @@ impl Slots {
             self.free = self.start.offset(self.cycle());
             self.start = self.free;
             if let Some(asked) = self.asked {
-                self.hold(asked);
+                self.hold(asked, false);
             }
         } else {
+            self.stamped = None;
             // The draw differs each time, so two nodes whose slots overlap do not stay so.
             self.phase = Phase::Start;
             self.start = self.end() + self.length + self.random();
@@ -188,9 +205,10 @@ impl Slots {
         missed
     }
 
-    /// Moves the next start as near to `asked` as a node in step may; returns the whole distance.
-    fn hold(&mut self, asked: Instant) -> i64 {
-        let most = self.length.as_nanos() as i64 / 4;
+    /// Moves the next start as near to `asked` as a node in step may, or all the way if its last
+    /// stamp is stale; returns the whole distance.
+    fn hold(&mut self, asked: Instant, is_stale: bool) -> i64 {
+        let most = self.length.as_nanos() as i64 / if is_stale { 1 } else { 4 };
         let error = asked.signed_since(self.free);
         self.start = self.free.offset(error.clamp(-most, most));
         error
@@ -202,44 +220,56 @@ impl Slots {
             return Stamp::TooLong;
         }
         let asked = started.offset(-(delta.as_nanos() as i64)) + self.length;
-        if !self.is_in_step(now) {
+        let Some((stamped, before)) = self.stamped.filter(|_| self.is_in_step(now)) else {
             return self.take(now, asked);
-        }
-        self.stamped = Some(now);
+        };
+        self.heard = now;
         let free = match self.phase {
             Phase::Send => self.start.offset(self.cycle()),
             Phase::Start | Phase::Receive => self.free,
         };
         // A stamp that is told late belongs to the receive slot before.
-        let length = self.length.as_nanos() as i64;
         let asked = match asked.signed_since(free) {
-            early if early < -length => asked.offset(self.cycle()),
+            early if early < -(self.length.as_nanos() as i64) => asked.offset(self.cycle()),
             _ => asked,
         };
-        let is_first = self.asked.is_none();
+        if self.asked.is_none() {
+            self.learn(asked.signed_since(before));
+        }
         let asked = self.asked.map_or(asked, |other| other.max(asked));
         self.asked = Some(asked);
-        let error = asked.signed_since(free);
+        self.stamped = Some((now, asked));
         if self.phase != Phase::Send {
-            self.hold(asked);
+            self.hold(asked, now.since(stamped) > self.length * 2 * STALE_CYCLES);
         }
-        if is_first {
-            let most = length / 8;
-            self.excess = (self.excess + error / 4).clamp(-most, most);
+        Stamp::Held(asked.signed_since(free))
+    }
+
+    /// Learns the length of a cycle from two stamps some cycles apart.
+    ///
+    /// Not from the error of our own schedule: that mixes in the errors of earlier cycles, and
+    /// two nodes which follow each other's errors swing.
+    fn learn(&mut self, apart: i64) {
+        let two_slots = self.length.as_nanos() as i64 * 2;
+        let cycles = (apart + two_slots / 2) / two_slots;
+        if (1..=STALE_CYCLES as i64).contains(&cycles) {
+            let excess = apart / cycles - two_slots;
+            let most = two_slots / 16;
+            self.excess = (self.excess + (excess - self.excess) / 4).clamp(-most, most);
         }
-        Stamp::Held(error)
     }
 
     fn take(&mut self, now: Instant, asked: Instant) -> Stamp {
         let cut = self.phase == Phase::Send;
         self.is_born = true;
         self.phase = Phase::Receive;
-        self.stamped = Some(now);
+        self.heard = now;
         self.excess = 0;
         self.start = asked;
         self.skip(now);
         self.free = self.start;
         self.asked = Some(self.start);
+        self.stamped = Some((now, self.start));
         Stamp::Taken { cut }
     }
 }

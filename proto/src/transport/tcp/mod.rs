@@ -18,9 +18,11 @@ use crate::base::{
 use crate::wire::ip;
 use crate::wire::tcp::{self, Flags, Header, Options, SackBlocks, TIMESTAMPS_BYTES};
 
+mod arrival;
 mod buffer;
 mod config;
 mod congestion;
+mod probe;
 mod receiver;
 mod recovery_6675;
 mod recovery_rack;
@@ -29,10 +31,12 @@ mod scoreboard;
 mod sender;
 #[cfg(test)]
 mod tests;
+mod transmit;
+mod undo;
 
 pub use config::{Congestion, Counting, DelayedAck, FlowEnd, Recovery, TcpConfig};
-use receiver::{Pace, Receiver};
-use sender::{Ack, Cut, Sender};
+use receiver::Receiver;
+use sender::{Cut, Sender};
 
 /// The place of a SYN in the 64-bit sequence space that both halves count in.
 const ORIGIN: u64 = 1 << 32;
@@ -177,190 +181,6 @@ impl Tcp {
         let ago = self.timestamp(now).wrapping_sub(echo);
         let ticks = (now.as_nanos() / TICK_NANOS).checked_sub(u64::from(ago))?;
         Some(Instant::from_nanos(ticks * TICK_NANOS))
-    }
-
-    fn on_segment(&mut self, now: Instant, packet: &Bytes) {
-        let Ok((header, range)) = tcp::decode(packet) else {
-            self.refused.malformed += 1;
-            return;
-        };
-        match self.phase {
-            Phase::Listen => self.on_listen(&header),
-            Phase::SynSent => self.on_syn_sent(now, &header),
-            Phase::SynReceived => self.on_syn_received(now, &header, packet.slice(range)),
-            Phase::Open | Phase::Done => self.on_open(now, &header, packet.slice(range)),
-            Phase::Failed => {}
-        }
-    }
-
-    fn on_listen(&mut self, header: &Header) {
-        if header.flags.has(Flags::RST) {
-            return;
-        }
-        if header.flags.has(Flags::ACK) {
-            self.reset = Some((header.ack, None));
-        } else if header.flags.has(Flags::SYN) {
-            self.on_peer_syn(header);
-            self.phase = Phase::SynReceived;
-            self.handshake.to_send = true;
-        }
-    }
-
-    /// Takes what the peer's SYN offers.
-    fn on_peer_syn(&mut self, header: &Header) {
-        let options = &header.options;
-        self.timestamps &= options.timestamps.is_some();
-        self.sack &= options.sack_permitted;
-        match options.window_scale {
-            Some(scale) => self.peer_scale = scale,
-            None => (self.peer_scale, self.window_scale) = (0, 0),
-        }
-        if let Some((value, _)) = options.timestamps {
-            self.recent = value;
-        }
-        // RFC 6691: the option counts no options, the payload of our segments does.
-        let taken = if self.timestamps { TIMESTAMPS_BYTES as u32 } else { 0 };
-        let peer = u32::from(options.mss.unwrap_or(536)).saturating_sub(taken).max(1);
-        self.sender.mss = peer.min(self.config.mss as u32);
-        self.sender.recovery = self.config.recovery_with(self.sack);
-        self.receiver.on_syn(header.seq, self.sack, self.timestamps);
-    }
-
-    fn on_syn_sent(&mut self, now: Instant, header: &Header) {
-        let good = header.flags.has(Flags::ACK) && header.ack == self.initial.add(1);
-        if header.flags.has(Flags::RST) {
-            if good {
-                self.fail();
-            }
-        } else if header.flags.has(Flags::ACK) && !good {
-            self.reset = Some((header.ack, None));
-        } else if good && header.flags.has(Flags::SYN) {
-            self.on_peer_syn(header);
-            self.on_established(now, u64::from(header.window));
-            self.receiver.request_ack();
-        }
-    }
-
-    fn on_syn_received(&mut self, now: Instant, header: &Header, payload: Bytes) {
-        if header.flags.has(Flags::RST) {
-            let end = self.end;
-            *self = Self::build(self.config.clone(), end, Phase::Listen);
-        } else if header.flags.has(Flags::SYN) {
-            self.handshake.to_send = true;
-        } else if header.flags.has(Flags::ACK) && header.ack == self.initial.add(1) {
-            self.on_established(now, u64::from(header.window) << self.peer_scale);
-            self.on_open(now, header, payload);
-        }
-    }
-
-    fn on_established(&mut self, now: Instant, window: u64) {
-        self.phase = Phase::Open;
-        let tries = self.handshake.tries;
-        let una = self.sender.una;
-        if let Some(sent) = self.handshake.sent.filter(|_| tries == 1) {
-            self.sender.rtt.on_sample(now.since(sent), una, una);
-            self.sender.rtt.on_minimum(now, now.since(sent));
-        }
-        self.handshake = Handshake { tries, ..Handshake::default() };
-        self.sender.on_established(now, window, tries > 2);
-        self.up.push_back(MessageUp::Connected(self.end.flow));
-    }
-
-    fn on_open(&mut self, now: Instant, header: &Header, payload: Bytes) {
-        let fin = header.flags.has(Flags::FIN);
-        let left = self.receiver.place(header.seq);
-        let right = left + payload.len() as u64 + u64::from(fin);
-        if header.flags.has(Flags::RST) {
-            self.refused.resets += 1;
-            // RFC 5961, 3.2: only the very next number resets, others are asked for proof.
-            if header.seq == self.receiver.ack() {
-                self.fail();
-            } else if self.receiver.is_acceptable(left, right) {
-                self.receiver.request_ack();
-            }
-            return;
-        }
-        if header.flags.has(Flags::SYN) {
-            return self.receiver.request_ack();
-        }
-        if !self.is_fresh(header) {
-            self.refused.old_timestamps += 1;
-            return self.receiver.request_ack();
-        }
-        if !self.receiver.is_acceptable(left, right) {
-            self.refused.outside_window += 1;
-            return self.receiver.request_ack();
-        }
-        if let Some((value, _)) = header.options.timestamps.filter(|_| self.timestamps) {
-            if left <= self.receiver.acked() {
-                self.recent = value;
-            }
-        }
-        if !header.flags.has(Flags::ACK) {
-            return;
-        }
-        let bare = payload.is_empty() && !fin;
-        if !self.on_ack(now, header, bare) || (bare && right < self.receiver.acked()) {
-            self.receiver.request_ack();
-        }
-        if !bare {
-            self.on_data(now, left, payload, fin);
-        }
-        self.on_progress();
-    }
-
-    /// RFC 7323, 5.3: whether the timestamp is not older than one seen before.
-    fn is_fresh(&self, header: &Header) -> bool {
-        match header.options.timestamps {
-            Some((value, _)) if self.timestamps => !Seq(value).is_before(Seq(self.recent)),
-            _ => true,
-        }
-    }
-
-    fn on_ack(&mut self, now: Instant, header: &Header, bare: bool) -> bool {
-        let mut ack = Ack {
-            number: self.place(header.ack),
-            window: u64::from(header.window) << self.peer_scale,
-            sacks: [(0, 0); 4],
-            sack_count: 0,
-            echo: None,
-            bare,
-        };
-        if let Some((_, echo)) = header.options.timestamps.filter(|_| self.timestamps) {
-            ack.echo = self.echoed(now, echo);
-        }
-        if self.sack {
-            for (left, right) in header.options.sack.as_slice() {
-                ack.sacks[ack.sack_count] = (self.place(*left), self.place(*right));
-                ack.sack_count += 1;
-            }
-        }
-        self.sender.on_ack(now, &ack)
-    }
-
-    fn on_data(&mut self, now: Instant, left: u64, payload: Bytes, fin: bool) {
-        let pace = Pace { now, rto: self.sender.rtt.rto(), rtt: self.sender.rtt.smoothed() };
-        let (up, flow) = (&mut self.up, self.end.flow);
-        self.receiver.on_data(pace, left, payload, fin, |payload| {
-            up.push_back(MessageUp::Received { flow, payload });
-        });
-    }
-
-    /// Notes where an acknowledgement or data has ended a direction.
-    fn on_progress(&mut self) {
-        if self.receiver.is_finished() && self.config.close_with_peer {
-            self.sender.finish();
-        }
-        if self.phase == Phase::Open && self.sender.is_done() && self.receiver.is_finished() {
-            self.phase = Phase::Done;
-            self.up.push_back(MessageUp::Finished(self.end.flow));
-        }
-    }
-
-    fn fail(&mut self) {
-        self.phase = Phase::Failed;
-        self.handshake = Handshake::default();
-        self.up.push_back(MessageUp::Reset(self.end.flow));
     }
 
     /// The next packet, if the lane below has room.

@@ -1,20 +1,19 @@
 //! Loss recovery as Linux 6 does it: RACK and tail loss probes (RFC 8985), proportional rate
-//! reduction (RFC 6937), F-RTO (RFC 5682), undo by timestamps and DSACK (RFC 3522, RFC 3708).
+//! reduction (RFC 6937)
 //!
 //! Where the RFCs leave a choice this follows `tcp_recovery.c` and `tcp_input.c`: three segments
 //! acknowledged out of order mark losses at once as long as no reordering was seen, and after a
 //! reduction that had space the window grows with what is delivered. The congestion state CWR is
 //! only passed through, as there is no ECN.
 
-use super::config::Recovery;
 use super::congestion::Controller;
 use super::rtt::RttEstimator;
 use super::scoreboard::Segment;
-use super::sender::{Cut, DUP_THRESH, Sender, State, TIMER_SLACK, Tally, Timer};
+use super::sender::{DUP_THRESH, Sender, State, TIMER_SLACK, Tally, Timer};
 use crate::base::{Duration, Instant};
 
 /// Recoveries for which a wider reordering window is kept (`TCP_RACK_RECOVERY_THRESH`).
-const REORDER_PERSIST: u32 = 16;
+pub(super) const REORDER_PERSIST: u32 = 16;
 /// The most reordering, in segments, that is adapted to (`net.ipv4.tcp_max_reordering`).
 const MAX_REORDERING: u32 = 300;
 const TICK_NANOS: u64 = 1_000_000;
@@ -23,33 +22,33 @@ const TICK_NANOS: u64 = 1_000_000;
 #[derive(Clone, Debug)]
 pub(super) struct Rack {
     /// The segment sent last among those delivered: when, its end, and its round trip.
-    sent: Instant,
-    end_seq: u64,
-    rtt: Duration,
-    advanced: bool,
-    window_steps: u32,
-    window_persist: u32,
-    dsack_seen: bool,
-    adjusted_at: u64,
-    reordering: u32,
-    reordering_seen: bool,
+    pub(super) sent: Instant,
+    pub(super) end_seq: u64,
+    pub(super) rtt: Duration,
+    pub(super) advanced: bool,
+    pub(super) window_steps: u32,
+    pub(super) window_persist: u32,
+    pub(super) dsack_seen: bool,
+    pub(super) adjusted_at: u64,
+    pub(super) reordering: u32,
+    pub(super) reordering_seen: bool,
     /// A probe is to be sent.
     pub(super) probe: bool,
-    probe_end: Option<u64>,
-    probe_resent: bool,
-    probe_dsack: bool,
+    pub(super) probe_end: Option<u64>,
+    pub(super) probe_resent: bool,
+    pub(super) probe_dsack: bool,
     /// RFC 5682 is under way.
     pub(super) frto: bool,
     /// New data goes before repetitions.
     pub(super) hold: bool,
-    undo_marker: Option<u64>,
+    pub(super) undo_marker: Option<u64>,
     /// Retransmissions that were not found needless; none before the first.
-    undo_resent: Option<u32>,
-    first_resent: Option<Instant>,
-    prior_ssthresh: Option<u32>,
-    prior_cwnd: u32,
-    prr_delivered: u32,
-    prr_out: u32,
+    pub(super) undo_resent: Option<u32>,
+    pub(super) first_resent: Option<Instant>,
+    pub(super) prior_ssthresh: Option<u32>,
+    pub(super) prior_cwnd: u32,
+    pub(super) prr_delivered: u32,
+    pub(super) prr_out: u32,
 }
 
 impl Default for Rack {
@@ -139,7 +138,7 @@ impl Rack {
 }
 
 /// Whether an echoed timestamp is older than the tick of `time`.
-fn is_before_tick(echo: Option<Instant>, time: Instant) -> bool {
+pub(super) fn is_before_tick(echo: Option<Instant>, time: Instant) -> bool {
     echo.is_some_and(|echo| echo.as_nanos() / TICK_NANOS < time.as_nanos() / TICK_NANOS)
 }
 
@@ -162,14 +161,11 @@ impl Sender {
         }
     }
 
-    fn on_overtaken(&mut self, overtaken: Option<u64>) {
-        let (Some(low), Some(high)) = (overtaken, self.board.highest_sacked().map(|s| s.seq))
-        else {
+    pub(super) fn on_overtaken(&mut self, overtaken: Option<u64>) {
+        let high = self.board.highest_sacked().map_or(self.una, |s| s.seq);
+        let Some(low) = overtaken.filter(|low| *low < high) else {
             return;
         };
-        if low >= high {
-            return;
-        }
         let distance = (high - low).div_ceil(u64::from(self.mss)) as u32;
         self.rack.reordering = self.rack.reordering.max(distance.min(MAX_REORDERING));
         self.rack.reordering_seen = true;
@@ -187,24 +183,6 @@ impl Sender {
             *left = left.saturating_sub(segments.min(64) as u32);
         }
         self.rack.probe_dsack |= self.rack.probe_resent && self.rack.probe_end == Some(block.1);
-    }
-
-    /// RFC 8985, 7.4: whether a probe repaired a loss.
-    fn on_probe_acked(&mut self, tally: &Tally) {
-        let dsack = std::mem::take(&mut self.rack.probe_dsack);
-        let Some(end) = self.rack.probe_end.filter(|end| self.una >= *end) else {
-            return;
-        };
-        let plain_duplicate = !tally.una_advanced && !tally.sacked && tally.duplicate;
-        if !self.rack.probe_resent || dsack || plain_duplicate {
-            self.rack.probe_end = None;
-        } else if self.una > end {
-            self.rack.probe_end = None;
-            self.counts.probe_recoveries += 1;
-            self.begin_reduction();
-            self.window.cwnd = self.window.ssthresh;
-            self.keep_open();
-        }
     }
 
     /// `tcp_fastretrans_alert`.
@@ -307,13 +285,13 @@ impl Sender {
         self.state = State::Recovery;
     }
 
-    fn begin_undo(&mut self) {
+    pub(super) fn begin_undo(&mut self) {
         self.rack.undo_marker = Some(self.una);
         let resent = self.board.resent_out;
         self.rack.undo_resent = (resent > 0).then_some(resent);
     }
 
-    fn begin_reduction(&mut self) {
+    pub(super) fn begin_reduction(&mut self) {
         self.high_seq = self.nxt;
         self.rack.probe_end = None;
         self.window.count = 0;
@@ -350,7 +328,7 @@ impl Sender {
     }
 
     /// Open, or disorder while segments are missing (`tcp_try_keep_open`).
-    fn keep_open(&mut self) {
+    pub(super) fn keep_open(&mut self) {
         let missing = self.board.sacked_out + self.board.lost_out + self.board.resent_out > 0;
         if self.board.resent_out == 0 {
             self.rack.first_resent = None;
@@ -360,178 +338,6 @@ impl Sender {
             self.state = state;
             self.high_seq = self.nxt;
         }
-    }
-
-    /// Whether what was repeated in this episode turned out to have arrived.
-    fn may_undo(&self, tally: Option<&Tally>) -> bool {
-        self.undo
-            && self.rack.undo_marker.is_some()
-            && (self.rack.undo_resent == Some(0)
-                || tally.is_some_and(|tally| self.was_delayed(tally)))
-    }
-
-    fn was_delayed(&self, tally: &Tally) -> bool {
-        self.rack.first_resent.is_some_and(|first| is_before_tick(tally.echo, first))
-    }
-
-    fn undo_reduction(&mut self, unmark: bool) {
-        if unmark {
-            self.board.unmark_lost();
-        }
-        if let Some(before) = self.rack.prior_ssthresh {
-            self.window.cwnd = self.controller.undone(&self.window, self.rack.prior_cwnd);
-            self.window.ssthresh = self.window.ssthresh.max(before);
-        }
-        self.rack.undo_marker = None;
-        self.rack.advanced = true;
-        self.counts.undone += 1;
-    }
-
-    fn undo_recovery(&mut self) {
-        if self.may_undo(None) {
-            self.undo_reduction(false);
-        } else {
-            self.rack.window_persist = self.rack.window_persist.saturating_sub(1);
-        }
-        self.state = State::Open;
-    }
-
-    /// Returns whether nothing more is to be done with this acknowledgement.
-    fn undo_partial(&mut self, tally: &Tally) -> bool {
-        if !(self.undo && self.rack.undo_marker.is_some() && self.was_delayed(tally)) {
-            return false;
-        }
-        self.on_overtaken(Some(tally.una_before));
-        if self.board.resent_out > 0 {
-            return true;
-        }
-        self.undo_reduction(true);
-        self.keep_open();
-        false
-    }
-
-    fn undo_dsack(&mut self) -> bool {
-        if !self.may_undo(None) {
-            return false;
-        }
-        self.rack.window_persist = (self.rack.window_persist + 1).min(REORDER_PERSIST);
-        self.undo_reduction(false);
-        true
-    }
-
-    /// The retransmission time-out: marks what is lost and cuts the window (`tcp_enter_loss`).
-    pub(super) fn enter_loss(&mut self, now: Instant) {
-        if self.board.front().is_some_and(|head| head.sacked) {
-            self.board.forget_sacks();
-        }
-        let rack = self.recovery == Recovery::RackTlp;
-        let head = self.board.first_id();
-        for id in head..self.board.end_id() {
-            // With RACK, what was sent within the last round trip is not lost yet.
-            let segment = self.board.get(id);
-            let recent = rack && id != head && now.since(segment.sent) < self.rack.rtt;
-            if !segment.sacked && !recent {
-                self.board.mark_lost(id);
-            }
-        }
-        let fresh = self.state < State::Recovery;
-        if fresh || self.una >= self.high_seq || (self.state == State::Loss && self.timeouts == 0) {
-            self.rack.prior_ssthresh = Some(self.current_threshold());
-            self.rack.prior_cwnd = self.window.cwnd;
-            let basis = self.reduction_basis();
-            self.window.ssthresh = self.controller.threshold(basis);
-            self.begin_undo();
-        }
-        self.window.cwnd = self.board.in_flight() + 1;
-        self.window.count = 0;
-        self.state = State::Loss;
-        self.high_seq = self.nxt;
-        self.rack.probe = false;
-        self.rack.probe_end = None;
-        self.rack.hold = false;
-        self.rack.frto = rack && self.undo && (fresh || self.timeouts > 0);
-    }
-
-    /// `tcp_process_loss`: F-RTO, undo, or the end of a time-out's recovery.
-    fn on_ack_in_loss(&mut self, tally: &Tally) {
-        let recovered = self.una >= self.high_seq;
-        if tally.una_advanced && self.may_undo(Some(tally)) {
-            return self.undo_loss();
-        }
-        if self.rack.frto {
-            if tally.original && self.undo {
-                return self.undo_loss();
-            }
-            if self.nxt > self.high_seq {
-                self.rack.frto &= !(tally.sacked || tally.duplicate);
-            } else if tally.una_advanced && !recovered {
-                self.high_seq = self.nxt;
-                if self.has_sendable() {
-                    self.rack.hold = true;
-                    return;
-                }
-                self.rack.frto = false;
-            }
-        }
-        if recovered {
-            self.undo_recovery();
-        }
-    }
-
-    fn undo_loss(&mut self) {
-        self.counts.spurious_timeouts += 1;
-        self.undo_reduction(true);
-        self.timeouts = 0;
-        self.rack.frto = false;
-        self.state = State::Open;
-    }
-
-    /// Sets a probe timer where there is to be one (RFC 8985, 7.2); returns whether it did.
-    pub(super) fn schedule_probe(&mut self, now: Instant, advancing: bool) -> bool {
-        let out = self.board.packets_out();
-        let recovering = self.state != State::Open;
-        if self.recovery != Recovery::RackTlp || out == 0 || recovering {
-            return false;
-        }
-        let srtt = self.rtt.smoothed();
-        let mut wait = match srtt.is_zero() {
-            true => self.initial_rto(),
-            false => srtt * 2 + if out == 1 { self.min_rto } else { TIMER_SLACK },
-        };
-        let rto = self.rtt.rto();
-        let head = self.board.front().map_or(now, |head| head.sent);
-        let until_rto = if advancing { rto } else { (head + rto).since(now) };
-        if !until_rto.is_zero() {
-            wait = wait.min(until_rto);
-        }
-        self.timer = Some((Timer::Probe, now + wait));
-        true
-    }
-
-    pub(super) fn on_probe_timer(&mut self, now: Instant) {
-        self.rack.probe = self.rack.probe_end.is_none() && self.board.packets_out() > 0;
-        self.rearm_after_probe(now);
-    }
-
-    /// The time-out counts from the head's last transmission, not from now.
-    fn rearm_after_probe(&mut self, now: Instant) {
-        self.timer = Some((Timer::Probe, now));
-        self.rearm_rto(now);
-    }
-
-    /// The probe: new data if there is some, else the last segment again (RFC 8985, 7.3).
-    pub(super) fn cut_probe(&mut self, now: Instant, options: u32) -> Option<Cut> {
-        self.rack.probe_resent = false;
-        let cut = self.cut_new(now, options).or_else(|| {
-            let last = self.board.end_id().checked_sub(1).filter(|id| *id >= self.board.first_id());
-            let id = last.filter(|id| !self.board.get(*id).sacked)?;
-            self.rack.probe_resent = true;
-            Some(self.resend(now, id))
-        })?;
-        self.rearm_after_probe(now);
-        self.rack.probe_end = Some(self.nxt);
-        self.counts.probes += 1;
-        Some(cut)
     }
 
     /// Notes a retransmission for undo and the reduction.

@@ -76,6 +76,8 @@ pub(super) struct Ack {
 pub(super) struct Tally {
     pub(super) una_before: u64,
     pub(super) una_advanced: bool,
+    /// Start of the highest segment that was sacked before.
+    pub(super) highest_before: u64,
     /// Segments acknowledged cumulatively.
     pub(super) acked: u32,
     pub(super) delivered_before: u64,
@@ -115,7 +117,7 @@ pub(super) struct Sender {
     pub(super) recovery: Recovery,
     pub(super) undo: bool,
     counting: Counting,
-    initial_window: u32,
+    pub(super) initial_window: u32,
     pub(super) min_rto: Duration,
     initial_rto: Duration,
     retries: u32,
@@ -126,7 +128,7 @@ pub(super) struct Sender {
     pub(super) una: u64,
     pub(super) nxt: u64,
     /// The first number outside the peer's window.
-    window_end: u64,
+    pub(super) window_end: u64,
     pub(super) rtt: RttEstimator,
     pub(super) controller: AnyController,
     pub(super) window: Window,
@@ -139,17 +141,17 @@ pub(super) struct Sender {
     pub(super) timeouts: u32,
     pub(super) rack: Rack,
     pub(super) classic: Classic,
-    finish: bool,
+    pub(super) finish: bool,
     failed: bool,
-    persist_probe: bool,
-    small_end: u64,
-    cwnd_limited: bool,
-    max_packets_out: u32,
-    usage_seq: u64,
-    used: u32,
-    used_since: Instant,
-    last_sent: Instant,
-    sent_any: bool,
+    pub(super) persist_probe: bool,
+    pub(super) small_end: u64,
+    pub(super) cwnd_limited: bool,
+    pub(super) max_packets_out: u32,
+    pub(super) usage_seq: u64,
+    pub(super) used: u32,
+    pub(super) used_since: Instant,
+    pub(super) last_sent: Instant,
+    pub(super) sent_any: bool,
     pub(super) counts: SenderCounts,
 }
 
@@ -229,7 +231,7 @@ impl Sender {
         self.buffer.end().saturating_sub(self.nxt)
     }
 
-    fn has_more(&self) -> bool {
+    pub(super) fn has_more(&self) -> bool {
         self.unsent() > 0 || (self.finish && self.nxt == self.buffer.end())
     }
 
@@ -247,6 +249,7 @@ impl Sender {
         let mut tally = Tally {
             una_before: self.una,
             una_advanced: number > self.una,
+            highest_before: self.board.highest_sacked().map_or(self.una, |s| s.seq),
             delivered_before: self.delivered,
             lost_before: self.board.lost_total,
             duplicate: ack.bare && !old && !grown && number == self.una,
@@ -288,7 +291,6 @@ impl Sender {
             if left >= *right || *right > self.nxt {
                 continue;
             }
-            let highest = self.board.highest_sacked().map_or(self.una, |s| s.seq);
             let (rack, counts, high_seq) = (&mut self.rack, &mut self.delivered, self.high_seq);
             let min_rtt = self.rtt.minimum();
             self.board.on_sack(left, *right, |segment| {
@@ -300,7 +302,7 @@ impl Sender {
                     tally.first_sacked.get_or_insert(segment.sent);
                     tally.last_sacked = Some(segment.sent);
                     tally.original |= segment.end() <= high_seq;
-                    if segment.seq < highest {
+                    if segment.seq < tally.highest_before {
                         tally.overtake(segment.seq);
                     }
                 }
@@ -310,7 +312,6 @@ impl Sender {
 
     /// Takes cumulatively acknowledged segments off (`tcp_clean_rtx_queue`).
     fn on_advance(&mut self, now: Instant, number: u64, tally: &mut Tally) {
-        let highest = self.board.highest_sacked().map_or(self.una, |s| s.seq);
         while let Some(segment) = self.board.pop_acked(number) {
             tally.acked += 1;
             if segment.ever_resent {
@@ -319,7 +320,7 @@ impl Sender {
                 tally.first_acked.get_or_insert(segment.sent);
                 tally.last_acked = Some(segment.sent);
                 tally.original |= segment.end() <= self.high_seq;
-                if segment.seq < highest {
+                if segment.seq < tally.highest_before {
                     tally.overtake(segment.seq);
                 }
             }
@@ -442,157 +443,6 @@ impl Sender {
         self.timeouts += 1;
         self.rtt.back_off();
         self.timer = Some((Timer::Rto, now + self.rtt.rto()));
-    }
-
-    /// Whether a bare segment is to ask for the peer's window.
-    pub(super) fn take_persist_probe(&mut self) -> bool {
-        std::mem::take(&mut self.persist_probe)
-    }
-
-    /// Whether there is surely nothing to send.
-    pub(super) fn is_idle(&self) -> bool {
-        !(self.rack.probe || self.sent_any || self.persist_probe)
-            && self.board.lost_out == 0
-            && !self.has_more()
-            && self.state != State::Recovery
-    }
-
-    /// The next segment that may be sent; `options` is what SACK blocks take from a full one.
-    pub(super) fn next_segment(&mut self, now: Instant, options: u32) -> Option<Cut> {
-        if self.rack.probe {
-            self.rack.probe = false;
-            if let Some(cut) = self.cut_probe(now, options) {
-                return Some(cut);
-            }
-        }
-        let limited = self.board.in_flight() >= self.send_window();
-        let cut = if limited {
-            None
-        } else {
-            self.cut_retransmission(now).or_else(|| self.cut_new(now, options))
-        };
-        if cut.is_none() && (limited || self.sent_any) {
-            self.validate_window(now, limited);
-        }
-        cut
-    }
-
-    /// The window in use, with what limited transmit adds (RFC 3042; SACK does it by itself).
-    fn send_window(&self) -> u32 {
-        match self.recovery {
-            Recovery::NewReno => self.window.cwnd + self.classic.limited_transmit(self.state),
-            _ => self.window.cwnd,
-        }
-    }
-
-    fn cut_retransmission(&mut self, now: Instant) -> Option<Cut> {
-        if self.state < State::Recovery {
-            return None;
-        }
-        if self.rack.hold {
-            // F-RTO sends new data first; without any it falls back to repeating.
-            if self.nxt > self.high_seq || self.has_sendable() {
-                return None;
-            }
-            (self.rack.hold, self.rack.frto) = (false, false);
-        }
-        let id = match self.board.next_waiting() {
-            Some(id) => id,
-            None => self.rescue()?,
-        };
-        Some(self.resend(now, id))
-    }
-
-    pub(super) fn has_sendable(&self) -> bool {
-        self.has_more() && self.nxt < self.window_end
-    }
-
-    /// Retransmits a segment.
-    pub(super) fn resend(&mut self, now: Instant, id: u64) -> Cut {
-        self.board.on_resent(id, now, self.delivered);
-        self.on_resent(now);
-        if id == self.board.first_id() && !matches!(self.timer, Some((Timer::Reorder, _))) {
-            self.timer = Some((Timer::Rto, now + self.rtt.rto()));
-        }
-        let segment = *self.board.get(id);
-        self.counts.retransmissions += 1;
-        self.last_sent = now;
-        let push = segment.end() >= self.nxt;
-        Cut { seq: segment.seq, length: segment.length, fin: segment.fin, push }
-    }
-
-    /// Cuts new data from the buffer, as the peer's window and Nagle's rule allow.
-    pub(super) fn cut_new(&mut self, now: Instant, options: u32) -> Option<Cut> {
-        if !self.has_sendable() {
-            return None;
-        }
-        let unsent = self.unsent();
-        let full = u64::from(self.mss.saturating_sub(options).max(1));
-        let length = unsent.min(full).min(self.window_end - self.nxt);
-        let fin = self.finish && length == unsent && self.nxt + length < self.window_end;
-        // Minshall's form of Nagle's rule: one small segment in flight at most.
-        if length < full && !fin && !self.rack.hold && self.small_end > self.una {
-            return None;
-        }
-        self.restart_after_idle(now);
-        let cut = Cut { seq: self.nxt, length: length as u32, fin, push: length == unsent };
-        let first = self.board.packets_out() == 0;
-        self.board.push(cut.seq, cut.length, fin, now, self.delivered);
-        self.nxt += length + u64::from(fin);
-        if length < full {
-            self.small_end = self.nxt;
-        }
-        self.counts.segments += 1;
-        self.last_sent = now;
-        self.sent_any = true;
-        self.on_new_sent();
-        if first || matches!(self.timer, Some((Timer::Probe, _))) {
-            self.rearm_rto(now);
-        }
-        self.schedule_probe(now, false);
-        Some(cut)
-    }
-
-    /// Remembers whether the window was the limit (`tcp_cwnd_validate`, RFC 7661 in spirit).
-    fn validate_window(&mut self, now: Instant, limited: bool) {
-        self.sent_any = false;
-        let out = self.board.packets_out();
-        if self.una >= self.usage_seq
-            || limited
-            || (!self.cwnd_limited && out > self.max_packets_out)
-        {
-            (self.cwnd_limited, self.max_packets_out, self.usage_seq) = (limited, out, self.nxt);
-        }
-        let slow_start = self.controller.in_slow_start(&self.window);
-        if self.cwnd_limited || (slow_start && self.window.cwnd < 2 * self.max_packets_out) {
-            (self.used, self.used_since) = (0, now);
-            return;
-        }
-        self.used = self.used.max(out);
-        if now.since(self.used_since) >= self.rtt.rto() {
-            let used = self.used.max(self.initial_window);
-            if self.state == State::Open && used < self.window.cwnd && self.unsent() == 0 {
-                self.window.ssthresh = self.current_threshold();
-                self.window.cwnd = (self.window.cwnd + used) / 2;
-            }
-            (self.used, self.used_since) = (0, now);
-        }
-    }
-
-    /// Halves the window for each time-out that the flow was silent (RFC 5681, 4.1).
-    fn restart_after_idle(&mut self, now: Instant) {
-        let rto = self.rtt.rto();
-        let mut idle = now.since(self.last_sent);
-        if self.board.packets_out() > 0 || self.counts.segments == 0 || idle <= rto {
-            return;
-        }
-        self.window.ssthresh = self.current_threshold();
-        let least = self.initial_window.min(self.window.cwnd);
-        while idle > rto && self.window.cwnd > least {
-            self.window.cwnd = (self.window.cwnd / 2).max(least);
-            idle = idle - rto;
-        }
-        (self.used, self.used_since) = (0, now);
     }
 
     /// The threshold to remember when the window is cut or goes unused.

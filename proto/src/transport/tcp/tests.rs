@@ -189,7 +189,8 @@ impl Pipe {
                     event => self.events[side].push(event),
                 }
             }
-            assert!(self.ends[side].sender.board.is_consistent() || cfg!(not(debug_assertions)));
+            // Too slow for the long measurements, which keep nothing.
+            assert!(!self.keep || self.ends[side].sender.board.is_consistent());
         }
         self.max_cwnd = self.max_cwnd.max(self.ends[0].cwnd());
     }
@@ -705,5 +706,47 @@ fn segments_per_second() {
             Box::new(move |_| if random.chance(loss) { Fate::Lost } else { Fate::Pass });
         pipe.run_ms(60_000);
         println!("loss {loss}: {} segments", pipe.ways[0].with_payload);
+    }
+}
+
+/// Mean goodput in Mb/s, and mean smoothed round-trip time in ms, of some runs with loss on the
+/// data's way only.
+fn measured(mbps: f64, delay_ms: u64, loss: f64, secs: u64, seeds: u64) -> (f64, f64) {
+    let (mut bytes, mut rtt) = (0.0, 0.0);
+    for seed in 0..seeds {
+        let mut pipe = Pipe::new(&TcpConfig::linux(), at_rate(mbps), delay_ms, 64);
+        pipe.saturate();
+        let mut random = Seed(seed).stream("loss");
+        pipe.ways[0].fate = Box::new(move |shot| {
+            let hit = random.chance(loss) && shot.payload > 0;
+            if hit { Fate::Lost } else { Fate::Pass }
+        });
+        for _ in 0..secs {
+            pipe.run_ms(1_000);
+            rtt += pipe.ends[0].srtt().as_millis_f64();
+        }
+        bytes += pipe.ends[1].delivered_bytes() as f64;
+    }
+    let total = (secs * seeds) as f64;
+    (bytes * 8e-6 / total, rtt / total)
+}
+
+#[test]
+fn goodput_is_that_of_the_kernel() {
+    // Linux 6.18, Reno, iperf3 between two namespaces over TUN devices with an emulator of this
+    // pipe in user space (10 Mb/s, 2 x 20 ms, 64 packets, random loss of data): 20 s for the first
+    // row, one run of 100 s for the others. Runs with much loss differ among themselves by 5% each
+    // way, and the emulator's machine was busy, which lengthens round trips: hence the wider band.
+    for (loss, kernel, band) in [
+        (0.0, 9.606, 0.10),
+        (0.001, 8.436, 0.10),
+        (0.005, 4.756, 0.10),
+        (0.01, 2.896, 0.15),
+        (0.03, 1.568, 0.15),
+    ] {
+        let (got, rtt) = measured(10.0, 20, loss, 100, 4);
+        let off = got / kernel - 1.0;
+        println!("loss {loss}: {got:.3} Mb/s, kernel {kernel}, off {off:+.3}, {rtt:.1} ms");
+        assert!(off.abs() <= band, "{got} Mb/s at loss {loss}, the kernel {kernel}");
     }
 }

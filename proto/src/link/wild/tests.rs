@@ -1,0 +1,183 @@
+//! One node between two neighbours: what a pair of nodes cannot show.
+
+use bytes::Bytes;
+
+use super::*;
+use crate::base::{
+    EtherType, FlowId, Frame, FrameDone, FrameOutcome, Gap, Phy, RadioId, ReceivedFrame, Seq,
+    TxOptions, UnitId,
+};
+use crate::wire::wild::{Header, Kind, decode, encode, flag};
+
+const T: Duration = Duration::from_millis(20);
+
+fn at(micros: u64) -> Instant {
+    Instant::ZERO + Duration::from_micros(micros)
+}
+
+fn radio(id: u8, channel: u16) -> RadioSpec {
+    let phy = Phy::default();
+    let rate = *phy.rates().last().expect("a rate");
+    RadioSpec { id: RadioId(id), phy, rate, gap: Gap::Difs, channel }
+}
+
+/// Node 1 with a radio for each of nodes 2 and 3.
+fn node(channels: [u16; 2]) -> Wild {
+    let radios = [radio(0, channels[0]), radio(1, channels[1])];
+    let peer = |node, radio| PeerSpec { node: NodeId(node), radio: RadioId(radio) };
+    let peers = [peer(2, 0), peer(3, 1)];
+    let mut wild = Wild::build(&WildConfig::default(), NodeId(1), &radios, &peers, Seed(1));
+    wild.handle_timeout(&mut Cx::new(Instant::ZERO));
+    wild
+}
+
+/// A data frame of a neighbour, as first frame of its slot, whose preamble came at `started`
+/// `delta_us` after its slot began.
+fn hears(wild: &mut Wild, from: u16, started: Instant, delta_us: u32, ours: bool) {
+    let header = Header {
+        kind: Kind::Data,
+        flags: flag::FIRST_IN_SLOT,
+        flow: FlowId(1),
+        seq: Seq(u32::from(from) * 1_000),
+        flow_seq: 0,
+        attempt: 0,
+        slot: 1,
+        delta_us,
+        incarnation: 1,
+        coded: None,
+        base_offset: 0,
+        protocol: EtherType::IPV4,
+    };
+    let frame = ReceivedFrame {
+        radio: RadioId(from as u8 - 2),
+        from: NodeId(from),
+        to: Some(NodeId(if ours { 1 } else { 9 })),
+        protocol: EtherType::FARHOP,
+        payload: encode(&header, &[], b"payload"),
+        started,
+        rate: radio(0, 1).rate,
+        signal: None,
+        bits: 0,
+    };
+    let event = if ours { FrameUp::Received(frame) } else { FrameUp::Overheard(frame) };
+    wild.handle_rx(&mut Cx::new(started + Duration::from_micros(300)), event);
+}
+
+fn offers(wild: &mut Wild, to: u16, id: u64) {
+    let packet = Packet {
+        id: UnitId(id),
+        radio: RadioId(to as u8 - 2),
+        to: Some(NodeId(to)),
+        flow: FlowId(1),
+        protocol: EtherType::IPV4,
+        payload: Bytes::from(vec![0; 1_000]),
+        options: TxOptions::default(),
+        order: None,
+    };
+    wild.handle_tx(&mut Cx::new(at(0)), packet);
+}
+
+/// All frames that the node gives down at `now`, if each radio takes all of them.
+fn drain(wild: &mut Wild, now: Instant) -> Vec<Frame> {
+    let mut cx = Cx::new(now);
+    let unit = |wild: &mut Wild, cx: &mut Cx<'_>| match wild.poll_tx(cx, &|_| Room::UNLIMITED) {
+        Some(FrameDown::Frame(frame)) => Some(frame),
+        _ => None,
+    };
+    std::iter::from_fn(|| unit(wild, &mut cx)).collect()
+}
+
+#[test]
+fn radios_of_one_channel_share_their_slots_and_the_latest_neighbour_counts() {
+    let mut wild = node([1, 1]);
+    hears(&mut wild, 2, at(101_000), 1_000, true);
+    hears(&mut wild, 3, at(101_700), 1_000, true);
+    offers(&mut wild, 2, 1);
+    offers(&mut wild, 3, 2);
+    let start = at(100_700) + T;
+    let opens = start + WildConfig::default().guard();
+    assert_eq!(wild.poll_timeout(), Some(opens));
+    assert!(drain(&mut wild, opens.offset(-1)).is_empty(), "in the guard");
+    let frames = drain(&mut wild, opens);
+    let mut told: Vec<_> = frames.iter().map(|frame| (frame.radio.0, frame.to)).collect();
+    told.sort_unstable();
+    // Behind its only packet each neighbour gets two more copies of the acknowledgement.
+    assert_eq!(told.len(), 6);
+    told.dedup();
+    assert_eq!(told, [(0, Some(NodeId(2))), (1, Some(NodeId(3)))]);
+    for (place, frame) in frames.iter().enumerate() {
+        let decoded = decode(&frame.payload).expect("a frame of ours");
+        assert_eq!(frame.options.deadline, Some(start + T));
+        let is_first = frames[..place].iter().all(|before| before.radio != frame.radio);
+        assert_eq!(decoded.header.has(flag::FIRST_IN_SLOT), is_first, "each radio has its stamp");
+        if !is_first {
+            continue;
+        }
+        let gap = radio(0, 1).mean_gap().as_micros() as u32;
+        assert_eq!(decoded.header.delta_us, 1_500 + gap);
+        let ack = decoded.ack.expect("what was heard is acknowledged");
+        assert_eq!((ack.cum.0 % 1_000, ack.received), (0, 1));
+    }
+    assert!(drain(&mut wild, start + T).is_empty(), "after the slot");
+}
+
+#[test]
+fn radios_of_two_channels_run_by_themselves() {
+    let mut wild = node([1, 6]);
+    hears(&mut wild, 2, at(101_000), 1_000, true);
+    hears(&mut wild, 3, at(108_000), 1_000, true);
+    offers(&mut wild, 2, 1);
+    offers(&mut wild, 3, 2);
+    let guard = WildConfig::default().guard();
+    let first = drain(&mut wild, at(100_000) + T + guard);
+    assert!(!first.is_empty() && first.iter().all(|frame| frame.radio == RadioId(0)));
+    let second = drain(&mut wild, at(107_000) + T + guard);
+    assert!(!second.is_empty() && second.iter().all(|frame| frame.radio == RadioId(1)));
+}
+
+#[test]
+fn a_stamp_that_was_only_overheard_sets_the_step() {
+    let mut wild = node([1, 1]);
+    hears(&mut wild, 2, at(101_000), 1_000, false);
+    assert_eq!(wild.poll_timeout(), Some(at(100_000) + T + WildConfig::default().guard()));
+    let status = wild.status(at(102_000));
+    assert!(status.neighbours[0].up && !status.neighbours[1].up);
+    assert_eq!(status.counters["overheard"], 1);
+}
+
+#[test]
+fn late_frames_come_first_in_the_next_slot_and_use_no_attempt() {
+    let mut wild = node([1, 1]);
+    hears(&mut wild, 2, at(101_000), 1_000, true);
+    offers(&mut wild, 2, 1);
+    offers(&mut wild, 2, 2);
+    let opens = at(100_000) + T + WildConfig::default().guard();
+    let given = drain(&mut wild, opens);
+    for frame in &given {
+        let (id, outcome, air_time) = (frame.id, FrameOutcome::Late, Duration::ZERO);
+        let done = FrameDone { id, outcome, attempts: 0, air_time };
+        wild.handle_rx(&mut Cx::new(opens), FrameUp::Done(done));
+    }
+    assert_eq!(wild.status(opens).counters["frames_late"], given.len() as u64);
+    let again: Vec<_> = drain(&mut wild, opens)
+        .iter()
+        .map(|frame| decode(&frame.payload).expect("a frame of ours").header)
+        .filter(|header| header.kind == Kind::Data)
+        .map(|header| (header.attempt, header.flow_seq, header.has(flag::FIRST_IN_SLOT)))
+        .collect();
+    assert_eq!(again, [(0, 0, true), (0, 1, false)]);
+}
+
+#[test]
+fn what_fits_into_no_slot_is_refused() {
+    let config = WildConfig { slot_ms: 2.0, guard_ms: 1.0, ..WildConfig::default() };
+    let peer = PeerSpec { node: NodeId(2), radio: RadioId(0) };
+    let mut wild = Wild::build(&config, NodeId(1), &[radio(0, 1)], &[peer], Seed(1));
+    offers(&mut wild, 2, 1);
+    assert!(matches!(
+        wild.poll_rx(&mut Cx::new(at(0))),
+        Some(PacketUp::Dropped { id: UnitId(1), cause: DropCause::TooLong })
+    ));
+    let lane = Lane { to: Some(NodeId(9)), ..Lane::default() };
+    assert!(wild.room(lane).is_none() && wild.room(Lane::default()).is_none());
+}

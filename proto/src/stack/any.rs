@@ -1,0 +1,121 @@
+//! The closed set of protocols for each role: an enum that hands out the role as a trait object.
+
+use crate::base::Seed;
+use crate::link::Link;
+use crate::link::plain::Plain;
+use crate::link::wild::Wild;
+use crate::routing::Routing;
+use crate::routing::fixed::Fixed;
+use crate::transport::Transport;
+use crate::transport::tcp::Tcp;
+use crate::transport::udp::Udp;
+
+use super::config::{LinkConfig, RoutingConfig};
+use super::plan::NodePlan;
+
+/// Any link protocol.
+#[derive(Debug)]
+pub enum AnyLink {
+    /// `link/plain`.
+    Plain(Plain),
+    /// `link/wild`.
+    Wild(Box<Wild>),
+}
+
+impl AnyLink {
+    /// The link of a node.
+    pub fn build(plan: &NodePlan, seed: Seed) -> Self {
+        let radios = plan.radio_specs();
+        match &plan.stack.link {
+            LinkConfig::Plain(config) => Self::Plain(Plain::build(config, plan.node, &radios)),
+            LinkConfig::Wild(config) => {
+                let wild = Wild::build(config, plan.node, &radios, &plan.peers, seed);
+                Self::Wild(Box::new(wild))
+            }
+        }
+    }
+
+    /// The role.
+    pub fn get(&self) -> &dyn Link {
+        match self {
+            Self::Plain(link) => link,
+            Self::Wild(link) => &**link,
+        }
+    }
+
+    /// The role, to be driven.
+    pub fn get_mut(&mut self) -> &mut dyn Link {
+        match self {
+            Self::Plain(link) => link,
+            Self::Wild(link) => &mut **link,
+        }
+    }
+}
+
+/// Any routing protocol.
+#[derive(Debug)]
+pub enum AnyRouting {
+    /// `routing/fixed`.
+    Fixed(Fixed),
+}
+
+impl AnyRouting {
+    /// The routing of a node.
+    pub fn build(plan: &NodePlan) -> Self {
+        match plan.stack.routing {
+            RoutingConfig::Fixed {} => {
+                Self::Fixed(Fixed::build(plan.node, plan.addresses, plan.next_hops.clone()))
+            }
+        }
+    }
+
+    /// The role.
+    pub fn get(&self) -> &dyn Routing {
+        match self {
+            Self::Fixed(routing) => routing,
+        }
+    }
+
+    /// The role, to be driven.
+    pub fn get_mut(&mut self) -> &mut dyn Routing {
+        match self {
+            Self::Fixed(routing) => routing,
+        }
+    }
+}
+
+/// Any transport: one end of one flow.
+#[derive(Debug)]
+pub enum AnyTransport {
+    /// `transport/tcp`.
+    Tcp(Box<Tcp>),
+    /// `transport/udp`.
+    Udp(Box<Udp>),
+}
+
+impl AnyTransport {
+    /// The role.
+    pub fn get(&self) -> &dyn Transport {
+        match self {
+            Self::Tcp(transport) => &**transport,
+            Self::Udp(transport) => &**transport,
+        }
+    }
+
+    /// The role, to be driven.
+    pub fn get_mut(&mut self) -> &mut dyn Transport {
+        match self {
+            Self::Tcp(transport) => &mut **transport,
+            Self::Udp(transport) => &mut **transport,
+        }
+    }
+
+    /// Whether it waits for room below. The TCP of a host does not: what its interface has no room
+    /// for is lost.
+    pub(super) const fn is_backpressured(&self) -> bool {
+        match self {
+            Self::Tcp(_) => false,
+            Self::Udp(_) => true,
+        }
+    }
+}

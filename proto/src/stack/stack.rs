@@ -1,0 +1,119 @@
+//! One node's stack: flows over routing over a link, and the turn that settles them.
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use super::any::{AnyLink, AnyRouting};
+use super::flows::{Flows, FlowsStats};
+use super::plan::NodePlan;
+use crate::base::{Cx, FrameDown, FrameUp, Instant, Layer, RoomBelow, Seed, settle};
+use crate::link::LinkStatus;
+use crate::routing::RoutingStatus;
+
+/// Rounds after which a turn that still moves units is a livelock.
+const ROUNDS: usize = 100_000;
+
+/// One node's stack.
+#[derive(Debug)]
+pub struct Stack {
+    link: AnyLink,
+    routing: AnyRouting,
+    /// The flow ends and the port to the host.
+    pub flows: Flows,
+}
+
+/// What a stack is doing.
+#[derive(Clone, Debug, Serialize)]
+pub struct StackStatus {
+    /// Link.
+    pub link: LinkStatus,
+    /// Routing.
+    pub routing: RoutingStatus,
+    /// Flows and host.
+    pub flows: FlowsStats,
+}
+
+impl Stack {
+    /// The stack of a node.
+    pub fn build(plan: &NodePlan, seed: Seed) -> Self {
+        Self {
+            link: AnyLink::build(plan, seed),
+            routing: AnyRouting::build(plan),
+            flows: Flows::build(plan.addresses),
+        }
+    }
+
+    /// Moves all that can move between the layers. To be called after any other call that takes
+    /// something.
+    ///
+    /// Panics if the layers pass units around without end.
+    pub fn turn(&mut self, cx: &mut Cx<'_>) {
+        for _ in 0..ROUNDS {
+            let (link, routing) = (self.link.get_mut(), self.routing.get_mut());
+            let below = settle(cx, routing, link);
+            let above = settle(cx, &mut self.flows, routing);
+            if !below && !above && !self.flows.drop_unsent() {
+                return;
+            }
+        }
+        panic!("the layers of a stack moved units for {ROUNDS} rounds of one turn");
+    }
+
+    /// Takes an event of a radio.
+    pub fn handle_frame(&mut self, cx: &mut Cx<'_>, event: FrameUp) {
+        self.link.get_mut().handle_rx(cx, event);
+    }
+
+    /// Gives the next frame for a radio that has room.
+    pub fn poll_frame(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<FrameDown> {
+        self.link.get_mut().poll_tx(cx, below)
+    }
+
+    /// When [`Stack::handle_timeout`] is next due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let layers = [
+            self.link.get().poll_timeout(),
+            self.routing.get().poll_timeout(),
+            self.flows.poll_timeout(),
+        ];
+        layers.into_iter().flatten().min()
+    }
+
+    /// Fires every timer that is due.
+    ///
+    /// Panics if a layer's next deadline does not lie ahead afterwards.
+    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
+        let (link, routing) = (self.link.get_mut(), self.routing.get_mut());
+        if is_due(link.poll_timeout()) {
+            link.handle_timeout(cx);
+        }
+        if is_due(routing.poll_timeout()) {
+            routing.handle_timeout(cx);
+        }
+        if is_due(self.flows.poll_timeout()) {
+            self.flows.handle_timeout(cx);
+        }
+        assert!(!is_due(self.poll_timeout()), "a deadline that does not lie ahead");
+    }
+
+    /// Takes an IP packet of the host's own stack.
+    pub fn handle_ip(&mut self, packet: Bytes) {
+        self.flows.handle_ip(packet);
+    }
+
+    /// Gives the next IP packet for the host's own stack.
+    pub fn poll_ip(&mut self) -> Option<Bytes> {
+        self.flows.poll_ip()
+    }
+
+    /// What the stack is doing.
+    pub fn status(&self, now: Instant) -> StackStatus {
+        StackStatus {
+            link: self.link.get().status(now),
+            routing: self.routing.get().status(),
+            flows: self.flows.stats(),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What a sender puts on the wire next: repetitions, new data, and whether the window was used
+//! (RFC 5681, 4.1; RFC 1122, 4.2.3.4; RFC 7661 in spirit), in the order of `tcp_write_xmit`.
+
+use super::config::Recovery;
+use super::congestion::Controller;
+use super::sender::{Cut, Sender, State, Timer};
+use crate::base::Instant;
+
+impl Sender {
+    /// Whether a bare segment is to ask for the peer's window.
+    pub(super) fn take_persist_probe(&mut self) -> bool {
+        std::mem::take(&mut self.persist_probe)
+    }
+
+    /// Whether there is surely nothing to send.
+    pub(super) fn is_idle(&self) -> bool {
+        !(self.rack.probe || self.sent_any || self.persist_probe)
+            && self.board.lost_out == 0
+            && !self.has_more()
+            && self.state != State::Recovery
+    }
+
+    /// The next segment that may be sent; `options` is what SACK blocks take from a full one.
+    pub(super) fn next_segment(&mut self, now: Instant, options: u32) -> Option<Cut> {
+        if self.rack.probe {
+            self.rack.probe = false;
+            if let Some(cut) = self.cut_probe(now, options) {
+                return Some(cut);
+            }
+        }
+        let limited = self.board.in_flight() >= self.send_window();
+        let cut = if limited {
+            None
+        } else {
+            self.cut_retransmission(now).or_else(|| self.cut_new(now, options))
+        };
+        if cut.is_none() && (limited || self.sent_any) {
+            self.validate_window(now, limited);
+        }
+        cut
+    }
+
+    /// The window in use, with what limited transmit adds (RFC 3042; SACK does it by itself).
+    fn send_window(&self) -> u32 {
+        match self.recovery {
+            Recovery::NewReno => self.window.cwnd + self.classic.limited_transmit(self.state),
+            _ => self.window.cwnd,
+        }
+    }
+
+    fn cut_retransmission(&mut self, now: Instant) -> Option<Cut> {
+        if self.state < State::Recovery {
+            return None;
+        }
+        if self.rack.hold {
+            // F-RTO sends new data first; without any it falls back to repeating.
+            if self.nxt > self.high_seq || self.has_sendable() {
+                return None;
+            }
+            (self.rack.hold, self.rack.frto) = (false, false);
+        }
+        let id = match self.board.next_waiting() {
+            Some(id) => id,
+            None => self.rescue()?,
+        };
+        Some(self.resend(now, id))
+    }
+
+    pub(super) fn has_sendable(&self) -> bool {
+        self.has_more() && self.nxt < self.window_end
+    }
+
+    /// Retransmits a segment.
+    pub(super) fn resend(&mut self, now: Instant, id: u64) -> Cut {
+        self.board.on_resent(id, now, self.delivered);
+        self.on_resent(now);
+        if id == self.board.first_id() && !matches!(self.timer, Some((Timer::Reorder, _))) {
+            self.timer = Some((Timer::Rto, now + self.rtt.rto()));
+        }
+        let segment = *self.board.get(id);
+        self.counts.retransmissions += 1;
+        self.last_sent = now;
+        let push = segment.end() >= self.nxt;
+        Cut { seq: segment.seq, length: segment.length, fin: segment.fin, push }
+    }
+
+    /// Cuts new data from the buffer, as the peer's window and Nagle's rule allow.
+    pub(super) fn cut_new(&mut self, now: Instant, options: u32) -> Option<Cut> {
+        if !self.has_sendable() {
+            return None;
+        }
+        let unsent = self.unsent();
+        let full = u64::from(self.mss.saturating_sub(options).max(1));
+        let length = unsent.min(full).min(self.window_end - self.nxt);
+        let fin = self.finish && length == unsent && self.nxt + length < self.window_end;
+        // Minshall's form of Nagle's rule: one small segment in flight at most.
+        if length < full && !fin && !self.rack.hold && self.small_end > self.una {
+            return None;
+        }
+        self.restart_after_idle(now);
+        let cut = Cut { seq: self.nxt, length: length as u32, fin, push: length == unsent };
+        let first = self.board.packets_out() == 0;
+        self.board.push(cut.seq, cut.length, fin, now, self.delivered);
+        self.nxt += length + u64::from(fin);
+        if length < full {
+            self.small_end = self.nxt;
+        }
+        self.counts.segments += 1;
+        self.last_sent = now;
+        self.sent_any = true;
+        self.on_new_sent();
+        if first || matches!(self.timer, Some((Timer::Probe, _))) {
+            self.rearm_rto(now);
+        }
+        self.schedule_probe(now, false);
+        Some(cut)
+    }
+
+    /// Remembers whether the window was the limit (`tcp_cwnd_validate`, RFC 7661 in spirit).
+    fn validate_window(&mut self, now: Instant, limited: bool) {
+        self.sent_any = false;
+        let out = self.board.packets_out();
+        if self.una >= self.usage_seq
+            || limited
+            || (!self.cwnd_limited && out > self.max_packets_out)
+        {
+            (self.cwnd_limited, self.max_packets_out, self.usage_seq) = (limited, out, self.nxt);
+        }
+        let slow_start = self.controller.in_slow_start(&self.window);
+        if self.cwnd_limited || (slow_start && self.window.cwnd < 2 * self.max_packets_out) {
+            (self.used, self.used_since) = (0, now);
+            return;
+        }
+        self.used = self.used.max(out);
+        if now.since(self.used_since) >= self.rtt.rto() {
+            let used = self.used.max(self.initial_window);
+            if self.state == State::Open && used < self.window.cwnd && self.unsent() == 0 {
+                self.window.ssthresh = self.current_threshold();
+                self.window.cwnd = (self.window.cwnd + used) / 2;
+            }
+            (self.used, self.used_since) = (0, now);
+        }
+    }
+
+    /// Halves the window for each time-out that the flow was silent (RFC 5681, 4.1).
+    fn restart_after_idle(&mut self, now: Instant) {
+        let rto = self.rtt.rto();
+        let mut idle = now.since(self.last_sent);
+        if self.board.packets_out() > 0 || self.counts.segments == 0 || idle <= rto {
+            return;
+        }
+        self.window.ssthresh = self.current_threshold();
+        let least = self.initial_window.min(self.window.cwnd);
+        while idle > rto && self.window.cwnd > least {
+            self.window.cwnd = (self.window.cwnd / 2).max(least);
+            idle -= rto;
+        }
+        (self.used, self.used_since) = (0, now);
+    }
+}

@@ -1,0 +1,107 @@
+//! An Ethernet-like interface: frames with farhop's own EtherType, broadcast on the segment.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use farhop_proto::base::{EtherType, Frame, FrameUp, Instant, Room};
+use farhop_proto::wire::ieee80211;
+
+use super::monitor::unsent;
+use super::tunnel::Tunnel;
+use super::{
+    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, from_realtime, named,
+};
+
+/// Length of an Ethernet header, in bytes.
+const ETHERNET_BYTES: usize = 14;
+
+/// An Ethernet-like interface.
+#[derive(Debug)]
+pub struct Ethernet {
+    tunnel: Tunnel,
+    interface: String,
+    socket: PacketSocket,
+    buffer: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl Ethernet {
+    /// Opens the interface.
+    ///
+    /// Fails without the right to open raw sockets, or if the interface does not exist.
+    pub fn open(interface: &str, spec: DeviceSpec) -> io::Result<Self> {
+        let socket = PacketSocket::open(interface, Some(EtherType::FARHOP.0))
+            .map_err(|error| named(error, interface))?;
+        Ok(Self {
+            tunnel: Tunnel::build(spec),
+            interface: interface.into(),
+            socket,
+            buffer: vec![0; FRAME_BYTES],
+            out: Vec::with_capacity(FRAME_BYTES),
+        })
+    }
+}
+
+impl Device for Ethernet {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()> {
+        let offset = self.tunnel.spec.clock.realtime_offset();
+        for _ in 0..BATCH {
+            let received = self.socket.receive(&mut self.buffer);
+            let Some(arrival) = received.map_err(|error| named(error, &self.interface))? else {
+                break;
+            };
+            if arrival.outgoing {
+                continue;
+            }
+            let now = || self.tunnel.spec.clock.now();
+            let host = arrival.stamp.map_or_else(now, |stamp| from_realtime(stamp, offset));
+            match self.buffer[..arrival.length].get(ETHERNET_BYTES..) {
+                Some(packet) => out.extend(self.tunnel.take(packet, host)),
+                None => self.tunnel.count("truncated"),
+            }
+        }
+        Ok(())
+    }
+
+    fn room(&self, now: Instant) -> Room {
+        self.tunnel.gate.room(now)
+    }
+
+    fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()> {
+        let spec = &self.tunnel.spec;
+        self.out.clear();
+        self.out.extend_from_slice(&[0xff; 6]);
+        self.out.extend_from_slice(&ieee80211::address(spec.station()));
+        self.out.extend_from_slice(&EtherType::FARHOP.0.to_be_bytes());
+        self.tunnel.put(&mut self.out, &frame);
+        let now = self.tunnel.spec.clock.now();
+        if !self.tunnel.gate.is_in_time(now, &frame) {
+            out.push(unsent(&frame));
+        } else if self.socket.send(&self.out).map_err(|error| named(error, &self.interface))? {
+            let (after, guard) = (self.tunnel.spec.clock.now(), self.tunnel.spec.guard);
+            self.tunnel.gate.on_sent(after, &frame, 0, guard);
+        } else {
+            self.tunnel.gate.on_full(now);
+            out.push(unsent(&frame));
+        }
+        Ok(())
+    }
+
+    fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        self.tunnel.gate.poll_timeout(now)
+    }
+
+    fn handle_timeout(&mut self, now: Instant, out: &mut Vec<FrameUp>) {
+        while let Some(done) = self.tunnel.gate.poll_done(now) {
+            out.push(FrameUp::Done(done));
+        }
+    }
+
+    fn status(&self) -> DeviceStatus {
+        self.tunnel.status("ethernet", self.interface.clone())
+    }
+}

@@ -1,0 +1,299 @@
+//! Room under a link: how many frames a device may hold, and how long they will take.
+//!
+//! A device that reports transmit status frees a frame when its echo comes. One that does not is
+//! taken to need the computed air time, and a full send buffer says that there is no room. Either
+//! way only a few frames are outstanding, so that what is sent next is decided late.
+
+use std::collections::VecDeque;
+
+use farhop_proto::base::phy::{
+    ACK_BYTES, DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES, QOS_CONTROL_BYTES,
+};
+use farhop_proto::base::{
+    AckPolicy, Duration, Frame, FrameDone, FrameOutcome, Gap, Instant, RadioSpec, Room,
+};
+use serde::Serialize;
+
+/// Frames that a device holds at most.
+const FRAMES: usize = 8;
+/// Air time that a device holds at most: more than a host is late in 99 of 100 cases.
+const AIR: Duration = Duration::from_millis(8);
+/// After this time an echo is not coming any more.
+const ECHO_LIMIT: Duration = Duration::from_millis(100);
+/// A device whose send buffer is full is tried again after this time.
+const FULL_PAUSE: Duration = Duration::from_micros(500);
+/// By how much a frame may end after its deadline: less than any guard, more than the time from
+/// the link's decision to the hand-over.
+const SLACK: Duration = Duration::from_micros(250);
+
+/// What became of the frames that went through a gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GateStats {
+    /// Frames handed to the device.
+    pub frames_sent: u64,
+    /// Frames not sent because they would have ended after their deadline.
+    pub frames_late: u64,
+    /// Frames handed over so late that they left outside their slot.
+    pub frames_outside_slot: u64,
+    /// Slots in which that happened.
+    pub slots_overrun: u64,
+    /// Times that the device took no more.
+    pub buffer_full: u64,
+    /// Echoes received.
+    pub echoes: u64,
+    /// Frames whose echo never came.
+    pub echoes_missing: u64,
+}
+
+/// A frame at the device.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    id: farhop_proto::base::UnitId,
+    sequence: u16,
+    ack: AckPolicy,
+    air: Duration,
+    /// When it should be through.
+    ends: Instant,
+    handed_over: Instant,
+}
+
+/// The frames at one device.
+#[derive(Debug)]
+pub struct TxGate {
+    spec: RadioSpec,
+    has_echo: bool,
+    outstanding: VecDeque<Outstanding>,
+    busy_until: Instant,
+    full_until: Instant,
+    last_overrun: Instant,
+    stats: GateStats,
+}
+
+impl TxGate {
+    /// The gate of a radio.
+    pub fn build(spec: RadioSpec, has_echo: bool) -> Self {
+        Self {
+            spec,
+            has_echo,
+            outstanding: VecDeque::with_capacity(FRAMES),
+            busy_until: Instant::ZERO,
+            full_until: Instant::ZERO,
+            last_overrun: Instant::ZERO,
+            stats: GateStats::default(),
+        }
+    }
+
+    /// What would be taken now.
+    pub fn room(&self, now: Instant) -> Room {
+        if now < self.full_until || self.busy_until.since(now) >= AIR {
+            return Room::NONE;
+        }
+        Room::units(FRAMES.saturating_sub(self.outstanding.len()))
+    }
+
+    /// Whether a frame would end in time if it were handed over now. One that would not is counted
+    /// as late.
+    pub fn is_in_time(&mut self, now: Instant, frame: &Frame) -> bool {
+        let end = self.busy_until.max(now) + self.air(frame);
+        let in_time = frame.options.deadline.is_none_or(|deadline| end <= deadline + SLACK);
+        self.stats.frames_late += u64::from(!in_time);
+        in_time
+    }
+
+    /// Notes a frame that the device took; `after` is the time after the call.
+    pub fn on_sent(&mut self, after: Instant, frame: &Frame, sequence: u16, guard: Duration) {
+        let air = self.air(frame);
+        let ends = self.busy_until.max(after) + air;
+        if let Some(deadline) = frame.options.deadline
+            && ends > deadline + SLACK + guard
+        {
+            self.stats.frames_outside_slot += 1;
+            if self.last_overrun != deadline {
+                self.last_overrun = deadline;
+                self.stats.slots_overrun += 1;
+            }
+        }
+        self.stats.frames_sent += 1;
+        self.busy_until = ends;
+        let (id, ack) = (frame.id, frame.options.ack);
+        let handed_over = after;
+        self.outstanding.push_back(Outstanding { id, sequence, ack, air, ends, handed_over });
+    }
+
+    /// Notes that the device took no more.
+    pub fn on_full(&mut self, now: Instant) {
+        self.stats.buffer_full += 1;
+        self.full_until = now + FULL_PAUSE;
+    }
+
+    /// Takes the status of a frame. Echoes come in the order of the frames; some drivers number
+    /// QoS frames anew, so one with an unknown number stands for the oldest.
+    pub fn on_echo(
+        &mut self,
+        now: Instant,
+        sequence: u16,
+        failed: bool,
+        retries: u8,
+    ) -> Option<FrameDone> {
+        self.stats.echoes += 1;
+        let known = self.outstanding.iter().position(|frame| frame.sequence == sequence);
+        let frame = self.outstanding.remove(known.unwrap_or(0))?;
+        if self.outstanding.is_empty() {
+            self.busy_until = self.busy_until.min(now);
+        }
+        let outcome = match frame.ack {
+            AckPolicy::NoAck => FrameOutcome::Sent,
+            AckPolicy::Normal if failed => FrameOutcome::Failed,
+            AckPolicy::Normal => FrameOutcome::Acked(0),
+        };
+        let attempts = retries.saturating_add(1);
+        Some(FrameDone {
+            id: frame.id,
+            outcome,
+            attempts,
+            air_time: frame.air * u64::from(attempts),
+        })
+    }
+
+    /// When [`TxGate::poll_done`] or [`TxGate::room`] next changes by itself.
+    pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        let oldest = self.outstanding.front().map(|frame| self.given_up(frame));
+        let full = (now < self.full_until).then_some(self.full_until);
+        let air = (self.busy_until.since(now) >= AIR)
+            .then(|| self.busy_until.saturating_sub(AIR) + Duration::from_nanos(1));
+        [oldest, full, air].into_iter().flatten().min()
+    }
+
+    fn given_up(&self, frame: &Outstanding) -> Instant {
+        if self.has_echo { frame.handed_over.max(frame.ends) + ECHO_LIMIT } else { frame.ends }
+    }
+
+    /// Gives a frame that is through as far as time can tell.
+    pub fn poll_done(&mut self, now: Instant) -> Option<FrameDone> {
+        let oldest = self.outstanding.front()?;
+        if self.given_up(oldest) > now {
+            return None;
+        }
+        let frame = self.outstanding.pop_front()?;
+        let outcome = match (self.has_echo, frame.ack) {
+            (false, AckPolicy::NoAck) => FrameOutcome::Sent,
+            _ => FrameOutcome::Unknown,
+        };
+        self.stats.echoes_missing += u64::from(self.has_echo);
+        Some(FrameDone { id: frame.id, outcome, attempts: 1, air_time: frame.air })
+    }
+
+    /// What became of the frames so far.
+    pub fn stats(&self) -> GateStats {
+        self.stats
+    }
+
+    /// Air time of one attempt with all that belongs to it, by the plan.
+    fn air(&self, frame: &Frame) -> Duration {
+        let spec = &self.spec;
+        if frame.options.ack == AckPolicy::NoAck {
+            return spec.unacknowledged(frame.payload.len());
+        }
+        let rate = frame.options.rate.unwrap_or(spec.rate);
+        let bytes = DATA_HEADER_BYTES + LLC_SNAP_BYTES + frame.payload.len() + FCS_BYTES;
+        let backoff = RadioSpec { gap: Gap::Backoff, ..*spec }.mean_gap();
+        let ack = spec.phy.air_time(ACK_BYTES, spec.phy.control_rate(rate));
+        backoff + spec.phy.air_time(bytes, rate) + spec.phy.sifs() + ack
+    }
+}
+
+/// Length of a data frame on air, from its MAC header to its check sequence, in bytes.
+pub(crate) fn mpdu_bytes(ack: AckPolicy, payload: usize) -> usize {
+    let qos = if ack == AckPolicy::NoAck { QOS_CONTROL_BYTES } else { 0 };
+    DATA_HEADER_BYTES + qos + LLC_SNAP_BYTES + payload + FCS_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use farhop_proto::base::{Bitrate, EtherType, FlowId, NodeId, Phy, RadioId, TxOptions, UnitId};
+
+    fn spec() -> RadioSpec {
+        let rate = Bitrate::from_100kbps(110);
+        RadioSpec { id: RadioId(0), phy: Phy::default(), rate, gap: Gap::Difs, channel: 1 }
+    }
+
+    fn frame(id: u64, deadline: Option<Instant>) -> Frame {
+        let options = TxOptions { ack: AckPolicy::NoAck, deadline, ..TxOptions::default() };
+        Frame {
+            id: UnitId(id),
+            radio: RadioId(0),
+            to: Some(NodeId(2)),
+            flow: FlowId(0),
+            protocol: EtherType::FARHOP,
+            payload: Bytes::from_static(&[0; 1528]),
+            options,
+        }
+    }
+
+    fn at(micros: u64) -> Instant {
+        Instant::from_nanos(micros * 1_000)
+    }
+
+    #[test]
+    fn few_frames_and_little_air_time_are_outstanding() {
+        let mut gate = TxGate::build(spec(), true);
+        let mut sent = 0;
+        while !gate.room(at(0)).is_none() {
+            gate.on_sent(at(0), &frame(sent, None), sent as u16, Duration::ZERO);
+            sent += 1;
+        }
+        assert_eq!(sent, 6, "6 frames of 1.38 ms pass 8 ms");
+        let done = gate.on_echo(at(1_400), 0, false, 0).expect("the first frame");
+        assert_eq!((done.id, done.outcome), (UnitId(0), FrameOutcome::Sent));
+        assert!(!gate.room(at(1_400)).is_none());
+    }
+
+    #[test]
+    fn without_echo_a_frame_is_through_after_its_air_time() {
+        let mut gate = TxGate::build(spec(), false);
+        gate.on_sent(at(0), &frame(7, None), 0, Duration::ZERO);
+        let due = gate.poll_timeout(at(0)).expect("a deadline");
+        assert_eq!(due, Instant::ZERO + spec().unacknowledged(1528));
+        assert!(gate.poll_done(at(1_000)).is_none());
+        assert_eq!(gate.poll_done(due).map(|done| done.outcome), Some(FrameOutcome::Sent));
+    }
+
+    #[test]
+    fn an_echo_that_never_comes_is_given_up() {
+        let mut gate = TxGate::build(spec(), true);
+        gate.on_sent(at(0), &frame(7, None), 0, Duration::ZERO);
+        assert!(gate.poll_done(at(50_000)).is_none());
+        let done = gate.poll_done(at(110_000)).expect("given up");
+        assert_eq!((done.outcome, gate.stats().echoes_missing), (FrameOutcome::Unknown, 1));
+    }
+
+    #[test]
+    fn a_frame_that_would_pass_its_deadline_is_late() {
+        let mut gate = TxGate::build(spec(), true);
+        let end = Instant::ZERO + spec().unacknowledged(1528);
+        assert!(gate.is_in_time(at(0), &frame(1, Some(end))));
+        assert!(!gate.is_in_time(at(300), &frame(1, Some(end))));
+        assert_eq!(gate.stats().frames_late, 1);
+    }
+
+    #[test]
+    fn a_slot_is_overrun_once_however_many_frames_leave_late() {
+        let mut gate = TxGate::build(spec(), true);
+        let (end, guard) = (at(1_000), Duration::from_millis(1));
+        for id in 0..3 {
+            gate.on_sent(at(5_000), &frame(id, Some(end)), id as u16, guard);
+        }
+        let stats = gate.stats();
+        assert_eq!((stats.frames_outside_slot, stats.slots_overrun), (3, 1));
+    }
+
+    #[test]
+    fn a_full_buffer_makes_a_short_pause() {
+        let mut gate = TxGate::build(spec(), false);
+        gate.on_full(at(0));
+        assert!(gate.room(at(100)).is_none());
+        assert!(!gate.room(gate.poll_timeout(at(100)).expect("a deadline")).is_none());
+    }
+}

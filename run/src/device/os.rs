@@ -1,0 +1,47 @@
+//! What a process with deadlines asks of Linux beside devices.
+
+use std::io;
+
+/// Priority under `SCHED_FIFO`: above ordinary processes, below the kernel's own threads.
+const PRIORITY: i32 = 50;
+
+/// Asks for wake-ups on time: timers without slack, and `SCHED_FIFO` where it is allowed. Returns
+/// whether it is.
+///
+/// The caller must sleep between its deadlines: a real-time process that spins is stopped by the
+/// kernel for 50 ms of every second.
+pub fn ask_for_punctuality() -> bool {
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    let parameters = libc::sched_param { sched_priority: PRIORITY };
+    // SAFETY: the pointer is to a live `sched_param`; 0 stands for the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) == 0 }
+}
+
+/// Processor time and memory of this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// User and system time, in seconds.
+    pub cpu_s: f64,
+    /// Largest resident memory, in kB.
+    pub memory_kb: u64,
+}
+
+/// What this process has used so far.
+pub fn usage() -> Usage {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to a live `rusage`, which all-zero bytes are too.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let secs = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    Usage { cpu_s: secs(usage.ru_utime) + secs(usage.ru_stime), memory_kb: usage.ru_maxrss as u64 }
+}
+
+/// Has this process killed when its parent dies, so that nothing outlives a lab.
+pub fn die_with_parent(parent: u32) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    // The parent may have died before the call.
+    let now = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get() as u32);
+    if now == parent { Ok(()) } else { Err(io::Error::other("the parent process is gone")) }
+}

@@ -1,0 +1,106 @@
+//! The virtual interface of a node: IP packets to and from the host's own stack.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use bytes::Bytes;
+use farhop_proto::base::{AddressPlan, NodeId};
+use serde::Serialize;
+use tun_rs::{DeviceBuilder, SyncDevice};
+
+use super::named;
+
+/// Largest IP packet: what every link of farhop carries in one frame.
+pub const MTU: u16 = 1500;
+/// Name of the interface, where nothing else is asked for.
+pub const NAME: &str = "farhop0";
+
+/// What passed the interface.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct TunStats {
+    /// IP packets from the host.
+    pub from_host: u64,
+    /// IP packets to the host.
+    pub to_host: u64,
+    /// Those that the host did not take.
+    pub refused: u64,
+}
+
+/// The virtual interface.
+pub struct Tun {
+    device: SyncDevice,
+    name: String,
+    buffer: Vec<u8>,
+    stats: TunStats,
+}
+
+impl Tun {
+    /// Makes the interface, with the node's addresses, and takes it up.
+    ///
+    /// Fails where there is no `/dev/net/tun`, or no right to use it.
+    pub fn open(name: &str, node: NodeId, plan: AddressPlan) -> io::Result<Self> {
+        let device = DeviceBuilder::new()
+            .name(name)
+            .mtu(MTU)
+            .ipv4(plan.ipv4(node), AddressPlan::IPV4_PREFIX, None)
+            .ipv6(plan.ipv6(node), AddressPlan::IPV6_PREFIX)
+            .build_sync()
+            .map_err(|error| explain(error, name))?;
+        device.set_nonblocking(true)?;
+        Ok(Self { device, name: name.into(), buffer: vec![0; 65_536], stats: TunStats::default() })
+    }
+
+    /// What to wait on until the host has sent something.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor belongs to `self.device`, which lives as long as the borrow.
+        unsafe { BorrowedFd::borrow_raw(self.device.as_raw_fd()) }
+    }
+
+    /// Takes the host's next IP packet.
+    pub fn receive(&mut self) -> io::Result<Option<Bytes>> {
+        match self.device.recv(&mut self.buffer) {
+            Ok(length) => {
+                self.stats.from_host += 1;
+                Ok(Some(Bytes::copy_from_slice(&self.buffer[..length])))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+            Err(error) => Err(named(error, &self.name)),
+        }
+    }
+
+    /// Gives the host an IP packet.
+    pub fn send(&mut self, packet: &[u8]) {
+        match self.device.send(packet) {
+            Ok(_) => self.stats.to_host += 1,
+            // Not an IP packet, or the interface is down: nobody's fault that can be mended here.
+            Err(_) => self.stats.refused += 1,
+        }
+    }
+
+    /// Name of the interface.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What passed.
+    pub fn stats(&self) -> TunStats {
+        self.stats
+    }
+}
+
+fn explain(error: io::Error, name: &str) -> io::Error {
+    let help = match error.kind() {
+        io::ErrorKind::NotFound => {
+            "there is no /dev/net/tun: load the module `tun`, or make the device with \
+             `mknod /dev/net/tun c 10 200`"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "no right to make a TUN interface: run as root, with CAP_NET_ADMIN, and with \
+             /dev/net/tun readable and writable"
+        }
+        io::ErrorKind::ResourceBusy => "the name is taken: is another farhop running here?",
+        _ => "cannot make the TUN interface",
+    };
+    io::Error::new(error.kind(), format!("{name}: {help} ({error})"))
+}

@@ -1,0 +1,170 @@
+//! What goes on air, as JSON lines and as pcapng of what one node hears.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::time::Duration as StdDuration;
+
+use farhop_proto::base::{AccessCategory, AckPolicy, Dbm, Duration, Instant, NodeId, Phy, RadioId};
+use farhop_proto::stack::{NodePlan, Plan, Scenario};
+use farhop_proto::wire::ieee80211::{self, Station};
+use farhop_proto::wire::radiotap;
+use pcap_file::DataLink;
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use serde::Serialize;
+
+use crate::radio::{Transmission, TransmissionKind};
+
+/// Every transmission as a JSON line.
+pub(super) struct TraceWriter<'a>(Box<dyn Write + 'a>);
+
+#[derive(Serialize)]
+struct TraceLine {
+    start_us: f64,
+    end_us: f64,
+    from: NodeId,
+    to: Option<NodeId>,
+    kind: &'static str,
+    rate_mbps: f64,
+    attempt: u8,
+    payload_bytes: usize,
+}
+
+impl<'a> TraceWriter<'a> {
+    pub(super) fn build(out: Box<dyn Write + 'a>) -> Self {
+        Self(Box::new(io::BufWriter::new(out)))
+    }
+
+    pub(super) fn add(&mut self, transmission: &Transmission) -> io::Result<()> {
+        let (kind, to, attempt, payload_bytes) = match &transmission.kind {
+            TransmissionKind::Data { to, attempt, payload, .. } => {
+                ("data", *to, *attempt, payload.len())
+            }
+            TransmissionKind::Ack { .. } => ("ack", None, 1, 0),
+        };
+        let line = TraceLine {
+            start_us: transmission.start.as_nanos() as f64 / 1e3,
+            end_us: transmission.end.as_nanos() as f64 / 1e3,
+            from: transmission.from,
+            to,
+            kind,
+            rate_mbps: transmission.rate.mbps(),
+            attempt,
+            payload_bytes,
+        };
+        serde_json::to_writer(&mut self.0, &line)?;
+        self.0.write_all(b"\n")
+    }
+}
+
+/// What one node hears and sends, as pcapng.
+pub(super) struct Capture<'a> {
+    out: PcapNgWriter<io::BufWriter<Box<dyn Write + 'a>>>,
+    node: NodeId,
+    /// Delay and signal from each node that it hears.
+    heard: Vec<(NodeId, Duration, Dbm)>,
+    /// Every radio of the network by its index on the medium.
+    stations: Vec<Station>,
+    phy: Phy,
+    channel: u16,
+}
+
+impl<'a> Capture<'a> {
+    pub(super) fn build(
+        out: Box<dyn Write + 'a>,
+        node: &NodePlan,
+        scenario: &Scenario,
+        plan: &Plan,
+    ) -> io::Result<Self> {
+        let mut out = PcapNgWriter::new(io::BufWriter::new(out)).map_err(io::Error::other)?;
+        let interface = InterfaceDescriptionBlock {
+            linktype: DataLink::IEEE802_11_RADIOTAP,
+            snaplen: 0,
+            options: vec![
+                InterfaceDescriptionOption::IfName(Cow::Owned(node.name.clone())),
+                // Time stamps in nanoseconds.
+                InterfaceDescriptionOption::IfTsResol(9),
+            ],
+        };
+        out.write_pcapng_block(interface).map_err(io::Error::other)?;
+        let hears =
+            plan.hops.iter().filter(|hop| hop.to.0 == node.node).map(|hop| {
+                (hop.from.0, hop.delay, Dbm::from_f64(scenario.link[hop.link].signal_dbm))
+            });
+        let radios = plan
+            .nodes
+            .iter()
+            .flat_map(|node| node.radios.iter().map(|radio| (node.node, radio.spec.id)));
+        let spec = node.radios[0].spec;
+        Ok(Self {
+            out,
+            node: node.node,
+            heard: hears.collect(),
+            stations: radios.collect(),
+            phy: spec.phy,
+            channel: spec.channel,
+        })
+    }
+
+    pub(super) fn add(&mut self, transmission: &Transmission) -> io::Result<()> {
+        let own = transmission.from == self.node;
+        let heard = self.heard.iter().find(|(from, ..)| *from == transmission.from);
+        let (delay, signal) = match heard {
+            _ if own => (Duration::ZERO, None),
+            Some((_, delay, signal)) => (*delay, Some(*signal)),
+            None => return Ok(()),
+        };
+        let at = transmission.start + delay;
+        let reception = radiotap::Reception {
+            tsft_us: (at + self.phy.plcp(transmission.rate)).as_nanos() / 1_000,
+            rate: transmission.rate,
+            channel: self.channel,
+            signal,
+        };
+        let mut packet = Vec::new();
+        radiotap::put_reception(&mut packet, &reception);
+        put_mpdu(&mut packet, transmission, &self.stations);
+        self.write(at, &packet)
+    }
+
+    fn write(&mut self, at: Instant, packet: &[u8]) -> io::Result<()> {
+        let block = EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: StdDuration::from_nanos(at.as_nanos()),
+            original_len: packet.len() as u32,
+            data: Cow::Borrowed(packet),
+            options: Vec::new(),
+        };
+        self.out.write_pcapng_block(block).map_err(io::Error::other)?;
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> io::Result<()> {
+        self.out.into_inner().flush()
+    }
+}
+
+/// Appends the bytes of a transmission from its MAC header on, without check sequence.
+fn put_mpdu(out: &mut Vec<u8>, transmission: &Transmission, stations: &[Station]) {
+    match &transmission.kind {
+        TransmissionKind::Data {
+            to, protocol, payload, wants_ack, sequence, attempt, nav, ..
+        } => {
+            let header = ieee80211::DataHeader {
+                from: stations[transmission.radio],
+                to: to.map(|to| (to, RadioId(0))),
+                ack: if *wants_ack { AckPolicy::Normal } else { AckPolicy::NoAck },
+                access: AccessCategory::default(),
+                sequence: *sequence,
+                retry: *attempt > 1,
+                duration_us: nav.as_micros() as u16,
+                protocol: *protocol,
+            };
+            ieee80211::put_data(out, &header, payload);
+        }
+        TransmissionKind::Ack { to_radio, .. } => ieee80211::put_ack(out, stations[*to_radio]),
+    }
+}

@@ -1,0 +1,98 @@
+//! A node's own clock against the true time.
+
+use farhop_proto::base::{Duration, Instant};
+use farhop_proto::stack::ClockConfig;
+
+/// Where every clock stands at the true time zero, before its offset: far enough from its own zero
+/// that no offset of a scenario leads before it.
+const EPOCH_NANOS: i128 = 1_000_000_000 * 1_100_000;
+
+/// A clock with an offset and a constant rate error.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    start: i128,
+    /// Local nanoseconds in a billion true ones.
+    rate: i128,
+}
+
+const BILLION: i128 = 1_000_000_000;
+
+impl Clock {
+    pub(super) fn build(config: &ClockConfig) -> Self {
+        Self {
+            start: EPOCH_NANOS + (config.offset_s * 1e9) as i128,
+            rate: BILLION + (config.drift_ppm * 1e3) as i128,
+        }
+    }
+
+    /// What the clock shows at a true time.
+    pub(super) fn local(&self, at: Instant) -> Instant {
+        let elapsed = i128::from(at.as_nanos()) * self.rate / BILLION;
+        Instant::from_nanos((self.start + elapsed) as u64)
+    }
+
+    /// The first true time at which the clock shows `local` or more.
+    pub(super) fn true_time(&self, local: Instant) -> Instant {
+        if local == Instant::MAX {
+            return local;
+        }
+        let elapsed = (i128::from(local.as_nanos()) - self.start).max(0);
+        let nanos = (elapsed * BILLION + self.rate - 1) / self.rate;
+        Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+/// A distribution given by points `[fraction, microseconds]`, linear between them.
+#[derive(Clone, Debug)]
+pub(super) struct Quantiles(Vec<[f64; 2]>);
+
+impl Quantiles {
+    pub(super) fn build(points: &[[f64; 2]]) -> Self {
+        Self(points.to_vec())
+    }
+
+    pub(super) fn is_zero(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The value at a fraction of the distribution.
+    pub(super) fn at(&self, fraction: f64) -> Duration {
+        let mut last = [0.0, self.0.first().map_or(0.0, |point| point[1])];
+        for point in &self.0 {
+            if fraction <= point[0] {
+                let part = (fraction - last[0]) / (point[0] - last[0]).max(f64::MIN_POSITIVE);
+                let micros = last[1] + part * (point[1] - last[1]);
+                return Duration::from_secs_f64(micros / 1e6);
+            }
+            last = *point;
+        }
+        Duration::from_secs_f64(last[1] / 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wake_up_by_the_local_clock_is_never_early() {
+        for (offset_s, drift_ppm) in [(1.0, 50.0), (-1.0, -50.0), (0.3, 0.0), (0.0, 33.3)] {
+            let clock = Clock::build(&ClockConfig { offset_s, drift_ppm });
+            for nanos in [0, 1, 999_999_937, 123_456_789_012] {
+                let local = clock.local(Instant::from_nanos(nanos));
+                let back = clock.true_time(local);
+                assert!(clock.local(back) >= local);
+                assert!(back.signed_since(Instant::from_nanos(nanos)).abs() <= 1);
+            }
+        }
+    }
+
+    #[test]
+    fn quantiles_are_linear_between_points() {
+        let host = Quantiles::build(&[[0.5, 50.0], [0.99, 1000.0], [1.0, 4000.0]]);
+        assert_eq!(host.at(0.25).as_micros(), 50);
+        assert_eq!(host.at(0.995).as_micros(), 2500);
+        assert_eq!(host.at(1.0).as_micros(), 4000);
+        assert_eq!(Quantiles::build(&[]).at(0.7), Duration::ZERO);
+    }
+}

@@ -1,0 +1,224 @@
+//! One run of a scenario in virtual time, from start to report.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::time::Instant as WallClock;
+
+use farhop_proto::base::{Duration, Instant, Seed};
+use farhop_proto::stack::{Congestion, Scenario};
+
+use super::capture::{Capture, TraceWriter};
+use super::measure;
+use super::report::Report;
+use super::traffic::Traffic;
+use super::world::World;
+
+/// What a run is to do beside running.
+#[derive(Default)]
+pub struct RunOptions<'a> {
+    /// Seed in place of the scenario's.
+    pub seed: Option<u64>,
+    /// Where to write what is on air at a node, as pcapng with radiotap headers.
+    pub pcap: Option<(String, Box<dyn Write + 'a>)>,
+    /// Where to write every transmission, as JSON lines.
+    pub trace: Option<Box<dyn Write + 'a>>,
+    /// Told the simulated time in seconds now and then; the run ends early where it returns false.
+    pub progress: Option<Box<dyn FnMut(f64) -> bool + 'a>>,
+}
+
+/// Why a run did not take place or did not finish.
+#[derive(Debug)]
+pub enum RunError {
+    /// The scenario asks for something that only the lab has.
+    LabOnly(String),
+    /// The node to capture at does not exist.
+    NoSuchNode(String),
+    /// Writing failed.
+    Io(io::Error),
+    /// Whoever was told the progress ended the run.
+    Interrupted,
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LabOnly(what) => write!(f, "{what} is in the lab only: use `farhop lab`"),
+            Self::NoSuchNode(name) => write!(f, "there is no node '{name}' to capture at"),
+            Self::Io(error) => write!(f, "cannot write: {error}"),
+            Self::Interrupted => write!(f, "interrupted"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl From<io::Error> for RunError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Bins of the series over time in a run of up to this length are a tenth of a second.
+const FINE_BINS_S: f64 = 120.0;
+
+/// Runs a scenario in virtual time.
+///
+/// Panics if the scenario has [`Scenario::problems`].
+pub fn run(scenario: &Scenario, options: RunOptions<'_>) -> Result<Report, RunError> {
+    let wall = WallClock::now();
+    if let Some(flow) = scenario.flow.iter().find(|flow| flow.congestion == Congestion::Bbr) {
+        return Err(RunError::LabOnly(format!("BBR (flow from '{}')", flow.from)));
+    }
+    let seed = options.seed.unwrap_or(scenario.seed);
+    let plan = scenario.plan();
+    let mut world = World::build(scenario, &plan, Seed(seed));
+    let mut run = Run {
+        traffic: Traffic::build(scenario),
+        faults: Faults::build(scenario),
+        bin: Duration::from_secs_f64(if scenario.duration_s <= FINE_BINS_S { 0.1 } else { 1.0 }),
+        next_bin: Instant::ZERO,
+        end: Instant::ZERO + Duration::from_secs_f64(scenario.duration_s),
+        capture: match options.pcap {
+            Some((name, out)) => {
+                let node = plan.node(&name).ok_or(RunError::NoSuchNode(name))?;
+                Some(Capture::build(out, node, scenario, &plan)?)
+            }
+            None => None,
+        },
+        trace: options.trace.map(TraceWriter::build),
+        progress: options.progress,
+    };
+    run.next_bin += run.bin;
+    world.medium.record_transmissions(run.capture.is_some() || run.trace.is_some());
+    run.to_the_end(&mut world)?;
+    if let Some(capture) = run.capture.take() {
+        capture.finish()?;
+    }
+    let mut report = measure::report(scenario, &world, &run.traffic, run.end, run.bin);
+    report.seed = seed;
+    report.trace_hash = Some(format!("{:016x}", world.medium.trace_hash()));
+    report.wall_s = wall.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+struct Run<'a> {
+    traffic: Traffic,
+    faults: Faults,
+    bin: Duration,
+    next_bin: Instant,
+    end: Instant,
+    capture: Option<Capture<'a>>,
+    trace: Option<TraceWriter<'a>>,
+    progress: Option<Box<dyn FnMut(f64) -> bool + 'a>>,
+}
+
+impl Run<'_> {
+    fn to_the_end(&mut self, world: &mut World) -> Result<(), RunError> {
+        loop {
+            let now = world
+                .poll_timeout()
+                .min(self.traffic.poll_timeout())
+                .min(self.faults.poll_timeout())
+                .min(self.next_bin)
+                .min(self.end);
+            self.traffic.set_now(now);
+            if self.faults.poll_timeout() <= now {
+                self.faults.apply(now, world);
+            }
+            if self.traffic.poll_timeout() <= now {
+                self.traffic.handle_timeout(now, world);
+            }
+            world.advance(now, &mut self.traffic);
+            self.record(world)?;
+            if now >= self.next_bin {
+                self.next_bin += self.bin;
+                self.traffic.close_bin(world);
+                let keep_going =
+                    self.progress.as_mut().is_none_or(|progress| progress(now.as_secs_f64()));
+                if !keep_going {
+                    return Err(RunError::Interrupted);
+                }
+            }
+            if now >= self.end {
+                return Ok(());
+            }
+        }
+    }
+
+    fn record(&mut self, world: &mut World) -> Result<(), RunError> {
+        while let Some(transmission) = world.medium.poll_transmission() {
+            if let Some(capture) = &mut self.capture {
+                capture.add(&transmission)?;
+            }
+            if let Some(trace) = &mut self.trace {
+                trace.add(&transmission)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The times at which nodes and links go down and come back.
+struct Faults(Vec<Change>);
+
+struct Change {
+    at: Instant,
+    up: bool,
+    what: Fault,
+}
+
+enum Fault {
+    Node(usize),
+    Link(usize),
+}
+
+impl Faults {
+    fn build(scenario: &Scenario) -> Self {
+        let mut changes = Vec::new();
+        for fault in &scenario.fault {
+            for (secs, up) in [(fault.from_s, false), (fault.to_s, true)] {
+                let what = match (&fault.node, &fault.link) {
+                    (Some(name), _) => {
+                        let node = scenario.node_id(name).expect("the scenario has no problems");
+                        Fault::Node(usize::from(node.0) - 1)
+                    }
+                    (None, ends) => {
+                        let [a, b] = ends.as_ref().expect("the scenario has no problems");
+                        let same = |link: &[String; 2]| link.contains(a) && link.contains(b);
+                        let link = scenario.link.iter().position(|link| same(&link.between));
+                        Fault::Link(link.expect("the scenario has no problems"))
+                    }
+                };
+                changes.push(Change {
+                    at: Instant::ZERO + Duration::from_secs_f64(secs),
+                    up,
+                    what,
+                });
+            }
+        }
+        // The next change stands last.
+        changes.sort_by_key(|change| std::cmp::Reverse(change.at));
+        Self(changes)
+    }
+
+    fn poll_timeout(&self) -> Instant {
+        self.0.last().map_or(Instant::MAX, |change| change.at)
+    }
+
+    fn apply(&mut self, now: Instant, world: &mut World) {
+        while let Some(change) = self.0.pop_if(|change| change.at <= now) {
+            match change.what {
+                Fault::Node(node) => {
+                    for radio in world.nodes[node].radios() {
+                        world.medium.set_radio_up(now, radio, change.up);
+                    }
+                }
+                Fault::Link(link) => {
+                    for direction in [2 * link, 2 * link + 1] {
+                        world.medium.set_link_up(now, direction, change.up);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! `cargo xtask conformance`: the simulator beside the lab, for the same scenarios.
+//!
+//! Each scenario runs several times in the lab (real daemons, kernel TCP, the air in real time) and
+//! as often in `sim` with other seeds. What must agree is the sum of the flows' goodput, mean over
+//! the runs, within 10%. A lab run that reports itself as late is repeated, once.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::build;
+
+/// How far `sim` may be from the lab.
+const TOLERANCE: f64 = 0.10;
+
+/// Options of the command.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Print the rows as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Two runs of each scenario in place of five.
+    #[arg(long)]
+    quick: bool,
+    /// Runs of each scenario in the lab, and in `sim`.
+    #[arg(long)]
+    runs: Option<u64>,
+    /// Folder with the scenarios.
+    #[arg(long, default_value = "scenarios/conformance")]
+    scenarios: PathBuf,
+}
+
+/// One scenario.
+#[derive(Serialize)]
+struct Row {
+    scenario: String,
+    lab_mbps: f64,
+    lab_deviation_mbps: f64,
+    sim_mbps: f64,
+    sim_deviation_mbps: f64,
+    ratio: f64,
+    late_runs: usize,
+    ok: bool,
+}
+
+/// Runs it; fails if a scenario is outside the tolerance.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let farhop = build::farhop()?;
+    let runs = options.runs.unwrap_or(if options.quick { 2 } else { 5 });
+    let mut rows = Vec::new();
+    for file in scenarios(&options.scenarios)? {
+        rows.push(compare(&farhop, &file, runs)?);
+        if !options.json {
+            print_row(rows.last().expect("just pushed"), rows.len() == 1);
+        }
+    }
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "rows": rows }))?);
+    }
+    let bad = rows.iter().filter(|row| !row.ok).count();
+    ensure!(bad == 0, "{bad} of {} scenarios differ by more than 10%", rows.len());
+    Ok(())
+}
+
+fn scenarios(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder)
+        .with_context(|| format!("no scenarios in {}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
+    files.sort();
+    ensure!(!files.is_empty(), "no scenarios in {}", folder.display());
+    Ok(files)
+}
+
+fn compare(farhop: &Path, file: &Path, runs: u64) -> Result<Row> {
+    let mut lab = Vec::new();
+    let mut sim = Vec::new();
+    let mut late_runs = 0;
+    for seed in 1..=runs {
+        let mut report = report(farhop, "lab", file, seed)?;
+        if is_late(&report) {
+            report = self::report(farhop, "lab", file, seed)?;
+            late_runs += usize::from(is_late(&report));
+        }
+        lab.push(total_mbps(&report)?);
+        sim.push(total_mbps(&self::report(farhop, "sim", file, seed)?)?);
+    }
+    let ((lab_mbps, lab_deviation_mbps), (sim_mbps, sim_deviation_mbps)) = (mean(&lab), mean(&sim));
+    let ratio = sim_mbps / lab_mbps;
+    Ok(Row {
+        scenario: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        lab_mbps,
+        lab_deviation_mbps,
+        sim_mbps,
+        sim_deviation_mbps,
+        ratio,
+        late_runs,
+        ok: (ratio - 1.0).abs() <= TOLERANCE,
+    })
+}
+
+fn report(farhop: &Path, driver: &str, file: &Path, seed: u64) -> Result<Value> {
+    let mut command = Command::new(farhop);
+    command.arg(driver).arg(file).arg("--json").arg("--seed").arg(seed.to_string());
+    let out = command.output().context("farhop does not run")?;
+    if !out.status.success() {
+        bail!("farhop {driver} {}: {}", file.display(), String::from_utf8_lossy(&out.stderr));
+    }
+    serde_json::from_slice(&out.stdout).context("a report that is not JSON")
+}
+
+fn is_late(report: &Value) -> bool {
+    report["lateness"]["late"].as_bool().unwrap_or(false)
+}
+
+fn total_mbps(report: &Value) -> Result<f64> {
+    let flows = report["flows"].as_array().context("a report without flows")?;
+    let rates = flows.iter().map(|flow| flow["goodput_mbps"].as_f64().context("no goodput"));
+    rates.sum()
+}
+
+/// Mean and standard deviation.
+fn mean(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (squares / (count - 1.0).max(1.0)).sqrt())
+}
+
+fn print_row(row: &Row, first: bool) {
+    if first {
+        println!("sum of all flows, Mb/s, mean (deviation)");
+        println!("{:<16} {:>14} {:>14} {:>8}  within 10%", "scenario", "lab", "sim", "sim/lab");
+    }
+    let pair = |mean: f64, deviation: f64| format!("{mean:.2} ({deviation:.2})");
+    println!(
+        "{:<16} {:>14} {:>14} {:>8.3}  {}{}",
+        row.scenario,
+        pair(row.lab_mbps, row.lab_deviation_mbps),
+        pair(row.sim_mbps, row.sim_deviation_mbps),
+        row.ratio,
+        if row.ok { "yes" } else { "NO" },
+        if row.late_runs > 0 { format!("  ({} late)", row.late_runs) } else { String::new() },
+    );
+}
