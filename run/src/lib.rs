@@ -4,3 +4,4 @@ pub mod air;
 pub mod daemon;
 pub mod device;
 pub mod lab;
+pub mod lateness;

@@ -5,8 +5,20 @@ fn main() {
     let scenario: farhop_proto::stack::Scenario = toml::from_str(&text).expect("a scenario");
     let report = farhop_sim::engine::run(&scenario, Default::default()).expect("runs");
     for flow in &report.flows {
-        println!("{} {:.3} Mb/s loss {:?} delay {:?} rtx {:?}", flow.name, flow.goodput_mbps, flow.loss, flow.delay_ms, flow.retransmissions);
+        println!(
+            "{} {:.3} Mb/s loss {:?} delay {:?} rtx {:?}",
+            flow.name, flow.goodput_mbps, flow.loss, flow.delay_ms, flow.retransmissions
+        );
     }
-    println!("total {:.3} speed {:.0} hash {:?} frames {} events {}", report.total_mbps(), report.simulated_s/report.wall_s, report.trace_hash, report.frames_on_air, report.events);
-    if std::env::args().nth(2).is_some() { println!("{}", serde_json::to_string_pretty(&(report.links, report.nodes)).unwrap()); }
+    println!(
+        "total {:.3} speed {:.0} hash {:?} frames {} events {}",
+        report.total_mbps(),
+        report.simulated_s / report.wall_s,
+        report.trace_hash,
+        report.frames_on_air,
+        report.events
+    );
+    if std::env::args().nth(2).is_some() {
+        println!("{}", serde_json::to_string_pretty(&(report.links, report.nodes)).unwrap());
+    }
 }

@@ -1,6 +1,16 @@
 //! Names of things that cross the boundaries of the stack.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+
+/// A name in a status or a report: a constant where it is made, text where it is read back.
+pub type Name = std::borrow::Cow<'static, str>;
+
+/// Counters by their names.
+pub fn named<const N: usize>(counters: [(&'static str, u64); N]) -> BTreeMap<Name, u64> {
+    counters.into_iter().map(|(name, count)| (name.into(), count)).collect()
+}
 
 /// A node of the network, numbered from 1 in the order of the scenario file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

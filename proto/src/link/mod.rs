@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::base::{DropCause, Duration, Frames, Instant, Layer, NodeId, Packets, RadioId};
+use crate::base::{DropCause, Duration, Frames, Instant, Layer, Name, NodeId, Packets, RadioId};
 
 pub mod plain;
 pub mod wild;
@@ -25,10 +25,10 @@ pub struct PeerSpec {
 }
 
 /// What a link is doing.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LinkStatus {
     /// Protocol.
-    pub kind: &'static str,
+    pub kind: Name,
     /// Where the link is in its slots, if it has slots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot: Option<SlotStatus>,
@@ -37,16 +37,16 @@ pub struct LinkStatus {
     /// Air time that this node spent or left.
     pub air: AirShares,
     /// Counters by name.
-    pub counters: BTreeMap<&'static str, u64>,
+    pub counters: BTreeMap<Name, u64>,
     /// Units dropped, by cause.
     pub drops: BTreeMap<DropCause, u64>,
 }
 
 /// Where a link is in its slots.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SlotStatus {
     /// `"start"` (nobody heard yet), `"receive"`, `"guard"` or `"send"`.
-    pub phase: &'static str,
+    pub phase: Name,
     /// The slot counter of this node.
     pub number: u16,
     /// When the current phase ends, as time from now.
@@ -56,7 +56,7 @@ pub struct SlotStatus {
 }
 
 /// What a link knows of one neighbour.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NeighbourStatus {
     /// The neighbour.
     pub node: NodeId,
@@ -83,7 +83,7 @@ pub struct NeighbourStatus {
 }
 
 /// Air time by use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AirShares {
     /// First transmissions of data.
     pub data: Duration,

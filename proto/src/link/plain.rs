@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{AirShares, Link, LinkStatus, NeighbourStatus};
+use crate::base::named;
 use crate::base::{
     Cx, Dbm, DropCause, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Frames, Instant, Lane,
     Layer, NodeId, Packet, PacketDone, PacketOutcome, PacketUp, Packets, RadioId, RadioSpec,
@@ -260,7 +261,7 @@ impl Link for Plain {
     fn status(&self, now: Instant) -> LinkStatus {
         let counters = &self.counters;
         LinkStatus {
-            kind: "plain",
+            kind: "plain".into(),
             slot: None,
             neighbours: self
                 .neighbours
@@ -268,7 +269,7 @@ impl Link for Plain {
                 .map(|entry| self.neighbour_status(entry, now))
                 .collect(),
             air: self.air,
-            counters: BTreeMap::from([
+            counters: named([
                 ("frames_sent", counters.frames_sent),
                 ("frames_acked", counters.frames_acked),
                 ("frames_failed", counters.frames_failed),

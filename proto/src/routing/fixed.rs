@@ -214,7 +214,7 @@ impl Routing for Fixed {
         let route =
             |(to, hop): (&NodeId, &NextHop)| RouteStatus { to: *to, via: hop.via, hops: hop.hops };
         RoutingStatus {
-            kind: "fixed",
+            kind: "fixed".into(),
             routes: self.next_hops.iter().map(route).collect(),
             forwarded: self.forwarded,
             drops: self.drops.clone(),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::base::{Datagrams, DropCause, Layer, NodeId, Packets};
+use crate::base::{Datagrams, DropCause, Layer, Name, NodeId, Packets};
 
 pub mod fixed;
 
@@ -15,10 +15,10 @@ pub trait Routing: Layer<Above = Datagrams, Below = Packets> {
 }
 
 /// What a routing protocol knows and did.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RoutingStatus {
     /// Protocol.
-    pub kind: &'static str,
+    pub kind: Name,
     /// Routes in use.
     pub routes: Vec<RouteStatus>,
     /// Datagrams forwarded for others.
@@ -28,7 +28,7 @@ pub struct RoutingStatus {
 }
 
 /// A route to one destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteStatus {
     /// Destination.
     pub to: NodeId,

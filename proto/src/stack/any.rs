@@ -17,7 +17,7 @@ use super::plan::NodePlan;
 #[derive(Debug)]
 pub enum AnyLink {
     /// `link/plain`.
-    Plain(Plain),
+    Plain(Box<Plain>),
     /// `link/wild`.
     Wild(Box<Wild>),
 }
@@ -27,7 +27,9 @@ impl AnyLink {
     pub fn build(plan: &NodePlan, seed: Seed) -> Self {
         let radios = plan.radio_specs();
         match &plan.stack.link {
-            LinkConfig::Plain(config) => Self::Plain(Plain::build(config, plan.node, &radios)),
+            LinkConfig::Plain(config) => {
+                Self::Plain(Box::new(Plain::build(config, plan.node, &radios)))
+            }
             LinkConfig::Wild(config) => {
                 let wild = Wild::build(config, plan.node, &radios, &plan.peers, seed);
                 Self::Wild(Box::new(wild))
@@ -38,7 +40,7 @@ impl AnyLink {
     /// The role.
     pub fn get(&self) -> &dyn Link {
         match self {
-            Self::Plain(link) => link,
+            Self::Plain(link) => &**link,
             Self::Wild(link) => &**link,
         }
     }
@@ -46,7 +48,7 @@ impl AnyLink {
     /// The role, to be driven.
     pub fn get_mut(&mut self) -> &mut dyn Link {
         match self {
-            Self::Plain(link) => link,
+            Self::Plain(link) => &mut **link,
             Self::Wild(link) => &mut **link,
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::any::AnyTransport;
 use crate::base::{
@@ -17,7 +17,7 @@ use crate::wire::ip;
 const HOST_PACKETS: usize = 1024;
 
 /// What passed the top of a stack.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowsStats {
     /// IP packets taken from the host and the flows here.
     pub sent: u64,

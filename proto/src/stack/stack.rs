@@ -1,7 +1,7 @@
 //! One node's stack: flows over routing over a link, and the turn that settles them.
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::any::{AnyLink, AnyRouting};
 use super::flows::{Flows, FlowsStats};
@@ -23,7 +23,7 @@ pub struct Stack {
 }
 
 /// What a stack is doing.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StackStatus {
     /// Link.
     pub link: LinkStatus,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::base::{Datagrams, Layer, Messages};
+use crate::base::{Datagrams, Layer, Messages, Name};
 
 pub mod tcp;
 pub mod udp;
@@ -24,10 +24,10 @@ pub trait Transport: Layer<Above = Messages, Below = Datagrams> {
 }
 
 /// What one end of a flow did.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TransportStatus {
     /// Protocol.
-    pub kind: &'static str,
+    pub kind: Name,
     /// Payload bytes that were handed to the network, each counted once.
     pub sent_bytes: u64,
     /// Payload bytes that the peer is known to have.
@@ -35,5 +35,5 @@ pub struct TransportStatus {
     /// Payload bytes that were given to the application.
     pub delivered_bytes: u64,
     /// Counters by name.
-    pub counters: BTreeMap<&'static str, u64>,
+    pub counters: BTreeMap<Name, u64>,
 }

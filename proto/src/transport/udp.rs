@@ -4,7 +4,6 @@
 //! Each payload begins with its number and the time it was sent, on the sender's clock, both as
 //! 64-bit big-endian numbers. The difference of the clocks is left to whoever reads the samples.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
 use bytes::Bytes;
@@ -13,7 +12,7 @@ use super::tcp::FlowEnd;
 use super::{Transport, TransportStatus};
 use crate::base::{
     Bitrate, Cx, Datagram, DatagramUp, Datagrams, Destination, DropCause, Duration, FlowId,
-    Instant, Lane, Layer, Message, MessageUp, Messages, Room, RoomBelow, TxOptions, UnitIds,
+    Instant, Lane, Layer, Message, MessageUp, Messages, Room, RoomBelow, TxOptions, UnitIds, named,
 };
 use crate::wire::{ip, udp};
 
@@ -394,11 +393,11 @@ impl Transport for Udp {
     }
 
     fn status(&self) -> TransportStatus {
-        let mut status = TransportStatus { kind: "udp", ..TransportStatus::default() };
+        let mut status = TransportStatus { kind: "udp".into(), ..TransportStatus::default() };
         match &self.role {
             Role::Source(source) => {
                 status.sent_bytes = source.sent_bytes;
-                status.counters = BTreeMap::from([
+                status.counters = named([
                     ("segments", source.sent),
                     ("overflows", source.overflows),
                     ("dropped_below", source.dropped_below),
@@ -406,7 +405,7 @@ impl Transport for Udp {
             }
             Role::Sink(sink) => {
                 status.delivered_bytes = sink.received_bytes;
-                status.counters = BTreeMap::from([
+                status.counters = named([
                     ("received_segments", sink.received),
                     ("lost", self.lost()),
                     ("duplicates", sink.duplicates),

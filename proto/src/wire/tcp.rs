@@ -365,7 +365,9 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_panic(packet in proptest::collection::vec(any::<u8>(), 0..90)) {
+        fn any_bytes_are_read_without_panic(
+            packet in proptest::collection::vec(any::<u8>(), 0..90),
+        ) {
             let _ = decode(&packet);
         }
 

@@ -119,7 +119,8 @@ impl Attachment {
             if arrival.outgoing {
                 continue;
             }
-            let at = arrival.stamp.map_or_else(|| clock.now(), |stamp| from_realtime(stamp, offset));
+            let at =
+                arrival.stamp.map_or_else(|| clock.now(), |stamp| from_realtime(stamp, offset));
             match self.decode(&buffer[..arrival.length]) {
                 Ok(frame) => {
                     self.stats.frames_in += 1;
@@ -199,7 +200,11 @@ impl Attachment {
     }
 
     /// Tells the daemon what became of a frame.
-    pub(super) fn echo(&mut self, done: &FrameDone, rate: farhop_proto::base::Bitrate) -> io::Result<()> {
+    pub(super) fn echo(
+        &mut self,
+        done: &FrameDone,
+        rate: farhop_proto::base::Bitrate,
+    ) -> io::Result<()> {
         let Some(at) = self.waiting.iter().position(|(id, _)| *id == done.id) else {
             return Ok(());
         };

@@ -13,5 +13,5 @@
 mod attach;
 mod driver;
 
-pub use attach::{Attachment, AttachStats};
+pub use attach::{AttachStats, Attachment};
 pub use driver::{Air, AirOptions, AirStatus, Change, Fault, RadioEnd};

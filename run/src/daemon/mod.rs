@@ -1,1 +1,271 @@
-//! stub
+//! The daemon: one node's stack on real devices.
+//!
+//! One thread, one loop ([`driver`]): it sleeps until a device, the host or a client has
+//! something, or a deadline of the stack has come. A client asks over the control socket
+//! ([`control`]) what the daemon is doing ([`DaemonStatus`]).
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use farhop_proto::base::{Duration, NodeId, Seed};
+use farhop_proto::stack::{DeviceConfig, NodePlan, RadioPlan, Scenario, StackStatus};
+use rustix::event::PollFlags;
+use serde::Serialize;
+
+use crate::device::ethernet::Ethernet;
+use crate::device::monitor::Monitor;
+use crate::device::signals::Signals;
+use crate::device::tun::{self, Tun};
+use crate::device::udp::Udp;
+use crate::device::{Clock, Device, DeviceSpec, DeviceStatus, os};
+use crate::lateness::WakeupStats;
+
+pub mod client;
+pub mod control;
+pub mod driver;
+pub mod host;
+
+pub use client::{ControlError, list, query, runtime_dir, socket_path};
+use control::{Control, Request};
+use driver::{Driver, DriverStats};
+use host::HostStatus;
+
+/// What a daemon is to be.
+#[derive(Debug)]
+pub struct DaemonOptions {
+    /// The node.
+    pub plan: NodePlan,
+    /// Seed of its random draws.
+    pub seed: Seed,
+    /// The device of each of its radios, in the order of the plan.
+    pub devices: Vec<DeviceChoice>,
+    /// Name of its TUN interface.
+    pub tun: String,
+    /// Where its control socket stands, if not in [`runtime_dir`].
+    pub runtime_dir: Option<PathBuf>,
+    /// Ends the daemon when something can be read from it, beside SIGTERM and SIGINT.
+    pub stop: Option<OwnedFd>,
+}
+
+/// The device under a radio.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// A card in monitor mode, or the emulated air behind a veth pair.
+    Monitor {
+        /// Interface.
+        interface: String,
+    },
+    /// An Ethernet-like interface.
+    Ethernet {
+        /// Interface.
+        interface: String,
+    },
+    /// A UDP socket.
+    Udp {
+        /// Own address.
+        bind: SocketAddr,
+        /// Addresses of the neighbours.
+        peers: BTreeMap<NodeId, SocketAddr>,
+    },
+}
+
+/// What a daemon is doing.
+#[derive(Clone, Debug, Serialize)]
+pub struct DaemonStatus {
+    /// Name of the node.
+    pub name: String,
+    /// Number of the node.
+    pub node: NodeId,
+    /// Version of farhop.
+    pub version: &'static str,
+    /// Process.
+    pub pid: u32,
+    /// How long it has run, in seconds.
+    pub uptime_s: f64,
+    /// Addresses of its TUN interface.
+    pub addresses: Vec<IpAddr>,
+    /// Whether it runs under `SCHED_FIFO`.
+    pub is_realtime: bool,
+    /// How late it woke up.
+    pub wakeups: WakeupStats,
+    /// What its loop did.
+    pub driver: DriverStats,
+    /// Radios.
+    pub devices: Vec<DeviceStatus>,
+    /// The TUN interface.
+    pub host: Option<HostStatus>,
+    /// Link, routing, flows.
+    pub stack: StackStatus,
+    /// Processor time so far, in seconds.
+    pub cpu_s: f64,
+    /// Largest resident memory so far, in kB.
+    pub memory_kb: u64,
+}
+
+impl DaemonOptions {
+    /// What a scenario says of one node.
+    ///
+    /// Fails if the scenario has no such node, or names no device for it.
+    pub fn from_scenario(scenario: &Scenario, name: &str) -> anyhow::Result<Self> {
+        let index = scenario.node.iter().position(|node| node.name == name);
+        let index = index.with_context(|| {
+            let names: Vec<_> = scenario.node.iter().map(|node| node.name.as_str()).collect();
+            format!("no node '{name}' in the scenario; it has {}", names.join(", "))
+        })?;
+        let device = scenario.node[index].device.as_ref().with_context(|| {
+            format!("the scenario names no device for node '{name}': add `device` to it")
+        })?;
+        let plan = scenario.plan().nodes.swap_remove(index);
+        Ok(Self {
+            plan,
+            seed: Seed(scenario.seed),
+            devices: vec![DeviceChoice::from_config(device, scenario)?],
+            tun: tun::NAME.into(),
+            runtime_dir: None,
+            stop: None,
+        })
+    }
+}
+
+impl DeviceChoice {
+    fn from_config(config: &DeviceConfig, scenario: &Scenario) -> anyhow::Result<Self> {
+        Ok(match config {
+            DeviceConfig::Monitor { interface } => Self::Monitor { interface: interface.clone() },
+            DeviceConfig::Ethernet { interface } => Self::Ethernet { interface: interface.clone() },
+            DeviceConfig::Udp { bind, peers } => {
+                let known = |(name, address): (&String, &SocketAddr)| {
+                    let node = scenario.node_id(name);
+                    Ok((node.with_context(|| format!("no node '{name}'"))?, *address))
+                };
+                let peers: anyhow::Result<_> = peers.iter().map(known).collect();
+                Self::Udp { bind: *bind, peers: peers? }
+            }
+        })
+    }
+
+    fn open(&self, spec: DeviceSpec) -> std::io::Result<Box<dyn Device>> {
+        Ok(match self {
+            Self::Monitor { interface } => Box::new(Monitor::open(interface, spec)?),
+            Self::Ethernet { interface } => Box::new(Ethernet::open(interface, spec)?),
+            Self::Udp { bind, peers } => Box::new(Udp::open(*bind, peers.clone(), spec)?),
+        })
+    }
+}
+
+/// What the device of a radio must know.
+pub fn device_spec(plan: &NodePlan, radio: &RadioPlan, clock: Clock) -> DeviceSpec {
+    DeviceSpec {
+        node: plan.node,
+        radio: radio.spec,
+        guard: guard(plan),
+        transmit_status: radio.config.transmit_status,
+        attempts: radio.config.attempts,
+        clock,
+    }
+}
+
+/// Guard of the slots of a node; zero where the link has none.
+fn guard(plan: &NodePlan) -> Duration {
+    plan.slot().map_or(Duration::ZERO, |(_, guard)| guard)
+}
+
+/// Runs a node until SIGTERM, SIGINT or `options.stop`, and cleans up.
+///
+/// Fails if a daemon of that name runs already, a device or the TUN interface cannot be opened, or
+/// an interface goes away.
+pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
+    let plan = &options.plan;
+    anyhow::ensure!(
+        options.devices.len() == plan.radios.len(),
+        "node '{}' has {} radios and {} devices",
+        plan.name,
+        plan.radios.len(),
+        options.devices.len()
+    );
+    let signals = Signals::take().context("cannot take over signals")?;
+    let dir = options.runtime_dir.clone().unwrap_or_else(runtime_dir);
+    let mut control = Control::open(&dir, &plan.name)?;
+    let clock = Clock::start();
+    let mut driver = Driver::build(plan, options.seed, clock);
+    for (choice, radio) in options.devices.iter().zip(&plan.radios) {
+        let device = choice.open(device_spec(plan, radio, clock));
+        driver.add_radio(radio.spec.id, device.context("cannot open the device")?);
+    }
+    driver.set_host(Box::new(Tun::open(&options.tun, plan.node, plan.addresses)?));
+    // Last: opening devices takes long, and waits.
+    let is_realtime = os::ask_for_punctuality();
+    tracing::info!(node = plan.name, realtime = is_realtime, "up");
+    serve(&options, &mut driver, &mut control, &signals, is_realtime)?;
+    tracing::info!(node = plan.name, "down");
+    Ok(())
+}
+
+fn serve(
+    options: &DaemonOptions,
+    driver: &mut Driver,
+    control: &mut Control,
+    signals: &Signals,
+    is_realtime: bool,
+) -> anyhow::Result<()> {
+    let start = driver.now();
+    loop {
+        let others_ready = {
+            let ends = [Some(signals.as_fd()), options.stop.as_ref().map(AsFd::as_fd)];
+            let ends = ends.into_iter().flatten().map(|fd| (fd, PollFlags::IN));
+            let others: Vec<_> = ends.chain(control.sources()).collect();
+            driver.wait(&others)?
+        };
+        driver.turn()?;
+        if !others_ready {
+            continue;
+        }
+        if signals.has_come()? || options.stop.as_ref().is_some_and(is_readable) {
+            return Ok(());
+        }
+        control.serve(&mut |request| match request {
+            Request::Status {} => {
+                let uptime = driver.now().since(start);
+                serde_json::to_value(status(options, driver, uptime, is_realtime))
+                    .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }))
+            }
+        });
+    }
+}
+
+fn is_readable(fd: &OwnedFd) -> bool {
+    let mut fds = [rustix::event::PollFd::new(fd, PollFlags::IN)];
+    rustix::event::poll(&mut fds, Some(&rustix::event::Timespec::default()))
+        .is_ok_and(|ready| ready > 0)
+}
+
+fn status(
+    options: &DaemonOptions,
+    driver: &Driver,
+    uptime: Duration,
+    is_realtime: bool,
+) -> DaemonStatus {
+    let plan = &options.plan;
+    let usage = os::usage();
+    DaemonStatus {
+        name: plan.name.clone(),
+        node: plan.node,
+        version: env!("CARGO_PKG_VERSION"),
+        pid: std::process::id(),
+        uptime_s: uptime.as_secs_f64(),
+        addresses: vec![
+            plan.addresses.ipv4(plan.node).into(),
+            plan.addresses.ipv6(plan.node).into(),
+        ],
+        is_realtime,
+        wakeups: driver.wakeups(),
+        driver: driver.stats(),
+        devices: driver.devices(),
+        host: driver.host(),
+        stack: driver.stack_status(),
+        cpu_s: usage.cpu_s,
+        memory_kb: usage.memory_kb,
+    }
+}

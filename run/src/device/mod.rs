@@ -21,6 +21,7 @@ mod gate;
 pub mod monitor;
 pub mod os;
 mod packet;
+pub mod signals;
 pub mod tun;
 mod tunnel;
 pub mod udp;

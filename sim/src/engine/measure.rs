@@ -34,7 +34,7 @@ pub(super) fn report(
             let to = scenario.node_name(neighbour.node).unwrap_or_default();
             let peer = &chips[usize::from(neighbour.node.0) - 1];
             let air = air_report(&status.link, chip, peer, run);
-            links.push(link_report(&node.plan.name, to, status.link.kind, neighbour, air));
+            links.push(link_report(&node.plan.name, to, &status.link.kind, neighbour, air));
         }
     }
     Report {
@@ -151,15 +151,8 @@ pub fn air_report(
 ) -> AirReport {
     let share = |span: Duration| span.as_secs_f64() / run.as_secs_f64();
     let planned = link.air;
-    let own = planned.data + planned.retransmission + planned.coding + planned.acknowledgement;
-    // A link without a plan of its own leaves the repetitions to the chip.
-    let (first, again) = if own.is_zero() {
-        (chip.air_data.saturating_sub(chip.air_retries), chip.air_retries)
-    } else {
-        (planned.data, planned.retransmission)
-    };
     let collided = share(peer.air_collided);
-    let parts = [share(first), share(again), share(planned.coding)];
+    let parts = [planned.data, planned.retransmission, planned.coding].map(share);
     let sum: f64 = parts.iter().sum();
     let intact = if sum > 0.0 { (1.0 - collided / sum).max(0.0) } else { 1.0 };
     let air = AirReport {
@@ -195,7 +188,7 @@ pub fn node_report(name: &str, status: &StackStatus, chip: &ChipStats) -> NodeRe
         *drops.entry(cause.into()).or_default() += count;
     }
     drops.retain(|_, count| *count > 0);
-    let link = status.link.counters.iter().map(|(name, count)| ((*name).into(), *count));
+    let link = status.link.counters.iter().map(|(name, count)| (name.to_string(), *count));
     let top = [("sent", flows.sent), ("received", flows.received)];
     let layers = BTreeMap::from([
         ("link".into(), link.collect()),

@@ -90,7 +90,7 @@ pub fn run(scenario: &Scenario, options: RunOptions<'_>) -> Result<Report, RunEr
     };
     run.next_bin += run.bin;
     world.medium.record_transmissions(run.capture.is_some() || run.trace.is_some());
-    run.to_the_end(&mut world)?;
+    run.run_until_end(&mut world)?;
     if let Some(capture) = run.capture.take() {
         capture.finish()?;
     }
@@ -113,7 +113,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn to_the_end(&mut self, world: &mut World) -> Result<(), RunError> {
+    fn run_until_end(&mut self, world: &mut World) -> Result<(), RunError> {
         loop {
             let now = world
                 .poll_timeout()

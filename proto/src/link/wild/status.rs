@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::slots::Phase;
 use super::{Group, Peer, Wild};
-use crate::base::{Instant, NodeId};
+use crate::base::{Instant, Name, NodeId, named};
 use crate::link::{LinkStatus, NeighbourStatus, SlotStatus};
 use crate::wire::wild::DecodeError;
 
@@ -51,8 +51,8 @@ impl Counters {
         *counter += 1;
     }
 
-    fn by_name(&self) -> BTreeMap<&'static str, u64> {
-        BTreeMap::from([
+    fn by_name(&self) -> BTreeMap<Name, u64> {
+        named([
             ("slots", self.slots),
             ("slots_missed", self.slots_missed),
             ("slots_cut", self.slots_cut),
@@ -109,11 +109,11 @@ impl Wild {
                 ("decoded", got.decoded),
                 ("impatient", got.impatient),
             ] {
-                *counters.entry(name).or_default() += count;
+                *counters.entry(name.into()).or_default() += count;
             }
         }
         LinkStatus {
-            kind: "wild",
+            kind: "wild".into(),
             slot: self.groups.first().map(|group| self.slot_status(group, now)),
             neighbours: self.peers.iter().map(|peer| self.neighbour_status(peer, now)).collect(),
             air: self.air,
@@ -131,7 +131,7 @@ impl Wild {
             Phase::Receive => ("receive", slots.start()),
         };
         SlotStatus {
-            phase,
+            phase: phase.into(),
             number: slots.number(),
             ends_in: end.since(now),
             length: self.settings.slot,

@@ -5,7 +5,7 @@
 //! urgent data, simultaneous open, TIME-WAIT as a timer (an end answers repetitions for ever, as
 //! its ports are never used again), and keep-alive.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::{Transport, TransportStatus};
 use crate::base::{
     Cx, Datagram, DatagramUp, Datagrams, Destination, Duration, FlowId, Instant, Lane, Layer,
-    Message, MessageUp, Messages, Room, RoomBelow, Seq, TxOptions, UnitIds,
+    Message, MessageUp, Messages, Room, RoomBelow, Seq, TxOptions, UnitIds, named,
 };
 use crate::wire::ip;
 use crate::wire::tcp::{self, Flags, Header, Options, SackBlocks, TIMESTAMPS_BYTES};
@@ -395,11 +395,11 @@ impl Transport for Tcp {
         let (sent, got, refused) = (&sender.counts, &receiver.counts, &self.refused);
         let until = |place: u64| place.min(sender.buffer.end()) - (ORIGIN + 1);
         TransportStatus {
-            kind: "tcp",
+            kind: "tcp".into(),
             sent_bytes: until(sender.nxt),
             acked_bytes: until(sender.una),
             delivered_bytes: got.delivered_bytes,
-            counters: BTreeMap::from([
+            counters: named([
                 ("segments", sent.segments),
                 ("retransmissions", sent.retransmissions),
                 ("timeouts", sent.timeouts),

@@ -1,0 +1,122 @@
+//! The other end of the control socket: which daemons run, and what they are doing.
+
+use std::env;
+use std::fs;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration as StdDuration;
+
+use super::control::Request;
+
+/// How long a daemon may take to answer.
+const PATIENCE: StdDuration = StdDuration::from_secs(2);
+/// How a socket's file ends.
+const SUFFIX: &str = ".sock";
+
+/// Why there is no control socket, or no answer on it.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Nobody listens.
+    #[error("no daemon runs behind {}", path.display())]
+    NotRunning {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// A daemon of that name is there already.
+    #[error("a daemon for '{name}' runs already, behind {}", path.display())]
+    Running {
+        /// The node.
+        name: String,
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// What came back is no answer.
+    #[error("{}: the daemon's answer is not understood: {reason}", path.display())]
+    Answer {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A daemon that runs here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Name of the node.
+    pub name: String,
+    /// Its control socket.
+    pub path: PathBuf,
+}
+
+/// The directory of control sockets: `FARHOP_RUNTIME_DIR`, else `/run/farhop` for root, else
+/// `farhop` in `XDG_RUNTIME_DIR`, else `/tmp/farhop-UID`.
+pub fn runtime_dir() -> PathBuf {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(dir) = set("FARHOP_RUNTIME_DIR") {
+        return dir;
+    }
+    let user = rustix::process::geteuid();
+    if user.is_root() {
+        return "/run/farhop".into();
+    }
+    match set("XDG_RUNTIME_DIR") {
+        Some(dir) => dir.join("farhop"),
+        None => format!("/tmp/farhop-{}", user.as_raw()).into(),
+    }
+}
+
+/// The control socket of a node.
+pub fn socket_path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}{SUFFIX}"))
+}
+
+/// The daemons whose sockets are in `dir`, by name; empty if there is no such directory.
+pub fn list(dir: &Path) -> Vec<Running> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let running = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?.strip_suffix(SUFFIX)?.to_owned();
+        let path = entry.path();
+        UnixStream::connect(&path).is_ok().then_some(Running { name, path })
+    };
+    let mut found: Vec<_> = entries.filter_map(running).collect();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+/// Asks the daemon behind `path` what it is doing.
+///
+/// Fails if none runs, or does not answer within 2 s.
+pub fn query(path: &Path) -> Result<serde_json::Value, ControlError> {
+    let fail = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            ControlError::NotRunning { path: path.into() }
+        }
+        _ => ControlError::Io { path: path.into(), error },
+    };
+    let refuse = |reason: String| ControlError::Answer { path: path.into(), reason };
+    let mut stream = UnixStream::connect(path).map_err(fail)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(fail)?;
+    stream.set_write_timeout(Some(PATIENCE)).map_err(fail)?;
+    let mut request =
+        serde_json::to_string(&Request::Status {}).map_err(|error| refuse(error.to_string()))?;
+    request.push('\n');
+    stream.write_all(request.as_bytes()).map_err(fail)?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).map_err(fail)?;
+    let answer: serde_json::Value =
+        serde_json::from_str(&line).map_err(|error| refuse(error.to_string()))?;
+    match answer.get("error").and_then(serde_json::Value::as_str) {
+        Some(reason) => Err(refuse(reason.into())),
+        None => Ok(answer),
+    }
+}

@@ -1,0 +1,167 @@
+//! The control socket: one JSON request a line, one JSON answer a line.
+//!
+//! It is served between two turns of the loop and never waited for: what a client does not read
+//! stays in a buffer with a limit.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::event::PollFlags;
+use serde::{Deserialize, Serialize};
+
+use super::client::{ControlError, socket_path};
+
+/// Clients at one time; one more takes the place of the oldest.
+const CLIENTS: usize = 8;
+/// Longest request, in bytes.
+const REQUEST_BYTES: usize = 4096;
+/// Answers that a client has not read yet, in bytes.
+const ANSWER_BYTES: usize = 4 << 20;
+
+/// What a client may ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "query", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// What the daemon is doing.
+    Status {},
+}
+
+/// The control socket of a daemon; its file goes with it.
+#[derive(Debug)]
+pub struct Control {
+    listener: UnixListener,
+    path: PathBuf,
+    clients: Vec<Client>,
+}
+
+#[derive(Debug)]
+struct Client {
+    stream: UnixStream,
+    request: Vec<u8>,
+    answer: Vec<u8>,
+    is_over: bool,
+}
+
+impl Control {
+    /// Makes the socket `name` in `dir`, for this user alone. One that a dead daemon left is
+    /// replaced.
+    ///
+    /// Fails if a daemon of that name runs already, or the place cannot be written.
+    pub fn open(dir: &Path, name: &str) -> Result<Self, ControlError> {
+        let path = socket_path(dir, name);
+        let fail = |error| ControlError::Io { path: path.clone(), error };
+        make_dir(dir).map_err(fail)?;
+        match UnixStream::connect(&path) {
+            Ok(_) => return Err(ControlError::Running { name: name.into(), path }),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(&path).map_err(fail)?;
+            }
+            Err(_) => {}
+        }
+        let listener = UnixListener::bind(&path).map_err(fail)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(fail)?;
+        listener.set_nonblocking(true).map_err(fail)?;
+        Ok(Self { listener, path, clients: Vec::new() })
+    }
+
+    /// What to wait on.
+    pub fn sources(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        let clients = self.clients.iter().map(|client| {
+            let more = if client.answer.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+            (client.stream.as_fd(), PollFlags::IN | more)
+        });
+        clients.chain([(self.listener.as_fd(), PollFlags::IN)])
+    }
+
+    /// Takes requests and gives answers, as far as that goes without waiting.
+    pub fn serve(&mut self, answer: &mut dyn FnMut(Request) -> serde_json::Value) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if stream.set_nonblocking(true).is_ok() {
+                if self.clients.len() >= CLIENTS {
+                    self.clients.remove(0);
+                }
+                self.clients.push(Client {
+                    stream,
+                    request: Vec::new(),
+                    answer: Vec::new(),
+                    is_over: false,
+                });
+            }
+        }
+        for client in &mut self.clients {
+            client.read();
+            client.respond(answer);
+            client.write();
+        }
+        self.clients.retain(|client| !client.is_over);
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // It may be gone with its directory already.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Makes a directory for this user alone, and refuses one that somebody else could have laid out.
+fn make_dir(dir: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let owner = fs::symlink_metadata(dir)?.uid();
+    let us = rustix::process::geteuid().as_raw();
+    if owner == us || owner == 0 {
+        return Ok(());
+    }
+    let reason = format!("{} belongs to another user", dir.display());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
+}
+
+impl Client {
+    fn read(&mut self) {
+        let mut buffer = [0; 1024];
+        while !self.is_over && self.request.len() <= REQUEST_BYTES {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => self.is_over = true,
+                Ok(length) => self.request.extend_from_slice(&buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.is_over = true,
+            }
+        }
+    }
+
+    fn respond(&mut self, answer: &mut dyn FnMut(Request) -> serde_json::Value) {
+        while let Some(end) = self.request.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.request.drain(..=end).collect();
+            let value = match serde_json::from_slice(&line) {
+                Ok(request) => answer(request),
+                Err(error) => serde_json::json!({ "error": format!("not a request: {error}") }),
+            };
+            self.answer.extend_from_slice(value.to_string().as_bytes());
+            self.answer.push(b'\n');
+            if self.answer.len() > ANSWER_BYTES {
+                self.is_over = true;
+                return;
+            }
+        }
+        self.is_over |= self.request.len() > REQUEST_BYTES;
+    }
+
+    fn write(&mut self) {
+        while !self.answer.is_empty() {
+            match self.stream.write(&self.answer) {
+                Ok(length) => drop(self.answer.drain(..length)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.is_over = true;
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The loop of a daemon: what has come goes up, what is due fires, what there is room for goes
+//! down.
+//!
+//! It sleeps until the earliest deadline and never spins: under `SCHED_FIFO` the kernel stops a
+//! spinning process for 50 ms of every second. A source that had more than its share of a turn
+//! rests for a moment, so that a flood on one cannot starve the slots.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use farhop_proto::base::{
+    Cx, Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant, Lane, RadioId, Room,
+    Seed, UnitId,
+};
+use farhop_proto::stack::{NodePlan, Stack, StackStatus};
+use rustix::event::{PollFd, PollFlags, poll};
+use serde::Serialize;
+
+use super::host::{Host, HostStatus};
+use crate::device::{BATCH, Clock, Device, DeviceStatus, timespec};
+use crate::lateness::{WakeupStats, Wakeups};
+
+/// Frames handed to the radios in one turn at most.
+const FRAMES: usize = 64;
+/// IP packets taken from the host in one turn at most.
+const PACKETS: usize = 64;
+/// How long a source rests that had more than its share of a turn.
+const REST: Duration = Duration::from_micros(250);
+/// Frames of one radio that may wait for their time.
+const HELD: usize = 8;
+
+/// What a driver did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DriverStats {
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Turns that left work for the next.
+    pub turns_cut: u64,
+    /// Times that a source had more than its share of a turn.
+    pub rests: u64,
+    /// Requests of the link that no card can fulfil: bits in MAC acknowledgements.
+    pub unsupported: u64,
+    /// Frames to be taken back that were gone.
+    pub cancelled_late: u64,
+}
+
+/// Whether a source has something, and when it may be asked again.
+#[derive(Clone, Copy, Debug, Default)]
+struct Source {
+    is_ready: bool,
+    rests_until: Instant,
+}
+
+struct Radio {
+    id: RadioId,
+    device: Box<dyn Device>,
+    source: Source,
+    /// Frames that must not be sent yet, in the order in which they came.
+    held: VecDeque<Frame>,
+}
+
+/// A stack on its devices.
+pub struct Driver {
+    clock: Clock,
+    stack: Stack,
+    radios: Vec<Radio>,
+    host: Option<(Box<dyn Host>, Source)>,
+    /// Events on their way up; kept for its memory.
+    up: Vec<FrameUp>,
+    due: Option<Instant>,
+    is_cut: bool,
+    wakeups: Wakeups,
+    stats: DriverStats,
+}
+
+impl Source {
+    /// Whether to wait for it: it is not at rest.
+    fn is_awake(&self, now: Instant) -> bool {
+        now >= self.rests_until
+    }
+
+    fn rest(&mut self, now: Instant) {
+        self.rests_until = now + REST;
+    }
+}
+
+impl Radio {
+    fn room(&self, now: Instant) -> Room {
+        let room = self.device.room(now);
+        Room { units: room.units.min(HELD).saturating_sub(self.held.len()), ..room }
+    }
+
+    fn next_release(&self) -> Option<Instant> {
+        self.held.front().and_then(|frame| frame.options.not_before)
+    }
+
+    fn cancel(&mut self, id: UnitId) -> Option<FrameUp> {
+        let index = self.held.iter().position(|frame| frame.id == id)?;
+        self.held.remove(index)?;
+        let outcome = FrameOutcome::Cancelled;
+        Some(FrameUp::Done(FrameDone { id, outcome, attempts: 0, air_time: Duration::ZERO }))
+    }
+}
+
+impl Driver {
+    /// A stack without devices.
+    pub fn build(plan: &NodePlan, seed: Seed, clock: Clock) -> Self {
+        let guard = plan.slot().map_or(Duration::from_millis(1), |(_, guard)| guard);
+        Self {
+            clock,
+            stack: Stack::build(plan, seed),
+            radios: Vec::new(),
+            host: None,
+            up: Vec::new(),
+            due: None,
+            is_cut: false,
+            wakeups: Wakeups::build(guard),
+            stats: DriverStats::default(),
+        }
+    }
+
+    /// Adds a radio.
+    pub fn add_radio(&mut self, id: RadioId, device: Box<dyn Device>) {
+        let source = Source { is_ready: true, ..Source::default() };
+        self.radios.push(Radio { id, device, source, held: VecDeque::new() });
+    }
+
+    /// Joins the stack to the host.
+    pub fn set_host(&mut self, host: Box<dyn Host>) {
+        self.host = Some((host, Source { is_ready: true, ..Source::default() }));
+    }
+
+    /// The time on the node's clock.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Sleeps until something has come or is due. Returns whether one of `others` is ready.
+    ///
+    /// Fails if the system has no memory left.
+    pub fn wait(&mut self, others: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<bool> {
+        let now = self.clock.now();
+        self.due = self.poll_timeout();
+        let timeout = match self.due {
+            _ if self.is_cut => Some(Duration::ZERO),
+            due => due.map(|due| due.since(now)),
+        };
+        let mut fds = Vec::with_capacity(self.radios.len() + 1 + others.len());
+        let wanted = |source: &Source| {
+            if source.is_awake(now) { PollFlags::IN } else { PollFlags::empty() }
+        };
+        for radio in &self.radios {
+            fds.push(PollFd::from_borrowed_fd(radio.device.fd(), wanted(&radio.source)));
+        }
+        if let Some((host, source)) = &self.host {
+            fds.push(PollFd::from_borrowed_fd(host.fd(), wanted(source)));
+        }
+        let own = fds.len();
+        fds.extend(others.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)));
+        match poll(&mut fds, timeout.map(timespec).as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let sources = self.radios.iter_mut().map(|radio| &mut radio.source);
+        let sources = sources.chain(self.host.iter_mut().map(|(_, source)| source));
+        for (source, ready) in sources.zip(&ready) {
+            source.is_ready = *ready;
+        }
+        Ok(ready[own..].contains(&true))
+    }
+
+    /// When something is due.
+    fn poll_timeout(&self) -> Option<Instant> {
+        let now = self.clock.now();
+        let sources = self.radios.iter().map(|radio| &radio.source);
+        let sources = sources.chain(self.host.iter().map(|(_, source)| source));
+        let rests = sources.map(|source| source.rests_until).filter(|until| *until > now);
+        let devices = self.radios.iter().filter_map(|radio| radio.device.poll_timeout(now));
+        let held = self.radios.iter().filter_map(Radio::next_release);
+        self.stack.poll_timeout().into_iter().chain(rests).chain(devices).chain(held).min()
+    }
+
+    /// Takes what has come, fires what is due, and hands down what there is room for.
+    ///
+    /// Fails if an interface is gone.
+    pub fn turn(&mut self) -> io::Result<()> {
+        self.stats.turns += 1;
+        let now = self.clock.now();
+        if let Some(due) = self.due.take().filter(|due| *due <= now) {
+            self.wakeups.on_timer(due, now);
+        }
+        self.take_frames()?;
+        self.take_packets()?;
+        let mut cx = Cx::new(self.clock.now());
+        if self.stack.poll_timeout().is_some_and(|due| due <= cx.now) {
+            self.stack.handle_timeout(&mut cx);
+        }
+        self.stack.turn(&mut cx);
+        self.give_frames()?;
+        self.give_packets();
+        Ok(())
+    }
+
+    fn take_frames(&mut self) -> io::Result<()> {
+        for radio in &mut self.radios {
+            if radio.source.is_ready {
+                radio.device.receive(&mut self.up)?;
+                if self.up.len() >= BATCH {
+                    self.stats.rests += 1;
+                    radio.source.rest(self.clock.now());
+                }
+            }
+            let now = self.clock.now();
+            radio.device.handle_timeout(now, &mut self.up);
+            let mut cx = Cx::new(now);
+            for event in self.up.drain(..) {
+                self.stack.handle_frame(&mut cx, event);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_packets(&mut self) -> io::Result<()> {
+        let Some((host, source)) = &mut self.host else { return Ok(()) };
+        if !source.is_ready {
+            return Ok(());
+        }
+        for _ in 0..PACKETS {
+            let Some(packet) = host.receive()? else { return Ok(()) };
+            self.stack.handle_ip(packet);
+        }
+        self.stats.rests += 1;
+        source.rest(self.clock.now());
+        Ok(())
+    }
+
+    fn give_frames(&mut self) -> io::Result<()> {
+        self.release_held()?;
+        for _ in 0..FRAMES {
+            // The clock is read for each frame: handing the last one over took time.
+            let mut cx = Cx::new(self.clock.now());
+            let (now, radios) = (cx.now, &self.radios);
+            let room = |lane: Lane| {
+                let radio = radios.iter().find(|radio| radio.id == lane.radio);
+                radio.map_or(Room::NONE, |radio| radio.room(now))
+            };
+            let Some(down) = self.stack.poll_frame(&mut cx, &room) else {
+                self.is_cut = false;
+                return Ok(());
+            };
+            self.hand_down(now, down)?;
+            let mut cx = Cx::new(self.clock.now());
+            for event in self.up.drain(..) {
+                self.stack.handle_frame(&mut cx, event);
+            }
+            self.stack.turn(&mut cx);
+        }
+        self.is_cut = true;
+        self.stats.turns_cut += 1;
+        Ok(())
+    }
+
+    fn hand_down(&mut self, now: Instant, down: FrameDown) -> io::Result<()> {
+        match down {
+            FrameDown::Frame(frame) => {
+                let radio = self.radios.iter_mut().find(|radio| radio.id == frame.radio);
+                let radio = radio.expect("a frame for a radio that has room");
+                let must_wait = frame.options.not_before.is_some_and(|time| time > now);
+                if must_wait || !radio.held.is_empty() {
+                    radio.held.push_back(frame);
+                } else {
+                    radio.device.send(frame, &mut self.up)?;
+                }
+            }
+            FrameDown::ReplyState { .. } => self.stats.unsupported += 1,
+            FrameDown::Cancel(id) => {
+                match self.radios.iter_mut().find_map(|radio| radio.cancel(id)) {
+                    Some(event) => self.up.push(event),
+                    None => self.stats.cancelled_late += 1,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the frames whose time has come.
+    fn release_held(&mut self) -> io::Result<()> {
+        let now = self.clock.now();
+        for radio in &mut self.radios {
+            let is_due = |frame: &mut Frame| frame.options.not_before.is_none_or(|at| at <= now);
+            while !radio.device.room(now).is_none()
+                && let Some(frame) = radio.held.pop_front_if(is_due)
+            {
+                radio.device.send(frame, &mut self.up)?;
+            }
+        }
+        let mut cx = Cx::new(now);
+        for event in self.up.drain(..) {
+            self.stack.handle_frame(&mut cx, event);
+        }
+        Ok(())
+    }
+
+    fn give_packets(&mut self) {
+        while let Some(packet) = self.stack.poll_ip() {
+            if let Some((host, _)) = &mut self.host {
+                host.send(&packet);
+            }
+        }
+    }
+
+    /// How late the loop woke up.
+    pub fn wakeups(&self) -> WakeupStats {
+        self.wakeups.stats()
+    }
+
+    /// What the loop did.
+    pub fn stats(&self) -> DriverStats {
+        self.stats
+    }
+
+    /// What the radios did.
+    pub fn devices(&self) -> Vec<DeviceStatus> {
+        self.radios.iter().map(|radio| radio.device.status()).collect()
+    }
+
+    /// What passed the port to the host.
+    pub fn host(&self) -> Option<HostStatus> {
+        self.host.as_ref().map(|(host, _)| host.status())
+    }
+
+    /// What the stack is doing.
+    pub fn stack_status(&self) -> StackStatus {
+        self.stack.status(self.clock.now())
+    }
+}

@@ -1,0 +1,71 @@
+//! SIGTERM and SIGINT as something to wait on (signalfd), so that a daemon ends between two turns.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// The signals that end a daemon.
+#[derive(Debug)]
+pub struct Signals {
+    fd: OwnedFd,
+    before: libc::sigset_t,
+}
+
+impl Signals {
+    /// Takes over SIGTERM and SIGINT for the calling thread and the threads that it starts, until
+    /// this is dropped.
+    ///
+    /// Fails if the process has no file descriptors left.
+    pub fn take() -> io::Result<Self> {
+        let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+        let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: the pointers are to live sets; `sigemptyset` initialises the first before it is
+        // used, `pthread_sigmask` fills the second, and the result of `signalfd` is checked.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);
+            libc::sigaddset(set.as_mut_ptr(), libc::SIGINT);
+            let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_NONBLOCK | libc::SFD_CLOEXEC);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let fd = OwnedFd::from_raw_fd(fd);
+            let error = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
+            if error != 0 {
+                return Err(io::Error::from_raw_os_error(error));
+            }
+            Ok(Self { fd, before: before.assume_init() })
+        }
+    }
+
+    /// Takes a signal that has come. Returns whether there was one.
+    pub fn has_come(&self) -> io::Result<bool> {
+        let mut buffer = [0_u8; size_of::<libc::signalfd_siginfo>()];
+        match rustix::io::read(&self.fd, &mut buffer) {
+            Ok(length) => Ok(length > 0),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Signals {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // SAFETY: `before` is the set that `pthread_sigmask` filled; the third pointer may be null.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
+        }
+    }
+}
