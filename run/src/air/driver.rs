@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use farhop_proto::base::{Bitrate, Duration, FrameDown, FrameUp, Instant, RadioId, Seed};
 use farhop_proto::stack::{Plan, Scenario};
@@ -11,11 +12,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 
 use super::attach::{AttachSpec, AttachStats, Attachment, Injected};
-use crate::device::{Clock, FRAME_BYTES, timespec};
+use crate::device::{Clock, FRAME_BYTES, os, timespec};
 use crate::lateness::{WakeupStats, Wakeups};
 
-/// Longest sleep: signals and changes from outside are looked for at least this often.
-const LONGEST_SLEEP: Duration = Duration::from_millis(200);
 /// Bursts of arrivals taken in before the model runs on.
 const BURSTS: usize = 16;
 
@@ -63,6 +62,10 @@ pub enum Fault {
 pub struct AirStatus {
     /// How late it woke up.
     pub wakeups: WakeupStats,
+    /// Processor time so far, in seconds.
+    pub cpu_s: f64,
+    /// Largest resident memory so far, in kB.
+    pub memory_kb: u64,
     /// Frames that went on air.
     pub frames_on_air: u64,
     /// Frames that came so late that the model had passed their time.
@@ -132,12 +135,12 @@ impl Air {
         self.changes.sort_by_key(|change| std::cmp::Reverse(change.at));
     }
 
-    /// Sleeps until something has come or is due, but no longer than a fifth of a second, and acts
-    /// on it.
+    /// Sleeps until something has come or is due, and acts on it. Returns whether one of `others`
+    /// is ready.
     ///
     /// Fails if an interface is gone.
-    pub fn step(&mut self) -> io::Result<()> {
-        self.sleep()?;
+    pub fn step(&mut self, others: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<bool> {
+        let others_ready = self.sleep(others)?;
         for _ in 0..BURSTS {
             if !self.receive()? {
                 break;
@@ -145,21 +148,23 @@ impl Air {
         }
         let now = self.clock.now();
         self.run_model(now);
-        self.report()
+        self.report()?;
+        Ok(others_ready)
     }
 
-    fn sleep(&mut self) -> io::Result<()> {
+    fn sleep(&mut self, others: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<bool> {
         let now = self.clock.now();
-        let due = self.next_due().min(now + LONGEST_SLEEP);
-        let mut fds: Vec<PollFd<'_>> =
-            self.ends.iter().map(|end| PollFd::from_borrowed_fd(end.fd(), PollFlags::IN)).collect();
-        let woken = poll(&mut fds, Some(&timespec(due.since(now))));
-        match woken {
+        let due = self.next_due();
+        let ends = self.ends.iter().map(|end| PollFd::from_borrowed_fd(end.fd(), PollFlags::IN));
+        let more = others.iter().map(|(fd, events)| PollFd::from_borrowed_fd(*fd, *events));
+        let mut fds: Vec<PollFd<'_>> = ends.chain(more).collect();
+        let timeout = (due != Instant::MAX).then(|| timespec(due.since(now)));
+        match poll(&mut fds, timeout.as_ref()) {
             Ok(0) => self.wakeups.on_timer(due, self.clock.now()),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(())
+        Ok(fds[self.ends.len()..].iter().any(|fd| !fd.revents().is_empty()))
     }
 
     fn next_due(&self) -> Instant {
@@ -235,7 +240,10 @@ impl Air {
         let radio = |(index, end): (usize, &Attachment)| {
             (self.names[index].clone(), (self.medium.stats(index), end.stats()))
         };
+        let usage = os::usage();
         AirStatus {
+            cpu_s: usage.cpu_s,
+            memory_kb: usage.memory_kb,
             wakeups: self.wakeups.stats(),
             frames_on_air: self.medium.frames_on_air(),
             late_arrivals: self.late_arrivals,

@@ -97,6 +97,13 @@ pub fn list(dir: &Path) -> Vec<Running> {
 ///
 /// Fails if none runs, or does not answer within 2 s.
 pub fn query(path: &Path) -> Result<serde_json::Value, ControlError> {
+    ask(path, Request::Status {})
+}
+
+/// Asks whoever listens at a control socket.
+///
+/// Fails if nobody does, or no answer comes in two seconds.
+pub fn ask(path: &Path, request: Request) -> Result<serde_json::Value, ControlError> {
     let fail = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             ControlError::NotRunning { path: path.into() }
@@ -107,8 +114,7 @@ pub fn query(path: &Path) -> Result<serde_json::Value, ControlError> {
     let mut stream = UnixStream::connect(path).map_err(fail)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(fail)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(fail)?;
-    let mut request =
-        serde_json::to_string(&Request::Status {}).map_err(|error| refuse(error.to_string()))?;
+    let mut request = serde_json::to_string(&request).map_err(|error| refuse(error.to_string()))?;
     request.push('\n');
     stream.write_all(request.as_bytes()).map_err(fail)?;
     let mut line = String::new();

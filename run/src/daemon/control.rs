@@ -28,6 +28,8 @@ const ANSWER_BYTES: usize = 4 << 20;
 pub enum Request {
     /// What the daemon is doing.
     Status {},
+    /// Of the air of a lab: the run begins now, and with it the times of the scenario's faults.
+    Begin {},
 }
 
 /// The control socket of a daemon; its file goes with it.

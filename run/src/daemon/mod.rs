@@ -231,6 +231,7 @@ fn serve(
                 serde_json::to_value(status(options, driver, uptime, is_realtime))
                     .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }))
             }
+            Request::Begin {} => serde_json::json!({ "error": "only the air of a lab begins" }),
         });
     }
 }

@@ -1,6 +1,8 @@
 //! What a process with deadlines asks of Linux beside devices.
 
 use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Priority under `SCHED_FIFO`: above ordinary processes, below the kernel's own threads.
 const PRIORITY: i32 = 50;
@@ -44,4 +46,31 @@ pub fn die_with_parent(parent: u32) -> io::Result<()> {
     // The parent may have died before the call.
     let now = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get() as u32);
     if now == parent { Ok(()) } else { Err(io::Error::other("the parent process is gone")) }
+}
+
+/// Gives this process namespaces of its own.
+///
+/// To be called before the process has other threads.
+pub fn unshare(namespaces: rustix::thread::UnshareFlags) -> io::Result<()> {
+    // SAFETY: the callers ask for namespaces alone (never `CLONE_FILES` or `CLONE_FS` of a process
+    // with threads), which changes nothing that Rust relies on.
+    unsafe { rustix::thread::unshare_unsafe(namespaces) }.map_err(Into::into)
+}
+
+/// Segments that a TCP socket has sent again, as `TCP_INFO` tells it.
+pub fn tcp_retransmissions(socket: BorrowedFd<'_>) -> Option<u64> {
+    let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: pointer and length are those of a live `tcp_info`, which all-zero bytes are too.
+    let info = unsafe {
+        let got = libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast::<libc::c_void>(),
+            &raw mut length,
+        );
+        (got == 0).then(|| info.assume_init())
+    }?;
+    Some(u64::from(info.tcpi_total_retrans))
 }

@@ -1,1 +1,91 @@
-//! stub
+//! The lab: the network of a scenario as real daemons in network namespaces, over an emulated air.
+//!
+//! ```text
+//!   lab (own network namespace)
+//!    ├─ air ── air0 ═══ veth ═══ radio0 ── daemon of node 1 (own network namespace) ── farhop0
+//!    │       └ air1 ═══ veth ═══ radio0 ── daemon of node 2 (own network namespace) ── farhop0
+//!    └─ traffic: a thread for each end of each flow, in the namespace of its node
+//! ```
+//!
+//! Namespaces are held by processes, not by names, and every process is killed with its parent: a
+//! lab that dies, however it dies, takes its interfaces with it. What may outlive it are programs
+//! that somebody started inside with `farhop lab exec` and the folder of its state; `farhop lab
+//! down` knows both, since everything of a lab has its id in the environment.
+
+use std::io;
+use std::path::PathBuf;
+
+mod children;
+mod control;
+mod isolate;
+mod network;
+mod report;
+mod start;
+mod state;
+mod traffic;
+
+pub use children::{run_air, run_node};
+pub use control::{down, exec};
+pub use isolate::isolate;
+pub use start::{Lab, LabOptions, Progress};
+pub use state::{LabState, find, list};
+
+/// Name of the environment variable that everything of a lab has.
+pub const LAB_VARIABLE: &str = "FARHOP_LAB";
+
+/// Why a lab could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The kernel refuses what a lab is made of.
+    #[error("{0}")]
+    Refused(String),
+    /// A process of the lab ended before its time.
+    #[error("{name} ended: {said}")]
+    Ended {
+        /// `"air"` or the name of a node.
+        name: String,
+        /// The last lines that it wrote.
+        said: String,
+    },
+    /// Something took too long.
+    #[error("{0}")]
+    TooSlow(String),
+    /// Something that was asked for does not exist.
+    #[error("{0}")]
+    NotFound(String),
+    /// A flow could not run.
+    #[error("flow '{name}': {error}")]
+    Flow {
+        /// Its name.
+        name: String,
+        /// What went wrong.
+        error: io::Error,
+    },
+    /// Whoever was told the progress ended it.
+    #[error("interrupted")]
+    Interrupted,
+    /// A file or a system call failed.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// What went wrong.
+        error: io::Error,
+    },
+}
+
+/// Adds what was being done to an error of the system.
+trait Doing<T> {
+    fn doing(self, what: impl Into<String>) -> Result<T, LabError>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, what: impl Into<String>) -> Result<T, LabError> {
+        self.map_err(|error| LabError::Io { what: what.into(), error: error.into() })
+    }
+}
+
+/// Folder with the state of all labs.
+pub fn labs_dir() -> PathBuf {
+    crate::daemon::runtime_dir().join("labs")
+}

@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 use std::path::{Component, Path};
 
-use anyhow::anyhow;
 use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
@@ -21,10 +20,13 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Parses a file; the error names the place.
-    pub(crate) fn parse(path: &'a Path, text: &'a str) -> anyhow::Result<Self> {
-        let tree = syn::parse_file(text).map_err(|error| {
-            anyhow!("{}:{}: cannot be read: {error}", path.display(), error.span().start().line)
+    /// Parses a file; what is no Rust is a finding like any other.
+    pub(crate) fn parse(path: &'a Path, text: &'a str) -> Result<Self, Finding> {
+        let tree = syn::parse_file(text).map_err(|error| Finding {
+            path: path.to_owned(),
+            line: line(error.span()),
+            rule: "syntax",
+            message: format!("{error}; `cargo check` says more"),
         })?;
         let mut finder = TestFinder(Vec::new());
         finder.visit_file(&tree);

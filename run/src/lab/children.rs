@@ -1,0 +1,138 @@
+//! The processes of a lab: a node with its daemon, and the air.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration as StdDuration, Instant as WallClock};
+
+use anyhow::{Context as _, Result, bail};
+use farhop_proto::base::{Duration, Seed};
+use farhop_proto::stack::Scenario;
+use rustix::event::PollFlags;
+use rustix::thread::UnshareFlags;
+use std::os::fd::AsFd as _;
+
+use super::network;
+use super::state::SCENARIO_FILE;
+use crate::air::{Air, AirOptions, Change, Fault, RadioEnd};
+use crate::daemon::control::{Control, Request};
+use crate::daemon::{self, DaemonOptions, DeviceChoice};
+use crate::device::signals::Signals;
+use crate::device::{os, tun};
+
+/// How long a node waits for its radio to be given to it.
+const PATIENCE: StdDuration = StdDuration::from_secs(10);
+/// Name of a node's radio in its namespace.
+const RADIO: &str = "radio0";
+/// Name of the air among the processes of a lab; no node can have it.
+pub(super) const AIR: &str = "@air";
+
+/// Name of a radio's interface on its way to its node.
+pub(super) fn far_end(node: usize) -> String {
+    format!("far{node}")
+}
+
+/// Name of the air's end of the veth pair of a node.
+pub(super) fn near_end(node: usize) -> String {
+    format!("air{node}")
+}
+
+fn scenario(dir: &Path) -> Result<Scenario> {
+    let file = dir.join(SCENARIO_FILE);
+    let text = fs::read(&file).with_context(|| file.display().to_string())?;
+    serde_json::from_slice(&text).with_context(|| file.display().to_string())
+}
+
+/// A node: takes a network namespace of its own, waits for its radio, and runs the daemon.
+///
+/// Fails if the parent dies, the radio does not come, or the daemon fails.
+pub fn run_node(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()> {
+    os::die_with_parent(parent)?;
+    os::unshare(UnshareFlags::NEWNET).context("cannot make a network namespace")?;
+    let scenario = scenario(dir)?;
+    let plan = scenario.plan();
+    let index = plan.nodes.iter().position(|node| node.name == name);
+    let index = index.with_context(|| format!("no node '{name}' in the scenario"))?;
+    network::take_up_loopback()?;
+    // Hosts of a lab are alike whatever this machine prefers, and learn nothing between flows.
+    network::set_sysctl("net/ipv4/tcp_congestion_control", "reno")?;
+    let _ = network::set_sysctl("net/ipv4/tcp_no_metrics_save", "1");
+    // The node's own number says that it has a namespace: the lab may move the radio there.
+    fs::write(dir.join(format!("{name}.ready")), std::process::id().to_string())?;
+    let far = far_end(index);
+    let limit = WallClock::now() + PATIENCE;
+    while !network::exists(&far) {
+        if WallClock::now() > limit {
+            bail!("the lab did not hand over the radio");
+        }
+        std::thread::sleep(StdDuration::from_millis(5));
+    }
+    network::take_up_radio(&far, RADIO)?;
+    daemon::run(DaemonOptions {
+        plan: plan.nodes[index].clone(),
+        seed: Seed(seed),
+        devices: vec![DeviceChoice::Monitor { interface: RADIO.into() }],
+        tun: tun::NAME.into(),
+        runtime_dir: Some(dir.into()),
+        stop: None,
+    })
+}
+
+/// The air between the nodes of a lab.
+///
+/// Fails if the parent dies or an interface is missing.
+pub fn run_air(dir: &Path, parent: u32, seed: u64) -> Result<()> {
+    os::die_with_parent(parent)?;
+    let scenario = scenario(dir)?;
+    let end = |(index, node): (usize, &farhop_proto::stack::NodeConfig)| RadioEnd {
+        node: node.name.clone(),
+        interface: near_end(index),
+    };
+    let radios = scenario.node.iter().enumerate().map(end).collect();
+    let signals = Signals::take().context("cannot take over signals")?;
+    let mut air = Air::open(&AirOptions { scenario: &scenario, seed, radios })?;
+    let mut control = Control::open(dir, AIR)?;
+    os::ask_for_punctuality();
+    loop {
+        let ready = {
+            let signal = [(signals.as_fd(), PollFlags::IN)];
+            let others: Vec<_> = signal.into_iter().chain(control.sources()).collect();
+            air.step(&others)?
+        };
+        if !ready {
+            continue;
+        }
+        if signals.has_come()? {
+            return Ok(());
+        }
+        control.serve(&mut |request| match request {
+            Request::Status {} => serde_json::to_value(air.status())
+                .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() })),
+            Request::Begin {} => {
+                plan_faults(&mut air, &scenario);
+                serde_json::json!({})
+            }
+        });
+    }
+}
+
+/// The times of a scenario's faults count from the beginning of the run, which is now.
+fn plan_faults(air: &mut Air, scenario: &Scenario) {
+    let begin = air.now();
+    for fault in &scenario.fault {
+        let what = match (&fault.node, &fault.link) {
+            (Some(name), _) => {
+                scenario.node_id(name).map(|node| Fault::Radio(usize::from(node.0) - 1))
+            }
+            (None, Some(ends)) => {
+                let same = |link: &[String; 2]| ends.iter().all(|end| link.contains(end));
+                scenario.link.iter().position(|link| same(&link.between)).map(Fault::Link)
+            }
+            (None, None) => None,
+        };
+        let Some(what) = what else { continue };
+        for (secs, up) in [(fault.from_s, false), (fault.to_s, true)] {
+            let at = begin + Duration::from_secs_f64(secs);
+            air.plan_change(Change { at, up, what });
+        }
+    }
+}

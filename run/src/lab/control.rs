@@ -1,0 +1,125 @@
+//! Running programs inside a lab, and taking labs down from outside.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::time::{Duration as StdDuration, Instant as WallClock};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::state::{LabState, Process};
+use super::{Doing as _, LAB_VARIABLE, LabError, list};
+
+/// How long a lab may take to go down by itself.
+const PATIENCE: StdDuration = StdDuration::from_secs(3);
+
+/// Runs a program in the place of this process, in the network of a node of a lab; `@air` stands
+/// for the air. Returns only if that fails.
+///
+/// To be called before the process has other threads.
+pub fn exec(lab: &LabState, node: &str, command: &[String]) -> LabError {
+    match enter(lab, node) {
+        Err(error) => error,
+        Ok(()) => {
+            let Some((program, words)) = command.split_first() else {
+                return LabError::NotFound("no program to run".into());
+            };
+            let error = Command::new(program).args(words).env(LAB_VARIABLE, &lab.id).exec();
+            LabError::Io { what: program.clone(), error }
+        }
+    }
+}
+
+fn enter(lab: &LabState, node: &str) -> Result<(), LabError> {
+    let process = lab.process(node).ok_or_else(|| {
+        let names: Vec<&str> = lab.nodes.iter().map(|(name, _)| name.as_str()).collect();
+        let names = names.join(", ");
+        LabError::NotFound(format!("no node '{node}' in lab '{}'; it has {names}", lab.id))
+    })?;
+    if !process.is_alive() {
+        return Err(LabError::NotFound(format!("node '{node}' of lab '{}' has died", lab.id)));
+    }
+    let open = |kind: &str| {
+        let path = format!("/proc/{}/ns/{kind}", process.pid);
+        fs::File::open(&path).doing(path)
+    };
+    let network = open("net")?;
+    let user = open("user")?;
+    let own = fs::metadata("/proc/self/ns/user").doing("/proc/self/ns/user")?;
+    let theirs = user.metadata().doing("the user namespace of the lab")?;
+    if (own.dev(), own.ino()) != (theirs.dev(), theirs.ino()) {
+        move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))
+            .doing("enter the user namespace of the lab")?;
+    }
+    move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
+        .doing("enter the network of the node")
+}
+
+/// Takes labs down: the one with this id, or all. Also removes what a lab left that was killed.
+/// Returns the ids.
+///
+/// Fails if there is no such lab.
+pub fn down(id: Option<&str>) -> Result<Vec<String>, LabError> {
+    let labs: Vec<LabState> =
+        list().into_iter().filter(|lab| id.is_none_or(|id| lab.id == id)).collect();
+    if let (true, Some(id)) = (labs.is_empty(), id) {
+        return Err(LabError::NotFound(format!("there is no lab '{id}'")));
+    }
+    for lab in &labs {
+        end_holder(lab);
+        end_programs(&lab.id);
+        let dir = lab.dir();
+        match fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).doing(dir.display().to_string());
+            }
+            _ => {}
+        }
+    }
+    Ok(labs.into_iter().map(|lab| lab.id).collect())
+}
+
+fn end_holder(lab: &LabState) {
+    let nodes = lab.nodes.iter().map(|(_, process)| *process);
+    let everybody: Vec<Process> = [lab.holder].into_iter().chain(lab.air).chain(nodes).collect();
+    signal(&lab.holder, Signal::TERM);
+    let limit = WallClock::now() + PATIENCE;
+    while lab.holder.is_alive() && WallClock::now() < limit {
+        std::thread::sleep(StdDuration::from_millis(20));
+    }
+    for process in everybody {
+        signal(&process, Signal::KILL);
+    }
+}
+
+fn signal(process: &Process, signal: Signal) {
+    if process.is_alive()
+        && let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw)
+    {
+        // It may have ended since: then there is nothing to do.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Kills the programs that were started inside a lab: they have its id in their environment.
+pub(super) fn end_programs(id: &str) {
+    let wanted = format!("{LAB_VARIABLE}={id}");
+    let own = std::process::id();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        let is_inside = environment.split(|byte| *byte == 0).any(|line| line == wanted.as_bytes());
+        if pid != own
+            && is_inside
+            && let Some(process) = Process::find(pid)
+        {
+            signal(&process, Signal::KILL);
+        }
+    }
+}

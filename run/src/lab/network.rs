@@ -1,0 +1,87 @@
+//! Interfaces over netlink: veth pairs, and the settings of interfaces inside namespaces.
+
+use std::fs;
+use std::io;
+
+use rtnetlink::{Handle, LinkUnspec, LinkVeth};
+
+use super::{Doing as _, LabError};
+use crate::device::FRAME_BYTES;
+
+/// Runs netlink requests to their end on this thread.
+fn with_netlink<T>(
+    what: &str,
+    requests: impl AsyncFnOnce(Handle) -> Result<T, rtnetlink::Error>,
+) -> Result<T, LabError> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().build().doing("netlink")?;
+    let _guard = runtime.enter();
+    let (connection, handle, _) = rtnetlink::new_connection().doing("netlink")?;
+    runtime.spawn(connection);
+    runtime.block_on(requests(handle)).map_err(io::Error::other).doing(what)
+}
+
+fn index(interface: &str) -> io::Result<u32> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+    Ok(rustix::net::netdevice::name_to_index(&socket, interface)?)
+}
+
+/// Whether an interface is there.
+pub(super) fn exists(interface: &str) -> bool {
+    index(interface).is_ok()
+}
+
+/// Makes a veth pair: `near` stays here and goes up, `far` goes to the namespace of process `pid`.
+pub(super) fn add_veth(near: &str, far: &str, pid: u32) -> Result<(), LabError> {
+    let refused = |error: LabError| match error {
+        LabError::Io { error, .. } => LabError::Refused(format!(
+            "cannot make a veth pair ({error}): load the module `veth`, and run farhop as root \
+             where user namespaces have no rights"
+        )),
+        other => other,
+    };
+    with_netlink("make a veth pair", async |handle: Handle| {
+        handle.link().add(LinkVeth::new(near, far).build()).execute().await
+    })
+    .map_err(refused)?;
+    quieten(near);
+    let near_index = index(near).doing(near)?;
+    let far_index = index(far).doing(far)?;
+    with_netlink("move the end of a veth pair", async |handle: Handle| {
+        let far = LinkUnspec::new_with_index(far_index).setns_by_pid(pid);
+        handle.link().set(far.build()).execute().await?;
+        let near = LinkUnspec::new_with_index(near_index).mtu(FRAME_BYTES as u32).arp(false).up();
+        handle.link().set(near.build()).execute().await
+    })
+}
+
+/// Names the radio's end of a veth pair, once it is in this namespace, and takes it up.
+pub(super) fn take_up_radio(arrived: &str, name: &str) -> Result<(), LabError> {
+    let link = index(arrived).doing(arrived)?;
+    quieten(arrived);
+    with_netlink("take up the radio's interface", async |handle: Handle| {
+        let rename = LinkUnspec::new_with_index(link).name(name).build();
+        handle.link().set(rename).execute().await?;
+        let up = LinkUnspec::new_with_index(link).mtu(FRAME_BYTES as u32).arp(false).up().build();
+        handle.link().set(up).execute().await
+    })
+}
+
+/// Takes up the loopback interface of this namespace.
+pub(super) fn take_up_loopback() -> Result<(), LabError> {
+    let lo = index("lo").doing("lo")?;
+    with_netlink("take up the loopback interface", async |handle: Handle| {
+        handle.link().set(LinkUnspec::new_with_index(lo).up().build()).execute().await
+    })
+}
+
+/// The host's own stack must not speak on an interface that carries 802.11 frames.
+fn quieten(interface: &str) {
+    // A kernel without IPv6 has nothing to switch off.
+    let _ = set_sysctl(&format!("net/ipv6/conf/{interface}/disable_ipv6"), "1");
+}
+
+/// Sets a value of this network namespace.
+pub(super) fn set_sysctl(key: &str, value: &str) -> io::Result<()> {
+    fs::write(format!("/proc/sys/{key}"), value)
+}

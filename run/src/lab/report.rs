@@ -1,0 +1,125 @@
+//! From what the processes of a lab say of themselves to the report.
+
+use std::io;
+
+use farhop_proto::base::Duration;
+use farhop_proto::stack::{Scenario, StackStatus};
+use farhop_sim::engine::{
+    Distribution, FlowReport, Lateness, ProcessLateness, Report, air_report, flow_name,
+    link_report, node_report, transport_name,
+};
+use farhop_sim::radio::ChipStats;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::traffic::{BIN, Measured};
+use super::{Doing as _, LabError};
+use crate::air::AirStatus;
+use crate::lateness::WakeupStats;
+
+/// The report of a run. `before` and `after` are what the air and the nodes, in this order, said at
+/// its begin and its end.
+pub(super) fn build(
+    scenario: &Scenario,
+    flows: Vec<Measured>,
+    before: &[Value],
+    after: &[Value],
+) -> Result<Report, LabError> {
+    let (air_before, air): (AirStatus, AirStatus) = (read(&before[0])?, read(&after[0])?);
+    let stacks: Vec<StackStatus> =
+        after[1..].iter().map(|status| read(&status["stack"])).collect::<Result<_, _>>()?;
+    let mut report = Report {
+        scenario: scenario.name.clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        driver: "lab".into(),
+        simulated_s: scenario.duration_s,
+        frames_on_air: air.frames_on_air.saturating_sub(air_before.frames_on_air),
+        lateness: Some(lateness(scenario, before, after)?),
+        ..Report::default()
+    };
+    for (config, measured) in scenario.flow.iter().zip(flows) {
+        report.flows.push(flow_report(config, measured));
+    }
+    let chip = |node: usize| -> ChipStats {
+        let name = &scenario.node[node].name;
+        air.radios.get(name).map(|(chip, _)| *chip).unwrap_or_default()
+    };
+    for (index, stack) in stacks.iter().enumerate() {
+        let name = &scenario.node[index].name;
+        report.nodes.push(node_report(name, stack, &chip(index)));
+        let uptime = after[index + 1]["uptime_s"].as_f64().unwrap_or(scenario.duration_s);
+        for neighbour in &stack.link.neighbours {
+            let peer = usize::from(neighbour.node.0) - 1;
+            let span = Duration::from_secs_f64(uptime);
+            let shares = air_report(&stack.link, &chip(index), &chip(peer), span);
+            let to = &scenario.node[peer].name;
+            report.links.push(link_report(name, to, &stack.link.kind, neighbour, shares));
+        }
+    }
+    Ok(report)
+}
+
+fn read<T: DeserializeOwned>(value: &Value) -> Result<T, LabError> {
+    T::deserialize(value).map_err(io::Error::other).doing("a status that is not understood")
+}
+
+fn flow_report(config: &farhop_proto::stack::FlowConfig, measured: Measured) -> FlowReport {
+    let mut before = 0;
+    let over_time = measured.bins.iter().map(|total| {
+        let bytes = total - before;
+        before = *total;
+        bytes as f64 * 8.0 / BIN.as_secs_f64() / 1e6
+    });
+    let mut report = FlowReport {
+        name: flow_name(config),
+        from: config.from.clone(),
+        to: config.to.clone(),
+        transport: transport_name(config),
+        sent_bytes: measured.sent_bytes,
+        delivered_bytes: measured.delivered_bytes,
+        goodput_mbps: measured.delivered_bytes as f64 * 8.0 / measured.span_s / 1e6,
+        retransmissions: measured.retransmissions,
+        start_s: config.start_s,
+        bin_s: BIN.as_secs_f64(),
+        over_time_mbps: over_time.collect(),
+        ..FlowReport::default()
+    };
+    if let Some(mut udp) = measured.udp {
+        report.loss = udp.loss();
+        report.delay_ms = Distribution::of(&mut udp.delays_ms);
+        report.jitter_ms = Distribution::of(&mut udp.jitters_ms);
+    }
+    report
+}
+
+/// What was late between the two statuses.
+fn lateness(scenario: &Scenario, before: &[Value], after: &[Value]) -> Result<Lateness, LabError> {
+    let mut processes = Vec::new();
+    let names = ["air"].into_iter().chain(scenario.node.iter().map(|node| node.name.as_str()));
+    for ((name, before), after) in names.zip(before).zip(after) {
+        let (first, last): (WakeupStats, WakeupStats) =
+            (read(&before["wakeups"])?, read(&after["wakeups"])?);
+        let cpu = |status: &Value| status["cpu_s"].as_f64();
+        processes.push(ProcessLateness {
+            name: name.into(),
+            wakeups: last.timer - first.timer,
+            late_1ms: last.late_1ms - first.late_1ms,
+            late_guard: last.late_guard - first.late_guard,
+            // The latest of the whole life of the process: there is no difference of maxima.
+            worst_us: last.worst_us,
+            cpu_s: cpu(after).zip(cpu(before)).map(|(after, before)| after - before),
+            memory_kb: after["memory_kb"].as_u64(),
+        });
+    }
+    let sum = |statuses: &[Value], of: &dyn Fn(&Value) -> u64| statuses[1..].iter().map(of).sum();
+    let between = |of: &dyn Fn(&Value) -> u64| {
+        let (last, first): (u64, u64) = (sum(after, of), sum(before, of));
+        last - first
+    };
+    let slots = |status: &Value| status["stack"]["link"]["counters"]["slots"].as_u64().unwrap_or(0);
+    let overrun = |status: &Value| {
+        let devices = status["devices"].as_array().cloned().unwrap_or_default();
+        devices.iter().filter_map(|device| device["sent"]["slots_overrun"].as_u64()).sum()
+    };
+    Ok(Lateness::judge(processes, between(&slots), between(&overrun)))
+}

@@ -1,0 +1,237 @@
+//! Building a lab, waiting until it is in step, running its flows, taking it down.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration as StdDuration, Instant as WallClock};
+
+use farhop_proto::stack::{LinkConfig, Scenario};
+use farhop_sim::engine::Report;
+use serde_json::Value;
+
+use super::children::{AIR, far_end, near_end};
+use super::state::{LabState, Process, SCENARIO_FILE, new_dir};
+use super::{Doing as _, LAB_VARIABLE, LabError, network, report, traffic};
+use crate::daemon::client::ask;
+use crate::daemon::control::Request;
+use crate::daemon::{query, socket_path};
+
+/// How long the processes of a lab may take to come up and their links to be in step.
+const PATIENCE: StdDuration = StdDuration::from_secs(15);
+/// How often something is looked at while the lab waits.
+const TICK: StdDuration = StdDuration::from_millis(20);
+
+/// How a lab is to be built.
+#[derive(Clone, Debug)]
+pub struct LabOptions {
+    /// Seed in place of the scenario's.
+    pub seed: Option<u64>,
+    /// The program that this is: its hidden commands are the processes of the lab.
+    pub program: PathBuf,
+}
+
+/// What a lab is doing, for people who wait.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress {
+    /// Processes and interfaces are being made.
+    Building,
+    /// The links are finding each other.
+    Settling,
+    /// The flows run: seconds passed and seconds in all.
+    Running(f64, f64),
+}
+
+/// Who is told; the lab ends early where it returns false.
+pub type Watcher<'a> = &'a mut dyn FnMut(Progress) -> bool;
+
+/// A lab that this process holds.
+#[derive(Debug)]
+pub struct Lab {
+    scenario: Scenario,
+    seed: u64,
+    state: LabState,
+    dir: PathBuf,
+    children: Vec<(String, Child)>,
+}
+
+impl Lab {
+    /// Builds the lab of a scenario and waits until all links are in step.
+    ///
+    /// This process must be [isolated](super::isolate()). Fails if the kernel refuses something, a
+    /// process ends, or the links are not in step in 15 s; nothing is left behind.
+    pub fn start(
+        scenario: &Scenario,
+        options: &LabOptions,
+        watcher: Watcher<'_>,
+    ) -> Result<Self, LabError> {
+        let (id, dir) = new_dir(&scenario.name)?;
+        let own = Process::find(std::process::id());
+        let holder = own.ok_or_else(|| LabError::NotFound("/proc is not mounted".into()))?;
+        let state = LabState {
+            id,
+            scenario: scenario.name.clone(),
+            holder,
+            air: None,
+            nodes: Vec::new(),
+            ready: false,
+            failed: None,
+        };
+        let seed = options.seed.unwrap_or(scenario.seed);
+        let mut lab = Self { scenario: scenario.clone(), seed, state, dir, children: Vec::new() };
+        lab.state.save()?;
+        lab.tell(watcher, Progress::Building)?;
+        lab.build(&options.program, watcher)?;
+        lab.wait_until_in_step(watcher)?;
+        lab.state.ready = true;
+        lab.state.save()?;
+        Ok(lab)
+    }
+
+    fn build(&mut self, program: &Path, watcher: Watcher<'_>) -> Result<(), LabError> {
+        let file = self.dir.join(SCENARIO_FILE);
+        let text = serde_json::to_vec(&self.scenario).expect("a scenario is plain data");
+        fs::write(&file, text).doing(file.display().to_string())?;
+        let names: Vec<String> = self.scenario.node.iter().map(|node| node.name.clone()).collect();
+        for name in &names {
+            let child = self.spawn(program, name, &["lab-node", "--node", name])?;
+            self.state.nodes.push((name.clone(), child));
+        }
+        for (index, name) in names.iter().enumerate() {
+            let ready = self.dir.join(format!("{name}.ready"));
+            self.wait("the namespace of a node", watcher, |_| ready.exists())?;
+            let pid = self.state.nodes[index].1.pid;
+            network::add_veth(&near_end(index), &far_end(index), pid)?;
+        }
+        self.state.air = Some(self.spawn(program, AIR, &["lab-air"])?);
+        self.state.save()
+    }
+
+    fn spawn(&mut self, program: &Path, name: &str, words: &[&str]) -> Result<Process, LabError> {
+        let log = self.dir.join(format!("{name}.log"));
+        let file = fs::File::create(&log).doing(log.display().to_string())?;
+        let copy = file.try_clone().doing(log.display().to_string())?;
+        let child = Command::new(program)
+            .args(words)
+            .arg("--state")
+            .arg(&self.dir)
+            .args(["--parent", &std::process::id().to_string()])
+            .args(["--seed", &self.seed.to_string()])
+            .env(LAB_VARIABLE, &self.state.id)
+            .stdin(Stdio::null())
+            .stdout(file)
+            .stderr(copy)
+            .spawn()
+            .doing(program.display().to_string())?;
+        let pid = child.id();
+        self.children.push((name.into(), child));
+        Process::find(pid).ok_or_else(|| self.ended(name))
+    }
+
+    fn wait_until_in_step(&mut self, watcher: Watcher<'_>) -> Result<(), LabError> {
+        self.tell(watcher, Progress::Settling)?;
+        let sockets: Vec<PathBuf> =
+            self.state.nodes.iter().map(|(name, _)| socket_path(&self.dir, name)).collect();
+        let air = socket_path(&self.dir, AIR);
+        self.wait("the air", watcher, |_| air.exists())?;
+        let has_slots = matches!(self.scenario.stack.link, LinkConfig::Wild(_));
+        self.wait("all links in step", watcher, |lab| {
+            let in_step = |socket: &PathBuf| {
+                let Ok(status) = query(socket) else { return false };
+                let links = status["stack"]["link"]["neighbours"].as_array().cloned();
+                !has_slots || links.unwrap_or_default().iter().all(|link| link["up"] == true)
+            };
+            let _ = lab;
+            sockets.iter().all(in_step)
+        })
+    }
+
+    /// Waits for something, while all processes live and nobody interrupts.
+    fn wait(
+        &mut self,
+        what: &str,
+        watcher: Watcher<'_>,
+        mut is_done: impl FnMut(&Self) -> bool,
+    ) -> Result<(), LabError> {
+        let limit = WallClock::now() + PATIENCE;
+        while !is_done(self) {
+            self.check_children()?;
+            self.tell(watcher, Progress::Settling)?;
+            if WallClock::now() > limit {
+                let seconds = PATIENCE.as_secs();
+                return Err(LabError::TooSlow(format!("{what}: not there after {seconds} s")));
+            }
+            std::thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    fn tell(&self, watcher: Watcher<'_>, progress: Progress) -> Result<(), LabError> {
+        if watcher(progress) { Ok(()) } else { Err(LabError::Interrupted) }
+    }
+
+    /// Fails if a process of the lab has ended.
+    pub fn check_children(&mut self) -> Result<(), LabError> {
+        let ended = |(name, child): &mut (String, Child)| match child.try_wait() {
+            Ok(None) => None,
+            _ => Some(name.clone()),
+        };
+        match self.children.iter_mut().find_map(ended) {
+            Some(name) => Err(self.ended(&name)),
+            None => Ok(()),
+        }
+    }
+
+    fn ended(&self, name: &str) -> LabError {
+        let log = fs::read_to_string(self.dir.join(format!("{name}.log"))).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = lines[lines.len().saturating_sub(3)..].join(" | ");
+        let said = if last.is_empty() { "it said nothing".into() } else { last };
+        LabError::Ended { name: name.into(), said }
+    }
+
+    /// Runs the flows of the scenario, and reports.
+    ///
+    /// Fails if a flow cannot run or a process of the lab ends.
+    pub fn run_flows(&mut self, watcher: Watcher<'_>) -> Result<Report, LabError> {
+        let wall = WallClock::now();
+        let before = self.statuses()?;
+        let _ = ask(&socket_path(&self.dir, AIR), Request::Begin {});
+        let scenario = self.scenario.clone();
+        let pids: Vec<u32> = self.state.nodes.iter().map(|(_, process)| process.pid).collect();
+        let flows = traffic::run(&scenario, &pids, &mut |elapsed| {
+            self.check_children()?;
+            self.tell(watcher, Progress::Running(elapsed, scenario.duration_s))
+        })?;
+        let after = self.statuses()?;
+        let mut report = report::build(&scenario, flows, &before, &after)?;
+        report.seed = self.seed;
+        report.wall_s = wall.elapsed().as_secs_f64();
+        Ok(report)
+    }
+
+    /// What every process of the lab says of itself: the air, then the nodes.
+    fn statuses(&self) -> Result<Vec<Value>, LabError> {
+        let nodes = self.state.nodes.iter().map(|(name, _)| name.as_str());
+        let ask = |name: &str| {
+            query(&socket_path(&self.dir, name)).map_err(std::io::Error::other).doing(name)
+        };
+        [AIR].into_iter().chain(nodes).map(ask).collect()
+    }
+
+    /// What is written down of the lab.
+    pub fn state(&self) -> &LabState {
+        &self.state
+    }
+}
+
+impl Drop for Lab {
+    /// Takes the lab down, with everything that runs in it.
+    fn drop(&mut self) {
+        super::control::end_programs(&self.state.id);
+        for (_, child) in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}

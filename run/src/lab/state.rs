@@ -1,0 +1,155 @@
+//! What is written down of a lab, so that other programs find it, and so that nothing is left.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Doing as _, LabError, labs_dir};
+
+/// File with the state, in the folder of a lab.
+const STATE_FILE: &str = "lab.json";
+/// File with the scenario, in the folder of a lab.
+pub(super) const SCENARIO_FILE: &str = "scenario.json";
+
+/// A process, by its number and the time of its start, since numbers are used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Number.
+    pub pid: u32,
+    /// Start, in clock ticks after boot.
+    pub started: u64,
+}
+
+/// A lab as it is written down.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LabState {
+    /// Id.
+    pub id: String,
+    /// Name of the scenario.
+    pub scenario: String,
+    /// The process that holds the lab.
+    pub holder: Process,
+    /// The air.
+    pub air: Option<Process>,
+    /// Nodes by name, in the order of the scenario.
+    pub nodes: Vec<(String, Process)>,
+    /// Whether all is up.
+    pub ready: bool,
+    /// What went wrong while it was built.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+impl Process {
+    /// The process with this number that runs now.
+    pub fn find(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name, in parentheses, may hold anything; field 22 is the 20th behind it.
+        let fields = stat.rsplit_once(") ")?.1;
+        let mut fields = fields.split_ascii_whitespace();
+        if fields.next()? == "Z" {
+            return None;
+        }
+        Some(Self { pid, started: fields.nth(18)?.parse().ok()? })
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(&self) -> bool {
+        Self::find(self.pid) == Some(*self)
+    }
+}
+
+impl LabState {
+    /// The folder of the lab.
+    pub fn dir(&self) -> PathBuf {
+        labs_dir().join(&self.id)
+    }
+
+    /// Whether the process that holds the lab still runs.
+    pub fn is_alive(&self) -> bool {
+        self.holder.is_alive()
+    }
+
+    /// The process of a node; `@air` is the air.
+    pub fn process(&self, name: &str) -> Option<Process> {
+        let node = self.nodes.iter().find(|(node, _)| node == name).map(|(_, process)| *process);
+        node.or(self.air.filter(|_| name == super::children::AIR))
+    }
+
+    /// Writes it down, whole or not at all.
+    pub(super) fn save(&self) -> Result<(), LabError> {
+        let dir = self.dir();
+        let text = serde_json::to_vec_pretty(self).map_err(io::Error::other).doing("lab.json")?;
+        let new = dir.join("lab.json.new");
+        fs::write(&new, text).doing(new.display().to_string())?;
+        fs::rename(&new, dir.join(STATE_FILE)).doing(dir.display().to_string())
+    }
+
+    /// Reads what is written down in a folder.
+    pub(super) fn load(dir: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(dir.join(STATE_FILE)).ok()?).ok()
+    }
+}
+
+/// All labs that are written down, running or left over, by id.
+pub fn list() -> Vec<LabState> {
+    let entries = fs::read_dir(labs_dir()).into_iter().flatten().flatten();
+    let mut labs: Vec<LabState> =
+        entries.filter_map(|entry| LabState::load(&entry.path())).collect();
+    labs.sort_by(|a, b| a.id.cmp(&b.id));
+    labs
+}
+
+/// The running lab with this id, or the only one.
+pub fn find(id: Option<&str>) -> Result<LabState, LabError> {
+    let mut running: Vec<LabState> = list().into_iter().filter(LabState::is_alive).collect();
+    let ids = running.iter().map(|lab| lab.id.as_str()).collect::<Vec<_>>().join(", ");
+    match id {
+        Some(id) => running.into_iter().find(|lab| lab.id == id).ok_or_else(|| {
+            let known = if ids.is_empty() { "none".into() } else { ids };
+            LabError::NotFound(format!("no lab '{id}' is running; running: {known}"))
+        }),
+        None if running.len() == 1 => Ok(running.remove(0)),
+        None if running.is_empty() => Err(LabError::NotFound(
+            "no lab is running: start one with `farhop lab FILE --keep`".into(),
+        )),
+        None => Err(LabError::NotFound(format!(
+            "several labs are running: name one with --lab; running: {ids}"
+        ))),
+    }
+}
+
+/// Makes the folder of a new lab, with an id that no other lab has.
+pub(super) fn new_dir(scenario: &str) -> Result<(String, PathBuf), LabError> {
+    let labs = labs_dir();
+    fs::create_dir_all(&labs).doing(labs.display().to_string())?;
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = scenario.chars().take(24).map(plain).collect();
+    for number in 1..10_000 {
+        let id = format!("{name}-{number}");
+        let dir = labs.join(&id);
+        match fs::create_dir(&dir) {
+            Ok(()) => return Ok((id, dir)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).doing(dir.display().to_string()),
+        }
+    }
+    Err(LabError::NotFound(
+        "no free name for a lab: remove old ones with `farhop lab down --all`".into(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_start_too() {
+        let own = Process::find(std::process::id()).expect("this process runs");
+        assert!(own.is_alive());
+        assert!(!Process { started: own.started + 1, ..own }.is_alive());
+        assert_eq!(Process::find(u32::MAX), None);
+    }
+}

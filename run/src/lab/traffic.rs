@@ -1,0 +1,381 @@
+//! The flows of a scenario over kernel sockets: two threads for each, one in the network namespace
+//! of either end. A socket stays in the namespace in which it was made.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration as StdDuration, Instant as WallClock};
+
+use farhop_proto::base::AddressPlan;
+use farhop_proto::stack::{Congestion, FlowConfig, FlowKind, Scenario};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use socket2::SockRef;
+
+use super::LabError;
+use crate::device::os;
+
+/// First port of the flows; each has one of its own.
+const FIRST_PORT: u16 = 5001;
+/// Bytes that are written or read at once.
+const CHUNK: usize = 64 * 1024;
+/// Length of a bin of goodput over time.
+pub(super) const BIN: StdDuration = StdDuration::from_millis(100);
+/// How long a blocked read or write lasts before the thread looks whether it is to stop.
+const LOOK: StdDuration = StdDuration::from_millis(100);
+/// How long a connection may take to be made.
+const CONNECT: StdDuration = StdDuration::from_secs(10);
+/// Number and time at the front of a datagram, in bytes.
+const FRONT: usize = 16;
+
+/// What was measured of one flow.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Measured {
+    pub(super) sent_bytes: u64,
+    pub(super) delivered_bytes: u64,
+    /// The time that the delivered bytes took, in seconds.
+    pub(super) span_s: f64,
+    /// Delivered bytes at the end of each bin since the start of the run.
+    pub(super) bins: Vec<u64>,
+    pub(super) retransmissions: Option<u64>,
+    pub(super) udp: Option<UdpMeasured>,
+}
+
+/// What was measured of a UDP flow.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UdpMeasured {
+    /// One more than the highest number that came.
+    expected: u64,
+    received: u64,
+    pub(super) delays_ms: Vec<f64>,
+    pub(super) jitters_ms: Vec<f64>,
+}
+
+impl UdpMeasured {
+    /// Share of the datagrams that never came.
+    pub(super) fn loss(&self) -> Option<f64> {
+        (self.expected > 0).then(|| 1.0 - self.received as f64 / self.expected as f64)
+    }
+}
+
+/// A flow while it runs.
+struct Running {
+    config: FlowConfig,
+    shared: Arc<Shared>,
+    has_started: bool,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    bins: Vec<u64>,
+    /// What had come when the flow's time was over.
+    at_stop: Option<u64>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    sent: AtomicU64,
+    delivered: AtomicU64,
+    retransmissions: AtomicU64,
+    /// Nanoseconds after the flow's start at which its last byte came; 0 while it has not.
+    finished: AtomicU64,
+    udp: Mutex<UdpMeasured>,
+}
+
+/// Runs the flows to the end of the scenario. `pids` are the processes of the nodes; `tick` is
+/// told the seconds passed, and ends the run by failing.
+pub(super) fn run(
+    scenario: &Scenario,
+    pids: &[u32],
+    tick: &mut dyn FnMut(f64) -> Result<(), LabError>,
+) -> Result<Vec<Measured>, LabError> {
+    let begin = WallClock::now();
+    let mut flows: Vec<Running> = scenario
+        .flow
+        .iter()
+        .map(|config| Running {
+            config: config.clone(),
+            shared: Arc::default(),
+            has_started: false,
+            threads: Vec::new(),
+            bins: Vec::new(),
+            at_stop: None,
+        })
+        .collect();
+    let outcome = drive(scenario, pids, begin, &mut flows, tick);
+    for flow in &flows {
+        flow.shared.stop.store(true, Ordering::Relaxed);
+    }
+    let ended: Result<Vec<Measured>, LabError> =
+        flows.into_iter().map(|flow| flow.finish(scenario)).collect();
+    outcome.and(ended)
+}
+
+fn drive(
+    scenario: &Scenario,
+    pids: &[u32],
+    begin: WallClock,
+    flows: &mut [Running],
+    tick: &mut dyn FnMut(f64) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    let mut next_bin = BIN;
+    loop {
+        let elapsed = begin.elapsed();
+        for (index, flow) in flows.iter_mut().enumerate() {
+            if !flow.has_started && elapsed.as_secs_f64() >= flow.config.start_s {
+                flow.start(scenario, pids, index);
+            }
+            let stop = flow.config.stop_s.unwrap_or(scenario.duration_s);
+            if elapsed.as_secs_f64() >= stop && flow.at_stop.is_none() {
+                flow.at_stop = Some(flow.shared.delivered.load(Ordering::Relaxed));
+                flow.shared.stop.store(true, Ordering::Relaxed);
+            }
+            flow.check()?;
+        }
+        while elapsed >= next_bin {
+            for flow in flows.iter_mut() {
+                flow.bins.push(flow.shared.delivered.load(Ordering::Relaxed));
+            }
+            next_bin += BIN;
+        }
+        if elapsed.as_secs_f64() >= scenario.duration_s {
+            return Ok(());
+        }
+        tick(elapsed.as_secs_f64())?;
+        let stops = flows.iter().map(|flow| flow.config.stop_s.unwrap_or(scenario.duration_s));
+        let due = stops.chain(flows.iter().map(|flow| flow.config.start_s));
+        let due = due.filter(|due| *due > elapsed.as_secs_f64()).fold(f64::INFINITY, f64::min);
+        let due = next_bin.min(StdDuration::from_secs_f64(due.min(scenario.duration_s)));
+        thread::sleep(due.saturating_sub(begin.elapsed()));
+    }
+}
+
+impl Running {
+    fn start(&mut self, scenario: &Scenario, pids: &[u32], index: usize) {
+        let node = |name: &str| scenario.node_id(name).expect("the scenario has no problems");
+        let (from, to) = (node(&self.config.from), node(&self.config.to));
+        let plan = AddressPlan(scenario.subnet);
+        let port = FIRST_PORT + index as u16;
+        let address = SocketAddr::from((plan.ipv4(to), port));
+        let pid = |node: farhop_proto::base::NodeId| pids[usize::from(node.0) - 1];
+        let (receiver, sender) = match self.config.kind {
+            FlowKind::Tcp => (tcp_receiver as End, tcp_sender as End),
+            FlowKind::Udp => (udp_receiver as End, udp_sender as End),
+        };
+        self.has_started = true;
+        for (end, pid) in [(receiver, pid(to)), (sender, pid(from))] {
+            let (config, shared) = (self.config.clone(), self.shared.clone());
+            self.threads.push(thread::spawn(move || {
+                enter(pid)?;
+                end(&config, address, &shared)
+            }));
+        }
+    }
+
+    /// Fails if an end of the flow has failed.
+    fn check(&mut self) -> Result<(), LabError> {
+        let over = self.threads.iter().position(JoinHandle::is_finished);
+        if let Some(index) = over {
+            let thread = self.threads.remove(index);
+            let panicked = || Err(io::Error::other("its thread panicked"));
+            thread.join().unwrap_or_else(|_| panicked()).map_err(|error| self.failed(error))?;
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: io::Error) -> LabError {
+        LabError::Flow { name: farhop_sim::engine::flow_name(&self.config), error }
+    }
+
+    fn finish(mut self, scenario: &Scenario) -> Result<Measured, LabError> {
+        for thread in std::mem::take(&mut self.threads) {
+            let result = thread.join();
+            result
+                .unwrap_or_else(|_| Err(io::Error::other("its thread panicked")))
+                .map_err(|error| self.failed(error))?;
+        }
+        let shared = &self.shared;
+        let stop = self.config.stop_s.unwrap_or(scenario.duration_s);
+        let finished = shared.finished.load(Ordering::Relaxed) as f64 / 1e9;
+        let delivered = shared.delivered.load(Ordering::Relaxed);
+        let is_tcp = self.config.kind == FlowKind::Tcp;
+        let udp = std::mem::take(&mut *shared.udp.lock().expect("no holder panics"));
+        Ok(Measured {
+            sent_bytes: shared.sent.load(Ordering::Relaxed),
+            delivered_bytes: self.at_stop.unwrap_or(delivered),
+            span_s: if finished > 0.0 { finished } else { stop - self.config.start_s },
+            bins: self.bins,
+            retransmissions: is_tcp.then(|| shared.retransmissions.load(Ordering::Relaxed)),
+            udp: (!is_tcp).then_some(udp),
+        })
+    }
+}
+
+type End = fn(&FlowConfig, SocketAddr, &Shared) -> io::Result<()>;
+
+/// Moves this thread into the network namespace of a process.
+fn enter(pid: u32) -> io::Result<()> {
+    let namespace = fs::File::open(format!("/proc/{pid}/ns/net"))?;
+    Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
+}
+
+fn is_pause(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}
+
+fn tcp_receiver(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port()))?;
+    listener.set_nonblocking(true)?;
+    let begin = WallClock::now();
+    let mut stream = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break stream,
+            Err(error) if is_pause(&error) => thread::sleep(StdDuration::from_millis(5)),
+            Err(error) => return Err(error),
+        }
+        if shared.stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+    };
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(LOOK))?;
+    let mut buffer = vec![0; CHUNK];
+    while !shared.stop.load(Ordering::Relaxed) {
+        match stream.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(length) => {
+                let total = shared.delivered.fetch_add(length as u64, Ordering::Relaxed);
+                if config.bytes.is_some_and(|bytes| total + length as u64 >= bytes) {
+                    let nanos = begin.elapsed().as_nanos() as u64;
+                    shared.finished.store(nanos.max(1), Ordering::Relaxed);
+                }
+            }
+            Err(error) if is_pause(&error) => {}
+            // The sender was stopped while its bytes were on their way.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn tcp_sender(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::Result<()> {
+    let Some(mut stream) = connect(config, address, shared)? else { return Ok(()) };
+    stream.set_write_timeout(Some(LOOK))?;
+    let zeros = vec![0; CHUNK];
+    let mut left = config.bytes.unwrap_or(u64::MAX);
+    while left > 0 && !shared.stop.load(Ordering::Relaxed) {
+        match stream.write(&zeros[..left.min(CHUNK as u64) as usize]) {
+            Ok(length) => {
+                left -= length as u64;
+                shared.sent.fetch_add(length as u64, Ordering::Relaxed);
+            }
+            Err(error) if is_pause(&error) => {}
+            Err(error) => return Err(error),
+        }
+        let again = os::tcp_retransmissions(stream.as_fd()).unwrap_or(0);
+        shared.retransmissions.store(again, Ordering::Relaxed);
+    }
+    if left > 0 {
+        // What is still in the buffers is of no use: the flow's time is over.
+        SockRef::from(&stream).set_linger(Some(StdDuration::ZERO))?;
+        return Ok(());
+    }
+    stream.shutdown(std::net::Shutdown::Write)
+}
+
+/// Connects with the congestion control of the flow; `None` if the flow was stopped before.
+fn connect(
+    config: &FlowConfig,
+    address: SocketAddr,
+    shared: &Shared,
+) -> io::Result<Option<TcpStream>> {
+    let name: &[u8] = match config.congestion {
+        Congestion::Bbr => b"bbr",
+        Congestion::Reno | Congestion::RenoRfc6675 => b"reno",
+    };
+    let limit = WallClock::now() + CONNECT;
+    loop {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+        socket.set_tcp_congestion(name).map_err(|error| {
+            let name = String::from_utf8_lossy(name);
+            io::Error::new(error.kind(), format!("this kernel has no TCP {name}: {error}"))
+        })?;
+        match socket.connect_timeout(&address.into(), StdDuration::from_secs(3)) {
+            Ok(()) => return Ok(Some(socket.into())),
+            Err(_) if shared.stop.load(Ordering::Relaxed) => return Ok(None),
+            Err(error) if WallClock::now() > limit => return Err(error),
+            // Nobody listens yet, or the link lost it.
+            Err(_) => thread::sleep(StdDuration::from_millis(20)),
+        }
+    }
+}
+
+fn monotonic_nanos() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn udp_sender(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::Result<()> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    socket.connect(address)?;
+    let mut payload = vec![0; config.size_bytes.max(FRONT)];
+    // Without a rate of its own the source offers what the fastest 802.11b radio could send.
+    let bps = config.rate_mbps.unwrap_or(11.0) * 1e6;
+    let gap = StdDuration::from_secs_f64(payload.len() as f64 * 8.0 / bps);
+    let begin = WallClock::now();
+    for number in 0_u64.. {
+        let due = gap.saturating_mul(u32::try_from(number).unwrap_or(u32::MAX));
+        thread::sleep(due.saturating_sub(begin.elapsed()));
+        if shared.stop.load(Ordering::Relaxed) {
+            break;
+        }
+        payload[..8].copy_from_slice(&number.to_be_bytes());
+        payload[8..FRONT].copy_from_slice(&monotonic_nanos().to_be_bytes());
+        match socket.send(&payload) {
+            Ok(length) => {
+                shared.sent.fetch_add(length as u64, Ordering::Relaxed);
+            }
+            // Nobody listens yet, or the interface's queue is full: a datagram is lost.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+            Err(error) if is_pause(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn udp_receiver(_: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::Result<()> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, address.port()))?;
+    socket.set_read_timeout(Some(LOOK))?;
+    let mut buffer = vec![0; CHUNK];
+    let mut last: Option<f64> = None;
+    let mut jitter = 0.0_f64;
+    while !shared.stop.load(Ordering::Relaxed) {
+        let length = match socket.recv(&mut buffer) {
+            Ok(length) if length >= FRONT => length,
+            Ok(_) => continue,
+            Err(error) if is_pause(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        let word =
+            |at: usize| u64::from_be_bytes(buffer[at..at + 8].try_into().expect("eight bytes"));
+        let delay = monotonic_nanos().saturating_sub(word(8)) as f64 / 1e6;
+        // RFC 3550, 6.4.1.
+        if let Some(last) = last.replace(delay) {
+            jitter += ((delay - last).abs() - jitter) / 16.0;
+        }
+        shared.delivered.fetch_add(length as u64, Ordering::Relaxed);
+        let mut udp = shared.udp.lock().expect("no holder panics");
+        udp.expected = udp.expected.max(word(0) + 1);
+        udp.received += 1;
+        udp.delays_ms.push(delay);
+        udp.jitters_ms.push(jitter);
+    }
+    Ok(())
+}
