@@ -12,7 +12,10 @@ use farhop_run::daemon::{ControlError, list, query, socket_path};
 use serde_json::json;
 
 fn serve(control: &mut Control) {
-    control.serve(&mut |Request::Status {}| json!({ "name": "a", "node": 1 }));
+    control.serve(&mut |request| match request {
+        Request::Status {} => json!({ "name": "a", "node": 1 }),
+        Request::Begin {} => json!({ "error": "no air here" }),
+    });
 }
 
 fn client(dir: &Path) -> UnixStream {
