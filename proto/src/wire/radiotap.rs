@@ -334,6 +334,47 @@ mod tests {
         assert_eq!(found.frequency_mhz, Some(2412));
     }
 
+    /// A header with these fields, its body after `fields`.
+    fn header<const N: usize>(fields: u32, body: [u8; N]) -> Vec<u8> {
+        let mut out = vec![0, 0, 8 + N as u8, 0];
+        out.extend_from_slice(&fields.to_le_bytes());
+        out.extend_from_slice(&body);
+        out
+    }
+
+    #[test]
+    fn receptions_at_ht_and_vht_rates_are_read_past_what_they_add() {
+        // TSFT, flags, a byte of alignment, channel 5180 MHz, -70 dBm, antenna, RX flags.
+        let body = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x3c, 0x14, 0x40, 0x01, 0xba, 0, 0, 0];
+        let mut ht = [0; 21];
+        ht[..18].copy_from_slice(&body);
+        ht[18..].copy_from_slice(&[0x07, 0x04, 7]);
+        let mut vht = [0; 30];
+        vht[..18].copy_from_slice(&body);
+        vht[18] = 0x44;
+        for packet in [header(0x0008_482b, ht), header(0x0020_482b, vht)] {
+            let found = parse(&packet).expect("a header");
+            assert!([29, 38].contains(&found.length), "the lengths that mac80211 writes");
+            assert_eq!((found.tsft_us, found.signal), (Some(1), Some(Dbm::new(-70))));
+            assert_eq!((found.rate, found.frequency_mhz), (None, Some(5180)));
+            assert!(!found.is_echo());
+        }
+    }
+
+    #[test]
+    fn echoes_at_ht_and_vht_rates_are_read() {
+        // TX flags "failed", one retry, MCS 7; the VHT field is aligned to two bytes.
+        let mut vht = [0; 16];
+        vht[..3].copy_from_slice(&[1, 0, 1]);
+        vht[4] = 0x44;
+        for packet in [header(0x000a_8000, [1, 0, 1, 7, 0, 7]), header(0x0022_8000, vht)] {
+            let found = parse(&packet).expect("a header");
+            assert!([14, 24].contains(&found.length), "the lengths that mac80211 writes");
+            assert!(found.is_echo() && found.tx_flags.is_some_and(|flags| flags.failed));
+            assert_eq!((found.data_retries, found.rate), (Some(1), None));
+        }
+    }
+
     #[test]
     fn a_second_bitmap_and_odd_alignment_are_stepped_over() {
         let header = [
