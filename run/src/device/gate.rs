@@ -64,6 +64,8 @@ pub struct TxGate {
     has_echo: bool,
     outstanding: VecDeque<Outstanding>,
     busy_until: Instant,
+    /// When what was handed over could be through at the earliest, without any gaps.
+    on_air_until: Instant,
     full_until: Instant,
     last_overrun: Instant,
     stats: GateStats,
@@ -77,6 +79,7 @@ impl TxGate {
             has_echo,
             outstanding: VecDeque::with_capacity(FRAMES),
             busy_until: Instant::ZERO,
+            on_air_until: Instant::ZERO,
             full_until: Instant::ZERO,
             last_overrun: Instant::ZERO,
             stats: GateStats::default(),
@@ -115,6 +118,8 @@ impl TxGate {
         }
         self.stats.frames_sent += 1;
         self.busy_until = ends;
+        let least = air.saturating_sub(self.spec.mean_gap());
+        self.on_air_until = self.on_air_until.max(after) + least;
         let (id, ack) = (frame.id, frame.options.ack);
         let handed_over = after;
         self.outstanding.push_back(Outstanding { id, sequence, ack, air, ends, handed_over });
@@ -139,7 +144,8 @@ impl TxGate {
         let known = self.outstanding.iter().position(|frame| frame.sequence == sequence);
         let frame = self.outstanding.remove(known.unwrap_or(0))?;
         if self.outstanding.is_empty() {
-            self.busy_until = self.busy_until.min(now);
+            // A driver that reports before the frame can have been on air frees no air by that.
+            self.busy_until = self.busy_until.min(now.max(self.on_air_until));
         }
         let outcome = match frame.ack {
             AckPolicy::NoAck => FrameOutcome::Sent,
@@ -248,6 +254,18 @@ mod tests {
         let done = gate.on_echo(at(1_400), 0, false, 0).expect("the first frame");
         assert_eq!((done.id, done.outcome), (UnitId(0), FrameOutcome::Sent));
         assert!(!gate.room(at(1_400)).is_none());
+    }
+
+    #[test]
+    fn an_echo_that_comes_too_early_frees_no_air() {
+        let mut gate = TxGate::build(spec(), true);
+        let mut sent = 0;
+        while gate.room(at(0)).units > 0 && sent < 100 {
+            gate.on_sent(at(0), &frame(sent, None), sent as u16, Duration::ZERO);
+            gate.on_echo(at(0), sent as u16, false, 0).expect("an echo at once");
+            sent += 1;
+        }
+        assert_eq!(sent, 7, "7 frames of 1.33 ms without their gaps pass 8 ms");
     }
 
     #[test]
