@@ -1,3 +1,115 @@
-//! The one program.
+//! farhop: makes long, lossy and multi-hop wireless links carry traffic well.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod commands;
+mod interrupt;
+mod load;
+mod progress;
+mod report;
+
+/// Makes long, lossy and multi-hop wireless links carry traffic well.
+///
+/// One scenario file describes a network; it runs in virtual time (sim), as real daemons over an
+/// emulated air (lab), or on real radios (up).
+#[derive(Parser)]
+#[command(
+    version,
+    after_help = "Examples:\n  \
+    farhop demo                       real TCP over 80 km, with farhop and without\n  \
+    farhop check scenarios/demo.toml  what a scenario would do\n  \
+    farhop sim scenarios/demo.toml    the same in virtual time\n  \
+    farhop lab scenarios/demo.toml    the same with real daemons and kernel TCP"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(commands::demo::Options),
+    Lab(commands::lab::Options),
+    Sim(commands::sim::Options),
+    Up(commands::up::Options),
+    Status(commands::status::Options),
+    Check(commands::check::Options),
+    Schema(commands::schema::Options),
+    #[command(hide = true)]
+    LabNode(commands::lab::ChildOptions),
+    #[command(hide = true)]
+    LabAir(commands::lab::ChildOptions),
+    #[command(hide = true)]
+    LabHold(commands::lab::HoldOptions),
+    #[command(hide = true)]
+    LabNoise(commands::noise::Options),
+}
+
+/// Why a command did not do what was asked.
+pub(crate) enum Failure {
+    /// The input was wrong: exit status 2.
+    Input(miette::Report),
+    /// It went wrong: exit status 1.
+    Failed(String),
+    /// Somebody ended it: exit status 130.
+    Interrupted,
+}
+
+impl From<farhop_run::lab::LabError> for Failure {
+    fn from(error: farhop_run::lab::LabError) -> Self {
+        match error {
+            farhop_run::lab::LabError::Interrupted => Self::Interrupted,
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Failed(format!("{error:#}"))
+    }
+}
+
+fn main() -> ExitCode {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("FARHOP_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let outcome = match Cli::parse().command {
+        Command::Demo(options) => commands::demo::run(&options),
+        Command::Lab(options) => commands::lab::run(&options),
+        Command::Sim(options) => commands::sim::run(&options),
+        Command::Up(options) => commands::up::run(&options),
+        Command::Status(options) => commands::status::run(&options),
+        Command::Check(options) => commands::check::run(&options),
+        Command::Schema(options) => commands::schema::run(&options),
+        Command::LabNode(options) => commands::lab::run_node(&options),
+        Command::LabAir(options) => commands::lab::run_air(&options),
+        Command::LabHold(options) => commands::lab::run_holder(&options),
+        Command::LabNoise(options) => commands::noise::run(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Input(report)) => {
+            eprintln!("{report:?}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Failed(what)) => {
+            eprintln!("farhop: {what}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Interrupted) => {
+            eprintln!("farhop: interrupted");
+            ExitCode::from(130)
+        }
+    }
+}

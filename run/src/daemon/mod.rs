@@ -28,7 +28,7 @@ pub mod control;
 pub mod driver;
 pub mod host;
 
-pub use client::{ControlError, list, query, runtime_dir, socket_path};
+pub use client::{ControlError, Running, list, query, runtime_dir, socket_path};
 use control::{Control, Request};
 use driver::{Driver, DriverStats};
 use host::HostStatus;

@@ -74,6 +74,8 @@ pub struct TxGate {
     outstanding: VecDeque<Outstanding>,
     given_up: VecDeque<u16>,
     busy_until: Instant,
+    /// When what was handed over could be through at the earliest, without any gaps.
+    on_air_until: Instant,
     full_until: Instant,
     last_overrun: Instant,
     stats: GateStats,
@@ -88,6 +90,7 @@ impl TxGate {
             outstanding: VecDeque::with_capacity(FRAMES),
             given_up: VecDeque::with_capacity(GIVEN_UP),
             busy_until: Instant::ZERO,
+            on_air_until: Instant::ZERO,
             full_until: Instant::ZERO,
             last_overrun: Instant::ZERO,
             stats: GateStats::default(),
@@ -126,6 +129,8 @@ impl TxGate {
         }
         self.stats.frames_sent += 1;
         self.busy_until = ends;
+        let least = air.saturating_sub(self.spec.mean_gap());
+        self.on_air_until = self.on_air_until.max(after) + least;
         let (id, ack) = (frame.id, frame.options.ack);
         self.outstanding.push_back(Outstanding {
             id,
@@ -161,7 +166,8 @@ impl TxGate {
         }
         let frame = self.outstanding.remove(known.unwrap_or(0))?;
         if self.outstanding.is_empty() {
-            self.busy_until = self.busy_until.min(now);
+            // A driver that reports before the frame can have been on air frees no air by that.
+            self.busy_until = self.busy_until.min(now.max(self.on_air_until));
         }
         self.stats.echoes_after_slot += u64::from(frame.slot_over.is_some_and(|over| now > over));
         let outcome = match frame.ack {
@@ -275,6 +281,18 @@ mod tests {
         let done = gate.on_echo(at(1_400), 0, false, 0).expect("the first frame");
         assert_eq!((done.id, done.outcome), (UnitId(0), FrameOutcome::Sent));
         assert!(!gate.room(at(1_400)).is_none());
+    }
+
+    #[test]
+    fn an_echo_that_comes_too_early_frees_no_air() {
+        let mut gate = TxGate::build(spec(), true);
+        let mut sent = 0;
+        while gate.room(at(0)).units > 0 && sent < 100 {
+            gate.on_sent(at(0), &frame(sent, None), sent as u16, Duration::ZERO);
+            gate.on_echo(at(0), sent as u16, false, 0).expect("an echo at once");
+            sent += 1;
+        }
+        assert_eq!(sent, 7, "7 frames of 1.33 ms without their gaps pass 8 ms");
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub enum Progress {
 }
 
 /// Who is told; the lab ends early where it returns false.
-pub type Watcher<'a> = &'a mut dyn FnMut(Progress) -> bool;
+pub(super) type Watcher<'a> = &'a mut dyn FnMut(Progress) -> bool;
 
 /// A lab that this process holds.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Lab {
     pub fn start(
         scenario: &Scenario,
         options: &LabOptions,
-        watcher: Watcher<'_>,
+        watcher: &mut dyn FnMut(Progress) -> bool,
     ) -> Result<Self, LabError> {
         let (id, dir) = new_dir(&scenario.name)?;
         let own = Process::find(std::process::id());
@@ -154,8 +154,8 @@ impl Lab {
     ) -> Result<(), LabError> {
         let limit = WallClock::now() + PATIENCE;
         while !is_done(self) {
-            self.check_children()?;
             self.tell(watcher, Progress::Settling)?;
+            self.check_children()?;
             if WallClock::now() > limit {
                 let seconds = PATIENCE.as_secs();
                 return Err(LabError::TooSlow(format!("{what}: not there after {seconds} s")));
@@ -192,15 +192,18 @@ impl Lab {
     /// Runs the flows of the scenario, and reports.
     ///
     /// Fails if a flow cannot run or a process of the lab ends.
-    pub fn run_flows(&mut self, watcher: Watcher<'_>) -> Result<Report, LabError> {
+    pub fn run_flows(
+        &mut self,
+        watcher: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<Report, LabError> {
         let wall = WallClock::now();
         let before = self.statuses()?;
         let _ = ask(&socket_path(&self.dir, AIR), Request::Begin {});
         let scenario = self.scenario.clone();
         let pids: Vec<u32> = self.state.nodes.iter().map(|(_, process)| process.pid).collect();
         let flows = traffic::run(&scenario, &pids, &mut |elapsed| {
-            self.check_children()?;
-            self.tell(watcher, Progress::Running(elapsed, scenario.duration_s))
+            self.tell(watcher, Progress::Running(elapsed, scenario.duration_s))?;
+            self.check_children()
         })?;
         let after = self.statuses()?;
         let mut report = report::build(&scenario, flows, &before, &after)?;

@@ -118,6 +118,8 @@ struct Port {
     spec: RadioSpec,
     /// Virtual time: when all frames given down so far will have left.
     busy_until: Instant,
+    /// When what was given down could be through at the earliest, without any gaps.
+    on_air_until: Instant,
     /// What the frames that have not come back will take.
     planned: Duration,
     /// Whether a frame of this slot has carried the stamp.
@@ -150,6 +152,7 @@ impl Wild {
             let port = Port {
                 spec: *spec,
                 busy_until: Instant::ZERO,
+                on_air_until: Instant::ZERO,
                 planned: Duration::ZERO,
                 is_stamped: false,
                 peers: VecDeque::new(),

@@ -67,6 +67,7 @@ impl Wild {
         cx.emit(|| WildEvent::SlotBegan { channel, number });
         for port in &mut self.groups[group].ports {
             port.busy_until = cx.now;
+            port.on_air_until = cx.now;
             port.is_stamped = false;
         }
         for index in 0..self.peers.len() {
@@ -389,6 +390,8 @@ impl Wild {
         let planned = port.spec.unacknowledged(payload.len()) + overhead;
         port.busy_until = port.busy_until.max(now) + planned;
         port.planned += planned;
+        let air = planned.saturating_sub(port.spec.mean_gap() + overhead);
+        port.on_air_until = port.on_air_until.max(now) + air;
         let (radio, rate) = (port.spec.id, port.spec.rate);
         if let Some(index) = content.peer {
             let peer = &mut self.peers[index];
@@ -421,7 +424,8 @@ impl Wild {
         // takes longer, the deadline of the next frame tells.
         let port = self.port_mut(frame.place);
         port.planned = port.planned.saturating_sub(frame.planned);
-        port.busy_until = port.busy_until.min(cx.now + port.planned);
+        // A radio that reports before the frame can have been on air must not fill the slot twice.
+        port.busy_until = port.busy_until.min((cx.now + port.planned).max(port.on_air_until));
         if matches!(done.outcome, FrameOutcome::Late | FrameOutcome::Cancelled) {
             return self.on_late(frame);
         }

@@ -1,0 +1,292 @@
+//! `farhop demo`: the main job, shown: real TCP over 80 km, with farhop and without.
+
+use std::path::{Path, PathBuf};
+
+use farhop_proto::link::plain::PlainConfig;
+use farhop_proto::stack::{Congestion, LinkConfig, LossConfig, Scenario};
+use farhop_run::lab::{self, Progress};
+use farhop_sim::engine::Report;
+use maud::html;
+use serde::Serialize;
+
+use super::lab::run_lab;
+use super::{print_json, print_text};
+use crate::load::Loaded;
+use crate::progress::Bar;
+use crate::report::{chart, page, save};
+use crate::{Failure, interrupt};
+
+/// The scenario that all runs are made from.
+const SCENARIO: &str = include_str!("../../../scenarios/demo.toml");
+/// Transmissions of a frame under plain 802.11: two retries, the base case of the paper.
+const PLAIN_ATTEMPTS: u8 = 3;
+
+/// Shows what farhop is for: kernel TCP both ways over an 80 km link, over plain 802.11 and over
+/// farhop's time slots, without loss and at 10% loss, in real time.
+///
+/// Takes about two minutes. Writes a page with tables, charts and the scenario.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    farhop demo\n  \
+    farhop demo --json | jq '.runs[] | [.stack, .loss, .total_mbps]'\n  \
+    farhop demo --seconds 5 --out /tmp/demo")]
+pub(crate) struct Options {
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Folder for the page and the chart.
+    #[arg(long, value_name = "DIR", default_value = "farhop-out/demo")]
+    out: PathBuf,
+    /// Length of each run.
+    #[arg(long, default_value_t = 20.0)]
+    seconds: f64,
+}
+
+/// One run of the demo.
+#[derive(Serialize)]
+struct Run {
+    /// Link protocol.
+    stack: &'static str,
+    /// TCP congestion control.
+    congestion: &'static str,
+    /// Channel loss of every frame, 0 to 1.
+    loss: f64,
+    forward_mbps: f64,
+    backward_mbps: f64,
+    total_mbps: f64,
+    /// To plain 802.11 with Reno at the same loss.
+    ratio: f64,
+    /// Whether the run was late twice: then it says nothing.
+    late: bool,
+    /// What was published for it.
+    published: &'static str,
+    /// The number that was printed, if one was.
+    published_mbps: Option<f64>,
+    #[serde(skip)]
+    report: Report,
+}
+
+/// What a run is and what the paper printed for it (NSDI 2007, text on figures 9 and 10; nothing
+/// is read off a figure).
+struct Case {
+    stack: &'static str,
+    congestion: Congestion,
+    loss: f64,
+    published: &'static str,
+    published_mbps: Option<f64>,
+}
+
+const CASES: [Case; 5] = [
+    Case {
+        stack: "plain",
+        congestion: Congestion::Reno,
+        loss: 0.0,
+        published: "falls with distance (figure only)",
+        published_mbps: None,
+    },
+    Case {
+        stack: "wild",
+        congestion: Congestion::Reno,
+        loss: 0.0,
+        published: "6 Mb/s at all distances; about 2 times plain",
+        published_mbps: Some(6.0),
+    },
+    Case {
+        stack: "plain",
+        congestion: Congestion::Reno,
+        loss: 0.1,
+        published: "lower, and falling with distance (figure only)",
+        published_mbps: None,
+    },
+    Case {
+        stack: "wild",
+        congestion: Congestion::Reno,
+        loss: 0.1,
+        published: "about 1 Mb/s below no loss; about 2 times plain",
+        published_mbps: None,
+    },
+    Case {
+        stack: "plain",
+        congestion: Congestion::Bbr,
+        loss: 0.1,
+        published: "nothing: BBR is younger",
+        published_mbps: None,
+    },
+];
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    if !(0.5..=3600.0).contains(&options.seconds) {
+        return Err(Failure::Failed("--seconds takes a number from 0.5 to 3600".into()));
+    }
+    lab::isolate()?;
+    interrupt::watch();
+    let bar = Bar::start("80 km");
+    let outcome = run_all(options, &bar);
+    bar.end();
+    let runs = outcome?;
+    let page = write(&options.out, &runs)?;
+    if options.json {
+        return print_json(&serde_json::json!({
+            "runs": runs, "seconds": options.seconds, "version": env!("CARGO_PKG_VERSION"),
+            "machine": page::machine(), "page": page,
+        }));
+    }
+    print_text(&table(&runs));
+    print_text(
+        "ratio: to plain 802.11 with Reno at the same loss; published: Patra et al., NSDI 2007",
+    );
+    print_text(&page.display().to_string());
+    Ok(())
+}
+
+fn run_all(options: &Options, bar: &Bar) -> Result<Vec<Run>, Failure> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (index, case) in CASES.iter().enumerate() {
+        let scenario = scenario(case, options.seconds);
+        let name = format!("run {} of {}: {}", index + 1, CASES.len(), scenario.name);
+        let (report, late) = run_on_time(&scenario, &name, index, bar)?;
+        let [forward_mbps, backward_mbps] = [0, 1].map(|flow| report.flows[flow].goodput_mbps);
+        let total_mbps = forward_mbps + backward_mbps;
+        let base = runs
+            .iter()
+            .find(|run| run.stack == "plain" && run.congestion == "reno" && run.loss == case.loss);
+        let ratio = total_mbps / base.map_or(total_mbps, |base| base.total_mbps);
+        bar.line(&format!("{name}: {total_mbps:.2} Mb/s{}", if late { ", late" } else { "" }));
+        runs.push(Run {
+            stack: case.stack,
+            congestion: if case.congestion == Congestion::Bbr { "bbr" } else { "reno" },
+            loss: case.loss,
+            forward_mbps,
+            backward_mbps,
+            total_mbps,
+            ratio,
+            late,
+            published: case.published,
+            published_mbps: case.published_mbps,
+            report,
+        });
+    }
+    Ok(runs)
+}
+
+/// Runs a scenario; one that was late is run once more. Returns whether it was late still.
+fn run_on_time(
+    scenario: &Scenario,
+    name: &str,
+    index: usize,
+    bar: &Bar,
+) -> Result<(Report, bool), Failure> {
+    let loaded = Loaded { scenario: scenario.clone(), text: String::new() };
+    let mut late = false;
+    for attempt in 1..=2 {
+        let again = if attempt > 1 { ", again (it was late)" } else { "" };
+        let report = run_lab(&loaded, None, &mut |progress| {
+            bar.say(&format!("{name}{again}"));
+            if let Progress::Running(passed, all) = progress {
+                bar.fill((index as f64 + passed / all) / CASES.len() as f64);
+            }
+            !interrupt::has_come()
+        })?;
+        late = report.lateness.as_ref().is_some_and(|lateness| lateness.late);
+        if !late || attempt == 2 {
+            return Ok((report, late));
+        }
+    }
+    unreachable!("the second attempt returns ({late})")
+}
+
+fn scenario(case: &Case, seconds: f64) -> Scenario {
+    let mut scenario: Scenario = toml::from_str(SCENARIO).expect("the scenario is checked in CI");
+    let control = if case.congestion == Congestion::Bbr { "BBR" } else { "Reno" };
+    let loss = format!("{} % loss", case.loss * 100.0);
+    scenario.name = format!("{}, {control}, {loss}", case.stack);
+    scenario.duration_s = seconds;
+    scenario.link[0].loss = LossConfig::Bernoulli { p: case.loss };
+    if case.stack == "plain" {
+        scenario.stack.link = LinkConfig::Plain(PlainConfig::default());
+        scenario.radio.attempts = PLAIN_ATTEMPTS;
+    }
+    for flow in &mut scenario.flow {
+        flow.congestion = case.congestion;
+    }
+    scenario
+}
+
+fn row(run: &Run) -> Vec<String> {
+    vec![
+        format!("{} / {} / {} %", run.stack, run.congestion, run.loss * 100.0),
+        format!("{:.2}", run.forward_mbps),
+        format!("{:.2}", run.backward_mbps),
+        format!("{:.2}", run.total_mbps),
+        format!("{:.2}", run.ratio),
+        run.published_mbps.map_or("-".into(), |mbps| format!("{mbps:.1}")),
+        run.published.to_owned(),
+        if run.late { "LATE".into() } else { String::new() },
+    ]
+}
+
+const HEAD: [&str; 8] = [
+    "link / TCP / loss",
+    "there Mb/s",
+    "back Mb/s",
+    "total Mb/s",
+    "ratio",
+    "printed Mb/s",
+    "published",
+    "",
+];
+
+fn table(runs: &[Run]) -> String {
+    crate::report::table(&HEAD, runs.iter().map(row).collect()).to_string()
+}
+
+/// Writes the chart and the page; returns where the page is.
+fn write(dir: &Path, runs: &[Run]) -> Result<PathBuf, Failure> {
+    let bar = |run: &Run| chart::Bar {
+        label: vec![
+            format!("{}{}", run.stack, if run.late { " (LATE)" } else { "" }),
+            format!("{}, {} % loss", run.congestion, run.loss * 100.0),
+        ],
+        parts: [run.forward_mbps, run.backward_mbps],
+        published: run.published_mbps,
+    };
+    let bars: Vec<chart::Bar> = runs.iter().map(bar).collect();
+    let title = "TCP both ways over 80 km of 802.11b at 11 Mb/s";
+    let bars = chart::bars(title, ["there", "back"], &bars);
+    save(dir, "demo.svg", &bars)?;
+    let json = serde_json::json!({ "runs": runs });
+    save(dir, "demo.json", &serde_json::to_string_pretty(&json).expect("plain data"))?;
+    let body = html! {
+        h1 { (title) }
+        p {
+            "Two real daemons with kernel TCP over an emulated radio link of 80 km. "
+            b { "plain" } " is 802.11 with CSMA/CA, its ACK time-out set for the distance, 2 retries. "
+            b { "wild" } " is farhop's link: time slots of 20 ms, bulk acknowledgements, adaptive coding. "
+            "The loss applies to every frame, acknowledgements too."
+        }
+        p.note { "farhop " (env!("CARGO_PKG_VERSION")) "; " (page::machine()) "; seed "
+            (runs.first().map_or(0, |run| run.report.seed)) }
+        (page::figure(&bars))
+        table {
+            tr { @for head in HEAD { th { (head) } } }
+            @for run in runs {
+                tr { @for (index, cell) in row(run).iter().enumerate() {
+                    td.text[index == 6].late[index == 7] { (cell) }
+                } }
+            }
+        }
+        p.note { "ratio: to plain 802.11 with Reno at the same loss; published: Patra et al., "
+            "WiLDNet, NSDI 2007. BBR is what a modern host would do without farhop." }
+        @for run in runs {
+            h2 { (run.report.scenario) }
+            (page::figure(&chart::over_time(&run.report.scenario, &run.report.flows)))
+            @if let Some(lateness) = &run.report.lateness {
+                p.note { (crate::report::lateness_line(lateness)) }
+            }
+        }
+        h2 { "Scenario" }
+        p.note { "As it is for wild; the runs change the link, the loss and the congestion control." }
+        pre { (SCENARIO) }
+    };
+    save(dir, "demo.html", &page::page(title, &body))
+}

@@ -1,0 +1,286 @@
+//! `farhop lab`: a scenario with real daemons, kernel TCP and an emulated air.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command as Process, Stdio};
+
+use farhop_run::lab::{self, Lab, LabOptions, Progress};
+use farhop_sim::engine::Report;
+use serde::{Deserialize, Serialize};
+
+use super::{print_json, print_text};
+use crate::load::Loaded;
+use crate::progress::Bar;
+use crate::{Failure, interrupt, load, report};
+
+/// Builds the network of a scenario from real daemons, and runs its flows with kernel sockets.
+///
+/// Each node is a network namespace with a daemon and a TUN interface; their radios meet in an
+/// emulated air. Works as root and, where the kernel allows user namespaces, for everybody.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  \
+        farhop lab scenarios/demo.toml\n  \
+        farhop lab scenarios/demo.toml --keep\n  \
+        farhop lab exec hill -- ping -c 3 10.66.0.2\n  \
+        farhop lab exec valley -- iperf3 -s\n  \
+        farhop lab list\n  \
+        farhop lab down"
+)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// The scenario.
+    #[arg(required = true)]
+    file: Option<PathBuf>,
+    /// Leave the lab up, with its flows done.
+    #[arg(long)]
+    keep: bool,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Write report.json, report.html and flows.svg into this folder.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Seed in place of the scenario's.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Runs a program in the network of a node.
+    Exec {
+        /// The lab, if several are running.
+        #[arg(long, value_name = "ID")]
+        lab: Option<String>,
+        /// The node; `@air` stands for the air.
+        node: String,
+        /// The program and its arguments.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Lists the labs.
+    List {
+        /// Print them as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Takes labs down, with all that runs in them and all that they left.
+    Down {
+        /// The lab; all if it is not given.
+        id: Option<String>,
+        /// All of them, as without an id.
+        #[arg(long, conflicts_with = "id")]
+        all: bool,
+    },
+}
+
+/// Options of a process of a lab.
+#[derive(clap::Args)]
+pub(crate) struct ChildOptions {
+    #[arg(long, default_value = "")]
+    node: String,
+    #[arg(long)]
+    state: PathBuf,
+    #[arg(long)]
+    parent: u32,
+    #[arg(long)]
+    seed: u64,
+}
+
+/// Options of the process that holds a lab that is kept.
+#[derive(clap::Args)]
+pub(crate) struct HoldOptions {
+    file: PathBuf,
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    match &options.command {
+        Some(Command::Exec { lab, node, command }) => {
+            Err(lab::exec(&lab::find(lab.as_deref())?, node, command).into())
+        }
+        Some(Command::List { json }) => list(*json),
+        Some(Command::Down { id, .. }) => {
+            let ids = lab::down(id.as_deref())?;
+            let what = if ids.is_empty() { "no lab was there".into() } else { ids.join(", ") };
+            print_text(&format!("down: {what}"));
+            Ok(())
+        }
+        None => {
+            let file = options.file.as_deref().expect("clap asks for it");
+            let loaded = load::load(file)?;
+            if options.keep { keep(options, file, &loaded) } else { run_once(options, &loaded) }
+        }
+    }
+}
+
+/// What a lab is built with.
+pub(crate) fn lab_options(seed: Option<u64>) -> Result<LabOptions, Failure> {
+    Ok(LabOptions { seed, program: std::env::current_exe()? })
+}
+
+fn run_once(options: &Options, loaded: &Loaded) -> Result<(), Failure> {
+    lab::isolate()?;
+    interrupt::watch();
+    let bar = Bar::start(&loaded.scenario.name);
+    let finished = run_lab(loaded, options.seed, &mut |progress| {
+        show(&bar, &loaded.scenario.name, &progress);
+        !interrupt::has_come()
+    });
+    bar.end();
+    output(options, &finished?, &loaded.text)
+}
+
+/// Builds a lab, runs its flows, and takes it down.
+pub(crate) fn run_lab(
+    loaded: &Loaded,
+    seed: Option<u64>,
+    watcher: &mut dyn FnMut(Progress) -> bool,
+) -> Result<Report, Failure> {
+    let mut lab = Lab::start(&loaded.scenario, &lab_options(seed)?, watcher)?;
+    Ok(lab.run_flows(watcher)?)
+}
+
+/// Moves a bar by what a lab is doing.
+pub(crate) fn show(bar: &Bar, name: &str, progress: &Progress) {
+    match progress {
+        Progress::Building => bar.say(&format!("{name}: building the network")),
+        Progress::Settling => bar.say(&format!("{name}: links find each other")),
+        Progress::Running(passed, all) => {
+            bar.say(&format!("{name}: flows run"));
+            bar.fill(passed / all);
+        }
+    }
+}
+
+fn output(options: &Options, finished: &Report, text: &str) -> Result<(), Failure> {
+    if let Some(dir) = &options.out {
+        report::write(dir, finished, text)?;
+    }
+    if options.json { print_json(finished) } else { report::print(finished, &options.out) }
+}
+
+/// What the holder of a lab says to the process that started it, a line each.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Word {
+    Progress(f64),
+    Report(Box<Report>),
+    Ready(String),
+    Failed(String),
+}
+
+fn keep(options: &Options, file: &Path, loaded: &Loaded) -> Result<(), Failure> {
+    let mut holder = Process::new(std::env::current_exe()?);
+    holder.arg("lab-hold").arg(file);
+    if let Some(seed) = options.seed {
+        holder.args(["--seed", &seed.to_string()]);
+    }
+    let holder = holder.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = holder.spawn()?;
+    interrupt::watch();
+    let bar = Bar::start(&loaded.scenario.name);
+    let out = child.stdout.take().expect("it was asked for");
+    let mut finished = None;
+    let mut outcome = Err(Failure::Failed("the lab ended without a word".into()));
+    for line in BufReader::new(out).lines() {
+        match serde_json::from_str(&line?) {
+            Ok(Word::Progress(part)) => bar.fill(part),
+            Ok(Word::Report(report)) => finished = Some(report),
+            Ok(Word::Ready(id)) => {
+                outcome = Ok(id);
+                break;
+            }
+            Ok(Word::Failed(what)) => {
+                outcome = Err(Failure::Failed(what));
+                break;
+            }
+            Err(_) => {}
+        }
+    }
+    bar.end();
+    if interrupt::has_come() {
+        outcome = Err(Failure::Interrupted);
+    }
+    let id = outcome?;
+    if let Some(finished) = finished.filter(|report| !report.flows.is_empty()) {
+        output(options, &finished, &loaded.text)?;
+    }
+    if !options.json {
+        print_text(&format!(
+            "lab {id} is up: `farhop lab exec NODE -- CMD` runs a program in it, `farhop lab down` \
+             takes it down"
+        ));
+    }
+    Ok(())
+}
+
+/// Holds a lab until it is told to end.
+pub(crate) fn run_holder(options: &HoldOptions) -> Result<(), Failure> {
+    let say = |word: Word| {
+        let line = serde_json::to_string(&word).expect("words are plain data");
+        // Whoever started this may have gone.
+        let _ = writeln!(std::io::stdout(), "{line}");
+    };
+    let outcome = hold(options, &say);
+    if let Err(Failure::Failed(what)) = &outcome {
+        say(Word::Failed(what.clone()));
+    }
+    outcome
+}
+
+fn hold(options: &HoldOptions, say: &dyn Fn(Word)) -> Result<(), Failure> {
+    let loaded = load::load(&options.file)?;
+    lab::isolate()?;
+    let mut lab = Lab::start(&loaded.scenario, &lab_options(options.seed)?, &mut |_| true)?;
+    if !loaded.scenario.flow.is_empty() {
+        let report = lab.run_flows(&mut |progress| {
+            if let Progress::Running(passed, all) = progress {
+                say(Word::Progress(passed / all));
+            }
+            true
+        })?;
+        say(Word::Report(Box::new(report)));
+    }
+    // From here on it is nobody's: the terminal's Ctrl-C is not for it.
+    let _ = rustix::process::setsid();
+    interrupt::watch();
+    say(Word::Ready(lab.state().id.clone()));
+    while !interrupt::has_come() {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+fn list(json: bool) -> Result<(), Failure> {
+    let labs = lab::list();
+    if json {
+        return print_json(&labs);
+    }
+    if labs.is_empty() {
+        print_text("no labs");
+    }
+    for lab in labs {
+        let nodes: Vec<&str> = lab.nodes.iter().map(|(name, _)| name.as_str()).collect();
+        let state = match (lab.is_alive(), lab.ready) {
+            (true, true) => "up",
+            (true, false) => "being built or running its flows",
+            (false, _) => "dead: `farhop lab down` removes what it left",
+        };
+        print_text(&format!("{}: {state}; nodes {}", lab.id, nodes.join(", ")));
+    }
+    Ok(())
+}
+
+pub(crate) fn run_node(options: &ChildOptions) -> Result<(), Failure> {
+    Ok(lab::run_node(&options.state, &options.node, options.parent, options.seed)?)
+}
+
+pub(crate) fn run_air(options: &ChildOptions) -> Result<(), Failure> {
+    Ok(lab::run_air(&options.state, options.parent, options.seed)?)
+}

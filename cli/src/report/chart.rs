@@ -1,0 +1,209 @@
+//! Charts as SVG.
+
+use farhop_sim::engine::FlowReport;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+/// Colours that people with any colour vision can tell apart (Okabe and Ito, 2008).
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(80, 80, 80),
+];
+const FONT: &str = "sans-serif";
+const GRID: RGBColor = RGBColor(225, 225, 225);
+const INK: RGBColor = RGBColor(40, 40, 40);
+
+/// Seconds over which goodput is averaged in a chart.
+const SMOOTH_S: f64 = 1.0;
+
+/// One bar of [`bars`].
+pub(crate) struct Bar {
+    /// Lines under the bar.
+    pub(crate) label: Vec<String>,
+    /// Parts from the bottom up, in Mb/s.
+    pub(crate) parts: [f64; 2],
+    /// What was published, in Mb/s.
+    pub(crate) published: Option<f64>,
+}
+
+/// Goodput over time of each flow.
+pub(crate) fn over_time(title: &str, flows: &[FlowReport]) -> String {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (860, 340)).into_drawing_area();
+        draw_over_time(&area, title, flows).expect("drawing into a string does not fail");
+        area.present().expect("drawing into a string does not fail");
+    }
+    svg
+}
+
+fn smooth(flow: &FlowReport) -> Vec<(f64, f64)> {
+    let bins = (SMOOTH_S / flow.bin_s).round().max(1.0) as usize;
+    let mean = |(index, chunk): (usize, &[f64])| {
+        let middle = (index * bins) as f64 + chunk.len() as f64 / 2.0;
+        (middle * flow.bin_s, chunk.iter().sum::<f64>() / chunk.len() as f64)
+    };
+    flow.over_time_mbps.chunks(bins).enumerate().map(mean).collect()
+}
+
+fn draw_over_time<DB>(
+    area: &DrawingArea<DB, plotters::coord::Shift>,
+    title: &str,
+    flows: &[FlowReport],
+) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>>
+where
+    DB: DrawingBackend,
+{
+    area.fill(&WHITE)?;
+    let lines: Vec<Vec<(f64, f64)>> = flows.iter().map(smooth).collect();
+    let points = || lines.iter().flatten();
+    let end = points().map(|point| point.0).fold(1.0, f64::max) + SMOOTH_S / 2.0;
+    let top = points().map(|point| point.1).fold(0.1, f64::max) * 1.15;
+    let mut chart = ChartBuilder::on(area)
+        .margin(14)
+        .caption(title, (FONT, 17).into_font().color(&INK))
+        .x_label_area_size(42)
+        .y_label_area_size(56)
+        .build_cartesian_2d(0.0..end, 0.0..top)?;
+    chart
+        .configure_mesh()
+        .x_desc("time, s")
+        .y_desc("goodput, Mb/s")
+        .label_style((FONT, 13).into_font().color(&INK))
+        .axis_desc_style((FONT, 14).into_font().color(&INK))
+        .axis_style(INK)
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    for (index, (flow, line)) in flows.iter().zip(lines).enumerate() {
+        let colour = COLOURS[index % COLOURS.len()];
+        chart
+            .draw_series(LineSeries::new(line, colour.stroke_width(2)))?
+            .label(format!("{} ({})", flow.name, flow.transport))
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerRight)
+        .background_style(WHITE.mix(0.85))
+        .border_style(GRID)
+        .label_font((FONT, 13).into_font().color(&INK))
+        .draw()
+}
+
+/// Stacked bars of two directions, with what was published as a line across.
+pub(crate) fn bars(title: &str, names: [&str; 2], bars: &[Bar]) -> String {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (860, 420)).into_drawing_area();
+        draw_bars(&area, title, names, bars).expect("drawing into a string does not fail");
+        area.present().expect("drawing into a string does not fail");
+    }
+    svg
+}
+
+fn draw_bars<DB>(
+    area: &DrawingArea<DB, plotters::coord::Shift>,
+    title: &str,
+    names: [&str; 2],
+    bars: &[Bar],
+) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>>
+where
+    DB: DrawingBackend,
+{
+    area.fill(&WHITE)?;
+    let tallest = |bar: &Bar| (bar.parts[0] + bar.parts[1]).max(bar.published.unwrap_or(0.0));
+    let top = bars.iter().map(tallest).fold(1.0, f64::max) * 1.18;
+    let mut chart = ChartBuilder::on(area)
+        .margin(14)
+        .caption(title, (FONT, 17).into_font().color(&INK))
+        .x_label_area_size(62)
+        .y_label_area_size(56)
+        .build_cartesian_2d(0.0..bars.len() as f64, 0.0..top)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .disable_x_axis()
+        .y_desc("goodput, Mb/s")
+        .label_style((FONT, 13).into_font().color(&INK))
+        .axis_desc_style((FONT, 14).into_font().color(&INK))
+        .axis_style(INK)
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    let sides = |index: usize| (index as f64 + 0.2, index as f64 + 0.8);
+    for part in 0..2 {
+        let colour = COLOURS[part];
+        let rectangles = bars.iter().enumerate().map(|(index, bar)| {
+            let from = if part == 0 { 0.0 } else { bar.parts[0] };
+            let (left, right) = sides(index);
+            Rectangle::new([(left, from), (right, from + bar.parts[part])], colour.filled())
+        });
+        chart
+            .draw_series(rectangles)?
+            .label(names[part])
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled()));
+    }
+    let published = bars.iter().enumerate().filter_map(|(index, bar)| {
+        let (left, right) = sides(index);
+        let value = bar.published?;
+        Some(PathElement::new([(left - 0.08, value), (right + 0.08, value)], BLACK.stroke_width(2)))
+    });
+    chart
+        .draw_series(published)?
+        .label("published")
+        .legend(|(x, y)| PathElement::new([(x, y), (x + 12, y)], BLACK.stroke_width(2)));
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.85))
+        .border_style(GRID)
+        .label_font((FONT, 13).into_font().color(&INK))
+        .draw()?;
+    let centred =
+        |size: i32| (FONT, size).into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
+    for (index, bar) in bars.iter().enumerate() {
+        let total = bar.parts[0] + bar.parts[1];
+        let (x, y) = chart.backend_coord(&(index as f64 + 0.5, total));
+        area.draw(&Text::new(format!("{total:.2}"), (x, y - 20), centred(15)))?;
+        let (x, y) = chart.backend_coord(&(index as f64 + 0.5, 0.0));
+        for (line, text) in bar.label.iter().enumerate() {
+            area.draw(&Text::new(text.clone(), (x, y + 8 + 17 * line as i32), centred(13)))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_names_every_flow_and_its_units() {
+        let flow = |name: &str| FlowReport {
+            name: name.into(),
+            transport: "tcp/reno".into(),
+            bin_s: 0.1,
+            over_time_mbps: vec![3.0; 50],
+            ..FlowReport::default()
+        };
+        let svg = over_time("demo", &[flow("there"), flow("back")]);
+        for word in ["there (tcp/reno)", "back (tcp/reno)", "goodput, Mb/s", "time, s", "</svg>"] {
+            assert!(svg.contains(word), "no {word} in {svg}");
+        }
+    }
+
+    #[test]
+    fn bars_say_their_sums() {
+        let bar = Bar { label: vec!["wild".into()], parts: [3.25, 3.5], published: Some(6.0) };
+        let svg = bars("demo", ["there", "back"], &[bar]);
+        for word in ["6.75", "wild", "published"] {
+            assert!(svg.contains(word), "no {word}");
+        }
+    }
+}

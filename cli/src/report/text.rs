@@ -1,0 +1,137 @@
+//! The report as tables on a terminal.
+
+use std::fmt::Write as _;
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, Table};
+use farhop_sim::engine::{Counters, Lateness, Report};
+
+/// A table whose first column is text and whose others are numbers.
+pub(crate) fn table(head: &[&str], rows: Vec<Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(head.iter().copied());
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// A report, for people.
+pub(super) fn report(report: &Report) -> String {
+    let mut out = format!(
+        "{} ({}, farhop {}, seed {}): {:.1} s in {:.2} s",
+        report.scenario,
+        report.driver,
+        report.version,
+        report.seed,
+        report.simulated_s,
+        report.wall_s
+    );
+    if report.driver == "sim" {
+        let speed = report.simulated_s / report.wall_s.max(1e-9);
+        let _ = write!(out, ", {speed:.0} times real time");
+    }
+    let _ = writeln!(out, "; {} frames on air", report.frames_on_air);
+    if let Some(lateness) = &report.lateness {
+        out += &lateness_line(lateness);
+    }
+    out += &flows(report);
+    out += &links(report);
+    for node in &report.nodes {
+        if !node.drops.is_empty() {
+            let _ = writeln!(out, "drops at {}: {}", node.name, counters(&node.drops));
+        }
+    }
+    out
+}
+
+fn flows(report: &Report) -> String {
+    let head = [
+        "flow",
+        "transport",
+        "goodput Mb/s",
+        "sent again",
+        "loss",
+        "delay p50/p95/p99 ms",
+        "jitter p50/p95 ms",
+    ];
+    let rows = report.flows.iter().map(|flow| {
+        let none = || "-".to_owned();
+        vec![
+            flow.name.clone(),
+            flow.transport.clone(),
+            format!("{:.2}", flow.goodput_mbps),
+            flow.retransmissions.map_or_else(none, |count| count.to_string()),
+            flow.loss.map_or_else(none, |loss| format!("{:.2} %", loss * 100.0)),
+            flow.delay_ms.map_or_else(none, |delay| {
+                format!("{:.1} / {:.1} / {:.1}", delay.p50, delay.p95, delay.p99)
+            }),
+            flow.jitter_ms
+                .map_or_else(none, |jitter| format!("{:.1} / {:.1}", jitter.p50, jitter.p95)),
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() {
+        return "no flows\n".into();
+    }
+    format!("{}\nall flows: {:.2} Mb/s\n", table(&head, rows), report.total_mbps())
+}
+
+fn links(report: &Report) -> String {
+    let head = [
+        "air time of a link, %",
+        "data",
+        "again",
+        "coding",
+        "ack",
+        "guard",
+        "collision",
+        "idle",
+        "loss seen",
+        "slot corrected",
+    ];
+    let rows = report.links.iter().map(|link| {
+        let air = &link.air;
+        let mut row = vec![format!("{} to {} ({})", link.from, link.to, link.protocol)];
+        let shares = [
+            air.data,
+            air.retransmission,
+            air.coding,
+            air.acknowledgement,
+            air.guard,
+            air.collision,
+            air.idle,
+        ];
+        row.extend(shares.map(|share| format!("{:.1}", share * 100.0)));
+        row.push(link.loss_estimate.map_or("-".into(), |loss| format!("{:.1} %", loss * 100.0)));
+        row.push(link.sync_error_us.map_or("-".into(), |error| format!("{error:.1} us")));
+        row
+    });
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() { String::new() } else { format!("{}\n", table(&head, rows)) }
+}
+
+/// How punctual a lab was, in one line.
+pub(crate) fn lateness_line(lateness: &Lateness) -> String {
+    let process = |process: &farhop_sim::engine::ProcessLateness| {
+        let share = process.late_1ms as f64 * 100.0 / process.wakeups.max(1) as f64;
+        format!("{} {share:.2} % (worst {:.1} ms)", process.name, process.worst_us / 1e3)
+    };
+    let processes: Vec<String> = lateness.processes.iter().map(process).collect();
+    let verdict = if lateness.late { "LATE, not valid" } else { "on time" };
+    format!(
+        "{verdict}: wake-ups later than 1 ms: {}; {} of {} slots overrun\n",
+        processes.join(", "),
+        lateness.slots_overrun,
+        lateness.slots
+    )
+}
+
+fn counters(counters: &Counters) -> String {
+    let each: Vec<String> =
+        counters.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    each.join(", ")
+}
