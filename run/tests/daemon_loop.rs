@@ -192,7 +192,7 @@ fn two_loops_in_one_thread_carry_packets_over_a_channel() {
         assert_eq!(receive(&hosts[1]), packet(1, 2, tag));
     }
     let status = drivers[1].devices().remove(0);
-    assert_eq!((status.kind, status.frames_received), ("channel".into(), 100));
+    assert_eq!((status.kind, status.frames_received), ("channel", 100));
     assert_eq!(drivers[1].host().expect("a host").stats.to_host, 100);
 }
 
