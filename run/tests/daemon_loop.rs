@@ -197,6 +197,20 @@ fn two_loops_in_one_thread_carry_packets_over_a_channel() {
 }
 
 #[test]
+fn what_was_due_before_the_loop_began_is_not_late() {
+    let clock = Clock::start();
+    let [plan, _] = plans(LinkConfig::Wild(WildConfig::default()));
+    let mut driver = Driver::build(&plan, Seed(1), clock);
+    for _ in 0..3 {
+        driver.wait(&[]).expect("a wait");
+        driver.turn().expect("a turn");
+    }
+    let wakeups = driver.wakeups();
+    assert_eq!(wakeups.timer, 3);
+    assert!(wakeups.worst_us < 9e6, "the clock starts at 10 s: {wakeups:?}");
+}
+
+#[test]
 fn a_flood_from_the_host_is_dropped_and_counted_and_does_not_stop_the_loop() {
     let (hosts, stops, threads) = udp_pair(plain());
     first_through(&hosts[0], &hosts[1], &packet(1, 2, 0));

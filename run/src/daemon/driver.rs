@@ -69,6 +69,8 @@ pub struct Driver {
     /// Events on their way up; kept for its memory.
     up: Vec<FrameUp>,
     due: Option<Instant>,
+    /// When it first waited: what was due before that is not late.
+    begun: Option<Instant>,
     is_cut: bool,
     wakeups: Wakeups,
     stats: DriverStats,
@@ -114,6 +116,7 @@ impl Driver {
             host: None,
             up: Vec::new(),
             due: None,
+            begun: None,
             is_cut: false,
             wakeups: Wakeups::build(guard),
             stats: DriverStats::default(),
@@ -141,7 +144,8 @@ impl Driver {
     /// Fails if the system has no memory left.
     pub fn wait(&mut self, others: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<bool> {
         let now = self.clock.now();
-        self.due = self.poll_timeout();
+        let begun = *self.begun.get_or_insert(now);
+        self.due = self.poll_timeout().map(|due| due.max(begun));
         let timeout = match self.due {
             _ if self.is_cut => Some(Duration::ZERO),
             due => due.map(|due| due.since(now)),
