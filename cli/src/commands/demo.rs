@@ -260,8 +260,9 @@ fn write(dir: &Path, runs: &[Run]) -> Result<PathBuf, Failure> {
         h1 { (title) }
         p {
             "Two real daemons with kernel TCP over an emulated radio link of 80 km. "
-            b { "plain" } " is 802.11 with CSMA/CA, its ACK time-out set for the distance, 2 retries. "
-            b { "wild" } " is farhop's link: time slots of 20 ms, bulk acknowledgements, adaptive coding. "
+            b { "plain" } " is 802.11 with CSMA/CA, its ACK time-out set for the distance, 2 "
+            "retries. " b { "wild" } " is farhop's link: time slots of 20 ms, bulk "
+            "acknowledgements, adaptive coding. "
             "The loss applies to every frame, acknowledgements too."
         }
         p.note { "farhop " (env!("CARGO_PKG_VERSION")) "; " (page::machine()) "; seed "
@@ -285,7 +286,7 @@ fn write(dir: &Path, runs: &[Run]) -> Result<PathBuf, Failure> {
             }
         }
         h2 { "Scenario" }
-        p.note { "As it is for wild; the runs change the link, the loss and the congestion control." }
+        p.note { "As it is for wild; the runs change link, loss and congestion control." }
         pre { (SCENARIO) }
     };
     save(dir, "demo.html", &page::page(title, &body))

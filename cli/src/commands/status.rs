@@ -72,7 +72,8 @@ fn statuses(options: &Options) -> Result<Vec<Value>, Failure> {
             .as_deref()
             .map_or("no daemon".into(), |node| format!("no daemon for '{node}'"));
         return Err(Failure::Failed(format!(
-            "{who} is running: start one with `farhop up FILE --node NAME` or `farhop lab FILE --keep`"
+            "{who} is running: start one with `farhop up FILE --node NAME` or \
+             `farhop lab FILE --keep`"
         )));
     }
     let query = |daemon: &daemon::Running| {

@@ -165,16 +165,31 @@ where
         .border_style(GRID)
         .label_font((FONT, 13).into_font().color(&INK))
         .draw()?;
-    let centred =
-        |size: i32| (FONT, size).into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
     for (index, bar) in bars.iter().enumerate() {
         let total = bar.parts[0] + bar.parts[1];
-        let (x, y) = chart.backend_coord(&(index as f64 + 0.5, total));
-        area.draw(&Text::new(format!("{total:.2}"), (x, y - 20), centred(15)))?;
-        let (x, y) = chart.backend_coord(&(index as f64 + 0.5, 0.0));
-        for (line, text) in bar.label.iter().enumerate() {
-            area.draw(&Text::new(text.clone(), (x, y + 8 + 17 * line as i32), centred(13)))?;
-        }
+        let at = |value| chart.backend_coord(&(index as f64 + 0.5, value));
+        label_bar(area, bar, at(total), at(0.0))?;
+    }
+    Ok(())
+}
+
+/// Writes the sum over a bar, and what it stands for under it.
+fn label_bar<DB>(
+    area: &DrawingArea<DB, plotters::coord::Shift>,
+    bar: &Bar,
+    top: (i32, i32),
+    foot: (i32, i32),
+) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>>
+where
+    DB: DrawingBackend,
+{
+    let centred =
+        |size: i32| (FONT, size).into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
+    let total = format!("{:.2}", bar.parts[0] + bar.parts[1]);
+    area.draw(&Text::new(total, (top.0, top.1 - 20), centred(15)))?;
+    for (line, text) in bar.label.iter().enumerate() {
+        let at = (foot.0, foot.1 + 8 + 17 * line as i32);
+        area.draw(&Text::new(text.clone(), at, centred(13)))?;
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ pub fn exec(lab: &LabState, node: &str, command: &[String]) -> LabError {
 }
 
 fn enter(lab: &LabState, node: &str) -> Result<(), LabError> {
-    let process = lab.process(node).ok_or_else(|| {
+    let process = lab.occupant(node).ok_or_else(|| {
         let names: Vec<&str> = lab.nodes.iter().map(|(name, _)| name.as_str()).collect();
         let names = names.join(", ");
         LabError::NotFound(format!("no node '{node}' in lab '{}'; it has {names}", lab.id))
