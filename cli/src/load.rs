@@ -72,7 +72,7 @@ pub(crate) fn load(file: &Path) -> Result<Loaded, Failure> {
     match toml::from_str::<Scenario>(&text) {
         Err(error) => {
             let wrong = Wrong {
-                message: error.message().to_owned(),
+                message: for_people(error.message()),
                 help: help(error.message()),
                 label: label(error.span().unwrap_or(0..0), "here"),
                 source,
@@ -88,6 +88,21 @@ pub(crate) fn load(file: &Path) -> Result<Loaded, Failure> {
             Err(Failure::Input(all_wrong(&source, &text, problems).into()))
         }
     }
+}
+
+/// An error of the parser without the names of Rust's types.
+fn for_people(message: &str) -> String {
+    let mut plain = message.to_owned();
+    for (name, people) in [
+        ("expected f64", "expected a number"),
+        ("expected u8", "expected a whole number from 0 to 255"),
+        ("expected u16", "expected a whole number from 0 to 65535"),
+        ("expected u64", "expected a whole number from 0"),
+        ("expected usize", "expected a whole number from 0"),
+    ] {
+        plain = plain.replace(name, people);
+    }
+    plain
 }
 
 /// What may help with an error of the parser.

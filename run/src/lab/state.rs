@@ -72,6 +72,12 @@ impl LabState {
         self.holder.is_alive()
     }
 
+    /// What everything of this lab has in its environment. An id alone would not do: another
+    /// runtime directory may have a lab of the same id.
+    pub(super) fn mark(&self) -> String {
+        format!("{}@{}.{}", self.id, self.holder.pid, self.holder.started)
+    }
+
     /// The process of a node; `@air` is the air.
     pub fn occupant(&self, name: &str) -> Option<Process> {
         let node = self.nodes.iter().find(|(node, _)| node == name).map(|(_, process)| *process);
