@@ -72,7 +72,8 @@ fn statuses(options: &Options) -> Result<Vec<Value>, Failure> {
             .as_deref()
             .map_or("no daemon".into(), |node| format!("no daemon for '{node}'"));
         return Err(Failure::Failed(format!(
-            "{who} is running: start one with `farhop up FILE --node NAME` or `farhop lab FILE --keep`"
+            "{who} is running: start one with `farhop up FILE --node NAME` or \
+             `farhop lab FILE --keep`"
         )));
     }
     let query = |daemon: &daemon::Running| {
@@ -128,7 +129,7 @@ fn describe(status: &Value) -> String {
     }
     out.push('\n');
     for neighbour in link["neighbours"].as_array().into_iter().flatten() {
-        out += &describe_neighbour(neighbour, uptime);
+        out += &describe_neighbour(neighbour, &status["peers"], uptime);
     }
     list(&mut out, "  drops", &link["drops"]);
     list(&mut out, "  counters", &link["counters"]);
@@ -143,11 +144,11 @@ fn describe(status: &Value) -> String {
     out
 }
 
-fn describe_neighbour(neighbour: &Value, uptime: f64) -> String {
+fn describe_neighbour(neighbour: &Value, names: &Value, uptime: f64) -> String {
     let mbps = |key: &str| neighbour[key].as_f64().unwrap_or(0.0) * 8.0 / uptime / 1e6;
     let mut out = format!(
         "  neighbour {}: {}",
-        neighbour["node"],
+        names[neighbour["node"].to_string()].as_str().unwrap_or("?"),
         if neighbour["up"] == true { "up" } else { "DOWN" }
     );
     if let Some(error) = neighbour["sync_error_ns"].as_f64() {

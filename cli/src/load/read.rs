@@ -229,27 +229,33 @@ fn word_after<'a>(message: &'a str, start: &str) -> Option<&'a str> {
     message.strip_prefix(start)?.split('`').next()
 }
 
-/// An error of the parser, in the words of people who write scenarios.
+/// Names of Rust's types, in the words of people who write scenarios.
+const TYPES: [(&str, &str); 7] = [
+    ("expected f64", "expected a number"),
+    ("expected u8", "expected a whole number from 0 to 255"),
+    ("expected u16", "expected a whole number from 0 to 65535"),
+    ("expected u64", "expected a whole number from 0"),
+    ("expected usize", "expected a whole number from 0"),
+    ("floating point `", "number `"),
+    ("integer `", "whole number `"),
+];
+
+/// An error of the parser, for people.
 pub(super) fn complaint(error: &Error, span: Range<usize>) -> Complaint {
-    let message = error
-        .message()
-        .replace("expected f64", "expected a number")
-        .replace("expected u64", "expected a whole number")
-        .replace("expected u32", "expected a whole number")
-        .replace("expected u16", "expected a whole number up to 65535")
-        .replace("expected u8", "expected a whole number up to 255")
-        .replace("expected usize", "expected a whole number")
-        .replace("expected struct ", "expected a table for ")
-        .replace("floating point `", "number `")
-        .replace("integer `", "whole number `");
-    let help = help(error.message());
-    Complaint { span, message, help }
+    let mut message = error.message().to_owned();
+    for (name, plain) in TYPES {
+        message = message.replace(name, plain);
+    }
+    Complaint { span, message, help: help(error.message()) }
 }
 
 /// What may help with an error of the parser.
 fn help(message: &str) -> String {
     if let Some(missing) = word_after(message, "missing field `") {
         return format!("add `{missing} = ...` here");
+    }
+    if message == "duplicate key" {
+        return "keep one of the two".into();
     }
     if !message.starts_with("unknown field") && !message.starts_with("unknown variant") {
         return "`farhop schema` prints all that a scenario may say".into();

@@ -31,6 +31,17 @@ pub(crate) struct Bar {
     pub(crate) published: Option<f64>,
 }
 
+impl Bar {
+    fn total(&self) -> f64 {
+        self.parts.iter().sum()
+    }
+
+    /// How high it and the line of what was published reach.
+    fn height(&self) -> f64 {
+        self.total().max(self.published.unwrap_or(0.0))
+    }
+}
+
 /// Goodput over time of each flow.
 pub(crate) fn over_time(title: &str, flows: &[FlowReport]) -> String {
     let mut svg = String::new();
@@ -117,8 +128,7 @@ where
     DB: DrawingBackend,
 {
     area.fill(&WHITE)?;
-    let tallest = |bar: &Bar| (bar.parts[0] + bar.parts[1]).max(bar.published.unwrap_or(0.0));
-    let top = bars.iter().map(tallest).fold(1.0, f64::max) * 1.18;
+    let top = bars.iter().map(Bar::height).fold(1.0, f64::max) * 1.18;
     let mut chart = ChartBuilder::on(area)
         .margin(14)
         .caption(title, (FONT, 17).into_font().color(&INK))
@@ -137,11 +147,9 @@ where
         .light_line_style(TRANSPARENT)
         .draw()?;
     let sides = |index: usize| (index as f64 + 0.2, index as f64 + 0.8);
-    for part in 0..2 {
-        let colour = COLOURS[part];
+    for (part, colour) in COLOURS.into_iter().take(2).enumerate() {
         let rectangles = bars.iter().enumerate().map(|(index, bar)| {
-            let from = if part == 0 { 0.0 } else { bar.parts[0] };
-            let (left, right) = sides(index);
+            let (from, (left, right)) = (bar.parts[..part].iter().sum::<f64>(), sides(index));
             Rectangle::new([(left, from), (right, from + bar.parts[part])], colour.filled())
         });
         chart
@@ -149,13 +157,12 @@ where
             .label(names[part])
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled()));
     }
-    let published = bars.iter().enumerate().filter_map(|(index, bar)| {
-        let (left, right) = sides(index);
-        let value = bar.published?;
+    let across = |(index, bar): (usize, &Bar)| {
+        let ((left, right), value) = (sides(index), bar.published?);
         Some(PathElement::new([(left - 0.08, value), (right + 0.08, value)], BLACK.stroke_width(2)))
-    });
+    };
     chart
-        .draw_series(published)?
+        .draw_series(bars.iter().enumerate().filter_map(across))?
         .label("published")
         .legend(|(x, y)| PathElement::new([(x, y), (x + 12, y)], BLACK.stroke_width(2)));
     chart
@@ -165,16 +172,30 @@ where
         .border_style(GRID)
         .label_font((FONT, 13).into_font().color(&INK))
         .draw()?;
+    for (index, bar) in bars.iter().enumerate() {
+        let at = |value| chart.backend_coord(&(index as f64 + 0.5, value));
+        label_bar(area, bar, at(bar.total()), at(0.0))?;
+    }
+    Ok(())
+}
+
+/// Writes the sum over a bar, and what it stands for under it.
+fn label_bar<DB>(
+    area: &DrawingArea<DB, plotters::coord::Shift>,
+    bar: &Bar,
+    top: (i32, i32),
+    foot: (i32, i32),
+) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>>
+where
+    DB: DrawingBackend,
+{
     let centred =
         |size: i32| (FONT, size).into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
-    for (index, bar) in bars.iter().enumerate() {
-        let total = bar.parts[0] + bar.parts[1];
-        let (x, y) = chart.backend_coord(&(index as f64 + 0.5, total));
-        area.draw(&Text::new(format!("{total:.2}"), (x, y - 20), centred(15)))?;
-        let (x, y) = chart.backend_coord(&(index as f64 + 0.5, 0.0));
-        for (line, text) in bar.label.iter().enumerate() {
-            area.draw(&Text::new(text.clone(), (x, y + 8 + 17 * line as i32), centred(13)))?;
-        }
+    let total = format!("{:.2}", bar.total());
+    area.draw(&Text::new(total, (top.0, top.1 - 20), centred(15)))?;
+    for (line, text) in bar.label.iter().enumerate() {
+        let at = (foot.0, foot.1 + 8 + 17 * line as i32);
+        area.draw(&Text::new(text.clone(), at, centred(13)))?;
     }
     Ok(())
 }

@@ -8,7 +8,8 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-
   margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem }
 table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto }
-th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap }
+th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #ddd;
+  white-space: nowrap }
 th:first-child, td:first-child { text-align: left } th { border-bottom: 2px solid #888 }
 td.text { text-align: left; white-space: normal } figure { margin: 1rem 0 }
 svg { max-width: 100%; height: auto } .late { color: #b00020; font-weight: 600 }
@@ -95,7 +96,7 @@ fn flows(report: &Report) -> Markup {
                     td { (flow.name) } td { (flow.transport) }
                     td { (format!("{:.2}", flow.goodput_mbps)) }
                     td { @if let Some(count) = flow.retransmissions { (count) } @else { "-" } }
-                    td { @if let Some(loss) = flow.loss { (format!("{:.2}", loss * 100.0)) } @else { "-" } }
+                    td { (flow.loss.map_or("-".into(), |loss| format!("{:.2}", loss * 100.0))) }
                     td {
                         @if let Some(delay) = flow.delay_ms {
                             (format!("{:.1} / {:.1} / {:.1}", delay.p50, delay.p95, delay.p99))
@@ -108,7 +109,10 @@ fn flows(report: &Report) -> Markup {
                     }
                 }
             }
-            tr { td { "all" } td {} td { (format!("{:.2}", report.total_mbps())) } td {} td {} td {} td {} }
+            tr {
+                td { "all" } td {} td { (format!("{:.2}", report.total_mbps())) }
+                @for _ in 0..4 { td {} }
+            }
         }
     }
 }
@@ -119,8 +123,8 @@ fn links(links: &[LinkReport]) -> Markup {
         table {
             tr {
                 th { "share of the time, %" }
-                @for use_of_air in ["data", "again", "coding", "acks", "guard", "collision", "idle"] {
-                    th { (use_of_air) }
+                @for share in ["data", "again", "coding", "acks", "guard", "collision", "idle"] {
+                    th { (share) }
                 }
             }
             @for link in links {

@@ -28,14 +28,14 @@ pub fn exec(lab: &LabState, node: &str, command: &[String]) -> LabError {
             let Some((program, words)) = command.split_first() else {
                 return LabError::NotFound("no program to run".into());
             };
-            let error = Command::new(program).args(words).env(LAB_VARIABLE, &lab.id).exec();
+            let error = Command::new(program).args(words).env(LAB_VARIABLE, lab.mark()).exec();
             LabError::Io { what: program.clone(), error }
         }
     }
 }
 
 fn enter(lab: &LabState, node: &str) -> Result<(), LabError> {
-    let process = lab.process(node).ok_or_else(|| {
+    let process = lab.occupant(node).ok_or_else(|| {
         let names: Vec<&str> = lab.nodes.iter().map(|(name, _)| name.as_str()).collect();
         let names = names.join(", ");
         LabError::NotFound(format!("no node '{node}' in lab '{}'; it has {names}", lab.id))
@@ -71,7 +71,7 @@ pub fn down(id: Option<&str>) -> Result<Vec<String>, LabError> {
     }
     for lab in &labs {
         end_holder(lab);
-        end_programs(&lab.id);
+        end_programs(&lab.mark());
         let dir = lab.dir();
         match fs::remove_dir_all(&dir) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -105,9 +105,9 @@ fn signal(process: &Process, signal: Signal) {
     }
 }
 
-/// Kills the programs that were started inside a lab: they have its id in their environment.
-pub(super) fn end_programs(id: &str) {
-    let wanted = format!("{LAB_VARIABLE}={id}");
+/// Kills the programs that were started inside a lab: they have its mark in their environment.
+pub(super) fn end_programs(mark: &str) {
+    let wanted = format!("{LAB_VARIABLE}={mark}");
     let own = std::process::id();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
