@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use std::io::IsTerminal as _;
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
