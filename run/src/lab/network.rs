@@ -55,6 +55,15 @@ pub(super) fn add_veth(near: &str, far: &str, pid: u32) -> Result<(), LabError> 
     })
 }
 
+/// Removes a veth pair by its near end. The kernel would do it too once both namespaces have gone,
+/// but in its own time, and the next lab of this process may want the name before.
+pub(super) fn remove_veth(near: &str) -> Result<(), LabError> {
+    let Ok(link) = index(near) else { return Ok(()) };
+    with_netlink("remove a veth pair", async |handle: Handle| {
+        handle.link().del(link).execute().await
+    })
+}
+
 /// Names the radio's end of a veth pair, once it is in this namespace, and takes it up.
 pub(super) fn take_up_radio(arrived: &str, name: &str) -> Result<(), LabError> {
     let link = index(arrived).doing(arrived)?;

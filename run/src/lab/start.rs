@@ -244,6 +244,10 @@ impl Drop for Lab {
             let _ = child.kill();
             let _ = child.wait();
         }
+        for index in 0..self.state.nodes.len() {
+            // It may have gone with the namespace of its other end.
+            let _ = network::remove_veth(&near_end(index));
+        }
         let _ = fs::remove_dir_all(&self.dir);
     }
 }

@@ -275,6 +275,8 @@ fn tcp_sender(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::
                 shared.sent.fetch_add(length as u64, Ordering::Relaxed);
             }
             Err(error) if is_pause(&error) => {}
+            // The receiver has seen the end of the flow's time first.
+            Err(_) if shared.stop.load(Ordering::Relaxed) => return Ok(()),
             Err(error) => return Err(error),
         }
         let again = os::tcp_retransmissions(stream.as_fd()).unwrap_or(0);
