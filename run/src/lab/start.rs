@@ -145,8 +145,7 @@ impl Lab {
             let in_step = |socket: &PathBuf| {
                 let Ok(status) = query(socket) else { return false };
                 let links = status["stack"]["link"]["neighbours"].as_array();
-                !has_slots
-                    || links.is_some_and(|links| links.iter().all(|link| link["up"] == true))
+                !has_slots || links.is_some_and(|links| links.iter().all(|link| link["up"] == true))
             };
             sockets.iter().all(in_step)
         })
@@ -239,7 +238,7 @@ impl Lab {
 impl Drop for Lab {
     /// Takes the lab down, with everything that runs in it.
     fn drop(&mut self) {
-        super::control::end_programs(&self.state);
+        super::programs::end_programs(&self.state);
         for (_, child) in &mut self.children {
             let _ = child.kill();
             let _ = child.wait();
