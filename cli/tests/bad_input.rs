@@ -113,7 +113,7 @@ fn each_wrong_thing_is_named_with_its_line_and_what_would_be_right() {
         ("to = \"valley\"", "to = \"moon\"", ":21:", &["no node 'moon'", "one of: hill, valley"]),
         ("= 80", "= \"far\"", ":17:", &["string \"far\"", "a number", "farhop schema"]),
         ("\"bad-input\"", "\"bad-input", ":1:", &["string", "farhop schema"]),
-        ("kind = \"wild\"", "kind = \"wired\"", ":6:", &["`wired`", "`wild`", "`plain`"]),
+        ("kind = \"wild\"", "kind = \"wired\"", ":7:", &["`wired`", "`wild`", "`plain`"]),
         (link, "between = [\"hill\", \"hill\"]", ":16:", &["to itself", "two different nodes"]),
         ("name = \"bad-input\"", "duration_s = 0", ":1:", &["name"]),
     ];
