@@ -147,6 +147,57 @@ fn all_that_is_impossible_is_said_at_once() {
 }
 
 #[test]
+fn all_that_cannot_be_read_is_said_at_once_each_at_its_own_line() {
+    let said = spoiled(
+        "unreadable",
+        &[
+            ("rate_mbps", "rate_mbs"),
+            ("kind = \"wild\"", "kind = \"wild\"\nslot_mss = 20\nguard_ms = \"long\""),
+            ("distance_km = 80", "distance_km = 80\nlosss = 0.1"),
+            ("kind = \"tcp\"", "kind = \"tcpp\""),
+        ],
+    );
+    for (line, word) in [
+        (":4:", "did you mean `rate_mbps`?"),
+        (":8:", "did you mean `slot_ms`?"),
+        (":9:", "string \"long\", expected a number"),
+        (":20:", "did you mean `loss`?"),
+        (":25:", "did you mean `tcp`?"),
+    ] {
+        assert!(said.contains(&format!("bad.toml{line}")), "no {line}: {said}");
+        assert!(said.contains(word), "no '{word}': {said}");
+    }
+    assert!(said.contains("5 things are wrong"), "{said}");
+}
+
+#[test]
+fn an_impossible_value_is_told_beside_a_typing_error() {
+    let said = spoiled("both", &[("rate_mbps", "rate_mbs"), ("= 80", "= -80")]);
+    for word in ["bad.toml:4:", "did you mean `rate_mbps`?", "bad.toml:17:", "-80 is not"] {
+        assert!(said.contains(word), "no '{word}': {said}");
+    }
+}
+
+#[test]
+fn what_a_command_is_asked_for_must_be_in_the_file() {
+    let folder = Folder::new("asked");
+    let (file, capture) = (folder.file("good.toml"), folder.file("air.pcapng"));
+    std::fs::write(&file, GOOD).expect("the file is written");
+    let commands: [&[&str]; 3] = [
+        &["sim", &file, "--pcap", &capture, "--at", "moon"],
+        &["up", &file, "--node", "moon"],
+        &["demo", "--seconds", "-1"],
+    ];
+    for words in commands {
+        let out = farhop(words);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains("moon") || said.contains("0.5 to 3600"), "{words:?}: {said}");
+    }
+    assert!(!Path::new(&capture).exists(), "a capture of nothing");
+}
+
+#[test]
 fn every_command_that_takes_a_file_refuses_a_bad_one_and_builds_nothing() {
     let folder = Folder::new("commands");
     let missing = folder.file("missing.toml");
@@ -235,9 +286,11 @@ fn the_simulator_has_no_bbr_and_says_so_in_one_sentence() {
     let file = folder.file("bbr.toml");
     let text = format!("{GOOD}congestion = \"bbr\"\n");
     std::fs::write(&file, text).expect("the file is written");
-    let out = farhop(&["sim", &file]);
+    let capture = folder.file("air.pcapng");
+    let out = farhop(&["sim", &file, "--pcap", &capture]);
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(1));
+    assert!(!Path::new(&capture).exists(), "a capture of nothing");
     assert!(said.contains("BBR") && said.contains("farhop lab"), "{said}");
     assert_eq!(said.trim().lines().count(), 1, "{said}");
 }

@@ -18,6 +18,9 @@ const FONT: &str = "sans-serif";
 const GRID: RGBColor = RGBColor(225, 225, 225);
 const INK: RGBColor = RGBColor(40, 40, 40);
 
+/// Height of what is inside the axes of [`over_time`], about.
+const PLOT_HEIGHT: f64 = 240.0;
+
 /// Seconds over which goodput is averaged in a chart.
 const SMOOTH_S: f64 = 1.0;
 
@@ -74,7 +77,9 @@ where
     let lines: Vec<Vec<(f64, f64)>> = flows.iter().map(smooth).collect();
     let points = || lines.iter().flatten();
     let end = points().map(|point| point.0).fold(1.0, f64::max) + SMOOTH_S / 2.0;
-    let top = points().map(|point| point.1).fold(0.1, f64::max) * 1.15;
+    // Room for the names above the lines, so that they hide none.
+    let names = (20 + 19 * flows.len().min(COLOURS.len())) as f64;
+    let top = points().map(|point| point.1).fold(0.1, f64::max) / (1.0 - names / PLOT_HEIGHT);
     let mut chart = ChartBuilder::on(area)
         .margin(14)
         .caption(title, (FONT, 17).into_font().color(&INK))
@@ -84,6 +89,7 @@ where
     chart
         .configure_mesh()
         .x_desc("time, s")
+        .x_label_formatter(&|seconds| format!("{seconds:.*}", usize::from(end < 10.0)))
         .y_desc("goodput, Mb/s")
         .label_style((FONT, 13).into_font().color(&INK))
         .axis_desc_style((FONT, 14).into_font().color(&INK))
@@ -93,14 +99,17 @@ where
         .draw()?;
     for (index, (flow, line)) in flows.iter().zip(lines).enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
-        chart
-            .draw_series(LineSeries::new(line, colour.stroke_width(2)))?
+        let series = chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
+        if index >= COLOURS.len() {
+            continue;
+        }
+        series
             .label(format!("{} ({})", flow.name, flow.transport))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
+        .position(SeriesLabelPosition::UpperRight)
         .background_style(WHITE.mix(0.85))
         .border_style(GRID)
         .label_font((FONT, 13).into_font().color(&INK))

@@ -3,6 +3,8 @@
 use farhop_sim::engine::{LinkReport, Report};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::detail;
+
 const STYLE: &str = "
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 62rem;
   margin: 2rem auto; padding: 0 1rem }
@@ -14,7 +16,7 @@ th:first-child, td:first-child { text-align: left } th { border-bottom: 2px soli
 td.text { text-align: left; white-space: normal } figure { margin: 1rem 0 }
 svg { max-width: 100%; height: auto } .late { color: #b00020; font-weight: 600 }
 pre { background: #f5f5f5; padding: 1rem; overflow-x: auto; font-size: .85rem }
-.note { color: #555; font-size: .9rem }";
+.note { color: #555; font-size: .9rem } summary { cursor: pointer; margin: .4rem 0 }";
 
 /// A page with a title and a body.
 pub(crate) fn page(title: &str, body: &Markup) -> String {
@@ -58,19 +60,22 @@ pub(crate) fn report(report: &Report, series: &str, scenario: &str) -> String {
         p.note {
             (report.driver) ", farhop " (report.version) ", seed " (report.seed) ", "
             (report.simulated_s) " s, " (report.frames_on_air) " frames on air"
-            @if report.driver == "lab" { "; " (machine()) }
+            "; " (machine())
         }
         @if late {
             p.late { "This run was late: it is not valid." }
         }
-        (figure(series))
+        @if !report.flows.is_empty() { (figure(series)) }
         h2 { "Flows" }
         (flows(report))
         h2 { "Air time of each link" }
+        @if !report.links.is_empty() { (detail::air_chart(&report.links)) }
         (links(&report.links))
+        (detail::beliefs(&report.links))
         @if report.nodes.iter().any(|node| !node.drops.is_empty()) {
             h2 { "Drops" }
             table {
+                tr { th { "node" } th { "cause" } th { "units" } }
                 @for node in &report.nodes {
                     @for (cause, count) in &node.drops {
                         tr { td { (node.name) } td { (cause) } td { (count) } }
@@ -78,6 +83,8 @@ pub(crate) fn report(report: &Report, series: &str, scenario: &str) -> String {
                 }
             }
         }
+        @if let Some(lateness) = &report.lateness { (detail::punctuality(lateness)) }
+        (detail::counters(&report.nodes))
         h2 { "Scenario" }
         pre { (scenario) }
     };
