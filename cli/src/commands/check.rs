@@ -113,7 +113,8 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
         LinkConfig::Wild(wild) => {
             let _ = writeln!(
                 out,
-                "wild: slots of {} ms with a guard of {} ms, {} packets of 1500 B a slot, {} retries",
+                "wild: slots of {} ms with a guard of {} ms, {} packets of {PACKET_BYTES} B \
+                 a slot, {} retries",
                 wild.slot_ms,
                 wild.guard_ms,
                 packets_a_slot(wild, radio),

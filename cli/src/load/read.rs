@@ -55,7 +55,10 @@ pub(super) fn read(document: &Spanned<DeTable<'_>>) -> Reading {
             Err(error) => error,
         };
         let Some((path, span)) = culprit(&document, &error) else {
-            reading.complaints.push(complaint(&error, error.span().unwrap_or(0..0)));
+            // The document itself lacks something, which serde says last.
+            if !is_consequence(&error, &Path::new(), &removed) {
+                reading.complaints.push(complaint(&error, error.span().unwrap_or(0..0)));
+            }
             break;
         };
         let is_unknown = error.message().starts_with("unknown field");

@@ -4,11 +4,14 @@
 use farhop_sim::engine::{AirReport, Lateness, LinkReport, NodeReport};
 use maud::{Markup, html};
 
+/// What the air is used for: name, colour, share.
+type Use = (&'static str, &'static str, fn(&AirReport) -> f64);
+
 /// Uses of air, as they are stacked in a bar, with colours that people with any colour vision can
 /// tell apart (Okabe and Ito, 2008).
-const USES: [(&str, &str, fn(&AirReport) -> f64); 7] = [
+const USES: [Use; 7] = [
     ("data", "#0072b2", |air| air.data),
-    ("sent again", "#d55e00", |air| air.retransmission),
+    ("again", "#d55e00", |air| air.retransmission),
     ("coding", "#009e73", |air| air.coding),
     ("acks", "#cc79a7", |air| air.acknowledgement),
     ("guard", "#e69f00", |air| air.guard),
