@@ -1,7 +1,7 @@
 //! The programs that somebody started inside a lab: found again, and ended.
 //!
-//! Two marks tell them: the lab's mark in their environment, which all that they start inherits, and
-//! the network namespace that they are in, for those that clear their environment (the sessions of
+//! Two things tell them: the lab's mark in their environment, which all that they start inherits,
+//! and the network namespace that they are in, for those that clear their environment (the sessions of
 //! an SSH server do). A namespace counts only while its node lives, or where its cookie proves that
 //! its number was not given to another since; an ordinary user cannot ask for the cookie from
 //! outside, so of a lab that was killed the environment alone tells.
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_this_process_is_in_is_nobodys_lab() {
+    fn the_namespace_that_we_are_in_is_nobodys_lab() {
         let own = Process::find(std::process::id()).expect("this process runs");
         let here = Namespace::own().expect("a namespace and a socket");
         let mut bystander = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
