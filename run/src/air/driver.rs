@@ -1,17 +1,19 @@
-//! The loop of the air: arrivals in the order of their times, the model between them, what it
-//! reports to the daemons.
+//! The loop of the air: what has come is read, the model is run over it, what it reports goes to
+//! the daemons.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use farhop_proto::base::{Bitrate, Duration, FrameDown, FrameUp, Instant, RadioId, Seed};
+use farhop_proto::base::{Duration, Instant, RadioId, Seed};
 use farhop_proto::stack::{Plan, Scenario};
 use farhop_sim::radio::{ChipStats, Medium};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 
-use super::attach::{AttachSpec, AttachStats, Attachment, Injected};
+use super::attach::{Attachment, Injected};
+use super::paced::{Change, Fault, Paced};
+use super::port::{AttachSpec, AttachStats};
 use crate::device::{Clock, FRAME_BYTES, os, timespec};
 use crate::lateness::{WakeupStats, Wakeups};
 
@@ -37,26 +39,6 @@ pub struct RadioEnd {
     pub interface: String,
 }
 
-/// A thing that goes down or comes back while the air runs.
-#[derive(Clone, Copy, Debug)]
-pub struct Change {
-    /// When, on the air's clock.
-    pub at: Instant,
-    /// Whether it is up from then on.
-    pub up: bool,
-    /// What.
-    pub what: Fault,
-}
-
-/// What goes down.
-#[derive(Clone, Copy, Debug)]
-pub enum Fault {
-    /// A radio, by its index.
-    Radio(usize),
-    /// Both directions of a link, by its index in the scenario.
-    Link(usize),
-}
-
 /// What the air did so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AirStatus {
@@ -79,19 +61,14 @@ pub struct AirStatus {
 /// The air.
 pub struct Air {
     clock: Clock,
-    medium: Medium,
+    model: Paced,
     ends: Vec<Attachment>,
+    /// Ends whose radio was switched off because their interface is gone.
+    lost: Vec<bool>,
     names: Vec<String>,
-    rates: Vec<Bitrate>,
-    sequences: Vec<u16>,
-    /// How far the model has run.
-    model: Instant,
     arrivals: Vec<Injected>,
     buffer: Vec<u8>,
-    changes: Vec<Change>,
     wakeups: Wakeups,
-    late_arrivals: u64,
-    worst_arrival: Duration,
 }
 
 impl Air {
@@ -104,21 +81,15 @@ impl Air {
         let plan = scenario.plan();
         let seed = Seed(options.seed);
         let ends = attach_all(options, &plan, seed)?;
-        let rates = plan.nodes.iter().flat_map(|node| node.radios.iter().map(|r| r.spec.rate));
         let medium = farhop_sim::engine::medium_config(scenario, &plan);
         Ok(Self {
             names: options.radios.iter().map(|end| end.node.clone()).collect(),
-            rates: rates.collect(),
-            sequences: vec![0; ends.len()],
-            medium: Medium::new(medium, seed),
+            model: Paced::build(Medium::new(medium, seed), clock.now()),
+            lost: vec![false; ends.len()],
             ends,
-            model: clock.now(),
             arrivals: Vec::new(),
             buffer: vec![0; FRAME_BYTES],
-            changes: Vec::new(),
             wakeups: Wakeups::build(Duration::from_millis(1)),
-            late_arrivals: 0,
-            worst_arrival: Duration::ZERO,
             clock,
         })
     }
@@ -130,31 +101,33 @@ impl Air {
 
     /// Adds a change that is to come.
     pub fn plan_change(&mut self, change: Change) {
-        self.changes.push(change);
-        // The next one stands last.
-        self.changes.sort_by_key(|change| std::cmp::Reverse(change.at));
+        self.model.plan_change(change);
     }
 
     /// Sleeps until something has come or is due, and acts on it. Returns whether one of `others`
     /// is ready.
     ///
-    /// Fails if an interface is gone.
+    /// A radio whose interface is gone is switched off; fails once that is true of all.
     pub fn step(&mut self, others: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<bool> {
         let others_ready = self.sleep(others)?;
         for _ in 0..BURSTS {
-            if !self.receive()? {
+            if !self.receive() {
                 break;
             }
         }
         let now = self.clock.now();
-        self.run_model(now);
-        self.report()?;
+        let ends = &mut self.ends;
+        self.model.run(&mut self.arrivals, now, &mut |radio, id| ends[radio].on_refused(id));
+        while let Some(event) = self.model.poll_event() {
+            self.ends[event.radio].tell(&event.event);
+        }
+        self.switch_off_lost(now)?;
         Ok(others_ready)
     }
 
     fn sleep(&mut self, others: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<bool> {
         let now = self.clock.now();
-        let due = self.next_due();
+        let due = self.model.poll_timeout();
         let ends = self.ends.iter().map(|end| PollFd::from_borrowed_fd(end.fd(), PollFlags::IN));
         let more = others.iter().map(|(fd, events)| PollFd::from_borrowed_fd(*fd, *events));
         let mut fds: Vec<PollFd<'_>> = ends.chain(more).collect();
@@ -167,70 +140,23 @@ impl Air {
         Ok(fds[self.ends.len()..].iter().any(|fd| !fd.revents().is_empty()))
     }
 
-    fn next_due(&self) -> Instant {
-        let change = self.changes.last().map_or(Instant::MAX, |change| change.at);
-        self.medium.poll_timeout().unwrap_or(Instant::MAX).min(change)
-    }
-
-    fn receive(&mut self) -> io::Result<bool> {
+    fn receive(&mut self) -> bool {
         let mut more = false;
         for (radio, end) in self.ends.iter_mut().enumerate() {
-            more |= end.receive(&self.clock, radio, &mut self.buffer, &mut self.arrivals)?;
+            more |= end.receive(&self.clock, radio, &mut self.buffer, &mut self.arrivals);
         }
-        Ok(more)
+        more
     }
 
-    /// Runs the model to `now`, with every arrival at its own time.
-    fn run_model(&mut self, now: Instant) {
-        let mut arrivals = std::mem::take(&mut self.arrivals);
-        arrivals.sort_by_key(|arrival| arrival.at);
-        for injected in arrivals.drain(..) {
-            let behind = self.model.since(injected.at);
-            if !behind.is_zero() {
-                self.late_arrivals += 1;
-                self.worst_arrival = self.worst_arrival.max(behind);
-            }
-            let at = injected.at.max(self.model);
-            self.run_changes(at);
-            self.medium.handle_timeout(at);
-            self.model = at;
-            if self.medium.room(injected.radio) == 0 {
-                self.ends[injected.radio].on_queue_full(injected.frame.id);
-            } else {
-                self.medium.handle_frame(at, injected.radio, FrameDown::Frame(injected.frame));
+    fn switch_off_lost(&mut self, now: Instant) -> io::Result<()> {
+        for (radio, end) in self.ends.iter().enumerate() {
+            if end.is_gone() && !self.lost[radio] {
+                self.lost[radio] = true;
+                self.model.plan_change(Change { at: now, up: false, what: Fault::Radio(radio) });
             }
         }
-        self.arrivals = arrivals;
-        self.run_changes(now);
-        self.medium.handle_timeout(now.max(self.model));
-        self.model = now.max(self.model);
-    }
-
-    fn run_changes(&mut self, until: Instant) {
-        while let Some(change) = self.changes.pop_if(|change| change.at <= until) {
-            let at = change.at.max(self.model);
-            match change.what {
-                Fault::Radio(radio) => self.medium.set_radio_up(at, radio, change.up),
-                Fault::Link(link) => {
-                    for direction in [2 * link, 2 * link + 1] {
-                        self.medium.set_link_up(at, direction, change.up);
-                    }
-                }
-            }
-            self.model = at;
-        }
-    }
-
-    fn report(&mut self) -> io::Result<()> {
-        while let Some(event) = self.medium.poll_event() {
-            let radio = event.radio;
-            match event.event {
-                FrameUp::Received(frame) | FrameUp::Overheard(frame) => {
-                    self.sequences[radio] = (self.sequences[radio] + 1) & 0x0fff;
-                    self.ends[radio].deliver(&frame, self.sequences[radio])?;
-                }
-                FrameUp::Done(done) => self.ends[radio].echo(&done, self.rates[radio])?,
-            }
+        if self.lost.iter().all(|lost| *lost) {
+            return Err(io::Error::other("the interfaces of all radios are gone"));
         }
         Ok(())
     }
@@ -238,16 +164,17 @@ impl Air {
     /// What the air did so far.
     pub fn status(&self) -> AirStatus {
         let radio = |(index, end): (usize, &Attachment)| {
-            (self.names[index].clone(), (self.medium.stats(index), end.stats()))
+            (self.names[index].clone(), (self.model.medium().stats(index), end.stats()))
         };
         let usage = os::usage();
+        let late = self.model.late();
         AirStatus {
             cpu_s: usage.cpu_s,
             memory_kb: usage.memory_kb,
             wakeups: self.wakeups.stats(),
-            frames_on_air: self.medium.frames_on_air(),
-            late_arrivals: self.late_arrivals,
-            worst_arrival_us: self.worst_arrival.as_nanos() as f64 / 1e3,
+            frames_on_air: self.model.medium().frames_on_air(),
+            late_arrivals: late.count,
+            worst_arrival_us: late.worst.as_nanos() as f64 / 1e3,
             radios: self.ends.iter().enumerate().map(radio).collect(),
         }
     }

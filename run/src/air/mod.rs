@@ -12,6 +12,10 @@
 
 mod attach;
 mod driver;
+mod paced;
+mod port;
 
-pub use attach::{AttachStats, Attachment};
-pub use driver::{Air, AirOptions, AirStatus, Change, Fault, RadioEnd};
+pub use attach::Attachment;
+pub use driver::{Air, AirOptions, AirStatus, RadioEnd};
+pub use paced::{Change, Fault};
+pub use port::{AttachSpec, AttachStats};

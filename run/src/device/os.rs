@@ -74,3 +74,21 @@ pub fn tcp_retransmissions(socket: BorrowedFd<'_>) -> Option<u64> {
     }?;
     Some(u64::from(info.tcpi_total_retrans))
 }
+
+/// The kernel's cookie of the network namespace that a socket was made in: a number that no other
+/// namespace gets until the machine starts anew. `None` before Linux 5.14.
+pub fn namespace_cookie(socket: BorrowedFd<'_>) -> Option<u64> {
+    let mut cookie = 0_u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: pointer and length are those of a live `u64`.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NETNS_COOKIE,
+            (&raw mut cookie).cast::<libc::c_void>(),
+            &raw mut length,
+        )
+    };
+    (got == 0).then_some(cookie)
+}

@@ -1,7 +1,7 @@
 //! The processes of a lab: a node with its daemon, and the air.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration as StdDuration, Instant as WallClock};
 
 use anyhow::{Context as _, Result, bail};
@@ -12,7 +12,7 @@ use rustix::thread::UnshareFlags;
 use std::os::fd::AsFd as _;
 
 use super::network;
-use super::state::SCENARIO_FILE;
+use super::state::{Namespace, SCENARIO_FILE};
 use crate::air::{Air, AirOptions, Change, Fault, RadioEnd};
 use crate::daemon::control::{Control, Request};
 use crate::daemon::{self, DaemonOptions, DeviceChoice};
@@ -36,6 +36,11 @@ pub(super) fn near_end(node: usize) -> String {
     format!("air{node}")
 }
 
+/// The file in which a node says what namespace it has made.
+pub(super) fn ready_file(dir: &Path, node: &str) -> PathBuf {
+    dir.join(format!("{node}.ready"))
+}
+
 fn scenario(dir: &Path) -> Result<Scenario> {
     let file = dir.join(SCENARIO_FILE);
     let text = fs::read(&file).with_context(|| file.display().to_string())?;
@@ -56,8 +61,12 @@ pub fn run_node(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()> {
     // Hosts of a lab are alike whatever this machine prefers, and learn nothing between flows.
     network::set_sysctl("net/ipv4/tcp_congestion_control", "reno")?;
     let _ = network::set_sysctl("net/ipv4/tcp_no_metrics_save", "1");
-    // The node's own number says that it has a namespace: the lab may move the radio there.
-    fs::write(dir.join(format!("{name}.ready")), std::process::id().to_string())?;
+    // That this file is there says that the namespace is: the lab may move the radio into it.
+    let namespace = serde_json::to_vec(&Namespace::own()?).expect("plain data");
+    let ready = ready_file(dir, name);
+    let new = ready.with_extension("new");
+    fs::write(&new, namespace)?;
+    fs::rename(&new, &ready)?;
     let far = far_end(index);
     let limit = WallClock::now() + PATIENCE;
     while !network::exists(&far) {

@@ -8,9 +8,10 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::{Duration as StdDuration, Instant as WallClock};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use super::programs::{end_programs, signal};
 use super::state::{LabState, Process};
 use super::{Doing as _, LAB_VARIABLE, LabError, list};
 
@@ -71,7 +72,7 @@ pub fn down(id: Option<&str>) -> Result<Vec<String>, LabError> {
     }
     for lab in &labs {
         end_holder(lab);
-        end_programs(&lab.mark());
+        end_programs(lab);
         let dir = lab.dir();
         match fs::remove_dir_all(&dir) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -93,33 +94,5 @@ fn end_holder(lab: &LabState) {
     }
     for process in everybody {
         signal(&process, Signal::KILL);
-    }
-}
-
-fn signal(process: &Process, signal: Signal) {
-    if process.is_alive()
-        && let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw)
-    {
-        // It may have ended since: then there is nothing to do.
-        let _ = kill_process(pid, signal);
-    }
-}
-
-/// Kills the programs that were started inside a lab: they have its mark in their environment.
-pub(super) fn end_programs(mark: &str) {
-    let wanted = format!("{LAB_VARIABLE}={mark}");
-    let own = std::process::id();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-        let is_inside = environment.split(|byte| *byte == 0).any(|line| line == wanted.as_bytes());
-        if pid != own
-            && is_inside
-            && let Some(process) = Process::find(pid)
-        {
-            signal(&process, Signal::KILL);
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::thread::UnshareFlags;
 
-use super::LabError;
+use super::{LabError, RUNTIME_DIR};
 use crate::device::os;
 
 /// Moves this process into a network namespace of its own, so that nothing of the host is touched.
@@ -15,6 +15,8 @@ use crate::device::os;
 pub fn isolate() -> Result<(), LabError> {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
+    // Root of a user namespace must look where the user looks who takes the lab down.
+    RUNTIME_DIR.get_or_init(crate::daemon::runtime_dir);
     if uid == 0 {
         return os::unshare(UnshareFlags::NEWNET).map_err(|error| {
             LabError::Refused(format!(

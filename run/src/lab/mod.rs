@@ -14,11 +14,13 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 mod children;
 mod control;
 mod isolate;
 mod network;
+mod programs;
 mod report;
 mod start;
 mod state;
@@ -28,7 +30,7 @@ pub use children::{run_air, run_node};
 pub use control::{down, exec};
 pub use isolate::isolate;
 pub use start::{Lab, LabOptions, Progress};
-pub use state::{LabState, find, list};
+pub use state::{LabState, Namespace, Process, find, list};
 
 /// Name of the environment variable that everything of a lab has.
 pub const LAB_VARIABLE: &str = "FARHOP_LAB";
@@ -85,7 +87,11 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
     }
 }
 
-/// Folder with the state of all labs.
+/// The runtime folder as it was before this process became root of a user namespace, where an
+/// ordinary user looks like root.
+static RUNTIME_DIR: OnceLock<PathBuf> = OnceLock::new();
+
+/// Folder with the state of all labs of this user.
 pub fn labs_dir() -> PathBuf {
-    crate::daemon::runtime_dir().join("labs")
+    RUNTIME_DIR.get().cloned().unwrap_or_else(crate::daemon::runtime_dir).join("labs")
 }

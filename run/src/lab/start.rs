@@ -1,6 +1,7 @@
 //! Building a lab, waiting until it is in step, running its flows, taking it down.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration as StdDuration, Instant as WallClock};
@@ -9,7 +10,7 @@ use farhop_proto::stack::{LinkConfig, Scenario};
 use farhop_sim::engine::Report;
 use serde_json::Value;
 
-use super::children::{AIR, far_end, near_end};
+use super::children::{AIR, far_end, near_end, ready_file};
 use super::state::{LabState, Process, SCENARIO_FILE, new_dir};
 use super::{Doing as _, LAB_VARIABLE, LabError, network, report, traffic};
 use crate::daemon::client::ask;
@@ -73,6 +74,7 @@ impl Lab {
             holder,
             air: None,
             nodes: Vec::new(),
+            namespaces: Vec::new(),
             ready: false,
             failed: None,
         };
@@ -97,8 +99,11 @@ impl Lab {
             self.state.nodes.push((name.clone(), child));
         }
         for (index, name) in names.iter().enumerate() {
-            let ready = self.dir.join(format!("{name}.ready"));
+            let ready = ready_file(&self.dir, name);
             self.wait("the namespace of a node", watcher, |_| ready.exists())?;
+            let text = fs::read(&ready).doing(ready.display().to_string())?;
+            let namespace = serde_json::from_slice(&text).map_err(std::io::Error::other);
+            self.state.namespaces.push(namespace.doing(ready.display().to_string())?);
             let pid = self.state.nodes[index].1.pid;
             network::add_veth(&near_end(index), &far_end(index), pid)?;
         }
@@ -117,6 +122,8 @@ impl Lab {
             .args(["--parent", &std::process::id().to_string()])
             .args(["--seed", &self.seed.to_string()])
             .env(LAB_VARIABLE, self.state.mark())
+            // Ctrl-C is for the lab, which takes them down in its own order.
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(file)
             .stderr(copy)
@@ -134,13 +141,12 @@ impl Lab {
         let air = socket_path(&self.dir, AIR);
         self.wait("the air", watcher, |_| air.exists())?;
         let has_slots = matches!(self.scenario.stack.link, LinkConfig::Wild(_));
-        self.wait("all links in step", watcher, |lab| {
+        self.wait("all links in step", watcher, |_| {
             let in_step = |socket: &PathBuf| {
                 let Ok(status) = query(socket) else { return false };
-                let links = status["stack"]["link"]["neighbours"].as_array().cloned();
-                !has_slots || links.unwrap_or_default().iter().all(|link| link["up"] == true)
+                let links = status["stack"]["link"]["neighbours"].as_array();
+                !has_slots || links.is_some_and(|links| links.iter().all(|link| link["up"] == true))
             };
-            let _ = lab;
             sockets.iter().all(in_step)
         })
     }
@@ -199,7 +205,9 @@ impl Lab {
     ) -> Result<Report, LabError> {
         let wall = WallClock::now();
         let before = self.statuses()?;
-        let _ = ask(&socket_path(&self.dir, AIR), Request::Begin {});
+        ask(&socket_path(&self.dir, AIR), Request::Begin {})
+            .map_err(std::io::Error::other)
+            .doing("tell the air that the run begins")?;
         let scenario = self.scenario.clone();
         let pids: Vec<u32> = self.state.nodes.iter().map(|(_, process)| process.pid).collect();
         let flows = traffic::run(&scenario, &pids, &mut |elapsed| {
@@ -231,7 +239,7 @@ impl Lab {
 impl Drop for Lab {
     /// Takes the lab down, with everything that runs in it.
     fn drop(&mut self) {
-        super::control::end_programs(&self.state.mark());
+        super::programs::end_programs(&self.state);
         for (_, child) in &mut self.children {
             let _ = child.kill();
             let _ = child.wait();

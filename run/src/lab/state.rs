@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::{Doing as _, LabError, labs_dir};
+use crate::device::os;
 
 /// File with the state, in the folder of a lab.
 const STATE_FILE: &str = "lab.json";
@@ -22,6 +25,18 @@ pub struct Process {
     pub started: u64,
 }
 
+/// The network namespace of a node.
+///
+/// The number of a namespace is used again once it has gone; the cookie never is. A process that is
+/// found in a namespace with this number belongs to the lab only if the cookie is the same too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespace {
+    /// Its number in the file system of namespaces.
+    pub inode: u64,
+    /// The kernel's cookie of it; `None` where the kernel has none (before 5.14).
+    pub cookie: Option<u64>,
+}
+
 /// A lab as it is written down.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LabState {
@@ -35,11 +50,23 @@ pub struct LabState {
     pub air: Option<Process>,
     /// Nodes by name, in the order of the scenario.
     pub nodes: Vec<(String, Process)>,
+    /// The network namespaces of the nodes.
+    #[serde(default)]
+    pub namespaces: Vec<Namespace>,
     /// Whether all is up.
     pub ready: bool,
     /// What went wrong while it was built.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+}
+
+impl Namespace {
+    /// The network namespace of this thread.
+    pub(super) fn own() -> io::Result<Self> {
+        let inode = fs::metadata("/proc/thread-self/ns/net")?.ino();
+        let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0))?;
+        Ok(Self { inode, cookie: os::namespace_cookie(socket.as_fd()) })
+    }
 }
 
 impl Process {
@@ -130,7 +157,7 @@ pub fn find(id: Option<&str>) -> Result<LabState, LabError> {
 /// Makes the folder of a new lab, with an id that no other lab has.
 pub(super) fn new_dir(scenario: &str) -> Result<(String, PathBuf), LabError> {
     let labs = labs_dir();
-    fs::create_dir_all(&labs).doing(labs.display().to_string())?;
+    make_private(&labs).doing(labs.display().to_string())?;
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = scenario.chars().take(24).map(plain).collect();
     for number in 1..10_000 {
@@ -145,6 +172,20 @@ pub(super) fn new_dir(scenario: &str) -> Result<(String, PathBuf), LabError> {
     Err(LabError::NotFound(
         "no free name for a lab: remove old ones with `farhop lab down --all`".into(),
     ))
+}
+
+/// Makes a folder for this user alone, and refuses one that somebody else could have laid out.
+fn make_private(dir: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let us = rustix::process::geteuid().as_raw();
+    for part in [Some(dir), dir.parent()].into_iter().flatten() {
+        let owner = fs::symlink_metadata(part)?.uid();
+        if owner != us && owner != 0 {
+            let reason = format!("{} belongs to another user", part.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

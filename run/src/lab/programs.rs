@@ -1,0 +1,175 @@
+//! The programs that somebody started inside a lab: found again, and ended.
+//!
+//! Two things tell them: the lab's mark in their environment, which all that they start inherits,
+//! and the network namespace that they are in, for those that clear their environment (the sessions of
+//! an SSH server do). A namespace counts only while its node lives, or where its cookie proves that
+//! its number was not given to another since; an ordinary user cannot ask for the cookie from
+//! outside, so of a lab that was killed the environment alone tells.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::LAB_VARIABLE;
+use super::state::{LabState, Namespace, Process};
+
+/// Searches at most: a program may start another while it is searched for.
+const ROUNDS: usize = 10;
+
+/// Kills the programs that were started inside a lab. Its own processes are left alone.
+pub(super) fn end_programs(lab: &LabState) {
+    let own: BTreeSet<u32> = own_processes(lab).chain([std::process::id()]).collect();
+    let shared: BTreeSet<u64> = ["self", "1"].into_iter().filter_map(namespace_of).collect();
+    let held = lab.holder.is_alive().then(|| namespace_of(&lab.holder.pid.to_string())).flatten();
+    let known: BTreeSet<u64> = lab
+        .namespaces
+        .iter()
+        .map(|namespace| namespace.inode)
+        .filter(|inode| !shared.contains(inode) && held != Some(*inode))
+        .collect();
+    let mut certain: BTreeSet<u64> = lab
+        .nodes
+        .iter()
+        .filter(|(_, process)| process.is_alive())
+        .filter_map(|(_, process)| namespace_of(&process.pid.to_string()))
+        .filter(|inode| known.contains(inode))
+        .collect();
+    let mark = lab.mark();
+    for _ in 0..ROUNDS {
+        let found: Vec<Process> = processes()
+            .filter(|pid| !own.contains(pid))
+            .filter(|pid| {
+                has_mark(*pid, &mark) || is_inside(*pid, &lab.namespaces, &known, &mut certain)
+            })
+            .filter_map(Process::find)
+            .collect();
+        if found.is_empty() {
+            return;
+        }
+        for process in found {
+            signal(&process, Signal::KILL);
+        }
+    }
+}
+
+/// Sends a signal to a process, unless another has its number by now.
+pub(super) fn signal(process: &Process, signal: Signal) {
+    if process.is_alive()
+        && let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw)
+    {
+        // It may have ended since: then there is nothing to do.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn own_processes(lab: &LabState) -> impl Iterator<Item = u32> {
+    let nodes = lab.nodes.iter().map(|(_, process)| process);
+    let all = nodes.chain(lab.air.as_ref()).chain([&lab.holder]);
+    all.filter(|process| process.is_alive()).map(|process| process.pid)
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn has_mark(pid: u32, mark: &str) -> bool {
+    let wanted = format!("{LAB_VARIABLE}={mark}");
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|line| line == wanted.as_bytes())
+}
+
+fn namespace_of(pid: &str) -> Option<u64> {
+    Some(fs::metadata(format!("/proc/{pid}/ns/net")).ok()?.ino())
+}
+
+/// Whether a process is in a namespace of the lab. What is found out is kept in `certain`.
+fn is_inside(
+    pid: u32,
+    namespaces: &[Namespace],
+    known: &BTreeSet<u64>,
+    certain: &mut BTreeSet<u64>,
+) -> bool {
+    let Some(inode) = namespace_of(&pid.to_string()).filter(|inode| known.contains(inode)) else {
+        return false;
+    };
+    if certain.contains(&inode) {
+        return true;
+    }
+    let file = format!("/proc/{pid}/ns/net");
+    let is_ours = look_inside(Path::new(&file))
+        .is_some_and(|found| found.cookie.is_some() && namespaces.contains(&found));
+    if is_ours {
+        certain.insert(inode);
+    }
+    is_ours
+}
+
+/// Goes into a namespace, with a thread that ends there, and says which it is.
+fn look_inside(file: &Path) -> Option<Namespace> {
+    let file = fs::File::open(file).ok()?;
+    let look = move || {
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).ok()?;
+        Namespace::own().ok()
+    };
+    std::thread::spawn(look).join().ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lab(holder: Process, namespaces: Vec<Namespace>) -> LabState {
+        LabState {
+            id: "no-such-lab".into(),
+            scenario: "none".into(),
+            holder,
+            air: None,
+            nodes: Vec::new(),
+            namespaces,
+            ready: true,
+            failed: None,
+        }
+    }
+
+    #[test]
+    fn the_namespace_that_we_are_in_is_nobodys_lab() {
+        let own = Process::find(std::process::id()).expect("this process runs");
+        let here = Namespace::own().expect("a namespace and a socket");
+        let mut bystander = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
+        end_programs(&lab(Process { started: own.started + 1, ..own }, vec![here]));
+        let ended = bystander.try_wait().expect("our child");
+        bystander.kill().expect("our child");
+        bystander.wait().expect("our child");
+        assert_eq!(ended, None, "it was killed");
+    }
+
+    #[test]
+    fn a_program_is_known_by_the_mark_in_its_environment() {
+        let gone = Process { pid: u32::MAX, started: 0 };
+        let id = format!("test-{}", std::process::id());
+        let lab = LabState { id, ..lab(gone, Vec::new()) };
+        let mut inside = std::process::Command::new("sleep")
+            .arg("60")
+            .env(LAB_VARIABLE, lab.mark())
+            .spawn()
+            .expect("sleep");
+        end_programs(&lab);
+        assert!(!inside.wait().expect("our child").success());
+    }
+
+    #[test]
+    fn another_namespace_with_a_number_of_the_lab_is_not_the_labs() {
+        let here = Namespace::own().expect("a namespace and a socket");
+        let known = BTreeSet::from([here.inode]);
+        let other = Namespace { cookie: here.cookie.map(|cookie| cookie + 1), ..here };
+        let own = std::process::id();
+        assert!(!is_inside(own, &[other], &known, &mut BTreeSet::new()));
+        assert!(!is_inside(own, &[here], &BTreeSet::new(), &mut BTreeSet::new()));
+    }
+}
