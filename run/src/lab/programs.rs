@@ -1,10 +1,10 @@
 //! The programs that somebody started inside a lab: found again, and ended.
 //!
 //! Two things tell them: the lab's mark in their environment, which all that they start inherits,
-//! and the network namespace that they are in, for those that clear their environment (the sessions of
-//! an SSH server do). A namespace counts only while its node lives, or where its cookie proves that
-//! its number was not given to another since; an ordinary user cannot ask for the cookie from
-//! outside, so of a lab that was killed the environment alone tells.
+//! and the network namespace that they are in, for those that clear their environment (as the
+//! sessions of an SSH server do). A namespace counts only while its node lives, or where its cookie
+//! proves that its number was not given to another since; an ordinary user cannot ask for the
+//! cookie from outside, so of a lab that was killed the environment alone tells.
 
 use std::collections::BTreeSet;
 use std::fs;
