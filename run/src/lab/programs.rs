@@ -159,6 +159,10 @@ mod tests {
             .env(LAB_VARIABLE, lab.mark())
             .spawn()
             .expect("sleep");
+        // A process that has just begun has its environment a moment later.
+        while !has_mark(inside.id(), &lab.mark()) {
+            std::thread::yield_now();
+        }
         end_programs(&lab);
         assert!(!inside.wait().expect("our child").success());
     }
