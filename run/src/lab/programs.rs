@@ -23,30 +23,8 @@ const ROUNDS: usize = 10;
 
 /// Kills the programs that were started inside a lab. Its own processes are left alone.
 pub(super) fn end_programs(lab: &LabState) {
-    let own: BTreeSet<u32> = own_processes(lab).chain([std::process::id()]).collect();
-    let shared: BTreeSet<u64> = ["self", "1"].into_iter().filter_map(namespace_of).collect();
-    let held = lab.holder.is_alive().then(|| namespace_of(&lab.holder.pid.to_string())).flatten();
-    let known: BTreeSet<u64> = lab
-        .namespaces
-        .iter()
-        .map(|namespace| namespace.inode)
-        .filter(|inode| !shared.contains(inode) && held != Some(*inode))
-        .collect();
-    let mut certain: BTreeSet<u64> = lab
-        .nodes
-        .iter()
-        .filter(|(_, process)| process.is_alive())
-        .filter_map(|(_, process)| namespace_of(&process.pid.to_string()))
-        .filter(|inode| known.contains(inode))
-        .collect();
     for _ in 0..ROUNDS {
-        let found: Vec<Process> = processes()
-            .filter(|pid| !own.contains(pid))
-            .filter(|pid| {
-                has_mark(*pid, &lab.id) || is_inside(*pid, &lab.namespaces, &known, &mut certain)
-            })
-            .filter_map(Process::find)
-            .collect();
+        let found = programs(lab);
         if found.is_empty() {
             return;
         }
@@ -54,6 +32,35 @@ pub(super) fn end_programs(lab: &LabState) {
             signal(&process, Signal::KILL);
         }
     }
+}
+
+/// The programs that were started inside a lab.
+fn programs(lab: &LabState) -> Vec<Process> {
+    let own: BTreeSet<u32> = own_processes(lab).chain([std::process::id()]).collect();
+    let known = own_namespaces(lab);
+    let of_nodes = lab.nodes.iter().filter(|(_, process)| process.is_alive());
+    let mut certain: BTreeSet<u64> = of_nodes
+        .filter_map(|(_, process)| namespace_of(&process.pid.to_string()))
+        .filter(|inode| known.contains(inode))
+        .collect();
+    processes()
+        .filter(|pid| !own.contains(pid))
+        .filter(|pid| {
+            has_mark(*pid, &lab.id) || is_inside(*pid, &lab.namespaces, &known, &mut certain)
+        })
+        .filter_map(Process::find)
+        .collect()
+}
+
+/// The numbers of the lab's namespaces, without any that others live in too: this process, the
+/// first one of the machine, and the holder of the lab.
+fn own_namespaces(lab: &LabState) -> BTreeSet<u64> {
+    let holder = lab.holder.is_alive().then(|| lab.holder.pid.to_string());
+    let others = [Some("self".to_owned()), Some("1".to_owned()), holder];
+    let shared: BTreeSet<u64> =
+        others.into_iter().flatten().filter_map(|pid| namespace_of(&pid)).collect();
+    let all = lab.namespaces.iter().map(|namespace| namespace.inode);
+    all.filter(|inode| !shared.contains(inode)).collect()
 }
 
 /// Sends a signal to a process, unless another has its number by now.
@@ -137,28 +144,25 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_this_process_is_in_is_nobodys_lab() {
+    fn a_namespace_that_others_live_in_is_nobodys_lab() {
         let own = Process::find(std::process::id()).expect("this process runs");
         let here = Namespace::own().expect("a namespace and a socket");
-        let mut bystander = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
-        end_programs(&lab(Process { started: own.started + 1, ..own }, vec![here]));
-        let ended = bystander.try_wait().expect("our child");
-        bystander.kill().expect("our child");
-        bystander.wait().expect("our child");
-        assert_eq!(ended, None, "it was killed");
+        let killed = Process { started: own.started + 1, ..own };
+        assert_eq!(own_namespaces(&lab(killed, vec![here])), BTreeSet::new());
+        assert_eq!(programs(&lab(killed, vec![here])), []);
     }
 
     #[test]
     fn a_program_is_known_by_the_id_in_its_environment() {
         let id = format!("test-{}", std::process::id());
-        let mut inside = std::process::Command::new("sleep")
-            .arg("60")
-            .env(LAB_VARIABLE, &id)
-            .spawn()
-            .expect("sleep");
+        let mut sleep = std::process::Command::new("sleep");
+        let mut inside = sleep.arg("60").env(LAB_VARIABLE, &id).spawn().expect("sleep");
         let gone = Process { pid: u32::MAX, started: 0 };
-        end_programs(&LabState { id, ..lab(gone, Vec::new()) });
-        assert!(!inside.wait().expect("our child").success());
+        let found = programs(&LabState { id, ..lab(gone, Vec::new()) });
+        let expected = Process::find(inside.id());
+        inside.kill().expect("our child");
+        inside.wait().expect("our child");
+        assert_eq!(found, Vec::from_iter(expected));
     }
 
     #[test]

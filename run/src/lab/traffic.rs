@@ -164,6 +164,9 @@ impl Running {
             FlowKind::Udp => (udp_receiver as End, udp_sender as End),
         };
         self.has_started = true;
+        // Without a rate of its own a source offers what the radio could send at most.
+        let fastest = || scenario.plan().nodes[0].radios[0].spec.rate.mbps();
+        self.config.rate_mbps = self.config.rate_mbps.or_else(|| Some(fastest()));
         for (end, pid) in [(receiver, pid(to)), (sender, pid(from))] {
             let (config, shared) = (self.config.clone(), self.shared.clone());
             self.threads.push(thread::spawn(move || {
@@ -310,8 +313,10 @@ fn connect(
         match socket.connect_timeout(&address.into(), StdDuration::from_secs(3)) {
             Ok(()) => return Ok(Some(socket.into())),
             Err(_) if shared.stop.load(Ordering::Relaxed) => return Ok(None),
+            // The link is down for now: the flow waits, as it does in the simulator.
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
             Err(error) if WallClock::now() > limit => return Err(error),
-            // Nobody listens yet, or the link lost it.
+            // Nobody listens yet.
             Err(_) => thread::sleep(StdDuration::from_millis(20)),
         }
     }
@@ -326,8 +331,7 @@ fn udp_sender(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect(address)?;
     let mut payload = vec![0; config.size_bytes.max(FRONT)];
-    // Without a rate of its own the source offers what the fastest 802.11b radio could send.
-    let bps = config.rate_mbps.unwrap_or(11.0) * 1e6;
+    let bps = config.rate_mbps.expect("every flow was given a rate at its start") * 1e6;
     let gap = StdDuration::from_secs_f64(payload.len() as f64 * 8.0 / bps);
     let begin = WallClock::now();
     for number in 0_u64.. {
