@@ -22,7 +22,7 @@ build: ## the program, in target/release
 	cargo build --release --package farhop
 
 .PHONY: test
-test: setup-test fmt-check lint doc unit tidy deny test-release scenarios test-system test-radio ## all that CI checks
+test: setup-test fmt-check lint doc unit tidy deny test-release scenarios test-system conformance test-radio ## all that CI checks
 	@echo "make test: all passed"
 
 .PHONY: fmt
@@ -58,10 +58,18 @@ test-release: ## the simulator's tests in a release build
 
 .PHONY: scenarios
 scenarios: build ## checks and simulates every file in scenarios/
-	for file in scenarios/*.toml; do \
+	for file in scenarios/*.toml scenarios/*/*.toml; do \
 	    $(FARHOP) check "$$file"; \
 	    $(FARHOP) sim "$$file" --json >/dev/null; \
 	done
+
+.PHONY: conformance
+conformance: build ## the simulator beside the lab, within 10%; the quick form
+	cargo xtask conformance --quick
+
+.PHONY: bench
+bench: build ## the speed and the cost that farhop promises
+	cargo xtask bench
 
 .PHONY: test-radio
 test-radio: setup-test build ## two daemons on real mac80211 in a virtual machine

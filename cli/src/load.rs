@@ -8,11 +8,14 @@ use std::sync::Arc;
 
 use farhop_proto::stack::{Problem, Scenario};
 use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
-use strsim::levenshtein;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::Failure;
+
+mod read;
+
+use read::Complaint;
 
 /// A scenario with the text that it was read from.
 #[derive(Debug)]
@@ -28,7 +31,6 @@ struct Wrong {
     message: String,
     help: String,
     label: LabeledSpan,
-    others: Vec<Self>,
 }
 
 impl std::fmt::Display for Wrong {
@@ -55,78 +57,90 @@ impl Diagnostic for Wrong {
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         Some(Box::new(std::iter::once(self.label.clone())))
     }
+}
 
+/// All wrong things in a file, where there are several.
+#[derive(Debug)]
+struct AllWrong {
+    file: String,
+    wrong: Vec<Wrong>,
+}
+
+impl std::fmt::Display for AllWrong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {} things are wrong", self.file, self.wrong.len())
+    }
+}
+
+impl std::error::Error for AllWrong {}
+
+impl Diagnostic for AllWrong {
     fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
-        Some(Box::new(self.others.iter().map(|other| other as &dyn Diagnostic)))
+        Some(Box::new(self.wrong.iter().map(|wrong| wrong as &dyn Diagnostic)))
     }
 }
 
 /// Reads a scenario.
 ///
-/// Fails with all that is wrong: what cannot be parsed, else everything that is impossible.
+/// Fails with all that is wrong: what cannot be parsed, else what cannot be read and what is
+/// impossible.
 pub(crate) fn load(file: &Path) -> Result<Loaded, Failure> {
     let name = file.display().to_string();
     let text = fs::read_to_string(file)
         .map_err(|error| Failure::Input(miette::miette!("cannot read {name}: {error}")))?;
-    let source = Arc::new(NamedSource::new(&name, text.clone()).with_language("TOML"));
-    match toml::from_str::<Scenario>(&text) {
-        Err(error) => {
-            let wrong = Wrong {
-                message: error.message().to_owned(),
-                help: help(error.message()),
-                label: label(error.span().unwrap_or(0..0), "here"),
-                source,
-                others: Vec::new(),
-            };
-            Err(Failure::Input(wrong.into()))
+    match scenario(&text) {
+        Ok(scenario) => Ok(Loaded { scenario, text }),
+        Err(complaints) => Err(Failure::Input(all_wrong(&name, text, complaints))),
+    }
+}
+
+/// The scenario that a text describes, or everything that is wrong with it in the order of the
+/// text.
+fn scenario(text: &str) -> Result<Scenario, Vec<Complaint>> {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        let place = |error: &toml::de::Error| error.span().unwrap_or(0..0);
+        let complaint = |error| read::complaint(error, place(error));
+        let mut complaints: Vec<Complaint> = errors.iter().map(complaint).collect();
+        complaints.sort_by_key(|complaint| complaint.span.start);
+        return Err(complaints);
+    }
+    let reading = read::read(&document);
+    let mut complaints = reading.complaints;
+    if let Some(scenario) = reading.scenario {
+        let problems: Vec<Problem> = scenario.problems();
+        if complaints.is_empty() && problems.is_empty() {
+            return Ok(scenario);
         }
-        Ok(scenario) => {
-            let problems = scenario.problems();
-            if problems.is_empty() {
-                return Ok(Loaded { scenario, text });
-            }
-            Err(Failure::Input(all_wrong(&source, &text, problems).into()))
-        }
+        // A default that took the place of a key with a typing error makes problems of its own.
+        let is_sure = |problem: &Problem| {
+            let parent = problem.path.rsplit_once('.').map_or("", |(parent, _)| parent);
+            !reading.touched.iter().any(|touched| touched == parent)
+        };
+        complaints.extend(problems.into_iter().filter(is_sure).map(|problem| Complaint {
+            span: span(&document, &problem.path),
+            message: problem.message,
+            help: format!("right would be: {}", problem.help),
+        }));
     }
+    complaints.sort_by_key(|complaint| complaint.span.start);
+    Err(complaints)
 }
 
-/// What may help with an error of the parser.
-fn help(message: &str) -> String {
-    if !message.starts_with("unknown field") {
-        return "`farhop schema` prints all that a scenario may say".into();
+/// One diagnostic of them all.
+fn all_wrong(file: &str, text: String, complaints: Vec<Complaint>) -> miette::Report {
+    let source = Arc::new(NamedSource::new(file, text).with_language("TOML"));
+    let wrong = |complaint: Complaint| Wrong {
+        source: source.clone(),
+        message: complaint.message,
+        help: complaint.help,
+        label: LabeledSpan::new_primary_with_span(Some("here".into()), complaint.span),
+    };
+    let mut wrong: Vec<Wrong> = complaints.into_iter().map(wrong).collect();
+    match wrong.len() {
+        1 => wrong.remove(0).into(),
+        _ => AllWrong { file: file.into(), wrong }.into(),
     }
-    // serde names the field and then every accepted one, each in backquotes.
-    let mut words = message.split('`').skip(1).step_by(2);
-    let unknown = words.next().unwrap_or_default();
-    let nearest = words.min_by_key(|known| levenshtein(unknown, known));
-    match nearest {
-        Some(known) if levenshtein(unknown, known) <= 3 => format!("did you mean `{known}`?"),
-        _ => "remove it, or take one of those".into(),
-    }
-}
-
-fn label(span: Range<usize>, text: &str) -> LabeledSpan {
-    LabeledSpan::new_primary_with_span(Some(text.to_owned()), span)
-}
-
-fn all_wrong(source: &Arc<NamedSource<String>>, text: &str, problems: Vec<Problem>) -> Wrong {
-    let document = DeTable::parse(text).ok();
-    let mut wrong: Vec<Wrong> = problems
-        .into_iter()
-        .map(|problem| {
-            let span = document.as_ref().map_or(0..0, |root| span(root, &problem.path));
-            Wrong {
-                source: source.clone(),
-                message: problem.message,
-                help: format!("right would be: {}", problem.help),
-                label: label(span, &problem.path),
-                others: Vec::new(),
-            }
-        })
-        .collect();
-    let mut first = wrong.remove(0);
-    first.others = wrong;
-    first
 }
 
 /// The place of `path` (`link[1].between[0]`) in a document: of the longest part of it that the
@@ -164,11 +178,5 @@ mod tests {
         assert_eq!(&text[span(&root, "name")], "\"x\"");
         assert!(text[span(&root, "link[0].distance_km")].contains("[[link]]"));
         assert_eq!(span(&root, "flow[0].to"), 0..0);
-    }
-
-    #[test]
-    fn the_nearest_key_is_proposed() {
-        let message = "unknown field `distanc_km`, expected one of `between`, `distance_km`";
-        assert_eq!(help(message), "did you mean `distance_km`?");
     }
 }

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -83,7 +84,10 @@ impl From<anyhow::Error> for Failure {
 fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FARHOP_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // The log of a lab's process is a file, and its last lines may be shown in a message.
+    let colours = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
+    log.with_writer(std::io::stderr).init();
     let outcome = match Cli::parse().command {
         Command::Demo(options) => commands::demo::run(&options),
         Command::Lab(options) => commands::lab::run(&options),

@@ -58,9 +58,8 @@ fn ip(arguments: &str) -> Result<(), String> {
 
 /// Gives the calling thread a namespace of its own; returns the file that stands for it.
 fn namespace() -> Result<PathBuf, String> {
-    // SAFETY: no other thread shares anything with this one that a network namespace changes.
-    let made = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
-    made.map_err(|error| format!("no network namespace: {error}"))?;
+    farhop_run::device::os::unshare(UnshareFlags::NEWNET)
+        .map_err(|error| format!("no network namespace: {error}"))?;
     let thread = rustix::thread::gettid().as_raw_nonzero();
     Ok(format!("/proc/{}/task/{thread}/ns/net", std::process::id()).into())
 }

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
@@ -50,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         for row in &rows {
             let verdict = if row.ok { "kept" } else { "NOT KEPT" };
             let Row { name, unit, promised, measured, .. } = row;
-            println!("{name:<44} {measured:>10.2} {unit:<12} promised {promised:>7} {unit}: {verdict}");
+            println!("{name:<44} {measured:>8.2} {unit}, promised {promised} {unit}: {verdict}");
         }
     }
     ensure!(rows.iter().all(|row| row.ok), "a promise is not kept on this machine");

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
@@ -86,9 +86,14 @@ fn compare(farhop: &Path, file: &Path, runs: u64) -> Result<Row> {
             report = self::report(farhop, "lab", file, seed)?;
             late_runs += usize::from(is_late(&report));
         }
+        if is_late(&report) {
+            // Late twice: it says nothing. Fewer than two runs that do are no result.
+            continue;
+        }
         lab.push(total_mbps(&report)?);
         sim.push(total_mbps(&self::report(farhop, "sim", file, seed)?)?);
     }
+    ensure!(lab.len() >= 2, "{}: only {} lab runs were on time", file.display(), lab.len());
     let ((lab_mbps, lab_deviation_mbps), (sim_mbps, sim_deviation_mbps)) = (mean(&lab), mean(&sim));
     let ratio = sim_mbps / lab_mbps;
     Ok(Row {

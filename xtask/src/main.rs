@@ -4,6 +4,9 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
+mod build;
+mod conformance;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -22,12 +25,18 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measures the speed and the cost that farhop promises.
+    Bench(bench::Options),
+    /// Compares the simulator with the lab, scenario by scenario.
+    Conformance(conformance::Options),
     /// Checks the ranks of crates and modules, sizes, names and leftovers.
     Tidy,
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
+        Command::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Conformance(options) => conformance::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Tidy => tidy::run(&workspace()?),
     }
 }

@@ -4,12 +4,19 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use farhop_proto::base::Duration;
-use farhop_proto::base::phy::{DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES};
-use farhop_proto::stack::{FlowKind, LinkConfig, LossConfig, NodePlan, RadioLinkConfig, Scenario};
+use farhop_proto::base::phy::{ACK_BYTES, DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES};
+use farhop_proto::link::wild::WildConfig;
+use farhop_proto::stack::{
+    FlowKind, LinkConfig, LossConfig, NodePlan, RadioLinkConfig, RadioPlan, Scenario,
+};
+use farhop_proto::wire::wild::HEADER_BYTES;
 use farhop_sim::engine::{flow_name, transport_name};
 
 use super::print_text;
 use crate::{Failure, load};
+
+/// Size of a packet in examples and limits.
+const PACKET_BYTES: usize = 1500;
 
 /// Checks a scenario and says what it would do; exit status 2 if something in it is wrong.
 #[derive(clap::Args)]
@@ -40,13 +47,20 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
     }
     for node in &plan.nodes {
         let (ipv4, ipv6) = (node.addresses.ipv4(node.node), node.addresses.ipv6(node.node));
-        let _ = writeln!(out, "node {}: {ipv4}, {ipv6}", node.name);
+        let _ = write!(out, "node {}: {ipv4}, {ipv6}", node.name);
+        if let LinkConfig::Plain(_) = scenario.stack.link {
+            let _ = write!(out, "; ACK time-out {} us", node.radios[0].ack_timeout.as_micros());
+        }
+        out.push('\n');
     }
     if let Some(node) = plan.nodes.first() {
         out += &describe_radio(node, &scenario.stack.link);
     }
     for link in &scenario.link {
         out += &describe_link(link);
+        if let Some(node) = plan.nodes.first() {
+            out += &describe_limit(link, &node.radios[0], &scenario.stack.link);
+        }
     }
     for flow in &scenario.flow {
         let what = match (flow.kind, flow.bytes, flow.rate_mbps) {
@@ -80,9 +94,9 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
     let radio = &node.radios[0];
     let spec = &radio.spec;
     let phy = serde_json::to_value(spec.phy.kind).unwrap_or_default();
-    let mpdu = DATA_HEADER_BYTES + LLC_SNAP_BYTES + 1500 + FCS_BYTES;
+    let mpdu = DATA_HEADER_BYTES + LLC_SNAP_BYTES + PACKET_BYTES + FCS_BYTES;
     let mut out = format!(
-        "radio: {} at {}, ACK at {}; a packet of 1500 B is {} us on air\n",
+        "radio: {} at {}, ACK at {}; a packet of {PACKET_BYTES} B is {} us on air\n",
         phy.as_str().unwrap_or_default(),
         spec.rate,
         radio.ack_rate,
@@ -92,27 +106,51 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
         LinkConfig::Plain(plain) => {
             let _ = writeln!(
                 out,
-                "plain: CSMA/CA, {} attempts, ACK time-out {} us, queue of {} packets",
-                radio.config.attempts,
-                radio.ack_timeout.as_micros(),
-                plain.queue_packets
+                "plain: CSMA/CA, {} attempts, queue of {} packets",
+                radio.config.attempts, plain.queue_packets
             );
         }
         LinkConfig::Wild(wild) => {
-            let usable = wild.slot().saturating_sub(wild.guard());
-            let frame = spec.unacknowledged(1500 + farhop_proto::wire::wild::HEADER_BYTES);
             let _ = writeln!(
                 out,
-                "wild: slots of {} ms with a guard of {} ms: {} packets of 1500 B a slot; \
-                 {} retries",
+                "wild: slots of {} ms with a guard of {} ms, {} packets of {PACKET_BYTES} B \
+                 a slot, {} retries",
                 wild.slot_ms,
                 wild.guard_ms,
-                usable.div_duration(frame),
+                packets_a_slot(wild, radio),
                 wild.retries
             );
         }
     }
     out
+}
+
+/// Packets of full size that fit into a send slot.
+fn packets_a_slot(wild: &WildConfig, radio: &RadioPlan) -> u64 {
+    let frame = radio.spec.unacknowledged(PACKET_BYTES + HEADER_BYTES);
+    let overhead = Duration::from_secs_f64(wild.overhead_us / 1e6);
+    wild.slot().saturating_sub(wild.guard()).div_duration(frame + overhead)
+}
+
+/// The most that a link can carry when nothing is lost and nobody else is on the air.
+fn describe_limit(link: &RadioLinkConfig, radio: &RadioPlan, config: &LinkConfig) -> String {
+    let there_and_back = link.propagation() * 2;
+    let (packets, time, way) = match config {
+        LinkConfig::Wild(wild) => {
+            (packets_a_slot(wild, radio), wild.slot() * 2 + there_and_back, "each way")
+        }
+        LinkConfig::Plain(_) => {
+            let phy = &radio.spec.phy;
+            let backoff = phy.slot() * u64::from(phy.contention_window().0) / 2;
+            let mpdu = DATA_HEADER_BYTES + LLC_SNAP_BYTES + PACKET_BYTES + FCS_BYTES;
+            let data = phy.air_time(mpdu, radio.spec.rate);
+            let ack = phy.sifs() + phy.air_time(ACK_BYTES, radio.ack_rate);
+            (1, phy.difs() + backoff + data + ack + there_and_back, "one way at a time")
+        }
+    };
+    let bits = packets as f64 * PACKET_BYTES as f64 * 8.0;
+    let mbps = bits / (time.as_nanos() as f64 / 1e3);
+    format!("  at most {mbps:.2} Mb/s {way}, in packets of {PACKET_BYTES} B and without loss\n")
 }
 
 fn describe_link(link: &RadioLinkConfig) -> String {
@@ -133,6 +171,37 @@ fn loss(loss: &LossConfig) -> String {
             let share = bad_ms / (good_ms + bad_ms);
             let mean = share * bad_loss + (1.0 - share) * good_loss;
             format!("{:.1} % in bursts of {bad_ms} ms", mean * 100.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(link: &str, km: u32) -> String {
+        let text = format!(
+            "name = \"x\"\nstack.link = {{ kind = \"{link}\" }}\nradio.gap = \"difs\"\n\
+             node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n[[link]]\n\
+             between = [\"a\", \"b\"]\ndistance_km = {km}\n"
+        );
+        describe(&toml::from_str(&text).expect("a good scenario"))
+    }
+
+    #[test]
+    fn plain_waits_for_each_acknowledgement() {
+        // 50 us DIFS, 310 us backoff, 1214 us data, 10 us SIFS, 152 us ACK, 534 us there and back.
+        let said = described("plain", 80);
+        assert!(said.contains("at most 5.29 Mb/s one way"), "{said}");
+        assert!(described("plain", 8).contains("at most 6.71 Mb/s"), "{said}");
+        assert!(said.contains("ACK time-out 563 us"), "{said}");
+    }
+
+    #[test]
+    fn slots_cost_half_and_a_guard_but_no_distance() {
+        for (km, limit) in [(1, "4.20"), (80, "4.14")] {
+            let said = described("wild", km);
+            assert!(said.contains(&format!("at most {limit} Mb/s each way")), "{said}");
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR", default_value = "farhop-out/demo")]
     out: PathBuf,
     /// Length of each run.
-    #[arg(long, default_value_t = 20.0)]
+    #[arg(long, default_value_t = 20.0, value_parser = seconds, allow_negative_numbers = true)]
     seconds: f64,
 }
 
@@ -114,10 +114,13 @@ const CASES: [Case; 5] = [
     },
 ];
 
+/// Reads the length of a run.
+fn seconds(text: &str) -> Result<f64, String> {
+    let read = text.parse().ok().filter(|seconds| (0.5..=3600.0).contains(seconds));
+    read.ok_or_else(|| "right would be: a number from 0.5 to 3600".into())
+}
+
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    if !(0.5..=3600.0).contains(&options.seconds) {
-        return Err(Failure::Failed("--seconds takes a number from 0.5 to 3600".into()));
-    }
     lab::isolate()?;
     interrupt::watch();
     let bar = Bar::start("80 km");
@@ -260,8 +263,9 @@ fn write(dir: &Path, runs: &[Run]) -> Result<PathBuf, Failure> {
         h1 { (title) }
         p {
             "Two real daemons with kernel TCP over an emulated radio link of 80 km. "
-            b { "plain" } " is 802.11 with CSMA/CA, its ACK time-out set for the distance, 2 retries. "
-            b { "wild" } " is farhop's link: time slots of 20 ms, bulk acknowledgements, adaptive coding. "
+            b { "plain" } " is 802.11 with CSMA/CA, its ACK time-out set for the distance, 2 "
+            "retries. " b { "wild" } " is farhop's link: time slots of 20 ms, bulk "
+            "acknowledgements, adaptive coding. "
             "The loss applies to every frame, acknowledgements too."
         }
         p.note { "farhop " (env!("CARGO_PKG_VERSION")) "; " (page::machine()) "; seed "
@@ -285,7 +289,7 @@ fn write(dir: &Path, runs: &[Run]) -> Result<PathBuf, Failure> {
             }
         }
         h2 { "Scenario" }
-        p.note { "As it is for wild; the runs change the link, the loss and the congestion control." }
+        p.note { "As it is for wild; the runs change link, loss and congestion control." }
         pre { (SCENARIO) }
     };
     save(dir, "demo.html", &page::page(title, &body))

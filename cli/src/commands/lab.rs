@@ -2,7 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command as Process, Stdio};
+use std::process::{Child, Command as Process, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use farhop_run::lab::{self, Lab, LabOptions, Progress};
 use farhop_sim::engine::Report;
@@ -12,6 +14,9 @@ use super::{print_json, print_text};
 use crate::load::Loaded;
 use crate::progress::Bar;
 use crate::{Failure, interrupt, load, report};
+
+/// How often a waiting process looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Builds the network of a scenario from real daemons, and runs its flows with kernel sockets.
 ///
@@ -52,6 +57,9 @@ pub(crate) struct Options {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Runs a program in the network of a node.
+    #[command(after_help = "Examples:\n  \
+        farhop lab exec hill -- ping -c 3 10.66.0.2\n  \
+        farhop lab exec --lab demo-2 valley -- iperf3 -s")]
     Exec {
         /// The lab, if several are running.
         #[arg(long, value_name = "ID")]
@@ -63,12 +71,14 @@ enum Command {
         command: Vec<String>,
     },
     /// Lists the labs.
+    #[command(after_help = "Examples:\n  farhop lab list\n  farhop lab list --json | jq '.[].id'")]
     List {
         /// Print them as JSON.
         #[arg(long)]
         json: bool,
     },
     /// Takes labs down, with all that runs in them and all that they left.
+    #[command(after_help = "Examples:\n  farhop lab down\n  farhop lab down demo-2")]
     Down {
         /// The lab; all if it is not given.
         id: Option<String>,
@@ -185,27 +195,13 @@ fn keep(options: &Options, file: &Path, loaded: &Loaded) -> Result<(), Failure> 
     let mut child = holder.spawn()?;
     interrupt::watch();
     let bar = Bar::start(&loaded.scenario.name);
-    let out = child.stdout.take().expect("it was asked for");
     let mut finished = None;
-    let mut outcome = Err(Failure::Failed("the lab ended without a word".into()));
-    for line in BufReader::new(out).lines() {
-        match serde_json::from_str(&line?) {
-            Ok(Word::Progress(part)) => bar.fill(part),
-            Ok(Word::Report(report)) => finished = Some(report),
-            Ok(Word::Ready(id)) => {
-                outcome = Ok(id);
-                break;
-            }
-            Ok(Word::Failed(what)) => {
-                outcome = Err(Failure::Failed(what));
-                break;
-            }
-            Err(_) => {}
-        }
-    }
+    let outcome = hear_out(&mut child, &bar, &mut finished);
     bar.end();
-    if interrupt::has_come() {
-        outcome = Err(Failure::Interrupted);
+    if outcome.is_err() {
+        // It takes down what it has built, and that is waited for.
+        end(&child);
+        child.wait()?;
     }
     let id = outcome?;
     if let Some(finished) = finished.filter(|report| !report.flows.is_empty()) {
@@ -218,6 +214,50 @@ fn keep(options: &Options, file: &Path, loaded: &Loaded) -> Result<(), Failure> 
         ));
     }
     Ok(())
+}
+
+/// Listens to the holder of a lab until that is up; returns its id.
+fn hear_out(
+    holder: &mut Child,
+    bar: &Bar,
+    finished: &mut Option<Box<Report>>,
+) -> Result<String, Failure> {
+    let out = holder.stdout.take().expect("it was asked for");
+    let (sender, words) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            // What is no word of ours says nothing.
+            let Ok(word) = serde_json::from_str::<Word>(&line) else { continue };
+            if sender.send(word).is_err() {
+                return;
+            }
+        }
+    });
+    loop {
+        let word = words.recv_timeout(LOOK);
+        if interrupt::has_come() {
+            return Err(Failure::Interrupted);
+        }
+        match word {
+            Ok(Word::Progress(part)) => bar.fill(part),
+            Ok(Word::Report(report)) => *finished = Some(report),
+            Ok(Word::Ready(id)) => return Ok(id),
+            Ok(Word::Failed(what)) => return Err(Failure::Failed(what)),
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(Failure::Failed("the lab ended without a word".into()));
+            }
+        }
+    }
+}
+
+/// Asks a process to end.
+fn end(child: &Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(pid) = pid {
+        // It may have ended by itself.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
 }
 
 /// Holds a lab until it is told to end.
@@ -237,22 +277,23 @@ pub(crate) fn run_holder(options: &HoldOptions) -> Result<(), Failure> {
 fn hold(options: &HoldOptions, say: &dyn Fn(Word)) -> Result<(), Failure> {
     let loaded = load::load(&options.file)?;
     lab::isolate()?;
-    let mut lab = Lab::start(&loaded.scenario, &lab_options(options.seed)?, &mut |_| true)?;
+    interrupt::watch();
+    let goes_on = || !interrupt::has_come();
+    let mut lab = Lab::start(&loaded.scenario, &lab_options(options.seed)?, &mut |_| goes_on())?;
     if !loaded.scenario.flow.is_empty() {
         let report = lab.run_flows(&mut |progress| {
             if let Progress::Running(passed, all) = progress {
                 say(Word::Progress(passed / all));
             }
-            true
+            goes_on()
         })?;
         say(Word::Report(Box::new(report)));
     }
     // From here on it is nobody's: the terminal's Ctrl-C is not for it.
     let _ = rustix::process::setsid();
-    interrupt::watch();
     say(Word::Ready(lab.state().id.clone()));
     while !interrupt::has_come() {
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(LOOK);
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! `farhop sim`: a scenario in virtual time.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use farhop_sim::engine::{self, RunError, RunOptions};
 
@@ -39,21 +40,55 @@ pub(crate) struct Options {
     trace: Option<PathBuf>,
 }
 
+/// A file that is made when something is written to it: a run that is refused leaves none.
+struct Output {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Output {
+    fn at(path: &Path) -> Self {
+        Self { path: path.to_owned(), file: None }
+    }
+
+    fn open(&mut self) -> io::Result<&mut File> {
+        let fail = |error: io::Error| {
+            io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
+        };
+        match &mut self.file {
+            Some(file) => Ok(file),
+            none => Ok(none.insert(File::create(&self.path).map_err(fail)?)),
+        }
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.open()?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), File::flush)
+    }
+}
+
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let loaded = load::load(&options.file)?;
     interrupt::watch();
     let scenario = &loaded.scenario;
-    let create = |path: &PathBuf| {
-        File::create(path).map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
-    };
+    let at = options.at.as_ref().unwrap_or(&scenario.node[0].name);
+    if scenario.node_id(at).is_none() {
+        let names: Vec<&str> = scenario.node.iter().map(|node| node.name.as_str()).collect();
+        let wrong = format!("no node '{at}' to capture at; the scenario has {}", names.join(", "));
+        return Err(Failure::Input(miette::miette!("{wrong}")));
+    }
     let bar = Bar::start(&scenario.name);
     let mut run = RunOptions { seed: options.seed, ..RunOptions::default() };
     if let Some(path) = &options.pcap {
-        let node = options.at.clone().unwrap_or_else(|| scenario.node[0].name.clone());
-        run.pcap = Some((node, Box::new(create(path)?)));
+        run.pcap = Some((at.clone(), Box::new(Output::at(path))));
     }
     if let Some(path) = &options.trace {
-        run.trace = Some(Box::new(create(path)?));
+        run.trace = Some(Box::new(Output::at(path)));
     }
     run.progress = Some(Box::new(|seconds| {
         bar.fill(seconds / scenario.duration_s);

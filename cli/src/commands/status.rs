@@ -1,6 +1,7 @@
 //! `farhop status`: what running daemons are doing.
 
 use std::fmt::Write as _;
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +11,9 @@ use serde_json::Value;
 
 use super::{print_json, print_text};
 use crate::{Failure, interrupt};
+
+/// Clears a terminal and goes to its first line.
+const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// Shows what the daemons on this host are doing, those of labs included.
 #[derive(clap::Args)]
@@ -33,6 +37,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     interrupt::watch();
+    let mut before: Vec<Value> = Vec::new();
     loop {
         let statuses = statuses(options)?;
         if options.json {
@@ -41,9 +46,18 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
                 _ => print_json(&statuses)?,
             }
         } else {
-            let texts: Vec<String> = statuses.iter().map(describe).collect();
-            print_text(texts.join("\n").trim_end());
+            let earlier =
+                |status: &Value| before.iter().find(|earlier| earlier["pid"] == status["pid"]);
+            let texts: Vec<String> =
+                statuses.iter().map(|status| describe(status, earlier(status))).collect();
+            let text = texts.join("\n");
+            if options.watch && std::io::stdout().is_terminal() {
+                print_text(&format!("{CLEAR}{}", text.trim_end()));
+            } else {
+                print_text(text.trim_end());
+            }
         }
+        before = statuses;
         if !options.watch {
             return Ok(());
         }
@@ -72,7 +86,8 @@ fn statuses(options: &Options) -> Result<Vec<Value>, Failure> {
             .as_deref()
             .map_or("no daemon".into(), |node| format!("no daemon for '{node}'"));
         return Err(Failure::Failed(format!(
-            "{who} is running: start one with `farhop up FILE --node NAME` or `farhop lab FILE --keep`"
+            "{who} is running: start one with `farhop up FILE --node NAME` or \
+             `farhop lab FILE --keep`"
         )));
     }
     let query = |daemon: &daemon::Running| {
@@ -81,8 +96,8 @@ fn statuses(options: &Options) -> Result<Vec<Value>, Failure> {
     running.iter().map(query).collect()
 }
 
-/// A status, for people.
-fn describe(status: &Value) -> String {
+/// A status, for people; rates are those since an earlier one, or else since the start.
+fn describe(status: &Value, earlier: Option<&Value>) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
     let uptime = number(&status["uptime_s"]).max(1e-3);
@@ -128,7 +143,7 @@ fn describe(status: &Value) -> String {
     }
     out.push('\n');
     for neighbour in link["neighbours"].as_array().into_iter().flatten() {
-        out += &describe_neighbour(neighbour, uptime);
+        out += &describe_neighbour(neighbour, &status["peers"], &rates(status, neighbour, earlier));
     }
     list(&mut out, "  drops", &link["drops"]);
     list(&mut out, "  counters", &link["counters"]);
@@ -143,11 +158,26 @@ fn describe(status: &Value) -> String {
     out
 }
 
-fn describe_neighbour(neighbour: &Value, uptime: f64) -> String {
-    let mbps = |key: &str| neighbour[key].as_f64().unwrap_or(0.0) * 8.0 / uptime / 1e6;
+/// Throughput to and from a neighbour since an earlier status, or else since the start.
+fn rates(status: &Value, neighbour: &Value, earlier: Option<&Value>) -> String {
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let neighbours = earlier.and_then(|earlier| earlier["stack"]["link"]["neighbours"].as_array());
+    let same = |other: &&Value| other["node"] == neighbour["node"];
+    let before = neighbours.and_then(|neighbours| neighbours.iter().find(same));
+    let start = before.and(earlier).map_or(0.0, |earlier| number(&earlier["uptime_s"]));
+    let seconds = (number(&status["uptime_s"]) - start).max(1e-3);
+    let [out, back] = ["sent_bytes", "received_bytes"].map(|key| {
+        let bytes = number(&neighbour[key]) - before.map_or(0.0, |before| number(&before[key]));
+        bytes * 8.0 / seconds / 1e6
+    });
+    let span = if before.is_some() { "now" } else { "on average" };
+    format!("{out:.2} Mb/s out and {back:.2} in {span}")
+}
+
+fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
     let mut out = format!(
         "  neighbour {}: {}",
-        neighbour["node"],
+        names[neighbour["node"].to_string()].as_str().unwrap_or("?"),
         if neighbour["up"] == true { "up" } else { "DOWN" }
     );
     if let Some(error) = neighbour["sync_error_ns"].as_f64() {
@@ -158,11 +188,8 @@ fn describe_neighbour(neighbour: &Value, uptime: f64) -> String {
     }
     let _ = write!(
         out,
-        ", {} coded per data frame, {} packets queued, {:.2} Mb/s out and {:.2} in on average",
-        neighbour["coding_rate"],
-        neighbour["queue_packets"],
-        mbps("sent_bytes"),
-        mbps("received_bytes")
+        ", {} coded per data frame, {} packets queued, {rates}",
+        neighbour["coding_rate"], neighbour["queue_packets"]
     );
     if let Some(signal) = neighbour["signal_dbm"].as_f64() {
         let _ = write!(out, ", {signal} dBm");
@@ -180,5 +207,53 @@ fn list(out: &mut String, what: &str, counters: &Value) {
         .collect();
     if !counted.is_empty() {
         let _ = writeln!(out, "{what}: {}", counted.join(", "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn status(uptime_s: f64, sent_bytes: u64) -> Value {
+        json!({
+            "name": "hill", "pid": 7, "uptime_s": uptime_s, "peers": { "2": "valley" },
+            "addresses": ["10.66.0.1"],
+            "host": { "name": "farhop0", "from_host": 3, "to_host": 4 },
+            "stack": { "link": {
+                "kind": "wild",
+                "slot": {
+                    "number": 9, "phase": "send", "length": 20_000_000, "ends_in": 5_000_000
+                },
+                "neighbours": [{
+                    "node": 2, "up": true, "sync_error_ns": 1500, "loss": 0.1, "coding_rate": 0.5,
+                    "queue_packets": 12, "sent_bytes": sent_bytes, "received_bytes": 0
+                }],
+                "drops": { "queue-full": 5, "no-route": 0 },
+                "counters": {}
+            } },
+            "wakeups": { "timer": 10, "late_1ms": 1, "worst_us": 1200.0 }
+        })
+    }
+
+    #[test]
+    fn a_neighbour_is_named_with_its_step_loss_coding_and_queue() {
+        let said = describe(&status(10.0, 1_250_000), None);
+        for word in [
+            "hill: up for 10 s",
+            "slot 9 of 20.0 ms, send for another 5.0 ms",
+            "neighbour valley: up, slot corrected by 1.5 us, loss 10.0 %, 0.5 coded",
+            "12 packets queued, 1.00 Mb/s out and 0.00 in on average",
+            "drops: queue-full 5\n",
+        ] {
+            assert!(said.contains(word), "no '{word}' in {said}");
+        }
+    }
+
+    #[test]
+    fn a_second_look_tells_the_rate_of_now() {
+        let said = describe(&status(11.0, 1_500_000), Some(&status(10.0, 1_250_000)));
+        assert!(said.contains("2.00 Mb/s out and 0.00 in now"), "{said}");
     }
 }

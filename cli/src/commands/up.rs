@@ -30,7 +30,10 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let loaded = load::load(&options.file)?;
-    let mut daemon = DaemonOptions::from_scenario(&loaded.scenario, &options.node)?;
+    let mut daemon =
+        DaemonOptions::from_scenario(&loaded.scenario, &options.node).map_err(|error| {
+            Failure::Input(miette::miette!("{}: {error:#}", options.file.display()))
+        })?;
     daemon.tun.clone_from(&options.tun);
     daemon.runtime_dir.clone_from(&options.runtime_dir);
     Ok(daemon::run(daemon)?)

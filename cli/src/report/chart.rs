@@ -18,6 +18,9 @@ const FONT: &str = "sans-serif";
 const GRID: RGBColor = RGBColor(225, 225, 225);
 const INK: RGBColor = RGBColor(40, 40, 40);
 
+/// Height of what is inside the axes of [`over_time`], about.
+const PLOT_HEIGHT: f64 = 240.0;
+
 /// Seconds over which goodput is averaged in a chart.
 const SMOOTH_S: f64 = 1.0;
 
@@ -29,6 +32,17 @@ pub(crate) struct Bar {
     pub(crate) parts: [f64; 2],
     /// What was published, in Mb/s.
     pub(crate) published: Option<f64>,
+}
+
+impl Bar {
+    fn total(&self) -> f64 {
+        self.parts.iter().sum()
+    }
+
+    /// How high it and the line of what was published reach.
+    fn height(&self) -> f64 {
+        self.total().max(self.published.unwrap_or(0.0))
+    }
 }
 
 /// Goodput over time of each flow.
@@ -63,7 +77,9 @@ where
     let lines: Vec<Vec<(f64, f64)>> = flows.iter().map(smooth).collect();
     let points = || lines.iter().flatten();
     let end = points().map(|point| point.0).fold(1.0, f64::max) + SMOOTH_S / 2.0;
-    let top = points().map(|point| point.1).fold(0.1, f64::max) * 1.15;
+    // Room for the names above the lines, so that they hide none.
+    let names = (20 + 19 * flows.len().min(COLOURS.len())) as f64;
+    let top = points().map(|point| point.1).fold(0.1, f64::max) / (1.0 - names / PLOT_HEIGHT);
     let mut chart = ChartBuilder::on(area)
         .margin(14)
         .caption(title, (FONT, 17).into_font().color(&INK))
@@ -73,6 +89,7 @@ where
     chart
         .configure_mesh()
         .x_desc("time, s")
+        .x_label_formatter(&|seconds| format!("{seconds:.*}", usize::from(end < 10.0)))
         .y_desc("goodput, Mb/s")
         .label_style((FONT, 13).into_font().color(&INK))
         .axis_desc_style((FONT, 14).into_font().color(&INK))
@@ -82,14 +99,17 @@ where
         .draw()?;
     for (index, (flow, line)) in flows.iter().zip(lines).enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
-        chart
-            .draw_series(LineSeries::new(line, colour.stroke_width(2)))?
+        let series = chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
+        if index >= COLOURS.len() {
+            continue;
+        }
+        series
             .label(format!("{} ({})", flow.name, flow.transport))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
+        .position(SeriesLabelPosition::UpperRight)
         .background_style(WHITE.mix(0.85))
         .border_style(GRID)
         .label_font((FONT, 13).into_font().color(&INK))
@@ -117,8 +137,7 @@ where
     DB: DrawingBackend,
 {
     area.fill(&WHITE)?;
-    let tallest = |bar: &Bar| (bar.parts[0] + bar.parts[1]).max(bar.published.unwrap_or(0.0));
-    let top = bars.iter().map(tallest).fold(1.0, f64::max) * 1.18;
+    let top = bars.iter().map(Bar::height).fold(1.0, f64::max) * 1.18;
     let mut chart = ChartBuilder::on(area)
         .margin(14)
         .caption(title, (FONT, 17).into_font().color(&INK))
@@ -137,11 +156,9 @@ where
         .light_line_style(TRANSPARENT)
         .draw()?;
     let sides = |index: usize| (index as f64 + 0.2, index as f64 + 0.8);
-    for part in 0..2 {
-        let colour = COLOURS[part];
+    for (part, colour) in COLOURS.into_iter().take(2).enumerate() {
         let rectangles = bars.iter().enumerate().map(|(index, bar)| {
-            let from = if part == 0 { 0.0 } else { bar.parts[0] };
-            let (left, right) = sides(index);
+            let (from, (left, right)) = (bar.parts[..part].iter().sum::<f64>(), sides(index));
             Rectangle::new([(left, from), (right, from + bar.parts[part])], colour.filled())
         });
         chart
@@ -149,13 +166,12 @@ where
             .label(names[part])
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled()));
     }
-    let published = bars.iter().enumerate().filter_map(|(index, bar)| {
-        let (left, right) = sides(index);
-        let value = bar.published?;
+    let across = |(index, bar): (usize, &Bar)| {
+        let ((left, right), value) = (sides(index), bar.published?);
         Some(PathElement::new([(left - 0.08, value), (right + 0.08, value)], BLACK.stroke_width(2)))
-    });
+    };
     chart
-        .draw_series(published)?
+        .draw_series(bars.iter().enumerate().filter_map(across))?
         .label("published")
         .legend(|(x, y)| PathElement::new([(x, y), (x + 12, y)], BLACK.stroke_width(2)));
     chart
@@ -165,16 +181,30 @@ where
         .border_style(GRID)
         .label_font((FONT, 13).into_font().color(&INK))
         .draw()?;
+    for (index, bar) in bars.iter().enumerate() {
+        let at = |value| chart.backend_coord(&(index as f64 + 0.5, value));
+        label_bar(area, bar, at(bar.total()), at(0.0))?;
+    }
+    Ok(())
+}
+
+/// Writes the sum over a bar, and what it stands for under it.
+fn label_bar<DB>(
+    area: &DrawingArea<DB, plotters::coord::Shift>,
+    bar: &Bar,
+    top: (i32, i32),
+    foot: (i32, i32),
+) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>>
+where
+    DB: DrawingBackend,
+{
     let centred =
         |size: i32| (FONT, size).into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
-    for (index, bar) in bars.iter().enumerate() {
-        let total = bar.parts[0] + bar.parts[1];
-        let (x, y) = chart.backend_coord(&(index as f64 + 0.5, total));
-        area.draw(&Text::new(format!("{total:.2}"), (x, y - 20), centred(15)))?;
-        let (x, y) = chart.backend_coord(&(index as f64 + 0.5, 0.0));
-        for (line, text) in bar.label.iter().enumerate() {
-            area.draw(&Text::new(text.clone(), (x, y + 8 + 17 * line as i32), centred(13)))?;
-        }
+    let total = format!("{:.2}", bar.total());
+    area.draw(&Text::new(total, (top.0, top.1 - 20), centred(15)))?;
+    for (line, text) in bar.label.iter().enumerate() {
+        let at = (foot.0, foot.1 + 8 + 17 * line as i32);
+        area.draw(&Text::new(text.clone(), at, centred(13)))?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use crate::Failure;
 use crate::commands::print_text;
 
 pub(crate) mod chart;
+mod detail;
 pub(crate) mod page;
 mod text;
 

@@ -3,17 +3,20 @@
 use farhop_sim::engine::{LinkReport, Report};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::detail;
+
 const STYLE: &str = "
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 62rem;
   margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem }
 table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto }
-th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap }
+th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #ddd;
+  white-space: nowrap }
 th:first-child, td:first-child { text-align: left } th { border-bottom: 2px solid #888 }
 td.text { text-align: left; white-space: normal } figure { margin: 1rem 0 }
 svg { max-width: 100%; height: auto } .late { color: #b00020; font-weight: 600 }
 pre { background: #f5f5f5; padding: 1rem; overflow-x: auto; font-size: .85rem }
-.note { color: #555; font-size: .9rem }";
+.note { color: #555; font-size: .9rem } summary { cursor: pointer; margin: .4rem 0 }";
 
 /// A page with a title and a body.
 pub(crate) fn page(title: &str, body: &Markup) -> String {
@@ -57,19 +60,22 @@ pub(crate) fn report(report: &Report, series: &str, scenario: &str) -> String {
         p.note {
             (report.driver) ", farhop " (report.version) ", seed " (report.seed) ", "
             (report.simulated_s) " s, " (report.frames_on_air) " frames on air"
-            @if report.driver == "lab" { "; " (machine()) }
+            "; " (machine())
         }
         @if late {
             p.late { "This run was late: it is not valid." }
         }
-        (figure(series))
+        @if !report.flows.is_empty() { (figure(series)) }
         h2 { "Flows" }
         (flows(report))
         h2 { "Air time of each link" }
+        @if !report.links.is_empty() { (detail::air_chart(&report.links)) }
         (links(&report.links))
+        (detail::beliefs(&report.links))
         @if report.nodes.iter().any(|node| !node.drops.is_empty()) {
             h2 { "Drops" }
             table {
+                tr { th { "node" } th { "cause" } th { "units" } }
                 @for node in &report.nodes {
                     @for (cause, count) in &node.drops {
                         tr { td { (node.name) } td { (cause) } td { (count) } }
@@ -77,6 +83,8 @@ pub(crate) fn report(report: &Report, series: &str, scenario: &str) -> String {
                 }
             }
         }
+        @if let Some(lateness) = &report.lateness { (detail::punctuality(lateness)) }
+        (detail::counters(&report.nodes))
         h2 { "Scenario" }
         pre { (scenario) }
     };
@@ -95,7 +103,7 @@ fn flows(report: &Report) -> Markup {
                     td { (flow.name) } td { (flow.transport) }
                     td { (format!("{:.2}", flow.goodput_mbps)) }
                     td { @if let Some(count) = flow.retransmissions { (count) } @else { "-" } }
-                    td { @if let Some(loss) = flow.loss { (format!("{:.2}", loss * 100.0)) } @else { "-" } }
+                    td { (flow.loss.map_or("-".into(), |loss| format!("{:.2}", loss * 100.0))) }
                     td {
                         @if let Some(delay) = flow.delay_ms {
                             (format!("{:.1} / {:.1} / {:.1}", delay.p50, delay.p95, delay.p99))
@@ -108,7 +116,10 @@ fn flows(report: &Report) -> Markup {
                     }
                 }
             }
-            tr { td { "all" } td {} td { (format!("{:.2}", report.total_mbps())) } td {} td {} td {} td {} }
+            tr {
+                td { "all" } td {} td { (format!("{:.2}", report.total_mbps())) }
+                @for _ in 0..4 { td {} }
+            }
         }
     }
 }
@@ -119,8 +130,8 @@ fn links(links: &[LinkReport]) -> Markup {
         table {
             tr {
                 th { "share of the time, %" }
-                @for use_of_air in ["data", "again", "coding", "acks", "guard", "collision", "idle"] {
-                    th { (use_of_air) }
+                @for share in ["data", "again", "coding", "acks", "guard", "collision", "idle"] {
+                    th { (share) }
                 }
             }
             @for link in links {

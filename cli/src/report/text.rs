@@ -3,12 +3,14 @@
 use std::fmt::Write as _;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, ContentArrangement, Table};
 use farhop_sim::engine::{Counters, Lateness, Report};
 
 /// A table whose first column is text and whose others are numbers.
 pub(crate) fn table(head: &[&str], rows: Vec<Vec<String>>) -> Table {
     let mut table = Table::new();
+    // On a terminal it is made as narrow as that; in a file it is as wide as it wants.
+    table.set_content_arrangement(ContentArrangement::Dynamic);
     table.load_style(UTF8_HORIZONTAL_ONLY).set_header(head.iter().copied());
     for row in rows {
         table.add_row(row);

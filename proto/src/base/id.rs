@@ -55,7 +55,8 @@ pub enum AccessCategory {
     Voice,
 }
 
-/// What backpressure is counted by: credits keyed by the neighbour alone let opposing flows lock up.
+/// What backpressure is counted by: credits keyed by the neighbour alone let opposing flows lock
+/// up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane {
     /// The radio that the unit leaves by.

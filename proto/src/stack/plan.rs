@@ -35,6 +35,8 @@ pub struct NodePlan {
     pub radios: Vec<RadioPlan>,
     /// Neighbours.
     pub peers: Vec<PeerSpec>,
+    /// Their names.
+    pub peer_names: BTreeMap<NodeId, String>,
     /// Routes.
     pub next_hops: BTreeMap<NodeId, NextHop>,
 }
@@ -96,9 +98,11 @@ impl Scenario {
 
     fn plan_node(&self, node: NodeId) -> NodePlan {
         let peers = self.neighbours(node);
+        let name = |node: NodeId| self.node_name(node).unwrap_or_default().to_owned();
         NodePlan {
             node,
-            name: self.node_name(node).unwrap_or_default().to_owned(),
+            name: name(node),
+            peer_names: peers.iter().map(|peer| (*peer, name(*peer))).collect(),
             addresses: AddressPlan(self.subnet),
             stack: self.stack.clone(),
             radios: vec![self.plan_radio(node)],

@@ -8,6 +8,7 @@ use super::scenario::{
     RadioLinkConfig, Scenario,
 };
 use crate::base::{Bitrate, Phy};
+use crate::link::wild::WildConfig;
 
 /// Something impossible in a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,9 +183,11 @@ impl Scenario {
                 );
             }
         }
+        check_flow_kind(found, &path, flow);
+        let start = flow.start_s;
         found.number(
             format!("{path}.start_s"),
-            flow.start_s,
+            start,
             0.0..=self.duration_s,
             "a time inside the run",
         );
@@ -192,43 +195,6 @@ impl Scenario {
         if !(stop > flow.start_s && stop <= self.duration_s) {
             let help = format!("a time after start_s, at most {} s", self.duration_s);
             found.add(format!("{path}.stop_s"), format!("the flow cannot stop at {stop} s"), help);
-        }
-        if flow.bytes == Some(0) {
-            found.add(
-                format!("{path}.bytes"),
-                "a flow of no bytes",
-                "at least 1, or leave it out to send until the end",
-            );
-        }
-        found.number(
-            format!("{path}.size_bytes"),
-            flow.size_bytes as f64,
-            16.0..=1472.0,
-            "a size of a datagram in bytes",
-        );
-        if let Some(rate) = flow.rate_mbps {
-            found.number(format!("{path}.rate_mbps"), rate, 1e-6..=1e5, "a rate in Mb/s");
-        }
-        if flow.kind == FlowKind::Tcp && flow.rate_mbps.is_some() {
-            found.add(
-                format!("{path}.rate_mbps"),
-                "a tcp flow has no rate of its own",
-                "kind = \"udp\", or no rate_mbps",
-            );
-        }
-        if flow.kind == FlowKind::Udp && flow.bytes.is_some() {
-            found.add(
-                format!("{path}.bytes"),
-                "a udp flow has no number of bytes",
-                "kind = \"tcp\", or no bytes",
-            );
-        }
-        if flow.kind == FlowKind::Udp && flow.congestion != Congestion::default() {
-            found.add(
-                format!("{path}.congestion"),
-                "a udp flow has no congestion control",
-                "kind = \"tcp\", or no congestion",
-            );
         }
     }
 
@@ -262,6 +228,46 @@ impl Scenario {
                 "0 <= from_s < to_s",
             );
         }
+    }
+}
+
+fn check_flow_kind(found: &mut Found, path: &str, flow: &FlowConfig) {
+    if flow.bytes == Some(0) {
+        found.add(
+            format!("{path}.bytes"),
+            "a flow of no bytes",
+            "at least 1, or leave it out to send until the end",
+        );
+    }
+    found.number(
+        format!("{path}.size_bytes"),
+        flow.size_bytes as f64,
+        16.0..=1472.0,
+        "a size of a datagram in bytes",
+    );
+    if let Some(rate) = flow.rate_mbps {
+        found.number(format!("{path}.rate_mbps"), rate, 1e-6..=1e5, "a rate in Mb/s");
+    }
+    if flow.kind == FlowKind::Tcp && flow.rate_mbps.is_some() {
+        found.add(
+            format!("{path}.rate_mbps"),
+            "a tcp flow has no rate of its own",
+            "kind = \"udp\", or no rate_mbps",
+        );
+    }
+    if flow.kind == FlowKind::Udp && flow.bytes.is_some() {
+        found.add(
+            format!("{path}.bytes"),
+            "a udp flow has no number of bytes",
+            "kind = \"tcp\", or no bytes",
+        );
+    }
+    if flow.kind == FlowKind::Udp && flow.congestion != Congestion::default() {
+        found.add(
+            format!("{path}.congestion"),
+            "a udp flow has no congestion control",
+            "kind = \"tcp\", or no congestion",
+        );
     }
 }
 
@@ -306,58 +312,40 @@ fn check_stack(found: &mut Found, link: &LinkConfig) {
                 "a queue length in packets",
             );
         }
-        LinkConfig::Wild(wild) => {
-            let path = |key: &str| format!("stack.link.{key}");
-            found.number(
-                path("slot_ms"),
-                wild.slot_ms,
-                1.0..=1000.0,
-                "a length of a slot in milliseconds",
-            );
-            if !(wild.guard_ms >= 0.0 && wild.guard_ms < wild.slot_ms) {
-                let message = format!(
-                    "a guard of {} ms leaves nothing of a slot of {} ms",
-                    wild.guard_ms, wild.slot_ms
-                );
-                found.add(
-                    path("guard_ms"),
-                    message,
-                    "at least 0 and less than slot_ms; 1 to 2 suits most hosts",
-                );
-            }
-            found.number(
-                path("target_loss"),
-                wild.target_loss,
-                1e-9..=0.5,
-                "a loss that may remain",
-            );
-            found.number(
-                path("block_packets"),
-                wild.block_packets.into(),
-                1.0..=64.0,
-                "a number of packets in a code block",
-            );
-            found.number(
-                path("queue_packets"),
-                wild.queue_packets as f64,
-                1.0..=1e5,
-                "a queue length in packets",
-            );
-            found.number(
-                path("overhead_us"),
-                wild.overhead_us,
-                0.0..=1e5,
-                "a time in microseconds",
-            );
-            if let Some(window) = wild.window_packets {
-                found.number(
-                    path("window_packets"),
-                    window.into(),
-                    1.0..=1920.0,
-                    "a window in packets",
-                );
-            }
-        }
+        LinkConfig::Wild(wild) => check_wild(found, wild),
+    }
+}
+
+fn check_wild(found: &mut Found, wild: &WildConfig) {
+    let path = |key: &str| format!("stack.link.{key}");
+    found.number(path("slot_ms"), wild.slot_ms, 1.0..=1000.0, "a length of a slot in milliseconds");
+    if !(wild.guard_ms >= 0.0 && wild.guard_ms < wild.slot_ms) {
+        let message = format!(
+            "a guard of {} ms leaves nothing of a slot of {} ms",
+            wild.guard_ms, wild.slot_ms
+        );
+        found.add(
+            path("guard_ms"),
+            message,
+            "at least 0 and less than slot_ms; 1 to 2 suits most hosts",
+        );
+    }
+    found.number(path("target_loss"), wild.target_loss, 1e-9..=0.5, "a loss that may remain");
+    found.number(
+        path("block_packets"),
+        wild.block_packets.into(),
+        1.0..=64.0,
+        "a number of packets in a code block",
+    );
+    found.number(
+        path("queue_packets"),
+        wild.queue_packets as f64,
+        1.0..=1e5,
+        "a queue length in packets",
+    );
+    found.number(path("overhead_us"), wild.overhead_us, 0.0..=1e5, "a time in microseconds");
+    if let Some(window) = wild.window_packets {
+        found.number(path("window_packets"), window.into(), 1.0..=1920.0, "a window in packets");
     }
 }
 
@@ -367,7 +355,8 @@ fn check_host(found: &mut Found, key: &str, points: &[[f64; 2]]) {
         .iter()
         .all(|[part, micros]| (0.0..=1.0).contains(part) && (0.0..=1e7).contains(micros));
     if !rising || !inside {
-        let help = "points [fraction, microseconds] that rise, for example [[0.5, 50], [0.99, 1000], [1, 4000]]";
+        let help = "points [fraction, microseconds] that rise, for example \
+                    [[0.5, 50], [0.99, 1000], [1, 4000]]";
         found.add(format!("host.{key}"), "not a distribution", help);
     }
 }

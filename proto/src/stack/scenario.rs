@@ -94,8 +94,6 @@ pub struct RadioConfig {
     pub capture_db: f64,
     /// Whether the radio reports the end of each frame; without it the daemon goes by air time.
     pub transmit_status: bool,
-    /// What may cross between daemon and radio: what a card gives, or all that the model has.
-    pub capabilities: Capabilities,
 }
 
 impl Default for RadioConfig {
@@ -113,20 +111,8 @@ impl Default for RadioConfig {
             channel: 1,
             capture_db: 10.0,
             transmit_status: true,
-            capabilities: Capabilities::Card,
         }
     }
-}
-
-/// What crosses between daemon and radio.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Capabilities {
-    /// What radiotap carries on a real card.
-    #[default]
-    Card,
-    /// Everything that the simulated chip can do, bits in acknowledgements included.
-    Full,
 }
 
 /// How late a host wakes up and hands its frames to the radio. Each is a list of points of the

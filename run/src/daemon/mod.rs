@@ -89,6 +89,8 @@ pub struct DaemonStatus {
     pub addresses: Vec<IpAddr>,
     /// Whether it runs under `SCHED_FIFO`.
     pub is_realtime: bool,
+    /// Names of its neighbours, by their numbers.
+    pub peers: BTreeMap<NodeId, String>,
     /// How late it woke up.
     pub wakeups: WakeupStats,
     /// What its loop did.
@@ -261,6 +263,7 @@ fn status(
             plan.addresses.ipv6(plan.node).into(),
         ],
         is_realtime,
+        peers: plan.peer_names.clone(),
         wakeups: driver.wakeups(),
         driver: driver.stats(),
         devices: driver.devices(),

@@ -29,14 +29,14 @@ pub fn exec(lab: &LabState, node: &str, command: &[String]) -> LabError {
             let Some((program, words)) = command.split_first() else {
                 return LabError::NotFound("no program to run".into());
             };
-            let error = Command::new(program).args(words).env(LAB_VARIABLE, &lab.id).exec();
+            let error = Command::new(program).args(words).env(LAB_VARIABLE, lab.mark()).exec();
             LabError::Io { what: program.clone(), error }
         }
     }
 }
 
 fn enter(lab: &LabState, node: &str) -> Result<(), LabError> {
-    let process = lab.process(node).ok_or_else(|| {
+    let process = lab.occupant(node).ok_or_else(|| {
         let names: Vec<&str> = lab.nodes.iter().map(|(name, _)| name.as_str()).collect();
         let names = names.join(", ");
         LabError::NotFound(format!("no node '{node}' in lab '{}'; it has {names}", lab.id))

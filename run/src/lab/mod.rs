@@ -10,7 +10,7 @@
 //! Namespaces are held by processes, not by names, and every process is killed with its parent: a
 //! lab that dies, however it dies, takes its interfaces with it. What may outlive it are programs
 //! that somebody started inside with `farhop lab exec` and the folder of its state; `farhop lab
-//! down` knows both, since everything of a lab has its id in the environment.
+//! down` knows both, since everything of a lab has its mark in the environment.
 
 use std::io;
 use std::path::PathBuf;
@@ -42,11 +42,11 @@ pub enum LabError {
     #[error("{0}")]
     Refused(String),
     /// A process of the lab ended before its time.
-    #[error("{name} ended: {said}")]
+    #[error("'{name}' ended: {said}")]
     Ended {
         /// `"air"` or the name of a node.
         name: String,
-        /// The last lines that it wrote.
+        /// How it ended, and the last lines that it wrote.
         said: String,
     },
     /// Something took too long.

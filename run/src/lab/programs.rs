@@ -1,9 +1,9 @@
 //! The programs that somebody started inside a lab: found again, and ended.
 //!
-//! Two marks tell them: the lab's id in their environment, which all that they start inherits, and
-//! the network namespace that they are in, for those that clear their environment (the sessions of
-//! an SSH server do). A namespace counts only while its node lives, or where its cookie proves that
-//! its number was not given to another since; an ordinary user cannot ask for the cookie from
+//! Two things tell them: the lab's mark in their environment, which all that they start inherits,
+//! and the network namespace that they are in, for those that clear their environment (the sessions
+//! of an SSH server do). A namespace counts only while its node lives, or where its cookie proves
+//! that its number was not given to another since; an ordinary user cannot ask for the cookie from
 //! outside, so of a lab that was killed the environment alone tells.
 
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ pub(super) fn end_programs(lab: &LabState) {
 /// The programs that were started inside a lab.
 fn programs(lab: &LabState) -> Vec<Process> {
     let own: BTreeSet<u32> = own_processes(lab).chain([std::process::id()]).collect();
-    let known = own_namespaces(lab);
+    let (mark, known) = (lab.mark(), own_namespaces(lab));
     let of_nodes = lab.nodes.iter().filter(|(_, process)| process.is_alive());
     let mut certain: BTreeSet<u64> = of_nodes
         .filter_map(|(_, process)| namespace_of(&process.pid.to_string()))
@@ -46,7 +46,7 @@ fn programs(lab: &LabState) -> Vec<Process> {
     processes()
         .filter(|pid| !own.contains(pid))
         .filter(|pid| {
-            has_mark(*pid, &lab.id) || is_inside(*pid, &lab.namespaces, &known, &mut certain)
+            has_mark(*pid, &mark) || is_inside(*pid, &lab.namespaces, &known, &mut certain)
         })
         .filter_map(Process::find)
         .collect()
@@ -84,8 +84,8 @@ fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-fn has_mark(pid: u32, id: &str) -> bool {
-    let wanted = format!("{LAB_VARIABLE}={id}");
+fn has_mark(pid: u32, mark: &str) -> bool {
+    let wanted = format!("{LAB_VARIABLE}={mark}");
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|line| line == wanted.as_bytes())
 }
@@ -153,12 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_known_by_the_id_in_its_environment() {
-        let id = format!("test-{}", std::process::id());
-        let mut sleep = std::process::Command::new("sleep");
-        let mut inside = sleep.arg("60").env(LAB_VARIABLE, &id).spawn().expect("sleep");
+    fn a_program_is_known_by_the_mark_in_its_environment() {
         let gone = Process { pid: u32::MAX, started: 0 };
-        let found = programs(&LabState { id, ..lab(gone, Vec::new()) });
+        let id = format!("test-{}", std::process::id());
+        let lab = LabState { id, ..lab(gone, Vec::new()) };
+        let mut sleep = std::process::Command::new("sleep");
+        let mut inside = sleep.arg("60").env(LAB_VARIABLE, lab.mark()).spawn().expect("sleep");
+        let found = programs(&lab);
         let expected = Process::find(inside.id());
         inside.kill().expect("our child");
         inside.wait().expect("our child");

@@ -121,7 +121,7 @@ impl Lab {
             .arg(&self.dir)
             .args(["--parent", &std::process::id().to_string()])
             .args(["--seed", &self.seed.to_string()])
-            .env(LAB_VARIABLE, &self.state.id)
+            .env(LAB_VARIABLE, self.state.mark())
             // Ctrl-C is for the lab, which takes them down in its own order.
             .process_group(0)
             .stdin(Stdio::null())
@@ -131,7 +131,7 @@ impl Lab {
             .doing(program.display().to_string())?;
         let pid = child.id();
         self.children.push((name.into(), child));
-        Process::find(pid).ok_or_else(|| self.ended(name))
+        Process::find(pid).ok_or_else(|| self.ended(name, "at once"))
     }
 
     fn wait_until_in_step(&mut self, watcher: Watcher<'_>) -> Result<(), LabError> {
@@ -179,20 +179,21 @@ impl Lab {
     pub fn check_children(&mut self) -> Result<(), LabError> {
         let ended = |(name, child): &mut (String, Child)| match child.try_wait() {
             Ok(None) => None,
-            _ => Some(name.clone()),
+            Ok(Some(status)) => Some((name.clone(), status.to_string())),
+            Err(error) => Some((name.clone(), error.to_string())),
         };
         match self.children.iter_mut().find_map(ended) {
-            Some(name) => Err(self.ended(&name)),
+            Some((name, how)) => Err(self.ended(&name, &how)),
             None => Ok(()),
         }
     }
 
-    fn ended(&self, name: &str) -> LabError {
+    fn ended(&self, name: &str, how: &str) -> LabError {
         let log = fs::read_to_string(self.dir.join(format!("{name}.log"))).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let last = lines[lines.len().saturating_sub(3)..].join(" | ");
-        let said = if last.is_empty() { "it said nothing".into() } else { last };
-        LabError::Ended { name: name.into(), said }
+        let said = if last.is_empty() { "nothing".into() } else { last };
+        LabError::Ended { name: name.into(), said: format!("{how}; its last words: {said}") }
     }
 
     /// Runs the flows of the scenario, and reports.

@@ -99,8 +99,14 @@ impl LabState {
         self.holder.is_alive()
     }
 
+    /// What everything of this lab has in its environment. An id alone would not do: another
+    /// runtime directory may have a lab of the same id.
+    pub(super) fn mark(&self) -> String {
+        format!("{}@{}.{}", self.id, self.holder.pid, self.holder.started)
+    }
+
     /// The process of a node; `@air` is the air.
-    pub fn process(&self, name: &str) -> Option<Process> {
+    pub fn occupant(&self, name: &str) -> Option<Process> {
         let node = self.nodes.iter().find(|(node, _)| node == name).map(|(_, process)| *process);
         node.or(self.air.filter(|_| name == super::children::AIR))
     }
@@ -187,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_by_its_start_too() {
+    fn a_number_used_again_is_not_the_same_occupant() {
         let own = Process::find(std::process::id()).expect("this process runs");
         assert!(own.is_alive());
         assert!(!Process { started: own.started + 1, ..own }.is_alive());

@@ -246,6 +246,7 @@ fn tcp_receiver(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io
     };
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(LOOK))?;
+    end_at_once(&stream)?;
     let mut buffer = vec![0; CHUNK];
     while !shared.stop.load(Ordering::Relaxed) {
         match stream.read(&mut buffer) {
@@ -269,6 +270,7 @@ fn tcp_receiver(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io
 fn tcp_sender(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::Result<()> {
     let Some(mut stream) = connect(config, address, shared)? else { return Ok(()) };
     stream.set_write_timeout(Some(LOOK))?;
+    end_at_once(&stream)?;
     let zeros = vec![0; CHUNK];
     let mut left = config.bytes.unwrap_or(u64::MAX);
     while left > 0 && !shared.stop.load(Ordering::Relaxed) {
@@ -286,11 +288,27 @@ fn tcp_sender(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::
         shared.retransmissions.store(again, Ordering::Relaxed);
     }
     if left > 0 {
-        // What is still in the buffers is of no use: the flow's time is over.
-        SockRef::from(&stream).set_linger(Some(StdDuration::ZERO))?;
         return Ok(());
     }
-    stream.shutdown(std::net::Shutdown::Write)
+    stream.shutdown(std::net::Shutdown::Write)?;
+    stream.set_read_timeout(Some(LOOK))?;
+    // The receiver closes once it has all.
+    while !shared.stop.load(Ordering::Relaxed) {
+        let again = os::tcp_retransmissions(stream.as_fd()).unwrap_or(0);
+        shared.retransmissions.store(again, Ordering::Relaxed);
+        match stream.read(&mut [0; 1]) {
+            Err(error) if is_pause(&error) => {}
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
+/// Has a connection end when it is closed. What is in the buffers at the end of a flow's time is of
+/// no use, and a socket that goes on alone to deliver it would hold its namespace, with the
+/// interfaces in it, for minutes after the lab.
+fn end_at_once(stream: &TcpStream) -> io::Result<()> {
+    SockRef::from(stream).set_linger(Some(StdDuration::ZERO))
 }
 
 /// Connects with the congestion control of the flow; `None` if the flow was stopped before.

@@ -34,6 +34,15 @@ impl Occupant {
     }
 }
 
+/// A frame that starts while another occupies the receiver.
+struct Overlap {
+    link: usize,
+    tx: TxId,
+    length: Duration,
+    signal: Dbm,
+    is_deaf: bool,
+}
+
 impl Chip {
     /// The start of a frame arrives.
     pub(super) fn on_signal_start(&mut self, air: &mut Air, now: Instant, link: usize, tx: TxId) {
@@ -52,7 +61,7 @@ impl Chip {
         let transmission = air.transmission(tx);
         let length = transmission.end - transmission.start;
         let is_deaf = self.tx_until.is_some_and(|until| until > now);
-        let Some(current) = &mut self.occupant else {
+        if self.occupant.is_none() {
             if is_deaf {
                 self.stats.missed += 1;
                 self.stats.air_collided += length;
@@ -68,8 +77,14 @@ impl Chip {
                 is_locked: is_clear,
             });
             return;
-        };
-        let signal = air.links[link].signal;
+        }
+        self.on_overlap(now, Overlap { link, tx, length, signal: air.links[link].signal, is_deaf });
+    }
+
+    /// The start of a frame arrives while another occupies the receiver.
+    fn on_overlap(&mut self, now: Instant, overlap: Overlap) {
+        let Overlap { link, tx, length, signal, is_deaf } = overlap;
+        let current = self.occupant.as_mut().expect("something to overlap with");
         if current.signal.above(signal) >= self.config.capture_db {
             self.stats.captures += 1;
             return;

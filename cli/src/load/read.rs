@@ -1,0 +1,369 @@
+//! Reads a document into a scenario, and goes on past what cannot be read, so that one look finds
+//! all of it.
+//!
+//! The parser stops at the first thing that does not fit. It is noted and taken out of the
+//! document, and the rest is read again. Settings that are chosen by a `kind` are buffered by
+//! serde, which loses their places: there the culprit is the key without which the complaint is
+//! another one.
+
+use std::ops::Range;
+
+use farhop_proto::stack::Scenario;
+use serde::Deserialize as _;
+use strsim::levenshtein;
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue, Deserializer, Error};
+
+/// Complaints after which a document is not looked at any further.
+const COMPLAINTS: usize = 20;
+/// Letters that a word may differ by from the one that was meant.
+const TYPING_ERROR: usize = 3;
+
+/// Something in a document that cannot be read.
+#[derive(Debug)]
+pub(super) struct Complaint {
+    pub(super) span: Range<usize>,
+    pub(super) message: String,
+    pub(super) help: String,
+}
+
+/// What came of reading a document.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// What cannot be read; the file is good if there is nothing.
+    pub(super) complaints: Vec<Complaint>,
+    /// The scenario without what could not be read; none if nothing can be said of the rest.
+    pub(super) scenario: Option<Scenario>,
+    /// Tables that something was taken out of, where what a default stands for may be wrong.
+    pub(super) touched: Vec<String>,
+}
+
+/// Reads a document as far as that goes.
+pub(super) fn read(document: &Spanned<DeTable<'_>>) -> Reading {
+    let mut document = document.clone();
+    let mut reading = Reading { complaints: Vec::new(), scenario: None, touched: Vec::new() };
+    // Whether nothing but keys that nobody knows, none of them at the top, was taken out.
+    let mut sound = true;
+    // Keys that were taken out: that they are missing then is no news.
+    let mut removed: Vec<Path> = Vec::new();
+    while reading.complaints.len() < COMPLAINTS {
+        let error = match Scenario::deserialize(Deserializer::from(document.clone())) {
+            Ok(scenario) => {
+                reading.scenario = sound.then_some(scenario);
+                break;
+            }
+            Err(error) => error,
+        };
+        let Some((path, span)) = culprit(&document, &error) else {
+            // The document itself lacks something, which serde says last.
+            if !is_consequence(&error, &Path::new(), &removed) {
+                reading.complaints.push(complaint(&error, error.span().unwrap_or(0..0)));
+            }
+            break;
+        };
+        let is_unknown = error.message().starts_with("unknown field");
+        sound &= is_unknown && path.len() > 1;
+        if !is_consequence(&error, &path, &removed) {
+            reading.complaints.push(complaint(&error, span));
+        }
+        if !take_out(document.get_mut(), &path) {
+            break;
+        }
+        reading.touched.push(written(&path[..path.len() - 1]));
+        if let [array @ .., Step::Index(_)] = path.as_slice() {
+            // The elements behind it have new numbers.
+            removed.retain(|gone| !gone.starts_with(array));
+        }
+        removed.push(path);
+    }
+    reading
+}
+
+/// A step from a value to one inside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+type Path = Vec<Step>;
+
+/// A path as problems write it: `link[1].between[0]`.
+fn written(path: &[Step]) -> String {
+    let mut out = String::new();
+    for step in path {
+        match step {
+            Step::Key(key) if out.is_empty() => out.push_str(key),
+            Step::Key(key) => out = format!("{out}.{key}"),
+            Step::Index(index) => out = format!("{out}[{index}]"),
+        }
+    }
+    out
+}
+
+/// What to take out so that this error goes, and the place that it is about.
+fn culprit(document: &Spanned<DeTable<'_>>, error: &Error) -> Option<(Path, Range<usize>)> {
+    let span = error.span()?;
+    let mut found = None;
+    search(document.get_ref(), &span, &mut Vec::new(), &mut found);
+    let path = found?;
+    if error.message().starts_with("missing field") {
+        return Some((path, span));
+    }
+    let DeValue::Table(table) = value(document.get_ref(), &path)? else {
+        return Some((path, span));
+    };
+    let unknown = word_after(error.message(), "unknown field `");
+    let inner =
+        |key: &str| -> Path { path.iter().cloned().chain([Step::Key(key.to_owned())]).collect() };
+    let is_culprit = |key: &str| {
+        if let Some(unknown) = unknown {
+            return key == unknown;
+        }
+        let mut without = document.clone();
+        take_out(without.get_mut(), &inner(key));
+        let rest = Scenario::deserialize(Deserializer::from(without));
+        rest.err().is_none_or(|other| other.message() != error.message())
+    };
+    // Without its kind a table is always another complaint, so that is asked last.
+    let (kind, others): (Vec<_>, Vec<_>) =
+        table.iter().partition(|(key, _)| *key.get_ref() == "kind");
+    for (key, inside) in others.into_iter().chain(kind) {
+        if is_culprit(key.get_ref()) {
+            let place = if unknown.is_some() { key.span() } else { inside.span() };
+            return Some((inner(key.get_ref()), place));
+        }
+    }
+    Some((path, span))
+}
+
+/// Finds the innermost key or value that has a span.
+fn search(table: &DeTable<'_>, span: &Range<usize>, here: &mut Path, found: &mut Option<Path>) {
+    for (key, inside) in table {
+        here.push(Step::Key(key.get_ref().to_string()));
+        if key.span() == *span {
+            *found = Some(here.clone());
+        }
+        search_value(inside, span, here, found);
+        here.pop();
+    }
+}
+
+fn search_value(
+    inside: &Spanned<DeValue<'_>>,
+    span: &Range<usize>,
+    here: &mut Path,
+    found: &mut Option<Path>,
+) {
+    if inside.span() == *span {
+        *found = Some(here.clone());
+    }
+    match inside.get_ref() {
+        DeValue::Table(table) => search(table, span, here, found),
+        DeValue::Array(array) => {
+            for (index, element) in array.iter().enumerate() {
+                here.push(Step::Index(index));
+                search_value(element, span, here, found);
+                here.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn value<'a, 'i>(root: &'a DeTable<'i>, path: &[Step]) -> Option<&'a DeValue<'i>> {
+    let (first, rest) = path.split_first()?;
+    let Step::Key(key) = first else { return None };
+    let mut inside = root.get(key.as_str())?.get_ref();
+    for step in rest {
+        inside = match (step, inside) {
+            (Step::Key(key), DeValue::Table(table)) => table.get(key.as_str())?.get_ref(),
+            (Step::Index(index), DeValue::Array(array)) => array.get(*index)?.get_ref(),
+            _ => return None,
+        };
+    }
+    Some(inside)
+}
+
+/// Takes what stands at a path out of the document. Returns whether something stood there.
+fn take_out(root: &mut DeTable<'_>, path: &[Step]) -> bool {
+    let Some((Step::Key(first), rest)) = path.split_first() else { return false };
+    let [deeper @ .., last] = rest else { return root.remove(first.as_str()).is_some() };
+    let Some(mut inside) = root.get_mut(first.as_str()).map(Spanned::get_mut) else {
+        return false;
+    };
+    for step in deeper {
+        let next = match (step, inside) {
+            (Step::Key(key), DeValue::Table(table)) => table.get_mut(key.as_str()),
+            (Step::Index(index), DeValue::Array(array)) => array.get_mut(*index),
+            _ => None,
+        };
+        let Some(next) = next else { return false };
+        inside = next.get_mut();
+    }
+    match (last, inside) {
+        (Step::Key(key), DeValue::Table(table)) => table.remove(key.as_str()).is_some(),
+        (Step::Index(index), DeValue::Array(array)) if *index < array.len() => {
+            let elements = std::mem::replace(array, DeArray::new());
+            *array = elements
+                .into_iter()
+                .enumerate()
+                .filter_map(|(at, element)| (at != *index).then_some(element))
+                .collect();
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Whether a key is missing only because it, or one that was meant to be it, was taken out.
+fn is_consequence(error: &Error, path: &Path, removed: &[Path]) -> bool {
+    let Some(missing) = word_after(error.message(), "missing field `") else { return false };
+    removed.iter().any(|gone| match gone.split_last() {
+        Some((Step::Key(key), table)) => {
+            table == path.as_slice() && levenshtein(key, missing) <= TYPING_ERROR
+        }
+        _ => false,
+    })
+}
+
+/// The word between `start`, which a message begins with, and the next backquote.
+fn word_after<'a>(message: &'a str, start: &str) -> Option<&'a str> {
+    message.strip_prefix(start)?.split('`').next()
+}
+
+/// Names of Rust's types, in the words of people who write scenarios.
+const TYPES: [(&str, &str); 7] = [
+    ("expected f64", "expected a number"),
+    ("expected u8", "expected a whole number from 0 to 255"),
+    ("expected u16", "expected a whole number from 0 to 65535"),
+    ("expected u64", "expected a whole number from 0"),
+    ("expected usize", "expected a whole number from 0"),
+    ("floating point `", "number `"),
+    ("integer `", "whole number `"),
+];
+
+/// An error of the parser, for people.
+pub(super) fn complaint(error: &Error, span: Range<usize>) -> Complaint {
+    let mut message = error.message().to_owned();
+    for (name, plain) in TYPES {
+        message = message.replace(name, plain);
+    }
+    Complaint { span, message, help: help(error.message()) }
+}
+
+/// What may help with an error of the parser.
+fn help(message: &str) -> String {
+    if let Some(missing) = word_after(message, "missing field `") {
+        return format!("add `{missing} = ...` here");
+    }
+    if message == "duplicate key" {
+        return "keep one of the two".into();
+    }
+    if !message.starts_with("unknown field") && !message.starts_with("unknown variant") {
+        return "`farhop schema` prints all that a scenario may say".into();
+    }
+    // serde names the word and then every accepted one, each in backquotes.
+    let mut words = message.split('`').skip(1).step_by(2);
+    let unknown = words.next().unwrap_or_default();
+    let nearest = words.min_by_key(|known| levenshtein(unknown, known));
+    match nearest {
+        Some(known) if levenshtein(unknown, known) <= TYPING_ERROR => {
+            format!("did you mean `{known}`?")
+        }
+        Some(_) => "take one of those; `farhop schema` says what each means".into(),
+        None => "remove it: nothing is accepted here".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The places that are complained of, as the text that stands there, and the messages.
+    fn complaints(text: &str) -> Vec<(String, String)> {
+        let document = DeTable::parse(text).expect("well-formed");
+        let found = read(&document).complaints.into_iter();
+        found.map(|each| (text[each.span].to_owned(), each.message)).collect()
+    }
+
+    fn places(text: &str) -> Vec<String> {
+        complaints(text).into_iter().map(|(place, _)| place).collect()
+    }
+
+    #[test]
+    fn a_good_document_gives_its_scenario() {
+        let document = DeTable::parse("name = \"x\"\nnode = [{ name = \"a\" }]").expect("toml");
+        let reading = read(&document);
+        assert!(reading.complaints.is_empty());
+        assert_eq!(reading.scenario.expect("it is good").node[0].name, "a");
+    }
+
+    #[test]
+    fn settings_behind_a_kind_are_found_at_their_own_place() {
+        let text = "name = \"x\"\n[stack.link]\nkind = \"wild\"\nslot_mss = 20\nguard_ms = \"a\"\n";
+        let mut found = places(text);
+        found.sort();
+        assert_eq!(found, ["\"a\"", "slot_mss"]);
+        assert_eq!(places("name = \"x\"\n[stack.link]\nkind = \"wired\"\n"), ["\"wired\""]);
+        let text = "name = \"x\"\n[[node]]\nname = \"a\"\n\
+                    device = { kind = \"monitor\", interfac = \"mon0\" }\n";
+        assert_eq!(places(text), ["interfac"]);
+    }
+
+    #[test]
+    fn all_that_cannot_be_read_is_found_in_one_look() {
+        let text = "name = 3\nlenght = 4\n[radio]\nphyy = 1\nrate_mbps = \"fast\"\n\
+                    [[node]]\nname = \"a\"\n[[flow]]\nfrom = \"a\"\nkind = \"tcpp\"\n";
+        let mut found = places(text);
+        found.sort();
+        assert_eq!(found, ["\"fast\"", "\"tcpp\"", "3", "[[flow]]", "lenght", "phyy"]);
+    }
+
+    #[test]
+    fn what_was_taken_out_is_not_missed() {
+        let text = "name = \"x\"\n[[flow]]\nfrom = \"a\"\nto = \"b\"\nkind = 7\n";
+        assert_eq!(places(text), ["7"]);
+    }
+
+    #[test]
+    fn what_the_next_of_a_list_lacks_is_missed_all_the_same() {
+        let text = "name = \"x\"\n[[flow]]\nfrom = \"a\"\nto = 3\nkind = \"tcp\"\n\
+                    [[flow]]\nfrom = \"b\"\nkind = \"tcp\"\n";
+        assert_eq!(places(text), ["3", "[[flow]]"]);
+    }
+
+    #[test]
+    fn a_loss_is_a_number_or_a_table() {
+        let text = "name = \"x\"\n[[link]]\nbetween = [\"a\", \"b\"]\nloss = { kind = \
+                    \"bernoulli\", pp = 0.1 }\n";
+        assert_eq!(places(text)[0], "pp");
+        let text = "name = \"x\"\n[[link]]\nbetween = [\"a\", \"b\"]\nloss = \"much\"\n";
+        let found = complaints(text);
+        assert_eq!(found[0].0, "\"much\"");
+        assert!(found[0].1.contains("a loss between 0 and 1"), "{found:?}");
+    }
+
+    #[test]
+    fn types_are_called_what_people_call_them() {
+        let text = "name = \"x\"\nduration_s = \"long\"\nseed = -1\n";
+        let messages: Vec<String> = complaints(text).into_iter().map(|each| each.1).collect();
+        assert!(messages[0].contains("expected a number"), "{messages:?}");
+        assert!(!messages[1].contains("u64"), "{messages:?}");
+    }
+
+    #[test]
+    fn the_nearest_word_is_proposed() {
+        let key = "unknown field `distanc_km`, expected one of `between`, `distance_km`";
+        assert_eq!(help(key), "did you mean `distance_km`?");
+        let word = "unknown variant `wildd`, expected `plain` or `wild`";
+        assert_eq!(help(word), "did you mean `wild`?");
+        assert!(help("unknown field `zzzzzzzz`, expected `plain`").starts_with("take one"));
+    }
+
+    #[test]
+    fn a_document_of_nothing_but_rubbish_ends_the_search() {
+        let text: String = (0..100).map(|n| format!("key{n} = 1\n")).collect();
+        assert_eq!(complaints(&text).len(), COMPLAINTS);
+    }
+}

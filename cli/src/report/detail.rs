@@ -1,0 +1,193 @@
+//! What stands behind the numbers of a report, for its page: what the air was used for, how late
+//! processes were, and every counter.
+
+use farhop_sim::engine::{AirReport, Lateness, LinkReport, NodeReport};
+use maud::{Markup, html};
+
+/// What the air is used for: name, colour, share.
+type Use = (&'static str, &'static str, fn(&AirReport) -> f64);
+
+/// Uses of air, as they are stacked in a bar, with colours that people with any colour vision can
+/// tell apart (Okabe and Ito, 2008).
+const USES: [Use; 7] = [
+    ("data", "#0072b2", |air| air.data),
+    ("again", "#d55e00", |air| air.retransmission),
+    ("coding", "#009e73", |air| air.coding),
+    ("acks", "#cc79a7", |air| air.acknowledgement),
+    ("guard", "#e69f00", |air| air.guard),
+    ("collisions", "#505050", |air| air.collision),
+    ("idle", "#e8e8e8", |air| air.idle),
+];
+
+/// Size of the chart of air time, in its own units.
+const WIDTH: f64 = 860.0;
+const NAMES: f64 = 190.0;
+const BAR: f64 = 24.0;
+const STEP: f64 = 36.0;
+const LEGEND: f64 = 40.0;
+const SCALE: f64 = 40.0;
+
+/// What each direction of each link used the time for, as stacked bars.
+pub(super) fn air_chart(links: &[LinkReport]) -> Markup {
+    let foot = LEGEND + STEP * links.len() as f64;
+    let across = WIDTH - NAMES - 20.0;
+    let view = format!("0 0 {WIDTH} {}", foot + SCALE);
+    html! {
+        figure {
+            svg viewBox=(view) width=(WIDTH) role="img" aria-label="Shares of air time"
+                font-family="sans-serif" font-size="13" fill="#282828" {
+                rect width="100%" height="100%" fill="#fff" {}
+                @for (index, (name, colour, _)) in USES.iter().enumerate() {
+                    @let x = NAMES + index as f64 * 94.0;
+                    rect x=(x) y="8" width="14" height="14" fill=(colour) {}
+                    text x=(x + 20.0) y="20" { (name) }
+                }
+                @for (index, link) in links.iter().enumerate() {
+                    @let y = LEGEND + STEP * index as f64;
+                    text x=(NAMES - 10.0) y=(y + BAR * 0.7) text-anchor="end" {
+                        (link.from) " to " (link.to)
+                    }
+                    @for (start, share, name, colour) in stacked(&link.air) {
+                        rect x=(tenths(NAMES + start * across)) y=(y) height=(BAR)
+                            width=(tenths(share * across)) fill=(colour) {
+                            title { (name) ": " (format!("{:.1} %", share * 100.0)) }
+                        }
+                    }
+                }
+                @for percent in [0_u32, 25, 50, 75, 100] {
+                    @let x = NAMES + f64::from(percent) / 100.0 * across;
+                    text x=(x) y=(foot + 14.0) text-anchor="middle" { (percent) }
+                }
+                text x=(NAMES + across / 2.0) y=(foot + 33.0) text-anchor="middle" {
+                    "share of the time of the run, %"
+                }
+            }
+        }
+    }
+}
+
+/// The parts of a bar that are not nothing: start, share, name, colour.
+fn stacked(air: &AirReport) -> Vec<(f64, f64, &'static str, &'static str)> {
+    let mut start = 0.0;
+    let mut parts = Vec::new();
+    for (name, colour, share) in USES {
+        let share = share(air).clamp(0.0, 1.0 - start);
+        if share > 0.0 {
+            parts.push((start, share, name, colour));
+        }
+        start += share;
+    }
+    parts
+}
+
+fn tenths(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+/// What the ends of each link believe of it.
+pub(super) fn beliefs(links: &[LinkReport]) -> Markup {
+    html! {
+        @if links.iter().any(|link| link.loss_estimate.is_some() || link.sync_error_us.is_some()) {
+            h2 { "What each sender sees of its link" }
+            table {
+                tr { th { "link" } th { "loss, %" } th { "last correction of the slot, us" } }
+                @for link in links {
+                    tr {
+                        td { (link.from) " to " (link.to) }
+                        td { (number(link.loss_estimate.map(|loss| loss * 100.0))) }
+                        td { (number(link.sync_error_us)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".into(), |value| format!("{value:.1}"))
+}
+
+/// How late each process of a lab was, and whether that was too late.
+pub(super) fn punctuality(lateness: &Lateness) -> Markup {
+    html! {
+        h2 { "Punctuality" }
+        p.late[lateness.late] {
+            @if lateness.late { "This run was late: it is not valid. " } @else { "On time. " }
+            (lateness.slots_overrun) " of " (lateness.slots) " send slots were overrun. A run is "
+            "valid with at most 1 % of a process's wake-ups later than 1 ms and 0.1 % of the "
+            "slots overrun."
+        }
+        table {
+            tr {
+                th { "process" } th { "wake-ups" } th { "later than 1 ms" }
+                th { "later than the guard" } th { "worst, ms" } th { "processor, s" }
+                th { "memory, MB" }
+            }
+            @for process in &lateness.processes {
+                tr {
+                    td { (process.name) } td { (process.wakeups) }
+                    td { (process.late_1ms) } td { (process.late_guard) }
+                    td { (format!("{:.2}", process.worst_us / 1e3)) }
+                    td { (number(process.cpu_s)) }
+                    td { (number(process.memory_kb.map(|kb| kb as f64 / 1024.0))) }
+                }
+            }
+        }
+    }
+}
+
+/// Every counter of every layer of every node that is not zero, folded away.
+pub(super) fn counters(nodes: &[NodeReport]) -> Markup {
+    html! {
+        h2 { "Counters" }
+        @for node in nodes {
+            details {
+                summary { (node.name) }
+                table {
+                    tr { th { "layer" } th { "counter" } th { "count" } }
+                    @for (layer, counters) in &node.layers {
+                        @for (name, count) in counters.iter().filter(|(_, count)| **count > 0) {
+                            tr { td { (layer) } td.text { (name) } td { (count) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_bar_stand_behind_each_other_and_fill_it() {
+        let air = AirReport { data: 0.4, guard: 0.1, idle: 0.5, ..AirReport::default() };
+        let parts = stacked(&air);
+        let starts: Vec<f64> = parts.iter().map(|part| part.0).collect();
+        assert_eq!(starts, [0.0, 0.4, 0.5]);
+        let sum: f64 = parts.iter().map(|part| part.1).sum();
+        assert!((sum - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn shares_of_more_than_all_do_not_leave_the_chart() {
+        let air = AirReport { data: 0.9, coding: 0.9, idle: 0.1, ..AirReport::default() };
+        let end = stacked(&air).last().map(|part| part.0 + part.1);
+        assert!(end.is_some_and(|end| (end - 1.0).abs() < 1e-9));
+    }
+
+    #[test]
+    fn names_and_units_are_in_the_chart() {
+        let link = LinkReport {
+            from: "hill".into(),
+            to: "valley".into(),
+            air: AirReport { data: 0.25, idle: 0.75, ..AirReport::default() },
+            ..LinkReport::default()
+        };
+        let chart = air_chart(&[link]).into_string();
+        for word in ["hill to valley", "data: 25.0 %", "share of the time of the run, %"] {
+            assert!(chart.contains(word), "no {word} in {chart}");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! What the program says to a file that is wrong, and what it promises of one that is right.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A good scenario; the tests spoil a line of it each.
+const GOOD: &str = r#"name = "bad-input"
+
+[radio]
+rate_mbps = 11
+
+[stack.link]
+kind = "wild"
+
+[[node]]
+name = "hill"
+
+[[node]]
+name = "valley"
+
+[[link]]
+between = ["hill", "valley"]
+distance_km = 80
+
+[[flow]]
+from = "hill"
+to = "valley"
+kind = "tcp"
+"#;
+
+fn farhop(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_farhop")).args(words).output().expect("farhop runs")
+}
+
+/// A folder that is gone when the test ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("farhop-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a folder for the test");
+        Self(dir)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("a plain path").to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn scenarios() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
+    let mut folders = vec![root];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("the folder is there") {
+            let path = entry.expect("it can be read").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "toml") {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
+fn demo() -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/demo.toml");
+    file.to_str().expect("a plain path").to_owned()
+}
+
+/// Spoils the good scenario and gives what `check` says to it: status 2 and nothing on stdout.
+fn spoiled(test: &str, spoil: &[(&str, &str)]) -> String {
+    let folder = Folder::new(test);
+    let file = folder.file("bad.toml");
+    let mut text = GOOD.to_owned();
+    for (good, bad) in spoil {
+        assert!(text.contains(good), "nothing to spoil: {good}");
+        text = text.replacen(good, bad, 1);
+    }
+    std::fs::write(&file, text).expect("the file is written");
+    let out = farhop(&["check", &file]);
+    let said = String::from_utf8(out.stderr).expect("text");
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(out.stdout.is_empty());
+    assert!(said.contains("bad.toml"), "no file: {said}");
+    said
+}
+
+#[test]
+fn the_good_file_is_good() {
+    let folder = Folder::new("good");
+    let file = folder.file("good.toml");
+    std::fs::write(&file, GOOD).expect("the file is written");
+    assert_eq!(farhop(&["check", &file]).status.code(), Some(0));
+}
+
+#[test]
+fn each_wrong_thing_is_named_with_its_line_and_what_would_be_right() {
+    let link = "between = [\"hill\", \"valley\"]";
+    let cases: [(&str, &str, &str, &[&str]); 9] = [
+        ("distance_km", "distanc_km", ":17:", &["distanc_km", "did you mean `distance_km`?"]),
+        ("= 80", "= -80", ":17:", &["-80 is not a distance", "from 0 to 1000"]),
+        ("= 11", "= 12", ":4:", &["no rate of 12 Mb/s", "one of 1, 2, 5.5, 11"]),
+        ("to = \"valley\"", "to = \"moon\"", ":21:", &["no node 'moon'", "one of: hill, valley"]),
+        ("= 80", "= \"far\"", ":17:", &["string \"far\"", "a number", "farhop schema"]),
+        ("\"bad-input\"", "\"bad-input", ":1:", &["string", "farhop schema"]),
+        ("kind = \"wild\"", "kind = \"wired\"", ":7:", &["`wired`", "`wild`", "`plain`"]),
+        (link, "between = [\"hill\", \"hill\"]", ":16:", &["to itself", "two different nodes"]),
+        ("name = \"bad-input\"", "duration_s = 0", ":1:", &["name"]),
+    ];
+    for (index, (good, bad, line, words)) in cases.into_iter().enumerate() {
+        let said = spoiled(&format!("case-{index}"), &[(good, bad)]);
+        assert!(said.contains(&format!("bad.toml{line}")), "not at {line}: {said}");
+        // A long message is broken into lines.
+        let flat = said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>();
+        for word in words {
+            assert!(flat.join(" ").contains(word), "'{word}' is missing: {said}");
+        }
+    }
+}
+
+#[test]
+fn all_that_is_impossible_is_said_at_once() {
+    let said = spoiled(
+        "several",
+        &[("= 80", "= -80"), ("= 11", "= 12"), ("name = \"valley\"", "name = \"hill\"")],
+    );
+    for (line, word) in [
+        (":17:", "-80 is not a distance"),
+        (":4:", "no rate of 12"),
+        (":13:", "two nodes are called 'hill'"),
+        (":16:", "no node 'valley'"),
+        (":21:", "no node 'valley'"),
+    ] {
+        assert!(said.contains(&format!("bad.toml{line}")), "no {line}: {said}");
+        assert!(said.contains(word), "no '{word}': {said}");
+    }
+}
+
+#[test]
+fn all_that_cannot_be_read_is_said_at_once_each_at_its_own_line() {
+    let said = spoiled(
+        "unreadable",
+        &[
+            ("rate_mbps", "rate_mbs"),
+            ("kind = \"wild\"", "kind = \"wild\"\nslot_mss = 20\nguard_ms = \"long\""),
+            ("distance_km = 80", "distance_km = 80\nlosss = 0.1"),
+            ("kind = \"tcp\"", "kind = \"tcpp\""),
+        ],
+    );
+    for (line, word) in [
+        (":4:", "did you mean `rate_mbps`?"),
+        (":8:", "did you mean `slot_ms`?"),
+        (":9:", "string \"long\", expected a number"),
+        (":20:", "did you mean `loss`?"),
+        (":25:", "did you mean `tcp`?"),
+    ] {
+        assert!(said.contains(&format!("bad.toml{line}")), "no {line}: {said}");
+        assert!(said.contains(word), "no '{word}': {said}");
+    }
+    assert!(said.contains("5 things are wrong"), "{said}");
+}
+
+#[test]
+fn an_impossible_value_is_told_beside_a_typing_error() {
+    let said = spoiled("both", &[("rate_mbps", "rate_mbs"), ("= 80", "= -80")]);
+    for word in ["bad.toml:4:", "did you mean `rate_mbps`?", "bad.toml:17:", "-80 is not"] {
+        assert!(said.contains(word), "no '{word}': {said}");
+    }
+}
+
+#[test]
+fn what_a_command_is_asked_for_must_be_in_the_file() {
+    let folder = Folder::new("asked");
+    let (file, capture) = (folder.file("good.toml"), folder.file("air.pcapng"));
+    std::fs::write(&file, GOOD).expect("the file is written");
+    let commands: [&[&str]; 3] = [
+        &["sim", &file, "--pcap", &capture, "--at", "moon"],
+        &["up", &file, "--node", "moon"],
+        &["demo", "--seconds", "-1"],
+    ];
+    for words in commands {
+        let out = farhop(words);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains("moon") || said.contains("0.5 to 3600"), "{words:?}: {said}");
+    }
+    assert!(!Path::new(&capture).exists(), "a capture of nothing");
+}
+
+#[test]
+fn every_command_that_takes_a_file_refuses_a_bad_one_and_builds_nothing() {
+    let folder = Folder::new("commands");
+    let missing = folder.file("missing.toml");
+    let runtime = folder.file("run");
+    let commands: [&[&str]; 4] = [&["check"], &["sim"], &["lab"], &["up", "--node", "hill"]];
+    for words in commands {
+        let out = Command::new(env!("CARGO_BIN_EXE_farhop"))
+            .args(words)
+            .arg(&missing)
+            .env("FARHOP_RUNTIME_DIR", &runtime)
+            .output()
+            .expect("farhop runs");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{words:?}: {said}");
+        let flat: String = said.split_whitespace().filter(|word| *word != "│").collect();
+        assert!(flat.contains("missing.toml") && flat.contains("Nosuchfile"), "{words:?}: {said}");
+    }
+    assert!(!Path::new(&runtime).exists(), "something was half built");
+}
+
+#[test]
+fn the_schema_has_the_keys_of_a_scenario() {
+    let out = farhop(&["schema"]);
+    let schema: Value = serde_json::from_slice(&out.stdout).expect("it is JSON");
+    assert!(schema["$schema"].as_str().is_some_and(|name| name.contains("json-schema.org")));
+    for key in ["name", "duration_s", "seed", "radio", "stack", "node", "link", "flow", "fault"] {
+        assert!(schema["properties"][key].is_object(), "no {key}");
+    }
+    let of = |name: &str, key: &str| schema["$defs"][name]["properties"][key].is_object();
+    assert!(of("RadioLinkConfig", "distance_km"), "{:#}", schema["$defs"]);
+    // Every reference leads somewhere.
+    let text = String::from_utf8_lossy(&out.stdout);
+    for reference in text.split("\"#/$defs/").skip(1) {
+        let name = reference.split('"').next().expect("a name");
+        assert!(schema["$defs"][name].is_object(), "no definition of {name}");
+    }
+}
+
+#[test]
+fn every_scenario_of_the_repository_passes() {
+    let files = scenarios();
+    assert!(files.len() >= 5, "{files:?}");
+    for file in files {
+        let out = farhop(&["check", file.to_str().expect("a plain path")]);
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        assert!(String::from_utf8_lossy(&out.stdout).contains("node "));
+    }
+}
+
+#[test]
+fn the_help_of_every_command_has_examples() {
+    let commands: [&[&str]; 11] = [
+        &[],
+        &["demo"],
+        &["lab"],
+        &["lab", "exec"],
+        &["lab", "list"],
+        &["lab", "down"],
+        &["sim"],
+        &["up"],
+        &["status"],
+        &["check"],
+        &["schema"],
+    ];
+    for words in commands {
+        let out = farhop(&[words, &["--help"]].concat());
+        assert!(out.status.success());
+        assert!(String::from_utf8_lossy(&out.stdout).contains("Examples:"), "{words:?}");
+    }
+}
+
+#[test]
+fn a_seed_decides_what_goes_on_air() {
+    let hash = |seed: &str| {
+        let out = farhop(&["sim", &demo(), "--json", "--seed", seed]);
+        let report: Value = serde_json::from_slice(&out.stdout).expect("it is JSON");
+        report["trace_hash"].as_str().expect("a hash").to_owned()
+    };
+    assert_eq!(hash("1"), hash("1"));
+    assert_ne!(hash("1"), hash("2"));
+}
+
+#[test]
+fn the_simulator_has_no_bbr_and_says_so_in_one_sentence() {
+    let folder = Folder::new("bbr");
+    let file = folder.file("bbr.toml");
+    let text = format!("{GOOD}congestion = \"bbr\"\n");
+    std::fs::write(&file, text).expect("the file is written");
+    let capture = folder.file("air.pcapng");
+    let out = farhop(&["sim", &file, "--pcap", &capture]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(!Path::new(&capture).exists(), "a capture of nothing");
+    assert!(said.contains("BBR") && said.contains("farhop lab"), "{said}");
+    assert_eq!(said.trim().lines().count(), 1, "{said}");
+}
+
+#[test]
+fn a_capture_of_the_air_is_read_by_wireshark() {
+    let folder = Folder::new("pcap");
+    let file = folder.file("air.pcapng");
+    let out = farhop(&["sim", &demo(), "--json", "--pcap", &file, "--at", "valley"]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let tshark = |filter: &str| -> usize {
+        let out = Command::new("tshark")
+            .args(["-r", &file, "-Y", filter])
+            .output()
+            .expect("tshark is missing: run scripts/setup.sh");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).lines().count()
+    };
+    let frames = tshark("radiotap && wlan");
+    assert!(frames > 1_000, "{frames} frames");
+    assert_eq!(tshark("frame"), frames);
+    assert_eq!(tshark("_ws.malformed"), 0);
+    assert!(tshark("radiotap.mactime && radiotap.datarate == 11") > 1_000);
+}

@@ -1,0 +1,8 @@
+//! System tests: the built program, real processes and kernel sockets. Each wants the machine for
+//! itself, so all are ignored by default; `make test-system` runs them one at a time.
+
+mod debris;
+mod noise;
+mod place;
+mod real_programs;
+mod user;
