@@ -85,7 +85,7 @@ fn main() -> ExitCode {
         Some("lab-air") => child(&words, &|dir, _, parent, seed| {
             lab::run_air(dir, parent, seed).map_err(Into::into)
         }),
-        Some("hold") => hold(),
+        Some("hold") => hold(&words),
         Some("exec") => exec(&words[1..]),
         Some("story") => story(&words),
         _ => return run_all(&words),
@@ -123,7 +123,8 @@ fn story(words: &[String]) -> Outcome {
 }
 
 /// Holds a lab until it is killed; says its id.
-fn hold() -> Outcome {
+fn hold(words: &[String]) -> Outcome {
+    os::die_with_parent(value(words, "--parent").ok_or("--parent is missing")?.parse()?)?;
     lab::isolate()?;
     let lab = start(PAIR)?;
     println!("{}", lab.state().id);
@@ -356,7 +357,8 @@ fn interrupted() -> Outcome {
 /// A lab that another process holds.
 fn held() -> Result<(Child, LabState), Box<dyn Error>> {
     let mut command = Command::new(env::current_exe()?);
-    let mut child = command.arg("hold").stdout(Stdio::piped()).spawn()?;
+    command.args(["hold", "--parent", &std::process::id().to_string()]);
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
     let out = child.stdout.take().ok_or("no output")?;
     let id = BufReader::new(out).lines().next();
     match id {
@@ -373,6 +375,8 @@ fn held() -> Result<(Child, LabState), Box<dyn Error>> {
 fn in_node(lab: &LabState, node: &str, words: &[&str]) -> Result<Command, Box<dyn Error>> {
     let mut command = Command::new(env::current_exe()?);
     command.args(["exec", &lab.id, node]).args(words);
+    // One that is left over must not keep this test's own pipes open.
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     Ok(command)
 }
 
@@ -381,16 +385,17 @@ fn killed_lab() -> Outcome {
     let (mut second, other) = held()?;
     assert_eq!(lab::list().len(), 2);
     assert!(lab::find(None).is_err_and(|error| error.to_string().contains(&other.id)));
-    let seen = in_node(&killed, "hill", &["cat", "/proc/net/dev"])?.output()?;
+    let mut seen = in_node(&killed, "hill", &["cat", "/proc/net/dev"])?;
+    let seen = seen.stdout(Stdio::piped()).output()?;
     let seen = String::from_utf8_lossy(&seen.stdout).into_owned();
     assert!(seen.contains("farhop0:") && seen.contains("radio0:"), "{seen}");
     assert!(lab::exec(&killed, "nobody", &["true".into()]).to_string().contains("hill, valley"));
 
     let mut strays = [
-        in_node(&killed, "hill", &["sleep", "1000"])?.spawn()?,
-        in_node(&killed, "valley", &["env", "-i", "sleep", "1000"])?.spawn()?,
+        in_node(&killed, "hill", &["sleep", "60"])?.spawn()?,
+        in_node(&killed, "valley", &["env", "-i", "sleep", "60"])?.spawn()?,
     ];
-    let mut neighbour = in_node(&other, "hill", &["env", "-i", "sleep", "1000"])?.spawn()?;
+    let mut neighbour = in_node(&other, "hill", &["env", "-i", "sleep", "60"])?.spawn()?;
     let is_asleep = |child: &Child| {
         let text = fs::read(format!("/proc/{}/cmdline", child.id())).unwrap_or_default();
         text.starts_with(b"sleep")
