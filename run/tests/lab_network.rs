@@ -191,7 +191,10 @@ fn tell(name: &str) -> Result<String, Box<dyn Error>> {
             Ok(format!("skipped: {}", said.trim()))
         }
         (_, true) => Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
-        (_, false) => Err(format!("it left {:?}", left_over(&folder)).into()),
+        (_, false) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            Err(format!("it left {:?}; {said}", left_over(&folder)).into())
+        }
     };
     fs::remove_dir_all(&folder)?;
     report
