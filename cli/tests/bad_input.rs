@@ -198,6 +198,45 @@ fn what_a_command_is_asked_for_must_be_in_the_file() {
 }
 
 #[test]
+fn what_cannot_be_written_is_named() {
+    let folder = Folder::new("unwritable");
+    let file = folder.file("good.toml");
+    std::fs::write(&file, GOOD).expect("the file is written");
+    let nowhere = folder.file("no/such/folder.out");
+    for option in ["--pcap", "--trace"] {
+        let out = farhop(&["sim", &file, option, &nowhere]);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{said}");
+        assert!(said.contains(&nowhere) && said.contains("No such file"), "{said}");
+    }
+    // A file stands where the folder should be.
+    let out = farhop(&["sim", &file, "--out", &file]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.contains("report.json"), "{said}");
+}
+
+#[test]
+fn the_page_of_a_run_needs_nothing_else_and_escapes_what_it_was_given() {
+    let folder = Folder::new("page");
+    let (file, out) = (folder.file("page.toml"), folder.file("out"));
+    let text = GOOD.replace("\"bad-input\"", "\"<script>x</script> & y\"\nduration_s = 1");
+    std::fs::write(&file, text + "name = \"<b> & c\"\n").expect("the file is written");
+    assert!(farhop(&["sim", &file, "--out", &out]).status.success());
+    let read = |name: &str| std::fs::read_to_string(Path::new(&out).join(name)).expect(name);
+    let (page, chart) = (read("report.html"), read("flows.svg"));
+    assert!(page.contains("&lt;b&gt; &amp; c") && chart.contains("&lt;b&gt; &amp; c"));
+    assert!(!page.contains("<script") && !chart.contains("<script"), "{chart}");
+    for outside in ["http://", "https://", "src=", "@import"] {
+        let page = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!page.contains(outside), "the page wants {outside}");
+    }
+    assert_eq!(page.matches("<svg").count(), 2, "the flows over time, and the air");
+    let report: Value = serde_json::from_str(&read("report.json")).expect("it is JSON");
+    assert_eq!(report["flows"][0]["name"], "<b> & c");
+}
+
+#[test]
 fn every_command_that_takes_a_file_refuses_a_bad_one_and_builds_nothing() {
     let folder = Folder::new("commands");
     let missing = folder.file("missing.toml");

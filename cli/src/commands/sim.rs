@@ -1,5 +1,6 @@
 //! `farhop sim`: a scenario in virtual time.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -41,34 +42,37 @@ pub(crate) struct Options {
 }
 
 /// A file that is made when something is written to it: a run that is refused leaves none.
-struct Output {
-    path: PathBuf,
+struct Output<'a> {
+    path: &'a Path,
     file: Option<File>,
+    /// Why it cannot be written, which formats on the way here do not pass on.
+    trouble: &'a RefCell<Option<String>>,
 }
 
-impl Output {
-    fn at(path: &Path) -> Self {
-        Self { path: path.to_owned(), file: None }
+impl<'a> Output<'a> {
+    fn at(path: &'a Path, trouble: &'a RefCell<Option<String>>) -> Self {
+        Self { path, file: None, trouble }
     }
 
-    fn open(&mut self) -> io::Result<&mut File> {
-        let fail = |error: io::Error| {
-            io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
+    fn attempt<T>(&mut self, act: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
+        let outcome = match &mut self.file {
+            Some(file) => act(file),
+            none => File::create(self.path).and_then(|file| act(none.insert(file))),
         };
-        match &mut self.file {
-            Some(file) => Ok(file),
-            none => Ok(none.insert(File::create(&self.path).map_err(fail)?)),
-        }
+        outcome.inspect_err(|error| {
+            let what = format!("cannot write {}: {error}", self.path.display());
+            self.trouble.borrow_mut().get_or_insert(what);
+        })
     }
 }
 
-impl Write for Output {
+impl Write for Output<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.open()?.write(bytes)
+        self.attempt(|file| file.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.as_mut().map_or(Ok(()), File::flush)
+        if self.file.is_some() { self.attempt(File::flush) } else { Ok(()) }
     }
 }
 
@@ -82,13 +86,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let wrong = format!("no node '{at}' to capture at; the scenario has {}", names.join(", "));
         return Err(Failure::Input(miette::miette!("{wrong}")));
     }
+    let trouble = RefCell::new(None);
     let bar = Bar::start(&scenario.name);
     let mut run = RunOptions { seed: options.seed, ..RunOptions::default() };
     if let Some(path) = &options.pcap {
-        run.pcap = Some((at.clone(), Box::new(Output::at(path))));
+        run.pcap = Some((at.clone(), Box::new(Output::at(path, &trouble))));
     }
     if let Some(path) = &options.trace {
-        run.trace = Some(Box::new(Output::at(path)));
+        run.trace = Some(Box::new(Output::at(path, &trouble)));
     }
     run.progress = Some(Box::new(|seconds| {
         bar.fill(seconds / scenario.duration_s);
@@ -98,7 +103,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     bar.end();
     let finished = outcome.map_err(|error| match error {
         RunError::Interrupted => Failure::Interrupted,
-        other => Failure::Failed(other.to_string()),
+        other => Failure::Failed(trouble.take().unwrap_or_else(|| other.to_string())),
     })?;
     if let Some(dir) = &options.out {
         report::write(dir, &finished, &loaded.text)?;
