@@ -1,10 +1,10 @@
 //! The programs that somebody started inside a lab: found again, and ended.
 //!
 //! Two things tell them: the lab's mark in their environment, which all that they start inherits,
-//! and the network namespace that they are in, for those that clear their environment (as the
-//! sessions of an SSH server do). A namespace counts only while its node lives, or where its cookie
-//! proves that its number was not given to another since; an ordinary user cannot ask for the
-//! cookie from outside, so of a lab that was killed the environment alone tells.
+//! and the network namespace that they are in, for those that clear their environment (the sessions
+//! of an SSH server do). A namespace counts only while its node lives, or where its cookie proves
+//! that its number was not given to another since; an ordinary user cannot ask for the cookie from
+//! outside, so of a lab that was killed the environment alone tells.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,31 +23,8 @@ const ROUNDS: usize = 10;
 
 /// Kills the programs that were started inside a lab. Its own processes are left alone.
 pub(super) fn end_programs(lab: &LabState) {
-    let own: BTreeSet<u32> = own_processes(lab).chain([std::process::id()]).collect();
-    let shared: BTreeSet<u64> = ["self", "1"].into_iter().filter_map(namespace_of).collect();
-    let held = lab.holder.is_alive().then(|| namespace_of(&lab.holder.pid.to_string())).flatten();
-    let known: BTreeSet<u64> = lab
-        .namespaces
-        .iter()
-        .map(|namespace| namespace.inode)
-        .filter(|inode| !shared.contains(inode) && held != Some(*inode))
-        .collect();
-    let mut certain: BTreeSet<u64> = lab
-        .nodes
-        .iter()
-        .filter(|(_, process)| process.is_alive())
-        .filter_map(|(_, process)| namespace_of(&process.pid.to_string()))
-        .filter(|inode| known.contains(inode))
-        .collect();
-    let mark = lab.mark();
     for _ in 0..ROUNDS {
-        let found: Vec<Process> = processes()
-            .filter(|pid| !own.contains(pid))
-            .filter(|pid| {
-                has_mark(*pid, &mark) || is_inside(*pid, &lab.namespaces, &known, &mut certain)
-            })
-            .filter_map(Process::find)
-            .collect();
+        let found = programs(lab);
         if found.is_empty() {
             return;
         }
@@ -55,6 +32,35 @@ pub(super) fn end_programs(lab: &LabState) {
             signal(&process, Signal::KILL);
         }
     }
+}
+
+/// The programs that were started inside a lab.
+fn programs(lab: &LabState) -> Vec<Process> {
+    let own: BTreeSet<u32> = own_processes(lab).chain([std::process::id()]).collect();
+    let (mark, known) = (lab.mark(), own_namespaces(lab));
+    let of_nodes = lab.nodes.iter().filter(|(_, process)| process.is_alive());
+    let mut certain: BTreeSet<u64> = of_nodes
+        .filter_map(|(_, process)| namespace_of(&process.pid.to_string()))
+        .filter(|inode| known.contains(inode))
+        .collect();
+    processes()
+        .filter(|pid| !own.contains(pid))
+        .filter(|pid| {
+            has_mark(*pid, &mark) || is_inside(*pid, &lab.namespaces, &known, &mut certain)
+        })
+        .filter_map(Process::find)
+        .collect()
+}
+
+/// The numbers of the lab's namespaces, without any that others live in too: this process, the
+/// first one of the machine, and the holder of the lab.
+fn own_namespaces(lab: &LabState) -> BTreeSet<u64> {
+    let holder = lab.holder.is_alive().then(|| lab.holder.pid.to_string());
+    let others = [Some("self".to_owned()), Some("1".to_owned()), holder];
+    let shared: BTreeSet<u64> =
+        others.into_iter().flatten().filter_map(|pid| namespace_of(&pid)).collect();
+    let all = lab.namespaces.iter().map(|namespace| namespace.inode);
+    all.filter(|inode| !shared.contains(inode)).collect()
 }
 
 /// Sends a signal to a process, unless another has its number by now.
@@ -138,15 +144,12 @@ mod tests {
     }
 
     #[test]
-    fn the_namespace_that_we_are_in_is_nobodys_lab() {
+    fn a_namespace_that_others_live_in_is_nobodys_lab() {
         let own = Process::find(std::process::id()).expect("this process runs");
         let here = Namespace::own().expect("a namespace and a socket");
-        let mut bystander = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
-        end_programs(&lab(Process { started: own.started + 1, ..own }, vec![here]));
-        let ended = bystander.try_wait().expect("our child");
-        bystander.kill().expect("our child");
-        bystander.wait().expect("our child");
-        assert_eq!(ended, None, "it was killed");
+        let killed = Process { started: own.started + 1, ..own };
+        assert_eq!(own_namespaces(&lab(killed, vec![here])), BTreeSet::new());
+        assert_eq!(programs(&lab(killed, vec![here])), []);
     }
 
     #[test]
@@ -154,17 +157,13 @@ mod tests {
         let gone = Process { pid: u32::MAX, started: 0 };
         let id = format!("test-{}", std::process::id());
         let lab = LabState { id, ..lab(gone, Vec::new()) };
-        let mut inside = std::process::Command::new("sleep")
-            .arg("60")
-            .env(LAB_VARIABLE, lab.mark())
-            .spawn()
-            .expect("sleep");
-        // A process that has just begun has its environment a moment later.
-        while !has_mark(inside.id(), &lab.mark()) {
-            std::thread::yield_now();
-        }
-        end_programs(&lab);
-        assert!(!inside.wait().expect("our child").success());
+        let mut sleep = std::process::Command::new("sleep");
+        let mut inside = sleep.arg("60").env(LAB_VARIABLE, lab.mark()).spawn().expect("sleep");
+        let found = programs(&lab);
+        let expected = Process::find(inside.id());
+        inside.kill().expect("our child");
+        inside.wait().expect("our child");
+        assert_eq!(found, Vec::from_iter(expected));
     }
 
     #[test]

@@ -164,6 +164,9 @@ impl Running {
             FlowKind::Udp => (udp_receiver as End, udp_sender as End),
         };
         self.has_started = true;
+        // Without a rate of its own a source offers what the radio could send at most.
+        let fastest = || scenario.plan().nodes[0].radios[0].spec.rate.mbps();
+        self.config.rate_mbps = self.config.rate_mbps.or_else(|| Some(fastest()));
         for (end, pid) in [(receiver, pid(to)), (sender, pid(from))] {
             let (config, shared) = (self.config.clone(), self.shared.clone());
             self.threads.push(thread::spawn(move || {
@@ -243,6 +246,7 @@ fn tcp_receiver(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io
     };
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(LOOK))?;
+    end_at_once(&stream)?;
     let mut buffer = vec![0; CHUNK];
     while !shared.stop.load(Ordering::Relaxed) {
         match stream.read(&mut buffer) {
@@ -266,6 +270,7 @@ fn tcp_receiver(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io
 fn tcp_sender(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::Result<()> {
     let Some(mut stream) = connect(config, address, shared)? else { return Ok(()) };
     stream.set_write_timeout(Some(LOOK))?;
+    end_at_once(&stream)?;
     let zeros = vec![0; CHUNK];
     let mut left = config.bytes.unwrap_or(u64::MAX);
     while left > 0 && !shared.stop.load(Ordering::Relaxed) {
@@ -283,11 +288,27 @@ fn tcp_sender(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::
         shared.retransmissions.store(again, Ordering::Relaxed);
     }
     if left > 0 {
-        // What is still in the buffers is of no use: the flow's time is over.
-        SockRef::from(&stream).set_linger(Some(StdDuration::ZERO))?;
         return Ok(());
     }
-    stream.shutdown(std::net::Shutdown::Write)
+    stream.shutdown(std::net::Shutdown::Write)?;
+    stream.set_read_timeout(Some(LOOK))?;
+    // The receiver closes once it has all.
+    while !shared.stop.load(Ordering::Relaxed) {
+        let again = os::tcp_retransmissions(stream.as_fd()).unwrap_or(0);
+        shared.retransmissions.store(again, Ordering::Relaxed);
+        match stream.read(&mut [0; 1]) {
+            Err(error) if is_pause(&error) => {}
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
+/// Has a connection end when it is closed. What is in the buffers at the end of a flow's time is of
+/// no use, and a socket that goes on alone to deliver it would hold its namespace, with the
+/// interfaces in it, for minutes after the lab.
+fn end_at_once(stream: &TcpStream) -> io::Result<()> {
+    SockRef::from(stream).set_linger(Some(StdDuration::ZERO))
 }
 
 /// Connects with the congestion control of the flow; `None` if the flow was stopped before.
@@ -310,8 +331,10 @@ fn connect(
         match socket.connect_timeout(&address.into(), StdDuration::from_secs(3)) {
             Ok(()) => return Ok(Some(socket.into())),
             Err(_) if shared.stop.load(Ordering::Relaxed) => return Ok(None),
+            // The link is down for now: the flow waits, as it does in the simulator.
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
             Err(error) if WallClock::now() > limit => return Err(error),
-            // Nobody listens yet, or the link lost it.
+            // Nobody listens yet.
             Err(_) => thread::sleep(StdDuration::from_millis(20)),
         }
     }
@@ -326,8 +349,7 @@ fn udp_sender(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect(address)?;
     let mut payload = vec![0; config.size_bytes.max(FRONT)];
-    // Without a rate of its own the source offers what the fastest 802.11b radio could send.
-    let bps = config.rate_mbps.unwrap_or(11.0) * 1e6;
+    let bps = config.rate_mbps.expect("every flow was given a rate at its start") * 1e6;
     let gap = StdDuration::from_secs_f64(payload.len() as f64 * 8.0 / bps);
     let begin = WallClock::now();
     for number in 0_u64.. {
