@@ -9,10 +9,11 @@ use farhop_proto::base::{
     NodeId, Rng, Seed, UnitId,
 };
 
-use super::air::{Air, Timer, Transmission, TransmissionKind};
+use super::air::{Air, Timer};
 use super::config::ChipConfig;
 use super::reception::Occupant;
 use super::stats::ChipStats;
+use super::transmission::{Transmission, TransmissionKind};
 
 /// What the radio does with the frame at the head of its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

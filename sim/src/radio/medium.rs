@@ -2,10 +2,11 @@
 
 use farhop_proto::base::{FrameDown, FrameUp, Instant, Seed};
 
-use super::air::{Air, TIMERS, Timer, Transmission};
+use super::air::{Air, TIMERS, Timer};
 use super::chip::Chip;
 use super::config::MediumConfig;
 use super::stats::ChipStats;
+use super::transmission::Transmission;
 
 /// What a radio reports.
 #[derive(Clone, Debug)]

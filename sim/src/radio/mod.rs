@@ -33,10 +33,11 @@ mod reception;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod transmission;
 
-pub use air::{Transmission, TransmissionKind};
 pub use config::{AirLink, ChipConfig, EifsRule, MediumConfig};
 pub use loss::{LossModel, LossProcess};
 pub use medium::{Medium, MediumEvent};
 pub(crate) use queue::EventQueue;
 pub use stats::ChipStats;
+pub use transmission::{Transmission, TransmissionKind};

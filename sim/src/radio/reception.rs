@@ -6,9 +6,10 @@
 
 use farhop_proto::base::{Dbm, Duration, FrameOutcome, FrameUp, Instant, ReceivedFrame};
 
-use super::air::{Air, Timer, TransmissionKind, TxId};
+use super::air::{Air, Timer, TxId};
 use super::chip::{Chip, Phase, Reply};
 use super::config::EifsRule;
+use super::transmission::TransmissionKind;
 
 /// A preamble that is hit within this time of its start is not locked on to (ns-3's detector).
 const LOCK: Duration = Duration::from_micros(4);

@@ -1,0 +1,20 @@
+//! Nodes and links that go down and come back.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Something that goes down and comes back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FaultConfig {
+    /// The node that is down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The ends of the link that is cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<[String; 2]>,
+    /// When it goes down, in seconds.
+    pub from_s: f64,
+    /// When it comes back, in seconds.
+    pub to_s: f64,
+}

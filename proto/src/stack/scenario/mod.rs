@@ -1,0 +1,73 @@
+//! The scenario file: one description of a network for the simulator, the lab and the daemon.
+//!
+//! Everything here is data. [`Scenario::problems`] says what is impossible in it;
+//! [`crate::stack::plan`] turns it into what each node needs.
+
+mod fault;
+mod flow;
+mod link;
+mod loss;
+mod node;
+mod radio;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::config::StackConfig;
+use crate::base::Subnet;
+
+pub use fault::FaultConfig;
+pub use flow::{Congestion, FlowConfig, FlowKind};
+pub use link::RadioLinkConfig;
+pub use loss::LossConfig;
+pub use node::{ClockConfig, DeviceConfig, NodeConfig};
+pub use radio::{HostConfig, RadioConfig};
+
+/// A network, its traffic and its faults.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Name, for reports.
+    pub name: String,
+    /// What it shows, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Length of the run, in seconds.
+    #[serde(default = "default_duration")]
+    pub duration_s: f64,
+    /// Seed of all random draws.
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    /// Addresses of the virtual interfaces.
+    #[serde(default)]
+    pub subnet: Subnet,
+    /// Settings of all radios.
+    #[serde(default)]
+    pub radio: RadioConfig,
+    /// The stack of all nodes.
+    #[serde(default)]
+    pub stack: StackConfig,
+    /// How late a host is, for the simulator.
+    #[serde(default, skip_serializing_if = "HostConfig::is_default")]
+    pub host: HostConfig,
+    /// Nodes, numbered from 1 in this order.
+    #[serde(default)]
+    pub node: Vec<NodeConfig>,
+    /// Radio links between two nodes.
+    #[serde(default)]
+    pub link: Vec<RadioLinkConfig>,
+    /// Traffic.
+    #[serde(default)]
+    pub flow: Vec<FlowConfig>,
+    /// Nodes and links that go down and come back.
+    #[serde(default)]
+    pub fault: Vec<FaultConfig>,
+}
+
+fn default_duration() -> f64 {
+    20.0
+}
+
+fn default_seed() -> u64 {
+    1
+}
