@@ -37,7 +37,7 @@ fn medium(radios: u16, gap: Gap) -> Medium {
             loss: LossModel::Bernoulli { p: 0.01 },
         })
         .collect();
-    Medium::new(MediumConfig { radios: (1..=radios).map(chip).collect(), links }, Seed(1))
+    Medium::new(MediumConfig::new((1..=radios).map(chip).collect(), links), Seed(1))
 }
 
 /// Keeps the first `senders` radios busy with frames to the last, and counts what was on air.

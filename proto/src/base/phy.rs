@@ -126,6 +126,15 @@ impl Phy {
         }
     }
 
+    /// The part of [`Self::plcp`] before the header: synchronisation alone.
+    pub fn preamble(&self, rate: Bitrate) -> Duration {
+        match self.kind {
+            PhyKind::B if self.plcp(rate) == Duration::from_micros(96) => Duration::from_micros(72),
+            PhyKind::B => Duration::from_micros(144),
+            PhyKind::A | PhyKind::G => Duration::from_micros(16),
+        }
+    }
+
     /// Preamble and PLCP header of a frame at `rate`.
     pub fn plcp(&self, rate: Bitrate) -> Duration {
         match self.kind {

@@ -272,7 +272,7 @@ pub fn medium_config(scenario: &Scenario, plan: &Plan) -> MediumConfig {
         }
     });
     let links = links.collect();
-    MediumConfig { radios, links }
+    MediumConfig::new(radios, links)
 }
 
 fn loss_model(config: LossConfig) -> LossModel {

@@ -4,7 +4,7 @@ use farhop_proto::base::{FrameDown, FrameUp, Instant, Seed};
 
 use super::air::{Air, TIMERS, Timer};
 use super::chip::Chip;
-use super::config::MediumConfig;
+use super::config::{AirLink, MediumConfig};
 use super::stats::ChipStats;
 use super::transmission::Transmission;
 
@@ -38,7 +38,7 @@ impl Medium {
             .radios
             .into_iter()
             .enumerate()
-            .map(|(index, config)| Chip::new(index, config, seed))
+            .map(|(index, chip)| Chip::new(index, chip, config.interference, seed))
             .collect();
         Self { chips, air, now: Instant::ZERO, events: 0 }
     }
@@ -68,26 +68,25 @@ impl Medium {
         {
             debug_assert!(at >= self.now, "an event before the present");
             self.now = at;
-            self.events += 1;
             self.fire(at, handle);
         }
         self.now = self.now.max(now);
     }
 
     fn fire(&mut self, at: Instant, handle: usize) {
-        let timers = self.chips.len() * TIMERS;
-        if handle >= timers {
-            let link = handle - timers;
-            let edge = self.air.take_edge(link);
-            let chip = &mut self.chips[self.air.links[link].to];
-            if edge.is_end {
-                chip.on_signal_end(&mut self.air, at, link, edge.tx);
-            } else {
-                chip.on_signal_start(&mut self.air, at, link, edge.tx);
+        if let Some((tx, is_end)) = self.air.edge(handle) {
+            while let Some(hearer) = self.air.pass(tx, is_end, at) {
+                self.events += 1;
+                let chip = &mut self.chips[hearer.radio as usize];
+                if is_end {
+                    chip.on_signal_end(&mut self.air, at, &hearer, tx);
+                } else {
+                    chip.on_signal_start(&mut self.air, at, &hearer, tx);
+                }
             }
-            self.air.release(edge.tx);
             return;
         }
+        self.events += 1;
         self.air.queue.cancel(handle);
         let chip = &mut self.chips[handle / TIMERS];
         match Timer::ALL[handle % TIMERS] {
@@ -95,6 +94,7 @@ impl Medium {
             Timer::TxEnd => chip.on_tx_end(&mut self.air, at),
             Timer::AckTimeout => chip.on_ack_timeout(&mut self.air, at),
             Timer::Reply => chip.on_reply(&mut self.air, at),
+            Timer::Preamble => chip.on_preamble(&mut self.air, at),
         }
     }
 
@@ -114,7 +114,17 @@ impl Medium {
     /// arrives as energy that cannot be decoded.
     pub fn set_link_up(&mut self, now: Instant, link: usize, up: bool) {
         self.handle_timeout(now);
-        self.air.links[link].is_up = up;
+        self.air.set_link_up(link, up);
+    }
+
+    /// Puts other links in the place of all those from a radio, for radios that move. What is on
+    /// its way arrives over the links that it set out on. Links beyond those of the start have no
+    /// index of their own.
+    ///
+    /// Panics as [`Self::new`] does, or if a link leads from another radio.
+    pub fn set_links(&mut self, now: Instant, radio: usize, links: &[AirLink]) {
+        self.handle_timeout(now);
+        self.air.set_links(radio, links);
     }
 
     /// Counters of a radio.
