@@ -106,7 +106,10 @@ impl fmt::Display for SweepValue {
                     "kind" => value.to_string(),
                     _ => format!("{key} {value}"),
                 };
-                let words: Vec<String> = values.iter().map(word).collect();
+                // What it is comes before its settings.
+                let (kind, rest): (Vec<_>, Vec<_>) =
+                    values.iter().partition(|(key, _)| *key == "kind");
+                let words: Vec<String> = kind.into_iter().chain(rest).map(word).collect();
                 f.write_str(&words.join(", "))
             }
         }
