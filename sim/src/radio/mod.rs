@@ -31,6 +31,7 @@ mod loss;
 mod medium;
 mod power;
 mod queue;
+mod rate;
 mod reception;
 mod respond;
 mod stats;
