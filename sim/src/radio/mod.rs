@@ -38,6 +38,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod transmission;
+mod wire;
 
 pub use config::{
     AirLink, ChipConfig, CurveKind, EifsRule, Interference, MediumConfig, SinrConfig,
