@@ -22,6 +22,10 @@ pub enum Congestion {
     /// RFC 5681.
     #[default]
     Reno,
+    /// RFC 9438, as Linux does it.
+    Cubic,
+    /// Westwood+ (Grieco and Mascolo 2004), as Linux does it.
+    Westwood,
 }
 
 /// What one acknowledgement counts for when the window grows.
@@ -58,6 +62,8 @@ pub struct TcpConfig {
     pub timestamps: bool,
     /// SACK option (RFC 2018); without it the recovery is NewReno.
     pub sack: bool,
+    /// Explicit congestion notification (RFC 3168) is offered and accepted.
+    pub ecn: bool,
     /// How lost segments are found.
     pub recovery: Recovery,
     /// How the window grows.
@@ -98,6 +104,7 @@ impl TcpConfig {
             mss: 1_448,
             timestamps: true,
             sack: true,
+            ecn: false,
             recovery: Recovery::RackTlp,
             congestion: Congestion::Reno,
             counting: Counting::Segments,
