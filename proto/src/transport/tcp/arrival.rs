@@ -16,16 +16,14 @@ impl Tcp {
             self.refused.malformed += 1;
             return;
         };
+        if !range.is_empty() && self.marks.on_data(header.flags, ip::ecn(packet)) {
+            self.receiver.request_ack();
+        }
         match self.phase {
             Phase::Listen => self.on_listen(&header),
             Phase::SynSent => self.on_syn_sent(now, &header),
             Phase::SynReceived => self.on_syn_received(now, &header, packet.slice(range)),
-            Phase::Open | Phase::Done => {
-                if !range.is_empty() && self.marks.on_data(header.flags, ip::ecn(packet)) {
-                    self.receiver.request_ack();
-                }
-                self.on_open(now, &header, packet.slice(range));
-            }
+            Phase::Open | Phase::Done => self.on_open(now, &header, packet.slice(range)),
             Phase::Failed => {}
         }
     }
