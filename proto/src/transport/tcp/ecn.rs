@@ -61,7 +61,8 @@ impl Marks {
 impl Sender {
     /// An echo for the recoveries that have no state for it: one cut per window.
     pub(super) fn on_echo_classic(&mut self, tally: &Tally) {
-        let is_new = self.una >= self.mark_high && self.state < State::Recovery;
+        // Above, not at: the segment that tells of the cut is the first behind it.
+        let is_new = self.una > self.mark_high && self.state < State::Recovery;
         if tally.echo_mark && is_new && self.recovery != Recovery::RackTlp {
             self.window.ssthresh = self.controller.threshold(self.reduction_basis(), self.mss);
             self.window.cwnd = self.window.ssthresh;
