@@ -2,6 +2,7 @@
 
 mod any;
 mod config;
+mod flow_problems;
 mod flows;
 mod plan;
 mod problems;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use farhop_proto::base::{DropCause, Duration, Instant};
 use farhop_proto::link::{LinkStatus, NeighbourStatus};
-use farhop_proto::stack::{AnyTransport, Congestion, FlowKind, Scenario, StackStatus};
+use farhop_proto::stack::{AnyTransport, Scenario, StackStatus};
 
 use farhop_proto::transport::udp::Sample;
 
@@ -116,12 +116,7 @@ pub fn flow_name(config: &farhop_proto::stack::FlowConfig) -> String {
 
 /// The transport of a flow with its congestion control, in reports.
 pub fn transport_name(config: &farhop_proto::stack::FlowConfig) -> String {
-    match (config.kind, config.congestion) {
-        (FlowKind::Udp, _) => "udp".into(),
-        (FlowKind::Tcp, Congestion::Reno) => "tcp/reno".into(),
-        (FlowKind::Tcp, Congestion::RenoRfc6675) => "tcp/reno-rfc6675".into(),
-        (FlowKind::Tcp, Congestion::Bbr) => "tcp/bbr".into(),
-    }
+    if config.kind.is_tcp() { format!("tcp/{}", config.congestion.name()) } else { "udp".into() }
 }
 
 /// One direction of a link as the sender's link protocol and radio saw it.

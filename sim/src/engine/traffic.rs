@@ -6,8 +6,8 @@ use bytes::Bytes;
 use farhop_proto::base::{
     Bitrate, Cx, FlowId, Instant, Lane, Layer as _, Message, MessageUp, NodeId,
 };
-use farhop_proto::stack::{AnyTransport, Congestion, FlowConfig, FlowKind, Scenario, Stack};
-use farhop_proto::transport::tcp::{FlowEnd, Tcp, TcpConfig};
+use farhop_proto::stack::{AnyTransport, FlowConfig, FlowKind, Scenario, Stack};
+use farhop_proto::transport::tcp::{FlowEnd, Tcp};
 use farhop_proto::transport::udp::{Udp, UdpConfig};
 
 use super::world::World;
@@ -122,11 +122,11 @@ impl Traffic {
         let ends = (end(source, from, to), end(sink, to, from));
         let (sender, receiver) = match config.kind {
             FlowKind::Tcp => {
-                let tcp = tcp_config(config.congestion);
+                let tcp = config.tcp_config();
                 let listener = AnyTransport::Tcp(Box::new(Tcp::listen(tcp.clone(), ends.1)));
                 (AnyTransport::Tcp(Box::new(Tcp::connect(tcp, ends.0))), listener)
             }
-            FlowKind::Udp => {
+            _ => {
                 let source = UdpConfig::Source {
                     rate: config.rate_mbps.map(Bitrate::from_mbps),
                     size: config.size_bytes,
@@ -225,11 +225,4 @@ impl Flow {
 
 fn node_id(index: usize) -> NodeId {
     NodeId(index as u16 + 1)
-}
-
-fn tcp_config(congestion: Congestion) -> TcpConfig {
-    match congestion {
-        Congestion::Reno | Congestion::Bbr => TcpConfig::linux(),
-        Congestion::RenoRfc6675 => TcpConfig::classic(),
-    }
 }

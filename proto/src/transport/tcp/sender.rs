@@ -129,6 +129,7 @@ pub(super) struct Sender {
     pub(super) ecn: bool,
     counting: Counting,
     pub(super) initial_window: u32,
+    max_window: u32,
     pub(super) min_rto: Duration,
     initial_rto: Duration,
     retries: u32,
@@ -180,6 +181,7 @@ impl Sender {
             ecn: false,
             counting: config.counting,
             initial_window: config.initial_window,
+            max_window: config.max_window,
             min_rto: config.min_rto,
             initial_rto: config.initial_rto,
             retries: config.retries,
@@ -401,6 +403,7 @@ impl Sender {
             Counting::Acks => 1,
         };
         self.controller.on_acked(&mut self.window, &Acked { now, segments });
+        self.window.cwnd = self.window.cwnd.min(self.max_window);
     }
 
     /// Sets the timer after progress: a probe if one fits, else the time-out.
