@@ -14,7 +14,7 @@ use farhop_proto::base::{
     Bitrate, Dbm, Duration, FrameUp, Instant, NodeId, Phy, PhyKind, RadioId, Seed,
 };
 
-use super::config::{AirLink, ChipConfig, Interference, MediumConfig, channel_overlap};
+use super::config::{AirLink, ChipConfig, CurveKind, Interference, MediumConfig, channel_overlap};
 use super::loss::LossProcess;
 use super::medium::MediumEvent;
 use super::power::Power;
@@ -138,6 +138,7 @@ pub(super) struct Air {
     by_pair: BTreeMap<(u32, u32), u32>,
     /// How the modes met so far fail.
     errors: Vec<(Phy, Bitrate, Errors)>,
+    curve: CurveKind,
     /// Energy that nobody senses counts too, as interference.
     sums_energy: bool,
 }
@@ -169,6 +170,10 @@ impl Air {
             seed,
             by_pair: BTreeMap::new(),
             errors: Vec::new(),
+            curve: match config.interference {
+                Interference::Sinr(sinr) => sinr.curve,
+                Interference::Threshold => CurveKind::default(),
+            },
             sums_energy: matches!(config.interference, Interference::Sinr(_)),
         };
         for link in &config.links {
@@ -310,7 +315,7 @@ impl Air {
         let (phy, rate) = (self.stations[transmission.radio].phy, transmission.rate);
         let known = self.errors.iter().find(|known| (known.0, known.1) == (phy, rate));
         known.map(|known| known.2).unwrap_or_else(|| {
-            let errors = Errors::of(phy, rate);
+            let errors = Errors::of(phy, rate, self.curve);
             self.errors.push((phy, rate, errors));
             errors
         })

@@ -10,7 +10,7 @@ use farhop_proto::base::{Bitrate, Dbm, Duration, Instant, Phy, Rng};
 
 use super::super::air::{Air, Hearer, Reach, Timer, TxId};
 use super::super::chip::Chip;
-use super::super::config::SinrConfig;
+use super::super::config::{CurveKind, SinrConfig};
 use super::super::error::{self, ErrorCurve};
 use super::super::power::Power;
 use super::{Ended, Model, Reception};
@@ -69,16 +69,15 @@ pub(in crate::radio) struct Errors {
 }
 
 impl Errors {
-    /// Of a frame at `rate`. The header goes at the lowest rate of the PHY.
-    pub(in crate::radio) fn of(phy: Phy, rate: Bitrate) -> Self {
-        let (preamble, plcp) = (phy.preamble(rate), phy.plcp(rate));
-        let lowest = phy.rates()[0];
+    /// Of a frame at `rate`.
+    pub(in crate::radio) fn of(phy: Phy, rate: Bitrate, curve: CurveKind) -> Self {
+        let (header, header_bits) = error::for_header(phy, rate, curve);
         Self {
-            preamble,
-            plcp,
-            header: error::for_mode(phy, lowest),
-            header_bits: (plcp - preamble).as_secs_f64() * lowest.bps() as f64,
-            payload: error::for_mode(phy, rate),
+            preamble: phy.preamble(rate),
+            plcp: phy.plcp(rate),
+            header,
+            header_bits,
+            payload: error::for_mode(phy, rate, curve),
             rate,
         }
     }
