@@ -1,5 +1,6 @@
 //! The physics of the radio model against closed forms, published oracles and hand-made timelines.
 
+mod chain;
 mod contention;
 mod faults;
 mod long_links;
