@@ -1,13 +1,15 @@
 //! What is impossible in a scenario: each problem with its place and what would be right.
 
+mod loss;
+mod phy;
+
 use std::collections::BTreeSet;
 
 use super::config::LinkConfig;
 use super::scenario::{
-    Congestion, DeviceConfig, FaultConfig, FlowConfig, FlowKind, LossConfig, RadioConfig,
-    RadioLinkConfig, Scenario, SweepConfig,
+    Congestion, DeviceConfig, FaultConfig, FlowConfig, FlowKind, RadioConfig, RadioLinkConfig,
+    Scenario, SweepConfig,
 };
-use crate::base::{Bitrate, Phy};
 use crate::link::wild::WildConfig;
 
 /// Something impossible in a scenario.
@@ -303,17 +305,7 @@ fn check_flow_kind(found: &mut Found, path: &str, flow: &FlowConfig) {
 }
 
 fn check_radio(found: &mut Found, radio: &RadioConfig) {
-    let phy = Phy { kind: radio.phy, preamble: radio.preamble };
-    let accepted: Vec<String> = phy.rates().iter().map(|rate| rate.mbps().to_string()).collect();
-    let rates = [("rate_mbps", radio.rate_mbps), ("ack_rate_mbps", radio.ack_rate_mbps)];
-    for (key, rate) in rates {
-        if let Some(rate) = rate
-            && !phy.rates().contains(&Bitrate::from_mbps(rate))
-        {
-            let help = format!("one of {}", accepted.join(", "));
-            found.add(format!("radio.{key}"), format!("this PHY has no rate of {rate} Mb/s"), help);
-        }
-    }
+    phy::check_phy(found, radio);
     found.number(
         "radio.attempts".into(),
         radio.attempts.into(),
@@ -405,38 +397,16 @@ fn check_link(found: &mut Found, path: &str, link: &RadioLinkConfig) {
         -120.0..=30.0,
         "a received power in dBm",
     );
-    check_loss(found, &format!("{path}.loss"), &link.loss);
+    loss::check_loss(found, &format!("{path}.loss"), &link.loss);
     if let Some(loss) = &link.loss_back {
-        check_loss(found, &format!("{path}.loss_back"), loss);
-    }
-}
-
-fn check_loss(found: &mut Found, path: &str, loss: &LossConfig) {
-    match *loss {
-        LossConfig::Bernoulli { p } => found.number(path.into(), p, 0.0..=1.0, "a loss"),
-        LossConfig::GilbertElliott { good_ms, bad_ms, good_loss, bad_loss } => {
-            found.number(
-                format!("{path}.good_ms"),
-                good_ms,
-                1e-3..=1e9,
-                "a mean stay in milliseconds",
-            );
-            found.number(
-                format!("{path}.bad_ms"),
-                bad_ms,
-                1e-3..=1e9,
-                "a mean stay in milliseconds",
-            );
-            found.number(format!("{path}.good_loss"), good_loss, 0.0..=1.0, "a loss");
-            found.number(format!("{path}.bad_loss"), bad_loss, 0.0..=1.0, "a loss");
-        }
+        loss::check_loss(found, &format!("{path}.loss_back"), loss);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stack::NodeConfig;
+    use crate::stack::{LossConfig, NodeConfig};
 
     fn good() -> Scenario {
         let node = |name: &str| NodeConfig { name: name.into(), ..NodeConfig::default() };
