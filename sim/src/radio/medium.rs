@@ -1,6 +1,6 @@
 //! The medium: all radios and the air between them, driven by its caller.
 
-use farhop_proto::base::{FrameDown, FrameUp, Instant, Seed};
+use farhop_proto::base::{AccessCategory, FrameDown, FrameUp, Instant, Seed};
 
 use super::air::{Air, TIMERS, Timer};
 use super::chip::Chip;
@@ -51,9 +51,10 @@ impl Medium {
         self.chips[radio].handle_frame(&mut self.air, self.now, frame);
     }
 
-    /// Frames that a radio would take now; none while it is down.
-    pub fn room(&self, radio: usize) -> usize {
-        self.chips[radio].room()
+    /// Frames of an access category that a radio would take now; none while it is down. Without
+    /// EDCA all share one queue.
+    pub fn room(&self, radio: usize, access: AccessCategory) -> usize {
+        self.chips[radio].room(access)
     }
 
     /// When the next event of the model is due.
@@ -78,7 +79,11 @@ impl Medium {
             while let Some(hearer) = self.air.pass(tx, is_end, at) {
                 self.events += 1;
                 let chip = &mut self.chips[hearer.radio as usize];
-                if is_end {
+                if chip.config.is_wire() {
+                    if is_end {
+                        chip.on_wire_arrival(&mut self.air, at, &hearer, tx);
+                    }
+                } else if is_end {
                     chip.on_signal_end(&mut self.air, at, &hearer, tx);
                 } else {
                     chip.on_signal_start(&mut self.air, at, &hearer, tx);
@@ -95,6 +100,7 @@ impl Medium {
             Timer::AckTimeout => chip.on_ack_timeout(&mut self.air, at),
             Timer::Reply => chip.on_reply(&mut self.air, at),
             Timer::Preamble => chip.on_preamble(&mut self.air, at),
+            Timer::Nav => chip.on_nav_unused(&mut self.air, at),
         }
     }
 
