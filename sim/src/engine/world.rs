@@ -155,7 +155,7 @@ impl World {
             let medium = &self.medium;
             let waiting = node.submitted.len();
             let below = |lane: Lane| {
-                let room = medium.room(first + usize::from(lane.radio.0));
+                let room = medium.room(first + usize::from(lane.radio.0), lane.access);
                 Room::units(room.saturating_sub(waiting))
             };
             let Some(frame) = node.stack.poll_frame(&mut cx, &below) else { break };

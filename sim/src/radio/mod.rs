@@ -23,16 +23,20 @@
 //! A frame is addressed to the first radio of the node that the transmitter has a link to.
 
 mod access;
+mod aggregate;
 mod air;
 mod chip;
 mod config;
+mod edcaf;
 mod error;
+mod exchange;
 mod loss;
 mod medium;
 mod power;
 mod queue;
 mod rate;
 mod reception;
+mod recipient;
 mod respond;
 mod stats;
 #[cfg(test)]
@@ -41,10 +45,10 @@ mod transmission;
 mod wire;
 
 pub use config::{
-    AirLink, ChipConfig, CurveKind, EifsRule, Interference, MediumConfig, SinrConfig,
+    AcParams, AirLink, ChipConfig, CurveKind, EifsRule, Interference, MediumConfig, SinrConfig,
 };
 pub use loss::{LossModel, LossProcess};
 pub use medium::{Medium, MediumEvent};
 pub use queue::EventQueue;
 pub use stats::ChipStats;
-pub use transmission::{Transmission, TransmissionKind};
+pub use transmission::{Answer, Mpdu, Transmission, TransmissionKind};

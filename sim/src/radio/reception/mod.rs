@@ -17,6 +17,7 @@ use super::air::{Air, Hearer, Reach, Timer, TxId};
 use super::chip::{Chip, Phase};
 use super::config::{ChipConfig, EifsRule, Interference};
 use super::power::Power;
+use super::transmission::Mpdu;
 
 /// A reception that passed, in whole or in part.
 #[derive(Clone, Copy, Debug)]
@@ -179,7 +180,7 @@ impl Chip {
             Ended::Unheard if !always => {}
             Ended::Failed | Ended::Unheard => self.error_at = Some(now),
         }
-        if let Phase::AwaitingAck { limit, is_over: true } = self.phase
+        if let Phase::Awaiting { limit, is_over: true } = self.phase
             && !self.receiver.was_locked_by(now, limit)
         {
             self.on_attempt_failed(air, now);
@@ -188,14 +189,28 @@ impl Chip {
 
     /// What is left of a reception after the losses of its link.
     fn survivors(&mut self, air: &mut Air, reception: Reception) -> u64 {
-        let transmission = air.transmission(reception.tx);
-        let length = transmission.end - transmission.start;
-        let link = &mut air.links[reception.link as usize];
-        if link.loss.lost(reception.start, length) || !link.is_up {
-            self.stats.lost += 1;
+        if air.is_cut_off(reception.tx) {
             return 0;
         }
-        if air.is_cut_off(reception.tx) { 0 } else { reception.decoded }
+        let transmission = air.transmission(reception.tx);
+        let length = transmission.end - transmission.start;
+        let count = transmission.mpdus().len();
+        if count == 0 {
+            let link = &mut air.links[reception.link as usize];
+            let is_lost = link.loss.lost(reception.start, length) || !link.is_up;
+            self.stats.lost += u64::from(is_lost);
+            return if is_lost { 0 } else { reception.decoded };
+        }
+        let mut decoded = reception.decoded;
+        for place in 0..count {
+            let Mpdu { from, until, .. } = air.transmission(reception.tx).mpdus()[place];
+            let link = &mut air.links[reception.link as usize];
+            if link.loss.lost(reception.start + from, until - from) || !link.is_up {
+                self.stats.lost += 1;
+                decoded &= !(1 << place);
+            }
+        }
+        decoded & (u64::MAX >> (64 - count))
     }
 
     /// The own transmitter starts, and takes the antenna from what was being received.

@@ -66,7 +66,7 @@ fn relayed(hops: usize, power: fn(f64) -> f64, seed: u64) -> f64 {
             let FrameUp::Received(_) = event.event else { continue };
             if event.radio == hops {
                 arrived += u64::from(event.at >= Instant::ZERO + WARM_UP);
-            } else if medium.room(event.radio) > 0 {
+            } else if medium.room(event.radio, AccessCategory::default()) > 0 {
                 id += 1;
                 let to = event.radio as u16 + 2;
                 let unit = frame(id, Some(to), 1028, TxOptions::default());
@@ -75,7 +75,7 @@ fn relayed(hops: usize, power: fn(f64) -> f64, seed: u64) -> f64 {
         }
         if now == next_source {
             next_source += us(1200);
-            if medium.room(0) > 0 {
+            if medium.room(0, AccessCategory::default()) > 0 {
                 id += 1;
                 medium.handle_frame(now, 0, frame(id, Some(2), 1028, TxOptions::default()));
             }

@@ -13,9 +13,9 @@ mod wires;
 
 use bytes::Bytes;
 use farhop_proto::base::{
-    AckPolicy, Bitrate, Dbm, Duration, EtherType, FlowId, Frame, FrameDone, FrameDown,
-    FrameOutcome, FrameUp, Instant, NodeId, Phy, Preamble, RadioId, ReceivedFrame, Seed, TxOptions,
-    UnitId,
+    AccessCategory, AckPolicy, Bitrate, Dbm, Duration, EtherType, FlowId, Frame, FrameDone,
+    FrameDown, FrameOutcome, FrameUp, Instant, NodeId, Phy, Preamble, RadioId, ReceivedFrame, Seed,
+    TxOptions, UnitId,
 };
 
 use super::{AirLink, ChipConfig, LossModel, Medium, MediumConfig};

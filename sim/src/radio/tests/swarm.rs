@@ -72,7 +72,7 @@ fn every_frame_ends_once_and_no_radio_sends_two_things_at_a_time() {
                     let id = UnitId(id.max(3) - 1 - rng.below(3));
                     medium.handle_frame(now, radio, FrameDown::Cancel(id));
                 }
-                _ if medium.room(radio) > 0 => {
+                _ if medium.room(radio, AccessCategory::BestEffort) > 0 => {
                     let to = rng.chance(0.9).then(|| 1 + rng.below(radios) as u16);
                     let options = random_options(&mut rng, now);
                     let bytes = rng.below(1500) as usize;
