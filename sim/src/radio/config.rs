@@ -83,6 +83,18 @@ pub struct AirLink {
     pub loss: LossModel,
 }
 
+/// Which first frame after a silence of the radio goes without a draw from the contention window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FirstAccess {
+    /// One that finds the medium idle for the whole interframe space already (IEEE 802.11-1999
+    /// 9.2.5.1): a relay that has to acknowledge what it is to send on draws.
+    #[default]
+    AfterGap,
+    /// One that finds the medium idle at all. It waits out the interframe space, whatever its own
+    /// acknowledgements do meanwhile. As ns-3 does it.
+    WhenIdle,
+}
+
 /// When a radio waits EIFS instead of DIFS (`radio.md` 12).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EifsRule {
@@ -182,6 +194,8 @@ pub struct ChipConfig {
     pub exponential_backoff: bool,
     /// Whether the radio waits for others (CCA and NAV).
     pub carrier_sense: bool,
+    /// Which first frame goes without a draw.
+    pub first_access: FirstAccess,
     /// When EIFS applies.
     pub eifs: EifsRule,
     /// Channel number; links between different channels carry nothing.
@@ -223,6 +237,7 @@ impl ChipConfig {
             gap: Gap::Backoff,
             exponential_backoff: true,
             carrier_sense: true,
+            first_access: FirstAccess::AfterGap,
             eifs: EifsRule::AfterLock,
             channel: 1,
             receive_threshold: Dbm::new(-120),

@@ -45,7 +45,8 @@ mod transmission;
 mod wire;
 
 pub use config::{
-    AcParams, AirLink, ChipConfig, CurveKind, EifsRule, Interference, MediumConfig, SinrConfig,
+    AcParams, AirLink, ChipConfig, CurveKind, EifsRule, FirstAccess, Interference, MediumConfig,
+    SinrConfig,
 };
 pub use loss::{LossModel, LossProcess};
 pub use medium::{Medium, MediumEvent};
