@@ -2,6 +2,7 @@
 
 mod capture;
 mod clock;
+mod losses;
 mod many;
 mod measure;
 mod report;

@@ -43,7 +43,10 @@ mod wire;
 pub use config::{
     AirLink, ChipConfig, CurveKind, EifsRule, Interference, MediumConfig, SinrConfig,
 };
-pub use loss::{LossModel, LossProcess};
+pub use loss::{
+    Burst, Drift, ErrorRuns, Exposed, Fate, FateRecord, Interferer, LossModel, LossProcess,
+    Modulated,
+};
 pub use medium::{Medium, MediumEvent};
 pub(crate) use queue::EventQueue;
 pub use stats::ChipStats;

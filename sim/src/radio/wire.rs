@@ -9,6 +9,7 @@ use farhop_proto::base::{
 
 use super::air::{Air, Hearer, Timer, TxId};
 use super::config::ChipConfig;
+use super::loss::Fate;
 use super::stats::ChipStats;
 use super::transmission::{Transmission, TransmissionKind};
 
@@ -142,8 +143,8 @@ impl Wire {
             bits: 0,
         };
         let is_cut_off = air.is_cut_off(tx);
-        let link = &mut air.links[hearer.link as usize];
-        if link.loss.lost(frame.started, length) || !link.is_up || is_cut_off {
+        let fate = air.fate(hearer.link, tx, frame.started);
+        if fate != Fate::Ok || !air.links[hearer.link as usize].is_up || is_cut_off {
             self.stats.lost += 1;
             return;
         }

@@ -20,7 +20,10 @@ use crate::base::Subnet;
 pub use fault::FaultConfig;
 pub use flow::{Congestion, FlowConfig, FlowKind};
 pub use link::RadioLinkConfig;
-pub use loss::LossConfig;
+pub use loss::{
+    BurstConfig, DriftConfig, DriverConfig, ErrorRunsConfig, InterfererConfig, LossConfig,
+    ModulatedConfig, ModulationShape, TraceConfig,
+};
 pub use node::{ClockConfig, DeviceConfig, NodeConfig};
 pub use radio::{HostConfig, RadioConfig};
 pub use sweep::{Seeds, SweepConfig, SweepValue, VaryConfig};

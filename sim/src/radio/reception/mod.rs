@@ -16,6 +16,7 @@ use self::threshold::Threshold;
 use super::air::{Air, Hearer, Reach, Timer, TxId};
 use super::chip::{Chip, Phase};
 use super::config::{ChipConfig, EifsRule, Interference};
+use super::loss::Fate;
 use super::power::Power;
 
 /// A reception that passed, in whole or in part.
@@ -188,10 +189,8 @@ impl Chip {
 
     /// What is left of a reception after the losses of its link.
     fn survivors(&mut self, air: &mut Air, reception: Reception) -> u64 {
-        let transmission = air.transmission(reception.tx);
-        let length = transmission.end - transmission.start;
-        let link = &mut air.links[reception.link as usize];
-        if link.loss.lost(reception.start, length) || !link.is_up {
+        let fate = air.fate(reception.link, reception.tx, reception.start);
+        if fate != Fate::Ok || !air.links[reception.link as usize].is_up {
             self.stats.lost += 1;
             return 0;
         }
