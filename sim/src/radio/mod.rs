@@ -48,6 +48,6 @@ pub use loss::{
     Modulated,
 };
 pub use medium::{Medium, MediumEvent};
-pub(crate) use queue::EventQueue;
+pub use queue::EventQueue;
 pub use stats::ChipStats;
 pub use transmission::{Transmission, TransmissionKind};
