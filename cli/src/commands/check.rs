@@ -156,21 +156,41 @@ fn describe_limit(link: &RadioLinkConfig, radio: &RadioPlan, config: &LinkConfig
 fn describe_link(link: &RadioLinkConfig) -> String {
     let [a, b] = &link.between;
     let delay: Duration = link.propagation();
-    let loss = match link.loss_back {
-        Some(back) => format!("loss {} there, {} back", loss(&link.loss), loss(&back)),
+    let loss = match &link.loss_back {
+        Some(back) => format!("loss {} there, {} back", loss(&link.loss), loss(back)),
         None => format!("loss {}", loss(&link.loss)),
     };
     let micros = delay.as_nanos() as f64 / 1e3;
     format!("link {a} - {b}: {} km ({micros:.1} us), {loss}\n", link.distance_km)
 }
 
-fn loss(loss: &LossConfig) -> String {
-    match loss {
+fn loss(config: &LossConfig) -> String {
+    match config {
         LossConfig::Bernoulli { p } => format!("{} %", p * 100.0),
         LossConfig::GilbertElliott { good_ms, bad_ms, good_loss, bad_loss } => {
             let share = bad_ms / (good_ms + bad_ms);
             let mean = share * bad_loss + (1.0 - share) * good_loss;
             format!("{:.1} % in bursts of {bad_ms} ms", mean * 100.0)
+        }
+        LossConfig::BernoulliUnits { p, unit_bytes } => {
+            format!("{} % of units of {unit_bytes} bytes", p * 100.0)
+        }
+        LossConfig::GilbertElliottFrames { to_bad, to_good, good_loss, bad_loss } => {
+            let share = to_bad / (to_bad + to_good);
+            let mean = share * bad_loss + (1.0 - share) * good_loss;
+            format!("{:.1} % in bursts of {:.1} frames", mean * 100.0, 1.0 / to_good)
+        }
+        LossConfig::Runs(runs) => format!("{} % in measured runs", runs.loss * 100.0),
+        LossConfig::Interferer(interferer) => {
+            format!("by an interferer of {} Mb/s", interferer.load_mbps)
+        }
+        LossConfig::Drift(drift) => format!("{} % that drifts", drift.loss * 100.0),
+        LossConfig::Modulated(modulated) => {
+            format!("{} % modulated by {}", modulated.loss * 100.0, modulated.spread)
+        }
+        LossConfig::Trace(trace) => format!("of the recording {}", trace.file),
+        LossConfig::Driver(driver) => {
+            format!("{}, and {} % in the driver", loss(&driver.loss), driver.q * 100.0)
         }
     }
 }

@@ -3,6 +3,7 @@
 mod any;
 mod config;
 mod flows;
+mod loss_trace;
 mod plan;
 mod problems;
 mod scenario;
@@ -12,6 +13,7 @@ mod stack;
 pub use any::{AnyLink, AnyRouting, AnyTransport};
 pub use config::*;
 pub use flows::{Flows, FlowsStats};
+pub use loss_trace::{Fate, LossTrace, TRACE_END, TRACE_HEADER, TraceError};
 pub use plan::{Hop, NodePlan, Plan, RadioPlan};
 pub use problems::Problem;
 pub use scenario::*;

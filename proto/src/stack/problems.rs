@@ -197,7 +197,7 @@ impl Scenario {
                     "one [[link]] for each pair of nodes",
                 );
             }
-            check_link(found, &path, link);
+            check_link(found, &path, link, self.duration_s);
         }
     }
 
@@ -356,7 +356,7 @@ fn check_host(found: &mut Found, key: &str, points: &[[f64; 2]]) {
     }
 }
 
-fn check_link(found: &mut Found, path: &str, link: &RadioLinkConfig) {
+fn check_link(found: &mut Found, path: &str, link: &RadioLinkConfig, duration_s: f64) {
     found.number(
         format!("{path}.distance_km"),
         link.distance_km,
@@ -369,9 +369,9 @@ fn check_link(found: &mut Found, path: &str, link: &RadioLinkConfig) {
         -120.0..=30.0,
         "a received power in dBm",
     );
-    loss::check_loss(found, &format!("{path}.loss"), &link.loss);
+    loss::check_loss(found, &format!("{path}.loss"), &link.loss, duration_s);
     if let Some(loss) = &link.loss_back {
-        loss::check_loss(found, &format!("{path}.loss_back"), loss);
+        loss::check_loss(found, &format!("{path}.loss_back"), loss, duration_s);
     }
 }
 

@@ -8,6 +8,7 @@ use farhop_proto::base::{Duration, Instant, Seed};
 use farhop_proto::stack::{Congestion, Scenario};
 
 use super::capture::{Capture, TraceWriter};
+use super::losses::LossRecorder;
 use super::measure;
 use super::report::Report;
 use super::traffic::Traffic;
@@ -22,6 +23,8 @@ pub struct RunOptions<'a> {
     pub pcap: Option<(String, Box<dyn Write + 'a>)>,
     /// Where to write every transmission, as JSON lines.
     pub trace: Option<Box<dyn Write + 'a>>,
+    /// Where to write what became of the frames of each link, to be played back.
+    pub losses: Option<Box<dyn Write + 'a>>,
     /// Told the simulated time in seconds now and then; the run ends early where it returns false.
     pub progress: Option<Box<dyn FnMut(f64) -> bool + 'a>>,
 }
@@ -86,11 +89,19 @@ pub fn run(scenario: &Scenario, options: RunOptions<'_>) -> Result<Report, RunEr
             None => None,
         },
         trace: options.trace.map(TraceWriter::build),
+        losses: match options.losses {
+            Some(out) => Some(LossRecorder::build(out, &plan)?),
+            None => None,
+        },
         progress: options.progress,
     };
     run.next_bin += run.bin;
     world.medium.record_transmissions(run.capture.is_some() || run.trace.is_some());
+    world.medium.record_fates(run.losses.is_some());
     run.run_until_end(&mut world)?;
+    if let Some(losses) = run.losses.take() {
+        losses.finish(run.end)?;
+    }
     if let Some(capture) = run.capture.take() {
         capture.finish()?;
     }
@@ -109,6 +120,7 @@ struct Run<'a> {
     end: Instant,
     capture: Option<Capture<'a>>,
     trace: Option<TraceWriter<'a>>,
+    losses: Option<LossRecorder<'a>>,
     progress: Option<Box<dyn FnMut(f64) -> bool + 'a>>,
 }
 
@@ -152,6 +164,11 @@ impl Run<'_> {
             }
             if let Some(trace) = &mut self.trace {
                 trace.add(&transmission)?;
+            }
+        }
+        if let Some(losses) = &mut self.losses {
+            while let Some(record) = world.medium.poll_fate() {
+                losses.add(&record)?;
             }
         }
         Ok(())

@@ -1,11 +1,12 @@
 //! The world: nodes with their stacks on a medium, driven by the earliest event.
 
 use farhop_proto::base::{Cx, Duration, FrameDown, FrameUp, Instant, Lane, Rng, Room, Seed};
-use farhop_proto::stack::{LossConfig, NodePlan, Plan, Scenario, Stack};
+use farhop_proto::stack::{NodePlan, Plan, Scenario, Stack};
 
 use super::clock::{Clock, Quantiles};
+use super::losses::loss_model;
 use super::traffic::Traffic;
-use crate::radio::{AirLink, ChipConfig, EventQueue, LossModel, Medium, MediumConfig, MediumEvent};
+use crate::radio::{AirLink, ChipConfig, EventQueue, Medium, MediumConfig, MediumEvent};
 
 /// Frames that a simulated chip keeps waiting, as a driver's hardware queue does.
 const CHIP_FRAMES: usize = 8;
@@ -262,26 +263,15 @@ pub fn medium_config(scenario: &Scenario, plan: &Plan) -> MediumConfig {
     };
     let links = plan.hops.iter().map(|hop| {
         let link = &scenario.link[hop.link];
-        let loss = if hop.back { link.loss_back.unwrap_or(link.loss) } else { link.loss };
+        let back = link.loss_back.as_ref().filter(|_| hop.back);
         AirLink {
             from: index(hop.from),
             to: index(hop.to),
             delay: hop.delay,
             signal: farhop_proto::base::Dbm::from_f64(link.signal_dbm),
-            loss: loss_model(loss),
+            loss: loss_model(back.unwrap_or(&link.loss)),
         }
     });
     let links = links.collect();
     MediumConfig::new(radios, links)
-}
-
-fn loss_model(config: LossConfig) -> LossModel {
-    let millis = |ms: f64| Duration::from_secs_f64(ms / 1e3);
-    match config {
-        LossConfig::Bernoulli { p } => LossModel::Bernoulli { p },
-        LossConfig::GilbertElliott { good_ms, bad_ms, good_loss, bad_loss } => {
-            let (good, bad) = (millis(good_ms), millis(bad_ms));
-            LossModel::GilbertElliott { good, bad, good_loss, bad_loss }
-        }
-    }
 }

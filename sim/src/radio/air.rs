@@ -15,7 +15,7 @@ use farhop_proto::base::{
 };
 
 use super::config::{AirLink, ChipConfig, CurveKind, Interference, MediumConfig, channel_overlap};
-use super::loss::LossProcess;
+use super::loss::{Exposed, Fate, FateRecord, LossProcess};
 use super::medium::MediumEvent;
 use super::power::Power;
 use super::queue::EventQueue;
@@ -135,6 +135,8 @@ pub(super) struct Air {
     pub(super) reports: VecDeque<MediumEvent>,
     pub(super) is_recording: bool,
     pub(super) recorded: VecDeque<Transmission>,
+    /// What became of frames, while that is recorded.
+    pub(super) fates: Option<VecDeque<FateRecord>>,
     pub(super) frames_on_air: u64,
     pub(super) trace_hash: u64,
     seed: Seed,
@@ -170,6 +172,7 @@ impl Air {
             reports: VecDeque::new(),
             is_recording: false,
             recorded: VecDeque::new(),
+            fates: None,
             frames_on_air: 0,
             trace_hash: 0xcbf2_9ce4_8422_2325,
             seed,
@@ -182,7 +185,7 @@ impl Air {
             sums_energy: matches!(config.interference, Interference::Sinr(_)),
         };
         for link in &config.links {
-            air.add_link(*link);
+            air.add_link(link.clone());
         }
         for radio in 0..air.stations.len() {
             air.line_up(radio);
@@ -191,7 +194,7 @@ impl Air {
     }
 
     fn add_link(&mut self, config: AirLink) {
-        let AirLink { from, to, .. } = config;
+        let (from, to) = (config.from, config.to);
         let index = self.links.len() as u32;
         let count = self.stations.len();
         assert!(from < count && to < count, "link {index} to an unknown radio");
@@ -216,7 +219,8 @@ impl Air {
         let source = &self.stations[radio];
         let from_link = |index: &u32| {
             let link = &self.links[*index as usize];
-            let AirLink { to, delay, signal, .. } = link.config;
+            let AirLink { to, delay, signal, .. } = &link.config;
+            let (to, delay, signal) = (*to, *delay, *signal);
             let sink = &self.stations[to];
             let overlap = channel_overlap(source.channel, sink.channel);
             if overlap == 0.0 || !link.is_up {
@@ -282,12 +286,12 @@ impl Air {
             match self.by_pair.entry((radio as u32, config.to as u32)) {
                 Entry::Occupied(known) => {
                     let index = *known.get();
-                    self.links[index as usize].config = *config;
+                    self.links[index as usize].config = config.clone();
                     self.stations[radio].links.push(index);
                 }
                 Entry::Vacant(place) => {
                     place.insert(self.links.len() as u32);
-                    self.add_link(*config);
+                    self.add_link(config.clone());
                 }
             }
         }
@@ -312,6 +316,41 @@ impl Air {
 
     pub(super) fn transmission(&self, tx: TxId) -> &Transmission {
         &self.slab[tx.0 as usize].transmission
+    }
+
+    /// What the losses of a link make of a transmission that began to arrive at `start`.
+    pub(super) fn fate(&mut self, link: u32, tx: TxId, start: Instant) -> Fate {
+        if self.fates.is_none() && self.links[link as usize].loss.is_none() {
+            return Fate::Ok;
+        }
+        let transmission = &self.slab[tx.0 as usize].transmission;
+        let length = transmission.end - transmission.start;
+        let plcp = self.stations[transmission.radio].phy.plcp(transmission.rate).min(length);
+        let seconds = (length - plcp).as_secs_f64();
+        let bytes = (seconds * transmission.rate.bps() as f64 / 8.0 + 0.5) as u32;
+        self.fate_of(link, &Exposed { start, length, plcp, bytes })
+    }
+
+    /// What the losses of a link make of a frame, or of a part that stands or falls by itself.
+    pub(super) fn fate_of(&mut self, link: u32, frame: &Exposed) -> Fate {
+        let Link { config, loss, .. } = &mut self.links[link as usize];
+        let fate = loss.lost(frame);
+        if let Some(fates) = &mut self.fates {
+            fates.push_back(FateRecord { from: config.from, to: config.to, at: frame.start, fate });
+        }
+        fate
+    }
+
+    /// Whether the driver at the end of a link drops a data frame before its card acknowledges it.
+    pub(super) fn is_dropped_unacknowledged(&mut self, link: u32) -> bool {
+        let loss = &mut self.links[link as usize].loss;
+        !loss.acknowledges_dropped() && loss.dropped_by_driver()
+    }
+
+    /// Whether the driver at the end of a link drops a data frame that its card acknowledged.
+    pub(super) fn is_dropped_acknowledged(&mut self, link: u32) -> bool {
+        let loss = &mut self.links[link as usize].loss;
+        loss.acknowledges_dropped() && loss.dropped_by_driver()
     }
 
     /// How a transmission fails under interference.

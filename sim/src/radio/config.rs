@@ -69,7 +69,7 @@ pub(super) fn channel_overlap(a: u16, b: u16) -> f64 {
 }
 
 /// One direction between two radios.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AirLink {
     /// Index of the transmitting radio.
     pub from: usize,

@@ -1,10 +1,13 @@
 //! The medium: all radios and the air between them, driven by its caller.
 
+use std::collections::VecDeque;
+
 use farhop_proto::base::{AccessCategory, FrameDown, FrameUp, Instant, Seed};
 
 use super::air::{Air, TIMERS, Timer};
 use super::chip::Chip;
 use super::config::{AirLink, MediumConfig};
+use super::loss::FateRecord;
 use super::stats::ChipStats;
 use super::transmission::Transmission;
 
@@ -152,6 +155,16 @@ impl Medium {
     /// two runs were the same.
     pub fn trace_hash(&self) -> u64 {
         self.air.trace_hash
+    }
+
+    /// Has the medium keep what becomes of frames on each link, for [`Self::poll_fate`].
+    pub fn record_fates(&mut self, on: bool) {
+        self.air.fates = on.then(VecDeque::new);
+    }
+
+    /// What became of the next frame that a link carried.
+    pub fn poll_fate(&mut self) -> Option<FateRecord> {
+        self.air.fates.as_mut()?.pop_front()
     }
 
     /// Whether transmissions are kept for [`Self::poll_transmission`]; off at first.

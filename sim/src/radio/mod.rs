@@ -48,7 +48,10 @@ pub use config::{
     AcParams, AirLink, ChipConfig, CurveKind, EifsRule, FirstAccess, Interference, MediumConfig,
     SinrConfig,
 };
-pub use loss::{LossModel, LossProcess};
+pub use loss::{
+    Burst, Drift, ErrorRuns, Exposed, Fate, FateRecord, Interferer, LossModel, LossProcess,
+    Modulated,
+};
 pub use medium::{Medium, MediumEvent};
 pub use queue::EventQueue;
 pub use stats::ChipStats;

@@ -37,6 +37,7 @@ enum ReplyKind {
 #[derive(Clone, Copy)]
 struct Heard {
     from_radio: usize,
+    link: u32,
     from: NodeId,
     rate: Bitrate,
     nav: Duration,
@@ -54,6 +55,7 @@ impl Chip {
         let to = transmission.to();
         let heard = Heard {
             from_radio: transmission.radio,
+            link: reception.link,
             from: transmission.from,
             rate: transmission.rate,
             nav: transmission.nav,
@@ -279,7 +281,11 @@ impl Chip {
         }
         *last = Some(sequence);
         self.stats.received += 1;
-        air.report(self.index, now, FrameUp::Received(frame));
+        if air.is_dropped_acknowledged(reception.link) {
+            self.stats.dropped += 1;
+        } else {
+            air.report(self.index, now, FrameUp::Received(frame));
+        }
     }
 
     /// What a reception says of the frame that it brought, without its contents.
@@ -358,8 +364,17 @@ impl Chip {
             .recipients
             .entry((heard.from_radio, access))
             .or_insert_with(|| Recipient::new(window));
-        let mut up = |frame| air.report(radio, now, FrameUp::Received(frame));
-        if recipient.take(number, frame, &mut up) {
+        let mut dropped = 0;
+        let mut up = |frame| {
+            if air.is_dropped_acknowledged(heard.link) {
+                dropped += 1;
+            } else {
+                air.report(radio, now, FrameUp::Received(frame));
+            }
+        };
+        let is_new = recipient.take(number, frame, &mut up);
+        self.stats.dropped += dropped;
+        if is_new {
             self.stats.received += 1;
         } else {
             self.stats.duplicates += 1;

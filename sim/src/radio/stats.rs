@@ -48,6 +48,8 @@ pub struct ChipStats {
     pub captures: u64,
     /// Frames that the loss process of their link destroyed.
     pub lost: u64,
+    /// Frames that were received and then dropped by the driver.
+    pub dropped: u64,
     /// Announcements sent.
     pub rts_sent: u64,
     /// CTS sent, to others and to oneself.
@@ -114,6 +116,7 @@ impl ChipStats {
             ("missed", self.missed),
             ("captures", self.captures),
             ("lost", self.lost),
+            ("dropped", self.dropped),
             ("backoff_slots", self.backoff_slots),
             ("rts_sent", self.rts_sent),
             ("cts_sent", self.cts_sent),
@@ -164,6 +167,7 @@ impl ChipStats {
             (&mut self.missed, other.missed),
             (&mut self.captures, other.captures),
             (&mut self.lost, other.lost),
+            (&mut self.dropped, other.dropped),
             (&mut self.backoff_slots, other.backoff_slots),
             (&mut self.rts_sent, other.rts_sent),
             (&mut self.cts_sent, other.cts_sent),

@@ -131,6 +131,11 @@ impl Transmission {
         }
     }
 
+    /// Whether it carries frames of the layers above.
+    pub(super) const fn is_data(&self) -> bool {
+        matches!(self.kind, TransmissionKind::Data { .. } | TransmissionKind::Ampdu { .. })
+    }
+
     /// The receiver that the header names, or `None` for broadcast.
     pub fn to(&self) -> Option<NodeId> {
         match &self.kind {

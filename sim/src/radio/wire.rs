@@ -8,6 +8,7 @@ use farhop_proto::base::{Duration, FrameOutcome, FrameUp, Instant, ReceivedFrame
 
 use super::air::{Air, Hearer, Timer, TxId};
 use super::chip::Chip;
+use super::loss::Fate;
 use super::transmission::{Transmission, TransmissionKind};
 
 impl Chip {
@@ -87,8 +88,8 @@ impl Chip {
             signal: None,
             bits: 0,
         };
-        let link = &mut air.links[hearer.link as usize];
-        if link.loss.lost(started, length) || !link.is_up {
+        let fate = air.fate(hearer.link, tx, started);
+        if fate != Fate::Ok || !air.links[hearer.link as usize].is_up {
             self.stats.lost += 1;
             return;
         }

@@ -269,7 +269,7 @@ impl Phy {
         let basic = self.basic_rates();
         let mut alike = basic.iter().copied().filter(|basic| self.is_dsss(*basic) == is_dsss);
         let lowest = alike.next().unwrap_or(basic[0]);
-        alike.filter(|basic| *basic <= reference).last().unwrap_or(lowest)
+        alike.rfind(|basic| *basic <= reference).unwrap_or(lowest)
     }
 
     /// Whether frames at `rate` are DSSS or CCK.

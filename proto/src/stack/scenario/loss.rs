@@ -1,16 +1,27 @@
-//! Loss processes, as a file writes them.
+//! Loss processes, as a file writes them (`radio.md` 5).
+
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::stack::loss_trace::LossTrace;
+
 /// A loss process. In a file, a number is the loss of each frame by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum LossConfig {
     /// Each frame is lost by itself with probability `p`.
     Bernoulli {
         /// Probability, 0 to 1.
         p: f64,
+    },
+    /// Each unit of a frame is lost by itself with probability `p`, and a frame with any of them.
+    BernoulliUnits {
+        /// Probability, 0 to 1.
+        p: f64,
+        /// Size of a unit, in bytes.
+        unit_bytes: u32,
     },
     /// Two states in continuous time, with a loss of their own.
     GilbertElliott {
@@ -23,6 +34,192 @@ pub enum LossConfig {
         /// Loss in the bad state, 0 to 1.
         bad_loss: f64,
     },
+    /// Two states that change from frame to frame, with a loss of their own.
+    GilbertElliottFrames {
+        /// Probability of the bad state after the good one.
+        to_bad: f64,
+        /// Probability of the good state after the bad one.
+        to_good: f64,
+        /// Loss in the good state, 0 to 1.
+        good_loss: f64,
+        /// Loss in the bad state, 0 to 1.
+        bad_loss: f64,
+    },
+    /// Runs of lost frames of given lengths, between geometric runs of frames that arrive.
+    Runs(ErrorRunsConfig),
+    /// A transmitter at a constant rate that the sender does not hear.
+    Interferer(InterfererConfig),
+    /// A loss that wanders for seconds to minutes, with or without bursts.
+    Drift(DriftConfig),
+    /// A loss that is drawn anew at equal intervals around its mean.
+    Modulated(ModulatedConfig),
+    /// A recording, played back.
+    Trace(TraceConfig),
+    /// A driver that drops frames which the card has received, behind another loss.
+    Driver(DriverConfig),
+}
+
+/// Runs of lost frames.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ErrorRunsConfig {
+    /// Long-run loss, 0 to 1.
+    pub loss: f64,
+    /// Distribution of the runs of lost frames: points `[length, share of runs that are no longer]`,
+    /// rising to a share of 1; between them it is linear.
+    pub errors: Vec<(u32, f64)>,
+}
+
+/// A transmitter of 802.11b that the sender of the link does not hear.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct InterfererConfig {
+    /// Rate of its payload, in Mb/s.
+    pub load_mbps: f64,
+    /// Payload of one packet, in bytes.
+    pub size_bytes: u32,
+    /// Its bit-rate, in Mb/s.
+    pub rate_mbps: f64,
+}
+
+impl Default for InterfererConfig {
+    fn default() -> Self {
+        Self { load_mbps: 0.5, size_bytes: 1440, rate_mbps: 11.0 }
+    }
+}
+
+/// A loss that wanders.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DriftConfig {
+    /// Mean loss of frames of `reference_bytes`, outside of bursts.
+    pub loss: f64,
+    /// Standard deviation of its log-odds.
+    #[serde(default = "one")]
+    pub sigma: f64,
+    /// Correlation time, in seconds.
+    #[serde(default = "twenty")]
+    pub correlation_s: f64,
+    /// Length of the frames, in bytes, that `loss` is for; longer ones lose more.
+    #[serde(default = "whole_packet")]
+    pub reference_bytes: u32,
+    /// Bursts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<BurstConfig>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn twenty() -> f64 {
+    20.0
+}
+
+fn whole_packet() -> u32 {
+    1536
+}
+
+/// Bursts of loss.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BurstConfig {
+    /// Mean time from the end of one to the start of the next, in seconds.
+    pub every_s: f64,
+    /// Length of the shortest, in milliseconds.
+    pub shortest_ms: f64,
+    /// Length of the longest, in milliseconds; between them the logarithm is uniform.
+    pub longest_ms: f64,
+    /// Loss meanwhile, 0 to 1.
+    pub loss: f64,
+}
+
+impl Default for BurstConfig {
+    fn default() -> Self {
+        Self { every_s: 60.0, shortest_ms: 1.0, longest_ms: 60_000.0, loss: 0.9 }
+    }
+}
+
+/// A loss that is drawn anew at equal intervals.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModulatedConfig {
+    /// Mean loss.
+    pub loss: f64,
+    /// How far it goes from its mean, as a share of it, 0 to 1.
+    #[serde(default = "half")]
+    pub spread: f64,
+    /// From one draw to the next, in milliseconds.
+    #[serde(default = "hundred")]
+    pub period_ms: f64,
+    /// How it is drawn.
+    #[serde(default)]
+    pub shape: ModulationShape,
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+fn hundred() -> f64 {
+    100.0
+}
+
+/// How a modulated loss is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ModulationShape {
+    /// Uniformly between its ends.
+    #[default]
+    Uniform,
+    /// One end after the other.
+    Square,
+}
+
+/// A recording of losses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TraceConfig {
+    /// The file, beside the scenario or with its whole path.
+    pub file: String,
+    /// The link in the file (`a>b`); may be left out if the file has one link only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
+    /// Whether the recording begins anew at its end; without that it must last for the whole run.
+    #[serde(default)]
+    pub repeat: bool,
+    /// The recording, from whoever reads files.
+    #[serde(skip)]
+    pub recording: Option<Arc<LossTrace>>,
+}
+
+/// A driver that drops frames.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DriverConfig {
+    /// Share of the received frames that it drops, 0 to 1.
+    pub q: f64,
+    /// Whether the card has acknowledged them by then.
+    #[serde(default = "yes")]
+    pub ack: bool,
+    /// What is lost on the way before.
+    #[serde(default)]
+    pub loss: Box<LossConfig>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl LossConfig {
+    /// The recording that the process plays back, if it does, wherever it stands.
+    pub fn recording_mut(&mut self) -> Option<&mut TraceConfig> {
+        match self {
+            Self::Trace(trace) => Some(trace),
+            Self::Driver(driver) => driver.loss.recording_mut(),
+            _ => None,
+        }
+    }
 }
 
 impl Default for LossConfig {
@@ -61,6 +258,13 @@ enum LossProcess {
         /// Probability, 0 to 1.
         p: f64,
     },
+    /// Each unit of a frame is lost by itself with probability `p`, and a frame with any of them.
+    BernoulliUnits {
+        /// Probability, 0 to 1.
+        p: f64,
+        /// Size of a unit, in bytes.
+        unit_bytes: u32,
+    },
     /// Two states in continuous time, with a loss of their own.
     GilbertElliott {
         /// Mean stay in the good state, in milliseconds.
@@ -72,6 +276,29 @@ enum LossProcess {
         /// Loss in the bad state, 0 to 1.
         bad_loss: f64,
     },
+    /// Two states that change from frame to frame, with a loss of their own.
+    GilbertElliottFrames {
+        /// Probability of the bad state after the good one.
+        to_bad: f64,
+        /// Probability of the good state after the bad one.
+        to_good: f64,
+        /// Loss in the good state, 0 to 1.
+        good_loss: f64,
+        /// Loss in the bad state, 0 to 1.
+        bad_loss: f64,
+    },
+    /// Runs of lost frames of given lengths, between geometric runs of frames that arrive.
+    Runs(ErrorRunsConfig),
+    /// A transmitter at a constant rate that the sender does not hear.
+    Interferer(InterfererConfig),
+    /// A loss that wanders for seconds to minutes, with or without bursts.
+    Drift(DriftConfig),
+    /// A loss that is drawn anew at equal intervals around its mean.
+    Modulated(ModulatedConfig),
+    /// A recording, played back.
+    Trace(TraceConfig),
+    /// A driver that drops frames which the card has received, behind another loss.
+    Driver(DriverConfig),
 }
 
 impl<'de> Deserialize<'de> for LossConfig {
@@ -100,9 +327,21 @@ impl<'de> Deserialize<'de> for LossConfig {
                 let table = serde::de::value::MapAccessDeserializer::new(map);
                 Ok(match LossProcess::deserialize(table)? {
                     LossProcess::Bernoulli { p } => LossConfig::Bernoulli { p },
+                    LossProcess::BernoulliUnits { p, unit_bytes } => {
+                        LossConfig::BernoulliUnits { p, unit_bytes }
+                    }
                     LossProcess::GilbertElliott { good_ms, bad_ms, good_loss, bad_loss } => {
                         LossConfig::GilbertElliott { good_ms, bad_ms, good_loss, bad_loss }
                     }
+                    LossProcess::GilbertElliottFrames { to_bad, to_good, good_loss, bad_loss } => {
+                        LossConfig::GilbertElliottFrames { to_bad, to_good, good_loss, bad_loss }
+                    }
+                    LossProcess::Runs(runs) => LossConfig::Runs(runs),
+                    LossProcess::Interferer(interferer) => LossConfig::Interferer(interferer),
+                    LossProcess::Drift(drift) => LossConfig::Drift(drift),
+                    LossProcess::Modulated(modulated) => LossConfig::Modulated(modulated),
+                    LossProcess::Trace(trace) => LossConfig::Trace(trace),
+                    LossProcess::Driver(driver) => LossConfig::Driver(driver),
                 })
             }
         }

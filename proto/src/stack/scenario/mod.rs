@@ -22,7 +22,10 @@ use crate::base::Subnet;
 pub use fault::FaultConfig;
 pub use flow::{Codec, FlowConfig, FlowKind, OnOffConfig, VoipConfig, WebConfig};
 pub use link::RadioLinkConfig;
-pub use loss::LossConfig;
+pub use loss::{
+    BurstConfig, DriftConfig, DriverConfig, ErrorRunsConfig, InterfererConfig, LossConfig,
+    ModulatedConfig, ModulationShape, TraceConfig,
+};
 pub use mac::{AccessConfig, AccessConfigs, Protection, RateControl};
 pub use node::{ClockConfig, DeviceConfig, NodeConfig};
 pub use radio::{HostConfig, RadioConfig};

@@ -8,7 +8,7 @@
 mod sinr;
 mod threshold;
 
-use farhop_proto::base::{Dbm, Instant, Rng};
+use farhop_proto::base::{Dbm, Duration, Instant, Rng};
 
 pub(super) use self::sinr::Errors;
 use self::sinr::Sinr;
@@ -16,6 +16,7 @@ use self::threshold::Threshold;
 use super::air::{Air, Hearer, Reach, Timer, TxId};
 use super::chip::{Chip, Phase};
 use super::config::{ChipConfig, EifsRule, Interference};
+use super::loss::{Exposed, Fate};
 use super::power::Power;
 use super::transmission::Mpdu;
 
@@ -147,7 +148,7 @@ impl Chip {
             self.receiver.signals = signals.expect("a signal ends after its start");
             ended = match &mut self.receiver.model {
                 Model::Threshold(threshold) => threshold.end(tx),
-                Model::Sinr(sinr) => sinr.end(now, hearer, tx, &mut self.receiver.rng),
+                Model::Sinr(sinr) => sinr.end(air, now, hearer, tx, &mut self.receiver.rng),
             };
         }
         let falls_silent = was_sensing && !self.receiver.is_sensing() && !self.is_transmitting();
@@ -171,8 +172,9 @@ impl Chip {
         let always = self.config.eifs == EifsRule::Always;
         match ended {
             Ended::Passed(reception) => match self.survivors(air, reception) {
-                0 => self.error_at = Some(now),
-                decoded => {
+                (0, false) if !always => {}
+                (0, _) => self.error_at = Some(now),
+                (decoded, _) => {
                     self.error_at = None;
                     self.on_received(air, now, Reception { decoded, ..reception });
                 }
@@ -187,30 +189,33 @@ impl Chip {
         }
     }
 
-    /// What is left of a reception after the losses of its link.
-    fn survivors(&mut self, air: &mut Air, reception: Reception) -> u64 {
-        if air.is_cut_off(reception.tx) {
-            return 0;
+    /// What is left of a reception after the losses of its link, and whether its preamble was.
+    fn survivors(&mut self, air: &mut Air, reception: Reception) -> (u64, bool) {
+        let Reception { tx, link, start, decoded, .. } = reception;
+        let transmission = air.transmission(tx);
+        if air.is_cut_off(tx) || !air.links[link as usize].is_up {
+            self.stats.lost += 1;
+            return (0, true);
         }
-        let transmission = air.transmission(reception.tx);
-        let length = transmission.end - transmission.start;
+        let is_data = transmission.is_data();
         let count = transmission.mpdus().len();
         if count == 0 {
-            let link = &mut air.links[reception.link as usize];
-            let is_lost = link.loss.lost(reception.start, length) || !link.is_up;
+            let fate = air.fate(link, tx, start);
+            let is_lost = fate != Fate::Ok || (is_data && air.is_dropped_unacknowledged(link));
             self.stats.lost += u64::from(is_lost);
-            return if is_lost { 0 } else { reception.decoded };
+            return (if is_lost { 0 } else { decoded }, fate != Fate::Preamble);
         }
-        let mut decoded = reception.decoded;
+        let mut decoded = decoded & (u64::MAX >> (64 - count));
         for place in 0..count {
-            let Mpdu { from, until, .. } = air.transmission(reception.tx).mpdus()[place];
-            let link = &mut air.links[reception.link as usize];
-            if link.loss.lost(reception.start + from, until - from) || !link.is_up {
+            let Mpdu { from, until, bytes, .. } = air.transmission(tx).mpdus()[place];
+            let (length, plcp) = (until - from, Duration::ZERO);
+            let part = Exposed { start: start + from, length, plcp, bytes: bytes as u32 };
+            if air.fate_of(link, &part) != Fate::Ok || air.is_dropped_unacknowledged(link) {
                 self.stats.lost += 1;
                 decoded &= !(1 << place);
             }
         }
-        decoded & (u64::MAX >> (64 - count))
+        (decoded, true)
     }
 
     /// The own transmitter starts, and takes the antenna from what was being received.

@@ -1,0 +1,92 @@
+//! A transmitter at a constant rate that the sender does not hear (`radio.md` 5.4). A frame that it
+//! overlaps is lost: its preamble, if the interferer is on the air by then or the receiver has
+//! locked on to it, else its content.
+//!
+//! Its packets come at equal intervals, from a random time on; each waits for the one before it, for
+//! DIFS and a backoff. It does not hear the sender either.
+
+use std::collections::VecDeque;
+
+use farhop_proto::base::{Duration, Instant, Phy, Rng};
+
+use super::{Exposed, Fate};
+
+/// Another transmitter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interferer {
+    /// From one packet to the next.
+    pub interval: Duration,
+    /// Air time of each.
+    pub air_time: Duration,
+    /// Its PHY, for the gaps between its packets.
+    pub phy: Phy,
+}
+
+impl Interferer {
+    /// Long-run loss of frames that last `length`, where the interferer keeps up with its packets.
+    pub(super) fn mean(&self, length: Duration) -> f64 {
+        let exposed = length + self.air_time;
+        (exposed.as_secs_f64() / self.interval.as_secs_f64()).min(1.0)
+    }
+}
+
+/// An interferer at work.
+#[derive(Clone, Debug)]
+pub(super) struct Interference {
+    model: Interferer,
+    /// When its next packet comes.
+    next: Instant,
+    /// Starts and ends of its frames, up to the first beyond the last frame that was judged.
+    on_air: VecDeque<(Instant, Instant)>,
+}
+
+impl Interference {
+    pub(super) fn new(model: &Interferer, rng: &mut Rng) -> Self {
+        assert!(!model.interval.is_zero(), "packets without an interval");
+        let next = Instant::ZERO + model.interval.mul_f64(rng.uniform());
+        Self { model: model.clone(), next, on_air: VecDeque::new() }
+    }
+
+    pub(super) fn fate(&mut self, frame: &Exposed, rng: &mut Rng) -> Fate {
+        let end = frame.start + frame.length;
+        self.skip_silence(frame.start);
+        while self.on_air.back().is_none_or(|(start, _)| *start < end) {
+            self.transmit(rng);
+            while self.on_air.front().is_some_and(|(_, end)| *end <= frame.start) {
+                self.on_air.pop_front();
+            }
+        }
+        let header_end = frame.start + frame.plcp;
+        let overlaps = |until: Instant| {
+            let is_hit = |(start, end): &(Instant, Instant)| *start < until && *end > frame.start;
+            self.on_air.iter().any(is_hit)
+        };
+        if frame.plcp > Duration::ZERO && overlaps(header_end) {
+            Fate::Preamble
+        } else if overlaps(end) {
+            Fate::Crc
+        } else {
+            Fate::Ok
+        }
+    }
+
+    fn transmit(&mut self, rng: &mut Rng) {
+        let before = self.on_air.back().map_or(Instant::ZERO, |(_, end)| *end);
+        let (smallest, _) = self.model.phy.contention_window();
+        let backoff = self.model.phy.slot() * rng.below(u64::from(smallest) + 1);
+        let start = self.next.max(before + self.model.phy.difs()) + backoff;
+        self.on_air.push_back((start, start + self.model.air_time));
+        self.next += self.model.interval;
+    }
+
+    /// Packets long before the frame to be judged are not drawn one by one.
+    fn skip_silence(&mut self, at: Instant) {
+        const KEPT: u64 = 64;
+        let behind = at.since(self.next).div_duration(self.model.interval);
+        let keeps_up = self.on_air.back().is_none_or(|(start, _)| *start < at);
+        if keeps_up && behind > 2 * KEPT {
+            self.next += self.model.interval * (behind - KEPT);
+            self.on_air.clear();
+        }
+    }
+}

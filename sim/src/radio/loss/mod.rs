@@ -1,0 +1,270 @@
+//! Loss processes of a link (`radio.md` 5): what becomes of each frame on its way.
+//!
+//! One interface, [`LossProcess::lost`]. Processes in time take their state at the start of the
+//! frame, so that the long-run loss is that of the formula whatever the length of the frames; an
+//! interferer destroys what it overlaps. What a driver drops after the card has taken it is a
+//! separate question, [`LossProcess::dropped_by_driver`].
+
+mod interferer;
+mod replay;
+mod runs;
+mod states;
+#[cfg(test)]
+mod tests;
+mod wander;
+
+use std::sync::Arc;
+
+use farhop_proto::base::{Duration, Instant, Rng};
+pub use farhop_proto::stack::Fate;
+use farhop_proto::stack::LossTrace;
+
+pub use interferer::Interferer;
+pub use runs::ErrorRuns;
+pub use wander::{Burst, Drift, Modulated};
+
+/// A loss process as a configuration.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum LossModel {
+    /// Nothing is lost.
+    #[default]
+    None,
+    /// Each frame is lost by itself with probability `p`.
+    Bernoulli {
+        /// Probability, 0 to 1.
+        p: f64,
+    },
+    /// Each unit of `bytes` bytes of a frame is lost by itself with probability `p`, and a frame
+    /// with any of its units.
+    Units {
+        /// Probability, 0 to 1.
+        p: f64,
+        /// Size of a unit, in bytes.
+        bytes: u32,
+    },
+    /// Two states with exponential stays, each with a loss of its own.
+    GilbertElliott {
+        /// Mean stay in the good state.
+        good: Duration,
+        /// Mean stay in the bad state.
+        bad: Duration,
+        /// Loss of a frame that starts in the good state, 0 to 1.
+        good_loss: f64,
+        /// Loss of a frame that starts in the bad state, 0 to 1.
+        bad_loss: f64,
+    },
+    /// Two states that change from frame to frame, each with a loss of its own.
+    GilbertElliottFrames {
+        /// Probability of the bad state after the good one, above 0.
+        to_bad: f64,
+        /// Probability of the good state after the bad one, above 0.
+        to_good: f64,
+        /// Loss of a frame in the good state, 0 to 1.
+        good_loss: f64,
+        /// Loss of a frame in the bad state, 0 to 1.
+        bad_loss: f64,
+    },
+    /// Runs of lost frames of measured lengths between runs of frames that arrive.
+    Runs(Arc<ErrorRuns>),
+    /// Another transmitter that the sender does not hear.
+    Interferer(Box<Interferer>),
+    /// A loss that wanders for seconds to minutes, with bursts.
+    Drift(Box<Drift>),
+    /// A loss that is drawn anew at equal intervals around its mean.
+    Modulated(Box<Modulated>),
+    /// A recording, played back.
+    Trace {
+        /// The recording.
+        trace: Arc<LossTrace>,
+        /// Whether it begins anew at its end; without that nothing is lost behind it.
+        repeat: bool,
+    },
+    /// A driver that drops frames which the card has received, behind another process.
+    Driver {
+        /// Share of the received frames that it drops, 0 to 1.
+        share: f64,
+        /// Whether the card has acknowledged them by then.
+        acknowledges: bool,
+        /// What is lost before.
+        channel: Box<LossModel>,
+    },
+}
+
+impl LossModel {
+    /// The process with its random stream.
+    ///
+    /// Panics if a probability lies outside 0 to 1, a mean stay is zero, or the runs of lost frames
+    /// are too short for their share.
+    pub fn build(&self, mut rng: Rng) -> LossProcess {
+        let mut driver = None;
+        let mut model = self;
+        while let Self::Driver { share, acknowledges, channel } = model {
+            assert_probability(*share);
+            driver.get_or_insert((*share, *acknowledges));
+            model = channel;
+        }
+        let process = Process::build(model, &mut rng);
+        LossProcess { process, driver, rng }
+    }
+
+    /// Long-run share of frames that are lost on the way, for frames of `bytes` bytes that last
+    /// `length`. A recording counts each of its frames alike.
+    pub fn mean(&self, bytes: u32, length: Duration) -> f64 {
+        match self {
+            Self::None => 0.0,
+            Self::Bernoulli { p } => *p,
+            Self::Units { p, bytes: unit } => of_units(*p, bytes, *unit),
+            Self::GilbertElliott { good, bad, good_loss, bad_loss } => {
+                let (good, bad) = (good.as_secs_f64(), bad.as_secs_f64());
+                (good_loss * good + bad_loss * bad) / (good + bad)
+            }
+            Self::GilbertElliottFrames { to_bad, to_good, good_loss, bad_loss } => {
+                (good_loss * to_good + bad_loss * to_bad) / (to_bad + to_good)
+            }
+            Self::Runs(runs) => runs.loss(),
+            Self::Interferer(interferer) => interferer.mean(length),
+            Self::Drift(drift) => drift.mean(bytes),
+            Self::Modulated(modulated) => modulated.loss,
+            Self::Trace { trace, .. } => {
+                let entries = trace.entries();
+                let lost = entries.iter().filter(|(_, fate)| *fate != Fate::Ok).count();
+                lost as f64 / entries.len().max(1) as f64
+            }
+            Self::Driver { channel, .. } => channel.mean(bytes, length),
+        }
+    }
+}
+
+fn assert_probability(p: f64) {
+    assert!((0.0..=1.0).contains(&p), "a loss of {p}");
+}
+
+/// Loss of a frame that is lost with any of its units.
+fn of_units(p: f64, bytes: u32, unit: u32) -> f64 {
+    let units = bytes.div_ceil(unit.max(1)).max(1);
+    1.0 - libm::pow(1.0 - p, f64::from(units))
+}
+
+/// A frame, or a part of one that stands or falls by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Exposed {
+    /// When it begins to arrive.
+    pub start: Instant,
+    /// How long it lasts.
+    pub length: Duration,
+    /// How much of that is preamble and header, zero for a part that has none.
+    pub plcp: Duration,
+    /// Its bytes.
+    pub bytes: u32,
+}
+
+/// What became of a frame, for a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FateRecord {
+    /// Index of the transmitting radio.
+    pub from: usize,
+    /// Index of the hearing radio.
+    pub to: usize,
+    /// When the frame began to arrive.
+    pub at: Instant,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// A loss process at work on one direction of one link.
+#[derive(Clone, Debug)]
+pub struct LossProcess {
+    process: Process,
+    driver: Option<(f64, bool)>,
+    rng: Rng,
+}
+
+#[derive(Clone, Debug)]
+enum Process {
+    None,
+    Bernoulli(f64),
+    Units(f64, u32),
+    InTime(Box<states::InTime>),
+    ByFrame(Box<states::ByFrame>),
+    Runs(Box<runs::Runs>),
+    Interferer(Box<interferer::Interference>),
+    Drift(Box<wander::Drifting>),
+    Modulated(Box<wander::Modulation>),
+    Replay(Box<replay::Replay>),
+}
+
+impl Process {
+    fn build(model: &LossModel, rng: &mut Rng) -> Self {
+        match model {
+            LossModel::None => Self::None,
+            LossModel::Bernoulli { p } => {
+                assert_probability(*p);
+                Self::Bernoulli(*p)
+            }
+            LossModel::Units { p, bytes } => {
+                assert_probability(*p);
+                Self::Units(*p, *bytes)
+            }
+            LossModel::GilbertElliott { good, bad, good_loss, bad_loss } => {
+                Self::InTime(Box::new(states::InTime::new([*good, *bad], [*good_loss, *bad_loss])))
+            }
+            LossModel::GilbertElliottFrames { to_bad, to_good, good_loss, bad_loss } => {
+                let states = states::ByFrame::new([*to_bad, *to_good], [*good_loss, *bad_loss]);
+                Self::ByFrame(Box::new(states))
+            }
+            LossModel::Runs(runs) => Self::Runs(Box::new(runs::Runs::new(Arc::clone(runs)))),
+            LossModel::Interferer(interferer) => {
+                Self::Interferer(Box::new(interferer::Interference::new(interferer, rng)))
+            }
+            LossModel::Drift(drift) => Self::Drift(Box::new(wander::Drifting::new(drift, rng))),
+            LossModel::Modulated(modulated) => {
+                Self::Modulated(Box::new(wander::Modulation::new(modulated)))
+            }
+            LossModel::Trace { trace, repeat } => {
+                Self::Replay(Box::new(replay::Replay::new(Arc::clone(trace), *repeat)))
+            }
+            LossModel::Driver { .. } => unreachable!("a driver was taken off before"),
+        }
+    }
+}
+
+impl LossProcess {
+    /// What becomes of a frame on its way. Calls come in the order of their starts.
+    pub fn lost(&mut self, frame: &Exposed) -> Fate {
+        let rng = &mut self.rng;
+        let is_lost = match &mut self.process {
+            Process::None => false,
+            Process::Bernoulli(p) => rng.chance(*p),
+            Process::Units(p, unit) => rng.chance(of_units(*p, frame.bytes, *unit)),
+            Process::InTime(states) => states.is_lost(frame.start, rng),
+            Process::ByFrame(states) => states.is_lost(rng),
+            Process::Runs(runs) => runs.is_lost(rng),
+            Process::Drift(drift) => drift.is_lost(frame, rng),
+            Process::Modulated(modulation) => modulation.is_lost(frame.start, rng),
+            Process::Interferer(interferer) => return interferer.fate(frame, rng),
+            Process::Replay(replay) => return replay.fate(frame.start),
+        };
+        if is_lost { Fate::Crc } else { Fate::Ok }
+    }
+
+    /// Whether nothing is ever lost on the way.
+    pub(super) fn is_none(&self) -> bool {
+        matches!(self.process, Process::None)
+    }
+
+    /// Whether the driver drops a frame for this node that the card has received.
+    pub fn dropped_by_driver(&mut self) -> bool {
+        self.driver.is_some_and(|(share, _)| self.rng.chance(share))
+    }
+
+    /// Whether the card acknowledges what the driver then drops.
+    pub fn acknowledges_dropped(&self) -> bool {
+        self.driver.is_none_or(|(_, acknowledges)| acknowledges)
+    }
+}
+
+/// An exponential time of this mean, at least a nanosecond.
+fn exponential(mean: Duration, rng: &mut Rng) -> Duration {
+    // 1 - u lies in (0, 1], so that the logarithm is finite.
+    mean.mul_f64(-libm::log(1.0 - rng.uniform())).max(Duration::from_nanos(1))
+}

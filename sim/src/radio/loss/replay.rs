@@ -1,0 +1,44 @@
+//! A recording of losses, played back by time.
+
+use std::sync::Arc;
+
+use farhop_proto::base::{Duration, Instant};
+use farhop_proto::stack::{Fate, LossTrace};
+
+/// A recording at work.
+#[derive(Clone, Debug)]
+pub(super) struct Replay {
+    trace: Arc<LossTrace>,
+    repeat: bool,
+    /// How many entries have begun.
+    passed: usize,
+    /// The time in the recording that was last asked for.
+    last: Duration,
+}
+
+impl Replay {
+    pub(super) fn new(trace: Arc<LossTrace>, repeat: bool) -> Self {
+        Self { trace, repeat, passed: 0, last: Duration::ZERO }
+    }
+
+    pub(super) fn fate(&mut self, start: Instant) -> Fate {
+        let length = self.trace.length();
+        let mut at = start.since(Instant::ZERO);
+        if at >= length {
+            if !self.repeat || length.is_zero() {
+                return Fate::Ok;
+            }
+            at = at % length;
+        }
+        if at < self.last {
+            self.passed = 0;
+        }
+        self.last = at;
+        let entries = self.trace.entries();
+        let has_begun = |(begin, _): &(Instant, Fate)| begin.since(Instant::ZERO) <= at;
+        while entries.get(self.passed).is_some_and(has_begun) {
+            self.passed += 1;
+        }
+        self.passed.checked_sub(1).map_or(Fate::Ok, |entry| entries[entry].1)
+    }
+}

@@ -1,0 +1,254 @@
+//! Long-run means, bursts, and what each process is sensitive to.
+
+use farhop_proto::base::{Phy, Seed};
+
+use super::*;
+
+const AIR: Duration = Duration::from_millis(1);
+
+fn fates(model: &LossModel, frames: u64, apart: Duration, bytes: u32) -> Vec<Fate> {
+    let mut process = model.build(Seed(3).stream("loss"));
+    let exposed = |frame: u64| Exposed {
+        start: Instant::from_nanos(frame * apart.as_nanos()),
+        length: AIR,
+        plcp: Duration::from_micros(192),
+        bytes,
+    };
+    (0..frames).map(|frame| process.lost(&exposed(frame))).collect()
+}
+
+fn losses(model: &LossModel, frames: u64, apart: Duration) -> Vec<bool> {
+    fates(model, frames, apart, 1500).into_iter().map(|fate| fate != Fate::Ok).collect()
+}
+
+fn share(losses: &[bool]) -> f64 {
+    losses.iter().filter(|lost| **lost).count() as f64 / losses.len() as f64
+}
+
+/// The share of lost frames, and how long a run of them is.
+fn share_and_burst(losses: &[bool]) -> (f64, f64) {
+    let bursts = losses.windows(2).filter(|pair| !pair[0] && pair[1]).count();
+    let lost = losses.iter().filter(|lost| **lost).count();
+    (share(losses), lost as f64 / bursts as f64)
+}
+
+#[test]
+fn bernoulli_loses_its_share() {
+    let losses = losses(&LossModel::Bernoulli { p: 0.1 }, 400_000, AIR);
+    assert!((share(&losses) - 0.1).abs() < 0.002, "{}", share(&losses));
+}
+
+#[test]
+fn a_frame_is_lost_with_any_of_its_units() {
+    let model = LossModel::Units { p: 0.01, bytes: 100 };
+    assert!((model.mean(1500, AIR) - (1.0 - 0.99_f64.powi(15))).abs() < 1e-12);
+    for bytes in [50, 1500] {
+        let lost = fates(&model, 200_000, AIR, bytes);
+        let share = lost.iter().filter(|fate| **fate != Fate::Ok).count() as f64 / 200_000.0;
+        assert!((share - model.mean(bytes, AIR)).abs() < 0.003, "{share}");
+    }
+}
+
+#[test]
+fn gilbert_elliott_has_the_long_run_loss_and_bursts_of_its_bad_stays() {
+    let (good, bad) = (Duration::from_millis(90), Duration::from_millis(10));
+    let model = LossModel::GilbertElliott { good, bad, good_loss: 0.0, bad_loss: 1.0 };
+    assert!((model.mean(1500, AIR) - 0.1).abs() < 1e-12);
+    let (share, burst) = share_and_burst(&losses(&model, 4_000_000, Duration::from_micros(100)));
+    assert!((share - 0.1).abs() < 0.005, "{share}");
+    // A bad stay of 10 ms covers 100 frames that start 100 us apart; stays between two frames
+    // are not seen, so that the bursts that are seen are a little longer.
+    assert!((burst / 100.5 - 1.0).abs() < 0.05, "a burst is {burst} frames");
+}
+
+#[test]
+fn gilbert_elliott_keeps_its_loss_over_long_silences() {
+    let (good, bad) = (Duration::from_millis(3), Duration::from_millis(1));
+    let model = LossModel::GilbertElliott { good, bad, good_loss: 0.1, bad_loss: 0.9 };
+    for apart in [Duration::from_millis(2), Duration::from_secs(60)] {
+        let share = share(&losses(&model, 200_000, apart));
+        assert!((share - 0.3).abs() < 0.006, "{share} with frames {apart} apart");
+    }
+}
+
+#[test]
+fn gilbert_elliott_by_frame_does_not_care_for_time() {
+    let model = LossModel::GilbertElliottFrames {
+        to_bad: 0.01,
+        to_good: 0.1,
+        good_loss: 0.0,
+        bad_loss: 1.0,
+    };
+    let near = losses(&model, 1_000_000, AIR);
+    assert_eq!(near, losses(&model, 1_000_000, Duration::from_secs(1)));
+    let (share, burst) = share_and_burst(&near);
+    assert!((share - 1.0 / 11.0).abs() < 0.003, "{share}");
+    assert!((share - model.mean(1500, AIR)).abs() < 0.003);
+    assert!((burst - 10.0).abs() < 0.3, "{burst}");
+}
+
+#[test]
+fn runs_of_lost_frames_are_as_long_as_measured() {
+    let points = [(1, 0.5), (2, 0.7), (5, 0.9), (20, 1.0)];
+    let runs = ErrorRuns::new(&points, 0.2).expect("a distribution");
+    let losses = losses(&LossModel::Runs(Arc::new(runs)), 2_000_000, AIR);
+    let (share, burst) = share_and_burst(&losses);
+    assert!((share - 0.2).abs() < 0.004, "{share}");
+    // 1 + .5 + .3 + (.7 + .5 + .3 over steps of a fifteenth ...): by the sum of what is longer.
+    let longer: f64 = [0.5, 0.3, 0.3 - 0.2 / 3.0, 0.3 - 0.4 / 3.0].iter().sum::<f64>()
+        + (0..15).map(|step| 0.1 * (1.0 - f64::from(step) / 15.0)).sum::<f64>();
+    assert!((burst - (1.0 + longer)).abs() < 0.05, "{burst} and {longer}");
+    let singles = losses.windows(3).filter(|three| **three == [false, true, false]).count();
+    let runs = losses.windows(2).filter(|two| **two == [false, true]).count();
+    assert!((singles as f64 / runs as f64 - 0.5).abs() < 0.01);
+}
+
+#[test]
+fn runs_that_cannot_make_their_loss_are_refused() {
+    assert_eq!(ErrorRuns::new(&[(1, 1.0)], 0.6), None);
+    assert_eq!(ErrorRuns::new(&[(1, 0.5), (2, 0.9)], 0.1), None);
+    assert_eq!(ErrorRuns::new(&[(2, 0.5), (1, 1.0)], 0.1), None);
+    assert_eq!(ErrorRuns::new(&[], 0.1), None);
+    let none = ErrorRuns::new(&[(1, 1.0)], 0.0).expect("no loss at all");
+    assert_eq!(share(&losses(&LossModel::Runs(Arc::new(none)), 10_000, AIR)), 0.0);
+}
+
+#[test]
+fn an_interferer_destroys_preambles_first() {
+    let air_time = Duration::from_micros(1310);
+    let interval = Duration::from_millis(24);
+    let model =
+        LossModel::Interferer(Box::new(Interferer { interval, air_time, phy: Phy::default() }));
+    // Frames at times that have nothing to do with the interval.
+    let fates = fates(&model, 400_000, Duration::from_micros(2237), 1500);
+    let count = |kind: Fate| fates.iter().filter(|fate| **fate == kind).count() as f64 / 400_000.0;
+    let (preamble, crc) = (count(Fate::Preamble), count(Fate::Crc));
+    assert!((preamble - (1310.0 + 192.0) / 24_000.0).abs() < 0.001, "{preamble}");
+    assert!((crc - (1000.0 - 192.0) / 24_000.0).abs() < 0.001, "{crc}");
+    assert!((preamble + crc - model.mean(1500, AIR)).abs() < 0.002);
+}
+
+#[test]
+fn an_interferer_is_there_after_a_long_silence() {
+    let air_time = Duration::from_millis(3);
+    let interval = Duration::from_millis(12);
+    let model =
+        LossModel::Interferer(Box::new(Interferer { interval, air_time, phy: Phy::default() }));
+    let share = share(&losses(&model, 20_000, Duration::from_micros(33_333_337)));
+    assert!((share - 4.0 / 12.0).abs() < 0.015, "{share}");
+}
+
+fn drift(burst: Option<Burst>) -> Drift {
+    Drift {
+        loss: 0.2,
+        sigma: 1.0,
+        correlation: Duration::from_secs(20),
+        reference_bytes: 1500,
+        burst,
+    }
+}
+
+#[test]
+fn a_drift_has_its_mean_and_its_memory() {
+    let model = LossModel::Drift(Box::new(drift(None)));
+    assert!((model.mean(1500, AIR) - 0.2).abs() < 1e-9);
+    // Frames far apart are independent draws of the drift.
+    let far = share(&losses(&model, 200_000, Duration::from_secs(300)));
+    assert!((far - 0.2).abs() < 0.005, "{far}");
+    // Over a second the loss stays what it is, over minutes it does not.
+    let near = losses(&model, 4_000_000, Duration::from_millis(10));
+    let seconds: Vec<f64> = near.chunks(100).map(share).collect();
+    let together = |apart: usize| {
+        let mean = share(&near);
+        let pairs = seconds.windows(apart + 1).map(|span| (span[0] - mean) * (span[apart] - mean));
+        let all: Vec<f64> = pairs.collect();
+        all.iter().sum::<f64>() / all.len() as f64
+    };
+    assert!((together(20) / together(1) - 0.39).abs() < 0.15, "{}", together(20) / together(1));
+    assert!((together(200) / together(1)).abs() < 0.15);
+}
+
+#[test]
+fn longer_frames_lose_more_in_a_drift() {
+    let model = LossModel::Drift(Box::new(drift(None)));
+    let mut before = 0.0;
+    for bytes in [14, 500, 1500, 3000] {
+        let fates = fates(&model, 100_000, Duration::from_secs(300), bytes);
+        let lost = fates.iter().filter(|fate| **fate != Fate::Ok).count() as f64 / 1e5;
+        let mean = model.mean(bytes, AIR);
+        assert!((lost - mean).abs() < 0.006, "{bytes} bytes: {lost}, not {mean}");
+        assert!(lost > before);
+        before = lost;
+    }
+}
+
+#[test]
+fn bursts_add_to_a_drift() {
+    let burst = Burst {
+        gap: Duration::from_secs(2),
+        shortest: Duration::from_millis(1),
+        longest: Duration::from_secs(4),
+        loss: 1.0,
+    };
+    let model = LossModel::Drift(Box::new(drift(Some(burst))));
+    let mean_burst = 3.999 / 4000.0_f64.ln();
+    let expected = (mean_burst + 0.2 * 2.0) / (mean_burst + 2.0);
+    assert!((model.mean(1500, AIR) - expected).abs() < 1e-9);
+    let share = share(&losses(&model, 400_000, Duration::from_secs(1)));
+    assert!((share - expected).abs() < 0.01, "{share}, not {expected}");
+}
+
+#[test]
+fn a_modulated_loss_keeps_its_mean_between_its_ends() {
+    for is_square in [false, true] {
+        let period = Duration::from_millis(100);
+        let modulated = Modulated { loss: 0.3, spread: 0.5, period, is_square };
+        let model = LossModel::Modulated(Box::new(modulated));
+        let losses = losses(&model, 2_000_000, AIR);
+        assert!((share(&losses) - 0.3).abs() < 0.005, "{}", share(&losses));
+        let periods: Vec<f64> = losses.chunks(100).map(share).collect();
+        let spread = periods.iter().map(|p| (p - 0.3).powi(2)).sum::<f64>() / periods.len() as f64;
+        // The draws of a hundred frames, and the modulation: 0.15^2, or a third of that.
+        let own = if is_square { 0.0225 } else { 0.0075 };
+        let draws = 0.3 * 0.7 / 100.0 - own / 100.0;
+        assert!((spread - own - draws).abs() < 0.0005, "{spread}");
+    }
+}
+
+#[test]
+fn a_recording_is_played_back_by_time() {
+    let text = "time_ns,link,fate\n10,a>b,crc\n20,a>b,ok\n30,a>b,preamble\n40,a>b,end\n";
+    let trace = Arc::new(LossTrace::parse(text, None).expect("a recording"));
+    let fate_at = |repeat: bool, times: &[u64]| -> Vec<Fate> {
+        let model = LossModel::Trace { trace: Arc::clone(&trace), repeat };
+        let mut process = model.build(Seed(1).stream("loss"));
+        let exposed = |at: &u64| Exposed {
+            start: Instant::from_nanos(*at),
+            length: AIR,
+            plcp: Duration::ZERO,
+            bytes: 100,
+        };
+        times.iter().map(|at| process.lost(&exposed(at))).collect()
+    };
+    use Fate::{Crc, Ok, Preamble};
+    assert_eq!(fate_at(false, &[9, 10, 19, 20, 39, 40, 55]), [Ok, Crc, Crc, Ok, Preamble, Ok, Ok]);
+    assert_eq!(fate_at(true, &[35, 41, 55, 75, 90]), [Preamble, Ok, Crc, Preamble, Crc]);
+}
+
+#[test]
+fn a_driver_drops_what_the_channel_let_through() {
+    let channel = Box::new(LossModel::Bernoulli { p: 0.1 });
+    let model = LossModel::Driver { share: 0.25, acknowledges: true, channel };
+    let mut process = model.build(Seed(5).stream("loss"));
+    assert!(process.acknowledges_dropped());
+    let dropped = (0..100_000).filter(|_| process.dropped_by_driver()).count();
+    assert!((dropped as f64 / 1e5 - 0.25).abs() < 0.005);
+    assert!((share(&losses(&model, 100_000, AIR)) - 0.1).abs() < 0.004);
+    let mut plain = LossModel::None.build(Seed(5).stream("loss"));
+    assert!((0..1000).all(|_| !plain.dropped_by_driver()));
+}
+
+#[test]
+fn nothing_is_lost_where_nothing_was_said() {
+    assert!(share(&losses(&LossModel::None, 100, AIR)) == 0.0);
+}
