@@ -53,6 +53,21 @@ pub struct DelayedAck {
     pub compression: Duration,
 }
 
+/// The tick that a host's timers are counted in; zero for timers that are exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tick(pub Duration);
+
+impl Tick {
+    /// How long a timer of this wait takes in the mean: whole ticks, and as it never fires early,
+    /// half a tick until the next one begins.
+    pub(super) fn round(self, wait: Duration) -> Duration {
+        match self.0.as_nanos() {
+            0 => wait,
+            tick => Duration::from_nanos(wait.as_nanos().div_ceil(tick) * tick + tick / 2),
+        }
+    }
+}
+
 /// Settings of one connection end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpConfig {
@@ -78,6 +93,8 @@ pub struct TcpConfig {
     pub undo: bool,
     /// The time-out is computed as Linux does it, else after RFC 6298.
     pub linux_timers: bool,
+    /// The tick of the host's timers.
+    pub tick: Tick,
     /// The least retransmission time-out; as Linux computes it, the least that it lies above the
     /// smoothed round-trip time.
     pub min_rto: Duration,
@@ -115,6 +132,8 @@ impl TcpConfig {
             initial_window: 10,
             max_window: u32::MAX,
             linux_timers: true,
+            // CONFIG_HZ=250.
+            tick: Tick(Duration::from_millis(4)),
             undo: true,
             min_rto: Duration::from_millis(200),
             initial_rto: Duration::from_secs(1),
@@ -143,6 +162,7 @@ impl TcpConfig {
             counting: Counting::Acks,
             initial_window: 3,
             linux_timers: false,
+            tick: Tick::default(),
             undo: false,
             initial_rto: Duration::from_secs(3),
             delayed_ack: DelayedAck {

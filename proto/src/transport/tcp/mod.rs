@@ -37,7 +37,7 @@ mod transmit;
 mod undo;
 mod westwood;
 
-pub use config::{Congestion, Counting, DelayedAck, FlowEnd, Recovery, TcpConfig};
+pub use config::{Congestion, Counting, DelayedAck, FlowEnd, Recovery, TcpConfig, Tick};
 use ecn::Marks;
 use receiver::Receiver;
 use sender::{Cut, Sender};

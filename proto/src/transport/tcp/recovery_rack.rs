@@ -240,7 +240,7 @@ impl Sender {
         }
         let resent = self.board.resent_out;
         if let Some(wait) = self.mark_late(now) {
-            self.timer = Some((Timer::Reorder, now + wait + TIMER_SLACK));
+            self.arm(Timer::Reorder, now, wait + TIMER_SLACK);
             tally.keep_timer = true;
         }
         tally.resend_lost |= self.board.resent_out < resent;
@@ -277,7 +277,7 @@ impl Sender {
             self.reduce(1, 0, false);
         }
         match wait {
-            Some(wait) => self.timer = Some((Timer::Reorder, now + wait + TIMER_SLACK)),
+            Some(wait) => self.arm(Timer::Reorder, now, wait + TIMER_SLACK),
             None => {
                 // The time-out counts from the head's transmission, as this timer replaced it.
                 self.timer = Some((Timer::Reorder, now));

@@ -551,7 +551,7 @@ fn a_single_segment_is_acknowledged_after_40_ms_once_the_quick_phase_is_over() {
         assert_eq!(pipe.ends[0].sender.board.packets_out(), 0);
     }
     pipe.write(b"slow", false);
-    pipe.run_ms(44);
+    pipe.run_ms(46);
     assert_eq!(pipe.ends[0].sender.board.packets_out(), 1);
     pipe.run_ms(7);
     assert_eq!(pipe.ends[0].sender.board.packets_out(), 0);
