@@ -71,6 +71,11 @@ impl Dbm {
         f64::from(self.0) / 100.0
     }
 
+    /// This power weakened by `db` decibels, to the nearest hundredth.
+    pub fn weaker_by(self, db: f64) -> Self {
+        Self(self.0 - (db * 100.0).round() as i32)
+    }
+
     /// How many decibels this power lies above `other`.
     pub fn above(self, other: Self) -> f64 {
         f64::from(self.0 - other.0) / 100.0

@@ -2,7 +2,6 @@
 
 mod any;
 mod config;
-mod flow_problems;
 mod flows;
 mod plan;
 mod problems;

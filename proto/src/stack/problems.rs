@@ -1,14 +1,17 @@
 //! What is impossible in a scenario: each problem with its place and what would be right.
 
+mod flow;
+mod loss;
+mod phy;
+
 use std::collections::BTreeSet;
 
 use super::config::LinkConfig;
-use super::flow_problems::check_flow_kind;
 use super::scenario::{
-    DeviceConfig, FaultConfig, FlowConfig, LossConfig, RadioConfig, RadioLinkConfig, Scenario,
+    DeviceConfig, FaultConfig, FlowConfig, RadioConfig, RadioLinkConfig, Scenario, SweepConfig,
 };
-use crate::base::{Bitrate, Phy};
 use crate::link::wild::WildConfig;
+use flow::check_flow_kind;
 
 /// Something impossible in a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +22,34 @@ pub struct Problem {
     pub message: String,
     /// What would be right.
     pub help: String,
+}
+
+/// What a sweep lacks. Whether its keys exist and its values fit shows when they are put in.
+fn check_sweep(found: &mut Found, sweep: &SweepConfig) {
+    if sweep.seeds.count() == 0 {
+        found.add(
+            "sweep.seeds",
+            "a sweep without seeds runs nothing",
+            "a number, or a list of seeds",
+        );
+    }
+    for (index, vary) in sweep.vary.iter().enumerate() {
+        if vary.values.is_empty() {
+            let path = format!("sweep.vary[{index}].values");
+            found.add(path, format!("no values for {}", vary.key), "one value or more");
+        }
+        if sweep.vary[..index].iter().any(|other| other.key == vary.key) {
+            let path = format!("sweep.vary[{index}].key");
+            found.add(
+                path,
+                format!("{} varies twice", vary.key),
+                "one list of values for each key",
+            );
+        }
+    }
+    if sweep.runs().is_none() {
+        found.add("sweep", "more runs than can be counted", "fewer values and seeds");
+    }
 }
 
 /// Longest name of a node: network interfaces are named after it.
@@ -81,6 +112,9 @@ impl Scenario {
         }
         for (index, fault) in self.fault.iter().enumerate() {
             self.check_fault(&mut found, index, fault);
+        }
+        if let Some(sweep) = &self.sweep {
+            check_sweep(&mut found, sweep);
         }
         found.0
     }
@@ -243,17 +277,7 @@ impl Scenario {
 }
 
 fn check_radio(found: &mut Found, radio: &RadioConfig) {
-    let phy = Phy { kind: radio.phy, preamble: radio.preamble };
-    let accepted: Vec<String> = phy.rates().iter().map(|rate| rate.mbps().to_string()).collect();
-    let rates = [("rate_mbps", radio.rate_mbps), ("ack_rate_mbps", radio.ack_rate_mbps)];
-    for (key, rate) in rates {
-        if let Some(rate) = rate
-            && !phy.rates().contains(&Bitrate::from_mbps(rate))
-        {
-            let help = format!("one of {}", accepted.join(", "));
-            found.add(format!("radio.{key}"), format!("this PHY has no rate of {rate} Mb/s"), help);
-        }
-    }
+    phy::check_phy(found, radio);
     found.number(
         "radio.attempts".into(),
         radio.attempts.into(),
@@ -345,38 +369,16 @@ fn check_link(found: &mut Found, path: &str, link: &RadioLinkConfig) {
         -120.0..=30.0,
         "a received power in dBm",
     );
-    check_loss(found, &format!("{path}.loss"), &link.loss);
+    loss::check_loss(found, &format!("{path}.loss"), &link.loss);
     if let Some(loss) = &link.loss_back {
-        check_loss(found, &format!("{path}.loss_back"), loss);
-    }
-}
-
-fn check_loss(found: &mut Found, path: &str, loss: &LossConfig) {
-    match *loss {
-        LossConfig::Bernoulli { p } => found.number(path.into(), p, 0.0..=1.0, "a loss"),
-        LossConfig::GilbertElliott { good_ms, bad_ms, good_loss, bad_loss } => {
-            found.number(
-                format!("{path}.good_ms"),
-                good_ms,
-                1e-3..=1e9,
-                "a mean stay in milliseconds",
-            );
-            found.number(
-                format!("{path}.bad_ms"),
-                bad_ms,
-                1e-3..=1e9,
-                "a mean stay in milliseconds",
-            );
-            found.number(format!("{path}.good_loss"), good_loss, 0.0..=1.0, "a loss");
-            found.number(format!("{path}.bad_loss"), bad_loss, 0.0..=1.0, "a loss");
-        }
+        loss::check_loss(found, &format!("{path}.loss_back"), loss);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stack::NodeConfig;
+    use crate::stack::{LossConfig, NodeConfig};
 
     fn good() -> Scenario {
         let node = |name: &str| NodeConfig { name: name.into(), ..NodeConfig::default() };

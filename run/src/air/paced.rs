@@ -160,8 +160,7 @@ mod tests {
             signal: Dbm::new(-60),
             loss: LossModel::Bernoulli { p: 0.0 },
         };
-        let config =
-            MediumConfig { radios: vec![radio(1), radio(2)], links: vec![link(0, 1), link(1, 0)] };
+        let config = MediumConfig::new(vec![radio(1), radio(2)], vec![link(0, 1), link(1, 0)]);
         Paced::build(Medium::new(config, Seed(1)), Instant::ZERO)
     }
 

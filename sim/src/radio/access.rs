@@ -18,7 +18,7 @@ impl Chip {
 
     /// Whether the medium is busy as far as this radio cares.
     pub(super) fn is_busy(&self) -> bool {
-        self.is_transmitting() || (self.config.carrier_sense && self.signals > 0)
+        self.is_transmitting() || (self.config.carrier_sense && self.receiver.is_sensing())
     }
 
     /// The head of the queue. Only called where the phase says that there is one.

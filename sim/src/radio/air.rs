@@ -1,18 +1,25 @@
 //! The air: who hears whom, what is on its way, and the future events of all radios.
 //!
-//! A transmission reaches each hearer as two edges, its start and its end, after the delay of the
-//! link. The edges of one link keep their order, so that only the first of them needs a place in
-//! the event queue. Transmissions live in a slab and are freed with their last edge.
+//! The hearers of a radio stand in one list, nearest first. A transmission passes along it twice,
+//! with its start and with its end, and each of the two has one place in the event queue, which
+//! moves on from delay to delay: hearers at one distance cost no further event. Transmissions keep
+//! the list that they set out with, so that links may change meanwhile; they live in a slab and are
+//! freed when their end has passed the last hearer.
 
-use std::collections::VecDeque;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use bytes::Bytes;
-use farhop_proto::base::{Dbm, Duration, FrameUp, Instant, Seed};
+use farhop_proto::base::{
+    Bitrate, Dbm, Duration, FrameUp, Instant, NodeId, Phy, PhyKind, RadioId, Seed,
+};
 
-use super::config::{AirLink, MediumConfig};
+use super::config::{AirLink, ChipConfig, Interference, MediumConfig, channel_overlap};
 use super::loss::LossProcess;
 use super::medium::MediumEvent;
+use super::power::Power;
 use super::queue::EventQueue;
+use super::reception::Errors;
 use super::transmission::{Transmission, TransmissionKind};
 
 /// The timers of one radio.
@@ -26,50 +33,91 @@ pub(super) enum Timer {
     AckTimeout,
     /// SIFS after a frame that wants an acknowledgement.
     Reply,
+    /// The end of the time in which a preamble is detected.
+    Preamble,
 }
 
 /// Timers of each radio.
-pub(super) const TIMERS: usize = 4;
+pub(super) const TIMERS: usize = 5;
 
 impl Timer {
     pub(super) const ALL: [Self; TIMERS] =
-        [Self::Access, Self::TxEnd, Self::AckTimeout, Self::Reply];
+        [Self::Access, Self::TxEnd, Self::AckTimeout, Self::Reply, Self::Preamble];
 }
 
 /// Names a transmission in the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TxId(u32);
 
+/// What a radio is to a hearer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Reach {
+    /// Strong enough to be decoded.
+    Decodable,
+    /// Sensed, or only noise.
+    Energy,
+    /// The other radio of the same node: deafening with this probability.
+    Sibling(f32),
+}
+
+/// One radio that hears another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hearer {
+    pub(super) radio: u32,
+    /// Index of the link; without meaning between radios of one node.
+    pub(super) link: u32,
+    delay: Duration,
+    pub(super) power: Power,
+    pub(super) signal: Dbm,
+    pub(super) reach: Reach,
+}
+
 #[derive(Debug)]
 struct Held {
     transmission: Transmission,
-    /// Edges still to come; the slot is free at zero.
-    edges: u32,
+    hearers: Arc<[Hearer]>,
+    /// How many hearers the start and the end have passed.
+    passed: [u32; 2],
+    /// Their places in the order of events.
+    order: [u32; 2],
     /// The transmitter was switched off before the end.
     is_cut_off: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Edge {
-    at: Instant,
-    order: u64,
-    pub(super) tx: TxId,
-    pub(super) is_end: bool,
+impl Held {
+    /// When the start or the end reaches the next hearer.
+    fn next_edge(&self, is_end: bool) -> Option<Instant> {
+        let sent = if is_end { self.transmission.end } else { self.transmission.start };
+        let hearer = self.hearers.get(self.passed[usize::from(is_end)] as usize)?;
+        Some(sent + hearer.delay)
+    }
 }
 
 /// One direction between two radios, at work.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) to: usize,
-    delay: Duration,
-    pub(super) signal: Dbm,
+    config: AirLink,
     pub(super) loss: LossProcess,
     pub(super) is_up: bool,
     /// Whether frames for the hearer's node are for this radio of it.
     pub(super) is_addressed: bool,
     /// The last sequence number that was accepted.
     pub(super) last_sequence: Option<u16>,
-    edges: VecDeque<Edge>,
+}
+
+/// What the air knows of a radio.
+#[derive(Debug)]
+struct Station {
+    node: NodeId,
+    radio: RadioId,
+    phy: Phy,
+    channel: u16,
+    receive_threshold: Dbm,
+    sense_threshold: Dbm,
+    /// Links from it, in the order in which they were made.
+    links: Vec<u32>,
+    /// Who hears it now, nearest first.
+    hearers: Arc<[Hearer]>,
 }
 
 /// The air and its events.
@@ -77,9 +125,7 @@ pub(super) struct Link {
 pub(super) struct Air {
     pub(super) queue: EventQueue,
     pub(super) links: Vec<Link>,
-    /// Links by transmitter: those of radio `r` are `hearers[first[r]..first[r + 1]]`.
-    hearers: Vec<u32>,
-    first: Vec<u32>,
+    stations: Vec<Station>,
     slab: Vec<Held>,
     free: Vec<u32>,
     pub(super) reports: VecDeque<MediumEvent>,
@@ -87,53 +133,32 @@ pub(super) struct Air {
     pub(super) recorded: VecDeque<Transmission>,
     pub(super) frames_on_air: u64,
     pub(super) trace_hash: u64,
+    seed: Seed,
+    /// Links by their ends; made when links are first replaced.
+    by_pair: BTreeMap<(u32, u32), u32>,
+    /// How the modes met so far fail.
+    errors: Vec<(Phy, Bitrate, Errors)>,
+    /// Energy that nobody senses counts too, as interference.
+    sums_energy: bool,
 }
 
 impl Air {
     /// Panics if a link names a radio that does not exist, or leads from a radio to itself.
     pub(super) fn new(config: &MediumConfig, seed: Seed) -> Self {
-        let radios = &config.radios;
-        let mut links: Vec<Link> = Vec::with_capacity(config.links.len());
-        let mut by_radio: Vec<Vec<u32>> = vec![Vec::new(); radios.len()];
-        for (index, AirLink { from, to, delay, signal, loss }) in
-            config.links.iter().copied().enumerate()
-        {
-            assert!(from < radios.len() && to < radios.len(), "link {index} to an unknown radio");
-            assert!(from != to, "link {index} leads from a radio to itself");
-            let (source, sink) = (&radios[from], &radios[to]);
-            let is_addressed = source.channel == sink.channel
-                && !by_radio[from]
-                    .iter()
-                    .any(|other| radios[links[*other as usize].to].node == sink.node);
-            if source.channel == sink.channel {
-                by_radio[from].push(index as u32);
-            }
-            let name = format!(
-                "air/{}.{}-{}.{}/loss",
-                source.node.0, source.radio.0, sink.node.0, sink.radio.0
-            );
-            links.push(Link {
-                to,
-                delay,
-                signal,
-                loss: loss.build(seed.stream(&name)),
-                is_up: true,
-                is_addressed,
-                last_sequence: None,
-                edges: VecDeque::new(),
-            });
-        }
-        let mut first = vec![0];
-        let mut hearers = Vec::with_capacity(links.len());
-        for of_radio in by_radio {
-            hearers.extend(of_radio);
-            first.push(hearers.len() as u32);
-        }
-        Self {
-            queue: EventQueue::new(radios.len() * TIMERS + links.len()),
-            links,
-            hearers,
-            first,
+        let station = |config: &ChipConfig| Station {
+            node: config.node,
+            radio: config.radio,
+            phy: config.phy,
+            channel: config.channel,
+            receive_threshold: config.receive_threshold,
+            sense_threshold: config.sense_threshold,
+            links: Vec::new(),
+            hearers: Arc::default(),
+        };
+        let mut air = Self {
+            queue: EventQueue::new(config.radios.len() * TIMERS),
+            links: Vec::with_capacity(config.links.len()),
+            stations: config.radios.iter().map(station).collect(),
             slab: Vec::new(),
             free: Vec::new(),
             reports: VecDeque::new(),
@@ -141,11 +166,122 @@ impl Air {
             recorded: VecDeque::new(),
             frames_on_air: 0,
             trace_hash: 0xcbf2_9ce4_8422_2325,
+            seed,
+            by_pair: BTreeMap::new(),
+            errors: Vec::new(),
+            sums_energy: matches!(config.interference, Interference::Sinr(_)),
+        };
+        for link in &config.links {
+            air.add_link(*link);
         }
+        for radio in 0..air.stations.len() {
+            air.line_up(radio);
+        }
+        air
     }
 
-    fn link_handle(&self, link: usize) -> usize {
-        (self.first.len() - 1) * TIMERS + link
+    fn add_link(&mut self, config: AirLink) {
+        let AirLink { from, to, .. } = config;
+        let index = self.links.len() as u32;
+        let count = self.stations.len();
+        assert!(from < count && to < count, "link {index} to an unknown radio");
+        assert!(from != to, "link {index} leads from a radio to itself");
+        let (source, sink) = (&self.stations[from], &self.stations[to]);
+        let reaches_node = |other: &u32| {
+            let other = &self.stations[self.links[*other as usize].config.to];
+            other.node == sink.node && other.channel == source.channel
+        };
+        let is_addressed = source.channel == sink.channel && !source.links.iter().any(reaches_node);
+        let name = format!(
+            "air/{}.{}-{}.{}/loss",
+            source.node.0, source.radio.0, sink.node.0, sink.radio.0
+        );
+        let loss = config.loss.build(self.seed.stream(&name));
+        self.links.push(Link { config, loss, is_up: true, is_addressed, last_sequence: None });
+        self.stations[from].links.push(index);
+    }
+
+    /// Makes the list of those who hear a radio from its links and its node's other radios.
+    fn line_up(&mut self, radio: usize) {
+        let source = &self.stations[radio];
+        let from_link = |index: &u32| {
+            let link = &self.links[*index as usize];
+            let AirLink { to, delay, signal, .. } = link.config;
+            let sink = &self.stations[to];
+            let overlap = channel_overlap(source.channel, sink.channel);
+            if overlap == 0.0 || !link.is_up {
+                return None;
+            }
+            let is_clear = overlap == 1.0 && signal >= sink.receive_threshold;
+            let reach = if is_clear { Reach::Decodable } else { Reach::Energy };
+            let signal = signal.weaker_by(-10.0 * libm::log10(overlap));
+            if signal < sink.sense_threshold && !self.sums_energy {
+                return None;
+            }
+            let power = Power::of(signal);
+            Some(Hearer { radio: to as u32, link: *index, delay, power, signal, reach })
+        };
+        let mut hearers: Vec<Hearer> = source.links.iter().filter_map(from_link).collect();
+        hearers.extend(self.siblings(radio));
+        hearers.sort_by_key(|hearer| hearer.delay);
+        self.stations[radio].hearers = hearers.into();
+    }
+
+    /// The other radios of a node, where their channels overlap (`radio.md` 6). The radios of a
+    /// node stand together.
+    fn siblings(&self, radio: usize) -> impl Iterator<Item = Hearer> {
+        let own = &self.stations[radio];
+        let is_of_node = |index: &usize| self.stations[*index].node == own.node;
+        let before = (0..radio).rev().take_while(is_of_node);
+        let after = (radio + 1..self.stations.len()).take_while(is_of_node);
+        before.chain(after).filter_map(|index| {
+            let other = &self.stations[index];
+            let is_wire = [own.phy.kind, other.phy.kind].contains(&PhyKind::Wire);
+            let overlap = channel_overlap(own.channel, other.channel);
+            (overlap > 0.0 && !is_wire).then_some(Hearer {
+                radio: index as u32,
+                link: u32::MAX,
+                delay: Duration::ZERO,
+                power: Power::ZERO,
+                signal: Dbm::new(0),
+                reach: Reach::Sibling(overlap as f32),
+            })
+        })
+    }
+
+    /// Cuts or restores a link. What is on its way goes on.
+    pub(super) fn set_link_up(&mut self, link: usize, up: bool) {
+        self.links[link].is_up = up;
+        self.line_up(self.links[link].config.from);
+    }
+
+    /// Puts other links in the place of those from a radio. Pairs that stay keep their state, and
+    /// those that were linked before find it again.
+    ///
+    /// Panics as [`Air::new`] does.
+    pub(super) fn set_links(&mut self, radio: usize, links: &[AirLink]) {
+        if self.by_pair.is_empty() {
+            let pair = |(index, link): (usize, &Link)| {
+                ((link.config.from as u32, link.config.to as u32), index as u32)
+            };
+            self.by_pair = self.links.iter().enumerate().map(pair).collect();
+        }
+        self.stations[radio].links.clear();
+        for config in links {
+            assert_eq!(config.from, radio, "a link from another radio");
+            match self.by_pair.entry((radio as u32, config.to as u32)) {
+                Entry::Occupied(known) => {
+                    let index = *known.get();
+                    self.links[index as usize].config = *config;
+                    self.stations[radio].links.push(index);
+                }
+                Entry::Vacant(place) => {
+                    place.insert(self.links.len() as u32);
+                    self.add_link(*config);
+                }
+            }
+        }
+        self.line_up(radio);
     }
 
     pub(super) fn set_timer(&mut self, radio: usize, timer: Timer, at: Instant) {
@@ -168,6 +304,18 @@ impl Air {
         &self.slab[tx.0 as usize].transmission
     }
 
+    /// How a transmission fails under interference.
+    pub(super) fn errors(&mut self, tx: TxId) -> Errors {
+        let transmission = &self.slab[tx.0 as usize].transmission;
+        let (phy, rate) = (self.stations[transmission.radio].phy, transmission.rate);
+        let known = self.errors.iter().find(|known| (known.0, known.1) == (phy, rate));
+        known.map(|known| known.2).unwrap_or_else(|| {
+            let errors = Errors::of(phy, rate);
+            self.errors.push((phy, rate, errors));
+            errors
+        })
+    }
+
     /// Puts a transmission on the air.
     pub(super) fn transmit(&mut self, transmission: Transmission) {
         self.frames_on_air += 1;
@@ -175,94 +323,72 @@ impl Air {
         if self.is_recording {
             self.recorded.push_back(transmission.clone());
         }
-        let (start, end, radio) = (transmission.start, transmission.end, transmission.radio);
-        let hearers = self.first[radio] as usize..self.first[radio + 1] as usize;
+        let hearers = Arc::clone(&self.stations[transmission.radio].hearers);
         if hearers.is_empty() {
             return;
         }
-        let held = Held { transmission, edges: 0, is_cut_off: false };
-        let tx = match self.free.pop() {
+        let order = [self.queue.take_order(), self.queue.take_order()];
+        let held = Held { transmission, hearers, passed: [0, 0], order, is_cut_off: false };
+        let slot = match self.free.pop() {
             Some(slot) => {
                 self.slab[slot as usize] = held;
-                TxId(slot)
+                slot
             }
             None => {
                 self.slab.push(held);
-                TxId(self.slab.len() as u32 - 1)
+                self.queue.grow(self.stations.len() * TIMERS + self.slab.len() * 2);
+                self.slab.len() as u32 - 1
             }
         };
-        let mut edges = 0;
-        for place in hearers {
-            let link = self.hearers[place] as usize;
-            if self.links[link].is_up {
-                self.push_edge(link, start, tx, false);
-                self.push_edge(link, end, tx, true);
-                edges += 2;
-            }
-        }
-        if edges == 0 {
-            self.free.push(tx.0);
-        }
-        self.slab[tx.0 as usize].edges = edges;
+        self.set_edge(TxId(slot), false);
+        self.set_edge(TxId(slot), true);
     }
 
-    fn push_edge(&mut self, index: usize, at: Instant, tx: TxId, is_end: bool) {
-        let order = self.queue.take_order();
-        let link = &mut self.links[index];
-        let edge = Edge { at: at + link.delay, order, tx, is_end };
-        let is_first = link.edges.is_empty();
-        link.edges.push_back(edge);
-        if is_first {
-            let handle = self.link_handle(index);
-            self.queue.set_in_order(handle, edge.at, order);
-        }
-    }
-
-    /// Takes the edge of a link that is due, and sets the next one.
-    pub(super) fn take_edge(&mut self, link: usize) -> Edge {
-        let handle = self.link_handle(link);
-        let edges = &mut self.links[link].edges;
-        let edge = edges.pop_front().expect("a link whose event is due has an edge");
-        match edges.front() {
-            Some(next) => self.queue.set_in_order(handle, next.at, next.order),
+    /// Sets the event at which a start or an end reaches the next hearer.
+    fn set_edge(&mut self, tx: TxId, is_end: bool) {
+        let handle = self.stations.len() * TIMERS + tx.0 as usize * 2 + usize::from(is_end);
+        let held = &self.slab[tx.0 as usize];
+        match held.next_edge(is_end) {
+            Some(at) => self.queue.set_in_order(handle, at, held.order[usize::from(is_end)]),
             None => self.queue.cancel(handle),
         }
-        edge
     }
 
-    /// Counts down the edges of a transmission, and forgets it after the last.
-    pub(super) fn release(&mut self, tx: TxId) {
+    /// Which start or end the event of a handle is; `None` for the timer of a radio.
+    pub(super) fn edge(&self, handle: usize) -> Option<(TxId, bool)> {
+        let place = handle.checked_sub(self.stations.len() * TIMERS)?;
+        Some((TxId((place / 2) as u32), place % 2 == 1))
+    }
+
+    /// The next hearer that a start or an end reaches at `at`, if one is left there. Where none is,
+    /// the event moves on, and a transmission that has passed all is forgotten.
+    pub(super) fn pass(&mut self, tx: TxId, is_end: bool, at: Instant) -> Option<Hearer> {
         let held = &mut self.slab[tx.0 as usize];
-        held.edges -= 1;
-        if held.edges == 0 {
-            if let TransmissionKind::Data { payload, .. } = &mut held.transmission.kind {
-                *payload = Bytes::new();
-            }
+        if held.next_edge(is_end) == Some(at) {
+            let passed = &mut held.passed[usize::from(is_end)];
+            let hearer = held.hearers[*passed as usize];
+            *passed += 1;
+            return Some(hearer);
+        }
+        let is_over = is_end && held.passed[1] as usize == held.hearers.len();
+        self.set_edge(tx, is_end);
+        if is_over {
+            let held = &mut self.slab[tx.0 as usize];
+            held.hearers = Arc::default();
+            held.transmission.forget_payload();
             self.free.push(tx.0);
         }
+        None
     }
 
     /// Ends what a radio has on air now: its transmitter was switched off. Nobody can decode it.
     pub(super) fn cut_off(&mut self, radio: usize, now: Instant) {
-        for place in self.first[radio] as usize..self.first[radio + 1] as usize {
-            let index = self.hearers[place] as usize;
-            let handle = self.link_handle(index);
-            let link = &mut self.links[index];
-            let is_next = link.edges.len() == 1;
-            // The transmission at hand is the last on the link, if it went there at all.
-            if let Some(edge) = link.edges.back_mut()
-                && self.slab[edge.tx.0 as usize].transmission.end > now
-            {
-                edge.at = now + link.delay;
-                if is_next {
-                    self.queue.set_in_order(handle, edge.at, edge.order);
-                }
-            }
-        }
-        for held in &mut self.slab {
+        for slot in 0..self.slab.len() {
+            let held = &mut self.slab[slot];
             if held.transmission.radio == radio && held.transmission.end > now {
                 held.transmission.end = now;
                 held.is_cut_off = true;
+                self.set_edge(TxId(slot as u32), true);
             }
         }
     }

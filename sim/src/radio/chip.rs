@@ -10,8 +10,8 @@ use farhop_proto::base::{
 };
 
 use super::air::{Air, Timer};
-use super::config::ChipConfig;
-use super::reception::Occupant;
+use super::config::{ChipConfig, Interference};
+use super::reception::Receiver;
 use super::stats::ChipStats;
 use super::transmission::{Transmission, TransmissionKind};
 
@@ -67,8 +67,7 @@ pub(super) struct Chip {
     /// When the own transmission ends, while there is one.
     pub(super) tx_until: Option<Instant>,
     pub(super) last_tx_end: Instant,
-    /// Signals at the antenna.
-    pub(super) signals: u32,
+    pub(super) receiver: Receiver,
     /// When the medium last became idle, as this radio senses it.
     pub(super) idle_since: Instant,
     /// When the last exchange was settled: acknowledged, or given up waiting.
@@ -76,8 +75,7 @@ pub(super) struct Chip {
     pub(super) nav_until: Instant,
     /// The end of the last frame in error, after which EIFS applies.
     pub(super) error_at: Option<Instant>,
-    busy_since: Instant,
-    pub(super) occupant: Option<Occupant>,
+    pub(super) busy_since: Instant,
     pub(super) reply: Option<Reply>,
     reply_bits: u16,
     pub(super) reply_accept: bool,
@@ -85,14 +83,20 @@ pub(super) struct Chip {
 }
 
 impl Chip {
-    pub(super) fn new(index: usize, config: ChipConfig, seed: Seed) -> Self {
-        let name = format!("node/{}/radio/{}/backoff", config.node.0, config.radio.0);
+    pub(super) fn new(
+        index: usize,
+        config: ChipConfig,
+        interference: Interference,
+        seed: Seed,
+    ) -> Self {
+        let stream =
+            |what| seed.stream(&format!("node/{}/radio/{}/{what}", config.node.0, config.radio.0));
         let (smallest, _) = config.phy.contention_window();
         Self {
             index,
             difs: config.difs(),
             eifs: config.eifs(),
-            rng: seed.stream(&name),
+            rng: stream("backoff"),
             is_up: true,
             queue: VecDeque::with_capacity(config.queue_frames.min(64)),
             phase: Phase::Idle,
@@ -103,13 +107,12 @@ impl Chip {
             backoff: None,
             tx_until: None,
             last_tx_end: Instant::ZERO,
-            signals: 0,
+            receiver: Receiver::new(&config, interference, stream("reception")),
             idle_since: Instant::ZERO,
             settled_at: Instant::ZERO,
             nav_until: Instant::ZERO,
             error_at: None,
             busy_since: Instant::ZERO,
-            occupant: None,
             reply: None,
             reply_bits: 0,
             reply_accept: true,
@@ -163,14 +166,14 @@ impl Chip {
 
     /// Something begins at the antenna, for the time that the medium was busy.
     pub(super) fn note_busy(&mut self, now: Instant) {
-        if self.signals == 0 && !self.is_transmitting() {
+        if !self.receiver.is_sensing() && !self.is_transmitting() {
             self.busy_since = now;
         }
     }
 
     /// Something has ended at the antenna.
     pub(super) fn note_idle(&mut self, now: Instant) {
-        if self.signals == 0 && !self.is_transmitting() {
+        if !self.receiver.is_sensing() && !self.is_transmitting() {
             self.stats.busy += now.since(self.busy_since);
         }
     }
@@ -276,7 +279,7 @@ impl Chip {
         }
         self.note_busy(now);
         self.tx_until = Some(end);
-        self.on_own_start(now);
+        self.on_own_start(air, now);
         air.set_timer(self.index, Timer::TxEnd, end);
         let (radio, from) = (self.index, self.config.node);
         air.transmit(Transmission { radio, from, start: now, end, rate, kind });
@@ -326,7 +329,7 @@ impl Chip {
         let Phase::AwaitingAck { limit, .. } = self.phase else {
             unreachable!("the time-out runs only while an acknowledgement is awaited");
         };
-        if self.occupant.as_ref().is_some_and(|occupant| occupant.was_locked_by(limit)) {
+        if self.receiver.was_locked_by(now, limit) {
             self.phase = Phase::AwaitingAck { limit, is_over: true };
         } else {
             self.on_attempt_failed(air, now);
@@ -397,7 +400,7 @@ impl Chip {
             air.cut_off(self.index, now);
         }
         self.phase = Phase::Idle;
-        self.occupant = None;
+        self.receiver.reset();
         self.reply = None;
         self.backoff = None;
         self.error_at = None;

@@ -12,6 +12,57 @@ pub struct MediumConfig {
     pub radios: Vec<ChipConfig>,
     /// Directed links; their place here is their index everywhere else.
     pub links: Vec<AirLink>,
+    /// What becomes of signals that overlap at a receiver.
+    pub interference: Interference,
+}
+
+impl MediumConfig {
+    /// Radios and links, with the threshold model of interference.
+    pub fn new(radios: Vec<ChipConfig>, links: Vec<AirLink>) -> Self {
+        Self { radios, links, interference: Interference::Threshold }
+    }
+}
+
+/// What becomes of signals that overlap at a receiver (`radio.md` 4).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Interference {
+    /// Each signal against each other one, as ns-2 has it: a frame survives a later one that is
+    /// weaker by [`ChipConfig::capture_db`], any other overlap destroys both.
+    #[default]
+    Threshold,
+    /// Signals add up, and the errors of a frame follow from its ratio to the sum, from moment to
+    /// moment.
+    Sinr(SinrConfig),
+}
+
+/// Settings of a receiver under summed interference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SinrConfig {
+    /// Thermal noise over the channel with the noise figure.
+    pub noise: Dbm,
+    /// The weakest preamble that is detected.
+    pub preamble_min: Dbm,
+    /// How far a preamble must stand above noise and interference to be detected, in decibels.
+    pub preamble_snr_db: f64,
+    /// Which error curves apply.
+    pub curve: CurveKind,
+}
+
+/// A family of error curves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CurveKind {
+    /// Closed forms of each modulation and code, as ns-3's stock models have them.
+    #[default]
+    Stock,
+    /// A logistic around each rate's sensitivity, from all to nothing within 5 dB.
+    Logistic,
+}
+
+/// How much of the power on one channel falls into another of 5 MHz spacing (`radio.md` 6), for
+/// channels of 22 MHz.
+pub(super) fn channel_overlap(a: u16, b: u16) -> f64 {
+    const SHARES: [f64; 4] = [1.0, 0.7, 0.3, 0.05];
+    SHARES.get(usize::from(a.abs_diff(b))).copied().unwrap_or(0.0)
 }
 
 /// One direction between two radios.
@@ -72,6 +123,10 @@ pub struct ChipConfig {
     pub eifs: EifsRule,
     /// Channel number; links between different channels carry nothing.
     pub channel: u16,
+    /// A weaker signal is sensed, but cannot be decoded.
+    pub receive_threshold: Dbm,
+    /// Signals that are weaker do not make the medium busy.
+    pub sense_threshold: Dbm,
     /// A reception survives a later frame that is at least this much weaker, in decibels.
     pub capture_db: f64,
     /// Frames that the chip holds, the one on air included.
@@ -92,7 +147,7 @@ impl ChipConfig {
             phy,
             slot: phy.slot(),
             rate: rates[rates.len() - 1],
-            broadcast_rate: rates[0],
+            broadcast_rate: phy.basic_rates()[0],
             ack_rate: None,
             attempts: 7,
             ack_timeout: phy.sifs() + phy.slot(),
@@ -101,6 +156,8 @@ impl ChipConfig {
             carrier_sense: true,
             eifs: EifsRule::AfterLock,
             channel: 1,
+            receive_threshold: Dbm::new(-120),
+            sense_threshold: Dbm::new(-120),
             capture_db: 10.0,
             queue_frames: 50,
             overhear: true,
@@ -114,7 +171,7 @@ impl ChipConfig {
 
     /// Extended interframe space: SIFS, DIFS and an ACK at the lowest rate.
     pub fn eifs(&self) -> Duration {
-        self.phy.sifs() + self.difs() + self.phy.air_time(ACK_BYTES, self.phy.rates()[0])
+        self.phy.sifs() + self.difs() + self.phy.air_time(ACK_BYTES, self.phy.basic_rates()[0])
     }
 
     /// Rate of the acknowledgement of data at `rate`.

@@ -14,8 +14,6 @@ pub enum LossModel {
     /// Nothing is lost.
     #[default]
     None,
-    /// Too weak to decode: the frame is sensed and occupies the receiver, no more.
-    TooWeak,
     /// Each frame is lost by itself with probability `p`.
     Bernoulli {
         /// Probability, 0 to 1.
@@ -41,7 +39,7 @@ impl LossModel {
     pub fn build(self, rng: Rng) -> LossProcess {
         let is_probability = |p: f64| (0.0..=1.0).contains(&p);
         match self {
-            Self::None | Self::TooWeak => {}
+            Self::None => {}
             Self::Bernoulli { p } => assert!(is_probability(p), "a loss of {p}"),
             Self::GilbertElliott { good, bad, good_loss, bad_loss } => {
                 assert!(is_probability(good_loss), "a loss of {good_loss}");
@@ -56,7 +54,6 @@ impl LossModel {
     pub fn mean(self) -> f64 {
         match self {
             Self::None => 0.0,
-            Self::TooWeak => 1.0,
             Self::Bernoulli { p } => p,
             Self::GilbertElliott { good, bad, good_loss, bad_loss } => {
                 let (good, bad) = (good.as_secs_f64(), bad.as_secs_f64());
@@ -90,18 +87,12 @@ impl LossProcess {
         let _ = air;
         match self.model {
             LossModel::None => false,
-            LossModel::TooWeak => true,
             LossModel::Bernoulli { p } => self.rng.chance(p),
             LossModel::GilbertElliott { good, bad, good_loss, bad_loss } => {
                 let loss = if self.is_bad_at(start, good, bad) { bad_loss } else { good_loss };
                 self.rng.chance(loss)
             }
         }
-    }
-
-    /// Whether frames can be decoded at all.
-    pub(super) fn is_too_weak(&self) -> bool {
-        self.model == LossModel::TooWeak
     }
 
     fn is_bad_at(&mut self, at: Instant, good: Duration, bad: Duration) -> bool {
@@ -186,8 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_everything_are_lost_without_a_draw() {
+    fn nothing_is_lost_where_nothing_was_said() {
         assert!(share(&losses(LossModel::None, 100, AIR)) == 0.0);
-        assert!(share(&losses(LossModel::TooWeak, 100, AIR)) == 1.0);
     }
 }

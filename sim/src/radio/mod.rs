@@ -26,18 +26,25 @@ mod access;
 mod air;
 mod chip;
 mod config;
+mod error;
 mod loss;
 mod medium;
+mod power;
 mod queue;
+mod rate;
 mod reception;
+mod respond;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod transmission;
+mod wire;
 
-pub use config::{AirLink, ChipConfig, EifsRule, MediumConfig};
+pub use config::{
+    AirLink, ChipConfig, CurveKind, EifsRule, Interference, MediumConfig, SinrConfig,
+};
 pub use loss::{LossModel, LossProcess};
 pub use medium::{Medium, MediumEvent};
-pub(crate) use queue::EventQueue;
+pub use queue::EventQueue;
 pub use stats::ChipStats;
 pub use transmission::{Transmission, TransmissionKind};

@@ -12,69 +12,91 @@ const NOWHERE: u32 = u32::MAX;
 /// Children of an entry.
 const ARITY: usize = 4;
 
+/// Sixteen bytes, so that the four children of an entry share a cache line.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Time in the upper half, order of setting in the lower.
-    key: u128,
+    at: u64,
+    /// Order of setting among entries of one time. It wraps: two entries of one time that were
+    /// set two billion settings apart do not meet.
+    order: u32,
     handle: u32,
+}
+
+impl Entry {
+    fn is_before(&self, other: &Self) -> bool {
+        if self.at == other.at {
+            self.order.wrapping_sub(other.order) > u32::MAX / 2
+        } else {
+            self.at < other.at
+        }
+    }
+
+    fn instant(&self) -> Instant {
+        Instant::from_nanos(self.at)
+    }
 }
 
 /// Future events by handle.
 #[derive(Clone, Debug)]
-pub(crate) struct EventQueue {
+pub struct EventQueue {
     heap: Vec<Entry>,
     /// Where each handle stands in `heap`.
     place: Vec<u32>,
-    issued: u64,
+    issued: u32,
 }
 
 impl EventQueue {
     /// An empty queue for the handles `0..handles`.
-    pub(crate) fn new(handles: usize) -> Self {
+    pub fn new(handles: usize) -> Self {
         assert!(handles < NOWHERE as usize, "too many event handles");
         Self { heap: Vec::with_capacity(handles), place: vec![NOWHERE; handles], issued: 0 }
     }
 
+    /// Adds handles, up to `handles` in all.
+    pub fn grow(&mut self, handles: usize) {
+        assert!(handles < NOWHERE as usize, "too many event handles");
+        if handles > self.place.len() {
+            self.place.resize(handles, NOWHERE);
+        }
+    }
+
     /// The time of the next event.
-    pub(crate) fn next_at(&self) -> Option<Instant> {
-        self.heap.first().map(|entry| time_of(entry.key))
+    pub fn next_at(&self) -> Option<Instant> {
+        self.heap.first().map(Entry::instant)
     }
 
     /// The next event, which stays in the queue until it is cancelled or set again.
-    pub(crate) fn next(&self) -> Option<(Instant, usize)> {
-        self.heap.first().map(|entry| (time_of(entry.key), entry.handle as usize))
+    pub fn peek(&self) -> Option<(Instant, usize)> {
+        self.heap.first().map(|entry| (entry.instant(), entry.handle as usize))
     }
 
     /// When the event of a handle is due.
-    pub(crate) fn due(&self, handle: usize) -> Option<Instant> {
+    pub fn due(&self, handle: usize) -> Option<Instant> {
         let place = self.place[handle];
-        (place != NOWHERE).then(|| time_of(self.heap[place as usize].key))
+        (place != NOWHERE).then(|| self.heap[place as usize].instant())
     }
 
     /// A place in the order of setting, for an event that is set later with
     /// [`Self::set_in_order`].
-    pub(crate) fn take_order(&mut self) -> u64 {
-        self.issued += 1;
+    pub fn take_order(&mut self) -> u32 {
+        self.issued = self.issued.wrapping_add(1);
         self.issued
     }
 
     /// Sets the event of a handle, or moves it.
-    pub(crate) fn set(&mut self, handle: usize, at: Instant) {
+    pub fn set(&mut self, handle: usize, at: Instant) {
         let order = self.take_order();
         self.set_in_order(handle, at, order);
     }
 
     /// Sets the event of a handle with a place in the order that was taken before.
-    pub(crate) fn set_in_order(&mut self, handle: usize, at: Instant, order: u64) {
-        let entry = Entry {
-            key: u128::from(at.as_nanos()) << 64 | u128::from(order),
-            handle: handle as u32,
-        };
+    pub fn set_in_order(&mut self, handle: usize, at: Instant, order: u32) {
+        let entry = Entry { at: at.as_nanos(), order, handle: handle as u32 };
         let place = self.place[handle];
         if place == NOWHERE {
             self.heap.push(entry);
             self.rise(self.heap.len() - 1, entry);
-        } else if entry.key < self.heap[place as usize].key {
+        } else if entry.is_before(&self.heap[place as usize]) {
             self.rise(place as usize, entry);
         } else {
             self.sink(place as usize, entry);
@@ -82,7 +104,7 @@ impl EventQueue {
     }
 
     /// Removes the event of a handle, if it has one.
-    pub(crate) fn cancel(&mut self, handle: usize) {
+    pub fn cancel(&mut self, handle: usize) {
         let place = self.place[handle];
         if place == NOWHERE {
             return;
@@ -93,7 +115,7 @@ impl EventQueue {
         if place == self.heap.len() {
             return;
         }
-        if place > 0 && last.key < self.heap[(place - 1) / ARITY].key {
+        if place > 0 && last.is_before(&self.heap[(place - 1) / ARITY]) {
             self.rise(place, last);
         } else {
             self.sink(place, last);
@@ -103,7 +125,7 @@ impl EventQueue {
     fn rise(&mut self, mut place: usize, entry: Entry) {
         while place > 0 {
             let parent = (place - 1) / ARITY;
-            if self.heap[parent].key <= entry.key {
+            if !entry.is_before(&self.heap[parent]) {
                 break;
             }
             self.put(place, self.heap[parent]);
@@ -121,11 +143,11 @@ impl EventQueue {
             }
             let mut least = first;
             for child in first + 1..(first + ARITY).min(len) {
-                if self.heap[child].key < self.heap[least].key {
+                if self.heap[child].is_before(&self.heap[least]) {
                     least = child;
                 }
             }
-            if entry.key <= self.heap[least].key {
+            if !self.heap[least].is_before(&entry) {
                 break;
             }
             self.put(place, self.heap[least]);
@@ -138,10 +160,6 @@ impl EventQueue {
         self.heap[place] = entry;
         self.place[entry.handle as usize] = place as u32;
     }
-}
-
-fn time_of(key: u128) -> Instant {
-    Instant::from_nanos((key >> 64) as u64)
 }
 
 #[cfg(test)]
@@ -159,7 +177,7 @@ mod tests {
         let mut rng = Seed(7).stream("queue");
         let mut queue = EventQueue::new(HANDLES);
         let mut oracle = BinaryHeap::new();
-        let mut current = [0_u64; HANDLES];
+        let mut current = [0_u32; HANDLES];
         let mut fired = 0;
         for order in 1..200_000_u64 {
             let handle = rng.below(HANDLES as u64) as usize;
@@ -186,7 +204,7 @@ mod tests {
                         oracle.pop();
                     }
                     let expected = oracle.pop().map(|Reverse((at, _, handle))| (at, handle));
-                    assert_eq!(queue.next(), expected);
+                    assert_eq!(queue.peek(), expected);
                     assert_eq!(queue.next_at(), expected.map(|(at, _)| at));
                     if let Some((_, handle)) = expected {
                         queue.cancel(handle);
@@ -208,7 +226,7 @@ mod tests {
         }
         queue.set(1, at);
         let mut fired = Vec::new();
-        while let Some((_, handle)) = queue.next() {
+        while let Some((_, handle)) = queue.peek() {
             queue.cancel(handle);
             fired.push(handle);
         }

@@ -54,3 +54,12 @@ pub enum TransmissionKind {
         accept: bool,
     },
 }
+
+impl Transmission {
+    /// Lets go of the payload, when nobody can receive it any more.
+    pub(super) fn forget_payload(&mut self) {
+        if let TransmissionKind::Data { payload, .. } = &mut self.kind {
+            *payload = Bytes::new();
+        }
+    }
+}

@@ -83,7 +83,7 @@ fn the_window_doubles_after_each_failure_and_starts_again_with_the_next_frame() 
     // Half of 63 + 127 + 255 + 511 + 1023 + 1023 for six retries, and of 31 behind the frame.
     for (exponential_backoff, expected) in [(true, 1516.5), (false, 7.0 * 15.5)] {
         let radios = vec![ChipConfig { exponential_backoff, ..chip(1) }, chip(2)];
-        let mut medium = Medium::new(MediumConfig { radios, links: vec![] }, Seed(1));
+        let mut medium = Medium::new(MediumConfig::new(radios, vec![]), Seed(1));
         let source = Saturated { radio: 0, to: 2, bytes: 100, options: TxOptions::default() };
         saturate(&mut medium, 2, &[source], Duration::from_secs(120));
         let stats = medium.stats(0);

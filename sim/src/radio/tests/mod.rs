@@ -5,8 +5,10 @@ mod faults;
 mod long_links;
 mod ns3;
 mod reception;
+mod siblings;
 mod swarm;
 mod timing;
+mod wires;
 
 use bytes::Bytes;
 use farhop_proto::base::{
@@ -35,7 +37,7 @@ fn mesh(radios: Vec<ChipConfig>, delay: Duration) -> MediumConfig {
     let count = radios.len();
     let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
     let links = pairs.filter(|(from, to)| from != to).map(|(from, to)| link(from, to, delay));
-    MediumConfig { links: links.collect(), radios }
+    MediumConfig::new(radios, links.collect())
 }
 
 fn us(micros: u64) -> Duration {

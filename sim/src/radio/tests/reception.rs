@@ -6,7 +6,7 @@ use super::*;
 fn hidden(signals: [i32; 2]) -> Medium {
     let links = [0, 1]
         .map(|from| AirLink { signal: Dbm::new(signals[from]), ..link(from, 2, Duration::ZERO) });
-    medium(MediumConfig { radios: [1, 2, 3].map(chip).to_vec(), links: links.to_vec() })
+    medium(MediumConfig::new([1, 2, 3].map(chip).to_vec(), links.to_vec()))
 }
 
 fn heard(medium: &mut Medium, starts: [u64; 2]) -> Vec<u16> {
@@ -47,7 +47,7 @@ fn a_stronger_frame_that_comes_later_does_not_capture() {
 #[test]
 fn a_third_frame_cannot_use_a_receiver_that_a_collision_occupies() {
     let links = [0, 1, 2].map(|from| link(from, 3, Duration::ZERO)).to_vec();
-    let mut medium = medium(MediumConfig { radios: [1, 2, 3, 4].map(chip).to_vec(), links });
+    let mut medium = medium(MediumConfig::new([1, 2, 3, 4].map(chip).to_vec(), links));
     // 488 us each: the first ends at 1488, the second at 1788.
     for (radio, start) in [(0, 1000), (1, 1300), (2, 1500)] {
         medium.handle_frame(at(start), radio, frame(1, Some(4), 500, no_ack()));
@@ -80,8 +80,8 @@ fn a_radio_that_starts_to_transmit_loses_what_it_was_receiving() {
 #[test]
 fn a_frame_too_weak_to_decode_still_keeps_the_medium_busy() {
     let mut config = mesh(vec![chip(1), chip(2)], Duration::ZERO);
-    for link in &mut config.links {
-        link.loss = LossModel::TooWeak;
+    for radio in &mut config.radios {
+        radio.receive_threshold = Dbm::new(-59);
     }
     let mut medium = medium(config);
     medium.handle_frame(at(1000), 0, frame(1, None, 500, no_ack()));
@@ -133,7 +133,7 @@ fn frames_that_only_touch_are_both_received() {
     // The second was sent first, over the longer way: its edges come first in the queue.
     let length = 488;
     let links = vec![link(0, 2, us(1)), link(1, 2, us(2000))];
-    let mut medium = medium(MediumConfig { radios: [1, 2, 3].map(chip).to_vec(), links });
+    let mut medium = medium(MediumConfig::new([1, 2, 3].map(chip).to_vec(), links));
     medium.handle_frame(at(1000), 1, frame(1, Some(3), 500, no_ack()));
     medium.handle_frame(at(3000 - 1 - length), 0, frame(1, Some(3), 500, no_ack()));
     let reports = run_out(&mut medium);

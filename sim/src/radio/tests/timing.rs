@@ -119,7 +119,7 @@ fn an_overheard_frame_reserves_the_medium_for_its_acknowledgement() {
     let radios = vec![chip(1), chip(2), chip(3)];
     let pairs = [(0, 1), (1, 0), (0, 2), (2, 0), (2, 1)];
     let links = pairs.map(|(from, to)| link(from, to, Duration::ZERO)).to_vec();
-    let mut medium = medium(MediumConfig { radios, links });
+    let mut medium = medium(MediumConfig::new(radios, links));
     medium.handle_frame(at(1000), 0, frame(1, Some(2), 1500, TxOptions::default()));
     medium.handle_frame(at(1100), 2, frame(2, None, 100, no_ack()));
     run_out(&mut medium);

@@ -1,7 +1,7 @@
 //! What is impossible in the application and the transport of a flow.
 
-use super::problems::Found;
-use super::scenario::{Congestion, FlowConfig, FlowKind, TcpSettings};
+use super::super::scenario::{Congestion, FlowConfig, FlowKind, TcpSettings};
+use super::Found;
 
 /// Checks all that does not depend on other parts of the scenario.
 pub(super) fn check_flow_kind(found: &mut Found, path: &str, flow: &FlowConfig) {
@@ -114,7 +114,7 @@ fn check_applications(found: &mut Found, path: &str, flow: &FlowConfig) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenario::{OnOffConfig, WebConfig};
+    use super::super::super::scenario::{OnOffConfig, WebConfig};
     use super::*;
 
     fn paths(flow: &FlowConfig) -> Vec<String> {

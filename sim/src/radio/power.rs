@@ -1,0 +1,71 @@
+//! Power that adds up exactly.
+//!
+//! Interference is a running sum to which signals are added and from which they are taken again;
+//! floating point would leave crumbs. So power is a whole number of units of 10^-19 W: 20 dBm still
+//! fit eighty times, and a signal at -110 dBm is true to a hundred-thousandth.
+
+use std::ops::{AddAssign, SubAssign};
+
+use farhop_proto::base::Dbm;
+
+/// Watts in one unit.
+const UNIT: f64 = 1e-19;
+
+/// Received power in units of 10^-19 W.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Power(u64);
+
+impl Power {
+    pub(super) const ZERO: Self = Self(0);
+
+    pub(super) fn of(dbm: Dbm) -> Self {
+        Self((libm::pow(10.0, dbm.as_f64() / 10.0) * 1e-3 / UNIT) as u64)
+    }
+
+    /// What is left without `other`, which is part of it.
+    pub(super) const fn without(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+
+    /// This power over another.
+    pub(super) fn ratio(self, other: Self) -> f64 {
+        self.0 as f64 / other.0.max(1) as f64
+    }
+}
+
+impl AddAssign for Power {
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl SubAssign for Power {
+    fn sub_assign(&mut self, other: Self) {
+        self.0 -= other.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_come_back_to_where_they_began() {
+        let mut sum = Power::of(Dbm::new(-93));
+        let before = sum;
+        let signals = [-60, -73, -110, 10, -81].map(|dbm| Power::of(Dbm::new(dbm)));
+        for signal in signals {
+            sum += signal;
+        }
+        for signal in [3, 0, 4, 1, 2].map(|index: usize| signals[index]) {
+            sum -= signal;
+        }
+        assert_eq!(sum, before);
+    }
+
+    #[test]
+    fn ratios_are_those_of_decibels() {
+        let ratio = Power::of(Dbm::new(-60)).ratio(Power::of(Dbm::new(-72)));
+        assert!((10.0 * ratio.log10() - 12.0).abs() < 1e-3, "{ratio}");
+    }
+}

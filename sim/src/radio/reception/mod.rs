@@ -1,0 +1,225 @@
+//! One radio as a receiver: what it senses, which of the frames that arrive it can decode, and
+//! which of its time is busy.
+//!
+//! Two models of overlapping signals share this frame (`radio.md` 4): [`threshold`] compares each
+//! signal with each other, [`sinr`] adds them up. A radio of the same node on an overlapping
+//! channel makes the medium busy and may destroy what is being received (`radio.md` 6).
+
+mod sinr;
+mod threshold;
+
+use farhop_proto::base::{Dbm, Instant, Rng};
+
+pub(super) use self::sinr::Errors;
+use self::sinr::Sinr;
+use self::threshold::Threshold;
+use super::air::{Air, Hearer, Reach, Timer, TxId};
+use super::chip::{Chip, Phase};
+use super::config::{ChipConfig, EifsRule, Interference};
+use super::power::Power;
+
+/// A reception that passed, in whole or in part.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reception {
+    pub(super) tx: TxId,
+    pub(super) link: u32,
+    pub(super) signal: Dbm,
+    /// When its preamble began to arrive.
+    pub(super) start: Instant,
+    /// A bit for each MPDU that passed, the first in the lowest.
+    pub(super) decoded: u64,
+}
+
+/// How a reception ended.
+#[derive(Clone, Copy, Debug)]
+enum Ended {
+    /// The receiver had locked on to it and it passed, unless the link loses it.
+    Passed(Reception),
+    /// The receiver had locked on to it, and it failed.
+    Failed,
+    /// It only occupied the receiver.
+    Unheard,
+}
+
+/// The receiver of one radio.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    /// Signals at the antenna that are strong enough to be sensed by themselves.
+    signals: u32,
+    /// Transmitting radios of the same node on overlapping channels.
+    siblings: u32,
+    /// Those of them that are too loud to receive anything.
+    deafening: Vec<TxId>,
+    model: Model,
+    rng: Rng,
+}
+
+#[derive(Debug)]
+enum Model {
+    Threshold(Threshold),
+    Sinr(Box<Sinr>),
+}
+
+impl Receiver {
+    pub(super) fn new(config: &ChipConfig, interference: Interference, rng: Rng) -> Self {
+        let model = match interference {
+            Interference::Threshold => Model::Threshold(Threshold::default()),
+            Interference::Sinr(sinr) => {
+                Model::Sinr(Box::new(Sinr::new(sinr, Power::of(config.sense_threshold))))
+            }
+        };
+        Self { signals: 0, siblings: 0, deafening: Vec::new(), model, rng }
+    }
+
+    /// Whether there is something on the air, the own transmission not counted.
+    pub(super) fn is_sensing(&self) -> bool {
+        let is_signal = match &self.model {
+            Model::Threshold(_) => self.signals > 0,
+            Model::Sinr(sinr) => sinr.is_sensing(),
+        };
+        is_signal || self.siblings > 0
+    }
+
+    /// Whether it is locked on to a frame that began no later than `limit`.
+    pub(super) fn was_locked_by(&mut self, now: Instant, limit: Instant) -> bool {
+        match &mut self.model {
+            Model::Threshold(threshold) => threshold.was_locked_by(limit),
+            Model::Sinr(sinr) => sinr.was_locked_by(now, limit, &mut self.rng),
+        }
+    }
+
+    /// Forgets what it was receiving.
+    pub(super) fn reset(&mut self) {
+        match &mut self.model {
+            Model::Threshold(threshold) => threshold.reset(),
+            Model::Sinr(sinr) => sinr.reset(),
+        }
+    }
+}
+
+impl Chip {
+    /// The start of a signal arrives.
+    pub(super) fn on_signal_start(
+        &mut self,
+        air: &mut Air,
+        now: Instant,
+        hearer: &Hearer,
+        tx: TxId,
+    ) {
+        let was_sensing = self.receiver.is_sensing();
+        if let Reach::Sibling(overlap) = hearer.reach {
+            self.receiver.siblings += 1;
+            if self.receiver.rng.chance(f64::from(overlap)) {
+                self.receiver.deafening.push(tx);
+                self.on_deafened(now);
+            }
+        } else {
+            self.receiver.signals += 1;
+            if let Model::Sinr(sinr) = &mut self.receiver.model {
+                sinr.add(now, hearer.power);
+            }
+        }
+        if !was_sensing && self.receiver.is_sensing() && !self.is_transmitting() {
+            self.busy_since = now;
+            if self.config.carrier_sense {
+                self.on_busy(air, now);
+            }
+        }
+        if !self.is_up || matches!(hearer.reach, Reach::Sibling(_)) {
+            return;
+        }
+        match self.receiver.model {
+            Model::Threshold(_) => self.on_threshold_start(air, now, hearer, tx),
+            Model::Sinr(_) => self.on_sinr_start(air, now, hearer, tx),
+        }
+    }
+
+    /// The end of a signal arrives.
+    pub(super) fn on_signal_end(&mut self, air: &mut Air, now: Instant, hearer: &Hearer, tx: TxId) {
+        let was_sensing = self.receiver.is_sensing();
+        let mut ended = None;
+        if let Reach::Sibling(_) = hearer.reach {
+            self.receiver.siblings -= 1;
+            self.receiver.deafening.retain(|loud| *loud != tx);
+        } else {
+            let signals = self.receiver.signals.checked_sub(1);
+            self.receiver.signals = signals.expect("a signal ends after its start");
+            ended = match &mut self.receiver.model {
+                Model::Threshold(threshold) => threshold.end(tx),
+                Model::Sinr(sinr) => sinr.end(now, hearer, tx, &mut self.receiver.rng),
+            };
+        }
+        let falls_silent = was_sensing && !self.receiver.is_sensing() && !self.is_transmitting();
+        if falls_silent {
+            self.stats.busy += now.since(self.busy_since);
+        }
+        // The medium counts as busy until what the frame says is known: NAV, EIFS.
+        let becomes_idle = falls_silent && self.config.carrier_sense;
+        if becomes_idle {
+            self.idle_since = now;
+        }
+        if let Some(ended) = ended {
+            self.on_reception_end(air, now, ended);
+        }
+        if becomes_idle && self.is_up {
+            self.on_idle(air, now);
+        }
+    }
+
+    fn on_reception_end(&mut self, air: &mut Air, now: Instant, ended: Ended) {
+        let always = self.config.eifs == EifsRule::Always;
+        match ended {
+            Ended::Passed(reception) => match self.survivors(air, reception) {
+                0 => self.error_at = Some(now),
+                decoded => {
+                    self.error_at = None;
+                    self.on_received(air, now, Reception { decoded, ..reception });
+                }
+            },
+            Ended::Unheard if !always => {}
+            Ended::Failed | Ended::Unheard => self.error_at = Some(now),
+        }
+        if let Phase::AwaitingAck { limit, is_over: true } = self.phase
+            && !self.receiver.was_locked_by(now, limit)
+        {
+            self.on_attempt_failed(air, now);
+        }
+    }
+
+    /// What is left of a reception after the losses of its link.
+    fn survivors(&mut self, air: &mut Air, reception: Reception) -> u64 {
+        let transmission = air.transmission(reception.tx);
+        let length = transmission.end - transmission.start;
+        let link = &mut air.links[reception.link as usize];
+        if link.loss.lost(reception.start, length) || !link.is_up {
+            self.stats.lost += 1;
+            return 0;
+        }
+        if air.is_cut_off(reception.tx) { 0 } else { reception.decoded }
+    }
+
+    /// The own transmitter starts, and takes the antenna from what was being received.
+    pub(super) fn on_own_start(&mut self, air: &mut Air, now: Instant) {
+        match &mut self.receiver.model {
+            Model::Threshold(_) => self.on_threshold_own_start(now),
+            Model::Sinr(sinr) => {
+                if let Some(length) = sinr.drop_reception(now) {
+                    self.stats.missed += 1;
+                    self.stats.air_collided += length;
+                }
+                air.cancel_timer(self.index, Timer::Preamble);
+            }
+        }
+    }
+
+    /// Another radio of the node drowns what was being received.
+    fn on_deafened(&mut self, now: Instant) {
+        let lost = match &mut self.receiver.model {
+            Model::Threshold(threshold) => threshold.spoil(now),
+            Model::Sinr(sinr) => sinr.spoil(),
+        };
+        if lost {
+            self.stats.missed += 1;
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Summed interference (`radio.md` 4.2), with the receiver of ns-3's stock PHY: it locks on to the
+//! strongest preamble of a detection window, stays locked to the end, and the success of the header
+//! and of each MPDU is the product over the spans in which the power on the air does not change.
+//!
+//! The header is judged when something first depends on it, at the latest at the end of the frame:
+//! a receiver whose header failed is free from the end of the header on, and no event is spent on
+//! the many whose header passes.
+
+use farhop_proto::base::{Bitrate, Dbm, Duration, Instant, Phy, Rng};
+
+use super::super::air::{Air, Hearer, Reach, Timer, TxId};
+use super::super::chip::Chip;
+use super::super::config::SinrConfig;
+use super::super::error::{self, ErrorCurve};
+use super::super::power::Power;
+use super::{Ended, Model, Reception};
+
+/// The window in which a preamble is detected.
+const DETECTION: Duration = Duration::from_micros(4);
+
+/// Below this, the logarithm of a success is certainty.
+const CERTAIN: f64 = -1e-12;
+
+/// A receiver under summed interference.
+#[derive(Debug)]
+pub(super) struct Sinr {
+    noise: Power,
+    preamble_min: Dbm,
+    /// Least ratio of a preamble to noise and interference.
+    preamble_ratio: f64,
+    sense: Power,
+    /// All signals at the antenna.
+    ambient: Power,
+    /// Preambles in their detection window, in the order of their starts.
+    candidates: Vec<Candidate>,
+    locked: Option<Locked>,
+    /// The ratio over time since the lock, each until the time of its entry.
+    spans: Vec<Span>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    tx: TxId,
+    link: u32,
+    start: Instant,
+    power: Power,
+    signal: Dbm,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Locked {
+    frame: Candidate,
+    header_end: Instant,
+    is_header_judged: bool,
+    /// Drowned by another radio of the node.
+    is_spoilt: bool,
+    errors: Errors,
+}
+
+/// How the parts of a frame fail.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::radio) struct Errors {
+    preamble: Duration,
+    plcp: Duration,
+    header: &'static ErrorCurve,
+    header_bits: f64,
+    payload: &'static ErrorCurve,
+    rate: Bitrate,
+}
+
+impl Errors {
+    /// Of a frame at `rate`. The header goes at the lowest rate of the PHY.
+    pub(in crate::radio) fn of(phy: Phy, rate: Bitrate) -> Self {
+        let (preamble, plcp) = (phy.preamble(rate), phy.plcp(rate));
+        let lowest = phy.rates()[0];
+        Self {
+            preamble,
+            plcp,
+            header: error::for_mode(phy, lowest),
+            header_bits: (plcp - preamble).as_secs_f64() * lowest.bps() as f64,
+            payload: error::for_mode(phy, rate),
+            rate,
+        }
+    }
+
+    fn payload_bits(&self, length: Duration) -> f64 {
+        length.as_secs_f64() * self.rate.bps() as f64
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    until: Instant,
+    /// Signal over noise and interference.
+    ratio: f64,
+}
+
+impl Sinr {
+    pub(super) fn new(config: SinrConfig, sense: Power) -> Self {
+        Self {
+            noise: Power::of(config.noise),
+            preamble_min: config.preamble_min,
+            preamble_ratio: libm::pow(10.0, config.preamble_snr_db / 10.0),
+            sense,
+            ambient: Power::ZERO,
+            candidates: Vec::new(),
+            locked: None,
+            spans: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_sensing(&self) -> bool {
+        self.ambient >= self.sense && self.ambient > Power::ZERO
+    }
+
+    fn ratio(&self, power: Power) -> f64 {
+        let mut rest = self.noise;
+        rest += self.ambient.without(power);
+        power.ratio(rest)
+    }
+
+    /// Ends the span in which the power on the air did not change.
+    fn close_span(&mut self, now: Instant) {
+        if let Some(locked) = &self.locked {
+            let ratio = self.ratio(locked.frame.power);
+            self.spans.push(Span { until: now, ratio });
+        }
+    }
+
+    pub(super) fn add(&mut self, now: Instant, power: Power) {
+        self.close_span(now);
+        self.ambient += power;
+    }
+
+    /// The logarithm of the probability that `bits` bits that are spread evenly from `from` to
+    /// `until` pass.
+    fn ln_success(&self, from: Instant, until: Instant, bits: f64, curve: &ErrorCurve) -> f64 {
+        let per_nano = bits / until.since(from).as_nanos().max(1) as f64;
+        let mut at = from;
+        let mut sum = 0.0;
+        for span in &self.spans {
+            if span.until <= at {
+                continue;
+            }
+            let end = span.until.min(until);
+            let bits = end.since(at).as_nanos() as f64 * per_nano;
+            sum += bits * curve.ln_success_per_bit(span.ratio);
+            at = end;
+            if at >= until {
+                break;
+            }
+        }
+        sum
+    }
+
+    /// Whether the frame passed its header, judged once.
+    fn passes_header(&mut self, rng: &mut Rng) -> bool {
+        let Some(Locked { frame, header_end, is_header_judged: false, errors, .. }) = self.locked
+        else {
+            return true;
+        };
+        let from = frame.start + errors.preamble;
+        let ln = self.ln_success(from, header_end, errors.header_bits, errors.header);
+        let passes = draw(ln, rng);
+        match &mut self.locked {
+            Some(locked) if passes => locked.is_header_judged = true,
+            locked => *locked = None,
+        }
+        passes
+    }
+
+    /// Frees the receiver if its header has ended and failed.
+    fn judge_header(&mut self, now: Instant, rng: &mut Rng) {
+        if self.locked.is_some_and(|locked| !locked.is_header_judged && locked.header_end <= now) {
+            self.passes_header(rng);
+        }
+    }
+
+    pub(super) fn was_locked_by(&mut self, now: Instant, limit: Instant, rng: &mut Rng) -> bool {
+        self.close_span(now);
+        self.judge_header(now, rng);
+        self.locked.is_some_and(|locked| locked.frame.start <= limit)
+            || self.candidates.first().is_some_and(|candidate| candidate.start <= limit)
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.candidates.clear();
+        self.locked = None;
+    }
+
+    /// Drops what is being received; returns how long it has lasted, if there was anything.
+    pub(super) fn drop_reception(&mut self, now: Instant) -> Option<Duration> {
+        let locked = self.locked.take().map(|locked| locked.frame);
+        let dropped = locked.or(self.candidates.first().copied());
+        self.candidates.clear();
+        dropped.map(|frame| now.since(frame.start))
+    }
+
+    /// Destroys what is being received. Returns whether there was anything to destroy.
+    pub(super) fn spoil(&mut self) -> bool {
+        self.candidates.clear();
+        let spoil = |locked: &mut Locked| std::mem::replace(&mut locked.is_spoilt, true);
+        self.locked.as_mut().map(spoil) == Some(false)
+    }
+
+    /// A signal ends: how, if the receiver was locked on to it.
+    pub(super) fn end(
+        &mut self,
+        now: Instant,
+        hearer: &Hearer,
+        tx: TxId,
+        rng: &mut Rng,
+    ) -> Option<Ended> {
+        self.close_span(now);
+        self.ambient -= hearer.power;
+        self.judge_header(now, rng);
+        let Some(locked) = self.locked.filter(|locked| locked.frame.tx == tx) else {
+            return Some(Ended::Unheard);
+        };
+        let decoded = if locked.is_spoilt { 0 } else { self.decoded(now, &locked, rng) };
+        self.locked = None;
+        let Candidate { link, start, signal, .. } = locked.frame;
+        Some(match decoded {
+            0 => Ended::Failed,
+            _ => Ended::Passed(Reception { tx, link, start, signal, decoded }),
+        })
+    }
+
+    /// A bit for each MPDU that passes.
+    fn decoded(&self, now: Instant, locked: &Locked, rng: &mut Rng) -> u64 {
+        let from = locked.header_end;
+        let bits = locked.errors.payload_bits(now.since(from));
+        u64::from(draw(self.ln_success(from, now, bits, locked.errors.payload), rng))
+    }
+}
+
+/// Whether something with this logarithm of its probability happens.
+fn draw(ln: f64, rng: &mut Rng) -> bool {
+    ln >= CERTAIN || (ln > -40.0 && rng.chance(libm::exp(ln)))
+}
+
+impl Chip {
+    fn sinr(&mut self) -> &mut Sinr {
+        match &mut self.receiver.model {
+            Model::Sinr(sinr) => sinr,
+            Model::Threshold(_) => unreachable!("only called under summed interference"),
+        }
+    }
+
+    /// The start of a signal arrives, and its power has been added.
+    pub(super) fn on_sinr_start(&mut self, air: &mut Air, now: Instant, hearer: &Hearer, tx: TxId) {
+        let is_deaf = self.is_transmitting() || !self.receiver.deafening.is_empty();
+        let index = self.index;
+        let Model::Sinr(sinr) = &mut self.receiver.model else { return };
+        sinr.judge_header(now, &mut self.receiver.rng);
+        let is_heard = hearer.reach == Reach::Decodable && hearer.signal >= sinr.preamble_min;
+        if is_deaf || !is_heard {
+            self.stats.missed += u64::from(is_deaf && is_heard);
+            return;
+        }
+        if sinr.locked.is_some() {
+            self.stats.collisions += 1;
+            return;
+        }
+        let Hearer { link, power, signal, .. } = *hearer;
+        sinr.candidates.push(Candidate { tx, link, start: now, power, signal });
+        if sinr.candidates.len() == 1 {
+            air.set_timer(index, Timer::Preamble, now + DETECTION);
+        }
+    }
+
+    /// The detection window of the oldest preamble is over.
+    pub(in crate::radio) fn on_preamble(&mut self, air: &mut Air, now: Instant) {
+        let index = self.index;
+        let sinr = self.sinr();
+        debug_assert!(sinr.candidates[0].start + DETECTION == now, "a window that ends late");
+        let frame = sinr.candidates.remove(0);
+        let is_strongest = sinr.candidates.iter().all(|other| other.power <= frame.power);
+        if is_strongest && sinr.ratio(frame.power) >= sinr.preamble_ratio {
+            sinr.candidates.clear();
+            sinr.spans.clear();
+            let errors = air.errors(frame.tx);
+            sinr.locked = Some(Locked {
+                frame,
+                header_end: frame.start + errors.plcp,
+                is_header_judged: false,
+                is_spoilt: false,
+                errors,
+            });
+        } else if let Some(next) = sinr.candidates.first() {
+            air.set_timer(index, Timer::Preamble, next.start + DETECTION);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Overlap as ns-2 has it (`radio.md` 4.1): one frame occupies the receiver. A later frame that is
+//! weaker by the capture threshold passes unheard, any other destroys both, and the receiver is
+//! occupied until the later end. No sum of interference, no capture by a later frame.
+
+use farhop_proto::base::{Dbm, Duration, Instant};
+
+use super::super::air::{Air, Hearer, Reach, TxId};
+use super::super::chip::Chip;
+use super::super::config::EifsRule;
+use super::{Ended, Model, Reception};
+
+/// A preamble that is hit within this time of its start is not locked on to (ns-3's detector).
+const LOCK: Duration = Duration::from_micros(4);
+
+/// A receiver that one frame occupies at a time.
+#[derive(Debug, Default)]
+pub(super) struct Threshold {
+    occupant: Option<Occupant>,
+}
+
+/// The frame that occupies a receiver.
+#[derive(Clone, Copy, Debug)]
+struct Occupant {
+    link: u32,
+    tx: TxId,
+    start: Instant,
+    end: Instant,
+    signal: Dbm,
+    /// Nothing has destroyed it so far.
+    is_intact: bool,
+    /// The receiver locked on to its preamble.
+    is_locked: bool,
+}
+
+impl Occupant {
+    fn ended(&self) -> Ended {
+        let Self { link, tx, start, signal, .. } = *self;
+        if self.is_intact {
+            Ended::Passed(Reception { tx, link, signal, start, decoded: u64::MAX })
+        } else if self.is_locked {
+            Ended::Failed
+        } else {
+            Ended::Unheard
+        }
+    }
+}
+
+impl Threshold {
+    pub(super) fn was_locked_by(&self, limit: Instant) -> bool {
+        self.occupant.is_some_and(|occupant| occupant.is_locked && occupant.start <= limit)
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.occupant = None;
+    }
+
+    /// A signal ends: how, if it is the one that occupied the receiver.
+    pub(super) fn end(&mut self, tx: TxId) -> Option<Ended> {
+        self.occupant.take_if(|occupant| occupant.tx == tx).map(|occupant| occupant.ended())
+    }
+
+    /// Destroys what is being received. Returns whether there was anything to destroy.
+    pub(super) fn spoil(&mut self, now: Instant) -> bool {
+        let Some(occupant) = self.occupant.as_mut().filter(|occupant| occupant.end > now) else {
+            return false;
+        };
+        std::mem::take(&mut occupant.is_intact)
+    }
+}
+
+impl Chip {
+    fn threshold(&mut self) -> &mut Threshold {
+        match &mut self.receiver.model {
+            Model::Threshold(threshold) => threshold,
+            Model::Sinr(_) => unreachable!("only called under the threshold model"),
+        }
+    }
+
+    pub(super) fn on_threshold_start(
+        &mut self,
+        air: &mut Air,
+        now: Instant,
+        hearer: &Hearer,
+        tx: TxId,
+    ) {
+        // Frames that only touch do not overlap, whichever of the two events comes first.
+        let over = self.threshold().occupant.take_if(|current| current.end <= now);
+        if let Some(ended) = over {
+            self.on_reception_end(air, now, ended.ended());
+        }
+        let transmission = air.transmission(tx);
+        let length = transmission.end - transmission.start;
+        let is_deaf = self.tx_until.is_some_and(|until| until > now);
+        let is_clear =
+            !is_deaf && hearer.reach == Reach::Decodable && self.receiver.deafening.is_empty();
+        let arrival = Occupant {
+            link: hearer.link,
+            tx,
+            start: now,
+            end: now + length,
+            signal: hearer.signal,
+            is_intact: is_clear,
+            is_locked: is_clear,
+        };
+        if self.threshold().occupant.is_some() {
+            self.on_overlap(now, arrival, is_deaf);
+            return;
+        }
+        if is_deaf {
+            self.stats.missed += 1;
+            self.stats.air_collided += length;
+        }
+        self.threshold().occupant = Some(arrival);
+    }
+
+    /// The start of a frame arrives while another occupies the receiver.
+    fn on_overlap(&mut self, now: Instant, arrival: Occupant, is_deaf: bool) {
+        let capture_db = self.config.capture_db;
+        let always = self.config.eifs == EifsRule::Always;
+        let current = self.threshold().occupant.as_mut().expect("something to overlap with");
+        if current.signal.above(arrival.signal) >= capture_db {
+            self.stats.captures += 1;
+            return;
+        }
+        let was_intact = std::mem::take(&mut current.is_intact);
+        if now.since(current.start) < LOCK {
+            current.is_locked = false;
+        }
+        let before = *current;
+        let is_longer = arrival.end > before.end;
+        if is_longer {
+            *current = Occupant { is_intact: false, is_locked: false, ..arrival };
+        }
+        if was_intact {
+            self.stats.collisions += 1;
+            self.stats.air_collided += before.end - before.start;
+        }
+        // The reception that was locked on to still fails at its own end.
+        if is_longer && (before.is_locked || always) {
+            self.error_at = Some(before.end);
+        }
+        if is_deaf {
+            self.stats.missed += 1;
+        } else {
+            self.stats.collisions += 1;
+        }
+        self.stats.air_collided += arrival.end - arrival.start;
+    }
+
+    pub(super) fn on_threshold_own_start(&mut self, now: Instant) {
+        let Some(occupant) =
+            self.threshold().occupant.as_mut().filter(|occupant| occupant.end > now)
+        else {
+            return;
+        };
+        let was_intact = std::mem::take(&mut occupant.is_intact);
+        occupant.is_locked = false;
+        let length = occupant.end - occupant.start;
+        if was_intact {
+            self.stats.missed += 1;
+            self.stats.air_collided += length;
+        }
+        if self.error_at.is_some_and(|at| at > now) {
+            self.error_at = None;
+        }
+    }
+}
