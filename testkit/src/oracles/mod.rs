@@ -1,0 +1,5 @@
+//! What theory says of a network, worked out apart from the code that is held against it.
+
+mod bianchi;
+
+pub use bianchi::{Bianchi, Saturation};
