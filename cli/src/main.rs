@@ -12,6 +12,7 @@ mod interrupt;
 mod load;
 mod progress;
 mod report;
+mod sweep;
 
 /// Makes long, lossy and multi-hop wireless links carry traffic well.
 ///

@@ -9,7 +9,9 @@ use farhop_proto::base::{
     AckPolicy, Bitrate, Dbm, Duration, EtherType, FlowId, Frame, FrameDown, FrameUp, Gap, Instant,
     NodeId, Phy, Preamble, RadioId, Seed, TxOptions, UnitId,
 };
-use farhop_sim::radio::{AirLink, ChipConfig, LossModel, Medium, MediumConfig};
+use farhop_sim::radio::{
+    AirLink, ChipConfig, CurveKind, Interference, LossModel, Medium, MediumConfig, SinrConfig,
+};
 
 const LENGTH: Duration = Duration::from_secs(2);
 
@@ -40,10 +42,55 @@ fn medium(radios: u16, gap: Gap) -> Medium {
     Medium::new(MediumConfig::new((1..=radios).map(chip).collect(), links), Seed(1))
 }
 
-/// Keeps the first `senders` radios busy with frames to the last, and counts what was on air.
-fn run(medium: &mut Medium, senders: usize, to: u16, ack: AckPolicy) -> u64 {
+/// Side of the grid.
+const SIDE: u16 = 13;
+/// Distance between neighbours in the grid, in metres.
+const SPACING: f64 = 90.0;
+
+/// A grid in which frames reach 100 m and are sensed to 220 m: 18 to 24 hear each inner radio.
+fn grid(interference: Interference) -> Medium {
+    let count = usize::from(SIDE * SIDE);
+    let side = usize::from(SIDE);
+    let phy = Phy::default();
+    let chip = |node| ChipConfig {
+        overhear: false,
+        ack_rate: Some(Bitrate::from_100kbps(20)),
+        receive_threshold: Dbm::new(-60),
+        ..ChipConfig::new(NodeId(node), RadioId(0), phy)
+    };
+    let link = |(from, to): (usize, usize)| {
+        let (rows, columns) =
+            ((from / side).abs_diff(to / side), (from % side).abs_diff(to % side));
+        let distance = SPACING * ((rows * rows + columns * columns) as f64).sqrt();
+        (distance > 0.0 && distance <= 220.0).then(|| AirLink {
+            from,
+            to,
+            delay: Duration::from_secs_f64(distance / 299_792_458.0),
+            signal: Dbm::from_f64(20.0 - 40.0 * distance.log10()),
+            loss: LossModel::None,
+        })
+    };
+    let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
+    let radios = (1..=SIDE * SIDE).map(chip).collect();
+    let config = MediumConfig {
+        interference,
+        ..MediumConfig::new(radios, pairs.filter_map(link).collect())
+    };
+    Medium::new(config, Seed(1))
+}
+
+/// Every radio of six rows sends to the next in its row.
+fn grid_senders() -> Vec<(usize, u16)> {
+    let radio = |row: u16, column: u16| row * SIDE + column;
+    let row = |row| (0..SIDE - 1).map(move |column| (radio(row, column), radio(row, column + 1)));
+    let senders = [1, 3, 5, 7, 9, 11].into_iter().flat_map(row);
+    senders.map(|(from, to)| (usize::from(from), to + 1)).collect()
+}
+
+/// Keeps radios busy with frames, and counts what was on air.
+fn run(medium: &mut Medium, senders: &[(usize, u16)], ack: AckPolicy) -> u64 {
     let payload = Bytes::from_static(&[0; 1468]);
-    let frame = |id: u64| {
+    let frame = |id: u64, to: u16| {
         FrameDown::Frame(Frame {
             id: UnitId(id),
             radio: RadioId(0),
@@ -55,10 +102,12 @@ fn run(medium: &mut Medium, senders: usize, to: u16, ack: AckPolicy) -> u64 {
         })
     };
     let mut id = 0;
-    for radio in 0..senders {
+    let mut sinks = vec![0; senders.iter().map(|sender| sender.0 + 1).max().unwrap_or(0)];
+    for (radio, to) in senders {
+        sinks[*radio] = *to;
         for _ in 0..8 {
             id += 1;
-            medium.handle_frame(Instant::ZERO, radio, frame(id));
+            medium.handle_frame(Instant::ZERO, *radio, frame(id, *to));
         }
     }
     let end = Instant::ZERO + LENGTH;
@@ -67,7 +116,7 @@ fn run(medium: &mut Medium, senders: usize, to: u16, ack: AckPolicy) -> u64 {
         while let Some(event) = medium.poll_event() {
             if let FrameUp::Done(_) = event.event {
                 id += 1;
-                medium.handle_frame(now, event.radio, frame(id));
+                medium.handle_frame(now, event.radio, frame(id, sinks[event.radio]));
             }
         }
     }
@@ -75,12 +124,37 @@ fn run(medium: &mut Medium, senders: usize, to: u16, ack: AckPolicy) -> u64 {
 }
 
 fn measure(bencher: Bencher<'_, '_>, radios: u16, gap: Gap, ack: AckPolicy) {
-    let senders = usize::from(radios) - 1;
-    let frames = run(&mut medium(radios, gap), senders, radios, ack);
+    let senders: Vec<_> = (0..usize::from(radios) - 1).map(|radio| (radio, radios)).collect();
+    measure_all(bencher, || medium(radios, gap), &senders, ack);
+}
+
+fn measure_all(
+    bencher: Bencher<'_, '_>,
+    medium: impl Fn() -> Medium + Copy,
+    senders: &[(usize, u16)],
+    ack: AckPolicy,
+) {
+    let frames = run(&mut medium(), senders, ack);
     bencher
         .counter(ItemsCount::new(frames))
-        .with_inputs(|| medium(radios, gap))
-        .bench_local_values(|mut medium| run(&mut medium, senders, radios, ack));
+        .with_inputs(medium)
+        .bench_local_values(|mut medium| run(&mut medium, senders, ack));
+}
+
+#[divan::bench(sample_count = 10)]
+fn grid_with_thresholds(bencher: Bencher<'_, '_>) {
+    measure_all(bencher, || grid(Interference::Threshold), &grid_senders(), AckPolicy::Normal);
+}
+
+#[divan::bench(sample_count = 10)]
+fn grid_with_summed_interference(bencher: Bencher<'_, '_>) {
+    let sinr = SinrConfig {
+        noise: Dbm::new(-94),
+        preamble_min: Dbm::new(-60),
+        preamble_snr_db: 4.0,
+        curve: CurveKind::Stock,
+    };
+    measure_all(bencher, || grid(Interference::Sinr(sinr)), &grid_senders(), AckPolicy::Normal);
 }
 
 #[divan::bench]

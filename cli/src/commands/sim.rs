@@ -9,7 +9,7 @@ use farhop_sim::engine::{self, RunError, RunOptions};
 
 use super::print_json;
 use crate::progress::Bar;
-use crate::{Failure, interrupt, load, report};
+use crate::{Failure, interrupt, load, report, sweep};
 
 /// Runs a scenario in virtual time, with the simulator's own TCP.
 #[derive(clap::Args)]
@@ -17,14 +17,16 @@ use crate::{Failure, interrupt, load, report};
     farhop sim scenarios/demo.toml\n  \
     farhop sim scenarios/demo.toml --seed 7 --json | jq '.flows[].goodput_mbps'\n  \
     farhop sim scenarios/demo.toml --out out/       report, page and chart in a folder\n  \
-    farhop sim scenarios/demo.toml --pcap air.pcapng --at valley")]
+    farhop sim scenarios/demo.toml --pcap air.pcapng --at valley\n  \
+    farhop sim scenarios/sweep.toml --out out/      all runs of a sweep; again goes on")]
 pub(crate) struct Options {
     /// The scenario.
     file: PathBuf,
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
-    /// Write report.json, report.html and flows.svg into this folder.
+    /// Write report.json, report.html, flows.svg and Parquet tables into this folder. A sweep keeps
+    /// its finished runs there, and goes on from them when it is started again.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Seed in place of the scenario's.
@@ -39,6 +41,15 @@ pub(crate) struct Options {
     /// Write every transmission, as JSON lines.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Runs of a sweep at a time; as many as there are cores if it is not given.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    jobs: usize,
+    /// Begin a sweep anew, whatever its folder holds.
+    #[arg(long, requires = "out")]
+    fresh: bool,
+    /// Start a sweep without asking, however many runs it has.
+    #[arg(long)]
+    yes: bool,
 }
 
 /// A file that is made when something is written to it: a run that is refused leaves none.
@@ -80,6 +91,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let loaded = load::load(&options.file)?;
     interrupt::watch();
     let scenario = &loaded.scenario;
+    if scenario.sweep.is_some() {
+        return run_sweep(&loaded, options);
+    }
     let at = options.at.as_ref().unwrap_or(&scenario.node[0].name);
     if scenario.node_id(at).is_none() {
         let names: Vec<&str> = scenario.node.iter().map(|node| node.name.as_str()).collect();
@@ -109,4 +123,23 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         report::write(dir, &finished, &loaded.text)?;
     }
     if options.json { print_json(&finished) } else { report::print(&finished, &options.out) }
+}
+
+fn run_sweep(loaded: &load::Loaded, options: &Options) -> Result<(), Failure> {
+    if options.pcap.is_some() || options.trace.is_some() {
+        return Err(Failure::Input(miette::miette!(
+            "--pcap and --trace are of one run, and this scenario has a sweep: take out [sweep]"
+        )));
+    }
+    sweep::run(
+        loaded,
+        &sweep::Options {
+            json: options.json,
+            out: options.out.as_ref(),
+            seed: options.seed,
+            threads: options.jobs,
+            fresh: options.fresh,
+            yes: options.yes,
+        },
+    )
 }

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// Colours that people with any colour vision can tell apart (Okabe and Ito, 2008).
-const COLOURS: [RGBColor; 7] = [
+pub(super) const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -14,9 +14,9 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(86, 180, 233),
     RGBColor(80, 80, 80),
 ];
-const FONT: &str = "sans-serif";
-const GRID: RGBColor = RGBColor(225, 225, 225);
-const INK: RGBColor = RGBColor(40, 40, 40);
+pub(super) const FONT: &str = "sans-serif";
+pub(super) const GRID: RGBColor = RGBColor(225, 225, 225);
+pub(super) const INK: RGBColor = RGBColor(40, 40, 40);
 
 /// Height of what is inside the axes of [`over_time`], about.
 const PLOT_HEIGHT: f64 = 240.0;

@@ -6,22 +6,27 @@ use farhop_sim::engine::Report;
 
 use crate::Failure;
 use crate::commands::print_text;
+use crate::sweep::Line;
 
 pub(crate) mod chart;
+mod columns;
 mod detail;
 pub(crate) mod page;
+pub(crate) mod sweep;
+mod sweep_chart;
 mod text;
 
 pub(crate) use text::{lateness_line, table};
 
-/// Writes report.json, flows.svg and report.html into a folder.
+/// Writes report.json, flows.svg, report.html and Parquet tables into a folder.
 pub(crate) fn write(dir: &Path, report: &Report, scenario: &str) -> Result<(), Failure> {
     let series = chart::over_time(&report.scenario, &report.flows);
     let json = serde_json::to_string_pretty(report).expect("a report is plain data");
     save(dir, "report.json", &json)?;
     save(dir, "flows.svg", &series)?;
     save(dir, "report.html", &page::report(report, &series, scenario))?;
-    Ok(())
+    let line = Line { point: Default::default(), report: report.clone() };
+    columns::write(dir, &[line])
 }
 
 /// Writes a file into a folder, which is made if it is not there.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::config::LinkConfig;
 use super::scenario::{
     Congestion, DeviceConfig, FaultConfig, FlowConfig, FlowKind, LossConfig, RadioConfig,
-    RadioLinkConfig, Scenario,
+    RadioLinkConfig, Scenario, SweepConfig,
 };
 use crate::base::{Bitrate, Phy};
 use crate::link::wild::WildConfig;
@@ -19,6 +19,34 @@ pub struct Problem {
     pub message: String,
     /// What would be right.
     pub help: String,
+}
+
+/// What a sweep lacks. Whether its keys exist and its values fit shows when they are put in.
+fn check_sweep(found: &mut Found, sweep: &SweepConfig) {
+    if sweep.seeds.count() == 0 {
+        found.add(
+            "sweep.seeds",
+            "a sweep without seeds runs nothing",
+            "a number, or a list of seeds",
+        );
+    }
+    for (index, vary) in sweep.vary.iter().enumerate() {
+        if vary.values.is_empty() {
+            let path = format!("sweep.vary[{index}].values");
+            found.add(path, format!("no values for {}", vary.key), "one value or more");
+        }
+        if sweep.vary[..index].iter().any(|other| other.key == vary.key) {
+            let path = format!("sweep.vary[{index}].key");
+            found.add(
+                path,
+                format!("{} varies twice", vary.key),
+                "one list of values for each key",
+            );
+        }
+    }
+    if sweep.runs().is_none() {
+        found.add("sweep", "more runs than can be counted", "fewer values and seeds");
+    }
 }
 
 /// Longest name of a node: network interfaces are named after it.
@@ -75,6 +103,9 @@ impl Scenario {
         }
         for (index, fault) in self.fault.iter().enumerate() {
             self.check_fault(&mut found, index, fault);
+        }
+        if let Some(sweep) = &self.sweep {
+            check_sweep(&mut found, sweep);
         }
         found.0
     }

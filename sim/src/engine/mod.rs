@@ -2,12 +2,14 @@
 
 mod capture;
 mod clock;
+mod many;
 mod measure;
 mod report;
 mod run;
 mod traffic;
 mod world;
 
+pub use many::{Finished, Many};
 pub use measure::{air_report, flow_name, link_report, node_report, transport_name};
 pub use report::*;
 pub use run::{RunError, RunOptions, run};

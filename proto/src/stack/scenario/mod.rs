@@ -9,6 +9,7 @@ mod link;
 mod loss;
 mod node;
 mod radio;
+mod sweep;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,7 @@ pub use link::RadioLinkConfig;
 pub use loss::LossConfig;
 pub use node::{ClockConfig, DeviceConfig, NodeConfig};
 pub use radio::{HostConfig, RadioConfig};
+pub use sweep::{Seeds, SweepConfig, SweepValue, VaryConfig};
 
 /// A network, its traffic and its faults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -62,6 +64,9 @@ pub struct Scenario {
     /// Nodes and links that go down and come back.
     #[serde(default)]
     pub fault: Vec<FaultConfig>,
+    /// What varies from run to run, for the simulator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<SweepConfig>,
 }
 
 fn default_duration() -> f64 {

@@ -1,0 +1,167 @@
+//! The report of a sweep: mean and confidence over the seeds of each point, as a table, a chart and
+//! a page.
+
+use std::path::{Path, PathBuf};
+
+use farhop_proto::stack::Scenario;
+use maud::html;
+
+use super::{columns, page, save, sweep_chart, table};
+use crate::Failure;
+use crate::commands::print_text;
+use crate::sweep::Line;
+
+/// Mean of a quantity over the seeds of a point, with the half width of its 95% confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Mean {
+    pub(crate) value: f64,
+    /// `None` with fewer than two seeds.
+    pub(crate) half_width: Option<f64>,
+}
+
+impl Mean {
+    fn of(samples: &[f64]) -> Self {
+        let count = samples.len() as f64;
+        let value = samples.iter().sum::<f64>() / count;
+        let squares: f64 = samples.iter().map(|sample| (sample - value).powi(2)).sum();
+        let half_width = (samples.len() > 1)
+            .then(|| student_t(samples.len() - 1) * (squares / (count - 1.0) / count).sqrt());
+        Self { value, half_width }
+    }
+}
+
+impl std::fmt::Display for Mean {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.2}", self.value)?;
+        self.half_width.map_or(Ok(()), |width| write!(f, " ± {width:.2}"))
+    }
+}
+
+/// The 97.5% point of Student's t with so many degrees of freedom.
+fn student_t(freedom: usize) -> f64 {
+    const FIRST: [f64; 10] =
+        [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+    // Cornish and Fisher's expansion around the normal distribution, good to 0.1% from 10 on.
+    let z: f64 = 1.959_964;
+    let n = freedom as f64;
+    let series = z
+        + (z.powi(3) + z) / (4.0 * n)
+        + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * n * n);
+    FIRST.get(freedom - 1).copied().unwrap_or(series)
+}
+
+/// A point of the sweep with the mean goodput of each flow.
+pub(crate) struct Point {
+    /// Values of the sweep's keys, in the sweep's order.
+    pub(crate) values: Vec<String>,
+    pub(crate) numbers: Vec<Option<f64>>,
+    pub(crate) seeds: usize,
+    /// Mb/s of each flow in the order of the scenario.
+    pub(crate) flows: Vec<Mean>,
+    pub(crate) total: Mean,
+}
+
+/// The points of a sweep in their order, as far as they were run.
+fn points(scenario: &Scenario, lines: &[Line]) -> Vec<Point> {
+    let keys: Vec<&String> =
+        scenario.sweep.iter().flat_map(|sweep| &sweep.vary).map(|vary| &vary.key).collect();
+    let of_point = |lines: &[Line]| {
+        let first = &lines[0];
+        let goodput = |flow: usize| -> Vec<f64> {
+            lines.iter().map(|line| line.report.flows[flow].goodput_mbps).collect()
+        };
+        let totals: Vec<f64> = lines.iter().map(|line| line.report.total_mbps()).collect();
+        Point {
+            values: keys.iter().map(|key| first.point[*key].to_string()).collect(),
+            numbers: keys.iter().map(|key| first.point[*key].number()).collect(),
+            seeds: lines.len(),
+            flows: (0..first.report.flows.len()).map(|flow| Mean::of(&goodput(flow))).collect(),
+            total: Mean::of(&totals),
+        }
+    };
+    lines.chunk_by(|a, b| a.point == b.point).map(of_point).collect()
+}
+
+fn head(scenario: &Scenario, lines: &[Line]) -> Vec<String> {
+    let keys = scenario.sweep.iter().flat_map(|sweep| &sweep.vary).map(|vary| vary.key.clone());
+    let mut head: Vec<String> = keys.collect();
+    head.push("seeds".into());
+    let flows = &lines[0].report.flows;
+    if flows.len() > 1 {
+        head.extend(flows.iter().map(|flow| flow.name.clone()));
+    }
+    head.push("all flows, Mb/s".into());
+    head
+}
+
+fn row(point: &Point) -> Vec<String> {
+    let mut row = point.values.clone();
+    row.push(point.seeds.to_string());
+    if point.flows.len() > 1 {
+        row.extend(point.flows.iter().map(Mean::to_string));
+    }
+    row.push(point.total.to_string());
+    row
+}
+
+/// Writes the tables, the chart and the page of a sweep into its folder.
+pub(crate) fn write(
+    dir: &Path,
+    scenario: &Scenario,
+    lines: &[Line],
+    text: &str,
+) -> Result<(), Failure> {
+    let points = points(scenario, lines);
+    let keys: Vec<String> =
+        scenario.sweep.iter().flat_map(|sweep| &sweep.vary).map(|vary| vary.key.clone()).collect();
+    let svg = sweep_chart::draw(&scenario.name, &keys, &points);
+    let head = head(scenario, lines);
+    let body = html! {
+        h1 { (scenario.name) }
+        p.note {
+            (lines.len()) " runs of " (scenario.duration_s) " s, farhop "
+            (lines[0].report.version) "; mean and 95% confidence over the seeds; " (page::machine())
+        }
+        (page::figure(&svg))
+        table {
+            tr { @for name in &head { th { (name) } } }
+            @for point in &points { tr { @for cell in row(point) { td { (cell) } } } }
+        }
+        h2 { "Scenario" }
+        pre { (text) }
+    };
+    save(dir, "sweep.svg", &svg)?;
+    save(dir, "report.html", &page::page(&scenario.name, &body))?;
+    columns::write(dir, lines)
+}
+
+/// Prints the table of a sweep, and where its page is.
+pub(crate) fn print(
+    scenario: &Scenario,
+    lines: &[Line],
+    out: Option<&PathBuf>,
+) -> Result<(), Failure> {
+    let head = head(scenario, lines);
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let rows = points(scenario, lines).iter().map(row).collect();
+    print_text(&table(&head, rows).to_string());
+    if let Some(dir) = out {
+        print_text(&dir.join("report.html").display().to_string());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_has_the_confidence_of_its_seeds() {
+        // Sample deviation 1, three seeds: 4.303 / sqrt(3).
+        let mean = Mean::of(&[1.0, 2.0, 3.0]);
+        assert_eq!(mean.value, 2.0);
+        assert!((mean.half_width.expect("three seeds") - 2.484).abs() < 1e-3);
+        assert_eq!(Mean::of(&[5.0]).half_width, None);
+        assert!((student_t(10) - 2.228).abs() < 1e-9 && (student_t(20) - 2.086).abs() < 2e-3);
+    }
+}

@@ -1,0 +1,156 @@
+//! The chart of a sweep: goodput of all flows against the first key, a line for each combination of
+//! the others, with error bars over the seeds.
+
+use plotters::prelude::*;
+
+use super::chart::{COLOURS, FONT, GRID, INK};
+use super::sweep::Point;
+
+/// Height of what is inside the axes, about.
+const PLOT_HEIGHT: f64 = 300.0;
+
+/// A line of the chart: its name, and for each point x, mean and half width of the error bar.
+type Series = (String, Vec<(f64, f64, f64)>);
+
+/// Draws the points of a sweep over these keys.
+pub(super) fn draw(title: &str, keys: &[String], points: &[Point]) -> String {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (860, 420)).into_drawing_area();
+        draw_on(&area, title, keys, points).expect("drawing into a string does not fail");
+        area.present().expect("drawing into a string does not fail");
+    }
+    svg
+}
+
+/// Where points stand on the axis: at their numbers, or side by side with their words.
+struct Axis {
+    words: Option<Vec<String>>,
+    range: std::ops::Range<f64>,
+}
+
+impl Axis {
+    fn build(points: &[Point]) -> Self {
+        let numbers: Option<Vec<f64>> =
+            points.iter().map(|point| point.numbers.first().copied().flatten()).collect();
+        if let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty()) {
+            let low = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+            let high = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let margin = if high > low { (high - low) * 0.04 } else { 1.0 };
+            return Self { words: None, range: low - margin..high + margin };
+        }
+        let mut words: Vec<String> = Vec::new();
+        for point in points {
+            let word = point.values.first().cloned().unwrap_or_default();
+            if !words.contains(&word) {
+                words.push(word);
+            }
+        }
+        let range = -0.5..words.len() as f64 - 0.5;
+        Self { words: Some(words), range }
+    }
+
+    fn place(&self, point: &Point) -> f64 {
+        match &self.words {
+            None => point.numbers[0].expect("an axis of numbers"),
+            Some(words) => {
+                let word = point.values.first().map_or("", String::as_str);
+                words.iter().position(|other| other == word).unwrap_or(0) as f64
+            }
+        }
+    }
+
+    fn label(&self, at: f64) -> String {
+        match &self.words {
+            None => {
+                let text = format!("{at:.3}");
+                text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            }
+            Some(words) if (at - at.round()).abs() < 1e-6 && at > -0.5 => {
+                words.get(at.round() as usize).cloned().unwrap_or_default()
+            }
+            Some(_) => String::new(),
+        }
+    }
+}
+
+fn series(axis: &Axis, points: &[Point]) -> Vec<Series> {
+    let mut series: Vec<Series> = Vec::new();
+    for point in points {
+        let name = point.values.get(1..).unwrap_or_default().join(", ");
+        let half = point.total.half_width.unwrap_or(0.0);
+        let at = (axis.place(point), point.total.value, half);
+        match series.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, line)) => line.push(at),
+            None => series.push((name, vec![at])),
+        }
+    }
+    series
+}
+
+fn draw_on<DB>(
+    area: &DrawingArea<DB, plotters::coord::Shift>,
+    title: &str,
+    keys: &[String],
+    points: &[Point],
+) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>>
+where
+    DB: DrawingBackend,
+{
+    area.fill(&WHITE)?;
+    let axis = Axis::build(points);
+    let series = series(&axis, points);
+    let is_named = series.iter().any(|(name, _)| !name.is_empty());
+    let highest =
+        points.iter().map(|point| point.total.value + point.total.half_width.unwrap_or(0.0));
+    let names = if is_named { (20 + 19 * series.len().min(COLOURS.len())) as f64 } else { 12.0 };
+    let top = highest.fold(0.1, f64::max) / (1.0 - names / PLOT_HEIGHT);
+    let mut chart = ChartBuilder::on(area)
+        .margin(14)
+        .caption(title, (FONT, 17).into_font().color(&INK))
+        .x_label_area_size(46)
+        .y_label_area_size(56)
+        .build_cartesian_2d(axis.range.clone(), 0.0..top)?;
+    let label = |at: &f64| axis.label(*at);
+    let mut mesh = chart.configure_mesh();
+    mesh.x_desc(keys.first().map_or("", String::as_str))
+        .x_label_formatter(&label)
+        .y_desc("goodput of all flows, Mb/s")
+        .label_style((FONT, 13).into_font().color(&INK))
+        .axis_desc_style((FONT, 14).into_font().color(&INK))
+        .axis_style(INK)
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT);
+    if let Some(words) = &axis.words {
+        mesh.x_labels(2 * words.len() + 1);
+    }
+    mesh.draw()?;
+    for (index, (name, line)) in series.into_iter().enumerate() {
+        let colour = COLOURS[index % COLOURS.len()];
+        let bars = line.iter().filter(|(_, _, half)| *half > 0.0).map(|(x, mean, half)| {
+            ErrorBar::new_vertical(*x, mean - half, *mean, mean + half, colour.filled(), 9)
+        });
+        chart.draw_series(bars)?;
+        let dots = line.iter().map(|(x, mean, _)| Circle::new((*x, *mean), 3, colour.filled()));
+        chart.draw_series(dots)?;
+        let path: Vec<(f64, f64)> = if axis.words.is_some() {
+            vec![]
+        } else {
+            line.iter().map(|at| (at.0, at.1)).collect()
+        };
+        let drawn = chart.draw_series(LineSeries::new(path, colour.stroke_width(2)))?;
+        if is_named && index < COLOURS.len() {
+            drawn.label(name).legend(move |(x, y)| Circle::new((x + 9, y), 4, colour.filled()));
+        }
+    }
+    if is_named {
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
+            .background_style(WHITE.mix(0.85))
+            .border_style(GRID)
+            .label_font((FONT, 13).into_font().color(&INK))
+            .draw()?;
+    }
+    Ok(())
+}

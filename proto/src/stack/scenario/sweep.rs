@@ -1,0 +1,181 @@
+//! Sweeps: one scenario run with many values and seeds.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What varies from run to run. Every combination of the values is run with every seed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SweepConfig {
+    /// How many seeds, from the scenario's own on, or which ones.
+    pub seeds: Seeds,
+    /// Keys of the scenario with the values that they take; the last varies fastest.
+    pub vary: Vec<VaryConfig>,
+}
+
+/// A key of the scenario and the values that it takes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VaryConfig {
+    /// The key, for example `radio.rate_mbps`, `link[0].distance_km`, `flow[forward].congestion` or
+    /// `link[*].loss`.
+    pub key: String,
+    /// The values that it takes in turn.
+    pub values: Vec<SweepValue>,
+}
+
+/// Seeds of a sweep.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Seeds {
+    /// So many, from the scenario's own on.
+    Count(u64),
+    /// These.
+    List(Vec<u64>),
+}
+
+impl Default for Seeds {
+    fn default() -> Self {
+        Self::Count(1)
+    }
+}
+
+impl Seeds {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::Count(count) => *count,
+            Self::List(seeds) => seeds.len() as u64,
+        }
+    }
+
+    /// The seed at a place, where `first` is the scenario's own.
+    pub fn at(&self, place: u64, first: u64) -> u64 {
+        match self {
+            Self::Count(_) => first.wrapping_add(place),
+            Self::List(seeds) => seeds[place as usize],
+        }
+    }
+}
+
+/// A value of a key in a sweep: anything that a scenario can hold.
+#[derive(Clone, Debug, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum SweepValue {
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Number(f64),
+    /// A word.
+    Text(String),
+    /// Several values.
+    List(Vec<SweepValue>),
+    /// A table, for example `{ kind = "wild", slot_ms = 10 }`.
+    Table(BTreeMap<String, SweepValue>),
+}
+
+impl SweepValue {
+    /// The value as a number, if it is one.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Integer(value) => Some(*value as f64),
+            Self::Number(value) => Some(*value),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for SweepValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Integer(value) => write!(f, "{value}"),
+            Self::Number(value) => write!(f, "{value}"),
+            Self::Text(value) => f.write_str(value),
+            Self::List(values) => {
+                let words: Vec<String> = values.iter().map(Self::to_string).collect();
+                write!(f, "[{}]", words.join(", "))
+            }
+            Self::Table(values) => {
+                let word = |(key, value): (&String, &Self)| match key.as_str() {
+                    "kind" => value.to_string(),
+                    _ => format!("{key} {value}"),
+                };
+                // What it is comes before its settings.
+                let (kind, rest): (Vec<_>, Vec<_>) =
+                    values.iter().partition(|(key, _)| *key == "kind");
+                let words: Vec<String> = kind.into_iter().chain(rest).map(word).collect();
+                f.write_str(&words.join(", "))
+            }
+        }
+    }
+}
+
+impl SweepConfig {
+    /// How many runs it has; `None` if that does not fit into 64 bits.
+    pub fn runs(&self) -> Option<u64> {
+        let sizes = self.vary.iter().map(|vary| vary.values.len() as u64);
+        sizes.chain([self.seeds.count()]).try_fold(1_u64, u64::checked_mul)
+    }
+
+    /// How many points it has, each of which is run with every seed.
+    pub fn points(&self) -> Option<u64> {
+        self.vary.iter().map(|vary| vary.values.len() as u64).try_fold(1, u64::checked_mul)
+    }
+
+    /// The values of a point, in the order of the keys.
+    pub fn point(&self, index: u64) -> Vec<(&str, &SweepValue)> {
+        let mut rest = index;
+        let mut values: Vec<_> = self
+            .vary
+            .iter()
+            .rev()
+            .map(|vary| {
+                let count = vary.values.len() as u64;
+                let value = &vary.values[(rest % count) as usize];
+                rest /= count;
+                (vary.key.as_str(), value)
+            })
+            .collect();
+        values.reverse();
+        values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sweep() -> SweepConfig {
+        let vary = |key: &str, values: &[i64]| VaryConfig {
+            key: key.into(),
+            values: values.iter().map(|value| SweepValue::Integer(*value)).collect(),
+        };
+        SweepConfig {
+            seeds: Seeds::Count(5),
+            vary: vec![vary("a", &[1, 2]), vary("b", &[7, 8, 9])],
+        }
+    }
+
+    #[test]
+    fn the_last_key_varies_fastest() {
+        let sweep = sweep();
+        assert_eq!((sweep.points(), sweep.runs()), (Some(6), Some(30)));
+        let point = |index| -> Vec<f64> {
+            sweep.point(index).iter().filter_map(|(_, value)| value.number()).collect()
+        };
+        assert_eq!([point(0), point(2), point(3)], [[1.0, 7.0], [1.0, 9.0], [2.0, 7.0]]);
+    }
+
+    #[test]
+    fn more_runs_than_can_be_counted_are_none() {
+        let mut sweep = sweep();
+        sweep.seeds = Seeds::Count(u64::MAX);
+        assert_eq!(sweep.runs(), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! Many runs on all cores: one thread to a run, so that each is what it would be alone.
+
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use farhop_proto::stack::Scenario;
+
+use super::report::Report;
+use super::run::{RunError, RunOptions, run};
+
+/// A number of runs.
+pub struct Many<'a> {
+    /// How many there are.
+    pub runs: usize,
+    /// Threads; one for each core if it is zero.
+    pub threads: usize,
+    /// The scenario and the seed of a run.
+    pub job: &'a (dyn Fn(usize) -> (Scenario, u64) + Sync),
+    /// Told the simulated time of all runs together, in seconds, now and then; everything ends
+    /// early when it returns false.
+    pub progress: &'a (dyn Fn(f64) -> bool + Sync),
+}
+
+/// Takes what came of a run.
+pub type Finished<'a> = dyn FnMut(usize, Result<Report, RunError>) + Send + 'a;
+
+impl Many<'_> {
+    /// Threads that it runs on.
+    pub fn threads(&self) -> usize {
+        let cores = || thread::available_parallelism().map_or(1, NonZero::get);
+        let wanted = if self.threads == 0 { cores() } else { self.threads };
+        wanted.clamp(1, self.runs.max(1))
+    }
+
+    /// Runs them all, begun in their order, and hands each to `finished` as it ends, one at a time.
+    /// Runs that were ended early are not handed over.
+    pub fn run(&self, finished: &mut Finished<'_>) {
+        let next = AtomicUsize::new(0);
+        let simulated_ms = AtomicU64::new(0);
+        let finished = Mutex::new(finished);
+        let work = || {
+            while let index = next.fetch_add(1, Ordering::Relaxed)
+                && index < self.runs
+            {
+                let outcome = self.run_one(index, &simulated_ms);
+                if matches!(outcome, Err(RunError::Interrupted)) {
+                    return;
+                }
+                let mut finished = finished.lock().expect("nobody panics while handing over");
+                finished(index, outcome);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..self.threads() {
+                scope.spawn(work);
+            }
+            work();
+        });
+    }
+
+    fn run_one(&self, index: usize, simulated_ms: &AtomicU64) -> Result<Report, RunError> {
+        let (scenario, seed) = (self.job)(index);
+        let mut told = 0;
+        let progress = |seconds: f64| {
+            let now = (seconds * 1e3) as u64;
+            let before = simulated_ms.fetch_add(now - told, Ordering::Relaxed);
+            let sum = before + now - told;
+            told = now;
+            (self.progress)(sum as f64 / 1e3)
+        };
+        let progress: Option<Box<dyn FnMut(f64) -> bool + '_>> = Some(Box::new(progress));
+        run(&scenario, RunOptions { seed: Some(seed), progress, ..RunOptions::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hashes(threads: usize) -> Vec<String> {
+        let scenario: Scenario =
+            toml::from_str(include_str!("../../../scenarios/demo.toml")).expect("a good scenario");
+        let job = |index: usize| (Scenario { duration_s: 2.0, ..scenario.clone() }, index as u64);
+        let many = Many { runs: 5, threads, job: &job, progress: &|_| true };
+        let mut hashes = vec![String::new(); 5];
+        many.run(&mut |index, outcome| {
+            hashes[index] = outcome.expect("it runs").trace_hash.expect("the simulator hashes");
+        });
+        hashes
+    }
+
+    #[test]
+    fn runs_are_the_same_on_one_thread_and_on_two() {
+        let alone = hashes(1);
+        assert_eq!(alone, hashes(2));
+        assert_ne!(alone[0], alone[1]);
+    }
+
+    #[test]
+    fn an_early_end_hands_over_what_was_finished() {
+        let scenario: Scenario =
+            toml::from_str(include_str!("../../../scenarios/demo.toml")).expect("a good scenario");
+        let job = |index: usize| (Scenario { duration_s: 1.0, ..scenario.clone() }, index as u64);
+        let many = Many { runs: 50, threads: 1, job: &job, progress: &|seconds| seconds < 3.5 };
+        let mut finished = Vec::new();
+        many.run(&mut |index, outcome| finished.push((index, outcome.is_ok())));
+        assert_eq!(finished, [(0, true), (1, true), (2, true)]);
+    }
+}
