@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::config::{LinkConfig, StackConfig};
 use super::scenario::{RadioConfig, RadioLinkConfig, Scenario};
-use crate::base::{AddressPlan, Bitrate, Duration, NodeId, Phy, RadioId, RadioSpec};
+use crate::base::{AddressPlan, Bitrate, Duration, NodeId, RadioId, RadioSpec};
 use crate::link::PeerSpec;
 use crate::routing::fixed::NextHop;
 
@@ -113,9 +113,7 @@ impl Scenario {
 
     fn plan_radio(&self, node: NodeId) -> RadioPlan {
         let config = self.radio.clone();
-        let phy = Phy { kind: config.phy, preamble: config.preamble };
-        let fastest = *phy.rates().last().expect("every PHY has rates");
-        let rate = config.rate_mbps.map_or(fastest, Bitrate::from_mbps);
+        let (phy, rate) = (config.phy(), config.rate());
         let longest = self
             .link
             .iter()

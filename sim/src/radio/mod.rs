@@ -31,18 +31,20 @@ mod loss;
 mod medium;
 mod power;
 mod queue;
+mod rate;
 mod reception;
 mod respond;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod transmission;
+mod wire;
 
 pub use config::{
     AirLink, ChipConfig, CurveKind, EifsRule, Interference, MediumConfig, SinrConfig,
 };
 pub use loss::{LossModel, LossProcess};
 pub use medium::{Medium, MediumEvent};
-pub(crate) use queue::EventQueue;
+pub use queue::EventQueue;
 pub use stats::ChipStats;
 pub use transmission::{Transmission, TransmissionKind};

@@ -1,5 +1,6 @@
 //! What theory says of a network, worked out apart from the code that is held against it.
 
 mod bianchi;
+pub mod edca;
 
 pub use bianchi::{Bianchi, Saturation};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use clap::ValueEnum as _;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::json;
 
@@ -44,7 +44,7 @@ pub(crate) fn section(section: &Section) -> String {
         Ok(rows) => {
             let mut table = Table::new();
             table.set_content_arrangement(ContentArrangement::Dynamic);
-            table.load_style(UTF8_HORIZONTAL_ONLY).set_header(HEAD);
+            table.load_style(ASCII_MARKDOWN).set_header(HEAD);
             for row in rows {
                 table.add_row(cells(row));
             }
