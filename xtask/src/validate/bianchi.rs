@@ -37,7 +37,7 @@ pub(crate) fn rows(quick: bool) -> Result<Vec<Row>> {
     }
     let length = Duration::from_secs(if quick { 40 } else { 200 });
     let outcomes = workers::map(GROUP, &points, |point| point.cell(length).run());
-    Ok(points.iter().zip(outcomes).flat_map(|(point, outcome)| point.rows(outcome)).collect())
+    Ok(points.iter().zip(outcomes).flat_map(|(point, outcome)| point.rows(&outcome)).collect())
 }
 
 impl Point {
@@ -58,16 +58,8 @@ impl Point {
     }
 
     fn cell(&self, length: Duration) -> Cell {
-        let sink = usize::from(self.stations);
-        Cell {
-            radios: (1..=self.stations + 1).map(|node| self.chip(node)).collect(),
-            delay: DELAY,
-            senders: (0..sink).map(|radio| (radio, sink)).collect(),
-            bytes: PACKET,
-            payload: PACKET,
-            seed: 1,
-            length,
-        }
+        let radios = (1..=self.stations + 1).map(|node| self.chip(node)).collect();
+        Cell { delay: DELAY, ..Cell::to_the_last(radios, (PACKET, PACKET), length) }
     }
 
     fn theory(&self) -> Saturation {
@@ -93,7 +85,7 @@ impl Point {
         model.solve()
     }
 
-    fn rows(&self, outcome: Outcome) -> [Row; 2] {
+    fn rows(&self, outcome: &Outcome) -> [Row; 2] {
         let phy = if self.kind == PhyKind::B { "802.11b" } else { "802.11a" };
         let eifs = match self.eifs {
             EifsRule::AfterLock => "after_lock",

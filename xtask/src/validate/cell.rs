@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use farhop_proto::base::{
-    Dbm, Duration, EtherType, FlowId, Frame, FrameDown, FrameOutcome, FrameUp, Instant, NodeId, RadioId, Seed,
-    TxOptions, UnitId,
+    Dbm, Duration, EtherType, FlowId, Frame, FrameDown, FrameOutcome, FrameUp, Instant, NodeId,
+    RadioId, Seed, TxOptions, UnitId,
 };
 use farhop_sim::radio::{AirLink, ChipConfig, LossModel, Medium, MediumConfig};
 
@@ -13,8 +13,12 @@ pub(crate) struct Cell {
     pub(crate) radios: Vec<ChipConfig>,
     /// Propagation between any two.
     pub(crate) delay: Duration,
-    /// From which radio to which.
+    /// From which radio to which; a radio sends to one only.
     pub(crate) senders: Vec<(usize, usize)>,
+    /// How their frames are sent.
+    pub(crate) options: TxOptions,
+    /// Frames that a sender has waiting, the one on air included.
+    pub(crate) backlog: usize,
     /// Bytes behind LLC/SNAP.
     pub(crate) bytes: usize,
     /// Bytes of them that count.
@@ -26,18 +30,41 @@ pub(crate) struct Cell {
 }
 
 /// What came of a cell.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     /// Delivered payload of all senders, in Mb/s.
     pub(crate) mbps: f64,
     /// Share of attempts that were not acknowledged.
     pub(crate) failed: f64,
+    /// Acknowledged frames of each sender.
+    pub(crate) acknowledged: Vec<u64>,
 }
 
 /// Before this, nothing counts.
 const WARM_UP: Duration = Duration::from_secs(2);
 
 impl Cell {
+    /// Everyone else to the last of these radios, packets of `bytes` bytes of which `payload` count.
+    pub(crate) fn to_the_last(
+        radios: Vec<ChipConfig>,
+        (bytes, payload): (usize, usize),
+        length: Duration,
+    ) -> Self {
+        let sink = radios.len() - 1;
+        Self {
+            radios,
+            delay: Duration::from_nanos(20),
+            senders: (0..sink).map(|radio| (radio, sink)).collect(),
+            options: TxOptions::default(),
+            // One on air and one that waits.
+            backlog: 2,
+            bytes,
+            payload,
+            seed: 1,
+            length,
+        }
+    }
+
     /// Runs it.
     pub(crate) fn run(&self) -> Outcome {
         let mut medium = Medium::new(self.medium(), Seed(self.seed));
@@ -47,25 +74,28 @@ impl Cell {
             medium.handle_frame(now, from, self.frame(next_id, to));
         };
         for &(from, to) in &self.senders {
-            // One on air and one that waits: the queue is never empty when a frame ends.
-            put(&mut medium, Instant::ZERO, from, to);
-            put(&mut medium, Instant::ZERO, from, to);
+            for _ in 0..self.backlog {
+                put(&mut medium, Instant::ZERO, from, to);
+            }
         }
         let (from, end) = (Instant::ZERO + WARM_UP, Instant::ZERO + WARM_UP + self.length);
-        let (mut delivered, mut attempts, mut acknowledged) = (0_u64, 0_u64, 0_u64);
+        let (mut delivered, mut attempts) = (0_u64, 0_u64);
+        let mut acknowledged = vec![0_u64; self.senders.len()];
         while let Some(now) = medium.poll_timeout().filter(|now| *now <= end) {
             medium.handle_timeout(now);
             while let Some(event) = medium.poll_event() {
                 match event.event {
                     FrameUp::Received(_) => delivered += u64::from(event.at >= from),
                     FrameUp::Done(done) => {
+                        let is_sender = |(from, _): &(usize, usize)| *from == event.radio;
+                        let sender = self.senders.iter().position(is_sender);
+                        let sender = sender.expect("only senders have frames");
                         if event.at >= from {
                             attempts += u64::from(done.attempts);
-                            acknowledged += u64::from(done.outcome != FrameOutcome::Failed);
+                            let was_acked = matches!(done.outcome, FrameOutcome::Acked(_));
+                            acknowledged[sender] += u64::from(was_acked);
                         }
-                        let sender = self.senders.iter().find(|(from, _)| *from == event.radio);
-                        let (from, to) = *sender.expect("only senders have frames");
-                        put(&mut medium, now, from, to);
+                        put(&mut medium, now, event.radio, self.senders[sender].1);
                     }
                     FrameUp::Overheard(_) => {}
                 }
@@ -73,7 +103,8 @@ impl Cell {
         }
         Outcome {
             mbps: delivered as f64 * self.payload as f64 * 8.0 / self.length.as_secs_f64() / 1e6,
-            failed: 1.0 - acknowledged as f64 / attempts as f64,
+            failed: 1.0 - acknowledged.iter().sum::<u64>() as f64 / attempts as f64,
+            acknowledged,
         }
     }
 
@@ -99,7 +130,7 @@ impl Cell {
             flow: FlowId(0),
             protocol: EtherType::IPV4,
             payload: Bytes::from(vec![0; self.bytes]),
-            options: TxOptions::default(),
+            options: self.options,
         })
     }
 }

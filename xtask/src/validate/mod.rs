@@ -10,8 +10,10 @@
 //! Each group is a module with one function `rows`; a row judges itself. Nothing here is tuned: a row
 //! that fails stays red.
 
+mod airtime;
 mod bianchi;
 mod cell;
+mod distance;
 mod document;
 mod ns3;
 mod points;
@@ -50,33 +52,41 @@ pub(crate) struct Options {
 /// A group of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Group {
+    /// How long frames take.
+    Airtime,
     /// Saturated stations against Bianchi's model.
     Bianchi,
     /// Saturation, chains and long links against ns-3.
     Ns3,
+    /// Stop-and-wait over kilometres.
+    Distance,
 }
 
 impl Group {
     /// What it compares, as a heading.
     fn title(self) -> &'static str {
         match self {
+            Self::Airtime => "Air time against figures that practitioners know",
             Self::Bianchi => "Saturated stations against Bianchi's model",
-            Self::Ns3 => "ns-3 3.37",
+            Self::Ns3 => "Saturation, chains and long links against ns-3 3.37",
+            Self::Distance => "Stop-and-wait over kilometres against the closed form",
         }
     }
 
     fn rows(self, options: &Options, root: &Path) -> Result<Vec<Row>> {
         let quick = options.quick;
         match self {
+            Self::Airtime => airtime::rows(quick),
             Self::Bianchi => bianchi::rows(quick),
             Self::Ns3 => ns3::rows(quick, options.ns3, root),
+            Self::Distance => distance::rows(quick),
         }
     }
 
     /// Whether the quick form has it.
     fn is_quick(self) -> bool {
         match self {
-            Self::Bianchi | Self::Ns3 => true,
+            Self::Airtime | Self::Bianchi | Self::Ns3 | Self::Distance => true,
         }
     }
 }

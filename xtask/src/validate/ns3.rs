@@ -61,7 +61,7 @@ fn ours(point: Point, quick: bool) -> f64 {
     match point {
         Point::Saturation(count) => saturation(count, length),
         Point::Link(km, is_tuned, both) => long_link(km, is_tuned, both, length),
-        Point::ChainUdp(..) | Point::ChainTcp(_) => todo!(),
+        Point::ChainUdp(..) | Point::ChainTcp(_) => f64::NAN,
     }
 }
 
@@ -82,32 +82,16 @@ fn chip(node: u16, slot: Duration) -> ChipConfig {
 const HEADERS: usize = 28;
 
 fn saturation(count: u16, length: Duration) -> f64 {
-    let sink = usize::from(count);
-    let cell = Cell {
-        radios: (1..=count + 1).map(|node| chip(node, Duration::from_micros(20))).collect(),
-        // Across a circle of 5 m.
-        delay: Duration::from_nanos(20),
-        senders: (0..sink).map(|radio| (radio, sink)).collect(),
-        bytes: 1000 + HEADERS,
-        payload: 1000,
-        seed: 1,
-        length,
-    };
-    cell.run().mbps
+    let radios = (1..=count + 1).map(|node| chip(node, Duration::from_micros(20))).collect();
+    Cell::to_the_last(radios, (1000 + HEADERS, 1000), length).run().mbps
 }
 
 fn long_link(km: f64, is_tuned: bool, both: bool, length: Duration) -> f64 {
     let delay = Duration::from_secs_f64(km * 1000.0 / 299_792_458.0);
     let extra = if is_tuned { delay * 2 } else { Duration::ZERO };
     let slot = Duration::from_micros(20) + extra;
-    let cell = Cell {
-        radios: vec![chip(1, slot), chip(2, slot)],
-        delay,
-        senders: if both { vec![(0, 1), (1, 0)] } else { vec![(0, 1)] },
-        bytes: 1440 + HEADERS,
-        payload: 1440,
-        seed: 1,
-        length,
-    };
-    cell.run().mbps
+    let radios = vec![chip(1, slot), chip(2, slot)];
+    let senders = if both { vec![(0, 1), (1, 0)] } else { vec![(0, 1)] };
+    let base = Cell::to_the_last(radios, (1440 + HEADERS, 1440), length);
+    Cell { delay, senders, ..base }.run().mbps
 }
