@@ -6,6 +6,7 @@
 //! | [`bianchi`] | Bianchi's model of saturated stations |
 //! | [`ns3`] | ns-3 3.37: saturation, chains, long links |
 //! | [`distance`] | stop-and-wait over kilometres, in closed form |
+//! | [`kernel`] | TCP of the kernel, over the lab's emulated air |
 //!
 //! Each group is a module with one function `rows`; a row judges itself. Nothing here is tuned: a row
 //! that fails stays red.
@@ -15,6 +16,7 @@ mod bianchi;
 mod cell;
 mod distance;
 mod document;
+mod kernel;
 mod ns3;
 mod points;
 mod row;
@@ -60,6 +62,8 @@ pub(crate) enum Group {
     Ns3,
     /// Stop-and-wait over kilometres.
     Distance,
+    /// TCP against the kernel's, in the lab.
+    Kernel,
 }
 
 impl Group {
@@ -70,6 +74,7 @@ impl Group {
             Self::Bianchi => "Saturated stations against Bianchi's model",
             Self::Ns3 => "Saturation, chains and long links against ns-3 3.37",
             Self::Distance => "Stop-and-wait over kilometres against the closed form",
+            Self::Kernel => "TCP against the kernel's, in the lab",
         }
     }
 
@@ -80,6 +85,7 @@ impl Group {
             Self::Bianchi => bianchi::rows(quick),
             Self::Ns3 => ns3::rows(quick, options.ns3, root),
             Self::Distance => distance::rows(quick),
+            Self::Kernel => kernel::rows(quick),
         }
     }
 
@@ -87,6 +93,8 @@ impl Group {
     fn is_quick(self) -> bool {
         match self {
             Self::Airtime | Self::Bianchi | Self::Ns3 | Self::Distance => true,
+            // It needs the rights of a lab and a machine that keeps up with real time.
+            Self::Kernel => false,
         }
     }
 }
