@@ -10,6 +10,8 @@ pub enum Recovery {
     /// By time, with tail loss probes and proportional rate reduction, as Linux 6 does it
     /// (RFC 8985, RFC 6937).
     RackTlp,
+    /// As Linux 6 does it without SACK.
+    LinuxReno,
     /// By the count of selectively acknowledged segments (RFC 6675).
     Rfc6675,
     /// By the count of duplicate acknowledgements, without SACK (RFC 6582).
@@ -75,7 +77,7 @@ pub struct TcpConfig {
     pub mss: usize,
     /// Timestamps option (RFC 7323).
     pub timestamps: bool,
-    /// SACK option (RFC 2018); without it the recovery is NewReno.
+    /// SACK option (RFC 2018); without it the recovery is NewReno, Linux's or the RFC's.
     pub sack: bool,
     /// Explicit congestion notification (RFC 3168) is offered and accepted.
     pub ecn: bool,
@@ -196,7 +198,11 @@ impl TcpConfig {
 
     /// The recovery in use when the peer does, or does not, permit SACK.
     pub(super) fn recovery_with(&self, sack: bool) -> Recovery {
-        if sack { self.recovery } else { Recovery::NewReno }
+        match self.recovery {
+            recovery if sack => recovery,
+            Recovery::RackTlp | Recovery::LinuxReno => Recovery::LinuxReno,
+            Recovery::Rfc6675 | Recovery::NewReno => Recovery::NewReno,
+        }
     }
 }
 

@@ -28,6 +28,7 @@ mod probe;
 mod receiver;
 mod recovery_6675;
 mod recovery_rack;
+mod recovery_reno;
 mod rtt;
 mod scoreboard;
 mod sender;

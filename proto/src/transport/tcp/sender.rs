@@ -279,17 +279,20 @@ impl Sender {
             echo_mark: ack.echo_mark && self.ecn && !old,
             ..Tally::default()
         };
-        if self.recovery != Recovery::NewReno && ack.sack_count > 0 {
+        if !matches!(self.recovery, Recovery::NewReno | Recovery::LinuxReno) && ack.sack_count > 0 {
             self.on_sacks(now, number, ack, &mut tally);
         }
         if tally.una_advanced {
             self.on_advance(now, number, &mut tally);
+            self.take_assumed(tally.acked);
+            // Without SACK nobody can tell an original from its repetition.
+            tally.original &= !(tally.resent_acked && self.is_linux_reno());
         }
         let sampled = self.sample_rtt(now, &tally);
         let restart = !tally.keep_timer && (tally.acked > 0 || self.sack_is_fresh(&tally, sampled));
         self.on_echo_classic(&tally);
         match self.recovery {
-            Recovery::RackTlp => self.recover_rack(now, &mut tally),
+            Recovery::RackTlp | Recovery::LinuxReno => self.recover_rack(now, &mut tally),
             Recovery::Rfc6675 => self.recover_6675(now, &tally),
             Recovery::NewReno => self.recover_newreno(now, &tally),
         }
