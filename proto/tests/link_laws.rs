@@ -147,7 +147,8 @@ proptest! {
         let pipe = Pipe { duplicate: 0.0, reorder: 0.0, ..pipe };
         let config = PairConfig { half_duplex: false, ..pipe.config() };
         let pair = Pair::build(config, |node, radio, _| {
-            Plain::build(&PlainConfig { queue_packets }, node, std::slice::from_ref(radio))
+            let config = PlainConfig { queue_packets, ..PlainConfig::default() };
+            Plain::build(&config, node, std::slice::from_ref(radio), Seed(1))
         });
         let pair = run(pair, &sources);
         pair.ledger.assert_in_order();
@@ -158,7 +159,8 @@ proptest! {
 #[test]
 fn plain_counts_what_the_chip_holds_as_queued() {
     let pair = Pair::build(PairConfig::default(), |node, radio, _| {
-        Plain::build(&PlainConfig { queue_packets: 5 }, node, std::slice::from_ref(radio))
+        let config = PlainConfig { queue_packets: 5, ..PlainConfig::default() };
+        Plain::build(&config, node, std::slice::from_ref(radio), Seed(1))
     });
     let mut pair = pair;
     pair.add(Source::saturated(0, 1, secs(1.0)));

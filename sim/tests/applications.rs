@@ -88,3 +88,24 @@ fn settings_of_tcp_reach_the_connection() {
     let ns3 = flows(10, &flow("kind = \"tcp\"\ntcp = { preset = \"ns3\" }"));
     assert!(ns3[0].goodput_mbps < 0.85 * plain[0].goodput_mbps, "small segments, many ACKs");
 }
+
+#[test]
+fn red_keeps_the_queue_short_and_marks_save_repetitions() {
+    let link = "[stack.link]\nkind = \"plain\"\nqueue_packets = 100\n";
+    let red = format!("{link}queue = {{ kind = \"red\", min_packets = 5, max_packets = 15 }}\n");
+    let both = |ecn: bool| {
+        flow(&format!("kind = \"tcp\"\nmeasure_from_s = 10\ntcp = {{ ecn = {ecn} }}"))
+            + &flow("kind = \"udp\"\nmeasure_from_s = 10\nrate_mbps = 0.05\nsize_bytes = 100")
+    };
+    let tail = flows(30, &(link.to_owned() + &both(false)));
+    let dropped = flows(30, &(red.clone() + &both(false)));
+    let marked = flows(30, &(red + &both(true)));
+    let delay = |flows: &[FlowReport]| flows[1].delay_ms.expect("packets came").p50;
+    assert!(delay(&marked) < 0.5 * delay(&tail), "{} {}", delay(&marked), delay(&tail));
+    assert!(delay(&dropped) < 0.5 * delay(&tail));
+    // What slow start poured in before the mean had followed is dropped in both.
+    let again = |flows: &[FlowReport]| flows[0].retransmissions.expect("tcp");
+    assert!(again(&marked) * 4 < again(&dropped), "{} {}", again(&marked), again(&dropped));
+    let (short, long) = (marked[0].goodput_mbps, tail[0].goodput_mbps);
+    assert!(short > 0.9 * long, "{short} Mb/s, {long} with a long queue");
+}

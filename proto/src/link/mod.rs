@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::{DropCause, Duration, Frames, Instant, Layer, Name, NodeId, Packets, RadioId};
 
 pub mod plain;
+pub mod queue;
 pub mod wild;
 
 /// A link protocol.

@@ -1,6 +1,6 @@
 //! The plain link: frames go straight to the chip, which does CSMA/CA and retries.
 //!
-//! One drop-tail queue for each radio and no header of its own. What the chip holds counts as
+//! One queue for each radio, drop-tail or RED, and no header of its own. What the chip holds counts as
 //! queued, so the packets of a node never exceed its queue.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -8,13 +8,15 @@ use std::collections::{BTreeMap, VecDeque};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::queue::{QueueConfig, Red, Verdict};
 use super::{AirShares, Link, LinkStatus, NeighbourStatus};
 use crate::base::named;
 use crate::base::{
     Cx, Dbm, DropCause, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Frames, Instant, Lane,
     Layer, NodeId, Packet, PacketDone, PacketOutcome, PacketUp, Packets, RadioId, RadioSpec,
-    ReceivedFrame, ReceivedPacket, Room, RoomBelow, UnitId, UnitIds,
+    ReceivedFrame, ReceivedPacket, Room, RoomBelow, Seed, UnitId, UnitIds,
 };
+use crate::wire::ip::{self, Ecn};
 
 /// Neighbours of which the link keeps status; more are served, but not listed.
 const NEIGHBOURS: usize = 256;
@@ -23,13 +25,16 @@ const NEIGHBOURS: usize = 256;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlainConfig {
-    /// Packets in the drop-tail queue.
+    /// Packets that the queue holds at most.
     pub queue_packets: usize,
+    /// Which packets it takes while there is room.
+    #[serde(skip_serializing_if = "QueueConfig::is_default")]
+    pub queue: QueueConfig,
 }
 
 impl Default for PlainConfig {
     fn default() -> Self {
-        Self { queue_packets: 50 }
+        Self { queue_packets: 50, queue: QueueConfig::default() }
     }
 }
 
@@ -53,6 +58,13 @@ struct RadioQueue {
     radio: RadioId,
     waiting: VecDeque<Packet>,
     with_chip: usize,
+    red: Option<Red>,
+}
+
+impl RadioQueue {
+    fn length(&self) -> usize {
+        self.waiting.len() + self.with_chip
+    }
 }
 
 /// A frame that the chip has.
@@ -90,11 +102,18 @@ struct Counters {
 
 impl Plain {
     /// The link at `node` with its radios.
-    pub fn build(config: &PlainConfig, node: NodeId, radios: &[RadioSpec]) -> Self {
+    pub fn build(config: &PlainConfig, node: NodeId, radios: &[RadioSpec], seed: Seed) -> Self {
         let queue = |spec: &RadioSpec| RadioQueue {
             radio: spec.id,
             waiting: VecDeque::new(),
             with_chip: 0,
+            red: match config.queue {
+                QueueConfig::DropTail => None,
+                QueueConfig::Red(red) => {
+                    let name = format!("node/{}/red/{}", node.0, spec.id.0);
+                    Some(Red::build(red, seed.stream(&name)))
+                }
+            },
         };
         Self {
             node,
@@ -140,7 +159,7 @@ impl Plain {
         }));
     }
 
-    fn on_done(&mut self, done: FrameDone) {
+    fn on_done(&mut self, now: Instant, done: FrameDone) {
         // The chip ends frames nearly always in their order.
         let found = self.outstanding.binary_search_by_key(&done.id, |frame| frame.id);
         let Some(frame) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
@@ -149,6 +168,10 @@ impl Plain {
         };
         if let Some(queue) = self.radios.iter_mut().find(|queue| queue.radio == frame.radio) {
             queue.with_chip -= 1;
+            let length = queue.length();
+            if let Some(red) = &mut queue.red {
+                red.on_left(now, length);
+            }
         }
         let outcome = self.outcome(done.outcome);
         let repeats = u64::from(done.attempts.saturating_sub(1));
@@ -200,7 +223,7 @@ impl Layer for Plain {
         match event {
             FrameUp::Received(frame) => self.on_received(cx.now, frame),
             FrameUp::Overheard(_) => self.counters.frames_overheard += 1,
-            FrameUp::Done(done) => self.on_done(done),
+            FrameUp::Done(done) => self.on_done(cx.now, done),
         }
     }
 
@@ -212,17 +235,27 @@ impl Layer for Plain {
         let Some(queue) = self.queue(lane.radio).filter(|_| lane.to != Some(self.node)) else {
             return Room::NONE;
         };
-        Room::units(self.limit.saturating_sub(queue.waiting.len() + queue.with_chip))
+        Room::units(self.limit.saturating_sub(queue.length()))
     }
 
-    fn handle_tx(&mut self, _cx: &mut Cx<'_>, packet: Packet) {
-        let room = self.room(packet.lane());
+    fn handle_tx(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
+        let has_room = !self.room(packet.lane()).is_none();
         let queue = self.radios.iter_mut().find(|queue| queue.radio == packet.radio);
-        match queue {
-            Some(queue) if !room.is_none() => queue.waiting.push_back(packet),
-            Some(_) => self.count_drop(packet.id, DropCause::QueueFull),
-            None => self.count_drop(packet.id, DropCause::NoRoute),
+        let Some(queue) = queue else {
+            return self.count_drop(packet.id, DropCause::NoRoute);
+        };
+        let length = queue.length();
+        let verdict = match &mut queue.red {
+            Some(red) => red.judge(cx.now, length, &packet.payload),
+            None => Verdict::Take,
+        };
+        if verdict == Verdict::Drop || !has_room {
+            return self.count_drop(packet.id, DropCause::QueueFull);
         }
+        if verdict == Verdict::Mark {
+            packet.payload = ip::with_ecn(packet.payload, Ecn::Ce);
+        }
+        queue.waiting.push_back(packet);
     }
 
     fn poll_tx(&mut self, _cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<FrameDown> {
@@ -260,6 +293,8 @@ impl Layer for Plain {
 impl Link for Plain {
     fn status(&self, now: Instant) -> LinkStatus {
         let counters = &self.counters;
+        let red =
+            |of: fn(&Red) -> u64| self.radios.iter().filter_map(|q| q.red.as_ref().map(of)).sum();
         LinkStatus {
             kind: "plain".into(),
             slot: None,
@@ -279,6 +314,8 @@ impl Link for Plain {
                 ("overheard", counters.frames_overheard),
                 ("retransmissions", counters.retransmissions),
                 ("frames_unknown_done", counters.unknown_done),
+                ("red_marked", red(|red| red.marked)),
+                ("red_dropped", red(|red| red.dropped)),
             ]),
             drops: self.drops.clone(),
         }

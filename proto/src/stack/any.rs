@@ -28,7 +28,7 @@ impl AnyLink {
         let radios = plan.radio_specs();
         match &plan.stack.link {
             LinkConfig::Plain(config) => {
-                Self::Plain(Box::new(Plain::build(config, plan.node, &radios)))
+                Self::Plain(Box::new(Plain::build(config, plan.node, &radios, seed)))
             }
             LinkConfig::Wild(config) => {
                 let wild = Wild::build(config, plan.node, &radios, &plan.peers, seed);

@@ -10,6 +10,7 @@ use super::config::LinkConfig;
 use super::scenario::{
     DeviceConfig, FaultConfig, FlowConfig, RadioConfig, RadioLinkConfig, Scenario, SweepConfig,
 };
+use crate::link::queue::QueueConfig;
 use crate::link::wild::WildConfig;
 use flow::check_flow_kind;
 
@@ -306,9 +307,20 @@ fn check_stack(found: &mut Found, link: &LinkConfig) {
                 1.0..=1e6,
                 "a queue length in packets",
             );
+            check_queue(found, &plain.queue);
         }
         LinkConfig::Wild(wild) => check_wild(found, wild),
     }
+}
+
+fn check_queue(found: &mut Found, queue: &QueueConfig) {
+    let QueueConfig::Red(red) = queue else { return };
+    let path = |key: &str| format!("stack.link.queue.{key}");
+    found.number(path("min_packets"), red.min_packets, 0.0..=1e6, "a length in packets");
+    found.number(path("weight"), red.weight, 1e-6..=1.0, "a weight of the length in the mean");
+    found.number(path("max_p"), red.max_p, 1e-6..=1.0, "a probability");
+    let range = red.min_packets + 0.1..=1e6;
+    found.number(path("max_packets"), red.max_packets, range, "a length above min_packets");
 }
 
 fn check_wild(found: &mut Found, wild: &WildConfig) {

@@ -15,7 +15,7 @@ pub enum Congestion {
     /// NewReno with SACK and RACK-TLP, as today's kernel does it.
     #[default]
     Reno,
-    /// NewReno without SACK (RFC 6582).
+    /// NewReno without SACK, as today's kernel does it; after RFC 6582 with an older preset.
     Newreno,
     /// NewReno with SACK after RFC 6675, as it was when the systems were published.
     RenoRfc6675,
@@ -140,7 +140,7 @@ impl TcpSettings {
             TcpPreset::Ns3 => TcpConfig::ns3(),
         };
         match congestion {
-            Congestion::Newreno => (config.sack, config.recovery) = (false, Recovery::NewReno),
+            Congestion::Newreno => config.sack = false,
             Congestion::RenoRfc6675 => config.recovery = Recovery::Rfc6675,
             _ => {}
         }
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(settings.config(Congestion::Reno), TcpConfig::linux());
         assert_eq!(settings.config(Congestion::RenoRfc6675), TcpConfig::classic());
         let newreno = settings.config(Congestion::Newreno);
-        assert_eq!((newreno.sack, newreno.recovery), (false, Recovery::NewReno));
+        assert_eq!((newreno.sack, newreno.recovery), (false, Recovery::RackTlp));
         assert_eq!(settings.config(Congestion::Cubic).congestion, tcp::Congestion::Cubic);
     }
 

@@ -129,6 +129,16 @@ impl Tcp {
             self.refused.outside_window += 1;
             return self.receiver.request_ack();
         }
+        let bare = payload.is_empty() && !fin;
+        if right < self.receiver.acked() {
+            // As Linux does it, nothing of an old segment counts, its timestamp neither: the answer
+            // echoes an older one, and the peer takes a long round-trip time from it.
+            match bare {
+                true => self.receiver.request_ack(),
+                false => self.receiver.on_repetition(left, left + payload.len() as u64),
+            }
+            return;
+        }
         if let Some((value, _)) = header.options.timestamps.filter(|_| self.timestamps)
             && left <= self.receiver.acked()
         {
@@ -137,8 +147,7 @@ impl Tcp {
         if !header.flags.has(Flags::ACK) {
             return;
         }
-        let bare = payload.is_empty() && !fin;
-        if !self.on_ack(now, header, bare) || (bare && right < self.receiver.acked()) {
+        if !self.on_ack(now, header, bare) {
             self.receiver.request_ack();
         }
         if !bare {

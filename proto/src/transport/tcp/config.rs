@@ -10,6 +10,8 @@ pub enum Recovery {
     /// By time, with tail loss probes and proportional rate reduction, as Linux 6 does it
     /// (RFC 8985, RFC 6937).
     RackTlp,
+    /// As Linux 6 does it without SACK.
+    LinuxReno,
     /// By the count of selectively acknowledged segments (RFC 6675).
     Rfc6675,
     /// By the count of duplicate acknowledgements, without SACK (RFC 6582).
@@ -53,6 +55,21 @@ pub struct DelayedAck {
     pub compression: Duration,
 }
 
+/// The tick that a host's timers are counted in; zero for timers that are exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tick(pub Duration);
+
+impl Tick {
+    /// How long a timer of this wait takes in the mean: whole ticks, and as it never fires early,
+    /// half a tick until the next one begins.
+    pub(super) fn round(self, wait: Duration) -> Duration {
+        match self.0.as_nanos() {
+            0 => wait,
+            tick => Duration::from_nanos(wait.as_nanos().div_ceil(tick) * tick + tick / 2),
+        }
+    }
+}
+
 /// Settings of one connection end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpConfig {
@@ -60,7 +77,7 @@ pub struct TcpConfig {
     pub mss: usize,
     /// Timestamps option (RFC 7323).
     pub timestamps: bool,
-    /// SACK option (RFC 2018); without it the recovery is NewReno.
+    /// SACK option (RFC 2018); without it the recovery is NewReno, Linux's or the RFC's.
     pub sack: bool,
     /// Explicit congestion notification (RFC 3168) is offered and accepted.
     pub ecn: bool,
@@ -78,6 +95,8 @@ pub struct TcpConfig {
     pub undo: bool,
     /// The time-out is computed as Linux does it, else after RFC 6298.
     pub linux_timers: bool,
+    /// The tick of the host's timers.
+    pub tick: Tick,
     /// The least retransmission time-out; as Linux computes it, the least that it lies above the
     /// smoothed round-trip time.
     pub min_rto: Duration,
@@ -115,6 +134,8 @@ impl TcpConfig {
             initial_window: 10,
             max_window: u32::MAX,
             linux_timers: true,
+            // CONFIG_HZ=250.
+            tick: Tick(Duration::from_millis(4)),
             undo: true,
             min_rto: Duration::from_millis(200),
             initial_rto: Duration::from_secs(1),
@@ -143,6 +164,7 @@ impl TcpConfig {
             counting: Counting::Acks,
             initial_window: 3,
             linux_timers: false,
+            tick: Tick::default(),
             undo: false,
             initial_rto: Duration::from_secs(3),
             delayed_ack: DelayedAck {
@@ -176,7 +198,11 @@ impl TcpConfig {
 
     /// The recovery in use when the peer does, or does not, permit SACK.
     pub(super) fn recovery_with(&self, sack: bool) -> Recovery {
-        if sack { self.recovery } else { Recovery::NewReno }
+        match self.recovery {
+            recovery if sack => recovery,
+            Recovery::RackTlp | Recovery::LinuxReno => Recovery::LinuxReno,
+            Recovery::Rfc6675 | Recovery::NewReno => Recovery::NewReno,
+        }
     }
 }
 

@@ -63,7 +63,8 @@ impl Sender {
     pub(super) fn on_echo_classic(&mut self, tally: &Tally) {
         // Above, not at: the segment that tells of the cut is the first behind it.
         let is_new = self.una > self.mark_high && self.state < State::Recovery;
-        if tally.echo_mark && is_new && self.recovery != Recovery::RackTlp {
+        let has_state = matches!(self.recovery, Recovery::RackTlp | Recovery::LinuxReno);
+        if tally.echo_mark && is_new && !has_state {
             self.window.ssthresh = self.controller.threshold(self.reduction_basis(), self.mss);
             self.window.cwnd = self.window.ssthresh;
             self.window.count = 0;

@@ -28,6 +28,7 @@ mod probe;
 mod receiver;
 mod recovery_6675;
 mod recovery_rack;
+mod recovery_reno;
 mod rtt;
 mod scoreboard;
 mod sender;
@@ -37,7 +38,7 @@ mod transmit;
 mod undo;
 mod westwood;
 
-pub use config::{Congestion, Counting, DelayedAck, FlowEnd, Recovery, TcpConfig};
+pub use config::{Congestion, Counting, DelayedAck, FlowEnd, Recovery, TcpConfig, Tick};
 use ecn::Marks;
 use receiver::Receiver;
 use sender::{Cut, Sender};

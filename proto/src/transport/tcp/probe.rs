@@ -42,7 +42,7 @@ impl Sender {
         if !until_rto.is_zero() {
             wait = wait.min(until_rto);
         }
-        self.timer = Some((Timer::Probe, now + wait));
+        self.arm(Timer::Probe, now, wait);
         true
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 
 use super::ORIGIN;
-use super::config::{DelayedAck, TcpConfig};
+use super::config::{DelayedAck, TcpConfig, Tick};
 use crate::base::{Duration, Instant, Seq};
 use crate::wire::tcp::{SackBlocks, TIMESTAMPS_BYTES};
 
@@ -30,6 +30,7 @@ pub(super) struct Pace {
 #[derive(Debug)]
 pub(super) struct Receiver {
     delayed_ack: DelayedAck,
+    tick: Tick,
     sack: bool,
     timestamps: bool,
     window: u64,
@@ -70,6 +71,7 @@ impl Receiver {
     pub(super) fn build(config: &TcpConfig) -> Self {
         Self {
             delayed_ack: config.delayed_ack,
+            tick: config.tick,
             sack: config.sack,
             timestamps: config.timestamps,
             window: config.window_bytes,
@@ -176,6 +178,12 @@ impl Receiver {
         self.schedule(pace, filled);
     }
 
+    /// Notes a segment with data of which all was acknowledged before.
+    pub(super) fn on_repetition(&mut self, left: u64, right: u64) {
+        self.counts.segments += 1;
+        self.on_useless(left, right);
+    }
+
     /// A repetition, or bytes that nobody asked for: told at once.
     fn on_useless(&mut self, left: u64, right: u64) {
         if left > self.next + self.window {
@@ -276,7 +284,8 @@ impl Receiver {
         if many || self.quick > 0 || filled {
             self.ack_now = true;
         } else if self.islands.is_empty() {
-            let due = pace.now + self.wait.clamp(self.delayed_ack.min, self.delayed_ack.max);
+            let wait = self.wait.clamp(self.delayed_ack.min, self.delayed_ack.max);
+            let due = pace.now + self.tick.round(wait);
             self.delayed = Some(self.delayed.map_or(due, |old| old.min(due)));
         } else {
             self.compress(pace);

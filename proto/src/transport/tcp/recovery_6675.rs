@@ -30,7 +30,7 @@ impl Sender {
     /// What the window before a loss is taken to be: Linux takes the window, the RFCs the flight.
     pub(super) fn reduction_basis(&self) -> u32 {
         match self.recovery {
-            Recovery::RackTlp => self.window.cwnd,
+            Recovery::RackTlp | Recovery::LinuxReno => self.window.cwnd,
             _ => self.window.cwnd.min(self.board.packets_out()),
         }
     }

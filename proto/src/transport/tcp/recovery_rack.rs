@@ -14,7 +14,7 @@ use crate::base::{Duration, Instant};
 /// Recoveries for which a wider reordering window is kept (`TCP_RACK_RECOVERY_THRESH`).
 pub(super) const REORDER_PERSIST: u32 = 16;
 /// The most reordering, in segments, that is adapted to (`net.ipv4.tcp_max_reordering`).
-const MAX_REORDERING: u32 = 300;
+pub(super) const MAX_REORDERING: u32 = 300;
 const TICK_NANOS: u64 = 1_000_000;
 
 /// State of the recovery: RACK's own, and what can be undone.
@@ -194,11 +194,16 @@ impl Sender {
             self.end_reduction();
             self.state = State::Open;
         } else if self.una >= self.high_seq && self.state == State::Recovery {
+            self.board.assumed = 0;
             self.undo_recovery();
+            if self.is_held_at_end() {
+                return;
+            }
             self.end_reduction();
         }
         match self.state {
             State::Recovery => {
+                self.assume_arrived(tally.duplicate && !tally.una_advanced);
                 if tally.una_advanced && self.undo_partial(tally) {
                     return;
                 }
@@ -217,8 +222,12 @@ impl Sender {
                     return;
                 }
             }
-            State::Cwr => self.find_losses(now, tally),
+            State::Cwr => {
+                self.count_duplicate(tally);
+                self.find_losses(now, tally);
+            }
             State::Open | State::Disorder => {
+                self.count_duplicate(tally);
                 self.undo_dsack();
                 self.find_losses(now, tally);
             }
@@ -234,13 +243,24 @@ impl Sender {
         }
     }
 
+    /// Counts duplicates while nothing is being recovered.
+    fn count_duplicate(&mut self, tally: &Tally) {
+        if tally.una_advanced {
+            self.board.assumed = 0;
+        }
+        self.assume_arrived(tally.duplicate);
+    }
+
     fn find_losses(&mut self, now: Instant, tally: &mut Tally) {
+        if self.is_linux_reno() {
+            return self.mark_head_lost(tally);
+        }
         if !std::mem::take(&mut self.rack.advanced) {
             return;
         }
         let resent = self.board.resent_out;
         if let Some(wait) = self.mark_late(now) {
-            self.timer = Some((Timer::Reorder, now + wait + TIMER_SLACK));
+            self.arm(Timer::Reorder, now, wait + TIMER_SLACK);
             tally.keep_timer = true;
         }
         tally.resend_lost |= self.board.resent_out < resent;
@@ -277,7 +297,7 @@ impl Sender {
             self.reduce(1, 0, false);
         }
         match wait {
-            Some(wait) => self.timer = Some((Timer::Reorder, now + wait + TIMER_SLACK)),
+            Some(wait) => self.arm(Timer::Reorder, now, wait + TIMER_SLACK),
             None => {
                 // The time-out counts from the head's transmission, as this timer replaced it.
                 self.timer = Some((Timer::Reorder, now));
@@ -343,7 +363,8 @@ impl Sender {
 
     /// Open, or disorder while segments are missing (`tcp_try_keep_open`).
     pub(super) fn keep_open(&mut self) {
-        let missing = self.board.sacked_out + self.board.lost_out + self.board.resent_out > 0;
+        let board = &self.board;
+        let missing = board.sacked_out + board.assumed + board.lost_out + board.resent_out > 0;
         if self.board.resent_out == 0 {
             self.rack.first_resent = None;
         }

@@ -61,6 +61,8 @@ pub(super) struct Scoreboard {
     pub(super) sacked_out: u32,
     pub(super) lost_out: u32,
     pub(super) resent_out: u32,
+    /// Segments that duplicates, without SACK, say have arrived, whichever they are.
+    pub(super) assumed: u32,
     /// Segments that were ever marked lost.
     pub(super) lost_total: u64,
 }
@@ -78,6 +80,7 @@ impl Scoreboard {
             sacked_out: 0,
             lost_out: 0,
             resent_out: 0,
+            assumed: 0,
             lost_total: 0,
         }
     }
@@ -89,7 +92,8 @@ impl Scoreboard {
 
     /// Segments believed to be in the network (RFC 6675, "pipe").
     pub(super) fn in_flight(&self) -> u32 {
-        self.packets_out() + self.resent_out - self.sacked_out - self.lost_out
+        (self.packets_out() + self.resent_out)
+            .saturating_sub(self.sacked_out + self.lost_out + self.assumed)
     }
 
     pub(super) fn get(&self, id: SegmentId) -> &Segment {

@@ -6,7 +6,7 @@
 
 use super::ORIGIN;
 use super::buffer::SendBuffer;
-use super::config::{Counting, Recovery, TcpConfig};
+use super::config::{Counting, Recovery, TcpConfig, Tick};
 use super::congestion::{Acked, AnyController, Controller, NO_THRESHOLD, Sample, Window};
 use super::recovery_6675::Classic;
 use super::recovery_rack::Rack;
@@ -131,6 +131,7 @@ pub(super) struct Sender {
     pub(super) initial_window: u32,
     max_window: u32,
     pub(super) min_rto: Duration,
+    tick: Tick,
     initial_rto: Duration,
     retries: u32,
     /// Most payload in a segment.
@@ -183,6 +184,7 @@ impl Sender {
             initial_window: config.initial_window,
             max_window: config.max_window,
             min_rto: config.min_rto,
+            tick: config.tick,
             initial_rto: config.initial_rto,
             retries: config.retries,
             mss: config.mss as u32,
@@ -277,17 +279,20 @@ impl Sender {
             echo_mark: ack.echo_mark && self.ecn && !old,
             ..Tally::default()
         };
-        if self.recovery != Recovery::NewReno && ack.sack_count > 0 {
+        if !matches!(self.recovery, Recovery::NewReno | Recovery::LinuxReno) && ack.sack_count > 0 {
             self.on_sacks(now, number, ack, &mut tally);
         }
         if tally.una_advanced {
             self.on_advance(now, number, &mut tally);
+            self.take_assumed(tally.acked);
+            // Without SACK nobody can tell an original from its repetition.
+            tally.original &= !(tally.resent_acked && self.is_linux_reno());
         }
         let sampled = self.sample_rtt(now, &tally);
         let restart = !tally.keep_timer && (tally.acked > 0 || self.sack_is_fresh(&tally, sampled));
         self.on_echo_classic(&tally);
         match self.recovery {
-            Recovery::RackTlp => self.recover_rack(now, &mut tally),
+            Recovery::RackTlp | Recovery::LinuxReno => self.recover_rack(now, &mut tally),
             Recovery::Rfc6675 => self.recover_6675(now, &tally),
             Recovery::NewReno => self.recover_newreno(now, &tally),
         }
@@ -421,18 +426,23 @@ impl Sender {
             return;
         };
         let rto = self.rtt.rto();
-        let due = match self.timer {
+        let wait = match self.timer {
             Some((Timer::Reorder | Timer::Probe, _)) => {
-                (head.sent + rto).max(now + Duration::from_millis(1))
+                (head.sent + rto).since(now).max(Duration::from_millis(1))
             }
-            _ => now + rto,
+            _ => rto,
         };
-        self.timer = Some((Timer::Rto, due));
+        self.arm(Timer::Rto, now, wait);
+    }
+
+    /// Sets the one timer.
+    pub(super) fn arm(&mut self, timer: Timer, now: Instant, wait: Duration) {
+        self.timer = Some((timer, now + self.tick.round(wait)));
     }
 
     fn start_persist(&mut self, now: Instant) {
         if !matches!(self.timer, Some((Timer::Persist, _))) {
-            self.timer = Some((Timer::Persist, now + self.rtt.rto()));
+            self.arm(Timer::Persist, now, self.rtt.rto());
         }
     }
 
@@ -468,7 +478,7 @@ impl Sender {
         self.enter_loss(now);
         self.timeouts += 1;
         self.rtt.back_off();
-        self.timer = Some((Timer::Rto, now + self.rtt.rto()));
+        self.arm(Timer::Rto, now, self.rtt.rto());
     }
 
     /// The threshold to remember when the window is cut or goes unused.

@@ -367,11 +367,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn bytes_arrive_in_order_exactly_once(
-        seed in any::<u64>(), loss in 0.0..0.05_f64, burst in 1_u64..6, recovery in 0..3,
+        seed in any::<u64>(), loss in 0.0..0.05_f64, burst in 1_u64..6, recovery in 0..4,
     ) {
         let config = match recovery {
             0 => TcpConfig::linux(),
             1 => TcpConfig::classic(),
+            2 => TcpConfig { sack: false, ..TcpConfig::linux() },
             _ => TcpConfig { timestamps: false, mss: 1_460, ..newreno() },
         };
         carries_all(&config, seed, loss, burst, 150_000);
@@ -551,7 +552,7 @@ fn a_single_segment_is_acknowledged_after_40_ms_once_the_quick_phase_is_over() {
         assert_eq!(pipe.ends[0].sender.board.packets_out(), 0);
     }
     pipe.write(b"slow", false);
-    pipe.run_ms(44);
+    pipe.run_ms(46);
     assert_eq!(pipe.ends[0].sender.board.packets_out(), 1);
     pipe.run_ms(7);
     assert_eq!(pipe.ends[0].sender.board.packets_out(), 0);
@@ -851,4 +852,18 @@ fn hystart_leaves_slow_start_before_the_queue_overflows() {
     };
     assert!(run(Congestion::Reno) > 20);
     assert_eq!(run(Congestion::Cubic), 0);
+}
+
+#[test]
+fn linux_without_sack_repairs_a_loss_without_a_time_out_and_halves_once() {
+    let config = TcpConfig { sack: false, ..windowed(60) };
+    let mut pipe = Pipe::new(&config, at_rate(10.0), 20, 1_000);
+    pipe.ways[0].fate = lose(&[700, 705, 710]);
+    pipe.saturate();
+    pipe.run_ms(3_000);
+    assert_eq!((pipe.count(0, "timeouts"), pipe.count(0, "loss_probes")), (0, 0));
+    assert_eq!((pipe.count(0, "fast_recoveries"), pipe.count(0, "retransmissions")), (1, 3));
+    assert_eq!(pipe.ends[0].sender.board.assumed, 0);
+    let mbps = pipe.ends[1].delivered_bytes() as f64 * 8e-6 / 3.0;
+    assert!(mbps > 8.5, "{mbps} Mb/s");
 }

@@ -75,7 +75,7 @@ impl Sender {
         self.board.on_resent(id, now, self.delivered);
         self.on_resent(now);
         if id == self.board.first_id() && !matches!(self.timer, Some((Timer::Reorder, _))) {
-            self.timer = Some((Timer::Rto, now + self.rtt.rto()));
+            self.arm(Timer::Rto, now, self.rtt.rto());
         }
         let segment = *self.board.get(id);
         self.counts.retransmissions += 1;

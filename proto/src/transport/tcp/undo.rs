@@ -13,7 +13,8 @@ impl Sender {
         if self.board.front().is_some_and(|head| head.sacked) {
             self.board.forget_sacks();
         }
-        let rack = self.recovery == Recovery::RackTlp;
+        let rack = matches!(self.recovery, Recovery::RackTlp | Recovery::LinuxReno);
+        self.board.assumed = 0;
         let head = self.board.first_id();
         for id in head..self.board.end_id() {
             // With RACK, what was sent within the last round trip is not lost yet.
@@ -66,7 +67,12 @@ impl Sender {
             }
         }
         if recovered {
-            self.undo_recovery();
+            return self.undo_recovery();
+        }
+        if self.nxt > self.high_seq && tally.duplicate {
+            self.assume_arrived(true);
+        } else if tally.una_advanced {
+            self.board.assumed = 0;
         }
     }
 
@@ -109,7 +115,9 @@ impl Sender {
         } else {
             self.rack.window_persist = self.rack.window_persist.saturating_sub(1);
         }
-        self.state = State::Open;
+        if !self.is_held_at_end() {
+            self.state = State::Open;
+        }
     }
 
     /// Returns whether nothing more is to be done with this acknowledgement.

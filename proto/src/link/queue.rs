@@ -1,0 +1,237 @@
+//! Which packets a queue takes: all while there is room (drop-tail), or fewer the longer it is in
+//! the mean (RED: Floyd and Jacobson 1993, with the gentle variant of 2000), by marks where the
+//! packet can be marked (RFC 3168, 7).
+//!
+//! Lengths are in packets, as in ns-2. ns-2 knows the rate of its link, by which the mean falls
+//! while the queue is empty; a radio has none, so the time of a packet is measured. Packets are
+//! marked below the upper threshold and dropped above it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::base::{Duration, Instant, Rng};
+use crate::wire::ip::{self, Ecn};
+
+/// The discipline of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum QueueConfig {
+    /// Takes packets while there is room.
+    #[default]
+    DropTail,
+    /// Random early detection.
+    Red(RedConfig),
+}
+
+impl QueueConfig {
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Settings of RED.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RedConfig {
+    /// Mean length below which all packets are taken.
+    pub min_packets: f64,
+    /// Mean length at which a packet is marked or dropped with probability `max_p`.
+    pub max_packets: f64,
+    /// Weight of the length now in the mean.
+    pub weight: f64,
+    /// Probability at `max_packets`.
+    pub max_p: f64,
+    /// Above `max_packets` the probability rises to one at twice that, else at once.
+    pub gentle: bool,
+    /// ECN-capable packets are marked.
+    pub ecn: bool,
+}
+
+impl Default for RedConfig {
+    fn default() -> Self {
+        Self {
+            min_packets: 5.0,
+            max_packets: 15.0,
+            weight: 0.002,
+            max_p: 0.1,
+            gentle: true,
+            ecn: true,
+        }
+    }
+}
+
+/// What is to become of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Take,
+    Mark,
+    Drop,
+}
+
+/// RED at one queue.
+#[derive(Debug)]
+pub(super) struct Red {
+    config: RedConfig,
+    rng: Rng,
+    /// Mean length, in packets.
+    mean: f64,
+    /// Packets since the last one that was marked or dropped; none while the mean is short.
+    since: Option<u32>,
+    /// When the queue became empty, if it is.
+    idle: Option<Instant>,
+    /// When the last packet left, and the mean time of a packet.
+    left: Option<Instant>,
+    packet_time: Option<Duration>,
+    pub(super) marked: u64,
+    pub(super) dropped: u64,
+}
+
+impl Red {
+    pub(super) fn build(config: RedConfig, rng: Rng) -> Self {
+        Self {
+            config,
+            rng,
+            mean: 0.0,
+            since: None,
+            idle: Some(Instant::ZERO),
+            left: None,
+            packet_time: None,
+            marked: 0,
+            dropped: 0,
+        }
+    }
+
+    /// Judges a packet that comes to a queue of `length` packets.
+    pub(super) fn judge(&mut self, now: Instant, length: usize, packet: &[u8]) -> Verdict {
+        self.follow(now, length);
+        let RedConfig { min_packets, max_packets, max_p, gentle, ecn, .. } = self.config;
+        if self.mean < min_packets {
+            self.since = None;
+            return Verdict::Take;
+        }
+        let over = (self.mean - max_packets) / max_packets;
+        let share = match over < 0.0 {
+            true => max_p * (self.mean - min_packets) / (max_packets - min_packets),
+            false if gentle && over < 1.0 => max_p + (1.0 - max_p) * over,
+            false => 1.0,
+        };
+        let since = self.since.map_or(0, |since| since + 1);
+        self.since = Some(since);
+        // Spreads the victims evenly: their distances are uniform, not geometric.
+        let spread = 1.0 - f64::from(since) * share;
+        if spread > share && self.rng.uniform() * spread >= share {
+            return Verdict::Take;
+        }
+        self.since = Some(0);
+        if ecn && over < 0.0 && matches!(ip::ecn(packet), Ecn::Ect0 | Ecn::Ect1) {
+            self.marked += 1;
+            return Verdict::Mark;
+        }
+        self.dropped += 1;
+        Verdict::Drop
+    }
+
+    /// Moves the mean on to now.
+    fn follow(&mut self, now: Instant, length: usize) {
+        let weight = self.config.weight;
+        if let (Some(idle), Some(time)) = (self.idle.take(), self.packet_time) {
+            // As if so many packets had come to the empty queue.
+            let packets = now.since(idle).as_nanos() / time.as_nanos().max(1);
+            self.mean *= power(1.0 - weight, packets);
+        }
+        self.mean += weight * (length as f64 - self.mean);
+    }
+
+    /// Notes that a packet is done and `length` are left.
+    pub(super) fn on_left(&mut self, now: Instant, length: usize) {
+        if let Some(left) = self.left.filter(|_| self.idle.is_none()) {
+            let time = now.since(left);
+            let mean = self.packet_time.map_or(time, |mean| (mean * 7 + time) / 8);
+            self.packet_time = Some(mean);
+        }
+        self.left = (length > 0).then_some(now);
+        if length == 0 {
+            self.idle = Some(now);
+        }
+    }
+}
+
+/// A whole power, by squaring.
+fn power(mut base: f64, mut exponent: u64) -> f64 {
+    let mut result = 1.0;
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            result *= base;
+        }
+        base *= base;
+        exponent >>= 1;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::base::Seed;
+
+    fn red(config: RedConfig) -> Red {
+        Red::build(config, Seed(3).stream("red"))
+    }
+
+    fn packet(ecn: Ecn) -> Bytes {
+        let mut packet = Vec::new();
+        let (from, to) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        ip::put_ipv4(&mut packet, from, to, ip::UDP, 0);
+        ip::with_ecn(packet.into(), ecn)
+    }
+
+    /// Share of `count` packets that were not simply taken at a constant length, and the verdicts.
+    fn share(red: &mut Red, length: usize, packet: &[u8], count: usize) -> (f64, Vec<Verdict>) {
+        let judged = (0..count).map(|_| red.judge(Instant::ZERO, length, packet));
+        let hit: Vec<Verdict> = judged.filter(|verdict| *verdict != Verdict::Take).collect();
+        (hit.len() as f64 / count as f64, hit)
+    }
+
+    #[test]
+    fn the_share_rises_between_the_thresholds() {
+        let config = RedConfig { weight: 1.0, ..RedConfig::default() };
+        for (length, p) in [(4, 0.0), (10, 0.05), (15, 0.1)] {
+            let (found, _) = share(&mut red(config), length, &packet(Ecn::NotEct), 20_000);
+            // Victims are 1 to 1 / p - 1 packets apart, all distances alike: 1 / (2 p) in the mean.
+            assert!((found - 2.0 * p).abs() <= 0.1 * p, "{found} at {length}");
+        }
+        let (found, _) = share(&mut red(config), 18, &packet(Ecn::NotEct), 20_000);
+        assert!(found > 0.5, "{found}");
+        assert_eq!(share(&mut red(config), 30, &packet(Ecn::Ect0), 100).0, 1.0);
+    }
+
+    #[test]
+    fn what_can_be_marked_is_marked_below_the_upper_threshold() {
+        let config = RedConfig { weight: 1.0, ..RedConfig::default() };
+        let kinds = |length, ecn, config| share(&mut red(config), length, &packet(ecn), 1_000).1;
+        assert!(kinds(14, Ecn::Ect0, config).iter().all(|verdict| *verdict == Verdict::Mark));
+        assert!(kinds(14, Ecn::NotEct, config).iter().all(|verdict| *verdict == Verdict::Drop));
+        assert!(kinds(16, Ecn::Ect0, config).iter().all(|verdict| *verdict == Verdict::Drop));
+        let without = RedConfig { ecn: false, ..config };
+        assert!(kinds(14, Ecn::Ect0, without).iter().all(|verdict| *verdict == Verdict::Drop));
+    }
+
+    #[test]
+    fn the_mean_falls_while_the_queue_is_empty() {
+        let mut red = red(RedConfig { weight: 0.1, ..RedConfig::default() });
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        for k in 0..40 {
+            red.judge(at(k), 10, &packet(Ecn::NotEct));
+            red.on_left(at(k), 9);
+        }
+        let before = red.mean;
+        assert!(before > 9.0);
+        red.on_left(at(40), 0);
+        // 20 packets of 1 ms would have fitted into the silence.
+        red.judge(at(60), 0, &packet(Ecn::NotEct));
+        let expected = before * power(0.9, 21);
+        assert!((red.mean - expected).abs() < 1e-9, "{} {expected}", red.mean);
+    }
+}

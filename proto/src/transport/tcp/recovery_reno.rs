@@ -1,0 +1,66 @@
+//! Linux without SACK: NewReno (RFC 6582) by an assumed number of segments that have arrived.
+//!
+//! Where RFC 6582 inflates the window for each duplicate acknowledgement, Linux takes a segment off
+//! what is in flight (`tcp_add_reno_sack`) and reduces the window in proportion, as with SACK. There
+//! are no tail loss probes. Duplicates below the end of the last recovery begin no new one.
+
+use super::config::Recovery;
+use super::recovery_rack::MAX_REORDERING;
+use super::sender::{Sender, State, Tally};
+
+impl Sender {
+    pub(super) fn is_linux_reno(&self) -> bool {
+        self.recovery == Recovery::LinuxReno
+    }
+
+    /// A duplicate says that one more segment has arrived behind a hole.
+    pub(super) fn assume_arrived(&mut self, duplicate: bool) {
+        if !duplicate || !self.is_linux_reno() {
+            return;
+        }
+        let before = self.board.assumed;
+        self.board.assumed += 1;
+        self.limit_assumed(0);
+        self.delivered += u64::from(self.board.assumed.saturating_sub(before));
+    }
+
+    /// `acked` segments were acknowledged cumulatively: all but the head's were assumed before, and
+    /// what was counted as delivered then is not counted again (`tcp_remove_reno_sacks`).
+    pub(super) fn take_assumed(&mut self, acked: u32) {
+        if acked == 0 || !self.is_linux_reno() {
+            return;
+        }
+        let fresh = acked.saturating_sub(self.board.assumed).max(1);
+        self.delivered -= u64::from(acked - fresh);
+        self.board.assumed = self.board.assumed.saturating_sub(acked - 1);
+        self.limit_assumed(acked);
+    }
+
+    /// No more can have arrived than were sent: what looks like more was reordering.
+    fn limit_assumed(&mut self, addend: u32) {
+        let out = self.board.packets_out();
+        let holes = self.board.lost_out.max(1).min(out);
+        if self.board.assumed + holes > out {
+            self.board.assumed = out - holes;
+            let reordering = (out + addend).min(MAX_REORDERING);
+            self.rack.reordering = self.rack.reordering.max(reordering);
+            self.rack.reordering_seen = true;
+        }
+    }
+
+    /// `tcp_newreno_mark_lost`: the head, after enough duplicates or a partial acknowledgement.
+    pub(super) fn mark_head_lost(&mut self, tally: &Tally) {
+        let enough = self.state < State::Recovery && self.board.assumed >= self.rack.reordering;
+        let partial = self.state == State::Recovery && tally.una_advanced;
+        let head = self.board.first_id();
+        if (enough || partial) && head < self.board.end_id() && !self.board.get(head).lost {
+            self.board.mark_lost(head);
+        }
+    }
+
+    /// Whether recovery is held until something above its end is acknowledged, lest duplicates of
+    /// what it repeated begin another one.
+    pub(super) fn is_held_at_end(&self) -> bool {
+        self.is_linux_reno() && self.una == self.high_seq
+    }
+}
