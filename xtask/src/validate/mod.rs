@@ -6,6 +6,9 @@
 //! | [`bianchi`] | Bianchi's model of saturated stations |
 //! | [`ns3`] | ns-3 3.37: saturation, chains, long links |
 //! | [`distance`] | stop-and-wait over kilometres, in closed form |
+//! | [`determinism`] | itself |
+//! | [`growth`] | itself with fewer nodes |
+//! | [`speed`] | ns-3 on the same machine |
 //!
 //! Each group is a module with one function `rows`; a row judges itself. Nothing here is tuned: a row
 //! that fails stays red.
@@ -13,11 +16,16 @@
 mod airtime;
 mod bianchi;
 mod cell;
+mod chain;
+mod determinism;
 mod distance;
 mod document;
+mod growth;
 mod ns3;
 mod points;
+mod program;
 mod row;
+mod speed;
 mod table;
 mod workers;
 
@@ -60,6 +68,12 @@ pub(crate) enum Group {
     Ns3,
     /// Stop-and-wait over kilometres.
     Distance,
+    /// The same trace hash again.
+    Determinism,
+    /// What a reception and a node cost as the network grows.
+    Growth,
+    /// Simulated time over wall time, beside ns-3.
+    Speed,
 }
 
 impl Group {
@@ -70,6 +84,9 @@ impl Group {
             Self::Bianchi => "Saturated stations against Bianchi's model",
             Self::Ns3 => "Saturation, chains and long links against ns-3 3.37",
             Self::Distance => "Stop-and-wait over kilometres against the closed form",
+            Self::Determinism => "The same file and seed: the same trace",
+            Self::Growth => "What growth costs",
+            Self::Speed => "Simulated seconds per wall second beside Debian's ns-3",
         }
     }
 
@@ -80,6 +97,9 @@ impl Group {
             Self::Bianchi => bianchi::rows(quick),
             Self::Ns3 => ns3::rows(quick, options.ns3, root),
             Self::Distance => distance::rows(quick),
+            Self::Determinism => determinism::rows(root),
+            Self::Growth => growth::rows(quick, root),
+            Self::Speed => speed::rows(root),
         }
     }
 
@@ -87,6 +107,9 @@ impl Group {
     fn is_quick(self) -> bool {
         match self {
             Self::Airtime | Self::Bianchi | Self::Ns3 | Self::Distance => true,
+            Self::Determinism | Self::Growth => true,
+            // It needs ns-3 beside it.
+            Self::Speed => false,
         }
     }
 }
