@@ -125,12 +125,13 @@ impl Point {
     fn ppdu_us(&self, mpdus: usize) -> f64 {
         let bits = 16 + 8 * self.bytes(mpdus) + 6 * self.encoders;
         let symbols = bits.div_ceil(self.bits_per_symbol);
-        let symbol_us = match self.guard {
-            GuardInterval::Long => 4.0,
-            GuardInterval::Short => 3.6,
+        // With the short guard interval a PPDU still ends on a boundary of 4 us (20.4.3).
+        let data_us = match self.guard {
+            GuardInterval::Long => 4.0 * symbols as f64,
+            GuardInterval::Short => 4.0 * (0.9 * symbols as f64).ceil(),
         };
         // n: 20 us as in a, 8 of HT-SIG, 4 of HT-STF, 4 for each stream; ac: 4 of VHT-SIG-B more.
         let fixed = if self.kind == PhyKind::N { 32.0 } else { 36.0 };
-        fixed + 4.0 * f64::from(self.streams) + symbols as f64 * symbol_us
+        fixed + 4.0 * f64::from(self.streams) + data_us
     }
 }

@@ -7,6 +7,9 @@
 //! | [`ns3`] | ns-3 3.37: saturation, chains, long links |
 //! | [`distance`] | stop-and-wait over kilometres, in closed form |
 //! | [`kernel`] | TCP of the kernel, over the lab's emulated air |
+//! | [`determinism`] | itself |
+//! | [`growth`] | itself with fewer nodes |
+//! | [`speed`] | ns-3 on the same machine |
 //!
 //! Each group is a module with one function `rows`; a row judges itself. Nothing here is tuned: a row
 //! that fails stays red.
@@ -14,12 +17,17 @@
 mod airtime;
 mod bianchi;
 mod cell;
+mod chain;
+mod determinism;
 mod distance;
 mod document;
+mod growth;
 mod kernel;
 mod ns3;
 mod points;
+mod program;
 mod row;
+mod speed;
 mod table;
 mod workers;
 
@@ -64,6 +72,12 @@ pub(crate) enum Group {
     Distance,
     /// TCP against the kernel's, in the lab.
     Kernel,
+    /// The same trace hash again.
+    Determinism,
+    /// What a reception and a node cost as the network grows.
+    Growth,
+    /// Simulated time over wall time, beside ns-3.
+    Speed,
 }
 
 impl Group {
@@ -75,6 +89,9 @@ impl Group {
             Self::Ns3 => "Saturation, chains and long links against ns-3 3.37",
             Self::Distance => "Stop-and-wait over kilometres against the closed form",
             Self::Kernel => "TCP against the kernel's, in the lab",
+            Self::Determinism => "The same file and seed: the same trace",
+            Self::Growth => "What growth costs",
+            Self::Speed => "Simulated seconds per wall second beside Debian's ns-3",
         }
     }
 
@@ -86,6 +103,9 @@ impl Group {
             Self::Ns3 => ns3::rows(quick, options.ns3, root),
             Self::Distance => distance::rows(quick),
             Self::Kernel => kernel::rows(quick),
+            Self::Determinism => determinism::rows(root),
+            Self::Growth => growth::rows(quick, root),
+            Self::Speed => speed::rows(root),
         }
     }
 
@@ -95,6 +115,9 @@ impl Group {
             Self::Airtime | Self::Bianchi | Self::Ns3 | Self::Distance => true,
             // It needs the rights of a lab and a machine that keeps up with real time.
             Self::Kernel => false,
+            Self::Determinism | Self::Growth => true,
+            // It needs ns-3 beside it.
+            Self::Speed => false,
         }
     }
 }

@@ -5,13 +5,14 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use farhop_proto::base::{Bitrate, Duration, NodeId, Phy, RadioId};
 use farhop_sim::radio::{ChipConfig, EifsRule};
 
 use super::cell::Cell;
 use super::points::{self, Drivers, Point, Reference};
-use super::{Row, Tolerance, workers};
+use super::program::Program;
+use super::{Row, Tolerance, chain, workers};
 
 const GROUP: &str = "ns3";
 
@@ -42,8 +43,12 @@ pub(crate) fn rows(quick: bool, live: bool, root: &Path) -> Result<Vec<Row>> {
         let measured = workers::map("ns-3", &wanted, |&point| drivers.measure(point));
         references = measured.into_iter().collect::<Result<_>>()?;
     }
-    let ours = workers::map(GROUP, &references, |reference| ours(reference.point, quick));
-    Ok(references.iter().zip(ours).map(|(reference, ours)| row(reference, ours)).collect())
+    let program = Program::build()?;
+    let ours = workers::map(GROUP, &references, |reference| {
+        ours(reference.point, quick, root, &program).with_context(|| reference.point.name())
+    });
+    let rows = references.iter().zip(ours).map(|(reference, ours)| Ok(row(reference, ours?)));
+    rows.collect()
 }
 
 fn row(reference: &Reference, ours: f64) -> Row {
@@ -56,12 +61,22 @@ fn row(reference: &Reference, ours: f64) -> Row {
     Row::new(GROUP, reference.point.name(), "Mb/s", (ours, reference.median), tolerance)
 }
 
-fn ours(point: Point, quick: bool) -> f64 {
+fn ours(point: Point, quick: bool, root: &Path, program: &Program) -> Result<f64> {
     let length = Duration::from_secs(if quick { 20 } else { 60 });
     match point {
-        Point::Saturation(count) => saturation(count, length),
-        Point::Link(km, is_tuned, both) => long_link(km, is_tuned, both, length),
-        Point::ChainUdp(..) | Point::ChainTcp(_) => f64::NAN,
+        Point::Saturation(count) => Ok(saturation(count, length)),
+        Point::Link(km, is_tuned, both) => Ok(long_link(km, is_tuned, both, length)),
+        Point::ChainUdp(hops, is_step) => {
+            let length_s = if quick { 30.0 } else { 100.0 };
+            program.goodput(&chain::udp(root, hops, is_step, length_s)?, 1)
+        }
+        Point::ChainTcp(hops) => {
+            // As long as ns-3 had, and at least as many seeds.
+            let scenario = chain::tcp(root, hops, 100.0)?;
+            let seeds = 1..=if quick { 5 } else { 9 };
+            let rates = seeds.map(|seed| program.goodput(&scenario, seed));
+            Ok(workers::median(&rates.collect::<Result<Vec<_>>>()?))
+        }
     }
 }
 
