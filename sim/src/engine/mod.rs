@@ -1,5 +1,6 @@
 //! Discrete events: a scenario in virtual time.
 
+mod apps;
 mod capture;
 mod clock;
 mod many;

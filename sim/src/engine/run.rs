@@ -73,7 +73,7 @@ pub fn run(scenario: &Scenario, options: RunOptions<'_>) -> Result<Report, RunEr
     let plan = scenario.plan();
     let mut world = World::build(scenario, &plan, Seed(seed));
     let mut run = Run {
-        traffic: Traffic::build(scenario),
+        traffic: Traffic::build(scenario, Seed(seed)),
         faults: Faults::build(scenario),
         bin: Duration::from_secs_f64(if scenario.duration_s <= FINE_BINS_S { 0.1 } else { 1.0 }),
         next_bin: Instant::ZERO,

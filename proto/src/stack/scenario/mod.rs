@@ -11,6 +11,7 @@ mod mac;
 mod node;
 mod radio;
 mod sweep;
+mod tcp;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,13 +20,14 @@ use super::config::StackConfig;
 use crate::base::Subnet;
 
 pub use fault::FaultConfig;
-pub use flow::{Congestion, FlowConfig, FlowKind};
+pub use flow::{Codec, FlowConfig, FlowKind, OnOffConfig, VoipConfig, WebConfig};
 pub use link::RadioLinkConfig;
 pub use loss::LossConfig;
 pub use mac::{AccessConfig, AccessConfigs, Protection, RateControl};
 pub use node::{ClockConfig, DeviceConfig, NodeConfig};
 pub use radio::{HostConfig, RadioConfig};
 pub use sweep::{Seeds, SweepConfig, SweepValue, VaryConfig};
+pub use tcp::{Congestion, TcpPreset, TcpSettings};
 
 /// A network, its traffic and its faults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -54,6 +56,9 @@ pub struct Scenario {
     /// How late a host is, for the simulator.
     #[serde(default, skip_serializing_if = "HostConfig::is_default")]
     pub host: HostConfig,
+    /// From when on flows are measured that say nothing of their own, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measure_from_s: Option<f64>,
     /// Nodes, numbered from 1 in this order.
     #[serde(default)]
     pub node: Vec<NodeConfig>,

@@ -5,8 +5,10 @@ mod faults;
 mod long_links;
 mod ns3;
 mod reception;
+mod siblings;
 mod swarm;
 mod timing;
+mod wires;
 
 use bytes::Bytes;
 use farhop_proto::base::{
