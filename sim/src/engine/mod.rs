@@ -3,6 +3,7 @@
 mod apps;
 mod capture;
 mod clock;
+mod mac;
 mod many;
 mod measure;
 mod report;

@@ -1,6 +1,9 @@
 //! The physics of the radio model against closed forms, published oracles and hand-made timelines.
 
+mod aggregation;
+mod announced;
 mod contention;
+mod edca;
 mod faults;
 mod long_links;
 mod ns3;
