@@ -95,7 +95,9 @@ fn what_the_map_lacks_goes_again_before_the_new_and_all_goes_up_in_order() {
         else {
             continue;
         };
-        let is_missing = |mpdu: &&crate::radio::Mpdu| map >> (mpdu.sequence - start) & 1 == 0;
+        let is_missing = |mpdu: &&crate::radio::Mpdu| {
+            map.checked_shr(u32::from(mpdu.sequence - start)).unwrap_or(0) & 1 == 0
+        };
         let missing: Vec<_> = first.mpdus().iter().filter(is_missing).map(|m| m.id.0).collect();
         if let Some(next) = later.iter().find(|tx| !tx.mpdus().is_empty()) {
             assert!(ids(next).starts_with(&missing), "{missing:?}, then {:?}", ids(next));

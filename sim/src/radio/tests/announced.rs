@@ -109,13 +109,16 @@ fn without_an_answer_the_announcement_is_repeated_up_to_the_short_limit() {
 fn announced_data_without_an_acknowledgement_is_given_up_at_the_long_limit() {
     let mut medium = medium(mesh(radios(2), us(1)));
     medium.handle_frame(at(1000), 0, frame(1, Some(2), 1500, TxOptions::default()));
+    let mut data_end = Instant::ZERO;
     while let Some(now) = medium.poll_timeout() {
         medium.handle_timeout(now);
+        // Only announcements get through.
         while let Some(sent) = medium.poll_transmission() {
-            // Only announcements get through.
-            let is_data = matches!(sent.kind, TransmissionKind::Data { .. });
-            medium.set_link_up(now, 0, !is_data);
+            if matches!(sent.kind, TransmissionKind::Data { .. }) {
+                data_end = sent.end + us(1);
+            }
         }
+        medium.set_link_up(now, 0, now >= data_end);
     }
     let stats = medium.stats(0);
     assert_eq!((stats.attempts, stats.rts_sent, stats.cts_received), (4, 4, 4));

@@ -60,8 +60,9 @@ fn six_frames_of_1500_bytes_fit_into_the_longest_txop() {
 fn with_acknowledgements_five_fit_and_their_durations_cover_the_next() {
     let burst = |categories: &mut [AcParams; 4]| categories[1].txop = AcParams::MOST_TXOP;
     let mut medium = medium(mesh(vec![station(1, burst), station(2, burst)], Duration::ZERO));
+    let together = TxOptions { not_before: Some(at(1000)), ..TxOptions::default() };
     for id in 1..=6 {
-        medium.handle_frame(at(1000), 0, frame(id, Some(2), 1500, TxOptions::default()));
+        medium.handle_frame(at(500), 0, frame(id, Some(2), 1500, together));
     }
     run_out(&mut medium);
     let sent: Vec<_> = std::iter::from_fn(|| medium.poll_transmission()).collect();
