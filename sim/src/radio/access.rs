@@ -149,10 +149,6 @@ impl Chip {
 
     /// Something may go.
     pub(super) fn on_access(&mut self, air: &mut Air, now: Instant) {
-        if self.config.is_wire() {
-            self.send_on_wire(air, now);
-            return;
-        }
         if self.exchange.is_some() {
             self.on_pause_end(air, now);
             return;

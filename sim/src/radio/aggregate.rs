@@ -177,9 +177,7 @@ impl Chip {
                 place += 1;
             }
         }
-        if let Some(to) = exchange.to {
-            self.rates.on_attempt(to, now, exchange.rate, exchange.mpdus as u64, acked);
-        }
+        self.on_trial(now, &exchange, acked, acked > 0);
         self.end_exchange(air, now, &exchange, true);
     }
 

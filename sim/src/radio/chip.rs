@@ -90,7 +90,7 @@ impl Chip {
             rng: stream("backoff"),
             is_up: true,
             functions: functions(&config),
-            rates: Rates::new(&config, stream("rate")),
+            rates: Rates::build(config.rate_control, config.phy, config.rate, stream("rate")),
             exchange: None,
             phase: Phase::Free,
             tx_until: None,
@@ -132,9 +132,7 @@ impl Chip {
                     function.pay_request(to);
                 }
                 function.push(frame);
-                if self.config.is_wire() {
-                    self.send_on_wire(air, now);
-                } else if function.wait == Wait::Idle {
+                if function.wait == Wait::Idle {
                     self.contend(air, now, index);
                 }
             }
@@ -202,10 +200,6 @@ impl Chip {
     pub(super) fn on_tx_end(&mut self, air: &mut Air, now: Instant) {
         self.tx_until = None;
         self.last_tx_end = now;
-        if self.config.is_wire() {
-            self.on_wire_sent(air, now);
-            return;
-        }
         self.note_idle(now);
         let is_idle = !self.is_busy();
         if is_idle {
@@ -230,13 +224,8 @@ impl Chip {
         let function = &mut self.functions[index];
         let out = function.queue.remove(place).expect("a frame that ends is in its queue");
         if let Some(to) = out.frame.to.filter(|_| out.attempts > 0) {
-            let is_good = matches!(outcome, FrameOutcome::Acked(_) | FrameOutcome::Nacked(_));
-            let is_failed = outcome == FrameOutcome::Failed;
-            if is_good || is_failed {
-                self.rates.on_packet(to, now, is_good.then_some(out.attempts));
-            }
             let is_agreed = self.config.aggregates() && out.frame.options.ack == AckPolicy::Normal;
-            if is_failed && is_agreed && out.sent > 0 {
+            if outcome == FrameOutcome::Failed && is_agreed && out.sent > 0 {
                 function.ask_to_move_on(to);
             }
         }

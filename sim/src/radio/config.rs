@@ -273,11 +273,6 @@ impl ChipConfig {
         self.phy.air_time(BLOCK_ACK_BYTES, self.ack_rate(rate))
     }
 
-    /// Whether it is the port of a wire.
-    pub(super) fn is_wire(&self) -> bool {
-        self.phy.kind == PhyKind::Wire
-    }
-
     /// Whether frames fall under block acknowledgement agreements.
     pub(super) fn aggregates(&self) -> bool {
         self.aggregate > 1 && self.phy.ampdu_limits().is_some()

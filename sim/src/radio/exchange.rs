@@ -18,6 +18,7 @@ use farhop_proto::stack::Protection;
 use super::air::{Air, Timer};
 use super::chip::{Chip, Phase};
 use super::edcaf::{Outgoing, Wait};
+use super::rate::Trial;
 use super::transmission::{Answer, TransmissionKind};
 
 /// What goes next, or is on the air.
@@ -52,6 +53,8 @@ pub(super) struct Exchange {
     response: Duration,
     /// Frames in the data.
     pub(super) mpdus: usize,
+    /// Which attempt it is of its first frame, from 1.
+    attempt: u8,
     /// The data is longer than the RTS threshold.
     is_long: bool,
     /// The end of the TXOP.
@@ -79,7 +82,7 @@ impl Chip {
         let chosen = options.rate.or(head.rate);
         match (chosen, head.frame.to) {
             (Some(rate), _) => rate,
-            (None, Some(to)) => self.rates.rate(to, now, head.attempts),
+            (None, Some(to)) => self.rates.rate(now, to, head.attempts.saturating_add(1)),
             (None, None) if options.ack == AckPolicy::Normal => self.config.broadcast_rate,
             (None, None) => self.config.rate,
         }
@@ -100,13 +103,14 @@ impl Chip {
                 air_time: self.config.phy.air_time(BLOCK_ACK_REQUEST_BYTES, rate),
                 response: sifs + self.config.block_ack_air_time(rate),
                 mpdus: 0,
+                attempt: 0,
                 is_long: false,
                 until: now + most,
             };
         }
         let rate = self.rate_of_head(now, index);
         let head = self.functions[index].head();
-        let to = head.frame.to;
+        let (to, attempt) = (head.frame.to, head.attempts.saturating_add(1));
         let is_answered = to.is_some() && head.frame.options.ack == AckPolicy::Normal;
         let bytes = self.mpdu_bytes(&head.frame);
         let (mut mpdus, mut psdu) = (1, self.config.phy.psdu_bytes(bytes, rate));
@@ -131,6 +135,7 @@ impl Chip {
             air_time: self.config.phy.air_time(psdu, rate),
             response,
             mpdus,
+            attempt,
             is_long: to.is_some() && self.config.rts_threshold.is_some_and(|most| psdu > most),
             until: now + most,
         }
@@ -432,9 +437,7 @@ impl Chip {
         self.stats.acks_received += 1;
         self.settled_at = now;
         let exchange = self.exchange.expect("an exchange is under way");
-        if let Some(to) = exchange.to {
-            self.rates.on_attempt(to, now, exchange.rate, 1, 1);
-        }
+        self.on_trial(now, &exchange, 1, true);
         let head = self.functions[exchange.owner].queue.front_mut();
         head.expect("a frame is in service").spent += length;
         let outcome = if answer.accept {
@@ -471,15 +474,30 @@ impl Chip {
                 self.give_back(air, now, &exchange, 0)
             }
             Step::Data => {
-                if let Some(to) = exchange.to {
-                    self.rates.on_attempt(to, now, exchange.rate, exchange.mpdus as u64, 0);
-                }
-                self.give_back(air, now, &exchange, usize::from(exchange.is_long))
+                let class = usize::from(exchange.is_long);
+                let is_given_up = self.give_back(air, now, &exchange, class);
+                self.on_trial(now, &exchange, 0, is_given_up);
+                is_given_up
             }
         };
         self.after_failure(owner, is_given_up);
         self.contend(air, now, owner);
         self.resume(air, now);
+    }
+
+    /// What became of the frames of an exchange goes to the rate control.
+    pub(super) fn on_trial(
+        &mut self,
+        now: Instant,
+        exchange: &Exchange,
+        acked: u32,
+        is_last: bool,
+    ) {
+        if let Some(to) = exchange.to {
+            let Exchange { rate, attempt, .. } = *exchange;
+            let trial = Trial { rate, sent: exchange.mpdus as u32, acked, attempt, is_last };
+            self.rates.on_trial(now, to, trial);
+        }
     }
 
     fn after_failure(&mut self, index: usize, is_given_up: bool) {

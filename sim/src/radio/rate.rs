@@ -1,45 +1,61 @@
-//! Which bit-rate data goes at where the frame names none (`radio.md` 10).
+//! Bit-rate control (`radio.md` 10): which rate the frames for a neighbour go at.
 //!
-//! - Prism 2.5 and ARF keep one rate for all attempts of a packet. Prism goes down after each
-//!   packet that failed, and back to the highest when 10 s have passed since the first
-//!   acknowledgement behind the last failure. ARF goes down after a packet that failed, and up
-//!   after a number of packets in a row at their first attempt, ten at first; a failure of the first
-//!   packet at the higher rate doubles the number, any other resets it.
-//! - Minstrel keeps the success of each rate as a moving average, a quarter new every 100 ms, and
-//!   sends at the rate with the most expected throughput, then, after two failures each, at the
-//!   second and at the surest. A tenth of the packets begin at another rate, to measure it; one that
-//!   could not be better than the best is left to the chain.
+//! - `fixed`: one rate for all.
+//! - `prism`: the firmware of the Prism 2.5. A frame that fails in all its attempts takes the rate
+//!   down by one; once a frame is acknowledged and 10 s pass without a failure, it goes straight
+//!   back to the highest.
+//! - `arf`: up after 10 frames in a row without a repetition, down when a frame fails or the first
+//!   one after a step up is not acknowledged at once. Such a failed probe doubles the number that
+//!   the next step up takes, to at most 50 (adaptive ARF, Lacage 2004).
+//! - `minstrel`: after the algorithm of that name in Linux. A moving average of each rate's success
+//!   over 100 ms; attempts go down a chain of the rates of highest throughput, second highest, and
+//!   highest success; one frame in ten tries another rate first.
 //!
-//! Each is kept per neighbour.
+//! With the first three the radio sends all attempts of a frame at the rate of the first.
 
 use std::collections::BTreeMap;
 
-use farhop_proto::base::{Bitrate, Duration, Instant, NodeId, Rng};
+use farhop_proto::base::{Bitrate, Duration, Instant, NodeId, Phy, Rng};
 use farhop_proto::stack::RateControl;
 
-use super::config::ChipConfig;
+/// What became of the frames of one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Trial {
+    pub(super) rate: Bitrate,
+    /// MPDUs sent.
+    pub(super) sent: u32,
+    /// MPDUs acknowledged.
+    pub(super) acked: u32,
+    /// Which attempt of its frame it was, from 1.
+    pub(super) attempt: u8,
+    /// No attempt is left: the frame is acknowledged or given up.
+    pub(super) is_last: bool,
+}
 
-/// Without a failure for so long, Prism returns to the highest rate.
-const PRISM_PATIENCE: Duration = Duration::from_secs(10);
-/// Packets in a row at their first attempt, before ARF tries the next rate.
-const ARF_SUCCESSES: u32 = 10;
-/// The most that failures raise them to.
-const ARF_MOST: u32 = 160;
-/// How often Minstrel takes stock.
-const MINSTREL_UPDATE: Duration = Duration::from_millis(100);
-/// Share of the packets that measure.
-const MINSTREL_SAMPLES: f64 = 0.1;
-/// Share of the last interval in the average.
-const MINSTREL_NEW: f64 = 0.25;
+/// How long after a failure the Prism firmware stays down.
+const PRISM_STAY: Duration = Duration::from_secs(10);
+/// Frames in a row that lead a step up.
+const ARF_STEP: u32 = 10;
+/// The most that failed probes raise it to.
+const ARF_STEP_MAX: u32 = 50;
+/// How often Minstrel draws its conclusions.
+const UPDATE: Duration = Duration::from_millis(100);
+/// Weight of what was known before.
+const EWMA: f64 = 0.75;
+/// One frame in so many is a sample.
+const SAMPLE_EVERY: u32 = 10;
+/// Frame by whose air time rates are compared.
+const REFERENCE_BYTES: usize = 1_200;
 /// Attempts at each rate of the chain.
-const MINSTREL_TRIES: u8 = 2;
+const CHAIN_ATTEMPTS: u8 = 2;
 
-/// The rates of one radio towards its neighbours.
+/// The rate control of one radio.
 #[derive(Debug)]
 pub(super) struct Rates {
     control: RateControl,
+    /// The rates of the PHY, rising, and the air time of a reference frame at each.
+    rates: Vec<(Bitrate, Duration)>,
     fixed: Bitrate,
-    rates: &'static [Bitrate],
     peers: BTreeMap<NodeId, Peer>,
     rng: Rng,
 }
@@ -48,218 +64,324 @@ pub(super) struct Rates {
 enum Peer {
     Prism(Prism),
     Arf(Arf),
-    Minstrel(Minstrel),
+    Minstrel(Box<Minstrel>),
 }
 
 impl Rates {
-    pub(super) fn new(config: &ChipConfig, rng: Rng) -> Self {
-        Self {
-            control: config.rate_control,
-            fixed: config.rate,
-            rates: config.phy.rates(),
-            peers: BTreeMap::new(),
-            rng,
-        }
+    /// The control of a radio whose configured rate is `fixed`. The others begin at the highest
+    /// rate.
+    pub(super) fn build(control: RateControl, phy: Phy, fixed: Bitrate, rng: Rng) -> Self {
+        let rates = phy.rates().iter().map(|rate| (*rate, phy.air_time(REFERENCE_BYTES, *rate)));
+        Self { control, rates: rates.collect(), fixed, peers: BTreeMap::new(), rng }
     }
 
-    /// Whether all attempts of a packet go at one rate.
+    /// Whether all attempts of a frame go at the rate of the first.
     pub(super) fn keeps_rate(&self) -> bool {
         self.control != RateControl::Minstrel
     }
 
-    fn peer(&mut self, to: NodeId) -> Option<&mut Peer> {
-        let control = self.control;
-        if control == RateControl::Fixed {
-            return None;
-        }
-        let count = self.rates.len();
-        Some(self.peers.entry(to).or_insert_with(|| match control {
-            RateControl::Prism => Peer::Prism(Prism { index: count - 1, acked_at: None }),
-            RateControl::Arf => Peer::Arf(Arf::new(count)),
-            RateControl::Fixed | RateControl::Minstrel => Peer::Minstrel(Minstrel::new(count)),
-        }))
+    fn peer(&mut self, to: NodeId) -> &mut Peer {
+        let highest = self.rates.len() - 1;
+        self.peers.entry(to).or_insert_with(|| match self.control {
+            RateControl::Fixed => unreachable!("a fixed rate has no peers"),
+            RateControl::Prism => Peer::Prism(Prism { rate: highest, acked: None }),
+            RateControl::Arf => Peer::Arf(Arf::at(highest)),
+            RateControl::Minstrel => Peer::Minstrel(Box::new(Minstrel::over(highest + 1))),
+        })
     }
 
-    /// The rate of the next transmission to a neighbour, of a packet that was tried `attempts`
-    /// times before.
-    pub(super) fn rate(&mut self, to: NodeId, now: Instant, attempts: u8) -> Bitrate {
-        let (rates, fixed) = (self.rates, self.fixed);
-        let sample = if self.control == RateControl::Minstrel && attempts == 0 {
-            let chosen = self.rng.below(rates.len() as u64) as usize;
-            self.rng.chance(MINSTREL_SAMPLES).then_some(chosen)
-        } else {
-            None
+    /// The rate of an attempt, counted from 1, of a frame for a neighbour.
+    pub(super) fn rate(&mut self, now: Instant, to: NodeId, attempt: u8) -> Bitrate {
+        if self.control == RateControl::Fixed {
+            return self.fixed;
+        }
+        let highest = self.rates.len() - 1;
+        // Drawn for all alike, so that the peer can be borrowed.
+        let sample = (self.control == RateControl::Minstrel && attempt == 1)
+            .then(|| self.rng.below(highest as u64 + 1) as usize);
+        let place = match self.peer(to) {
+            Peer::Prism(prism) => prism.rate(now, highest),
+            Peer::Arf(arf) => arf.rate,
+            Peer::Minstrel(minstrel) => minstrel.rate(attempt, sample),
         };
-        let Some(peer) = self.peer(to) else { return fixed };
-        rates[match peer {
-            Peer::Prism(prism) => prism.index(now, rates.len()),
-            Peer::Arf(arf) => arf.index,
-            Peer::Minstrel(minstrel) => minstrel.index(rates, attempts, sample),
-        }]
+        self.rates[place].0
     }
 
-    /// A transmission at `rate` brought `tried` frames, of which `acked` were acknowledged.
-    pub(super) fn on_attempt(
-        &mut self,
-        to: NodeId,
-        now: Instant,
-        rate: Bitrate,
-        tried: u64,
-        acked: u64,
-    ) {
-        let rates = self.rates;
-        if self.control == RateControl::Minstrel
-            && let Some(index) = rates.iter().position(|own| *own == rate)
-            && let Some(Peer::Minstrel(minstrel)) = self.peer(to)
-        {
-            minstrel.on_attempt(rates, now, index, tried, acked);
+    /// What became of an attempt.
+    pub(super) fn on_trial(&mut self, now: Instant, to: NodeId, trial: Trial) {
+        if self.control == RateControl::Fixed {
+            return;
         }
+        let highest = self.rates.len() - 1;
+        let place = self.rates.iter().position(|(rate, _)| *rate == trial.rate);
+        // A frame with a rate of its own choice says nothing about ours.
+        let Some(place) = place else { return };
+        let times = std::mem::take(&mut self.rates);
+        match self.peer_known(to) {
+            Some(Peer::Prism(prism)) if trial.is_last => prism.on_end(now, trial.acked > 0),
+            Some(Peer::Arf(arf)) => arf.on_trial(trial, place, highest),
+            Some(Peer::Minstrel(minstrel)) => minstrel.on_trial(now, place, trial, &times),
+            _ => {}
+        }
+        self.rates = times;
     }
 
-    /// A packet came to its end: acknowledged after so many attempts, or failed.
-    pub(super) fn on_packet(&mut self, to: NodeId, now: Instant, acked: Option<u8>) {
-        let most = self.rates.len() - 1;
-        match self.peer(to) {
-            Some(Peer::Prism(prism)) => prism.on_packet(now, acked.is_some()),
-            Some(Peer::Arf(arf)) => arf.on_packet(most, acked),
-            Some(Peer::Minstrel(_)) | None => {}
-        }
+    fn peer_known(&mut self, to: NodeId) -> Option<&mut Peer> {
+        self.peers.get_mut(&to)
     }
 }
 
 #[derive(Debug)]
 struct Prism {
-    index: usize,
-    /// The first acknowledgement behind the last failure.
-    acked_at: Option<Instant>,
+    rate: usize,
+    /// The first acknowledgement since the last failure.
+    acked: Option<Instant>,
 }
 
 impl Prism {
-    fn index(&mut self, now: Instant, count: usize) -> usize {
-        if self.acked_at.is_some_and(|at| now.since(at) >= PRISM_PATIENCE) {
-            self.index = count - 1;
+    fn rate(&mut self, now: Instant, highest: usize) -> usize {
+        if self.acked.is_some_and(|acked| now.since(acked) >= PRISM_STAY) {
+            self.rate = highest;
         }
-        self.index
+        self.rate
     }
 
-    fn on_packet(&mut self, now: Instant, is_acked: bool) {
+    fn on_end(&mut self, now: Instant, is_acked: bool) {
         if is_acked {
-            self.acked_at.get_or_insert(now);
+            self.acked.get_or_insert(now);
         } else {
-            self.acked_at = None;
-            self.index = self.index.saturating_sub(1);
+            self.acked = None;
+            self.rate = self.rate.saturating_sub(1);
         }
     }
 }
 
 #[derive(Debug)]
 struct Arf {
-    index: usize,
-    in_a_row: u32,
-    needed: u32,
-    /// No packet has been sent yet at the rate that was raised to.
-    is_probing: bool,
+    rate: usize,
+    successes: u32,
+    step: u32,
+    /// The next frame is the first after a step up.
+    is_probe: bool,
 }
 
 impl Arf {
-    fn new(count: usize) -> Self {
-        Self { index: count - 1, in_a_row: 0, needed: ARF_SUCCESSES, is_probing: false }
+    const fn at(rate: usize) -> Self {
+        Self { rate, successes: 0, step: ARF_STEP, is_probe: false }
     }
 
-    fn on_packet(&mut self, most: usize, acked: Option<u8>) {
-        let was_probing = std::mem::take(&mut self.is_probing);
-        let Some(attempts) = acked else {
-            self.needed = if was_probing { (self.needed * 2).min(ARF_MOST) } else { ARF_SUCCESSES };
-            self.index = self.index.saturating_sub(1);
-            self.in_a_row = 0;
-            return;
-        };
-        if was_probing {
-            self.needed = ARF_SUCCESSES;
+    fn on_trial(&mut self, trial: Trial, place: usize, highest: usize) {
+        let is_acked = trial.acked > 0;
+        if trial.attempt == 1 && self.is_probe {
+            self.is_probe = false;
+            if !is_acked {
+                self.step = (self.step * 2).min(ARF_STEP_MAX);
+                self.step_down();
+                return;
+            }
         }
-        self.in_a_row = if attempts == 1 { self.in_a_row + 1 } else { 0 };
-        if self.in_a_row >= self.needed && self.index < most {
-            self.index += 1;
-            self.in_a_row = 0;
-            self.is_probing = true;
+        if !is_acked {
+            self.successes = 0;
+            // A failed probe has led down already.
+            if trial.is_last && place == self.rate {
+                self.step = ARF_STEP;
+                self.step_down();
+            }
+        } else if trial.attempt == 1 {
+            self.successes += 1;
+            if self.successes >= self.step && self.rate < highest {
+                self.rate += 1;
+                self.successes = 0;
+                self.is_probe = true;
+            }
         }
+    }
+
+    fn step_down(&mut self) {
+        self.rate = self.rate.saturating_sub(1);
+        self.successes = 0;
     }
 }
 
-/// What Minstrel knows of one rate.
 #[derive(Clone, Copy, Debug, Default)]
-struct Success {
-    /// Share of the frames that were acknowledged; not known of a rate that was never used.
-    share: Option<f64>,
-    tried: u64,
-    acked: u64,
+struct Statistics {
+    sent: u32,
+    acked: u32,
+    /// Average success, once it was tried.
+    success: Option<f64>,
 }
 
 #[derive(Debug)]
 struct Minstrel {
-    rates: Vec<Success>,
-    /// The rates of the attempts of a packet: the best, the second, the surest.
+    rates: Vec<Statistics>,
+    /// Highest throughput, second highest, highest success.
     chain: [usize; 3],
-    updated: Instant,
+    /// The rate of the sample under way.
+    sample: Option<usize>,
+    frames: u32,
+    update_at: Instant,
 }
 
 impl Minstrel {
-    /// Before anything is known, from the highest rate over the middle to the lowest.
-    fn new(count: usize) -> Self {
+    fn over(rates: usize) -> Self {
+        let highest = rates - 1;
         Self {
-            rates: vec![Success::default(); count],
-            chain: [count - 1, count / 2, 0],
-            updated: Instant::ZERO,
+            rates: vec![Statistics::default(); rates],
+            chain: [highest, highest.saturating_sub(1), 0],
+            sample: None,
+            frames: 0,
+            update_at: Instant::ZERO,
         }
     }
 
-    fn index(&self, rates: &[Bitrate], attempts: u8, sample: Option<usize>) -> usize {
-        let best = self.expected(rates, self.chain[0]);
-        match sample.filter(|index| rates[*index].mbps() > best) {
-            Some(index) => index,
-            None => self.chain[usize::from(attempts / MINSTREL_TRIES).min(2)],
+    fn rate(&mut self, attempt: u8, draw: Option<usize>) -> usize {
+        if attempt == 1 {
+            self.frames += 1;
+            let is_due = self.frames.is_multiple_of(SAMPLE_EVERY);
+            let is_news = |rate: &usize| !self.chain.contains(rate);
+            self.sample = draw.filter(|rate| is_due && is_news(rate));
+        }
+        // A sample goes first, and the chain after it.
+        match (self.sample, attempt) {
+            (Some(rate), 1) => rate,
+            (Some(_), attempt) => self.at_chain(attempt - 1),
+            (None, attempt) => self.at_chain(attempt),
         }
     }
 
-    /// Expected throughput, in Mb/s.
-    fn expected(&self, rates: &[Bitrate], index: usize) -> f64 {
-        rates[index].mbps() * self.rates[index].share.unwrap_or(0.0)
+    fn at_chain(&self, attempt: u8) -> usize {
+        let place = usize::from((attempt - 1) / CHAIN_ATTEMPTS);
+        self.chain[place.min(self.chain.len() - 1)]
     }
 
-    fn on_attempt(
-        &mut self,
-        rates: &[Bitrate],
-        now: Instant,
-        index: usize,
-        tried: u64,
-        acked: u64,
-    ) {
-        self.rates[index].tried += tried;
-        self.rates[index].acked += acked;
-        if now.since(self.updated) >= MINSTREL_UPDATE {
-            self.updated = now;
-            self.take_stock(rates);
+    fn on_trial(&mut self, now: Instant, rate: usize, trial: Trial, times: &[(Bitrate, Duration)]) {
+        self.rates[rate].sent += trial.sent;
+        self.rates[rate].acked += trial.acked;
+        if now < self.update_at {
+            return;
         }
-    }
-
-    fn take_stock(&mut self, rates: &[Bitrate]) {
-        for rate in self.rates.iter_mut().filter(|rate| rate.tried > 0) {
-            let new = rate.acked as f64 / rate.tried as f64;
-            let old = rate.share.unwrap_or(new);
-            rate.share = Some(old + MINSTREL_NEW * (new - old));
-            (rate.tried, rate.acked) = (0, 0);
+        self.update_at = now + UPDATE;
+        for statistics in self.rates.iter_mut().filter(|statistics| statistics.sent > 0) {
+            let success = f64::from(statistics.acked) / f64::from(statistics.sent);
+            let known = statistics.success.unwrap_or(success);
+            statistics.success = Some(EWMA * known + (1.0 - EWMA) * success);
+            (statistics.sent, statistics.acked) = (0, 0);
         }
-        let order = |value: &dyn Fn(usize) -> f64, but: Option<usize>| {
-            let others = (0..rates.len()).filter(|index| Some(*index) != but);
-            others.max_by(|a, b| value(*a).total_cmp(&value(*b)).then(a.cmp(b)))
+        let throughput = |rate: usize| {
+            let success = self.rates[rate].success.unwrap_or(0.0);
+            // Hopeless rates only waste air time.
+            if success < 0.1 { 0.0 } else { success / times[rate].1.as_secs_f64() }
         };
-        let expected = |index: usize| self.expected(rates, index);
-        let share = |index: usize| self.rates[index].share.unwrap_or(0.0);
-        let best = order(&expected, None).unwrap_or(0);
-        // Where nothing gets through, the lowest rate is the best hope.
-        let best = if expected(best) > 0.0 { best } else { 0 };
-        let second = order(&expected, Some(best)).filter(|index| expected(*index) > 0.0);
-        let surest = order(&share, None).filter(|index| share(*index) > 0.0);
-        self.chain = [best, second.unwrap_or(best.saturating_sub(1)), surest.unwrap_or(0)];
+        let mut order: Vec<usize> = (0..self.rates.len()).collect();
+        order.sort_by(|a, b| throughput(*b).total_cmp(&throughput(*a)));
+        let reliable = |rate: &usize| {
+            // Among the nearly certain the fastest.
+            let success = self.rates[*rate].success.unwrap_or(0.0);
+            if success > 0.95 { 1.0 + throughput(*rate) } else { success }
+        };
+        let surest = (0..self.rates.len()).max_by(|a, b| reliable(a).total_cmp(&reliable(b)));
+        self.chain = [order[0], order[order.len().min(2) - 1], surest.unwrap_or(0)];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farhop_proto::base::{PhyKind, Seed};
+
+    use super::*;
+
+    const PEER: NodeId = NodeId(2);
+
+    fn rates(control: RateControl, kind: PhyKind) -> Rates {
+        let phy = Phy { kind, ..Phy::default() };
+        Rates::build(control, phy, phy.rates()[0], Seed(1).stream("rate"))
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    /// Sends a frame whose attempts succeed where `passes` says so. Returns the rates it went at.
+    fn send(
+        rates: &mut Rates,
+        now: Instant,
+        attempts: u8,
+        mut passes: impl FnMut(f64) -> bool,
+    ) -> Vec<f64> {
+        let mut used = Vec::new();
+        for attempt in 1..=attempts {
+            let rate = rates.rate(now, PEER, attempt);
+            used.push(rate.mbps());
+            let acked = passes(rate.mbps());
+            let is_last = acked || attempt == attempts;
+            let trial = Trial { rate, sent: 1, acked: u32::from(acked), attempt, is_last };
+            rates.on_trial(now, PEER, trial);
+            if acked {
+                break;
+            }
+        }
+        used
+    }
+
+    #[test]
+    fn prism_steps_down_frame_by_frame_and_jumps_back_after_ten_quiet_seconds() {
+        let mut prism = rates(RateControl::Prism, PhyKind::B);
+        assert_eq!(send(&mut prism, at(0), 8, |_| false), [11.0; 8]);
+        assert_eq!(send(&mut prism, at(10), 8, |_| false), [5.5; 8]);
+        assert_eq!(send(&mut prism, at(20), 8, |_| true), [2.0]);
+        // Retries are no failure; the time runs from the first acknowledgement.
+        let mut first = true;
+        let late = |_| !std::mem::take(&mut first);
+        assert_eq!(send(&mut prism, at(5_000), 8, late), [2.0, 2.0]);
+        assert_eq!(send(&mut prism, at(10_019), 8, |_| true), [2.0]);
+        assert_eq!(send(&mut prism, at(10_020), 8, |_| true), [11.0]);
+        // Without an acknowledgement it never comes back.
+        for _ in 0..5 {
+            send(&mut prism, at(11_000), 8, |_| false);
+        }
+        assert_eq!(send(&mut prism, at(90_000), 8, |_| false)[0], 1.0);
+    }
+
+    #[test]
+    fn arf_goes_up_after_ten_and_a_failed_probe_makes_it_wait_twice_as_long() {
+        let mut arf = rates(RateControl::Arf, PhyKind::B);
+        assert_eq!(send(&mut arf, at(0), 4, |_| false), [11.0; 4]);
+        let passes = |rate: f64| rate < 11.0;
+        for _ in 0..10 {
+            assert_eq!(send(&mut arf, at(1), 4, passes), [5.5]);
+        }
+        // The probe fails at its first attempt, and the rest goes at the old rate.
+        assert_eq!(send(&mut arf, at(2), 4, passes), [11.0, 5.5]);
+        for _ in 0..20 {
+            assert_eq!(send(&mut arf, at(3), 4, passes), [5.5]);
+        }
+        assert_eq!(send(&mut arf, at(4), 4, |_| true), [11.0]);
+    }
+
+    #[test]
+    fn minstrel_finds_the_rate_of_highest_throughput_and_still_looks_around() {
+        let mut minstrel = rates(RateControl::Minstrel, PhyKind::A);
+        let mut luck = Seed(2).stream("luck");
+        // 24 Mb/s passes nearly always, 36 in a third, nothing above.
+        let mut share: fn(f64) -> f64 = |rate| match rate {
+            ..=24.0 => 0.98,
+            ..=36.0 => 0.3,
+            _ => 0.0,
+        };
+        let mut first = BTreeMap::new();
+        for frame in 0..4_000 {
+            let used = send(&mut minstrel, at(frame), 6, |rate| luck.chance(share(rate)));
+            if frame >= 2_000 {
+                *first.entry(used[0] as u64).or_insert(0) += 1;
+            }
+        }
+        assert!(first[&24] > 1_700, "{first:?}");
+        assert!(first.values().sum::<i32>() - first[&24] > 100, "{first:?}");
+        // The channel gets better: it follows within a few seconds.
+        share = |_| 0.98;
+        for frame in 4_000..8_000 {
+            send(&mut minstrel, at(frame), 6, |rate| luck.chance(share(rate)));
+        }
+        assert_eq!(minstrel.rate(at(8_001), PEER, 2).mbps(), 54.0);
     }
 }

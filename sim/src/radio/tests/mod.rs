@@ -1,7 +1,10 @@
 //! The physics of the radio model against closed forms, published oracles and hand-made timelines.
 
+mod aggregation;
+mod announced;
 mod chain;
 mod contention;
+mod edca;
 mod faults;
 mod long_links;
 mod ns3;
