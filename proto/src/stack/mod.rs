@@ -6,6 +6,7 @@ mod flows;
 mod plan;
 mod problems;
 mod scenario;
+mod space;
 #[expect(clippy::module_inception, reason = "it is the thing that the folder is named after")]
 mod stack;
 
@@ -15,4 +16,5 @@ pub use flows::{Flows, FlowsStats};
 pub use plan::{Hop, NodePlan, Plan, RadioPlan};
 pub use problems::Problem;
 pub use scenario::*;
+pub use space::{Heard, PathLoss, Site, Space, Thresholds, gaussian, sensitivity};
 pub use stack::{Stack, StackStatus};
