@@ -4,6 +4,7 @@
 
 mod clock;
 mod oracle;
+pub mod oracles;
 mod pair;
 
 pub use clock::Clock;

@@ -15,7 +15,7 @@ pub use addr::{AddressPlan, Subnet};
 pub use boundary::*;
 pub use id::*;
 pub use layer::*;
-pub use phy::{Gap, Phy, PhyKind, Preamble, RadioSpec};
+pub use phy::{Band, Gap, GuardInterval, Phy, PhyKind, Preamble, RadioSpec, Width};
 pub use rng::{Rng, Seed};
 pub use seq::Seq;
 pub use time::{Duration, Instant};

@@ -1,7 +1,9 @@
 //! What is impossible in a scenario: each problem with its place and what would be right.
 
 mod fault;
+mod loss;
 mod names;
+mod phy;
 mod space;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,10 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::config::LinkConfig;
 use super::plan::{Search, Topology};
 use super::scenario::{
-    Congestion, DelayConfig, DeviceConfig, FlowConfig, FlowKind, LossConfig, RadioConfig,
-    RadioLinkConfig, RadioOverride, Scenario, SweepConfig,
+    Congestion, DelayConfig, DeviceConfig, FlowConfig, FlowKind, RadioConfig, RadioLinkConfig,
+    RadioOverride, Scenario, SweepConfig,
 };
-use crate::base::{Bitrate, Phy};
 use crate::link::wild::WildConfig;
 use names::Names;
 
@@ -345,17 +346,7 @@ fn check_flow_kind(found: &mut Found, path: &str, flow: &FlowConfig) {
 }
 
 fn check_radio(found: &mut Found, radio: &RadioConfig) {
-    let phy = Phy { kind: radio.phy, preamble: radio.preamble };
-    let accepted: Vec<String> = phy.rates().iter().map(|rate| rate.mbps().to_string()).collect();
-    let rates = [("rate_mbps", radio.rate_mbps), ("ack_rate_mbps", radio.ack_rate_mbps)];
-    for (key, rate) in rates {
-        if let Some(rate) = rate
-            && !phy.rates().contains(&Bitrate::from_mbps(rate))
-        {
-            let help = format!("one of {}", accepted.join(", "));
-            found.add(format!("radio.{key}"), format!("this PHY has no rate of {rate} Mb/s"), help);
-        }
-    }
+    phy::check_phy(found, radio);
     found.number(
         "radio.attempts".into(),
         radio.attempts.into(),
@@ -459,15 +450,6 @@ fn check_power(found: &mut Found, radio: &RadioConfig) {
     if let Some(slot) = radio.slot_us {
         found.number("radio.slot_us".into(), slot, 1.0..=1e5, "a slot time in microseconds");
     }
-    if let Some(rate) = radio.broadcast_rate_mbps
-        && !radio.phy().rates().contains(&Bitrate::from_mbps(rate))
-    {
-        let rates: Vec<String> =
-            radio.phy().rates().iter().map(|rate| rate.mbps().to_string()).collect();
-        let message = format!("this PHY has no rate of {rate} Mb/s");
-        let help = format!("one of {}", rates.join(", "));
-        found.add("radio.broadcast_rate_mbps", message, help);
-    }
     check_delay(found, "radio.departure", &radio.departure);
 }
 
@@ -501,29 +483,7 @@ fn check_link(found: &mut Found, path: &str, link: &RadioLinkConfig) {
     }
     for (key, loss) in [("loss", &link.loss), ("loss_back", &link.loss_back)] {
         if let Some(loss) = loss {
-            check_loss(found, &format!("{path}.{key}"), loss);
-        }
-    }
-}
-
-fn check_loss(found: &mut Found, path: &str, loss: &LossConfig) {
-    match *loss {
-        LossConfig::Bernoulli { p } => found.number(path.into(), p, 0.0..=1.0, "a loss"),
-        LossConfig::GilbertElliott { good_ms, bad_ms, good_loss, bad_loss } => {
-            found.number(
-                format!("{path}.good_ms"),
-                good_ms,
-                1e-3..=1e9,
-                "a mean stay in milliseconds",
-            );
-            found.number(
-                format!("{path}.bad_ms"),
-                bad_ms,
-                1e-3..=1e9,
-                "a mean stay in milliseconds",
-            );
-            found.number(format!("{path}.good_loss"), good_loss, 0.0..=1.0, "a loss");
-            found.number(format!("{path}.bad_loss"), bad_loss, 0.0..=1.0, "a loss");
+            loss::check_loss(found, &format!("{path}.{key}"), loss);
         }
     }
 }
@@ -531,7 +491,7 @@ fn check_loss(found: &mut Found, path: &str, loss: &LossConfig) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stack::NodeConfig;
+    use crate::stack::{LossConfig, NodeConfig};
 
     fn good() -> Scenario {
         let node = |name: &str| NodeConfig { name: name.into(), ..NodeConfig::default() };

@@ -10,7 +10,9 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use farhop_proto::base::{Bitrate, Dbm, Duration, FrameUp, Instant, NodeId, Phy, RadioId, Seed};
+use farhop_proto::base::{
+    Bitrate, Dbm, Duration, FrameUp, Instant, NodeId, Phy, PhyKind, RadioId, Seed,
+};
 
 use super::config::{AirLink, ChipConfig, Interference, MediumConfig, channel_overlap};
 use super::loss::LossProcess;
@@ -233,8 +235,10 @@ impl Air {
         let before = (0..radio).rev().take_while(is_of_node);
         let after = (radio + 1..self.stations.len()).take_while(is_of_node);
         before.chain(after).filter_map(|index| {
-            let overlap = channel_overlap(own.channel, self.stations[index].channel);
-            (overlap > 0.0).then_some(Hearer {
+            let other = &self.stations[index];
+            let is_wire = [own.phy.kind, other.phy.kind].contains(&PhyKind::Wire);
+            let overlap = channel_overlap(own.channel, other.channel);
+            (overlap > 0.0 && !is_wire).then_some(Hearer {
                 radio: index as u32,
                 link: u32::MAX,
                 delay: Duration::ZERO,

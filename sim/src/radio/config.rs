@@ -147,7 +147,7 @@ impl ChipConfig {
             phy,
             slot: phy.slot(),
             rate: rates[rates.len() - 1],
-            broadcast_rate: rates[0],
+            broadcast_rate: phy.basic_rates()[0],
             ack_rate: None,
             attempts: 7,
             ack_timeout: phy.sifs() + phy.slot(),
@@ -171,7 +171,7 @@ impl ChipConfig {
 
     /// Extended interframe space: SIFS, DIFS and an ACK at the lowest rate.
     pub fn eifs(&self) -> Duration {
-        self.phy.sifs() + self.difs() + self.phy.air_time(ACK_BYTES, self.phy.rates()[0])
+        self.phy.sifs() + self.difs() + self.phy.air_time(ACK_BYTES, self.phy.basic_rates()[0])
     }
 
     /// Rate of the acknowledgement of data at `rate`.

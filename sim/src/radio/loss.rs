@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_process_nothing_is_lost() {
+    fn nothing_is_lost_where_nothing_was_said() {
         assert!(share(&losses(LossModel::None, 100, AIR)) == 0.0);
     }
 }

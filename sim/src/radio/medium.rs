@@ -1,12 +1,13 @@
 //! The medium: all radios and the air between them, driven by its caller.
 
-use farhop_proto::base::{FrameDown, FrameUp, Instant, Seed};
+use farhop_proto::base::{FrameDown, FrameUp, Instant, PhyKind, Seed};
 
 use super::air::{Air, TIMERS, Timer};
 use super::chip::Chip;
-use super::config::{AirLink, MediumConfig};
+use super::config::{AirLink, ChipConfig, MediumConfig};
 use super::stats::ChipStats;
 use super::transmission::Transmission;
+use super::wire::Wire;
 
 /// What a radio reports.
 #[derive(Clone, Debug)]
@@ -19,10 +20,28 @@ pub struct MediumEvent {
     pub event: FrameUp,
 }
 
+/// What frames go out by: a radio, or the end of a wire.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are radios, and a box would cost a miss")]
+enum Port {
+    Chip(Chip),
+    Wire(Wire),
+}
+
+/// Calls a method of a port, whichever it is.
+macro_rules! of_port {
+    ($port:expr, $method:ident($($argument:expr),*)) => {
+        match $port {
+            Port::Chip(chip) => chip.$method($($argument),*),
+            Port::Wire(wire) => wire.$method($($argument),*),
+        }
+    };
+}
+
 /// Radios and the air between them.
 #[derive(Debug)]
 pub struct Medium {
-    chips: Vec<Chip>,
+    ports: Vec<Port>,
     air: Air,
     now: Instant,
     events: u64,
@@ -34,13 +53,12 @@ impl Medium {
     /// Panics if a link names a radio that does not exist, or a loss is not a probability.
     pub fn new(config: MediumConfig, seed: Seed) -> Self {
         let air = Air::new(&config, seed);
-        let chips = config
-            .radios
-            .into_iter()
-            .enumerate()
-            .map(|(index, chip)| Chip::new(index, chip, config.interference, seed))
-            .collect();
-        Self { chips, air, now: Instant::ZERO, events: 0 }
+        let port = |(index, port): (usize, ChipConfig)| match port.phy.kind {
+            PhyKind::Wire => Port::Wire(Wire::new(index, port)),
+            _ => Port::Chip(Chip::new(index, port, config.interference, seed)),
+        };
+        let ports = config.radios.into_iter().enumerate().map(port).collect();
+        Self { ports, air, now: Instant::ZERO, events: 0 }
     }
 
     /// Gives a frame to a radio, or takes one back. All that is due up to `now` happens first.
@@ -48,12 +66,12 @@ impl Medium {
     /// Panics if the radio has no [`Self::room`] for a frame.
     pub fn handle_frame(&mut self, now: Instant, radio: usize, frame: FrameDown) {
         self.handle_timeout(now);
-        self.chips[radio].handle_frame(&mut self.air, self.now, frame);
+        of_port!(&mut self.ports[radio], handle_frame(&mut self.air, self.now, frame));
     }
 
     /// Frames that a radio would take now; none while it is down.
     pub fn room(&self, radio: usize) -> usize {
-        self.chips[radio].room()
+        of_port!(&self.ports[radio], room())
     }
 
     /// When the next event of the model is due.
@@ -77,24 +95,29 @@ impl Medium {
         if let Some((tx, is_end)) = self.air.edge(handle) {
             while let Some(hearer) = self.air.pass(tx, is_end, at) {
                 self.events += 1;
-                let chip = &mut self.chips[hearer.radio as usize];
-                if is_end {
-                    chip.on_signal_end(&mut self.air, at, &hearer, tx);
-                } else {
-                    chip.on_signal_start(&mut self.air, at, &hearer, tx);
+                match &mut self.ports[hearer.radio as usize] {
+                    Port::Chip(chip) if is_end => {
+                        chip.on_signal_end(&mut self.air, at, &hearer, tx);
+                    }
+                    Port::Chip(chip) => chip.on_signal_start(&mut self.air, at, &hearer, tx),
+                    Port::Wire(wire) if is_end => {
+                        wire.on_signal_end(&mut self.air, at, &hearer, tx);
+                    }
+                    Port::Wire(_) => {}
                 }
             }
             return;
         }
         self.events += 1;
         self.air.queue.cancel(handle);
-        let chip = &mut self.chips[handle / TIMERS];
-        match Timer::ALL[handle % TIMERS] {
-            Timer::Access => chip.on_access(&mut self.air, at),
-            Timer::TxEnd => chip.on_tx_end(&mut self.air, at),
-            Timer::AckTimeout => chip.on_ack_timeout(&mut self.air, at),
-            Timer::Reply => chip.on_reply(&mut self.air, at),
-            Timer::Preamble => chip.on_preamble(&mut self.air, at),
+        let air = &mut self.air;
+        match (Timer::ALL[handle % TIMERS], &mut self.ports[handle / TIMERS]) {
+            (Timer::Access, port) => of_port!(port, on_access(air, at)),
+            (Timer::TxEnd, port) => of_port!(port, on_tx_end(air, at)),
+            (Timer::AckTimeout, Port::Chip(chip)) => chip.on_ack_timeout(air, at),
+            (Timer::Reply, Port::Chip(chip)) => chip.on_reply(air, at),
+            (Timer::Preamble, Port::Chip(chip)) => chip.on_preamble(air, at),
+            (_, Port::Wire(_)) => unreachable!("a wire has no such timer"),
         }
     }
 
@@ -107,7 +130,7 @@ impl Medium {
     /// what it has on air is cut off, so that nobody can decode it.
     pub fn set_radio_up(&mut self, now: Instant, radio: usize, up: bool) {
         self.handle_timeout(now);
-        self.chips[radio].set_up(&mut self.air, self.now, up);
+        of_port!(&mut self.ports[radio], set_up(&mut self.air, self.now, up));
     }
 
     /// Cuts or restores one direction of a link. A frame on its way over a link that is cut
@@ -129,7 +152,10 @@ impl Medium {
 
     /// Counters of a radio.
     pub fn stats(&self, radio: usize) -> ChipStats {
-        self.chips[radio].stats
+        match &self.ports[radio] {
+            Port::Chip(chip) => chip.stats,
+            Port::Wire(wire) => wire.stats,
+        }
     }
 
     /// Events that have happened.

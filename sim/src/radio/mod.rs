@@ -31,12 +31,14 @@ mod loss;
 mod medium;
 mod power;
 mod queue;
+mod rate;
 mod reception;
 mod respond;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod transmission;
+mod wire;
 
 pub use config::{
     AirLink, ChipConfig, CurveKind, EifsRule, Interference, MediumConfig, SinrConfig,

@@ -161,7 +161,7 @@ fn check_propagation(found: &mut Found, scenario: &Scenario) {
     if let Some(mhz) = config.frequency_mhz {
         found.number(path("frequency_mhz"), mhz, 1.0..=1e6, "a frequency in MHz");
     }
-    super::check_loss(found, "propagation.loss", &config.loss);
+    super::loss::check_loss(found, "propagation.loss", &config.loss);
     for (index, loss) in config.loss_spread.into_iter().flatten().enumerate() {
         found.number(format!("propagation.loss_spread[{index}]"), loss, 0.0..=1.0, "a loss");
     }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::departure::DelayConfig;
-use crate::base::{Bitrate, Gap, Phy, PhyKind, Preamble};
+use crate::base::{Band, Bitrate, Gap, GuardInterval, Phy, PhyKind, Preamble, Width};
 
 /// Settings of a radio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -14,9 +14,25 @@ pub struct RadioConfig {
     pub phy: PhyKind,
     /// DSSS preamble.
     pub preamble: Preamble,
-    /// Bit-rate of data, in Mb/s; the highest of the PHY if it is not given.
+    /// Band, of `802.11n`, which has a choice; 5 GHz if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub band: Option<Band>,
+    /// Width of the channel, in MHz: 20; also 5 and 10 for `802.11a` and `802.11g`, 40 for
+    /// `802.11n` and `802.11ac`, 80 for `802.11ac`.
+    pub width_mhz: u16,
+    /// Spatial streams of `802.11n` and `802.11ac`, 1 or 2.
+    pub streams: u8,
+    /// Guard interval of `802.11n` and `802.11ac`.
+    pub guard_interval: GuardInterval,
+    /// Whether `802.11g` shares the air with 802.11b: a slot of 20 us, and the rates of both.
+    pub mixed: bool,
+    /// Bit-rate of data, in Mb/s; the highest of the PHY if neither this nor `mcs` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_mbps: Option<f64>,
+    /// Bit-rate of data as the number of an MCS, in the place of `rate_mbps`; those of `802.11n`
+    /// with two streams are 8 to 15.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcs: Option<u8>,
     /// Bit-rate of acknowledgements, in Mb/s; the highest basic rate not above the data if it is
     /// not given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,25 +100,18 @@ pub enum EifsConfig {
     Always,
 }
 
-impl RadioConfig {
-    /// The PHY with its choices.
-    pub fn phy(&self) -> Phy {
-        Phy { kind: self.phy, preamble: self.preamble }
-    }
-
-    /// Bit-rate of data: the one given, or the highest.
-    pub fn rate(&self) -> Bitrate {
-        let fastest = || *self.phy().rates().last().expect("every PHY has rates");
-        self.rate_mbps.map_or_else(fastest, Bitrate::from_mbps)
-    }
-}
-
 impl Default for RadioConfig {
     fn default() -> Self {
         Self {
             phy: PhyKind::B,
             preamble: Preamble::Short,
+            band: None,
+            width_mhz: 20,
+            streams: 1,
+            guard_interval: GuardInterval::Long,
+            mixed: false,
             rate_mbps: None,
+            mcs: None,
             ack_rate_mbps: None,
             attempts: 7,
             ack_timeout_us: None,
@@ -123,6 +132,30 @@ impl Default for RadioConfig {
             floor_dbm: None,
             departure: DelayConfig::None,
         }
+    }
+}
+
+impl RadioConfig {
+    /// The PHY with its choices. A width that there is not counts as 20 MHz.
+    pub fn phy(&self) -> Phy {
+        Phy {
+            kind: self.phy,
+            preamble: self.preamble,
+            width: Width::from_mhz(self.width_mhz).unwrap_or_default(),
+            guard_interval: self.guard_interval,
+            streams: self.streams,
+            band: self.band.unwrap_or_default(),
+            mixed: self.mixed,
+        }
+    }
+
+    /// Bit-rate of data: the one given by its figure or by its MCS, or the highest.
+    pub fn rate(&self) -> Bitrate {
+        let phy = self.phy();
+        let by_mcs = self.mcs.and_then(|mcs| phy.rate_of_mcs(mcs));
+        let by_figure = || self.rate_mbps.map(Bitrate::from_mbps);
+        let fastest = || *phy.rates().last().expect("every PHY has rates");
+        by_mcs.or_else(by_figure).unwrap_or_else(fastest)
     }
 }
 

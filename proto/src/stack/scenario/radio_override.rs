@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn it_is_written_as_it_was_read() {
-        let text = r#"{"channel":6,"rate_mbps":2.0}"#;
+        let text = r#"{"rate_mbps":2.0,"channel":6}"#;
         assert_eq!(serde_json::to_string(&read(text)).expect("plain data"), text);
     }
 

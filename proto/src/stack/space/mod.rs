@@ -253,7 +253,7 @@ impl Scenario {
             // Ranges of 100 and 220 m (`radio.md` 4.1).
             PropagationKind::TwoRay => (-48.46, -62.16, -62.16),
             PropagationKind::FreeSpace | PropagationKind::LogDistance => {
-                let lowest = radio.phy().rates()[0];
+                let lowest = radio.phy().basic_rates()[0];
                 let sense = sensitivity(radio.phy, lowest);
                 (sensitivity(radio.phy, radio.rate()), sense, sense - if sums { 10.0 } else { 0.0 })
             }

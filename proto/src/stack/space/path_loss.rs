@@ -4,7 +4,7 @@
 
 use std::f64::consts::PI;
 
-use crate::base::{Bitrate, PhyKind, Rng};
+use crate::base::{Band, Bitrate, PhyKind, Rng};
 use crate::stack::scenario::{PropagationKind, Scenario};
 
 /// Speed of light in vacuum, in metres per second: wavelengths are quoted with it.
@@ -65,9 +65,9 @@ impl PathLoss {
         Some(match scenario.propagation_kind() {
             PropagationKind::Links => return None,
             PropagationKind::FreeSpace => {
-                let mhz = match scenario.radio.phy {
-                    PhyKind::B | PhyKind::G => 2437.0,
-                    PhyKind::A => 5200.0,
+                let mhz = match scenario.radio.phy().band() {
+                    Band::Ghz2 => 2437.0,
+                    Band::Ghz5 => 5200.0,
                 };
                 Self::FreeSpace { wavelength_m: wavelength(mhz) }
             }

@@ -84,7 +84,12 @@ fn the_reference_generator_is_repeated_to_the_bit() {
 fn random_flows_have_two_ends_each_and_stay_where_they_are_told() {
     let mut scenario = scenario(random(200, Generator::Pcg), range(100.0, 220.0));
     let ends = |hops| RandomEnds { count: 50, among: None, start_within_s: 5.0, hops, seed: 3 };
-    let flow = |hops| FlowConfig { random: Some(ends(hops)), start_s: 1.0, ..Default::default() };
+    let flow = |hops| FlowConfig {
+        random: Some(ends(hops)),
+        start_s: 1.0,
+        size_bytes: 1000,
+        ..FlowConfig::default()
+    };
     scenario.flow = vec![flow(None), flow(Some(3))];
     let whole = scenario.expanded();
     assert_eq!(whole.flow.len(), 100);

@@ -7,6 +7,7 @@ mod ns3;
 mod reception;
 mod swarm;
 mod timing;
+mod wires;
 
 use bytes::Bytes;
 use farhop_proto::base::{

@@ -1,0 +1,105 @@
+//! A-MPDU arithmetic (802.11-2012 8.6.1 and 9.12, 802.11ac-2013 8.6.1): delimiters, padding, limits,
+//! and when each byte is on the air.
+
+use super::{GuardInterval, Phy, PhyKind, SERVICE_BITS};
+use crate::base::time::Duration;
+use crate::base::units::Bitrate;
+
+/// What goes before each MPDU of an A-MPDU, in bytes.
+pub const DELIMITER_BYTES: usize = 4;
+
+/// How large an A-MPDU may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AmpduLimits {
+    /// MPDUs: the window of a block acknowledgement.
+    pub mpdus: usize,
+    /// Bytes with delimiters and padding.
+    pub bytes: usize,
+    /// Air time of the whole frame.
+    pub air_time: Duration,
+}
+
+/// The length of an A-MPDU as MPDUs are added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AmpduSize {
+    bytes: usize,
+    mpdus: usize,
+    /// VHT pads the last MPDU as well, as the frame goes on to the end of its symbol.
+    pads_last: bool,
+}
+
+impl AmpduSize {
+    /// Length in bytes: delimiters, MPDUs, padding to four bytes.
+    pub const fn bytes(&self) -> usize {
+        if self.pads_last { self.bytes.next_multiple_of(4) } else { self.bytes }
+    }
+
+    /// MPDUs so far.
+    pub const fn mpdus(&self) -> usize {
+        self.mpdus
+    }
+
+    /// Adds an MPDU of `bytes` bytes with its check sequence; returns where in the A-MPDU its first
+    /// byte stands, behind its delimiter.
+    pub const fn push(&mut self, bytes: usize) -> usize {
+        let start = self.bytes.next_multiple_of(4) + DELIMITER_BYTES;
+        self.bytes = start + bytes;
+        self.mpdus += 1;
+        start
+    }
+}
+
+impl Phy {
+    /// The limits of an A-MPDU; nothing where there is none. The bytes are those of the largest
+    /// receive buffer that can be announced (length exponents 3 and 7), the time is aPPDUMaxTime.
+    pub const fn ampdu_limits(&self) -> Option<AmpduLimits> {
+        let bytes = match self.kind {
+            PhyKind::N => 65_535,
+            PhyKind::Ac => 1_048_575,
+            _ => return None,
+        };
+        Some(AmpduLimits { mpdus: 64, bytes, air_time: Duration::from_micros(5_484) })
+    }
+
+    /// An A-MPDU without MPDUs.
+    pub const fn ampdu(&self) -> AmpduSize {
+        AmpduSize { bytes: 0, mpdus: 0, pads_last: matches!(self.kind, PhyKind::Ac) }
+    }
+
+    /// Whether an A-MPDU at `rate` still keeps the limits with one more MPDU of `bytes` bytes. The
+    /// first always fits.
+    pub fn has_room(&self, ampdu: AmpduSize, bytes: usize, rate: Bitrate) -> bool {
+        let Some(limits) = self.ampdu_limits() else { return ampdu.mpdus == 0 };
+        let mut larger = ampdu;
+        larger.push(bytes);
+        ampdu.mpdus == 0
+            || (larger.mpdus <= limits.mpdus
+                && larger.bytes() <= limits.bytes
+                && self.air_time(larger.bytes(), rate) <= limits.air_time)
+    }
+
+    /// Length of the PSDU of a lone MPDU: VHT sends it as an A-MPDU of one.
+    pub fn psdu_bytes(&self, mpdu: usize, rate: Bitrate) -> usize {
+        if self.kind != PhyKind::Ac || self.mcs(rate).is_none() {
+            return mpdu;
+        }
+        let mut ampdu = self.ampdu();
+        ampdu.push(mpdu);
+        ampdu.bytes()
+    }
+
+    /// From the start of a frame at `rate` to the symbol that has the first bit of a byte of its
+    /// PSDU; with the byte behind the last one, to the symbol that ends it.
+    pub fn byte_time(&self, byte: usize, rate: Bitrate) -> Duration {
+        let bits = byte as u64 * 8;
+        let Some(per_symbol) = self.mcs_bits_of(rate) else {
+            return self.plcp(rate) + rate.time(byte as u64);
+        };
+        let symbols = (SERVICE_BITS + bits) / per_symbol;
+        let symbol = match self.guard_interval {
+            GuardInterval::Long => 4_000,
+            GuardInterval::Short => 3_600,
+        };
+        self.plcp(rate) + Duration::from_nanos(symbol * symbols)
+    }
+}

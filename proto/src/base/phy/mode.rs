@@ -1,0 +1,332 @@
+//! Modes: which rates a PHY has, and what each is made of (802.11-2012 tables 18-4 and 20-30 ff.,
+//! 802.11ac-2013 tables 22-30 ff.).
+//!
+//! A rate names its mode within a PHY. Those of HT and VHT are known by their nominal figures, as
+//! the standard prints them, to 100 kb/s: 7.2 Mb/s stands for 65/9 Mb/s. Where 40 MHz have an MCS
+//! of 54 Mb/s, that rate is the MCS and not the non-HT mode.
+
+use super::{Band, GuardInterval, Phy, PhyKind, Width};
+use crate::base::units::Bitrate;
+
+/// What the bits of a frame are sent in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Barker code, differential BPSK, 1 Mb/s.
+    Dbpsk,
+    /// Barker code, differential QPSK, 2 Mb/s.
+    Dqpsk,
+    /// Complementary code keying at 5.5 Mb/s, 4 bits to the code word.
+    Cck5,
+    /// Complementary code keying at 11 Mb/s, 8 bits to the code word.
+    Cck11,
+    /// OFDM symbols.
+    Ofdm(Ofdm),
+    /// Bytes at the rate of the line and nothing else.
+    Wire,
+}
+
+/// An OFDM mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ofdm {
+    /// Which preamble goes before it.
+    pub format: Format,
+    /// Coded bits on each subcarrier: 1 (BPSK), 2, 4, 6 or 8 (256-QAM).
+    pub bits_per_subcarrier: u8,
+    /// Code rate as a fraction.
+    pub code: (u8, u8),
+    /// Data bits in a symbol over all streams.
+    pub bits_per_symbol: u16,
+}
+
+/// Which preamble goes before OFDM data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// That of clause 18 (17 in the 1999 edition).
+    NonHt,
+    /// HT-mixed.
+    Ht,
+    /// VHT.
+    Vht,
+}
+
+/// Bits per subcarrier and code rate of each MCS of one stream.
+const MCS: [(u8, (u8, u8)); 10] = [
+    (1, (1, 2)),
+    (2, (1, 2)),
+    (2, (3, 4)),
+    (4, (1, 2)),
+    (4, (3, 4)),
+    (6, (2, 3)),
+    (6, (3, 4)),
+    (6, (5, 6)),
+    (8, (3, 4)),
+    (8, (5, 6)),
+];
+
+/// The non-HT modes: data bits in a symbol, bits per subcarrier, code rate.
+const NON_HT: [(u16, u8, (u8, u8)); 8] = [
+    (24, 1, (1, 2)),
+    (36, 1, (3, 4)),
+    (48, 2, (1, 2)),
+    (72, 2, (3, 4)),
+    (96, 4, (1, 2)),
+    (144, 4, (3, 4)),
+    (192, 6, (2, 3)),
+    (216, 6, (3, 4)),
+];
+
+/// Data subcarriers of HT and VHT by channel width: 20, 40, 80 MHz.
+const SUBCARRIERS: [u32; 3] = [52, 108, 234];
+
+pub(super) const DSSS: [Bitrate; 4] = [
+    Bitrate::from_100kbps(10),
+    Bitrate::from_100kbps(20),
+    Bitrate::from_100kbps(55),
+    Bitrate::from_100kbps(110),
+];
+
+/// Rates of clause 18 at a channel that is `slower` times narrower than 20 MHz.
+const fn non_ht_rates(slower: u64) -> [Bitrate; 8] {
+    let mut rates = [Bitrate::from_bps(0); 8];
+    let mut index = 0;
+    while index < rates.len() {
+        rates[index] = Bitrate::from_bps(NON_HT[index].0 as u64 * 250_000 / slower);
+        index += 1;
+    }
+    rates
+}
+
+static NON_HT_20: [Bitrate; 8] = non_ht_rates(1);
+static NON_HT_10: [Bitrate; 8] = non_ht_rates(2);
+static NON_HT_5: [Bitrate; 8] = non_ht_rates(4);
+/// Without 54 Mb/s, which is an MCS of 40 MHz.
+static BESIDE_HT: [Bitrate; 7] = {
+    let [a, b, c, d, e, f, g, _] = non_ht_rates(1);
+    [a, b, c, d, e, f, g]
+};
+/// 802.11g with 802.11b stations about.
+static MIXED: [Bitrate; 12] = {
+    let [b1, b2, b5, b11] = DSSS;
+    let [a6, a9, a12, a18, a24, a36, a48, a54] = non_ht_rates(1);
+    [b1, b2, b5, a6, a9, b11, a12, a18, a24, a36, a48, a54]
+};
+static BASIC_20: [Bitrate; 3] = [NON_HT_20[0], NON_HT_20[2], NON_HT_20[4]];
+static BASIC_10: [Bitrate; 3] = [NON_HT_10[0], NON_HT_10[2], NON_HT_10[4]];
+static BASIC_5: [Bitrate; 3] = [NON_HT_5[0], NON_HT_5[2], NON_HT_5[4]];
+static WIRE: [Bitrate; 1] = [Bitrate::from_100kbps(1_000)];
+
+/// Data bits in a symbol: bits of an MCS on all subcarriers and streams, zero if that is no whole
+/// number, as for MCS 9 at 20 MHz.
+const fn bits_per_symbol(streams: usize, width: usize, mcs: usize) -> u32 {
+    let (bits, (part, whole)) = MCS[mcs];
+    let coded = SUBCARRIERS[width] * streams as u32 * bits as u32 * part as u32;
+    if coded.is_multiple_of(whole as u32) { coded / whole as u32 } else { 0 }
+}
+
+type ByMcs<T> = [[[T; 10]; 3]; 2];
+
+/// Data bits in a symbol by streams, width and MCS.
+static SYMBOL_BITS: ByMcs<u16> = {
+    let mut table = [[[0; 10]; 3]; 2];
+    let mut at = 0;
+    while at < 60 {
+        let (streams, width, mcs) = (at / 30, at / 10 % 3, at % 10);
+        table[streams][width][mcs] = bits_per_symbol(streams + 1, width, mcs) as u16;
+        at += 1;
+    }
+    table
+};
+
+/// Nominal rates with symbols of 4 us and of 3.6 us.
+static RATES: [ByMcs<Bitrate>; 2] = [nominal(40), nominal(36)];
+
+/// Nominal rates with symbols of `tenths` of a microsecond: bits over time, rounded to 100 kb/s.
+const fn nominal(tenths: u32) -> ByMcs<Bitrate> {
+    let mut table = [[[Bitrate::from_bps(0); 10]; 3]; 2];
+    let mut at = 0;
+    while at < 60 {
+        let (streams, width, mcs) = (at / 30, at / 10 % 3, at % 10);
+        let bits = bits_per_symbol(streams + 1, width, mcs);
+        let units = (bits * 100 + tenths / 2) / tenths;
+        table[streams][width][mcs] = Bitrate::from_100kbps(units as u64);
+        at += 1;
+    }
+    table
+}
+
+impl Phy {
+    /// The rates of data, rising. A wire has any rate; the one listed is its default.
+    pub fn rates(&self) -> &'static [Bitrate] {
+        match self.kind {
+            PhyKind::B => &DSSS,
+            PhyKind::G if self.mixed => &MIXED,
+            PhyKind::A | PhyKind::G => self.non_ht(),
+            PhyKind::N => &self.all_mcs()[..8],
+            PhyKind::Ac if self.width == Width::Mhz20 => &self.all_mcs()[..9],
+            PhyKind::Ac => self.all_mcs(),
+            PhyKind::Wire => &WIRE,
+        }
+    }
+
+    /// The rates that frames may have which everybody about must understand: control frames and
+    /// those for all. For n and ac those of the older OFDM.
+    pub fn legacy_rates(&self) -> &'static [Bitrate] {
+        match self.kind {
+            PhyKind::N | PhyKind::Ac => &BESIDE_HT,
+            _ => self.rates(),
+        }
+    }
+
+    /// The usual basic rates (`radio.md` 1), rising: 1 and 2 Mb/s for b; 6, 12 and 24 for OFDM,
+    /// less in narrow channels; both for mixed g.
+    pub fn basic_rates(&self) -> &'static [Bitrate] {
+        static MIXED_BASIC: [Bitrate; 5] =
+            [DSSS[0], DSSS[1], NON_HT_20[0], NON_HT_20[2], NON_HT_20[4]];
+        match (self.kind, self.width) {
+            (PhyKind::B, _) => &DSSS[..2],
+            (PhyKind::G, _) if self.mixed => &MIXED_BASIC,
+            (PhyKind::Wire, _) => &WIRE,
+            (PhyKind::A | PhyKind::G, Width::Mhz5) => &BASIC_5,
+            (PhyKind::A | PhyKind::G, Width::Mhz10) => &BASIC_10,
+            _ => &BASIC_20,
+        }
+    }
+
+    /// Whether data can go at `rate`.
+    pub fn has_rate(&self, rate: Bitrate) -> bool {
+        match self.kind {
+            PhyKind::Wire => rate.bps() > 0,
+            _ => self.rates().contains(&rate),
+        }
+    }
+
+    /// The number of the MCS that a rate is, as cards count: those of 802.11n with two streams
+    /// are 8 to 15. Nothing for a rate that is none.
+    pub fn mcs(&self, rate: Bitrate) -> Option<u8> {
+        let index = self.stream_mcs(rate)? as u8;
+        Some(index + self.first_mcs())
+    }
+
+    /// The rate of an MCS, if this PHY has it.
+    pub fn rate_of_mcs(&self, mcs: u8) -> Option<Bitrate> {
+        if !matches!(self.kind, PhyKind::N | PhyKind::Ac) {
+            return None;
+        }
+        self.rates().get(usize::from(mcs.checked_sub(self.first_mcs())?)).copied()
+    }
+
+    fn first_mcs(&self) -> u8 {
+        if self.kind == PhyKind::N { 8 * self.stream_index() as u8 } else { 0 }
+    }
+
+    /// The place of a rate among the MCS of one stream.
+    fn stream_mcs(&self, rate: Bitrate) -> Option<usize> {
+        match self.kind {
+            PhyKind::N | PhyKind::Ac => self.rates().iter().position(|own| *own == rate),
+            _ => None,
+        }
+    }
+
+    /// What a frame at `rate` is sent in. A rate that the PHY lacks counts as the slowest of its
+    /// older OFDM, or its DSSS.
+    pub fn mode(&self, rate: Bitrate) -> Mode {
+        if self.kind == PhyKind::Wire {
+            return Mode::Wire;
+        }
+        if self.is_dsss(rate) {
+            return match DSSS.iter().position(|own| *own == rate) {
+                Some(1) => Mode::Dqpsk,
+                Some(2) => Mode::Cck5,
+                Some(3) => Mode::Cck11,
+                _ => Mode::Dbpsk,
+            };
+        }
+        if let Some(mcs) = self.stream_mcs(rate) {
+            let (bits_per_subcarrier, code) = MCS[mcs];
+            let format = if self.kind == PhyKind::N { Format::Ht } else { Format::Vht };
+            let bits_per_symbol = self.mcs_bits(mcs);
+            return Mode::Ofdm(Ofdm { format, bits_per_subcarrier, code, bits_per_symbol });
+        }
+        let index = self.non_ht().iter().position(|own| *own == rate).unwrap_or(0);
+        let (bits_per_symbol, bits_per_subcarrier, code) = NON_HT[index];
+        Mode::Ofdm(Ofdm { format: Format::NonHt, bits_per_subcarrier, code, bits_per_symbol })
+    }
+
+    /// The rate of the control frame that answers a frame at `rate`: the highest basic rate of
+    /// the same modulation that is not above it; for an MCS, not above the non-HT rate of its
+    /// modulation and code (802.11-2012, 9.7.6.5.2 and 9.7.9).
+    pub fn control_rate(&self, rate: Bitrate) -> Bitrate {
+        if self.kind == PhyKind::Wire {
+            return rate;
+        }
+        let reference = self.stream_mcs(rate).map_or(rate, |mcs| {
+            let (bits, code) = MCS[mcs];
+            let same = NON_HT.iter().position(|own| (own.1, own.2) == (bits, code));
+            // 64-QAM 5/6 and 256-QAM have no mode of their own, and count as the fastest.
+            NON_HT_20[same.unwrap_or(NON_HT_20.len() - 1)]
+        });
+        let is_dsss = self.is_dsss(rate);
+        let basic = self.basic_rates();
+        let mut alike = basic.iter().copied().filter(|basic| self.is_dsss(*basic) == is_dsss);
+        let lowest = alike.next().unwrap_or(basic[0]);
+        alike.filter(|basic| *basic <= reference).last().unwrap_or(lowest)
+    }
+
+    /// Whether frames at `rate` are DSSS or CCK.
+    pub(super) fn is_dsss(&self, rate: Bitrate) -> bool {
+        self.kind == PhyKind::B || (self.mixed && self.kind == PhyKind::G && DSSS.contains(&rate))
+    }
+
+    /// Data bits in a symbol of an MCS.
+    pub(super) fn mcs_bits(&self, mcs: usize) -> u16 {
+        SYMBOL_BITS[self.stream_index()][self.width_index()][mcs]
+    }
+
+    /// Data bits in a symbol of an HT or VHT rate.
+    pub(super) fn mcs_bits_of(&self, rate: Bitrate) -> Option<u64> {
+        self.stream_mcs(rate).map(|mcs| u64::from(self.mcs_bits(mcs)))
+    }
+
+    fn all_mcs(&self) -> &'static [Bitrate; 10] {
+        let interval = usize::from(self.guard_interval == GuardInterval::Short);
+        &RATES[interval][self.stream_index()][self.width_index()]
+    }
+
+    fn non_ht(&self) -> &'static [Bitrate; 8] {
+        match self.width {
+            Width::Mhz5 => &NON_HT_5,
+            Width::Mhz10 => &NON_HT_10,
+            _ => &NON_HT_20,
+        }
+    }
+
+    fn stream_index(&self) -> usize {
+        usize::from(self.streams.clamp(1, 2)) - 1
+    }
+
+    fn width_index(&self) -> usize {
+        match self.width {
+            Width::Mhz5 | Width::Mhz10 | Width::Mhz20 => 0,
+            Width::Mhz40 => 1,
+            Width::Mhz80 => 2,
+        }
+    }
+
+    /// How many times longer than at 20 MHz everything lasts in a narrow channel.
+    pub(super) const fn slower(&self) -> u64 {
+        match (self.kind, self.width) {
+            (PhyKind::A | PhyKind::G, Width::Mhz5) => 4,
+            (PhyKind::A | PhyKind::G, Width::Mhz10) => 2,
+            _ => 1,
+        }
+    }
+
+    /// The band in which the radio works: that of its kind, and for n the one it was given.
+    pub const fn band(&self) -> Band {
+        match self.kind {
+            PhyKind::B | PhyKind::G => Band::Ghz2,
+            PhyKind::A | PhyKind::Ac | PhyKind::Wire => Band::Ghz5,
+            PhyKind::N => self.band,
+        }
+    }
+}

@@ -1,0 +1,186 @@
+use super::*;
+
+fn micros(phy: Phy, bytes: usize, rate: u64) -> u64 {
+    phy.air_time(bytes, Bitrate::from_100kbps(rate)).as_micros()
+}
+
+#[test]
+fn air_time_is_that_of_the_reference_table() {
+    let long = Phy::default();
+    let dsss = [10, 20, 55, 110].map(|rate| micros(long, 1536, rate));
+    assert_eq!(dsss, [12480, 6336, 2427, 1310]);
+    let a = Phy { kind: PhyKind::A, ..long };
+    let ofdm = [60, 90, 120, 180, 240, 360, 480, 540].map(|rate| micros(a, 1536, rate));
+    assert_eq!(ofdm, [2072, 1388, 1048, 704, 536, 364, 280, 248]);
+}
+
+#[test]
+fn the_short_preamble_saves_96_us_but_not_at_1_mbps() {
+    let short = Phy { preamble: Preamble::Short, ..Phy::default() };
+    let dsss = [10, 20, 55, 110].map(|rate| micros(short, 1536, rate));
+    assert_eq!(dsss, [12480, 6240, 2331, 1214]);
+}
+
+#[test]
+fn acknowledgements_take_what_the_standard_says() {
+    let long = Phy::default();
+    let short = Phy { preamble: Preamble::Short, ..long };
+    let a = Phy { kind: PhyKind::A, ..long };
+    assert_eq!(micros(long, ACK_BYTES, 10), 304);
+    assert_eq!(micros(long, ACK_BYTES, 20), 248);
+    assert_eq!(micros(short, ACK_BYTES, 20), 152);
+    assert_eq!([60, 120, 240].map(|rate| micros(a, ACK_BYTES, rate)), [44, 32, 28]);
+    assert_eq!(long.eifs().as_micros(), 364);
+}
+
+#[test]
+fn interframe_spaces_follow_from_slot_and_sifs() {
+    let difs = [PhyKind::B, PhyKind::A, PhyKind::G]
+        .map(|kind| Phy { kind, ..Phy::default() }.difs().as_micros());
+    assert_eq!(difs, [50, 34, 28]);
+}
+
+#[test]
+fn control_frames_use_the_highest_basic_rate_not_above_the_data() {
+    let b = Phy::default();
+    let a = Phy { kind: PhyKind::A, ..b };
+    let control = |phy: Phy, rate| phy.control_rate(Bitrate::from_100kbps(rate)).mbps();
+    assert_eq!([10, 20, 55, 110].map(|rate| control(b, rate)), [1.0, 2.0, 2.0, 2.0]);
+    assert_eq!([60, 90, 180, 540].map(|rate| control(a, rate)), [6.0, 6.0, 12.0, 24.0]);
+}
+
+fn n(width: Width, guard_interval: GuardInterval, streams: u8) -> Phy {
+    Phy { kind: PhyKind::N, width, guard_interval, streams, ..Phy::default() }
+}
+
+#[test]
+fn mixed_g_has_the_rates_of_both_and_answers_in_kind() {
+    let mixed = Phy { kind: PhyKind::G, mixed: true, ..Phy::default() };
+    assert_eq!((mixed.slot().as_micros(), mixed.difs().as_micros()), (20, 50));
+    assert_eq!(mixed.rates().len(), 12);
+    assert!(mixed.rates().is_sorted());
+    let answers = [10, 20, 55, 110, 60, 90, 120, 180, 240, 540]
+        .map(|rate| mixed.control_rate(Bitrate::from_100kbps(rate)).mbps());
+    assert_eq!(answers, [1.0, 2.0, 2.0, 2.0, 6.0, 6.0, 12.0, 12.0, 24.0, 24.0]);
+    assert_eq!(micros(mixed, 1536, 110), 1310);
+    assert_eq!(micros(mixed, 1536, 540), 248 + 6);
+    assert_eq!(mixed.eifs().as_micros(), 364);
+}
+
+#[test]
+fn narrow_channels_stretch_all_times() {
+    let at = |width| Phy { kind: PhyKind::A, width, ..Phy::default() };
+    let (half, quarter) = (at(Width::Mhz10), at(Width::Mhz5));
+    for (phy, sifs, slot) in [(half, 32, 13), (quarter, 64, 21)] {
+        assert_eq!((phy.sifs().as_micros(), phy.slot().as_micros()), (sifs, slot));
+    }
+    let (full, rate) = (at(Width::Mhz20), Bitrate::from_100kbps(540));
+    let air = full.air_time(1536, rate);
+    assert_eq!(half.air_time(1536, Bitrate::from_100kbps(270)), air * 2);
+    assert_eq!(quarter.air_time(1536, Bitrate::from_100kbps(135)), air * 4);
+    assert_eq!(quarter.basic_rates().iter().map(|rate| rate.mbps()).sum::<f64>(), 1.5 + 3.0 + 6.0);
+    let g = Phy { kind: PhyKind::G, ..half };
+    assert_eq!(g.air_time(1536, Bitrate::from_100kbps(270)), air * 2);
+}
+
+#[test]
+fn what_practitioners_know_of_n_comes_out() {
+    let phy = n(Width::Mhz20, GuardInterval::Long, 1);
+    // 1,500 bytes with a QoS header, LLC/SNAP and check sequence.
+    let mpdu = 1500 + DATA_HEADER_BYTES + QOS_CONTROL_BYTES + LLC_SNAP_BYTES + FCS_BYTES;
+    let known = [(1, 988, 12.15, 11.0), (7, 228, 52.6, 36.4)];
+    for (mcs, expected_us, alone, in_turn) in known {
+        let air = phy.air_time(mpdu, phy.rate_of_mcs(mcs).expect("an MCS"));
+        assert_eq!(air.as_micros(), expected_us);
+        let mbps = |air: Duration| 12e-3 / air.as_secs_f64();
+        assert!((mbps(air) - alone).abs() < 0.05, "{}", mbps(air));
+        assert_eq!(phy.difs().as_micros(), 34);
+        let backoff = phy.slot() * u64::from(phy.contention_window().0) / 2;
+        assert_eq!(backoff.as_nanos(), 67_500);
+        let cycle = phy.difs() + backoff + air;
+        assert!((mbps(cycle) - in_turn).abs() < 0.05, "{}", mbps(cycle));
+    }
+}
+
+#[test]
+fn nominal_rates_are_those_of_the_standard_and_unique() {
+    let mbps = |phy: Phy| phy.rates().iter().map(|rate| rate.mbps()).collect::<Vec<_>>();
+    let short = n(Width::Mhz20, GuardInterval::Short, 1);
+    assert_eq!(mbps(short), [7.2, 14.4, 21.7, 28.9, 43.3, 57.8, 65.0, 72.2]);
+    let wide = n(Width::Mhz40, GuardInterval::Short, 2);
+    assert_eq!(mbps(wide), [30.0, 60.0, 90.0, 120.0, 180.0, 240.0, 270.0, 300.0]);
+    assert_eq!(wide.mcs(Bitrate::from_100kbps(3000)), Some(15));
+    let ac = Phy { kind: PhyKind::Ac, ..n(Width::Mhz80, GuardInterval::Short, 1) };
+    let vht = [32.5, 65.0, 97.5, 130.0, 195.0, 260.0, 292.5, 325.0, 390.0, 433.3];
+    assert_eq!(mbps(ac), vht);
+    let narrow = Phy { width: Width::Mhz20, ..ac };
+    assert_eq!((narrow.rates().len(), narrow.rate_of_mcs(9)), (9, None));
+    for phy in [short, wide, ac, narrow] {
+        assert!(phy.rates().windows(2).all(|pair| pair[0] < pair[1]), "{phy:?}");
+        for rate in phy.rates() {
+            assert_eq!(phy.mcs(*rate).and_then(|mcs| phy.rate_of_mcs(mcs)), Some(*rate));
+        }
+    }
+}
+
+#[test]
+fn an_mcs_is_answered_below_the_older_rate_of_its_modulation() {
+    let phy = n(Width::Mhz40, GuardInterval::Long, 1);
+    let answers: Vec<f64> = phy.rates().iter().map(|rate| phy.control_rate(*rate).mbps()).collect();
+    assert_eq!(answers, [6.0, 12.0, 12.0, 24.0, 24.0, 24.0, 24.0, 24.0]);
+    assert_eq!(micros(phy, ACK_BYTES, 240), 28);
+    assert_eq!(micros(phy, BLOCK_ACK_BYTES, 240), 32);
+    // At 40 MHz 54 Mb/s are MCS 3, with the preamble of HT.
+    assert_eq!(phy.plcp(Bitrate::from_100kbps(540)).as_micros(), 36);
+    let low = Phy { band: Band::Ghz2, ..phy };
+    assert_eq!((low.sifs().as_micros(), low.difs().as_micros()), (10, 28));
+    assert_eq!(micros(low, ACK_BYTES, 240), 28 + 6);
+}
+
+#[test]
+fn an_ampdu_grows_by_delimiters_and_padding_up_to_its_limits() {
+    let phy = n(Width::Mhz20, GuardInterval::Long, 1);
+    let mut ampdu = phy.ampdu();
+    assert_eq!([ampdu.push(1538), ampdu.push(1538), ampdu.push(60)], [4, 1548, 3092]);
+    assert_eq!((ampdu.bytes(), ampdu.mpdus()), (3152, 3));
+    let fill = |phy: Phy, rate: Bitrate, mpdu: usize| {
+        let mut ampdu = phy.ampdu();
+        while phy.has_room(ampdu, mpdu, rate) {
+            ampdu.push(mpdu);
+        }
+        ampdu
+    };
+    let fastest = phy.rates()[7];
+    // 42 MPDUs would need 64,846 bytes and 8 ms: here the time is the limit.
+    assert_eq!(fill(phy, fastest, 1538).mpdus(), 28);
+    let fast = n(Width::Mhz40, GuardInterval::Short, 2);
+    let full = fill(fast, fast.rates()[7], 1538);
+    assert_eq!((full.mpdus(), full.bytes()), (42, 64_846));
+    assert_eq!(fill(fast, fast.rates()[7], 100).mpdus(), 64);
+    assert!(fast.air_time(full.bytes(), fast.rates()[7]).as_micros() < 5_484);
+    let ac = Phy { kind: PhyKind::Ac, width: Width::Mhz80, ..fast };
+    assert_eq!(fill(ac, ac.rates()[9], 1538).mpdus(), 64);
+    assert_eq!(ac.psdu_bytes(1538, ac.rates()[0]), 1544);
+    assert_eq!(ac.psdu_bytes(14, ac.legacy_rates()[0]), 14);
+    assert_eq!(phy.psdu_bytes(1538, fastest), 1538);
+}
+
+#[test]
+fn the_bytes_of_a_frame_follow_each_other_on_the_air() {
+    let phy = n(Width::Mhz20, GuardInterval::Short, 1);
+    let rate = phy.rates()[7];
+    let whole = phy.air_time(3000, rate);
+    let times: Vec<Duration> = (0..=3000).map(|byte| phy.byte_time(byte, rate)).collect();
+    assert_eq!(times[0], phy.plcp(rate));
+    assert!(times.is_sorted() && times[3000] <= whole);
+    assert!(whole - times[3000] < Duration::from_micros(8));
+}
+
+#[test]
+fn a_wire_takes_the_time_of_its_bytes_alone() {
+    let wire = Phy { kind: PhyKind::Wire, ..Phy::default() };
+    assert_eq!(micros(wire, 1250, 100), 1000);
+    assert!(wire.difs().is_zero() && wire.contention_window() == (0, 0));
+    assert!(wire.has_rate(Bitrate::from_bps(1)) && !wire.has_rate(Bitrate::from_bps(0)));
+    assert_eq!(wire.control_rate(Bitrate::from_100kbps(100)).mbps(), 10.0);
+}

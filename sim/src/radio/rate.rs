@@ -1,0 +1,394 @@
+//! Bit-rate control (`radio.md` 10): which rate the frames for a neighbour go at.
+//!
+//! - `fixed`: one rate for all.
+//! - `prism`: the firmware of the Prism 2.5. A frame that fails in all its attempts takes the rate
+//!   down by one; once a frame is acknowledged and 10 s pass without a failure, it goes straight
+//!   back to the highest.
+//! - `arf`: up after 10 frames in a row without a repetition, down when a frame fails or the first
+//!   one after a step up is not acknowledged at once. Such a failed probe doubles the number that
+//!   the next step up takes, to at most 50 (adaptive ARF, Lacage 2004).
+//! - `minstrel`: after the algorithm of that name in Linux. A moving average of each rate's success
+//!   over 100 ms; attempts go down a chain of the rates of highest throughput, second highest, and
+//!   highest success; one frame in ten tries another rate first.
+//!
+//! With the first three all attempts of a frame go at one rate.
+
+use std::collections::BTreeMap;
+
+use farhop_proto::base::{Bitrate, Duration, Instant, NodeId, Phy, Rng};
+
+/// How a radio chooses its bit-rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RateControl {
+    /// Always the configured one.
+    #[default]
+    Fixed,
+    /// As the firmware of the Prism 2.5.
+    Prism,
+    /// Auto Rate Fallback, adaptive.
+    Arf,
+    /// By statistics of all rates.
+    Minstrel,
+}
+
+/// What became of the frames of one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Trial {
+    pub(super) rate: Bitrate,
+    /// MPDUs sent.
+    pub(super) sent: u32,
+    /// MPDUs acknowledged.
+    pub(super) acked: u32,
+    /// Which attempt of its frame it was, from 1.
+    pub(super) attempt: u8,
+    /// No attempt is left: the frame is acknowledged or given up.
+    pub(super) is_last: bool,
+}
+
+/// How long after a failure the Prism firmware stays down.
+const PRISM_STAY: Duration = Duration::from_secs(10);
+/// Frames in a row that lead a step up.
+const ARF_STEP: u32 = 10;
+/// The most that failed probes raise it to.
+const ARF_STEP_MAX: u32 = 50;
+/// How often Minstrel draws its conclusions.
+const UPDATE: Duration = Duration::from_millis(100);
+/// Weight of what was known before.
+const EWMA: f64 = 0.75;
+/// One frame in so many is a sample.
+const SAMPLE_EVERY: u32 = 10;
+/// Frame by whose air time rates are compared.
+const REFERENCE_BYTES: usize = 1_200;
+/// Attempts at each rate of the chain.
+const CHAIN_ATTEMPTS: u8 = 2;
+
+/// The rate control of one radio.
+#[derive(Debug)]
+pub(super) struct Rates {
+    control: RateControl,
+    /// The rates of the PHY, rising, and the air time of a reference frame at each.
+    rates: Vec<(Bitrate, Duration)>,
+    fixed: Bitrate,
+    peers: BTreeMap<NodeId, Peer>,
+    rng: Rng,
+}
+
+#[derive(Debug)]
+enum Peer {
+    Prism(Prism),
+    Arf(Arf),
+    Minstrel(Box<Minstrel>),
+}
+
+impl Rates {
+    /// The control of a radio whose configured rate is `fixed`. The others begin at the highest
+    /// rate.
+    pub(super) fn build(control: RateControl, phy: Phy, fixed: Bitrate, rng: Rng) -> Self {
+        let rates = phy.rates().iter().map(|rate| (*rate, phy.air_time(REFERENCE_BYTES, *rate)));
+        Self { control, rates: rates.collect(), fixed, peers: BTreeMap::new(), rng }
+    }
+
+    fn peer(&mut self, to: NodeId) -> &mut Peer {
+        let highest = self.rates.len() - 1;
+        self.peers.entry(to).or_insert_with(|| match self.control {
+            RateControl::Fixed => unreachable!("a fixed rate has no peers"),
+            RateControl::Prism => Peer::Prism(Prism { rate: highest, acked: None }),
+            RateControl::Arf => Peer::Arf(Arf::at(highest)),
+            RateControl::Minstrel => Peer::Minstrel(Box::new(Minstrel::over(highest + 1))),
+        })
+    }
+
+    /// The rate of an attempt, counted from 1, of a frame for a neighbour.
+    pub(super) fn rate(&mut self, now: Instant, to: NodeId, attempt: u8) -> Bitrate {
+        if self.control == RateControl::Fixed {
+            return self.fixed;
+        }
+        let highest = self.rates.len() - 1;
+        // Drawn for all alike, so that the peer can be borrowed.
+        let sample = (self.control == RateControl::Minstrel && attempt == 1)
+            .then(|| self.rng.below(highest as u64 + 1) as usize);
+        let place = match self.peer(to) {
+            Peer::Prism(prism) => prism.rate(now, highest),
+            Peer::Arf(arf) => arf.rate,
+            Peer::Minstrel(minstrel) => minstrel.rate(attempt, sample),
+        };
+        self.rates[place].0
+    }
+
+    /// What became of an attempt.
+    pub(super) fn on_trial(&mut self, now: Instant, to: NodeId, trial: Trial) {
+        if self.control == RateControl::Fixed {
+            return;
+        }
+        let highest = self.rates.len() - 1;
+        let place = self.rates.iter().position(|(rate, _)| *rate == trial.rate);
+        // A frame with a rate of its own choice says nothing about ours.
+        let Some(place) = place else { return };
+        let times = std::mem::take(&mut self.rates);
+        match self.peer_known(to) {
+            Some(Peer::Prism(prism)) if trial.is_last => prism.on_end(now, trial.acked > 0),
+            Some(Peer::Arf(arf)) => arf.on_trial(trial, highest),
+            Some(Peer::Minstrel(minstrel)) => minstrel.on_trial(now, place, trial, &times),
+            _ => {}
+        }
+        self.rates = times;
+    }
+
+    fn peer_known(&mut self, to: NodeId) -> Option<&mut Peer> {
+        self.peers.get_mut(&to)
+    }
+}
+
+#[derive(Debug)]
+struct Prism {
+    rate: usize,
+    /// The first acknowledgement since the last failure.
+    acked: Option<Instant>,
+}
+
+impl Prism {
+    fn rate(&mut self, now: Instant, highest: usize) -> usize {
+        if self.acked.is_some_and(|acked| now.since(acked) >= PRISM_STAY) {
+            self.rate = highest;
+        }
+        self.rate
+    }
+
+    fn on_end(&mut self, now: Instant, is_acked: bool) {
+        if is_acked {
+            self.acked.get_or_insert(now);
+        } else {
+            self.acked = None;
+            self.rate = self.rate.saturating_sub(1);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Arf {
+    rate: usize,
+    successes: u32,
+    step: u32,
+    /// The next frame is the first after a step up.
+    is_probe: bool,
+}
+
+impl Arf {
+    const fn at(rate: usize) -> Self {
+        Self { rate, successes: 0, step: ARF_STEP, is_probe: false }
+    }
+
+    fn on_trial(&mut self, trial: Trial, highest: usize) {
+        let is_acked = trial.acked > 0;
+        if trial.attempt == 1 && self.is_probe {
+            self.is_probe = false;
+            if !is_acked {
+                self.step = (self.step * 2).min(ARF_STEP_MAX);
+                self.step_down();
+                return;
+            }
+        }
+        if !is_acked {
+            self.successes = 0;
+            if trial.is_last {
+                self.step = ARF_STEP;
+                self.step_down();
+            }
+        } else if trial.attempt == 1 {
+            self.successes += 1;
+            if self.successes >= self.step && self.rate < highest {
+                self.rate += 1;
+                self.successes = 0;
+                self.is_probe = true;
+            }
+        }
+    }
+
+    fn step_down(&mut self) {
+        self.rate = self.rate.saturating_sub(1);
+        self.successes = 0;
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Statistics {
+    sent: u32,
+    acked: u32,
+    /// Average success, once it was tried.
+    success: Option<f64>,
+}
+
+#[derive(Debug)]
+struct Minstrel {
+    rates: Vec<Statistics>,
+    /// Highest throughput, second highest, highest success.
+    chain: [usize; 3],
+    /// The rate of the sample under way.
+    sample: Option<usize>,
+    frames: u32,
+    update_at: Instant,
+}
+
+impl Minstrel {
+    fn over(rates: usize) -> Self {
+        let highest = rates - 1;
+        Self {
+            rates: vec![Statistics::default(); rates],
+            chain: [highest, highest.saturating_sub(1), 0],
+            sample: None,
+            frames: 0,
+            update_at: Instant::ZERO,
+        }
+    }
+
+    fn rate(&mut self, attempt: u8, draw: Option<usize>) -> usize {
+        if attempt == 1 {
+            self.frames += 1;
+            let is_due = self.frames.is_multiple_of(SAMPLE_EVERY);
+            let is_news = |rate: &usize| !self.chain.contains(rate);
+            self.sample = draw.filter(|rate| is_due && is_news(rate));
+        }
+        // A sample goes first, and the chain after it.
+        match (self.sample, attempt) {
+            (Some(rate), 1) => rate,
+            (Some(_), attempt) => self.at_chain(attempt - 1),
+            (None, attempt) => self.at_chain(attempt),
+        }
+    }
+
+    fn at_chain(&self, attempt: u8) -> usize {
+        let place = usize::from((attempt - 1) / CHAIN_ATTEMPTS);
+        self.chain[place.min(self.chain.len() - 1)]
+    }
+
+    fn on_trial(&mut self, now: Instant, rate: usize, trial: Trial, times: &[(Bitrate, Duration)]) {
+        self.rates[rate].sent += trial.sent;
+        self.rates[rate].acked += trial.acked;
+        if now < self.update_at {
+            return;
+        }
+        self.update_at = now + UPDATE;
+        for statistics in self.rates.iter_mut().filter(|statistics| statistics.sent > 0) {
+            let success = f64::from(statistics.acked) / f64::from(statistics.sent);
+            let known = statistics.success.unwrap_or(success);
+            statistics.success = Some(EWMA * known + (1.0 - EWMA) * success);
+            (statistics.sent, statistics.acked) = (0, 0);
+        }
+        let throughput = |rate: usize| {
+            let success = self.rates[rate].success.unwrap_or(0.0);
+            // Hopeless rates only waste air time.
+            if success < 0.1 { 0.0 } else { success / times[rate].1.as_secs_f64() }
+        };
+        let mut order: Vec<usize> = (0..self.rates.len()).collect();
+        order.sort_by(|a, b| throughput(*b).total_cmp(&throughput(*a)));
+        let reliable = |rate: &usize| {
+            // Among the nearly certain the fastest.
+            let success = self.rates[*rate].success.unwrap_or(0.0);
+            if success > 0.95 { 1.0 + throughput(*rate) } else { success }
+        };
+        let surest = (0..self.rates.len()).max_by(|a, b| reliable(a).total_cmp(&reliable(b)));
+        self.chain = [order[0], order[order.len().min(2) - 1], surest.unwrap_or(0)];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farhop_proto::base::{PhyKind, Seed};
+
+    use super::*;
+
+    const PEER: NodeId = NodeId(2);
+
+    fn rates(control: RateControl, kind: PhyKind) -> Rates {
+        let phy = Phy { kind, ..Phy::default() };
+        Rates::build(control, phy, phy.rates()[0], Seed(1).stream("rate"))
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    /// Sends a frame whose attempts succeed where `passes` says so. Returns the rates it went at.
+    fn send(
+        rates: &mut Rates,
+        now: Instant,
+        attempts: u8,
+        mut passes: impl FnMut(f64) -> bool,
+    ) -> Vec<f64> {
+        let mut used = Vec::new();
+        for attempt in 1..=attempts {
+            let rate = rates.rate(now, PEER, attempt);
+            used.push(rate.mbps());
+            let acked = passes(rate.mbps());
+            let is_last = acked || attempt == attempts;
+            let trial = Trial { rate, sent: 1, acked: u32::from(acked), attempt, is_last };
+            rates.on_trial(now, PEER, trial);
+            if acked {
+                break;
+            }
+        }
+        used
+    }
+
+    #[test]
+    fn prism_steps_down_frame_by_frame_and_jumps_back_after_ten_quiet_seconds() {
+        let mut prism = rates(RateControl::Prism, PhyKind::B);
+        assert_eq!(send(&mut prism, at(0), 8, |_| false), [11.0; 8]);
+        assert_eq!(send(&mut prism, at(10), 8, |_| false), [5.5; 8]);
+        assert_eq!(send(&mut prism, at(20), 8, |_| true), [2.0]);
+        // Retries are no failure; the time runs from the first acknowledgement.
+        let mut first = true;
+        let late = |_| !std::mem::take(&mut first);
+        assert_eq!(send(&mut prism, at(5_000), 8, late), [2.0, 2.0]);
+        assert_eq!(send(&mut prism, at(10_019), 8, |_| true), [2.0]);
+        assert_eq!(send(&mut prism, at(10_020), 8, |_| true), [11.0]);
+        // Without an acknowledgement it never comes back.
+        for _ in 0..5 {
+            send(&mut prism, at(11_000), 8, |_| false);
+        }
+        assert_eq!(send(&mut prism, at(90_000), 8, |_| false)[0], 1.0);
+    }
+
+    #[test]
+    fn arf_goes_up_after_ten_and_a_failed_probe_makes_it_wait_twice_as_long() {
+        let mut arf = rates(RateControl::Arf, PhyKind::B);
+        assert_eq!(send(&mut arf, at(0), 4, |_| false), [11.0; 4]);
+        let passes = |rate: f64| rate < 11.0;
+        for _ in 0..10 {
+            assert_eq!(send(&mut arf, at(1), 4, passes), [5.5]);
+        }
+        // The probe fails at its first attempt, and the rest goes at the old rate.
+        assert_eq!(send(&mut arf, at(2), 4, passes), [11.0, 5.5]);
+        for _ in 0..20 {
+            assert_eq!(send(&mut arf, at(3), 4, passes), [5.5]);
+        }
+        assert_eq!(send(&mut arf, at(4), 4, |_| true), [11.0]);
+    }
+
+    #[test]
+    fn minstrel_finds_the_rate_of_highest_throughput_and_still_looks_around() {
+        let mut minstrel = rates(RateControl::Minstrel, PhyKind::A);
+        let mut luck = Seed(2).stream("luck");
+        // 24 Mb/s passes nearly always, 36 in a third, nothing above.
+        let mut share: fn(f64) -> f64 = |rate| match rate {
+            ..=24.0 => 0.98,
+            ..=36.0 => 0.3,
+            _ => 0.0,
+        };
+        let mut first = BTreeMap::new();
+        for frame in 0..4_000 {
+            let used = send(&mut minstrel, at(frame), 6, |rate| luck.chance(share(rate)));
+            if frame >= 2_000 {
+                *first.entry(used[0] as u64).or_insert(0) += 1;
+            }
+        }
+        assert!(first[&24] > 1_700, "{first:?}");
+        assert!(first.values().sum::<i32>() - first[&24] > 100, "{first:?}");
+        // The channel gets better: it follows within a few seconds.
+        share = |_| 0.98;
+        for frame in 4_000..8_000 {
+            send(&mut minstrel, at(frame), 6, |rate| luck.chance(share(rate)));
+        }
+        assert_eq!(minstrel.rate(at(8_001), PEER, 2).mbps(), 54.0);
+    }
+}

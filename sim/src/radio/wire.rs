@@ -1,0 +1,177 @@
+//! The port of a wire: frames go one after the other at its rate, both ways at once, with nothing
+//! to wait for and no acknowledgement (`loss-tolerant.md`: the abstract links; gateways).
+
+use std::collections::VecDeque;
+
+use farhop_proto::base::{
+    Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant, ReceivedFrame, UnitId,
+};
+
+use super::air::{Air, Hearer, Timer, TxId};
+use super::config::ChipConfig;
+use super::stats::ChipStats;
+use super::transmission::{Transmission, TransmissionKind};
+
+/// One end of a wire.
+#[derive(Debug)]
+pub(super) struct Wire {
+    index: usize,
+    config: ChipConfig,
+    is_up: bool,
+    /// Frames to send; the first is under way where `is_sending`.
+    queue: VecDeque<Frame>,
+    is_sending: bool,
+    sequence: u16,
+    pub(super) stats: ChipStats,
+}
+
+impl Wire {
+    pub(super) fn new(index: usize, config: ChipConfig) -> Self {
+        Self {
+            index,
+            config,
+            is_up: true,
+            queue: VecDeque::new(),
+            is_sending: false,
+            sequence: 0,
+            stats: ChipStats::default(),
+        }
+    }
+
+    pub(super) fn room(&self) -> usize {
+        if self.is_up { self.config.queue_frames.saturating_sub(self.queue.len()) } else { 0 }
+    }
+
+    pub(super) fn handle_frame(&mut self, air: &mut Air, now: Instant, frame: FrameDown) {
+        match frame {
+            FrameDown::Frame(frame) => {
+                assert!(self.room() > 0, "a frame for a wire that has no room");
+                self.queue.push_back(frame);
+                self.send_next(air, now);
+            }
+            // There is no reply to put anything into.
+            FrameDown::ReplyState { .. } => {}
+            FrameDown::Cancel(id) => self.cancel(air, now, id),
+        }
+    }
+
+    fn cancel(&mut self, air: &mut Air, now: Instant, id: UnitId) {
+        let waiting = usize::from(self.is_sending);
+        let place = self.queue.iter().skip(waiting).position(|frame| frame.id == id);
+        if let Some(frame) = place.and_then(|place| self.queue.remove(place + waiting)) {
+            self.stats.cancelled += 1;
+            self.end(air, now, &frame, FrameOutcome::Cancelled, Duration::ZERO);
+        }
+    }
+
+    fn send_next(&mut self, air: &mut Air, now: Instant) {
+        let Some(frame) = self.queue.front().filter(|_| !self.is_sending) else { return };
+        if let Some(not_before) = frame.options.not_before.filter(|time| *time > now) {
+            air.set_timer(self.index, Timer::Access, not_before);
+            return;
+        }
+        let rate = frame.options.rate.unwrap_or(self.config.rate);
+        let end = now + self.config.phy.air_time(frame.payload.len(), rate);
+        let kind = TransmissionKind::Data {
+            id: frame.id,
+            to: frame.to,
+            protocol: frame.protocol,
+            payload: frame.payload.clone(),
+            wants_ack: false,
+            sequence: self.sequence,
+            attempt: 1,
+            nav: Duration::ZERO,
+        };
+        self.is_sending = true;
+        self.sequence = (self.sequence + 1) & 0xfff;
+        self.stats.attempts += 1;
+        self.stats.air_data += end - now;
+        air.set_timer(self.index, Timer::TxEnd, end);
+        let (radio, from) = (self.index, self.config.node);
+        air.transmit(Transmission { radio, from, start: now, end, rate, kind });
+    }
+
+    /// A frame that must not go before its time may go.
+    pub(super) fn on_access(&mut self, air: &mut Air, now: Instant) {
+        self.send_next(air, now);
+    }
+
+    pub(super) fn on_tx_end(&mut self, air: &mut Air, now: Instant) {
+        self.is_sending = false;
+        let frame = self.queue.pop_front().expect("a frame is under way");
+        let rate = frame.options.rate.unwrap_or(self.config.rate);
+        let air_time = self.config.phy.air_time(frame.payload.len(), rate);
+        self.stats.sent += 1;
+        self.end(air, now, &frame, FrameOutcome::Sent, air_time);
+        self.send_next(air, now);
+    }
+
+    fn end(
+        &mut self,
+        air: &mut Air,
+        now: Instant,
+        frame: &Frame,
+        outcome: FrameOutcome,
+        air_time: Duration,
+    ) {
+        self.stats.frames += 1;
+        let attempts = u8::from(!air_time.is_zero());
+        let done = FrameDone { id: frame.id, outcome, attempts, air_time };
+        air.report(self.index, now, FrameUp::Done(done));
+    }
+
+    /// A frame has arrived in full.
+    pub(super) fn on_signal_end(&mut self, air: &mut Air, now: Instant, hearer: &Hearer, tx: TxId) {
+        if !self.is_up {
+            return;
+        }
+        let transmission = air.transmission(tx);
+        let length = transmission.end - transmission.start;
+        let TransmissionKind::Data { to, protocol, payload, .. } = &transmission.kind else {
+            unreachable!("a wire carries only data");
+        };
+        let frame = ReceivedFrame {
+            radio: self.config.radio,
+            from: transmission.from,
+            to: *to,
+            protocol: *protocol,
+            payload: payload.clone(),
+            started: now - length,
+            rate: transmission.rate,
+            signal: None,
+            bits: 0,
+        };
+        let is_cut_off = air.is_cut_off(tx);
+        let link = &mut air.links[hearer.link as usize];
+        if link.loss.lost(frame.started, length) || !link.is_up || is_cut_off {
+            self.stats.lost += 1;
+            return;
+        }
+        if frame.to.is_none_or(|to| to == self.config.node) {
+            self.stats.received += 1;
+            air.report(self.index, now, FrameUp::Received(frame));
+        } else {
+            self.stats.overheard += 1;
+        }
+    }
+
+    pub(super) fn set_up(&mut self, air: &mut Air, now: Instant, up: bool) {
+        if up == self.is_up {
+            return;
+        }
+        self.is_up = up;
+        if up {
+            return;
+        }
+        for timer in Timer::ALL {
+            air.cancel_timer(self.index, timer);
+        }
+        if std::mem::take(&mut self.is_sending) {
+            air.cut_off(self.index, now);
+        }
+        while let Some(frame) = self.queue.pop_front() {
+            self.stats.failures += 1;
+            self.end(air, now, &frame, FrameOutcome::Failed, Duration::ZERO);
+        }
+    }
+}
