@@ -75,6 +75,14 @@ impl Flows {
         self.ends.push(End { transport, held: None });
     }
 
+    /// Puts a flow end, built with the name `flow`, in the place of an old one.
+    ///
+    /// Panics if there is no such end.
+    pub fn replace(&mut self, flow: FlowId, transport: AnyTransport) {
+        let end = self.ends.get_mut(usize::from(flow.0)).expect("an end to be replaced");
+        *end = End { transport, held: None };
+    }
+
     /// A flow end.
     pub fn transport(&self, flow: FlowId) -> Option<&AnyTransport> {
         self.ends.get(usize::from(flow.0)).map(|end| &end.transport)

@@ -1,6 +1,7 @@
 //! What is impossible in a scenario: each problem with its place and what would be right.
 
 mod fault;
+mod flow;
 mod loss;
 mod names;
 mod phy;
@@ -11,10 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::config::LinkConfig;
 use super::plan::{Search, Topology};
 use super::scenario::{
-    Congestion, DelayConfig, DeviceConfig, FlowConfig, FlowKind, RadioConfig, RadioLinkConfig,
-    RadioOverride, Scenario, SweepConfig,
+    DelayConfig, DeviceConfig, FlowConfig, RadioConfig, RadioLinkConfig, RadioOverride, Scenario,
+    SweepConfig,
 };
 use crate::link::wild::WildConfig;
+use flow::check_flow_kind;
 use names::Names;
 
 /// Something impossible in a scenario.
@@ -63,10 +65,12 @@ const NODES: usize = 65_000;
 /// Radios of their own that the links of one node may have.
 const RADIOS: usize = 64;
 
-struct Found(Vec<Problem>);
+/// The problems found so far.
+#[derive(Default)]
+pub(super) struct Found(pub(super) Vec<Problem>);
 
 impl Found {
-    fn add(
+    pub(super) fn add(
         &mut self,
         path: impl Into<String>,
         message: impl Into<String>,
@@ -76,7 +80,7 @@ impl Found {
         self.0.push(Problem { path, message, help });
     }
 
-    fn number(
+    pub(super) fn number(
         &mut self,
         path: String,
         value: f64,
@@ -101,6 +105,10 @@ impl Scenario {
             0.001..=1e7,
             "a length of a run in seconds",
         );
+        if let Some(from) = self.measure_from_s.filter(|at| !(0.0..self.duration_s).contains(at)) {
+            let message = format!("nothing is left to measure at {from} s");
+            found.add("measure_from_s", message, "a time inside the run, before its end");
+        }
         check_radio(&mut found, &self.radio);
         check_stack(&mut found, &self.stack.link);
         check_delay(&mut found, "host.wake_us", &self.host.wake_us);
@@ -302,46 +310,11 @@ impl Scenario {
             let help = format!("a time after start_s, at most {} s", self.duration_s);
             found.add(format!("{path}.stop_s"), format!("the flow cannot stop at {stop} s"), help);
         }
-    }
-}
-
-fn check_flow_kind(found: &mut Found, path: &str, flow: &FlowConfig) {
-    if flow.bytes == Some(0) {
-        found.add(
-            format!("{path}.bytes"),
-            "a flow of no bytes",
-            "at least 1, or leave it out to send until the end",
-        );
-    }
-    found.number(
-        format!("{path}.size_bytes"),
-        flow.size_bytes as f64,
-        16.0..=1472.0,
-        "a size of a datagram in bytes",
-    );
-    if let Some(rate) = flow.rate_mbps {
-        found.number(format!("{path}.rate_mbps"), rate, 1e-6..=1e5, "a rate in Mb/s");
-    }
-    if flow.kind == FlowKind::Tcp && flow.rate_mbps.is_some() {
-        found.add(
-            format!("{path}.rate_mbps"),
-            "a tcp flow has no rate of its own",
-            "kind = \"udp\", or no rate_mbps",
-        );
-    }
-    if flow.kind == FlowKind::Udp && flow.bytes.is_some() {
-        found.add(
-            format!("{path}.bytes"),
-            "a udp flow has no number of bytes",
-            "kind = \"tcp\", or no bytes",
-        );
-    }
-    if flow.kind == FlowKind::Udp && flow.congestion != Congestion::default() {
-        found.add(
-            format!("{path}.congestion"),
-            "a udp flow has no congestion control",
-            "kind = \"tcp\", or no congestion",
-        );
+        if let Some(from) = flow.measure_from_s.filter(|from| !(start..stop).contains(from)) {
+            let message = format!("nothing of the flow is left to measure at {from} s");
+            let help = format!("a time from start_s, {start} s, and before it stops, at {stop} s");
+            found.add(format!("{path}.measure_from_s"), message, help);
+        }
     }
 }
 

@@ -77,6 +77,7 @@ struct Source {
     /// When the next payload is due.
     due: Instant,
     started: bool,
+    paused: bool,
     backlog: u64,
     next: u64,
     sent_bytes: u64,
@@ -94,6 +95,8 @@ struct Sink {
     reordered: u64,
     /// One more than the highest number.
     expected: u64,
+    /// What was expected and received when measuring began.
+    before: (u64, u64),
     /// Bit `n % REPEAT_WINDOW` tells whether `n` came, for the latest numbers.
     seen: Vec<u64>,
     samples: Vec<Sample>,
@@ -116,6 +119,7 @@ impl Udp {
                     left: bytes.unwrap_or(u64::MAX),
                     due: Instant::MAX,
                     started: false,
+                    paused: false,
                     backlog: 0,
                     next: 0,
                     sent_bytes: 0,
@@ -152,12 +156,44 @@ impl Udp {
         }
     }
 
-    /// Share of the datagrams up to the highest number that a sink is missing; none before the
-    /// first came.
+    /// Has a source send nothing until it is resumed; what was due before still goes.
+    pub fn pause(&mut self) {
+        if let Role::Source(source) = &mut self.role {
+            (source.paused, source.due) = (true, Instant::MAX);
+        }
+    }
+
+    /// Has a source that was paused send again, the first payload at once.
+    pub fn resume(&mut self) {
+        if let Role::Source(source) = &mut self.role {
+            (source.paused, source.started) = (false, false);
+        }
+    }
+
+    /// Has a sink measure anew: samples and loss count from now on.
+    pub fn begin_measure(&mut self) {
+        if let Role::Sink(sink) = &mut self.role {
+            sink.before = (sink.expected, sink.received);
+            sink.samples.clear();
+            sink.stride = 1;
+        }
+    }
+
+    /// Datagrams that a sink knows to have been sent since measuring began.
+    pub fn expected(&self) -> u64 {
+        match &self.role {
+            Role::Source(_) => 0,
+            Role::Sink(sink) => sink.expected - sink.before.0,
+        }
+    }
+
+    /// Share of the datagrams up to the highest number that a sink is missing since measuring
+    /// began; none before the first came.
     pub fn loss(&self) -> Option<f64> {
         match &self.role {
-            Role::Sink(sink) if sink.expected > 0 => {
-                Some(self.lost() as f64 / sink.expected as f64)
+            Role::Sink(sink) if self.expected() > 0 => {
+                let received = sink.received - sink.before.1;
+                Some((1.0 - received as f64 / self.expected() as f64).max(0.0))
             }
             _ => None,
         }
@@ -199,7 +235,7 @@ impl Udp {
 impl Source {
     /// Makes due payloads ready; those beyond the backlog are lost here.
     fn advance(&mut self, now: Instant) {
-        let Some(rate) = self.rate else { return };
+        let Some(rate) = self.rate.filter(|_| !self.paused) else { return };
         if !self.started {
             (self.started, self.due) = (true, now);
         }
@@ -219,7 +255,7 @@ impl Source {
     }
 
     fn is_ready(&self) -> bool {
-        if self.rate.is_some() { self.backlog > 0 } else { self.left > 0 }
+        if self.rate.is_some() { self.backlog > 0 } else { self.left > 0 && !self.paused }
     }
 
     fn take(&mut self, now: Instant) -> [u8; LEAST_BYTES] {
@@ -246,6 +282,7 @@ impl Sink {
             duplicates: 0,
             reordered: 0,
             expected: 0,
+            before: (0, 0),
             seen: vec![0; REPEAT_WINDOW as usize / 64],
             samples: Vec::new(),
             stride: 1,
@@ -467,6 +504,35 @@ mod tests {
         assert!(sink.accepts(payload));
         let event = DatagramUp::Received { via: NodeId(1), payload: payload.clone() };
         sink.handle_rx(&mut Cx::new(now), event);
+    }
+
+    #[test]
+    fn a_paused_source_is_silent_and_starts_again_at_once() {
+        for rate in [Some(Bitrate::from_mbps(1.0)), None] {
+            let mut udp = source(rate, None);
+            let take = |udp: &mut Udp, ms| {
+                let mut cx = Cx::new(at_ms(ms));
+                udp.handle_timeout(&mut cx);
+                udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some()
+            };
+            assert!(take(&mut udp, 0));
+            udp.pause();
+            assert_eq!((take(&mut udp, 20), udp.poll_timeout()), (false, None));
+            udp.resume();
+            assert!(take(&mut udp, 50));
+        }
+    }
+
+    #[test]
+    fn loss_counts_from_when_measuring_began() {
+        let sent = packets(&mut source(Some(Bitrate::from_mbps(1.0)), None), 159);
+        let mut sink = Udp::build(UdpConfig::Sink, end(2, 1));
+        receive(&mut sink, at_ms(1), &sent[5].1);
+        sink.begin_measure();
+        assert_eq!((sink.loss(), sink.samples().len()), (None, 0));
+        receive(&mut sink, at_ms(2), &sent[7].1);
+        receive(&mut sink, at_ms(3), &sent[9].1);
+        assert_eq!((sink.loss(), sink.samples().len(), sink.lost()), (Some(0.5), 2, 7));
     }
 
     #[test]

@@ -64,6 +64,62 @@ pub fn payload(packet: &[u8]) -> Option<(u8, &[u8])> {
     }
 }
 
+/// The ECN field of an IP header (RFC 3168, 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ecn {
+    /// Not ECN-capable.
+    #[default]
+    NotEct,
+    /// ECN-capable, codepoint 1.
+    Ect1,
+    /// ECN-capable, codepoint 0.
+    Ect0,
+    /// Congestion experienced.
+    Ce,
+}
+
+/// The ECN field of a packet; [`Ecn::NotEct`] if it is not IP.
+pub fn ecn(packet: &[u8]) -> Ecn {
+    let bits = match packet {
+        [first, second, ..] if first >> 4 == 4 => second & 3,
+        [first, second, ..] if first >> 4 == 6 => (second >> 4) & 3,
+        _ => 0,
+    };
+    match bits {
+        0 => Ecn::NotEct,
+        1 => Ecn::Ect1,
+        2 => Ecn::Ect0,
+        _ => Ecn::Ce,
+    }
+}
+
+/// The packet with another ECN field and the header checksum right; copied only if it is shared.
+/// What is not a whole IP header comes back unchanged.
+pub fn with_ecn(packet: Bytes, ecn: Ecn) -> Bytes {
+    let bits = match ecn {
+        Ecn::NotEct => 0,
+        Ecn::Ect1 => 1,
+        Ecn::Ect0 => 2,
+        Ecn::Ce => 3,
+    };
+    let mut packet = Vec::from(packet);
+    match packet.first().map(|first| first >> 4) {
+        Some(4) if packet.len() >= IPV4_HEADER_BYTES => {
+            let (old, new) = (packet[1], (packet[1] & !3) | bits);
+            packet[1] = new;
+            // RFC 1624, 3: HC' = ~(~HC + ~m + m'), in ones' complement.
+            let sum = u32::from(!u16::from_be_bytes([packet[10], packet[11]]));
+            let sum = sum + (0xffff - u32::from(old)) + u32::from(new);
+            packet[10..12].copy_from_slice(&(!folded(u64::from(sum))).to_be_bytes());
+        }
+        Some(6) if packet.len() >= IPV6_HEADER_BYTES => {
+            packet[1] = (packet[1] & !0x30) | (bits << 4);
+        }
+        _ => {}
+    }
+    packet.into()
+}
+
 /// The flow of a packet: a hash of protocol, addresses and ports, never 0; 0 if it is not IP.
 pub fn flow(packet: &[u8]) -> FlowId {
     let addresses = match packet.first().map(|first| first >> 4) {
@@ -170,6 +226,32 @@ mod tests {
         let next = forwarded(&packet.into()).expect("hops left");
         assert_eq!(next[8], 63);
         assert_eq!(checksum(0, &next[..20]), 0);
+    }
+
+    #[test]
+    fn the_ecn_field_is_changed_and_nothing_else() {
+        let mut sound = PING.to_vec();
+        sound[10..12].fill(0);
+        let sum = checksum(0, &sound[..20]);
+        sound[10..12].copy_from_slice(&sum.to_be_bytes());
+        for tos in 0..=255_u8 {
+            let mut packet = sound.clone();
+            packet[1] = tos;
+            packet[10..12].fill(0);
+            let sum = checksum(0, &packet[..20]);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+            let marked = with_ecn(packet.clone().into(), Ecn::Ce);
+            assert_eq!((ecn(&marked), marked[1]), (Ecn::Ce, tos | 3));
+            assert_eq!(checksum(0, &marked[..20]), 0);
+            assert_eq!(marked[2..10], packet[2..10]);
+            assert_eq!(marked[12..], packet[12..]);
+        }
+        let mut six = [0; 40];
+        six[..2].copy_from_slice(&[0x6a, 0x5c]);
+        assert_eq!(ecn(&six), Ecn::Ect1);
+        let marked = with_ecn(Bytes::copy_from_slice(&six), Ecn::Ce);
+        assert_eq!((ecn(&marked), marked[1]), (Ecn::Ce, 0x7c));
+        assert_eq!(with_ecn(Bytes::from_static(b"E"), Ecn::Ce), &b"E"[..]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! RFC 7323, 2 and 3; RFC 2018, 2 and 3).
 //!
 //! As Linux does it, an option with an impossible length ends the reading of options and the
-//! segment still counts; urgent data and ECN are not read.
+//! segment still counts; urgent data is not read.
 
 use std::net::SocketAddrV4;
 
@@ -34,6 +34,10 @@ impl Flags {
     pub const PSH: Self = Self(0x08);
     /// The acknowledgement number is valid.
     pub const ACK: Self = Self(0x10);
+    /// Echo of a congestion mark (RFC 3168).
+    pub const ECE: Self = Self(0x40);
+    /// Congestion window reduced (RFC 3168).
+    pub const CWR: Self = Self(0x80);
 
     /// Whether all bits of `other` are set.
     pub const fn has(self, other: Self) -> bool {

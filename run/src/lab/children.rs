@@ -11,8 +11,8 @@ use rustix::event::PollFlags;
 use rustix::thread::UnshareFlags;
 use std::os::fd::AsFd as _;
 
-use super::network;
 use super::state::{Namespace, SCENARIO_FILE};
+use super::{hosts, network};
 use crate::air::{Air, AirOptions, Change, Fault, RadioEnd};
 use crate::daemon::control::{Control, Request};
 use crate::daemon::{self, DaemonOptions, DeviceChoice};
@@ -61,6 +61,9 @@ pub fn run_node(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()> {
     // Hosts of a lab are alike whatever this machine prefers, and learn nothing between flows.
     network::set_sysctl("net/ipv4/tcp_congestion_control", "reno")?;
     let _ = network::set_sysctl("net/ipv4/tcp_no_metrics_save", "1");
+    for (key, value) in hosts::settings(&scenario, name)? {
+        network::set_sysctl(key, value)?;
+    }
     // That this file is there says that the namespace is: the lab may move the radio into it.
     let namespace = serde_json::to_vec(&Namespace::own()?).expect("plain data");
     let ready = ready_file(dir, name);

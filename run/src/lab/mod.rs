@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 
 mod children;
 mod control;
+mod hosts;
 mod isolate;
 mod network;
 mod programs;

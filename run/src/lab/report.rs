@@ -77,7 +77,8 @@ fn flow_report(config: &farhop_proto::stack::FlowConfig, measured: Measured) -> 
         transport: transport_name(config),
         sent_bytes: measured.sent_bytes,
         delivered_bytes: measured.delivered_bytes,
-        goodput_mbps: measured.delivered_bytes as f64 * 8.0 / measured.span_s / 1e6,
+        goodput_mbps: goodput_mbps(&measured),
+        completed_s: measured.completed_s,
         retransmissions: measured.retransmissions,
         start_s: config.start_s,
         bin_s: BIN.as_secs_f64(),
@@ -90,6 +91,11 @@ fn flow_report(config: &farhop_proto::stack::FlowConfig, measured: Measured) -> 
         report.jitter_ms = Distribution::of(&mut udp.jitters_ms);
     }
     report
+}
+
+fn goodput_mbps(measured: &Measured) -> f64 {
+    let bytes = measured.delivered_bytes.saturating_sub(measured.before_bytes);
+    if measured.span_s > 0.0 { bytes as f64 * 8.0 / measured.span_s / 1e6 } else { 0.0 }
 }
 
 /// What was late between the two statuses.

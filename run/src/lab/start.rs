@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::children::{AIR, far_end, near_end, ready_file};
 use super::state::{LabState, Process, SCENARIO_FILE, new_dir};
-use super::{Doing as _, LAB_VARIABLE, LabError, network, report, traffic};
+use super::{Doing as _, LAB_VARIABLE, LabError, hosts, network, report, traffic};
 use crate::daemon::client::ask;
 use crate::daemon::control::Request;
 use crate::daemon::{query, socket_path};
@@ -65,6 +65,7 @@ impl Lab {
         options: &LabOptions,
         watcher: &mut dyn FnMut(Progress) -> bool,
     ) -> Result<Self, LabError> {
+        hosts::check(scenario)?;
         let (id, dir) = new_dir(&scenario.name)?;
         let own = Process::find(std::process::id());
         let holder = own.ok_or_else(|| LabError::NotFound("/proc is not mounted".into()))?;

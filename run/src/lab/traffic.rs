@@ -36,8 +36,12 @@ const FRONT: usize = 16;
 pub(super) struct Measured {
     pub(super) sent_bytes: u64,
     pub(super) delivered_bytes: u64,
-    /// The time that the delivered bytes took, in seconds.
+    /// What was delivered before measuring began.
+    pub(super) before_bytes: u64,
+    /// The time that the measured bytes took, in seconds.
     pub(super) span_s: f64,
+    /// How long a file took, if it came whole.
+    pub(super) completed_s: Option<f64>,
     /// Delivered bytes at the end of each bin since the start of the run.
     pub(super) bins: Vec<u64>,
     pub(super) retransmissions: Option<u64>,
@@ -50,6 +54,8 @@ pub(super) struct UdpMeasured {
     /// One more than the highest number that came.
     expected: u64,
     received: u64,
+    /// Both when measuring began.
+    before: (u64, u64),
     pub(super) delays_ms: Vec<f64>,
     pub(super) jitters_ms: Vec<f64>,
 }
@@ -57,7 +63,8 @@ pub(super) struct UdpMeasured {
 impl UdpMeasured {
     /// Share of the datagrams that never came.
     pub(super) fn loss(&self) -> Option<f64> {
-        (self.expected > 0).then(|| 1.0 - self.received as f64 / self.expected as f64)
+        let (expected, received) = (self.expected - self.before.0, self.received - self.before.1);
+        (expected > 0).then(|| 1.0 - received as f64 / expected as f64)
     }
 }
 
@@ -68,6 +75,8 @@ struct Running {
     has_started: bool,
     threads: Vec<JoinHandle<io::Result<()>>>,
     bins: Vec<u64>,
+    /// What had come when measuring began.
+    at_measure: Option<u64>,
     /// What had come when the flow's time was over.
     at_stop: Option<u64>,
 }
@@ -100,6 +109,7 @@ pub(super) fn run(
             has_started: false,
             threads: Vec::new(),
             bins: Vec::new(),
+            at_measure: None,
             at_stop: None,
         })
         .collect();
@@ -126,6 +136,9 @@ fn drive(
             if !flow.has_started && elapsed.as_secs_f64() >= flow.config.start_s {
                 flow.start(scenario, pids, index);
             }
+            if flow.at_measure.is_none() && elapsed.as_secs_f64() >= flow.measure_from(scenario) {
+                flow.at_measure = Some(flow.begin_measure());
+            }
             let stop = flow.config.stop_s.unwrap_or(scenario.duration_s);
             if elapsed.as_secs_f64() >= stop && flow.at_stop.is_none() {
                 flow.at_stop = Some(flow.shared.delivered.load(Ordering::Relaxed));
@@ -144,7 +157,8 @@ fn drive(
         }
         tick(elapsed.as_secs_f64())?;
         let stops = flows.iter().map(|flow| flow.config.stop_s.unwrap_or(scenario.duration_s));
-        let due = stops.chain(flows.iter().map(|flow| flow.config.start_s));
+        let begins = flows.iter().map(|flow| flow.measure_from(scenario));
+        let due = stops.chain(begins).chain(flows.iter().map(|flow| flow.config.start_s));
         let due = due.filter(|due| *due > elapsed.as_secs_f64()).fold(f64::INFINITY, f64::min);
         let due = next_bin.min(StdDuration::from_secs_f64(due.min(scenario.duration_s)));
         thread::sleep(due.saturating_sub(begin.elapsed()));
@@ -162,6 +176,7 @@ impl Running {
         let (receiver, sender) = match self.config.kind {
             FlowKind::Tcp => (tcp_receiver as End, tcp_sender as End),
             FlowKind::Udp => (udp_receiver as End, udp_sender as End),
+            kind => unreachable!("flows of kind {} were refused", kind.name()),
         };
         self.has_started = true;
         // Without a rate of its own a source offers what the radio could send at most.
@@ -174,6 +189,25 @@ impl Running {
                 end(&config, address, &shared)
             }));
         }
+    }
+
+    /// From when on it is measured, in seconds.
+    fn measure_from(&self, scenario: &Scenario) -> f64 {
+        let from = self.config.measure_from_s.or(scenario.measure_from_s).unwrap_or(0.0);
+        from.max(self.config.start_s)
+    }
+
+    /// Starts measuring anew; returns what was delivered before.
+    fn begin_measure(&self) -> u64 {
+        let mut udp = self.shared.udp.lock().expect("no holder panics");
+        let (expected, received) = (udp.expected, udp.received);
+        *udp = UdpMeasured {
+            expected,
+            received,
+            before: (expected, received),
+            ..UdpMeasured::default()
+        };
+        self.shared.delivered.load(Ordering::Relaxed)
     }
 
     /// Fails if an end of the flow has failed.
@@ -203,11 +237,15 @@ impl Running {
         let finished = shared.finished.load(Ordering::Relaxed) as f64 / 1e9;
         let delivered = shared.delivered.load(Ordering::Relaxed);
         let is_tcp = self.config.kind == FlowKind::Tcp;
+        let from = self.measure_from(scenario);
+        let start = self.config.start_s;
         let udp = std::mem::take(&mut *shared.udp.lock().expect("no holder panics"));
         Ok(Measured {
             sent_bytes: shared.sent.load(Ordering::Relaxed),
             delivered_bytes: self.at_stop.unwrap_or(delivered),
-            span_s: if finished > 0.0 { finished } else { stop - self.config.start_s },
+            before_bytes: self.at_measure.unwrap_or(0),
+            span_s: if finished > 0.0 { start + finished - from } else { stop - from },
+            completed_s: (finished > 0.0).then_some(finished),
             bins: self.bins,
             retransmissions: is_tcp.then(|| shared.retransmissions.load(Ordering::Relaxed)),
             udp: (!is_tcp).then_some(udp),
@@ -319,7 +357,9 @@ fn connect(
 ) -> io::Result<Option<TcpStream>> {
     let name: &[u8] = match config.congestion {
         Congestion::Bbr => b"bbr",
-        Congestion::Reno | Congestion::RenoRfc6675 => b"reno",
+        // The settings of a namespace refuse it; a socket of its root may have it.
+        Congestion::Cubic => b"cubic",
+        _ => b"reno",
     };
     let limit = WallClock::now() + CONNECT;
     loop {

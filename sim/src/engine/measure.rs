@@ -4,13 +4,9 @@ use std::collections::BTreeMap;
 
 use farhop_proto::base::{DropCause, Duration, Instant};
 use farhop_proto::link::{LinkStatus, NeighbourStatus};
-use farhop_proto::stack::{AnyTransport, Congestion, FlowKind, Scenario, StackStatus};
+use farhop_proto::stack::{Scenario, StackStatus};
 
-use farhop_proto::transport::udp::Sample;
-
-use super::report::{
-    AirReport, Counters, Distribution, FlowReport, LinkReport, NodeReport, Report,
-};
+use super::report::{AirReport, Counters, FlowReport, LinkReport, NodeReport, Report};
 use super::traffic::{Flow, Traffic};
 use super::world::{Node, World};
 use crate::radio::ChipStats;
@@ -71,38 +67,16 @@ fn flow_report(flow: &Flow, world: &World, end: Instant, bin: Duration) -> FlowR
         transport: transport_name(&flow.config),
         delivered_bytes: flow.delivered,
         goodput_mbps: flow.goodput_mbps(end),
+        completed_s: flow.completed_s(),
         start_s: flow.config.start_s,
         bin_s: bin.as_secs_f64(),
         over_time_mbps: over_time.collect(),
         ..FlowReport::default()
     };
-    let Some((source, sink)) = flow.ends else { return report };
-    let sender = world.nodes[flow.from].stack.flows.transport(source);
-    if let Some(sender) = sender {
-        let status = sender.get().status();
-        report.sent_bytes = status.sent_bytes;
-        report.retransmissions = status.counters.get("retransmissions").copied();
-    }
-    let receiver = world.nodes[flow.to].stack.flows.transport(sink);
-    if let Some(AnyTransport::Udp(udp)) = receiver {
-        // The clocks of both ends are the world's to know: the offset between them is taken out.
-        let offset = offset_us(&world.nodes[flow.from], &world.nodes[flow.to], end);
-        let samples = udp.samples().iter();
-        let delay = |sample: &Sample| (sample.delay_us - offset) as f64 / 1e3;
-        let mut delays: Vec<f64> = samples.clone().map(delay).collect();
-        let mut jitter: Vec<f64> =
-            samples.map(|sample| f64::from(sample.jitter_us) / 1e3).collect();
-        report.loss = udp.loss();
-        report.delay_ms = Distribution::of(&mut delays);
-        report.jitter_ms = Distribution::of(&mut jitter);
-        report.retransmissions = None;
+    if flow.has_started() {
+        flow.app.report(world, end, &mut report);
     }
     report
-}
-
-/// How far the clock of `to` is ahead of the clock of `from`, in microseconds.
-fn offset_us(from: &Node, to: &Node, at: Instant) -> i64 {
-    to.local(at).signed_since(from.local(at)) / 1_000
 }
 
 /// The name of a flow in reports.
@@ -116,12 +90,7 @@ pub fn flow_name(config: &farhop_proto::stack::FlowConfig) -> String {
 
 /// The transport of a flow with its congestion control, in reports.
 pub fn transport_name(config: &farhop_proto::stack::FlowConfig) -> String {
-    match (config.kind, config.congestion) {
-        (FlowKind::Udp, _) => "udp".into(),
-        (FlowKind::Tcp, Congestion::Reno) => "tcp/reno".into(),
-        (FlowKind::Tcp, Congestion::RenoRfc6675) => "tcp/reno-rfc6675".into(),
-        (FlowKind::Tcp, Congestion::Bbr) => "tcp/bbr".into(),
-    }
+    if config.kind.is_tcp() { format!("tcp/{}", config.congestion.name()) } else { "udp".into() }
 }
 
 /// One direction of a link as the sender's link protocol and radio saw it.

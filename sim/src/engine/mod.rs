@@ -1,6 +1,7 @@
 //! Discrete events: a scenario in virtual time.
 
 mod air;
+mod apps;
 mod capture;
 mod clock;
 mod many;

@@ -65,12 +65,51 @@ pub struct FlowReport {
     pub jitter_ms: Option<Distribution>,
     /// Segments sent again (`tcp`).
     pub retransmissions: Option<u64>,
+    /// How long all bytes of a file took, in seconds; none if they did not all come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_s: Option<f64>,
+    /// Objects of pages (`web`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objects: Option<ObjectsReport>,
+    /// Quality of a call (`voip`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub voip: Option<VoipReport>,
     /// When the flow began, in seconds.
     pub start_s: f64,
     /// Length of a bin of `over_time_mbps`, in seconds.
     pub bin_s: f64,
     /// Goodput bin by bin from the start of the run, in Mb/s.
     pub over_time_mbps: Vec<f64>,
+}
+
+/// Objects of pages that began while the flow was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ObjectsReport {
+    /// Objects that came whole.
+    pub count: u64,
+    /// Objects whose connection failed.
+    pub failed: u64,
+    /// Time from the first segment of a connection to the last byte of its object, in milliseconds.
+    pub completion_ms: Option<Distribution>,
+    /// Pages that came whole.
+    pub pages: u64,
+    /// Time from the first request of a page to the last byte of its last object, in milliseconds.
+    pub page_ms: Option<Distribution>,
+}
+
+/// Quality of a call by the E-model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VoipReport {
+    /// Rating factor R, 0 to 94.
+    pub r_factor: f64,
+    /// Mean opinion score, 1 to 4.5.
+    pub mos: f64,
+    /// Fraction of the packets that were not played, lost or late, 0 to 1.
+    pub loss: f64,
+    /// Fraction of the packets that came too late for the playout buffer, 0 to 1.
+    pub late: f64,
+    /// Delay from mouth to ear, in milliseconds.
+    pub delay_ms: f64,
 }
 
 /// A distribution of a measured quantity.

@@ -73,7 +73,7 @@ pub fn run(scenario: &Scenario, options: RunOptions<'_>) -> Result<Report, RunEr
     let plan = scenario.plan_for_flows();
     let scenario = &*scenario.expanded();
     let mut run = Run {
-        traffic: Traffic::build(scenario),
+        traffic: Traffic::build(scenario, Seed(seed)),
         faults: Faults::build(scenario, &plan),
         bin: Duration::from_secs_f64(if scenario.duration_s <= FINE_BINS_S { 0.1 } else { 1.0 }),
         next_bin: Instant::ZERO,

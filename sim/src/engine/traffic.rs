@@ -1,192 +1,137 @@
-//! Traffic: the flows of a scenario as flow ends in the stacks, fed and measured.
+//! Traffic: the flows of a scenario, each with its application, started, measured and stopped.
 
-use std::net::SocketAddrV4;
+use farhop_proto::base::{Cx, Duration, Instant, Layer as _, MessageUp, Seed};
+use farhop_proto::stack::{FlowConfig, Scenario, Stack};
 
-use bytes::Bytes;
-use farhop_proto::base::{
-    Bitrate, Cx, FlowId, Instant, Lane, Layer as _, Message, MessageUp, NodeId,
-};
-use farhop_proto::stack::{AnyTransport, Congestion, FlowConfig, FlowKind, Scenario, Stack};
-use farhop_proto::transport::tcp::{FlowEnd, Tcp, TcpConfig};
-use farhop_proto::transport::udp::{Udp, UdpConfig};
-
+use super::apps::{self, App, Net};
 use super::world::World;
 
-/// Bytes that a bulk source writes at once.
-const WRITE_BYTES: usize = 32 * 1024;
-/// What bulk sources send.
-static ZEROS: [u8; WRITE_BYTES] = [0; WRITE_BYTES];
 /// First port of the flows; each has one of its own.
 const FIRST_PORT: u16 = 5001;
 
 /// One flow of the scenario.
 pub(super) struct Flow {
     pub(super) config: FlowConfig,
-    pub(super) from: usize,
-    pub(super) to: usize,
+    pub(super) app: Box<dyn App>,
+    from: usize,
+    to: usize,
     pub(super) start: Instant,
+    measure_from: Instant,
     pub(super) stop: Instant,
-    /// Names of its ends in the stacks of `from` and `to`, once it has started.
-    pub(super) ends: Option<(FlowId, FlowId)>,
-    left_to_write: u64,
-    is_open: bool,
-    is_measured: bool,
+    phase: Phase,
+    /// Bytes delivered, and those of them before measuring began.
     pub(super) delivered: u64,
-    pub(super) last_delivery: Option<Instant>,
+    before: u64,
     pub(super) bins: Vec<u64>,
+}
+
+/// Where a flow is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    Waiting,
+    Running,
+    Measured,
+    Over,
 }
 
 /// All flows.
 pub(super) struct Traffic {
     pub(super) flows: Vec<Flow>,
-    /// For each node, the flows that begin and end there, by their name in its stack.
+    /// For each node, the flow that owns each of the flow ends of its stack.
+    owners: Vec<Vec<usize>>,
+    /// For each node, the flows that have an end there.
     at_node: Vec<Vec<usize>>,
+    next: Instant,
     now: Instant,
 }
 
 impl Traffic {
-    pub(super) fn build(scenario: &Scenario) -> Self {
+    pub(super) fn build(scenario: &Scenario, seed: Seed) -> Self {
         let index = |name: &str| {
             let node = scenario.node_id(name).expect("the scenario has no problems");
             usize::from(node.0) - 1
         };
-        let at = |secs: f64| Instant::ZERO + farhop_proto::base::Duration::from_secs_f64(secs);
-        let flow = |config: &FlowConfig| Flow {
-            from: index(&config.from),
-            to: index(&config.to),
-            start: at(config.start_s),
-            stop: at(config.stop_s.unwrap_or(scenario.duration_s)),
-            ends: None,
-            left_to_write: config.bytes.unwrap_or(u64::MAX),
-            is_open: false,
-            is_measured: false,
-            delivered: 0,
-            last_delivery: None,
-            bins: Vec::new(),
-            config: config.clone(),
+        let at = |secs: f64| Instant::ZERO + Duration::from_secs_f64(secs);
+        let flow = |(number, config): (usize, &FlowConfig)| {
+            let start = at(config.start_s);
+            let measure_from = config.measure_from_s.or(scenario.measure_from_s);
+            Flow {
+                app: apps::build(config, number, seed),
+                from: index(&config.from),
+                to: index(&config.to),
+                start,
+                measure_from: measure_from.map_or(start, |secs| at(secs).max(start)),
+                stop: at(config.stop_s.unwrap_or(scenario.duration_s)),
+                phase: Phase::Waiting,
+                delivered: 0,
+                before: 0,
+                bins: Vec::new(),
+                config: config.clone(),
+            }
         };
+        let flows: Vec<Flow> = scenario.flow.iter().enumerate().map(flow).collect();
         Self {
-            flows: scenario.flow.iter().map(flow).collect(),
+            next: flows.iter().map(Flow::poll_timeout).min().unwrap_or(Instant::MAX),
+            flows,
+            owners: vec![Vec::new(); scenario.node.len()],
             at_node: vec![Vec::new(); scenario.node.len()],
             now: Instant::ZERO,
         }
     }
 
-    /// The next time at which a flow starts or stops.
+    /// The next time at which a flow has something to do.
     pub(super) fn poll_timeout(&self) -> Instant {
-        let next = |flow: &Flow| match (flow.ends, flow.is_measured) {
-            (None, _) => flow.start,
-            (Some(_), true) => flow.stop,
-            (Some(_), false) => Instant::MAX,
-        };
-        self.flows.iter().map(next).min().unwrap_or(Instant::MAX)
+        self.next
     }
 
-    /// Starts and stops what is due.
+    /// Starts, measures and stops what is due, and lets applications act.
     pub(super) fn handle_timeout(&mut self, now: Instant, world: &mut World) {
         self.now = now;
-        for index in 0..self.flows.len() {
-            let flow = &self.flows[index];
-            if flow.ends.is_none() && flow.start <= now {
-                self.start(index, world);
-            } else if flow.is_measured && flow.stop <= now {
-                let flow = &mut self.flows[index];
-                flow.sample(world);
-                flow.is_open = false;
-                flow.is_measured = false;
-                if let Some((source, _)) = flow.ends
-                    && let Some(AnyTransport::Udp(udp)) =
-                        world.nodes[flow.from].stack.flows.transport_mut(source)
-                {
-                    udp.stop();
+        for (number, flow) in self.flows.iter_mut().enumerate() {
+            if flow.poll_timeout() > now {
+                continue;
+            }
+            let mut net = Net {
+                world,
+                owners: &mut self.owners,
+                flow: number,
+                now,
+                from: flow.from,
+                to: flow.to,
+                port: FIRST_PORT + number as u16,
+            };
+            flow.advance(&mut net);
+            for node in [flow.from, flow.to] {
+                if !self.at_node[node].contains(&number) {
+                    self.at_node[node].push(number);
                 }
             }
         }
-    }
-
-    fn start(&mut self, index: usize, world: &mut World) {
-        let flow = &mut self.flows[index];
-        let port = FIRST_PORT + index as u16;
-        let plan = world.nodes[flow.from].plan.addresses;
-        let address = |node: usize| SocketAddrV4::new(plan.ipv4(node_id(node)), port);
-        let (from, to) = (flow.from, flow.to);
-        let end = |flow: FlowId, local: usize, remote: usize| FlowEnd {
-            flow,
-            to: node_id(remote),
-            local: address(local),
-            remote: address(remote),
-        };
-        let source = world.nodes[from].stack.flows.next_flow();
-        let sink = world.nodes[to].stack.flows.next_flow();
-        let config = &flow.config;
-        let ends = (end(source, from, to), end(sink, to, from));
-        let (sender, receiver) = match config.kind {
-            FlowKind::Tcp => {
-                let tcp = tcp_config(config.congestion);
-                let listener = AnyTransport::Tcp(Box::new(Tcp::listen(tcp.clone(), ends.1)));
-                (AnyTransport::Tcp(Box::new(Tcp::connect(tcp, ends.0))), listener)
-            }
-            FlowKind::Udp => {
-                let source = UdpConfig::Source {
-                    rate: config.rate_mbps.map(Bitrate::from_mbps),
-                    size: config.size_bytes,
-                    bytes: None,
-                };
-                let sink = AnyTransport::Udp(Box::new(Udp::build(UdpConfig::Sink, ends.1)));
-                (AnyTransport::Udp(Box::new(Udp::build(source, ends.0))), sink)
-            }
-        };
-        world.nodes[from].stack.flows.add(sender);
-        world.nodes[to].stack.flows.add(receiver);
-        flow.ends = Some((source, sink));
-        flow.is_open = config.kind == FlowKind::Tcp;
-        flow.is_measured = true;
-        for node in [from, to] {
-            self.at_node[node].push(index);
-            world.mark_due(node);
-        }
+        self.next = self.flows.iter().map(Flow::poll_timeout).min().unwrap_or(Instant::MAX);
     }
 
     /// Writes what the sources at a node have and their transports have room for.
     pub(super) fn feed(&mut self, node: usize, cx: &mut Cx<'_>, stack: &mut Stack) {
-        for index in &self.at_node[node] {
-            let flow = &mut self.flows[*index];
-            let Some((source, _)) = flow.ends.filter(|_| flow.is_open && flow.from == node) else {
-                continue;
-            };
-            let lane = Lane { flow: source, ..Lane::default() };
-            while flow.is_open && !stack.flows.room(lane).is_none() {
-                let bytes = flow.left_to_write.min(WRITE_BYTES as u64);
-                flow.left_to_write -= if flow.config.bytes.is_some() { bytes } else { 0 };
-                let finish = flow.left_to_write == 0;
-                let payload = Bytes::from_static(&ZEROS).slice(..bytes as usize);
-                stack.flows.handle_tx(cx, Message { flow: source, payload, finish });
-                flow.is_open = !finish;
-            }
+        for number in &self.at_node[node] {
+            self.flows[*number].app.feed(node, cx, stack);
         }
     }
 
     /// Takes what came for the applications at a node. Returns whether a source can write again.
     pub(super) fn collect(&mut self, node: usize, cx: &mut Cx<'_>, stack: &mut Stack) -> bool {
         while let Some(event) = stack.flows.poll_rx(cx) {
-            if let MessageUp::Received { flow, .. } = event {
-                let is_sink = |index: &&usize| {
-                    let candidate = &self.flows[**index];
-                    candidate.to == node && candidate.ends.is_some_and(|ends| ends.1 == flow)
-                };
-                if let Some(index) = self.at_node[node].iter().find(is_sink) {
-                    self.flows[*index].last_delivery = Some(self.now);
-                }
+            let (MessageUp::Connected(end)
+            | MessageUp::Received { flow: end, .. }
+            | MessageUp::Finished(end)
+            | MessageUp::Reset(end)) = &event;
+            let owner = self.owners[node][usize::from(end.0)];
+            let flow = &mut self.flows[owner];
+            flow.app.on_event(node, self.now, &event);
+            if flow.phase < Phase::Over {
+                self.next = self.next.min(flow.app.poll_timeout());
             }
         }
-        self.at_node[node].iter().any(|index| {
-            let flow = &self.flows[*index];
-            flow.is_open
-                && flow.from == node
-                && flow.ends.is_some_and(|(source, _)| {
-                    !stack.flows.room(Lane { flow: source, ..Lane::default() }).is_none()
-                })
-        })
+        self.at_node[node].iter().any(|number| self.flows[*number].app.can_feed(node, stack))
     }
 
     /// Sets the true time that deliveries are counted at.
@@ -204,32 +149,61 @@ impl Traffic {
 }
 
 impl Flow {
-    /// Reads what the receiving end has given to its application.
-    fn sample(&mut self, world: &World) {
-        if let Some((_, sink)) = self.ends.filter(|_| self.is_measured)
-            && let Some(end) = world.nodes[self.to].stack.flows.transport(sink)
-        {
-            self.delivered = end.get().delivered_bytes();
+    /// When it has something to do.
+    fn poll_timeout(&self) -> Instant {
+        let app = self.app.poll_timeout();
+        match self.phase {
+            Phase::Waiting => self.start,
+            Phase::Running => self.measure_from.min(self.stop).min(app),
+            Phase::Measured => self.stop.min(app),
+            Phase::Over => Instant::MAX,
         }
     }
 
-    /// Payload over the time that the flow had, in Mb/s: until its last byte if it had a number of
-    /// them and all came, else until it stopped.
-    pub(super) fn goodput_mbps(&self, end: Instant) -> f64 {
-        let complete = self.config.bytes.is_some_and(|bytes| self.delivered >= bytes);
-        let until = if complete { self.last_delivery.unwrap_or(end) } else { self.stop.min(end) };
-        let span = until.since(self.start).as_secs_f64();
-        if span > 0.0 { self.delivered as f64 * 8.0 / span / 1e6 } else { 0.0 }
+    fn advance(&mut self, net: &mut Net<'_>) {
+        if self.phase == Phase::Waiting {
+            self.phase = Phase::Running;
+            self.app.start(net);
+        }
+        if self.phase == Phase::Running && self.measure_from <= net.now {
+            self.sample(net.world);
+            self.before = self.delivered;
+            self.phase = Phase::Measured;
+            self.app.begin_measure(net);
+        }
+        if self.stop <= net.now {
+            self.sample(net.world);
+            self.phase = Phase::Over;
+            self.app.stop(net);
+        } else if self.app.poll_timeout() <= net.now {
+            self.app.handle_timeout(net);
+        }
     }
-}
 
-fn node_id(index: usize) -> NodeId {
-    NodeId(index as u16 + 1)
-}
+    /// Whether it has begun.
+    pub(super) fn has_started(&self) -> bool {
+        self.phase > Phase::Waiting
+    }
 
-fn tcp_config(congestion: Congestion) -> TcpConfig {
-    match congestion {
-        Congestion::Reno | Congestion::Bbr => TcpConfig::linux(),
-        Congestion::RenoRfc6675 => TcpConfig::classic(),
+    /// Reads what the receiving end has given to its application.
+    fn sample(&mut self, world: &World) {
+        if matches!(self.phase, Phase::Running | Phase::Measured) {
+            self.delivered = self.app.delivered(world);
+        }
+    }
+
+    /// Measured payload over the time that it took, in Mb/s: until its last byte if it had a number
+    /// of them and all came, else until it stopped.
+    pub(super) fn goodput_mbps(&self, end: Instant) -> f64 {
+        let until = self.app.completed().unwrap_or(self.stop).min(self.stop).min(end);
+        let span = until.since(self.measure_from).as_secs_f64();
+        let bytes = self.delivered.saturating_sub(self.before);
+        if span > 0.0 { bytes as f64 * 8.0 / span / 1e6 } else { 0.0 }
+    }
+
+    /// How long a file took, in seconds.
+    pub(super) fn completed_s(&self) -> Option<f64> {
+        let completed = self.app.completed().filter(|completed| *completed <= self.stop)?;
+        Some(completed.since(self.start).as_secs_f64())
     }
 }

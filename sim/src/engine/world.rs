@@ -106,7 +106,7 @@ impl World {
     /// Fires everything that is due at the true time `now`, and lets the nodes act on it.
     pub(super) fn advance(&mut self, now: Instant, traffic: &mut Traffic) {
         self.medium.handle_timeout(now);
-        while let Some((at, node)) = self.wakes.next()
+        while let Some((at, node)) = self.wakes.peek()
             && at <= now
         {
             self.wakes.cancel(node);

@@ -81,7 +81,7 @@ impl Medium {
 
     /// Lets everything happen that is due up to and including `now`, in the order of time.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some((at, handle)) = self.air.queue.next()
+        while let Some((at, handle)) = self.air.queue.peek()
             && at <= now
         {
             debug_assert!(at >= self.now, "an event before the present");

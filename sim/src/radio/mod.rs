@@ -45,6 +45,6 @@ pub use config::{
 };
 pub use loss::{LossModel, LossProcess};
 pub use medium::{Medium, MediumEvent};
-pub(crate) use queue::EventQueue;
+pub use queue::EventQueue;
 pub use stats::ChipStats;
 pub use transmission::{Transmission, TransmissionKind};

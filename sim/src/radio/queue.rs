@@ -38,7 +38,7 @@ impl Entry {
 
 /// Future events by handle.
 #[derive(Clone, Debug)]
-pub(crate) struct EventQueue {
+pub struct EventQueue {
     heap: Vec<Entry>,
     /// Where each handle stands in `heap`.
     place: Vec<u32>,
@@ -47,13 +47,13 @@ pub(crate) struct EventQueue {
 
 impl EventQueue {
     /// An empty queue for the handles `0..handles`.
-    pub(crate) fn new(handles: usize) -> Self {
+    pub fn new(handles: usize) -> Self {
         assert!(handles < NOWHERE as usize, "too many event handles");
         Self { heap: Vec::with_capacity(handles), place: vec![NOWHERE; handles], issued: 0 }
     }
 
     /// Adds handles, up to `handles` in all.
-    pub(crate) fn grow(&mut self, handles: usize) {
+    pub fn grow(&mut self, handles: usize) {
         assert!(handles < NOWHERE as usize, "too many event handles");
         if handles > self.place.len() {
             self.place.resize(handles, NOWHERE);
@@ -61,36 +61,36 @@ impl EventQueue {
     }
 
     /// The time of the next event.
-    pub(crate) fn next_at(&self) -> Option<Instant> {
+    pub fn next_at(&self) -> Option<Instant> {
         self.heap.first().map(Entry::instant)
     }
 
     /// The next event, which stays in the queue until it is cancelled or set again.
-    pub(crate) fn next(&self) -> Option<(Instant, usize)> {
+    pub fn peek(&self) -> Option<(Instant, usize)> {
         self.heap.first().map(|entry| (entry.instant(), entry.handle as usize))
     }
 
     /// When the event of a handle is due.
-    pub(crate) fn due(&self, handle: usize) -> Option<Instant> {
+    pub fn due(&self, handle: usize) -> Option<Instant> {
         let place = self.place[handle];
         (place != NOWHERE).then(|| self.heap[place as usize].instant())
     }
 
     /// A place in the order of setting, for an event that is set later with
     /// [`Self::set_in_order`].
-    pub(crate) fn take_order(&mut self) -> u32 {
+    pub fn take_order(&mut self) -> u32 {
         self.issued = self.issued.wrapping_add(1);
         self.issued
     }
 
     /// Sets the event of a handle, or moves it.
-    pub(crate) fn set(&mut self, handle: usize, at: Instant) {
+    pub fn set(&mut self, handle: usize, at: Instant) {
         let order = self.take_order();
         self.set_in_order(handle, at, order);
     }
 
     /// Sets the event of a handle with a place in the order that was taken before.
-    pub(crate) fn set_in_order(&mut self, handle: usize, at: Instant, order: u32) {
+    pub fn set_in_order(&mut self, handle: usize, at: Instant, order: u32) {
         let entry = Entry { at: at.as_nanos(), order, handle: handle as u32 };
         let place = self.place[handle];
         if place == NOWHERE {
@@ -104,7 +104,7 @@ impl EventQueue {
     }
 
     /// Removes the event of a handle, if it has one.
-    pub(crate) fn cancel(&mut self, handle: usize) {
+    pub fn cancel(&mut self, handle: usize) {
         let place = self.place[handle];
         if place == NOWHERE {
             return;
@@ -204,7 +204,7 @@ mod tests {
                         oracle.pop();
                     }
                     let expected = oracle.pop().map(|Reverse((at, _, handle))| (at, handle));
-                    assert_eq!(queue.next(), expected);
+                    assert_eq!(queue.peek(), expected);
                     assert_eq!(queue.next_at(), expected.map(|(at, _)| at));
                     if let Some((_, handle)) = expected {
                         queue.cancel(handle);
@@ -226,7 +226,7 @@ mod tests {
         }
         queue.set(1, at);
         let mut fired = Vec::new();
-        while let Some((_, handle)) = queue.next() {
+        while let Some((_, handle)) = queue.peek() {
             queue.cancel(handle);
             fired.push(handle);
         }

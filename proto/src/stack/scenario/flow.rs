@@ -4,6 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::random_ends::RandomEnds;
+use super::tcp::{Congestion, TcpSettings};
+use crate::transport::tcp::TcpConfig;
+
 /// A flow of traffic.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -28,46 +31,164 @@ pub struct FlowConfig {
     /// When its source stops, in seconds; the end of the run if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_s: Option<f64>,
-    /// Bytes to carry (`tcp`); without it, as many as go until it stops.
+    /// Bytes to carry (`tcp`, a file); without it, as many as go until it stops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Offered rate of payload, in Mb/s (`udp`); without it, as much as the link takes.
+    /// Offered rate of payload, in Mb/s (`udp`, and `on-off` while it sends);
+    /// without it, as much as the link takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_mbps: Option<f64>,
-    /// Payload of one datagram, in bytes (`udp`).
+    /// Payload of one datagram, in bytes (`udp`, `on-off`).
     #[serde(default = "default_size")]
     pub size_bytes: usize,
-    /// Congestion control (`tcp`).
+    /// From when on goodput, loss and delay are measured, in seconds; from the start of the flow
+    /// if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measure_from_s: Option<f64>,
+    /// Congestion control (`tcp`, `web`).
     #[serde(default)]
     pub congestion: Congestion,
+    /// Settings of TCP that differ from the preset (`tcp`, `web`).
+    #[serde(default, skip_serializing_if = "TcpSettings::is_default")]
+    pub tcp: TcpSettings,
+    /// When an `on-off` flow sends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_off: Option<OnOffConfig>,
+    /// The pages of a `web` flow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web: Option<WebConfig>,
+    /// The call of a `voip` flow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub voip: Option<VoipConfig>,
 }
 
 fn default_size() -> usize {
     1440
 }
 
-/// The transport of a flow.
+/// The application of a flow and its transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum FlowKind {
     /// TCP: the kernel's in the lab, the simulator's own in `sim`.
     #[default]
     Tcp,
     /// UDP at a constant rate.
     Udp,
+    /// UDP that sends for some time, then is silent for some time, and so on.
+    OnOff,
+    /// Pages of a main object and embedded ones, each over a TCP connection of its own from the
+    /// reader (`to`) to the server (`from`), with times of reading between.
+    Web,
+    /// A call in one direction over UDP, with its E-model score.
+    Voip,
 }
 
-/// TCP congestion control.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Congestion {
-    /// NewReno with SACK and RACK-TLP, as today's kernel does it.
+impl FlowKind {
+    /// The name, as files write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::OnOff => "on-off",
+            Self::Web => "web",
+            Self::Voip => "voip",
+        }
+    }
+
+    /// Whether it goes over TCP.
+    pub const fn is_tcp(self) -> bool {
+        matches!(self, Self::Tcp | Self::Web)
+    }
+}
+
+impl FlowConfig {
+    /// The TCP settings of the flow.
+    pub fn tcp_config(&self) -> TcpConfig {
+        self.tcp.config(self.congestion)
+    }
+}
+
+/// When an `on-off` flow sends.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct OnOffConfig {
+    /// How long it sends, in seconds.
+    pub on_s: f64,
+    /// How long it is silent, in seconds.
+    pub off_s: f64,
+    /// Both times are means of exponential distributions, else they are fixed.
+    pub exponential: bool,
+}
+
+impl Default for OnOffConfig {
+    fn default() -> Self {
+        Self { on_s: 1.0, off_s: 1.0, exponential: true }
+    }
+}
+
+/// The pages of a `web` flow. Sizes are those of 3GPP TR 25.892, A.3.2: lognormal for main and
+/// embedded objects, Pareto for the number of embedded ones.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WebConfig {
+    /// Mean time of reading between two pages, exponential, in seconds.
+    pub think_s: f64,
+    /// Mean time from the main object to the requests of the embedded ones, exponential, in
+    /// seconds.
+    pub parse_s: f64,
+    /// Connections at a time for embedded objects.
+    pub connections: u32,
+    /// Bytes of a request.
+    pub request_bytes: u32,
+}
+
+impl Default for WebConfig {
+    fn default() -> Self {
+        Self { think_s: 30.0, parse_s: 0.13, connections: 4, request_bytes: 350 }
+    }
+}
+
+/// The call of a `voip` flow.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct VoipConfig {
+    /// Codec.
+    pub codec: Codec,
+    /// How much later than the fastest packet one may come and still be played, in milliseconds.
+    pub playout_ms: f64,
+    /// Coding, packetisation and look-ahead, in milliseconds.
+    pub coding_ms: f64,
+    /// Delay outside of the simulated network, in milliseconds.
+    pub extra_ms: f64,
+}
+
+impl Default for VoipConfig {
+    fn default() -> Self {
+        Self { codec: Codec::G729, playout_ms: 60.0, coding_ms: 25.0, extra_ms: 0.0 }
+    }
+}
+
+/// A voice codec that sends a packet each 20 ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Codec {
+    /// G.711 with loss concealment: 64 kb/s.
+    G711,
+    /// G.729: 8 kb/s.
     #[default]
-    Reno,
-    /// NewReno with SACK after RFC 6675, as it was when the systems were published.
-    RenoRfc6675,
-    /// The kernel's BBR; in the lab only.
-    Bbr,
+    G729,
+}
+
+impl Codec {
+    /// Time between packets, in seconds.
+    pub const PACKET_S: f64 = 0.02;
+
+    /// Payload of a packet over UDP: speech and an RTP header of 12 bytes.
+    pub const fn packet_bytes(self) -> usize {
+        match self {
+            Self::G711 => 160 + 12,
+            Self::G729 => 20 + 12,
+        }
+    }
 }

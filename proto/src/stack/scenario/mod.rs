@@ -16,6 +16,7 @@ mod radio_override;
 mod random_ends;
 mod space;
 mod sweep;
+mod tcp;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,7 @@ use crate::base::Subnet;
 
 pub use departure::DelayConfig;
 pub use fault::FaultConfig;
-pub use flow::{Congestion, FlowConfig, FlowKind};
+pub use flow::{Codec, FlowConfig, FlowKind, OnOffConfig, VoipConfig, WebConfig};
 pub use link::RadioLinkConfig;
 pub use loss::LossConfig;
 pub use mobility::{MobilityConfig, MobilityKind};
@@ -41,6 +42,7 @@ pub use space::{
     Position, RandomLayout,
 };
 pub use sweep::{Seeds, SweepConfig, SweepValue, VaryConfig};
+pub use tcp::{Congestion, TcpPreset, TcpSettings};
 
 /// A network, its traffic and its faults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -81,6 +83,9 @@ pub struct Scenario {
     /// How nodes move.
     #[serde(default, skip_serializing_if = "MobilityConfig::is_default")]
     pub mobility: MobilityConfig,
+    /// From when on flows are measured that say nothing of their own, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measure_from_s: Option<f64>,
     /// Nodes, numbered from 1 in this order.
     #[serde(default)]
     pub node: Vec<NodeConfig>,

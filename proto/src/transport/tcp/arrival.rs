@@ -7,6 +7,7 @@ use super::receiver::Pace;
 use super::sender::Ack;
 use super::{Handshake, Phase, Tcp};
 use crate::base::{Instant, MessageUp, Seq};
+use crate::wire::ip;
 use crate::wire::tcp::{self, Flags, Header, TIMESTAMPS_BYTES};
 
 impl Tcp {
@@ -15,6 +16,9 @@ impl Tcp {
             self.refused.malformed += 1;
             return;
         };
+        if !range.is_empty() && self.marks.on_data(header.flags, ip::ecn(packet)) {
+            self.receiver.request_ack();
+        }
         match self.phase {
             Phase::Listen => self.on_listen(&header),
             Phase::SynSent => self.on_syn_sent(now, &header),
@@ -42,6 +46,9 @@ impl Tcp {
         let options = &header.options;
         self.timestamps &= options.timestamps.is_some();
         self.sack &= options.sack_permitted;
+        let answer = header.flags.has(Flags::ACK);
+        self.marks.on_syn(header.flags, self.config.ecn, answer);
+        self.sender.ecn = self.marks.agreed;
         match options.window_scale {
             Some(scale) => self.peer_scale = scale,
             None => (self.peer_scale, self.window_scale) = (0, 0),
@@ -156,6 +163,7 @@ impl Tcp {
             sack_count: 0,
             echo: None,
             bare,
+            echo_mark: header.flags.has(Flags::ECE),
         };
         if let Some((_, echo)) = header.options.timestamps.filter(|_| self.timestamps) {
             ack.echo = self.echoed(now, echo);

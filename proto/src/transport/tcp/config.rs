@@ -22,6 +22,10 @@ pub enum Congestion {
     /// RFC 5681.
     #[default]
     Reno,
+    /// RFC 9438, as Linux does it.
+    Cubic,
+    /// Westwood+ (Grieco and Mascolo 2004), as Linux does it.
+    Westwood,
 }
 
 /// What one acknowledgement counts for when the window grows.
@@ -58,6 +62,8 @@ pub struct TcpConfig {
     pub timestamps: bool,
     /// SACK option (RFC 2018); without it the recovery is NewReno.
     pub sack: bool,
+    /// Explicit congestion notification (RFC 3168) is offered and accepted.
+    pub ecn: bool,
     /// How lost segments are found.
     pub recovery: Recovery,
     /// How the window grows.
@@ -66,10 +72,14 @@ pub struct TcpConfig {
     pub counting: Counting,
     /// Initial window, in segments.
     pub initial_window: u32,
+    /// Greatest congestion window, in segments.
+    pub max_window: u32,
     /// Spurious time-outs are found (RFC 5682) and undone, as are other needless reductions.
     pub undo: bool,
-    /// The least retransmission time-out. With [`Recovery::RackTlp`] it lies above the smoothed
-    /// round-trip time by at least this much, as in Linux.
+    /// The time-out is computed as Linux does it, else after RFC 6298.
+    pub linux_timers: bool,
+    /// The least retransmission time-out; as Linux computes it, the least that it lies above the
+    /// smoothed round-trip time.
     pub min_rto: Duration,
     /// Retransmission time-out before the first measurement.
     pub initial_rto: Duration,
@@ -98,10 +108,13 @@ impl TcpConfig {
             mss: 1_448,
             timestamps: true,
             sack: true,
+            ecn: false,
             recovery: Recovery::RackTlp,
             congestion: Congestion::Reno,
             counting: Counting::Segments,
             initial_window: 10,
+            max_window: u32::MAX,
+            linux_timers: true,
             undo: true,
             min_rto: Duration::from_millis(200),
             initial_rto: Duration::from_secs(1),
@@ -129,6 +142,7 @@ impl TcpConfig {
             recovery: Recovery::Rfc6675,
             counting: Counting::Acks,
             initial_window: 3,
+            linux_timers: false,
             undo: false,
             initial_rto: Duration::from_secs(3),
             delayed_ack: DelayedAck {
@@ -140,6 +154,23 @@ impl TcpConfig {
             send_buffer_bytes: 128 << 10,
             unsent_bytes: 64 << 10,
             ..Self::linux()
+        }
+    }
+
+    /// What ns-3 studies of chains use: NewReno without options, an acknowledgement for each
+    /// segment, the initial window of 2, buffers of 65,535 bytes, a time-out of 1 s at least.
+    pub fn ns3() -> Self {
+        Self {
+            mss: 1_000,
+            timestamps: false,
+            sack: false,
+            recovery: Recovery::NewReno,
+            initial_window: 2,
+            min_rto: Duration::from_secs(1),
+            delayed_ack: DelayedAck { segments: 1, ..Self::classic().delayed_ack },
+            send_buffer_bytes: 65_535,
+            unsent_bytes: 65_535,
+            ..Self::classic()
         }
     }
 

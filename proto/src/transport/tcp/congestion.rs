@@ -2,6 +2,8 @@
 //! between Reno and its successors (RFC 5681, 3.1), counted in segments as Linux does.
 
 use super::config::Congestion;
+use super::cubic::Cubic;
+use super::westwood::Westwood;
 use crate::base::{Duration, Instant};
 
 /// A slow start threshold that was never set.
@@ -16,27 +18,77 @@ pub(super) struct Window {
     pub(super) count: u32,
 }
 
-/// What an acknowledgement tells a controller.
+impl Window {
+    /// Whether slow start goes on.
+    pub(super) fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// Grows by one for each of `segments`, up to the threshold; returns those that are left.
+    pub(super) fn slow_start(&mut self, segments: u32) -> u32 {
+        let grown = (self.cwnd + segments).min(self.ssthresh);
+        let left = segments - (grown - self.cwnd);
+        self.cwnd = grown;
+        left
+    }
+
+    /// Grows by one for each `per` segments (`tcp_cong_avoid_ai`).
+    pub(super) fn avoid(&mut self, segments: u32, per: u32) {
+        if self.count >= per {
+            self.count = 0;
+            self.cwnd += 1;
+        }
+        self.count += segments;
+        if self.count >= per {
+            let steps = self.count / per;
+            self.count -= steps * per;
+            self.cwnd += steps;
+        }
+    }
+}
+
+/// What an acknowledgement outside recovery tells a controller.
 #[derive(Clone, Copy, Debug)]
-#[allow(dead_code, reason = "bandwidth estimators read what Reno does not")]
 pub(super) struct Acked {
     pub(super) now: Instant,
     /// Segments newly delivered, or 1 where acknowledgements are counted.
     pub(super) segments: u32,
-    /// The least round-trip time, `Duration::MAX` if unknown.
-    pub(super) min_rtt: Duration,
+}
+
+/// What every acknowledgement tells a controller, inside recovery too.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) now: Instant,
+    /// Round-trip time of the segment sent last among those newly acknowledged.
+    pub(super) rtt: Option<Duration>,
+    /// All below this is acknowledged.
+    pub(super) una: u64,
+    /// All below this was sent.
+    pub(super) nxt: u64,
+    /// Payload of a full segment, in bytes.
+    pub(super) mss: u32,
 }
 
 /// A congestion controller.
 pub(super) trait Controller {
-    /// Whether slow start goes on.
-    fn in_slow_start(&self, window: &Window) -> bool {
-        window.cwnd < window.ssthresh
-    }
+    /// Measures; called for every acknowledgement, before losses are looked for.
+    fn on_sample(&mut self, _window: &mut Window, _sample: &Sample) {}
     /// Grows the window for an acknowledgement outside recovery.
-    fn on_acked(&mut self, window: &mut Window, acked: &Acked);
-    /// The threshold after a loss, from what counts as the window before.
-    fn threshold(&self, basis: u32) -> u32;
+    fn on_acked(&mut self, window: &mut Window, acked: &Acked) {
+        let segments = match window.in_slow_start() {
+            true => window.slow_start(acked.segments),
+            false => acked.segments,
+        };
+        if segments > 0 {
+            window.avoid(segments, window.cwnd);
+        }
+    }
+    /// The threshold after a loss or a mark, from what counts as the window before.
+    fn threshold(&mut self, basis: u32, mss: u32) -> u32;
+    /// A retransmission time-out has cut the window.
+    fn on_timeout(&mut self) {}
+    /// Sends again after a time with nothing in flight.
+    fn on_restart(&mut self, _now: Instant, _idle: Duration) {}
     /// The window when a cut turns out needless.
     fn undone(&self, window: &Window, before: u32) -> u32 {
         window.cwnd.max(before)
@@ -48,29 +100,7 @@ pub(super) trait Controller {
 pub(super) struct Reno;
 
 impl Controller for Reno {
-    fn on_acked(&mut self, window: &mut Window, acked: &Acked) {
-        let mut segments = acked.segments;
-        if self.in_slow_start(window) {
-            let grown = (window.cwnd + segments).min(window.ssthresh);
-            segments -= grown - window.cwnd;
-            window.cwnd = grown;
-        }
-        if segments == 0 {
-            return;
-        }
-        if window.count >= window.cwnd {
-            window.count = 0;
-            window.cwnd += 1;
-        }
-        window.count += segments;
-        if window.count >= window.cwnd {
-            let steps = window.count / window.cwnd;
-            window.count -= steps * window.cwnd;
-            window.cwnd += steps;
-        }
-    }
-
-    fn threshold(&self, basis: u32) -> u32 {
+    fn threshold(&mut self, basis: u32, _mss: u32) -> u32 {
         (basis / 2).max(2)
     }
 }
@@ -79,27 +109,47 @@ impl Controller for Reno {
 #[derive(Clone, Debug)]
 pub(super) enum AnyController {
     Reno(Reno),
+    Cubic(Cubic),
+    Westwood(Westwood),
 }
 
 impl AnyController {
     pub(super) fn build(congestion: Congestion) -> Self {
         match congestion {
             Congestion::Reno => Self::Reno(Reno),
+            Congestion::Cubic => Self::Cubic(Cubic::default()),
+            Congestion::Westwood => Self::Westwood(Westwood::default()),
+        }
+    }
+
+    fn get_mut(&mut self) -> &mut dyn Controller {
+        match self {
+            Self::Reno(reno) => reno,
+            Self::Cubic(cubic) => cubic,
+            Self::Westwood(westwood) => westwood,
         }
     }
 }
 
 impl Controller for AnyController {
-    fn on_acked(&mut self, window: &mut Window, acked: &Acked) {
-        match self {
-            Self::Reno(reno) => reno.on_acked(window, acked),
-        }
+    fn on_sample(&mut self, window: &mut Window, sample: &Sample) {
+        self.get_mut().on_sample(window, sample);
     }
 
-    fn threshold(&self, basis: u32) -> u32 {
-        match self {
-            Self::Reno(reno) => reno.threshold(basis),
-        }
+    fn on_acked(&mut self, window: &mut Window, acked: &Acked) {
+        self.get_mut().on_acked(window, acked);
+    }
+
+    fn threshold(&mut self, basis: u32, mss: u32) -> u32 {
+        self.get_mut().threshold(basis, mss)
+    }
+
+    fn on_timeout(&mut self) {
+        self.get_mut().on_timeout();
+    }
+
+    fn on_restart(&mut self, now: Instant, idle: Duration) {
+        self.get_mut().on_restart(now, idle);
     }
 }
 
@@ -108,7 +158,7 @@ mod tests {
     use super::*;
 
     fn grow(window: &mut Window, acks: u32, segments: u32) {
-        let acked = Acked { now: Instant::ZERO, segments, min_rtt: Duration::MAX };
+        let acked = Acked { now: Instant::ZERO, segments };
         for _ in 0..acks {
             Reno.on_acked(window, &acked);
         }

@@ -1,8 +1,8 @@
 //! TCP (RFC 9293) with SACK, timestamps and window scaling, on real encoded segments.
 //!
-//! By default it does what Linux 6 does with Reno: see `sender.rs`, `recovery_rack.rs`. For
-//! reproductions there are RFC 6675 and NewReno (RFC 6582), see `recovery_6675.rs`. Not there: ECN,
-//! urgent data, simultaneous open, TIME-WAIT as a timer (an end answers repetitions for ever, as
+//! By default it does what Linux 6 does with Reno: see `sender.rs`, `recovery_rack.rs`; CUBIC and
+//! Westwood+ are in files of their own, and so is ECN. For reproductions there are RFC 6675 and
+//! NewReno (RFC 6582), see `recovery_6675.rs`. Not there: urgent data, simultaneous open, TIME-WAIT as a timer (an end answers repetitions for ever, as
 //! its ports are never used again), and keep-alive.
 
 use std::collections::VecDeque;
@@ -15,13 +15,15 @@ use crate::base::{
     Cx, Datagram, DatagramUp, Datagrams, Destination, Duration, FlowId, Instant, Lane, Layer,
     Message, MessageUp, Messages, Room, RoomBelow, Seq, TxOptions, UnitIds, named,
 };
-use crate::wire::ip;
+use crate::wire::ip::{self, Ecn};
 use crate::wire::tcp::{self, Flags, Header, Options, SackBlocks, TIMESTAMPS_BYTES};
 
 mod arrival;
 mod buffer;
 mod config;
 mod congestion;
+mod cubic;
+mod ecn;
 mod probe;
 mod receiver;
 mod recovery_6675;
@@ -33,8 +35,10 @@ mod sender;
 mod tests;
 mod transmit;
 mod undo;
+mod westwood;
 
 pub use config::{Congestion, Counting, DelayedAck, FlowEnd, Recovery, TcpConfig};
+use ecn::Marks;
 use receiver::Receiver;
 use sender::{Cut, Sender};
 
@@ -86,6 +90,7 @@ pub struct Tcp {
     initial: Seq,
     timestamps: bool,
     sack: bool,
+    marks: Marks,
     window_scale: u8,
     peer_scale: u8,
     /// The peer's timestamp to echo.
@@ -127,6 +132,7 @@ impl Tcp {
             initial: Seq(mix.wrapping_mul(0x9e37_79b1)),
             timestamps: config.timestamps,
             sack: config.sack,
+            marks: Marks::default(),
             window_scale,
             peer_scale: 0,
             recent: 0,
@@ -206,13 +212,14 @@ impl Tcp {
         let wait = self.config.initial_rto * (1 << (self.handshake.tries - 1).min(16));
         self.handshake.due = Some(now + wait.min(self.config.max_rto));
         let answer = self.phase == Phase::SynReceived;
+        let flags = if answer { Flags::SYN.with(Flags::ACK) } else { Flags::SYN };
         let stamp = self.timestamp(now);
         let echo = if answer { self.recent } else { 0 };
         let extra = if self.config.timestamps { TIMESTAMPS_BYTES } else { 0 };
         let header = Header {
             seq: self.initial,
             ack: if answer { self.receiver.ack() } else { Seq(0) },
-            flags: if answer { Flags::SYN.with(Flags::ACK) } else { Flags::SYN },
+            flags: flags.with(self.marks.syn_flags(self.config.ecn, answer)),
             window: self.receiver.window().min(65_535) as u16,
             options: Options {
                 mss: Some((self.config.mss + extra).min(65_535) as u16),
@@ -241,10 +248,13 @@ impl Tcp {
             None if probe => self.sender.una - 1,
             None => self.sender.nxt,
         };
-        let mut flags = Flags::ACK;
+        let mut flags = Flags::ACK.with(self.marks.ack_flags());
         if let Some(cut) = &cut {
             flags = if cut.push && cut.length > 0 { flags.with(Flags::PSH) } else { flags };
             flags = if cut.fin { flags.with(Flags::FIN) } else { flags };
+            if !cut.repeated && cut.length > 0 && std::mem::take(&mut self.sender.tell_cut) {
+                flags = flags.with(Flags::CWR);
+            }
         }
         let stamp = self.timestamp(now);
         let header = Header {
@@ -273,13 +283,11 @@ impl Tcp {
         match cut.filter(|cut| cut.length > 0) {
             Some(cut) => {
                 let length = cut.length as usize;
-                tcp::encode(
-                    local,
-                    remote,
-                    header,
-                    self.sender.buffer.slices(cut.seq, length),
-                    length,
-                )
+                let slices = self.sender.buffer.slices(cut.seq, length);
+                let packet = tcp::encode(local, remote, header, slices, length);
+                // RFC 3168, 6.1.5: repetitions go without.
+                let carries = self.marks.agreed && !cut.repeated;
+                if carries { ip::with_ecn(packet, Ecn::Ect0) } else { packet }
             }
             None => tcp::encode(local, remote, header, std::iter::empty(), 0),
         }
@@ -423,6 +431,8 @@ impl Transport for Tcp {
                 ("old_timestamps", refused.old_timestamps),
                 ("outside_window", refused.outside_window + got.outside_window),
                 ("resets", refused.resets),
+                ("marks_received", self.marks.received),
+                ("marks_obeyed", sent.marks),
             ]),
         }
     }

@@ -27,7 +27,7 @@ impl Sender {
     /// Sets a probe timer where there is to be one (RFC 8985, 7.2); returns whether it did.
     pub(super) fn schedule_probe(&mut self, now: Instant, advancing: bool) -> bool {
         let out = self.board.packets_out();
-        let recovering = self.state != State::Open;
+        let recovering = !matches!(self.state, State::Open | State::Cwr);
         if self.recovery != Recovery::RackTlp || out == 0 || recovering {
             return false;
         }

@@ -64,7 +64,8 @@ impl Sender {
 
     fn enter_fast_recovery(&mut self) {
         self.counts.fast_recoveries += 1;
-        self.window.ssthresh = self.controller.threshold(self.reduction_basis());
+        self.window.ssthresh = self.controller.threshold(self.reduction_basis(), self.mss);
+        self.note_reduction();
         self.window.count = 0;
         self.state = State::Recovery;
         self.high_seq = self.nxt;

@@ -3,8 +3,7 @@
 //!
 //! Where the RFCs leave a choice this follows `tcp_recovery.c` and `tcp_input.c`: three segments
 //! acknowledged out of order mark losses at once as long as no reordering was seen, and after a
-//! reduction that had space the window grows with what is delivered. The congestion state CWR is
-//! only passed through, as there is no ECN.
+//! reduction that had space the window grows with what is delivered.
 
 use super::congestion::Controller;
 use super::rtt::RttEstimator;
@@ -148,11 +147,12 @@ impl Sender {
         self.on_overtaken(tally.overtaken);
         self.rack.adapt_window(tally, self.delivered);
         self.on_probe_acked(tally);
-        if tally.duplicate || tally.sacked || tally.dsack || self.state != State::Open {
+        let dubious = tally.duplicate || tally.sacked || tally.dsack || tally.echo_mark;
+        if dubious || self.state != State::Open {
             self.rack.hold = false;
             self.alert(now, tally);
         }
-        if self.state == State::Recovery {
+        if matches!(self.state, State::Cwr | State::Recovery) {
             let delivered = (self.delivered - tally.delivered_before) as u32;
             let lost = (self.board.lost_total - tally.lost_before) as u32;
             self.reduce(delivered, lost, tally.una_advanced);
@@ -189,6 +189,10 @@ impl Sender {
     fn alert(&mut self, now: Instant, tally: &mut Tally) {
         if self.state == State::Open {
             self.rack.first_resent = None;
+        } else if self.una > self.high_seq && self.state == State::Cwr {
+            // Above, not at: so the peer has heard of the cut.
+            self.end_reduction();
+            self.state = State::Open;
         } else if self.una >= self.high_seq && self.state == State::Recovery {
             self.undo_recovery();
             self.end_reduction();
@@ -213,15 +217,20 @@ impl Sender {
                     return;
                 }
             }
+            State::Cwr => self.find_losses(now, tally),
             State::Open | State::Disorder => {
                 self.undo_dsack();
                 self.find_losses(now, tally);
             }
         }
-        if self.board.lost_out == 0 {
+        if self.board.lost_out > 0 {
+            return self.enter_recovery(tally.echo_mark);
+        }
+        if tally.echo_mark {
+            self.enter_cwr();
+        }
+        if self.state != State::Cwr {
             self.keep_open();
-        } else {
-            self.enter_recovery();
         }
     }
 
@@ -264,7 +273,7 @@ impl Sender {
         let before = self.board.in_flight();
         let wait = self.mark_late(now);
         if self.board.in_flight() != before && self.state != State::Recovery {
-            self.enter_recovery();
+            self.enter_recovery(false);
             self.reduce(1, 0, false);
         }
         match wait {
@@ -277,11 +286,15 @@ impl Sender {
         }
     }
 
-    fn enter_recovery(&mut self) {
+    fn enter_recovery(&mut self, marked: bool) {
         self.counts.fast_recoveries += 1;
         self.begin_undo();
-        self.rack.prior_ssthresh = Some(self.current_threshold());
-        self.begin_reduction();
+        self.rack.prior_ssthresh = None;
+        // A window that is being cut for a mark is not cut again for a loss in it.
+        if self.state != State::Cwr {
+            self.rack.prior_ssthresh = Some(self.current_threshold()).filter(|_| !marked);
+            self.begin_reduction();
+        }
         self.state = State::Recovery;
     }
 
@@ -298,7 +311,8 @@ impl Sender {
         self.rack.prior_cwnd = self.window.cwnd;
         self.rack.prr_delivered = 0;
         self.rack.prr_out = 0;
-        self.window.ssthresh = self.controller.threshold(self.window.cwnd);
+        self.window.ssthresh = self.controller.threshold(self.window.cwnd, self.mss);
+        self.note_reduction();
     }
 
     /// RFC 6937: the window while it is being reduced.
@@ -322,7 +336,7 @@ impl Sender {
     }
 
     fn end_reduction(&mut self) {
-        if self.rack.undo_marker.is_some() {
+        if self.rack.undo_marker.is_some() || self.state == State::Cwr {
             self.window.cwnd = self.window.ssthresh;
         }
     }
@@ -349,6 +363,7 @@ impl Sender {
 
     /// Notes a segment sent, for the reduction.
     pub(super) fn on_new_sent(&mut self) {
-        self.rack.prr_out += u32::from(self.state == State::Recovery);
+        let reducing = matches!(self.state, State::Cwr | State::Recovery);
+        self.rack.prr_out += u32::from(reducing);
     }
 }

@@ -4,7 +4,7 @@
 //! once per round trip, grows slowly when samples fall, and never lies below the minimum RTO, so
 //! that RTO >= SRTT + 200 ms (`tcp_rtt_estimator`).
 
-use super::config::{Recovery, TcpConfig};
+use super::config::TcpConfig;
 use crate::base::{Duration, Instant};
 
 /// How long a minimum stays the minimum (`net.ipv4.tcp_min_rtt_wlen`).
@@ -40,7 +40,7 @@ struct Minimum {
 impl RttEstimator {
     pub(super) fn build(config: &TcpConfig) -> Self {
         Self {
-            linux: config.recovery == Recovery::RackTlp,
+            linux: config.linux_timers,
             min_rto: config.min_rto.as_nanos() as i64,
             max_rto: config.max_rto,
             srtt: 0,

@@ -7,7 +7,7 @@
 use super::ORIGIN;
 use super::buffer::SendBuffer;
 use super::config::{Counting, Recovery, TcpConfig};
-use super::congestion::{Acked, AnyController, Controller, NO_THRESHOLD, Window};
+use super::congestion::{Acked, AnyController, Controller, NO_THRESHOLD, Sample, Window};
 use super::recovery_6675::Classic;
 use super::recovery_rack::Rack;
 use super::rtt::RttEstimator;
@@ -24,6 +24,8 @@ pub(super) const DUP_THRESH: u32 = 3;
 pub(super) enum State {
     Open,
     Disorder,
+    /// The window is being cut because of a mark.
+    Cwr,
     Recovery,
     Loss,
 }
@@ -55,6 +57,8 @@ pub(super) struct SenderCounts {
     pub(super) dsacks: u64,
     pub(super) reorderings: u64,
     pub(super) invalid_acks: u64,
+    /// Cuts of the window because of marks.
+    pub(super) marks: u64,
 }
 
 /// An acknowledgement with its numbers placed in the stream.
@@ -69,6 +73,8 @@ pub(super) struct Ack {
     pub(super) echo: Option<Instant>,
     /// The segment carried no data and no SYN or FIN.
     pub(super) bare: bool,
+    /// It echoes a mark (ECE).
+    pub(super) echo_mark: bool,
 }
 
 /// What one acknowledgement changed.
@@ -90,6 +96,7 @@ pub(super) struct Tally {
     pub(super) duplicate: bool,
     pub(super) resend_lost: bool,
     pub(super) keep_timer: bool,
+    pub(super) echo_mark: bool,
     /// Start of the lowest segment that arrived and had been overtaken.
     pub(super) overtaken: Option<u64>,
     pub(super) first_acked: Option<Instant>,
@@ -109,6 +116,8 @@ pub(super) struct Cut {
     pub(super) fin: bool,
     /// It takes all that there is to send.
     pub(super) push: bool,
+    /// It was sent before.
+    pub(super) repeated: bool,
 }
 
 /// The sending half of one end.
@@ -116,8 +125,11 @@ pub(super) struct Cut {
 pub(super) struct Sender {
     pub(super) recovery: Recovery,
     pub(super) undo: bool,
+    /// ECN was agreed on.
+    pub(super) ecn: bool,
     counting: Counting,
     pub(super) initial_window: u32,
+    max_window: u32,
     pub(super) min_rto: Duration,
     initial_rto: Duration,
     retries: u32,
@@ -152,6 +164,10 @@ pub(super) struct Sender {
     pub(super) used_since: Instant,
     pub(super) last_sent: Instant,
     pub(super) sent_any: bool,
+    /// Marks of what was sent before this cut the window no more.
+    pub(super) mark_high: u64,
+    /// The next new segment says that the window was cut.
+    pub(super) tell_cut: bool,
     pub(super) counts: SenderCounts,
 }
 
@@ -162,8 +178,10 @@ impl Sender {
         Self {
             recovery: config.recovery_with(config.sack),
             undo: config.undo,
+            ecn: false,
             counting: config.counting,
             initial_window: config.initial_window,
+            max_window: config.max_window,
             min_rto: config.min_rto,
             initial_rto: config.initial_rto,
             retries: config.retries,
@@ -194,6 +212,8 @@ impl Sender {
             used_since: Instant::ZERO,
             last_sent: Instant::ZERO,
             sent_any: false,
+            mark_high: start,
+            tell_cut: false,
             counts: SenderCounts::default(),
         }
     }
@@ -254,6 +274,7 @@ impl Sender {
             lost_before: self.board.lost_total,
             duplicate: ack.bare && !old && !grown && number == self.una,
             echo: ack.echo,
+            echo_mark: ack.echo_mark && self.ecn && !old,
             ..Tally::default()
         };
         if self.recovery != Recovery::NewReno && ack.sack_count > 0 {
@@ -264,6 +285,7 @@ impl Sender {
         }
         let sampled = self.sample_rtt(now, &tally);
         let restart = !tally.keep_timer && (tally.acked > 0 || self.sack_is_fresh(&tally, sampled));
+        self.on_echo_classic(&tally);
         match self.recovery {
             Recovery::RackTlp => self.recover_rack(now, &mut tally),
             Recovery::Rfc6675 => self.recover_6675(now, &tally),
@@ -344,9 +366,14 @@ impl Sender {
             Some(_) => tally.last_acked,
             None => tally.last_sacked,
         };
+        let latest = latest.map(|latest| now.since(latest));
         if let Some(latest) = latest {
-            self.rtt.on_minimum(now, now.since(latest));
+            self.rtt.on_minimum(now, latest);
         }
+        self.controller.on_sample(
+            &mut self.window,
+            &Sample { now, rtt: latest, una: self.una, nxt: self.nxt, mss: self.mss },
+        );
         let echo = tally.echo.filter(|_| tally.acked > 0);
         let Some(sent) = oldest.or(echo) else {
             return false;
@@ -367,17 +394,16 @@ impl Sender {
     pub(super) fn grow(&mut self, now: Instant, tally: &Tally) {
         let delivered = (self.delivered - tally.delivered_before) as u32;
         let limited = self.cwnd_limited
-            || (self.controller.in_slow_start(&self.window)
-                && self.window.cwnd < 2 * self.max_packets_out);
-        if delivered == 0 || !limited {
+            || (self.window.in_slow_start() && self.window.cwnd < 2 * self.max_packets_out);
+        if delivered == 0 || !limited || tally.echo_mark {
             return;
         }
         let segments = match self.counting {
             Counting::Segments => delivered,
             Counting::Acks => 1,
         };
-        let min_rtt = self.rtt.minimum();
-        self.controller.on_acked(&mut self.window, &Acked { now, segments, min_rtt });
+        self.controller.on_acked(&mut self.window, &Acked { now, segments });
+        self.window.cwnd = self.window.cwnd.min(self.max_window);
     }
 
     /// Sets the timer after progress: a probe if one fits, else the time-out.
@@ -447,7 +473,7 @@ impl Sender {
 
     /// The threshold to remember when the window is cut or goes unused.
     pub(super) fn current_threshold(&self) -> u32 {
-        if self.state == State::Recovery {
+        if matches!(self.state, State::Cwr | State::Recovery) {
             return self.window.ssthresh;
         }
         self.window.ssthresh.max(self.window.cwnd / 2 + self.window.cwnd / 4)

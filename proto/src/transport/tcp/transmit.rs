@@ -81,7 +81,8 @@ impl Sender {
         self.counts.retransmissions += 1;
         self.last_sent = now;
         let push = segment.end() >= self.nxt;
-        Cut { seq: segment.seq, length: segment.length, fin: segment.fin, push }
+        let (seq, length, fin) = (segment.seq, segment.length, segment.fin);
+        Cut { seq, length, fin, push, repeated: true }
     }
 
     /// Cuts new data from the buffer, as the peer's window and Nagle's rule allow.
@@ -98,8 +99,12 @@ impl Sender {
             return None;
         }
         self.restart_after_idle(now);
-        let cut = Cut { seq: self.nxt, length: length as u32, fin, push: length == unsent };
+        let push = length == unsent;
+        let cut = Cut { seq: self.nxt, length: length as u32, fin, push, repeated: false };
         let first = self.board.packets_out() == 0;
+        if first && self.counts.segments > 0 {
+            self.controller.on_restart(now, now.since(self.last_sent));
+        }
         self.board.push(cut.seq, cut.length, fin, now, self.delivered);
         self.nxt += length + u64::from(fin);
         if length < full {
@@ -126,7 +131,7 @@ impl Sender {
         {
             (self.cwnd_limited, self.max_packets_out, self.usage_seq) = (limited, out, self.nxt);
         }
-        let slow_start = self.controller.in_slow_start(&self.window);
+        let slow_start = self.window.in_slow_start();
         if self.cwnd_limited || (slow_start && self.window.cwnd < 2 * self.max_packets_out) {
             (self.used, self.used_since) = (0, now);
             return;

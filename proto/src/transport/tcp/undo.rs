@@ -24,13 +24,16 @@ impl Sender {
             }
         }
         let fresh = self.state < State::Recovery;
-        if fresh || self.una >= self.high_seq || (self.state == State::Loss && self.timeouts == 0) {
+        let whole = self.state <= State::Disorder;
+        if whole || self.una >= self.high_seq || (self.state == State::Loss && self.timeouts == 0) {
             self.rack.prior_ssthresh = Some(self.current_threshold());
             self.rack.prior_cwnd = self.window.cwnd;
             let basis = self.reduction_basis();
-            self.window.ssthresh = self.controller.threshold(basis);
+            self.window.ssthresh = self.controller.threshold(basis, self.mss);
             self.begin_undo();
         }
+        self.controller.on_timeout();
+        self.note_reduction();
         self.window.cwnd = self.board.in_flight() + 1;
         self.window.count = 0;
         self.state = State::Loss;

@@ -5,6 +5,7 @@ mod faults;
 mod long_links;
 mod ns3;
 mod reception;
+mod siblings;
 mod swarm;
 mod timing;
 mod wires;

@@ -1,0 +1,152 @@
+//! What is impossible in the application and the transport of a flow.
+
+use super::super::scenario::{Congestion, FlowConfig, FlowKind, TcpSettings};
+use super::Found;
+
+/// Checks all that does not depend on other parts of the scenario.
+pub(super) fn check_flow_kind(found: &mut Found, path: &str, flow: &FlowConfig) {
+    if flow.bytes == Some(0) {
+        let help = "at least 1, or leave it out to send until the end";
+        found.add(format!("{path}.bytes"), "a flow of no bytes", help);
+    }
+    let size = flow.size_bytes as f64;
+    found.number(
+        format!("{path}.size_bytes"),
+        size,
+        16.0..=1472.0,
+        "a size of a datagram in bytes",
+    );
+    if let Some(rate) = flow.rate_mbps {
+        found.number(format!("{path}.rate_mbps"), rate, 1e-6..=1e5, "a rate in Mb/s");
+    }
+    check_keys(found, path, flow);
+    check_tcp(found, &format!("{path}.tcp"), &flow.tcp);
+    check_applications(found, path, flow);
+}
+
+/// A key that stands at a flow of another kind.
+fn check_keys(found: &mut Found, path: &str, flow: &FlowConfig) {
+    let kind = flow.kind;
+    let paced = matches!(kind, FlowKind::Udp | FlowKind::OnOff);
+    let with_tcp = kind.is_tcp();
+    let keys = [
+        ("bytes", flow.bytes.is_some(), kind == FlowKind::Tcp, "kind = \"tcp\""),
+        ("rate_mbps", flow.rate_mbps.is_some(), paced, "kind = \"udp\" or \"on-off\""),
+        ("congestion", flow.congestion != Congestion::default(), with_tcp, "kind = \"tcp\""),
+        ("tcp", !flow.tcp.is_default(), with_tcp, "kind = \"tcp\" or \"web\""),
+        ("on_off", flow.on_off.is_some(), kind == FlowKind::OnOff, "kind = \"on-off\""),
+        ("web", flow.web.is_some(), kind == FlowKind::Web, "kind = \"web\""),
+        ("voip", flow.voip.is_some(), kind == FlowKind::Voip, "kind = \"voip\""),
+    ];
+    for (key, given, fits, right) in keys {
+        if given && !fits {
+            let message = format!("a flow of kind \"{}\" has no {key}", kind.name());
+            found.add(format!("{path}.{key}"), message, format!("{right}, or no {key}"));
+        }
+    }
+}
+
+fn check_tcp(found: &mut Found, path: &str, tcp: &TcpSettings) {
+    let checks = [
+        (
+            "segment_bytes",
+            tcp.segment_bytes.map(|n| n as f64),
+            64.0..=1_460.0,
+            "a segment in bytes",
+        ),
+        ("delayed_ack", tcp.delayed_ack.map(f64::from), 1.0..=64.0, "a number of segments"),
+        ("delayed_ack_ms", tcp.delayed_ack_ms, 1.0..=500.0, "a delay in milliseconds"),
+        (
+            "initial_window",
+            tcp.initial_window.map(f64::from),
+            1.0..=1_000.0,
+            "a window in segments",
+        ),
+        ("max_window", tcp.max_window.map(f64::from), 1.0..=1e6, "a window in segments"),
+        ("min_rto_ms", tcp.min_rto_ms, 1.0..=60_000.0, "a time-out in milliseconds"),
+        (
+            "receive_window_bytes",
+            tcp.receive_window_bytes.map(|n| n as f64),
+            1_460.0..=1e9,
+            "a window in bytes",
+        ),
+        (
+            "send_buffer_bytes",
+            tcp.send_buffer_bytes.map(|n| n as f64),
+            1_460.0..=1e9,
+            "a buffer in bytes",
+        ),
+    ];
+    for (key, value, range, what) in checks {
+        if let Some(value) = value {
+            found.number(format!("{path}.{key}"), value, range, what);
+        }
+    }
+    if tcp.timestamps != Some(false) && tcp.segment_bytes.is_some_and(|bytes| bytes > 1_448) {
+        let message = "with timestamps the packet would be longer than 1,500 bytes";
+        found.add(format!("{path}.segment_bytes"), message, "at most 1448, or timestamps = false");
+    }
+}
+
+fn check_applications(found: &mut Found, path: &str, flow: &FlowConfig) {
+    let times = [
+        ("on_off.on_s", flow.on_off.map(|on_off| on_off.on_s), 1e-3..=1e6),
+        ("on_off.off_s", flow.on_off.map(|on_off| on_off.off_s), 1e-3..=1e6),
+        ("web.think_s", flow.web.map(|web| web.think_s), 1e-3..=1e6),
+        ("web.parse_s", flow.web.map(|web| web.parse_s), 0.0..=1e3),
+        ("voip.playout_ms", flow.voip.map(|voip| voip.playout_ms), 0.0..=1e4),
+        ("voip.coding_ms", flow.voip.map(|voip| voip.coding_ms), 0.0..=1e3),
+        ("voip.extra_ms", flow.voip.map(|voip| voip.extra_ms), 0.0..=1e4),
+    ];
+    for (key, value, range) in times {
+        if let Some(value) = value {
+            found.number(format!("{path}.{key}"), value, range, "a length of time");
+        }
+    }
+    if let Some(web) = flow.web {
+        let (connections, request) = (web.connections.into(), web.request_bytes.into());
+        let key = format!("{path}.web.connections");
+        found.number(key, connections, 1.0..=64.0, "a number of connections");
+        let key = format!("{path}.web.request_bytes");
+        found.number(key, request, 1.0..=65_536.0, "a size of a request in bytes");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::scenario::{OnOffConfig, WebConfig};
+    use super::*;
+
+    fn paths(flow: &FlowConfig) -> Vec<String> {
+        let flow = FlowConfig { size_bytes: 1_440, ..flow.clone() };
+        let mut found = Found::default();
+        check_flow_kind(&mut found, "flow[0]", &flow);
+        found.0.into_iter().map(|problem| problem.path).collect()
+    }
+
+    #[test]
+    fn keys_of_other_kinds_are_refused() {
+        let flow = FlowConfig {
+            kind: FlowKind::Udp,
+            bytes: Some(1),
+            congestion: Congestion::Cubic,
+            web: Some(WebConfig::default()),
+            ..FlowConfig::default()
+        };
+        assert_eq!(paths(&flow), ["flow[0].bytes", "flow[0].congestion", "flow[0].web"]);
+    }
+
+    #[test]
+    fn impossible_settings_are_found_where_they_stand() {
+        let tcp = TcpSettings {
+            segment_bytes: Some(1_460),
+            delayed_ack: Some(0),
+            ..TcpSettings::default()
+        };
+        let flow = FlowConfig { tcp, ..FlowConfig::default() };
+        assert_eq!(paths(&flow), ["flow[0].tcp.delayed_ack", "flow[0].tcp.segment_bytes"]);
+        let on_off = Some(OnOffConfig { on_s: f64::NAN, ..OnOffConfig::default() });
+        let flow = FlowConfig { kind: FlowKind::OnOff, on_off, ..FlowConfig::default() };
+        assert_eq!(paths(&flow), ["flow[0].on_off.on_s"]);
+    }
+}

@@ -1,0 +1,91 @@
+//! Explicit congestion notification (RFC 3168, 6.1): agreed on in the handshake, marks echoed by
+//! the receiver until the sender says that it has cut its window, which it does once per window.
+//!
+//! With [`Recovery::RackTlp`] the cut is Linux's state CWR, a reduction in proportion; the older
+//! recoveries cut at once.
+
+use super::config::Recovery;
+use super::congestion::Controller;
+use super::sender::{Sender, State, Tally};
+use crate::wire::ip::Ecn;
+use crate::wire::tcp::Flags;
+
+/// What one end knows of marks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Marks {
+    /// Both ends speak ECN.
+    pub(super) agreed: bool,
+    /// A mark came, and no word yet that the peer has cut its window.
+    echo: bool,
+    /// Marks that came.
+    pub(super) received: u64,
+}
+
+impl Marks {
+    /// The flags that offer or accept ECN in a SYN.
+    pub(super) fn syn_flags(self, wanted: bool, answer: bool) -> Flags {
+        match (wanted, answer) {
+            (true, false) => Flags::ECE.with(Flags::CWR),
+            (true, true) if self.agreed => Flags::ECE,
+            _ => Flags::default(),
+        }
+    }
+
+    /// Takes the flags of the peer's SYN; `answer` if it is a SYN+ACK.
+    pub(super) fn on_syn(&mut self, flags: Flags, wanted: bool, answer: bool) {
+        let (echo, cut) = (flags.has(Flags::ECE), flags.has(Flags::CWR));
+        self.agreed = wanted && echo && cut != answer;
+    }
+
+    /// Takes a segment with data; returns whether to acknowledge at once.
+    pub(super) fn on_data(&mut self, flags: Flags, mark: Ecn) -> bool {
+        if !self.agreed {
+            return false;
+        }
+        if flags.has(Flags::CWR) {
+            self.echo = false;
+        }
+        if mark != Ecn::Ce {
+            return false;
+        }
+        self.received += 1;
+        !std::mem::replace(&mut self.echo, true)
+    }
+
+    /// The flag of every acknowledgement.
+    pub(super) fn ack_flags(self) -> Flags {
+        if self.echo { Flags::ECE } else { Flags::default() }
+    }
+}
+
+impl Sender {
+    /// An echo for the recoveries that have no state for it: one cut per window.
+    pub(super) fn on_echo_classic(&mut self, tally: &Tally) {
+        // Above, not at: the segment that tells of the cut is the first behind it.
+        let is_new = self.una > self.mark_high && self.state < State::Recovery;
+        if tally.echo_mark && is_new && self.recovery != Recovery::RackTlp {
+            self.window.ssthresh = self.controller.threshold(self.reduction_basis(), self.mss);
+            self.window.cwnd = self.window.ssthresh;
+            self.window.count = 0;
+            self.counts.marks += 1;
+            self.note_reduction();
+        }
+    }
+
+    /// `tcp_enter_cwr`.
+    pub(super) fn enter_cwr(&mut self) {
+        self.rack.prior_ssthresh = None;
+        if self.state < State::Cwr {
+            self.rack.undo_marker = None;
+            self.begin_reduction();
+            self.counts.marks += 1;
+            self.state = State::Cwr;
+        }
+    }
+
+    /// The window was cut: the peer is to hear of it, and marks of this window cut no more.
+    pub(super) fn note_reduction(&mut self) {
+        self.mark_high = self.nxt;
+        self.tell_cut = self.ecn;
+    }
+}

@@ -1,0 +1,104 @@
+//! Bulk transfer and files over TCP.
+
+use bytes::Bytes;
+use farhop_proto::base::{Cx, FlowId, Instant, Lane, Layer as _, Message, MessageUp};
+use farhop_proto::stack::{AnyTransport, FlowConfig, Stack};
+use farhop_proto::transport::tcp::Tcp;
+
+use super::{App, Net};
+use crate::engine::report::FlowReport;
+use crate::engine::world::World;
+
+/// Bytes that a source writes at once.
+pub(super) const WRITE_BYTES: usize = 32 * 1024;
+/// What is sent.
+pub(super) static ZEROS: [u8; WRITE_BYTES] = [0; WRITE_BYTES];
+
+/// One connection from the sending node, saturated or with a file to carry.
+pub(super) struct Bulk {
+    config: FlowConfig,
+    nodes: [usize; 2],
+    source: FlowId,
+    sink: FlowId,
+    left: u64,
+    is_open: bool,
+    got: u64,
+    completed: Option<Instant>,
+}
+
+impl Bulk {
+    pub(super) fn build(config: &FlowConfig) -> Self {
+        Self {
+            config: config.clone(),
+            nodes: [0; 2],
+            source: FlowId(0),
+            sink: FlowId(0),
+            left: config.bytes.unwrap_or(u64::MAX),
+            is_open: false,
+            got: 0,
+            completed: None,
+        }
+    }
+}
+
+impl App for Bulk {
+    fn start(&mut self, net: &mut Net<'_>) {
+        let (ends, tcp) = (net.ends(), self.config.tcp_config());
+        let listener = tcp.clone();
+        self.nodes = ends.nodes;
+        self.source =
+            net.add(ends, 0, None, |end| AnyTransport::Tcp(Box::new(Tcp::connect(tcp, end))));
+        self.sink =
+            net.add(ends, 1, None, |end| AnyTransport::Tcp(Box::new(Tcp::listen(listener, end))));
+        self.is_open = true;
+    }
+
+    fn feed(&mut self, node: usize, cx: &mut Cx<'_>, stack: &mut Stack) {
+        while self.can_feed(node, stack) {
+            let bytes = self.left.min(WRITE_BYTES as u64);
+            self.left -= if self.config.bytes.is_some() { bytes } else { 0 };
+            let finish = self.left == 0;
+            let payload = Bytes::from_static(&ZEROS).slice(..bytes as usize);
+            stack.flows.handle_tx(cx, Message { flow: self.source, payload, finish });
+            self.is_open = !finish;
+        }
+    }
+
+    fn can_feed(&self, node: usize, stack: &Stack) -> bool {
+        let lane = Lane { flow: self.source, ..Lane::default() };
+        self.is_open && node == self.nodes[0] && !stack.flows.room(lane).is_none()
+    }
+
+    fn on_event(&mut self, node: usize, now: Instant, event: &MessageUp) {
+        if let MessageUp::Received { payload, .. } = event
+            && node == self.nodes[1]
+        {
+            self.got += payload.len() as u64;
+            if self.config.bytes.is_some_and(|bytes| self.got >= bytes) {
+                self.completed.get_or_insert(now);
+            }
+        }
+    }
+
+    fn stop(&mut self, _net: &mut Net<'_>) {
+        self.is_open = false;
+    }
+
+    fn delivered(&self, world: &World) -> u64 {
+        let sink = world.nodes[self.nodes[1]].stack.flows.transport(self.sink);
+        sink.map_or(0, |end| end.get().delivered_bytes())
+    }
+
+    fn completed(&self) -> Option<Instant> {
+        self.completed
+    }
+
+    fn report(&self, world: &World, _end: Instant, report: &mut FlowReport) {
+        let source = world.nodes[self.nodes[0]].stack.flows.transport(self.source);
+        if let Some(source) = source {
+            let status = source.get().status();
+            report.sent_bytes = status.sent_bytes;
+            report.retransmissions = status.counters.get("retransmissions").copied();
+        }
+    }
+}

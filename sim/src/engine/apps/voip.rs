@@ -1,0 +1,118 @@
+//! Calls over UDP, scored by the E-model (ITU-T G.107) in the reduced form of Cole and Rosenbluth
+//! (2001).
+//!
+//! The playout buffer is fixed: a packet that takes longer than the fastest one by more than its
+//! depth is not played. The delay from mouth to ear is then that of the fastest packet, the depth,
+//! the codec's, and what the scenario adds for the rest of the way.
+
+use farhop_proto::base::{Bitrate, Instant};
+use farhop_proto::stack::{Codec, FlowConfig, VoipConfig};
+
+use super::datagrams::Datagrams;
+use super::{App, Net};
+use crate::engine::report::{FlowReport, VoipReport};
+use crate::engine::world::World;
+
+/// One direction of a call.
+pub(super) struct Voip {
+    config: VoipConfig,
+    datagrams: Datagrams,
+}
+
+impl Voip {
+    pub(super) fn build(config: &FlowConfig) -> Self {
+        let config = config.voip.unwrap_or_default();
+        let size = config.codec.packet_bytes();
+        let rate = Bitrate::from_mbps(size as f64 * 8e-6 / Codec::PACKET_S);
+        Self { config, datagrams: Datagrams::paced(Some(rate), size) }
+    }
+
+    /// The score of a call whose packets had these delays, of `expected` that were sent.
+    fn score(&self, delays_ms: &[f64], expected: u64) -> Option<VoipReport> {
+        let least = delays_ms.iter().copied().reduce(f64::min)?;
+        let late = delays_ms.iter().filter(|delay| **delay > least + self.config.playout_ms);
+        let late = late.count() as f64;
+        let expected = expected.max(delays_ms.len() as u64) as f64;
+        let loss = 1.0 - (delays_ms.len() as f64 - late) / expected;
+        let own_ms = self.config.playout_ms + self.config.coding_ms + self.config.extra_ms;
+        let delay_ms = least + own_ms;
+        let r_factor = r_factor(self.config.codec, delay_ms, loss);
+        Some(VoipReport { r_factor, mos: mos(r_factor), loss, late: late / expected, delay_ms })
+    }
+}
+
+/// R from the delay from mouth to ear in milliseconds and the fraction of packets not played.
+fn r_factor(codec: Codec, delay_ms: f64, loss: f64) -> f64 {
+    let late = (delay_ms - 177.3).max(0.0);
+    let equipment = match codec {
+        Codec::G711 => 30.0 * libm::log(1.0 + 15.0 * loss),
+        Codec::G729 => 11.0 + 40.0 * libm::log(1.0 + 10.0 * loss),
+    };
+    (94.2 - 0.024 * delay_ms - 0.11 * late - equipment).max(0.0)
+}
+
+/// Mean opinion score from R (G.107, B.4).
+fn mos(r: f64) -> f64 {
+    match r {
+        r if r <= 0.0 => 1.0,
+        r if r >= 100.0 => 4.5,
+        r => (1.0 + 0.035 * r + 7e-6 * r * (r - 60.0) * (100.0 - r)).max(1.0),
+    }
+}
+
+impl App for Voip {
+    fn start(&mut self, net: &mut Net<'_>) {
+        self.datagrams.start(net);
+    }
+
+    fn begin_measure(&mut self, net: &mut Net<'_>) {
+        self.datagrams.begin_measure(net);
+    }
+
+    fn stop(&mut self, net: &mut Net<'_>) {
+        self.datagrams.stop(net);
+    }
+
+    fn delivered(&self, world: &World) -> u64 {
+        self.datagrams.delivered(world)
+    }
+
+    fn report(&self, world: &World, end: Instant, report: &mut FlowReport) {
+        self.datagrams.report(world, end, report);
+        let expected = self.datagrams.sink(world).map_or(0, |udp| udp.expected());
+        report.voip = self.score(&self.datagrams.delays_ms(world, end), expected);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(codec: Codec) -> Voip {
+        let voip = Some(VoipConfig { codec, ..VoipConfig::default() });
+        Voip::build(&FlowConfig { voip, ..FlowConfig::default() })
+    }
+
+    #[test]
+    fn scores_are_those_of_the_formula_by_hand() {
+        // G.729, 115 ms, no loss: 94.2 - 2.76 - 11 = 80.44.
+        assert!((r_factor(Codec::G729, 115.0, 0.0) - 80.44).abs() < 1e-9);
+        assert!((mos(80.44) - 4.04).abs() < 0.005);
+        // G.711, 200 ms, 5%: 94.2 - 4.8 - 0.11 * 22.7 - 30 ln 1.75 = 70.11.
+        assert!((r_factor(Codec::G711, 200.0, 0.05) - 70.115).abs() < 0.01);
+        assert_eq!((r_factor(Codec::G729, 2_000.0, 0.5), mos(0.0), mos(120.0)), (0.0, 1.0, 4.5));
+    }
+
+    #[test]
+    fn packets_beyond_the_playout_buffer_are_lost() {
+        let mut delays = [10.0; 100];
+        delays[7] = 69.0;
+        delays[8] = 71.0;
+        delays[9] = 200.0;
+        let score = call(Codec::G711).score(&delays, 105).expect("packets came");
+        assert!((score.late - 2.0 / 105.0).abs() < 1e-12);
+        assert!((score.loss - 7.0 / 105.0).abs() < 1e-12);
+        assert_eq!(score.delay_ms, 10.0 + 60.0 + 25.0);
+        assert_eq!(call(Codec::G711).score(&[], 105), None);
+    }
+}

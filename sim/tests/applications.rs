@@ -1,0 +1,90 @@
+//! Applications of flows, over a clean link of 802.11b.
+
+use farhop_proto::stack::Scenario;
+use farhop_sim::engine::{FlowReport, RunOptions, run};
+
+/// Runs a link with these flows.
+fn flows(secs: u32, flows: &str) -> Vec<FlowReport> {
+    let text = format!(
+        "name = \"applications\"\nduration_s = {secs}\nnode = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
+         link = [{{ between = [\"a\", \"b\"], distance_km = 1 }}]\n\
+         [radio]\nphy = \"802.11b\"\npreamble = \"short\"\nrate_mbps = 11\n{flows}"
+    );
+    let scenario: Scenario = toml::from_str(&text).expect("a good scenario");
+    assert_eq!(scenario.problems(), []);
+    run(&scenario, RunOptions::default()).expect("it runs").flows
+}
+
+fn flow(text: &str) -> String {
+    format!("[[flow]]\nfrom = \"a\"\nto = \"b\"\n{text}\n")
+}
+
+#[test]
+fn an_on_off_source_sends_half_of_the_time() {
+    let fixed = "kind = \"on-off\"\nrate_mbps = 2\non_off = { on_s = 0.5, off_s = 0.5, exponential = false }";
+    let drawn = "kind = \"on-off\"\nrate_mbps = 2\non_off = { on_s = 0.5, off_s = 0.5 }";
+    let found = flows(200, &(flow(fixed) + &flow(drawn)));
+    assert!((found[0].goodput_mbps - 1.0).abs() < 0.02, "{}", found[0].goodput_mbps);
+    // 200 periods of exponential times: within three deviations of the mean.
+    assert!((found[1].goodput_mbps - 1.0).abs() < 0.2, "{}", found[1].goodput_mbps);
+    // A bin of 1 s holds half a second of sending.
+    let silent = found[1].over_time_mbps.iter().filter(|mbps| **mbps < 0.01).count();
+    assert!(silent > 5, "{silent} silent seconds");
+    assert_eq!(found[0].loss, Some(0.0));
+}
+
+#[test]
+fn a_file_tells_how_long_it_took() {
+    let found = flows(20, &flow("kind = \"tcp\"\nbytes = 1000000\nstart_s = 3"));
+    let took = found[0].completed_s.expect("it came whole");
+    assert!((1.4..2.5).contains(&took), "{took} s");
+    assert!((found[0].goodput_mbps - 8.0 / took).abs() < 1e-6);
+    let found = flows(20, &flow("kind = \"tcp\"\nbytes = 100000000"));
+    assert_eq!(found[0].completed_s, None);
+}
+
+#[test]
+fn pages_come_object_by_object() {
+    let web = "kind = \"web\"\ncongestion = \"cubic\"\nweb = { think_s = 0.5 }";
+    let found = flows(200, &flow(web));
+    let objects = found[0].objects.expect("objects of pages");
+    assert!(objects.pages > 60, "{objects:?}");
+    // A main object and 5.6 others.
+    let per_page = objects.count as f64 / objects.pages as f64;
+    assert!((4.5..9.0).contains(&per_page), "{per_page} objects a page");
+    let (object, page) = (objects.completion_ms.expect("times"), objects.page_ms.expect("times"));
+    assert!(page.p50 > object.p50 && object.p50 > 2.0, "{objects:?}");
+    assert_eq!(objects.failed, 0);
+    assert_eq!(found, flows(200, &flow(web)));
+}
+
+#[test]
+fn a_call_is_worse_beside_a_transfer_through_a_deep_queue() {
+    let call = flow("kind = \"voip\"\nvoip = { codec = \"g711\" }");
+    let alone = flows(30, &call)[0].voip.expect("a score");
+    assert!(alone.mos > 4.2 && alone.loss == 0.0, "{alone:?}");
+    let beside = flows(30, &(call + &flow("kind = \"tcp\"")))[0].voip.expect("a score");
+    // 50 packets of 1.5 ms each come before a packet of the call.
+    assert!(beside.mos < alone.mos - 0.1, "{beside:?}");
+}
+
+#[test]
+fn only_the_window_is_measured() {
+    let udp = "kind = \"udp\"\nrate_mbps = 1\nstart_s = 5\nmeasure_from_s = 10";
+    let found = flows(20, &flow(udp));
+    assert!((found[0].goodput_mbps - 1.0).abs() < 0.01, "{}", found[0].goodput_mbps);
+    assert!(found[0].delivered_bytes > 1_800_000);
+    // Saturated TCP without its slow start is never slower than with it.
+    let whole = flows(4, &flow("kind = \"tcp\""))[0].goodput_mbps;
+    let later = flows(4, &flow("kind = \"tcp\"\nmeasure_from_s = 2"))[0].goodput_mbps;
+    assert!(later >= whole, "{later} Mb/s, {whole} with the start");
+}
+
+#[test]
+fn settings_of_tcp_reach_the_connection() {
+    let plain = flows(10, &flow("kind = \"tcp\""));
+    let lazy = flows(10, &flow("kind = \"tcp\"\ntcp = { delayed_ack = 4 }"));
+    assert!(lazy[0].goodput_mbps > 1.03 * plain[0].goodput_mbps, "fewer acknowledgements");
+    let ns3 = flows(10, &flow("kind = \"tcp\"\ntcp = { preset = \"ns3\" }"));
+    assert!(ns3[0].goodput_mbps < 0.85 * plain[0].goodput_mbps, "small segments, many ACKs");
+}
