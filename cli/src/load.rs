@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use farhop_proto::stack::{Problem, Scenario};
+use farhop_proto::base::PhyKind;
+use farhop_proto::stack::{LayoutConfig, MobilityKind, Problem, Scenario};
 use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -20,8 +21,11 @@ use read::Complaint;
 /// A scenario with the text that it was read from.
 #[derive(Debug)]
 pub(crate) struct Loaded {
+    /// The scenario with its layouts and random flows written out.
     pub(crate) scenario: Scenario,
     pub(crate) text: String,
+    /// The folder that names of files start from.
+    pub(crate) folder: PathBuf,
 }
 
 /// One wrong thing in a file.
@@ -88,15 +92,16 @@ pub(crate) fn load(file: &Path) -> Result<Loaded, Failure> {
     let name = file.display().to_string();
     let text = fs::read_to_string(file)
         .map_err(|error| Failure::Input(miette::miette!("cannot read {name}: {error}")))?;
-    match scenario(&text) {
-        Ok(scenario) => Ok(Loaded { scenario, text }),
+    let folder = file.parent().unwrap_or(Path::new("")).to_owned();
+    match scenario(&text, &folder) {
+        Ok(scenario) => Ok(Loaded { scenario, text, folder }),
         Err(complaints) => Err(Failure::Input(all_wrong(&name, text, complaints))),
     }
 }
 
 /// The scenario that a text describes, or everything that is wrong with it in the order of the
 /// text.
-fn scenario(text: &str) -> Result<Scenario, Vec<Complaint>> {
+fn scenario(text: &str, folder: &Path) -> Result<Scenario, Vec<Complaint>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         let place = |error: &toml::de::Error| error.span().unwrap_or(0..0);
@@ -107,10 +112,10 @@ fn scenario(text: &str) -> Result<Scenario, Vec<Complaint>> {
     }
     let reading = read::read(&document);
     let mut complaints = reading.complaints;
-    if let Some(scenario) = reading.scenario {
-        let problems: Vec<Problem> = scenario.problems();
+    if let Some(mut scenario) = reading.scenario {
+        let problems = read_files(&mut scenario, folder);
         if complaints.is_empty() && problems.is_empty() {
-            return Ok(scenario);
+            return Ok(scenario.expanded().into_owned());
         }
         // A default that took the place of a key with a typing error makes problems of its own.
         let is_sure = |problem: &Problem| {
@@ -125,6 +130,44 @@ fn scenario(text: &str) -> Result<Scenario, Vec<Complaint>> {
     }
     complaints.sort_by_key(|complaint| complaint.span.start);
     Err(complaints)
+}
+
+/// Reads the files that a scenario names, from a folder. Returns what is impossible in all of it.
+pub(crate) fn read_files(scenario: &mut Scenario, folder: &Path) -> Vec<Problem> {
+    let mut unreadable = Vec::new();
+    for (index, layout) in scenario.layout.iter_mut().enumerate() {
+        let LayoutConfig::File(layout) = layout else { continue };
+        match fs::read_to_string(folder.join(&layout.file)) {
+            Ok(text) => layout.text = Some(text.into()),
+            Err(error) => unreadable.push(Problem {
+                path: format!("layout[{index}].file"),
+                message: format!("cannot read {}: {error}", layout.file),
+                help: "a file, named from the folder of the scenario".into(),
+            }),
+        }
+    }
+    let is_new = |problem: &Problem| unreadable.iter().all(|other| other.path != problem.path);
+    let others: Vec<Problem> = scenario.problems().into_iter().filter(is_new).collect();
+    unreadable.extend(others);
+    unreadable
+}
+
+/// Refuses what only the simulator has: nodes with several radios, wires, and nodes that move.
+pub(crate) fn refuse_for_devices(scenario: &Scenario) -> Result<(), Failure> {
+    let plan = scenario.plan_for_flows();
+    let moves = scenario.mobility.kind != MobilityKind::Static
+        || scenario.node.iter().any(|node| !node.path_m.is_empty());
+    let several = plan.nodes.iter().find(|node| node.radios.len() > 1);
+    let has_wire = plan.nodes.iter().flat_map(|node| &node.radios);
+    let mut has_wire = has_wire.filter(|radio| radio.spec.phy.kind == PhyKind::Wire);
+    let what = match several {
+        Some(node) => format!("node '{}' has {} radios", node.name, node.radios.len()),
+        None if has_wire.next().is_some() => "some nodes are joined by wires".into(),
+        None if moves => "some nodes move".into(),
+        None => return Ok(()),
+    };
+    let only = "only the simulator can do that yet, use `farhop sim`";
+    Err(Failure::Input(miette::miette!("{what}: {only}")))
 }
 
 /// One diagnostic of them all.

@@ -33,7 +33,7 @@ fn scenario(link: LinkConfig) -> Scenario {
         node: vec![node("a"), node("b")],
         link: vec![RadioLinkConfig {
             between: ["a".into(), "b".into()],
-            signal_dbm: -60.0,
+            signal_dbm: Some(-60.0),
             ..RadioLinkConfig::default()
         }],
         ..Scenario::default()

@@ -39,7 +39,7 @@ fn plans() -> [NodePlan; 2] {
         node: vec![node("a"), node("b")],
         link: vec![RadioLinkConfig {
             between: ["a".into(), "b".into()],
-            signal_dbm: -60.0,
+            signal_dbm: Some(-60.0),
             ..RadioLinkConfig::default()
         }],
         ..Scenario::default()

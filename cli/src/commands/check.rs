@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use farhop_proto::base::Duration;
 use farhop_proto::base::phy::{ACK_BYTES, DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES};
+use farhop_proto::base::{Duration, PhyKind};
 use farhop_proto::link::wild::WildConfig;
 use farhop_proto::stack::{
-    FlowKind, LinkConfig, LossConfig, NodePlan, RadioLinkConfig, RadioPlan, Scenario,
+    FlowKind, Hop, LinkConfig, LossConfig, NodePlan, Plan, PropagationKind, RadioLinkConfig,
+    RadioPlan, Scenario,
 };
 use farhop_proto::wire::wild::HEADER_BYTES;
 use farhop_sim::engine::{flow_name, transport_name};
@@ -17,6 +18,8 @@ use crate::{Failure, load};
 
 /// Size of a packet in examples and limits.
 const PACKET_BYTES: usize = 1500;
+/// Nodes, links and flows that are listed one by one.
+const LISTED: usize = 20;
 
 /// Checks a scenario and says what it would do; exit status 2 if something in it is wrong.
 #[derive(clap::Args)]
@@ -34,7 +37,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 
 /// What a scenario would do, for people.
 pub(crate) fn describe(scenario: &Scenario) -> String {
-    let plan = scenario.plan();
+    let plan = scenario.plan_for_flows();
     let mut out = format!(
         "{}: {} s, seed {}, link {}, routing fixed\n",
         scenario.name,
@@ -45,24 +48,64 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
     if !scenario.description.is_empty() {
         let _ = writeln!(out, "{}", scenario.description);
     }
-    for node in &plan.nodes {
+    for node in plan.nodes.iter().take(LISTED) {
         let (ipv4, ipv6) = (node.addresses.ipv4(node.node), node.addresses.ipv6(node.node));
         let _ = write!(out, "node {}: {ipv4}, {ipv6}", node.name);
+        if node.radios.len() > 1 {
+            let _ = write!(out, "; {} radios", node.radios.len());
+        }
         if let LinkConfig::Plain(_) = scenario.stack.link {
             let _ = write!(out, "; ACK time-out {} us", node.radios[0].ack_timeout.as_micros());
         }
         out.push('\n');
     }
+    out += &more(plan.nodes.len(), "nodes");
+    if scenario.propagation_kind() != PropagationKind::Links {
+        out += &describe_air(scenario, &plan);
+    }
     if let Some(node) = plan.nodes.first() {
         out += &describe_radio(node, &scenario.stack.link);
     }
-    for link in &scenario.link {
-        out += &describe_link(link);
-        if let Some(node) = plan.nodes.first() {
-            out += &describe_limit(link, &node.radios[0], &scenario.stack.link);
+    for (link, hops) in scenario.link.iter().zip(plan.hops.chunks(2)).take(LISTED) {
+        let (node, radio) = hops[0].from;
+        let radio = &plan.nodes[usize::from(node.0) - 1].radios[usize::from(radio.0)];
+        out += &describe_link(link, hops);
+        if radio.spec.phy.kind == PhyKind::Wire {
+            let _ = writeln!(out, "  a wire of {}", radio.spec.rate);
+        } else {
+            out += &describe_limit(hops[0].delay, radio, &scenario.stack.link);
         }
     }
-    for flow in &scenario.flow {
+    out += &more(scenario.link.len(), "links");
+    describe_traffic(&mut out, scenario);
+    out
+}
+
+/// What is left of a long list.
+fn more(all: usize, what: &str) -> String {
+    if all > LISTED { format!("and {} more {what}\n", all - LISTED) } else { String::new() }
+}
+
+/// Who hears whom.
+fn describe_air(scenario: &Scenario, plan: &Plan) -> String {
+    let degrees: Vec<usize> = plan.nodes.iter().map(|node| node.peers.len()).collect();
+    let sum: usize = degrees.iter().sum();
+    let (least, most) = (degrees.iter().min(), degrees.iter().max());
+    format!(
+        "air: {}; {} nodes, {} pairs that can use each other, {} directions in which a radio is \
+         heard\n  neighbours of a node: {} to {}, {:.1} on average\n",
+        scenario.propagation_kind().name(),
+        degrees.len(),
+        sum / 2,
+        plan.hops.len(),
+        least.copied().unwrap_or_default(),
+        most.copied().unwrap_or_default(),
+        sum as f64 / degrees.len().max(1) as f64,
+    )
+}
+
+fn describe_traffic(out: &mut String, scenario: &Scenario) {
+    for flow in scenario.flow.iter().take(LISTED) {
         let what = match (flow.kind, flow.bytes, flow.rate_mbps) {
             (FlowKind::Tcp, Some(bytes), _) => format!("{bytes} bytes"),
             (FlowKind::Udp, _, Some(rate)) => format!("{rate} Mb/s in {} B", flow.size_bytes),
@@ -79,6 +122,7 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
             flow.start_s
         );
     }
+    *out += &more(scenario.flow.len(), "flows");
     for fault in &scenario.fault {
         let what = match (&fault.node, &fault.link) {
             (Some(node), _) => format!("node {node}"),
@@ -87,7 +131,6 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
         };
         let _ = writeln!(out, "fault: {what} is down from {} s to {} s", fault.from_s, fault.to_s);
     }
-    out
 }
 
 fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
@@ -133,8 +176,8 @@ fn packets_a_slot(wild: &WildConfig, radio: &RadioPlan) -> u64 {
 }
 
 /// The most that a link can carry when nothing is lost and nobody else is on the air.
-fn describe_limit(link: &RadioLinkConfig, radio: &RadioPlan, config: &LinkConfig) -> String {
-    let there_and_back = link.propagation() * 2;
+fn describe_limit(one_way: Duration, radio: &RadioPlan, config: &LinkConfig) -> String {
+    let there_and_back = one_way * 2;
     let (packets, time, way) = match config {
         LinkConfig::Wild(wild) => {
             (packets_a_slot(wild, radio), wild.slot() * 2 + there_and_back, "each way")
@@ -153,15 +196,17 @@ fn describe_limit(link: &RadioLinkConfig, radio: &RadioPlan, config: &LinkConfig
     format!("  at most {mbps:.2} Mb/s {way}, in packets of {PACKET_BYTES} B and without loss\n")
 }
 
-fn describe_link(link: &RadioLinkConfig) -> String {
+fn describe_link(link: &RadioLinkConfig, hops: &[Hop]) -> String {
     let [a, b] = &link.between;
-    let delay: Duration = link.propagation();
-    let loss = match &link.loss_back {
-        Some(back) => format!("loss {} there, {} back", loss(&link.loss), loss(back)),
-        None => format!("loss {}", loss(&link.loss)),
+    let loss = match link.loss_back {
+        Some(_) => format!("loss {} there, {} back", loss(&hops[0].loss), loss(&hops[1].loss)),
+        None => format!("loss {}", loss(&hops[0].loss)),
     };
-    let micros = delay.as_nanos() as f64 / 1e3;
-    format!("link {a} - {b}: {} km ({micros:.1} us), {loss}\n", link.distance_km)
+    let micros = hops[0].delay.as_nanos() as f64 / 1e3;
+    match link.distance_km {
+        Some(length) => format!("link {a} - {b}: {length} km ({micros:.1} us), {loss}\n"),
+        None => format!("link {a} - {b}: {micros:.1} us, {loss}\n"),
+    }
 }
 
 fn loss(config: &LossConfig) -> String {

@@ -182,7 +182,7 @@ fn run_on_time(
     index: usize,
     bar: &Bar,
 ) -> Result<(Report, bool), Failure> {
-    let loaded = Loaded { scenario: scenario.clone(), text: String::new() };
+    let loaded = Loaded { scenario: scenario.clone(), text: String::new(), folder: PathBuf::new() };
     let mut late = false;
     for attempt in 1..=2 {
         let again = if attempt > 1 { ", again (it was late)" } else { "" };
@@ -207,7 +207,7 @@ fn scenario(case: &Case, seconds: f64) -> Scenario {
     let loss = format!("{} % loss", case.loss * 100.0);
     scenario.name = format!("{}, {control}, {loss}", case.stack);
     scenario.duration_s = seconds;
-    scenario.link[0].loss = LossConfig::Bernoulli { p: case.loss };
+    scenario.link[0].loss = Some(LossConfig::Bernoulli { p: case.loss });
     if case.stack == "plain" {
         scenario.stack.link = LinkConfig::Plain(PlainConfig::default());
         scenario.radio.attempts = PLAIN_ATTEMPTS;

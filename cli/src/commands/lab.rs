@@ -124,6 +124,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         None => {
             let file = options.file.as_deref().expect("clap asks for it");
             let loaded = load::load(file)?;
+            load::refuse_for_devices(&loaded.scenario)?;
             if options.keep { keep(options, file, &loaded) } else { run_once(options, &loaded) }
         }
     }

@@ -30,6 +30,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let loaded = load::load(&options.file)?;
+    load::refuse_for_devices(&loaded.scenario)?;
     let mut daemon =
         DaemonOptions::from_scenario(&loaded.scenario, &options.node).map_err(|error| {
             Failure::Input(miette::miette!("{}: {error:#}", options.file.display()))

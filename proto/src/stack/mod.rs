@@ -7,6 +7,7 @@ mod loss_trace;
 mod plan;
 mod problems;
 mod scenario;
+mod space;
 #[expect(clippy::module_inception, reason = "it is the thing that the folder is named after")]
 mod stack;
 
@@ -17,4 +18,5 @@ pub use loss_trace::{Fate, LossTrace, TRACE_END, TRACE_HEADER, TraceError};
 pub use plan::{Hop, NodePlan, Plan, RadioPlan};
 pub use problems::Problem;
 pub use scenario::*;
+pub use space::{Heard, PathLoss, Site, Space, Thresholds, gaussian, sensitivity};
 pub use stack::{Stack, StackStatus};

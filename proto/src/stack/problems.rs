@@ -1,19 +1,25 @@
 //! What is impossible in a scenario: each problem with its place and what would be right.
 
+mod fault;
 mod flow;
 mod loss;
 mod mac;
+mod names;
 mod phy;
+mod space;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::LinkConfig;
+use super::plan::{Search, Topology};
 use super::scenario::{
-    DeviceConfig, FaultConfig, FlowConfig, RadioConfig, RadioLinkConfig, Scenario, SweepConfig,
+    DelayConfig, DeviceConfig, FlowConfig, RadioConfig, RadioLinkConfig, RadioOverride, Scenario,
+    SweepConfig,
 };
 use crate::link::queue::QueueConfig;
 use crate::link::wild::WildConfig;
 use flow::check_flow_kind;
+use names::Names;
 
 /// Something impossible in a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +64,8 @@ fn check_sweep(found: &mut Found, sweep: &SweepConfig) {
 const NAME_LENGTH: usize = 32;
 /// Nodes that a number of 16 bits can tell apart.
 const NODES: usize = 65_000;
+/// Radios of their own that the links of one node may have.
+const RADIOS: usize = 64;
 
 /// The problems found so far.
 #[derive(Default)]
@@ -105,32 +113,93 @@ impl Scenario {
         }
         check_radio(&mut found, &self.radio);
         check_stack(&mut found, &self.stack.link);
-        check_host(&mut found, "wake_us", &self.host.wake_us);
-        check_host(&mut found, "submit_us", &self.host.submit_us);
-        self.check_nodes(&mut found);
-        self.check_links(&mut found);
-        for (index, flow) in self.flow.iter().enumerate() {
-            self.check_flow(&mut found, index, flow);
+        check_delay(&mut found, "host.wake_us", &self.host.wake_us);
+        let placed = match space::check_space(&mut found, self) {
+            true => self.with_placed_nodes(),
+            false => Self { layout: Vec::new(), ..self.clone() },
+        };
+        let names = Names::of(&placed);
+        self.check_nodes(&mut found, &placed);
+        self.check_links(&mut found, &names, &placed);
+        // Who hears whom can be asked only where nothing is wrong so far.
+        let topology = found.0.is_empty().then(|| Topology::build(&placed));
+        if topology.as_ref().is_some_and(Topology::is_crowded) {
+            found.add(
+                "propagation",
+                format!("more than {} pairs of nodes hear each other", Topology::MOST_HOPS / 2),
+                "fewer nodes, more room between them, or a higher radio.floor_dbm",
+            );
         }
-        for (index, fault) in self.fault.iter().enumerate() {
-            self.check_fault(&mut found, index, fault);
+        let mut search = Search::default();
+        for (index, flow) in placed.flow.iter().enumerate() {
+            self.check_flow(&mut found, index, flow, &names);
+            if let (Some(topology), Some(from), Some(to)) =
+                (&topology, names.get(&flow.from), names.get(&flow.to))
+                && from != to
+                && !topology.is_joined(&mut search, from, to)
+            {
+                let message = format!("no links lead from '{}' to '{}'", flow.from, flow.to);
+                let help = "a chain of links between them over which both can be received";
+                found.add(format!("flow[{index}].to"), message, help);
+            }
         }
+        let joined = |a: &str, b: &str| placed.are_joined(topology.as_ref(), &names, a, b);
+        fault::check_faults(&mut found, &names, &placed, &joined);
         if let Some(sweep) = &self.sweep {
             check_sweep(&mut found, sweep);
+        }
+        if found.0.is_empty() {
+            self.check_drawn(&mut found);
         }
         found.0
     }
 
-    fn check_nodes(&self, found: &mut Found) {
-        if self.node.is_empty() {
-            found.add("node", "the scenario has no nodes", "at least one [[node]] with a name");
+    /// Whether a fault can name the link between two nodes.
+    fn are_joined(&self, topology: Option<&Topology>, names: &Names<'_>, a: &str, b: &str) -> bool {
+        let joins = |link: &RadioLinkConfig| {
+            let [first, second] = link.between.each_ref().map(|name| &**name);
+            (first, second) == (a, b) || (second, first) == (a, b)
+        };
+        let hear = |topology: &Topology| match (names.get(a), names.get(b)) {
+            (Some(a), Some(b)) => topology.hear_each_other(a, b),
+            _ => false,
+        };
+        self.link.iter().any(joins) || topology.is_some_and(hear)
+    }
+
+    /// Random flows for which too few ends were found.
+    fn check_drawn(&self, found: &mut Found) {
+        let wanted = |flow: &FlowConfig| flow.random.as_ref().map_or(1, |random| random.count);
+        let is_local = |flow: &FlowConfig| flow.random.as_ref().is_some_and(|r| r.hops.is_some());
+        if !self.flow.iter().any(is_local) {
+            return;
+        }
+        let all: u64 = self.flow.iter().map(wanted).sum();
+        let drawn = self.expanded().flow.len() as u64;
+        let path = self.flow.iter().position(is_local).unwrap_or_default();
+        if drawn < all {
+            found.add(
+                format!("flow[{path}].random"),
+                format!("only {drawn} of {all} flows have ends with a path between them"),
+                "more nodes near each other, or more hops",
+            );
+        }
+    }
+
+    fn check_nodes(&self, found: &mut Found, placed: &Self) {
+        if placed.node.is_empty() && self.layout.is_empty() {
+            let help = "at least one [[node]] with a name, or a [[layout]]";
+            found.add("node", "the scenario has no nodes", help);
         }
         if self.node.len() > NODES {
             found.add("node", "too many nodes", format!("at most {NODES}"));
         }
         let mut names = BTreeSet::new();
-        for (index, node) in self.node.iter().enumerate() {
-            let path = format!("node[{index}].name");
+        for (index, node) in placed.node.iter().enumerate() {
+            let path = match index < self.node.len() {
+                true => format!("node[{index}].name"),
+                false => format!("layout[{}].name", self.layout_of(placed, index)),
+            };
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
             let name = &node.name;
             if name.is_empty() || name.len() > NAME_LENGTH || !name.chars().all(plain) {
@@ -138,51 +207,51 @@ impl Scenario {
                 found.add(&path, format!("'{name}' cannot be the name of a node"), help);
             }
             if !names.insert(name) {
-                found.add(
-                    &path,
-                    format!("two nodes are called '{name}'"),
-                    "a name of its own for each node",
-                );
+                let message = format!("two nodes are called '{name}'");
+                found.add(&path, message, "a name of its own for each node");
             }
-            let offset = node.clock.offset_s;
-            found.number(
-                format!("node[{index}].clock.offset_s"),
-                offset,
-                -1e6..=1e6,
-                "a clock offset",
-            );
-            let drift = node.clock.drift_ppm;
-            found.number(
-                format!("node[{index}].clock.drift_ppm"),
-                drift,
-                -1000.0..=1000.0,
-                "a clock drift in parts per million",
-            );
+        }
+        let names = Names::of(placed);
+        for (index, node) in self.node.iter().enumerate() {
+            let (offset, drift) = (node.clock.offset_s, node.clock.drift_ppm);
+            let path = format!("node[{index}]");
+            let key = format!("{path}.clock.offset_s");
+            found.number(key, offset, -1e6..=1e6, "a clock offset");
+            let what = "a clock drift in parts per million";
+            found.number(format!("{path}.clock.drift_ppm"), drift, -1000.0..=1000.0, what);
+            if let Some(radio) = &node.radio {
+                check_override(found, &format!("{path}.radio"), radio, &self.radio);
+            }
             if let Some(DeviceConfig::Udp { peers, .. }) = &node.device {
                 for peer in peers.keys() {
-                    self.check_name(found, format!("node[{index}].device.peers.{peer}"), peer);
+                    names.check(found, format!("{path}.device.peers.{peer}"), peer);
                 }
             }
         }
     }
 
-    fn check_name(&self, found: &mut Found, path: String, name: &str) {
-        if !self.node.iter().any(|node| node.name == name) {
-            let names: Vec<&str> = self.node.iter().map(|node| node.name.as_str()).collect();
-            found.add(
-                path,
-                format!("there is no node '{name}'"),
-                format!("one of: {}", names.join(", ")),
-            );
-        }
+    /// The layout that a node comes from.
+    fn layout_of(&self, placed: &Self, node: usize) -> usize {
+        let ends = |count: usize| {
+            let part = Self { layout: self.layout[..count].to_vec(), ..Self::default() };
+            self.node.len() + part.with_placed_nodes().node.len()
+        };
+        debug_assert!(node < placed.node.len());
+        (0..self.layout.len()).find(|index| node < ends(index + 1)).unwrap_or_default()
     }
 
-    fn check_links(&self, found: &mut Found) {
+    fn check_links(&self, found: &mut Found, names: &Names<'_>, placed: &Self) {
         let mut pairs = BTreeSet::new();
-        for (index, link) in self.link.iter().enumerate() {
+        let mut radios: BTreeMap<&String, usize> = BTreeMap::new();
+        for (index, link) in placed.link.iter().enumerate() {
             let path = format!("link[{index}]");
             for (end, name) in link.between.iter().enumerate() {
-                self.check_name(found, format!("{path}.between[{end}]"), name);
+                names.check(found, format!("{path}.between[{end}]"), name);
+                *radios.entry(name).or_default() += usize::from(link.radio.is_some());
+                if radios[name] == RADIOS + 1 {
+                    let message = format!("'{name}' has more than {RADIOS} radios");
+                    found.add(format!("{path}.radio"), message, "fewer links with a radio");
+                }
             }
             let [a, b] = &link.between;
             if a == b {
@@ -200,41 +269,46 @@ impl Scenario {
                 );
             }
             check_link(found, &path, link, self.duration_s);
+            if let Some(radio) = &link.radio {
+                check_override(found, &format!("{path}.radio"), radio, &self.radio);
+            }
         }
     }
 
-    fn check_flow(&self, found: &mut Found, index: usize, flow: &FlowConfig) {
+    fn check_flow(&self, found: &mut Found, index: usize, flow: &FlowConfig, names: &Names<'_>) {
         let path = format!("flow[{index}]");
-        self.check_name(found, format!("{path}.from"), &flow.from);
-        self.check_name(found, format!("{path}.to"), &flow.to);
-        if flow.from == flow.to {
-            found.add(
-                format!("{path}.to"),
-                format!("a flow from '{}' to itself", flow.to),
-                "another node",
-            );
-        } else if self.node_id(&flow.from).is_some() && self.node_id(&flow.to).is_some() {
-            let from = self.node_id(&flow.from).expect("just seen");
-            let to = self.node_id(&flow.to).expect("just seen");
-            if !self.next_hops(from).contains_key(&to) {
-                let message = format!("no links lead from '{}' to '{}'", flow.from, flow.to);
-                found.add(
-                    format!("{path}.to"),
-                    message,
-                    "a chain of [[link]] entries between them",
-                );
+        let mut start = flow.start_s;
+        if let Some(random) = &flow.random {
+            if !(flow.from.is_empty() && flow.to.is_empty()) {
+                let message = "a flow has ends of its own or random ones, not both";
+                found.add(format!("{path}.random"), message, "no from and to, or no random");
+            }
+            let count = random.count as f64;
+            found.number(format!("{path}.random.count"), count, 1.0..=1e5, "a number of flows");
+            let key = format!("{path}.random.start_within_s");
+            found.number(key, random.start_within_s, 0.0..=1e7, "a time in seconds");
+            start += random.start_within_s;
+            let is_layout = |name: &String| self.layout.iter().any(|layout| layout.name() == name);
+            if let Some(among) = random.among.as_ref().filter(|name| !is_layout(name)) {
+                let message = format!("there is no layout '{among}'");
+                found.add(format!("{path}.random.among"), message, "the name of a [[layout]]");
+            }
+        } else if flow.from.is_empty() || flow.to.is_empty() {
+            let help = "from = \"a\" and to = \"b\", or random = { count = 10 }";
+            found.add(&path, "a flow needs two ends", help);
+        } else {
+            names.check(found, format!("{path}.from"), &flow.from);
+            names.check(found, format!("{path}.to"), &flow.to);
+            if flow.from == flow.to {
+                let message = format!("a flow from '{}' to itself", flow.to);
+                found.add(format!("{path}.to"), message, "another node");
             }
         }
         check_flow_kind(found, &path, flow);
-        let start = flow.start_s;
-        found.number(
-            format!("{path}.start_s"),
-            start,
-            0.0..=self.duration_s,
-            "a time inside the run",
-        );
+        let inside = 0.0..=self.duration_s;
+        found.number(format!("{path}.start_s"), start, inside, "a time inside the run");
         let stop = flow.stop_s.unwrap_or(self.duration_s);
-        if !(stop > flow.start_s && stop <= self.duration_s) {
+        if !(stop > start && stop <= self.duration_s) {
             let help = format!("a time after start_s, at most {} s", self.duration_s);
             found.add(format!("{path}.stop_s"), format!("the flow cannot stop at {stop} s"), help);
         }
@@ -242,38 +316,6 @@ impl Scenario {
             let message = format!("nothing of the flow is left to measure at {from} s");
             let help = format!("a time from start_s, {start} s, and before it stops, at {stop} s");
             found.add(format!("{path}.measure_from_s"), message, help);
-        }
-    }
-
-    fn check_fault(&self, found: &mut Found, index: usize, fault: &FaultConfig) {
-        let path = format!("fault[{index}]");
-        match (&fault.node, &fault.link) {
-            (Some(node), None) => self.check_name(found, format!("{path}.node"), node),
-            (None, Some(ends)) => {
-                let [a, b] = ends;
-                let same = |link: &RadioLinkConfig| {
-                    link.between == [a.clone(), b.clone()] || link.between == [b.clone(), a.clone()]
-                };
-                if !self.link.iter().any(same) {
-                    found.add(
-                        format!("{path}.link"),
-                        format!("there is no link between '{a}' and '{b}'"),
-                        "the ends of a [[link]]",
-                    );
-                }
-            }
-            _ => found.add(
-                &path,
-                "a fault needs one thing that goes down",
-                "either node = \"name\" or link = [\"a\", \"b\"]",
-            ),
-        }
-        if !(fault.from_s >= 0.0 && fault.to_s > fault.from_s) {
-            found.add(
-                format!("{path}.to_s"),
-                format!("down from {} s to {} s is no span of time", fault.from_s, fault.to_s),
-                "0 <= from_s < to_s",
-            );
         }
     }
 }
@@ -297,6 +339,7 @@ fn check_radio(found: &mut Found, radio: &RadioConfig) {
     }
     found.number("radio.capture_db".into(), radio.capture_db, 0.0..=200.0, "a ratio in decibels");
     found.number("radio.channel".into(), radio.channel.into(), 1.0..=233.0, "a channel");
+    check_power(found, radio);
 }
 
 fn check_stack(found: &mut Found, link: &LinkConfig) {
@@ -358,7 +401,47 @@ fn check_wild(found: &mut Found, wild: &WildConfig) {
     }
 }
 
-fn check_host(found: &mut Found, key: &str, points: &[[f64; 2]]) {
+/// Checks settings that take the place of those of `[radio]`, with their own path.
+fn check_override(found: &mut Found, path: &str, radio: &RadioOverride, base: &RadioConfig) {
+    let mut of_base = Found(Vec::new());
+    check_radio(&mut of_base, base);
+    let mut own = Found(Vec::new());
+    check_radio(&mut own, radio.config());
+    if own.0.is_empty() && of_base.0.is_empty() {
+        check_radio(&mut own, &radio.over(base));
+    }
+    let under = |problem: Problem| {
+        let path = problem.path.replacen("radio", path, 1);
+        Problem { path, ..problem }
+    };
+    found.0.extend(own.0.into_iter().map(under));
+}
+
+/// What a radio makes of power, and how late its host is.
+fn check_power(found: &mut Found, radio: &RadioConfig) {
+    let powers = [
+        ("tx_power_dbm", radio.tx_power_dbm),
+        ("receive_dbm", radio.receive_dbm),
+        ("sense_dbm", radio.sense_dbm),
+        ("floor_dbm", radio.floor_dbm),
+    ];
+    for (key, power) in powers {
+        if let Some(power) = power {
+            found.number(format!("radio.{key}"), power, -200.0..=60.0, "a power in dBm");
+        }
+    }
+    let gain = radio.antenna_gain_dbi;
+    found.number("radio.antenna_gain_dbi".into(), gain, -50.0..=60.0, "a gain in dBi");
+    let loss = radio.cable_loss_db;
+    found.number("radio.cable_loss_db".into(), loss, 0.0..=100.0, "a loss in decibels");
+    if let Some(slot) = radio.slot_us {
+        found.number("radio.slot_us".into(), slot, 1.0..=1e5, "a slot time in microseconds");
+    }
+    check_delay(found, "radio.departure", &radio.departure);
+}
+
+fn check_delay(found: &mut Found, path: &str, delay: &DelayConfig) {
+    let points = delay.points();
     let rising = points.windows(2).all(|pair| pair[0][0] < pair[1][0] && pair[0][1] <= pair[1][1]);
     let inside = points
         .iter()
@@ -366,26 +449,29 @@ fn check_host(found: &mut Found, key: &str, points: &[[f64; 2]]) {
     if !rising || !inside {
         let help = "points [fraction, microseconds] that rise, for example \
                     [[0.5, 50], [0.99, 1000], [1, 4000]]";
-        found.add(format!("host.{key}"), "not a distribution", help);
+        found.add(path, "not a distribution", help);
     }
 }
 
 fn check_link(found: &mut Found, path: &str, link: &RadioLinkConfig, duration_s: f64) {
-    found.number(
-        format!("{path}.distance_km"),
-        link.distance_km,
-        0.0..=1000.0,
-        "a distance in kilometres",
-    );
-    found.number(
-        format!("{path}.signal_dbm"),
-        link.signal_dbm,
-        -120.0..=30.0,
-        "a received power in dBm",
-    );
-    loss::check_loss(found, &format!("{path}.loss"), &link.loss, duration_s);
-    if let Some(loss) = &link.loss_back {
-        loss::check_loss(found, &format!("{path}.loss_back"), loss, duration_s);
+    if let Some(length) = link.distance_km {
+        let what = "a distance in kilometres";
+        found.number(format!("{path}.distance_km"), length, 0.0..=1000.0, what);
+    }
+    let what = "a delay in milliseconds";
+    found.number(format!("{path}.delay_ms"), link.delay_ms, 0.0..=1e5, what);
+    if let Some(signal) = link.signal_dbm {
+        found.number(
+            format!("{path}.signal_dbm"),
+            signal,
+            -120.0..=30.0,
+            "a received power in dBm",
+        );
+    }
+    for (key, loss) in [("loss", &link.loss), ("loss_back", &link.loss_back)] {
+        if let Some(loss) = loss {
+            loss::check_loss(found, &format!("{path}.{key}"), loss, duration_s);
+        }
     }
 }
 
@@ -401,11 +487,7 @@ mod tests {
             name: "test".into(),
             duration_s: 20.0,
             node: vec![node("hill"), node("valley")],
-            link: vec![RadioLinkConfig {
-                between,
-                signal_dbm: -60.0,
-                ..RadioLinkConfig::default()
-            }],
+            link: vec![RadioLinkConfig { between, ..RadioLinkConfig::default() }],
             flow: vec![FlowConfig {
                 from: "hill".into(),
                 to: "valley".into(),
@@ -428,7 +510,7 @@ mod tests {
     #[test]
     fn each_impossible_value_is_found_where_it_stands() {
         let mut scenario = good();
-        scenario.link[0].distance_km = -80.0;
+        scenario.link[0].distance_km = Some(-80.0);
         scenario.radio.rate_mbps = Some(7.0);
         scenario.node[1].name = "hill".into();
         scenario.flow[0].to = "nowhere".into();
@@ -445,7 +527,7 @@ mod tests {
     #[test]
     fn numbers_that_are_none_are_refused() {
         let mut scenario = good();
-        scenario.link[0].loss = LossConfig::Bernoulli { p: f64::NAN };
+        scenario.link[0].loss = Some(LossConfig::Bernoulli { p: f64::NAN });
         scenario.duration_s = f64::INFINITY;
         let found = paths(&scenario);
         assert!(found.contains(&"link[0].loss".to_owned()), "{found:?}");

@@ -263,7 +263,7 @@ fn status(
             plan.addresses.ipv6(plan.node).into(),
         ],
         is_realtime,
-        peers: plan.peer_names.clone(),
+        peers: plan.peer_names(),
         wakeups: driver.wakeups(),
         driver: driver.stats(),
         devices: driver.devices(),

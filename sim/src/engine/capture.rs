@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::time::Duration as StdDuration;
 
 use farhop_proto::base::{AckPolicy, Dbm, Duration, Instant, NodeId, Phy, RadioId};
-use farhop_proto::stack::{NodePlan, Plan, Scenario};
+use farhop_proto::stack::{NodePlan, Plan};
 use farhop_proto::wire::ieee80211::{self, Station};
 use farhop_proto::wire::radiotap;
 use pcap_file::DataLink;
@@ -80,7 +80,6 @@ impl<'a> Capture<'a> {
     pub(super) fn build(
         out: Box<dyn Write + 'a>,
         node: &NodePlan,
-        scenario: &Scenario,
         plan: &Plan,
     ) -> io::Result<Self> {
         let mut out = PcapNgWriter::new(io::BufWriter::new(out)).map_err(io::Error::other)?;
@@ -94,10 +93,11 @@ impl<'a> Capture<'a> {
             ],
         };
         out.write_pcapng_block(interface).map_err(io::Error::other)?;
-        let hears =
-            plan.hops.iter().filter(|hop| hop.to.0 == node.node).map(|hop| {
-                (hop.from.0, hop.delay, Dbm::from_f64(scenario.link[hop.link].signal_dbm))
-            });
+        let hears = plan
+            .hops
+            .iter()
+            .filter(|hop| hop.usable && hop.to.0 == node.node)
+            .map(|hop| (hop.from.0, hop.delay, hop.signal));
         let radios = plan
             .nodes
             .iter()

@@ -1,5 +1,6 @@
 //! Discrete events: a scenario in virtual time.
 
+mod air;
 mod apps;
 mod capture;
 mod clock;
@@ -12,8 +13,8 @@ mod run;
 mod traffic;
 mod world;
 
+pub use air::medium_config;
 pub use many::{Finished, Many};
 pub use measure::{air_report, flow_name, link_report, node_report, transport_name};
 pub use report::*;
 pub use run::{RunError, RunOptions, run};
-pub use world::medium_config;

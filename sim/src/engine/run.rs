@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::time::Instant as WallClock;
 
 use farhop_proto::base::{Duration, Instant, Seed};
-use farhop_proto::stack::{Congestion, Scenario};
+use farhop_proto::stack::{Congestion, Plan, Scenario};
 
 use super::capture::{Capture, TraceWriter};
 use super::losses::LossRecorder;
@@ -73,18 +73,18 @@ pub fn run(scenario: &Scenario, options: RunOptions<'_>) -> Result<Report, RunEr
         return Err(RunError::LabOnly(format!("BBR (flow from '{}')", flow.from)));
     }
     let seed = options.seed.unwrap_or(scenario.seed);
-    let plan = scenario.plan();
-    let mut world = World::build(scenario, &plan, Seed(seed));
+    let plan = scenario.plan_for_flows();
+    let scenario = &*scenario.expanded();
     let mut run = Run {
         traffic: Traffic::build(scenario, Seed(seed)),
-        faults: Faults::build(scenario),
+        faults: Faults::build(scenario, &plan),
         bin: Duration::from_secs_f64(if scenario.duration_s <= FINE_BINS_S { 0.1 } else { 1.0 }),
         next_bin: Instant::ZERO,
         end: Instant::ZERO + Duration::from_secs_f64(scenario.duration_s),
         capture: match options.pcap {
             Some((name, out)) => {
                 let node = plan.node(&name).ok_or(RunError::NoSuchNode(name))?;
-                Some(Capture::build(out, node, scenario, &plan)?)
+                Some(Capture::build(out, node, &plan)?)
             }
             None => None,
         },
@@ -96,6 +96,7 @@ pub fn run(scenario: &Scenario, options: RunOptions<'_>) -> Result<Report, RunEr
         progress: options.progress,
     };
     run.next_bin += run.bin;
+    let mut world = World::build(scenario, plan, Seed(seed));
     world.medium.record_transmissions(run.capture.is_some() || run.trace.is_some());
     world.medium.record_fates(run.losses.is_some());
     run.run_until_end(&mut world)?;
@@ -186,35 +187,29 @@ struct Change {
 
 enum Fault {
     Node(usize),
-    Link(usize),
+    /// Both directions of a link, by their indices on the medium.
+    Link(Vec<usize>),
 }
 
 impl Faults {
-    fn build(scenario: &Scenario) -> Self {
+    fn build(scenario: &Scenario, plan: &Plan) -> Self {
+        let node = |name: &str| scenario.node_id(name).expect("the scenario has no problems");
         let mut changes = Vec::new();
         for fault in &scenario.fault {
             for (secs, up) in [(fault.from_s, false), (fault.to_s, true)] {
                 let what = match (&fault.node, &fault.link) {
-                    (Some(name), _) => {
-                        let node = scenario.node_id(name).expect("the scenario has no problems");
-                        Fault::Node(usize::from(node.0) - 1)
-                    }
+                    (Some(name), _) => Fault::Node(usize::from(node(name).0) - 1),
                     (None, ends) => {
                         let [a, b] = ends.as_ref().expect("the scenario has no problems");
-                        let same = |link: &[String; 2]| link.contains(a) && link.contains(b);
-                        let link = scenario.link.iter().position(|link| same(&link.between));
-                        Fault::Link(link.expect("the scenario has no problems"))
+                        Fault::Link(plan.hops_between(node(a), node(b)).collect())
                     }
                 };
-                changes.push(Change {
-                    at: Instant::ZERO + Duration::from_secs_f64(secs),
-                    up,
-                    what,
-                });
+                let at = Instant::ZERO + Duration::from_secs_f64(secs);
+                changes.push(Change { at, up, what });
             }
         }
-        // The next change stands last.
-        changes.sort_by_key(|change| std::cmp::Reverse(change.at));
+        // The next change stands last. Where one span ends as the next begins, the end is first.
+        changes.sort_by_key(|change| std::cmp::Reverse((change.at, !change.up)));
         Self(changes)
     }
 
@@ -230,8 +225,8 @@ impl Faults {
                         world.medium.set_radio_up(now, radio, change.up);
                     }
                 }
-                Fault::Link(link) => {
-                    for direction in [2 * link, 2 * link + 1] {
+                Fault::Link(directions) => {
+                    for direction in directions {
                         world.medium.set_link_up(now, direction, change.up);
                     }
                 }

@@ -1,15 +1,17 @@
 //! The world: nodes with their stacks on a medium, driven by the earliest event.
 
-use farhop_proto::base::{
-    Bitrate, Cx, Duration, FrameDown, FrameUp, Instant, Lane, Rng, Room, Seed,
-};
-use farhop_proto::stack::{NodePlan, Plan, Scenario, Stack};
+use std::collections::VecDeque;
 
+use farhop_proto::base::{
+    Cx, Duration, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant, Lane, Rng, Room, Seed,
+    UnitId,
+};
+use farhop_proto::stack::{NodePlan, Plan, RadioPlan, Scenario, Stack};
+
+use super::air::medium_config;
 use super::clock::{Clock, Quantiles};
-use super::losses::loss_model;
-use super::mac;
 use super::traffic::Traffic;
-use crate::radio::{AirLink, ChipConfig, EventQueue, Medium, MediumConfig, MediumEvent};
+use crate::radio::{EventQueue, Medium, MediumEvent};
 
 /// One node.
 pub(super) struct Node {
@@ -20,9 +22,30 @@ pub(super) struct Node {
     /// The deadline of the stack that the wake-up stands for, and the wake-up, in true time.
     wake: Option<(Instant, Instant)>,
     rng: Rng,
-    submitted: Vec<(Instant, FrameDown)>,
-    last_submit: Instant,
+    /// For each radio; nothing where none of them waits for its host.
+    departures: Vec<Departures>,
     is_due: bool,
+}
+
+/// Frames on their way from the host to a radio.
+struct Departures {
+    delay: Quantiles,
+    frames: VecDeque<(Instant, FrameDown)>,
+    last: Instant,
+}
+
+impl Departures {
+    fn build(node: &NodePlan) -> Vec<Self> {
+        if node.radios.iter().all(|radio| radio.config.departure.is_none()) {
+            return Vec::new();
+        }
+        let of = |radio: &RadioPlan| Self {
+            delay: Quantiles::build(radio.config.departure.points()),
+            frames: VecDeque::new(),
+            last: Instant::ZERO,
+        };
+        node.radios.iter().map(of).collect()
+    }
 }
 
 /// The network in motion.
@@ -34,37 +57,38 @@ pub(super) struct World {
     wakes: EventQueue,
     due: Vec<usize>,
     wake_delay: Quantiles,
-    submit_delay: Quantiles,
     pub(super) wakeups: u64,
 }
 
 impl World {
-    pub(super) fn build(scenario: &Scenario, plan: &Plan, seed: Seed) -> Self {
+    pub(super) fn build(scenario: &Scenario, plan: Plan, seed: Seed) -> Self {
         let mut nodes = Vec::with_capacity(plan.nodes.len());
         let mut node_of_radio = Vec::new();
-        for (index, node) in plan.nodes.iter().enumerate() {
+        let medium = Medium::new(medium_config(scenario, &plan), seed);
+        for (index, mut node) in plan.nodes.into_iter().enumerate() {
             let first_radio = node_of_radio.len();
             node_of_radio.extend(node.radios.iter().map(|_| index));
+            let stack = Stack::build(&node, seed);
+            // The stack has its own by now, and there may be thousands of nodes.
+            (node.next_hops, node.peers) = Default::default();
             nodes.push(Node {
-                plan: node.clone(),
-                stack: Stack::build(node, seed),
+                stack,
                 clock: Clock::build(&scenario.node[index].clock),
                 first_radio,
                 wake: None,
                 rng: seed.stream(&format!("node/{}/host", node.node.0)),
-                submitted: Vec::new(),
-                last_submit: Instant::ZERO,
+                departures: Departures::build(&node),
                 is_due: false,
+                plan: node,
             });
         }
         let mut world = Self {
-            medium: Medium::new(medium_config(scenario, plan), seed),
+            medium,
+            wakes: EventQueue::new(nodes.len()),
             nodes,
             node_of_radio,
-            wakes: EventQueue::new(plan.nodes.len()),
             due: Vec::new(),
-            wake_delay: Quantiles::build(&scenario.host.wake_us),
-            submit_delay: Quantiles::build(&scenario.host.submit_us),
+            wake_delay: Quantiles::build(scenario.host.wake_us.points()),
             wakeups: 0,
         };
         for node in 0..world.nodes.len() {
@@ -147,27 +171,41 @@ impl World {
     fn send_frames(&mut self, index: usize, now: Instant) {
         let node = &mut self.nodes[index];
         let first = node.first_radio;
-        for (at, frame) in node.submitted.extract_if(.., |(at, _)| *at <= now) {
-            debug_assert!(at <= now);
-            self.medium.handle_frame(now, first + radio_of(&frame), frame);
+        for (radio, departures) in (first..).zip(&mut node.departures) {
+            let is_due = |frame: &mut (Instant, FrameDown)| frame.0 <= now;
+            while let Some((_, frame)) = departures.frames.pop_front_if(is_due) {
+                match frame {
+                    // The radio went down while the frame was on its way.
+                    FrameDown::Frame(frame)
+                        if self.medium.room(radio, frame.options.access) == 0 =>
+                    {
+                        let mut cx = Cx::new(node.clock.local(now));
+                        node.stack.handle_frame(&mut cx, FrameUp::Done(not_sent(frame.id)));
+                    }
+                    other => self.medium.handle_frame(now, radio, other),
+                }
+            }
         }
         let mut cx = Cx::new(node.clock.local(now));
         loop {
             let medium = &self.medium;
-            let waiting = node.submitted.len();
+            let departures = &node.departures;
             let below = |lane: Lane| {
-                let room = medium.room(first + usize::from(lane.radio.0), lane.access);
-                Room::units(room.saturating_sub(waiting))
+                let radio = usize::from(lane.radio.0);
+                let waiting = departures.get(radio).map_or(0, |waiting| waiting.frames.len());
+                Room::units(medium.room(first + radio, lane.access).saturating_sub(waiting))
             };
             let Some(frame) = node.stack.poll_frame(&mut cx, &below) else { break };
             let frame = on_true_time(frame, &node.clock);
-            if self.submit_delay.is_zero() {
-                self.medium.handle_frame(now, first + radio_of(&frame), frame);
-            } else {
-                // Frames do not overtake each other on their way to the radio.
-                let at = now + self.submit_delay.at(node.rng.uniform());
-                node.last_submit = node.last_submit.max(at);
-                node.submitted.push((node.last_submit, frame));
+            let radio = radio_of(&frame);
+            match node.departures.get_mut(radio).filter(|waiting| !waiting.delay.is_zero()) {
+                None => self.medium.handle_frame(now, first + radio, frame),
+                Some(waiting) => {
+                    // Frames do not overtake each other on their way to the radio.
+                    let at = now + waiting.delay.at(node.rng.uniform());
+                    waiting.last = waiting.last.max(at);
+                    waiting.frames.push_back((waiting.last, frame));
+                }
             }
         }
         // A frame that left may have made room above: the next turn starts from there.
@@ -202,7 +240,8 @@ impl Node {
     /// The true time of the next wake-up by a timer or a frame on its way to the radio.
     fn next_wake(&self) -> Instant {
         let timer = self.wake.map_or(Instant::MAX, |(_, wake)| wake);
-        self.submitted.first().map_or(timer, |(at, _)| timer.min(*at))
+        let first = self.departures.iter().filter_map(|waiting| waiting.frames.front());
+        first.fold(timer, |wake, (at, _)| wake.min(*at))
     }
 
     /// The node's own time.
@@ -214,6 +253,11 @@ impl Node {
     pub(super) fn radios(&self) -> std::ops::Range<usize> {
         self.first_radio..self.first_radio + self.plan.radios.len()
     }
+}
+
+/// The end of a frame that no radio had room for.
+fn not_sent(id: UnitId) -> FrameDone {
+    FrameDone { id, outcome: FrameOutcome::Failed, attempts: 0, air_time: Duration::ZERO }
 }
 
 fn radio_of(frame: &FrameDown) -> usize {
@@ -235,41 +279,4 @@ fn on_true_time(frame: FrameDown, clock: &Clock) -> FrameDown {
         }
         other => other,
     }
-}
-
-/// The radios and the air between them, as a scenario describes them.
-pub fn medium_config(scenario: &Scenario, plan: &Plan) -> MediumConfig {
-    let mut radios = Vec::new();
-    for node in &plan.nodes {
-        for radio in &node.radios {
-            radios.push(ChipConfig {
-                rate: radio.spec.rate,
-                ack_rate: radio.config.ack_rate_mbps.map(Bitrate::from_mbps),
-                ack_timeout: radio.ack_timeout,
-                gap: radio.spec.gap,
-                exponential_backoff: radio.config.exponential_backoff,
-                carrier_sense: radio.carrier_sense,
-                channel: radio.spec.channel,
-                capture_db: radio.config.capture_db,
-                ..mac::chip(&radio.config, node.node, &radio.spec)
-            });
-        }
-    }
-    let index = |end: (farhop_proto::base::NodeId, farhop_proto::base::RadioId)| {
-        let same = |chip: &ChipConfig| (chip.node, chip.radio) == end;
-        radios.iter().position(same).expect("a plan names only radios that it has")
-    };
-    let links = plan.hops.iter().map(|hop| {
-        let link = &scenario.link[hop.link];
-        let back = link.loss_back.as_ref().filter(|_| hop.back);
-        AirLink {
-            from: index(hop.from),
-            to: index(hop.to),
-            delay: hop.delay,
-            signal: farhop_proto::base::Dbm::from_f64(link.signal_dbm),
-            loss: loss_model(back.unwrap_or(&link.loss)),
-        }
-    });
-    let links = links.collect();
-    MediumConfig::new(radios, links)
 }

@@ -58,6 +58,7 @@ fn check_rates(found: &mut Found, radio: &RadioConfig, has_mcs: bool) {
     let known = [
         ("rate_mbps", radio.rate_mbps, phy.rates()),
         ("ack_rate_mbps", radio.ack_rate_mbps, phy.legacy_rates()),
+        ("broadcast_rate_mbps", radio.broadcast_rate_mbps, phy.legacy_rates()),
     ];
     for (key, rate, rates) in known {
         let Some(rate) = rate else { continue };

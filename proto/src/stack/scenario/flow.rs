@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::random_ends::RandomEnds;
 use super::tcp::{Congestion, TcpSettings};
 use crate::transport::tcp::TcpConfig;
 
@@ -13,10 +14,15 @@ pub struct FlowConfig {
     /// Name, for reports; the ends if it is not given.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Sending node.
+    /// Sending node. `NAME.first` and `NAME.last` are the ends of a layout.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
     /// Receiving node.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub to: String,
+    /// In the place of `from` and `to`: many flows with random ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub random: Option<RandomEnds>,
     /// Transport.
     pub kind: FlowKind,
     /// When it starts, in seconds.

@@ -1,30 +1,39 @@
-//! Radio links.
+//! Links between two nodes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::loss::LossConfig;
+use super::radio_override::RadioOverride;
 
-/// A radio link between two nodes.
+/// A link between two nodes. What it does not say follows from the positions of its ends, where
+/// both have one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RadioLinkConfig {
     /// The names of its ends.
     pub between: [String; 2],
-    /// Length, in kilometres.
-    #[serde(default)]
-    pub distance_km: f64,
+    /// Length, in kilometres; 0 if it is not given and does not follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance_km: Option<f64>,
+    /// Delay beside that of the distance, in milliseconds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub delay_ms: f64,
     /// Loss from the first end to the second, and back if `loss_back` is not given.
-    #[serde(default)]
-    pub loss: LossConfig,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<LossConfig>,
     /// Loss from the second end to the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_back: Option<LossConfig>,
-    /// Received power at either end, in dBm.
-    #[serde(default = "default_signal")]
-    pub signal_dbm: f64,
+    /// Received power at either end, in dBm; -60 if it is not given and does not follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal_dbm: Option<f64>,
+    /// Gives the link a radio of its own at each end (a directional antenna, a wire), with these
+    /// settings in the place of those of `[radio]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub radio: Option<RadioOverride>,
 }
 
-fn default_signal() -> f64 {
-    -60.0
+fn is_zero(number: &f64) -> bool {
+    *number == 0.0
 }

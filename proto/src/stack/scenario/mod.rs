@@ -3,13 +3,19 @@
 //! Everything here is data. [`Scenario::problems`] says what is impossible in it;
 //! [`crate::stack::plan`] turns it into what each node needs.
 
+mod departure;
 mod fault;
 mod flow;
 mod link;
 mod loss;
 mod mac;
+mod mobility;
 mod node;
+mod propagation;
 mod radio;
+mod radio_override;
+mod random_ends;
+mod space;
 mod sweep;
 mod tcp;
 
@@ -19,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::config::StackConfig;
 use crate::base::Subnet;
 
+pub use departure::DelayConfig;
 pub use fault::FaultConfig;
 pub use flow::{Codec, FlowConfig, FlowKind, OnOffConfig, VoipConfig, WebConfig};
 pub use link::RadioLinkConfig;
@@ -27,8 +34,18 @@ pub use loss::{
     ModulatedConfig, ModulationShape, TraceConfig,
 };
 pub use mac::{AccessConfig, AccessConfigs, Protection, RateControl};
+pub use mobility::{MobilityConfig, MobilityKind};
 pub use node::{ClockConfig, DeviceConfig, NodeConfig};
-pub use radio::{HostConfig, RadioConfig};
+pub use propagation::{
+    CurveConfig, InterferenceConfig, PropagationConfig, PropagationKind, SinrSettings,
+};
+pub use radio::{EifsConfig, HostConfig, RadioConfig};
+pub use radio_override::RadioOverride;
+pub use random_ends::RandomEnds;
+pub use space::{
+    AreaConfig, ChainLayout, CircleLayout, FileLayout, Generator, GridLayout, LayoutConfig,
+    Position, RandomLayout,
+};
 pub use sweep::{Seeds, SweepConfig, SweepValue, VaryConfig};
 pub use tcp::{Congestion, TcpPreset, TcpSettings};
 
@@ -59,13 +76,28 @@ pub struct Scenario {
     /// How late a host is, for the simulator.
     #[serde(default, skip_serializing_if = "HostConfig::is_default")]
     pub host: HostConfig,
+    /// The area that nodes stand in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub area: Option<AreaConfig>,
+    /// How signals weaken with distance.
+    #[serde(default, skip_serializing_if = "PropagationConfig::is_default")]
+    pub propagation: PropagationConfig,
+    /// What becomes of signals that overlap.
+    #[serde(default, skip_serializing_if = "InterferenceConfig::is_default")]
+    pub interference: InterferenceConfig,
+    /// How nodes move.
+    #[serde(default, skip_serializing_if = "MobilityConfig::is_default")]
+    pub mobility: MobilityConfig,
     /// From when on flows are measured that say nothing of their own, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure_from_s: Option<f64>,
     /// Nodes, numbered from 1 in this order.
     #[serde(default)]
     pub node: Vec<NodeConfig>,
-    /// Radio links between two nodes.
+    /// Many nodes at once, numbered on from there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layout: Vec<LayoutConfig>,
+    /// Links between two nodes.
     #[serde(default)]
     pub link: Vec<RadioLinkConfig>,
     /// Traffic.

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::radio_override::RadioOverride;
+use super::space::Position;
+
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -17,6 +20,28 @@ pub struct NodeConfig {
     /// The device that `farhop up` uses on this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceConfig>,
+    /// Where it stands, in metres: `[x, y]` or `[x, y, z]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position_m: Option<Position>,
+    /// Where it moves, from its position on or from the first point: points `[second, x, y]` or
+    /// `[second, x, y, z]` in rising order of time, straight and steady between two of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path_m: Vec<Vec<f64>>,
+    /// Settings of its radio that differ from `[radio]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub radio: Option<RadioOverride>,
+}
+
+impl NodeConfig {
+    /// Where it stands at the beginning, in metres: its position, or the first point of its path.
+    pub fn place(&self) -> Option<[f64; 3]> {
+        let first = || {
+            let point = self.path_m.first()?;
+            let axis = |index: usize| point.get(index).copied().unwrap_or_default();
+            Some([axis(1), axis(2), axis(3)])
+        };
+        self.position_m.map(|Position(at_m)| at_m).or_else(first)
+    }
 }
 
 /// A node's clock.

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::departure::DelayConfig;
 use super::mac::{AccessConfigs, Protection, RateControl};
 use crate::base::{Band, Bitrate, Gap, GuardInterval, Phy, PhyKind, Preamble, Width};
 
@@ -73,6 +74,48 @@ pub struct RadioConfig {
     pub capture_db: f64,
     /// Whether the radio reports the end of each frame; without it the daemon goes by air time.
     pub transmit_status: bool,
+    /// Slot time, in microseconds; that of the PHY if it is not given. Long links are tuned by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot_us: Option<f64>,
+    /// Bit-rate of broadcast frames, in Mb/s; the lowest of the PHY if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broadcast_rate_mbps: Option<f64>,
+    /// When the radio waits EIFS in the place of DIFS.
+    pub eifs: EifsConfig,
+    /// Transmit power at the card, in dBm; 20 if it is not given, and that of ns-2 (24.5) under
+    /// `two-ray`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tx_power_dbm: Option<f64>,
+    /// Gain of the antenna, sending and receiving, in dBi.
+    pub antenna_gain_dbi: f64,
+    /// Loss in the cable between card and antenna, in decibels.
+    pub cable_loss_db: f64,
+    /// The weakest signal that can be decoded, in dBm. If it is not given it follows from the
+    /// propagation model, and from the PHY where signals weaken steadily.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receive_dbm: Option<f64>,
+    /// The weakest signal that makes the medium busy, in dBm; follows likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sense_dbm: Option<f64>,
+    /// Signals that are weaker are left out of everything, in dBm; follows likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor_dbm: Option<f64>,
+    /// From the time the host hands a frame over to the time the radio has it: nothing, the name
+    /// of a preset, or points of the distribution.
+    #[serde(skip_serializing_if = "DelayConfig::is_none")]
+    pub departure: DelayConfig,
+}
+
+/// When a radio waits EIFS in the place of DIFS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EifsConfig {
+    /// After a frame that it had locked on to and that then failed. Frames that collide from their
+    /// start are energy only.
+    #[default]
+    AfterLock,
+    /// After every frame that it sensed and did not decode, as the standard has it.
+    Always,
 }
 
 impl Default for RadioConfig {
@@ -103,6 +146,16 @@ impl Default for RadioConfig {
             channel: 1,
             capture_db: 10.0,
             transmit_status: true,
+            slot_us: None,
+            broadcast_rate_mbps: None,
+            eifs: EifsConfig::AfterLock,
+            tx_power_dbm: None,
+            antenna_gain_dbi: 0.0,
+            cable_loss_db: 0.0,
+            receive_dbm: None,
+            sense_dbm: None,
+            floor_dbm: None,
+            departure: DelayConfig::None,
         }
     }
 }
@@ -131,20 +184,19 @@ impl RadioConfig {
     }
 }
 
-/// How late a host wakes up and hands its frames to the radio. Each is a list of points of the
-/// distribution, `[fraction, microseconds]`, rising; between them it is linear.
+/// How late a host is. How late its frames reach the radio is `departure` of the radio.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostConfig {
-    /// From the time a timer is due to the time the host acts.
-    pub wake_us: Vec<[f64; 2]>,
-    /// From the time the host hands a frame over to the time the radio has it.
-    pub submit_us: Vec<[f64; 2]>,
+    /// From the time a timer is due to the time the host acts: nothing, the name of a preset, or
+    /// points of the distribution.
+    #[serde(skip_serializing_if = "DelayConfig::is_none")]
+    pub wake_us: DelayConfig,
 }
 
 impl HostConfig {
     /// Whether the host is never late.
     pub fn is_default(&self) -> bool {
-        self.wake_us.is_empty() && self.submit_us.is_empty()
+        self.wake_us.is_none()
     }
 }

@@ -1,0 +1,275 @@
+//! From a scenario to what each node needs: numbers, radios, neighbours, routes.
+
+mod topology;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::config::{LinkConfig, StackConfig};
+use super::scenario::{LossConfig, RadioConfig, Scenario};
+use super::space::{Space, Thresholds};
+use crate::base::{AddressPlan, Bitrate, Dbm, Duration, NodeId, RadioId, RadioSpec};
+use crate::link::PeerSpec;
+use crate::routing::fixed::NextHop;
+
+use topology::RadioUse;
+pub(super) use topology::{Search, Topology};
+
+/// A network made concrete.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Nodes in the order of the scenario.
+    pub nodes: Vec<NodePlan>,
+    /// Directed hops: first two for each link in the order of the scenario, there and back, then
+    /// those between nodes at places that hear each other.
+    pub hops: Vec<Hop>,
+    /// Where the nodes with places are, if signals weaken with distance.
+    pub space: Option<Space>,
+    /// The nodes whose common radios are the sites of the space.
+    pub sites: Vec<NodeId>,
+}
+
+/// What one node needs to run.
+#[derive(Clone, Debug)]
+pub struct NodePlan {
+    /// Number.
+    pub node: NodeId,
+    /// Name.
+    pub name: String,
+    /// Addresses.
+    pub addresses: AddressPlan,
+    /// Stack.
+    pub stack: Arc<StackConfig>,
+    /// Radios.
+    pub radios: Vec<RadioPlan>,
+    /// Neighbours that hear this node and are heard by it.
+    pub peers: Vec<PeerSpec>,
+    /// Routes.
+    pub next_hops: BTreeMap<NodeId, NextHop>,
+    /// The names of all nodes.
+    names: Arc<[String]>,
+}
+
+/// One radio.
+#[derive(Clone, Debug)]
+pub struct RadioPlan {
+    /// What links must know of it.
+    pub spec: RadioSpec,
+    /// Its settings.
+    pub config: Arc<RadioConfig>,
+    /// Bit-rate of acknowledgements.
+    pub ack_rate: Bitrate,
+    /// Slot time.
+    pub slot: Duration,
+    /// How long after a frame's end its acknowledgement may begin to arrive.
+    pub ack_timeout: Duration,
+    /// Whether it waits for a busy medium.
+    pub carrier_sense: bool,
+    /// What it makes of signals of some strength.
+    pub thresholds: Thresholds,
+}
+
+/// One direction between two radios, one of which hears the other.
+#[derive(Clone, Debug)]
+pub struct Hop {
+    /// Transmitter.
+    pub from: (NodeId, RadioId),
+    /// Receiver.
+    pub to: (NodeId, RadioId),
+    /// Propagation delay.
+    pub delay: Duration,
+    /// Received power.
+    pub signal: Dbm,
+    /// What is lost on the way.
+    pub loss: Arc<LossConfig>,
+    /// Whether frames can be decoded: the signal is strong enough, and channel and PHY are one.
+    pub usable: bool,
+}
+
+/// Which destinations need routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Routes {
+    /// All nodes.
+    All,
+    /// The ends of the scenario's flows, along the paths between them.
+    OfFlows,
+}
+
+impl Scenario {
+    /// The number of a node.
+    pub fn node_id(&self, name: &str) -> Option<NodeId> {
+        let index = self.node.iter().position(|node| node.name == name)?;
+        Some(NodeId(index as u16 + 1))
+    }
+
+    /// The name of a node.
+    pub fn node_name(&self, node: NodeId) -> Option<&str> {
+        let index = usize::from(node.0).checked_sub(1)?;
+        self.node.get(index).map(|node| node.name.as_str())
+    }
+
+    /// The network made concrete, with a route from every node to every node it can reach: the
+    /// fewest hops; among equals, by the order of the links in the scenario.
+    ///
+    /// Panics if the scenario has [`Scenario::problems`].
+    pub fn plan(&self) -> Plan {
+        self.plan_with(Routes::All)
+    }
+
+    /// The network made concrete, with the routes that the flows of the scenario need and no
+    /// others.
+    ///
+    /// Panics if the scenario has [`Scenario::problems`].
+    pub fn plan_for_flows(&self) -> Plan {
+        self.plan_with(Routes::OfFlows)
+    }
+
+    fn plan_with(&self, routes: Routes) -> Plan {
+        let problems = self.problems();
+        assert!(problems.is_empty(), "a scenario with problems cannot be planned: {problems:?}");
+        let scenario = self.expanded();
+        let topology = Topology::build(&scenario);
+        let names: Arc<[String]> = scenario.node.iter().map(|node| node.name.clone()).collect();
+        let stack = Arc::new(scenario.stack.clone());
+        let nodes = (1..=scenario.node.len()).map(|number| {
+            let node = NodeId(number as u16);
+            let radios = topology.radios[number - 1].iter().enumerate();
+            let peer = |step: &topology::Step| PeerSpec { node: step.node, radio: step.radio };
+            NodePlan {
+                node,
+                name: names[number - 1].clone(),
+                addresses: AddressPlan(scenario.subnet),
+                stack: Arc::clone(&stack),
+                radios: radios.map(|(id, radio)| scenario.plan_radio(id, radio)).collect(),
+                peers: topology.steps(node).iter().map(peer).collect(),
+                next_hops: BTreeMap::new(),
+                names: Arc::clone(&names),
+            }
+        });
+        let mut nodes: Vec<NodePlan> = nodes.collect();
+        match routes {
+            Routes::All => all_routes(&topology, &mut nodes),
+            Routes::OfFlows => scenario.flow_routes(&topology, &mut nodes),
+        }
+        Plan { nodes, hops: topology.hops, space: topology.space, sites: topology.sites }
+    }
+
+    fn plan_radio(&self, id: usize, radio: &RadioUse) -> RadioPlan {
+        let config = Arc::clone(&radio.config);
+        let (phy, rate) = (config.phy(), config.rate());
+        let micros = |micros: f64| Duration::from_secs_f64(micros / 1e6);
+        let slot = config.slot_us.map_or(phy.slot(), micros);
+        // The round trip, SIFS, and a slot for the answer to be noticed (radio.md 2.5 and 8).
+        let for_distance = radio.longest * 2 + phy.sifs() + slot;
+        RadioPlan {
+            spec: RadioSpec {
+                id: RadioId(id as u8),
+                phy,
+                rate,
+                gap: config.gap,
+                channel: config.channel,
+            },
+            ack_rate: config.ack_rate_mbps.map_or(phy.control_rate(rate), Bitrate::from_mbps),
+            slot,
+            ack_timeout: config.ack_timeout_us.map_or(for_distance, micros),
+            carrier_sense: config
+                .carrier_sense
+                .unwrap_or(!matches!(self.stack.link, LinkConfig::Wild(_))),
+            thresholds: radio.thresholds,
+            config,
+        }
+    }
+
+    /// Gives the nodes between the ends of each flow their routes, both ways.
+    fn flow_routes(&self, topology: &Topology, nodes: &mut [NodePlan]) {
+        let names: BTreeMap<&str, NodeId> =
+            (1..).zip(&self.node).map(|(id, node)| (&*node.name, NodeId(id))).collect();
+        let mut wanted: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
+        for flow in &self.flow {
+            let [from, to] = [&flow.from, &flow.to].map(|name| names[&**name]);
+            wanted.entry(to).or_default().push(from);
+            wanted.entry(from).or_default().push(to);
+        }
+        let mut search = Search::default();
+        for (to, mut from) in wanted {
+            from.sort_unstable();
+            from.dedup();
+            search.toward(topology, to, &from);
+            for source in from {
+                add_path(topology, &search, source, to, nodes);
+            }
+        }
+    }
+}
+
+fn all_routes(topology: &Topology, nodes: &mut [NodePlan]) {
+    let mut search = Search::default();
+    for number in 1..=nodes.len() {
+        let to = NodeId(number as u16);
+        search.toward(topology, to, &[]);
+        for source in 1..=nodes.len() {
+            add_path(topology, &search, NodeId(source as u16), to, nodes);
+        }
+    }
+}
+
+/// Adds the routes along the path that was found from a node to a destination. The rest of a path
+/// that leads through a node with a route is there already.
+fn add_path(
+    topology: &Topology,
+    search: &Search,
+    from: NodeId,
+    to: NodeId,
+    nodes: &mut [NodePlan],
+) {
+    let mut at = from;
+    while at != to {
+        let Some(hops) = search.hops(at) else { return };
+        let routes = &mut nodes[usize::from(at.0) - 1].next_hops;
+        if routes.contains_key(&to) {
+            return;
+        }
+        let nearer = |step: &&topology::Step| search.hops(step.node) == Some(hops - 1);
+        let step = topology.steps(at).iter().find(nearer).expect("whoever was reached has a way");
+        let hops = u8::try_from(hops).unwrap_or(u8::MAX);
+        routes.insert(to, NextHop { via: step.node, radio: step.radio, hops });
+        at = step.node;
+    }
+}
+
+impl Plan {
+    /// The plan of a node by its name.
+    pub fn node(&self, name: &str) -> Option<&NodePlan> {
+        self.nodes.iter().find(|node| node.name == name)
+    }
+
+    /// The indices of all hops between two nodes, in both directions.
+    pub fn hops_between(&self, a: NodeId, b: NodeId) -> impl Iterator<Item = usize> {
+        let joins = move |hop: &Hop| [(a, b), (b, a)].contains(&(hop.from.0, hop.to.0));
+        self.hops.iter().enumerate().filter(move |(_, hop)| joins(hop)).map(|(index, _)| index)
+    }
+}
+
+impl NodePlan {
+    /// What the link protocol must know of the radios.
+    pub fn radio_specs(&self) -> Vec<RadioSpec> {
+        self.radios.iter().map(|radio| radio.spec).collect()
+    }
+
+    /// The names of the neighbours.
+    pub fn peer_names(&self) -> BTreeMap<NodeId, String> {
+        let name = |node: NodeId| self.names[usize::from(node.0) - 1].clone();
+        self.peers.iter().map(|peer| (peer.node, name(peer.node))).collect()
+    }
+
+    /// Length of a slot and its guard, where the link has slots.
+    pub fn slot(&self) -> Option<(Duration, Duration)> {
+        match &self.stack.link {
+            LinkConfig::Wild(wild) => Some((wild.slot(), wild.guard())),
+            LinkConfig::Plain(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

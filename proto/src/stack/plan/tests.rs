@@ -1,0 +1,171 @@
+use super::*;
+use crate::stack::{
+    AreaConfig, ChainLayout, FlowConfig, LayoutConfig, NodeConfig, PropagationConfig,
+    PropagationKind, RadioLinkConfig, RandomEnds, RandomLayout,
+};
+
+fn chain(length: usize) -> Scenario {
+    let name = |index: usize| format!("n{index}");
+    Scenario {
+        name: "chain".into(),
+        duration_s: 1.0,
+        node: (0..length)
+            .map(|index| NodeConfig { name: name(index), ..NodeConfig::default() })
+            .collect(),
+        link: (1..length)
+            .map(|index| RadioLinkConfig {
+                between: [name(index - 1), name(index)],
+                distance_km: Some(80.0),
+                ..RadioLinkConfig::default()
+            })
+            .collect(),
+        ..Scenario::default()
+    }
+}
+
+/// A chain in the air: neighbours at 90 m, reception up to 100 m, sensing up to 220 m.
+fn placed_chain(count: u64) -> Scenario {
+    let origin_m = Default::default();
+    let chain = ChainLayout { name: "n".into(), count, spacing_m: 90.0, origin_m };
+    Scenario {
+        duration_s: 1.0,
+        layout: vec![LayoutConfig::Chain(chain)],
+        propagation: range(),
+        ..Scenario::default()
+    }
+}
+
+fn range() -> PropagationConfig {
+    PropagationConfig {
+        kind: Some(PropagationKind::Range),
+        receive_m: Some(100.0),
+        sense_m: Some(220.0),
+        ..PropagationConfig::default()
+    }
+}
+
+#[test]
+fn routes_lead_along_the_chain() {
+    let plan = chain(4).plan();
+    let hop = plan.nodes[0].next_hops[&NodeId(4)];
+    assert_eq!((hop.via, hop.hops), (NodeId(2), 3));
+    assert_eq!(plan.nodes[2].next_hops[&NodeId(1)].via, NodeId(2));
+    assert_eq!(plan.hops.len(), 6);
+}
+
+#[test]
+fn the_ack_timeout_covers_the_longest_link() {
+    let plan = chain(2).plan();
+    assert_eq!(plan.hops[0].delay.as_micros(), 266);
+    assert_eq!(plan.nodes[0].radios[0].ack_timeout.as_micros(), 2 * 266 + 30 + 1);
+}
+
+#[test]
+fn routes_use_only_links_that_can_be_received() {
+    let plan = placed_chain(5).plan();
+    // Two on either side are heard, the nearer one can be received.
+    assert_eq!(plan.hops.len(), 2 * (4 + 3));
+    assert_eq!(plan.hops.iter().filter(|hop| hop.usable).count(), 2 * 4);
+    let hop = plan.nodes[0].next_hops[&NodeId(5)];
+    assert_eq!((hop.via, hop.hops), (NodeId(2), 4));
+    // What is only sensed does not stretch the time-out: 90 m there and back, SIFS and a slot.
+    assert_eq!(plan.nodes[0].radios[0].ack_timeout.as_nanos() / 100, 306);
+}
+
+#[test]
+fn a_flow_has_routes_along_its_path_and_nowhere_else() {
+    let mut scenario = placed_chain(6);
+    scenario.flow = vec![FlowConfig {
+        from: "n2".into(),
+        to: "n4".into(),
+        size_bytes: 1000,
+        ..FlowConfig::default()
+    }];
+    let plan = scenario.plan_for_flows();
+    let routes = plan.nodes.iter().map(|node| node.next_hops.len());
+    assert_eq!(routes.collect::<Vec<_>>(), [0, 1, 2, 1, 0, 0]);
+    assert_eq!(plan.nodes[2].next_hops[&NodeId(2)].via, NodeId(2));
+}
+
+#[test]
+fn a_link_in_the_file_is_stronger_than_the_model() {
+    let mut scenario = placed_chain(3);
+    scenario.link = vec![
+        RadioLinkConfig {
+            between: ["n1".into(), "n2".into()],
+            signal_dbm: Some(-90.0),
+            ..RadioLinkConfig::default()
+        },
+        RadioLinkConfig { between: ["n1".into(), "n3".into()], ..RadioLinkConfig::default() },
+    ];
+    let plan = scenario.plan();
+    assert_eq!(plan.hops.len(), 6);
+    // Too weak now; and the one that was only sensed is still only sensed.
+    assert!(plan.nodes[0].next_hops.is_empty());
+    assert_eq!(plan.hops[2].signal, Dbm::new(-63));
+    assert_eq!(plan.hops[0].delay.as_nanos(), 300);
+}
+
+#[test]
+fn links_with_radios_of_their_own_make_nodes_with_several() {
+    let mut scenario = chain(3);
+    let own = |text: &str| serde_json::from_str(text).expect("settings of a radio");
+    scenario.link[0].radio = own(r#"{ "channel": 6 }"#);
+    scenario.link[1].radio = own(r#"{ "channel": 11 }"#);
+    let plan = scenario.plan();
+    let channels = |node: usize| -> Vec<u16> {
+        plan.nodes[node].radios.iter().map(|radio| radio.spec.channel).collect()
+    };
+    assert_eq!([channels(0), channels(1), channels(2)], [vec![6], vec![6, 11], vec![11]]);
+    assert_eq!(plan.nodes[1].next_hops[&NodeId(3)].radio, RadioId(1));
+    assert_eq!(plan.hops[2].from, (NodeId(2), RadioId(1)));
+    assert_eq!(plan.hops[2].to, (NodeId(3), RadioId(0)));
+    // With a place it has the common radio as well, which is the first.
+    scenario.node[1].position_m = Some(Default::default());
+    let plan = scenario.plan();
+    assert_eq!(plan.nodes[1].radios.len(), 3);
+    assert_eq!(plan.nodes[1].next_hops[&NodeId(3)].radio, RadioId(2));
+}
+
+#[test]
+fn a_node_on_another_channel_is_heard_but_has_no_route() {
+    let mut scenario = placed_chain(2).expanded().into_owned();
+    let own = |text: &str| serde_json::from_str(text).expect("settings of a radio");
+    scenario.node[1].radio = own(r#"{ "channel": 3 }"#);
+    let plan = scenario.plan();
+    assert_eq!(plan.hops.len(), 2);
+    assert!(plan.nodes[0].next_hops.is_empty());
+    scenario.node[1].radio = own(r#"{ "channel": 11 }"#);
+    assert_eq!(scenario.plan().hops.len(), 0);
+}
+
+#[test]
+fn ten_thousand_nodes_and_five_thousand_flows_are_planned() {
+    let random = RandomLayout {
+        name: "n".into(),
+        count: 10_000,
+        area_m: None,
+        origin_m: Default::default(),
+        seed: 1,
+        generator: Default::default(),
+    };
+    let ends =
+        RandomEnds { count: 5_000, among: None, start_within_s: 0.0, hops: Some(3), seed: 1 };
+    let scenario = Scenario {
+        duration_s: 1.0,
+        area: Some(AreaConfig { size_m: [5_000.0, 5_000.0], wrap: true }),
+        layout: vec![LayoutConfig::Random(random)],
+        propagation: range(),
+        flow: vec![FlowConfig { random: Some(ends), size_bytes: 1000, ..FlowConfig::default() }],
+        ..Scenario::default()
+    };
+    let plan = scenario.plan_for_flows();
+    assert_eq!(plan.nodes.len(), 10_000);
+    // 10,000 / 25 km^2 times a circle of 220 m, and of 100 m.
+    let heard = plan.hops.len() as f64 / 10_000.0;
+    assert!((58.0..63.0).contains(&heard), "{heard}");
+    let usable = plan.hops.iter().filter(|hop| hop.usable).count() as f64 / 10_000.0;
+    assert!((12.0..13.2).contains(&usable), "{usable}");
+    let routes: usize = plan.nodes.iter().map(|node| node.next_hops.len()).sum();
+    assert!((10_000..40_000).contains(&routes), "{routes}");
+}

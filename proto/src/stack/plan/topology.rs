@@ -1,0 +1,362 @@
+//! Which radios a scenario has and which of them hear each other.
+//!
+//! A node has a common radio, number 0, if it stands somewhere or has a link without a radio of its
+//! own; each link with a radio of its own has one more at either end, in the order of the file.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::Hop;
+use crate::base::{Dbm, Duration, NodeId, RadioId};
+use crate::stack::scenario::{LossConfig, RadioConfig, RadioLinkConfig, RadioOverride, Scenario};
+use crate::stack::space::{LIGHT_M_PER_S, Site, Space, Thresholds};
+
+/// Received power of links that do not say, in dBm.
+const LINK_SIGNAL_DBM: f64 = -60.0;
+/// Settings of `[radio]` that do not hold for the radio of a link: they belong to its own air.
+const OF_THE_AIR: [&str; 3] = ["receive_dbm", "sense_dbm", "floor_dbm"];
+
+/// A radio of a node.
+#[derive(Clone, Debug)]
+pub(in crate::stack) struct RadioUse {
+    pub(super) config: Arc<RadioConfig>,
+    pub(super) thresholds: Thresholds,
+    /// Delay of the longest hop over which it can be received.
+    pub(super) longest: Duration,
+}
+
+/// A way to a neighbour that hears this node and is heard by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) node: NodeId,
+    pub(super) radio: RadioId,
+}
+
+/// The radios of a scenario and who hears whom.
+#[derive(Clone, Debug)]
+pub(in crate::stack) struct Topology {
+    /// By node.
+    pub(super) radios: Vec<Vec<RadioUse>>,
+    pub(super) hops: Vec<Hop>,
+    pub(super) space: Option<Space>,
+    /// The nodes whose common radios are the sites of the space.
+    pub(super) sites: Vec<NodeId>,
+    steps: Vec<Step>,
+    /// Where the steps of each node begin.
+    first_step: Vec<u32>,
+}
+
+fn index(node: NodeId) -> usize {
+    usize::from(node.0) - 1
+}
+
+impl Topology {
+    /// More directed hops than this are not kept: each takes memory.
+    pub(in crate::stack) const MOST_HOPS: usize = 6_000_000;
+
+    /// The topology of a scenario without layouts.
+    pub(in crate::stack) fn build(scenario: &Scenario) -> Self {
+        let names: BTreeMap<&str, NodeId> =
+            (1..).zip(&scenario.node).map(|(id, node)| (&*node.name, NodeId(id))).collect();
+        let ends = scenario.link.iter().map(|link| {
+            link.between.each_ref().map(|name| *names.get(&**name).expect("names were checked"))
+        });
+        let ends: Vec<[NodeId; 2]> = ends.collect();
+        let mut topology = Self {
+            radios: vec![Vec::new(); scenario.node.len()],
+            hops: Vec::new(),
+            space: Space::build(scenario),
+            sites: Vec::new(),
+            steps: Vec::new(),
+            first_step: Vec::new(),
+        };
+        topology.add_common_radios(scenario, &ends);
+        topology.place(scenario);
+        topology.add_links(scenario, &ends);
+        topology.add_heard(&ends, scenario);
+        topology.line_up();
+        topology
+    }
+
+    fn add_common_radios(&mut self, scenario: &Scenario, ends: &[[NodeId; 2]]) {
+        let own = Arc::new(scenario.radio.clone());
+        let thresholds = scenario.thresholds(&own);
+        let mut has_common: Vec<bool> =
+            scenario.node.iter().map(|node| node.place().is_some()).collect();
+        let mut has_link = vec![false; scenario.node.len()];
+        for (link, ends) in scenario.link.iter().zip(ends) {
+            for end in ends {
+                has_link[index(*end)] = true;
+                has_common[index(*end)] |= link.radio.is_none();
+            }
+        }
+        for (node, config) in scenario.node.iter().enumerate() {
+            if !has_common[node] && has_link[node] {
+                continue;
+            }
+            let (config, thresholds) = match &config.radio {
+                None => (Arc::clone(&own), thresholds),
+                Some(radio) => {
+                    let config = Arc::new(radio.over(&own));
+                    let thresholds = scenario.thresholds(&config);
+                    (config, thresholds)
+                }
+            };
+            self.radios[node].push(RadioUse { config, thresholds, longest: Duration::ZERO });
+        }
+    }
+
+    /// Puts the common radios of all nodes that stand somewhere into the space.
+    fn place(&mut self, scenario: &Scenario) {
+        let Some(space) = &mut self.space else { return };
+        let mut sites = Vec::new();
+        for (node, config) in scenario.node.iter().enumerate() {
+            if let Some(at_m) = config.place() {
+                sites.push(Site::build(scenario, &self.radios[node][0].config, at_m));
+                self.sites.push(NodeId(node as u16 + 1));
+            }
+        }
+        space.put(sites);
+    }
+
+    fn add_links(&mut self, scenario: &Scenario, ends: &[[NodeId; 2]]) {
+        for (link, ends) in scenario.link.iter().zip(ends) {
+            let radios = match &link.radio {
+                None => [RadioId(0); 2],
+                Some(radio) => {
+                    let radio = self.link_radio(scenario, radio);
+                    ends.map(|end| {
+                        let radios = &mut self.radios[index(end)];
+                        radios.push(radio.clone());
+                        RadioId((radios.len() - 1) as u8)
+                    })
+                }
+            };
+            let [a, b] = [0, 1].map(|end| (ends[end], radios[end]));
+            let there = link.loss.clone().unwrap_or_else(|| self.default_loss(scenario, ends));
+            let there = Arc::new(there);
+            let back = link.loss_back.clone().map_or_else(|| Arc::clone(&there), Arc::new);
+            let delay = scenario.propagation_of(link, *ends);
+            for (from, to, loss) in [(a, b, there), (b, a, back)] {
+                let signal = self.link_signal(link, from.0, to.0);
+                self.add_hop(Hop { from, to, delay, signal, loss, usable: false });
+            }
+        }
+    }
+
+    fn link_radio(&self, scenario: &Scenario, radio: &RadioOverride) -> RadioUse {
+        let mut config = radio.over(&scenario.radio);
+        for (key, value) in OF_THE_AIR.into_iter().zip([
+            &mut config.receive_dbm,
+            &mut config.sense_dbm,
+            &mut config.floor_dbm,
+        ]) {
+            if !radio.has(key) {
+                *value = None;
+            }
+        }
+        let least = |given: Option<f64>| given.unwrap_or(-120.0);
+        let thresholds = Thresholds {
+            receive: least(config.receive_dbm),
+            sense: least(config.sense_dbm),
+            floor: least(config.floor_dbm),
+        };
+        RadioUse { config: Arc::new(config), thresholds, longest: Duration::ZERO }
+    }
+
+    /// What is lost on a link that does not say: between nodes at places, as between all others.
+    fn default_loss(&self, scenario: &Scenario, ends: &[NodeId; 2]) -> LossConfig {
+        let is_placed = ends.iter().all(|end| scenario.node[index(*end)].place().is_some());
+        match &self.space {
+            Some(_) if is_placed => scenario.propagation.loss.clone(),
+            _ => LossConfig::default(),
+        }
+    }
+
+    fn link_signal(&self, link: &RadioLinkConfig, from: NodeId, to: NodeId) -> Dbm {
+        let site = |node| self.sites.binary_search(&node).ok();
+        let by_place = || {
+            let space = self.space.as_ref().filter(|_| link.radio.is_none())?;
+            space.signal_dbm(site(from)?, site(to)?)
+        };
+        Dbm::from_f64(link.signal_dbm.or_else(by_place).unwrap_or(LINK_SIGNAL_DBM))
+    }
+
+    /// Adds the hops between radios at places that no link joins.
+    fn add_heard(&mut self, ends: &[[NodeId; 2]], scenario: &Scenario) {
+        let Some(space) = self.space.take() else { return };
+        let is_common = |(link, _): &(&RadioLinkConfig, _)| link.radio.is_none();
+        let linked: BTreeSet<[NodeId; 2]> = scenario
+            .link
+            .iter()
+            .zip(ends)
+            .filter(is_common)
+            .flat_map(|(_, [a, b])| [[*a, *b], [*b, *a]])
+            .collect();
+        let mut candidates = Vec::new();
+        for site in 0..self.sites.len() {
+            let from = self.sites[site];
+            let sites = std::mem::take(&mut self.sites);
+            space.hearers(site, &mut candidates, &mut |heard| {
+                let to = sites[heard.by];
+                if !linked.contains(&[from, to]) {
+                    let loss = space.loss(site, heard.by);
+                    let [from, to] = [from, to].map(|node| (node, RadioId(0)));
+                    let (delay, signal) = (heard.delay, heard.signal);
+                    self.add_hop(Hop { from, to, delay, signal, loss, usable: false });
+                }
+            });
+            self.sites = sites;
+            if self.is_crowded() {
+                break;
+            }
+        }
+        self.hops.shrink_to_fit();
+        self.space = Some(space);
+    }
+
+    fn add_hop(&mut self, hop: Hop) {
+        let radio = |end: (NodeId, RadioId)| &self.radios[index(end.0)][usize::from(end.1.0)];
+        let (source, sink) = (radio(hop.from), radio(hop.to));
+        let fits =
+            source.config.channel == sink.config.channel && source.config.phy == sink.config.phy;
+        let usable = fits && hop.signal >= Dbm::from_f64(sink.thresholds.receive);
+        if usable {
+            for end in [hop.from, hop.to] {
+                let longest = &mut self.radios[index(end.0)][usize::from(end.1.0)].longest;
+                *longest = hop.delay.max(*longest);
+            }
+        }
+        self.hops.push(Hop { usable, ..hop });
+    }
+
+    /// Makes the steps of each node from the hops that are good in both directions: data needs
+    /// its acknowledgement.
+    fn line_up(&mut self) {
+        let key = |hop: &Hop| (hop.from, hop.to);
+        let mut usable: Vec<_> = self.hops.iter().filter(|hop| hop.usable).map(key).collect();
+        usable.sort_unstable();
+        let two_way: Vec<&Hop> = self
+            .hops
+            .iter()
+            .filter(|hop| hop.usable && usable.binary_search(&(hop.to, hop.from)).is_ok())
+            .collect();
+        let mut first = vec![0_u32; self.radios.len() + 1];
+        for hop in &two_way {
+            first[index(hop.from.0) + 1] += 1;
+        }
+        for node in 0..self.radios.len() {
+            first[node + 1] += first[node];
+        }
+        let mut next = first.clone();
+        let mut steps = vec![Step { node: NodeId(0), radio: RadioId(0) }; two_way.len()];
+        for hop in two_way {
+            let place = &mut next[index(hop.from.0)];
+            steps[*place as usize] = Step { node: hop.to.0, radio: hop.from.1 };
+            *place += 1;
+        }
+        (self.steps, self.first_step) = (steps, first);
+    }
+
+    /// The ways to the neighbours of a node: its links in the order of the file, then whoever
+    /// hears it.
+    pub(super) fn steps(&self, node: NodeId) -> &[Step] {
+        let range = [index(node), index(node) + 1].map(|at| self.first_step[at] as usize);
+        &self.steps[range[0]..range[1]]
+    }
+
+    /// Whether more pairs hear each other than are kept.
+    pub(in crate::stack) fn is_crowded(&self) -> bool {
+        self.hops.len() > Self::MOST_HOPS
+    }
+
+    /// Whether one of two nodes hears the other.
+    pub(in crate::stack) fn hear_each_other(&self, a: NodeId, b: NodeId) -> bool {
+        self.hops.iter().any(|hop| [(a, b), (b, a)].contains(&(hop.from.0, hop.to.0)))
+    }
+
+    /// How many nodes there are.
+    pub(super) fn len(&self) -> usize {
+        self.radios.len()
+    }
+
+    /// The nodes that at most so many hops lead to, without the node itself, in rising order.
+    pub(in crate::stack) fn within(&self, node: NodeId, hops: u8) -> Vec<NodeId> {
+        let mut found: BTreeSet<NodeId> = [node].into();
+        let mut edge: VecDeque<(NodeId, u8)> = [(node, 0)].into();
+        while let Some((at, far)) = edge.pop_front() {
+            if far == hops {
+                break;
+            }
+            for step in self.steps(at) {
+                if found.insert(step.node) {
+                    edge.push_back((step.node, far + 1));
+                }
+            }
+        }
+        found.remove(&node);
+        found.into_iter().collect()
+    }
+
+    /// Whether a path leads from one node to another.
+    pub(in crate::stack) fn is_joined(&self, routes: &mut Search, a: NodeId, b: NodeId) -> bool {
+        routes.toward(self, b, &[a]);
+        routes.hops(a).is_some()
+    }
+}
+
+/// A search for shortest paths, whose memory is used again.
+#[derive(Clone, Debug, Default)]
+pub(in crate::stack) struct Search {
+    /// The search that last reached each node, and its hops to the destination.
+    reached: Vec<(u32, u16)>,
+    number: u32,
+    edge: VecDeque<NodeId>,
+}
+
+impl Search {
+    /// Finds the hops to `to` from all of `from` that lead there, and from whoever is nearer; from
+    /// everybody if `from` is empty.
+    pub(super) fn toward(&mut self, topology: &Topology, to: NodeId, from: &[NodeId]) {
+        self.reached.resize(topology.len(), (0, 0));
+        self.number += 1;
+        self.edge.clear();
+        self.edge.push_back(to);
+        self.reached[index(to)] = (self.number, 0);
+        let mut missing = from.iter().filter(|node| **node != to).count();
+        while let Some(at) = self.edge.pop_front() {
+            let hops = self.reached[index(at)].1;
+            for step in topology.steps(at) {
+                let place = &mut self.reached[index(step.node)];
+                if place.0 == self.number {
+                    continue;
+                }
+                *place = (self.number, hops.saturating_add(1));
+                self.edge.push_back(step.node);
+                missing -= usize::from(missing > 0 && from.contains(&step.node));
+            }
+            if missing == 0 && !from.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Hops from a node to the destination, if it was reached.
+    pub(super) fn hops(&self, node: NodeId) -> Option<u16> {
+        let (number, hops) = *self.reached.get(index(node))?;
+        (number == self.number).then_some(hops)
+    }
+}
+
+impl Scenario {
+    /// Delay of a link: that of its length, given or between its ends, and the one it adds.
+    fn propagation_of(&self, link: &RadioLinkConfig, ends: [NodeId; 2]) -> Duration {
+        let between = || {
+            let [a, b] = ends.map(|end| self.node[index(end)].place());
+            let wrap_m = self.area.and_then(|area| area.wrap.then_some(area.size_m));
+            Some(crate::stack::space::distance_m(wrap_m, a?, b?))
+        };
+        let length = link.distance_km.map(|km| km * 1e3).or_else(between).unwrap_or_default();
+        Duration::from_secs_f64(length / LIGHT_M_PER_S + link.delay_ms / 1e3)
+    }
+}

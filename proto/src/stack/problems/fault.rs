@@ -1,0 +1,72 @@
+//! What is impossible in faults.
+
+use std::collections::BTreeMap;
+
+use super::{Found, Names};
+use crate::stack::scenario::{FaultConfig, Scenario};
+
+/// Checks the faults of a scenario whose layouts are nodes.
+pub(super) fn check_faults(
+    found: &mut Found,
+    names: &Names<'_>,
+    scenario: &Scenario,
+    joined: &dyn Fn(&str, &str) -> bool,
+) {
+    // Spans in which each thing is down, with the fault that says so.
+    let mut spans: BTreeMap<String, Vec<(f64, f64, usize)>> = BTreeMap::new();
+    for (index, fault) in scenario.fault.iter().enumerate() {
+        let path = format!("fault[{index}]");
+        let Some(thing) = check_thing(found, names, &path, fault, joined) else { continue };
+        let (from, to) = (fault.from_s, fault.to_s);
+        if !(from >= 0.0 && to > from && to.is_finite()) {
+            let message = format!("down from {from} s to {to} s is no span of time");
+            found.add(format!("{path}.to_s"), message, "0 <= from_s < to_s");
+            continue;
+        }
+        let others = spans.entry(thing.clone()).or_default();
+        if let Some((start, end, other)) =
+            others.iter().find(|(start, end, _)| from < *end && *start < to)
+        {
+            let message = format!(
+                "{thing} is down from {from} s to {to} s, and from {start} s to {end} s by \
+                 fault[{other}]: these overlap"
+            );
+            let help = format!(
+                "one fault from {} s to {} s, or spans that do not overlap",
+                from.min(*start),
+                to.max(*end)
+            );
+            found.add(format!("{path}.from_s"), message, help);
+        }
+        others.push((from, to, index));
+    }
+}
+
+/// What goes down, by its name; `None` if there is no such thing.
+fn check_thing(
+    found: &mut Found,
+    names: &Names<'_>,
+    path: &str,
+    fault: &FaultConfig,
+    joined: &dyn Fn(&str, &str) -> bool,
+) -> Option<String> {
+    match (&fault.node, &fault.link) {
+        (Some(node), None) => {
+            names.check(found, format!("{path}.node"), node).then(|| format!("node '{node}'"))
+        }
+        (None, Some([a, b])) => {
+            if !joined(a, b) {
+                let message = format!("there is no link between '{a}' and '{b}'");
+                found.add(format!("{path}.link"), message, "the ends of a [[link]]");
+                return None;
+            }
+            let (a, b) = if a < b { (a, b) } else { (b, a) };
+            Some(format!("link '{a}' - '{b}'"))
+        }
+        _ => {
+            let help = "either node = \"name\" or link = [\"a\", \"b\"]";
+            found.add(path, "a fault needs one thing that goes down", help);
+            None
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The names of nodes.
+
+use std::collections::BTreeMap;
+
+use super::Found;
+use crate::base::NodeId;
+use crate::stack::scenario::Scenario;
+
+/// Names that are listed where one of them is wanted.
+const LISTED: usize = 12;
+
+/// All names with their nodes.
+pub(super) struct Names<'a>(BTreeMap<&'a str, NodeId>);
+
+impl<'a> Names<'a> {
+    /// The names of a scenario whose layouts are nodes. Of two nodes with one name the first has it.
+    pub(super) fn of(scenario: &'a Scenario) -> Self {
+        let mut names = BTreeMap::new();
+        for (number, node) in (1..=u16::MAX).zip(&scenario.node) {
+            names.entry(&*node.name).or_insert(NodeId(number));
+        }
+        Self(names)
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<NodeId> {
+        self.0.get(name).copied()
+    }
+
+    /// Whether there is a node of this name; if not, that is a problem.
+    pub(super) fn check(&self, found: &mut Found, path: String, name: &str) -> bool {
+        if self.0.contains_key(name) {
+            return true;
+        }
+        let mut by_number: Vec<(NodeId, &str)> =
+            self.0.iter().map(|(name, node)| (*node, *name)).collect();
+        by_number.sort_unstable();
+        let names: Vec<&str> = by_number.iter().take(LISTED).map(|(_, name)| *name).collect();
+        let mut help = format!("one of: {}", names.join(", "));
+        if by_number.len() > LISTED {
+            help = format!("{help} and {} more", by_number.len() - LISTED);
+        }
+        found.add(path, format!("there is no node '{name}'"), help);
+        false
+    }
+}

@@ -1,0 +1,162 @@
+//! How signals weaken with distance, and what becomes of those that overlap.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::loss::LossConfig;
+
+/// How signals weaken with distance (`radio.md` 4). Pairs of nodes that have a `[[link]]` keep what
+/// it says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PropagationConfig {
+    /// The model; `"free-space"` if it is not given and nodes have positions, else `"links"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<PropagationKind>,
+    /// How fast the signal falls (`log-distance`): 2 in free space, 3 to 4 near the ground.
+    pub exponent: f64,
+    /// Loss at the reference distance, in decibels (`log-distance`).
+    pub reference_db: f64,
+    /// The reference distance, in metres (`log-distance`).
+    pub reference_m: f64,
+    /// Standard deviation of a normal deviation of each direction between two nodes, fixed for the
+    /// run and cut off at three times this, in decibels (`log-distance`).
+    pub shadowing_db: f64,
+    /// Carrier frequency (`free-space`, `two-ray`): by the PHY of `[radio]`; 914 in `two-ray`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequency_mhz: Option<f64>,
+    /// Height of all antennas above the ground, in metres (`two-ray`).
+    pub height_m: f64,
+    /// How far frames can be decoded, in metres (`range`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receive_m: Option<f64>,
+    /// How far they are sensed, in metres (`range`); as far as received if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sense_m: Option<f64>,
+    /// Received power: of every pair (`fixed`), or of those up to `receive_m` (`range`); beyond it
+    /// is `radio.sense_dbm`.
+    pub signal_dbm: f64,
+    /// What is lost between nodes that no `[[link]]` joins.
+    pub loss: LossConfig,
+    /// In place of `loss`: each direction between two nodes loses each frame by itself with a
+    /// probability of its own, drawn uniformly between these two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_spread: Option<[f64; 2]>,
+    /// Seed of `shadowing_db` and `loss_spread`, which do not change with the seed of the run.
+    pub seed: u64,
+}
+
+impl Default for PropagationConfig {
+    fn default() -> Self {
+        Self {
+            kind: None,
+            exponent: 3.0,
+            reference_db: 40.0,
+            reference_m: 1.0,
+            shadowing_db: 0.0,
+            frequency_mhz: None,
+            height_m: 1.5,
+            receive_m: None,
+            sense_m: None,
+            signal_dbm: -60.0,
+            loss: LossConfig::default(),
+            loss_spread: None,
+            seed: 1,
+        }
+    }
+}
+
+impl PropagationConfig {
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A model of propagation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PropagationKind {
+    /// Only the `[[link]]`s carry anything: they are the loss matrix.
+    Links,
+    /// Friis: 20 dB for each factor of ten.
+    FreeSpace,
+    /// `exponent` times 10 dB for each factor of ten, and shadowing.
+    LogDistance,
+    /// Free space up to the distance 4 pi h^2 / lambda, 40 dB for each factor of ten beyond, as
+    /// ns-2 has it; without other keys the radio of ns-2 with ranges of 100 and 220 m.
+    TwoRay,
+    /// One power up to `receive_m`, another up to `sense_m`, nothing beyond.
+    Range,
+    /// The same power between every pair at any distance.
+    Fixed,
+}
+
+impl PropagationKind {
+    /// The name, as files write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Links => "links",
+            Self::FreeSpace => "free-space",
+            Self::LogDistance => "log-distance",
+            Self::TwoRay => "two-ray",
+            Self::Range => "range",
+            Self::Fixed => "fixed",
+        }
+    }
+}
+
+/// What becomes of signals that overlap at a receiver (`radio.md` 4).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum InterferenceConfig {
+    /// Each signal against each other one: a frame survives a later one that is weaker by
+    /// `radio.capture_db`; any other overlap destroys both.
+    Threshold {},
+    /// Signals add up; the errors of a frame follow from its ratio to the sum, moment by moment.
+    Sinr(SinrSettings),
+}
+
+impl Default for InterferenceConfig {
+    fn default() -> Self {
+        Self::Threshold {}
+    }
+}
+
+impl InterferenceConfig {
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Settings of receivers under summed interference.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SinrSettings {
+    /// Thermal noise over the channel, with the noise figure of the receiver, in dBm.
+    pub noise_dbm: f64,
+    /// How far a preamble must stand above noise and interference to be detected, in decibels.
+    pub preamble_db: f64,
+    /// The weakest preamble that is detected, in dBm; `radio.receive_dbm` if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preamble_min_dbm: Option<f64>,
+    /// Which error curves apply.
+    pub curve: CurveConfig,
+}
+
+impl Default for SinrSettings {
+    fn default() -> Self {
+        let curve = CurveConfig::default();
+        Self { noise_dbm: -95.0, preamble_db: 4.0, preamble_min_dbm: None, curve }
+    }
+}
+
+/// A family of error curves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CurveConfig {
+    /// Closed forms of each modulation and code.
+    #[default]
+    Stock,
+    /// From all to nothing within 5 dB around the sensitivity of each rate.
+    Logistic,
+}

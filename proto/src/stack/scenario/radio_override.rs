@@ -1,0 +1,166 @@
+//! Settings of one radio that differ from those of all radios.
+//!
+//! They are read as a whole [`RadioConfig`], so that names and types are checked where they stand;
+//! beside it is kept which keys were given, and only these count.
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::de::{DeserializeSeed, IntoDeserializer, MapAccess};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::radio::RadioConfig;
+
+/// Keys that mean something else, or nothing, on another PHY.
+const OF_THE_PHY: [&str; 11] = [
+    "preamble",
+    "band",
+    "width_mhz",
+    "streams",
+    "guard_interval",
+    "mixed",
+    "rate_mbps",
+    "mcs",
+    "ack_rate_mbps",
+    "broadcast_rate_mbps",
+    "slot_us",
+];
+
+/// Settings of one radio that differ from those of all radios.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RadioOverride {
+    given: Vec<String>,
+    config: Box<RadioConfig>,
+}
+
+impl RadioOverride {
+    /// The settings that are given, the others at their defaults.
+    pub fn config(&self) -> &RadioConfig {
+        &self.config
+    }
+
+    /// These settings in the place of those of `base`. A PHY of its own comes with rates of its
+    /// own: those of `base` are no longer meant.
+    ///
+    /// Panics if a number of either is infinite or none.
+    pub fn over(&self, base: &RadioConfig) -> RadioConfig {
+        let (mut merged, own) = (fields(base), fields(&self.config));
+        if self.has("phy") && self.config.phy != base.phy {
+            merged.retain(|key, _| !OF_THE_PHY.contains(&key.as_str()));
+        }
+        let given = |key: &String| Some((key.clone(), own.get(key)?.clone()));
+        merged.extend(self.given.iter().filter_map(given));
+        serde_json::from_value(Value::Object(merged)).expect("numbers are numbers")
+    }
+
+    /// Whether a setting is given.
+    pub fn has(&self, key: &str) -> bool {
+        self.given.iter().any(|given| given == key)
+    }
+}
+
+fn fields(config: &RadioConfig) -> Map<String, Value> {
+    match serde_json::to_value(config) {
+        Ok(Value::Object(fields)) => fields,
+        other => unreachable!("a struct is an object: {other:?}"),
+    }
+}
+
+impl Serialize for RadioOverride {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = fields(&self.config);
+        fields.retain(|key, _| self.has(key));
+        fields.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RadioOverride {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = RadioOverride;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a table with settings of a radio, such as { channel = 6 }")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RadioOverride, A::Error> {
+                let mut given = Vec::new();
+                let noted = Noted { map, given: &mut given };
+                let table = serde::de::value::MapAccessDeserializer::new(noted);
+                let config = Box::new(RadioConfig::deserialize(table)?);
+                Ok(RadioOverride { given, config })
+            }
+        }
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
+/// A map of which the keys are noted as they are read.
+struct Noted<'a, A> {
+    map: A,
+    given: &'a mut Vec<String>,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Noted<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, A::Error> {
+        let Some(key) = self.map.next_key::<String>()? else { return Ok(None) };
+        self.given.push(key.clone());
+        seed.deserialize(key.into_deserializer()).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.map.next_value_seed(seed)
+    }
+}
+
+impl JsonSchema for RadioOverride {
+    fn schema_name() -> Cow<'static, str> {
+        RadioConfig::schema_name()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        RadioConfig::json_schema(generator)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::PhyKind;
+
+    fn read(text: &str) -> RadioOverride {
+        serde_json::from_str(text).expect("settings of a radio")
+    }
+
+    #[test]
+    fn only_what_is_given_differs() {
+        let base = RadioConfig { attempts: 3, rate_mbps: Some(5.5), ..RadioConfig::default() };
+        let own = read(r#"{ "channel": 6, "attempts": 7 }"#).over(&base);
+        assert_eq!(own, RadioConfig { channel: 6, attempts: 7, ..base });
+    }
+
+    #[test]
+    fn another_phy_does_not_take_the_rate_along() {
+        let base = RadioConfig { rate_mbps: Some(5.5), ..RadioConfig::default() };
+        let own = read(r#"{ "phy": "802.11a" }"#).over(&base);
+        assert_eq!((own.phy, own.rate_mbps), (PhyKind::A, None));
+        assert_eq!(read(r#"{ "phy": "802.11b" }"#).over(&base), base);
+    }
+
+    #[test]
+    fn it_is_written_as_it_was_read() {
+        let text = r#"{"rate_mbps":2.0,"channel":6}"#;
+        assert_eq!(serde_json::to_string(&read(text)).expect("plain data"), text);
+    }
+
+    #[test]
+    fn unknown_keys_are_refused() {
+        let error = serde_json::from_str::<RadioOverride>(r#"{ "chanel": 6 }"#).expect_err("no");
+        assert!(error.to_string().contains("unknown field `chanel`"), "{error}");
+    }
+}

@@ -1,0 +1,29 @@
+//! Flows with random ends.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Many flows with random ends; each has two different nodes, and some may have no path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RandomEnds {
+    /// Flows.
+    pub count: u64,
+    /// The layout whose nodes are the ends; all nodes if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub among: Option<String>,
+    /// Each flow starts at a uniformly random time in this span from `start_s` on, in seconds.
+    #[serde(default)]
+    pub start_within_s: f64,
+    /// Most hops between the ends, so that traffic stays local in a large network; any number if
+    /// it is not given. Then ends without a path between them are drawn again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hops: Option<u8>,
+    /// Seed of the draws, which do not change with the seed of the run.
+    #[serde(default = "one")]
+    pub seed: u64,
+}
+
+fn one() -> u64 {
+    1
+}

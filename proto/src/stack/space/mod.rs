@@ -1,0 +1,268 @@
+//! Where nodes stand, and what follows: who hears whom, how strong and how late (`radio.md` 4).
+
+mod expand;
+mod near;
+mod path_loss;
+mod positions;
+
+use std::sync::Arc;
+
+use near::Near;
+pub use path_loss::{PathLoss, gaussian, sensitivity};
+pub(super) use positions::read as read_positions;
+
+use super::scenario::{AreaConfig, LossConfig, PropagationKind, RadioConfig, Scenario};
+use crate::base::{Dbm, Duration, Rng, Seed};
+
+/// Speed of light in air, in metres per second.
+pub(super) const LIGHT_M_PER_S: f64 = 299_702_000.0;
+/// Channels this far apart do not hear each other (`radio.md` 6).
+const SEPARATE_CHANNELS: u16 = 4;
+/// Shadowing is cut off at so many standard deviations: a signal has an end.
+const SHADOW_SIGMAS: f64 = 3.0;
+
+/// Radios at places, and the propagation between them.
+#[derive(Clone, Debug)]
+pub struct Space {
+    wrap_m: Option<[f64; 2]>,
+    path_loss: PathLoss,
+    shadowing_db: f64,
+    seed: Seed,
+    loss: Arc<LossConfig>,
+    loss_spread: Option<[f64; 2]>,
+    sites: Vec<Site>,
+    near: Near,
+}
+
+/// A radio at a place.
+#[derive(Clone, Copy, Debug)]
+pub struct Site {
+    /// Where it is, in metres.
+    pub at_m: [f64; 3],
+    /// Power into the air in the direction of the antenna, in dBm.
+    pub sent_dbm: f64,
+    /// Gain of the antenna less the cable, in decibels.
+    pub gain_db: f64,
+    /// Weaker signals are left out.
+    pub floor_dbm: f64,
+    /// Channel.
+    pub channel: u16,
+}
+
+/// A radio that hears another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Heard {
+    /// Its index among the sites.
+    pub by: usize,
+    /// Received power.
+    pub signal: Dbm,
+    /// Propagation delay.
+    pub delay: Duration,
+}
+
+/// What a radio makes of signals of some strength, in dBm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Thresholds {
+    /// The weakest that can be decoded.
+    pub receive: f64,
+    /// The weakest that makes the medium busy.
+    pub sense: f64,
+    /// The weakest that counts at all.
+    pub floor: f64,
+}
+
+impl Space {
+    /// A space with nobody in it; `None` where only links carry anything.
+    pub fn build(scenario: &Scenario) -> Option<Self> {
+        let config = &scenario.propagation;
+        let path_loss = PathLoss::build(scenario)?;
+        let wrap_m = scenario.area.and_then(|area: AreaConfig| area.wrap.then_some(area.size_m));
+        Some(Self {
+            wrap_m,
+            path_loss,
+            shadowing_db: match scenario.propagation_kind() {
+                PropagationKind::LogDistance => config.shadowing_db,
+                _ => 0.0,
+            },
+            seed: Seed(config.seed),
+            loss: Arc::new(config.loss.clone()),
+            loss_spread: config.loss_spread,
+            sites: Vec::new(),
+            near: Near::default(),
+        })
+    }
+
+    /// Puts radios into the space, in the place of those that were there.
+    pub fn put(&mut self, sites: Vec<Site>) {
+        self.sites = sites;
+        self.near = Near::build(&self.sites, self.reach_m(), self.wrap_m);
+    }
+
+    /// The radios.
+    pub fn sites(&self) -> &[Site] {
+        &self.sites
+    }
+
+    /// Moves a radio.
+    pub fn move_to(&mut self, site: usize, at_m: [f64; 3]) {
+        let from = self.sites[site].at_m;
+        self.sites[site].at_m = at_m;
+        self.near.move_to(site as u32, from, at_m);
+    }
+
+    /// How far the strongest radio is heard by the most sensitive one, in metres.
+    fn reach_m(&self) -> f64 {
+        let most = |of: &dyn Fn(&Site) -> f64| self.sites.iter().map(of).fold(f64::MIN, f64::max);
+        let sent = most(&|site| site.sent_dbm);
+        let sensed = most(&|site| site.gain_db - site.floor_dbm);
+        self.path_loss.reach_m(sent, -sensed - self.shadowing_db * SHADOW_SIGMAS)
+    }
+
+    /// Indices of the radios that may hear a radio at a place, in rising order.
+    pub fn around(&self, at_m: [f64; 3], found: &mut Vec<u32>) {
+        self.near.around(at_m, found);
+    }
+
+    /// Calls back for each radio that hears radio `from`, in the order of their indices.
+    pub fn hearers(&self, from: usize, candidates: &mut Vec<u32>, on: &mut dyn FnMut(Heard)) {
+        candidates.clear();
+        self.around(self.sites[from].at_m, candidates);
+        for by in candidates.iter() {
+            if let Some(heard) = self.heard(from, *by as usize) {
+                on(heard);
+            }
+        }
+    }
+
+    /// How radio `by` hears radio `from`, if it does.
+    pub fn heard(&self, from: usize, by: usize) -> Option<Heard> {
+        let (source, sink) = (&self.sites[from], &self.sites[by]);
+        if from == by || source.channel.abs_diff(sink.channel) >= SEPARATE_CHANNELS {
+            return None;
+        }
+        let distance = self.distance_m(source.at_m, sink.at_m);
+        let floor = Dbm::from_f64(sink.floor_dbm);
+        let received = self.path_loss.received(source.sent_dbm, distance)? + sink.gain_db;
+        // Most candidates are too far away whatever their shadow is.
+        if Dbm::from_f64(received + self.shadowing_db * SHADOW_SIGMAS) < floor {
+            return None;
+        }
+        let signal = Dbm::from_f64(received + self.shadow_db(from, by));
+        let delay = Duration::from_secs_f64(distance / LIGHT_M_PER_S);
+        (signal >= floor).then_some(Heard { by, signal, delay })
+    }
+
+    /// The power that radio `by` receives of radio `from`, in dBm, however weak; `None` if the
+    /// model has nothing there.
+    pub fn signal_dbm(&self, from: usize, by: usize) -> Option<f64> {
+        let (source, sink) = (&self.sites[from], &self.sites[by]);
+        let distance = self.distance_m(source.at_m, sink.at_m);
+        let received = self.path_loss.received(source.sent_dbm, distance)?;
+        Some(received + sink.gain_db + self.shadow_db(from, by))
+    }
+
+    /// The distance between two places, the short way where the area wraps.
+    pub fn distance_m(&self, a: [f64; 3], b: [f64; 3]) -> f64 {
+        distance_m(self.wrap_m, a, b)
+    }
+
+    fn draws(&self, what: &str, from: usize, by: usize) -> Rng {
+        self.seed.stream(&format!("{what}/{from}/{by}"))
+    }
+
+    fn shadow_db(&self, from: usize, by: usize) -> f64 {
+        if self.shadowing_db == 0.0 {
+            return 0.0;
+        }
+        let normal = gaussian(&mut self.draws("shadow", from, by));
+        normal.clamp(-SHADOW_SIGMAS, SHADOW_SIGMAS) * self.shadowing_db
+    }
+
+    /// What is lost from radio `from` to radio `by`.
+    pub fn loss(&self, from: usize, by: usize) -> Arc<LossConfig> {
+        match self.loss_spread {
+            None => Arc::clone(&self.loss),
+            Some([low, high]) => {
+                let p = low + (high - low) * self.draws("loss", from, by).uniform();
+                Arc::new(LossConfig::Bernoulli { p })
+            }
+        }
+    }
+}
+
+/// The distance between two places, the short way where the area wraps around.
+pub(super) fn distance_m(wrap_m: Option<[f64; 2]>, a: [f64; 3], b: [f64; 3]) -> f64 {
+    let mut sum = 0.0;
+    for axis in 0..3 {
+        let mut span = (a[axis] - b[axis]).abs();
+        if let Some(size) = wrap_m.and_then(|size| size.get(axis).copied()) {
+            span %= size;
+            span = span.min(size - span);
+        }
+        sum += span * span;
+    }
+    sum.sqrt()
+}
+
+impl Site {
+    /// A radio with these settings at a place.
+    pub(super) fn build(scenario: &Scenario, radio: &RadioConfig, at_m: [f64; 3]) -> Self {
+        let gain_db = radio.antenna_gain_dbi - radio.cable_loss_db;
+        Self {
+            at_m,
+            sent_dbm: scenario.tx_power_dbm(radio) + gain_db,
+            gain_db,
+            floor_dbm: scenario.thresholds(radio).floor,
+            channel: radio.channel,
+        }
+    }
+}
+
+impl Scenario {
+    /// The model of propagation, where the file leaves it open too.
+    pub fn propagation_kind(&self) -> PropagationKind {
+        let is_placed = || {
+            let of_node = |node: &super::NodeConfig| node.place().is_some();
+            !self.layout.is_empty() || self.node.iter().any(of_node)
+        };
+        self.propagation.kind.unwrap_or_else(|| match is_placed() {
+            true => PropagationKind::FreeSpace,
+            false => PropagationKind::Links,
+        })
+    }
+
+    fn tx_power_dbm(&self, radio: &RadioConfig) -> f64 {
+        radio.tx_power_dbm.unwrap_or(match self.propagation_kind() {
+            // 0.28183815 W (`radio.md` 4.1).
+            PropagationKind::TwoRay => 24.5,
+            _ => 20.0,
+        })
+    }
+
+    /// What a radio makes of signals of some strength.
+    pub fn thresholds(&self, radio: &RadioConfig) -> Thresholds {
+        const NONE: f64 = -120.0;
+        let sums = matches!(self.interference, super::InterferenceConfig::Sinr(_));
+        let config = &self.propagation;
+        let (receive, sense, floor) = match self.propagation_kind() {
+            PropagationKind::Links | PropagationKind::Fixed => (NONE, NONE, NONE),
+            PropagationKind::Range => {
+                let sense = config.signal_dbm - 3.0;
+                (config.signal_dbm, sense, radio.sense_dbm.unwrap_or(sense))
+            }
+            // Ranges of 100 and 220 m (`radio.md` 4.1).
+            PropagationKind::TwoRay => (-48.46, -62.16, -62.16),
+            PropagationKind::FreeSpace | PropagationKind::LogDistance => {
+                let lowest = radio.phy().basic_rates()[0];
+                let sense = sensitivity(radio.phy, lowest);
+                (sensitivity(radio.phy, radio.rate()), sense, sense - if sums { 10.0 } else { 0.0 })
+            }
+        };
+        let sense = radio.sense_dbm.unwrap_or(sense.min(radio.receive_dbm.unwrap_or(sense)));
+        let floor = radio.floor_dbm.unwrap_or(floor.min(sense));
+        Thresholds { receive: radio.receive_dbm.unwrap_or(receive), sense, floor }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! How signals weaken with distance (`radio.md` 4.1 and 4.2).
+//!
+//! Below its reference distance a signal is as strong as there.
+
+use std::f64::consts::PI;
+
+use crate::base::{Band, Bitrate, PhyKind, Rng};
+use crate::stack::scenario::{PropagationKind, Scenario};
+
+/// Speed of light in vacuum, in metres per second: wavelengths are quoted with it.
+const LIGHT_M_PER_S: f64 = 299_792_458.0;
+/// Carrier frequency of ns-2's radio, in MHz.
+const NS2_MHZ: f64 = 914.0;
+/// No signal of this program goes farther, in metres.
+const FARTHEST_M: f64 = 1e7;
+
+/// A model of propagation with its settings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PathLoss {
+    /// Friis.
+    FreeSpace {
+        /// Wavelength, in metres.
+        wavelength_m: f64,
+    },
+    /// So many decibels at the reference distance, and `exponent` times 10 for each factor of ten.
+    LogDistance {
+        /// Exponent.
+        exponent: f64,
+        /// Loss at the reference distance, in decibels.
+        reference_db: f64,
+        /// Reference distance, in metres.
+        reference_m: f64,
+    },
+    /// Friis up to the cross-over distance 4 pi h^2 / lambda, (h / d)^4 beyond.
+    TwoRay {
+        /// Wavelength, in metres.
+        wavelength_m: f64,
+        /// Height of the antennas, in metres.
+        height_m: f64,
+    },
+    /// One power up to a distance, another up to a second one.
+    Range {
+        /// Up to where the first holds, in metres.
+        receive_m: f64,
+        /// Up to where the second holds, in metres.
+        sense_m: f64,
+        /// The first, in dBm.
+        receive_dbm: f64,
+        /// The second, in dBm.
+        sense_dbm: f64,
+    },
+    /// The same power everywhere.
+    Fixed {
+        /// It, in dBm.
+        signal_dbm: f64,
+    },
+}
+
+impl PathLoss {
+    /// The model of a scenario; `None` where only its links carry anything.
+    pub fn build(scenario: &Scenario) -> Option<Self> {
+        let config = &scenario.propagation;
+        let wavelength =
+            |default_mhz: f64| LIGHT_M_PER_S / (config.frequency_mhz.unwrap_or(default_mhz) * 1e6);
+        Some(match scenario.propagation_kind() {
+            PropagationKind::Links => return None,
+            PropagationKind::FreeSpace => {
+                let mhz = match scenario.radio.phy().band() {
+                    Band::Ghz2 => 2437.0,
+                    Band::Ghz5 => 5200.0,
+                };
+                Self::FreeSpace { wavelength_m: wavelength(mhz) }
+            }
+            PropagationKind::LogDistance => Self::LogDistance {
+                exponent: config.exponent,
+                reference_db: config.reference_db,
+                reference_m: config.reference_m,
+            },
+            PropagationKind::TwoRay => {
+                Self::TwoRay { wavelength_m: wavelength(NS2_MHZ), height_m: config.height_m }
+            }
+            PropagationKind::Range => {
+                let receive_m = config.receive_m.unwrap_or_default();
+                let receive_dbm = config.signal_dbm;
+                let sense_dbm = scenario.radio.sense_dbm.unwrap_or(receive_dbm - 3.0);
+                let sense_m = config.sense_m.unwrap_or(receive_m);
+                Self::Range { receive_m, sense_m, receive_dbm, sense_dbm }
+            }
+            PropagationKind::Fixed => Self::Fixed { signal_dbm: config.signal_dbm },
+        })
+    }
+
+    /// What an antenna without gain receives of `sent_dbm` at a distance; `None` if nothing.
+    pub fn received(&self, sent_dbm: f64, distance_m: f64) -> Option<f64> {
+        let loss = match *self {
+            Self::FreeSpace { wavelength_m } => friis_db(wavelength_m, distance_m),
+            Self::LogDistance { exponent, reference_db, reference_m } => {
+                let ratio = (distance_m / reference_m).max(1.0);
+                reference_db + 10.0 * exponent * libm::log10(ratio)
+            }
+            Self::TwoRay { wavelength_m, height_m } => {
+                let crossover = 4.0 * PI * height_m * height_m / wavelength_m;
+                if distance_m <= crossover {
+                    friis_db(wavelength_m, distance_m)
+                } else {
+                    40.0 * libm::log10(distance_m / height_m)
+                }
+            }
+            Self::Range { receive_m, sense_m, receive_dbm, sense_dbm } => {
+                return match distance_m {
+                    near if near <= receive_m => Some(receive_dbm),
+                    far if far <= sense_m => Some(sense_dbm),
+                    _ => None,
+                };
+            }
+            Self::Fixed { signal_dbm } => return Some(signal_dbm),
+        };
+        Some(sent_dbm - loss)
+    }
+
+    /// Beyond this distance, in metres, a signal of `sent_dbm` is weaker than `floor_dbm`; found by
+    /// halving, since every model falls with distance.
+    pub fn reach_m(&self, sent_dbm: f64, floor_dbm: f64) -> f64 {
+        if let Self::Range { receive_m, sense_m, .. } = *self {
+            return receive_m.max(sense_m);
+        }
+        let is_heard = |distance: f64| {
+            self.received(sent_dbm, distance).is_some_and(|received| received >= floor_dbm)
+        };
+        let (mut near, mut far) = (0.0, FARTHEST_M);
+        if is_heard(far) {
+            return far;
+        }
+        for _ in 0..50 {
+            let middle = (near + far) / 2.0;
+            if is_heard(middle) {
+                near = middle;
+            } else {
+                far = middle;
+            }
+        }
+        far
+    }
+}
+
+/// Loss in free space, at least none.
+fn friis_db(wavelength_m: f64, distance_m: f64) -> f64 {
+    let ratio = 4.0 * PI * distance_m / wavelength_m;
+    20.0 * libm::log10(ratio.max(1.0))
+}
+
+/// A draw of the normal distribution (Box and Muller).
+pub fn gaussian(rng: &mut Rng) -> f64 {
+    let (radius, angle) = (1.0 - rng.uniform(), rng.uniform());
+    (-2.0 * libm::log(radius)).sqrt() * libm::cos(2.0 * PI * angle)
+}
+
+/// Signal at which one frame in ten of 1024 bytes is lost, in dBm, for cards of 2003 to 2008
+/// (`radio.md` 4.2). Rates beyond that list follow the highest at 3 dB for each doubling.
+pub fn sensitivity(phy: PhyKind, rate: Bitrate) -> f64 {
+    const DSSS: [(f64, f64); 4] = [(1.0, -94.0), (2.0, -91.0), (5.5, -89.0), (11.0, -85.0)];
+    const OFDM: [(f64, f64); 8] = [
+        (6.0, -90.0),
+        (9.0, -89.0),
+        (12.0, -87.0),
+        (18.0, -85.0),
+        (24.0, -82.0),
+        (36.0, -79.0),
+        (48.0, -75.0),
+        (54.0, -73.0),
+    ];
+    let mbps = rate.mbps();
+    let is_dsss = phy == PhyKind::B || [1.0, 2.0, 5.5, 11.0].contains(&mbps);
+    let list: &[(f64, f64)] = if is_dsss { &DSSS } else { &OFDM };
+    let highest = list[list.len() - 1];
+    let found = list.iter().find(|(listed, _)| mbps <= *listed);
+    found.map_or_else(|| highest.1 + 10.0 * libm::log10(mbps / highest.0), |(_, dbm)| *dbm)
+}

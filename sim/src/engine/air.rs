@@ -1,0 +1,77 @@
+//! From a plan to the medium: which scenario key becomes which setting of a radio or the air.
+
+use farhop_proto::base::{Bitrate, Dbm, NodeId, RadioId};
+use farhop_proto::stack::{
+    CurveConfig, EifsConfig, InterferenceConfig, NodePlan, Plan, RadioPlan, Scenario,
+};
+
+use super::losses::loss_model;
+use super::mac;
+use crate::radio::{
+    AirLink, ChipConfig, CurveKind, EifsRule, Interference, MediumConfig, SinrConfig,
+};
+
+/// The radios and the air between them, as a scenario describes them.
+pub fn medium_config(scenario: &Scenario, plan: &Plan) -> MediumConfig {
+    let mut radios = Vec::new();
+    let mut first_radio = Vec::with_capacity(plan.nodes.len());
+    for node in &plan.nodes {
+        first_radio.push(radios.len());
+        radios.extend(node.radios.iter().map(|radio| chip_config(node, radio)));
+    }
+    let index = |(node, radio): (NodeId, RadioId)| {
+        first_radio[usize::from(node.0) - 1] + usize::from(radio.0)
+    };
+    let links = plan.hops.iter().map(|hop| AirLink {
+        from: index(hop.from),
+        to: index(hop.to),
+        delay: hop.delay,
+        signal: hop.signal,
+        loss: loss_model(&hop.loss),
+    });
+    let links = links.collect();
+    let interference = interference(scenario);
+    MediumConfig { interference, ..MediumConfig::new(radios, links) }
+}
+
+fn chip_config(node: &NodePlan, radio: &RadioPlan) -> ChipConfig {
+    let config = &radio.config;
+    let usual = mac::chip(config, node.node, &radio.spec);
+    ChipConfig {
+        slot: radio.slot,
+        rate: radio.spec.rate,
+        broadcast_rate: config.broadcast_rate_mbps.map_or(usual.broadcast_rate, Bitrate::from_mbps),
+        ack_rate: config.ack_rate_mbps.map(Bitrate::from_mbps),
+        ack_timeout: radio.ack_timeout,
+        gap: radio.spec.gap,
+        exponential_backoff: config.exponential_backoff,
+        carrier_sense: radio.carrier_sense,
+        eifs: match config.eifs {
+            EifsConfig::AfterLock => EifsRule::AfterLock,
+            EifsConfig::Always => EifsRule::Always,
+        },
+        channel: radio.spec.channel,
+        receive_threshold: Dbm::from_f64(radio.thresholds.receive),
+        sense_threshold: Dbm::from_f64(radio.thresholds.sense),
+        capture_db: config.capture_db,
+        ..usual
+    }
+}
+
+fn interference(scenario: &Scenario) -> Interference {
+    match &scenario.interference {
+        InterferenceConfig::Threshold {} => Interference::Threshold,
+        InterferenceConfig::Sinr(sinr) => {
+            let weakest = || scenario.thresholds(&scenario.radio).receive;
+            Interference::Sinr(SinrConfig {
+                noise: Dbm::from_f64(sinr.noise_dbm),
+                preamble_min: Dbm::from_f64(sinr.preamble_min_dbm.unwrap_or_else(weakest)),
+                preamble_snr_db: sinr.preamble_db,
+                curve: match sinr.curve {
+                    CurveConfig::Stock => CurveKind::Stock,
+                    CurveConfig::Logistic => CurveKind::Logistic,
+                },
+            })
+        }
+    }
+}
