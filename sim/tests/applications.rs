@@ -6,7 +6,8 @@ use farhop_sim::engine::{FlowReport, RunOptions, run};
 /// Runs a link with these flows.
 fn flows(secs: u32, flows: &str) -> Vec<FlowReport> {
     let text = format!(
-        "name = \"applications\"\nduration_s = {secs}\nnode = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
+        "name = \"applications\"\nduration_s = {secs}\n\
+         node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
          link = [{{ between = [\"a\", \"b\"], distance_km = 1 }}]\n\
          [radio]\nphy = \"802.11b\"\npreamble = \"short\"\nrate_mbps = 11\n{flows}"
     );
@@ -21,7 +22,8 @@ fn flow(text: &str) -> String {
 
 #[test]
 fn an_on_off_source_sends_half_of_the_time() {
-    let fixed = "kind = \"on-off\"\nrate_mbps = 2\non_off = { on_s = 0.5, off_s = 0.5, exponential = false }";
+    let fixed = "kind = \"on-off\"\nrate_mbps = 2\n\
+                 on_off = { on_s = 0.5, off_s = 0.5, exponential = false }";
     let drawn = "kind = \"on-off\"\nrate_mbps = 2\non_off = { on_s = 0.5, off_s = 0.5 }";
     let found = flows(200, &(flow(fixed) + &flow(drawn)));
     assert!((found[0].goodput_mbps - 1.0).abs() < 0.02, "{}", found[0].goodput_mbps);

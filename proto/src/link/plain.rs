@@ -1,7 +1,7 @@
 //! The plain link: frames go straight to the chip, which does CSMA/CA and retries.
 //!
-//! One queue for each radio, drop-tail or RED, and no header of its own. What the chip holds counts as
-//! queued, so the packets of a node never exceed its queue.
+//! One queue for each radio, drop-tail or RED, and no header of its own. What the chip holds counts
+//! as queued, so the packets of a node never exceed its queue.
 
 use std::collections::{BTreeMap, VecDeque};
 

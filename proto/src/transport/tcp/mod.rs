@@ -1,9 +1,10 @@
 //! TCP (RFC 9293) with SACK, timestamps and window scaling, on real encoded segments.
 //!
 //! By default it does what Linux 6 does with Reno: see `sender.rs`, `recovery_rack.rs`; CUBIC and
-//! Westwood+ are in files of their own, and so is ECN. For reproductions there are RFC 6675 and
-//! NewReno (RFC 6582), see `recovery_6675.rs`. Not there: urgent data, simultaneous open, TIME-WAIT as a timer (an end answers repetitions for ever, as
-//! its ports are never used again), and keep-alive.
+//! Westwood+ are in files of their own, and so are ECN and Linux without SACK. For reproductions
+//! there are RFC 6675 and NewReno (RFC 6582), see `recovery_6675.rs`. Not there: urgent data,
+//! simultaneous open, TIME-WAIT as a timer (an end answers repetitions for ever, as its ports are
+//! never used again), and keep-alive.
 
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
@@ -32,6 +33,7 @@ mod recovery_reno;
 mod rtt;
 mod scoreboard;
 mod sender;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod transmit;

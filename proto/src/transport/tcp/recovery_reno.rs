@@ -1,8 +1,8 @@
 //! Linux without SACK: NewReno (RFC 6582) by an assumed number of segments that have arrived.
 //!
-//! Where RFC 6582 inflates the window for each duplicate acknowledgement, Linux takes a segment off
-//! what is in flight (`tcp_add_reno_sack`) and reduces the window in proportion, as with SACK. There
-//! are no tail loss probes. Duplicates below the end of the last recovery begin no new one.
+//! Where RFC 6582 inflates the window for each duplicate acknowledgement, Linux takes a segment
+//! off what is in flight (`tcp_add_reno_sack`) and reduces the window in proportion, as with SACK.
+//! There are no tail loss probes. Duplicates below the end of the last recovery begin no new one.
 
 use super::config::Recovery;
 use super::recovery_rack::MAX_REORDERING;

@@ -11,7 +11,8 @@ use super::congestion::{Acked, AnyController, Controller, NO_THRESHOLD, Sample, 
 use super::recovery_6675::Classic;
 use super::recovery_rack::Rack;
 use super::rtt::RttEstimator;
-use super::scoreboard::{Scoreboard, Segment};
+use super::scoreboard::Scoreboard;
+pub(super) use super::tally::Tally;
 use crate::base::{Duration, Instant};
 
 /// Slack of timers that are shorter than a tick of the kernel (`TCP_TIMEOUT_MIN_US`).
@@ -75,37 +76,6 @@ pub(super) struct Ack {
     pub(super) bare: bool,
     /// It echoes a mark (ECE).
     pub(super) echo_mark: bool,
-}
-
-/// What one acknowledgement changed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) una_before: u64,
-    pub(super) una_advanced: bool,
-    /// Start of the highest segment that was sacked before.
-    pub(super) highest_before: u64,
-    /// Segments acknowledged cumulatively.
-    pub(super) acked: u32,
-    pub(super) delivered_before: u64,
-    pub(super) lost_before: u64,
-    /// Cumulatively acknowledged or newly sacked, and never retransmitted.
-    pub(super) original: bool,
-    pub(super) resent_acked: bool,
-    pub(super) sacked: bool,
-    pub(super) dsack: bool,
-    pub(super) duplicate: bool,
-    pub(super) resend_lost: bool,
-    pub(super) keep_timer: bool,
-    pub(super) echo_mark: bool,
-    /// Start of the lowest segment that arrived and had been overtaken.
-    pub(super) overtaken: Option<u64>,
-    pub(super) first_acked: Option<Instant>,
-    pub(super) last_acked: Option<Instant>,
-    pub(super) first_sacked: Option<Instant>,
-    pub(super) last_sacked: Option<Instant>,
-    /// What had been delivered when the latest of the delivered segments was sent.
-    pub(super) prior_delivered: Option<u64>,
-    pub(super) echo: Option<Instant>,
 }
 
 /// A segment to put on the wire.
@@ -492,16 +462,5 @@ impl Sender {
     /// The time-out to use before anything was measured.
     pub(super) fn initial_rto(&self) -> Duration {
         self.initial_rto
-    }
-}
-
-impl Tally {
-    fn on_delivered(&mut self, segment: &Segment) {
-        let prior = self.prior_delivered.unwrap_or(0);
-        self.prior_delivered = Some(prior.max(segment.delivered));
-    }
-
-    fn overtake(&mut self, seq: u64) {
-        self.overtaken = Some(self.overtaken.map_or(seq, |other| other.min(seq)));
     }
 }

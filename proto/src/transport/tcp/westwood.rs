@@ -56,7 +56,7 @@ impl Westwood {
         }
         if bytes > mss {
             let counted = self.accounted.min(bytes - mss);
-            self.accounted = if self.accounted >= bytes { self.accounted - bytes } else { 0 };
+            self.accounted = self.accounted.saturating_sub(bytes);
             bytes -= counted;
         }
         bytes
