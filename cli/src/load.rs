@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use farhop_proto::stack::{Problem, Scenario};
@@ -14,6 +14,7 @@ use toml::de::{DeTable, DeValue};
 use crate::Failure;
 
 mod read;
+mod recordings;
 
 use read::Complaint;
 
@@ -22,6 +23,8 @@ use read::Complaint;
 pub(crate) struct Loaded {
     pub(crate) scenario: Scenario,
     pub(crate) text: String,
+    /// Where it lies, and what it names.
+    pub(crate) folder: PathBuf,
 }
 
 /// One wrong thing in a file.
@@ -88,15 +91,16 @@ pub(crate) fn load(file: &Path) -> Result<Loaded, Failure> {
     let name = file.display().to_string();
     let text = fs::read_to_string(file)
         .map_err(|error| Failure::Input(miette::miette!("cannot read {name}: {error}")))?;
-    match scenario(&text) {
-        Ok(scenario) => Ok(Loaded { scenario, text }),
+    let folder = file.parent().map(Path::to_owned).unwrap_or_default();
+    match scenario(&text, &folder) {
+        Ok(scenario) => Ok(Loaded { scenario, text, folder }),
         Err(complaints) => Err(Failure::Input(all_wrong(&name, text, complaints))),
     }
 }
 
 /// The scenario that a text describes, or everything that is wrong with it in the order of the
 /// text.
-fn scenario(text: &str) -> Result<Scenario, Vec<Complaint>> {
+fn scenario(text: &str, folder: &Path) -> Result<Scenario, Vec<Complaint>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         let place = |error: &toml::de::Error| error.span().unwrap_or(0..0);
@@ -107,8 +111,8 @@ fn scenario(text: &str) -> Result<Scenario, Vec<Complaint>> {
     }
     let reading = read::read(&document);
     let mut complaints = reading.complaints;
-    if let Some(scenario) = reading.scenario {
-        let problems: Vec<Problem> = scenario.problems();
+    if let Some(mut scenario) = reading.scenario {
+        let problems = problems(&mut scenario, folder);
         if complaints.is_empty() && problems.is_empty() {
             return Ok(scenario);
         }
@@ -125,6 +129,16 @@ fn scenario(text: &str) -> Result<Scenario, Vec<Complaint>> {
     }
     complaints.sort_by_key(|complaint| complaint.span.start);
     Err(complaints)
+}
+
+/// Reads what a scenario names, and says all that is impossible.
+pub(crate) fn problems(scenario: &mut Scenario, folder: &Path) -> Vec<Problem> {
+    let mut problems = recordings::read(scenario, folder);
+    let unread: Vec<String> = problems.iter().map(|problem| problem.path.clone()).collect();
+    // That there is no recording is no news then.
+    let is_news = |problem: &Problem| !unread.iter().any(|path| problem.path.starts_with(path));
+    problems.extend(scenario.problems().into_iter().filter(is_news));
+    problems
 }
 
 /// One diagnostic of them all.

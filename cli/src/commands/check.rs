@@ -164,8 +164,8 @@ fn describe_link(link: &RadioLinkConfig) -> String {
     format!("link {a} - {b}: {} km ({micros:.1} us), {loss}\n", link.distance_km)
 }
 
-fn loss(loss: &LossConfig) -> String {
-    match loss {
+fn loss(config: &LossConfig) -> String {
+    match config {
         LossConfig::Bernoulli { p } => format!("{} %", p * 100.0),
         LossConfig::GilbertElliott { good_ms, bad_ms, good_loss, bad_loss } => {
             let share = bad_ms / (good_ms + bad_ms);

@@ -37,7 +37,7 @@ pub(crate) struct Options<'a> {
 
 /// Runs the sweep of a scenario.
 pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure> {
-    let points = Points::build(&loaded.text, &loaded.scenario, options.seed)?;
+    let points = Points::build(loaded, options.seed)?;
     let (mut store, done) = match options.out {
         Some(dir) => {
             let (store, done) = Store::open(dir, &loaded.text, options.fresh)?;

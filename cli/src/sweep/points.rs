@@ -1,16 +1,20 @@
 //! The scenarios of a sweep: the values of each point put into the text of the file.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use farhop_proto::stack::{Scenario, SweepConfig, SweepValue};
 use serde::Deserialize as _;
 use toml::{Table, Value};
 
 use crate::Failure;
+use crate::load::{self, Loaded};
 
 /// The points of a sweep: combinations of values, each run with every seed.
 pub(crate) struct Points {
     base: Table,
+    /// Where files lie that a scenario names.
+    folder: PathBuf,
     sweep: SweepConfig,
     first_seed: u64,
 }
@@ -26,15 +30,13 @@ impl Points {
     /// The points of a scenario's sweep. `seed` takes the place of the scenario's own.
     ///
     /// Fails if a key of the sweep does not exist or a value does not fit there.
-    pub(crate) fn build(
-        text: &str,
-        scenario: &Scenario,
-        seed: Option<u64>,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn build(loaded: &Loaded, seed: Option<u64>) -> Result<Self, Failure> {
+        let Loaded { scenario, text, folder } = loaded;
         let mut base: Table = text.parse().expect("the text was read before");
         base.remove("sweep");
         let sweep = scenario.sweep.clone().expect("a scenario with a sweep");
-        let points = Self { base, sweep, first_seed: seed.unwrap_or(scenario.seed) };
+        let folder = folder.clone();
+        let points = Self { base, folder, sweep, first_seed: seed.unwrap_or(scenario.seed) };
         // Each value by itself first: with many keys the combinations are many more.
         for (place, vary) in points.sweep.vary.iter().enumerate() {
             for value in &vary.values {
@@ -80,8 +82,8 @@ impl Points {
             let value = Value::try_from(value).expect("what a file can hold");
             put(&mut root, key, &value).map_err(|what| wrong(format!("{key}: {what}")))?;
         }
-        let scenario = Scenario::deserialize(root).map_err(|error| wrong(error.to_string()))?;
-        match scenario.problems().first() {
+        let mut scenario = Scenario::deserialize(root).map_err(|error| wrong(error.to_string()))?;
+        match load::problems(&mut scenario, &self.folder).first() {
             Some(problem) => Err(wrong(format!(
                 "{}: {}; right would be: {}",
                 problem.path, problem.message, problem.help

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Scenario;
 use crate::stack::loss_trace::LossTrace;
 
 /// A loss process. In a file, a number is the loss of each frame by itself.
@@ -209,6 +210,18 @@ pub struct DriverConfig {
 
 fn yes() -> bool {
     true
+}
+
+impl Scenario {
+    /// All losses with the keys where they stand.
+    pub fn losses_mut(&mut self) -> impl Iterator<Item = (String, &mut LossConfig)> {
+        self.link.iter_mut().enumerate().flat_map(|(index, link)| {
+            let there = Some((format!("link[{index}].loss"), &mut link.loss));
+            let back = link.loss_back.as_mut();
+            let back = back.map(|back| (format!("link[{index}].loss_back"), back));
+            there.into_iter().chain(back)
+        })
+    }
 }
 
 impl LossConfig {
