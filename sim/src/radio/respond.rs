@@ -8,7 +8,7 @@ use farhop_proto::base::{
 
 use super::air::{Air, Timer};
 use super::chip::{Chip, Phase};
-use super::exchange::{Awaited, Step};
+use super::plan::{Awaited, Step};
 use super::reception::Reception;
 use super::recipient::Recipient;
 use super::transmission::{Answer, Mpdu, TransmissionKind};

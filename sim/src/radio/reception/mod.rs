@@ -147,7 +147,10 @@ impl Chip {
             self.receiver.signals = signals.expect("a signal ends after its start");
             ended = match &mut self.receiver.model {
                 Model::Threshold(threshold) => threshold.end(tx),
-                Model::Sinr(sinr) => sinr.end(now, hearer, tx, &mut self.receiver.rng),
+                Model::Sinr(sinr) => {
+                    let arrived = (tx, air.transmission(tx).mpdus());
+                    sinr.end(now, hearer, arrived, &mut self.receiver.rng)
+                }
             };
         }
         let falls_silent = was_sensing && !self.receiver.is_sensing() && !self.is_transmitting();
