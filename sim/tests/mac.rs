@@ -13,6 +13,7 @@ fn saturated(radio: &str) -> Report {
         {radio}
         [stack.link]
         kind = "plain"
+        queue_packets = 200
         [[node]]
         name = "a"
         [[node]]
