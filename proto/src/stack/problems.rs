@@ -2,6 +2,7 @@
 
 mod flow;
 mod loss;
+mod mac;
 mod phy;
 
 use std::collections::BTreeSet;
@@ -278,6 +279,7 @@ impl Scenario {
 
 fn check_radio(found: &mut Found, radio: &RadioConfig) {
     phy::check_phy(found, radio);
+    mac::check_mac(found, radio);
     found.number(
         "radio.attempts".into(),
         radio.attempts.into(),

@@ -97,7 +97,7 @@ impl Paced {
                 self.late.worst = self.late.worst.max(behind);
             }
             self.advance(at.clamp(self.now, now));
-            if self.medium.room(radio) == 0 {
+            if self.medium.room(radio, frame.options.access) == 0 {
                 refused(radio, frame.id);
             } else {
                 self.medium.handle_frame(self.now, radio, FrameDown::Frame(frame));

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::time::Duration as StdDuration;
 
-use farhop_proto::base::{AccessCategory, AckPolicy, Dbm, Duration, Instant, NodeId, Phy, RadioId};
+use farhop_proto::base::{AckPolicy, Dbm, Duration, Instant, NodeId, Phy, RadioId};
 use farhop_proto::stack::{NodePlan, Plan, Scenario};
 use farhop_proto::wire::ieee80211::{self, Station};
 use farhop_proto::wire::radiotap;
@@ -39,12 +39,16 @@ impl<'a> TraceWriter<'a> {
     }
 
     pub(super) fn add(&mut self, transmission: &Transmission) -> io::Result<()> {
-        let (kind, to, attempt, payload_bytes) = match &transmission.kind {
-            TransmissionKind::Data { to, attempt, payload, .. } => {
-                ("data", *to, *attempt, payload.len())
+        let (to, attempt, payload_bytes) = match &transmission.kind {
+            TransmissionKind::Data { to, attempt, payload, .. } => (*to, *attempt, payload.len()),
+            TransmissionKind::Ampdu { to, mpdus, .. } => {
+                let attempt = mpdus.iter().map(|mpdu| mpdu.attempt).max().unwrap_or(1);
+                (Some(*to), attempt, mpdus.iter().map(|mpdu| mpdu.payload.len()).sum())
             }
-            TransmissionKind::Ack { .. } => ("ack", None, 1, 0),
+            TransmissionKind::Rts { to } => (Some(*to), 1, 0),
+            _ => (None, 1, 0),
         };
+        let kind = transmission.name();
         let line = TraceLine {
             start_us: transmission.start.as_nanos() as f64 / 1e3,
             end_us: transmission.end.as_nanos() as f64 / 1e3,
@@ -151,20 +155,28 @@ impl<'a> Capture<'a> {
 fn put_mpdu(out: &mut Vec<u8>, transmission: &Transmission, stations: &[Station]) {
     match &transmission.kind {
         TransmissionKind::Data {
-            to, protocol, payload, wants_ack, sequence, attempt, nav, ..
+            to,
+            protocol,
+            payload,
+            wants_ack,
+            sequence,
+            attempt,
+            access,
+            ..
         } => {
             let header = ieee80211::DataHeader {
                 from: stations[transmission.radio],
                 to: to.map(|to| (to, RadioId(0))),
                 ack: if *wants_ack { AckPolicy::Normal } else { AckPolicy::NoAck },
-                access: AccessCategory::default(),
+                access: access.unwrap_or_default(),
                 sequence: *sequence,
                 retry: *attempt > 1,
-                duration_us: nav.as_micros() as u16,
+                duration_us: transmission.nav.as_micros() as u16,
                 protocol: *protocol,
             };
             ieee80211::put_data(out, &header, payload);
         }
-        TransmissionKind::Ack { to_radio, .. } => ieee80211::put_ack(out, stations[*to_radio]),
+        TransmissionKind::Ack(answer) => ieee80211::put_ack(out, stations[answer.to_radio]),
+        _ => {}
     }
 }

@@ -4,6 +4,7 @@ mod apps;
 mod capture;
 mod clock;
 mod losses;
+mod mac;
 mod many;
 mod measure;
 mod report;

@@ -1,15 +1,15 @@
 //! The world: nodes with their stacks on a medium, driven by the earliest event.
 
-use farhop_proto::base::{Cx, Duration, FrameDown, FrameUp, Instant, Lane, Rng, Room, Seed};
+use farhop_proto::base::{
+    Bitrate, Cx, Duration, FrameDown, FrameUp, Instant, Lane, Rng, Room, Seed,
+};
 use farhop_proto::stack::{NodePlan, Plan, Scenario, Stack};
 
 use super::clock::{Clock, Quantiles};
 use super::losses::loss_model;
+use super::mac;
 use super::traffic::Traffic;
 use crate::radio::{AirLink, ChipConfig, EventQueue, Medium, MediumConfig, MediumEvent};
-
-/// Frames that a simulated chip keeps waiting, as a driver's hardware queue does.
-const CHIP_FRAMES: usize = 8;
 
 /// One node.
 pub(super) struct Node {
@@ -156,7 +156,7 @@ impl World {
             let medium = &self.medium;
             let waiting = node.submitted.len();
             let below = |lane: Lane| {
-                let room = medium.room(first + usize::from(lane.radio.0));
+                let room = medium.room(first + usize::from(lane.radio.0), lane.access);
                 Room::units(room.saturating_sub(waiting))
             };
             let Some(frame) = node.stack.poll_frame(&mut cx, &below) else { break };
@@ -244,16 +244,14 @@ pub fn medium_config(scenario: &Scenario, plan: &Plan) -> MediumConfig {
         for radio in &node.radios {
             radios.push(ChipConfig {
                 rate: radio.spec.rate,
-                ack_rate: Some(radio.ack_rate),
-                attempts: radio.config.attempts,
+                ack_rate: radio.config.ack_rate_mbps.map(Bitrate::from_mbps),
                 ack_timeout: radio.ack_timeout,
                 gap: radio.spec.gap,
                 exponential_backoff: radio.config.exponential_backoff,
                 carrier_sense: radio.carrier_sense,
                 channel: radio.spec.channel,
                 capture_db: radio.config.capture_db,
-                queue_frames: CHIP_FRAMES,
-                ..ChipConfig::new(node.node, radio.spec.id, radio.spec.phy)
+                ..mac::chip(&radio.config, node.node, &radio.spec)
             });
         }
     }

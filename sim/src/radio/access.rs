@@ -1,14 +1,16 @@
-//! When a radio may send: interframe spaces, backoff, post-backoff (IEEE 802.11-1999 9.2,
-//! `radio.md` 2).
+//! When a radio may send: interframe spaces, backoff, post-backoff, internal collisions (IEEE
+//! 802.11-1999 9.2, 802.11-2007 9.9.1, `radio.md` 2 and 3).
 //!
 //! The backoff is one event at its end. When the medium becomes busy the event is cancelled, and
 //! the slots that had passed are computed from the time. A radio whose backoff ends at the very
-//! moment at which a signal arrives has not heard it yet, and sends.
+//! moment at which a signal arrives has not heard it yet, and sends. All functions of a radio share
+//! one event, at the earliest of their times.
 
-use farhop_proto::base::{AckPolicy, Frame, Gap, Instant};
+use farhop_proto::base::{Gap, Instant};
 
 use super::air::{Air, Timer};
-use super::chip::{Chip, Phase};
+use super::chip::Chip;
+use super::edcaf::Wait;
 
 impl Chip {
     /// Whether the own transmitter is on.
@@ -21,99 +23,167 @@ impl Chip {
         self.is_transmitting() || (self.config.carrier_sense && self.receiver.is_sensing())
     }
 
-    /// The head of the queue. Only called where the phase says that there is one.
-    pub(super) fn head(&self) -> &Frame {
-        self.queue.front().expect("a frame is in service")
-    }
-
-    /// Whether a frame goes by the rules of contention: gap, draw, post-backoff.
-    pub(super) fn is_drawing(&self, frame: &Frame) -> bool {
-        frame.options.ack == AckPolicy::Normal || self.config.gap == Gap::Backoff
-    }
-
-    /// When the interframe space before the frame in service is over, if the medium stays idle.
-    fn gap_end(&self, is_short: bool) -> Instant {
+    /// When the interframe space of a function is over, if the medium stays idle.
+    fn gap_end(&self, index: usize, is_short: bool) -> Instant {
+        let aifs = self.functions[index].aifs;
         let since = self.idle_since.max(self.settled_at);
-        let mut end = since + if is_short { self.config.phy.sifs() } else { self.difs };
+        let mut end = since + if is_short { self.config.phy.sifs() } else { aifs };
         if self.config.carrier_sense {
-            end = end.max(self.nav_until + self.difs);
+            end = end.max(self.nav_until + aifs);
             if let Some(error_at) = self.error_at {
-                end = end.max(error_at + self.eifs);
+                end = end.max(error_at + self.after_error + aifs);
             }
         }
         end
     }
 
-    /// Takes the next frame into service, or the one in service into the next attempt.
-    pub(super) fn contend(&mut self, air: &mut Air, now: Instant) {
-        let Some(frame) = self.queue.front() else {
-            self.phase = Phase::Idle;
-            return;
-        };
-        if self.attempts == 0
-            && let Some(not_before) = frame.options.not_before
-            && not_before > now
-        {
-            self.phase = Phase::Deferred;
-            air.set_timer(self.index, Timer::Access, not_before);
-            return;
-        }
-        self.phase = Phase::Contending;
-        if self.is_drawing(frame) {
-            let gap_end = self.gap_end(false);
-            let is_free = !self.is_busy() && now >= gap_end;
-            match self.backoff {
-                Some(slots) if is_free && now >= gap_end + self.config.slot * u64::from(slots) => {
-                    self.backoff = None;
-                }
-                None if !is_free => self.draw_backoff(),
-                _ => {}
+    /// Takes the next frame of a function into service, or the one in service into the next
+    /// attempt.
+    pub(super) fn contend(&mut self, air: &mut Air, now: Instant, index: usize) {
+        let function = &mut self.functions[index];
+        function.at = Instant::MAX;
+        if function.is_empty() {
+            function.wait = Wait::Idle;
+        } else if let Some(at) = function.not_before().filter(|at| *at > now) {
+            function.wait = Wait::Deferred;
+            function.at = at;
+        } else {
+            function.wait = Wait::Contending;
+            if function.is_drawing(self.config.gap) {
+                self.take_up_backoff(now, index);
             }
+            self.plan_access(now, index);
         }
-        self.set_access(air, now);
+        self.arm(air, now);
     }
 
-    /// Sets the event at which the frame in service goes, if the medium is idle.
-    pub(super) fn set_access(&mut self, air: &mut Air, now: Instant) {
-        if self.phase != Phase::Contending || self.is_busy() {
+    /// A frame that finds the medium idle for long enough goes at once, any other draws.
+    fn take_up_backoff(&mut self, now: Instant, index: usize) {
+        let gap_end = self.gap_end(index, false);
+        let is_free = !self.is_busy() && self.exchange.is_none() && now >= gap_end;
+        let over = |slots: u32| gap_end + self.config.slot * u64::from(slots);
+        match self.functions[index].backoff {
+            Some(slots) if is_free && now >= over(slots) => self.functions[index].backoff = None,
+            None if !is_free => self.draw_backoff(index),
+            _ => {}
+        }
+    }
+
+    /// Computes when a function may send, if the medium is idle.
+    fn plan_access(&mut self, now: Instant, index: usize) {
+        let function = &self.functions[index];
+        if function.wait != Wait::Contending || self.exchange.is_some() || self.is_busy() {
             return;
         }
-        let at = if self.is_drawing(self.head()) {
-            self.gap_end(false) + self.config.slot * u64::from(self.backoff.unwrap_or(0))
+        let at = if function.is_drawing(self.config.gap) {
+            let slots = function.backoff.unwrap_or(0);
+            self.gap_end(index, false) + self.config.slot * u64::from(slots)
         } else {
             let is_short = self.config.gap == Gap::Sifs && self.idle_since == self.last_tx_end;
-            self.gap_end(is_short)
+            self.gap_end(index, is_short)
         };
-        air.set_timer(self.index, Timer::Access, at.max(now));
+        self.functions[index].at = at.max(now);
     }
 
-    /// Draws from the contention window; counted from the end of the gap.
-    pub(super) fn draw_backoff(&mut self) {
-        let slots = self.rng.below(u64::from(self.window) + 1);
-        self.backoff = Some(slots as u32);
+    /// Sets the event at which the first of the functions acts.
+    fn arm(&mut self, air: &mut Air, now: Instant) {
+        if self.exchange.is_some() {
+            return;
+        }
+        let at = self.functions.iter().map(|function| function.at).min().unwrap_or(Instant::MAX);
+        let planned = air.timer(self.index, Timer::Access);
+        if at == Instant::MAX {
+            air.cancel_timer(self.index, Timer::Access);
+        } else if planned != Some(at.max(now)) {
+            air.set_timer(self.index, Timer::Access, at.max(now));
+        }
+    }
+
+    /// Lets all functions count, when the medium is idle.
+    pub(super) fn resume(&mut self, air: &mut Air, now: Instant) {
+        for index in 0..self.functions.len() {
+            self.plan_access(now, index);
+        }
+        self.arm(air, now);
+    }
+
+    pub(super) fn draw_backoff(&mut self, index: usize) {
+        let slots = u64::from(self.functions[index].draw(&mut self.rng));
         self.stats.backoff_slots += slots;
         self.stats.backoff += self.config.slot * slots;
     }
 
-    /// The medium becomes busy: the backoff stops, with the slots that have passed taken off.
+    /// The medium becomes busy: backoffs stop, with the slots that have passed taken off.
     pub(super) fn on_busy(&mut self, air: &mut Air, now: Instant) {
-        let is_waiting = self.phase == Phase::Contending;
-        if is_waiting && air.timer(self.index, Timer::Access).is_some_and(|at| at <= now) {
+        if self.exchange.is_some() {
             return;
         }
-        if let Some(slots) = self.backoff {
-            let passed = now.since(self.gap_end(false)).div_duration(self.config.slot);
-            let is_over = now >= self.gap_end(false) && passed >= u64::from(slots);
-            self.backoff = if is_over { None } else { Some(slots - passed as u32) };
+        for index in 0..self.functions.len() {
+            let function = &self.functions[index];
+            let is_waiting = function.wait == Wait::Contending;
+            if is_waiting && function.at <= now {
+                continue;
+            }
+            if function.backoff.is_some() {
+                let gap_end = self.gap_end(index, false);
+                self.functions[index].freeze(now, gap_end, self.config.slot);
+            }
+            if is_waiting {
+                self.functions[index].at = Instant::MAX;
+            }
         }
-        if is_waiting {
-            air.cancel_timer(self.index, Timer::Access);
-        }
+        self.arm(air, now);
     }
 
     /// The medium becomes idle.
     pub(super) fn on_idle(&mut self, air: &mut Air, now: Instant) {
         self.idle_since = now;
-        self.set_access(air, now);
+        self.resume(air, now);
+    }
+
+    /// Something may go.
+    pub(super) fn on_access(&mut self, air: &mut Air, now: Instant) {
+        if self.exchange.is_some() {
+            self.on_pause_end(air, now);
+            return;
+        }
+        let mut is_new = false;
+        for index in 0..self.functions.len() {
+            let function = &self.functions[index];
+            if function.at <= now && function.wait == Wait::Deferred {
+                self.contend(air, now, index);
+                is_new = true;
+            }
+        }
+        if is_new {
+            return;
+        }
+        if self.is_transmitting() {
+            // An acknowledgement left at this very moment; the frame goes after it.
+            for function in self.functions.iter_mut().filter(|function| function.at <= now) {
+                function.backoff = function.backoff.map(|_| 0);
+                function.at = Instant::MAX;
+            }
+            self.arm(air, now);
+            return;
+        }
+        let ready = |index: &usize| self.functions[*index].at <= now;
+        let winner = (0..self.functions.len()).rev().find(ready);
+        self.begin(air, now, winner.expect("the event is at the time of a function"));
+    }
+
+    /// Others of this radio that would have sent at the same moment: to them it is a collision.
+    pub(super) fn settle_internal_collisions(
+        &mut self,
+        air: &mut Air,
+        now: Instant,
+        winner: usize,
+    ) {
+        for index in 0..winner {
+            let function = &self.functions[index];
+            if function.wait == Wait::Contending && function.at <= now {
+                self.on_internal_collision(air, now, index);
+            }
+        }
     }
 }

@@ -20,7 +20,7 @@ use super::medium::MediumEvent;
 use super::power::Power;
 use super::queue::EventQueue;
 use super::reception::Errors;
-use super::transmission::{Transmission, TransmissionKind};
+use super::transmission::{Mpdu, Transmission};
 
 /// The timers of one radio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,14 +35,16 @@ pub(super) enum Timer {
     Reply,
     /// The end of the time in which a preamble is detected.
     Preamble,
+    /// Nothing has followed an overheard RTS.
+    Nav,
 }
 
 /// Timers of each radio.
-pub(super) const TIMERS: usize = 5;
+pub(super) const TIMERS: usize = 6;
 
 impl Timer {
     pub(super) const ALL: [Self; TIMERS] =
-        [Self::Access, Self::TxEnd, Self::AckTimeout, Self::Reply, Self::Preamble];
+        [Self::Access, Self::TxEnd, Self::AckTimeout, Self::Reply, Self::Preamble, Self::Nav];
 }
 
 /// Names a transmission in the slab.
@@ -101,8 +103,8 @@ pub(super) struct Link {
     pub(super) is_up: bool,
     /// Whether frames for the hearer's node are for this radio of it.
     pub(super) is_addressed: bool,
-    /// The last sequence number that was accepted.
-    pub(super) last_sequence: Option<u16>,
+    /// The last sequence number that was accepted of each access category.
+    pub(super) last_sequence: [Option<u16>; 4],
 }
 
 /// What the air knows of a radio.
@@ -128,6 +130,8 @@ pub(super) struct Air {
     stations: Vec<Station>,
     slab: Vec<Held>,
     free: Vec<u32>,
+    /// Empty lists for the frames of an A-MPDU.
+    pub(super) spare: Vec<Vec<Mpdu>>,
     pub(super) reports: VecDeque<MediumEvent>,
     pub(super) is_recording: bool,
     pub(super) recorded: VecDeque<Transmission>,
@@ -164,6 +168,7 @@ impl Air {
             stations: config.radios.iter().map(station).collect(),
             slab: Vec::new(),
             free: Vec::new(),
+            spare: Vec::new(),
             reports: VecDeque::new(),
             is_recording: false,
             recorded: VecDeque::new(),
@@ -205,7 +210,7 @@ impl Air {
             source.node.0, source.radio.0, sink.node.0, sink.radio.0
         );
         let loss = config.loss.build(self.seed.stream(&name));
-        self.links.push(Link { config, loss, is_up: true, is_addressed, last_sequence: None });
+        self.links.push(Link { config, loss, is_up: true, is_addressed, last_sequence: [None; 4] });
         self.stations[from].links.push(index);
     }
 
@@ -313,24 +318,36 @@ impl Air {
         &self.slab[tx.0 as usize].transmission
     }
 
-    /// What the losses of a link make of a transmission that began to arrive at `start`.
-    pub(super) fn fate(&mut self, link: u32, tx: TxId, start: Instant) -> Fate {
+    /// What the losses of a link make of a transmission that began to arrive at `start`, or of one
+    /// of its MPDUs. The first of those has the preamble and the header of all.
+    pub(super) fn fate(&mut self, link: u32, tx: TxId, start: Instant, place: usize) -> Fate {
         let transmission = &self.slab[tx.0 as usize].transmission;
-        let length = transmission.end - transmission.start;
-        let plcp = self.stations[transmission.radio].phy.plcp(transmission.rate).min(length);
-        let seconds = (length - plcp).as_secs_f64();
+        let whole = transmission.end - transmission.start;
+        let plcp = self.stations[transmission.radio].phy.plcp(transmission.rate).min(whole);
+        let span = transmission.mpdus().get(place).map(|mpdu| (mpdu.from, mpdu.until));
+        let (from, until) = match span {
+            None => (Duration::ZERO, whole),
+            Some((_, until)) if place == 0 => (Duration::ZERO, until),
+            Some(span) => span,
+        };
+        let plcp = if place == 0 { plcp } else { Duration::ZERO };
+        let length = until.saturating_sub(from);
+        let seconds = length.saturating_sub(plcp).as_secs_f64();
         let bytes = (seconds * transmission.rate.bps() as f64 / 8.0 + 0.5) as u32;
-        self.fate_of(link, &Exposed { start, length, plcp, bytes })
-    }
-
-    /// What the losses of a link make of a frame, or of a part that stands or falls by itself.
-    pub(super) fn fate_of(&mut self, link: u32, frame: &Exposed) -> Fate {
+        let frame = Exposed { start: start + from, length, plcp, bytes };
         let Link { config, loss, .. } = &mut self.links[link as usize];
-        let fate = loss.lost(frame);
+        let fate = loss.lost(&frame);
         if let Some(fates) = &mut self.fates {
             fates.push_back(FateRecord { from: config.from, to: config.to, at: frame.start, fate });
         }
         fate
+    }
+
+    /// Whether the driver behind a link drops a frame for its node, where it does so before the
+    /// card acknowledges it or after.
+    pub(super) fn drops(&mut self, link: u32, acknowledged: bool) -> bool {
+        let loss = &mut self.links[link as usize].loss;
+        loss.acknowledges_dropped() == acknowledged && loss.dropped_by_driver()
     }
 
     /// How a transmission fails under interference.
@@ -404,7 +421,8 @@ impl Air {
         if is_over {
             let held = &mut self.slab[tx.0 as usize];
             held.hearers = Arc::default();
-            held.transmission.forget_payload();
+            let spare = held.transmission.forget_payload();
+            self.spare.extend(spare);
             self.free.push(tx.0);
         }
         None
@@ -429,14 +447,7 @@ impl Air {
 
     /// Folds a transmission into the hash that tells whether two runs were the same.
     fn fold(&mut self, transmission: &Transmission) {
-        let kind = match &transmission.kind {
-            TransmissionKind::Data { sequence, attempt, payload, .. } => {
-                u64::from(*sequence) << 8 | u64::from(*attempt) | (payload.len() as u64) << 32
-            }
-            TransmissionKind::Ack { to_radio, bits, accept, .. } => {
-                1 << 63 | (*to_radio as u64) << 32 | u64::from(*bits) << 1 | u64::from(*accept)
-            }
-        };
+        let kind = transmission.fingerprint();
         let words =
             [transmission.start.as_nanos(), transmission.end.as_nanos(), transmission.radio as u64];
         for word in words.into_iter().chain([kind]) {

@@ -1,47 +1,41 @@
-//! One radio as a transmitter: its queue, attempts, acknowledgements and time-outs (IEEE
-//! 802.11-1999 9.2, `radio.md` 2). When it may send is in `access`, what it hears in `reception`.
+//! One radio: its access functions and what they share, the transmitter and what comes and goes
+//! between it and its node. When it may send is in `access`, how in `exchange` and `aggregate`,
+//! what it hears in `reception`, how it answers in `respond`.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
-use farhop_proto::base::phy::{DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES, QOS_CONTROL_BYTES};
 use farhop_proto::base::{
-    AckPolicy, Bitrate, Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant,
-    NodeId, Rng, Seed, UnitId,
+    AccessCategory, AckPolicy, Bitrate, Duration, FrameDone, FrameDown, FrameOutcome, FrameUp,
+    Instant, Rng, Seed, UnitId,
 };
 
 use super::air::{Air, Timer};
-use super::config::{ChipConfig, Interference};
+use super::config::{AcParams, ChipConfig, Interference};
+use super::edcaf::{Edcaf, Wait};
+use super::plan::Exchange;
+use super::rate::Rates;
 use super::reception::Receiver;
+use super::recipient::Recipient;
+use super::respond::Reply;
 use super::stats::ChipStats;
 use super::transmission::{Transmission, TransmissionKind};
 
-/// What the radio does with the frame at the head of its queue.
+/// What the transmitter does for the exchange that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// There is none.
-    Idle,
-    /// It must not go yet.
-    Deferred,
-    /// It waits for the medium, its gap and its backoff.
-    Contending,
-    /// It is on air.
+    Free,
+    /// A frame of it is on air.
     Sending,
-    /// Its acknowledgement is awaited.
-    AwaitingAck {
-        /// The last moment for the acknowledgement to begin.
+    /// SIFS before its next frame.
+    Pausing,
+    /// An answer is awaited.
+    Awaiting {
+        /// The last moment for the answer to begin.
         limit: Instant,
         /// The time-out is over, but something that began in time is still arriving.
         is_over: bool,
     },
-}
-
-/// An acknowledgement that is due.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reply {
-    pub(super) to_radio: usize,
-    pub(super) to: NodeId,
-    pub(super) rate: Bitrate,
-    pub(super) accept: bool,
 }
 
 /// One radio.
@@ -49,21 +43,16 @@ pub(super) struct Reply {
 pub(super) struct Chip {
     pub(super) index: usize,
     pub(super) config: ChipConfig,
-    pub(super) difs: Duration,
-    pub(super) eifs: Duration,
+    /// What EIFS adds to the interframe space.
+    pub(super) after_error: Duration,
     pub(super) rng: Rng,
     pub(super) is_up: bool,
-    /// Frames to send; the first is in service unless the phase is idle.
-    pub(super) queue: VecDeque<Frame>,
+    /// Access functions in rising priority; one alone without EDCA.
+    pub(super) functions: Vec<Edcaf>,
+    pub(super) rates: Rates,
+    /// The exchange of the function that has the air.
+    pub(super) exchange: Option<Exchange>,
     pub(super) phase: Phase,
-    /// Transmissions of the frame in service.
-    pub(super) attempts: u8,
-    /// Air time of the frame in service, all attempts and acknowledgements.
-    spent: Duration,
-    sequence: u16,
-    pub(super) window: u32,
-    /// Slots left, while a backoff is under way.
-    pub(super) backoff: Option<u32>,
     /// When the own transmission ends, while there is one.
     pub(super) tx_until: Option<Instant>,
     pub(super) last_tx_end: Instant,
@@ -73,12 +62,16 @@ pub(super) struct Chip {
     /// When the last exchange was settled: acknowledged, or given up waiting.
     pub(super) settled_at: Instant,
     pub(super) nav_until: Instant,
+    /// When the RTS ended that the NAV is from.
+    pub(super) announced_at: Instant,
     /// The end of the last frame in error, after which EIFS applies.
     pub(super) error_at: Option<Instant>,
     pub(super) busy_since: Instant,
     pub(super) reply: Option<Reply>,
-    reply_bits: u16,
+    pub(super) reply_bits: u16,
     pub(super) reply_accept: bool,
+    /// What has arrived under agreements, by the sender's radio and access category.
+    pub(super) recipients: BTreeMap<(usize, AccessCategory), Recipient>,
     pub(super) stats: ChipStats,
 }
 
@@ -91,47 +84,56 @@ impl Chip {
     ) -> Self {
         let stream =
             |what| seed.stream(&format!("node/{}/radio/{}/{what}", config.node.0, config.radio.0));
-        let (smallest, _) = config.phy.contention_window();
         Self {
             index,
-            difs: config.difs(),
-            eifs: config.eifs(),
+            after_error: config.eifs().saturating_sub(config.difs()),
             rng: stream("backoff"),
             is_up: true,
-            queue: VecDeque::with_capacity(config.queue_frames.min(64)),
-            phase: Phase::Idle,
-            attempts: 0,
-            spent: Duration::ZERO,
-            sequence: 0,
-            window: smallest,
-            backoff: None,
+            functions: functions(&config),
+            rates: Rates::build(config.rate_control, config.phy, config.rate, stream("rate")),
+            exchange: None,
+            phase: Phase::Free,
             tx_until: None,
             last_tx_end: Instant::ZERO,
             receiver: Receiver::new(&config, interference, stream("reception")),
             idle_since: Instant::ZERO,
             settled_at: Instant::ZERO,
             nav_until: Instant::ZERO,
+            announced_at: Instant::ZERO,
             error_at: None,
             busy_since: Instant::ZERO,
             reply: None,
             reply_bits: 0,
             reply_accept: true,
+            recipients: BTreeMap::new(),
             stats: ChipStats::default(),
             config,
         }
     }
 
-    pub(super) fn room(&self) -> usize {
-        if self.is_up { self.config.queue_frames.saturating_sub(self.queue.len()) } else { 0 }
+    /// The function of an access category.
+    fn function_of(&self, access: AccessCategory) -> usize {
+        if self.config.edca.is_some() { access as usize } else { 0 }
+    }
+
+    pub(super) fn room(&self, access: AccessCategory) -> usize {
+        let used = self.functions[self.function_of(access)].queue.len();
+        if self.is_up { self.config.queue_frames.saturating_sub(used) } else { 0 }
     }
 
     pub(super) fn handle_frame(&mut self, air: &mut Air, now: Instant, frame: FrameDown) {
         match frame {
             FrameDown::Frame(frame) => {
-                assert!(self.room() > 0, "a frame for a radio that has no room");
-                self.queue.push_back(frame);
-                if self.phase == Phase::Idle {
-                    self.contend(air, now);
+                let access = frame.options.access;
+                assert!(self.room(access) > 0, "a frame for a radio that has no room");
+                let index = self.function_of(access);
+                let function = &mut self.functions[index];
+                if let Some(to) = frame.to {
+                    function.pay_request(to);
+                }
+                function.push(frame);
+                if function.wait == Wait::Idle {
+                    self.contend(air, now, index);
                 }
             }
             FrameDown::ReplyState { bits, accept, .. } => {
@@ -144,24 +146,22 @@ impl Chip {
 
     /// Takes back a frame that has not been on air; one that has ends by itself.
     fn cancel(&mut self, air: &mut Air, now: Instant, id: UnitId) {
-        let Some(place) = self.queue.iter().position(|frame| frame.id == id) else { return };
-        if place == 0 {
-            if self.attempts == 0 && matches!(self.phase, Phase::Deferred | Phase::Contending) {
-                air.cancel_timer(self.index, Timer::Access);
-                self.finish(air, now, FrameOutcome::Cancelled);
+        for index in 0..self.functions.len() {
+            let function = &self.functions[index];
+            let Some(place) = function.queue.iter().position(|out| out.frame.id == id) else {
+                continue;
+            };
+            let out = &function.queue[place];
+            let is_serving = place == 0 && function.wait == Wait::Serving;
+            if out.attempts > 0 || out.is_in_flight || is_serving {
+                return;
+            }
+            self.end_frame(air, now, index, place, FrameOutcome::Cancelled);
+            if place == 0 {
+                self.contend(air, now, index);
             }
             return;
         }
-        self.queue.remove(place);
-        self.stats.frames += 1;
-        self.stats.cancelled += 1;
-        let done = FrameDone {
-            id,
-            outcome: FrameOutcome::Cancelled,
-            attempts: 0,
-            air_time: Duration::ZERO,
-        };
-        air.report(self.index, now, FrameUp::Done(done));
     }
 
     /// Something begins at the antenna, for the time that the medium was busy.
@@ -178,100 +178,12 @@ impl Chip {
         }
     }
 
-    /// The frame in service may go.
-    pub(super) fn on_access(&mut self, air: &mut Air, now: Instant) {
-        if self.phase == Phase::Deferred {
-            self.contend(air, now);
-            return;
-        }
-        if self.is_transmitting() {
-            // An acknowledgement left at this very moment; the frame goes after it.
-            self.backoff = self.backoff.map(|_| 0);
-            return;
-        }
-        let frame = self.head();
-        let (rate, air_time) = self.rate_and_air_time(frame);
-        let (end, is_qos) = (now + air_time, frame.options.ack == AckPolicy::NoAck);
-        if is_qos && frame.options.deadline.is_some_and(|deadline| end > deadline) {
-            self.finish(air, now, FrameOutcome::Late);
-            return;
-        }
-        let wants_ack = !is_qos && frame.to.is_some();
-        let nav = if wants_ack {
-            self.config.phy.sifs() + self.config.ack_air_time(rate)
-        } else {
-            Duration::ZERO
-        };
-        if self.is_drawing(self.head()) {
-            self.backoff = None;
-        }
-        if self.attempts == 0 {
-            self.sequence = (self.sequence + 1) & 0xfff;
-        } else {
-            self.stats.retries += 1;
-        }
-        self.attempts += 1;
-        self.stats.attempts += 1;
-        self.stats.air_data += air_time;
-        if self.attempts > 1 {
-            self.stats.air_retries += air_time;
-        }
-        self.spent += air_time;
-        self.phase = Phase::Sending;
-        let frame = self.head();
-        let kind = TransmissionKind::Data {
-            id: frame.id,
-            to: frame.to,
-            protocol: frame.protocol,
-            payload: frame.payload.clone(),
-            wants_ack,
-            sequence: self.sequence,
-            attempt: self.attempts,
-            nav,
-        };
-        self.transmit(air, now, end, rate, kind);
-    }
-
-    /// How a frame goes: the header is that of QoS data where there is no acknowledgement.
-    fn rate_and_air_time(&self, frame: &Frame) -> (Bitrate, Duration) {
-        let options = frame.options;
-        let is_qos = options.ack == AckPolicy::NoAck;
-        let rate = options.rate.unwrap_or(if frame.to.is_none() && !is_qos {
-            self.config.broadcast_rate
-        } else {
-            self.config.rate
-        });
-        let header = DATA_HEADER_BYTES + if is_qos { QOS_CONTROL_BYTES } else { 0 };
-        let bytes = header + LLC_SNAP_BYTES + frame.payload.len() + FCS_BYTES;
-        (rate, self.config.phy.air_time(bytes, rate))
-    }
-
-    /// The acknowledgement is due, whatever the medium.
-    pub(super) fn on_reply(&mut self, air: &mut Air, now: Instant) {
-        let reply = self.reply.take().expect("a reply is due");
-        if self.is_transmitting() {
-            self.stats.acks_suppressed += 1;
-            return;
-        }
-        let rate = self.config.ack_rate(reply.rate);
-        let air_time = self.config.ack_air_time(reply.rate);
-        self.stats.acks_sent += 1;
-        self.stats.air_ack += air_time;
-        let kind = TransmissionKind::Ack {
-            to_radio: reply.to_radio,
-            to: reply.to,
-            bits: self.reply_bits,
-            accept: reply.accept,
-        };
-        self.transmit(air, now, now + air_time, rate, kind);
-    }
-
-    fn transmit(
+    pub(super) fn transmit(
         &mut self,
         air: &mut Air,
         now: Instant,
         end: Instant,
-        rate: Bitrate,
+        (rate, nav): (Bitrate, Duration),
         kind: TransmissionKind,
     ) {
         if !self.is_busy() {
@@ -282,7 +194,7 @@ impl Chip {
         self.on_own_start(air, now);
         air.set_timer(self.index, Timer::TxEnd, end);
         let (radio, from) = (self.index, self.config.node);
-        air.transmit(Transmission { radio, from, start: now, end, rate, kind });
+        air.transmit(Transmission { radio, from, start: now, end, rate, nav, kind });
     }
 
     pub(super) fn on_tx_end(&mut self, air: &mut Air, now: Instant) {
@@ -294,78 +206,33 @@ impl Chip {
             self.idle_since = now;
         }
         if self.phase == Phase::Sending {
-            let frame = self.head();
-            if frame.to.is_some() && frame.options.ack == AckPolicy::Normal {
-                let rate = frame.options.rate.unwrap_or(self.config.rate);
-                let limit = now + self.config.ack_timeout;
-                self.phase = Phase::AwaitingAck { limit, is_over: false };
-                let notice = self.config.phy.plcp(self.config.ack_rate(rate));
-                air.set_timer(self.index, Timer::AckTimeout, limit + notice);
-            } else {
-                self.finish(air, now, FrameOutcome::Sent);
-            }
+            self.on_step_sent(air, now);
         } else if is_idle {
-            self.set_access(air, now);
+            self.resume(air, now);
         }
     }
 
-    /// The acknowledgement has arrived, `air_time` long.
-    pub(super) fn on_acknowledged(
+    /// Ends a frame of a function.
+    pub(super) fn end_frame(
         &mut self,
         air: &mut Air,
         now: Instant,
-        air_time: Duration,
+        index: usize,
+        place: usize,
         outcome: FrameOutcome,
     ) {
-        air.cancel_timer(self.index, Timer::AckTimeout);
-        self.stats.acks_received += 1;
-        self.spent += air_time;
-        self.settled_at = now;
-        self.finish(air, now, outcome);
-    }
-
-    /// No acknowledgement has begun in time.
-    pub(super) fn on_ack_timeout(&mut self, air: &mut Air, now: Instant) {
-        let Phase::AwaitingAck { limit, .. } = self.phase else {
-            unreachable!("the time-out runs only while an acknowledgement is awaited");
-        };
-        if self.receiver.was_locked_by(now, limit) {
-            self.phase = Phase::AwaitingAck { limit, is_over: true };
-        } else {
-            self.on_attempt_failed(air, now);
+        let function = &mut self.functions[index];
+        let out = function.queue.remove(place).expect("a frame that ends is in its queue");
+        if let Some(to) = out.frame.to.filter(|_| out.attempts > 0) {
+            let is_agreed = self.config.aggregates() && out.frame.options.ack == AckPolicy::Normal;
+            if outcome == FrameOutcome::Failed && is_agreed && out.sent > 0 {
+                function.ask_to_move_on(to);
+            }
         }
-    }
-
-    pub(super) fn on_attempt_failed(&mut self, air: &mut Air, now: Instant) {
-        self.settled_at = now;
-        let most = self.head().options.attempts.unwrap_or(self.config.attempts).max(1);
-        if self.attempts >= most {
-            self.finish(air, now, FrameOutcome::Failed);
-            return;
-        }
-        if self.config.exponential_backoff {
-            let (_, largest) = self.config.phy.contention_window();
-            self.window = (2 * self.window + 1).min(largest);
-        }
-        self.draw_backoff();
-        self.contend(air, now);
-    }
-
-    /// Ends the frame in service, and takes up the next.
-    fn finish(&mut self, air: &mut Air, now: Instant, outcome: FrameOutcome) {
-        let frame = self.queue.pop_front().expect("a frame is in service");
-        let done =
-            FrameDone { id: frame.id, outcome, attempts: self.attempts, air_time: self.spent };
-        let was_on_air = self.attempts > 0;
-        self.attempts = 0;
-        self.spent = Duration::ZERO;
         self.count(outcome);
-        (self.window, _) = self.config.phy.contention_window();
-        if was_on_air && self.is_drawing(&frame) {
-            self.draw_backoff();
-        }
+        let done =
+            FrameDone { id: out.frame.id, outcome, attempts: out.attempts, air_time: out.spent };
         air.report(self.index, now, FrameUp::Done(done));
-        self.contend(air, now);
     }
 
     fn count(&mut self, outcome: FrameOutcome) {
@@ -399,21 +266,36 @@ impl Chip {
             self.note_idle(now);
             air.cut_off(self.index, now);
         }
-        self.phase = Phase::Idle;
+        self.phase = Phase::Free;
+        self.exchange = None;
         self.receiver.reset();
         self.reply = None;
-        self.backoff = None;
         self.error_at = None;
         self.nav_until = now;
-        (self.window, _) = self.config.phy.contention_window();
-        let (mut attempts, mut air_time) = (self.attempts, self.spent);
-        (self.attempts, self.spent) = (0, Duration::ZERO);
-        while let Some(frame) = self.queue.pop_front() {
-            let outcome = FrameOutcome::Failed;
-            self.count(outcome);
-            let done = FrameDone { id: frame.id, outcome, attempts, air_time };
-            air.report(self.index, now, FrameUp::Done(done));
-            (attempts, air_time) = (0, Duration::ZERO);
+        self.recipients.clear();
+        for index in 0..self.functions.len() {
+            while !self.functions[index].queue.is_empty() {
+                self.end_frame(air, now, index, 0, FrameOutcome::Failed);
+            }
+            self.functions[index].reset();
+        }
+    }
+}
+
+/// The access functions of a radio.
+fn functions(config: &ChipConfig) -> Vec<Edcaf> {
+    let (cw_min, cw_max) = config.phy.contention_window();
+    let room = config.queue_frames;
+    match &config.edca {
+        None => {
+            let params = AcParams { aifsn: 2, cw_min, cw_max, txop: Duration::ZERO };
+            vec![Edcaf::new(params, config.difs(), false, room)]
+        }
+        Some(categories) => {
+            let aifs =
+                |params: &AcParams| config.phy.sifs() + config.slot * u64::from(params.aifsn);
+            let function = |params: &AcParams| Edcaf::new(*params, aifs(params), true, room);
+            categories.iter().map(function).collect()
         }
     }
 }

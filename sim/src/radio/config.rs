@@ -1,7 +1,10 @@
 //! What a medium is made of: its radios and the directed links between them.
 
-use farhop_proto::base::phy::ACK_BYTES;
-use farhop_proto::base::{Bitrate, Dbm, Duration, Gap, NodeId, Phy, RadioId};
+use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES};
+use farhop_proto::base::{
+    AccessCategory, Bitrate, Dbm, Duration, Gap, NodeId, Phy, PhyKind, RadioId,
+};
+use farhop_proto::stack::{Protection, RateControl};
 
 use super::loss::LossModel;
 
@@ -91,6 +94,53 @@ pub enum EifsRule {
     Always,
 }
 
+/// How one access category contends (IEEE 802.11-2007 7.3.2.29, `radio.md` 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AcParams {
+    /// Slots in the interframe space behind SIFS.
+    pub aifsn: u8,
+    /// Smallest contention window.
+    pub cw_min: u32,
+    /// Largest contention window.
+    pub cw_max: u32,
+    /// How long it may hold the air; zero is one frame, or one aggregate.
+    pub txop: Duration,
+}
+
+impl AcParams {
+    /// The longest TXOP that a driver can ask for: 255 units of 32 us.
+    pub const MOST_TXOP: Duration = Duration::from_micros(8160);
+
+    /// What the standard has for stations, with the TXOP limits of the 2007 edition.
+    pub fn of(access: AccessCategory, phy: &Phy) -> Self {
+        let (smallest, largest) = phy.contention_window();
+        let is_dsss = phy.kind == PhyKind::B;
+        let txop = |dsss, ofdm| Duration::from_micros(if is_dsss { dsss } else { ofdm });
+        let (aifsn, cw_min, cw_max, txop) = match access {
+            AccessCategory::Voice => {
+                (2, (smallest + 1) / 4 - 1, smallest.div_ceil(2) - 1, txop(3264, 1504))
+            }
+            AccessCategory::Video => (2, smallest.div_ceil(2) - 1, smallest, txop(6016, 3008)),
+            AccessCategory::BestEffort => (3, smallest, largest, Duration::ZERO),
+            AccessCategory::Background => (7, smallest, largest, Duration::ZERO),
+        };
+        Self { aifsn, cw_min, cw_max, txop }
+    }
+
+    /// Those of all categories, in rising priority.
+    pub fn all(phy: &Phy) -> [Self; 4] {
+        ACCESS.map(|access| Self::of(access, phy))
+    }
+}
+
+/// The access categories in rising priority.
+pub(super) const ACCESS: [AccessCategory; 4] = [
+    AccessCategory::Background,
+    AccessCategory::BestEffort,
+    AccessCategory::Video,
+    AccessCategory::Voice,
+];
+
 /// One radio.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChipConfig {
@@ -108,8 +158,21 @@ pub struct ChipConfig {
     pub broadcast_rate: Bitrate,
     /// Rate of acknowledgements; by the rate of the data where not given.
     pub ack_rate: Option<Bitrate>,
-    /// Most transmissions of a frame, the first included, where the frame does not say.
+    /// Most attempts at a frame, the first included, where the frame does not say: of frames up
+    /// to the RTS threshold, and of their RTS for longer ones.
     pub attempts: u8,
+    /// The same for transmissions of frames that are longer than the RTS threshold.
+    pub long_attempts: u8,
+    /// Frames with more bytes than this are announced by RTS and CTS.
+    pub rts_threshold: Option<usize>,
+    /// What goes before OFDM frames where 802.11b stations are about.
+    pub protection: Protection,
+    /// The access categories; without them there is one queue, by the rules of DCF.
+    pub edca: Option<[AcParams; 4]>,
+    /// Most frames in one transmission, where the PHY aggregates; up to 64.
+    pub aggregate: usize,
+    /// How the rate of frames that do not name one is chosen.
+    pub rate_control: RateControl,
     /// From the end of a frame to the last moment at which the preamble of its acknowledgement
     /// may begin to arrive.
     pub ack_timeout: Duration,
@@ -129,7 +192,7 @@ pub struct ChipConfig {
     pub sense_threshold: Dbm,
     /// A reception survives a later frame that is at least this much weaker, in decibels.
     pub capture_db: f64,
-    /// Frames that the chip holds, the one on air included.
+    /// Frames that the chip holds in each queue, the one on air included.
     pub queue_frames: usize,
     /// Whether frames for other nodes are reported.
     pub overhear: bool,
@@ -150,6 +213,12 @@ impl ChipConfig {
             broadcast_rate: phy.basic_rates()[0],
             ack_rate: None,
             attempts: 7,
+            long_attempts: 4,
+            rts_threshold: None,
+            protection: Protection::None,
+            edca: None,
+            aggregate: phy.ampdu_limits().map_or(1, |limits| limits.mpdus),
+            rate_control: RateControl::Fixed,
             ack_timeout: phy.sifs() + phy.slot(),
             gap: Gap::Backoff,
             exponential_backoff: true,
@@ -182,5 +251,15 @@ impl ChipConfig {
     /// Air time of the acknowledgement of data at `rate`.
     pub fn ack_air_time(&self, rate: Bitrate) -> Duration {
         self.phy.air_time(ACK_BYTES, self.ack_rate(rate))
+    }
+
+    /// Air time of the block acknowledgement of data at `rate`.
+    pub fn block_ack_air_time(&self, rate: Bitrate) -> Duration {
+        self.phy.air_time(BLOCK_ACK_BYTES, self.ack_rate(rate))
+    }
+
+    /// Whether frames fall under block acknowledgement agreements.
+    pub(super) fn aggregates(&self) -> bool {
+        self.aggregate > 1 && self.phy.ampdu_limits().is_some()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use farhop_proto::base::{FrameDown, FrameUp, Instant, PhyKind, Seed};
+use farhop_proto::base::{AccessCategory, FrameDown, FrameUp, Instant, PhyKind, Seed};
 
 use super::air::{Air, TIMERS, Timer};
 use super::chip::Chip;
@@ -72,9 +72,13 @@ impl Medium {
         of_port!(&mut self.ports[radio], handle_frame(&mut self.air, self.now, frame));
     }
 
-    /// Frames that a radio would take now; none while it is down.
-    pub fn room(&self, radio: usize) -> usize {
-        of_port!(&self.ports[radio], room())
+    /// Frames of an access category that a radio would take now; none while it is down. Without
+    /// EDCA all share one queue.
+    pub fn room(&self, radio: usize, access: AccessCategory) -> usize {
+        match &self.ports[radio] {
+            Port::Chip(chip) => chip.room(access),
+            Port::Wire(wire) => wire.room(),
+        }
     }
 
     /// When the next event of the model is due.
@@ -120,6 +124,7 @@ impl Medium {
             (Timer::AckTimeout, Port::Chip(chip)) => chip.on_ack_timeout(air, at),
             (Timer::Reply, Port::Chip(chip)) => chip.on_reply(air, at),
             (Timer::Preamble, Port::Chip(chip)) => chip.on_preamble(air, at),
+            (Timer::Nav, Port::Chip(chip)) => chip.on_nav_unused(air, at),
             (_, Port::Wire(_)) => unreachable!("a wire has no such timer"),
         }
     }

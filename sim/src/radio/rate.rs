@@ -11,25 +11,12 @@
 //!   over 100 ms; attempts go down a chain of the rates of highest throughput, second highest, and
 //!   highest success; one frame in ten tries another rate first.
 //!
-//! With the first three all attempts of a frame go at one rate.
+//! With the first three the radio sends all attempts of a frame at the rate of the first.
 
 use std::collections::BTreeMap;
 
 use farhop_proto::base::{Bitrate, Duration, Instant, NodeId, Phy, Rng};
-
-/// How a radio chooses its bit-rate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RateControl {
-    /// Always the configured one.
-    #[default]
-    Fixed,
-    /// As the firmware of the Prism 2.5.
-    Prism,
-    /// Auto Rate Fallback, adaptive.
-    Arf,
-    /// By statistics of all rates.
-    Minstrel,
-}
+use farhop_proto::stack::RateControl;
 
 /// What became of the frames of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +75,11 @@ impl Rates {
         Self { control, rates: rates.collect(), fixed, peers: BTreeMap::new(), rng }
     }
 
+    /// Whether all attempts of a frame go at the rate of the first.
+    pub(super) fn keeps_rate(&self) -> bool {
+        self.control != RateControl::Minstrel
+    }
+
     fn peer(&mut self, to: NodeId) -> &mut Peer {
         let highest = self.rates.len() - 1;
         self.peers.entry(to).or_insert_with(|| match self.control {
@@ -127,7 +119,7 @@ impl Rates {
         let times = std::mem::take(&mut self.rates);
         match self.peer_known(to) {
             Some(Peer::Prism(prism)) if trial.is_last => prism.on_end(now, trial.acked > 0),
-            Some(Peer::Arf(arf)) => arf.on_trial(trial, highest),
+            Some(Peer::Arf(arf)) => arf.on_trial(trial, place, highest),
             Some(Peer::Minstrel(minstrel)) => minstrel.on_trial(now, place, trial, &times),
             _ => {}
         }
@@ -178,7 +170,7 @@ impl Arf {
         Self { rate, successes: 0, step: ARF_STEP, is_probe: false }
     }
 
-    fn on_trial(&mut self, trial: Trial, highest: usize) {
+    fn on_trial(&mut self, trial: Trial, place: usize, highest: usize) {
         let is_acked = trial.acked > 0;
         if trial.attempt == 1 && self.is_probe {
             self.is_probe = false;
@@ -190,7 +182,8 @@ impl Arf {
         }
         if !is_acked {
             self.successes = 0;
-            if trial.is_last {
+            // A failed probe has led down already.
+            if trial.is_last && place == self.rate {
                 self.step = ARF_STEP;
                 self.step_down();
             }

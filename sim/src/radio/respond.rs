@@ -1,89 +1,386 @@
-//! What a radio does with a frame that it received: acknowledgement, NAV, duplicates, delivery
-//! (IEEE 802.11-1999 9.2.5, 9.2.8, 9.2.9).
+//! What a radio does with a frame that it received: answers, NAV, duplicates, delivery (IEEE
+//! 802.11-1999 9.2.5, 9.2.8, 9.2.9; 802.11-2012 9.21).
 
-use farhop_proto::base::{FrameOutcome, FrameUp, Instant, ReceivedFrame};
+use bytes::Bytes;
+use farhop_proto::base::{
+    AccessCategory, Bitrate, Duration, EtherType, FrameUp, Instant, NodeId, ReceivedFrame,
+};
 
 use super::air::{Air, Timer};
-use super::chip::{Chip, Phase, Reply};
+use super::chip::{Chip, Phase};
+use super::plan::{Awaited, Step};
 use super::reception::Reception;
-use super::transmission::TransmissionKind;
+use super::recipient::Recipient;
+use super::transmission::{Answer, Mpdu, TransmissionKind};
+
+/// An answer that is due.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    to_radio: usize,
+    to: NodeId,
+    /// Rate of what it answers.
+    rate: Bitrate,
+    accept: bool,
+    /// The Duration field of what it answers.
+    nav: Duration,
+    kind: ReplyKind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum ReplyKind {
+    Ack,
+    Cts,
+    BlockAck { start: u16, map: u64 },
+}
+
+/// The facts of a reception that do not depend on what was received.
+#[derive(Clone, Copy)]
+struct Heard {
+    from_radio: usize,
+    from: NodeId,
+    rate: Bitrate,
+    nav: Duration,
+    length: Duration,
+    link: u32,
+    is_ours: bool,
+}
 
 impl Chip {
-    /// A frame was received without error.
+    /// A frame was received without error, or some of its MPDUs were.
     pub(super) fn on_received(&mut self, air: &mut Air, now: Instant, reception: Reception) {
+        // What follows an overheard RTS shows that its time is used.
+        air.cancel_timer(self.index, Timer::Nav);
         let transmission = air.transmission(reception.tx);
-        let length = transmission.end - transmission.start;
+        let is_addressed = air.links[reception.link as usize].is_addressed;
+        let to = transmission.to();
+        let heard = Heard {
+            from_radio: transmission.radio,
+            from: transmission.from,
+            rate: transmission.rate,
+            nav: transmission.nav,
+            length: transmission.end - transmission.start,
+            link: reception.link,
+            is_ours: to.is_none_or(|to| to == self.config.node && is_addressed),
+        };
         match &transmission.kind {
-            TransmissionKind::Ack { to_radio, bits, accept, .. } => {
-                if *to_radio != self.index {
-                    return;
-                }
-                let outcome =
-                    if *accept { FrameOutcome::Acked(*bits) } else { FrameOutcome::Nacked(*bits) };
-                match self.phase {
-                    Phase::AwaitingAck { limit, .. } if reception.start <= limit => {
-                        self.on_acknowledged(air, now, length, outcome);
-                    }
-                    _ => self.stats.acks_late += 1,
+            TransmissionKind::Data { .. } => self.on_data(air, now, reception, heard),
+            TransmissionKind::Ampdu { .. } => self.on_ampdu(air, now, reception, heard),
+            TransmissionKind::Ack(answer) => {
+                let answer = *answer;
+                if !self.is_for_us(now, &answer, heard) {
+                } else if self.is_awaiting(reception, Awaited::Ack) {
+                    self.on_acknowledged(air, now, heard.length, &answer);
+                } else {
+                    self.stats.acks_late += 1;
                 }
             }
-            TransmissionKind::Data { .. } => self.on_data(air, now, reception),
+            TransmissionKind::BlockAck { answer, start, map } => {
+                let (answer, score) = (*answer, (*start, *map));
+                if !self.is_for_us(now, &answer, heard) {
+                } else if self.is_awaiting(reception, Awaited::BlockAck) {
+                    self.on_block_ack(air, now, heard.length, &answer, score);
+                } else {
+                    self.stats.acks_late += 1;
+                }
+            }
+            TransmissionKind::Cts(answer) => {
+                let answer = *answer;
+                if self.is_for_us(now, &answer, heard)
+                    && self.is_in_time(reception)
+                    && self.exchange.is_some_and(|exchange| exchange.step == Step::Rts)
+                {
+                    self.on_clear_to_send(air, now, heard.length, &answer);
+                }
+            }
+            TransmissionKind::Rts { .. } => self.on_rts(air, now, heard),
+            TransmissionKind::BlockAckRequest { access, start, .. } => {
+                let (access, start) = (*access, *start);
+                self.on_request(air, now, heard, access, start);
+            }
         }
     }
 
-    fn on_data(&mut self, air: &mut Air, now: Instant, reception: Reception) {
-        let transmission = air.transmission(reception.tx);
+    /// The medium is spoken for.
+    fn set_nav(&mut self, now: Instant, nav: Duration) {
+        if !nav.is_zero() {
+            self.nav_until = self.nav_until.max(now + nav);
+        }
+    }
+
+    /// Whether an answer is for this radio; if not, its Duration field counts.
+    fn is_for_us(&mut self, now: Instant, answer: &Answer, heard: Heard) -> bool {
+        let is_ours = answer.to_radio == self.index;
+        if !is_ours {
+            self.set_nav(now, heard.nav);
+        }
+        is_ours
+    }
+
+    fn is_in_time(&self, reception: Reception) -> bool {
+        matches!(self.phase, Phase::Awaiting { limit, .. } if reception.start <= limit)
+    }
+
+    fn is_awaiting(&self, reception: Reception, awaited: Awaited) -> bool {
+        let is_it = self.exchange.is_some_and(|exchange| {
+            exchange.awaited == awaited && matches!(exchange.step, Step::Data | Step::Request)
+        });
+        is_it && self.is_in_time(reception)
+    }
+
+    /// Another radio announces data.
+    fn on_rts(&mut self, air: &mut Air, now: Instant, heard: Heard) {
+        if heard.is_ours {
+            // Who is bound to silence leaves the RTS unanswered.
+            if self.nav_until <= now || !self.config.carrier_sense {
+                self.answer(air, now, heard, ReplyKind::Cts);
+            }
+            return;
+        }
+        if now + heard.nav <= self.nav_until {
+            return;
+        }
+        self.set_nav(now, heard.nav);
+        self.announced_at = now;
+        // Without an answer the data does not come either, and the air is free again.
+        let phy = &self.config.phy;
+        let round_trip = self.config.ack_timeout.saturating_sub(phy.sifs() + self.config.slot);
+        let cts = self.config.ack_air_time(heard.rate);
+        let unused = (phy.sifs() + self.config.slot) * 2 + cts + round_trip;
+        air.set_timer(self.index, Timer::Nav, now + unused);
+    }
+
+    /// The time is over in which data should have followed an overheard RTS (802.11-1999 9.2.5.4).
+    pub(super) fn on_nav_unused(&mut self, air: &mut Air, now: Instant) {
+        let has_failed = self.error_at.is_some_and(|at| at > self.announced_at);
+        if has_failed || self.receiver.was_locked_by(now, now) {
+            return;
+        }
+        self.stats.nav_resets += 1;
+        self.nav_until = now;
+        self.resume(air, now);
+    }
+
+    /// The sender of frames under an agreement has given some up.
+    fn on_request(
+        &mut self,
+        air: &mut Air,
+        now: Instant,
+        heard: Heard,
+        access: AccessCategory,
+        start: u16,
+    ) {
+        if !heard.is_ours {
+            self.set_nav(now, heard.nav);
+            return;
+        }
+        let radio = self.index;
+        let recipient = self
+            .recipients
+            .entry((heard.from_radio, access))
+            .or_insert_with(|| Recipient::new(start));
+        let mut drops = 0;
+        recipient.move_to(start, &mut |frame| {
+            drops += hand_up(air, now, (radio, heard.link), frame);
+        });
+        self.stats.driver_drops += drops;
+        let (start, map) = recipient.score();
+        self.answer(air, now, heard, ReplyKind::BlockAck { start, map });
+    }
+
+    /// Sets the event at which an answer goes.
+    fn answer(&mut self, air: &mut Air, now: Instant, heard: Heard, kind: ReplyKind) {
+        self.reply = Some(Reply {
+            to_radio: heard.from_radio,
+            to: heard.from,
+            rate: heard.rate,
+            accept: self.reply_accept,
+            nav: heard.nav,
+            kind,
+        });
+        air.set_timer(self.index, Timer::Reply, now + self.config.phy.sifs());
+    }
+
+    /// The answer is due, whatever the medium.
+    pub(super) fn on_reply(&mut self, air: &mut Air, now: Instant) {
+        let reply = self.reply.take().expect("a reply is due");
+        if self.is_transmitting() {
+            self.stats.acks_suppressed += 1;
+            return;
+        }
+        let rate = self.config.ack_rate(reply.rate);
+        let Reply { to_radio, to, accept, .. } = reply;
+        let answer = Answer { to_radio, to, bits: self.reply_bits, accept };
+        let (air_time, kind) = match reply.kind {
+            ReplyKind::Ack => {
+                self.stats.acks_sent += 1;
+                (self.config.ack_air_time(reply.rate), TransmissionKind::Ack(answer))
+            }
+            ReplyKind::Cts => {
+                self.stats.cts_sent += 1;
+                (self.config.ack_air_time(reply.rate), TransmissionKind::Cts(answer))
+            }
+            ReplyKind::BlockAck { start, map } => {
+                self.stats.block_acks_sent += 1;
+                let kind = TransmissionKind::BlockAck { answer, start, map };
+                (self.config.block_ack_air_time(reply.rate), kind)
+            }
+        };
+        match reply.kind {
+            ReplyKind::Cts => self.stats.air_control += air_time,
+            _ => self.stats.air_ack += air_time,
+        }
+        let nav = reply.nav.saturating_sub(self.config.phy.sifs() + air_time);
+        self.transmit(air, now, now + air_time, (rate, nav), kind);
+    }
+
+    fn on_data(&mut self, air: &mut Air, now: Instant, reception: Reception, heard: Heard) {
         let TransmissionKind::Data {
-            to, protocol, payload, wants_ack, sequence, attempt, nav, ..
-        } = &transmission.kind
+            to,
+            protocol,
+            payload,
+            wants_ack,
+            sequence,
+            attempt,
+            access,
+            window,
+            ..
+        } = &air.transmission(reception.tx).kind
         else {
             unreachable!("only data frames come here");
         };
-        let link = &air.links[reception.link as usize];
-        let is_ours = to.is_none_or(|to| to == self.config.node && link.is_addressed);
-        let is_reported = is_ours || self.config.overhear;
         let (wants_ack, sequence, attempt) = (*wants_ack, *sequence, *attempt);
-        if !is_ours && wants_ack {
-            self.nav_until = self.nav_until.max(now + *nav);
-        }
+        let (access, window) = (*access, *window);
+        let is_reported = heard.is_ours || self.config.overhear;
         let frame = is_reported.then(|| ReceivedFrame {
-            radio: self.config.radio,
-            from: transmission.from,
             to: *to,
             protocol: *protocol,
             payload: payload.clone(),
-            started: reception.start,
-            rate: transmission.rate,
-            signal: Some(reception.signal),
-            bits: 0,
+            ..self.received(reception, heard)
         });
-        let accept = self.reply_accept;
-        if is_ours && wants_ack {
-            self.reply = Some(Reply {
-                to_radio: transmission.radio,
-                to: transmission.from,
-                rate: transmission.rate,
-                accept,
-            });
-            air.set_timer(self.index, Timer::Reply, now + self.config.phy.sifs());
-        }
-        if !is_ours {
+        if !heard.is_ours {
+            self.set_nav(now, heard.nav);
             self.stats.overheard += 1;
-        } else if wants_ack && !accept {
-            // Refused: it comes again as a frame that was not seen before.
+            if let Some(frame) = frame {
+                air.report(self.index, now, FrameUp::Overheard(frame));
+            }
             return;
-        } else {
-            let link = &mut air.links[reception.link as usize];
-            if attempt > 1 && link.last_sequence == Some(sequence) {
-                self.stats.duplicates += 1;
+        }
+        if wants_ack {
+            self.answer(air, now, heard, ReplyKind::Ack);
+            if !self.reply_accept {
+                // Refused: it comes again as a frame that was not seen before.
                 return;
             }
-            link.last_sequence = Some(sequence);
-            self.stats.received += 1;
         }
-        if let Some(frame) = frame {
-            let event = if is_ours { FrameUp::Received(frame) } else { FrameUp::Overheard(frame) };
-            air.report(self.index, now, event);
+        let frame = frame.expect("frames for this node are reported");
+        if let (Some(window), Some(access)) = (window, access) {
+            self.take_up(air, now, heard, (access, window), (sequence, frame));
+            return;
+        }
+        let link = &mut air.links[reception.link as usize];
+        let last = &mut link.last_sequence[access.unwrap_or_default() as usize];
+        if attempt > 1 && *last == Some(sequence) {
+            self.stats.duplicates += 1;
+            return;
+        }
+        *last = Some(sequence);
+        self.stats.received += 1;
+        self.stats.driver_drops += hand_up(air, now, (self.index, reception.link), frame);
+    }
+
+    /// What a reception says of the frame that it brought, without its contents.
+    fn received(&self, reception: Reception, heard: Heard) -> ReceivedFrame {
+        ReceivedFrame {
+            radio: self.config.radio,
+            from: heard.from,
+            to: None,
+            protocol: EtherType(0),
+            payload: Bytes::new(),
+            started: reception.start,
+            rate: heard.rate,
+            signal: Some(reception.signal),
+            bits: 0,
         }
     }
+
+    fn on_ampdu(&mut self, air: &mut Air, now: Instant, reception: Reception, heard: Heard) {
+        if !heard.is_ours {
+            self.set_nav(now, heard.nav);
+        }
+        if heard.is_ours && !self.reply_accept {
+            // Refused as a whole: it all comes again.
+            let kind = ReplyKind::BlockAck { start: 0, map: 0 };
+            self.answer(air, now, heard, kind);
+            return;
+        }
+        let TransmissionKind::Ampdu { to, access, window, .. } =
+            &air.transmission(reception.tx).kind
+        else {
+            unreachable!("only A-MPDUs come here");
+        };
+        let (to, key) = (*to, (*access, *window));
+        let count = air.transmission(reception.tx).mpdus().len();
+        for place in (0..count).filter(|place| reception.decoded >> place & 1 == 1) {
+            if !heard.is_ours && !self.config.overhear {
+                self.stats.overheard += 1;
+                continue;
+            }
+            let Mpdu { sequence, protocol, payload, .. } =
+                &air.transmission(reception.tx).mpdus()[place];
+            let (sequence, frame) = (
+                *sequence,
+                ReceivedFrame {
+                    to: Some(to),
+                    protocol: *protocol,
+                    payload: payload.clone(),
+                    ..self.received(reception, heard)
+                },
+            );
+            if heard.is_ours {
+                self.take_up(air, now, heard, key, (sequence, frame));
+            } else {
+                self.stats.overheard += 1;
+                air.report(self.index, now, FrameUp::Overheard(frame));
+            }
+        }
+        if heard.is_ours {
+            let recipient = &self.recipients[&(heard.from_radio, key.0)];
+            let (start, map) = recipient.score();
+            self.answer(air, now, heard, ReplyKind::BlockAck { start, map });
+        }
+    }
+
+    /// Takes a frame under an agreement, and reports what can go up in order.
+    fn take_up(
+        &mut self,
+        air: &mut Air,
+        now: Instant,
+        heard: Heard,
+        (access, window): (AccessCategory, u16),
+        (number, frame): (u16, ReceivedFrame),
+    ) {
+        let radio = self.index;
+        let recipient = self
+            .recipients
+            .entry((heard.from_radio, access))
+            .or_insert_with(|| Recipient::new(window));
+        let mut drops = 0;
+        let mut up = |frame| drops += hand_up(air, now, (radio, heard.link), frame);
+        if recipient.take(number, frame, &mut up) {
+            self.stats.received += 1;
+        } else {
+            self.stats.duplicates += 1;
+        }
+        self.stats.driver_drops += drops;
+    }
+}
+
+/// Reports a frame for this node, unless the driver drops what the card has acknowledged. Returns
+/// how many it dropped.
+fn hand_up(air: &mut Air, now: Instant, (radio, link): (usize, u32), frame: ReceivedFrame) -> u64 {
+    let is_dropped = air.drops(link, true);
+    if !is_dropped {
+        air.report(radio, now, FrameUp::Received(frame));
+    }
+    u64::from(is_dropped)
 }

@@ -32,7 +32,7 @@ pub struct ChipStats {
     pub acks_suppressed: u64,
     /// Acknowledgements received in time.
     pub acks_received: u64,
-    /// Acknowledgements received when none was awaited any more.
+    /// Acknowledgements of either kind received when none was awaited any more.
     pub acks_late: u64,
     /// Data frames for this node received without error, duplicates not included.
     pub received: u64,
@@ -46,14 +46,44 @@ pub struct ChipStats {
     pub missed: u64,
     /// Weaker frames that the reception of a stronger one outlived.
     pub captures: u64,
+    /// Frames that a driver dropped after the card had received them.
+    pub driver_drops: u64,
+    /// Transmissions whose preamble the loss process of their link destroyed.
+    pub lost_preambles: u64,
     /// Frames that the loss process of their link destroyed.
     pub lost: u64,
+    /// Announcements sent.
+    pub rts_sent: u64,
+    /// CTS sent, to others and to oneself.
+    pub cts_sent: u64,
+    /// CTS received in time.
+    pub cts_received: u64,
+    /// Announcements that no CTS answered.
+    pub cts_missing: u64,
+    /// Announcements of others that nothing followed, so that their time was given free.
+    pub nav_resets: u64,
+    /// Frames that had to wait because another access category of the radio sent at that moment.
+    pub internal_collisions: u64,
+    /// Exchanges that went on in a TXOP without contention.
+    pub bursts: u64,
+    /// Transmissions of several frames at once.
+    pub aggregates: u64,
+    /// Frames in them, repeated ones included.
+    pub aggregated: u64,
+    /// Block acknowledgements sent.
+    pub block_acks_sent: u64,
+    /// Block acknowledgements received in time.
+    pub block_acks_received: u64,
+    /// Requests for a block acknowledgement sent.
+    pub block_ack_requests: u64,
     /// Own time on air with data.
     pub air_data: Duration,
     /// The part of it that repeated transmissions took.
     pub air_retries: Duration,
     /// Own time on air with acknowledgements.
     pub air_ack: Duration,
+    /// Own time on air with RTS, CTS and requests for block acknowledgements.
+    pub air_control: Duration,
     /// Air time of the frames in `collisions` and `missed`.
     pub air_collided: Duration,
     /// Time with a signal at the antenna, own transmissions included; of finished busy periods.
@@ -89,11 +119,24 @@ impl ChipStats {
             ("captures", self.captures),
             ("lost", self.lost),
             ("backoff_slots", self.backoff_slots),
+            ("rts_sent", self.rts_sent),
+            ("cts_sent", self.cts_sent),
+            ("cts_received", self.cts_received),
+            ("cts_missing", self.cts_missing),
+            ("nav_resets", self.nav_resets),
+            ("internal_collisions", self.internal_collisions),
+            ("bursts", self.bursts),
+            ("aggregates", self.aggregates),
+            ("aggregated", self.aggregated),
+            ("block_acks_sent", self.block_acks_sent),
+            ("block_acks_received", self.block_acks_received),
+            ("block_ack_requests", self.block_ack_requests),
         ];
         let times = [
             ("air_data_us", self.air_data),
             ("air_retries_us", self.air_retries),
             ("air_ack_us", self.air_ack),
+            ("air_control_us", self.air_control),
             ("air_collided_us", self.air_collided),
             ("busy_us", self.busy),
             ("backoff_us", self.backoff),
@@ -126,6 +169,18 @@ impl ChipStats {
             (&mut self.captures, other.captures),
             (&mut self.lost, other.lost),
             (&mut self.backoff_slots, other.backoff_slots),
+            (&mut self.rts_sent, other.rts_sent),
+            (&mut self.cts_sent, other.cts_sent),
+            (&mut self.cts_received, other.cts_received),
+            (&mut self.cts_missing, other.cts_missing),
+            (&mut self.nav_resets, other.nav_resets),
+            (&mut self.internal_collisions, other.internal_collisions),
+            (&mut self.bursts, other.bursts),
+            (&mut self.aggregates, other.aggregates),
+            (&mut self.aggregated, other.aggregated),
+            (&mut self.block_acks_sent, other.block_acks_sent),
+            (&mut self.block_acks_received, other.block_acks_received),
+            (&mut self.block_ack_requests, other.block_ack_requests),
         ];
         for (mine, other) in mine {
             *mine += other;
@@ -133,6 +188,7 @@ impl ChipStats {
         self.air_data += other.air_data;
         self.air_retries += other.air_retries;
         self.air_ack += other.air_ack;
+        self.air_control += other.air_control;
         self.air_collided += other.air_collided;
         self.busy += other.busy;
         self.backoff += other.backoff;

@@ -81,7 +81,8 @@ impl Wire {
             wants_ack: false,
             sequence: self.sequence,
             attempt: 1,
-            nav: Duration::ZERO,
+            access: None,
+            window: None,
         };
         self.is_sending = true;
         self.sequence = (self.sequence + 1) & 0xfff;
@@ -89,7 +90,8 @@ impl Wire {
         self.stats.air_data += end - now;
         air.set_timer(self.index, Timer::TxEnd, end);
         let (radio, from) = (self.index, self.config.node);
-        air.transmit(Transmission { radio, from, start: now, end, rate, kind });
+        let nav = Duration::ZERO;
+        air.transmit(Transmission { radio, from, start: now, end, rate, nav, kind });
     }
 
     /// A frame that must not go before its time may go.
@@ -143,7 +145,7 @@ impl Wire {
             bits: 0,
         };
         let is_cut_off = air.is_cut_off(tx);
-        let fate = air.fate(hearer.link, tx, frame.started);
+        let fate = air.fate(hearer.link, tx, frame.started, 0);
         if fate != Fate::Ok || !air.links[hearer.link as usize].is_up || is_cut_off {
             self.stats.lost += 1;
             return;

@@ -7,6 +7,7 @@ mod fault;
 mod flow;
 mod link;
 mod loss;
+mod mac;
 mod node;
 mod radio;
 mod sweep;
@@ -25,6 +26,7 @@ pub use loss::{
     BurstConfig, DriftConfig, DriverConfig, ErrorRunsConfig, InterfererConfig, LossConfig,
     ModulatedConfig, ModulationShape, TraceConfig,
 };
+pub use mac::{AccessConfig, AccessConfigs, Protection, RateControl};
 pub use node::{ClockConfig, DeviceConfig, NodeConfig};
 pub use radio::{HostConfig, RadioConfig};
 pub use sweep::{Seeds, SweepConfig, SweepValue, VaryConfig};

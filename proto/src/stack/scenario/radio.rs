@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::mac::{AccessConfigs, Protection, RateControl};
 use crate::base::{Band, Bitrate, Gap, GuardInterval, Phy, PhyKind, Preamble, Width};
 
 /// Settings of a radio.
@@ -38,6 +39,23 @@ pub struct RadioConfig {
     pub ack_rate_mbps: Option<f64>,
     /// Most transmissions of an acknowledged frame, the first included.
     pub attempts: u8,
+    /// The same for frames that are longer than `rts_threshold`.
+    pub long_attempts: u8,
+    /// Frames with more bytes than this (header and check sequence included) are announced by RTS
+    /// and CTS; none are if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rts_threshold: Option<usize>,
+    /// What goes before OFDM frames where 802.11b stations are about.
+    pub protection: Protection,
+    /// Whether the four access categories of 802.11e contend, each with a queue of its own.
+    pub edca: bool,
+    /// What differs from the standard's parameters of the access categories.
+    #[serde(skip_serializing_if = "AccessConfigs::is_default")]
+    pub access: AccessConfigs,
+    /// Most frames in one transmission of `802.11n` and `802.11ac`, up to 64; 1 never aggregates.
+    pub aggregate: u8,
+    /// How the rate of data is chosen.
+    pub rate_control: RateControl,
     /// How long after a frame's end its acknowledgement may begin to arrive, in microseconds; set
     /// for the longest link of the radio if it is not given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,6 +89,13 @@ impl Default for RadioConfig {
             mcs: None,
             ack_rate_mbps: None,
             attempts: 7,
+            long_attempts: 4,
+            rts_threshold: None,
+            protection: Protection::None,
+            edca: false,
+            access: AccessConfigs::default(),
+            aggregate: 64,
+            rate_control: RateControl::Fixed,
             ack_timeout_us: None,
             gap: Gap::Backoff,
             exponential_backoff: true,

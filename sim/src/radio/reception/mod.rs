@@ -18,6 +18,7 @@ use super::chip::{Chip, Phase};
 use super::config::{ChipConfig, EifsRule, Interference};
 use super::loss::Fate;
 use super::power::Power;
+use super::transmission::Mpdu;
 
 /// A reception that passed, in whole or in part.
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +148,10 @@ impl Chip {
             self.receiver.signals = signals.expect("a signal ends after its start");
             ended = match &mut self.receiver.model {
                 Model::Threshold(threshold) => threshold.end(tx),
-                Model::Sinr(sinr) => sinr.end(now, hearer, tx, &mut self.receiver.rng),
+                Model::Sinr(sinr) => {
+                    let arrived = (tx, air.transmission(tx).mpdus());
+                    sinr.end(now, hearer, arrived, &mut self.receiver.rng)
+                }
             };
         }
         let falls_silent = was_sensing && !self.receiver.is_sensing() && !self.is_transmitting();
@@ -180,7 +184,7 @@ impl Chip {
             Ended::Unheard if !always => {}
             Ended::Failed | Ended::Unheard => self.error_at = Some(now),
         }
-        if let Phase::AwaitingAck { limit, is_over: true } = self.phase
+        if let Phase::Awaiting { limit, is_over: true } = self.phase
             && !self.receiver.was_locked_by(now, limit)
         {
             self.on_attempt_failed(air, now);
@@ -189,12 +193,29 @@ impl Chip {
 
     /// What is left of a reception after the losses of its link.
     fn survivors(&mut self, air: &mut Air, reception: Reception) -> u64 {
-        let fate = air.fate(reception.link, reception.tx, reception.start);
-        if fate != Fate::Ok || !air.links[reception.link as usize].is_up {
-            self.stats.lost += 1;
+        let Reception { tx, link, start, .. } = reception;
+        if air.is_cut_off(tx) {
             return 0;
         }
-        if air.is_cut_off(reception.tx) { 0 } else { reception.decoded }
+        let is_for_us = air.transmission(tx).is_data_for(self.config.node);
+        let count = air.transmission(tx).mpdus().len().max(1);
+        let mut decoded = reception.decoded & (u64::MAX >> (64 - count));
+        for place in 0..count {
+            let fate = air.fate(link, tx, start, place);
+            let is_dropped = is_for_us && air.drops(link, false);
+            self.stats.driver_drops += u64::from(is_dropped);
+            if fate == Fate::Preamble {
+                self.stats.lost += count as u64;
+                self.stats.lost_preambles += 1;
+                return 0;
+            }
+            let is_lost = fate != Fate::Ok || !air.links[link as usize].is_up;
+            self.stats.lost += u64::from(is_lost);
+            if is_lost || is_dropped {
+                decoded &= !(1 << place);
+            }
+        }
+        decoded
     }
 
     /// The own transmitter starts, and takes the antenna from what was being received.

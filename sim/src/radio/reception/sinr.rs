@@ -13,6 +13,7 @@ use super::super::chip::Chip;
 use super::super::config::{CurveKind, SinrConfig};
 use super::super::error::{self, ErrorCurve};
 use super::super::power::Power;
+use super::super::transmission::Mpdu;
 use super::{Ended, Model, Reception};
 
 /// The window in which a preamble is detected.
@@ -207,7 +208,7 @@ impl Sinr {
         &mut self,
         now: Instant,
         hearer: &Hearer,
-        tx: TxId,
+        (tx, mpdus): (TxId, &[Mpdu]),
         rng: &mut Rng,
     ) -> Option<Ended> {
         self.close_span(now);
@@ -216,7 +217,7 @@ impl Sinr {
         let Some(locked) = self.locked.filter(|locked| locked.frame.tx == tx) else {
             return Some(Ended::Unheard);
         };
-        let decoded = if locked.is_spoilt { 0 } else { self.decoded(now, &locked, rng) };
+        let decoded = if locked.is_spoilt { 0 } else { self.decoded(now, &locked, mpdus, rng) };
         self.locked = None;
         let Candidate { link, start, signal, .. } = locked.frame;
         Some(match decoded {
@@ -226,7 +227,19 @@ impl Sinr {
     }
 
     /// A bit for each MPDU that passes.
-    fn decoded(&self, now: Instant, locked: &Locked, rng: &mut Rng) -> u64 {
+    fn decoded(&self, now: Instant, locked: &Locked, mpdus: &[Mpdu], rng: &mut Rng) -> u64 {
+        if !mpdus.is_empty() {
+            let start = locked.frame.start;
+            let passes = |mpdu: &Mpdu, rng: &mut Rng| {
+                let (from, until) = (start + mpdu.from, start + mpdu.until);
+                let bits = mpdu.bytes as f64 * 8.0;
+                draw(self.ln_success(from, until, bits, locked.errors.payload), rng)
+            };
+            return mpdus
+                .iter()
+                .enumerate()
+                .fold(0, |decoded, (place, mpdu)| decoded | u64::from(passes(mpdu, rng)) << place);
+        }
         let from = locked.header_end;
         let bits = locked.errors.payload_bits(now.since(from));
         u64::from(draw(self.ln_success(from, now, bits, locked.errors.payload), rng))

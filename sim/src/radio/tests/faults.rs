@@ -9,7 +9,7 @@ fn a_radio_that_goes_down_ends_its_frames_and_cuts_what_it_had_on_air() {
         medium.handle_frame(at(1000), 0, frame(id, Some(2), 1500, TxOptions::default()));
     }
     medium.set_radio_up(at(1500), 0, false);
-    assert_eq!(medium.room(0), 0);
+    assert_eq!(medium.room(0, AccessCategory::BestEffort), 0);
     let reports = run_out(&mut medium);
     assert!(receptions(&reports).is_empty());
     assert_eq!(medium.stats(1).busy, us(500));

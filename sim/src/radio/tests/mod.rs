@@ -1,6 +1,9 @@
 //! The physics of the radio model against closed forms, published oracles and hand-made timelines.
 
+mod aggregation;
+mod announced;
 mod contention;
+mod edca;
 mod faults;
 mod long_links;
 mod ns3;
@@ -12,9 +15,9 @@ mod wires;
 
 use bytes::Bytes;
 use farhop_proto::base::{
-    AckPolicy, Bitrate, Dbm, Duration, EtherType, FlowId, Frame, FrameDone, FrameDown,
-    FrameOutcome, FrameUp, Instant, NodeId, Phy, Preamble, RadioId, ReceivedFrame, Seed, TxOptions,
-    UnitId,
+    AccessCategory, AckPolicy, Bitrate, Dbm, Duration, EtherType, FlowId, Frame, FrameDone,
+    FrameDown, FrameOutcome, FrameUp, Instant, NodeId, Phy, Preamble, RadioId, ReceivedFrame, Seed,
+    TxOptions, UnitId,
 };
 
 use super::{AirLink, ChipConfig, LossModel, Medium, MediumConfig};

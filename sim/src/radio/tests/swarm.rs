@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::radio::EifsRule;
-use farhop_proto::base::{Gap, Rng};
+use crate::radio::{AcParams, EifsRule};
+use farhop_proto::base::{Gap, PhyKind, Rng};
+use farhop_proto::stack::RateControl;
 
-fn random_chip(rng: &mut Rng, node: u16) -> ChipConfig {
+fn random_chip(rng: &mut Rng, node: u16, phy: Option<Phy>) -> ChipConfig {
+    let base = phy.map_or_else(|| chip(node), |phy| ChipConfig::new(NodeId(node), RadioId(0), phy));
     ChipConfig {
         ack_timeout: us(30 + rng.below(700)),
         attempts: 1 + rng.below(6) as u8,
@@ -15,13 +17,30 @@ fn random_chip(rng: &mut Rng, node: u16) -> ChipConfig {
         exponential_backoff: rng.chance(0.5),
         eifs: if rng.chance(0.5) { EifsRule::Always } else { EifsRule::AfterLock },
         queue_frames: 1 + rng.below(5) as usize,
-        ..chip(node)
+        rts_threshold: rng.chance(0.3).then(|| rng.below(1500) as usize),
+        edca: rng.chance(0.4).then(|| random_categories(rng)),
+        aggregate: 1 + rng.below(64) as usize,
+        rate_control: [RateControl::Fixed, RateControl::Arf, RateControl::Minstrel]
+            [rng.below(3) as usize],
+        ..base
     }
+}
+
+fn random_categories(rng: &mut Rng) -> [AcParams; 4] {
+    let mut categories = AcParams::all(&Phy::default());
+    for params in &mut categories {
+        params.txop = us(rng.below(8160) * rng.below(2));
+        params.cw_min = (2 << rng.below(5)) - 1;
+    }
+    categories
 }
 
 fn random_config(rng: &mut Rng) -> MediumConfig {
     let count = 2 + rng.below(5) as usize;
-    let radios: Vec<_> = (1..=count as u16).map(|node| random_chip(rng, node)).collect();
+    let kinds = [PhyKind::N, PhyKind::Ac];
+    let kind = kinds[rng.below(2) as usize];
+    let phy = rng.chance(0.4).then(|| Phy { kind, ..Phy::default() });
+    let radios: Vec<_> = (1..=count as u16).map(|node| random_chip(rng, node, phy)).collect();
     let mut config = mesh(radios, Duration::ZERO);
     config.links.retain(|_| rng.chance(0.8));
     for link in &mut config.links {
@@ -34,7 +53,10 @@ fn random_config(rng: &mut Rng) -> MediumConfig {
 
 fn random_options(rng: &mut Rng, now: Instant) -> TxOptions {
     let soon = |rng: &mut Rng| rng.chance(0.2).then(|| now + us(rng.below(5000)));
+    let categories =
+        [AccessCategory::Background, AccessCategory::BestEffort, AccessCategory::Voice];
     TxOptions {
+        access: categories[rng.below(3) as usize],
         ack: if rng.chance(0.5) { AckPolicy::NoAck } else { AckPolicy::Normal },
         attempts: rng.chance(0.3).then(|| 1 + rng.below(4) as u8),
         not_before: soon(rng),
@@ -72,9 +94,12 @@ fn every_frame_ends_once_and_no_radio_sends_two_things_at_a_time() {
                     let id = UnitId(id.max(3) - 1 - rng.below(3));
                     medium.handle_frame(now, radio, FrameDown::Cancel(id));
                 }
-                _ if medium.room(radio) > 0 => {
+                5..38 => {
                     let to = rng.chance(0.9).then(|| 1 + rng.below(radios) as u16);
                     let options = random_options(&mut rng, now);
+                    if medium.room(radio, options.access) == 0 {
+                        continue;
+                    }
                     let bytes = rng.below(1500) as usize;
                     medium.handle_frame(now, radio, frame(id, to, bytes, options));
                     open.insert((radio, id), now);

@@ -166,7 +166,7 @@ fn only_frames_that_were_not_on_air_can_be_taken_back() {
     for id in 1..=3 {
         medium.handle_frame(at(1000), 0, frame(id, Some(2), 500, TxOptions::default()));
     }
-    assert_eq!(medium.room(0), 47);
+    assert_eq!(medium.room(0, AccessCategory::BestEffort), 47);
     medium.handle_timeout(at(1001));
     for id in [1, 2, 9] {
         medium.handle_frame(at(1001), 0, FrameDown::Cancel(UnitId(id)));

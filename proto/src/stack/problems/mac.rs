@@ -1,0 +1,65 @@
+//! What is impossible in the MAC of a radio.
+
+use super::Found;
+use crate::base::{AccessCategory, PhyKind};
+use crate::stack::scenario::{AccessConfig, Protection, RadioConfig};
+
+/// The longest TXOP that a driver can ask for, in microseconds.
+const MOST_TXOP_US: u32 = 8160;
+/// The largest contention window.
+const MOST_WINDOW: u32 = 32_767;
+
+/// Values that no card takes, and keys that would be silently without effect.
+pub(super) fn check_mac(found: &mut Found, radio: &RadioConfig) {
+    if radio.long_attempts == 0 {
+        let message = "a frame needs at least one attempt";
+        found.add("radio.long_attempts", message, "1 or more, usually 4");
+    }
+    if !(1..=64).contains(&radio.aggregate) {
+        let message = format!("{} frames cannot go in one transmission", radio.aggregate);
+        found.add("radio.aggregate", message, "1 to 64");
+    }
+    if radio.protection != Protection::None && !radio.mixed {
+        let message = "there is nobody to protect OFDM from";
+        found.add("radio.protection", message, "mixed = true with phy = \"802.11g\"");
+    }
+    if radio.edca && radio.phy == PhyKind::Wire {
+        found.add("radio.edca", "nothing contends on a wire", "leave it out");
+    }
+    if !radio.edca && !radio.access.is_default() {
+        found.add("radio.access", "DCF has no access categories", "edca = true");
+    }
+    for (name, access) in [
+        ("background", AccessCategory::Background),
+        ("best_effort", AccessCategory::BestEffort),
+        ("video", AccessCategory::Video),
+        ("voice", AccessCategory::Voice),
+    ] {
+        check_access(found, name, radio.access.of(access));
+    }
+}
+
+fn check_access(found: &mut Found, name: &str, access: &AccessConfig) {
+    if let Some(aifsn) = access.aifsn.filter(|aifsn| !(2..=15).contains(aifsn)) {
+        let message = format!("{aifsn} slots make no interframe space");
+        found.add(format!("radio.access.{name}.aifsn"), message, "2 to 15");
+    }
+    for (key, window) in [("cw_min", access.cw_min), ("cw_max", access.cw_max)] {
+        let is_bad = |window: &u32| *window > MOST_WINDOW || !(window + 1).is_power_of_two();
+        if let Some(window) = window.filter(is_bad) {
+            let message = format!("{window} is not a contention window");
+            let help = "a power of two less one, up to 32767";
+            found.add(format!("radio.access.{name}.{key}"), message, help);
+        }
+    }
+    if let (Some(smallest), Some(largest)) = (access.cw_min, access.cw_max)
+        && smallest > largest
+    {
+        let message = format!("the window cannot shrink from {smallest} to {largest}");
+        found.add(format!("radio.access.{name}.cw_max"), message, "cw_min or more");
+    }
+    if let Some(txop) = access.txop_us.filter(|txop| *txop > MOST_TXOP_US) {
+        let message = format!("no driver asks for a TXOP of {txop} us");
+        found.add(format!("radio.access.{name}.txop_us"), message, "8160 or less; 0 is one frame");
+    }
+}

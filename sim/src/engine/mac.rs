@@ -1,0 +1,43 @@
+//! The MAC of a radio, as its settings describe it.
+
+use farhop_proto::base::{AccessCategory, Duration, NodeId, RadioSpec};
+use farhop_proto::stack::{AccessConfig, RadioConfig};
+
+use crate::radio::{AcParams, ChipConfig};
+
+/// Frames that a simulated chip keeps waiting, as a driver's hardware queue does.
+const CHIP_FRAMES: usize = 8;
+
+/// A radio with the rules by which it contends, announces, aggregates and chooses its rate.
+pub(super) fn chip(config: &RadioConfig, node: NodeId, spec: &RadioSpec) -> ChipConfig {
+    let chip = ChipConfig::new(node, spec.id, spec.phy);
+    let aggregate = chip.aggregate.min(usize::from(config.aggregate));
+    let of = |access| params(AcParams::of(access, &spec.phy), config.access.of(access));
+    let categories = || {
+        use AccessCategory::{Background, BestEffort, Video, Voice};
+        [Background, BestEffort, Video, Voice].map(of)
+    };
+    ChipConfig {
+        attempts: config.attempts,
+        long_attempts: config.long_attempts,
+        rts_threshold: config.rts_threshold,
+        protection: config.protection,
+        edca: config.edca.then(categories),
+        aggregate,
+        rate_control: config.rate_control,
+        // One aggregate on the air, and the next one behind it.
+        queue_frames: if aggregate > 1 { CHIP_FRAMES.max(2 * aggregate) } else { CHIP_FRAMES },
+        ..chip
+    }
+}
+
+/// The parameters of an access category with what the settings change.
+fn params(standard: AcParams, config: &AccessConfig) -> AcParams {
+    let AcParams { aifsn, cw_min, cw_max, txop } = standard;
+    AcParams {
+        aifsn: config.aifsn.unwrap_or(aifsn),
+        cw_min: config.cw_min.unwrap_or(cw_min),
+        cw_max: config.cw_max.unwrap_or(cw_max),
+        txop: config.txop_us.map_or(txop, |us| Duration::from_micros(u64::from(us))),
+    }
+}

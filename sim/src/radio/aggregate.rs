@@ -1,0 +1,216 @@
+//! The sending side of A-MPDUs and block acknowledgements (IEEE 802.11-2012 9.12 and 9.21).
+//!
+//! The agreement with each neighbour is taken as set up, with a window of 64 frames. Frames that
+//! the block acknowledgement does not name go again in the next A-MPDU, together with new ones as
+//! far as the window reaches. Without a block acknowledgement the whole attempt has failed. After a
+//! frame that is given up a request moves the receiver's window past it; a request that is given
+//! up too is owed before the next frame for that neighbour. The header has no HT control, and what
+//! an aggregate costs in air time is shared evenly among its frames.
+
+use farhop_proto::base::phy::AmpduSize;
+use farhop_proto::base::{
+    AccessCategory, AckPolicy, Bitrate, Duration, FrameOutcome, Instant, NodeId,
+};
+
+use super::air::{Air, Timer};
+use super::chip::Chip;
+use super::config::ACCESS;
+use super::edcaf::{Edcaf, Request};
+use super::plan::Exchange;
+use super::recipient::{NUMBERS, WINDOW, distance};
+use super::transmission::{Answer, Mpdu, TransmissionKind};
+
+impl Chip {
+    /// The access category of a function.
+    pub(super) fn access_of(&self, index: usize) -> AccessCategory {
+        if self.config.edca.is_some() { ACCESS[index] } else { AccessCategory::default() }
+    }
+
+    /// Marks the frames of the next A-MPDU of a function, those for the receiver of its first
+    /// frame, up to all limits and to an air time of `most`. One alone is not marked.
+    pub(super) fn gather(
+        &mut self,
+        now: Instant,
+        index: usize,
+        rate: Bitrate,
+        most: Duration,
+    ) -> AmpduSize {
+        let phy = self.config.phy;
+        let limit = self.config.aggregate;
+        let mut size = phy.ampdu();
+        let to = self.functions[index].head().frame.to.expect("aggregates have a receiver");
+        let start = self.functions[index].window_start(to);
+        let mut next = self.functions[index].originators.get(&to).map_or(0, |peer| peer.next);
+        for place in 0..self.functions[index].queue.len() {
+            let out = &self.functions[index].queue[place];
+            let options = out.frame.options;
+            if out.frame.to != Some(to) || options.ack != AckPolicy::Normal {
+                continue;
+            }
+            let number = if out.sent > 0 { out.sequence } else { next };
+            let is_held_back = out.attempts == 0 && options.not_before.is_some_and(|at| at > now);
+            let differs = options.rate.is_some_and(|own| own != rate);
+            let bytes = self.mpdu_bytes(&out.frame);
+            if is_held_back
+                || differs
+                || size.mpdus() >= limit
+                || distance(start, number) >= WINDOW
+                || !phy.has_room(size, bytes, rate)
+            {
+                break;
+            }
+            let mut larger = size;
+            larger.push(bytes);
+            if size.mpdus() > 0 && phy.air_time(larger.bytes(), rate) > most {
+                break;
+            }
+            if out.sent == 0 {
+                next = (next + 1) % NUMBERS;
+            }
+            size = larger;
+            self.functions[index].queue[place].is_in_flight = true;
+        }
+        if size.mpdus() <= 1 {
+            self.functions[index].queue[0].is_in_flight = false;
+        }
+        size
+    }
+
+    /// Takes the frames of an exchange out of their A-MPDU.
+    pub(super) fn land(&mut self, exchange: &Exchange) {
+        if exchange.mpdus > 1 {
+            let queue = &mut self.functions[exchange.owner].queue;
+            queue.iter_mut().for_each(|out| out.is_in_flight = false);
+        }
+    }
+
+    /// Gives a frame its number, at its first transmission.
+    pub(super) fn number(&mut self, index: usize, place: usize, is_agreed: bool) {
+        let function = &mut self.functions[index];
+        let out = &mut function.queue[place];
+        out.sequence = match out.frame.to {
+            Some(to) if is_agreed => {
+                let peer = function.originators.entry(to).or_default();
+                let number = peer.next;
+                peer.next = (number + 1) % NUMBERS;
+                number
+            }
+            _ => {
+                function.sequence = (function.sequence + 1) % NUMBERS;
+                function.sequence
+            }
+        };
+    }
+
+    /// The A-MPDU of an exchange, whose frames have been counted as sent.
+    pub(super) fn aggregate(&mut self, air: &mut Air, exchange: &Exchange) -> TransmissionKind {
+        let phy = self.config.phy;
+        let mut mpdus = air.spare.pop().unwrap_or_default();
+        let mut size = phy.ampdu();
+        let to = exchange.to.expect("aggregates have a receiver");
+        for place in 0..self.functions[exchange.owner].queue.len() {
+            let out = &self.functions[exchange.owner].queue[place];
+            if !out.is_in_flight {
+                continue;
+            }
+            if out.sent == 1 {
+                self.number(exchange.owner, place, true);
+            }
+            let out = &self.functions[exchange.owner].queue[place];
+            let bytes = self.mpdu_bytes(&out.frame);
+            let first = size.push(bytes);
+            mpdus.push(Mpdu {
+                id: out.frame.id,
+                protocol: out.frame.protocol,
+                payload: out.frame.payload.clone(),
+                sequence: out.sequence,
+                attempt: out.sent,
+                bytes,
+                from: phy.byte_time(first, exchange.rate),
+                until: phy.byte_time(first + bytes, exchange.rate).min(exchange.air_time),
+            });
+        }
+        self.stats.aggregated += mpdus.len() as u64;
+        let window = self.functions[exchange.owner].window_start(to);
+        TransmissionKind::Ampdu { to, access: self.access_of(exchange.owner), mpdus, window }
+    }
+
+    /// The block acknowledgement has arrived, `length` long.
+    pub(super) fn on_block_ack(
+        &mut self,
+        air: &mut Air,
+        now: Instant,
+        length: Duration,
+        answer: &Answer,
+        (start, map): (u16, u64),
+    ) {
+        air.cancel_timer(self.index, Timer::AckTimeout);
+        self.stats.block_acks_received += 1;
+        self.settled_at = now;
+        let exchange = self.exchange.expect("an exchange is under way");
+        if exchange.mpdus == 0 {
+            self.functions[exchange.owner].requests.pop_front();
+            self.end_exchange(air, now, &exchange, true);
+            return;
+        }
+        let share = length / exchange.mpdus as u64;
+        let (mut place, mut left, mut acked) = (0, exchange.mpdus, 0);
+        while left > 0 {
+            let out = &mut self.functions[exchange.owner].queue[place];
+            if !std::mem::take(&mut out.is_in_flight) {
+                place += 1;
+                continue;
+            }
+            left -= 1;
+            out.spent += share;
+            let bit = distance(start, out.sequence);
+            if bit < WINDOW && map >> bit & 1 == 1 {
+                acked += 1;
+                let outcome = FrameOutcome::Acked(answer.bits);
+                self.end_frame(air, now, exchange.owner, place, outcome);
+                continue;
+            }
+            out.failed[0] = out.failed[0].saturating_add(1);
+            if out.is_exhausted(&self.config) {
+                self.end_frame(air, now, exchange.owner, place, FrameOutcome::Failed);
+            } else {
+                place += 1;
+            }
+        }
+        self.on_trial(now, &exchange, acked, acked > 0);
+        self.end_exchange(air, now, &exchange, true);
+    }
+
+    /// A request was not answered. Returns whether it is given up.
+    pub(super) fn on_request_failed(&mut self, index: usize) -> bool {
+        let most = self.config.attempts.max(1);
+        let function = &mut self.functions[index];
+        let request = function.requests.front_mut().expect("a request is in service");
+        request.failed = request.failed.saturating_add(1);
+        let is_given_up = request.failed >= most;
+        if is_given_up {
+            let to = request.to;
+            function.requests.pop_front();
+            function.originators.entry(to).or_default().owes_request = true;
+        }
+        is_given_up
+    }
+}
+
+impl Edcaf {
+    /// A frame under the agreement with `to` is given up: the receiver must not wait for it.
+    pub(super) fn ask_to_move_on(&mut self, to: NodeId) {
+        if self.requests.iter().all(|request| request.to != to) {
+            self.requests.push_back(Request { to, failed: 0 });
+        }
+    }
+
+    /// A frame for `to` goes next into the queue; a request that is owed goes before it.
+    pub(super) fn pay_request(&mut self, to: NodeId) {
+        if let Some(peer) = self.originators.get_mut(&to)
+            && std::mem::take(&mut peer.owes_request)
+        {
+            self.ask_to_move_on(to);
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! One exchange after another of a function that has the air: RTS and CTS, data and its answer,
+//! what follows of a failure, and the next exchange of a TXOP (IEEE 802.11-1999 9.2.5 to 9.2.8,
+//! 802.11-2007 9.9.1.4 to 9.9.1.6, `radio.md` 2 and 3).
+//!
+//! A TXOP goes on after SIFS while the whole next exchange fits into what is left of it, and ends
+//! with the first attempt that fails. A frame that would have been announced counts a collision
+//! inside its radio as a failed announcement.
+
+use farhop_proto::base::phy::{ACK_BYTES, RTS_BYTES};
+use farhop_proto::base::{Bitrate, Duration, FrameOutcome, Instant};
+
+use super::air::{Air, Timer};
+use super::chip::{Chip, Phase};
+use super::edcaf::{Outgoing, Wait};
+use super::plan::{Awaited, Exchange, Step};
+use super::rate::Trial;
+use super::transmission::{Answer, TransmissionKind};
+
+impl Chip {
+    /// A function takes the air.
+    pub(super) fn begin(&mut self, air: &mut Air, now: Instant, index: usize) {
+        let txop = self.functions[index].params.txop;
+        let most = if txop.is_zero() { Instant::MAX.since(now) } else { txop };
+        let mut exchange = self.plan(now, index, most);
+        let step = self.first_step(&exchange);
+        if self.is_late(&exchange, now + self.announcement(&exchange, step)) {
+            self.end_frame(air, now, index, 0, FrameOutcome::Late);
+            self.contend(air, now, index);
+            return;
+        }
+        exchange.step = step;
+        let function = &mut self.functions[index];
+        (function.wait, function.at) = (Wait::Serving, Instant::MAX);
+        if function.is_drawing(self.config.gap) {
+            function.backoff = None;
+        }
+        if !self.is_busy() {
+            self.on_busy(air, now);
+        }
+        self.exchange = Some(exchange);
+        air.cancel_timer(self.index, Timer::Access);
+        self.settle_internal_collisions(air, now, index);
+        self.count_attempt(&exchange);
+        self.send_step(air, now);
+    }
+
+    /// An attempt at the frames of an exchange begins.
+    fn count_attempt(&mut self, exchange: &Exchange) {
+        if exchange.step == Step::Request {
+            return;
+        }
+        let rate = self.rates.keeps_rate().then_some(exchange.rate);
+        self.each_in_flight(exchange, |out| {
+            out.attempts = out.attempts.saturating_add(1);
+            out.rate = out.rate.or(rate);
+        });
+    }
+
+    /// Visits the frames of an exchange.
+    fn each_in_flight(&mut self, exchange: &Exchange, mut visit: impl FnMut(&mut Outgoing)) {
+        let queue = &mut self.functions[exchange.owner].queue;
+        if exchange.mpdus == 1 {
+            visit(queue.front_mut().expect("a frame is in service"));
+        } else {
+            let in_flight = queue.iter_mut().filter(|out| out.is_in_flight);
+            in_flight.take(exchange.mpdus).for_each(visit);
+        }
+    }
+
+    fn send_step(&mut self, air: &mut Air, now: Instant) {
+        let exchange = self.exchange.expect("an exchange is under way");
+        self.phase = Phase::Sending;
+        let data = exchange.air_time + exchange.response;
+        let (phy, sifs) = (self.config.phy, self.config.phy.sifs());
+        let rate = self.announcing_rate(exchange.rate);
+        match exchange.step {
+            Step::Data => self.send_data(air, now, &exchange),
+            Step::Rts => {
+                let to = exchange.to.expect("only frames for one receiver are announced");
+                let nav = sifs + self.config.ack_air_time(rate) + sifs + data;
+                self.stats.rts_sent += 1;
+                let length = phy.air_time(RTS_BYTES, rate);
+                self.send_control(air, now, length, (rate, nav), TransmissionKind::Rts { to });
+            }
+            Step::CtsToSelf => {
+                let (to_radio, to) = (self.index, self.config.node);
+                let answer = Answer { to_radio, to, bits: 0, accept: true };
+                let length = phy.air_time(ACK_BYTES, rate);
+                let kind = TransmissionKind::Cts(answer);
+                self.stats.cts_sent += 1;
+                self.send_control(air, now, length, (rate, sifs + data), kind);
+            }
+            Step::Request => {
+                let to = exchange.to.expect("a request has a receiver");
+                let access = self.access_of(exchange.owner);
+                let start = self.functions[exchange.owner].window_start(to);
+                let kind = TransmissionKind::BlockAckRequest { to, access, start };
+                let (length, rate) = (exchange.air_time, exchange.rate);
+                self.stats.block_ack_requests += 1;
+                self.send_control(air, now, length, (rate, exchange.response), kind);
+            }
+        }
+    }
+
+    /// A control frame that begins or announces something.
+    fn send_control(
+        &mut self,
+        air: &mut Air,
+        now: Instant,
+        length: Duration,
+        (rate, nav): (Bitrate, Duration),
+        kind: TransmissionKind,
+    ) {
+        self.stats.air_control += length;
+        if let Some(exchange) = self.exchange.filter(|exchange| exchange.mpdus > 0)
+            && let Some(head) = self.functions[exchange.owner].queue.front_mut()
+        {
+            head.spent += length;
+        }
+        self.transmit(air, now, now + length, (rate, nav), kind);
+    }
+
+    fn send_data(&mut self, air: &mut Air, now: Instant, exchange: &Exchange) {
+        let nav = exchange.response + self.following(now, exchange);
+        let share = exchange.air_time / exchange.mpdus as u64;
+        let (mut sent, mut retries) = (0, 0);
+        self.each_in_flight(exchange, |out| {
+            out.spent += share;
+            out.sent = out.sent.saturating_add(1);
+            sent += 1;
+            retries += u64::from(out.sent > 1);
+        });
+        self.stats.attempts += sent;
+        self.stats.retries += retries;
+        self.stats.air_data += exchange.air_time;
+        self.stats.air_retries += share * retries;
+        let kind = if exchange.mpdus == 1 {
+            self.single(exchange)
+        } else {
+            self.stats.aggregates += 1;
+            self.aggregate(air, exchange)
+        };
+        self.transmit(air, now, now + exchange.air_time, (exchange.rate, nav), kind);
+    }
+
+    /// The frame at the head of a function, as it goes on air.
+    fn single(&mut self, exchange: &Exchange) -> TransmissionKind {
+        let index = exchange.owner;
+        let is_agreed = exchange.awaited == Awaited::Ack && self.config.aggregates();
+        if self.functions[index].head().sent == 1 {
+            self.number(index, 0, is_agreed);
+        }
+        let function = &self.functions[index];
+        let head = function.head();
+        TransmissionKind::Data {
+            id: head.frame.id,
+            to: head.frame.to,
+            protocol: head.frame.protocol,
+            payload: head.frame.payload.clone(),
+            wants_ack: exchange.awaited != Awaited::Nothing,
+            sequence: head.sequence,
+            attempt: head.sent,
+            access: self.is_qos(&head.frame).then_some(head.frame.options.access),
+            window: exchange.to.filter(|_| is_agreed).map(|to| function.window_start(to)),
+        }
+    }
+
+    /// The own transmission has ended.
+    pub(super) fn on_step_sent(&mut self, air: &mut Air, now: Instant) {
+        let exchange = self.exchange.expect("an exchange is under way");
+        match (exchange.step, exchange.awaited) {
+            (Step::CtsToSelf, _) => self.pause(air, now),
+            (Step::Data, Awaited::Nothing) => {
+                let is_drawing = self.functions[exchange.owner].is_drawing(self.config.gap);
+                self.end_frame(air, now, exchange.owner, 0, FrameOutcome::Sent);
+                self.end_exchange(air, now, &exchange, is_drawing);
+            }
+            (step, _) => {
+                let rate = match step {
+                    Step::Rts => self.announcing_rate(exchange.rate),
+                    _ => exchange.rate,
+                };
+                let limit = now + self.config.ack_timeout;
+                self.phase = Phase::Awaiting { limit, is_over: false };
+                let notice = self.config.phy.plcp(self.config.ack_rate(rate));
+                air.set_timer(self.index, Timer::AckTimeout, limit + notice);
+            }
+        }
+    }
+
+    /// SIFS before the next frame of the exchange, or of the TXOP.
+    fn pause(&mut self, air: &mut Air, now: Instant) {
+        if let Some(exchange) = &mut self.exchange
+            && matches!(exchange.step, Step::CtsToSelf | Step::Rts)
+        {
+            exchange.step = Step::Data;
+        }
+        self.phase = Phase::Pausing;
+        air.set_timer(self.index, Timer::Access, now + self.config.phy.sifs());
+    }
+
+    pub(super) fn on_pause_end(&mut self, air: &mut Air, now: Instant) {
+        if self.is_transmitting() {
+            // An acknowledgement left at this very moment.
+            self.on_attempt_failed(air, now);
+        } else {
+            self.send_step(air, now);
+        }
+    }
+
+    /// The receiver has the air kept free.
+    pub(super) fn on_clear_to_send(
+        &mut self,
+        air: &mut Air,
+        now: Instant,
+        length: Duration,
+        answer: &Answer,
+    ) {
+        air.cancel_timer(self.index, Timer::AckTimeout);
+        self.stats.cts_received += 1;
+        let exchange = self.exchange.expect("an exchange is under way");
+        if let Some(head) = self.functions[exchange.owner].queue.front_mut() {
+            head.spent += length;
+        }
+        if answer.accept {
+            self.pause(air, now);
+        } else {
+            self.settled_at = now;
+            self.land(&exchange);
+            self.end_frame(air, now, exchange.owner, 0, FrameOutcome::Nacked(answer.bits));
+            self.end_exchange(air, now, &exchange, true);
+        }
+    }
+
+    /// The acknowledgement has arrived, `length` long.
+    pub(super) fn on_acknowledged(
+        &mut self,
+        air: &mut Air,
+        now: Instant,
+        length: Duration,
+        answer: &Answer,
+    ) {
+        air.cancel_timer(self.index, Timer::AckTimeout);
+        self.stats.acks_received += 1;
+        self.settled_at = now;
+        let exchange = self.exchange.expect("an exchange is under way");
+        self.on_trial(now, &exchange, 1, true);
+        let head = self.functions[exchange.owner].queue.front_mut();
+        head.expect("a frame is in service").spent += length;
+        let outcome = if answer.accept {
+            FrameOutcome::Acked(answer.bits)
+        } else {
+            FrameOutcome::Nacked(answer.bits)
+        };
+        self.end_frame(air, now, exchange.owner, 0, outcome);
+        self.end_exchange(air, now, &exchange, true);
+    }
+
+    /// No answer has begun in time.
+    pub(super) fn on_ack_timeout(&mut self, air: &mut Air, now: Instant) {
+        let Phase::Awaiting { limit, .. } = self.phase else {
+            unreachable!("the time-out runs only while an answer is awaited");
+        };
+        if self.receiver.was_locked_by(now, limit) {
+            self.phase = Phase::Awaiting { limit, is_over: true };
+        } else {
+            self.on_attempt_failed(air, now);
+        }
+    }
+
+    /// The attempt that was on the air failed.
+    pub(super) fn on_attempt_failed(&mut self, air: &mut Air, now: Instant) {
+        self.settled_at = now;
+        self.phase = Phase::Free;
+        let exchange = self.exchange.take().expect("an exchange is under way");
+        let owner = exchange.owner;
+        let is_given_up = match exchange.step {
+            Step::Request => self.on_request_failed(owner),
+            Step::Rts | Step::CtsToSelf => {
+                self.stats.cts_missing += 1;
+                self.give_back(air, now, &exchange, 0)
+            }
+            Step::Data => {
+                let class = usize::from(exchange.is_long);
+                let is_given_up = self.give_back(air, now, &exchange, class);
+                self.on_trial(now, &exchange, 0, is_given_up);
+                is_given_up
+            }
+        };
+        self.after_failure(owner, is_given_up);
+        self.contend(air, now, owner);
+        self.resume(air, now);
+    }
+
+    /// What became of the frames of an exchange goes to the rate control.
+    pub(super) fn on_trial(
+        &mut self,
+        now: Instant,
+        exchange: &Exchange,
+        acked: u32,
+        is_last: bool,
+    ) {
+        if let Some(to) = exchange.to {
+            let Exchange { rate, attempt, .. } = *exchange;
+            let trial = Trial { rate, sent: exchange.mpdus as u32, acked, attempt, is_last };
+            self.rates.on_trial(now, to, trial);
+        }
+    }
+
+    fn after_failure(&mut self, index: usize, is_given_up: bool) {
+        if is_given_up {
+            self.functions[index].narrow();
+        } else if self.config.exponential_backoff {
+            self.functions[index].widen();
+        }
+        self.draw_backoff(index);
+    }
+
+    /// Counts a failure against each frame of an exchange, and ends those whose attempts are used
+    /// up. Returns whether there were any.
+    fn give_back(
+        &mut self,
+        air: &mut Air,
+        now: Instant,
+        exchange: &Exchange,
+        class: usize,
+    ) -> bool {
+        self.each_in_flight(exchange, |out| {
+            out.failed[class] = out.failed[class].saturating_add(1);
+        });
+        let (mut place, mut left, mut any) = (0, exchange.mpdus, false);
+        while left > 0 {
+            let out = &mut self.functions[exchange.owner].queue[place];
+            if exchange.mpdus > 1 && !std::mem::take(&mut out.is_in_flight) {
+                place += 1;
+                continue;
+            }
+            left -= 1;
+            if out.is_exhausted(&self.config) {
+                self.end_frame(air, now, exchange.owner, place, FrameOutcome::Failed);
+                any = true;
+            } else {
+                place += 1;
+            }
+        }
+        any
+    }
+
+    /// A function of higher priority sends at the moment at which this one would have.
+    pub(super) fn on_internal_collision(&mut self, air: &mut Air, now: Instant, index: usize) {
+        self.stats.internal_collisions += 1;
+        let is_given_up = if self.functions[index].requests.is_empty() {
+            let head = self.functions[index].queue.front_mut().expect("a frame is in service");
+            // What would have been announced failed with its RTS: a short frame too.
+            head.failed[0] = head.failed[0].saturating_add(1);
+            let is_exhausted = head.is_exhausted(&self.config);
+            if is_exhausted {
+                self.end_frame(air, now, index, 0, FrameOutcome::Failed);
+            }
+            is_exhausted
+        } else {
+            self.on_request_failed(index)
+        };
+        self.functions[index].backoff = None;
+        self.after_failure(index, is_given_up);
+        self.contend(air, now, index);
+    }
+
+    /// An exchange has succeeded: the TXOP goes on, or the function draws and contends anew.
+    pub(super) fn end_exchange(
+        &mut self,
+        air: &mut Air,
+        now: Instant,
+        exchange: &Exchange,
+        is_drawing: bool,
+    ) {
+        self.phase = Phase::Free;
+        self.functions[exchange.owner].narrow();
+        if is_drawing && self.goes_on(air, now, exchange) {
+            return;
+        }
+        self.exchange = None;
+        if is_drawing {
+            self.draw_backoff(exchange.owner);
+        }
+        self.contend(air, now, exchange.owner);
+        self.resume(air, now);
+    }
+
+    /// Takes up the next exchange of a TXOP, if one fits.
+    fn goes_on(&mut self, air: &mut Air, now: Instant, before: &Exchange) -> bool {
+        let owner = before.owner;
+        if self.functions[owner].params.txop.is_zero() {
+            return false;
+        }
+        let start = now + self.config.phy.sifs();
+        let most = before.until.since(start.min(before.until));
+        loop {
+            let function = &self.functions[owner];
+            let is_deferred = || function.not_before().is_some_and(|at| at > start);
+            if function.is_empty() || is_deferred() || !function.is_drawing(self.config.gap) {
+                return false;
+            }
+            let exchange = self.plan(start, owner, most);
+            if self.is_late(&exchange, start) {
+                self.end_frame(air, now, owner, 0, FrameOutcome::Late);
+                continue;
+            }
+            if exchange.air_time + exchange.response > most {
+                self.land(&exchange);
+                return false;
+            }
+            self.stats.bursts += 1;
+            let exchange = Exchange { until: before.until, ..exchange };
+            self.exchange = Some(exchange);
+            self.count_attempt(&exchange);
+            self.pause(air, now);
+            return true;
+        }
+    }
+}
