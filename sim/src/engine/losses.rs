@@ -24,7 +24,7 @@ fn millis(ms: f64) -> Duration {
 /// The loss process of a link.
 ///
 /// Panics if the scenario has problems.
-pub fn loss_model(config: &LossConfig) -> LossModel {
+pub(super) fn loss_model(config: &LossConfig) -> LossModel {
     match config {
         LossConfig::Bernoulli { p: 0.0 } => LossModel::None,
         LossConfig::Bernoulli { p } => LossModel::Bernoulli { p: *p },

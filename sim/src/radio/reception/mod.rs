@@ -18,7 +18,6 @@ use super::chip::{Chip, Phase};
 use super::config::{ChipConfig, EifsRule, Interference};
 use super::loss::Fate;
 use super::power::Power;
-use super::transmission::Mpdu;
 
 /// A reception that passed, in whole or in part.
 #[derive(Clone, Copy, Debug)]
