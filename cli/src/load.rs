@@ -15,6 +15,7 @@ use toml::de::{DeTable, DeValue};
 use crate::Failure;
 
 mod read;
+mod recordings;
 
 use read::Complaint;
 
@@ -134,7 +135,7 @@ fn scenario(text: &str, folder: &Path) -> Result<Scenario, Vec<Complaint>> {
 
 /// Reads the files that a scenario names, from a folder. Returns what is impossible in all of it.
 pub(crate) fn read_files(scenario: &mut Scenario, folder: &Path) -> Vec<Problem> {
-    let mut unreadable = Vec::new();
+    let mut unreadable = recordings::read(scenario, folder);
     for (index, layout) in scenario.layout.iter_mut().enumerate() {
         let LayoutConfig::File(layout) = layout else { continue };
         match fs::read_to_string(folder.join(&layout.file)) {
@@ -146,7 +147,9 @@ pub(crate) fn read_files(scenario: &mut Scenario, folder: &Path) -> Vec<Problem>
             }),
         }
     }
-    let is_new = |problem: &Problem| unreadable.iter().all(|other| other.path != problem.path);
+    // That nothing is there is no news then.
+    let is_new =
+        |problem: &Problem| unreadable.iter().all(|other| !problem.path.starts_with(&other.path));
     let others: Vec<Problem> = scenario.problems().into_iter().filter(is_new).collect();
     unreadable.extend(others);
     unreadable

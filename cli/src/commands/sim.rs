@@ -41,6 +41,9 @@ pub(crate) struct Options {
     /// Write every transmission, as JSON lines.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Write what became of the frames of each link, for a loss of `kind = "trace"`.
+    #[arg(long, value_name = "FILE")]
+    losses: Option<PathBuf>,
     /// Runs of a sweep at a time; as many as there are cores if it is not given.
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     jobs: usize,
@@ -109,6 +112,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if let Some(path) = &options.trace {
         run.trace = Some(Box::new(Output::at(path, &trouble)));
     }
+    if let Some(path) = &options.losses {
+        run.losses = Some(Box::new(Output::at(path, &trouble)));
+    }
     run.progress = Some(Box::new(|seconds| {
         bar.fill(seconds / scenario.duration_s);
         !interrupt::has_come()
@@ -126,9 +132,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 fn run_sweep(loaded: &load::Loaded, options: &Options) -> Result<(), Failure> {
-    if options.pcap.is_some() || options.trace.is_some() {
+    if options.pcap.is_some() || options.trace.is_some() || options.losses.is_some() {
         return Err(Failure::Input(miette::miette!(
-            "--pcap and --trace are of one run, and this scenario has a sweep: take out [sweep]"
+            "--pcap, --trace and --losses are of one run, and this scenario has a sweep: take out [sweep]"
         )));
     }
     sweep::run(

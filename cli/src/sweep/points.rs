@@ -15,6 +15,7 @@ pub(crate) struct Points {
     base: Table,
     sweep: SweepConfig,
     first_seed: u64,
+    /// Where files lie that a scenario names.
     folder: PathBuf,
 }
 

@@ -79,7 +79,15 @@ pub fn station(address: &[u8]) -> Option<Station> {
 
 /// Appends a data frame, from the MAC header to the payload.
 pub fn put_data(out: &mut Vec<u8>, header: &DataHeader, payload: &[u8]) {
-    let is_qos = header.ack == AckPolicy::NoAck;
+    put(out, header, header.ack == AckPolicy::NoAck, payload);
+}
+
+/// Appends a QoS data frame, with acknowledgement or without.
+pub fn put_qos_data(out: &mut Vec<u8>, header: &DataHeader, payload: &[u8]) {
+    put(out, header, true, payload);
+}
+
+fn put(out: &mut Vec<u8>, header: &DataHeader, is_qos: bool, payload: &[u8]) {
     out.push(TYPE_DATA | if is_qos { SUBTYPE_QOS } else { 0 });
     out.push(if header.retry { FLAG_RETRY } else { 0 });
     out.extend_from_slice(&header.duration_us.to_le_bytes());
@@ -88,11 +96,72 @@ pub fn put_data(out: &mut Vec<u8>, header: &DataHeader, payload: &[u8]) {
     out.extend_from_slice(&CELL);
     out.extend_from_slice(&(header.sequence << 4).to_le_bytes());
     if is_qos {
-        out.extend_from_slice(&[QOS_NO_ACK | traffic_id(header.access), 0]);
+        let policy = if header.ack == AckPolicy::NoAck { QOS_NO_ACK } else { 0 };
+        out.extend_from_slice(&[policy | traffic_id(header.access), 0]);
     }
     out.extend_from_slice(&SNAP);
     out.extend_from_slice(&header.protocol.0.to_be_bytes());
     out.extend_from_slice(payload);
+}
+
+/// A control frame other than an acknowledgement (802.11-2012 8.3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Announces data.
+    Rts,
+    /// Leaves the air to a station. It does not say who sends it.
+    Cts,
+    /// Which frames have arrived from a number on, compressed form.
+    BlockAck {
+        /// Number of the first frame that the map tells of.
+        start: u16,
+        /// A bit for each frame, the first in the lowest.
+        map: u64,
+    },
+    /// Asks for a block acknowledgement from a number on.
+    BlockAckRequest {
+        /// Access category of the frames.
+        access: AccessCategory,
+        /// Number of the first frame.
+        start: u16,
+    },
+}
+
+/// Appends a control frame without its check sequence.
+pub fn put_control(
+    out: &mut Vec<u8>,
+    control: &Control,
+    from: Station,
+    to: Station,
+    duration_us: u16,
+) {
+    /// Compressed map, and an acknowledgement that is wanted at once.
+    const COMPRESSED: u16 = 0x0004;
+    let subtype = match control {
+        Control::Rts => 0xb4,
+        Control::Cts => 0xc4,
+        Control::BlockAck { .. } => 0x94,
+        Control::BlockAckRequest { .. } => 0x84,
+    };
+    out.extend_from_slice(&[subtype, 0]);
+    out.extend_from_slice(&duration_us.to_le_bytes());
+    out.extend_from_slice(&address(to));
+    if *control != Control::Cts {
+        out.extend_from_slice(&address(from));
+    }
+    match *control {
+        Control::Rts | Control::Cts => {}
+        Control::BlockAck { start, map } => {
+            out.extend_from_slice(&COMPRESSED.to_le_bytes());
+            out.extend_from_slice(&(start << 4).to_le_bytes());
+            out.extend_from_slice(&map.to_le_bytes());
+        }
+        Control::BlockAckRequest { access, start } => {
+            let control = COMPRESSED | u16::from(traffic_id(access)) << 12;
+            out.extend_from_slice(&control.to_le_bytes());
+            out.extend_from_slice(&(start << 4).to_le_bytes());
+        }
+    }
 }
 
 /// Reads a data frame; the payload shares the frame's bytes.

@@ -5,7 +5,8 @@
 //! only the emulated air writes). One parser reads them all, and those of real drivers: it skips
 //! every field that it does not need by its size and alignment.
 
-use crate::base::{Bitrate, Dbm};
+use crate::base::phy::{Format, Mode};
+use crate::base::{Band, Bitrate, Dbm, GuardInterval, Phy, PhyKind, Width};
 
 const TSFT: u32 = 0;
 const FLAGS: u32 = 1;
@@ -14,6 +15,9 @@ const CHANNEL: u32 = 3;
 const DBM_SIGNAL: u32 = 5;
 const TX_FLAGS: u32 = 15;
 const DATA_RETRIES: u32 = 17;
+const MCS: u32 = 19;
+const AMPDU: u32 = 20;
+const VHT: u32 = 21;
 const EXTENSION: u32 = 31;
 
 const FLAG_FCS_AT_END: u8 = 0x10;
@@ -215,6 +219,116 @@ pub fn put_reception(out: &mut Vec<u8>, reception: &Reception) {
     put_length(out, start);
 }
 
+/// A frame on the air of any PHY, for a capture.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Captured {
+    /// The radio's time at the first bit of the frame behind the PLCP header, in microseconds.
+    pub tsft_us: u64,
+    /// PHY.
+    pub phy: Phy,
+    /// Bit-rate.
+    pub rate: Bitrate,
+    /// Channel number.
+    pub channel: u16,
+    /// Received power.
+    pub signal: Option<Dbm>,
+    /// Of a frame in an A-MPDU: the number of the A-MPDU, and whether the frame is its last.
+    pub ampdu: Option<(u32, bool)>,
+}
+
+/// Appends the header of a captured frame: its rate or its MCS, and its place in an A-MPDU.
+pub fn put_captured(out: &mut Vec<u8>, captured: &Captured) {
+    let Captured { phy, rate, .. } = captured;
+    let format = match phy.mode(*rate) {
+        Mode::Ofdm(ofdm) => ofdm.format,
+        _ => Format::NonHt,
+    };
+    let mode = match format {
+        Format::NonHt => RATE,
+        Format::Ht => MCS,
+        Format::Vht => VHT,
+    };
+    let signal = if captured.signal.is_some() { 1 << DBM_SIGNAL } else { 0 };
+    let ampdu = if captured.ampdu.is_some() { 1 << AMPDU } else { 0 };
+    let start = put_start(out, 1 << TSFT | 1 << FLAGS | 1 << CHANNEL | 1 << mode | signal | ampdu);
+    out.extend_from_slice(&captured.tsft_us.to_le_bytes());
+    out.push(0);
+    if format == Format::NonHt {
+        out.push(rate_field(*rate));
+    }
+    put_aligned(out, start, CHANNEL);
+    let (frequency, flags) = captured_channel(captured);
+    out.extend_from_slice(&frequency.to_le_bytes());
+    out.extend_from_slice(&flags.to_le_bytes());
+    out.extend(captured.signal.map(|signal| signal.as_f64().round() as i8 as u8));
+    if format == Format::Ht {
+        put_mcs(out, phy, *rate);
+    }
+    if let Some((number, is_last)) = captured.ampdu {
+        put_aligned(out, start, AMPDU);
+        out.extend_from_slice(&number.to_le_bytes());
+        // Whether it is the last one is known.
+        let flags: u16 = 0x0004 | if is_last { 0x0008 } else { 0 };
+        out.extend_from_slice(&flags.to_le_bytes());
+        out.extend_from_slice(&[0, 0]);
+    }
+    if format == Format::Vht {
+        put_aligned(out, start, VHT);
+        put_vht(out, phy, *rate);
+    }
+    put_length(out, start);
+}
+
+/// Fills up to where a field may begin.
+fn put_aligned(out: &mut Vec<u8>, start: usize, field: u32) {
+    let (align, _) = FIELDS[field as usize];
+    let length = (out.len() - start).next_multiple_of(align.into());
+    out.resize(start + length, 0);
+}
+
+/// Width, MCS, guard interval and format are known.
+fn put_mcs(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
+    let width = u8::from(phy.width == Width::Mhz40);
+    let short = u8::from(phy.guard_interval == GuardInterval::Short) << 2;
+    out.extend_from_slice(&[0x0f, width | short, phy.mcs(rate).unwrap_or(0)]);
+}
+
+/// Guard interval and width are known, beside the MCS and the streams of the one receiver.
+fn put_vht(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
+    let width = match phy.width {
+        Width::Mhz80 => 4,
+        Width::Mhz40 => 1,
+        _ => 0,
+    };
+    let short = u8::from(phy.guard_interval == GuardInterval::Short) << 2;
+    out.extend_from_slice(&0x0044_u16.to_le_bytes());
+    let first = phy.mcs(rate).unwrap_or(0) << 4 | phy.streams;
+    out.extend_from_slice(&[short, width, first, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+/// Frequency and flags of the channel of a captured frame.
+fn captured_channel(captured: &Captured) -> (u16, u16) {
+    const HALF: u16 = 0x4000;
+    const QUARTER: u16 = 0x8000;
+    const OFDM_2GHZ: u16 = 0x00c0;
+    let (phy, channel) = (&captured.phy, captured.channel);
+    let width = match phy.width {
+        Width::Mhz10 => HALF,
+        Width::Mhz5 => QUARTER,
+        _ => 0,
+    };
+    let is_cck =
+        matches!(phy.mode(captured.rate), Mode::Dbpsk | Mode::Dqpsk | Mode::Cck5 | Mode::Cck11);
+    match (phy.band(), channel) {
+        (Band::Ghz2, 1..=14) if is_cck && phy.kind == PhyKind::B => channel_fields(channel),
+        (Band::Ghz2, 1..=14) => {
+            let (frequency, _) = channel_fields(channel);
+            (frequency, width | if is_cck { CHANNEL_CCK_2GHZ } else { OFDM_2GHZ })
+        }
+        _ => (5000 + 5 * channel, CHANNEL_OFDM_5GHZ | width),
+    }
+}
+
 /// What became of an injected frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
@@ -301,6 +415,44 @@ mod tests {
         assert_eq!((found.rate, found.signal), (Some(MBPS_11), Some(Dbm::new(-61))));
         assert_eq!(found.frequency_mhz, Some(2437));
         assert!(!found.is_echo());
+    }
+
+    #[test]
+    fn captured_frames_have_the_fields_of_their_phy_where_they_belong() {
+        let n = Phy {
+            kind: PhyKind::N,
+            width: Width::Mhz40,
+            guard_interval: GuardInterval::Short,
+            ..Phy::default()
+        };
+        let rate = n.rate_of_mcs(7).expect("an MCS");
+        let captured = Captured {
+            tsft_us: 1,
+            phy: n,
+            rate,
+            channel: 36,
+            signal: Some(Dbm::new(-60)),
+            ampdu: Some((7, true)),
+        };
+        let mut out = Vec::new();
+        put_captured(&mut out, &captured);
+        // TSFT, flags, alignment, 5180 MHz, signal; MCS 7; alignment to 4, A-MPDU 7, its last.
+        let ht = [0x0f, 0x05, 7, 0, 0, 7, 0, 0, 0, 0x0c, 0, 0, 0];
+        assert_eq!(out[18..23], [0x3c, 0x14, 0x40, 0x01, 0xc4]);
+        assert_eq!(out[23..], ht);
+        let found = parse(&out).expect("a header");
+        assert_eq!((found.length, found.tsft_us), (out.len(), Some(1)));
+        assert_eq!((found.signal, found.frequency_mhz), (Some(Dbm::new(-60)), Some(5180)));
+        let ac = Phy { kind: PhyKind::Ac, width: Width::Mhz80, streams: 2, ..n };
+        let rate = ac.rate_of_mcs(9).expect("an MCS");
+        let mut out = Vec::new();
+        put_captured(&mut out, &Captured { phy: ac, rate, ampdu: None, ..captured });
+        assert_eq!(out[out.len() - 12..], [0x44, 0, 4, 4, 0x92, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(parse(&out).expect("a header").length, out.len());
+        let mut out = Vec::new();
+        let answer = Captured { rate: ac.legacy_rates()[4], phy: ac, ampdu: None, ..captured };
+        put_captured(&mut out, &answer);
+        assert_eq!(parse(&out).expect("a header").rate, Some(Bitrate::from_100kbps(240)));
     }
 
     #[test]

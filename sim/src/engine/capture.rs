@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::time::Duration as StdDuration;
 
-use farhop_proto::base::{AckPolicy, Dbm, Duration, Instant, NodeId, Phy, RadioId};
+use farhop_proto::base::{AccessCategory, AckPolicy, Dbm, Duration, Instant, NodeId, Phy, RadioId};
 use farhop_proto::stack::{NodePlan, Plan};
-use farhop_proto::wire::ieee80211::{self, Station};
+use farhop_proto::wire::ieee80211::{self, Control, DataHeader, Station};
 use farhop_proto::wire::radiotap;
 use pcap_file::DataLink;
 use pcap_file::pcapng::PcapNgWriter;
@@ -16,7 +16,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use serde::Serialize;
 
-use crate::radio::{Transmission, TransmissionKind};
+use crate::radio::{Mpdu, Transmission, TransmissionKind};
 
 /// Every transmission as a JSON line.
 pub(super) struct TraceWriter<'a>(Box<dyn Write + 'a>);
@@ -74,6 +74,8 @@ pub(super) struct Capture<'a> {
     stations: Vec<Station>,
     phy: Phy,
     channel: u16,
+    /// A-MPDUs so far.
+    ampdus: u32,
 }
 
 impl<'a> Capture<'a> {
@@ -110,6 +112,7 @@ impl<'a> Capture<'a> {
             stations: radios.collect(),
             phy: spec.phy,
             channel: spec.channel,
+            ampdus: 0,
         })
     }
 
@@ -122,16 +125,25 @@ impl<'a> Capture<'a> {
             None => return Ok(()),
         };
         let at = transmission.start + delay;
-        let reception = radiotap::Reception {
-            tsft_us: (at + self.phy.plcp(transmission.rate)).as_nanos() / 1_000,
+        let tsft_us = (at + self.phy.plcp(transmission.rate)).as_nanos() / 1_000;
+        let mut captured = radiotap::Captured {
+            tsft_us,
+            phy: self.phy,
             rate: transmission.rate,
             channel: self.channel,
             signal,
+            ampdu: None,
         };
-        let mut packet = Vec::new();
-        radiotap::put_reception(&mut packet, &reception);
-        put_mpdu(&mut packet, transmission, &self.stations);
-        self.write(at, &packet)
+        let count = transmission.mpdus().len();
+        self.ampdus = self.ampdus.wrapping_add(u32::from(count > 0));
+        for place in 0..count.max(1) {
+            captured.ampdu = (count > 0).then_some((self.ampdus, place + 1 == count));
+            let mut packet = Vec::new();
+            radiotap::put_captured(&mut packet, &captured);
+            put_mpdu(&mut packet, transmission, place, &self.stations);
+            self.write(at, &packet)?;
+        }
+        Ok(())
     }
 
     fn write(&mut self, at: Instant, packet: &[u8]) -> io::Result<()> {
@@ -151,32 +163,51 @@ impl<'a> Capture<'a> {
     }
 }
 
-/// Appends the bytes of a transmission from its MAC header on, without check sequence.
-fn put_mpdu(out: &mut Vec<u8>, transmission: &Transmission, stations: &[Station]) {
+/// Appends the bytes of a transmission, or of one of its MPDUs, from the MAC header on, without
+/// check sequence.
+fn put_mpdu(out: &mut Vec<u8>, transmission: &Transmission, place: usize, stations: &[Station]) {
+    let from = stations[transmission.radio];
+    let duration_us = transmission.nav.as_nanos().div_ceil(1_000).min(32_767) as u16;
+    let to = transmission.to().map(|to| (to, RadioId(0)));
+    let data = |ack, access: Option<AccessCategory>, sequence, attempt: u8, protocol| DataHeader {
+        from,
+        to,
+        ack,
+        access: access.unwrap_or_default(),
+        sequence,
+        retry: attempt > 1,
+        duration_us,
+        protocol,
+    };
+    let control = |out: &mut Vec<u8>, control: Control, to: Station| {
+        ieee80211::put_control(out, &control, from, to, duration_us);
+    };
     match &transmission.kind {
         TransmissionKind::Data {
-            to,
-            protocol,
-            payload,
-            wants_ack,
-            sequence,
-            attempt,
-            access,
-            ..
+            protocol, payload, wants_ack, sequence, attempt, access, ..
         } => {
-            let header = ieee80211::DataHeader {
-                from: stations[transmission.radio],
-                to: to.map(|to| (to, RadioId(0))),
-                ack: if *wants_ack { AckPolicy::Normal } else { AckPolicy::NoAck },
-                access: access.unwrap_or_default(),
-                sequence: *sequence,
-                retry: *attempt > 1,
-                duration_us: transmission.nav.as_micros() as u16,
-                protocol: *protocol,
-            };
-            ieee80211::put_data(out, &header, payload);
+            let ack = if *wants_ack { AckPolicy::Normal } else { AckPolicy::NoAck };
+            let header = data(ack, *access, *sequence, *attempt, *protocol);
+            match access {
+                Some(_) => ieee80211::put_qos_data(out, &header, payload),
+                None => ieee80211::put_data(out, &header, payload),
+            }
+        }
+        TransmissionKind::Ampdu { access, mpdus, .. } => {
+            let Mpdu { sequence, attempt, protocol, payload, .. } = &mpdus[place];
+            let header = data(AckPolicy::Normal, Some(*access), *sequence, *attempt, *protocol);
+            ieee80211::put_qos_data(out, &header, payload);
         }
         TransmissionKind::Ack(answer) => ieee80211::put_ack(out, stations[answer.to_radio]),
-        _ => {}
+        TransmissionKind::Cts(answer) => control(out, Control::Cts, stations[answer.to_radio]),
+        TransmissionKind::BlockAck { answer, start, map } => {
+            let kind = Control::BlockAck { start: *start, map: *map };
+            control(out, kind, stations[answer.to_radio]);
+        }
+        TransmissionKind::Rts { to } => control(out, Control::Rts, (*to, RadioId(0))),
+        TransmissionKind::BlockAckRequest { to, access, start } => {
+            let kind = Control::BlockAckRequest { access: *access, start: *start };
+            control(out, kind, (*to, RadioId(0)));
+        }
     }
 }

@@ -16,7 +16,7 @@ use super::air::{Air, Timer};
 use super::chip::Chip;
 use super::config::ACCESS;
 use super::edcaf::{Edcaf, Request};
-use super::exchange::Exchange;
+use super::plan::Exchange;
 use super::recipient::{NUMBERS, WINDOW, distance};
 use super::transmission::{Answer, Mpdu, TransmissionKind};
 

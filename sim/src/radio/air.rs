@@ -318,39 +318,39 @@ impl Air {
         &self.slab[tx.0 as usize].transmission
     }
 
-    /// What the losses of a link make of a transmission that began to arrive at `start`.
-    pub(super) fn fate(&mut self, link: u32, tx: TxId, start: Instant) -> Fate {
+    /// What the losses of a link make of a transmission that began to arrive at `start`, or of one
+    /// of its MPDUs. The first of those has the preamble and the header of all.
+    pub(super) fn fate(&mut self, link: u32, tx: TxId, start: Instant, place: usize) -> Fate {
         if self.fates.is_none() && self.links[link as usize].loss.is_none() {
             return Fate::Ok;
         }
         let transmission = &self.slab[tx.0 as usize].transmission;
-        let length = transmission.end - transmission.start;
-        let plcp = self.stations[transmission.radio].phy.plcp(transmission.rate).min(length);
-        let seconds = (length - plcp).as_secs_f64();
+        let whole = transmission.end - transmission.start;
+        let plcp = self.stations[transmission.radio].phy.plcp(transmission.rate).min(whole);
+        let span = transmission.mpdus().get(place).map(|mpdu| (mpdu.from, mpdu.until));
+        let (from, until) = match span {
+            None => (Duration::ZERO, whole),
+            Some((_, until)) if place == 0 => (Duration::ZERO, until),
+            Some(span) => span,
+        };
+        let plcp = if place == 0 { plcp } else { Duration::ZERO };
+        let length = until.saturating_sub(from);
+        let seconds = length.saturating_sub(plcp).as_secs_f64();
         let bytes = (seconds * transmission.rate.bps() as f64 / 8.0 + 0.5) as u32;
-        self.fate_of(link, &Exposed { start, length, plcp, bytes })
-    }
-
-    /// What the losses of a link make of a frame, or of a part that stands or falls by itself.
-    pub(super) fn fate_of(&mut self, link: u32, frame: &Exposed) -> Fate {
+        let frame = Exposed { start: start + from, length, plcp, bytes };
         let Link { config, loss, .. } = &mut self.links[link as usize];
-        let fate = loss.lost(frame);
+        let fate = loss.lost(&frame);
         if let Some(fates) = &mut self.fates {
             fates.push_back(FateRecord { from: config.from, to: config.to, at: frame.start, fate });
         }
         fate
     }
 
-    /// Whether the driver at the end of a link drops a data frame before its card acknowledges it.
-    pub(super) fn is_dropped_unacknowledged(&mut self, link: u32) -> bool {
+    /// Whether the driver behind a link drops a frame for its node, where it does so before the
+    /// card acknowledges it or after.
+    pub(super) fn drops(&mut self, link: u32, acknowledged: bool) -> bool {
         let loss = &mut self.links[link as usize].loss;
-        !loss.acknowledges_dropped() && loss.dropped_by_driver()
-    }
-
-    /// Whether the driver at the end of a link drops a data frame that its card acknowledged.
-    pub(super) fn is_dropped_acknowledged(&mut self, link: u32) -> bool {
-        let loss = &mut self.links[link as usize].loss;
-        loss.acknowledges_dropped() && loss.dropped_by_driver()
+        loss.acknowledges_dropped() == acknowledged && loss.dropped_by_driver()
     }
 
     /// How a transmission fails under interference.

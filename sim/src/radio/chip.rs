@@ -12,7 +12,7 @@ use farhop_proto::base::{
 use super::air::{Air, Timer};
 use super::config::{AcParams, ChipConfig, Interference};
 use super::edcaf::{Edcaf, Wait};
-use super::exchange::Exchange;
+use super::plan::Exchange;
 use super::rate::Rates;
 use super::reception::Receiver;
 use super::recipient::Recipient;

@@ -114,7 +114,7 @@ impl Edcaf {
             aifs,
             params,
             is_edca,
-            queue: VecDeque::with_capacity(room.min(64)),
+            queue: VecDeque::with_capacity(room.min(8)),
             requests: VecDeque::new(),
             wait: Wait::Idle,
             at: Instant::MAX,

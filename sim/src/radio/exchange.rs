@@ -3,191 +3,20 @@
 //! 802.11-2007 9.9.1.4 to 9.9.1.6, `radio.md` 2 and 3).
 //!
 //! A TXOP goes on after SIFS while the whole next exchange fits into what is left of it, and ends
-//! with the first attempt that fails. The Duration field of its frames covers the next exchange
-//! where the next frame is known (single protection).
+//! with the first attempt that fails. A frame that would have been announced counts a collision
+//! inside its radio as a failed announcement.
 
-use farhop_proto::base::phy::{
-    ACK_BYTES, BLOCK_ACK_REQUEST_BYTES, DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES, Mode,
-    QOS_CONTROL_BYTES, RTS_BYTES,
-};
-use farhop_proto::base::{
-    AckPolicy, Bitrate, Duration, Frame, FrameOutcome, Instant, NodeId, PhyKind,
-};
-use farhop_proto::stack::Protection;
+use farhop_proto::base::phy::{ACK_BYTES, RTS_BYTES};
+use farhop_proto::base::{Bitrate, Duration, FrameOutcome, Instant};
 
 use super::air::{Air, Timer};
 use super::chip::{Chip, Phase};
 use super::edcaf::{Outgoing, Wait};
+use super::plan::{Awaited, Exchange, Step};
 use super::rate::Trial;
 use super::transmission::{Answer, TransmissionKind};
 
-/// What goes next, or is on the air.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    Rts,
-    CtsToSelf,
-    Data,
-    /// A request for a block acknowledgement.
-    Request,
-}
-
-/// What answers the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Awaited {
-    Nothing,
-    Ack,
-    BlockAck,
-}
-
-/// An exchange of the function that has the air.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Exchange {
-    pub(super) owner: usize,
-    pub(super) step: Step,
-    pub(super) awaited: Awaited,
-    pub(super) to: Option<NodeId>,
-    /// Of the data, or of the request.
-    pub(super) rate: Bitrate,
-    pub(super) air_time: Duration,
-    /// From the end of the data to the end of its answer, without propagation.
-    response: Duration,
-    /// Frames in the data.
-    pub(super) mpdus: usize,
-    /// Which attempt it is of its first frame, from 1.
-    attempt: u8,
-    /// The data is longer than the RTS threshold.
-    is_long: bool,
-    /// The end of the TXOP.
-    until: Instant,
-}
-
 impl Chip {
-    /// Length of a frame with header and check sequence.
-    pub(super) fn mpdu_bytes(&self, frame: &Frame) -> usize {
-        let qos = if self.is_qos(frame) { QOS_CONTROL_BYTES } else { 0 };
-        DATA_HEADER_BYTES + qos + LLC_SNAP_BYTES + frame.payload.len() + FCS_BYTES
-    }
-
-    /// Whether a frame has the header of QoS data.
-    pub(super) fn is_qos(&self, frame: &Frame) -> bool {
-        frame.options.ack == AckPolicy::NoAck
-            || self.config.edca.is_some()
-            || matches!(self.config.phy.kind, PhyKind::N | PhyKind::Ac)
-    }
-
-    /// The rate of the frame at the head of a function.
-    fn rate_of_head(&mut self, now: Instant, index: usize) -> Bitrate {
-        let head = self.functions[index].head();
-        let options = head.frame.options;
-        let chosen = options.rate.or(head.rate);
-        match (chosen, head.frame.to) {
-            (Some(rate), _) => rate,
-            (None, Some(to)) => self.rates.rate(now, to, head.attempts.saturating_add(1)),
-            (None, None) if options.ack == AckPolicy::Normal => self.config.broadcast_rate,
-            (None, None) => self.config.rate,
-        }
-    }
-
-    /// The next exchange of a function, without what goes before its data. An A-MPDU is as large as
-    /// fits into `most`, but has at least one frame.
-    fn plan(&mut self, now: Instant, index: usize, most: Duration) -> Exchange {
-        let sifs = self.config.phy.sifs();
-        if let Some(request) = self.functions[index].requests.front() {
-            let rate = self.config.ack_rate(self.config.rate);
-            return Exchange {
-                owner: index,
-                step: Step::Request,
-                awaited: Awaited::BlockAck,
-                to: Some(request.to),
-                rate,
-                air_time: self.config.phy.air_time(BLOCK_ACK_REQUEST_BYTES, rate),
-                response: sifs + self.config.block_ack_air_time(rate),
-                mpdus: 0,
-                attempt: 0,
-                is_long: false,
-                until: now + most,
-            };
-        }
-        let rate = self.rate_of_head(now, index);
-        let head = self.functions[index].head();
-        let (to, attempt) = (head.frame.to, head.attempts.saturating_add(1));
-        let is_answered = to.is_some() && head.frame.options.ack == AckPolicy::Normal;
-        let bytes = self.mpdu_bytes(&head.frame);
-        let (mut mpdus, mut psdu) = (1, self.config.phy.psdu_bytes(bytes, rate));
-        if is_answered && self.config.aggregates() && self.config.phy.mcs(rate).is_some() {
-            let response = sifs + self.config.block_ack_air_time(rate);
-            let size = self.gather(now, index, rate, most.saturating_sub(response));
-            if size.mpdus() > 1 {
-                (mpdus, psdu) = (size.mpdus(), size.bytes());
-            }
-        }
-        let (awaited, response) = match mpdus {
-            _ if !is_answered => (Awaited::Nothing, Duration::ZERO),
-            1 => (Awaited::Ack, sifs + self.config.ack_air_time(rate)),
-            _ => (Awaited::BlockAck, sifs + self.config.block_ack_air_time(rate)),
-        };
-        Exchange {
-            owner: index,
-            step: Step::Data,
-            awaited,
-            to,
-            rate,
-            air_time: self.config.phy.air_time(psdu, rate),
-            response,
-            mpdus,
-            attempt,
-            is_long: to.is_some() && self.config.rts_threshold.is_some_and(|most| psdu > most),
-            until: now + most,
-        }
-    }
-
-    /// What goes before the data of an exchange that begins with contention.
-    fn first_step(&self, exchange: &Exchange) -> Step {
-        match exchange.step {
-            Step::Data if exchange.is_long => Step::Rts,
-            Step::Data if self.is_protected(exchange.rate) => Step::CtsToSelf,
-            step => step,
-        }
-    }
-
-    /// Whether 802.11b stations must be kept off the air by other means.
-    fn is_protected(&self, rate: Bitrate) -> bool {
-        self.config.protection == Protection::CtsToSelf
-            && matches!(self.config.phy.mode(rate), Mode::Ofdm(_))
-    }
-
-    /// The rate of what announces data.
-    fn announcing_rate(&self, rate: Bitrate) -> Bitrate {
-        if self.is_protected(rate) {
-            self.config.phy.control_rate(Bitrate::from_100kbps(110))
-        } else {
-            self.config.ack_rate(rate)
-        }
-    }
-
-    /// How long what announces the data takes, with the pauses behind it.
-    fn announcement(&self, exchange: &Exchange, step: Step) -> Duration {
-        let (phy, sifs) = (&self.config.phy, self.config.phy.sifs());
-        let rate = self.announcing_rate(exchange.rate);
-        match step {
-            Step::Rts => {
-                phy.air_time(RTS_BYTES, rate) + sifs + self.config.ack_air_time(rate) + sifs
-            }
-            Step::CtsToSelf => phy.air_time(ACK_BYTES, rate) + sifs,
-            Step::Data | Step::Request => Duration::ZERO,
-        }
-    }
-
-    /// Whether the frame of an exchange that begins at `start` would end too late.
-    fn is_late(&self, exchange: &Exchange, start: Instant) -> bool {
-        if exchange.step != Step::Data || exchange.awaited != Awaited::Nothing {
-            return false;
-        }
-        let options = self.functions[exchange.owner].head().frame.options;
-        let end = start + exchange.air_time;
-        options.ack == AckPolicy::NoAck && options.deadline.is_some_and(|deadline| end > deadline)
-    }
-
     /// A function takes the air.
     pub(super) fn begin(&mut self, air: &mut Air, now: Instant, index: usize) {
         let txop = self.functions[index].params.txop;
@@ -334,28 +163,6 @@ impl Chip {
             access: self.is_qos(&head.frame).then_some(head.frame.options.access),
             window: exchange.to.filter(|_| is_agreed).map(|to| function.window_start(to)),
         }
-    }
-
-    /// What the Duration field of data covers besides its answer: the next exchange of the TXOP,
-    /// if the next frame is known and fits.
-    fn following(&self, now: Instant, exchange: &Exchange) -> Duration {
-        let function = &self.functions[exchange.owner];
-        if function.params.txop.is_zero() || exchange.mpdus != 1 {
-            return Duration::ZERO;
-        }
-        let Some(next) = function.queue.get(1) else { return Duration::ZERO };
-        let (frame, sifs) = (&next.frame, self.config.phy.sifs());
-        if frame.options.not_before.is_some_and(|at| at > now) {
-            return Duration::ZERO;
-        }
-        let rate = frame.options.rate.unwrap_or(exchange.rate);
-        let psdu = self.config.phy.psdu_bytes(self.mpdu_bytes(frame), rate);
-        let mut length = sifs + self.config.phy.air_time(psdu, rate);
-        if frame.to.is_some() && frame.options.ack == AckPolicy::Normal {
-            length += sifs + self.config.ack_air_time(rate);
-        }
-        let end = now + exchange.air_time + exchange.response + length;
-        if end <= exchange.until { length } else { Duration::ZERO }
     }
 
     /// The own transmission has ended.

@@ -9,12 +9,16 @@
 //! What is modelled, each to the nanosecond of the arithmetic in [`farhop_proto::base::phy`]:
 //! - DCF: DIFS and EIFS, backoff that freezes and resumes, post-backoff, the contention window,
 //!   acknowledgements after SIFS, the time-out for them, retries, duplicates, NAV;
+//! - EDCA: four access categories with internal collisions, and TXOPs; RTS and CTS, and a CTS to
+//!   oneself before OFDM; A-MPDUs with block acknowledgements, whose frames go up in order;
+//! - the choice of the bit-rate per neighbour;
 //! - frames without acknowledgement after a gap of choice, and radios without carrier sense;
 //! - propagation: a frame begins and ends at each hearer after the delay of its link, so that
 //!   carrier sense comes late and an acknowledgement may come too late;
 //! - reception: half duplex, and the threshold capture of ns-2 (`radio.md` 4.1): a frame survives
 //!   a later one that is weaker by `capture_db`, any other overlap destroys both, and the receiver
 //!   is occupied until the later end;
+//! - wires, whose frames follow each other at the rate of the line;
 //! - loss processes on each direction of each link, for data and acknowledgements alike.
 //!
 //! Choices where the sheet is open: the interframe space after a missing acknowledgement begins
@@ -32,6 +36,7 @@ mod error;
 mod exchange;
 mod loss;
 mod medium;
+mod plan;
 mod power;
 mod queue;
 mod rate;

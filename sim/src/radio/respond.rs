@@ -8,7 +8,7 @@ use farhop_proto::base::{
 
 use super::air::{Air, Timer};
 use super::chip::{Chip, Phase};
-use super::exchange::{Awaited, Step};
+use super::plan::{Awaited, Step};
 use super::reception::Reception;
 use super::recipient::Recipient;
 use super::transmission::{Answer, Mpdu, TransmissionKind};
@@ -37,11 +37,11 @@ enum ReplyKind {
 #[derive(Clone, Copy)]
 struct Heard {
     from_radio: usize,
-    link: u32,
     from: NodeId,
     rate: Bitrate,
     nav: Duration,
     length: Duration,
+    link: u32,
     is_ours: bool,
 }
 
@@ -55,11 +55,11 @@ impl Chip {
         let to = transmission.to();
         let heard = Heard {
             from_radio: transmission.radio,
-            link: reception.link,
             from: transmission.from,
             rate: transmission.rate,
             nav: transmission.nav,
             length: transmission.end - transmission.start,
+            link: reception.link,
             is_ours: to.is_none_or(|to| to == self.config.node && is_addressed),
         };
         match &transmission.kind {
@@ -178,7 +178,11 @@ impl Chip {
             .recipients
             .entry((heard.from_radio, access))
             .or_insert_with(|| Recipient::new(start));
-        recipient.move_to(start, &mut |frame| air.report(radio, now, FrameUp::Received(frame)));
+        let mut drops = 0;
+        recipient.move_to(start, &mut |frame| {
+            drops += hand_up(air, now, (radio, heard.link), frame);
+        });
+        self.stats.driver_drops += drops;
         let (start, map) = recipient.score();
         self.answer(air, now, heard, ReplyKind::BlockAck { start, map });
     }
@@ -281,11 +285,7 @@ impl Chip {
         }
         *last = Some(sequence);
         self.stats.received += 1;
-        if air.is_dropped_acknowledged(reception.link) {
-            self.stats.dropped += 1;
-        } else {
-            air.report(self.index, now, FrameUp::Received(frame));
-        }
+        self.stats.driver_drops += hand_up(air, now, (self.index, reception.link), frame);
     }
 
     /// What a reception says of the frame that it brought, without its contents.
@@ -364,20 +364,23 @@ impl Chip {
             .recipients
             .entry((heard.from_radio, access))
             .or_insert_with(|| Recipient::new(window));
-        let mut dropped = 0;
-        let mut up = |frame| {
-            if air.is_dropped_acknowledged(heard.link) {
-                dropped += 1;
-            } else {
-                air.report(radio, now, FrameUp::Received(frame));
-            }
-        };
-        let is_new = recipient.take(number, frame, &mut up);
-        self.stats.dropped += dropped;
-        if is_new {
+        let mut drops = 0;
+        let mut up = |frame| drops += hand_up(air, now, (radio, heard.link), frame);
+        if recipient.take(number, frame, &mut up) {
             self.stats.received += 1;
         } else {
             self.stats.duplicates += 1;
         }
+        self.stats.driver_drops += drops;
     }
+}
+
+/// Reports a frame for this node, unless the driver drops what the card has acknowledged. Returns
+/// how many it dropped.
+fn hand_up(air: &mut Air, now: Instant, (radio, link): (usize, u32), frame: ReceivedFrame) -> u64 {
+    let is_dropped = air.drops(link, true);
+    if !is_dropped {
+        air.report(radio, now, FrameUp::Received(frame));
+    }
+    u64::from(is_dropped)
 }

@@ -46,6 +46,10 @@ pub struct ChipStats {
     pub missed: u64,
     /// Weaker frames that the reception of a stronger one outlived.
     pub captures: u64,
+    /// Frames that a driver dropped after the card had received them.
+    pub driver_drops: u64,
+    /// Transmissions whose preamble the loss process of their link destroyed.
+    pub lost_preambles: u64,
     /// Frames that the loss process of their link destroyed.
     pub lost: u64,
     /// Frames that were received and then dropped by the driver.

@@ -131,11 +131,6 @@ impl Transmission {
         }
     }
 
-    /// Whether it carries frames of the layers above.
-    pub(super) const fn is_data(&self) -> bool {
-        matches!(self.kind, TransmissionKind::Data { .. } | TransmissionKind::Ampdu { .. })
-    }
-
     /// The receiver that the header names, or `None` for broadcast.
     pub fn to(&self) -> Option<NodeId> {
         match &self.kind {
@@ -147,6 +142,13 @@ impl Transmission {
             | TransmissionKind::Cts(answer)
             | TransmissionKind::BlockAck { answer, .. } => Some(answer.to),
         }
+    }
+
+    /// Whether it has data for a node, or for all.
+    pub(super) fn is_data_for(&self, node: NodeId) -> bool {
+        let is_data =
+            matches!(self.kind, TransmissionKind::Data { .. } | TransmissionKind::Ampdu { .. });
+        is_data && self.to().is_none_or(|to| to == node)
     }
 
     /// What it is called in traces.

@@ -144,8 +144,9 @@ impl Wire {
             signal: None,
             bits: 0,
         };
-        let is_cut_off = air.is_cut_off(tx) || !air.links[hearer.link as usize].is_up;
-        if air.fate(hearer.link, tx, frame.started) != Fate::Ok || is_cut_off {
+        let is_cut_off = air.is_cut_off(tx);
+        let fate = air.fate(hearer.link, tx, frame.started, 0);
+        if fate != Fate::Ok || !air.links[hearer.link as usize].is_up || is_cut_off {
             self.stats.lost += 1;
             return;
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Scenario;
 use crate::stack::loss_trace::LossTrace;
 
 /// A loss process. In a file, a number is the loss of each frame by itself.
@@ -209,6 +210,19 @@ pub struct DriverConfig {
 
 fn yes() -> bool {
     true
+}
+
+impl Scenario {
+    /// All losses with the keys where they stand.
+    pub fn losses_mut(&mut self) -> impl Iterator<Item = (String, &mut LossConfig)> {
+        let of_links = self.link.iter_mut().enumerate().flat_map(|(index, link)| {
+            let named = |key: &'static str, loss| (format!("link[{index}].{key}"), loss);
+            let there = link.loss.as_mut().map(|loss| named("loss", loss));
+            let back = link.loss_back.as_mut().map(|loss| named("loss_back", loss));
+            there.into_iter().chain(back)
+        });
+        of_links.chain([("propagation.loss".to_owned(), &mut self.propagation.loss)])
+    }
 }
 
 impl LossConfig {

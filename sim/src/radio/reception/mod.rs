@@ -8,7 +8,7 @@
 mod sinr;
 mod threshold;
 
-use farhop_proto::base::{Dbm, Duration, Instant, Rng};
+use farhop_proto::base::{Dbm, Instant, Rng};
 
 pub(super) use self::sinr::Errors;
 use self::sinr::Sinr;
@@ -16,9 +16,8 @@ use self::threshold::Threshold;
 use super::air::{Air, Hearer, Reach, Timer, TxId};
 use super::chip::{Chip, Phase};
 use super::config::{ChipConfig, EifsRule, Interference};
-use super::loss::{Exposed, Fate};
+use super::loss::Fate;
 use super::power::Power;
-use super::transmission::Mpdu;
 
 /// A reception that passed, in whole or in part.
 #[derive(Clone, Copy, Debug)]
@@ -148,7 +147,10 @@ impl Chip {
             self.receiver.signals = signals.expect("a signal ends after its start");
             ended = match &mut self.receiver.model {
                 Model::Threshold(threshold) => threshold.end(tx),
-                Model::Sinr(sinr) => sinr.end(air, now, hearer, tx, &mut self.receiver.rng),
+                Model::Sinr(sinr) => {
+                    let arrived = (tx, air.transmission(tx).mpdus());
+                    sinr.end(now, hearer, arrived, &mut self.receiver.rng)
+                }
             };
         }
         let falls_silent = was_sensing && !self.receiver.is_sensing() && !self.is_transmitting();
@@ -172,9 +174,9 @@ impl Chip {
         let always = self.config.eifs == EifsRule::Always;
         match ended {
             Ended::Passed(reception) => match self.survivors(air, reception) {
-                (0, false) if !always => {}
-                (0, _) => self.error_at = Some(now),
-                (decoded, _) => {
+                None if !always => {}
+                None | Some(0) => self.error_at = Some(now),
+                Some(decoded) => {
                     self.error_at = None;
                     self.on_received(air, now, Reception { decoded, ..reception });
                 }
@@ -189,33 +191,32 @@ impl Chip {
         }
     }
 
-    /// What is left of a reception after the losses of its link, and whether its preamble was.
-    fn survivors(&mut self, air: &mut Air, reception: Reception) -> (u64, bool) {
-        let Reception { tx, link, start, decoded, .. } = reception;
-        let transmission = air.transmission(tx);
-        if air.is_cut_off(tx) || !air.links[link as usize].is_up {
-            self.stats.lost += 1;
-            return (0, true);
+    /// What is left of a reception after the losses of its link; nothing where its preamble was
+    /// lost, so that the receiver never knew of it.
+    fn survivors(&mut self, air: &mut Air, reception: Reception) -> Option<u64> {
+        let Reception { tx, link, start, .. } = reception;
+        if air.is_cut_off(tx) {
+            return Some(0);
         }
-        let is_data = transmission.is_data();
-        let count = transmission.mpdus().len();
-        if count == 0 {
-            let fate = air.fate(link, tx, start);
-            let is_lost = fate != Fate::Ok || (is_data && air.is_dropped_unacknowledged(link));
-            self.stats.lost += u64::from(is_lost);
-            return (if is_lost { 0 } else { decoded }, fate != Fate::Preamble);
-        }
-        let mut decoded = decoded & (u64::MAX >> (64 - count));
+        let is_for_us = air.transmission(tx).is_data_for(self.config.node);
+        let count = air.transmission(tx).mpdus().len().max(1);
+        let mut decoded = reception.decoded & (u64::MAX >> (64 - count));
         for place in 0..count {
-            let Mpdu { from, until, bytes, .. } = air.transmission(tx).mpdus()[place];
-            let (length, plcp) = (until - from, Duration::ZERO);
-            let part = Exposed { start: start + from, length, plcp, bytes: bytes as u32 };
-            if air.fate_of(link, &part) != Fate::Ok || air.is_dropped_unacknowledged(link) {
-                self.stats.lost += 1;
+            let fate = air.fate(link, tx, start, place);
+            let is_dropped = is_for_us && air.drops(link, false);
+            self.stats.driver_drops += u64::from(is_dropped);
+            if fate == Fate::Preamble {
+                self.stats.lost += count as u64;
+                self.stats.lost_preambles += 1;
+                return None;
+            }
+            let is_lost = fate != Fate::Ok || !air.links[link as usize].is_up;
+            self.stats.lost += u64::from(is_lost);
+            if is_lost || is_dropped {
                 decoded &= !(1 << place);
             }
         }
-        (decoded, true)
+        Some(decoded)
     }
 
     /// The own transmitter starts, and takes the antenna from what was being received.

@@ -13,6 +13,7 @@ use super::super::chip::Chip;
 use super::super::config::{CurveKind, SinrConfig};
 use super::super::error::{self, ErrorCurve};
 use super::super::power::Power;
+use super::super::transmission::Mpdu;
 use super::{Ended, Model, Reception};
 
 /// The window in which a preamble is detected.
@@ -205,10 +206,9 @@ impl Sinr {
     /// A signal ends: how, if the receiver was locked on to it.
     pub(super) fn end(
         &mut self,
-        air: &Air,
         now: Instant,
         hearer: &Hearer,
-        tx: TxId,
+        (tx, mpdus): (TxId, &[Mpdu]),
         rng: &mut Rng,
     ) -> Option<Ended> {
         self.close_span(now);
@@ -217,7 +217,7 @@ impl Sinr {
         let Some(locked) = self.locked.filter(|locked| locked.frame.tx == tx) else {
             return Some(Ended::Unheard);
         };
-        let decoded = if locked.is_spoilt { 0 } else { self.decoded(air, now, &locked, rng) };
+        let decoded = if locked.is_spoilt { 0 } else { self.decoded(now, &locked, mpdus, rng) };
         self.locked = None;
         let Candidate { link, start, signal, .. } = locked.frame;
         Some(match decoded {
@@ -227,20 +227,22 @@ impl Sinr {
     }
 
     /// A bit for each MPDU that passes.
-    fn decoded(&self, air: &Air, now: Instant, locked: &Locked, rng: &mut Rng) -> u64 {
-        let Locked { frame, header_end, errors, .. } = locked;
-        let mpdus = air.transmission(frame.tx).mpdus();
-        if mpdus.is_empty() {
-            let bits = errors.payload_bits(now.since(*header_end));
-            return u64::from(draw(self.ln_success(*header_end, now, bits, errors.payload), rng));
+    fn decoded(&self, now: Instant, locked: &Locked, mpdus: &[Mpdu], rng: &mut Rng) -> u64 {
+        if !mpdus.is_empty() {
+            let start = locked.frame.start;
+            let passes = |mpdu: &Mpdu, rng: &mut Rng| {
+                let (from, until) = (start + mpdu.from, start + mpdu.until);
+                let bits = mpdu.bytes as f64 * 8.0;
+                draw(self.ln_success(from, until, bits, locked.errors.payload), rng)
+            };
+            return mpdus
+                .iter()
+                .enumerate()
+                .fold(0, |decoded, (place, mpdu)| decoded | u64::from(passes(mpdu, rng)) << place);
         }
-        let mut decoded = 0;
-        for (place, mpdu) in mpdus.iter().enumerate() {
-            let (from, until) = (frame.start + mpdu.from, frame.start + mpdu.until);
-            let ln = self.ln_success(from, until, mpdu.bytes as f64 * 8.0, errors.payload);
-            decoded |= u64::from(draw(ln, rng)) << place;
-        }
-        decoded
+        let from = locked.header_end;
+        let bits = locked.errors.payload_bits(now.since(from));
+        u64::from(draw(self.ln_success(from, now, bits, locked.errors.payload), rng))
     }
 }
 

@@ -270,3 +270,36 @@ fn a_radio_with_rate_control_sends_all_attempts_of_a_packet_at_one_rate() {
     let expected = [11.0, 5.5, 2.0, 1.0, 1.0].map(|rate| [rate; 8]).concat();
     assert_eq!(rates, expected);
 }
+
+#[test]
+fn interference_destroys_only_the_frames_that_it_overlaps() {
+    use crate::radio::{CurveKind, Interference, SinrConfig};
+    let mut config = pair(HT, 0.0, 0.0);
+    config.interference = Interference::Sinr(SinrConfig {
+        noise: Dbm::new(-94),
+        preamble_min: Dbm::new(-101),
+        preamble_snr_db: 4.0,
+        curve: CurveKind::default(),
+    });
+    // Heard by the receiver alone, as strong as the sender.
+    config.radios.push(ht(3));
+    config.links.push(link(2, 1, Duration::ZERO));
+    let mut medium = medium(config);
+    let together = TxOptions { not_before: Some(at(1000)), ..TxOptions::default() };
+    give(&mut medium, at(500), 0..20, together);
+    let spoken = TxOptions { not_before: Some(at(2500)), ..no_ack() };
+    medium.handle_frame(at(500), 2, frame(99, None, 500, spoken));
+    medium.handle_timeout(at(6000));
+    let sent = transmissions(&mut medium);
+    let (burst, noise) = (&sent[0], &sent[1]);
+    assert_eq!((burst.mpdus().len(), noise.radio), (20, 2));
+    let TransmissionKind::BlockAck { start, map, .. } = sent[2].kind else {
+        panic!("{} instead of a block acknowledgement", sent[2].name());
+    };
+    for mpdu in burst.mpdus() {
+        let (from, until) = (burst.start + mpdu.from, burst.start + mpdu.until);
+        let is_hit = from < noise.end && until > noise.start;
+        assert_eq!(map >> (mpdu.sequence - start) & 1 == 0, is_hit, "{}", mpdu.id.0);
+    }
+    assert!(map.count_ones() > 8 && map.count_ones() < 20, "{map:b}");
+}

@@ -1,0 +1,94 @@
+//! Whole scenarios over the newer MACs: what a link of datagrams carries, and what the keys do.
+
+use farhop_proto::stack::Scenario;
+use farhop_sim::engine::{Report, RunOptions, run};
+
+/// Two nodes a metre apart and datagrams of 1472 bytes without end, with these keys of the radio.
+fn saturated(radio: &str) -> Report {
+    let text = format!(
+        r#"
+        name = "link"
+        duration_s = 3
+        [radio]
+        {radio}
+        [stack.link]
+        kind = "plain"
+        queue_packets = 200
+        [[node]]
+        name = "a"
+        [[node]]
+        name = "b"
+        [[link]]
+        between = ["a", "b"]
+        distance_km = 0.001
+        [[flow]]
+        name = "flow"
+        from = "a"
+        to = "b"
+        kind = "udp"
+        size_bytes = 1472
+        "#
+    );
+    let scenario: Scenario = toml::from_str(&text).expect("a good scenario");
+    let problems = scenario.problems();
+    assert!(problems.is_empty(), "{problems:?}");
+    run(&scenario, RunOptions::default()).expect("it runs")
+}
+
+#[test]
+fn a_link_of_802_11n_or_ac_carries_what_its_air_time_allows() {
+    let symbols = |bytes: u64, bits: u64| (16 + 8 * bytes + 6).div_ceil(bits);
+    // Cycle and frames in it: see the radio's own tests.
+    let idle = 34.0 + 67.5;
+    let n = idle + (36 + 4 * symbols(27 * 1544 + 1542, 260) + 16 + 32) as f64;
+    let ac = idle + (40 + 4 * symbols(64 * 1544, 1560) + 16 + 32) as f64;
+    let single = idle + (228 + 16 + 28) as f64;
+    for (radio, frames, cycle) in [
+        ("phy = \"802.11n\"", 28.0, n),
+        ("phy = \"802.11ac\"\nwidth_mhz = 80\nmcs = 9", 64.0, ac),
+        ("phy = \"802.11n\"\naggregate = 1", 1.0, single),
+    ] {
+        let ours = saturated(radio).total_mbps();
+        let expected = frames * 1472.0 * 8.0 / cycle;
+        println!("{radio}: {ours:.2} Mb/s ({expected:.2})");
+        assert!((ours / expected - 1.0).abs() < 0.02, "{radio}: {ours:.2}, not {expected:.2} Mb/s");
+    }
+}
+
+#[test]
+fn bursts_save_backoffs_and_announcements_cost_air() {
+    let base = "phy = \"802.11b\"\nedca = true";
+    let burst = format!("{base}\n[radio.access.best_effort]\ntxop_us = 8160");
+    let announced = format!("{base}\nrts_threshold = 500");
+    let [plain, burst, announced] =
+        [base, &burst, &announced].map(|radio| saturated(radio).total_mbps());
+    // Five frames in a TXOP with one AIFS and one backoff; 1216 us of data with QoS control and
+    // the short preamble, SIFS and an acknowledgement of 152 us.
+    let exchange = 1216.0 + 10.0 + 152.0;
+    let expected = 5.0 * 1472.0 * 8.0 / (70.0 + 310.0 + 5.0 * exchange + 4.0 * 10.0);
+    assert!((burst / expected - 1.0).abs() < 0.02, "{burst:.2}, not {expected:.2} Mb/s");
+    let expected = 1472.0 * 8.0 / (70.0 + 310.0 + exchange);
+    assert!((plain / expected - 1.0).abs() < 0.02, "{plain:.2}, not {expected:.2} Mb/s");
+    let expected = 1472.0 * 8.0 / (70.0 + 310.0 + exchange + 176.0 + 152.0 + 20.0);
+    assert!((announced / expected - 1.0).abs() < 0.02, "{announced:.2}, not {expected:.2} Mb/s");
+}
+
+#[test]
+fn what_no_card_takes_is_refused() {
+    let refused = |radio: &str| -> Vec<String> {
+        let text =
+            format!("name = \"x\"\nduration_s = 1\n[radio]\n{radio}\n[[node]]\nname = \"a\"");
+        let scenario: Scenario = toml::from_str(&text).expect("well-formed");
+        scenario.problems().into_iter().map(|problem| problem.path).collect()
+    };
+    for (radio, path) in [
+        ("aggregate = 65", "radio.aggregate"),
+        ("protection = \"cts-to-self\"", "radio.protection"),
+        ("[radio.access.voice]\naifsn = 3", "radio.access"),
+        ("edca = true\n[radio.access.voice]\ncw_min = 8", "radio.access.voice.cw_min"),
+        ("edca = true\n[radio.access.video]\ntxop_us = 9000", "radio.access.video.txop_us"),
+    ] {
+        let found = refused(radio);
+        assert!(found.iter().any(|found| found == path), "{radio}: {found:?}");
+    }
+}
