@@ -75,8 +75,7 @@ fn every_frame_ends_once_and_no_radio_sends_two_things_at_a_time() {
         let mut medium = medium(config);
         let mut open: BTreeMap<(usize, u64), Instant> = BTreeMap::new();
         let mut now = Instant::ZERO;
-        let mut is_down = vec![false; radios as usize];
-        let mut was_down = is_down.clone();
+        let [mut is_down, mut was_down] = [(); 2].map(|()| vec![false; radios as usize]);
         for id in 0..1500 {
             now += us(rng.below(1200));
             let radio = rng.below(radios) as usize;
