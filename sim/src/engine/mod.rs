@@ -6,6 +6,7 @@ mod capture;
 mod clock;
 mod many;
 mod measure;
+mod mobility;
 mod report;
 mod run;
 mod traffic;
