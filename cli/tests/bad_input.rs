@@ -154,7 +154,7 @@ fn impossible_places_layouts_and_faults_are_named() {
         (format!("{layout}\"random\"\ncount = 3"), &["random places need an area"]),
         (
             "[[node]]\nname = \"x\"\nposition_m = [0, nan]".into(),
-            &["NaN is not a coordinate", "bad.toml:26"],
+            &["NaN is not a coordinate", "bad.toml:25"],
         ),
         ("[propagation]\nexponent = 4".into(), &["\"links\" has no exponent", "log-distance"]),
         ("[propagation]\nkind = \"range\"".into(), &["a range needs its length"]),

@@ -13,7 +13,7 @@ const DEMO_HASH: &str = "1c9026298109abcd";
 fn demo(loss: f64) -> Scenario {
     let mut scenario: Scenario =
         toml::from_str(include_str!("../../scenarios/demo.toml")).expect("a good scenario");
-    scenario.link[0].loss = LossConfig::Bernoulli { p: loss };
+    scenario.link[0].loss = Some(LossConfig::Bernoulli { p: loss });
     scenario
 }
 
