@@ -169,8 +169,7 @@ pub(crate) fn refuse_for_devices(scenario: &Scenario) -> Result<(), Failure> {
         None if moves => "some nodes move".into(),
         None => return Ok(()),
     };
-    let only = "only the simulator can do that yet, use `farhop sim`";
-    Err(Failure::Input(miette::miette!("{what}: {only}")))
+    Err(Failure::Input(miette::miette!("{what}: `farhop sim` only")))
 }
 
 /// One diagnostic of them all.

@@ -128,12 +128,88 @@ fn each_wrong_thing_is_named_with_its_line_and_what_would_be_right() {
     }
 }
 
+/// What `check` says to the good scenario with more text behind it, in one line.
+fn with_more(test: &str, more: &str) -> String {
+    let folder = Folder::new(test);
+    let file = folder.file("bad.toml");
+    std::fs::write(&file, format!("{GOOD}{more}")).expect("the file is written");
+    std::fs::write(folder.file("nan.csv"), "a,0,0\nb,nan,3\n").expect("the file is written");
+    let out = farhop(&["check", &file]);
+    let said = String::from_utf8(out.stderr).expect("text");
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn impossible_places_layouts_and_faults_are_named() {
+    let layout = "[[layout]]\nname = \"n\"\nkind = ";
+    let air = "[propagation]\nkind = \"fixed\"\n";
+    let cases: [(String, &[&str]); 11] = [
+        (format!("{air}{layout}\"file\"\nfile = \"nan.csv\""), &["line 2: 'nan' of 'b'"]),
+        (format!("{air}{layout}\"file\"\nfile = \"no.csv\""), &["cannot read no.csv", "No such"]),
+        (
+            format!("{air}{layout}\"chain\"\ncount = 1000000\nspacing_m = 1"),
+            &["1000000 is not a number of nodes", "from 1 to 65000"],
+        ),
+        (format!("{layout}\"random\"\ncount = 3"), &["random places need an area"]),
+        (
+            "[[node]]\nname = \"x\"\nposition_m = [0, nan]".into(),
+            &["NaN is not a coordinate", "bad.toml:25"],
+        ),
+        ("[propagation]\nexponent = 4".into(), &["\"links\" has no exponent", "log-distance"]),
+        ("[propagation]\nkind = \"range\"".into(), &["a range needs its length"]),
+        (
+            format!("{air}{layout}\"random\"\ncount = 60000\narea_m = [9, 9]"),
+            &["pairs of nodes hear each other", "floor_dbm"],
+        ),
+        (
+            "[[fault]]\nnode = \"hill\"\nfrom_s = 1\nto_s = 5\n\
+             [[fault]]\nnode = \"hill\"\nfrom_s = 4\nto_s = 6"
+                .into(),
+            &["node 'hill' is down from 4 s to 6 s, and from 1 s to 5 s", "from 1 s to 6 s"],
+        ),
+        (
+            "[[node]]\nname = \"x\"\n[[link]]\nbetween = [\"x\", \"hill\"]\n\
+             radio = { chanel = 6 }"
+                .into(),
+            &["unknown field `chanel`", "did you mean `channel`?"],
+        ),
+        (
+            "[[node]]\nname = \"x\"\nradio = { rate_mbps = 7 }".into(),
+            &["no rate of 7 Mb/s", "one of 1, 2, 5.5, 11"],
+        ),
+    ];
+    for (index, (more, words)) in cases.into_iter().enumerate() {
+        let said = with_more(&format!("space-{index}"), &more);
+        for word in words {
+            assert!(said.contains(word), "'{word}' is missing: {said}");
+        }
+    }
+}
+
+#[test]
+fn what_only_the_simulator_has_is_refused_elsewhere_in_one_line() {
+    let folder = Folder::new("several");
+    let file = folder.file("several.toml");
+    let more = "[[node]]\nname = \"town\"\n[[link]]\nbetween = [\"hill\", \"town\"]\n\
+                radio = { channel = 6 }\n";
+    std::fs::write(&file, format!("{GOOD}{more}")).expect("the file is written");
+    assert_eq!(farhop(&["check", &file]).status.code(), Some(0));
+    for words in [&["lab", &file][..], &["up", &file, "--node", "hill"]] {
+        let out = farhop(words);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains("'hill' has 2 radios") && said.contains("farhop sim"), "{said}");
+    }
+}
+
 #[test]
 fn all_that_is_impossible_is_said_at_once() {
     let said = spoiled(
         "several",
         &[("= 80", "= -80"), ("= 11", "= 12"), ("name = \"valley\"", "name = \"hill\"")],
     );
+    assert!(said.contains("one of: hill\n") || said.contains("one of: hill "), "{said}");
     for (line, word) in [
         (":17:", "-80 is not a distance"),
         (":4:", "no rate of 12"),
@@ -262,7 +338,22 @@ fn the_schema_has_the_keys_of_a_scenario() {
     let out = farhop(&["schema"]);
     let schema: Value = serde_json::from_slice(&out.stdout).expect("it is JSON");
     assert!(schema["$schema"].as_str().is_some_and(|name| name.contains("json-schema.org")));
-    for key in ["name", "duration_s", "seed", "radio", "stack", "node", "link", "flow", "fault"] {
+    for key in [
+        "name",
+        "duration_s",
+        "seed",
+        "area",
+        "radio",
+        "propagation",
+        "interference",
+        "mobility",
+        "stack",
+        "node",
+        "layout",
+        "link",
+        "flow",
+        "fault",
+    ] {
         assert!(schema["properties"][key].is_object(), "no {key}");
     }
     let of = |name: &str, key: &str| schema["$defs"][name]["properties"][key].is_object();

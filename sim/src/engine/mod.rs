@@ -8,6 +8,7 @@ mod losses;
 mod mac;
 mod many;
 mod measure;
+mod mobility;
 mod report;
 mod run;
 mod traffic;

@@ -10,6 +10,7 @@ use farhop_proto::stack::{NodePlan, Plan, RadioPlan, Scenario, Stack};
 
 use super::air::medium_config;
 use super::clock::{Clock, Quantiles};
+use super::mobility::Mobility;
 use super::traffic::Traffic;
 use crate::radio::{EventQueue, Medium, MediumEvent};
 
@@ -52,6 +53,7 @@ impl Departures {
 pub(super) struct World {
     pub(super) nodes: Vec<Node>,
     pub(super) medium: Medium,
+    mobility: Option<Mobility>,
     node_of_radio: Vec<usize>,
     /// Wake-ups by node, in true time.
     wakes: EventQueue,
@@ -64,7 +66,9 @@ impl World {
     pub(super) fn build(scenario: &Scenario, plan: Plan, seed: Seed) -> Self {
         let mut nodes = Vec::with_capacity(plan.nodes.len());
         let mut node_of_radio = Vec::new();
-        let medium = Medium::new(medium_config(scenario, &plan), seed);
+        let config = medium_config(scenario, &plan);
+        let mobility = Mobility::build(scenario, &plan, &config, seed);
+        let medium = Medium::new(config, seed);
         for (index, mut node) in plan.nodes.into_iter().enumerate() {
             let first_radio = node_of_radio.len();
             node_of_radio.extend(node.radios.iter().map(|_| index));
@@ -84,6 +88,7 @@ impl World {
         }
         let mut world = Self {
             medium,
+            mobility,
             wakes: EventQueue::new(nodes.len()),
             nodes,
             node_of_radio,
@@ -100,12 +105,17 @@ impl World {
     /// The true time of the next event.
     pub(super) fn poll_timeout(&self) -> Instant {
         let medium = self.medium.poll_timeout().unwrap_or(Instant::MAX);
-        self.wakes.next_at().map_or(medium, |wake| medium.min(wake))
+        let due = self.wakes.next_at().map_or(medium, |wake| medium.min(wake));
+        self.mobility.as_ref().map_or(due, |mobility| mobility.poll_timeout().min(due))
     }
 
     /// Fires everything that is due at the true time `now`, and lets the nodes act on it.
     pub(super) fn advance(&mut self, now: Instant, traffic: &mut Traffic) {
         self.medium.handle_timeout(now);
+        if let Some(mobility) = self.mobility.as_mut().filter(|moving| moving.poll_timeout() <= now)
+        {
+            mobility.handle_timeout(now, &mut self.medium);
+        }
         while let Some((at, node)) = self.wakes.peek()
             && at <= now
         {

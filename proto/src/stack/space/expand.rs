@@ -219,7 +219,8 @@ impl Ends<'_> {
             let name = |node: usize| self.scenario.node[node].name.clone();
             let mut one = FlowConfig { random: None, ..flow.clone() };
             (one.from, one.to) = (name(from), name(to));
-            one.start_s += random.start_within_s * starts.uniform();
+            // To the millisecond: people will read it.
+            one.start_s += (random.start_within_s * starts.uniform() * 1e3).floor() / 1e3;
             if !one.name.is_empty() {
                 one.name = format!("{}{number}", one.name);
             }

@@ -85,7 +85,7 @@ impl Space {
                 _ => 0.0,
             },
             seed: Seed(config.seed),
-            loss: Arc::new(config.loss.clone()),
+            loss: Arc::new(config.loss),
             loss_spread: config.loss_spread,
             sites: Vec::new(),
             near: Near::default(),
