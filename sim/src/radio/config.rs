@@ -4,7 +4,7 @@ use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES};
 use farhop_proto::base::{
     AccessCategory, Bitrate, Dbm, Duration, Gap, NodeId, Phy, PhyKind, RadioId,
 };
-use farhop_proto::stack::{Protection, RateControl};
+use farhop_proto::stack::{FirstAccess, Protection, RateControl};
 
 use super::loss::LossModel;
 
@@ -165,6 +165,8 @@ pub struct ChipConfig {
     pub long_attempts: u8,
     /// Frames with more bytes than this are announced by RTS and CTS.
     pub rts_threshold: Option<usize>,
+    /// When a frame that finds an empty queue goes without a draw.
+    pub first_access: FirstAccess,
     /// What goes before OFDM frames where 802.11b stations are about.
     pub protection: Protection,
     /// The access categories; without them there is one queue, by the rules of DCF.
@@ -215,6 +217,7 @@ impl ChipConfig {
             attempts: 7,
             long_attempts: 4,
             rts_threshold: None,
+            first_access: FirstAccess::AfterGap,
             protection: Protection::None,
             edca: None,
             aggregate: phy.ampdu_limits().map_or(1, |limits| limits.mpdus),

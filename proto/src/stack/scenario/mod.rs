@@ -23,7 +23,7 @@ pub use fault::FaultConfig;
 pub use flow::{Codec, FlowConfig, FlowKind, OnOffConfig, VoipConfig, WebConfig};
 pub use link::RadioLinkConfig;
 pub use loss::LossConfig;
-pub use mac::{AccessConfig, AccessConfigs, Protection, RateControl};
+pub use mac::{AccessConfig, AccessConfigs, FirstAccess, Protection, RateControl};
 pub use node::{ClockConfig, DeviceConfig, NodeConfig};
 pub use radio::{HostConfig, RadioConfig};
 pub use sweep::{Seeds, SweepConfig, SweepValue, VaryConfig};
