@@ -22,7 +22,7 @@ build: ## the program, in target/release
 	cargo build --release --package farhop
 
 .PHONY: test
-test: setup-test fmt-check lint doc unit tidy deny test-release scenarios test-system conformance test-radio ## all that CI checks
+test: setup-test fmt-check lint doc unit tidy deny test-release scenarios test-system conformance validate-quick test-radio ## all that CI checks
 	@echo "make test: all passed"
 
 .PHONY: fmt
@@ -67,6 +67,13 @@ scenarios: build ## checks and simulates every file in scenarios/
 conformance: build ## the simulator beside the lab, within 10%; the quick form
 	cargo xtask conformance --quick
 
+# Both compare with committed references where ns-3 is concerned; the full form also runs it.
+.PHONY: validate validate-quick
+validate: setup-validate build ## the simulator beside theory, ns-3 and the kernel: docs/validation.md
+	cargo xtask validate --ns3 --write
+validate-quick: build ## the same in under three minutes, without ns-3
+	cargo xtask validate --quick
+
 .PHONY: bench
 bench: build ## the speed and the cost that farhop promises
 	cargo xtask bench
@@ -83,11 +90,13 @@ tidy: ## ranks, sizes, words, leftovers
 deny: ## licences and sources of what we depend on
 	cargo deny check licenses bans sources
 
-.PHONY: setup-demo setup-test
+.PHONY: setup-demo setup-test setup-validate
 setup-demo:
 	@scripts/setup.sh demo
 setup-test:
 	@scripts/setup.sh test
+setup-validate:
+	@scripts/setup.sh validate
 
 .PHONY: clean
 clean: ## takes away what was built

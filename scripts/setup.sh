@@ -3,6 +3,7 @@
 #
 #   setup.sh demo     what building and the demo need: cargo and a linker
 #   setup.sh test     what the tests need as well
+#   setup.sh validate what the comparison with ns-3 needs as well
 #
 # On Debian, as root, missing packages are installed. Otherwise one line names the command.
 set -euo pipefail
@@ -14,10 +15,13 @@ demo="cc:gcc ld:binutils"
 test="$demo git:git ip:iproute2 ping:iputils-ping iperf3:iperf3 tshark:tshark dumpcap:tshark
     ssh:openssh-client sshd:openssh-server curl:curl python3:python3 xz:xz-utils objcopy:binutils flock:util-linux"
 
+validate="$test make:make g++:g++"
+
 case ${1:-} in
 demo) wanted=$demo ;;
 test) wanted=$test ;;
-*) say "which set? demo or test"; exit 2 ;;
+validate) wanted=$validate ;;
+*) say "which set? demo, test or validate"; exit 2 ;;
 esac
 
 # sshd and others stand where only root looks.
@@ -26,6 +30,10 @@ missing=()
 for pair in $wanted; do
     command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
 done
+# ns-3 is a library: no command tells that it is there.
+if [ "$1" = validate ] && [ ! -e /usr/include/ns3/wifi-module.h ]; then
+    missing+=(libns3-dev)
+fi
 if [ ${#missing[@]} -gt 0 ]; then
     mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
     install="apt-get install --no-install-recommends ${missing[*]}"
@@ -43,7 +51,7 @@ if ! command -v cargo >/dev/null; then
     say "missing: cargo; see https://rustup.rs (Cargo.toml names the oldest version that will do)"
     exit 1
 fi
-[ "$1" = test ] || exit 0
+[ "$1" != demo ] || exit 0
 for part in fmt clippy; do
     cargo "$part" --version >/dev/null 2>&1 || {
         say "missing: cargo $part; with rustup: rustup component add rustfmt clippy"

@@ -8,6 +8,7 @@ mod bench;
 mod build;
 mod conformance;
 mod tidy;
+mod validate;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ enum Command {
     Conformance(conformance::Options),
     /// Checks the ranks of crates and modules, sizes, names and leftovers.
     Tidy,
+    /// Compares the simulator with theory, with ns-3 and with the kernel.
+    Validate(validate::Options),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -38,6 +41,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Conformance(options) => conformance::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Tidy => tidy::run(&workspace()?),
+        Command::Validate(options) => validate::run(&options, &workspace()?),
     }
 }
 

@@ -1,3 +1,6 @@
-//! Closed forms and fixed points of the literature, which the radio model is held against.
+//! What theory says of a network, worked out apart from the code that is held against it.
 
+mod bianchi;
 pub mod edca;
+
+pub use bianchi::{Bianchi, Saturation};

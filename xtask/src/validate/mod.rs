@@ -1,0 +1,157 @@
+//! `cargo xtask validate`: the simulator beside theory, an independent simulator and the kernel.
+//!
+//! | group | against |
+//! |---|---|
+//! | [`airtime`] | figures that practitioners know |
+//! | [`bianchi`] | Bianchi's model of saturated stations |
+//! | [`ns3`] | ns-3 3.37: saturation, chains, long links |
+//! | [`distance`] | stop-and-wait over kilometres, in closed form |
+//! | [`determinism`] | itself |
+//! | [`growth`] | itself with fewer nodes |
+//! | [`speed`] | ns-3 on the same machine |
+//!
+//! Each group is a module with one function `rows`; a row judges itself. Nothing here is tuned: a row
+//! that fails stays red.
+
+mod airtime;
+mod bianchi;
+mod cell;
+mod chain;
+mod determinism;
+mod distance;
+mod document;
+mod growth;
+mod ns3;
+mod points;
+mod program;
+mod row;
+mod speed;
+mod table;
+mod workers;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+
+pub(crate) use row::{Row, Tolerance};
+
+/// Options of the command.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Shorter runs and fewer points, against committed references only: what CI runs.
+    #[arg(long)]
+    quick: bool,
+    /// Print the rows as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Only these groups.
+    #[arg(long, value_enum, value_name = "GROUP")]
+    only: Vec<Group>,
+    /// Run ns-3 beside farhop, in place of comparing with what it gave before.
+    #[arg(long)]
+    ns3: bool,
+    /// Write the tables to docs/validation.md.
+    #[arg(long, conflicts_with = "only")]
+    write: bool,
+}
+
+/// A group of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Group {
+    /// How long frames take.
+    Airtime,
+    /// Saturated stations against Bianchi's model.
+    Bianchi,
+    /// Saturation, chains and long links against ns-3.
+    Ns3,
+    /// Stop-and-wait over kilometres.
+    Distance,
+    /// The same trace hash again.
+    Determinism,
+    /// What a reception and a node cost as the network grows.
+    Growth,
+    /// Simulated time over wall time, beside ns-3.
+    Speed,
+}
+
+impl Group {
+    /// What it compares, as a heading.
+    fn title(self) -> &'static str {
+        match self {
+            Self::Airtime => "Air time against figures that practitioners know",
+            Self::Bianchi => "Saturated stations against Bianchi's model",
+            Self::Ns3 => "Saturation, chains and long links against ns-3 3.37",
+            Self::Distance => "Stop-and-wait over kilometres against the closed form",
+            Self::Determinism => "The same file and seed: the same trace",
+            Self::Growth => "What growth costs",
+            Self::Speed => "Simulated seconds per wall second beside Debian's ns-3",
+        }
+    }
+
+    fn rows(self, options: &Options, root: &Path) -> Result<Vec<Row>> {
+        let quick = options.quick;
+        match self {
+            Self::Airtime => airtime::rows(quick),
+            Self::Bianchi => bianchi::rows(quick),
+            Self::Ns3 => ns3::rows(quick, options.ns3, root),
+            Self::Distance => distance::rows(quick),
+            Self::Determinism => determinism::rows(root),
+            Self::Growth => growth::rows(quick, root),
+            Self::Speed => speed::rows(root),
+        }
+    }
+
+    /// Whether the quick form has it.
+    fn is_quick(self) -> bool {
+        match self {
+            Self::Airtime | Self::Bianchi | Self::Ns3 | Self::Distance => true,
+            Self::Determinism | Self::Growth => true,
+            // It needs ns-3 beside it.
+            Self::Speed => false,
+        }
+    }
+}
+
+/// The rows of one group, or why there are none.
+pub(crate) struct Section {
+    group: Group,
+    rows: Result<Vec<Row>>,
+}
+
+impl Section {
+    fn is_ok(&self) -> bool {
+        self.rows.as_ref().is_ok_and(|rows| rows.iter().all(|row| row.ok))
+    }
+}
+
+/// Runs it; the exit status is 1 if a row fails or a group could not be measured.
+pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
+    let mut sections = Vec::new();
+    for &group in Group::value_variants() {
+        let is_wanted = match options.only.as_slice() {
+            [] => !options.quick || group.is_quick(),
+            only => only.contains(&group),
+        };
+        if !is_wanted {
+            continue;
+        }
+        let section = Section { group, rows: group.rows(options, root) };
+        if !options.json {
+            print!("{}", table::section(&section));
+        }
+        sections.push(section);
+    }
+    if options.json {
+        println!("{}", table::json(&sections)?);
+    } else {
+        print!("{}", table::summary(&sections));
+    }
+    if options.write {
+        let path = root.join("docs/validation.md");
+        std::fs::write(&path, document::text(&sections, options.quick))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(if sections.iter().all(Section::is_ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

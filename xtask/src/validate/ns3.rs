@@ -1,0 +1,112 @@
+//! `ns3`: saturation, chains and long links against ns-3 3.37 with the same settings.
+//!
+//! The references are those of `bench/ns3/points.csv`, or, with `--ns3`, what the drivers of
+//! `bench/ns3` give at the same points and at further ones while this runs.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use farhop_proto::base::{Bitrate, Duration, NodeId, Phy, RadioId};
+use farhop_sim::radio::{ChipConfig, EifsRule};
+
+use super::cell::Cell;
+use super::points::{self, Drivers, Point, Reference};
+use super::program::Program;
+use super::{Row, Tolerance, chain, workers};
+
+const GROUP: &str = "ns3";
+
+/// Points that no table has; the drivers give them.
+const FURTHER: [Point; 13] = [
+    Point::Saturation(3),
+    Point::Saturation(30),
+    Point::Link(3.0, true, true),
+    Point::Link(35.0, true, true),
+    Point::Link(150.0, true, true),
+    Point::Link(2.0, false, true),
+    Point::ChainUdp(3, false),
+    Point::ChainUdp(5, true),
+    Point::ChainUdp(6, false),
+    Point::ChainUdp(12, false),
+    Point::ChainUdp(20, true),
+    Point::ChainTcp(2),
+    Point::ChainTcp(8),
+];
+
+/// The rows of this group.
+pub(crate) fn rows(quick: bool, live: bool, root: &Path) -> Result<Vec<Row>> {
+    let mut references = points::kept(root)?;
+    if live {
+        let drivers = Drivers::build(root)?;
+        let mut wanted: Vec<Point> = references.iter().map(|reference| reference.point).collect();
+        wanted.extend(FURTHER.iter().filter(|point| !wanted.contains(point)).collect::<Vec<_>>());
+        let measured = workers::map("ns-3", &wanted, |&point| drivers.measure(point));
+        references = measured.into_iter().collect::<Result<_>>()?;
+    }
+    let program = Program::build()?;
+    let ours = workers::map(GROUP, &references, |reference| {
+        ours(reference.point, quick, root, &program).with_context(|| reference.point.name())
+    });
+    let rows = references.iter().zip(ours).map(|(reference, ours)| Ok(row(reference, ours?)));
+    rows.collect()
+}
+
+fn row(reference: &Reference, ours: f64) -> Row {
+    let tolerance = match reference.point {
+        Point::Saturation(_) => Tolerance::Relative(0.03),
+        Point::Link(..) => Tolerance::Relative(0.05),
+        Point::ChainUdp(hops, _) => Tolerance::Relative(if hops >= 6 { 0.20 } else { 0.10 }),
+        Point::ChainTcp(_) => Tolerance::Between(reference.low * 0.88, reference.high * 1.12),
+    };
+    Row::new(GROUP, reference.point.name(), "Mb/s", (ours, reference.median), tolerance)
+}
+
+fn ours(point: Point, quick: bool, root: &Path, program: &Program) -> Result<f64> {
+    let length = Duration::from_secs(if quick { 20 } else { 60 });
+    match point {
+        Point::Saturation(count) => Ok(saturation(count, length)),
+        Point::Link(km, is_tuned, both) => Ok(long_link(km, is_tuned, both, length)),
+        Point::ChainUdp(hops, is_step) => {
+            let length_s = if quick { 30.0 } else { 100.0 };
+            program.goodput(&chain::udp(root, hops, is_step, length_s)?, 1)
+        }
+        Point::ChainTcp(hops) => {
+            // As long as ns-3 had, and at least as many seeds.
+            let scenario = chain::tcp(root, hops, 100.0)?;
+            let seeds = 1..=if quick { 5 } else { 9 };
+            let rates = seeds.map(|seed| program.goodput(&scenario, seed));
+            Ok(workers::median(&rates.collect::<Result<Vec<_>>>()?))
+        }
+    }
+}
+
+/// A radio with ns-3's settings; its time-out follows its slot.
+fn chip(node: u16, slot: Duration) -> ChipConfig {
+    let phy = Phy::default();
+    ChipConfig {
+        slot,
+        ack_timeout: phy.sifs() + slot,
+        ack_rate: Some(Bitrate::from_100kbps(20)),
+        eifs: EifsRule::AfterLock,
+        overhear: false,
+        ..ChipConfig::new(NodeId(node), RadioId(0), phy)
+    }
+}
+
+/// IP and UDP headers.
+const HEADERS: usize = 28;
+
+fn saturation(count: u16, length: Duration) -> f64 {
+    let radios = (1..=count + 1).map(|node| chip(node, Duration::from_micros(20))).collect();
+    Cell::to_the_last(radios, (1000 + HEADERS, 1000), length).run().mbps
+}
+
+fn long_link(km: f64, is_tuned: bool, both: bool, length: Duration) -> f64 {
+    let delay = Duration::from_secs_f64(km * 1000.0 / 299_792_458.0);
+    let extra = if is_tuned { delay * 2 } else { Duration::ZERO };
+    let slot = Duration::from_micros(20) + extra;
+    let radios = vec![chip(1, slot), chip(2, slot)];
+    let senders = if both { vec![(0, 1), (1, 0)] } else { vec![(0, 1)] };
+    let base = Cell::to_the_last(radios, (1440 + HEADERS, 1440), length);
+    Cell { delay, senders, ..base }.run().mbps
+}

@@ -1,0 +1,130 @@
+//! Whole scenarios through the program: the files of `scenarios/validate`, with counts changed.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+use tempfile::TempDir;
+use toml::Table;
+
+/// farhop in release form, and a place for files that goes away with it.
+pub(crate) struct Program {
+    farhop: PathBuf,
+    folder: TempDir,
+}
+
+/// What a run said, and the most memory that it had, in kB.
+pub(crate) struct Run {
+    /// The report.
+    pub(crate) report: Value,
+    /// Largest resident set.
+    pub(crate) memory_kb: u64,
+}
+
+impl Program {
+    /// Builds it.
+    pub(crate) fn build() -> Result<Self> {
+        Self::at(crate::build::farhop()?)
+    }
+
+    /// The program at a place.
+    pub(crate) fn at(farhop: PathBuf) -> Result<Self> {
+        Ok(Self { farhop, folder: tempfile::tempdir()? })
+    }
+
+    /// Goodput of all flows together, in Mb/s.
+    pub(crate) fn goodput(&self, scenario: &Table, seed: u64) -> Result<f64> {
+        let report = self.run(scenario, seed)?.report;
+        let flows = report["flows"].as_array().context("a report without flows")?;
+        flows.iter().map(|flow| flow["goodput_mbps"].as_f64().context("no goodput")).sum()
+    }
+
+    /// One run.
+    pub(crate) fn run(&self, scenario: &Table, seed: u64) -> Result<Run> {
+        let (said, memory_kb) = self.json(scenario, &[format!("--seed={seed}")])?;
+        let report = serde_json::from_str(&said).context("a report that is not JSON")?;
+        Ok(Run { report, memory_kb })
+    }
+
+    /// What the program prints as JSON, and the most memory that it had.
+    pub(crate) fn json(&self, scenario: &Table, arguments: &[String]) -> Result<(String, u64)> {
+        let folder = tempfile::tempdir_in(self.folder.path())?;
+        let [file, out, errors] =
+            ["scenario.toml", "out", "errors"].map(|name| folder.path().join(name));
+        std::fs::write(&file, toml::to_string(scenario)?)?;
+        let mut command = Command::new(&self.farhop);
+        command.arg("sim").arg(&file).arg("--json").args(arguments).stdin(Stdio::null());
+        command.stdout(File::create(&out)?).stderr(File::create(&errors)?);
+        let mut child = command.spawn().context("farhop does not run")?;
+        let mut memory_kb = 0;
+        let status = loop {
+            memory_kb = memory_kb.max(high_water_kb(child.id()));
+            match child.try_wait()? {
+                Some(status) => break status,
+                None => std::thread::sleep(Duration::from_millis(2)),
+            }
+        };
+        if !status.success() {
+            let name = &scenario["name"];
+            bail!("farhop sim, scenario {name}: {}", std::fs::read_to_string(&errors)?.trim());
+        }
+        Ok((std::fs::read_to_string(&out)?, memory_kb))
+    }
+}
+
+/// The largest resident set of a process so far, in kB; 0 of one that is gone.
+fn high_water_kb(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}
+
+/// A file of `scenarios/validate`.
+pub(crate) fn scenario(root: &Path, name: &str) -> Result<Table> {
+    let path = root.join("scenarios/validate").join(name);
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    text.parse().with_context(|| format!("{}", path.display()))
+}
+
+/// The first table of a list of tables.
+pub(crate) fn first<'a>(scenario: &'a mut Table, list: &str) -> Result<&'a mut Table> {
+    let value = scenario.get_mut(list).and_then(|list| list.get_mut(0));
+    value.and_then(toml::Value::as_table_mut).with_context(|| format!("no [[{list}]]"))
+}
+
+/// A table by its name.
+pub(crate) fn table<'a>(scenario: &'a mut Table, name: &str) -> Result<&'a mut Table> {
+    let value = scenario.get_mut(name).and_then(toml::Value::as_table_mut);
+    value.with_context(|| format!("no [{name}]"))
+}
+
+/// Changes a key that the file has to have.
+pub(crate) fn set(table: &mut Table, key: &str, value: impl Into<toml::Value>) -> Result<()> {
+    ensure!(table.contains_key(key), "the scenario does not say '{key}'");
+    table.insert(key.to_owned(), value.into());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_there_can_be_changed() {
+        let mut scenario: Table = "name = 'x'\n[[layout]]\ncount = 5\n".parse().unwrap();
+        let layout = first(&mut scenario, "layout").unwrap();
+        set(layout, "count", 9).unwrap();
+        assert!(set(layout, "cuont", 9).is_err());
+        assert!(first(&mut scenario, "flow").is_err());
+        assert_eq!(scenario["layout"][0]["count"].as_integer(), Some(9));
+    }
+
+    #[test]
+    fn this_process_has_had_some_memory() {
+        assert!(high_water_kb(std::process::id()) > 100);
+    }
+}
