@@ -6,12 +6,14 @@
 //! | [`bianchi`] | Bianchi's model of saturated stations |
 //! | [`ns3`] | ns-3 3.37: saturation, chains, long links |
 //! | [`distance`] | stop-and-wait over kilometres, in closed form |
+//! | [`edca`] | a fixed point with contention zones (Robinson and Randhawa 2004) |
+//! | [`ht`] | air time of 802.11n and ac, worked out by hand |
 //! | [`determinism`] | itself |
 //! | [`growth`] | itself with fewer nodes |
 //! | [`speed`] | ns-3 on the same machine |
 //!
-//! Each group is a module with one function `rows`; a row judges itself. Nothing here is tuned: a row
-//! that fails stays red.
+//! Each group is a module with one function `rows`; a row judges itself. Nothing here is tuned: a
+//! row that fails stays red.
 
 mod airtime;
 mod bianchi;
@@ -20,7 +22,9 @@ mod chain;
 mod determinism;
 mod distance;
 mod document;
+mod edca;
 mod growth;
+mod ht;
 mod ns3;
 mod points;
 mod program;
@@ -68,6 +72,10 @@ pub(crate) enum Group {
     Ns3,
     /// Stop-and-wait over kilometres.
     Distance,
+    /// Shares of access categories.
+    Edca,
+    /// A single link of 802.11n or ac.
+    Ht,
     /// The same trace hash again.
     Determinism,
     /// What a reception and a node cost as the network grows.
@@ -84,6 +92,8 @@ impl Group {
             Self::Bianchi => "Saturated stations against Bianchi's model",
             Self::Ns3 => "Saturation, chains and long links against ns-3 3.37",
             Self::Distance => "Stop-and-wait over kilometres against the closed form",
+            Self::Edca => "Shares of access categories against Robinson and Randhawa",
+            Self::Ht => "802.11n and ac: one link against the closed form",
             Self::Determinism => "The same file and seed: the same trace",
             Self::Growth => "What growth costs",
             Self::Speed => "Simulated seconds per wall second beside Debian's ns-3",
@@ -97,6 +107,8 @@ impl Group {
             Self::Bianchi => bianchi::rows(quick),
             Self::Ns3 => ns3::rows(quick, options.ns3, root),
             Self::Distance => distance::rows(quick),
+            Self::Edca => edca::rows(quick),
+            Self::Ht => ht::rows(quick),
             Self::Determinism => determinism::rows(root),
             Self::Growth => growth::rows(quick, root),
             Self::Speed => speed::rows(root),
@@ -107,7 +119,7 @@ impl Group {
     fn is_quick(self) -> bool {
         match self {
             Self::Airtime | Self::Bianchi | Self::Ns3 | Self::Distance => true,
-            Self::Determinism | Self::Growth => true,
+            Self::Edca | Self::Ht | Self::Determinism | Self::Growth => true,
             // It needs ns-3 beside it.
             Self::Speed => false,
         }
