@@ -19,9 +19,9 @@ const GROUP: &str = "ns3";
 /// Where the standard and ns-3 differ in a chain.
 const FIRST_ACCESS: &str = "these scenarios say first_access = \"when-idle\": ns-3 lets a relay \
     with an empty queue pass a packet on DIFS behind its acknowledgement without a backoff. \
-    802.11-2012 9.3.4.2 lets a frame go without one only after DIFS of silence, which is our default \
-    (a test pins both); by it chains of 4 and more hops carry 3 to 5% less at pl4 and 9 to 18% less \
-    at step";
+    802.11-2012 9.3.4.2 lets a frame go without one only after DIFS of silence, which is our \
+    default (a test pins both); by it chains of 4 and more hops carry 3 to 5% less at pl4 and 9 to \
+    18% less at step";
 
 /// Points that no table has; the drivers give them.
 const FURTHER: [Point; 13] = [
