@@ -21,6 +21,7 @@ pub(super) fn chip(config: &RadioConfig, node: NodeId, spec: &RadioSpec) -> Chip
         attempts: config.attempts,
         long_attempts: config.long_attempts,
         rts_threshold: config.rts_threshold,
+        first_access: config.first_access,
         protection: config.protection,
         edca: config.edca.then(categories),
         aggregate,

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use farhop_proto::base::{Duration, Instant, Rng, Seed};
 use farhop_proto::stack::{MobilityConfig, MobilityKind, NodeConfig, Plan, Scenario, Space};
 
-use super::air::loss_model;
+use super::losses::loss_model;
 use crate::radio::{AirLink, Medium, MediumConfig};
 
 /// The nodes that move, and the links of all that they meet.
@@ -102,7 +102,7 @@ impl Mobility {
             }
             let moves = self.is_mover[from] || to.is_some_and(|to| self.is_mover[to]);
             if is_of_file || !moves {
-                self.constant[from].push(*link);
+                self.constant[from].push(link.clone());
             }
         }
     }

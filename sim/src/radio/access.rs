@@ -7,10 +7,10 @@
 //! one event, at the earliest of their times.
 
 use farhop_proto::base::{Gap, Instant};
+use farhop_proto::stack::FirstAccess;
 
 use super::air::{Air, Timer};
 use super::chip::Chip;
-use super::config::FirstAccess;
 use super::edcaf::Wait;
 
 impl Chip {
@@ -58,21 +58,25 @@ impl Chip {
         self.arm(air, now);
     }
 
-    /// A frame that finds the medium idle goes without a draw, any other draws.
+    /// A frame that finds the medium idle for long enough goes at once, any other draws. How long
+    /// that is, the standard and ns-3 see differently, see [`FirstAccess`].
     fn take_up_backoff(&mut self, now: Instant, index: usize) {
         let gap_end = self.gap_end(index, false);
-        let is_idle = !self.is_busy() && self.exchange.is_none();
-        let is_free = is_idle && now >= gap_end;
-        let needs_no_draw = match self.config.first_access {
-            FirstAccess::AfterGap => is_free,
-            FirstAccess::WhenIdle => is_idle,
-        };
+        let is_free = !self.is_busy() && self.exchange.is_none() && now >= gap_end;
         let over = |slots: u32| gap_end + self.config.slot * u64::from(slots);
         match self.functions[index].backoff {
             Some(slots) if is_free && now >= over(slots) => self.functions[index].backoff = None,
-            None if !needs_no_draw => self.draw_backoff(index),
+            None if !(is_free || self.is_idle_enough(now)) => self.draw_backoff(index),
             _ => {}
         }
+    }
+
+    /// Whether the medium is idle at this moment, where that is enough.
+    fn is_idle_enough(&self, now: Instant) -> bool {
+        self.config.first_access == FirstAccess::WhenIdle
+            && !self.is_busy()
+            && self.exchange.is_none()
+            && now >= self.nav_until
     }
 
     /// Computes when a function may send, if the medium is idle.

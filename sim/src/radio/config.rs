@@ -4,7 +4,7 @@ use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES};
 use farhop_proto::base::{
     AccessCategory, Bitrate, Dbm, Duration, Gap, NodeId, Phy, PhyKind, RadioId,
 };
-use farhop_proto::stack::{Protection, RateControl};
+use farhop_proto::stack::{FirstAccess, Protection, RateControl};
 
 use super::loss::LossModel;
 
@@ -81,18 +81,6 @@ pub struct AirLink {
     pub signal: Dbm,
     /// What is lost on the way.
     pub loss: LossModel,
-}
-
-/// Which first frame after a silence of the radio goes without a draw from the contention window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FirstAccess {
-    /// One that finds the medium idle for the whole interframe space already (IEEE 802.11-1999
-    /// 9.2.5.1): a relay that has to acknowledge what it is to send on draws.
-    #[default]
-    AfterGap,
-    /// One that finds the medium idle at all. It waits out the interframe space, whatever its own
-    /// acknowledgements do meanwhile. As ns-3 does it.
-    WhenIdle,
 }
 
 /// When a radio waits EIFS instead of DIFS (`radio.md` 12).
@@ -177,6 +165,8 @@ pub struct ChipConfig {
     pub long_attempts: u8,
     /// Frames with more bytes than this are announced by RTS and CTS.
     pub rts_threshold: Option<usize>,
+    /// When a frame that finds an empty queue goes without a draw.
+    pub first_access: FirstAccess,
     /// What goes before OFDM frames where 802.11b stations are about.
     pub protection: Protection,
     /// The access categories; without them there is one queue, by the rules of DCF.
@@ -194,8 +184,6 @@ pub struct ChipConfig {
     pub exponential_backoff: bool,
     /// Whether the radio waits for others (CCA and NAV).
     pub carrier_sense: bool,
-    /// Which first frame goes without a draw.
-    pub first_access: FirstAccess,
     /// When EIFS applies.
     pub eifs: EifsRule,
     /// Channel number; links between different channels carry nothing.
@@ -229,6 +217,7 @@ impl ChipConfig {
             attempts: 7,
             long_attempts: 4,
             rts_threshold: None,
+            first_access: FirstAccess::AfterGap,
             protection: Protection::None,
             edca: None,
             aggregate: phy.ampdu_limits().map_or(1, |limits| limits.mpdus),
@@ -237,7 +226,6 @@ impl ChipConfig {
             gap: Gap::Backoff,
             exponential_backoff: true,
             carrier_sense: true,
-            first_access: FirstAccess::AfterGap,
             eifs: EifsRule::AfterLock,
             channel: 1,
             receive_threshold: Dbm::new(-120),

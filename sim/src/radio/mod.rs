@@ -50,8 +50,7 @@ mod transmission;
 mod wire;
 
 pub use config::{
-    AcParams, AirLink, ChipConfig, CurveKind, EifsRule, FirstAccess, Interference, MediumConfig,
-    SinrConfig,
+    AcParams, AirLink, ChipConfig, CurveKind, EifsRule, Interference, MediumConfig, SinrConfig,
 };
 pub use loss::{
     Burst, Drift, ErrorRuns, Exposed, Fate, FateRecord, Interferer, LossModel, LossProcess,

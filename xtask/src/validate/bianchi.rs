@@ -1,9 +1,9 @@
-//! `bianchi`: saturated stations under DCF against Bianchi's model (`radio.md` 12), for both ways to
-//! listen to a collision.
+//! `bianchi`: saturated stations under DCF against Bianchi's model (`radio.md` 12), for both ways
+//! to listen to a collision.
 //!
 //! With `after_lock` frames that collide at equal power are energy only, and a collision keeps the
-//! medium for data and DIFS; with `always` each one is a frame in error, and EIFS follows (802.11-2012
-//! 9.3.7).
+//! medium for data and DIFS; with `always` each one is a frame in error, and EIFS follows
+//! (802.11-2012 9.3.7).
 
 use anyhow::Result;
 use farhop_proto::base::phy::{DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES};

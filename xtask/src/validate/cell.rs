@@ -44,7 +44,8 @@ pub(crate) struct Outcome {
 const WARM_UP: Duration = Duration::from_secs(2);
 
 impl Cell {
-    /// Everyone else to the last of these radios, packets of `bytes` bytes of which `payload` count.
+    /// Everyone else to the last of these radios, packets of `bytes` bytes of which `payload`
+    /// count.
     pub(crate) fn to_the_last(
         radios: Vec<ChipConfig>,
         (bytes, payload): (usize, usize),

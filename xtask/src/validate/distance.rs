@@ -1,8 +1,8 @@
 //! `distance`: stop-and-wait over kilometres with a radio of today, in closed form.
 //!
-//! 1500 bytes at MCS 7, 40 MHz, short guard interval, each acknowledged at 24 Mb/s at 5 GHz. Once only
-//! the time-out is widened, once the slot as well (by the propagation delay), which lengthens DIFS and
-//! backoff.
+//! 1500 bytes at MCS 7, 40 MHz, short guard interval, each acknowledged at 24 Mb/s at 5 GHz. Once
+//! only the time-out is widened, once the slot as well (by the propagation delay), which lengthens
+//! DIFS and backoff.
 
 use anyhow::{Context as _, Result};
 use farhop_proto::base::phy::GuardInterval;
@@ -53,6 +53,7 @@ fn stop_and_wait(km: f64, is_wide: bool, length: Duration) -> Result<f64> {
             rate,
             slot,
             ack_rate: Some(Bitrate::from_100kbps(240)),
+            aggregate: 1,
             ack_timeout: base.ack_timeout + delay * 2,
             ..base
         }

@@ -73,12 +73,10 @@ impl Point {
             let class = self.classes[usize::from(index >= each)];
             let (cw_min, cw_max) = class.window;
             // Frames are best effort; what that means is the station's own.
-            let params =
-                AcParams { aifsn: class.aifsn, cw_min, cw_max, txop: Duration::ZERO };
+            let params = AcParams { aifsn: class.aifsn, cw_min, cw_max, txop: Duration::ZERO };
             radio.edca = Some([params; 4]);
         }
-        let acknowledged =
-            Cell::to_the_last(radios, (PACKET, PACKET), length).run().acknowledged;
+        let acknowledged = Cell::to_the_last(radios, (PACKET, PACKET), length).run().acknowledged;
         let first: u64 = acknowledged[..each].iter().sum();
         first as f64 / acknowledged.iter().sum::<u64>() as f64
     }

@@ -1,5 +1,5 @@
-//! `growth`: what a reception and a node cost as the network grows, on a torus of constant density and
-//! load (`scenarios/validate/torus.toml`).
+//! `growth`: what a reception and a node cost as the network grows, on a torus of constant density
+//! and load (`scenarios/validate/torus.toml`).
 
 use std::path::Path;
 

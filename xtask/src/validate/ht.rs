@@ -1,8 +1,9 @@
-//! `ht`: UDP over a single link of 802.11n or ac with A-MPDU, against the air time worked out by hand.
+//! `ht`: UDP over a single link of 802.11n or ac with A-MPDU, against the air time worked out by
+//! hand.
 //!
 //! The closed form is written out here from the clauses of the standard and shares nothing with the
-//! PHY of `proto`: symbols of 802.11-2012 20.3.11 and 802.11ac-2013 22.3.10, delimiters and padding of
-//! 8.6.1, at most 64 MPDUs, 65,535 bytes in n, 5,484 us.
+//! PHY of `proto`: symbols of 802.11-2012 20.3.11 and 802.11ac-2013 22.3.10, delimiters and padding
+//! of 8.6.1, at most 64 MPDUs, 65,535 bytes in n, 5,484 us.
 
 use anyhow::{Context as _, Result};
 use farhop_proto::base::phy::GuardInterval;
@@ -34,15 +35,7 @@ struct Point {
 }
 
 const fn n(mcs: u8, streams: u8, width: Width, guard: GuardInterval, bits: usize) -> Point {
-    Point {
-        kind: PhyKind::N,
-        mcs,
-        streams,
-        width,
-        guard,
-        bits_per_symbol: bits,
-        encoders: 1,
-    }
+    Point { kind: PhyKind::N, mcs, streams, width, guard, bits_per_symbol: bits, encoders: 1 }
 }
 
 const fn ac(mcs: u8, streams: u8, guard: GuardInterval, bits: usize, encoders: usize) -> Point {
@@ -104,7 +97,8 @@ impl Point {
     /// Mb/s of payload: the largest aggregate, its block acknowledgement, DIFS and mean backoff.
     fn closed_form(&self) -> f64 {
         let mpdus = (1..=64).rev().find(|&mpdus| self.is_allowed(mpdus)).unwrap_or(1);
-        // 32 bytes at 24 Mb/s are (16 + 256 + 6) / 96 symbols of 4 us; DIFS of 34 us, and 7.5 slots.
+        // 32 bytes at 24 Mb/s are (16 + 256 + 6) / 96 symbols of 4 us; DIFS of 34 us, and 7.5
+        // slots.
         let block_ack_us = 20.0 + 4.0 * (278.0_f64 / 96.0).ceil();
         let exchange_us = self.ppdu_us(mpdus) + 16.0 + block_ack_us + 34.0 + 67.5;
         (mpdus * PAYLOAD * 8) as f64 / exchange_us

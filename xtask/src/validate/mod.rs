@@ -6,13 +6,15 @@
 //! | [`bianchi`] | Bianchi's model of saturated stations |
 //! | [`ns3`] | ns-3 3.37: saturation, chains, long links |
 //! | [`distance`] | stop-and-wait over kilometres, in closed form |
+//! | [`edca`] | a fixed point with contention zones (Robinson and Randhawa 2004) |
+//! | [`ht`] | air time of 802.11n and ac, worked out by hand |
 //! | [`kernel`] | TCP of the kernel, over the lab's emulated air |
 //! | [`determinism`] | itself |
 //! | [`growth`] | itself with fewer nodes |
 //! | [`speed`] | ns-3 on the same machine |
 //!
-//! Each group is a module with one function `rows`; a row judges itself. Nothing here is tuned: a row
-//! that fails stays red.
+//! Each group is a module with one function `rows`; a row judges itself. Nothing here is tuned: a
+//! row that fails stays red.
 
 mod airtime;
 mod bianchi;
@@ -21,7 +23,9 @@ mod chain;
 mod determinism;
 mod distance;
 mod document;
+mod edca;
 mod growth;
+mod ht;
 mod kernel;
 mod ns3;
 mod points;
@@ -70,6 +74,10 @@ pub(crate) enum Group {
     Ns3,
     /// Stop-and-wait over kilometres.
     Distance,
+    /// Shares of access categories.
+    Edca,
+    /// A single link of 802.11n or ac.
+    Ht,
     /// TCP against the kernel's, in the lab.
     Kernel,
     /// The same trace hash again.
@@ -88,6 +96,8 @@ impl Group {
             Self::Bianchi => "Saturated stations against Bianchi's model",
             Self::Ns3 => "Saturation, chains and long links against ns-3 3.37",
             Self::Distance => "Stop-and-wait over kilometres against the closed form",
+            Self::Edca => "Shares of access categories against Robinson and Randhawa",
+            Self::Ht => "802.11n and ac: one link against the closed form",
             Self::Kernel => "TCP against the kernel's, in the lab",
             Self::Determinism => "The same file and seed: the same trace",
             Self::Growth => "What growth costs",
@@ -102,6 +112,8 @@ impl Group {
             Self::Bianchi => bianchi::rows(quick),
             Self::Ns3 => ns3::rows(quick, options.ns3, root),
             Self::Distance => distance::rows(quick),
+            Self::Edca => edca::rows(quick),
+            Self::Ht => ht::rows(quick),
             Self::Kernel => kernel::rows(quick),
             Self::Determinism => determinism::rows(root),
             Self::Growth => growth::rows(quick, root),
@@ -113,9 +125,9 @@ impl Group {
     fn is_quick(self) -> bool {
         match self {
             Self::Airtime | Self::Bianchi | Self::Ns3 | Self::Distance => true,
+            Self::Edca | Self::Ht | Self::Determinism | Self::Growth => true,
             // It needs the rights of a lab and a machine that keeps up with real time.
             Self::Kernel => false,
-            Self::Determinism | Self::Growth => true,
             // It needs ns-3 beside it.
             Self::Speed => false,
         }

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_had_some_memory() {
+    fn some_memory_was_needed_to_come_here() {
         assert!(high_water_kb(std::process::id()) > 100);
     }
 }

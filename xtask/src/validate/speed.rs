@@ -1,7 +1,7 @@
 //! `speed`: simulated seconds per second of wall time beside ns-3, in pairs that alternate.
 //!
-//! A release build of ns-3 without logging is up to 1.36 times as fast as Debian's: each row's note has
-//! the ratio to that one too.
+//! A release build of ns-3 without logging is up to 1.36 times as fast as Debian's: each row's note
+//! has the ratio to that one too.
 
 use std::path::Path;
 

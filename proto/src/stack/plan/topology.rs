@@ -133,9 +133,9 @@ impl Topology {
                 }
             };
             let [a, b] = [0, 1].map(|end| (ends[end], radios[end]));
-            let there = link.loss.unwrap_or_else(|| self.default_loss(scenario, ends));
+            let there = link.loss.clone().unwrap_or_else(|| self.default_loss(scenario, ends));
             let there = Arc::new(there);
-            let back = link.loss_back.map_or_else(|| Arc::clone(&there), Arc::new);
+            let back = link.loss_back.clone().map_or_else(|| Arc::clone(&there), Arc::new);
             let delay = scenario.propagation_of(link, *ends);
             for (from, to, loss) in [(a, b, there), (b, a, back)] {
                 let signal = self.link_signal(link, from.0, to.0);
@@ -168,7 +168,7 @@ impl Topology {
     fn default_loss(&self, scenario: &Scenario, ends: &[NodeId; 2]) -> LossConfig {
         let is_placed = ends.iter().all(|end| scenario.node[index(*end)].place().is_some());
         match &self.space {
-            Some(_) if is_placed => scenario.propagation.loss,
+            Some(_) if is_placed => scenario.propagation.loss.clone(),
             _ => LossConfig::default(),
         }
     }

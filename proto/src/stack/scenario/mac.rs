@@ -16,6 +16,19 @@ pub enum Protection {
     CtsToSelf,
 }
 
+/// When a frame that finds an empty queue goes without a backoff.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FirstAccess {
+    /// When the medium has been idle for the whole interframe space (IEEE 802.11-2012 9.3.4.2).
+    #[default]
+    AfterGap,
+    /// When the medium is idle at that moment, however shortly, and whatever comes before the
+    /// interframe space is over: as ns-3 does it. A relay with an empty queue then passes a packet
+    /// on straight behind its acknowledgement.
+    WhenIdle,
+}
+
 /// How a radio chooses the bit-rate of data that names none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

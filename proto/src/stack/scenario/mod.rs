@@ -33,7 +33,7 @@ pub use loss::{
     BurstConfig, DriftConfig, DriverConfig, ErrorRunsConfig, InterfererConfig, LossConfig,
     ModulatedConfig, ModulationShape, TraceConfig,
 };
-pub use mac::{AccessConfig, AccessConfigs, Protection, RateControl};
+pub use mac::{AccessConfig, AccessConfigs, FirstAccess, Protection, RateControl};
 pub use mobility::{MobilityConfig, MobilityKind};
 pub use node::{ClockConfig, DeviceConfig, NodeConfig};
 pub use propagation::{

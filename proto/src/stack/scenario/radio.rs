@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::departure::DelayConfig;
-use super::mac::{AccessConfigs, Protection, RateControl};
+use super::mac::{AccessConfigs, FirstAccess, Protection, RateControl};
 use crate::base::{Band, Bitrate, Gap, GuardInterval, Phy, PhyKind, Preamble, Width};
 
 /// Settings of a radio.
@@ -46,6 +46,8 @@ pub struct RadioConfig {
     /// and CTS; none are if it is not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rts_threshold: Option<usize>,
+    /// When a frame that finds an empty queue goes without a backoff.
+    pub first_access: FirstAccess,
     /// What goes before OFDM frames where 802.11b stations are about.
     pub protection: Protection,
     /// Whether the four access categories of 802.11e contend, each with a queue of its own.
@@ -134,6 +136,7 @@ impl Default for RadioConfig {
             attempts: 7,
             long_attempts: 4,
             rts_threshold: None,
+            first_access: FirstAccess::AfterGap,
             protection: Protection::None,
             edca: false,
             access: AccessConfigs::default(),

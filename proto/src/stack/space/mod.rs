@@ -85,7 +85,7 @@ impl Space {
                 _ => 0.0,
             },
             seed: Seed(config.seed),
-            loss: Arc::new(config.loss),
+            loss: Arc::new(config.loss.clone()),
             loss_spread: config.loss_spread,
             sites: Vec::new(),
             near: Near::default(),

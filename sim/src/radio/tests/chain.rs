@@ -1,7 +1,8 @@
 //! Chains of relays under summed interference against ns-3 (chain B of the reference measurements).
 
 use super::*;
-use crate::radio::{CurveKind, FirstAccess, Interference, SinrConfig};
+use crate::radio::{CurveKind, Interference, SinrConfig};
+use farhop_proto::stack::FirstAccess;
 
 /// Distance between neighbours, in metres.
 const SPACING: f64 = 90.0;
@@ -100,31 +101,5 @@ fn chains_carry_what_ns3_says() {
         for (ours, expected) in ours.into_iter().zip(expected) {
             close(ours, expected, tolerance);
         }
-    }
-}
-
-#[test]
-fn a_relay_that_has_to_acknowledge_first_draws_a_backoff() {
-    // IEEE 802.11-1999 9.2.5.1, 802.11-2016 10.3.4.2: the medium has to remain idle for DIFS from
-    // the moment at which the frame is queued. Our own acknowledgement ends that.
-    for (first_access, draws) in [(FirstAccess::AfterGap, true), (FirstAccess::WhenIdle, false)] {
-        let radios = [1, 2, 3].map(|node| ChipConfig { first_access, ..chip(node) });
-        let mut drawn = 0;
-        for seed in 0..20 {
-            let config = mesh(radios.to_vec(), us(1));
-            let mut medium = Medium::new(config, Seed(seed));
-            medium.handle_frame(at(1000), 0, frame(1, Some(2), 500, TxOptions::default()));
-            while let Some(now) = medium.poll_timeout() {
-                medium.handle_timeout(now);
-                let relayed = std::iter::from_fn(|| medium.poll_event())
-                    .any(|event| event.radio == 1 && matches!(event.event, FrameUp::Received(_)));
-                if relayed {
-                    let unit = frame(2, Some(3), 500, TxOptions::default());
-                    medium.handle_frame(now, 1, unit);
-                    drawn += medium.stats(1).backoff_slots;
-                }
-            }
-        }
-        assert_eq!(drawn > 0, draws, "{first_access:?}: {drawn} slots");
     }
 }

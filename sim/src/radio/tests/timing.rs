@@ -2,6 +2,7 @@
 
 use super::*;
 use farhop_proto::base::Gap;
+use farhop_proto::stack::FirstAccess;
 
 /// A 1500-byte packet: 1536 bytes of MPDU, 96 + 1118 us.
 const DATA_US: u64 = 1214;
@@ -46,6 +47,30 @@ fn a_frame_that_finds_less_than_difs_of_silence_draws_a_backoff() {
     medium.handle_frame(at(end + 1 + 50), 2, frame(4, Some(2), 1500, TxOptions::default()));
     run_out(&mut medium);
     assert_eq!(on_air(&mut medium)[1].1, end + 1 + 50);
+}
+
+/// From the end of a relay's acknowledgement to the packet that it passes on, beyond DIFS.
+fn relay_waits(first_access: FirstAccess, seed: u64) -> u64 {
+    let radios = [1, 2, 3].map(|node| ChipConfig { first_access, ..chip(node) });
+    let mut medium = Medium::new(mesh(radios.to_vec(), us(1)), Seed(seed));
+    medium.record_transmissions(true);
+    medium.handle_frame(at(1000), 0, frame(1, Some(2), 1500, TxOptions::default()));
+    let arrival = at(1000 + DATA_US + 1);
+    medium.handle_timeout(arrival);
+    medium.handle_frame(arrival, 1, frame(2, Some(3), 1500, TxOptions::default()));
+    run_out(&mut medium);
+    let sent = on_air(&mut medium);
+    let (ack_end, start) = (sent[1].2, sent[2].1);
+    start - ack_end - 50
+}
+
+#[test]
+fn a_relay_draws_before_it_passes_a_packet_on_unless_idle_for_a_moment_is_enough() {
+    // The medium is idle when the packet arrives, but not for DIFS: the acknowledgement follows.
+    let waits = |access| (0..20).map(move |seed| relay_waits(access, seed));
+    assert!(waits(FirstAccess::AfterGap).all(|wait| wait % 20 == 0));
+    assert!(waits(FirstAccess::AfterGap).sum::<u64>() > 20 * 100);
+    assert!(waits(FirstAccess::WhenIdle).all(|wait| wait == 0));
 }
 
 #[test]
