@@ -53,20 +53,36 @@ pub struct DelayedAck {
     /// Longest time that acknowledgements behind a hole are held together, after the third
     /// (Linux since 4.18); zero sends each.
     pub compression: Duration,
+    /// How much later than that the host's timer fires (`tcp_comp_sack_slack_ns`): an idle host
+    /// sets its clock to the end of the slack.
+    pub compression_slack: Duration,
 }
 
 /// The tick that a host's timers are counted in; zero for timers that are exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tick(pub Duration);
 
+/// Ticks from which on a timer of Linux stands in the next, coarser level of its wheel
+/// (`kernel/time/timer.c`, `LVL_START`).
+const WHEEL_LEVEL: u64 = 63;
+/// By what the levels of the wheel differ, in span and in grain.
+const WHEEL_STEP: u64 = 8;
+
 impl Tick {
     /// How long a timer of this wait takes in the mean: whole ticks, and as it never fires early,
-    /// half a tick until the next one begins.
+    /// half a grain of the wheel until the next begins. The grain is a tick for short waits; from
+    /// 63 ticks on it is 8, and so on. Nobody cascades timers to finer levels.
     pub(super) fn round(self, wait: Duration) -> Duration {
-        match self.0.as_nanos() {
-            0 => wait,
-            tick => Duration::from_nanos(wait.as_nanos().div_ceil(tick) * tick + tick / 2),
+        let tick = self.0.as_nanos();
+        if tick == 0 {
+            return wait;
         }
+        let ticks = wait.as_nanos().div_ceil(tick);
+        let (mut span, mut grain) = (WHEEL_LEVEL, tick);
+        while ticks >= span && span <= u64::MAX / WHEEL_STEP {
+            (span, grain) = (span * WHEEL_STEP, grain * WHEEL_STEP);
+        }
+        Duration::from_nanos(ticks * tick + grain / 2)
     }
 }
 
@@ -148,6 +164,7 @@ impl TcpConfig {
                 max: Duration::from_millis(200),
                 quick: 16,
                 compression: Duration::from_millis(1),
+                compression_slack: Duration::from_micros(100),
             },
             window_bytes: 6 << 20,
             send_buffer_bytes: 4 << 20,
@@ -170,6 +187,7 @@ impl TcpConfig {
             delayed_ack: DelayedAck {
                 quick: 0,
                 compression: Duration::ZERO,
+                compression_slack: Duration::ZERO,
                 ..Self::linux().delayed_ack
             },
             window_bytes: 65_535,
@@ -217,4 +235,22 @@ pub struct FlowEnd {
     pub local: SocketAddrV4,
     /// Address and port of the peer.
     pub remote: SocketAddrV4,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_of_linux_is_later_the_longer_it_runs() {
+        let tick = Tick(Duration::from_millis(4));
+        let late = |wait_ms: u64| {
+            let wait = Duration::from_millis(wait_ms);
+            tick.round(wait).saturating_sub(wait).as_nanos() / 1_000_000
+        };
+        assert_eq!([late(40), late(248)], [2, 2], "half a tick of 4 ms");
+        assert_eq!([late(252), late(2_012)], [16, 16], "half a grain of 32 ms");
+        assert_eq!([late(2_016), late(16_000)], [128, 128], "half a grain of 256 ms");
+        assert_eq!(Tick::default().round(Duration::from_millis(7)), Duration::from_millis(7));
+    }
 }

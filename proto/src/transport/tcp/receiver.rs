@@ -304,7 +304,7 @@ impl Receiver {
             return;
         }
         self.compressed_acks += 1;
-        self.compressed.get_or_insert(pace.now + delay);
+        self.compressed.get_or_insert(pace.now + delay + self.delayed_ack.compression_slack);
     }
 
     /// Asks for an acknowledgement at once.
