@@ -37,6 +37,9 @@ const DEPARTURE: &str = "[[0, 30], [0.05, 57], [0.25, 70], [0.5, 81], [0.75, 98]
                          [0.95, 128], [0.99, 180], [0.999, 600], [1, 1600]]";
 /// Labs that may be late before a point counts as not measured.
 const TRIES: u32 = 4;
+/// How late a timer fires on a host of the lab: that of the air's process, measured likewise.
+const WAKE: &str = "[[0, 1], [0.05, 10], [0.25, 23], [0.5, 28], [0.75, 32], [0.9, 36], \
+                    [0.99, 60], [0.999, 150], [1, 1400]]";
 
 /// One point.
 #[derive(Clone, Copy)]
@@ -102,6 +105,7 @@ impl Point {
             "name = \"kernel\"\nduration_s = {seconds}\nmeasure_from_s = 2\n\
              [radio]\nphy = \"802.11b\"\npreamble = \"short\"\nrate_mbps = 11\n\
              ack_rate_mbps = 2\nattempts = 1\ndeparture = {DEPARTURE}\n\
+             [host]\nwake_us = {WAKE}\n\
              [stack.link]\nkind = \"plain\"\nqueue_packets = 50\n"
         );
         for pair in 0..PAIRS {
