@@ -4,7 +4,6 @@
 //! What is done about losses is in `recovery_rack.rs` and `recovery_6675.rs`. Linux sends while it
 //! handles an acknowledgement; here the caller asks for segments afterwards, one at a time.
 
-use super::ORIGIN;
 use super::buffer::SendBuffer;
 use super::config::{Counting, Recovery, TcpConfig, Tick};
 use super::congestion::{Acked, AnyController, Controller, NO_THRESHOLD, Sample, Window};
@@ -13,6 +12,7 @@ use super::recovery_rack::Rack;
 use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
 pub(super) use super::tally::Tally;
+use super::{ORIGIN, TICK_NANOS};
 use crate::base::{Duration, Instant};
 
 /// Slack of timers that are shorter than a tick of the kernel (`TCP_TIMEOUT_MIN_US`).
@@ -353,6 +353,15 @@ impl Sender {
         let Some(sent) = oldest.or(echo) else {
             return false;
         };
+        if oldest.is_none() {
+            // What an echoed timestamp tells is a minimum too, in whole ticks of its clock
+            // (`tcp_ack_update_rtt`).
+            let ticks = (now.since(sent).as_nanos() / TICK_NANOS).max(1);
+            let sample = Duration::from_nanos(ticks * TICK_NANOS);
+            self.rtt.on_minimum(now, sample);
+            self.rtt.on_sample(sample, self.una, self.nxt);
+            return true;
+        }
         self.rtt.on_sample(now.since(sent), self.una, self.nxt);
         true
     }
