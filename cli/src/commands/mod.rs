@@ -15,9 +15,15 @@ use crate::Failure;
 
 /// Prints data as JSON on standard output.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value).expect("reports are plain data");
-    print_text(&text);
-    Ok(())
+    use std::io::Write as _;
+    // Piece by piece: the report of ten thousand nodes as one text would be its largest part.
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let written = serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from);
+    match written.and_then(|()| writeln!(out)).and_then(|()| out.flush()) {
+        // A reader that has gone away is no error.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Prints text on standard output; a reader that has gone away is no error.

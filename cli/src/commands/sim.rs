@@ -134,7 +134,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 fn run_sweep(loaded: &load::Loaded, options: &Options) -> Result<(), Failure> {
     if options.pcap.is_some() || options.trace.is_some() || options.losses.is_some() {
         return Err(Failure::Input(miette::miette!(
-            "--pcap, --trace and --losses are of one run, and this scenario has a sweep: take out [sweep]"
+            "--pcap, --trace and --losses are of one run: take out the scenario's [sweep]"
         )));
     }
     sweep::run(

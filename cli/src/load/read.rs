@@ -314,10 +314,10 @@ mod tests {
     #[test]
     fn all_that_cannot_be_read_is_found_in_one_look() {
         let text = "name = 3\nlenght = 4\n[radio]\nphyy = 1\nrate_mbps = \"fast\"\n\
-                    [[node]]\nname = \"a\"\n[[flow]]\nfrom = \"a\"\nkind = \"tcpp\"\n";
+                    [[node]]\nname = \"a\"\n[[flow]]\nkind = \"tcpp\"\n[[link]]\nloss = 0\n";
         let mut found = places(text);
         found.sort();
-        assert_eq!(found, ["\"fast\"", "\"tcpp\"", "3", "[[flow]]", "lenght", "phyy"]);
+        assert_eq!(found, ["\"fast\"", "\"tcpp\"", "3", "[[link]]", "lenght", "phyy"]);
     }
 
     #[test]
@@ -328,9 +328,8 @@ mod tests {
 
     #[test]
     fn what_the_next_of_a_list_lacks_is_missed_all_the_same() {
-        let text = "name = \"x\"\n[[flow]]\nfrom = \"a\"\nto = 3\nkind = \"tcp\"\n\
-                    [[flow]]\nfrom = \"b\"\nkind = \"tcp\"\n";
-        assert_eq!(places(text), ["3", "[[flow]]"]);
+        let text = "name = \"x\"\n[[link]]\nbetween = 3\n[[link]]\nloss = 0\n";
+        assert_eq!(places(text), ["3", "[[link]]"]);
     }
 
     #[test]

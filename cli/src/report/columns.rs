@@ -76,7 +76,7 @@ fn over_time(line: &Line) -> Vec<Row> {
 
 fn counters(line: &Line) -> Vec<Row> {
     let of_node = line.report.nodes.iter().flat_map(|node| {
-        let drops = [("drops".to_owned(), node.drops.clone())];
+        let drops = [("drops".into(), node.drops.clone())];
         node.layers.clone().into_iter().chain(drops).flat_map(move |(layer, counters)| {
             counters.into_iter().map(move |(counter, value)| {
                 object(json!({

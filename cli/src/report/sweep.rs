@@ -11,7 +11,8 @@ use crate::Failure;
 use crate::commands::print_text;
 use crate::sweep::Line;
 
-/// Mean of a quantity over the seeds of a point, with the half width of its 95% confidence interval.
+/// Mean of a quantity over the seeds of a point, with the half width of its 95% confidence
+/// interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Mean {
     pub(crate) value: f64,

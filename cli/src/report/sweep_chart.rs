@@ -1,6 +1,7 @@
 //! The chart of a sweep: goodput of all flows against the first key, a line for each combination of
 //! the others, with error bars over the seeds.
 
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use super::chart::{COLOURS, FONT, GRID, INK};
@@ -125,6 +126,31 @@ where
         mesh.x_labels(2 * words.len() + 1);
     }
     mesh.draw()?;
+    draw_series(&mut chart, &axis, series, is_named)?;
+    if is_named {
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
+            .background_style(WHITE.mix(0.85))
+            .border_style(GRID)
+            .label_font((FONT, 13).into_font().color(&INK))
+            .draw()?;
+    }
+    Ok(())
+}
+
+/// The chart while it is drawn.
+type Chart<'a, DB> = ChartContext<'a, DB, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+fn draw_series<DB>(
+    chart: &mut Chart<'_, DB>,
+    axis: &Axis,
+    series: Vec<Series>,
+    is_named: bool,
+) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>>
+where
+    DB: DrawingBackend,
+{
     for (index, (name, line)) in series.into_iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
         let bars = line.iter().filter(|(_, _, half)| *half > 0.0).map(|(x, mean, half)| {
@@ -142,15 +168,6 @@ where
         if is_named && index < COLOURS.len() {
             drawn.label(name).legend(move |(x, y)| Circle::new((x + 9, y), 4, colour.filled()));
         }
-    }
-    if is_named {
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.85))
-            .border_style(GRID)
-            .label_font((FONT, 13).into_font().color(&INK))
-            .draw()?;
     }
     Ok(())
 }

@@ -157,7 +157,7 @@ pub fn node_report(name: &str, status: &StackStatus, chip: &ChipStats) -> NodeRe
         *drops.entry(cause.into()).or_default() += count;
     }
     drops.retain(|_, count| *count > 0);
-    let link = status.link.counters.iter().map(|(name, count)| (name.to_string(), *count));
+    let link = status.link.counters.iter().map(|(name, count)| (name.clone(), *count));
     let top = [("sent", flows.sent), ("received", flows.received)];
     let layers = BTreeMap::from([
         ("link".into(), link.collect()),

@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use farhop_proto::base::Name;
 use serde::{Deserialize, Serialize};
 
 /// Counters by name.
-pub type Counters = BTreeMap<String, u64>;
+pub type Counters = BTreeMap<Name, u64>;
 
 /// The result of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -181,7 +182,7 @@ pub struct NodeReport {
     /// Units dropped at the node, by cause.
     pub drops: Counters,
     /// Counters of each layer.
-    pub layers: BTreeMap<String, Counters>,
+    pub layers: BTreeMap<Name, Counters>,
 }
 
 /// How late the processes of a lab were.

@@ -1,10 +1,13 @@
 //! Traffic: the flows of a scenario, each with its application, started, measured and stopped.
 
+use std::collections::BTreeMap;
+
 use farhop_proto::base::{Cx, Duration, Instant, Layer as _, MessageUp, Seed};
 use farhop_proto::stack::{FlowConfig, Scenario, Stack};
 
 use super::apps::{self, App, Net};
 use super::world::World;
+use crate::radio::EventQueue;
 
 /// First port of the flows; each has one of its own.
 const FIRST_PORT: u16 = 5001;
@@ -41,16 +44,17 @@ pub(super) struct Traffic {
     owners: Vec<Vec<usize>>,
     /// For each node, the flows that have an end there.
     at_node: Vec<Vec<usize>>,
-    next: Instant,
+    /// When each flow has something to do.
+    dues: EventQueue,
     now: Instant,
 }
 
 impl Traffic {
     pub(super) fn build(scenario: &Scenario, seed: Seed) -> Self {
-        let index = |name: &str| {
-            let node = scenario.node_id(name).expect("the scenario has no problems");
-            usize::from(node.0) - 1
-        };
+        let nodes = scenario.node.iter().enumerate();
+        let places: BTreeMap<&str, usize> =
+            nodes.map(|(index, node)| (node.name.as_str(), index)).collect();
+        let index = |name: &str| *places.get(name).expect("the scenario has no problems");
         let at = |secs: f64| Instant::ZERO + Duration::from_secs_f64(secs);
         let flow = |(number, config): (usize, &FlowConfig)| {
             let start = at(config.start_s);
@@ -70,27 +74,36 @@ impl Traffic {
             }
         };
         let flows: Vec<Flow> = scenario.flow.iter().enumerate().map(flow).collect();
-        Self {
-            next: flows.iter().map(Flow::poll_timeout).min().unwrap_or(Instant::MAX),
+        let mut traffic = Self {
+            dues: EventQueue::new(flows.len()),
             flows,
             owners: vec![Vec::new(); scenario.node.len()],
             at_node: vec![Vec::new(); scenario.node.len()],
             now: Instant::ZERO,
+        };
+        for number in 0..traffic.flows.len() {
+            traffic.plan_due(number);
         }
+        traffic
     }
 
     /// The next time at which a flow has something to do.
     pub(super) fn poll_timeout(&self) -> Instant {
-        self.next
+        self.dues.peek().map_or(Instant::MAX, |(at, _)| at)
+    }
+
+    fn plan_due(&mut self, number: usize) {
+        match self.flows[number].poll_timeout() {
+            Instant::MAX => self.dues.cancel(number),
+            at => self.dues.set(number, at),
+        }
     }
 
     /// Starts, measures and stops what is due, and lets applications act.
     pub(super) fn handle_timeout(&mut self, now: Instant, world: &mut World) {
         self.now = now;
-        for (number, flow) in self.flows.iter_mut().enumerate() {
-            if flow.poll_timeout() > now {
-                continue;
-            }
+        while let Some((_, number)) = self.dues.peek().filter(|(at, _)| *at <= now) {
+            let flow = &mut self.flows[number];
             let mut net = Net {
                 world,
                 owners: &mut self.owners,
@@ -106,8 +119,8 @@ impl Traffic {
                     self.at_node[node].push(number);
                 }
             }
+            self.plan_due(number);
         }
-        self.next = self.flows.iter().map(Flow::poll_timeout).min().unwrap_or(Instant::MAX);
     }
 
     /// Writes what the sources at a node have and their transports have room for.
@@ -126,9 +139,10 @@ impl Traffic {
             | MessageUp::Reset(end)) = &event;
             let owner = self.owners[node][usize::from(end.0)];
             let flow = &mut self.flows[owner];
+            let before = flow.poll_timeout();
             flow.app.on_event(node, self.now, &event);
-            if flow.phase < Phase::Over {
-                self.next = self.next.min(flow.app.poll_timeout());
+            if flow.poll_timeout() != before {
+                self.plan_due(owner);
             }
         }
         self.at_node[node].iter().any(|number| self.flows[*number].app.can_feed(node, stack))

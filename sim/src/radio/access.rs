@@ -21,13 +21,13 @@ impl Chip {
 
     /// Whether the medium is busy as far as this radio cares.
     pub(super) fn is_busy(&self) -> bool {
-        self.is_transmitting() || (self.config.carrier_sense && self.receiver.is_sensing())
+        self.is_transmitting() || (self.config.carrier_sense && self.ear.is_sensing())
     }
 
     /// When the interframe space of a function is over, if the medium stays idle.
     fn gap_end(&self, index: usize, is_short: bool) -> Instant {
         let aifs = self.functions[index].aifs;
-        let since = self.idle_since.max(self.settled_at);
+        let since = self.ear.idle_since.max(self.settled_at);
         let mut end = since + if is_short { self.config.phy.sifs() } else { aifs };
         if self.config.carrier_sense {
             end = end.max(self.nav_until + aifs);
@@ -89,7 +89,7 @@ impl Chip {
             let slots = function.backoff.unwrap_or(0);
             self.gap_end(index, false) + self.config.slot * u64::from(slots)
         } else {
-            let is_short = self.config.gap == Gap::Sifs && self.idle_since == self.last_tx_end;
+            let is_short = self.config.gap == Gap::Sifs && self.ear.idle_since == self.last_tx_end;
             self.gap_end(index, is_short)
         };
         self.functions[index].at = at.max(now);
@@ -147,7 +147,7 @@ impl Chip {
 
     /// The medium becomes idle.
     pub(super) fn on_idle(&mut self, air: &mut Air, now: Instant) {
-        self.idle_since = now;
+        self.ear.idle_since = now;
         self.resume(air, now);
     }
 

@@ -10,11 +10,11 @@ use farhop_proto::base::{
 };
 
 use super::air::{Air, Timer};
-use super::config::{AcParams, ChipConfig, Interference};
+use super::config::{AcParams, ChipConfig, EifsRule, Interference};
 use super::edcaf::{Edcaf, Wait};
 use super::plan::Exchange;
 use super::rate::Rates;
-use super::reception::Receiver;
+use super::reception::{Attention, Ear, Receiver};
 use super::recipient::Recipient;
 use super::respond::Reply;
 use super::stats::ChipStats;
@@ -41,6 +41,8 @@ pub(super) enum Phase {
 /// One radio.
 #[derive(Debug)]
 pub(super) struct Chip {
+    /// What it senses, ahead of all else.
+    pub(super) ear: Ear,
     pub(super) index: usize,
     pub(super) config: ChipConfig,
     /// What EIFS adds to the interframe space.
@@ -57,8 +59,6 @@ pub(super) struct Chip {
     pub(super) tx_until: Option<Instant>,
     pub(super) last_tx_end: Instant,
     pub(super) receiver: Receiver,
-    /// When the medium last became idle, as this radio senses it.
-    pub(super) idle_since: Instant,
     /// When the last exchange was settled: acknowledged, or given up waiting.
     pub(super) settled_at: Instant,
     pub(super) nav_until: Instant,
@@ -66,7 +66,6 @@ pub(super) struct Chip {
     pub(super) announced_at: Instant,
     /// The end of the last frame in error, after which EIFS applies.
     pub(super) error_at: Option<Instant>,
-    pub(super) busy_since: Instant,
     pub(super) reply: Option<Reply>,
     pub(super) reply_bits: u16,
     pub(super) reply_accept: bool,
@@ -76,6 +75,18 @@ pub(super) struct Chip {
 }
 
 impl Chip {
+    /// To be called when anything was done to it but to its ear.
+    pub(super) fn settle(&mut self) {
+        let is_idle = self.is_up
+            && self.tx_until.is_none()
+            && self.exchange.is_none()
+            && self.phase == Phase::Free
+            && self.config.eifs != EifsRule::Always
+            && self.receiver.is_free()
+            && self.functions.iter().all(Edcaf::is_at_rest);
+        self.ear.attention = if is_idle { Attention::Idle } else { Attention::Engaged };
+    }
+
     pub(super) fn new(
         index: usize,
         config: ChipConfig,
@@ -85,6 +96,7 @@ impl Chip {
         let stream =
             |what| seed.stream(&format!("node/{}/radio/{}/{what}", config.node.0, config.radio.0));
         Self {
+            ear: Receiver::ear(&config, interference),
             index,
             after_error: config.eifs().saturating_sub(config.difs()),
             rng: stream("backoff"),
@@ -95,13 +107,11 @@ impl Chip {
             phase: Phase::Free,
             tx_until: None,
             last_tx_end: Instant::ZERO,
-            receiver: Receiver::new(&config, interference, stream("reception")),
-            idle_since: Instant::ZERO,
+            receiver: Receiver::new(interference, stream("reception")),
             settled_at: Instant::ZERO,
             nav_until: Instant::ZERO,
             announced_at: Instant::ZERO,
             error_at: None,
-            busy_since: Instant::ZERO,
             reply: None,
             reply_bits: 0,
             reply_accept: true,
@@ -166,15 +176,15 @@ impl Chip {
 
     /// Something begins at the antenna, for the time that the medium was busy.
     pub(super) fn note_busy(&mut self, now: Instant) {
-        if !self.receiver.is_sensing() && !self.is_transmitting() {
-            self.busy_since = now;
+        if !self.ear.is_sensing() && !self.is_transmitting() {
+            self.ear.busy_since = now;
         }
     }
 
     /// Something has ended at the antenna.
     pub(super) fn note_idle(&mut self, now: Instant) {
-        if !self.receiver.is_sensing() && !self.is_transmitting() {
-            self.stats.busy += now.since(self.busy_since);
+        if !self.ear.is_sensing() && !self.is_transmitting() {
+            self.ear.busy += now.since(self.ear.busy_since);
         }
     }
 
@@ -203,7 +213,7 @@ impl Chip {
         self.note_idle(now);
         let is_idle = !self.is_busy();
         if is_idle {
-            self.idle_since = now;
+            self.ear.idle_since = now;
         }
         if self.phase == Phase::Sending {
             self.on_step_sent(air, now);
@@ -254,7 +264,7 @@ impl Chip {
         }
         self.is_up = up;
         if up {
-            self.idle_since = now;
+            self.ear.idle_since = now;
             return;
         }
         for timer in Timer::ALL {

@@ -141,6 +141,11 @@ impl Edcaf {
         self.queue.push_back(Outgoing::new(frame));
     }
 
+    /// Whether it waits for nothing that energy on the air could put off.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.wait == Wait::Idle && self.backoff.is_none()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.requests.is_empty()
     }

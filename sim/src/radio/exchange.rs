@@ -261,7 +261,7 @@ impl Chip {
         let Phase::Awaiting { limit, .. } = self.phase else {
             unreachable!("the time-out runs only while an answer is awaited");
         };
-        if self.receiver.was_locked_by(now, limit) {
+        if self.receiver.was_locked_by(&self.ear, now, limit) {
             self.phase = Phase::Awaiting { limit, is_over: true };
         } else {
             self.on_attempt_failed(air, now);

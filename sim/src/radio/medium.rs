@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use farhop_proto::base::{AccessCategory, FrameDown, FrameUp, Instant, PhyKind, Seed};
 
-use super::air::{Air, TIMERS, Timer};
+use super::air::{Air, Reach, TIMERS, Timer};
 use super::chip::Chip;
 use super::config::{AirLink, ChipConfig, MediumConfig};
 use super::loss::FateRecord;
+use super::reception::Attention;
 use super::stats::ChipStats;
 use super::transmission::Transmission;
 use super::wire::Wire;
@@ -29,6 +30,14 @@ pub struct MediumEvent {
 enum Port {
     Chip(Chip),
     Wire(Wire),
+}
+
+impl Port {
+    fn settle(&mut self) {
+        if let Self::Chip(chip) = self {
+            chip.settle();
+        }
+    }
 }
 
 /// Calls a method of a port, whichever it is.
@@ -70,6 +79,7 @@ impl Medium {
     pub fn handle_frame(&mut self, now: Instant, radio: usize, frame: FrameDown) {
         self.handle_timeout(now);
         of_port!(&mut self.ports[radio], handle_frame(&mut self.air, self.now, frame));
+        self.ports[radio].settle();
     }
 
     /// Frames of an access category that a radio would take now; none while it is down. Without
@@ -103,10 +113,19 @@ impl Medium {
             while let Some(hearer) = self.air.pass(tx, is_end, at) {
                 self.events += 1;
                 match &mut self.ports[hearer.radio as usize] {
-                    Port::Chip(chip) if is_end => {
-                        chip.on_signal_end(&mut self.air, at, &hearer, tx);
+                    Port::Chip(chip) => {
+                        let is_energy = hearer.reach == Reach::Energy;
+                        if is_energy && chip.ear.attention == Attention::Idle {
+                            chip.ear.hear(at, hearer.power, is_end);
+                            continue;
+                        }
+                        if is_end {
+                            chip.on_signal_end(&mut self.air, at, &hearer, tx);
+                        } else {
+                            chip.on_signal_start(&mut self.air, at, &hearer, tx);
+                        }
+                        chip.settle();
                     }
-                    Port::Chip(chip) => chip.on_signal_start(&mut self.air, at, &hearer, tx),
                     Port::Wire(wire) if is_end => {
                         wire.on_signal_end(&mut self.air, at, &hearer, tx);
                     }
@@ -127,6 +146,7 @@ impl Medium {
             (Timer::Nav, Port::Chip(chip)) => chip.on_nav_unused(air, at),
             (_, Port::Wire(_)) => unreachable!("a wire has no such timer"),
         }
+        self.ports[handle / TIMERS].settle();
     }
 
     /// What the radios report, in the order of time.
@@ -139,6 +159,7 @@ impl Medium {
     pub fn set_radio_up(&mut self, now: Instant, radio: usize, up: bool) {
         self.handle_timeout(now);
         of_port!(&mut self.ports[radio], set_up(&mut self.air, self.now, up));
+        self.ports[radio].settle();
     }
 
     /// Cuts or restores one direction of a link. A frame on its way over a link that is cut
@@ -161,7 +182,7 @@ impl Medium {
     /// Counters of a radio.
     pub fn stats(&self, radio: usize) -> ChipStats {
         match &self.ports[radio] {
-            Port::Chip(chip) => chip.stats,
+            Port::Chip(chip) => ChipStats { busy: chip.ear.busy, ..chip.stats },
             Port::Wire(wire) => wire.stats,
         }
     }

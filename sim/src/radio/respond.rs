@@ -152,7 +152,7 @@ impl Chip {
     /// The time is over in which data should have followed an overheard RTS (802.11-1999 9.2.5.4).
     pub(super) fn on_nav_unused(&mut self, air: &mut Air, now: Instant) {
         let has_failed = self.error_at.is_some_and(|at| at > self.announced_at);
-        if has_failed || self.receiver.was_locked_by(now, now) {
+        if has_failed || self.receiver.was_locked_by(&self.ear, now, now) {
             return;
         }
         self.stats.nav_resets += 1;

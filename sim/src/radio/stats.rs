@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use farhop_proto::base::Duration;
+use farhop_proto::base::{Duration, Name};
 use serde::{Deserialize, Serialize};
 
 /// Counters of one radio since the start of the run.
@@ -98,7 +98,7 @@ pub struct ChipStats {
 
 impl ChipStats {
     /// Every counter by its name; times in microseconds.
-    pub fn counters(&self) -> BTreeMap<String, u64> {
+    pub fn counters(&self) -> BTreeMap<Name, u64> {
         let counts = [
             ("frames", self.frames),
             ("sent", self.sent),
@@ -145,7 +145,7 @@ impl ChipStats {
             ("backoff_us", self.backoff),
         ];
         let times = times.into_iter().map(|(name, time)| (name, time.as_micros()));
-        counts.into_iter().chain(times).map(|(name, count)| (name.to_owned(), count)).collect()
+        counts.into_iter().chain(times).map(|(name, count)| (Name::Borrowed(name), count)).collect()
     }
 
     /// The counters of two radios together.

@@ -2,8 +2,8 @@
 //!
 //! After each busy period the slots fall into zones: in the first only the categories with the
 //! smallest AIFSN contend, and with each further AIFSN more join. A category's collision
-//! probability is the mean over the zones in which it contends, weighted by how often a slot lies in
-//! them. Attempts per slot follow from it as in Bianchi 2000, with a finite number of attempts.
+//! probability is the mean over the zones in which it contends, weighted by how often a slot lies
+//! in them. Attempts per slot follow from it as in Bianchi 2000, with a finite number of attempts.
 
 /// One access category.
 #[derive(Clone, Copy, Debug, PartialEq)]

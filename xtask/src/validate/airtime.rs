@@ -51,7 +51,8 @@ fn tables() -> Vec<Row> {
     let b = Phy::default();
     let short = Phy { preamble: Preamble::Short, ..b };
     let a = Phy { kind: PhyKind::A, ..b };
-    let data: [(&str, Phy, &[(u64, f64)]); 2] = [
+    type Known<'a> = (&'a str, Phy, &'a [(u64, f64)]);
+    let data: [Known<'_>; 2] = [
         ("802.11b", b, &[(10, 12_480.0), (20, 6_336.0), (55, 2_427.0), (110, 1_310.0)]),
         (
             "802.11a",

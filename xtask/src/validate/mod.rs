@@ -125,7 +125,9 @@ impl Group {
     fn is_quick(self) -> bool {
         match self {
             Self::Airtime | Self::Bianchi | Self::Ns3 | Self::Distance => true,
-            Self::Edca | Self::Ht | Self::Determinism | Self::Growth => true,
+            Self::Edca | Self::Ht | Self::Determinism => true,
+            // It measures time, which other work on the machine spoils.
+            Self::Growth => false,
             // It needs the rights of a lab and a machine that keeps up with real time.
             Self::Kernel => false,
             // It needs ns-3 beside it.

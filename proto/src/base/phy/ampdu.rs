@@ -1,5 +1,5 @@
-//! A-MPDU arithmetic (802.11-2012 8.6.1 and 9.12, 802.11ac-2013 8.6.1): delimiters, padding, limits,
-//! and when each byte is on the air.
+//! A-MPDU arithmetic (802.11-2012 8.6.1 and 9.12, 802.11ac-2013 8.6.1): delimiters, padding,
+//! limits, and when each byte is on the air.
 
 use super::{GuardInterval, Phy, PhyKind, SERVICE_BITS};
 use crate::base::time::Duration;

@@ -13,7 +13,8 @@ const LISTED: usize = 12;
 pub(super) struct Names<'a>(BTreeMap<&'a str, NodeId>);
 
 impl<'a> Names<'a> {
-    /// The names of a scenario whose layouts are nodes. Of two nodes with one name the first has it.
+    /// The names of a scenario whose layouts are nodes. Of two nodes with one name the first has
+    /// it.
     pub(super) fn of(scenario: &'a Scenario) -> Self {
         let mut names = BTreeMap::new();
         for (number, node) in (1..=u16::MAX).zip(&scenario.node) {

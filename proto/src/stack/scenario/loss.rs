@@ -66,8 +66,8 @@ pub enum LossConfig {
 pub struct ErrorRunsConfig {
     /// Long-run loss, 0 to 1.
     pub loss: f64,
-    /// Distribution of the runs of lost frames: points `[length, share of runs that are no longer]`,
-    /// rising to a share of 1; between them it is linear.
+    /// Distribution of the runs of lost frames: points `[length, share of runs that are no
+    /// longer]`, rising to a share of 1; between them it is linear.
     pub errors: Vec<(u32, f64)>,
 }
 

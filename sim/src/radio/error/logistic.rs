@@ -2,8 +2,8 @@
 //! that rises from nothing to all within 5 dB, as links of real cards do, whose losses follow from
 //! more than white noise.
 //!
-//! The sheet lists, for each rate, the power at which a tenth of frames of 1,024 bytes is lost; over
-//! its noise of -95 dBm that is a ratio. An MCS has the sensitivity of the older mode with its
+//! The sheet lists, for each rate, the power at which a tenth of frames of 1,024 bytes is lost;
+//! over its noise of -95 dBm that is a ratio. An MCS has the sensitivity of the older mode with its
 //! modulation and code; 64-QAM 5/6 and 256-QAM go on in steps of 2 dB and 4 dB.
 
 use farhop_proto::base::phy::Mode;

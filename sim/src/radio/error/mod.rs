@@ -2,8 +2,8 @@
 //! interference, in tables, so that a frame's fate costs no transcendental function.
 //!
 //! A table holds the logarithm of the success at 64 points of each octave. The exponent and the
-//! upper mantissa bits of the ratio are its index, and between two points it is linear; over a frame
-//! of 1,500 bytes that is off by less than half a percent. The curves themselves stand in
+//! upper mantissa bits of the ratio are its index, and between two points it is linear; over a
+//! frame of 1,500 bytes that is off by less than half a percent. The curves themselves stand in
 //! [`stock`] and [`logistic`].
 //!
 //! The ratio is taken over the whole channel, for every stream alike: the gain of a second antenna

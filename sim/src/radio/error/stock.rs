@@ -3,10 +3,10 @@
 //! DSSS: differential BPSK and QPSK in white noise over 22 MHz (Proakis, Digital Communications).
 //! CCK: its 16 code words at 5.5 Mb/s are biorthogonal signals, the 256 at 11 Mb/s two such sets at
 //! half the energy (Pursley and Royster, IEEE Trans. Communications 57(2), 2009).
-//! OFDM: the uncoded bit error of each constellation, then the union bound of the convolutional code
-//! with hard decisions, from the Chernoff bound of each error weight (Henderson, Pei, Ferrari,
-//! Validation of OFDM error rate model in ns-3, 2010); weights of the K = 7 code and its puncturings
-//! after Haccoun and Begin (IEEE Trans. Communications 37(11), 1989).
+//! OFDM: the uncoded bit error of each constellation, then the union bound of the convolutional
+//! code with hard decisions, from the Chernoff bound of each error weight (Henderson, Pei, Ferrari,
+//! Validation of OFDM error rate model in ns-3, 2010); weights of the K = 7 code and its
+//! puncturings after Haccoun and Begin (IEEE Trans. Communications 37(11), 1989).
 
 use farhop_proto::base::phy::{Mode, Ofdm};
 

@@ -2,8 +2,8 @@
 //! overlaps is lost: its preamble, if the interferer is on the air by then or the receiver has
 //! locked on to it, else its content.
 //!
-//! Its packets come at equal intervals, from a random time on; each waits for the one before it, for
-//! DIFS and a backoff. It does not hear the sender either.
+//! Its packets come at equal intervals, from a random time on; each waits for the one before it,
+//! for DIFS and a backoff. It does not hear the sender either.
 
 use std::collections::VecDeque;
 

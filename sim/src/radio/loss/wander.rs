@@ -1,8 +1,8 @@
 //! Losses that change over time: a slow drift with bursts (`radio.md` 5.5), and a modulation around
 //! a mean (5.7).
 //!
-//! The drift is an Ornstein-Uhlenbeck process in log-odds, cut off at three standard deviations. Its
-//! middle is set so that the mean loss of frames of the reference length is the one asked for.
+//! The drift is an Ornstein-Uhlenbeck process in log-odds, cut off at three standard deviations.
+//! Its middle is set so that the mean loss of frames of the reference length is the one asked for.
 
 use farhop_proto::base::{Duration, Instant, Rng};
 

@@ -5,11 +5,13 @@
 //! signal with each other, [`sinr`] adds them up. A radio of the same node on an overlapping
 //! channel makes the medium busy and may destroy what is being received (`radio.md` 6).
 
+mod ear;
 mod sinr;
 mod threshold;
 
 use farhop_proto::base::{Dbm, Instant, Rng};
 
+pub(super) use self::ear::{Attention, Ear};
 pub(super) use self::sinr::Errors;
 use self::sinr::Sinr;
 use self::threshold::Threshold;
@@ -45,11 +47,7 @@ enum Ended {
 /// The receiver of one radio.
 #[derive(Debug)]
 pub(super) struct Receiver {
-    /// Signals at the antenna that are strong enough to be sensed by themselves.
-    signals: u32,
-    /// Transmitting radios of the same node on overlapping channels.
-    siblings: u32,
-    /// Those of them that are too loud to receive anything.
+    /// Transmitting radios of the same node that are too loud to receive anything.
     deafening: Vec<TxId>,
     model: Model,
     rng: Rng,
@@ -62,30 +60,34 @@ enum Model {
 }
 
 impl Receiver {
-    pub(super) fn new(config: &ChipConfig, interference: Interference, rng: Rng) -> Self {
+    pub(super) fn new(interference: Interference, rng: Rng) -> Self {
         let model = match interference {
             Interference::Threshold => Model::Threshold(Threshold::default()),
-            Interference::Sinr(sinr) => {
-                Model::Sinr(Box::new(Sinr::new(sinr, Power::of(config.sense_threshold))))
-            }
+            Interference::Sinr(sinr) => Model::Sinr(Box::new(Sinr::new(sinr))),
         };
-        Self { signals: 0, siblings: 0, deafening: Vec::new(), model, rng }
+        Self { deafening: Vec::new(), model, rng }
     }
 
-    /// Whether there is something on the air, the own transmission not counted.
-    pub(super) fn is_sensing(&self) -> bool {
-        let is_signal = match &self.model {
-            Model::Threshold(_) => self.signals > 0,
-            Model::Sinr(sinr) => sinr.is_sensing(),
-        };
-        is_signal || self.siblings > 0
+    /// The ear of a radio.
+    pub(super) fn ear(config: &ChipConfig, interference: Interference) -> Ear {
+        let sums = matches!(interference, Interference::Sinr(_));
+        Ear::new(sums, Power::of(config.sense_threshold), config.carrier_sense)
+    }
+
+    /// Whether nothing is being received.
+    pub(super) fn is_free(&self) -> bool {
+        match &self.model {
+            // Each signal counts against each other.
+            Model::Threshold(_) => false,
+            Model::Sinr(sinr) => sinr.is_free(),
+        }
     }
 
     /// Whether it is locked on to a frame that began no later than `limit`.
-    pub(super) fn was_locked_by(&mut self, now: Instant, limit: Instant) -> bool {
+    pub(super) fn was_locked_by(&mut self, ear: &Ear, now: Instant, limit: Instant) -> bool {
         match &mut self.model {
             Model::Threshold(threshold) => threshold.was_locked_by(limit),
-            Model::Sinr(sinr) => sinr.was_locked_by(now, limit, &mut self.rng),
+            Model::Sinr(sinr) => sinr.was_locked_by(ear.ambient, now, limit, &mut self.rng),
         }
     }
 
@@ -107,21 +109,22 @@ impl Chip {
         hearer: &Hearer,
         tx: TxId,
     ) {
-        let was_sensing = self.receiver.is_sensing();
+        let was_sensing = self.ear.is_sensing();
         if let Reach::Sibling(overlap) = hearer.reach {
-            self.receiver.siblings += 1;
+            self.ear.siblings += 1;
             if self.receiver.rng.chance(f64::from(overlap)) {
                 self.receiver.deafening.push(tx);
                 self.on_deafened(now);
             }
         } else {
-            self.receiver.signals += 1;
+            self.ear.signals += 1;
             if let Model::Sinr(sinr) = &mut self.receiver.model {
-                sinr.add(now, hearer.power);
+                sinr.close_span(now, self.ear.ambient);
+                self.ear.ambient += hearer.power;
             }
         }
-        if !was_sensing && self.receiver.is_sensing() && !self.is_transmitting() {
-            self.busy_since = now;
+        if !was_sensing && self.ear.is_sensing() && !self.is_transmitting() {
+            self.ear.busy_since = now;
             if self.config.carrier_sense {
                 self.on_busy(air, now);
             }
@@ -137,30 +140,32 @@ impl Chip {
 
     /// The end of a signal arrives.
     pub(super) fn on_signal_end(&mut self, air: &mut Air, now: Instant, hearer: &Hearer, tx: TxId) {
-        let was_sensing = self.receiver.is_sensing();
+        let was_sensing = self.ear.is_sensing();
         let mut ended = None;
         if let Reach::Sibling(_) = hearer.reach {
-            self.receiver.siblings -= 1;
+            self.ear.siblings -= 1;
             self.receiver.deafening.retain(|loud| *loud != tx);
         } else {
-            let signals = self.receiver.signals.checked_sub(1);
-            self.receiver.signals = signals.expect("a signal ends after its start");
+            let signals = self.ear.signals.checked_sub(1);
+            self.ear.signals = signals.expect("a signal ends after its start");
             ended = match &mut self.receiver.model {
                 Model::Threshold(threshold) => threshold.end(tx),
                 Model::Sinr(sinr) => {
                     let arrived = (tx, air.transmission(tx).mpdus());
-                    sinr.end(now, hearer, arrived, &mut self.receiver.rng)
+                    sinr.close_span(now, self.ear.ambient);
+                    self.ear.ambient -= hearer.power;
+                    sinr.end(now, arrived, &mut self.receiver.rng)
                 }
             };
         }
-        let falls_silent = was_sensing && !self.receiver.is_sensing() && !self.is_transmitting();
+        let falls_silent = was_sensing && !self.ear.is_sensing() && !self.is_transmitting();
         if falls_silent {
-            self.stats.busy += now.since(self.busy_since);
+            self.ear.busy += now.since(self.ear.busy_since);
         }
         // The medium counts as busy until what the frame says is known: NAV, EIFS.
         let becomes_idle = falls_silent && self.config.carrier_sense;
         if becomes_idle {
-            self.idle_since = now;
+            self.ear.idle_since = now;
         }
         if let Some(ended) = ended {
             self.on_reception_end(air, now, ended);
@@ -185,7 +190,7 @@ impl Chip {
             Ended::Failed | Ended::Unheard => self.error_at = Some(now),
         }
         if let Phase::Awaiting { limit, is_over: true } = self.phase
-            && !self.receiver.was_locked_by(now, limit)
+            && !self.receiver.was_locked_by(&self.ear, now, limit)
         {
             self.on_attempt_failed(air, now);
         }

@@ -29,9 +29,6 @@ pub(super) struct Sinr {
     preamble_min: Dbm,
     /// Least ratio of a preamble to noise and interference.
     preamble_ratio: f64,
-    sense: Power,
-    /// All signals at the antenna.
-    ambient: Power,
     /// Preambles in their detection window, in the order of their starts.
     candidates: Vec<Candidate>,
     locked: Option<Locked>,
@@ -96,40 +93,34 @@ struct Span {
 }
 
 impl Sinr {
-    pub(super) fn new(config: SinrConfig, sense: Power) -> Self {
+    pub(super) fn new(config: SinrConfig) -> Self {
         Self {
             noise: Power::of(config.noise),
             preamble_min: config.preamble_min,
             preamble_ratio: libm::pow(10.0, config.preamble_snr_db / 10.0),
-            sense,
-            ambient: Power::ZERO,
             candidates: Vec::new(),
             locked: None,
             spans: Vec::new(),
         }
     }
 
-    pub(super) fn is_sensing(&self) -> bool {
-        self.ambient >= self.sense && self.ambient > Power::ZERO
+    /// Whether nothing is being received.
+    pub(super) fn is_free(&self) -> bool {
+        self.locked.is_none() && self.candidates.is_empty()
     }
 
-    fn ratio(&self, power: Power) -> f64 {
+    fn ratio(&self, ambient: Power, power: Power) -> f64 {
         let mut rest = self.noise;
-        rest += self.ambient.without(power);
+        rest += ambient.without(power);
         power.ratio(rest)
     }
 
     /// Ends the span in which the power on the air did not change.
-    fn close_span(&mut self, now: Instant) {
+    pub(super) fn close_span(&mut self, now: Instant, ambient: Power) {
         if let Some(locked) = &self.locked {
-            let ratio = self.ratio(locked.frame.power);
+            let ratio = self.ratio(ambient, locked.frame.power);
             self.spans.push(Span { until: now, ratio });
         }
-    }
-
-    pub(super) fn add(&mut self, now: Instant, power: Power) {
-        self.close_span(now);
-        self.ambient += power;
     }
 
     /// The logarithm of the probability that `bits` bits that are spread evenly from `from` to
@@ -176,8 +167,14 @@ impl Sinr {
         }
     }
 
-    pub(super) fn was_locked_by(&mut self, now: Instant, limit: Instant, rng: &mut Rng) -> bool {
-        self.close_span(now);
+    pub(super) fn was_locked_by(
+        &mut self,
+        ambient: Power,
+        now: Instant,
+        limit: Instant,
+        rng: &mut Rng,
+    ) -> bool {
+        self.close_span(now, ambient);
         self.judge_header(now, rng);
         self.locked.is_some_and(|locked| locked.frame.start <= limit)
             || self.candidates.first().is_some_and(|candidate| candidate.start <= limit)
@@ -207,12 +204,9 @@ impl Sinr {
     pub(super) fn end(
         &mut self,
         now: Instant,
-        hearer: &Hearer,
         (tx, mpdus): (TxId, &[Mpdu]),
         rng: &mut Rng,
     ) -> Option<Ended> {
-        self.close_span(now);
-        self.ambient -= hearer.power;
         self.judge_header(now, rng);
         let Some(locked) = self.locked.filter(|locked| locked.frame.tx == tx) else {
             return Some(Ended::Unheard);
@@ -284,11 +278,12 @@ impl Chip {
     /// The detection window of the oldest preamble is over.
     pub(in crate::radio) fn on_preamble(&mut self, air: &mut Air, now: Instant) {
         let index = self.index;
+        let ambient = self.ear.ambient;
         let sinr = self.sinr();
         debug_assert!(sinr.candidates[0].start + DETECTION == now, "a window that ends late");
         let frame = sinr.candidates.remove(0);
         let is_strongest = sinr.candidates.iter().all(|other| other.power <= frame.power);
-        if is_strongest && sinr.ratio(frame.power) >= sinr.preamble_ratio {
+        if is_strongest && sinr.ratio(ambient, frame.power) >= sinr.preamble_ratio {
             sinr.candidates.clear();
             sinr.spans.clear();
             let errors = air.errors(frame.tx);

@@ -40,7 +40,7 @@ fn both_ways_go_at_once() {
 }
 
 #[test]
-fn a_wire_loses_what_its_process_says_and_what_is_cut() {
+fn a_wire_loses_its_share_and_what_is_cut() {
     let mut config = mesh(vec![port(1), port(2)], us(10));
     config.links[0].loss = LossModel::Bernoulli { p: 0.25 };
     let mut medium = medium(config);
