@@ -47,7 +47,8 @@ pub(in crate::radio) struct Ear {
 impl Ear {
     pub(super) fn new(sums: bool, sense: Power, has_carrier_sense: bool) -> Self {
         Self {
-            attention: Attention::Idle,
+            // Until the radio has said that it does not care.
+            attention: Attention::Engaged,
             ambient: Power::ZERO,
             sense,
             busy_since: Instant::ZERO,

@@ -141,3 +141,20 @@ fn frames_that_only_touch_are_both_received() {
     let order: Vec<_> = receptions(&reports).iter().map(|(_, at, f)| (*at, f.from.0)).collect();
     assert_eq!(order, [(at(3000), 1), (at(3000 + length), 2)]);
 }
+
+#[test]
+fn a_signal_too_weak_to_decode_destroys_what_comes_after_it_from_the_first_moment_on() {
+    // Radio 0 is sensed and no more; nothing has happened at the receiver before.
+    let mut config = MediumConfig::new(
+        [1, 2, 3].map(chip).to_vec(),
+        [-70, -64]
+            .iter()
+            .enumerate()
+            .map(|(from, dbm)| AirLink { signal: Dbm::new(*dbm), ..link(from, 2, us(1)) })
+            .collect(),
+    );
+    config.radios[2].receive_threshold = Dbm::new(-65);
+    let mut medium = medium(config);
+    assert_eq!(heard(&mut medium, [1000, 1300]), [0_u16; 0]);
+    assert_eq!(medium.stats(2).collisions, 1);
+}
