@@ -146,6 +146,8 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/tree/test" "$work/tree/etc"
 for file in "$1" ${HWSIM_FILES:-}; do
     install -m 755 "$file" "$work/tree/test/"
+    # What debuggers want would fill the guest's memory: a root in memory has half of it.
+    objcopy --strip-debug "$work/tree/test/$(basename "$file")" 2>/dev/null || true # a script
     with_libraries "$file" "$work/tree"
 done
 [ -z "${HWSIM_SETUP:-}" ] || cp "$HWSIM_SETUP" "$work/tree/etc/setup"
