@@ -10,6 +10,7 @@ use super::scenario::{LossConfig, RadioConfig, Scenario};
 use super::space::{Space, Thresholds};
 use crate::base::{AddressPlan, Bitrate, Dbm, Duration, NodeId, RadioId, RadioSpec};
 use crate::link::PeerSpec;
+use crate::link::secure::SecurityConfig;
 use crate::routing::fixed::NextHop;
 
 use topology::RadioUse;
@@ -154,6 +155,11 @@ impl Scenario {
         Plan { nodes, hops: topology.hops, space: topology.space, sites: topology.sites }
     }
 
+    /// What sealing adds to each frame, in bytes.
+    fn seal_bytes(&self) -> usize {
+        self.security.as_ref().map_or(0, SecurityConfig::seal_bytes)
+    }
+
     fn plan_radio(&self, id: usize, radio: &RadioUse) -> RadioPlan {
         let config = Arc::clone(&radio.config);
         let (phy, rate) = (config.phy(), config.rate());
@@ -168,6 +174,7 @@ impl Scenario {
                 rate,
                 gap: config.gap,
                 channel: config.channel,
+                seal_bytes: self.seal_bytes(),
             },
             ack_rate: config.ack_rate_mbps.map_or(phy.control_rate(rate), Bitrate::from_mbps),
             slot,
