@@ -25,7 +25,8 @@ mod sweep;
     farhop demo                       real TCP over 80 km, with farhop and without\n  \
     farhop check scenarios/demo.toml  what a scenario would do\n  \
     farhop sim scenarios/demo.toml    the same in virtual time\n  \
-    farhop lab scenarios/demo.toml    the same with real daemons and kernel TCP"
+    farhop lab scenarios/demo.toml    the same with real daemons and kernel TCP\n  \
+    farhop keys                       the key of this node, for its neighbours"
 )]
 struct Cli {
     #[command(subcommand)]

@@ -149,15 +149,16 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
     }
     list(&mut out, "  drops", &link["drops"]);
     list(&mut out, "  counters", &link["counters"]);
-    let wakeups = &status["wakeups"];
-    let _ = writeln!(
-        out,
-        "  wake-ups: {} by timer, {} later than 1 ms, worst {:.0} us",
+    out + &describe_wakeups(&status["wakeups"])
+}
+
+fn describe_wakeups(wakeups: &Value) -> String {
+    format!(
+        "  wake-ups: {} by timer, {} later than 1 ms, worst {:.0} us\n",
         wakeups["timer"],
         wakeups["late_1ms"],
-        number(&wakeups["worst_us"])
-    );
-    out
+        wakeups["worst_us"].as_f64().unwrap_or(0.0)
+    )
 }
 
 /// How frames are protected, and what is known of each neighbour's key.

@@ -9,12 +9,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::keys::standin::SecureSpec;
 use farhop_proto::base::{
     Cx, Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant, Lane, NodeId,
     RadioId, Room, Seed, UnitId,
 };
-use farhop_proto::link::secure::PublicKey;
+use farhop_proto::link::secure::{PublicKey, Secure};
 use farhop_proto::stack::{NodePlan, Stack, StackStatus};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
@@ -132,13 +131,13 @@ impl Driver {
     }
 
     /// Protects the frames; to be called before the first turn.
-    pub fn set_security(&mut self, spec: SecureSpec) {
-        let _ = spec;
+    pub fn set_security(&mut self, secure: Secure) {
+        self.stack.set_security(secure);
     }
 
-    /// Gives the stack the keys of all other nodes anew: they hold at once.
-    pub fn set_keys(&mut self, keys: BTreeMap<NodeId, PublicKey>) {
-        let _ = keys;
+    /// Trusts these keys of other nodes and no others, from now on.
+    pub fn set_keys(&mut self, keys: &BTreeMap<NodeId, PublicKey>) {
+        self.stack.set_keys(&mut Cx::new(self.clock.now()), keys);
         // What follows from it must not wait for the next event.
         self.is_cut = true;
     }

@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use farhop_proto::link::secure::{Identity, PublicKey, SecurityConfig};
+use farhop_proto::link::secure::{Identity, PublicKey, Secure, SecureSpec, SecurityConfig};
 use farhop_proto::stack::NodePlan;
 
 use super::driver::Driver;
-use crate::keys::standin::SecureSpec;
 use crate::keys::{Held, KeysError, KeysStatus, NodeKeys, random};
 
 /// How a daemon protects its frames.
@@ -44,14 +43,14 @@ impl Keyring {
         let held = keys.store.hold(&plan.name, socket)?;
         let own = identity.public();
         let status = keys.read(own)?;
-        driver.set_security(SecureSpec {
+        driver.set_security(Secure::build(SecureSpec {
             node: plan.node,
             identity,
             entropy: random(),
             config,
             peers: plan.peers.clone(),
             keys: keys.numbered(&status),
-        });
+        }));
         Ok(Self { keys, own, status, _held: held })
     }
 
@@ -60,7 +59,7 @@ impl Keyring {
     /// Fails if something is wrong with them: then those of before stay.
     pub(super) fn refresh(&mut self, driver: &mut Driver) -> Result<&KeysStatus, KeysError> {
         self.status = self.keys.read(self.own)?;
-        driver.set_keys(self.keys.numbered(&self.status));
+        driver.set_keys(&self.keys.numbered(&self.status));
         Ok(&self.status)
     }
 

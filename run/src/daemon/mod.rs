@@ -185,8 +185,8 @@ fn guard(plan: &NodePlan) -> Duration {
 
 /// Runs a node until SIGTERM, SIGINT or `options.stop`, and cleans up.
 ///
-/// Fails if a daemon of that name or with that key runs already, a device or the TUN interface cannot be opened, or
-/// an interface goes away.
+/// Fails if a daemon of that name or with that key runs already, a device or the TUN interface
+/// cannot be opened, or an interface goes away.
 pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
     let security = options.security.take();
     let plan = &options.plan;

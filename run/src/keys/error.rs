@@ -19,7 +19,8 @@ pub enum KeysError {
         error: io::Error,
     },
     /// A file cannot be read.
-    #[error("cannot read {}: {error}", path.display())]
+    #[error("cannot read {}: {error}; run as the user who owns it, or name another folder with \
+        --keys", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,

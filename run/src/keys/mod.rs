@@ -14,7 +14,6 @@ mod error;
 mod held;
 mod nodes;
 mod own;
-pub mod standin;
 mod trusted;
 
 #[cfg(test)]
