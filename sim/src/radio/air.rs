@@ -18,8 +18,8 @@ use super::config::{AirLink, ChipConfig, CurveKind, Interference, MediumConfig, 
 use super::loss::{Exposed, Fate, FateRecord, LossProcess};
 use super::medium::MediumEvent;
 use super::power::Power;
-use super::queue::EventQueue;
-use super::reception::Errors;
+use super::queue::{EventQueue, Order};
+use super::reception::{Attention, Ear, Errors, Receiver, Turn};
 use super::transmission::{Mpdu, Transmission};
 
 /// The timers of one radio.
@@ -33,18 +33,16 @@ pub(super) enum Timer {
     AckTimeout,
     /// SIFS after a frame that wants an acknowledgement.
     Reply,
-    /// The end of the time in which a preamble is detected.
-    Preamble,
     /// Nothing has followed an overheard RTS.
     Nav,
 }
 
 /// Timers of each radio.
-pub(super) const TIMERS: usize = 6;
+pub(super) const TIMERS: usize = 5;
 
 impl Timer {
     pub(super) const ALL: [Self; TIMERS] =
-        [Self::Access, Self::TxEnd, Self::AckTimeout, Self::Reply, Self::Preamble, Self::Nav];
+        [Self::Access, Self::TxEnd, Self::AckTimeout, Self::Reply, Self::Nav];
 }
 
 /// Names a transmission in the slab.
@@ -54,8 +52,8 @@ pub(super) struct TxId(u32);
 /// What a radio is to a hearer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Reach {
-    /// Strong enough to be decoded.
-    Decodable,
+    /// Strong enough to be decoded, over this link.
+    Decodable(u32),
     /// Sensed, or only noise.
     Energy,
     /// The other radio of the same node: deafening with this probability.
@@ -65,11 +63,9 @@ pub(super) enum Reach {
 /// One radio that hears another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hearer {
-    pub(super) radio: u32,
-    /// Index of the link; without meaning between radios of one node.
-    pub(super) link: u32,
     delay: Duration,
     pub(super) power: Power,
+    pub(super) radio: u32,
     pub(super) signal: Dbm,
     pub(super) reach: Reach,
 }
@@ -81,17 +77,22 @@ struct Held {
     /// How many hearers the start and the end have passed.
     passed: [u32; 2],
     /// Their places in the order of events.
-    order: [u32; 2],
+    order: [Order; 2],
+    /// Which of the modes met so far it has, where interference adds up.
+    mode: u32,
     /// The transmitter was switched off before the end.
     is_cut_off: bool,
 }
 
 impl Held {
+    fn sent_at(&self, is_end: bool) -> Instant {
+        if is_end { self.transmission.end } else { self.transmission.start }
+    }
+
     /// When the start or the end reaches the next hearer.
     fn next_edge(&self, is_end: bool) -> Option<Instant> {
-        let sent = if is_end { self.transmission.end } else { self.transmission.start };
         let hearer = self.hearers.get(self.passed[usize::from(is_end)] as usize)?;
-        Some(sent + hearer.delay)
+        Some(self.sent_at(is_end) + hearer.delay)
     }
 }
 
@@ -126,6 +127,8 @@ struct Station {
 #[derive(Debug)]
 pub(super) struct Air {
     pub(super) queue: EventQueue,
+    /// By radio; those of wires hear nothing.
+    ears: Vec<Ear>,
     pub(super) links: Vec<Link>,
     stations: Vec<Station>,
     slab: Vec<Held>,
@@ -138,6 +141,8 @@ pub(super) struct Air {
     /// What became of frames, while that is recorded.
     pub(super) fates: Option<VecDeque<FateRecord>>,
     pub(super) frames_on_air: u64,
+    /// Starts and ends that have reached a hearer.
+    pub(super) passes: u64,
     pub(super) trace_hash: u64,
     seed: Seed,
     /// Links by their ends; made when links are first replaced.
@@ -164,6 +169,11 @@ impl Air {
         };
         let mut air = Self {
             queue: EventQueue::new(config.radios.len() * TIMERS),
+            ears: config
+                .radios
+                .iter()
+                .map(|radio| Receiver::ear(radio, config.interference))
+                .collect(),
             links: Vec::with_capacity(config.links.len()),
             stations: config.radios.iter().map(station).collect(),
             slab: Vec::new(),
@@ -174,6 +184,7 @@ impl Air {
             recorded: VecDeque::new(),
             fates: None,
             frames_on_air: 0,
+            passes: 0,
             trace_hash: 0xcbf2_9ce4_8422_2325,
             seed,
             by_pair: BTreeMap::new(),
@@ -227,13 +238,14 @@ impl Air {
                 return None;
             }
             let is_clear = overlap == 1.0 && signal >= sink.receive_threshold;
-            let reach = if is_clear { Reach::Decodable } else { Reach::Energy };
+            let is_wire = sink.phy.kind == PhyKind::Wire;
+            let reach = if is_clear || is_wire { Reach::Decodable(*index) } else { Reach::Energy };
             let signal = signal.weaker_by(-10.0 * libm::log10(overlap));
             if signal < sink.sense_threshold && !self.sums_energy {
                 return None;
             }
-            let power = Power::of(signal);
-            Some(Hearer { radio: to as u32, link: *index, delay, power, signal, reach })
+            let power = if self.sums_energy { Power::of(signal) } else { Power::LEAST };
+            Some(Hearer { delay, power, radio: to as u32, signal, reach })
         };
         let mut hearers: Vec<Hearer> = source.links.iter().filter_map(from_link).collect();
         hearers.extend(self.siblings(radio));
@@ -253,10 +265,9 @@ impl Air {
             let is_wire = [own.phy.kind, other.phy.kind].contains(&PhyKind::Wire);
             let overlap = channel_overlap(own.channel, other.channel);
             (overlap > 0.0 && !is_wire).then_some(Hearer {
-                radio: index as u32,
-                link: u32::MAX,
                 delay: Duration::ZERO,
                 power: Power::ZERO,
+                radio: index as u32,
                 signal: Dbm::new(0),
                 reach: Reach::Sibling(overlap as f32),
             })
@@ -296,6 +307,15 @@ impl Air {
             }
         }
         self.line_up(radio);
+    }
+
+    /// What a radio senses.
+    pub(super) fn ear(&self, radio: usize) -> &Ear {
+        &self.ears[radio]
+    }
+
+    pub(super) fn ear_mut(&mut self, radio: usize) -> &mut Ear {
+        &mut self.ears[radio]
     }
 
     pub(super) fn set_timer(&mut self, radio: usize, timer: Timer, at: Instant) {
@@ -354,15 +374,17 @@ impl Air {
     }
 
     /// How a transmission fails under interference.
-    pub(super) fn errors(&mut self, tx: TxId) -> Errors {
-        let transmission = &self.slab[tx.0 as usize].transmission;
-        let (phy, rate) = (self.stations[transmission.radio].phy, transmission.rate);
-        let known = self.errors.iter().find(|known| (known.0, known.1) == (phy, rate));
-        known.map(|known| known.2).unwrap_or_else(|| {
-            let errors = Errors::of(phy, rate, self.curve);
-            self.errors.push((phy, rate, errors));
-            errors
-        })
+    pub(super) fn errors(&self, tx: TxId) -> Errors {
+        self.errors[self.slab[tx.0 as usize].mode as usize].2
+    }
+
+    /// The place of a mode among those met so far.
+    fn mode(&mut self, phy: Phy, rate: Bitrate) -> u32 {
+        let known = self.errors.iter().position(|known| (known.1, known.0) == (rate, phy));
+        known.unwrap_or_else(|| {
+            self.errors.push((phy, rate, Errors::of(phy, rate, self.curve)));
+            self.errors.len() - 1
+        }) as u32
     }
 
     /// Puts a transmission on the air.
@@ -377,7 +399,9 @@ impl Air {
             return;
         }
         let order = [self.queue.take_order(), self.queue.take_order()];
-        let held = Held { transmission, hearers, passed: [0, 0], order, is_cut_off: false };
+        let phy = self.stations[transmission.radio].phy;
+        let mode = if self.sums_energy { self.mode(phy, transmission.rate) } else { 0 };
+        let held = Held { transmission, hearers, passed: [0, 0], order, mode, is_cut_off: false };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slab[slot as usize] = held;
@@ -409,17 +433,39 @@ impl Air {
         Some((TxId((place / 2) as u32), place % 2 == 1))
     }
 
-    /// The next hearer that a start or an end reaches at `at`, if one is left there. Where none is,
-    /// the event moves on, and a transmission that has passed all is forgotten.
-    pub(super) fn pass(&mut self, tx: TxId, is_end: bool, at: Instant) -> Option<Hearer> {
+    /// The place of a start or an end in the order of events.
+    pub(super) fn order(&self, tx: TxId, is_end: bool) -> Order {
+        self.slab[tx.0 as usize].order[usize::from(is_end)]
+    }
+
+    /// Lets a start or an end reach the hearers at `at`. Returns the next whose radio has to know;
+    /// for the others it was all done, and where only carrier sense changed, that comes along.
+    /// Where none is left, the event moves on, and a transmission that has passed all is forgotten.
+    pub(super) fn pass(
+        &mut self,
+        tx: TxId,
+        is_end: bool,
+        at: Instant,
+    ) -> Option<(Hearer, Option<Turn>)> {
         let held = &mut self.slab[tx.0 as usize];
-        if held.next_edge(is_end) == Some(at) {
-            let passed = &mut held.passed[usize::from(is_end)];
-            let hearer = held.hearers[*passed as usize];
+        let sent = held.sent_at(is_end);
+        let passed = &mut held.passed[usize::from(is_end)];
+        while let Some(hearer) = held.hearers.get(*passed as usize) {
+            if sent + hearer.delay != at {
+                break;
+            }
             *passed += 1;
-            return Some(hearer);
+            self.passes += 1;
+            let ear = &mut self.ears[hearer.radio as usize];
+            if hearer.reach != Reach::Energy || ear.attention == Attention::Engaged {
+                return Some((*hearer, None));
+            }
+            let turn = ear.hear(at, hearer.power, is_end);
+            if turn.is_some() && ear.attention == Attention::Waiting {
+                return Some((*hearer, turn));
+            }
         }
-        let is_over = is_end && held.passed[1] as usize == held.hearers.len();
+        let is_over = is_end && *passed as usize == held.hearers.len();
         self.set_edge(tx, is_end);
         if is_over {
             let held = &mut self.slab[tx.0 as usize];

@@ -14,7 +14,7 @@ use super::config::{AcParams, ChipConfig, EifsRule, Interference};
 use super::edcaf::{Edcaf, Wait};
 use super::plan::Exchange;
 use super::rate::Rates;
-use super::reception::{Attention, Ear, Receiver};
+use super::reception::{Attention, Receiver};
 use super::recipient::Recipient;
 use super::respond::Reply;
 use super::stats::ChipStats;
@@ -41,8 +41,6 @@ pub(super) enum Phase {
 /// One radio.
 #[derive(Debug)]
 pub(super) struct Chip {
-    /// What it senses, ahead of all else.
-    pub(super) ear: Ear,
     pub(super) index: usize,
     pub(super) config: ChipConfig,
     /// What EIFS adds to the interframe space.
@@ -55,8 +53,6 @@ pub(super) struct Chip {
     /// The exchange of the function that has the air.
     pub(super) exchange: Option<Exchange>,
     pub(super) phase: Phase,
-    /// When the own transmission ends, while there is one.
-    pub(super) tx_until: Option<Instant>,
     pub(super) last_tx_end: Instant,
     pub(super) receiver: Receiver,
     /// When the last exchange was settled: acknowledged, or given up waiting.
@@ -75,16 +71,19 @@ pub(super) struct Chip {
 }
 
 impl Chip {
-    /// To be called when anything was done to it but to its ear.
-    pub(super) fn settle(&mut self) {
-        let is_idle = self.is_up
-            && self.tx_until.is_none()
-            && self.exchange.is_none()
-            && self.phase == Phase::Free
-            && self.config.eifs != EifsRule::Always
-            && self.receiver.is_free()
-            && self.functions.iter().all(Edcaf::is_at_rest);
-        self.ear.attention = if is_idle { Attention::Idle } else { Attention::Engaged };
+    /// Tells its ear what to care for. To be called when anything was done to it.
+    pub(super) fn settle(&self, air: &mut Air) {
+        let is_engaged = !self.is_up
+            || !self.receiver.is_free()
+            || self.config.eifs == EifsRule::Always
+            || matches!(self.phase, Phase::Awaiting { is_over: true, .. });
+        air.ear_mut(self.index).attention = if is_engaged {
+            Attention::Engaged
+        } else if self.exchange.is_some() || self.functions.iter().all(Edcaf::is_at_rest) {
+            Attention::Idle
+        } else {
+            Attention::Waiting
+        };
     }
 
     pub(super) fn new(
@@ -96,7 +95,6 @@ impl Chip {
         let stream =
             |what| seed.stream(&format!("node/{}/radio/{}/{what}", config.node.0, config.radio.0));
         Self {
-            ear: Receiver::ear(&config, interference),
             index,
             after_error: config.eifs().saturating_sub(config.difs()),
             rng: stream("backoff"),
@@ -105,7 +103,6 @@ impl Chip {
             rates: Rates::build(config.rate_control, config.phy, config.rate, stream("rate")),
             exchange: None,
             phase: Phase::Free,
-            tx_until: None,
             last_tx_end: Instant::ZERO,
             receiver: Receiver::new(interference, stream("reception")),
             settled_at: Instant::ZERO,
@@ -174,20 +171,6 @@ impl Chip {
         }
     }
 
-    /// Something begins at the antenna, for the time that the medium was busy.
-    pub(super) fn note_busy(&mut self, now: Instant) {
-        if !self.ear.is_sensing() && !self.is_transmitting() {
-            self.ear.busy_since = now;
-        }
-    }
-
-    /// Something has ended at the antenna.
-    pub(super) fn note_idle(&mut self, now: Instant) {
-        if !self.ear.is_sensing() && !self.is_transmitting() {
-            self.ear.busy += now.since(self.ear.busy_since);
-        }
-    }
-
     pub(super) fn transmit(
         &mut self,
         air: &mut Air,
@@ -196,11 +179,10 @@ impl Chip {
         (rate, nav): (Bitrate, Duration),
         kind: TransmissionKind,
     ) {
-        if !self.is_busy() {
+        if !self.is_busy(air) {
             self.on_busy(air, now);
         }
-        self.note_busy(now);
-        self.tx_until = Some(end);
+        air.ear_mut(self.index).start_sending(now, end);
         self.on_own_start(air, now);
         air.set_timer(self.index, Timer::TxEnd, end);
         let (radio, from) = (self.index, self.config.node);
@@ -208,12 +190,12 @@ impl Chip {
     }
 
     pub(super) fn on_tx_end(&mut self, air: &mut Air, now: Instant) {
-        self.tx_until = None;
         self.last_tx_end = now;
-        self.note_idle(now);
-        let is_idle = !self.is_busy();
+        let ear = air.ear_mut(self.index);
+        ear.stop_sending(now);
+        let is_idle = !ear.is_busy();
         if is_idle {
-            self.ear.idle_since = now;
+            ear.idle_since = now;
         }
         if self.phase == Phase::Sending {
             self.on_step_sent(air, now);
@@ -264,16 +246,15 @@ impl Chip {
         }
         self.is_up = up;
         if up {
-            self.ear.idle_since = now;
+            air.ear_mut(self.index).idle_since = now;
             return;
         }
         for timer in Timer::ALL {
             air.cancel_timer(self.index, timer);
         }
-        if self.is_transmitting() {
-            self.tx_until = None;
+        if self.is_transmitting(air) {
             self.last_tx_end = now;
-            self.note_idle(now);
+            air.ear_mut(self.index).stop_sending(now);
             air.cut_off(self.index, now);
         }
         self.phase = Phase::Free;

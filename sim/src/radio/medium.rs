@@ -4,11 +4,10 @@ use std::collections::VecDeque;
 
 use farhop_proto::base::{AccessCategory, FrameDown, FrameUp, Instant, PhyKind, Seed};
 
-use super::air::{Air, Reach, TIMERS, Timer};
+use super::air::{Air, TIMERS, Timer};
 use super::chip::Chip;
 use super::config::{AirLink, ChipConfig, MediumConfig};
 use super::loss::FateRecord;
-use super::reception::Attention;
 use super::stats::ChipStats;
 use super::transmission::Transmission;
 use super::wire::Wire;
@@ -33,9 +32,9 @@ enum Port {
 }
 
 impl Port {
-    fn settle(&mut self) {
+    fn settle(&mut self, air: &mut Air) {
         if let Self::Chip(chip) = self {
-            chip.settle();
+            chip.settle(air);
         }
     }
 }
@@ -56,6 +55,7 @@ pub struct Medium {
     ports: Vec<Port>,
     air: Air,
     now: Instant,
+    /// Timers that have gone off.
     events: u64,
 }
 
@@ -79,7 +79,7 @@ impl Medium {
     pub fn handle_frame(&mut self, now: Instant, radio: usize, frame: FrameDown) {
         self.handle_timeout(now);
         of_port!(&mut self.ports[radio], handle_frame(&mut self.air, self.now, frame));
-        self.ports[radio].settle();
+        self.ports[radio].settle(&mut self.air);
     }
 
     /// Frames of an access category that a radio would take now; none while it is down. Without
@@ -110,25 +110,18 @@ impl Medium {
 
     fn fire(&mut self, at: Instant, handle: usize) {
         if let Some((tx, is_end)) = self.air.edge(handle) {
-            while let Some(hearer) = self.air.pass(tx, is_end, at) {
-                self.events += 1;
+            while let Some((hearer, turn)) = self.air.pass(tx, is_end, at) {
+                let air = &mut self.air;
                 match &mut self.ports[hearer.radio as usize] {
                     Port::Chip(chip) => {
-                        let is_energy = hearer.reach == Reach::Energy;
-                        if is_energy && chip.ear.attention == Attention::Idle {
-                            chip.ear.hear(at, hearer.power, is_end);
-                            continue;
+                        match turn {
+                            Some(turn) => chip.on_turn(air, at, turn),
+                            None if is_end => chip.on_signal_end(air, at, &hearer, tx),
+                            None => chip.on_signal_start(air, at, &hearer, tx),
                         }
-                        if is_end {
-                            chip.on_signal_end(&mut self.air, at, &hearer, tx);
-                        } else {
-                            chip.on_signal_start(&mut self.air, at, &hearer, tx);
-                        }
-                        chip.settle();
+                        chip.settle(air);
                     }
-                    Port::Wire(wire) if is_end => {
-                        wire.on_signal_end(&mut self.air, at, &hearer, tx);
-                    }
+                    Port::Wire(wire) if is_end => wire.on_signal_end(air, at, &hearer, tx),
                     Port::Wire(_) => {}
                 }
             }
@@ -142,11 +135,10 @@ impl Medium {
             (Timer::TxEnd, port) => of_port!(port, on_tx_end(air, at)),
             (Timer::AckTimeout, Port::Chip(chip)) => chip.on_ack_timeout(air, at),
             (Timer::Reply, Port::Chip(chip)) => chip.on_reply(air, at),
-            (Timer::Preamble, Port::Chip(chip)) => chip.on_preamble(air, at),
             (Timer::Nav, Port::Chip(chip)) => chip.on_nav_unused(air, at),
             (_, Port::Wire(_)) => unreachable!("a wire has no such timer"),
         }
-        self.ports[handle / TIMERS].settle();
+        self.ports[handle / TIMERS].settle(air);
     }
 
     /// What the radios report, in the order of time.
@@ -159,7 +151,7 @@ impl Medium {
     pub fn set_radio_up(&mut self, now: Instant, radio: usize, up: bool) {
         self.handle_timeout(now);
         of_port!(&mut self.ports[radio], set_up(&mut self.air, self.now, up));
-        self.ports[radio].settle();
+        self.ports[radio].settle(&mut self.air);
     }
 
     /// Cuts or restores one direction of a link. A frame on its way over a link that is cut
@@ -182,14 +174,14 @@ impl Medium {
     /// Counters of a radio.
     pub fn stats(&self, radio: usize) -> ChipStats {
         match &self.ports[radio] {
-            Port::Chip(chip) => ChipStats { busy: chip.ear.busy, ..chip.stats },
+            Port::Chip(chip) => ChipStats { busy: self.air.ear(radio).busy, ..chip.stats },
             Port::Wire(wire) => wire.stats,
         }
     }
 
     /// Events that have happened.
     pub fn events(&self) -> u64 {
-        self.events
+        self.events + self.air.passes
     }
 
     /// Transmissions of all radios, acknowledgements included.

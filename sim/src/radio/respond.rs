@@ -152,7 +152,7 @@ impl Chip {
     /// The time is over in which data should have followed an overheard RTS (802.11-1999 9.2.5.4).
     pub(super) fn on_nav_unused(&mut self, air: &mut Air, now: Instant) {
         let has_failed = self.error_at.is_some_and(|at| at > self.announced_at);
-        if has_failed || self.receiver.was_locked_by(&self.ear, now, now) {
+        if has_failed || self.was_locked_by(air, now, now) {
             return;
         }
         self.stats.nav_resets += 1;
@@ -203,7 +203,7 @@ impl Chip {
     /// The answer is due, whatever the medium.
     pub(super) fn on_reply(&mut self, air: &mut Air, now: Instant) {
         let reply = self.reply.take().expect("a reply is due");
-        if self.is_transmitting() {
+        if self.is_transmitting(air) {
             self.stats.acks_suppressed += 1;
             return;
         }

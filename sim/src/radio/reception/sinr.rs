@@ -2,17 +2,18 @@
 //! strongest preamble of a detection window, stays locked to the end, and the success of the header
 //! and of each MPDU is the product over the spans in which the power on the air does not change.
 //!
-//! The header is judged when something first depends on it, at the latest at the end of the frame:
-//! a receiver whose header failed is free from the end of the header on, and no event is spent on
-//! the many whose header passes.
+//! Neither the end of a detection window nor the end of a header is an event. Until the power on
+//! the air changes nothing depends on them, so they are made up for before it does, with the power
+//! that there was: at the latest at the end of the frame.
 
 use farhop_proto::base::{Bitrate, Dbm, Duration, Instant, Phy, Rng};
 
-use super::super::air::{Air, Hearer, Reach, Timer, TxId};
+use super::super::air::{Air, Hearer, Reach, TxId};
 use super::super::chip::Chip;
 use super::super::config::{CurveKind, SinrConfig};
 use super::super::error::{self, ErrorCurve};
 use super::super::power::Power;
+use super::super::queue::Order;
 use super::super::transmission::Mpdu;
 use super::{Ended, Model, Reception};
 
@@ -43,6 +44,8 @@ struct Candidate {
     start: Instant,
     power: Power,
     signal: Dbm,
+    /// Place of the end of its window in the order of events.
+    order: Order,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +116,39 @@ impl Sinr {
         let mut rest = self.noise;
         rest += ambient.without(power);
         power.ratio(rest)
+    }
+
+    /// Locks on to a preamble whose window is over, if it is fit for that.
+    pub(super) fn detect(&mut self, air: &Air, ambient: Power, now: Instant) {
+        self.detect_if(air, ambient, |frame| frame.start + DETECTION <= now);
+    }
+
+    /// The same before an event of this place in the order of those of this moment.
+    pub(super) fn detect_before(&mut self, air: &Air, ambient: Power, now: Instant, order: Order) {
+        self.detect_if(air, ambient, |frame| {
+            let over = frame.start + DETECTION;
+            over < now || (over == now && frame.order < order)
+        });
+    }
+
+    fn detect_if(&mut self, air: &Air, ambient: Power, is_over: impl Fn(&Candidate) -> bool) {
+        while self.candidates.first().is_some_and(&is_over) {
+            let frame = self.candidates.remove(0);
+            let is_strongest = self.candidates.iter().all(|other| other.power <= frame.power);
+            if !is_strongest || self.ratio(ambient, frame.power) < self.preamble_ratio {
+                continue;
+            }
+            self.candidates.clear();
+            self.spans.clear();
+            let errors = air.errors(frame.tx);
+            self.locked = Some(Locked {
+                frame,
+                header_end: frame.start + errors.plcp,
+                is_header_judged: false,
+                is_spoilt: false,
+                errors,
+            });
+        }
     }
 
     /// Ends the span in which the power on the air did not change.
@@ -209,6 +245,8 @@ impl Sinr {
     ) -> Option<Ended> {
         self.judge_header(now, rng);
         let Some(locked) = self.locked.filter(|locked| locked.frame.tx == tx) else {
+            // It was cut off in its preamble.
+            self.candidates.retain(|candidate| candidate.tx != tx);
             return Some(Ended::Unheard);
         };
         let decoded = if locked.is_spoilt { 0 } else { self.decoded(now, &locked, mpdus, rng) };
@@ -246,56 +284,23 @@ fn draw(ln: f64, rng: &mut Rng) -> bool {
 }
 
 impl Chip {
-    fn sinr(&mut self) -> &mut Sinr {
-        match &mut self.receiver.model {
-            Model::Sinr(sinr) => sinr,
-            Model::Threshold(_) => unreachable!("only called under summed interference"),
-        }
-    }
-
     /// The start of a signal arrives, and its power has been added.
     pub(super) fn on_sinr_start(&mut self, air: &mut Air, now: Instant, hearer: &Hearer, tx: TxId) {
-        let is_deaf = self.is_transmitting() || !self.receiver.deafening.is_empty();
-        let index = self.index;
+        let is_deaf = self.is_transmitting(air) || !self.receiver.deafening.is_empty();
         let Model::Sinr(sinr) = &mut self.receiver.model else { return };
         sinr.judge_header(now, &mut self.receiver.rng);
-        let is_heard = hearer.reach == Reach::Decodable && hearer.signal >= sinr.preamble_min;
-        if is_deaf || !is_heard {
-            self.stats.missed += u64::from(is_deaf && is_heard);
+        let Hearer { power, signal, reach, .. } = *hearer;
+        let Reach::Decodable(link) = reach else { return };
+        if signal < sinr.preamble_min {
             return;
         }
-        if sinr.locked.is_some() {
+        if is_deaf {
+            self.stats.missed += 1;
+        } else if sinr.locked.is_some() {
             self.stats.collisions += 1;
-            return;
-        }
-        let Hearer { link, power, signal, .. } = *hearer;
-        sinr.candidates.push(Candidate { tx, link, start: now, power, signal });
-        if sinr.candidates.len() == 1 {
-            air.set_timer(index, Timer::Preamble, now + DETECTION);
-        }
-    }
-
-    /// The detection window of the oldest preamble is over.
-    pub(in crate::radio) fn on_preamble(&mut self, air: &mut Air, now: Instant) {
-        let index = self.index;
-        let ambient = self.ear.ambient;
-        let sinr = self.sinr();
-        debug_assert!(sinr.candidates[0].start + DETECTION == now, "a window that ends late");
-        let frame = sinr.candidates.remove(0);
-        let is_strongest = sinr.candidates.iter().all(|other| other.power <= frame.power);
-        if is_strongest && sinr.ratio(ambient, frame.power) >= sinr.preamble_ratio {
-            sinr.candidates.clear();
-            sinr.spans.clear();
-            let errors = air.errors(frame.tx);
-            sinr.locked = Some(Locked {
-                frame,
-                header_end: frame.start + errors.plcp,
-                is_header_judged: false,
-                is_spoilt: false,
-                errors,
-            });
-        } else if let Some(next) = sinr.candidates.first() {
-            air.set_timer(index, Timer::Preamble, next.start + DETECTION);
+        } else {
+            let order = air.queue.take_order();
+            sinr.candidates.push(Candidate { tx, link, start: now, power, signal, order });
         }
     }
 }
