@@ -3,10 +3,11 @@
 //! what it hears in `reception`, how it answers in `respond`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use farhop_proto::base::{
     AccessCategory, AckPolicy, Bitrate, Duration, FrameDone, FrameDown, FrameOutcome, FrameUp,
-    Instant, Rng, Seed, UnitId,
+    Instant, NodeId, RadioId, Rng, Seed, UnitId,
 };
 
 use super::air::{Air, Timer};
@@ -14,7 +15,7 @@ use super::config::{AcParams, ChipConfig, EifsRule, Interference};
 use super::edcaf::{Edcaf, Wait};
 use super::plan::Exchange;
 use super::rate::Rates;
-use super::reception::{Attention, Receiver};
+use super::reception::Receiver;
 use super::recipient::Recipient;
 use super::respond::Reply;
 use super::stats::ChipStats;
@@ -38,62 +39,73 @@ pub(super) enum Phase {
     },
 }
 
-/// One radio.
+/// One radio. What a frame for others needs stands in front.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Chip {
-    pub(super) index: usize,
-    pub(super) config: ChipConfig,
-    /// What EIFS adds to the interframe space.
-    pub(super) after_error: Duration,
-    pub(super) rng: Rng,
-    pub(super) is_up: bool,
-    /// Access functions in rising priority; one alone without EDCA.
-    pub(super) functions: Vec<Edcaf>,
-    pub(super) rates: Rates,
-    /// The exchange of the function that has the air.
-    pub(super) exchange: Option<Exchange>,
-    pub(super) phase: Phase,
-    pub(super) last_tx_end: Instant,
     pub(super) receiver: Receiver,
-    /// When the last exchange was settled: acknowledged, or given up waiting.
-    pub(super) settled_at: Instant,
+    /// Shared by all radios with the same settings, whose node and number it therefore lacks.
+    pub(super) config: Arc<ChipConfig>,
+    pub(super) index: usize,
+    pub(super) node: NodeId,
+    pub(super) radio: RadioId,
+    pub(super) is_up: bool,
+    /// Time that was announced is given free if nothing follows.
+    pub(super) has_nav_timer: bool,
+    pub(super) reply_accept: bool,
+    pub(super) reply_bits: u16,
+    pub(super) phase: Phase,
     pub(super) nav_until: Instant,
-    /// When the RTS ended that the NAV is from.
-    pub(super) announced_at: Instant,
     /// The end of the last frame in error, after which EIFS applies.
     pub(super) error_at: Option<Instant>,
+    /// The exchange of the function that has the air.
+    pub(super) exchange: Option<Exchange>,
+    /// Access functions in rising priority; one alone without EDCA.
+    pub(super) functions: Vec<Edcaf>,
+    /// When the last exchange was settled: acknowledged, or given up waiting.
+    pub(super) settled_at: Instant,
+    pub(super) last_tx_end: Instant,
+    pub(super) stats: ChipStats,
+    /// What EIFS adds to the interframe space.
+    pub(super) after_error: Duration,
     pub(super) reply: Option<Reply>,
-    pub(super) reply_bits: u16,
-    pub(super) reply_accept: bool,
+    pub(super) rng: Rng,
+    pub(super) rates: Rates,
+    /// When the RTS ended that the NAV is from.
+    pub(super) announced_at: Instant,
     /// What has arrived under agreements, by the sender's radio and access category.
     pub(super) recipients: BTreeMap<(usize, AccessCategory), Recipient>,
-    pub(super) stats: ChipStats,
 }
 
 impl Chip {
     /// Tells its ear what to care for. To be called when anything was done to it.
     pub(super) fn settle(&self, air: &mut Air) {
-        let is_engaged = !self.is_up
+        let is_waiting = self.exchange.is_none() && !self.functions.iter().all(Edcaf::is_at_rest);
+        air.ear_mut(self.index).is_waiting = is_waiting;
+        self.settle_receiver(air);
+    }
+
+    /// The same after a signal has come to a radio at rest, or has gone.
+    pub(super) fn settle_receiver(&self, air: &mut Air) {
+        air.ear_mut(self.index).is_receiving = !self.is_up
             || !self.receiver.is_free()
             || self.config.eifs == EifsRule::Always
             || matches!(self.phase, Phase::Awaiting { is_over: true, .. });
-        air.ear_mut(self.index).attention = if is_engaged {
-            Attention::Engaged
-        } else if self.exchange.is_some() || self.functions.iter().all(Edcaf::is_at_rest) {
-            Attention::Idle
-        } else {
-            Attention::Waiting
-        };
+    }
+
+    /// Whether it has nothing to send and no backoff to count. No signal changes that.
+    pub(super) fn is_at_rest(&self, air: &Air) -> bool {
+        !air.ear(self.index).is_waiting && self.exchange.is_none()
     }
 
     pub(super) fn new(
         index: usize,
-        config: ChipConfig,
+        (node, radio): (NodeId, RadioId),
+        config: Arc<ChipConfig>,
         interference: Interference,
         seed: Seed,
     ) -> Self {
-        let stream =
-            |what| seed.stream(&format!("node/{}/radio/{}/{what}", config.node.0, config.radio.0));
+        let stream = |what| seed.stream(&format!("node/{}/radio/{}/{what}", node.0, radio.0));
         Self {
             index,
             after_error: config.eifs().saturating_sub(config.difs()),
@@ -108,6 +120,9 @@ impl Chip {
             settled_at: Instant::ZERO,
             nav_until: Instant::ZERO,
             announced_at: Instant::ZERO,
+            has_nav_timer: false,
+            node,
+            radio,
             error_at: None,
             reply: None,
             reply_bits: 0,
@@ -185,7 +200,7 @@ impl Chip {
         air.ear_mut(self.index).start_sending(now, end);
         self.on_own_start(air, now);
         air.set_timer(self.index, Timer::TxEnd, end);
-        let (radio, from) = (self.index, self.config.node);
+        let (radio, from) = (self.index, self.node);
         air.transmit(Transmission { radio, from, start: now, end, rate, nav, kind });
     }
 
@@ -252,6 +267,7 @@ impl Chip {
         for timer in Timer::ALL {
             air.cancel_timer(self.index, timer);
         }
+        self.has_nav_timer = false;
         if self.is_transmitting(air) {
             self.last_tx_end = now;
             air.ear_mut(self.index).stop_sending(now);
@@ -276,16 +292,15 @@ impl Chip {
 /// The access functions of a radio.
 fn functions(config: &ChipConfig) -> Vec<Edcaf> {
     let (cw_min, cw_max) = config.phy.contention_window();
-    let room = config.queue_frames;
     match &config.edca {
         None => {
             let params = AcParams { aifsn: 2, cw_min, cw_max, txop: Duration::ZERO };
-            vec![Edcaf::new(params, config.difs(), false, room)]
+            vec![Edcaf::new(params, config.difs(), false)]
         }
         Some(categories) => {
             let aifs =
                 |params: &AcParams| config.phy.sifs() + config.slot * u64::from(params.aifsn);
-            let function = |params: &AcParams| Edcaf::new(*params, aifs(params), true, room);
+            let function = |params: &AcParams| Edcaf::new(*params, aifs(params), true);
             categories.iter().map(function).collect()
         }
     }

@@ -83,7 +83,7 @@ impl Chip {
                 self.send_control(air, now, length, (rate, nav), TransmissionKind::Rts { to });
             }
             Step::CtsToSelf => {
-                let (to_radio, to) = (self.index, self.config.node);
+                let (to_radio, to) = (self.index, self.node);
                 let answer = Answer { to_radio, to, bits: 0, accept: true };
                 let length = phy.air_time(ACK_BYTES, rate);
                 let kind = TransmissionKind::Cts(answer);

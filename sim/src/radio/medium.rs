@@ -1,8 +1,11 @@
 //! The medium: all radios and the air between them, driven by its caller.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use farhop_proto::base::{AccessCategory, FrameDown, FrameUp, Instant, PhyKind, Seed};
+use farhop_proto::base::{
+    AccessCategory, FrameDown, FrameUp, Instant, NodeId, PhyKind, RadioId, Seed,
+};
 
 use super::air::{Air, TIMERS, Timer};
 use super::chip::Chip;
@@ -49,6 +52,17 @@ macro_rules! of_port {
     };
 }
 
+/// Settings without a name, which those of the last radios are looked for among.
+fn shared(known: &mut Vec<Arc<ChipConfig>>, config: ChipConfig) -> Arc<ChipConfig> {
+    const LAST: usize = 8;
+    let config = ChipConfig { node: NodeId(0), radio: RadioId(0), ..config };
+    let last = known.iter().rev().take(LAST).find(|other| ***other == config).cloned();
+    last.unwrap_or_else(|| {
+        known.push(Arc::new(config));
+        Arc::clone(&known[known.len() - 1])
+    })
+}
+
 /// Radios and the air between them.
 #[derive(Debug)]
 pub struct Medium {
@@ -65,9 +79,14 @@ impl Medium {
     /// Panics if a link names a radio that does not exist, or a loss is not a probability.
     pub fn new(config: MediumConfig, seed: Seed) -> Self {
         let air = Air::new(&config, seed);
+        let mut known = Vec::new();
         let port = |(index, port): (usize, ChipConfig)| match port.phy.kind {
             PhyKind::Wire => Port::Wire(Wire::new(index, port)),
-            _ => Port::Chip(Chip::new(index, port, config.interference, seed)),
+            _ => {
+                let name = (port.node, port.radio);
+                let settings = shared(&mut known, port);
+                Port::Chip(Chip::new(index, name, settings, config.interference, seed))
+            }
         };
         let ports = config.radios.into_iter().enumerate().map(port).collect();
         Self { ports, air, now: Instant::ZERO, events: 0 }
@@ -114,12 +133,17 @@ impl Medium {
                 let air = &mut self.air;
                 match &mut self.ports[hearer.radio as usize] {
                     Port::Chip(chip) => {
+                        let is_at_rest = chip.is_at_rest(air);
                         match turn {
                             Some(turn) => chip.on_turn(air, at, turn),
                             None if is_end => chip.on_signal_end(air, at, &hearer, tx),
                             None => chip.on_signal_start(air, at, &hearer, tx),
                         }
-                        chip.settle(air);
+                        if is_at_rest {
+                            chip.settle_receiver(air);
+                        } else {
+                            chip.settle(air);
+                        }
                     }
                     Port::Wire(wire) if is_end => wire.on_signal_end(air, at, &hearer, tx),
                     Port::Wire(_) => {}
@@ -158,7 +182,7 @@ impl Medium {
     /// arrives as energy that cannot be decoded.
     pub fn set_link_up(&mut self, now: Instant, link: usize, up: bool) {
         self.handle_timeout(now);
-        self.air.set_link_up(link, up);
+        self.air.links.set_up(link, up);
     }
 
     /// Puts other links in the place of all those from a radio, for radios that move. What is on
@@ -168,7 +192,7 @@ impl Medium {
     /// Panics as [`Self::new`] does, or if a link leads from another radio.
     pub fn set_links(&mut self, now: Instant, radio: usize, links: &[AirLink]) {
         self.handle_timeout(now);
-        self.air.set_links(radio, links);
+        self.air.links.replace(radio, links);
     }
 
     /// Counters of a radio.

@@ -8,17 +8,6 @@ use farhop_proto::base::{Duration, Instant};
 
 use super::super::power::Power;
 
-/// Whether the rest of the radio cares about energy that comes and goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::radio) enum Attention {
-    /// Nothing is being received or waited for.
-    Idle,
-    /// A backoff stops when the medium becomes busy, and goes on when it is idle.
-    Waiting,
-    /// What is being received suffers from it.
-    Engaged,
-}
-
 /// What becomes of the medium for a radio with carrier sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::radio) enum Turn {
@@ -32,8 +21,10 @@ pub(in crate::radio) enum Turn {
 pub(in crate::radio) struct Ear {
     /// All signals at the antenna, as far as they count.
     ambient: Power,
-    /// What makes the medium busy.
+    /// What makes the medium busy; nothing at all while a sibling sends.
     sense: Power,
+    /// Its value otherwise.
+    threshold: Power,
     /// Since when the medium is busy, where it is.
     busy_since: Instant,
     /// When it last became idle, as a radio with carrier sense knows it.
@@ -41,26 +32,34 @@ pub(in crate::radio) struct Ear {
     /// Sum of the busy times that have ended.
     pub(in crate::radio) busy: Duration,
     /// When the own transmission ends, while there is one.
-    tx_until: Option<Instant>,
+    tx_until: Instant,
+    is_sending: bool,
+    /// What is being received suffers from energy that comes and goes.
+    pub(in crate::radio) is_receiving: bool,
+    /// A backoff stops when the medium becomes busy, and goes on when it is idle.
+    pub(in crate::radio) is_waiting: bool,
+    has_carrier_sense: bool,
     /// Transmitting radios of the same node on overlapping channels.
     siblings: u16,
-    pub(in crate::radio) attention: Attention,
-    has_carrier_sense: bool,
 }
 
 impl Ear {
     pub(in crate::radio) fn new(sense: Power, has_carrier_sense: bool) -> Self {
+        let sense = sense.max(Power::LEAST);
         Self {
             ambient: Power::ZERO,
-            sense: sense.max(Power::LEAST),
+            sense,
+            threshold: sense,
             busy_since: Instant::ZERO,
             idle_since: Instant::ZERO,
             busy: Duration::ZERO,
-            tx_until: None,
-            siblings: 0,
+            tx_until: Instant::ZERO,
+            is_sending: false,
             // Until the radio has said that it does not care.
-            attention: Attention::Engaged,
+            is_receiving: true,
+            is_waiting: true,
             has_carrier_sense,
+            siblings: 0,
         }
     }
 
@@ -71,17 +70,17 @@ impl Ear {
 
     /// When the own transmission ends, while there is one.
     pub(in crate::radio) fn tx_until(&self) -> Option<Instant> {
-        self.tx_until
+        self.is_sending.then_some(self.tx_until)
     }
 
     /// Whether there is something on the air, the own transmission not counted.
     fn is_sensing(&self) -> bool {
-        self.ambient >= self.sense || self.siblings > 0
+        self.ambient >= self.sense
     }
 
     /// Whether the medium is busy as far as this radio cares.
     pub(in crate::radio) fn is_busy(&self) -> bool {
-        self.tx_until.is_some() || (self.has_carrier_sense && self.is_sensing())
+        self.is_sending || (self.has_carrier_sense && self.is_sensing())
     }
 
     /// A signal comes, or goes.
@@ -109,12 +108,13 @@ impl Ear {
         } else {
             self.siblings += 1;
         }
+        self.sense = if self.siblings == 0 { self.threshold } else { Power::ZERO };
         self.turn(now, was_sensing)
     }
 
     fn turn(&mut self, now: Instant, was_sensing: bool) -> Option<Turn> {
         let is_sensing = self.is_sensing();
-        if is_sensing == was_sensing || self.tx_until.is_some() {
+        if is_sensing == was_sensing || self.is_sending {
             return None;
         }
         if is_sensing {
@@ -130,15 +130,15 @@ impl Ear {
 
     /// The own transmitter starts.
     pub(in crate::radio) fn start_sending(&mut self, now: Instant, until: Instant) {
-        if !self.is_sensing() && self.tx_until.is_none() {
+        if !self.is_sensing() && !self.is_sending {
             self.busy_since = now;
         }
-        self.tx_until = Some(until);
+        (self.is_sending, self.tx_until) = (true, until);
     }
 
     /// The own transmitter stops.
     pub(in crate::radio) fn stop_sending(&mut self, now: Instant) {
-        self.tx_until = None;
+        self.is_sending = false;
         if !self.is_sensing() {
             self.busy += now.since(self.busy_since);
         }

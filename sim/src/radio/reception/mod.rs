@@ -11,13 +11,14 @@ mod threshold;
 
 use farhop_proto::base::{Dbm, Instant, Rng};
 
-pub(super) use self::ear::{Attention, Ear, Turn};
-pub(super) use self::sinr::Errors;
+pub(super) use self::ear::{Ear, Turn};
 use self::sinr::Sinr;
+pub(super) use self::sinr::{Errors, Limits};
 use self::threshold::Threshold;
-use super::air::{Air, Hearer, Reach, TxId};
+use super::air::{Air, TxId};
 use super::chip::{Chip, Phase};
 use super::config::{ChipConfig, EifsRule, Interference};
+use super::links::{Hearer, Reach};
 use super::loss::Fate;
 use super::power::Power;
 
@@ -56,14 +57,14 @@ pub(super) struct Receiver {
 #[derive(Debug)]
 enum Model {
     Threshold(Threshold),
-    Sinr(Box<Sinr>),
+    Sinr(Sinr),
 }
 
 impl Receiver {
     pub(super) fn new(interference: Interference, rng: Rng) -> Self {
         let model = match interference {
             Interference::Threshold => Model::Threshold(Threshold::default()),
-            Interference::Sinr(sinr) => Model::Sinr(Box::new(Sinr::new(sinr))),
+            Interference::Sinr(_) => Model::Sinr(Sinr::default()),
         };
         Self { deafening: Vec::new(), model, rng }
     }
@@ -102,8 +103,9 @@ impl Chip {
         match model {
             Model::Threshold(threshold) => threshold.was_locked_by(limit),
             Model::Sinr(sinr) => {
-                sinr.detect(air, air.ear(self.index).ambient(), now);
-                sinr.was_locked_by(air.ear(self.index).ambient(), now, limit, rng)
+                let ambient = air.ear(self.index).ambient();
+                sinr.detect(air, ambient, now);
+                sinr.was_locked_by(air, ambient, now, limit, rng)
             }
         }
     }
@@ -125,12 +127,13 @@ impl Chip {
             air.ear_mut(self.index).hear_sibling(now, false)
         } else {
             if let Model::Sinr(sinr) = &mut self.receiver.model {
-                sinr.detect_before(air, air.ear(self.index).ambient(), now, air.order(tx, false));
-                sinr.close_span(now, air.ear(self.index).ambient());
+                let ambient = air.ear(self.index).ambient();
+                sinr.detect_before(air, ambient, now, air.order(tx, false));
+                sinr.close_span(air, now, ambient);
             }
             air.ear_mut(self.index).hear(now, hearer.power, false)
         };
-        if turn == Some(Turn::Busy) {
+        if turn == Some(Turn::Busy) && air.ear(self.index).is_waiting {
             self.on_busy(air, now);
         }
         if !self.is_up || is_sibling {
@@ -156,16 +159,17 @@ impl Chip {
                 Model::Sinr(sinr) => {
                     let ambient = air.ear(self.index).ambient();
                     sinr.detect_before(air, ambient, now, air.order(tx, true));
-                    sinr.close_span(now, ambient);
-                    sinr.end(now, (tx, air.transmission(tx).mpdus()), rng)
+                    sinr.close_span(air, now, ambient);
+                    sinr.end(air, now, tx, rng)
                 }
             };
             air.ear_mut(self.index).hear(now, hearer.power, true)
         };
+        let is_at_rest = self.is_at_rest(air);
         if let Some(ended) = ended {
             self.on_reception_end(air, now, ended);
         }
-        if turn == Some(Turn::Idle) && self.is_up {
+        if turn == Some(Turn::Idle) && self.is_up && !is_at_rest {
             self.on_idle(air, now);
         }
     }
@@ -206,7 +210,7 @@ impl Chip {
         if air.is_cut_off(tx) {
             return Some(0);
         }
-        let is_for_us = air.transmission(tx).is_data_for(self.config.node);
+        let is_for_us = air.transmission(tx).is_data_for(self.node);
         let count = air.transmission(tx).mpdus().len().max(1);
         let mut decoded = reception.decoded & (u64::MAX >> (64 - count));
         for place in 0..count {
@@ -218,7 +222,7 @@ impl Chip {
                 self.stats.lost_preambles += 1;
                 return None;
             }
-            let is_lost = fate != Fate::Ok || !air.links[link as usize].is_up;
+            let is_lost = fate != Fate::Ok || !air.links.get(link).is_up;
             self.stats.lost += u64::from(is_lost);
             if is_lost || is_dropped {
                 decoded &= !(1 << place);

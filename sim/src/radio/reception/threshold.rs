@@ -4,9 +4,10 @@
 
 use farhop_proto::base::{Dbm, Duration, Instant};
 
-use super::super::air::{Air, Hearer, Reach, TxId};
+use super::super::air::{Air, TxId};
 use super::super::chip::Chip;
 use super::super::config::EifsRule;
+use super::super::links::{Hearer, Reach};
 use super::{Ended, Model, Reception};
 
 /// A preamble that is hit within this time of its start is not locked on to (ns-3's detector).
