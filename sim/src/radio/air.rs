@@ -1,10 +1,10 @@
-//! The air: who hears whom, what is on its way, and the future events of all radios.
+//! The air: what is on its way, what all radios sense of it, and their future events.
 //!
-//! A transmission passes along the list of those who hear its radio twice,
-//! with its start and with its end, and each of the two has one place in the event queue, which
-//! moves on from delay to delay: hearers at one distance cost no further event. Transmissions keep
-//! the list that they set out with, so that links may change meanwhile; they live in a slab and are
-//! freed when their end has passed the last hearer.
+//! A transmission passes twice along the list of those who hear its radio, with its start and with
+//! its end, and each of the two has one place in the event queue, which moves on from delay to
+//! delay: hearers at one distance cost no further event. Where a hearer only senses it, its ear is
+//! all that is touched. Transmissions keep the list that they set out with, so that links may
+//! change meanwhile; they live in a slab and are freed when their end has passed the last hearer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ pub(super) struct Air {
     /// What became of frames, while that is recorded.
     pub(super) fates: Option<VecDeque<FateRecord>>,
     pub(super) frames_on_air: u64,
-    /// Starts and ends that have reached a hearer.
+    /// Starts and ends that have reached each of their hearers, counted for each.
     pub(super) passes: u64,
     pub(super) trace_hash: u64,
     /// How the modes met so far fail.
@@ -274,17 +274,16 @@ impl Air {
         at: Instant,
     ) -> Option<(Hearer, Option<Turn>)> {
         let held = &mut self.slab[tx.0 as usize];
-        let sent = held.sent_at(is_end);
+        let delay = at.since(held.sent_at(is_end));
         let passed = &mut held.passed[usize::from(is_end)];
         let ears = &mut self.ears[..];
         for hearer in &held.hearers[*passed as usize..] {
-            if sent + hearer.delay != at {
+            if hearer.delay != delay {
                 break;
             }
             *passed += 1;
-            self.passes += 1;
             let ear = &mut ears[hearer.radio as usize];
-            if hearer.reach != Reach::Energy || ear.is_receiving {
+            if !matches!(hearer.reach, Reach::Energy) || ear.is_receiving {
                 return Some((*hearer, None));
             }
             let turn = ear.hear(at, hearer.power, is_end);
@@ -292,9 +291,14 @@ impl Air {
                 return Some((*hearer, turn));
             }
         }
-        let is_over = is_end && *passed as usize == held.hearers.len();
+        let hearers = held.hearers.len();
+        let has_passed = *passed as usize == hearers;
         self.set_edge(tx, is_end);
-        if is_over {
+        if !has_passed {
+            return None;
+        }
+        self.passes += hearers as u64;
+        if is_end {
             let held = &mut self.slab[tx.0 as usize];
             held.hearers = Arc::default();
             let spare = held.transmission.forget_payload();

@@ -80,8 +80,10 @@ pub(super) struct Chip {
 impl Chip {
     /// Tells its ear what to care for. To be called when anything was done to it.
     pub(super) fn settle(&self, air: &mut Air) {
-        let is_waiting = self.exchange.is_none() && !self.functions.iter().all(Edcaf::is_at_rest);
-        air.ear_mut(self.index).is_waiting = is_waiting;
+        let is_still = self.functions.iter().all(Edcaf::is_at_rest);
+        let ear = air.ear_mut(self.index);
+        ear.is_waiting = self.exchange.is_none() && !is_still;
+        ear.is_at_rest = self.exchange.is_none() && is_still;
         self.settle_receiver(air);
     }
 
@@ -91,11 +93,6 @@ impl Chip {
             || !self.receiver.is_free()
             || self.config.eifs == EifsRule::Always
             || matches!(self.phase, Phase::Awaiting { is_over: true, .. });
-    }
-
-    /// Whether it has nothing to send and no backoff to count. No signal changes that.
-    pub(super) fn is_at_rest(&self, air: &Air) -> bool {
-        !air.ear(self.index).is_waiting && self.exchange.is_none()
     }
 
     pub(super) fn new(

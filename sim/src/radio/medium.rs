@@ -133,7 +133,7 @@ impl Medium {
                 let air = &mut self.air;
                 match &mut self.ports[hearer.radio as usize] {
                     Port::Chip(chip) => {
-                        let is_at_rest = chip.is_at_rest(air);
+                        let is_at_rest = air.ear(chip.index).is_at_rest;
                         match turn {
                             Some(turn) => chip.on_turn(air, at, turn),
                             None if is_end => chip.on_signal_end(air, at, &hearer, tx),

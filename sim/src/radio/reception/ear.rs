@@ -1,8 +1,8 @@
 //! What a radio senses, in one cache line.
 //!
 //! Most of those who hear a frame have nothing to send and cannot decode it: the frame only comes
-//! and goes. In a network of ten thousand radios that is most of all work. So the ears of all radios
-//! stand side by side, and it is done here without a look at the rest of the radio.
+//! and goes. In a network of ten thousand radios that is most of all work. So the ears of all
+//! radios stand side by side, and it is done here without a look at the rest of the radio.
 
 use farhop_proto::base::{Duration, Instant};
 
@@ -38,6 +38,8 @@ pub(in crate::radio) struct Ear {
     pub(in crate::radio) is_receiving: bool,
     /// A backoff stops when the medium becomes busy, and goes on when it is idle.
     pub(in crate::radio) is_waiting: bool,
+    /// There is nothing to send and no backoff to count. No signal changes that.
+    pub(in crate::radio) is_at_rest: bool,
     has_carrier_sense: bool,
     /// Transmitting radios of the same node on overlapping channels.
     siblings: u16,
@@ -58,6 +60,7 @@ impl Ear {
             // Until the radio has said that it does not care.
             is_receiving: true,
             is_waiting: true,
+            is_at_rest: false,
             has_carrier_sense,
             siblings: 0,
         }
@@ -81,6 +84,11 @@ impl Ear {
     /// Whether the medium is busy as far as this radio cares.
     pub(in crate::radio) fn is_busy(&self) -> bool {
         self.is_sending || (self.has_carrier_sense && self.is_sensing())
+    }
+
+    /// Whether a radio of the same node sends.
+    pub(super) fn has_sibling(&self) -> bool {
+        self.siblings > 0
     }
 
     /// A signal comes, or goes.

@@ -45,13 +45,14 @@ enum Ended {
     Unheard,
 }
 
-/// The receiver of one radio.
+/// The receiver of one radio. What every frame needs stands in front.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Receiver {
-    /// Transmitting radios of the same node that are too loud to receive anything.
-    deafening: Vec<TxId>,
     model: Model,
     rng: Rng,
+    /// Transmitting radios of the same node that are too loud to receive anything.
+    deafening: Vec<TxId>,
 }
 
 #[derive(Debug)]
@@ -165,7 +166,7 @@ impl Chip {
             };
             air.ear_mut(self.index).hear(now, hearer.power, true)
         };
-        let is_at_rest = self.is_at_rest(air);
+        let is_at_rest = air.ear(self.index).is_at_rest;
         if let Some(ended) = ended {
             self.on_reception_end(air, now, ended);
         }
@@ -229,6 +230,11 @@ impl Chip {
             }
         }
         Some(decoded)
+    }
+
+    /// Whether a radio of the same node drowns what begins to arrive.
+    fn is_deaf(&self, air: &Air) -> bool {
+        air.ear(self.index).has_sibling() && !self.receiver.deafening.is_empty()
     }
 
     /// The own transmitter starts, and takes the antenna from what was being received.

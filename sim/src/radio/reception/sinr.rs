@@ -53,6 +53,7 @@ impl Limits {
 
 /// A receiver under summed interference.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct Sinr {
     state: State,
     spans: Spans,
@@ -90,9 +91,10 @@ struct Locked {
 
 /// The ratio over time since the lock. Most frames have but one span, and that stands here.
 #[derive(Debug, Default)]
+#[repr(C)]
 struct Spans {
-    earlier: Vec<Span>,
     last: Option<Span>,
+    earlier: Vec<Span>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,8 +114,26 @@ impl Spans {
         self.earlier.extend(self.last.replace(span));
     }
 
-    /// The logarithm of the probability that `bits` bits that are spread evenly from `from` to
-    /// `until` pass.
+    /// Whether `bits` bits that are spread evenly from `from` to `until` pass.
+    fn pass(
+        &self,
+        (from, until): (Instant, Instant),
+        bits: f64,
+        curve: &ErrorCurve,
+        rng: &mut Rng,
+    ) -> bool {
+        // A clear frame without a change on the air.
+        let is_clear = |span: &Span| {
+            span.until >= until && bits * curve.ln_success_per_bit(span.ratio) > 0.5 * CERTAIN
+        };
+        if self.earlier.is_empty() && self.last.as_ref().is_some_and(is_clear) {
+            return true;
+        }
+        let ln = self.ln_success(from, until, bits, curve);
+        ln >= CERTAIN || (ln > -40.0 && rng.chance(libm::exp(ln)))
+    }
+
+    /// The logarithm of the probability that such bits pass.
     fn ln_success(&self, from: Instant, until: Instant, bits: f64, curve: &ErrorCurve) -> f64 {
         let per_nano = bits / until.since(from).as_nanos().max(1) as f64;
         let mut at = from;
@@ -226,8 +246,7 @@ impl Sinr {
         if until > now {
             return;
         }
-        let ln = self.spans.ln_success(from, until, errors.header_bits, errors.header);
-        if draw(ln, rng) {
+        if self.spans.pass((from, until), errors.header_bits, errors.header, rng) {
             *is_header_judged = true;
         } else {
             self.state = State::Free;
@@ -321,12 +340,12 @@ impl Sinr {
         if mpdus.is_empty() {
             let from = frame.start + errors.plcp;
             let bits = errors.payload_bits(now.since(from));
-            return u64::from(draw(self.spans.ln_success(from, now, bits, errors.payload), rng));
+            return u64::from(self.spans.pass((from, now), bits, errors.payload, rng));
         }
         let passes = |mpdu: &Mpdu, rng: &mut Rng| {
             let (from, until) = (frame.start + mpdu.from, frame.start + mpdu.until);
             let bits = mpdu.bytes as f64 * 8.0;
-            draw(self.spans.ln_success(from, until, bits, errors.payload), rng)
+            self.spans.pass((from, until), bits, errors.payload, rng)
         };
         mpdus
             .iter()
@@ -335,15 +354,10 @@ impl Sinr {
     }
 }
 
-/// Whether something with this logarithm of its probability happens.
-fn draw(ln: f64, rng: &mut Rng) -> bool {
-    ln >= CERTAIN || (ln > -40.0 && rng.chance(libm::exp(ln)))
-}
-
 impl Chip {
     /// The start of a signal arrives, and its power has been added.
     pub(super) fn on_sinr_start(&mut self, air: &mut Air, now: Instant, hearer: &Hearer, tx: TxId) {
-        let is_deaf = self.is_transmitting(air) || !self.receiver.deafening.is_empty();
+        let is_deaf = self.is_transmitting(air) || self.is_deaf(air);
         let Receiver { model, rng, .. } = &mut self.receiver;
         let Model::Sinr(sinr) = model else { return };
         sinr.judge_header(air, now, rng);

@@ -97,7 +97,7 @@ impl Chip {
             Reach::Decodable(link) => Some(link),
             _ => None,
         };
-        let is_clear = !is_deaf && link.is_some() && self.receiver.deafening.is_empty();
+        let is_clear = !is_deaf && link.is_some() && !self.is_deaf(air);
         let arrival = Occupant {
             link: link.unwrap_or(u32::MAX),
             tx,
