@@ -14,6 +14,12 @@ pub mod wild;
 pub trait Link: Layer<Above = Packets, Below = Frames> {
     /// What the link is doing, for `status` and reports.
     fn status(&self, now: Instant) -> LinkStatus;
+
+    /// Whether it does anything with a frame for another node beside counting it. If not, nobody
+    /// needs to ask what it has to give after such a frame.
+    fn heeds_overheard(&self) -> bool {
+        true
+    }
 }
 
 /// A neighbour that a link is to serve.

@@ -291,6 +291,10 @@ impl Layer for Plain {
 }
 
 impl Link for Plain {
+    fn heeds_overheard(&self) -> bool {
+        false
+    }
+
     fn status(&self, now: Instant) -> LinkStatus {
         let counters = &self.counters;
         let red =

@@ -1,6 +1,7 @@
 //! The top of a node's stack: the flow ends that run here, and the port to the host's own IP stack
 //! (the TUN device of a daemon).
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -42,13 +43,69 @@ pub struct Flows {
     to_host: VecDeque<Bytes>,
     ids: UnitIds,
     turn: usize,
+    /// The end that took the last packet: the next one is most likely for it as well.
+    latest: usize,
+    /// Whether an end may have something for the application.
+    may_rise: bool,
+    /// Whether an end or the host may have something to send, whatever the room below.
+    may_sink: bool,
+    /// Whether an end holds a datagram that nobody has had room for.
+    is_holding: bool,
     stats: FlowsStats,
 }
 
+/// One flow end. A stack is turned for everything that happens at its node, and most of that
+/// concerns none of its ends: one that has nothing to give is not asked again until it is told
+/// something.
 #[derive(Debug)]
 struct End {
     transport: AnyTransport,
-    held: Option<Datagram>,
+    held: Option<Box<Datagram>>,
+    /// Whether it may have an event for the application.
+    may_rise: bool,
+    /// Whether it may have a datagram.
+    may_sink: bool,
+    /// When its timer is due, known while it has nothing to give.
+    due: Option<Instant>,
+}
+
+impl End {
+    fn build(transport: AnyTransport) -> Self {
+        Self { transport, held: None, may_rise: true, may_sink: true, due: None }
+    }
+
+    fn poll_rx(&mut self, cx: &mut Cx<'_>) -> Option<MessageUp> {
+        let event = self.transport.get_mut().poll_rx(cx);
+        match &event {
+            // Bytes that were read may have opened a window.
+            Some(_) => self.may_sink = true,
+            None => {
+                self.may_rise = false;
+                self.due = self.transport.get().poll_timeout();
+            }
+        }
+        event
+    }
+
+    /// A transport that has nothing to send does not ask for room.
+    fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Datagram> {
+        let was_asked = Cell::new(false);
+        let is_backpressured = self.transport.is_backpressured();
+        let room = |lane: Lane| {
+            was_asked.set(true);
+            if is_backpressured { below(lane) } else { Room::UNLIMITED }
+        };
+        let datagram = self.transport.get_mut().poll_tx(cx, &room);
+        if datagram.is_none() && !was_asked.get() {
+            self.may_sink = false;
+            self.due = self.transport.get().poll_timeout();
+        }
+        datagram
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        if self.may_rise || self.may_sink { self.transport.get().poll_timeout() } else { self.due }
+    }
 }
 
 impl Flows {
@@ -61,6 +118,10 @@ impl Flows {
             to_host: VecDeque::new(),
             ids: UnitIds::default(),
             turn: 0,
+            latest: 0,
+            may_rise: false,
+            may_sink: false,
+            is_holding: false,
             stats: FlowsStats::default(),
         }
     }
@@ -72,7 +133,8 @@ impl Flows {
 
     /// Adds a flow end, built with the name [`Flows::next_flow`].
     pub fn add(&mut self, transport: AnyTransport) {
-        self.ends.push(End { transport, held: None });
+        self.ends.push(End::build(transport));
+        (self.may_rise, self.may_sink) = (true, true);
     }
 
     /// Puts a flow end, built with the name `flow`, in the place of an old one.
@@ -80,7 +142,8 @@ impl Flows {
     /// Panics if there is no such end.
     pub fn replace(&mut self, flow: FlowId, transport: AnyTransport) {
         let end = self.ends.get_mut(usize::from(flow.0)).expect("an end to be replaced");
-        *end = End { transport, held: None };
+        *end = End::build(transport);
+        (self.may_rise, self.may_sink) = (true, true);
     }
 
     /// A flow end.
@@ -90,7 +153,20 @@ impl Flows {
 
     /// A flow end, to be told something.
     pub fn transport_mut(&mut self, flow: FlowId) -> Option<&mut AnyTransport> {
-        self.ends.get_mut(usize::from(flow.0)).map(|end| &mut end.transport)
+        self.wake(usize::from(flow.0))
+    }
+
+    /// A flow end that is told something, after which it may have something to give.
+    fn wake(&mut self, index: usize) -> Option<&mut AnyTransport> {
+        let end = self.ends.get_mut(index)?;
+        (end.may_rise, end.may_sink) = (true, true);
+        (self.may_rise, self.may_sink) = (true, true);
+        Some(&mut end.transport)
+    }
+
+    /// Whether there may be something to send that was not there before.
+    pub(super) fn may_sink(&self) -> bool {
+        self.may_sink
     }
 
     /// Takes an IP packet of the host's own stack. It is dropped at the end of the turn if its
@@ -108,6 +184,7 @@ impl Flows {
             options: TxOptions::default(),
         };
         self.from_host.push_back(datagram);
+        self.may_sink = true;
     }
 
     /// Gives the next IP packet for the host's own stack.
@@ -120,10 +197,13 @@ impl Flows {
     pub(super) fn drop_unsent(&mut self) -> bool {
         let mut dropped = self.from_host.len() as u64;
         self.from_host.clear();
-        for end in &mut self.ends {
-            dropped += u64::from(end.held.take().is_some());
+        if std::mem::take(&mut self.is_holding) {
+            for end in &mut self.ends {
+                dropped += u64::from(end.held.take().is_some());
+            }
         }
         self.stats.queue_full += dropped;
+        self.may_sink |= dropped > 0;
         dropped > 0
     }
 
@@ -134,9 +214,12 @@ impl Flows {
 
     fn on_received(&mut self, cx: &mut Cx<'_>, via: crate::base::NodeId, payload: Bytes) {
         self.stats.received += 1;
-        let end = self.ends.iter_mut().find(|end| end.transport.get().accepts(&payload));
-        if let Some(end) = end {
-            end.transport.get_mut().handle_rx(cx, DatagramUp::Received { via, payload });
+        let accepts = |index: &usize| self.ends[*index].transport.get().accepts(&payload);
+        let mut all = (self.latest..self.ends.len()).chain(0..self.latest);
+        if let Some(index) = all.find(accepts) {
+            self.latest = index;
+            let transport = self.wake(index).expect("it was found");
+            transport.get_mut().handle_rx(cx, DatagramUp::Received { via, payload });
         } else if self.to_host.len() < HOST_PACKETS {
             self.to_host.push_back(payload);
         } else {
@@ -158,8 +241,9 @@ impl Layer for Flows {
         match event {
             DatagramUp::Received { via, payload } => self.on_received(cx, via, payload),
             DatagramUp::NextHop { .. } => {
-                for end in &mut self.ends {
-                    end.transport.get_mut().handle_rx(cx, event.clone());
+                for index in 0..self.ends.len() {
+                    let transport = self.wake(index).expect("an end of ours");
+                    transport.get_mut().handle_rx(cx, event.clone());
                 }
             }
             // No transport of today asks what became of a single datagram.
@@ -168,7 +252,14 @@ impl Layer for Flows {
     }
 
     fn poll_rx(&mut self, cx: &mut Cx<'_>) -> Option<MessageUp> {
-        self.ends.iter_mut().find_map(|end| end.transport.get_mut().poll_rx(cx))
+        if !self.may_rise {
+            return None;
+        }
+        let mut awake = self.ends.iter_mut().filter(|end| end.may_rise);
+        let event = awake.find_map(|end| end.poll_rx(cx));
+        self.may_rise = event.is_some();
+        self.may_sink |= event.is_some();
+        event
     }
 
     fn room(&self, lane: Lane) -> Room {
@@ -176,9 +267,9 @@ impl Layer for Flows {
     }
 
     fn handle_tx(&mut self, cx: &mut Cx<'_>, message: Message) {
-        let end = self.ends.get_mut(usize::from(message.flow.0));
-        let end = end.expect("a message for a flow that was added");
-        end.transport.get_mut().handle_tx(cx, message);
+        let transport = self.transport_mut(message.flow);
+        let transport = transport.expect("a message for a flow that was added");
+        transport.get_mut().handle_tx(cx, message);
     }
 
     fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Datagram> {
@@ -190,33 +281,34 @@ impl Layer for Flows {
         for _ in 0..self.ends.len() {
             self.turn = (self.turn + 1) % self.ends.len();
             let end = &mut self.ends[self.turn];
-            let found = end.held.take().or_else(|| {
-                let unlimited = |_| Room::UNLIMITED;
-                let room: &RoomBelow<'_> =
-                    if end.transport.is_backpressured() { below } else { &unlimited };
-                let mut datagram = end.transport.get_mut().poll_tx(cx, room)?;
+            let held = end.held.take().map(|datagram| *datagram);
+            let Some(datagram) = held.or_else(|| {
+                let mut datagram = end.may_sink.then(|| end.poll_tx(cx, below)).flatten()?;
                 datagram.id = self.ids.next_id();
                 Some(datagram)
-            });
-            match found {
-                Some(datagram) if has_room(&datagram) => {
-                    self.stats.sent += 1;
-                    return Some(datagram);
-                }
-                held => end.held = held,
+            }) else {
+                continue;
+            };
+            if has_room(&datagram) {
+                self.stats.sent += 1;
+                return Some(datagram);
             }
+            end.held = Some(Box::new(datagram));
+            self.is_holding = true;
         }
+        self.may_sink = false;
         None
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.ends.iter().filter_map(|end| end.transport.get().poll_timeout()).min()
+        self.ends.iter().filter_map(End::poll_timeout).min()
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        for end in &mut self.ends {
-            if end.transport.get().poll_timeout().is_some_and(|due| due <= cx.now) {
-                end.transport.get_mut().handle_timeout(cx);
+        for index in 0..self.ends.len() {
+            if self.ends[index].poll_timeout().is_some_and(|due| due <= cx.now) {
+                let transport = self.wake(index).expect("an end of ours");
+                transport.get_mut().handle_timeout(cx);
             }
         }
     }

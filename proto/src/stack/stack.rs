@@ -18,6 +18,8 @@ const ROUNDS: usize = 100_000;
 pub struct Stack {
     link: AnyLink,
     routing: AnyRouting,
+    /// Whether a timer of routing was fired since it was last settled with the flows.
+    is_routing_touched: bool,
     /// The flow ends and the port to the host.
     pub flows: Flows,
 }
@@ -39,19 +41,22 @@ impl Stack {
         Self {
             link: AnyLink::build(plan, seed),
             routing: AnyRouting::build(plan),
+            is_routing_touched: false,
             flows: Flows::build(plan.addresses),
         }
     }
 
     /// Moves all that can move between the layers. To be called after any other call that takes
-    /// something.
+    /// something. Flows and routing are settled only where something came to one of them.
     ///
     /// Panics if the layers pass units around without end.
     pub fn turn(&mut self, cx: &mut Cx<'_>) {
         for _ in 0..ROUNDS {
             let (link, routing) = (self.link.get_mut(), self.routing.get_mut());
             let below = settle(cx, routing, link);
-            let above = settle(cx, &mut self.flows, routing);
+            let may_move = below || self.is_routing_touched || self.flows.may_sink();
+            self.is_routing_touched = false;
+            let above = may_move && settle(cx, &mut self.flows, routing);
             if !below && !above && !self.flows.drop_unsent() {
                 return;
             }
@@ -59,9 +64,12 @@ impl Stack {
         panic!("the layers of a stack moved units for {ROUNDS} rounds of one turn");
     }
 
-    /// Takes an event of a radio.
-    pub fn handle_frame(&mut self, cx: &mut Cx<'_>, event: FrameUp) {
-        self.link.get_mut().handle_rx(cx, event);
+    /// Takes an event of a radio. Returns whether the stack has to be turned for it.
+    pub fn handle_frame(&mut self, cx: &mut Cx<'_>, event: FrameUp) -> bool {
+        let link = self.link.get_mut();
+        let heeds = !matches!(event, FrameUp::Overheard(_)) || link.heeds_overheard();
+        link.handle_rx(cx, event);
+        heeds
     }
 
     /// Gives the next frame for a radio that has room.
@@ -91,6 +99,7 @@ impl Stack {
         }
         if is_due(routing.poll_timeout()) {
             routing.handle_timeout(cx);
+            self.is_routing_touched = true;
         }
         if is_due(self.flows.poll_timeout()) {
             self.flows.handle_timeout(cx);

@@ -24,13 +24,13 @@ pub(super) fn report(
     let chips: Vec<ChipStats> = world.nodes.iter().map(|node| chip_stats(world, node)).collect();
     let mut links = Vec::new();
     let mut nodes = Vec::new();
-    for ((node, status), chip) in world.nodes.iter().zip(&states).zip(&chips) {
-        nodes.push(node_report(&node.plan.name, status, chip));
+    for ((node, status), chip) in scenario.node.iter().zip(&states).zip(&chips) {
+        nodes.push(node_report(&node.name, status, chip));
         for neighbour in &status.link.neighbours {
             let to = scenario.node_name(neighbour.node).unwrap_or_default();
             let peer = &chips[usize::from(neighbour.node.0) - 1];
             let air = air_report(&status.link, chip, peer, run);
-            links.push(link_report(&node.plan.name, to, &status.link.kind, neighbour, air));
+            links.push(link_report(&node.name, to, &status.link.kind, neighbour, air));
         }
     }
     Report {

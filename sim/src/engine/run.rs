@@ -128,12 +128,13 @@ struct Run<'a> {
 impl Run<'_> {
     fn run_until_end(&mut self, world: &mut World) -> Result<(), RunError> {
         loop {
-            let now = world
+            let limit = self
+                .traffic
                 .poll_timeout()
-                .min(self.traffic.poll_timeout())
                 .min(self.faults.poll_timeout())
                 .min(self.next_bin)
                 .min(self.end);
+            let now = world.run_ahead(limit);
             self.traffic.set_now(now);
             if self.faults.poll_timeout() <= now {
                 self.faults.apply(now, world);

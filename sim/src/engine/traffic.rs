@@ -42,8 +42,8 @@ pub(super) struct Traffic {
     pub(super) flows: Vec<Flow>,
     /// For each node, the flow that owns each of the flow ends of its stack.
     owners: Vec<Vec<usize>>,
-    /// For each node, the flows that have an end there.
-    at_node: Vec<Vec<usize>>,
+    /// For each node, the flows that have an end there and an application that writes.
+    writers: Vec<Vec<usize>>,
     /// When each flow has something to do.
     dues: EventQueue,
     now: Instant,
@@ -78,7 +78,7 @@ impl Traffic {
             dues: EventQueue::new(flows.len()),
             flows,
             owners: vec![Vec::new(); scenario.node.len()],
-            at_node: vec![Vec::new(); scenario.node.len()],
+            writers: vec![Vec::new(); scenario.node.len()],
             now: Instant::ZERO,
         };
         for number in 0..traffic.flows.len() {
@@ -115,8 +115,8 @@ impl Traffic {
             };
             flow.advance(&mut net);
             for node in [flow.from, flow.to] {
-                if !self.at_node[node].contains(&number) {
-                    self.at_node[node].push(number);
+                if flow.app.writes() && !self.writers[node].contains(&number) {
+                    self.writers[node].push(number);
                 }
             }
             self.plan_due(number);
@@ -125,7 +125,7 @@ impl Traffic {
 
     /// Writes what the sources at a node have and their transports have room for.
     pub(super) fn feed(&mut self, node: usize, cx: &mut Cx<'_>, stack: &mut Stack) {
-        for number in &self.at_node[node] {
+        for number in &self.writers[node] {
             self.flows[*number].app.feed(node, cx, stack);
         }
     }
@@ -145,7 +145,7 @@ impl Traffic {
                 self.plan_due(owner);
             }
         }
-        self.at_node[node].iter().any(|number| self.flows[*number].app.can_feed(node, stack))
+        self.writers[node].iter().any(|number| self.flows[*number].app.can_feed(node, stack))
     }
 
     /// Sets the true time that deliveries are counted at.

@@ -53,6 +53,10 @@ impl App for Bulk {
         self.is_open = true;
     }
 
+    fn writes(&self) -> bool {
+        true
+    }
+
     fn feed(&mut self, node: usize, cx: &mut Cx<'_>, stack: &mut Stack) {
         while self.can_feed(node, stack) {
             let bytes = self.left.min(WRITE_BYTES as u64);

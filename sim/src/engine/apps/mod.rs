@@ -28,6 +28,10 @@ pub(super) trait App {
     }
     /// Does what is due.
     fn handle_timeout(&mut self, _net: &mut Net<'_>) {}
+    /// Whether it has anything for [`App::feed`] at all; asked when it begins.
+    fn writes(&self) -> bool {
+        false
+    }
     /// Writes what its ends at `node` have room for.
     fn feed(&mut self, _node: usize, _cx: &mut Cx<'_>, _stack: &mut Stack) {}
     /// Whether it could write at `node` now.
@@ -87,7 +91,7 @@ impl Net<'_> {
         build: impl FnOnce(FlowEnd) -> AnyTransport,
     ) -> FlowId {
         let (node, peer) = (ends.nodes[side], ends.nodes[1 - side]);
-        let addresses = self.world.nodes[node].plan.addresses;
+        let addresses = self.world.addresses;
         let id = |node: usize| NodeId(node as u16 + 1);
         let socket = |node, port| SocketAddrV4::new(addresses.ipv4(id(node)), port);
         let flows = &mut self.world.nodes[node].stack.flows;

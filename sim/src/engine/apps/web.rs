@@ -234,6 +234,10 @@ impl App for Web {
         }
     }
 
+    fn writes(&self) -> bool {
+        true
+    }
+
     fn feed(&mut self, node: usize, cx: &mut Cx<'_>, stack: &mut Stack) {
         if node != self.server {
             return;
