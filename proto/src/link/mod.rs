@@ -15,8 +15,8 @@ pub trait Link: Layer<Above = Packets, Below = Frames> {
     /// What the link is doing, for `status` and reports.
     fn status(&self, now: Instant) -> LinkStatus;
 
-    /// Whether it does anything with a frame for another node beside counting it. If not, nobody
-    /// needs to ask what it has to give after such a frame.
+    /// Whether it does anything with a frame for another node beside counting it in `overheard`.
+    /// If not, its caller may count such frames in its place and not hand them over at all.
     fn heeds_overheard(&self) -> bool {
         true
     }

@@ -39,8 +39,8 @@ pub struct FlowsStats {
 pub struct Flows {
     plan: AddressPlan,
     ends: Vec<End>,
-    from_host: VecDeque<Datagram>,
-    to_host: VecDeque<Bytes>,
+    /// What waits between here and the host; nothing where there never was anything.
+    host: Option<Box<HostPort>>,
     ids: UnitIds,
     turn: usize,
     /// The end that took the last packet: the next one is most likely for it as well.
@@ -52,6 +52,13 @@ pub struct Flows {
     /// Whether an end holds a datagram that nobody has had room for.
     is_holding: bool,
     stats: FlowsStats,
+}
+
+/// Packets between the stack and the host.
+#[derive(Debug, Default)]
+struct HostPort {
+    from: VecDeque<Datagram>,
+    to: VecDeque<Bytes>,
 }
 
 /// One flow end. A stack is turned for everything that happens at its node, and most of that
@@ -114,8 +121,7 @@ impl Flows {
         Self {
             plan,
             ends: Vec::new(),
-            from_host: VecDeque::new(),
-            to_host: VecDeque::new(),
+            host: None,
             ids: UnitIds::default(),
             turn: 0,
             latest: 0,
@@ -183,20 +189,20 @@ impl Flows {
             payload: packet,
             options: TxOptions::default(),
         };
-        self.from_host.push_back(datagram);
+        self.host.get_or_insert_default().from.push_back(datagram);
         self.may_sink = true;
     }
 
     /// Gives the next IP packet for the host's own stack.
     pub fn poll_ip(&mut self) -> Option<Bytes> {
-        self.to_host.pop_front()
+        self.host.as_mut()?.to.pop_front()
     }
 
     /// Drops what the host and transports without backpressure sent and nobody had room for, as a
     /// full interface queue does. Returns whether there was anything.
     pub(super) fn drop_unsent(&mut self) -> bool {
-        let mut dropped = self.from_host.len() as u64;
-        self.from_host.clear();
+        let from_host = self.host.as_mut().map_or(0, |host| host.from.drain(..).len());
+        let mut dropped = from_host as u64;
         if std::mem::take(&mut self.is_holding) {
             for end in &mut self.ends {
                 dropped += u64::from(end.held.take().is_some());
@@ -220,8 +226,11 @@ impl Flows {
             self.latest = index;
             let transport = self.wake(index).expect("it was found");
             transport.get_mut().handle_rx(cx, DatagramUp::Received { via, payload });
-        } else if self.to_host.len() < HOST_PACKETS {
-            self.to_host.push_back(payload);
+            return;
+        }
+        let to_host = &mut self.host.get_or_insert_default().to;
+        if to_host.len() < HOST_PACKETS {
+            to_host.push_back(payload);
         } else {
             self.stats.host_full += 1;
         }
@@ -274,9 +283,11 @@ impl Layer for Flows {
 
     fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Datagram> {
         let has_room = |datagram: &Datagram| !below(lane(datagram)).is_none();
-        if let Some(index) = self.from_host.iter().position(has_room) {
+        if let Some(host) = &mut self.host
+            && let Some(index) = host.from.iter().position(has_room)
+        {
             self.stats.sent += 1;
-            return self.from_host.remove(index);
+            return host.from.remove(index);
         }
         for _ in 0..self.ends.len() {
             self.turn = (self.turn + 1) % self.ends.len();

@@ -17,6 +17,9 @@ const ROUNDS: usize = 100_000;
 #[derive(Debug)]
 pub struct Stack {
     link: AnyLink,
+    heeds_overheard: bool,
+    /// Frames for other nodes that the link does not heed.
+    overheard: u32,
     routing: AnyRouting,
     /// Whether a timer of routing was fired since it was last settled with the flows.
     is_routing_touched: bool,
@@ -38,8 +41,11 @@ pub struct StackStatus {
 impl Stack {
     /// The stack of a node.
     pub fn build(plan: &NodePlan, seed: Seed) -> Self {
+        let link = AnyLink::build(plan, seed);
         Self {
-            link: AnyLink::build(plan, seed),
+            heeds_overheard: link.get().heeds_overheard(),
+            overheard: 0,
+            link,
             routing: AnyRouting::build(plan),
             is_routing_touched: false,
             flows: Flows::build(plan.addresses),
@@ -66,10 +72,12 @@ impl Stack {
 
     /// Takes an event of a radio. Returns whether the stack has to be turned for it.
     pub fn handle_frame(&mut self, cx: &mut Cx<'_>, event: FrameUp) -> bool {
-        let link = self.link.get_mut();
-        let heeds = !matches!(event, FrameUp::Overheard(_)) || link.heeds_overheard();
-        link.handle_rx(cx, event);
-        heeds
+        if !self.heeds_overheard && matches!(event, FrameUp::Overheard(_)) {
+            self.overheard += 1;
+            return false;
+        }
+        self.link.get_mut().handle_rx(cx, event);
+        true
     }
 
     /// Gives the next frame for a radio that has room.
@@ -119,10 +127,10 @@ impl Stack {
 
     /// What the stack is doing.
     pub fn status(&self, now: Instant) -> StackStatus {
-        StackStatus {
-            link: self.link.get().status(now),
-            routing: self.routing.get().status(),
-            flows: self.flows.stats(),
+        let mut link = self.link.get().status(now);
+        if !self.heeds_overheard {
+            *link.counters.entry("overheard".into()).or_default() += u64::from(self.overheard);
         }
+        StackStatus { link, routing: self.routing.get().status(), flows: self.flows.stats() }
     }
 }

@@ -106,15 +106,14 @@ pub fn run(scenario: &Scenario, options: RunOptions<'_>) -> Result<Report, RunEr
     if let Some(capture) = run.capture.take() {
         capture.finish()?;
     }
-    let mut report = measure::report(scenario, &world, &run.traffic, run.end, run.bin);
+    let mut report = measure::report(scenario, world, &run.traffic, run.end, run.bin);
     report.seed = seed;
-    report.trace_hash = Some(format!("{:016x}", world.medium.trace_hash()));
     report.wall_s = wall.elapsed().as_secs_f64();
     Ok(report)
 }
 
 struct Run<'a> {
-    traffic: Traffic,
+    traffic: Traffic<'a>,
     faults: Faults,
     bin: Duration,
     next_bin: Instant,

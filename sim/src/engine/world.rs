@@ -51,6 +51,8 @@ impl World {
         let mobility = Mobility::build(scenario, &plan, &config, seed);
         let medium = Medium::new(config, seed);
         let wake_delay = Quantiles::build(scenario.host.wake_us.points());
+        // Who hears whom is known to the medium now, and there may be very many pairs.
+        drop(plan.hops);
         for (index, node) in plan.nodes.into_iter().enumerate() {
             let first_radio = node_of_radio.len() as u32;
             node_of_radio.extend(node.radios.iter().map(|_| index as u32));
@@ -98,7 +100,7 @@ impl World {
     }
 
     /// Fires everything that is due at the true time `now`, and lets the nodes act on it.
-    pub(super) fn advance(&mut self, now: Instant, traffic: &mut Traffic) {
+    pub(super) fn advance(&mut self, now: Instant, traffic: &mut Traffic<'_>) {
         self.medium.handle_timeout(now);
         if let Some(mobility) = self.mobility.as_mut().filter(|moving| moving.poll_timeout() <= now)
         {
@@ -152,7 +154,7 @@ impl World {
         self.visit(index);
     }
 
-    fn turn_node(&mut self, index: usize, now: Instant, traffic: &mut Traffic) {
+    fn turn_node(&mut self, index: usize, now: Instant, traffic: &mut Traffic<'_>) {
         let node = &mut self.nodes[index];
         node.is_due = false;
         if !std::mem::take(&mut node.has_news) {

@@ -16,7 +16,7 @@ use farhop_proto::stack::{AnyTransport, FlowConfig, FlowKind, Stack};
 use farhop_proto::transport::tcp::FlowEnd;
 
 use super::report::FlowReport;
-use super::world::World;
+use super::world::{Node, World};
 
 /// An application.
 pub(super) trait App {
@@ -45,13 +45,13 @@ pub(super) trait App {
     /// Sends nothing new from now on.
     fn stop(&mut self, net: &mut Net<'_>);
     /// Payload bytes that the receiving application got.
-    fn delivered(&self, world: &World) -> u64;
+    fn delivered(&self, nodes: &[Node]) -> u64;
     /// When the last byte of all that it was to carry came.
     fn completed(&self) -> Option<Instant> {
         None
     }
     /// Adds what it knows to the report of its flow.
-    fn report(&self, world: &World, end: Instant, report: &mut FlowReport);
+    fn report(&self, nodes: &[Node], end: Instant, report: &mut FlowReport);
 }
 
 /// Where an application works: its two nodes, and the world around them.
