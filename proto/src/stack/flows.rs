@@ -324,3 +324,46 @@ impl Layer for Flows {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::NodeId;
+    use crate::transport::tcp::FlowEnd;
+    use crate::transport::udp::{Udp, UdpConfig};
+
+    fn one_source() -> Flows {
+        let mut flows = Flows::build(AddressPlan::default());
+        let socket = |node: u8| std::net::SocketAddrV4::new([10, 66, 0, node].into(), 4_000);
+        let (flow, to) = (flows.next_flow(), NodeId(2));
+        let end = FlowEnd { flow, to, local: socket(1), remote: socket(2) };
+        let source = UdpConfig::Source { rate: None, size: 100, bytes: None };
+        flows.add(AnyTransport::Udp(Box::new(Udp::build(source, end))));
+        flows
+    }
+
+    fn source(flows: &mut Flows) -> &mut Udp {
+        match flows.transport_mut(FlowId(0)) {
+            Some(AnyTransport::Udp(source)) => source,
+            other => panic!("{other:?} is not the source"),
+        }
+    }
+
+    #[test]
+    fn an_end_with_nothing_to_give_is_asked_again_once_it_was_told_something() {
+        let (mut flows, mut cx) = (one_source(), Cx::new(Instant::ZERO));
+        source(&mut flows).pause();
+        assert!(flows.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_none());
+        assert!(!flows.may_sink());
+        source(&mut flows).resume();
+        assert!(flows.may_sink());
+        assert!(flows.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some());
+    }
+
+    #[test]
+    fn an_end_that_found_no_room_is_asked_again_without_being_told_anything() {
+        let (mut flows, mut cx) = (one_source(), Cx::new(Instant::ZERO));
+        assert!(flows.poll_tx(&mut cx, &|_| Room::NONE).is_none());
+        assert!(flows.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some());
+    }
+}

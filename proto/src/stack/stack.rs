@@ -1,13 +1,16 @@
 //! One node's stack: flows over routing over a link, and the turn that settles them.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::any::{AnyLink, AnyRouting};
 use super::flows::{Flows, FlowsStats};
 use super::plan::NodePlan;
-use crate::base::{Cx, FrameDown, FrameUp, Instant, Layer, RoomBelow, Seed, settle};
+use crate::base::{Cx, FrameDown, FrameUp, Instant, Layer, NodeId, Room, RoomBelow, Seed, settle};
 use crate::link::LinkStatus;
+use crate::link::secure::{PublicKey, Secure, SecurityStatus};
 use crate::routing::RoutingStatus;
 
 /// Rounds after which a turn that still moves units is a livelock.
@@ -20,6 +23,8 @@ pub struct Stack {
     heeds_overheard: bool,
     /// Frames for other nodes that the link does not heed.
     overheard: u32,
+    /// Between the link and the radios, where frames are protected.
+    secure: Option<Box<Secure>>,
     routing: AnyRouting,
     /// Whether a timer of routing was fired since it was last settled with the flows.
     is_routing_touched: bool,
@@ -32,6 +37,9 @@ pub struct Stack {
 pub struct StackStatus {
     /// Link.
     pub link: LinkStatus,
+    /// Keys, and what was rejected, where frames are protected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub security: Option<SecurityStatus>,
     /// Routing.
     pub routing: RoutingStatus,
     /// Flows and host.
@@ -46,9 +54,31 @@ impl Stack {
             heeds_overheard: link.get().heeds_overheard(),
             overheard: 0,
             link,
+            secure: None,
             routing: AnyRouting::build(plan),
             is_routing_touched: false,
             flows: Flows::build(plan.addresses),
+        }
+    }
+
+    /// Protects frames from now on; to be called before anything else.
+    pub fn set_security(&mut self, secure: Secure) {
+        self.secure = Some(Box::new(secure));
+    }
+
+    /// Trusts these keys and no others from now on.
+    pub fn set_keys(&mut self, cx: &mut Cx<'_>, keys: &BTreeMap<NodeId, PublicKey>) {
+        if let Some(secure) = &mut self.secure {
+            secure.set_keys(cx, keys);
+        }
+        self.raise(cx);
+    }
+
+    /// Hands the link what came through the layer below it.
+    fn raise(&mut self, cx: &mut Cx<'_>) {
+        let Some(secure) = &mut self.secure else { return };
+        while let Some(event) = secure.poll_rx(cx) {
+            self.link.get_mut().handle_rx(cx, event);
         }
     }
 
@@ -72,23 +102,46 @@ impl Stack {
 
     /// Takes an event of a radio. Returns whether the stack has to be turned for it.
     pub fn handle_frame(&mut self, cx: &mut Cx<'_>, event: FrameUp) -> bool {
-        if !self.heeds_overheard && matches!(event, FrameUp::Overheard(_)) {
-            self.overheard += 1;
-            return false;
+        match (&mut self.secure, &event) {
+            (None, FrameUp::Overheard(_)) if !self.heeds_overheard => {
+                self.overheard += 1;
+                return false;
+            }
+            (None, _) => self.link.get_mut().handle_rx(cx, event),
+            (Some(secure), _) => {
+                secure.handle_rx(cx, event);
+                self.raise(cx);
+            }
         }
-        self.link.get_mut().handle_rx(cx, event);
         true
     }
 
     /// Gives the next frame for a radio that has room.
     pub fn poll_frame(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<FrameDown> {
-        self.link.get_mut().poll_tx(cx, below)
+        let Some(secure) = &mut self.secure else {
+            return self.link.get_mut().poll_tx(cx, below);
+        };
+        // Nothing waits between the two: a frame is pulled when there is room for it, and what is
+        // pulled is sealed and goes down at once.
+        loop {
+            let room = |lane| if secure.room(lane).is_none() { Room::NONE } else { below(lane) };
+            let unit = self.link.get_mut().poll_tx(cx, &room)?;
+            secure.handle_tx(cx, unit);
+            let sealed = secure.poll_tx(cx, below);
+            while let Some(event) = secure.poll_rx(cx) {
+                self.link.get_mut().handle_rx(cx, event);
+            }
+            if sealed.is_some() {
+                return sealed;
+            }
+        }
     }
 
     /// When [`Stack::handle_timeout`] is next due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let layers = [
             self.link.get().poll_timeout(),
+            self.secure.as_ref().and_then(|secure| secure.poll_timeout()),
             self.routing.get().poll_timeout(),
             self.flows.poll_timeout(),
         ];
@@ -101,6 +154,10 @@ impl Stack {
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
+        if let Some(secure) = self.secure.as_mut().filter(|layer| is_due(layer.poll_timeout())) {
+            secure.handle_timeout(cx);
+            self.raise(cx);
+        }
         let (link, routing) = (self.link.get_mut(), self.routing.get_mut());
         if is_due(link.poll_timeout()) {
             link.handle_timeout(cx);
@@ -131,6 +188,11 @@ impl Stack {
         if !self.heeds_overheard {
             *link.counters.entry("overheard".into()).or_default() += u64::from(self.overheard);
         }
-        StackStatus { link, routing: self.routing.get().status(), flows: self.flows.stats() }
+        StackStatus {
+            link,
+            security: self.secure.as_ref().map(|secure| secure.status(now)),
+            routing: self.routing.get().status(),
+            flows: self.flows.stats(),
+        }
     }
 }

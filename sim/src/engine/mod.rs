@@ -5,6 +5,7 @@ mod apps;
 mod capture;
 mod clock;
 mod host;
+mod keys;
 mod losses;
 mod mac;
 mod many;

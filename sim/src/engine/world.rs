@@ -9,6 +9,7 @@ use farhop_proto::stack::{Plan, Scenario, Stack};
 use super::air::medium_config;
 use super::clock::{Clock, Quantiles};
 use super::host::Host;
+use super::keys;
 use super::mobility::Mobility;
 use super::traffic::Traffic;
 use crate::radio::{EventQueue, Medium, MediumEvent};
@@ -56,8 +57,12 @@ impl World {
         for (index, node) in plan.nodes.into_iter().enumerate() {
             let first_radio = node_of_radio.len() as u32;
             node_of_radio.extend(node.radios.iter().map(|_| index as u32));
+            let mut stack = Stack::build(&node, seed);
+            if let Some(secure) = keys::secure(&node, seed) {
+                stack.set_security(secure);
+            }
             nodes.push(Node {
-                stack: Stack::build(&node, seed),
+                stack,
                 clock: Clock::build(&scenario.node[index].clock),
                 radios: [first_radio, node_of_radio.len() as u32],
                 is_due: false,
