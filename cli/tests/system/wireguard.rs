@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use crate::place::{Place, Running, stderr, wait_for};
 
-/// Four nodes in a row. With one radio each on one channel, every other node of a row would have the
-/// same slot: the link is plain.
+/// Four nodes in a row. With one radio each on one channel, every other node would have the same
+/// slot, and collide at the one between: the link is plain.
 const CHAIN: &str = r#"
 name = "relays"
 [radio]
