@@ -63,7 +63,14 @@ impl Default for PairConfig {
         let phy = Phy { preamble: farhop_proto::base::Preamble::Short, ..Phy::default() };
         let rate = *phy.rates().last().expect("a rate");
         Self {
-            radio: RadioSpec { id: RadioId(0), phy, rate, gap: Gap::Difs, channel: 1 },
+            radio: RadioSpec {
+                id: RadioId(0),
+                phy,
+                rate,
+                gap: Gap::Difs,
+                channel: 1,
+                seal_bytes: 0,
+            },
             delay: Duration::from_micros(267),
             clocks: [Clock::default(); 2],
             loss: Box::new(|_, _| false),

@@ -66,6 +66,8 @@ impl EtherType {
     pub const IPV6: Self = Self(0x86dd);
     /// Frames of farhop's own links: IEEE 802 local experimental EtherType 1.
     pub const FARHOP: Self = Self(0x88b5);
+    /// Sealed frames of farhop: IEEE 802 local experimental EtherType 2.
+    pub const SEALED: Self = Self(0x88b6);
 }
 
 /// Whether the receiver's MAC answers a frame with an acknowledgement.
@@ -156,6 +158,24 @@ pub enum FrameUp {
     Overheard(ReceivedFrame),
     /// The end of a frame of our own.
     Done(FrameDone),
+    /// A layer between link and radios wants a frame to go out, into which it puts what it has to
+    /// say.
+    Wanted(Wanted),
+}
+
+/// What a layer that has no frames of its own asks of the link above it: one short frame of flow
+/// [`FlowId::CONTROL`], when the link sees fit. Asking again before it came changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The radio.
+    pub radio: RadioId,
+    /// The neighbour.
+    pub to: NodeId,
+    /// Bytes that will be put in, beside what every frame gets.
+    pub bytes: usize,
+    /// Whether it answers a message of the neighbour, who waits: a link that has no schedule yet
+    /// sends it now.
+    pub is_answer: bool,
 }
 
 /// A frame as it was received without error.

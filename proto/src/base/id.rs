@@ -31,6 +31,14 @@ pub struct RadioId(pub u8);
 #[serde(transparent)]
 pub struct FlowId(pub u16);
 
+impl FlowId {
+    /// The lane of frames that carry what a layer below the link has to say ([`Wanted`]). No flow
+    /// of packets has it.
+    ///
+    /// [`Wanted`]: super::boundary::Wanted
+    pub const CONTROL: Self = Self(u16::MAX);
+}
+
 /// One unit (frame, packet, datagram) at one boundary of one node; unique there for the whole run.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

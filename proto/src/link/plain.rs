@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +13,10 @@ use super::queue::{QueueConfig, Red, Verdict};
 use super::{AirShares, Link, LinkStatus, NeighbourStatus};
 use crate::base::named;
 use crate::base::{
-    Cx, Dbm, DropCause, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Frames, Instant, Lane,
-    Layer, NodeId, Packet, PacketDone, PacketOutcome, PacketUp, Packets, RadioId, RadioSpec,
-    ReceivedFrame, ReceivedPacket, Room, RoomBelow, Seed, UnitId, UnitIds,
+    AccessCategory, Cx, Dbm, DropCause, EtherType, FlowId, Frame, FrameDone, FrameDown,
+    FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome,
+    PacketUp, Packets, RadioId, RadioSpec, ReceivedFrame, ReceivedPacket, Room, RoomBelow, Seed,
+    TxOptions, UnitId, UnitIds, Wanted,
 };
 use crate::wire::ip::{self, Ecn};
 
@@ -57,6 +59,8 @@ pub struct Plain {
 struct RadioQueue {
     radio: RadioId,
     waiting: VecDeque<Packet>,
+    /// Neighbours to whom a layer below wants a frame to be sent.
+    wanted: VecDeque<NodeId>,
     with_chip: usize,
     red: Option<Red>,
 }
@@ -71,7 +75,8 @@ impl RadioQueue {
 #[derive(Debug)]
 struct Outstanding {
     id: UnitId,
-    packet: UnitId,
+    /// `None` if it went out because a layer below wanted it.
+    packet: Option<UnitId>,
     to: Option<NodeId>,
     radio: RadioId,
     bytes: usize,
@@ -106,6 +111,7 @@ impl Plain {
         let queue = |spec: &RadioSpec| RadioQueue {
             radio: spec.id,
             waiting: VecDeque::new(),
+            wanted: VecDeque::new(),
             with_chip: 0,
             red: match config.queue {
                 QueueConfig::DropTail => None,
@@ -151,7 +157,7 @@ impl Plain {
         self.up.push_back(PacketUp::Received(ReceivedPacket {
             radio: frame.radio,
             from: frame.from,
-            flow: crate::base::FlowId(0),
+            flow: FlowId(0),
             protocol: frame.protocol,
             payload: frame.payload,
             signal: frame.signal,
@@ -188,8 +194,35 @@ impl Plain {
                 neighbour.sent_bytes += frame.bytes as u64;
             }
         }
-        let (id, attempts, air_time) = (frame.packet, done.attempts, done.air_time);
+        let Some(id) = frame.packet else { return };
+        let (attempts, air_time) = (done.attempts, done.air_time);
         self.up.push_back(PacketUp::Done(PacketDone { id, outcome, attempts, air_time }));
+    }
+
+    fn on_wanted(&mut self, wanted: Wanted) {
+        let queue = self.radios.iter_mut().find(|queue| queue.radio == wanted.radio);
+        let Some(queue) = queue else { return };
+        if !queue.wanted.contains(&wanted.to) && queue.wanted.len() < NEIGHBOURS {
+            queue.wanted.push_back(wanted.to);
+        }
+    }
+
+    /// A frame without a packet, before all others: what a layer below wants to say.
+    fn carrier(&mut self, below: &RoomBelow<'_>) -> Option<Frame> {
+        let (flow, access) = (FlowId::CONTROL, AccessCategory::BestEffort);
+        let lane = |queue: &RadioQueue, to| Lane { radio: queue.radio, to: Some(to), flow, access };
+        let (queue, at) = self.radios.iter_mut().find_map(|queue| {
+            let has_room = |to: &NodeId| !below(lane(queue, *to)).is_none();
+            let at = queue.wanted.iter().position(has_room)?;
+            Some((queue, at))
+        })?;
+        let to = queue.wanted.remove(at);
+        let (id, radio) = (self.ids.next_id(), queue.radio);
+        queue.with_chip += 1;
+        self.outstanding.push_back(Outstanding { id, packet: None, to, radio, bytes: 0 });
+        let (protocol, payload) = (EtherType::FARHOP, Bytes::new());
+        let options = TxOptions { access, ..TxOptions::default() };
+        Some(Frame { id, radio, to, flow, protocol, payload, options })
     }
 
     fn outcome(&mut self, outcome: FrameOutcome) -> PacketOutcome {
@@ -224,6 +257,7 @@ impl Layer for Plain {
             FrameUp::Received(frame) => self.on_received(cx.now, frame),
             FrameUp::Overheard(_) => self.counters.frames_overheard += 1,
             FrameUp::Done(done) => self.on_done(cx.now, done),
+            FrameUp::Wanted(wanted) => self.on_wanted(wanted),
         }
     }
 
@@ -259,6 +293,9 @@ impl Layer for Plain {
     }
 
     fn poll_tx(&mut self, _cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<FrameDown> {
+        if let Some(frame) = self.carrier(below) {
+            return Some(FrameDown::Frame(frame));
+        }
         let has_room =
             |queue: &&mut RadioQueue| Some(!below(queue.waiting.front()?.lane()).is_none());
         let queue = self.radios.iter_mut().find(|queue| has_room(queue) == Some(true))?;
@@ -267,7 +304,7 @@ impl Layer for Plain {
         let id = self.ids.next_id();
         self.outstanding.push_back(Outstanding {
             id,
-            packet: packet.id,
+            packet: Some(packet.id),
             to: packet.to,
             radio: packet.radio,
             bytes: packet.payload.len(),

@@ -120,7 +120,8 @@ pub fn with_ecn(packet: Bytes, ecn: Ecn) -> Bytes {
     packet.into()
 }
 
-/// The flow of a packet: a hash of protocol, addresses and ports, never 0; 0 if it is not IP.
+/// The flow of a packet: a hash of protocol, addresses and ports, neither 0 nor
+/// [`FlowId::CONTROL`]; 0 if it is not IP.
 pub fn flow(packet: &[u8]) -> FlowId {
     let addresses = match packet.first().map(|first| first >> 4) {
         Some(4) if packet.len() >= IPV4_HEADER_BYTES => &packet[12..20],
@@ -136,7 +137,7 @@ pub fn flow(packet: &[u8]) -> FlowId {
     for byte in addresses.iter().chain(ports).chain([&protocol]) {
         hash = (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     }
-    FlowId(((hash >> 16) ^ hash) as u16).max(FlowId(1))
+    FlowId((((hash >> 16) ^ hash) as u16).clamp(1, FlowId::CONTROL.0 - 1))
 }
 
 /// A copy of a packet for the next hop, with its hop limit one lower; `None` if that was used up.

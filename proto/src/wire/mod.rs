@@ -3,6 +3,7 @@
 pub mod ieee80211;
 pub mod ip;
 pub mod radiotap;
+pub mod secure;
 pub mod tcp;
 pub mod udp;
 pub mod wild;

@@ -89,6 +89,7 @@ impl Attachment {
                 Some(self.port.reception(frame))
             }
             FrameUp::Done(done) => self.port.echo(done),
+            FrameUp::Wanted(_) => None,
         };
         let Some(packet) = packet else { return };
         let sent = self.socket.send(packet);

@@ -228,6 +228,7 @@ mod tests {
             rate: MBPS_11,
             gap: Gap::Difs,
             channel: 1,
+            seal_bytes: 0,
         };
         Card::build(DeviceSpec {
             node: NodeId(node),

@@ -249,7 +249,14 @@ mod tests {
 
     fn spec() -> RadioSpec {
         let rate = Bitrate::from_100kbps(110);
-        RadioSpec { id: RadioId(0), phy: Phy::default(), rate, gap: Gap::Difs, channel: 1 }
+        RadioSpec {
+            id: RadioId(0),
+            phy: Phy::default(),
+            rate,
+            gap: Gap::Difs,
+            channel: 1,
+            seal_bytes: 0,
+        }
     }
 
     fn frame(id: u64, deadline: Option<Instant>) -> Frame {

@@ -10,6 +10,7 @@ use farhop_proto::stack::{NodePlan, Plan, RadioPlan, Scenario, Stack};
 
 use super::air::medium_config;
 use super::clock::{Clock, Quantiles};
+use super::keys;
 use super::mobility::Mobility;
 use super::traffic::Traffic;
 use crate::radio::{EventQueue, Medium, MediumEvent};
@@ -72,7 +73,10 @@ impl World {
         for (index, mut node) in plan.nodes.into_iter().enumerate() {
             let first_radio = node_of_radio.len();
             node_of_radio.extend(node.radios.iter().map(|_| index));
-            let stack = Stack::build(&node, seed);
+            let mut stack = Stack::build(&node, seed);
+            if let Some(secure) = keys::secure(&node, seed) {
+                stack.set_security(secure);
+            }
             // The stack has its own by now, and there may be thousands of nodes.
             (node.next_hops, node.peers) = Default::default();
             nodes.push(Node {

@@ -98,7 +98,7 @@ impl Cell {
                         }
                         put(&mut medium, now, event.radio, self.senders[sender].1);
                     }
-                    FrameUp::Overheard(_) => {}
+                    FrameUp::Overheard(_) | FrameUp::Wanted(_) => {}
                 }
             }
         }

@@ -322,12 +322,15 @@ pub struct RadioSpec {
     pub gap: Gap,
     /// Channel number: radios of one node on one channel share their slots.
     pub channel: u16,
+    /// Bytes that sealing adds to every frame; 0 where frames go in the clear.
+    pub seal_bytes: usize,
 }
 
 impl RadioSpec {
     /// Air time of a frame without MAC acknowledgement whose payload behind LLC/SNAP has `bytes`
-    /// bytes, the expected gap before it included.
+    /// bytes before it is sealed, the expected gap before it included.
     pub fn unacknowledged(&self, bytes: usize) -> Duration {
+        let bytes = bytes + self.seal_bytes;
         let mpdu = DATA_HEADER_BYTES + QOS_CONTROL_BYTES + LLC_SNAP_BYTES + bytes + FCS_BYTES;
         self.mean_gap() + self.phy.air_time(self.phy.psdu_bytes(mpdu, self.rate), self.rate)
     }

@@ -9,6 +9,7 @@
 //! if the driver finds that it would pass it; and the stamp tells when the preamble of the frame
 //! is expected on air: the time of the call, and the mean gap that the radio leaves before it.
 
+mod beacon;
 mod code;
 mod config;
 mod peer;
@@ -287,6 +288,7 @@ impl Layer for Wild {
             FrameUp::Received(frame) => self.on_frame(cx, frame, true),
             FrameUp::Overheard(frame) => self.on_frame(cx, frame, false),
             FrameUp::Done(done) => self.on_done(cx, done),
+            FrameUp::Wanted(wanted) => self.on_wanted(cx, wanted),
         }
     }
 

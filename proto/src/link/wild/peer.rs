@@ -10,7 +10,7 @@ use super::queue::Queue;
 use super::receiver::Receiver;
 use super::recovery::Estimate;
 use super::sender::Sender;
-use crate::base::{Dbm, Duration, Instant};
+use crate::base::{Dbm, Duration, Instant, Wanted};
 use crate::link::PeerSpec;
 use crate::wire::wild::Coded;
 
@@ -36,6 +36,8 @@ pub(super) struct Peer {
     pub(super) receiver: Receiver,
     pub(super) code: Coding,
     pub(super) acks: AckCopies,
+    /// A frame that a layer below wants to go out.
+    pub(super) wanted: Option<Wanted>,
 }
 
 impl Peer {
@@ -60,6 +62,7 @@ impl Peer {
             receiver: Receiver::new(settings.in_order, settings.patience()),
             code: Coding::default(),
             acks: AckCopies::default(),
+            wanted: None,
         }
     }
 

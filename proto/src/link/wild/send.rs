@@ -34,17 +34,19 @@ pub(super) struct Outstanding {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+pub(super) enum What {
     First(Seq),
     Repeat(Seq),
     Parity,
     Control,
+    /// For a layer below, which puts so many bytes in.
+    Carrier(usize),
 }
 
 /// What goes into a frame besides what the slot adds.
-struct Content<'a> {
+pub(super) struct Content<'a> {
     kind: Kind,
-    what: What,
+    pub(super) what: What,
     peer: Option<usize>,
     flow: FlowId,
     flow_seq: u16,
@@ -89,6 +91,12 @@ impl Wild {
         if !self.fits(cx.now, place, 0, Duration::ZERO) {
             return None;
         }
+        if let Some(frame) = self.opening_beacon(cx.now, place, below) {
+            return Some(frame);
+        }
+        if let Some(frame) = self.carrier(cx.now, place, below) {
+            return Some(frame);
+        }
         let may_send = self.groups[place.0].slots.is_in_step(cx.now);
         for turn in 0..self.port(place).peers.len() {
             let index = self.port(place).peers[turn];
@@ -108,7 +116,7 @@ impl Wild {
         self.beacon(cx.now, place, below)
     }
 
-    fn port(&self, place: (usize, usize)) -> &Port {
+    pub(super) fn port(&self, place: (usize, usize)) -> &Port {
         &self.groups[place.0].ports[place.1]
     }
 
@@ -118,7 +126,13 @@ impl Wild {
 
     /// Whether a frame with `bytes` bytes behind the header, and `beside` of air time after it,
     /// end within the slot.
-    fn fits(&self, now: Instant, place: (usize, usize), bytes: usize, beside: Duration) -> bool {
+    pub(super) fn fits(
+        &self,
+        now: Instant,
+        place: (usize, usize),
+        bytes: usize,
+        beside: Duration,
+    ) -> bool {
         let overhead = self.settings.overhead;
         let end = self.port(place).after(now, HEADER_BYTES + bytes, overhead) + beside;
         end <= self.groups[place.0].slots.end()
@@ -145,7 +159,7 @@ impl Wild {
         Some(self.give(now, self.peers[index].place, content))
     }
 
-    fn control<'a>(
+    pub(super) fn control<'a>(
         &self,
         kind: Kind,
         peer: Option<usize>,
@@ -337,34 +351,20 @@ impl Wild {
         self.give(now, self.peers[index].place, content)
     }
 
-    fn beacon(
+    /// Builds the frame and notes that it is under way.
+    pub(super) fn give(
         &mut self,
         now: Instant,
         place: (usize, usize),
-        below: &RoomBelow<'_>,
-    ) -> Option<Frame> {
-        let radio = self.port(place).spec.id;
-        let lane = Lane { radio, ..Lane::default() };
-        if self.port(place).is_stamped || !self.fits(now, place, 4, Duration::ZERO) {
-            return None;
-        }
-        if below(lane).is_none() {
-            return None;
-        }
-        let slot_us = (self.settings.slot.as_micros() as u32).to_be_bytes();
-        self.counters.beacons += 1;
-        let content = self.control(Kind::Idle, None, &[], &slot_us);
-        Some(self.give(now, place, content))
-    }
-
-    /// Builds the frame and notes that it is under way.
-    fn give(&mut self, now: Instant, place: (usize, usize), content: Content<'_>) -> Frame {
+        content: Content<'_>,
+    ) -> Frame {
         let incarnation = self.incarnation(now);
         let slots = &self.groups[place.0].slots;
         let (slot, deadline) = (slots.number(), slots.end());
         let overhead = self.settings.overhead;
         let port = self.port(place);
-        let had_stamp = !port.is_stamped;
+        let carried = if let What::Carrier(bytes) = content.what { Some(bytes) } else { None };
+        let had_stamp = !port.is_stamped || carried.is_some();
         let on_air = now.max(port.busy_until) + port.spec.mean_gap();
         let delta_us = on_air.since(slots.start()).as_micros() as u32;
         let base = content.peer.map_or(content.seq, |index| self.peers[index].sender.base());
@@ -387,7 +387,8 @@ impl Wild {
         let to = content.peer.map(|index| self.peers[index].spec.node);
         let port = self.port_mut(place);
         port.is_stamped = true;
-        let planned = port.spec.unacknowledged(payload.len()) + overhead;
+        let bytes = payload.len() + carried.unwrap_or_default();
+        let planned = port.spec.unacknowledged(bytes) + overhead;
         port.busy_until = port.busy_until.max(now) + planned;
         port.planned += planned;
         let air = planned.saturating_sub(port.spec.mean_gap() + overhead);
@@ -408,7 +409,7 @@ impl Wild {
             deadline: Some(deadline),
             ..TxOptions::default()
         };
-        let flow = FlowId(0);
+        let flow = if carried.is_some() { FlowId::CONTROL } else { FlowId(0) };
         Frame { id, radio, to, flow, protocol: EtherType::FARHOP, payload, options }
     }
 
@@ -434,7 +435,7 @@ impl Wild {
             What::First(_) => &mut self.air.data,
             What::Repeat(_) => &mut self.air.retransmission,
             What::Parity => &mut self.air.coding,
-            What::Control => &mut self.air.acknowledgement,
+            What::Control | What::Carrier(_) => &mut self.air.acknowledgement,
         };
         *share += done.air_time;
         if let (Some(index), What::First(seq) | What::Repeat(seq)) = (frame.peer, frame.what) {
@@ -479,6 +480,6 @@ impl Wild {
 }
 
 /// The lane of the frames to a neighbour: all in one flow, because their order is chosen here.
-fn lane(peer: &Peer) -> Lane {
+pub(super) fn lane(peer: &Peer) -> Lane {
     Lane { radio: peer.spec.radio, to: Some(peer.spec.node), ..Lane::default() }
 }

@@ -136,6 +136,21 @@ impl Slots {
         self.stamped.is_some() && now.since(self.heard) <= self.length * 2 * SILENT_CYCLES
     }
 
+    /// Begins a send slot now, if the node is not in step and not sending: somebody waits for an
+    /// answer. Returns whether it did.
+    pub(super) fn begin(&mut self, now: Instant) -> bool {
+        if self.is_in_step(now) || self.phase == Phase::Send {
+            return false;
+        }
+        self.is_born = true;
+        self.phase = Phase::Send;
+        self.start = now;
+        self.free = now;
+        self.number = self.number.wrapping_add(1);
+        self.asked = None;
+        true
+    }
+
     /// A frame of a neighbour came, with a stamp or without.
     pub(super) fn on_heard(&mut self, now: Instant) {
         if self.is_in_step(now) {

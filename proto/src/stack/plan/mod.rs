@@ -10,6 +10,7 @@ use super::scenario::{LossConfig, RadioConfig, Scenario};
 use super::space::{Space, Thresholds};
 use crate::base::{AddressPlan, Bitrate, Dbm, Duration, NodeId, RadioId, RadioSpec};
 use crate::link::PeerSpec;
+use crate::link::secure::SecurityConfig;
 use crate::routing::fixed::NextHop;
 
 use topology::RadioUse;
@@ -40,6 +41,8 @@ pub struct NodePlan {
     pub addresses: AddressPlan,
     /// Stack.
     pub stack: Arc<StackConfig>,
+    /// How its frames are protected, if they are.
+    pub security: Option<Arc<SecurityConfig>>,
     /// Radios.
     pub radios: Vec<RadioPlan>,
     /// Neighbours that hear this node and are heard by it.
@@ -131,6 +134,7 @@ impl Scenario {
         let topology = Topology::build(&scenario);
         let names: Arc<[String]> = scenario.node.iter().map(|node| node.name.clone()).collect();
         let stack = Arc::new(scenario.stack.clone());
+        let security = scenario.security.clone().filter(SecurityConfig::is_on).map(Arc::new);
         let nodes = (1..=scenario.node.len()).map(|number| {
             let node = NodeId(number as u16);
             let radios = topology.radios[number - 1].iter().enumerate();
@@ -140,6 +144,7 @@ impl Scenario {
                 name: names[number - 1].clone(),
                 addresses: AddressPlan(scenario.subnet),
                 stack: Arc::clone(&stack),
+                security: security.clone(),
                 radios: radios.map(|(id, radio)| scenario.plan_radio(id, radio)).collect(),
                 peers: topology.steps(node).iter().map(peer).collect(),
                 next_hops: BTreeMap::new(),
@@ -152,6 +157,11 @@ impl Scenario {
             Routes::OfFlows => scenario.flow_routes(&topology, &mut nodes),
         }
         Plan { nodes, hops: topology.hops, space: topology.space, sites: topology.sites }
+    }
+
+    /// What sealing adds to each frame, in bytes.
+    fn seal_bytes(&self) -> usize {
+        self.security.as_ref().map_or(0, SecurityConfig::seal_bytes)
     }
 
     fn plan_radio(&self, id: usize, radio: &RadioUse) -> RadioPlan {
@@ -168,6 +178,7 @@ impl Scenario {
                 rate,
                 gap: config.gap,
                 channel: config.channel,
+                seal_bytes: self.seal_bytes(),
             },
             ack_rate: config.ack_rate_mbps.map_or(phy.control_rate(rate), Bitrate::from_mbps),
             slot,

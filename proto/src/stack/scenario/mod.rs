@@ -15,6 +15,7 @@ mod propagation;
 mod radio;
 mod radio_override;
 mod random_ends;
+mod security;
 mod space;
 mod sweep;
 mod tcp;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::StackConfig;
 use crate::base::Subnet;
+use crate::link::secure::SecurityConfig;
 
 pub use departure::DelayConfig;
 pub use fault::FaultConfig;
@@ -73,6 +75,15 @@ pub struct Scenario {
     /// The stack of all nodes.
     #[serde(default)]
     pub stack: StackConfig,
+    /// How frames are protected: a table, or `"off"` or another mode by itself. Where nothing is
+    /// said, daemons encrypt and the simulator leaves it out.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "security::table_or_mode"
+    )]
+    #[schemars(with = "Option<security::Setting>")]
+    pub security: Option<SecurityConfig>,
     /// How late a host is, for the simulator.
     #[serde(default, skip_serializing_if = "HostConfig::is_default")]
     pub host: HostConfig,

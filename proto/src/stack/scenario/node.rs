@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::radio_override::RadioOverride;
 use super::space::Position;
+use crate::link::secure::PublicKey;
 
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -20,6 +21,10 @@ pub struct NodeConfig {
     /// The device that `farhop up` uses on this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceConfig>,
+    /// Its public key, as `farhop keys` prints it on that node. Nodes that say nothing are trusted
+    /// with `farhop keys trust`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<PublicKey>,
     /// Where it stands, in metres: `[x, y]` or `[x, y, z]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position_m: Option<Position>,

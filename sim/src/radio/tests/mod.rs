@@ -116,7 +116,7 @@ fn saturate(
             let tally = &mut tally[event.radio];
             match event.event {
                 FrameUp::Received(_) => tally.delivered += 1,
-                FrameUp::Overheard(_) => {}
+                FrameUp::Overheard(_) | FrameUp::Wanted(_) => {}
                 FrameUp::Done(done) => {
                     tally.done += 1;
                     tally.failed += u64::from(done.outcome == FrameOutcome::Failed);

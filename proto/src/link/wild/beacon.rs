@@ -1,0 +1,83 @@
+//! Frames that bring a stamp and no packet: beacons, and carriers for a layer below.
+
+use super::Wild;
+use super::send::{What, lane};
+use crate::base::{Cx, Duration, FlowId, Frame, Instant, Lane, RoomBelow, Wanted};
+use crate::wire::wild::Kind;
+
+/// Bytes of a beacon behind its header: the length of the slot.
+const BEACON_BYTES: usize = 4;
+
+impl Wild {
+    /// Where only the addressee can read the stamp of a frame, a slot for several neighbours opens
+    /// with one for all.
+    pub(super) fn opening_beacon(
+        &mut self,
+        now: Instant,
+        place: (usize, usize),
+        below: &RoomBelow<'_>,
+    ) -> Option<Frame> {
+        let group = &self.groups[place.0];
+        let neighbours: usize = group.ports.iter().map(|port| port.peers.len()).sum();
+        let is_sealed = self.port(place).spec.seal_bytes > 0;
+        if is_sealed && neighbours > 1 { self.beacon(now, place, below) } else { None }
+    }
+
+    /// A layer below wants a frame to go out.
+    pub(super) fn on_wanted(&mut self, cx: &mut Cx<'_>, wanted: Wanted) {
+        let Some(index) = self.peer_index(wanted.to) else { return };
+        self.peers[index].wanted = Some(wanted);
+        let group = self.peers[index].place.0;
+        if wanted.is_answer && self.groups[group].slots.begin(cx.now) {
+            self.on_slot_began(cx, group);
+            self.set_timeout();
+        }
+    }
+
+    /// A beacon for one neighbour, into which a layer below puts what it has to say. In step or
+    /// not: what it brings may be what step follows from.
+    pub(super) fn carrier(
+        &mut self,
+        now: Instant,
+        place: (usize, usize),
+        below: &RoomBelow<'_>,
+    ) -> Option<Frame> {
+        for turn in 0..self.port(place).peers.len() {
+            let index = self.port(place).peers[turn];
+            let Some(wanted) = self.peers[index].wanted else { continue };
+            let lane = Lane { flow: FlowId::CONTROL, ..lane(&self.peers[index]) };
+            if !self.fits(now, place, BEACON_BYTES + wanted.bytes, Duration::ZERO)
+                || below(lane).is_none()
+            {
+                continue;
+            }
+            self.peers[index].wanted = None;
+            let slot_us = (self.settings.slot.as_micros() as u32).to_be_bytes();
+            self.counters.carriers += 1;
+            let mut content = self.control(Kind::Idle, Some(index), &[], &slot_us);
+            content.what = What::Carrier(wanted.bytes);
+            return Some(self.give(now, place, content));
+        }
+        None
+    }
+
+    pub(super) fn beacon(
+        &mut self,
+        now: Instant,
+        place: (usize, usize),
+        below: &RoomBelow<'_>,
+    ) -> Option<Frame> {
+        let radio = self.port(place).spec.id;
+        let lane = Lane { radio, ..Lane::default() };
+        if self.port(place).is_stamped || !self.fits(now, place, BEACON_BYTES, Duration::ZERO) {
+            return None;
+        }
+        if below(lane).is_none() {
+            return None;
+        }
+        let slot_us = (self.settings.slot.as_micros() as u32).to_be_bytes();
+        self.counters.beacons += 1;
+        let content = self.control(Kind::Idle, None, &[], &slot_us);
+        Some(self.give(now, place, content))
+    }
+}
