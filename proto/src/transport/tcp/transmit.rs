@@ -143,8 +143,8 @@ impl Sender {
         Some(cut)
     }
 
-    /// Whether a new segment ends a burst of several: Linux hands so many to the host's queue as one
-    /// and pushes the last (`__tcp_transmit_skb`).
+    /// Whether a new segment ends a burst of several: Linux hands so many to the host's queue as
+    /// one, and pushes the last (`__tcp_transmit_skb`).
     fn ends_burst(&mut self, now: Instant, full: u64, is_small: bool) -> bool {
         if !self.is_linux() {
             return false;
