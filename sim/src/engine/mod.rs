@@ -4,6 +4,7 @@ mod air;
 mod apps;
 mod capture;
 mod clock;
+mod host;
 mod keys;
 mod losses;
 mod mac;

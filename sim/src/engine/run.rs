@@ -106,15 +106,14 @@ pub fn run(scenario: &Scenario, options: RunOptions<'_>) -> Result<Report, RunEr
     if let Some(capture) = run.capture.take() {
         capture.finish()?;
     }
-    let mut report = measure::report(scenario, &world, &run.traffic, run.end, run.bin);
+    let mut report = measure::report(scenario, world, &run.traffic, run.end, run.bin);
     report.seed = seed;
-    report.trace_hash = Some(format!("{:016x}", world.medium.trace_hash()));
     report.wall_s = wall.elapsed().as_secs_f64();
     Ok(report)
 }
 
 struct Run<'a> {
-    traffic: Traffic,
+    traffic: Traffic<'a>,
     faults: Faults,
     bin: Duration,
     next_bin: Instant,
@@ -128,12 +127,13 @@ struct Run<'a> {
 impl Run<'_> {
     fn run_until_end(&mut self, world: &mut World) -> Result<(), RunError> {
         loop {
-            let now = world
+            let limit = self
+                .traffic
                 .poll_timeout()
-                .min(self.traffic.poll_timeout())
                 .min(self.faults.poll_timeout())
                 .min(self.next_bin)
                 .min(self.end);
+            let now = world.run_ahead(limit);
             self.traffic.set_now(now);
             if self.faults.poll_timeout() <= now {
                 self.faults.apply(now, world);

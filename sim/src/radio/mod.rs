@@ -34,6 +34,7 @@ mod config;
 mod edcaf;
 mod error;
 mod exchange;
+mod links;
 mod loss;
 mod medium;
 mod plan;
