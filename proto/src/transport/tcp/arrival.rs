@@ -151,7 +151,7 @@ impl Tcp {
             self.receiver.request_ack();
         }
         if !bare {
-            self.on_data(now, left, payload, fin);
+            self.on_data(now, left, payload, header.flags);
         }
         self.on_progress();
     }
@@ -186,8 +186,10 @@ impl Tcp {
         self.sender.on_ack(now, &ack)
     }
 
-    fn on_data(&mut self, now: Instant, left: u64, payload: Bytes, fin: bool) {
-        let pace = Pace { now, rto: self.sender.rtt.rto(), rtt: self.sender.rtt.smoothed() };
+    fn on_data(&mut self, now: Instant, left: u64, payload: Bytes, flags: Flags) {
+        let (rto, rtt) = (self.sender.rtt.rto(), self.sender.rtt.smoothed());
+        let pace = Pace { now, rto, rtt, push: flags.has(Flags::PSH) };
+        let fin = flags.has(Flags::FIN);
         let (up, flow) = (&mut self.up, self.end.flow);
         self.receiver.on_data(pace, left, payload, fin, |payload| {
             up.push_back(MessageUp::Received { flow, payload });

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddrV4;
 
-use crate::base::{Duration, FlowId, NodeId};
+use crate::base::{Duration, FlowId, Instant, NodeId};
 
 /// How lost segments are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,9 @@ pub struct DelayedAck {
     pub max: Duration,
     /// Acknowledgements at the start, and after a gap, that are not delayed.
     pub quick: u32,
+    /// A segment in order that is pushed is acknowledged at once, as the application takes it, as
+    /// long as data is not answered with data (Linux).
+    pub push: bool,
     /// Longest time that acknowledgements behind a hole are held together, after the third
     /// (Linux since 4.18); zero sends each.
     pub compression: Duration,
@@ -58,31 +61,59 @@ pub struct DelayedAck {
     pub compression_slack: Duration,
 }
 
-/// The tick that a host's timers are counted in; zero for timers that are exact.
+/// The tick that a host's timers are counted in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tick(pub Duration);
+pub struct Tick {
+    /// From one tick to the next; zero for timers that are exact.
+    pub length: Duration,
+    /// How long the host's ticks were running when time began.
+    pub phase: Duration,
+}
 
 /// Ticks from which on a timer of Linux stands in the next, coarser level of its wheel
 /// (`kernel/time/timer.c`, `LVL_START`).
 const WHEEL_LEVEL: u64 = 63;
 /// By what the levels of the wheel differ, in span and in grain.
 const WHEEL_STEP: u64 = 8;
+/// Ticks among which those of hosts differ: more than a grain of the waits that are met.
+const PHASES: u64 = 4_096;
 
 impl Tick {
-    /// How long a timer of this wait takes in the mean: whole ticks, and as it never fires early,
-    /// half a grain of the wheel until the next begins. The grain is a tick for short waits; from
-    /// 63 ticks on it is 8, and so on. Nobody cascades timers to finer levels.
-    pub(super) fn round(self, wait: Duration) -> Duration {
-        let tick = self.0.as_nanos();
+    /// Ticks of this length that began as long ago as only this host's did.
+    pub(super) fn of_host(self, address: u32) -> Self {
+        let span = self.length.as_nanos() * PHASES;
+        // Any spread will do: multiplication mixes upwards, the upper half is taken.
+        let mixed = u64::from(address).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        Self { phase: Duration::from_nanos((span * mixed) >> 32), ..self }
+    }
+
+    /// A time in whole ticks, rounded up (`usecs_to_jiffies`).
+    pub(super) fn whole(self, time: Duration) -> Duration {
+        let tick = self.length.as_nanos();
         if tick == 0 {
-            return wait;
+            return time;
+        }
+        Duration::from_nanos(time.as_nanos().div_ceil(tick) * tick)
+    }
+
+    /// When a timer fires that is set now. It counts whole ticks from the one that goes on, and as
+    /// it never fires early, it fires with the first step of its level of the wheel that is later.
+    /// The step is a tick for short waits; from 63 ticks on it is 8, and so on. Nobody cascades
+    /// timers to finer levels. So a wait that was set by a timer lasts a tick more than asked for,
+    /// and others half a tick in the mean.
+    pub(super) fn due(self, now: Instant, wait: Duration) -> Instant {
+        let tick = self.length.as_nanos();
+        if tick == 0 {
+            return now + wait;
         }
         let ticks = wait.as_nanos().div_ceil(tick);
-        let (mut span, mut grain) = (WHEEL_LEVEL, tick);
+        let (mut span, mut grain) = (WHEEL_LEVEL, 1);
         while ticks >= span && span <= u64::MAX / WHEEL_STEP {
             (span, grain) = (span * WHEEL_STEP, grain * WHEEL_STEP);
         }
-        Duration::from_nanos(ticks * tick + grain / 2)
+        let expires = (now.as_nanos() + self.phase.as_nanos()) / tick + ticks;
+        let fires = (expires / grain + 1) * grain;
+        Instant::from_nanos(fires * tick - self.phase.as_nanos())
     }
 }
 
@@ -151,7 +182,7 @@ impl TcpConfig {
             max_window: u32::MAX,
             linux_timers: true,
             // CONFIG_HZ=250.
-            tick: Tick(Duration::from_millis(4)),
+            tick: Tick { length: Duration::from_millis(4), phase: Duration::ZERO },
             undo: true,
             min_rto: Duration::from_millis(200),
             initial_rto: Duration::from_secs(1),
@@ -163,6 +194,7 @@ impl TcpConfig {
                 min: Duration::from_millis(40),
                 max: Duration::from_millis(200),
                 quick: 16,
+                push: true,
                 compression: Duration::from_millis(1),
                 compression_slack: Duration::from_micros(100),
             },
@@ -186,6 +218,7 @@ impl TcpConfig {
             initial_rto: Duration::from_secs(3),
             delayed_ack: DelayedAck {
                 quick: 0,
+                push: false,
                 compression: Duration::ZERO,
                 compression_slack: Duration::ZERO,
                 ..Self::linux().delayed_ack
@@ -241,16 +274,44 @@ pub struct FlowEnd {
 mod tests {
     use super::*;
 
+    fn linux() -> Tick {
+        TcpConfig::linux().tick
+    }
+
+    fn at_ms(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
     #[test]
-    fn a_timer_of_linux_is_later_the_longer_it_runs() {
-        let tick = Tick(Duration::from_millis(4));
+    fn a_timer_of_linux_fires_with_a_tick_and_never_early() {
+        let due = |now_ms, wait_ms| linux().due(at_ms(now_ms), Duration::from_millis(wait_ms));
+        assert_eq!([due(0, 40), due(3, 40), due(4, 40)], [at_ms(44), at_ms(44), at_ms(48)]);
+        assert_eq!(due(1, 37), at_ms(44), "ten ticks, rounded up");
+    }
+
+    #[test]
+    fn a_timer_of_linux_is_coarser_the_longer_it_runs() {
         let late = |wait_ms: u64| {
-            let wait = Duration::from_millis(wait_ms);
-            tick.round(wait).saturating_sub(wait).as_nanos() / 1_000_000
+            let waits = (0..256).map(|ms| {
+                let now = at_ms(1_000 + ms);
+                linux().due(now, Duration::from_millis(wait_ms)).since(now).as_nanos()
+            });
+            let waits: Vec<u64> = waits.map(|nanos| nanos / 1_000_000 - wait_ms).collect();
+            (*waits.iter().min().expect("waits"), *waits.iter().max().expect("waits"))
         };
-        assert_eq!([late(40), late(248)], [2, 2], "half a tick of 4 ms");
-        assert_eq!([late(252), late(2_012)], [16, 16], "half a grain of 32 ms");
-        assert_eq!([late(2_016), late(16_000)], [128, 128], "half a grain of 256 ms");
-        assert_eq!(Tick::default().round(Duration::from_millis(7)), Duration::from_millis(7));
+        assert_eq!([late(40), late(248)], [(1, 4); 2], "a tick of 4 ms");
+        assert_eq!([late(252), late(2_012)], [(1, 32); 2], "a grain of 32 ms");
+        assert_eq!([late(2_016), late(16_000)], [(1, 256); 2], "a grain of 256 ms");
+    }
+
+    #[test]
+    fn exact_timers_have_no_tick_and_hosts_differ_in_theirs() {
+        let seven = Duration::from_millis(7);
+        assert_eq!(Tick::default().due(at_ms(5), seven), at_ms(12));
+        assert_eq!(Tick::default().of_host(9).due(at_ms(5), seven), at_ms(12));
+        let dues: Vec<Instant> =
+            (1..=20).map(|host| linux().of_host(host).due(at_ms(5), seven)).collect();
+        assert!(dues.iter().all(|due| (at_ms(12)..=at_ms(17)).contains(due)), "{dues:?}");
+        assert!(dues.iter().min() < dues.iter().max());
     }
 }

@@ -119,7 +119,8 @@ impl Tcp {
         Self::build(config, end, Phase::Listen)
     }
 
-    fn build(config: TcpConfig, end: FlowEnd, phase: Phase) -> Self {
+    fn build(mut config: TcpConfig, end: FlowEnd, phase: Phase) -> Self {
+        config.tick = config.tick.of_host(end.local.ip().to_bits());
         let mut window_scale = 0;
         while window_scale < 14 && config.window_bytes >> window_scale > 65_535 {
             window_scale += 1;
@@ -272,7 +273,7 @@ impl Tcp {
             },
             ..self.header()
         };
-        self.receiver.on_ack_sent();
+        self.receiver.on_ack_sent(now, cut.is_some_and(|cut| cut.length > 0));
         Some(self.encode(&header, cut))
     }
 

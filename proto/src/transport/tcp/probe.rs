@@ -57,6 +57,12 @@ impl Sender {
         self.rearm_rto(now);
     }
 
+    /// Repeats a segment that nothing says is lost: it does not count as a repetition in flight.
+    fn repeat_as_probe(&mut self, now: Instant, id: u64) -> Cut {
+        self.board.on_probed(id, now, self.delivered);
+        self.repetition(now, id)
+    }
+
     /// The probe: new data if there is some, else the last segment again (RFC 8985, 7.3).
     pub(super) fn cut_probe(&mut self, now: Instant, options: u32) -> Option<Cut> {
         self.rack.probe_resent = false;
@@ -64,9 +70,11 @@ impl Sender {
             let last = self.board.end_id().checked_sub(1).filter(|id| *id >= self.board.first_id());
             let id = last.filter(|id| !self.board.get(*id).sacked)?;
             self.rack.probe_resent = true;
-            Some(self.resend(now, id))
+            Some(self.repeat_as_probe(now, id))
         })?;
-        self.rearm_after_probe(now);
+        // A whole time-out from the probe on: it is given the time to be answered.
+        self.timer = None;
+        self.rearm_rto(now);
         self.rack.probe_end = Some(self.nxt);
         self.counts.probes += 1;
         Some(cut)

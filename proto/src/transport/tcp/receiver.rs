@@ -24,6 +24,8 @@ pub(super) struct Pace {
     pub(super) now: Instant,
     pub(super) rto: Duration,
     pub(super) rtt: Duration,
+    /// The segment asks that it be handed to the application.
+    pub(super) push: bool,
 }
 
 /// The receiving half of one end.
@@ -53,6 +55,10 @@ pub(super) struct Receiver {
     duplicates: u32,
     quick: u32,
     wait: Duration,
+    /// Data is answered with data, which can carry acknowledgements (`pingpong`).
+    answers: bool,
+    /// The time-out of this end's own data, which bounds the wait.
+    rto: Duration,
     last_data: Option<Instant>,
     pub(super) counts: ReceiverCounts,
 }
@@ -90,6 +96,8 @@ impl Receiver {
             duplicates: 0,
             quick: 0,
             wait: Duration::ZERO,
+            answers: false,
+            rto: config.initial_rto,
             last_data: None,
             counts: ReceiverCounts::default(),
         }
@@ -271,6 +279,7 @@ impl Receiver {
     }
 
     fn enter_quick(&mut self) {
+        self.answers = false;
         self.wait = self.delayed_ack.min;
         let half_window = self.window / (2 * self.largest.max(536));
         let most = u64::from(self.delayed_ack.quick).min(half_window.max(2));
@@ -281,15 +290,26 @@ impl Receiver {
     fn schedule(&mut self, pace: Pace, filled: bool) {
         let segments = u64::from(self.delayed_ack.segments.saturating_sub(1));
         let many = self.next - self.acked > self.largest * segments;
-        if many || self.quick > 0 || filled {
+        // The application takes what is pushed at once, and emptying the buffer of it sends an
+        // acknowledgement (`tcp_cleanup_rbuf`), for which an answer would be waited else.
+        let taken = pace.push && self.delayed_ack.push && self.islands.is_empty();
+        if many || filled || (!self.answers && (self.quick > 0 || taken)) {
             self.ack_now = true;
         } else if self.islands.is_empty() {
-            let wait = self.wait.clamp(self.delayed_ack.min, self.delayed_ack.max);
-            let due = pace.now + self.tick.round(wait);
-            self.delayed = Some(self.delayed.map_or(due, |old| old.min(due)));
+            self.delay(pace);
         } else {
             self.compress(pace);
         }
+    }
+
+    /// Sets the timer of a delayed acknowledgement (`tcp_send_delayed_ack`): it waits no longer
+    /// than a round trip where that is known.
+    fn delay(&mut self, pace: Pace) {
+        let DelayedAck { min, max, .. } = self.delayed_ack;
+        let most = if pace.rtt.is_zero() { max } else { max.min(pace.rtt.max(min)) };
+        let due = self.tick.due(pace.now, self.wait.clamp(min, most));
+        self.delayed = Some(self.delayed.map_or(due, |old| old.min(due)));
+        self.rto = pace.rto;
     }
 
     fn compress(&mut self, pace: Pace) {
@@ -316,8 +336,10 @@ impl Receiver {
         self.ack_now
     }
 
-    /// Notes that a segment with an acknowledgement leaves.
-    pub(super) fn on_ack_sent(&mut self) {
+    /// Notes that a segment with an acknowledgement leaves, with data of this end's own or without.
+    pub(super) fn on_ack_sent(&mut self, now: Instant, has_data: bool) {
+        let is_recent = self.last_data.is_some_and(|last| now.since(last) < self.wait);
+        self.answers |= has_data && is_recent;
         if self.next != self.acked {
             self.duplicates = 0;
         }
@@ -357,6 +379,12 @@ impl Receiver {
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if self.poll_timeout().is_some_and(|due| due <= now) {
+            if self.delayed.is_some_and(|due| due <= now) {
+                // Waiting brought nothing to wait for: longer next time, or never mind answers.
+                let longer = (self.wait * 2).min(self.rto);
+                self.wait = if self.answers { self.delayed_ack.min } else { longer };
+                self.answers = false;
+            }
             (self.delayed, self.compressed) = (None, None);
             self.ack_now = true;
         }

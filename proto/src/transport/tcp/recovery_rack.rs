@@ -195,7 +195,7 @@ impl Sender {
             self.state = State::Open;
         } else if self.una >= self.high_seq && self.state == State::Recovery {
             self.board.assumed = 0;
-            self.undo_recovery();
+            self.undo_recovery(tally);
             if self.is_held_at_end() {
                 return;
             }
@@ -290,24 +290,21 @@ impl Sender {
     }
 
     pub(super) fn on_reorder_timer(&mut self, now: Instant) {
-        let before = self.board.in_flight();
-        let wait = self.mark_late(now);
+        let (before, lost) = (self.board.in_flight(), self.board.lost_total);
+        // What is not late yet is left to the next acknowledgement or the time-out.
+        let _ = self.mark_late(now);
         if self.board.in_flight() != before && self.state != State::Recovery {
             self.enter_recovery(false);
-            self.reduce(1, 0, false);
+            self.reduce(1, (self.board.lost_total - lost) as u32, false);
         }
-        match wait {
-            Some(wait) => self.arm(Timer::Reorder, now, wait + TIMER_SLACK),
-            None => {
-                // The time-out counts from the head's transmission, as this timer replaced it.
-                self.timer = Some((Timer::Reorder, now));
-                self.rearm_rto(now);
-            }
-        }
+        // The time-out counts from the head's transmission, as this timer replaced it.
+        self.timer = Some((Timer::Reorder, now));
+        self.rearm_rto(now);
     }
 
     fn enter_recovery(&mut self, marked: bool) {
         self.counts.fast_recoveries += 1;
+        self.forget_repetitions();
         self.begin_undo();
         self.rack.prior_ssthresh = None;
         // A window that is being cut for a mark is not cut again for a loss in it.
@@ -320,7 +317,8 @@ impl Sender {
 
     pub(super) fn begin_undo(&mut self) {
         self.rack.undo_marker = Some(self.una);
-        let resent = self.board.resent_out;
+        let probed = self.rack.probe_end.is_some() && self.rack.probe_resent;
+        let resent = self.board.resent_out + u32::from(probed);
         self.rack.undo_resent = (resent > 0).then_some(resent);
     }
 
@@ -364,11 +362,10 @@ impl Sender {
     /// Open, or disorder while segments are missing (`tcp_try_keep_open`).
     pub(super) fn keep_open(&mut self) {
         let board = &self.board;
-        let missing = board.sacked_out + board.assumed + board.lost_out + board.resent_out > 0;
-        if self.board.resent_out == 0 {
-            self.rack.first_resent = None;
-        }
-        let state = if missing { State::Disorder } else { State::Open };
+        let missing = board.sacked_out + board.assumed + board.lost_out > 0;
+        let repeated = board.has_repeated();
+        self.forget_repetitions();
+        let state = if missing || repeated { State::Disorder } else { State::Open };
         if state != self.state {
             self.state = state;
             self.high_seq = self.nxt;

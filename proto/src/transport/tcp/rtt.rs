@@ -4,7 +4,7 @@
 //! once per round trip, grows slowly when samples fall, and never lies below the minimum RTO, so
 //! that RTO >= SRTT + 200 ms (`tcp_rtt_estimator`).
 
-use super::config::TcpConfig;
+use super::config::{TcpConfig, Tick};
 use crate::base::{Duration, Instant};
 
 /// How long a minimum stays the minimum (`net.ipv4.tcp_min_rtt_wlen`).
@@ -14,6 +14,7 @@ const MINIMUM_LIFE: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug)]
 pub(super) struct RttEstimator {
     linux: bool,
+    tick: Tick,
     min_rto: i64,
     max_rto: Duration,
     /// Nanoseconds; zero before the first sample.
@@ -41,6 +42,7 @@ impl RttEstimator {
     pub(super) fn build(config: &TcpConfig) -> Self {
         Self {
             linux: config.linux_timers,
+            tick: config.tick,
             min_rto: config.min_rto.as_nanos() as i64,
             max_rto: config.max_rto,
             srtt: 0,
@@ -63,7 +65,9 @@ impl RttEstimator {
         let sample = (sample.as_nanos() as i64).max(1);
         if self.linux {
             self.on_linux_sample(sample, una, nxt);
-            self.rto = Duration::from_nanos((self.srtt + self.variance) as u64).min(self.max_rto);
+            let rto = Duration::from_nanos((self.srtt + self.variance) as u64);
+            // What backoff doubles is in ticks already.
+            self.rto = self.tick.whole(rto).min(self.max_rto);
         } else {
             self.on_rfc_sample(sample);
             let rto = (self.srtt + self.variance).max(self.min_rto);
@@ -183,6 +187,6 @@ mod tests {
         rtt.back_off();
         assert_eq!(rtt.rto(), Duration::from_secs(4));
         rtt.on_sample(Duration::from_millis(10), 1, 1);
-        assert_eq!(rtt.rto(), Duration::from_millis(210));
+        assert_eq!(rtt.rto(), Duration::from_millis(212), "in whole ticks");
     }
 }

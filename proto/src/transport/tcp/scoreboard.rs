@@ -159,6 +159,23 @@ impl Scoreboard {
         self.thread(id);
     }
 
+    /// Notes a repetition that probes the path: the segment counts once in flight, as before.
+    pub(super) fn on_probed(&mut self, id: SegmentId, now: Instant, delivered: u64) {
+        let segment = self.get_mut(id);
+        segment.sent = now;
+        segment.delivered = delivered;
+        segment.ever_resent = true;
+        if segment.threaded {
+            self.unthread(id);
+            self.thread(id);
+        }
+    }
+
+    /// Whether something in flight was surely repeated (`tcp_any_retrans_done`).
+    pub(super) fn has_repeated(&self) -> bool {
+        self.resent_out > 0 || self.front().is_some_and(|head| head.ever_resent)
+    }
+
     /// Notes that the last transmission of a segment was lost; returns whether that was a
     /// retransmission.
     pub(super) fn mark_lost(&mut self, id: SegmentId) -> bool {

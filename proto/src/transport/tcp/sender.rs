@@ -12,6 +12,7 @@ use super::recovery_rack::Rack;
 use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
 pub(super) use super::tally::Tally;
+use super::transmit::Burst;
 use super::{ORIGIN, TICK_NANOS};
 use crate::base::{Duration, Instant};
 
@@ -135,6 +136,7 @@ pub(super) struct Sender {
     pub(super) used_since: Instant,
     pub(super) last_sent: Instant,
     pub(super) sent_any: bool,
+    pub(super) burst: Burst,
     /// Marks of what was sent before this cut the window no more.
     pub(super) mark_high: u64,
     /// The next new segment says that the window was cut.
@@ -184,6 +186,7 @@ impl Sender {
             used_since: Instant::ZERO,
             last_sent: Instant::ZERO,
             sent_any: false,
+            burst: Burst::default(),
             mark_high: start,
             tell_cut: false,
             counts: SenderCounts::default(),
@@ -216,6 +219,11 @@ impl Sender {
     /// Whether the peer did not answer for too long.
     pub(super) fn has_failed(&self) -> bool {
         self.failed
+    }
+
+    /// Whether this does what Linux does, with SACK or without.
+    pub(super) fn is_linux(&self) -> bool {
+        matches!(self.recovery, Recovery::RackTlp | Recovery::LinuxReno)
     }
 
     /// Bytes that wait for their first transmission.
@@ -416,7 +424,7 @@ impl Sender {
 
     /// Sets the one timer.
     pub(super) fn arm(&mut self, timer: Timer, now: Instant, wait: Duration) {
-        self.timer = Some((timer, now + self.tick.round(wait)));
+        self.timer = Some((timer, self.tick.due(now, wait)));
     }
 
     fn start_persist(&mut self, now: Instant) {

@@ -6,6 +6,22 @@ use super::congestion::Controller;
 use super::sender::{Cut, Sender, State, Timer};
 use crate::base::Instant;
 
+/// The most bytes that Linux hands over as one (`GSO_LEGACY_MAX_SIZE`).
+const BURST_BYTES: u32 = 65_536;
+/// The time whose bytes at the pacing rate are handed over as one (`sk_pacing_shift`).
+const PACED_MICROS: u64 = 977;
+/// Each of these in the least round-trip time halves what a short path adds
+/// (`net.ipv4.tcp_tso_rtt_log`).
+const SHORT_MICROS: u64 = 512;
+
+/// Segments that are handed to the host's queue as one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Burst {
+    at: Instant,
+    length: u32,
+    left: u32,
+}
+
 impl Sender {
     /// Whether a bare segment is to ask for the peer's window.
     pub(super) fn take_persist_probe(&mut self) -> bool {
@@ -77,6 +93,11 @@ impl Sender {
         if id == self.board.first_id() && !matches!(self.timer, Some((Timer::Reorder, _))) {
             self.arm(Timer::Rto, now, self.rtt.rto());
         }
+        self.repetition(now, id)
+    }
+
+    /// What a repeated segment looks like.
+    pub(super) fn repetition(&mut self, now: Instant, id: u64) -> Cut {
         let segment = *self.board.get(id);
         self.counts.retransmissions += 1;
         self.last_sent = now;
@@ -99,7 +120,8 @@ impl Sender {
             return None;
         }
         self.restart_after_idle(now);
-        let push = length == unsent;
+        let ends_burst = self.ends_burst(now, full, length < full);
+        let push = length == unsent || ends_burst;
         let cut = Cut { seq: self.nxt, length: length as u32, fin, push, repeated: false };
         let first = self.board.packets_out() == 0;
         if first && self.counts.segments > 0 {
@@ -119,6 +141,43 @@ impl Sender {
         }
         self.schedule_probe(now, false);
         Some(cut)
+    }
+
+    /// Whether a new segment ends a burst of several: Linux hands so many to the host's queue as
+    /// one, and pushes the last (`__tcp_transmit_skb`).
+    fn ends_burst(&mut self, now: Instant, full: u64, is_small: bool) -> bool {
+        if !self.is_linux() {
+            return false;
+        }
+        if self.burst.left == 0 || self.burst.at != now {
+            // Half a window at most (`tcp_cwnd_test`), with at least one for a probe.
+            let free = self.send_window().saturating_sub(self.board.in_flight());
+            let half = (self.send_window() / 2).max(1);
+            let inside = (self.window_end - self.nxt) / full;
+            let most = self.burst_limit().min(free).min(half);
+            let length = u64::from(most).min(inside).max(1) as u32;
+            self.burst = Burst { at: now, left: length, length };
+        }
+        self.burst.left = if is_small { 0 } else { self.burst.left - 1 };
+        self.burst.left == 0 && self.burst.length > 1
+    }
+
+    /// Segments that are handed over as one at most: what the pacing rate sends in a millisecond,
+    /// and more where the path is short (`tcp_tso_autosize`).
+    fn burst_limit(&self) -> u32 {
+        let srtt = self.rtt.smoothed().as_micros();
+        if srtt == 0 {
+            return BURST_BYTES / self.mss.max(1);
+        }
+        let in_start = self.window.cwnd < self.window.ssthresh / 2;
+        let percent = if in_start { 200 } else { 120 };
+        let window = self.window.cwnd.max(self.board.packets_out());
+        let window_bytes = u64::from(window) * u64::from(self.mss);
+        let per_ms = window_bytes * percent / 100 * PACED_MICROS / srtt;
+        let halvings = self.rtt.minimum().as_micros() / SHORT_MICROS;
+        let short = BURST_BYTES.checked_shr(halvings.min(u32::MAX.into()) as u32).unwrap_or(0);
+        let bytes = (per_ms + u64::from(short)).min(BURST_BYTES.into()) as u32;
+        (bytes / self.mss.max(1)).max(2)
     }
 
     /// Remembers whether the window was the limit (`tcp_cwnd_validate`, RFC 7661 in spirit).

@@ -14,12 +14,13 @@ impl Sender {
             self.board.forget_sacks();
         }
         let rack = matches!(self.recovery, Recovery::RackTlp | Recovery::LinuxReno);
+        let timed = self.recovery == Recovery::RackTlp;
         self.board.assumed = 0;
         let head = self.board.first_id();
         for id in head..self.board.end_id() {
             // With RACK, what was sent within the last round trip is not lost yet.
             let segment = self.board.get(id);
-            let recent = rack && id != head && now.since(segment.sent) < self.rack.rtt;
+            let recent = timed && id != head && now.since(segment.sent) < self.rack.rtt;
             if !segment.sacked && !recent {
                 self.board.mark_lost(id);
             }
@@ -48,15 +49,16 @@ impl Sender {
     /// `tcp_process_loss`: F-RTO, undo, or the end of a time-out's recovery.
     pub(super) fn on_ack_in_loss(&mut self, tally: &Tally) {
         let recovered = self.una >= self.high_seq;
-        if tally.una_advanced && self.may_undo(Some(tally)) {
-            return self.undo_loss();
+        if tally.una_advanced && self.may_undo(tally) {
+            return self.undo_loss(false);
         }
         if self.rack.frto {
             if tally.original && self.undo {
-                return self.undo_loss();
+                return self.undo_loss(true);
             }
             if self.nxt > self.high_seq {
-                self.rack.frto &= !(tally.sacked || tally.duplicate);
+                let duplicate = tally.duplicate && !tally.dsack;
+                self.rack.frto &= !(tally.sacked || duplicate);
             } else if tally.una_advanced && !recovered {
                 self.high_seq = self.nxt;
                 if self.has_sendable() {
@@ -67,7 +69,7 @@ impl Sender {
             }
         }
         if recovered {
-            return self.undo_recovery();
+            return self.undo_recovery(tally);
         }
         if self.nxt > self.high_seq && tally.duplicate {
             self.assume_arrived(true);
@@ -76,24 +78,39 @@ impl Sender {
         }
     }
 
-    fn undo_loss(&mut self) {
+    /// Without SACK only F-RTO is proof enough to leave the recovery.
+    fn undo_loss(&mut self, by_frto: bool) {
         self.counts.spurious_timeouts += 1;
         self.undo_reduction(true);
         self.timeouts = 0;
-        self.rack.frto = false;
-        self.state = State::Open;
+        if self.is_held_at_end() {
+            self.forget_repetitions();
+        } else if by_frto || !self.is_linux_reno() {
+            self.rack.frto = false;
+            self.state = State::Open;
+        }
+    }
+
+    /// Forgets when repeating began, once nothing that was repeated is in flight.
+    pub(super) fn forget_repetitions(&mut self) {
+        if !self.board.has_repeated() {
+            self.rack.first_resent = None;
+        }
     }
 
     /// Whether what was repeated in this episode turned out to have arrived.
-    fn may_undo(&self, tally: Option<&Tally>) -> bool {
+    fn may_undo(&self, tally: &Tally) -> bool {
         self.undo
             && self.rack.undo_marker.is_some()
-            && (self.rack.undo_resent == Some(0)
-                || tally.is_some_and(|tally| self.was_delayed(tally)))
+            && (self.rack.undo_resent == Some(0) || self.was_delayed(tally))
     }
 
+    /// `tcp_packet_delayed`: what arrived was sent before the first repetition, if there was one.
     fn was_delayed(&self, tally: &Tally) -> bool {
-        self.rack.first_resent.is_some_and(|first| is_before_tick(tally.echo, first))
+        match self.rack.first_resent {
+            Some(first) => is_before_tick(tally.echo, first),
+            None => !(self.is_linux_reno() && self.una >= self.high_seq),
+        }
     }
 
     fn undo_reduction(&mut self, unmark: bool) {
@@ -109,13 +126,15 @@ impl Sender {
         self.counts.undone += 1;
     }
 
-    pub(super) fn undo_recovery(&mut self) {
-        if self.may_undo(None) {
+    pub(super) fn undo_recovery(&mut self, tally: &Tally) {
+        if self.may_undo(tally) {
             self.undo_reduction(false);
         } else {
             self.rack.window_persist = self.rack.window_persist.saturating_sub(1);
         }
-        if !self.is_held_at_end() {
+        if self.is_held_at_end() {
+            self.forget_repetitions();
+        } else {
             self.state = State::Open;
         }
     }
@@ -129,13 +148,15 @@ impl Sender {
         if self.board.resent_out > 0 {
             return true;
         }
+        self.forget_repetitions();
         self.undo_reduction(true);
         self.keep_open();
         false
     }
 
     pub(super) fn undo_dsack(&mut self) -> bool {
-        if !self.may_undo(None) {
+        let needless = self.undo && self.rack.undo_resent == Some(0);
+        if !(needless && self.rack.undo_marker.is_some()) {
             return false;
         }
         self.rack.window_persist = (self.rack.window_persist + 1).min(REORDER_PERSIST);

@@ -1,0 +1,215 @@
+//! Losses, reordering and time-outs, and what is undone.
+
+use super::*;
+
+#[test]
+fn rack_repairs_a_single_loss_in_one_round_trip_without_a_time_out() {
+    let mut pipe = Pipe::new(&TcpConfig::linux(), at_rate(10.0), 20, 100);
+    pipe.ways[0].fate = lose(&[12]);
+    pipe.write(&text(60 * 1_448, 1), true);
+    pipe.run_ms(400);
+    assert_eq!(pipe.received[1].len(), 60 * 1_448);
+    assert_eq!(pipe.count(0, "retransmissions"), 1);
+    assert_eq!(pipe.count(0, "fast_recoveries"), 1);
+    assert_eq!(pipe.count(0, "timeouts"), 0);
+}
+
+#[test]
+fn a_lost_retransmission_is_found_without_a_time_out() {
+    let mut pipe = Pipe::new(&windowed(800), at_rate(20.0), 20, 2_000);
+    pipe.saturate();
+    pipe.run_ms(160);
+    // The segment that leaves 5 from now, and its repetition, which is the first packet that is
+    // sent twice: both are lost.
+    let lost = pipe.ways[0].with_payload + 5;
+    pipe.ways[0].fate =
+        Box::new(
+            move |shot| {
+                if shot.number == lost || shot.repeated == 1 { Fate::Lost } else { Fate::Pass }
+            },
+        );
+    pipe.run_ms(600);
+    assert_eq!(pipe.count(0, "timeouts"), 0);
+    assert_eq!(pipe.count(0, "retransmissions"), 2);
+    assert_eq!(pipe.ends[0].sender.board.lost_out, 0);
+}
+
+#[test]
+fn a_spurious_time_out_is_undone() {
+    for timestamps in [true, false] {
+        let mss = if timestamps { 1_448 } else { 1_460 };
+        let config = TcpConfig { timestamps, mss, ..TcpConfig::linux() };
+        let mut pipe = Pipe::new(&config, at_rate(10.0), 20, 1_000);
+        pipe.saturate();
+        pipe.run_ms(300);
+        let before = pipe.ends[0].cwnd();
+        // For 1.5 s the path holds everything back, then lets it go in order.
+        let release = pipe.now + Duration::from_millis(1_500);
+        pipe.ways[0].fate = Box::new(move |_| Fate::Until(release));
+        pipe.run_ms(2_000);
+        assert!(pipe.count(0, "timeouts") >= 1);
+        assert!(pipe.count(0, "spurious_timeouts") >= 1, "timestamps {timestamps}");
+        assert!(pipe.count(0, "retransmissions") <= 4, "{}", pipe.count(0, "retransmissions"));
+        assert!(pipe.ends[0].cwnd() >= before, "{} < {before}", pipe.ends[0].cwnd());
+    }
+}
+
+#[test]
+fn a_real_time_out_is_not_undone() {
+    let mut pipe = Pipe::new(&TcpConfig::linux(), at_rate(10.0), 20, 1_000);
+    pipe.saturate();
+    pipe.run_ms(300);
+    let until = pipe.now + Duration::from_millis(600);
+    pipe.ways[0].fate =
+        Box::new(move |shot| if shot.now < until { Fate::Lost } else { Fate::Pass });
+    pipe.run_ms(2_000);
+    assert!(pipe.count(0, "timeouts") >= 1);
+    assert_eq!(pipe.count(0, "spurious_timeouts"), 0);
+    assert!(pipe.ends[0].sender.window.ssthresh < 1_000);
+}
+
+#[test]
+fn prr_sends_on_while_it_reduces() {
+    let mut pipe = Pipe::new(&windowed(200), at_rate(10.0), 40, 1_000);
+    pipe.saturate();
+    pipe.run_ms(1_000);
+    let window = pipe.ends[0].cwnd();
+    let lost = pipe.ways[0].with_payload + 1;
+    pipe.ways[0].fate =
+        Box::new(move |shot| if shot.number == lost { Fate::Lost } else { Fate::Pass });
+    while pipe.ends[0].sender.state != sender::State::Recovery {
+        pipe.run_ms(1);
+        assert!(pipe.now < Instant::from_nanos(20_000_000_000));
+    }
+    let before = pipe.ways[0].with_payload;
+    while pipe.ends[0].sender.state == sender::State::Recovery {
+        pipe.run_ms(1);
+    }
+    let sent = pipe.ways[0].with_payload - before;
+    let half = u64::from(window / 2);
+    assert!(sent * 10 >= half * 8, "{sent} segments sent in recovery, half a window is {half}");
+    assert_eq!(pipe.count(0, "timeouts"), 0);
+    assert_eq!(pipe.ends[0].cwnd(), pipe.ends[0].sender.window.ssthresh);
+}
+
+/// How long recovery from three losses in one window takes, in ms, and its retransmissions.
+fn three_losses(config: &TcpConfig) -> (u64, u64) {
+    let mut pipe = Pipe::new(config, at_rate(10.0), 50, 1_000);
+    pipe.ways[0].fate = lose(&[30, 32, 34]);
+    pipe.saturate();
+    let mut recovering = 0;
+    for _ in 0..4_000 {
+        pipe.run_ms(1);
+        recovering += u64::from(pipe.ends[0].sender.state == sender::State::Recovery);
+    }
+    assert_eq!((pipe.count(0, "timeouts"), pipe.count(0, "fast_recoveries")), (0, 1));
+    (recovering, pipe.count(0, "retransmissions"))
+}
+
+#[test]
+fn sack_repairs_three_losses_in_one_round_trip_and_newreno_one_each() {
+    let (sack, sack_resent) = three_losses(&TcpConfig::classic());
+    let (reno, reno_resent) = three_losses(&newreno());
+    assert_eq!((sack_resent, reno_resent), (3, 3));
+    // A round trip is 100 ms and what the queue adds.
+    assert!((100..=200).contains(&sack), "SACK recovers for {sack} ms");
+    assert!(reno >= 2 * sack + 50, "NewReno recovers for {reno} ms, SACK for {sack} ms");
+}
+
+#[test]
+fn reordering_is_learnt_and_then_costs_nothing() {
+    let mut pipe = Pipe::new(&windowed(200), at_rate(20.0), 20, 1_000);
+    pipe.saturate();
+    // Each fiftieth segment overtaken by six others; later ones must not be repeated.
+    pipe.ways[0].fate = Box::new(|shot| {
+        let hit = shot.payload > 0 && shot.number % 50 == 49;
+        if hit { Fate::Late(Duration::from_micros(4_000)) } else { Fate::Pass }
+    });
+    pipe.run_ms(3_000);
+    let early = pipe.count(0, "retransmissions");
+    assert!(pipe.count(0, "reorderings") > 0);
+    pipe.run_ms(3_000);
+    assert_eq!(pipe.count(0, "retransmissions"), early);
+    assert_eq!(pipe.count(0, "timeouts"), 0);
+}
+
+#[test]
+fn linux_without_sack_repairs_a_loss_without_a_time_out_and_halves_once() {
+    let config = TcpConfig { sack: false, ..windowed(60) };
+    let mut pipe = Pipe::new(&config, at_rate(10.0), 20, 1_000);
+    pipe.ways[0].fate = lose(&[700, 705, 710]);
+    pipe.saturate();
+    pipe.run_ms(3_000);
+    assert_eq!((pipe.count(0, "timeouts"), pipe.count(0, "loss_probes")), (0, 0));
+    assert_eq!((pipe.count(0, "fast_recoveries"), pipe.count(0, "retransmissions")), (1, 3));
+    assert_eq!(pipe.ends[0].sender.board.assumed, 0);
+    let mbps = pipe.ends[1].delivered_bytes() as f64 * 8e-6 / 3.0;
+    assert!(mbps > 8.5, "{mbps} Mb/s");
+}
+
+/// A sender of the pipe in the midst of its work, and the time.
+fn busy(config: &TcpConfig) -> (Pipe, Instant) {
+    let mut pipe = Pipe::new(config, at_rate(10.0), 20, 1_000);
+    pipe.saturate();
+    pipe.run_ms(1_000);
+    let now = pipe.now;
+    (pipe, now)
+}
+
+#[test]
+fn after_a_time_out_what_was_sent_of_late_is_not_lost_yet_with_sack_only() {
+    // `tcp_timeout_mark_lost` goes by the round trip of RACK, which without SACK is never measured.
+    for sack in [true, false] {
+        let (mut pipe, now) = busy(&TcpConfig { sack, ..windowed(60) });
+        let sender = &mut pipe.ends[0].sender;
+        let out = sender.board.packets_out();
+        sender.enter_loss(now);
+        let lost = sender.board.lost_out;
+        assert!(out > 30);
+        assert_eq!(lost, if sack { 1 } else { out });
+    }
+}
+
+#[test]
+fn the_reordering_timer_is_set_by_acknowledgements_only() {
+    // `tcp_rack_reo_timeout`: what is not late when it fires is left to the time-out.
+    let (mut pipe, now) = busy(&windowed(60));
+    let sender = &mut pipe.ends[0].sender;
+    (sender.rack.sent, sender.rack.rtt) = (now, Duration::from_secs(9));
+    sender.on_reorder_timer(now);
+    assert!(matches!(sender.timer, Some((sender::Timer::Rto, _))), "{:?}", sender.timer);
+    assert_eq!(sender.board.lost_out, 0);
+}
+
+#[test]
+fn a_cut_is_undone_when_the_segment_that_ends_recovery_was_only_late() {
+    // `tcp_try_undo_recovery` believes the timestamp, before the peer tells of the repetition.
+    let mut pipe = Pipe::new(&TcpConfig::linux(), at_rate(10.0), 20, 100);
+    pipe.ways[0].fate = Box::new(|shot| {
+        let hit = shot.number == 25 && shot.repeated == 0;
+        if hit { Fate::Late(Duration::from_millis(30)) } else { Fate::Pass }
+    });
+    pipe.write(&text(30 * 1_448, 1), false);
+    while pipe.count(0, "undone_reductions") == 0 {
+        pipe.run_ms(1);
+        assert!(pipe.now < Instant::from_nanos(300_000_000));
+    }
+    assert_eq!((pipe.count(0, "fast_recoveries"), pipe.count(0, "timeouts")), (1, 0));
+    assert_eq!(pipe.count(0, "dsacks"), 0);
+}
+
+#[test]
+fn without_sack_a_needless_time_out_is_undone_but_its_recovery_goes_on() {
+    // `tcp_try_undo_loss` opens the state for SACK and for F-RTO only.
+    for sack in [true, false] {
+        let (mut pipe, now) = busy(&TcpConfig { sack, ..windowed(60) });
+        let sender = &mut pipe.ends[0].sender;
+        let before = sender.window.cwnd;
+        sender.enter_loss(now);
+        sender.rack.undo_resent = Some(0);
+        sender.on_ack_in_loss(&sender::Tally { una_advanced: true, ..Default::default() });
+        let state = if sack { sender::State::Open } else { sender::State::Loss };
+        assert_eq!((sender.state, sender.board.lost_out), (state, 0));
+        assert_eq!(sender.window.cwnd, before);
+    }
+}
