@@ -91,6 +91,7 @@ pub enum SecurityMode {
 pub enum Cipher {
     /// ChaCha20-Poly1305 (RFC 8439): fast on every processor.
     #[default]
+    #[serde(rename = "chacha20-poly1305")]
     ChaCha20Poly1305,
     /// AES-128-GCM: faster where the processor has instructions for it.
     #[serde(rename = "aes-128-gcm")]
