@@ -43,6 +43,7 @@ pub(super) fn report(
         flows: traffic.flows.iter().map(|flow| flow_report(flow, world, end, bin)).collect(),
         links,
         nodes,
+        adversary: world.hostile.as_ref().map(|hostile| hostile.report()),
         ..Report::default()
     }
 }

@@ -10,8 +10,10 @@ use farhop_proto::stack::{NodePlan, Plan, RadioPlan, Scenario, Stack};
 
 use super::air::medium_config;
 use super::clock::{Clock, Quantiles};
+use super::hostile::Hostile;
 use super::mobility::Mobility;
 use super::traffic::Traffic;
+use crate::adversary::{self, Script};
 use crate::radio::{EventQueue, Medium, MediumEvent};
 
 /// One node.
@@ -54,6 +56,7 @@ pub(super) struct World {
     pub(super) nodes: Vec<Node>,
     pub(super) medium: Medium,
     mobility: Option<Mobility>,
+    pub(super) hostile: Option<Box<Hostile>>,
     node_of_radio: Vec<usize>,
     /// Wake-ups by node, in true time.
     wakes: EventQueue,
@@ -63,11 +66,19 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn build(scenario: &Scenario, plan: Plan, seed: Seed) -> Self {
+    /// With `scripts`, strangers repeat those as noise.
+    pub(super) fn build(
+        scenario: &Scenario,
+        plan: Plan,
+        seed: Seed,
+        scripts: Option<Vec<Script>>,
+    ) -> Self {
         let mut nodes = Vec::with_capacity(plan.nodes.len());
         let mut node_of_radio = Vec::new();
-        let config = medium_config(scenario, &plan);
+        let mut config = medium_config(scenario, &plan);
         let mobility = Mobility::build(scenario, &plan, &config, seed);
+        let strangers = adversary::place(scenario, &plan, &mut config, scripts.is_some());
+        let hostile = Hostile::build(strangers, scripts, seed);
         let medium = Medium::new(config, seed);
         for (index, mut node) in plan.nodes.into_iter().enumerate() {
             let first_radio = node_of_radio.len();
@@ -89,6 +100,7 @@ impl World {
         let mut world = Self {
             medium,
             mobility,
+            hostile,
             wakes: EventQueue::new(nodes.len()),
             nodes,
             node_of_radio,
@@ -106,12 +118,16 @@ impl World {
     pub(super) fn poll_timeout(&self) -> Instant {
         let medium = self.medium.poll_timeout().unwrap_or(Instant::MAX);
         let due = self.wakes.next_at().map_or(medium, |wake| medium.min(wake));
+        let due = self.hostile.as_ref().map_or(due, |hostile| hostile.poll_timeout().min(due));
         self.mobility.as_ref().map_or(due, |mobility| mobility.poll_timeout().min(due))
     }
 
     /// Fires everything that is due at the true time `now`, and lets the nodes act on it.
     pub(super) fn advance(&mut self, now: Instant, traffic: &mut Traffic) {
         self.medium.handle_timeout(now);
+        if let Some(hostile) = &mut self.hostile {
+            hostile.handle_timeout(now, &mut self.medium);
+        }
         if let Some(mobility) = self.mobility.as_mut().filter(|moving| moving.poll_timeout() <= now)
         {
             mobility.handle_timeout(now, &mut self.medium);
@@ -141,6 +157,37 @@ impl World {
     }
 
     fn on_medium(&mut self, now: Instant, event: MediumEvent) {
+        if self.hostile.is_some() {
+            self.on_medium_beside_strangers(now, event);
+        } else {
+            self.on_event(now, event);
+        }
+    }
+
+    /// Takes an event of the radio of a stranger or of a node, and sees whether the node took from
+    /// a stranger what it should not.
+    fn on_medium_beside_strangers(&mut self, now: Instant, event: MediumEvent) {
+        let hostile = self.hostile.as_mut().expect("the caller has looked");
+        let (FrameUp::Received(frame) | FrameUp::Overheard(frame)) = &event.event else {
+            if event.radio < self.node_of_radio.len() {
+                self.on_event(now, event);
+            }
+            return;
+        };
+        let Some(index) = self.node_of_radio.get(event.radio).copied() else {
+            hostile.handle_heard(event.radio, frame);
+            return;
+        };
+        let number = hostile.number_of(frame);
+        let before = taken(&self.nodes[index].stack);
+        self.on_event(now, event);
+        let is_taken = taken(&self.nodes[index].stack).is_none_or(|after| Some(after) != before);
+        if let (Some(hostile), Some(number)) = (&mut self.hostile, number.filter(|_| is_taken)) {
+            hostile.on_accepted(number);
+        }
+    }
+
+    fn on_event(&mut self, now: Instant, event: MediumEvent) {
         let index = self.node_of_radio[event.radio];
         let node = &mut self.nodes[index];
         let mut cx = Cx::new(node.clock.local(now));
@@ -263,6 +310,12 @@ impl Node {
     pub(super) fn radios(&self) -> std::ops::Range<usize> {
         self.first_radio..self.first_radio + self.plan.radios.len()
     }
+}
+
+/// How many frames a node has taken as those of whom they say that they are from; `None` where it
+/// takes any, because it has no keys.
+fn taken(_stack: &Stack) -> Option<u64> {
+    None
 }
 
 /// The end of a frame that no radio had room for.

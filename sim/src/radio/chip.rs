@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use farhop_proto::base::{
     AccessCategory, AckPolicy, Bitrate, Duration, FrameDone, FrameDown, FrameOutcome, FrameUp,
-    Instant, Rng, Seed, UnitId,
+    Instant, NodeId, Rng, Seed, UnitId,
 };
 
 use super::air::{Air, Timer};
@@ -196,6 +196,19 @@ impl Chip {
         (rate, nav): (Bitrate, Duration),
         kind: TransmissionKind,
     ) {
+        let from = self.config.node;
+        self.transmit_as(air, now, end, (rate, nav), (from, kind));
+    }
+
+    /// Sends under the name of a node, be it the own one or not.
+    pub(super) fn transmit_as(
+        &mut self,
+        air: &mut Air,
+        now: Instant,
+        end: Instant,
+        (rate, nav): (Bitrate, Duration),
+        (from, kind): (NodeId, TransmissionKind),
+    ) {
         if !self.is_busy() {
             self.on_busy(air, now);
         }
@@ -203,7 +216,7 @@ impl Chip {
         self.tx_until = Some(end);
         self.on_own_start(air, now);
         air.set_timer(self.index, Timer::TxEnd, end);
-        let (radio, from) = (self.index, self.config.node);
+        let radio = self.index;
         air.transmit(Transmission { radio, from, start: now, end, rate, nav, kind });
     }
 
