@@ -7,6 +7,7 @@ mod loss;
 mod mac;
 mod names;
 mod phy;
+mod security;
 mod space;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,6 +114,7 @@ impl Scenario {
             found.add("measure_from_s", message, "a time inside the run, before its end");
         }
         check_radio(&mut found, &self.radio);
+        security::check_security(&mut found, self);
         check_stack(&mut found, &self.stack.link);
         check_delay(&mut found, "host.wake_us", &self.host.wake_us);
         let placed = match space::check_space(&mut found, self) {

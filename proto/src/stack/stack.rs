@@ -1,13 +1,16 @@
 //! One node's stack: flows over routing over a link, and the turn that settles them.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::any::{AnyLink, AnyRouting};
 use super::flows::{Flows, FlowsStats};
 use super::plan::NodePlan;
-use crate::base::{Cx, FrameDown, FrameUp, Instant, Layer, RoomBelow, Seed, settle};
+use crate::base::{Cx, FrameDown, FrameUp, Instant, Layer, NodeId, Room, RoomBelow, Seed, settle};
 use crate::link::LinkStatus;
+use crate::link::secure::{PublicKey, Secure, SecurityStatus};
 use crate::routing::RoutingStatus;
 
 /// Rounds after which a turn that still moves units is a livelock.
@@ -17,6 +20,8 @@ const ROUNDS: usize = 100_000;
 #[derive(Debug)]
 pub struct Stack {
     link: AnyLink,
+    /// Between the link and the radios, where frames are protected.
+    secure: Option<Box<Secure>>,
     routing: AnyRouting,
     /// The flow ends and the port to the host.
     pub flows: Flows,
@@ -27,6 +32,9 @@ pub struct Stack {
 pub struct StackStatus {
     /// Link.
     pub link: LinkStatus,
+    /// Keys, and what was rejected, where frames are protected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub security: Option<SecurityStatus>,
     /// Routing.
     pub routing: RoutingStatus,
     /// Flows and host.
@@ -38,8 +46,35 @@ impl Stack {
     pub fn build(plan: &NodePlan, seed: Seed) -> Self {
         Self {
             link: AnyLink::build(plan, seed),
+            secure: None,
             routing: AnyRouting::build(plan),
             flows: Flows::build(plan.addresses),
+        }
+    }
+
+    /// Protects frames from now on; to be called before anything else.
+    pub fn set_security(&mut self, secure: Secure) {
+        self.secure = Some(Box::new(secure));
+    }
+
+    /// Trusts these keys and no others from now on.
+    pub fn set_keys(&mut self, cx: &mut Cx<'_>, keys: &BTreeMap<NodeId, PublicKey>) {
+        if let Some(secure) = &mut self.secure {
+            secure.set_keys(cx, keys);
+        }
+        self.raise(cx);
+    }
+
+    /// How often the keys let something through; nothing where frames are not protected.
+    pub fn believed(&self) -> Option<u64> {
+        self.secure.as_ref().map(|secure| secure.believed())
+    }
+
+    /// Hands the link what came through the layer below it.
+    fn raise(&mut self, cx: &mut Cx<'_>) {
+        let Some(secure) = &mut self.secure else { return };
+        while let Some(event) = secure.poll_rx(cx) {
+            self.link.get_mut().handle_rx(cx, event);
         }
     }
 
@@ -61,18 +96,41 @@ impl Stack {
 
     /// Takes an event of a radio.
     pub fn handle_frame(&mut self, cx: &mut Cx<'_>, event: FrameUp) {
-        self.link.get_mut().handle_rx(cx, event);
+        match &mut self.secure {
+            None => self.link.get_mut().handle_rx(cx, event),
+            Some(secure) => {
+                secure.handle_rx(cx, event);
+                self.raise(cx);
+            }
+        }
     }
 
     /// Gives the next frame for a radio that has room.
     pub fn poll_frame(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<FrameDown> {
-        self.link.get_mut().poll_tx(cx, below)
+        let Some(secure) = &mut self.secure else {
+            return self.link.get_mut().poll_tx(cx, below);
+        };
+        // Nothing waits between the two: a frame is pulled when there is room for it, and what is
+        // pulled is sealed and goes down at once.
+        loop {
+            let room = |lane| if secure.room(lane).is_none() { Room::NONE } else { below(lane) };
+            let unit = self.link.get_mut().poll_tx(cx, &room)?;
+            secure.handle_tx(cx, unit);
+            let sealed = secure.poll_tx(cx, below);
+            while let Some(event) = secure.poll_rx(cx) {
+                self.link.get_mut().handle_rx(cx, event);
+            }
+            if sealed.is_some() {
+                return sealed;
+            }
+        }
     }
 
     /// When [`Stack::handle_timeout`] is next due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let layers = [
             self.link.get().poll_timeout(),
+            self.secure.as_ref().and_then(|secure| secure.poll_timeout()),
             self.routing.get().poll_timeout(),
             self.flows.poll_timeout(),
         ];
@@ -85,6 +143,10 @@ impl Stack {
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
+        if let Some(secure) = self.secure.as_mut().filter(|layer| is_due(layer.poll_timeout())) {
+            secure.handle_timeout(cx);
+            self.raise(cx);
+        }
         let (link, routing) = (self.link.get_mut(), self.routing.get_mut());
         if is_due(link.poll_timeout()) {
             link.handle_timeout(cx);
@@ -112,6 +174,7 @@ impl Stack {
     pub fn status(&self, now: Instant) -> StackStatus {
         StackStatus {
             link: self.link.get().status(now),
+            security: self.secure.as_ref().map(|secure| secure.status(now)),
             routing: self.routing.get().status(),
             flows: self.flows.stats(),
         }

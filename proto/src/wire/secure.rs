@@ -1,4 +1,195 @@
-//! Sealed frames.
+//! The format of sealed frames: what stands behind LLC/SNAP under [`EtherType::SEALED`].
+//!
+//! ```text
+//! byte 0     version in the high half, kind in the low
+//! byte 1     key epoch, as the receiver numbers its keys (broadcast: as the sender does)
+//! bytes 2-7  counter, big-endian                         not in handshake messages
+//!            body
+//! 16 bytes   tag
+//! ```
+//!
+//! The nonce of the AEAD is six zeros and the counter; what it authenticates beside the body are
+//! the eight bytes of the header, the sender's and the receiver's number (two bytes each; all
+//! ones for broadcast), and in the readable form the body as well. Handshake messages have two
+//! bytes of header, a Noise message and one or two HMACs, see `link/secure`. All of it is written
+//! down in `docs/wire.md`, with test vectors.
+//!
+//! [`EtherType::SEALED`]: crate::base::EtherType::SEALED
 
+use crate::base::{EtherType, NodeId};
+
+/// Version of the format.
+pub const VERSION: u8 = 1;
+/// Bytes of the header of what is sealed under a key.
+pub const HEADER_BYTES: usize = 8;
+/// Bytes of the header of handshake messages.
+pub const HANDSHAKE_HEADER_BYTES: usize = 2;
+/// Bytes of the tag.
+pub const TAG_BYTES: usize = 16;
 /// Bytes that sealing adds to a frame: the header, and the tag behind the body.
-pub const SEAL_BYTES: usize = 24;
+pub const SEAL_BYTES: usize = HEADER_BYTES + TAG_BYTES;
+/// The bit of a kind that says that the body is readable.
+const READABLE: u8 = 8;
+/// How broadcast is written where a receiver's number stands.
+const EVERYBODY: u16 = u16::MAX;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// First message of a handshake.
+    Init,
+    /// Its answer.
+    Response,
+    /// Instead of an answer: what has to come with the next first message.
+    Cookie,
+    /// For one receiver: messages about keys, and a link's frame or nothing.
+    Carrier,
+    /// For one receiver: a link's frame.
+    Link,
+    /// For one receiver: an IP packet.
+    Packet,
+    /// For all: a link's frame.
+    LinkToAll,
+    /// For all: an IP packet.
+    PacketToAll,
+}
+
+impl Kind {
+    /// All of them, in the order of their codes.
+    pub const ALL: [Self; 8] = [
+        Self::Init,
+        Self::Response,
+        Self::Cookie,
+        Self::Carrier,
+        Self::Link,
+        Self::Packet,
+        Self::LinkToAll,
+        Self::PacketToAll,
+    ];
+
+    /// The kind of a frame with a payload of some protocol; `None` for protocols without one.
+    pub fn of(protocol: EtherType, to: Option<NodeId>) -> Option<Self> {
+        Some(match (protocol, to) {
+            (EtherType::FARHOP, Some(_)) => Self::Link,
+            (EtherType::IPV4 | EtherType::IPV6, Some(_)) => Self::Packet,
+            (EtherType::FARHOP, None) => Self::LinkToAll,
+            (EtherType::IPV4 | EtherType::IPV6, None) => Self::PacketToAll,
+            _ => return None,
+        })
+    }
+
+    /// What the body is; an IP packet tells its version itself. `None` where it cannot be.
+    pub fn protocol(self, body: &[u8]) -> Option<EtherType> {
+        match self {
+            Self::Packet | Self::PacketToAll => match body.first()? >> 4 {
+                4 => Some(EtherType::IPV4),
+                6 => Some(EtherType::IPV6),
+                _ => None,
+            },
+            _ => Some(EtherType::FARHOP),
+        }
+    }
+
+    /// Whether it belongs to a handshake, and stands under no key.
+    pub fn is_handshake(self) -> bool {
+        self <= Self::Cookie
+    }
+
+    /// Whether it is for all who hear it.
+    pub fn is_to_all(self) -> bool {
+        self >= Self::LinkToAll
+    }
+}
+
+/// The header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the frame is.
+    pub kind: Kind,
+    /// Whether the body is authenticated only.
+    pub is_readable: bool,
+    /// The key.
+    pub epoch: u8,
+    /// The number of the frame under its key, below 2^48; 0 for handshake messages.
+    pub counter: u64,
+}
+
+/// Why bytes are no sealed frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// Shorter than header and tag.
+    Short,
+    /// Another version.
+    Version,
+    /// A kind that cannot be readable.
+    Kind,
+}
+
+impl Header {
+    /// The bytes in front of a body under a key.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut out = self.counter.to_be_bytes();
+        out[..2].copy_from_slice(&self.encode_short());
+        out
+    }
+
+    /// The bytes in front of a handshake message.
+    pub fn encode_short(&self) -> [u8; HANDSHAKE_HEADER_BYTES] {
+        let readable = if self.is_readable { READABLE } else { 0 };
+        [VERSION << 4 | self.kind as u8 | readable, self.epoch]
+    }
+
+    /// The header of a frame, whose body is not yet believed.
+    pub fn decode(frame: &[u8]) -> Result<Self, DecodeError> {
+        let [first, epoch, rest @ ..] = frame else { return Err(DecodeError::Short) };
+        if first >> 4 != VERSION {
+            return Err(DecodeError::Version);
+        }
+        let kind = Kind::ALL[usize::from(first & 7)];
+        let is_readable = first & READABLE != 0;
+        if kind <= Kind::Carrier && is_readable {
+            return Err(DecodeError::Kind);
+        }
+        let counter = match kind.is_handshake() {
+            true => 0,
+            false if frame.len() < SEAL_BYTES => return Err(DecodeError::Short),
+            false => rest[..6].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+        };
+        Ok(Self { kind, is_readable, epoch: *epoch, counter })
+    }
+}
+
+/// Sender and receiver, as they are authenticated.
+pub fn ends(from: NodeId, to: Option<NodeId>) -> [u8; 4] {
+    let [a, b] = from.0.to_be_bytes();
+    let [c, d] = to.map_or(EVERYBODY, |to| to.0).to_be_bytes();
+    [a, b, c, d]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_has_these_bytes() {
+        let header = Header { kind: Kind::Packet, is_readable: true, epoch: 7, counter: 0x10203 };
+        assert_eq!(header.encode(), [0x1d, 7, 0, 0, 0, 1, 2, 3]);
+        let mut frame = header.encode().to_vec();
+        frame.resize(SEAL_BYTES, 0);
+        assert_eq!(Header::decode(&frame), Ok(header));
+        assert_eq!(Header::decode(&frame[..SEAL_BYTES - 1]), Err(DecodeError::Short));
+        assert_eq!(Header::decode(&[]), Err(DecodeError::Short));
+        assert_eq!(Header::decode(&[0x25, 0]), Err(DecodeError::Version));
+        assert_eq!(Header::decode(&[0x1b; 40]), Err(DecodeError::Kind));
+    }
+
+    #[test]
+    fn every_kind_comes_back() {
+        for kind in Kind::ALL {
+            let header = Header { kind, is_readable: false, epoch: 255, counter: 0 };
+            let mut frame = header.encode().to_vec();
+            frame.resize(SEAL_BYTES, 0);
+            assert_eq!(Header::decode(&frame), Ok(header));
+        }
+    }
+}

@@ -80,7 +80,7 @@ impl Forger {
         let mut payload = random_bytes(length, rng);
         payload[0] = match protocol {
             EtherType::SEALED => SEALED_VERSION | payload[0] & 0x0f,
-            EtherType::FARHOP => 0x10 | 1 + payload[0] % 5,
+            EtherType::FARHOP => 0x10 | (1 + payload[0] % 5),
             EtherType::IPV4 => 0x45,
             _ => 0x60,
         };

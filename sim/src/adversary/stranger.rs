@@ -216,7 +216,7 @@ mod tests {
 
     fn heard(number: u8, length: usize) -> ReceivedFrame {
         let mut payload = vec![number; length];
-        payload[0] = 0x10 | number % 8;
+        payload[0] = 0x10 | (number % 8);
         ReceivedFrame {
             radio: RadioId(0),
             from: NodeId(1),

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use farhop_proto::base::{Duration, Instant, ReceivedFrame, Seed};
 
+use super::genuine::Genuine;
 use super::report::{AdversaryReport, Counters};
 use crate::adversary::{Placed, Script, Sent, Shot, Stranger};
 use crate::radio::{Injected, Medium};
@@ -45,6 +46,17 @@ struct InFlight {
     is_accepted: bool,
 }
 
+/// Whose a frame is that a node heard.
+#[derive(Clone, Copy)]
+pub(super) enum Heard {
+    Genuine,
+    Hostile {
+        number: usize,
+        /// It is, bit by bit, a frame of a node that this one had missed.
+        is_missed_copy: bool,
+    },
+}
+
 /// The strangers of a run.
 pub(super) struct Hostile {
     /// Index of the first one's radio; the others follow.
@@ -56,6 +68,8 @@ pub(super) struct Hostile {
     count: u64,
     by_kind: BTreeMap<&'static str, u64>,
     accepted: u64,
+    relayed: u64,
+    genuine: Genuine,
 }
 
 impl Hostile {
@@ -81,6 +95,8 @@ impl Hostile {
             count: 0,
             by_kind: BTreeMap::new(),
             accepted: 0,
+            relayed: 0,
+            genuine: Genuine::default(),
         }))
     }
 
@@ -120,12 +136,13 @@ impl Hostile {
     /// Takes what the radio of a stranger heard.
     pub(super) fn handle_heard(&mut self, radio: usize, frame: &ReceivedFrame) {
         if let Source::Live(stranger) = &mut self.sources[radio - self.first_radio] {
+            self.genuine.on_sent(frame);
             stranger.handle_frame(frame);
         }
     }
 
     /// Which frame on its way a reception is; `None` for those of nodes.
-    pub(super) fn number_of(&self, frame: &ReceivedFrame) -> Option<usize> {
+    fn number_of(&self, frame: &ReceivedFrame) -> Option<usize> {
         let is_same = |hostile: &InFlight| {
             let (ours, theirs) = (&hostile.payload, &frame.payload);
             !theirs.is_empty() && (ours.as_ptr(), ours.len()) == (theirs.as_ptr(), theirs.len())
@@ -133,8 +150,37 @@ impl Hostile {
         self.in_flight.iter().position(is_same)
     }
 
-    /// Notes that a node took a frame for one that it may act on.
-    pub(super) fn on_accepted(&mut self, number: usize) {
+    /// A node without keys hears a frame, and takes it.
+    pub(super) fn on_heard_without_keys(&mut self, frame: &ReceivedFrame) {
+        if let Some(number) = self.number_of(frame) {
+            self.on_accepted(number);
+        }
+    }
+
+    /// A node with keys hears a frame.
+    pub(super) fn on_heard_by(&mut self, node: usize, frame: &ReceivedFrame) -> Heard {
+        match self.number_of(frame) {
+            Some(number) => {
+                let is_missed_copy = self.genuine.has_missed(node, frame);
+                Heard::Hostile { number, is_missed_copy }
+            }
+            None => {
+                self.genuine.on_received(node, frame);
+                Heard::Genuine
+            }
+        }
+    }
+
+    /// The keys of the node let a frame through that it had just heard.
+    pub(super) fn on_believed(&mut self, heard: Heard) {
+        match heard {
+            Heard::Genuine => {}
+            Heard::Hostile { is_missed_copy: true, .. } => self.relayed += 1,
+            Heard::Hostile { number, is_missed_copy: false } => self.on_accepted(number),
+        }
+    }
+
+    fn on_accepted(&mut self, number: usize) {
         let frame = &mut self.in_flight[number];
         self.accepted += u64::from(!frame.is_accepted);
         frame.is_accepted = true;
@@ -146,6 +192,7 @@ impl Hostile {
         AdversaryReport {
             sent: self.count,
             accepted: self.accepted,
+            relayed: self.relayed,
             by_kind: self.by_kind.iter().map(counter).collect(),
             rejected: Counters::new(),
             honest_goodput_ratio: None,

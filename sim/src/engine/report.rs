@@ -49,8 +49,12 @@ pub struct Report {
 pub struct AdversaryReport {
     /// Frames that they sent.
     pub sent: u64,
-    /// Those of them that a node took: that passed its keys, or without keys that it heard at all.
+    /// Those of them that a node took: that its keys let through or that ended a handshake, or
+    /// without keys that it heard at all.
     pub accepted: u64,
+    /// Exact copies of frames that their receiver had missed, and took now. No key can tell them
+    /// from those; a second copy would be accepted.
+    pub relayed: u64,
     /// What they sent, by kind.
     pub by_kind: Counters,
     /// Frames that the nodes refused, by reason; those of each other are among them.

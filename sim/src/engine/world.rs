@@ -11,6 +11,7 @@ use farhop_proto::stack::{NodePlan, Plan, RadioPlan, Scenario, Stack};
 use super::air::medium_config;
 use super::clock::{Clock, Quantiles};
 use super::hostile::Hostile;
+use super::keys;
 use super::mobility::Mobility;
 use super::traffic::Traffic;
 use crate::adversary::{self, Script};
@@ -83,7 +84,10 @@ impl World {
         for (index, mut node) in plan.nodes.into_iter().enumerate() {
             let first_radio = node_of_radio.len();
             node_of_radio.extend(node.radios.iter().map(|_| index));
-            let stack = Stack::build(&node, seed);
+            let mut stack = Stack::build(&node, seed);
+            if let Some(secure) = keys::secure(&node, seed) {
+                stack.set_security(secure);
+            }
             // The stack has its own by now, and there may be thousands of nodes.
             (node.next_hops, node.peers) = Default::default();
             nodes.push(Node {
@@ -178,12 +182,15 @@ impl World {
             hostile.handle_heard(event.radio, frame);
             return;
         };
-        let number = hostile.number_of(frame);
-        let before = taken(&self.nodes[index].stack);
+        let Some(before) = self.nodes[index].stack.believed() else {
+            hostile.on_heard_without_keys(frame);
+            return self.on_event(now, event);
+        };
+        let heard = hostile.on_heard_by(index, frame);
         self.on_event(now, event);
-        let is_taken = taken(&self.nodes[index].stack).is_none_or(|after| Some(after) != before);
-        if let (Some(hostile), Some(number)) = (&mut self.hostile, number.filter(|_| is_taken)) {
-            hostile.on_accepted(number);
+        let has_believed = self.nodes[index].stack.believed() != Some(before);
+        if let (Some(hostile), true) = (&mut self.hostile, has_believed) {
+            hostile.on_believed(heard);
         }
     }
 
@@ -310,12 +317,6 @@ impl Node {
     pub(super) fn radios(&self) -> std::ops::Range<usize> {
         self.first_radio..self.first_radio + self.plan.radios.len()
     }
-}
-
-/// How many frames a node has taken as those of whom they say that they are from; `None` where it
-/// takes any, because it has no keys.
-fn taken(_stack: &Stack) -> Option<u64> {
-    None
 }
 
 /// The end of a frame that no radio had room for.

@@ -1,5 +1,7 @@
 //! What a scenario may say of keys and sealing.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +28,21 @@ impl SecurityConfig {
     /// Whether frames are protected at all.
     pub fn is_on(&self) -> bool {
         self.mode != SecurityMode::Off
+    }
+
+    /// The shared bytes, if there are any.
+    ///
+    /// Fails if they are not 32 bytes in base64 (RFC 4648, section 4).
+    pub fn psk_bytes(&self) -> Result<Option<[u8; 32]>, String> {
+        let Some(text) = &self.psk else { return Ok(None) };
+        let bytes = STANDARD.decode(text.trim()).map_err(|error| error.to_string())?;
+        let length = bytes.len();
+        bytes.try_into().map(Some).map_err(|_| format!("{length} bytes, not 32"))
+    }
+
+    /// What two nodes must have in common, in one byte.
+    pub(super) fn code(&self) -> u8 {
+        (self.mode as u8) << 4 | self.cipher as u8
     }
 
     /// Bytes that it adds to each frame.

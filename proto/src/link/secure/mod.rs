@@ -1,7 +1,346 @@
 //! Keys: every frame authenticated, and encrypted unless the rules of the band forbid it.
+//!
+//! A layer between the link and the radios. What the link sends is sealed under the keys that two
+//! neighbours share (`session`), and for all under the sender's own key for broadcast, which each
+//! neighbour is told; what comes from the radios goes up only if it opens, so that a forged stamp,
+//! acknowledgement or packet never reaches a protocol. Keys are agreed on by a Noise handshake
+//! (`noise`). Its messages go out in frames that the link places ([`FrameUp::Wanted`]), because
+//! only the link knows when it may send; the answer brings that frame along, with its stamp, so
+//! that first contact and first step come together. The first message brings none: it may be a
+//! recording, and nothing follows from it but an answer.
+//!
+//! Two that share keys already agree on the next under those, where nobody can disturb them. The
+//! threat model, and what a neighbour that holds keys can still do, stand in `docs/security.md`.
 
 mod config;
 mod identity;
+mod limit;
+mod noise;
+mod peer;
+mod receive;
+mod send;
+mod session;
+mod status;
+mod window;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng as _, SeedableRng};
 
 pub use config::{Cipher, SecurityConfig, SecurityMode};
 pub use identity::{Identity, KeyError, LINE_PREFIX, PublicKey};
+pub use status::{SecurePeerStatus, SecurityStatus};
+
+use self::limit::Limit;
+use self::noise::{Handshakes, Psk};
+use self::peer::{Known, Peer};
+use self::session::{FRAMES, OwnBroadcast};
+use self::status::{Counters, Rejected, SecureEvent};
+use super::PeerSpec;
+use crate::base::{
+    Cx, Duration, FlowId, FrameDown, FrameUp, Frames, Instant, Lane, Layer, NodeId, Room,
+    RoomBelow, Wanted, named,
+};
+
+/// How long a cookie's secret is the newest.
+const COOKIE_SECRET_LIFE: Duration = Duration::from_secs(10);
+/// How long a key for broadcast is used.
+const BROADCAST_LIFE: Duration = Duration::from_secs(3_600);
+
+/// What a node must be told to protect its frames.
+#[derive(Debug)]
+pub struct SecureSpec {
+    /// The node.
+    pub node: NodeId,
+    /// Its keys.
+    pub identity: Identity,
+    /// Random bytes that nobody knows, and that are never given twice.
+    pub entropy: [u8; 32],
+    /// The settings, with [`SecurityConfig::is_on`].
+    pub config: SecurityConfig,
+    /// Its neighbours; of several radios that reach one, the first is for handshakes.
+    pub peers: Vec<PeerSpec>,
+    /// The keys of all nodes that are trusted.
+    pub keys: BTreeMap<NodeId, PublicKey>,
+}
+
+/// The layer at one node.
+#[derive(Debug)]
+pub struct Secure {
+    node: NodeId,
+    identity: Identity,
+    config: SecurityConfig,
+    psk: Option<Psk>,
+    peers: Vec<Peer>,
+    index: BTreeMap<NodeId, usize>,
+    rng: ChaCha20Rng,
+    broadcast: OwnBroadcast,
+    /// Secrets of cookies, the newest first, and when that was drawn.
+    cookie_secrets: [[u8; 32]; 2],
+    cookie_drawn: Instant,
+    /// First messages of all neighbours that are answered without a cookie.
+    freely: Limit,
+    up: VecDeque<FrameUp>,
+    down: VecDeque<FrameDown>,
+    timeout: Instant,
+    is_born: bool,
+    strangers: Rejected,
+    counters: Counters,
+}
+
+impl Secure {
+    /// The layer of a node.
+    ///
+    /// Panics if the settings are off or have a key that is none: [`SecurityConfig::psk_bytes`]
+    /// is checked where a scenario is read.
+    pub fn build(spec: SecureSpec) -> Self {
+        assert!(spec.config.is_on(), "a layer that would do nothing");
+        let mut rng = ChaCha20Rng::from_seed(spec.entropy);
+        let psk = spec.config.psk_bytes().expect("checked where the scenario was read");
+        let secret = draw(&mut rng);
+        let broadcast =
+            OwnBroadcast::new(spec.config.cipher, secret[0], draw(&mut rng), Instant::ZERO);
+        let mut peers: Vec<Peer> = Vec::new();
+        let mut index = BTreeMap::new();
+        for peer in spec.peers {
+            if index.contains_key(&peer.node) {
+                continue;
+            }
+            let known = spec.keys.get(&peer.node);
+            let known = known.map(|key| Known::new(&spec.identity, *key, psk.as_ref()));
+            index.insert(peer.node, peers.len());
+            let first_epoch = draw(&mut rng)[0];
+            peers.push(Peer::new(peer, known, Instant::ZERO, first_epoch));
+        }
+        Self {
+            node: spec.node,
+            identity: spec.identity,
+            config: spec.config,
+            psk,
+            peers,
+            index,
+            broadcast,
+            cookie_secrets: [draw(&mut rng), draw(&mut rng)],
+            cookie_drawn: Instant::ZERO,
+            rng,
+            freely: Limit::new(32, Duration::from_millis(50)),
+            up: VecDeque::new(),
+            down: VecDeque::new(),
+            timeout: Instant::ZERO,
+            is_born: false,
+            strangers: Rejected::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Trusts these keys and no others from now on. With whoever's key is gone or another one
+    /// nothing is shared any more, the key for broadcast included.
+    pub fn set_keys(&mut self, cx: &mut Cx<'_>, keys: &BTreeMap<NodeId, PublicKey>) {
+        let mut has_revoked = false;
+        for peer in &mut self.peers {
+            let key = keys.get(&peer.spec.node);
+            let before = peer.known.as_ref().map(|known| known.key);
+            if key.copied() == before {
+                continue;
+            }
+            has_revoked |= before.is_some();
+            let known = key.map(|key| Known::new(&self.identity, *key, self.psk.as_ref()));
+            let rejected = peer.rejected;
+            let first_epoch = draw(&mut self.rng)[0];
+            *peer = Peer::new(peer.spec, known, cx.now, first_epoch);
+            peer.rejected = rejected;
+        }
+        if has_revoked {
+            self.renew_broadcast(cx.now);
+        }
+        self.set_timeout(cx.now);
+    }
+
+    /// What is shared with whom, and what was rejected.
+    pub fn status(&self, now: Instant) -> SecurityStatus {
+        let mut rejected = self.strangers;
+        self.peers.iter().for_each(|peer| rejected.add(&peer.rejected));
+        let counters = &self.counters;
+        SecurityStatus {
+            mode: self.config.mode,
+            cipher: self.config.cipher,
+            fingerprint: self.identity.public().fingerprint(),
+            peers: self.peers.iter().map(|peer| peer_status(peer, now)).collect(),
+            rejected: rejected.named(),
+            counters: named([
+                ("sealed", counters.sealed),
+                ("opened", counters.opened),
+                ("not_sealed", counters.not_sealed),
+                ("overheard", counters.overheard),
+                ("handshakes_begun", counters.handshakes_begun),
+                ("handshakes_answered", counters.handshakes_answered),
+                ("handshakes_done", counters.handshakes_done),
+                ("cookies_sent", counters.cookies_sent),
+                ("sessions_expired", counters.sessions_expired),
+            ]),
+        }
+    }
+
+    /// How often it believed somebody: frames that it opened, and handshakes that ended well.
+    pub fn believed(&self) -> u64 {
+        self.counters.opened + self.counters.handshakes_done
+    }
+
+    /// A new key for broadcast, which every neighbour has to be told.
+    fn renew_broadcast(&mut self, now: Instant) {
+        let epoch = self.broadcast.epoch.wrapping_add(1);
+        let secret = draw(&mut self.rng);
+        self.broadcast = OwnBroadcast::new(self.config.cipher, epoch, secret, now);
+        for peer in self.peers.iter_mut().filter(|peer| peer.current.is_some()) {
+            peer.owes_key = true;
+            peer.ask_at = now;
+        }
+    }
+
+    /// What handshakes with a neighbour are made with; nothing if its key is not trusted.
+    fn handshakes(&self, index: usize) -> Option<Handshakes<'_>> {
+        let peer = &self.peers[index];
+        let known = peer.known.as_ref()?;
+        Some(Handshakes {
+            us: (self.node, &self.identity),
+            other: (peer.spec.node, &known.key),
+            pair: &known.pair,
+            psk: self.psk.as_ref(),
+            mode: self.config.code(),
+        })
+    }
+
+    fn set_timeout(&mut self, now: Instant) {
+        let due = self.peers.iter().map(|peer| peer.due(now, self.node)).min();
+        self.timeout = due.unwrap_or(Instant::MAX);
+    }
+
+    /// Asks the link for frames, where there is need of one.
+    fn ask(&mut self, now: Instant) {
+        for peer in &mut self.peers {
+            let Some(need) = peer.need(now, self.node).filter(|_| peer.ask_at <= now) else {
+                continue;
+            };
+            let is_answer = need == peer::Need::Answer;
+            let (radio, to, bytes) = (peer.spec.radio, peer.spec.node, peer.bytes(need));
+            self.up.push_back(FrameUp::Wanted(Wanted { radio, to, bytes, is_answer }));
+            peer.ask_at = now + later(&mut self.rng, peer.interval(now, need));
+        }
+    }
+
+    fn advance(&mut self, cx: &mut Cx<'_>) {
+        if !self.is_born {
+            self.is_born = true;
+            self.broadcast.born = cx.now;
+            self.cookie_drawn = cx.now;
+            for peer in &mut self.peers {
+                *peer = Peer::new(peer.spec, peer.known.take(), cx.now, draw(&mut self.rng)[0]);
+            }
+        }
+        for peer in &mut self.peers {
+            if peer.on_time(cx.now) {
+                self.counters.sessions_expired += 1;
+                let with = peer.spec.node;
+                cx.emit(|| SecureEvent::KeysExpired { with });
+            }
+        }
+        let is_old = cx.now.since(self.broadcast.born) >= BROADCAST_LIFE;
+        if is_old || self.broadcast.sent >= FRAMES {
+            self.renew_broadcast(cx.now);
+        }
+        self.ask(cx.now);
+        self.set_timeout(cx.now);
+    }
+
+    /// The secrets under which a cookie may have been made, the newest first.
+    fn cookie_secrets(&mut self, now: Instant) -> [[u8; 32]; 2] {
+        let age = now.since(self.cookie_drawn);
+        if age >= COOKIE_SECRET_LIFE {
+            let before = self.cookie_secrets[0];
+            let is_recent = age < COOKIE_SECRET_LIFE * 2;
+            let newest = draw(&mut self.rng);
+            let other = if is_recent { before } else { draw(&mut self.rng) };
+            self.cookie_secrets = [newest, other];
+            self.cookie_drawn = now;
+        }
+        self.cookie_secrets
+    }
+}
+
+fn draw(rng: &mut ChaCha20Rng) -> [u8; 32] {
+    let mut out = [0; 32];
+    rng.fill_bytes(&mut out);
+    out
+}
+
+/// A time around `mean`, drawn, so that two nodes do not stay in each other's way.
+fn later(rng: &mut ChaCha20Rng, mean: Duration) -> Duration {
+    let half = mean.as_nanos() / 2;
+    Duration::from_nanos(half + rng.next_u64() % (2 * half + 1))
+}
+
+fn peer_status(peer: &Peer, now: Instant) -> SecurePeerStatus {
+    SecurePeerStatus {
+        node: peer.spec.node,
+        key: peer.known.as_ref().map(|known| known.key),
+        since: peer.current.as_ref().map(|session| now.since(session.born)),
+        last_handshake: peer.last_handshake.map(|at| now.since(at)),
+        sealed: peer.sealed,
+        opened: peer.opened,
+        rejected: peer.rejected.named(),
+    }
+}
+
+impl Layer for Secure {
+    type Above = Frames;
+    type Below = Frames;
+
+    fn handle_rx(&mut self, cx: &mut Cx<'_>, event: FrameUp) {
+        match event {
+            FrameUp::Received(frame) => self.on_frame(cx, frame),
+            // Nobody here has its key.
+            FrameUp::Overheard(_) => self.counters.overheard += 1,
+            FrameUp::Done(_) | FrameUp::Wanted(_) => self.up.push_back(event),
+        }
+    }
+
+    fn poll_rx(&mut self, _cx: &mut Cx<'_>) -> Option<FrameUp> {
+        self.up.pop_front()
+    }
+
+    /// Room wherever somebody could open the frame, and for frames that were wanted here.
+    fn room(&self, lane: Lane) -> Room {
+        let has_session = |peer: &Peer| peer.current.is_some();
+        let is_open = match lane.to {
+            _ if lane.flow == FlowId::CONTROL => true,
+            Some(to) => self.index.get(&to).is_some_and(|index| has_session(&self.peers[*index])),
+            None => self.peers.iter().any(has_session),
+        };
+        if is_open { Room::UNLIMITED } else { Room::NONE }
+    }
+
+    fn handle_tx(&mut self, cx: &mut Cx<'_>, unit: FrameDown) {
+        match unit {
+            FrameDown::Frame(frame) => self.on_sent(cx, frame),
+            FrameDown::ReplyState { .. } | FrameDown::Cancel(_) => self.down.push_back(unit),
+        }
+    }
+
+    fn poll_tx(&mut self, _cx: &mut Cx<'_>, _below: &RoomBelow<'_>) -> Option<FrameDown> {
+        self.down.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.timeout)
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        if cx.now >= self.timeout {
+            self.advance(cx);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -41,6 +41,8 @@ pub struct NodePlan {
     pub addresses: AddressPlan,
     /// Stack.
     pub stack: Arc<StackConfig>,
+    /// How its frames are protected, if they are.
+    pub security: Option<Arc<SecurityConfig>>,
     /// Radios.
     pub radios: Vec<RadioPlan>,
     /// Neighbours that hear this node and are heard by it.
@@ -132,6 +134,7 @@ impl Scenario {
         let topology = Topology::build(&scenario);
         let names: Arc<[String]> = scenario.node.iter().map(|node| node.name.clone()).collect();
         let stack = Arc::new(scenario.stack.clone());
+        let security = scenario.security.clone().filter(SecurityConfig::is_on).map(Arc::new);
         let nodes = (1..=scenario.node.len()).map(|number| {
             let node = NodeId(number as u16);
             let radios = topology.radios[number - 1].iter().enumerate();
@@ -141,6 +144,7 @@ impl Scenario {
                 name: names[number - 1].clone(),
                 addresses: AddressPlan(scenario.subnet),
                 stack: Arc::clone(&stack),
+                security: security.clone(),
                 radios: radios.map(|(id, radio)| scenario.plan_radio(id, radio)).collect(),
                 peers: topology.steps(node).iter().map(peer).collect(),
                 next_hops: BTreeMap::new(),

@@ -19,7 +19,7 @@ pub(super) fn check_adversaries(found: &mut Found, names: &Names<'_>, scenario: 
         let from = adversary.from_s;
         let inside = 0.0..=scenario.duration_s;
         found.number(format!("{path}.from_s"), from, inside, "a time inside the run");
-        if let Some(to) = adversary.to_s.filter(|to| !(*to > from)) {
+        if let Some(to) = adversary.to_s.filter(|to| to.is_nan() || *to <= from) {
             let message = format!("it ends at {to} s, before it begins");
             found.add(format!("{path}.to_s"), message, format!("a time after from_s, {from} s"));
         }

@@ -1,0 +1,315 @@
+//! All that is kept for one neighbour.
+
+use std::collections::VecDeque;
+
+use snow::HandshakeState;
+
+use super::identity::{Identity, PublicKey};
+use super::limit::Limit;
+use super::noise::{Cookie, INIT_BYTES, MAC_BYTES, Pair, Psk, RESPONSE_BYTES};
+use super::session::{Session, TheirBroadcast};
+use super::status::Rejected;
+use crate::base::{Duration, Instant, NodeId};
+use crate::link::PeerSpec;
+use crate::wire::secure::SEAL_BYTES;
+
+/// First messages of ours that may still be answered.
+const BEGUN: usize = 8;
+/// First messages of the other that wait for our link to place an answer.
+const ANSWERS: usize = 4;
+/// Answers of ours that the other may still confirm.
+const PENDING: usize = 4;
+/// HMACs of first messages that are remembered, so that a recording counts once.
+const SEEN: usize = 256;
+/// How long an answer waits for our link to place it.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a cookie is of use.
+const COOKIE_LIFE: Duration = Duration::from_secs(10);
+/// How much later the node with the higher number begins, so that two who meet do not begin at
+/// once and take over each other's slots.
+const HIGHER_WAITS: Duration = Duration::from_secs(1);
+/// How often an answer that the link has not placed is asked for again.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// How often keys for broadcast are told, and a session is renewed, until that is confirmed.
+const TELL_AGAIN: Duration = Duration::from_millis(100);
+const RENEW_AGAIN: Duration = Duration::from_millis(500);
+
+/// The key of a neighbour, and what follows from it.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) key: PublicKey,
+    pub(super) pair: Pair,
+}
+
+impl Known {
+    pub(super) fn new(us: &Identity, key: PublicKey, psk: Option<&Psk>) -> Self {
+        Self { key, pair: Pair::new(us, &key, psk) }
+    }
+}
+
+/// A handshake that we began.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) epoch: u8,
+    pub(super) state: Box<HandshakeState>,
+    pub(super) mac: [u8; MAC_BYTES],
+}
+
+/// A handshake that the other began, and that waits for our link to place the answer.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) theirs: u8,
+    pub(super) state: Box<HandshakeState>,
+    /// Whether the first message came under the keys of a session.
+    pub(super) is_sealed: bool,
+    came: Instant,
+}
+
+/// What a neighbour is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Somebody waits for an answer.
+    Answer,
+    /// Keys for broadcast, or that they came.
+    Tell,
+    /// The session is to be renewed.
+    Renew,
+    /// There is no session.
+    Begin,
+}
+
+/// One neighbour.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) spec: PeerSpec,
+    pub(super) known: Option<Known>,
+    pub(super) current: Option<Session>,
+    pub(super) previous: Option<Session>,
+    pub(super) pending: VecDeque<Session>,
+    pub(super) begun: VecDeque<Begun>,
+    pub(super) answers: VecDeque<Answer>,
+    /// First messages that will be answered with a cookie: their epochs and HMACs.
+    pub(super) cookie_answers: VecDeque<(u8, [u8; MAC_BYTES])>,
+    cookie: Option<(Cookie, Instant)>,
+    pub(super) broadcast: Option<TheirBroadcast>,
+    /// Whether it has yet to confirm our key for broadcast.
+    pub(super) owes_key: bool,
+    /// A key for broadcast of theirs that we have yet to confirm.
+    pub(super) owes_ack: Option<u8>,
+    seen: VecDeque<[u8; 8]>,
+    pub(super) freely: Limit,
+    pub(super) with_cookie: Limit,
+    pub(super) cookies: Limit,
+    pub(super) renewals: Limit,
+    next_epoch: u8,
+    /// Since when there has been no session.
+    alone_since: Instant,
+    /// When the link is next asked for a frame, if there is need of one.
+    pub(super) ask_at: Instant,
+    pub(super) last_handshake: Option<Instant>,
+    pub(super) rejected: Rejected,
+    pub(super) sealed: u64,
+    pub(super) opened: u64,
+}
+
+impl Peer {
+    pub(super) fn new(spec: PeerSpec, known: Option<Known>, now: Instant, first_epoch: u8) -> Self {
+        Self {
+            spec,
+            known,
+            current: None,
+            previous: None,
+            pending: VecDeque::new(),
+            begun: VecDeque::new(),
+            answers: VecDeque::new(),
+            cookie_answers: VecDeque::new(),
+            cookie: None,
+            broadcast: None,
+            owes_key: false,
+            owes_ack: None,
+            seen: VecDeque::new(),
+            freely: Limit::new(8, Duration::from_millis(500)),
+            with_cookie: Limit::new(8, Duration::from_millis(125)),
+            cookies: Limit::new(8, Duration::from_millis(60)),
+            renewals: Limit::new(4, Duration::from_secs(1)),
+            next_epoch: first_epoch,
+            alone_since: now,
+            ask_at: now,
+            last_handshake: None,
+            rejected: Rejected::default(),
+            sealed: 0,
+            opened: 0,
+        }
+    }
+
+    /// A number for a key under which the other will send, that none in use has.
+    pub(super) fn next_epoch(&mut self) -> u8 {
+        loop {
+            self.next_epoch = self.next_epoch.wrapping_add(1);
+            let epoch = self.next_epoch;
+            let sessions = self.current.iter().chain(&self.previous).chain(&self.pending);
+            let is_used = sessions.map(|session| session.ours).any(|ours| ours == epoch)
+                || self.begun.iter().any(|begun| begun.epoch == epoch);
+            if !is_used {
+                return epoch;
+            }
+        }
+    }
+
+    /// The session whose frames to us have this number.
+    pub(super) fn session(&mut self, epoch: u8) -> Option<&mut Session> {
+        let sessions = self.current.iter_mut().chain(&mut self.previous).chain(&mut self.pending);
+        let mut sessions = sessions;
+        sessions.find(|session| session.ours == epoch)
+    }
+
+    pub(super) fn on_begun(&mut self, begun: Begun) {
+        if self.begun.len() == BEGUN {
+            self.begun.pop_front();
+        }
+        self.begun.push_back(begun);
+    }
+
+    /// Notes a first message; returns whether it is new.
+    pub(super) fn on_seen(&mut self, mac: &[u8; MAC_BYTES]) -> bool {
+        let short: [u8; 8] = mac[..8].try_into().expect("eight of 32");
+        if self.seen.contains(&short) {
+            return false;
+        }
+        if self.seen.len() == SEEN {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(short);
+        true
+    }
+
+    /// Notes a handshake that waits for an answer; returns whether there is room.
+    pub(super) fn on_answer(
+        &mut self,
+        now: Instant,
+        theirs: u8,
+        state: HandshakeState,
+        is_sealed: bool,
+    ) -> bool {
+        self.answers.retain(|answer| now.since(answer.came) < ANSWER_PATIENCE);
+        if self.answers.len() == ANSWERS {
+            return false;
+        }
+        let state = Box::new(state);
+        self.answers.push_back(Answer { theirs, state, is_sealed, came: now });
+        self.ask_at = now;
+        true
+    }
+
+    pub(super) fn on_answered(&mut self, session: Session) {
+        if self.pending.len() == PENDING {
+            self.pending.pop_front();
+        }
+        self.pending.push_back(session);
+    }
+
+    /// A session is proved to be fresh: from now on we send under it.
+    pub(super) fn on_session(&mut self, now: Instant, session: Session) {
+        self.previous = self.current.replace(session);
+        self.begun.clear();
+        self.cookie = None;
+        self.freely.fill();
+        self.last_handshake = Some(now);
+        self.owes_key = true;
+        self.ask_at = now;
+    }
+
+    /// Moves a session that the other has used to the front. Returns whether it was pending.
+    pub(super) fn on_used(&mut self, now: Instant, epoch: u8) -> bool {
+        let Some(at) = self.pending.iter().position(|session| session.ours == epoch) else {
+            return false;
+        };
+        let session = self.pending.remove(at).expect("found there");
+        self.pending.clear();
+        self.on_session(now, session);
+        true
+    }
+
+    /// A cookie that came in answer to a first message of ours.
+    pub(super) fn on_cookie(&mut self, now: Instant, cookie: Cookie) {
+        self.cookie = Some((cookie, now));
+        self.ask_at = now;
+    }
+
+    /// The cookie to go with a first message.
+    pub(super) fn cookie(&self, now: Instant) -> Option<Cookie> {
+        self.cookie.filter(|(_, came)| now.since(*came) < COOKIE_LIFE).map(|(cookie, _)| cookie)
+    }
+
+    /// Drops what is no longer used. Returns whether the node is alone from now on.
+    pub(super) fn on_time(&mut self, now: Instant) -> bool {
+        let is_over = |session: &Session| session.expires_at() <= now;
+        self.pending.retain(|session| !is_over(session));
+        self.previous.take_if(|session| is_over(session));
+        if self.current.take_if(|session| is_over(session)).is_none() {
+            return false;
+        }
+        self.broadcast = None;
+        (self.owes_key, self.owes_ack) = (false, None);
+        self.alone_since = now;
+        self.ask_at = now;
+        true
+    }
+
+    /// What it is to be told now, if anything.
+    pub(super) fn need(&self, now: Instant, us: NodeId) -> Option<Need> {
+        if !self.answers.is_empty() || !self.cookie_answers.is_empty() {
+            return Some(Need::Answer);
+        }
+        match &self.current {
+            Some(session) if session.rekey_at() <= now => Some(Need::Renew),
+            Some(_) => (self.owes_key || self.owes_ack.is_some()).then_some(Need::Tell),
+            None if self.known.is_some() && now >= self.begins_at(us) => Some(Need::Begin),
+            None => None,
+        }
+    }
+
+    fn begins_at(&self, us: NodeId) -> Instant {
+        let waits = if us > self.spec.node { HIGHER_WAITS } else { Duration::ZERO };
+        self.alone_since + waits
+    }
+
+    /// How long after it was asked for once a frame is asked for again.
+    pub(super) fn interval(&self, now: Instant, need: Need) -> Duration {
+        match need {
+            Need::Answer => ASK_AGAIN,
+            Need::Tell => TELL_AGAIN,
+            Need::Renew => RENEW_AGAIN,
+            // Often at first, when both are likely to be there; for hours if need be.
+            Need::Begin => match now.since(self.alone_since).as_micros() / 1_000 {
+                0..4_000 => Duration::from_millis(10),
+                4_000..60_000 => Duration::from_millis(100),
+                _ => Duration::from_secs(1),
+            },
+        }
+    }
+
+    /// Bytes that go into a frame of the link for a need, beside those of sealing.
+    pub(super) fn bytes(&self, need: Need) -> usize {
+        match need {
+            Need::Answer => RESPONSE_BYTES - SEAL_BYTES,
+            Need::Begin => INIT_BYTES - SEAL_BYTES,
+            Need::Renew => INIT_BYTES + 64,
+            Need::Tell => 64,
+        }
+    }
+
+    /// When something is due.
+    pub(super) fn due(&self, now: Instant, us: NodeId) -> Instant {
+        let over = |session: &Session| session.expires_at();
+        let sessions = self.pending.iter().chain(&self.previous).map(over).min();
+        let next = match &self.current {
+            _ if self.need(now, us).is_some() => self.ask_at,
+            Some(session) => session.rekey_at().min(session.expires_at()),
+            None if self.known.is_some() => self.begins_at(us).max(self.ask_at),
+            None => Instant::MAX,
+        };
+        let current = self.current.as_ref().map_or(Instant::MAX, over);
+        next.min(current).min(sessions.unwrap_or(Instant::MAX))
+    }
+}

@@ -1,0 +1,283 @@
+//! What becomes of a frame on its way up: opened, or rejected and counted.
+
+use bytes::Bytes;
+
+use super::noise::{Refusal, cookie_of, has_cookie};
+use super::send::control;
+use super::session::{Disbelief, Session, TheirBroadcast};
+use super::status::{Reason, SecureEvent};
+use super::{Secure, draw};
+use crate::base::{Cx, EtherType, FrameUp, ReceivedFrame};
+use crate::wire::secure::{DecodeError, HANDSHAKE_HEADER_BYTES, Header, Kind};
+
+/// First messages with which a cookie is to be sent, that wait for our link to place it.
+const COOKIE_ANSWERS: usize = 4;
+
+impl Secure {
+    /// Takes a frame for this node, or for all.
+    pub(super) fn on_frame(&mut self, cx: &mut Cx<'_>, frame: ReceivedFrame) {
+        let Some(index) = self.index.get(&frame.from).copied() else {
+            return self.strangers.count(Reason::NotTrusted);
+        };
+        if let Err(reason) = self.open(cx, index, frame) {
+            self.peers[index].rejected.count(reason);
+        }
+    }
+
+    fn open(&mut self, cx: &mut Cx<'_>, index: usize, frame: ReceivedFrame) -> Result<(), Reason> {
+        if frame.protocol != EtherType::SEALED {
+            return Err(Reason::Clear);
+        }
+        if self.peers[index].known.is_none() {
+            return Err(Reason::NotTrusted);
+        }
+        let header = Header::decode(&frame.payload).map_err(|error| match error {
+            DecodeError::Version => Reason::OtherVersion,
+            DecodeError::Short | DecodeError::Kind => Reason::Malformed,
+        })?;
+        if header.kind.is_to_all() != frame.to.is_none() {
+            return Err(Reason::Malformed);
+        }
+        match header.kind {
+            Kind::Init => self.on_init(cx, index, &frame.payload, false),
+            Kind::Response => {
+                let beacon = self.on_response(cx, index, &frame.payload)?;
+                self.give_up(&frame, header.kind, beacon)
+            }
+            Kind::Cookie => self.on_cookie(cx, index, &frame.payload),
+            Kind::Carrier => {
+                let body = self.open_for_us(cx, index, &header, frame.payload.clone())?;
+                let beacon = self.on_carrier(cx, index, &body)?;
+                self.give_up(&frame, header.kind, beacon)
+            }
+            Kind::Link | Kind::Packet => {
+                let mut frame = frame;
+                let payload = std::mem::take(&mut frame.payload);
+                let body = self.open_for_us(cx, index, &header, payload)?;
+                self.give_up(&frame, header.kind, body)
+            }
+            Kind::LinkToAll | Kind::PacketToAll => {
+                let mut frame = frame;
+                let payload = std::mem::take(&mut frame.payload);
+                let body = self.open_for_all(index, &header, payload)?;
+                self.give_up(&frame, header.kind, body)
+            }
+        }
+    }
+
+    /// Hands what was believed to the link. A carrier may have brought nothing for it.
+    fn give_up(&mut self, frame: &ReceivedFrame, kind: Kind, body: Bytes) -> Result<(), Reason> {
+        self.counters.opened += 1;
+        if body.is_empty() && kind <= Kind::Carrier {
+            return Ok(());
+        }
+        let protocol = kind.protocol(&body).ok_or(Reason::Malformed)?;
+        self.up.push_back(FrameUp::Received(ReceivedFrame {
+            protocol,
+            payload: body,
+            ..frame.clone()
+        }));
+        Ok(())
+    }
+
+    fn open_for_us(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        header: &Header,
+        frame: Bytes,
+    ) -> Result<Bytes, Reason> {
+        let (us, peer) = (self.node, &mut self.peers[index]);
+        let from = peer.spec.node;
+        let session = peer.session(header.epoch).ok_or(Reason::NoKey)?;
+        let body = session.open(header, from, us, frame).map_err(reason)?;
+        peer.opened += 1;
+        if peer.on_used(cx.now, header.epoch) {
+            self.on_agreed(cx, index, false);
+        }
+        Ok(body)
+    }
+
+    fn open_for_all(
+        &mut self,
+        index: usize,
+        header: &Header,
+        frame: Bytes,
+    ) -> Result<Bytes, Reason> {
+        let peer = &mut self.peers[index];
+        let from = peer.spec.node;
+        let key = peer.broadcast.as_mut().filter(|key| key.epoch == header.epoch);
+        let body = key.ok_or(Reason::NoKey)?.open(header, from, frame).map_err(reason)?;
+        peer.opened += 1;
+        Ok(body)
+    }
+
+    fn on_agreed(&mut self, cx: &mut Cx<'_>, index: usize, is_initiator: bool) {
+        self.counters.handshakes_done += 1;
+        let with = self.peers[index].spec.node;
+        cx.emit(|| SecureEvent::KeysAgreed { with, is_initiator });
+        self.ask(cx.now);
+        self.set_timeout(cx.now);
+    }
+
+    /// Takes a first message. It is answered at most; nothing else follows from it, because it
+    /// may be a recording.
+    fn on_init(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        message: &[u8],
+        is_sealed: bool,
+    ) -> Result<(), Reason> {
+        let handshakes = self.handshakes(index).ok_or(Reason::NotTrusted)?;
+        let mac = handshakes.init_mac(message).ok_or(Reason::HandshakeForged)?;
+        let epoch = message[HANDSHAKE_HEADER_BYTES - 1];
+        if !self.peers[index].on_seen(&mac) {
+            return Err(Reason::HandshakeReplayed);
+        }
+        if is_sealed {
+            if !self.peers[index].renewals.take(cx.now) {
+                return Err(Reason::HandshakeLimited);
+            }
+        } else if !self.may_answer(cx, index, message) {
+            return self.offer_cookie(cx, index, (epoch, mac));
+        }
+        let seed = draw(&mut self.rng);
+        let handshakes = self.handshakes(index).ok_or(Reason::NotTrusted)?;
+        let state = handshakes.read_init(message, seed).map_err(|refusal| match refusal {
+            Refusal::Forged => Reason::HandshakeForged,
+            Refusal::Mode => Reason::OtherMode,
+        })?;
+        if !self.peers[index].on_answer(cx.now, epoch, state, is_sealed) {
+            return Err(Reason::HandshakeLimited);
+        }
+        self.ask(cx.now);
+        self.set_timeout(cx.now);
+        Ok(())
+    }
+
+    /// Whether the work for an answer is done: a few times for whoever asks, and after that for
+    /// who has heard a cookie from us, which no recording has.
+    fn may_answer(&mut self, cx: &mut Cx<'_>, index: usize, message: &[u8]) -> bool {
+        let secrets = self.cookie_secrets(cx.now);
+        let peer = &mut self.peers[index];
+        let node = peer.spec.node;
+        if secrets.iter().any(|secret| has_cookie(message, &cookie_of(secret, node))) {
+            return peer.with_cookie.take(cx.now);
+        }
+        peer.freely.take(cx.now) && self.freely.take(cx.now)
+    }
+
+    fn offer_cookie(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        to: (u8, [u8; 32]),
+    ) -> Result<(), Reason> {
+        let peer = &mut self.peers[index];
+        if peer.cookie_answers.len() < COOKIE_ANSWERS && peer.cookies.take(cx.now) {
+            peer.cookie_answers.push_back(to);
+            peer.ask_at = cx.now;
+            self.ask(cx.now);
+            self.set_timeout(cx.now);
+        }
+        Err(Reason::HandshakeLimited)
+    }
+
+    fn on_cookie(&mut self, cx: &mut Cx<'_>, index: usize, message: &[u8]) -> Result<(), Reason> {
+        let peer = &mut self.peers[index];
+        let epoch = message[HANDSHAKE_HEADER_BYTES - 1];
+        let begun = peer.begun.iter().find(|begun| begun.epoch == epoch);
+        let mac = begun.ok_or(Reason::HandshakeReplayed)?.mac;
+        let pair = &peer.known.as_ref().ok_or(Reason::NotTrusted)?.pair;
+        let cookie = pair.open_cookie(message, &mac).ok_or(Reason::HandshakeForged)?;
+        peer.on_cookie(cx.now, cookie);
+        self.ask(cx.now);
+        self.set_timeout(cx.now);
+        Ok(())
+    }
+
+    /// Takes an answer: we share keys now. Gives the frame of the other's link.
+    fn on_response(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        message: &[u8],
+    ) -> Result<Bytes, Reason> {
+        let epoch = message[HANDSHAKE_HEADER_BYTES - 1];
+        let begun = &self.peers[index].begun;
+        let at = begun.iter().position(|begun| begun.epoch == epoch);
+        let at = at.ok_or(Reason::HandshakeReplayed)?;
+        let handshakes = self.handshakes(index).ok_or(Reason::NotTrusted)?;
+        if !handshakes.is_their_response(message) {
+            return Err(Reason::HandshakeForged);
+        }
+        let mut begun = self.peers[index].begun.remove(at).expect("found there");
+        let handshakes = self.handshakes(index).ok_or(Reason::NotTrusted)?;
+        let read = handshakes.read_response(&mut begun.state, message);
+        let (theirs, (there, back), frame) = read.map_err(|refusal| match refusal {
+            Refusal::Forged => Reason::HandshakeForged,
+            Refusal::Mode => Reason::OtherMode,
+        })?;
+        let (cipher, keys) = (self.config.cipher, (&there, &back));
+        let session = Session::new(cipher, (epoch, theirs), keys, cx.now, true);
+        self.peers[index].on_session(cx.now, session);
+        self.on_agreed(cx, index, true);
+        Ok(frame.into())
+    }
+
+    /// Takes what a neighbour says about keys under the keys we share; gives what is left.
+    fn on_carrier(&mut self, cx: &mut Cx<'_>, index: usize, body: &Bytes) -> Result<Bytes, Reason> {
+        let (length, rest) = body.split_first_chunk::<2>().ok_or(Reason::Malformed)?;
+        let length = usize::from(u16::from_be_bytes(*length));
+        let mut control = rest.get(..length).ok_or(Reason::Malformed)?;
+        while let Some(([code, high, low], behind)) = control.split_first_chunk::<3>() {
+            let length = usize::from(u16::from_be_bytes([*high, *low]));
+            let message = behind.get(..length).ok_or(Reason::Malformed)?;
+            self.on_control(cx, index, *code, message)?;
+            control = &behind[length..];
+        }
+        Ok(body.slice(2 + length..))
+    }
+
+    fn on_control(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        code: u8,
+        message: &[u8],
+    ) -> Result<(), Reason> {
+        let peer = &mut self.peers[index];
+        match (code, message) {
+            (control::INIT, _) => return self.on_init(cx, index, message, true),
+            (control::RESPONSE, [_, _, ..]) => {
+                self.on_response(cx, index, message)?;
+            }
+            (control::BROADCAST_KEY, [epoch, rest @ ..]) if rest.len() == 6 + 32 => {
+                let (first, secret) = rest.split_at(6);
+                let first = first.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+                let secret = secret.try_into().expect("its length");
+                if peer.broadcast.as_ref().is_none_or(|key| !key.is(*epoch, secret)) {
+                    let key = TheirBroadcast::new(self.config.cipher, *epoch, secret, first);
+                    peer.broadcast = Some(key);
+                }
+                peer.owes_ack = Some(*epoch);
+                peer.ask_at = cx.now;
+            }
+            (control::BROADCAST_ACK, [epoch]) => {
+                peer.owes_key &= *epoch != self.broadcast.epoch;
+            }
+            _ => return Err(Reason::Malformed),
+        }
+        self.ask(cx.now);
+        self.set_timeout(cx.now);
+        Ok(())
+    }
+}
+
+fn reason(disbelief: Disbelief) -> Reason {
+    match disbelief {
+        Disbelief::Forged => Reason::Forged,
+        Disbelief::Replayed => Reason::Replayed,
+    }
+}

@@ -1,0 +1,160 @@
+//! What becomes of a frame on its way down: sealed, or made the bearer of a handshake.
+
+use super::config::SecurityMode;
+use super::noise::{INIT_BYTES, MAC_BYTES, cookie_of};
+use super::peer::{Begun, Need};
+use super::session::Session;
+use super::{Secure, draw, later};
+use crate::base::{
+    Cx, Duration, EtherType, FlowId, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant,
+};
+use crate::wire::secure::{Header, Kind};
+use bytes::Bytes;
+
+/// What is told about keys inside a [`Kind::Carrier`]: a code, two bytes of length, the message.
+pub(super) mod control {
+    /// A first message of a handshake.
+    pub(in super::super) const INIT: u8 = 1;
+    /// Its answer.
+    pub(in super::super) const RESPONSE: u8 = 2;
+    /// A key for broadcast: its epoch, the counter (six bytes) from which on it counts, the key.
+    pub(in super::super) const BROADCAST_KEY: u8 = 3;
+    /// The key for broadcast with this epoch came.
+    pub(in super::super) const BROADCAST_ACK: u8 = 4;
+}
+
+impl Secure {
+    /// Takes a frame of the link.
+    pub(super) fn on_sent(&mut self, cx: &mut Cx<'_>, mut frame: Frame) {
+        let sealed = match frame.flow {
+            FlowId::CONTROL => self.carry(cx.now, &frame),
+            _ => self.seal(&frame),
+        };
+        let Some(payload) = sealed else {
+            self.counters.not_sealed += 1;
+            let (id, outcome) = (frame.id, FrameOutcome::Cancelled);
+            let done = FrameDone { id, outcome, attempts: 0, air_time: Duration::ZERO };
+            return self.up.push_back(FrameUp::Done(done));
+        };
+        frame.payload = payload;
+        frame.protocol = EtherType::SEALED;
+        self.down.push_back(FrameDown::Frame(frame));
+    }
+
+    fn header(&self, kind: Kind) -> Header {
+        let is_readable =
+            self.config.mode == SecurityMode::AuthenticateOnly && kind > Kind::Carrier;
+        Header { kind, is_readable, epoch: 0, counter: 0 }
+    }
+
+    fn seal(&mut self, frame: &Frame) -> Option<Bytes> {
+        let header = self.header(Kind::of(frame.protocol, frame.to)?);
+        let Some(to) = frame.to else {
+            self.counters.sealed += 1;
+            return Some(self.broadcast.seal(header, self.node, &frame.payload));
+        };
+        let peer = &mut self.peers[*self.index.get(&to)?];
+        let session = peer.current.as_mut()?;
+        peer.sealed += 1;
+        self.counters.sealed += 1;
+        Some(session.seal(header, self.node, to, &frame.payload))
+    }
+
+    /// Makes a frame that was wanted the bearer of what its receiver is to be told.
+    fn carry(&mut self, now: Instant, frame: &Frame) -> Option<Bytes> {
+        let index = *self.index.get(&frame.to?)?;
+        let need = self.peers[index].need(now, self.node);
+        let out = match need {
+            Some(Need::Answer) => self
+                .answer(now, index, &frame.payload)
+                .or_else(|| self.answer_with_cookie(now, index))
+                .or_else(|| self.carrier(now, index, &frame.payload)),
+            Some(Need::Begin) => self.begin(now, index).map(Bytes::from),
+            Some(Need::Tell | Need::Renew) | None => self.carrier(now, index, &frame.payload),
+        };
+        let peer = &mut self.peers[index];
+        match peer.need(now, self.node) {
+            Some(Need::Answer) => peer.ask_at = now,
+            Some(need) => peer.ask_at = now + later(&mut self.rng, peer.interval(now, need)),
+            None => {}
+        }
+        self.ask(now);
+        self.set_timeout(now);
+        out
+    }
+
+    /// A first message, in the open or under keys.
+    fn begin(&mut self, now: Instant, index: usize) -> Option<Vec<u8>> {
+        let epoch = self.peers[index].next_epoch();
+        let cookie = self.peers[index].cookie(now);
+        let seed = draw(&mut self.rng);
+        let (message, state) = self.handshakes(index)?.init(epoch, cookie.as_ref(), seed);
+        let mac_at = INIT_BYTES - 2 * MAC_BYTES;
+        let mac = message[mac_at..mac_at + MAC_BYTES].try_into().expect("its length");
+        self.peers[index].on_begun(Begun { epoch, state: Box::new(state), mac });
+        self.counters.handshakes_begun += 1;
+        Some(message)
+    }
+
+    /// The answer to a first message that came in the open, with the frame of the link.
+    fn answer(&mut self, now: Instant, index: usize, frame: &[u8]) -> Option<Bytes> {
+        let answers = &self.peers[index].answers;
+        let at = answers.iter().position(|answer| !answer.is_sealed)?;
+        self.respond(now, index, at, frame).map(Bytes::from)
+    }
+
+    fn respond(&mut self, now: Instant, index: usize, at: usize, frame: &[u8]) -> Option<Vec<u8>> {
+        let mut answer = self.peers[index].answers.remove(at)?;
+        let ours = self.peers[index].next_epoch();
+        let epochs = (answer.theirs, ours);
+        let (message, (there, back)) =
+            self.handshakes(index)?.response(&mut answer.state, epochs, frame);
+        let (cipher, keys) = (self.config.cipher, (&back, &there));
+        let session = Session::new(cipher, (ours, answer.theirs), keys, now, false);
+        self.peers[index].on_answered(session);
+        self.counters.handshakes_answered += 1;
+        Some(message)
+    }
+
+    fn answer_with_cookie(&mut self, now: Instant, index: usize) -> Option<Bytes> {
+        let (epoch, mac) = self.peers[index].cookie_answers.pop_front()?;
+        let cookie = cookie_of(&self.cookie_secrets(now)[0], self.peers[index].spec.node);
+        let pair = &self.peers[index].known.as_ref()?.pair;
+        let message = pair.seal_cookie(&cookie, (epoch, &mac), &mut self.rng);
+        self.counters.cookies_sent += 1;
+        Some(message.into())
+    }
+
+    /// A frame of the link under keys, with what there is to say about keys.
+    fn carrier(&mut self, now: Instant, index: usize, frame: &[u8]) -> Option<Bytes> {
+        self.peers[index].current.as_ref()?;
+        let mut control = Vec::new();
+        let mut say = |code: u8, message: &[u8]| {
+            control.push(code);
+            control.extend_from_slice(&(message.len() as u16).to_be_bytes());
+            control.extend_from_slice(message);
+        };
+        if !self.peers[index].answers.is_empty() {
+            say(control::RESPONSE, &self.respond(now, index, 0, &[])?);
+        } else if self.peers[index].need(now, self.node) == Some(Need::Renew) {
+            say(control::INIT, &self.begin(now, index)?);
+        }
+        let peer = &mut self.peers[index];
+        if peer.owes_key {
+            let own = &self.broadcast;
+            let first = own.sent.to_be_bytes();
+            say(control::BROADCAST_KEY, &[&[own.epoch][..], &first[2..], &own.secret].concat());
+        }
+        if let Some(epoch) = peer.owes_ack.take() {
+            say(control::BROADCAST_ACK, &[epoch]);
+        }
+        let length = (control.len() as u16).to_be_bytes();
+        let body = [&length[..], &control, frame].concat();
+        let header = self.header(Kind::Carrier);
+        let peer = &mut self.peers[index];
+        let to = peer.spec.node;
+        peer.sealed += 1;
+        self.counters.sealed += 1;
+        Some(peer.current.as_mut()?.seal(header, self.node, to, &body))
+    }
+}

@@ -1,0 +1,303 @@
+//! Keys of one direction, and the pair of them that two nodes share for a while.
+
+use bytes::{Bytes, BytesMut};
+use ring::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+
+use super::config::Cipher;
+use super::window::Window;
+use crate::base::{Duration, Instant, NodeId};
+use crate::wire::secure::{HEADER_BYTES, Header, SEAL_BYTES, TAG_BYTES, ends};
+
+/// How long a key is used before its owners agree on the next.
+pub(super) const REKEY_AFTER: Duration = Duration::from_secs(120);
+/// How much longer the one who did not begin waits for the other.
+pub(super) const GRACE: Duration = Duration::from_secs(10);
+/// How long a key is used at all.
+pub(super) const EXPIRES_AFTER: Duration = Duration::from_secs(180);
+/// Frames under one key, at most.
+pub(super) const FRAMES: u64 = 1 << 32;
+
+/// A key of one direction.
+pub(super) struct Key(LessSafeKey);
+
+impl Key {
+    /// The key from 32 bytes that nobody else has.
+    pub(super) fn new(cipher: Cipher, secret: &[u8; 32]) -> Self {
+        let (algorithm, bytes) = match cipher {
+            Cipher::ChaCha20Poly1305 => (&CHACHA20_POLY1305, &secret[..]),
+            Cipher::Aes128Gcm => (&AES_128_GCM, &secret[..16]),
+        };
+        let key = UnboundKey::new(algorithm, bytes).expect("a key of the algorithm's length");
+        Self(LessSafeKey::new(key))
+    }
+
+    /// The sealed frame with a header and a body.
+    pub(super) fn seal(
+        &self,
+        header: &Header,
+        from: NodeId,
+        to: Option<NodeId>,
+        body: &[u8],
+    ) -> Bytes {
+        let mut out = Vec::with_capacity(body.len() + SEAL_BYTES);
+        out.extend_from_slice(&header.encode());
+        out.extend_from_slice(body);
+        let head = known(&out, from, to);
+        let nonce = nonce(header.counter);
+        let sealed = if header.is_readable {
+            let known = [&head[..], body].concat();
+            self.0.seal_in_place_separate_tag(nonce, Aad::from(&known[..]), &mut [])
+        } else {
+            let body = &mut out[HEADER_BYTES..];
+            self.0.seal_in_place_separate_tag(nonce, Aad::from(&head[..]), body)
+        };
+        out.extend_from_slice(sealed.expect("a body that fits into a frame").as_ref());
+        out.into()
+    }
+
+    /// The body of a sealed frame with a header that was decoded from it; `None` if it was not
+    /// sealed so.
+    pub(super) fn open(
+        &self,
+        header: &Header,
+        from: NodeId,
+        to: Option<NodeId>,
+        frame: Bytes,
+    ) -> Option<Bytes> {
+        let head = known(&frame, from, to);
+        let nonce = nonce(header.counter);
+        let end = frame.len().checked_sub(TAG_BYTES).filter(|end| *end >= HEADER_BYTES)?;
+        if header.is_readable {
+            let known = [&head[..], &frame[HEADER_BYTES..end]].concat();
+            let mut tag = [0; TAG_BYTES];
+            tag.copy_from_slice(&frame[end..]);
+            self.0.open_in_place(nonce, Aad::from(&known[..]), &mut tag).ok()?;
+            return Some(frame.slice(HEADER_BYTES..end));
+        }
+        // Bytes that somebody else still holds are copied.
+        let mut frame = frame.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+        let body = &mut frame[HEADER_BYTES..];
+        self.0.open_in_place(nonce, Aad::from(&head[..]), body).ok()?;
+        Some(frame.freeze().slice(HEADER_BYTES..end))
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+fn nonce(counter: u64) -> Nonce {
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(&counter.to_be_bytes());
+    Nonce::assume_unique_for_key(nonce)
+}
+
+/// What is authenticated beside the body: the header, and between whom the frame goes.
+fn known(frame: &[u8], from: NodeId, to: Option<NodeId>) -> [u8; HEADER_BYTES + 4] {
+    let mut known = [0; HEADER_BYTES + 4];
+    known[..HEADER_BYTES].copy_from_slice(&frame[..HEADER_BYTES]);
+    known[HEADER_BYTES..].copy_from_slice(&ends(from, to));
+    known
+}
+
+/// What two nodes share for a while.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// How we number the key under which the other sends.
+    pub(super) ours: u8,
+    /// How the other numbers the key under which we send.
+    pub(super) theirs: u8,
+    send: Key,
+    receive: Key,
+    sent: u64,
+    window: Window,
+    pub(super) born: Instant,
+    /// Whether we began the handshake.
+    pub(super) is_initiator: bool,
+}
+
+/// Why a frame under a key was not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Disbelief {
+    /// The tag does not match.
+    Forged,
+    /// It came before.
+    Replayed,
+}
+
+impl Session {
+    pub(super) fn new(
+        cipher: Cipher,
+        (ours, theirs): (u8, u8),
+        (send, receive): (&[u8; 32], &[u8; 32]),
+        born: Instant,
+        is_initiator: bool,
+    ) -> Self {
+        Self {
+            ours,
+            theirs,
+            send: Key::new(cipher, send),
+            receive: Key::new(cipher, receive),
+            sent: 0,
+            window: Window::starting_at(0),
+            born,
+            is_initiator,
+        }
+    }
+
+    /// When we ask for the next.
+    pub(super) fn rekey_at(&self) -> Instant {
+        let grace = if self.is_initiator { Duration::ZERO } else { GRACE };
+        if self.sent >= FRAMES { self.born } else { self.born + REKEY_AFTER + grace }
+    }
+
+    /// When it is no longer used.
+    pub(super) fn expires_at(&self) -> Instant {
+        self.born + EXPIRES_AFTER
+    }
+
+    /// Seals a body for the other; `header` lacks epoch and counter.
+    pub(super) fn seal(&mut self, header: Header, from: NodeId, to: NodeId, body: &[u8]) -> Bytes {
+        let header = Header { epoch: self.theirs, counter: self.sent, ..header };
+        self.sent += 1;
+        self.send.seal(&header, from, Some(to), body)
+    }
+
+    /// Opens a frame of the other.
+    pub(super) fn open(
+        &mut self,
+        header: &Header,
+        from: NodeId,
+        to: NodeId,
+        frame: Bytes,
+    ) -> Result<Bytes, Disbelief> {
+        open(&self.receive, &mut self.window, header, (from, Some(to)), frame)
+    }
+}
+
+fn open(
+    key: &Key,
+    window: &mut Window,
+    header: &Header,
+    (from, to): (NodeId, Option<NodeId>),
+    frame: Bytes,
+) -> Result<Bytes, Disbelief> {
+    if !window.is_new(header.counter) {
+        return Err(Disbelief::Replayed);
+    }
+    let body = key.open(header, from, to, frame).ok_or(Disbelief::Forged)?;
+    window.insert(header.counter);
+    Ok(body)
+}
+
+/// The key under which a node seals what is for all.
+#[derive(Debug)]
+pub(super) struct OwnBroadcast {
+    pub(super) epoch: u8,
+    pub(super) secret: [u8; 32],
+    pub(super) sent: u64,
+    pub(super) born: Instant,
+    key: Key,
+}
+
+impl OwnBroadcast {
+    pub(super) fn new(cipher: Cipher, epoch: u8, secret: [u8; 32], born: Instant) -> Self {
+        Self { epoch, secret, sent: 0, born, key: Key::new(cipher, &secret) }
+    }
+
+    /// Seals a body for all; `header` lacks epoch and counter.
+    pub(super) fn seal(&mut self, header: Header, from: NodeId, body: &[u8]) -> Bytes {
+        let header = Header { epoch: self.epoch, counter: self.sent, ..header };
+        self.sent += 1;
+        self.key.seal(&header, from, None, body)
+    }
+}
+
+/// The key under which a neighbour seals what is for all.
+#[derive(Debug)]
+pub(super) struct TheirBroadcast {
+    pub(super) epoch: u8,
+    secret: [u8; 32],
+    key: Key,
+    window: Window,
+}
+
+impl TheirBroadcast {
+    /// The key, of which frames from the counter `first` on will come.
+    pub(super) fn new(cipher: Cipher, epoch: u8, secret: &[u8; 32], first: u64) -> Self {
+        let (key, window) = (Key::new(cipher, secret), Window::starting_at(first));
+        Self { epoch, secret: *secret, key, window }
+    }
+
+    /// Whether it is this key: told again, its window stays.
+    pub(super) fn is(&self, epoch: u8, secret: &[u8; 32]) -> bool {
+        self.epoch == epoch && self.secret == *secret
+    }
+
+    /// Opens a frame for all.
+    pub(super) fn open(
+        &mut self,
+        header: &Header,
+        from: NodeId,
+        frame: Bytes,
+    ) -> Result<Bytes, Disbelief> {
+        open(&self.key, &mut self.window, header, (from, None), frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::secure::Kind;
+
+    fn pair(cipher: Cipher) -> (Session, Session) {
+        let (there, back) = (&[1; 32], &[2; 32]);
+        let a = Session::new(cipher, (10, 20), (there, back), Instant::ZERO, true);
+        let b = Session::new(cipher, (20, 10), (back, there), Instant::ZERO, false);
+        (a, b)
+    }
+
+    fn header(is_readable: bool) -> Header {
+        Header { kind: Kind::Link, is_readable, epoch: 0, counter: 0 }
+    }
+
+    const A: NodeId = NodeId(1);
+    const B: NodeId = NodeId(2);
+
+    #[test]
+    fn what_one_seals_the_other_opens_once() {
+        for cipher in [Cipher::ChaCha20Poly1305, Cipher::Aes128Gcm] {
+            for is_readable in [false, true] {
+                let (mut a, mut b) = pair(cipher);
+                let frame = a.seal(header(is_readable), A, B, b"a frame of the link");
+                assert_eq!(frame.len(), 19 + SEAL_BYTES);
+                let is_clear = frame.windows(5).any(|part| part == b"frame");
+                assert_eq!(is_clear, is_readable);
+                let head = Header::decode(&frame).expect("a frame");
+                let body = b.open(&head, A, B, frame.clone());
+                assert_eq!(body.as_deref(), Ok(&b"a frame of the link"[..]));
+                assert_eq!(b.open(&head, A, B, frame), Err(Disbelief::Replayed));
+            }
+        }
+    }
+
+    #[test]
+    fn no_bit_of_a_frame_and_none_of_its_ends_can_be_changed() {
+        for is_readable in [false, true] {
+            let (mut a, mut b) = pair(Cipher::ChaCha20Poly1305);
+            let frame = a.seal(header(is_readable), A, B, b"body");
+            for at in 0..frame.len() * 8 {
+                let mut changed = frame.to_vec();
+                changed[at / 8] ^= 1 << (at % 8);
+                let Ok(head) = Header::decode(&changed) else { continue };
+                assert_eq!(b.open(&head, A, B, changed.into()), Err(Disbelief::Forged), "{at}");
+            }
+            let head = Header::decode(&frame).expect("a frame");
+            assert_eq!(b.open(&head, NodeId(3), B, frame.clone()), Err(Disbelief::Forged));
+            assert_eq!(b.open(&head, A, NodeId(3), frame.clone()), Err(Disbelief::Forged));
+            assert!(b.open(&head, A, B, frame).is_ok());
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! Layers of several nodes on an air that records, loses and repeats.
+
+use bytes::Bytes;
+
+use super::*;
+use crate::base::Seed;
+use crate::base::{Bitrate, EtherType, Frame, RadioId, ReceivedFrame, TxOptions, UnitId};
+use crate::wire::secure::{Header, Kind, SEAL_BYTES};
+
+const DELAY: Duration = Duration::from_micros(300);
+
+fn identity(node: u16) -> Identity {
+    Identity::from_secret([node as u8; 32])
+}
+
+/// A node with a link that places what is wanted at once.
+struct Node {
+    id: NodeId,
+    secure: Secure,
+    came: Vec<ReceivedFrame>,
+}
+
+impl Node {
+    fn new(id: u16, others: &[u16], life: u8, config: &SecurityConfig) -> Self {
+        let key = |node: &u16| (NodeId(*node), identity(*node).public());
+        let peer = |node: &u16| PeerSpec { node: NodeId(*node), radio: RadioId(0) };
+        let mut entropy = [id as u8; 32];
+        entropy[0] = life;
+        let secure = Secure::build(SecureSpec {
+            node: NodeId(id),
+            identity: identity(id),
+            entropy,
+            config: config.clone(),
+            peers: others.iter().map(peer).collect(),
+            keys: others.iter().map(key).collect(),
+        });
+        Self { id: NodeId(id), secure, came: Vec::new() }
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        self.secure.status(Instant::ZERO).counters[name]
+    }
+
+    fn rejected(&self, reason: &str) -> u64 {
+        let rejected = self.secure.status(Instant::ZERO).rejected;
+        rejected.get(reason).copied().unwrap_or_default()
+    }
+
+    fn has_session(&self, with: u16) -> bool {
+        let peers = self.secure.status(Instant::ZERO).peers;
+        peers.iter().any(|peer| peer.node == NodeId(with) && peer.since.is_some())
+    }
+}
+
+struct Air {
+    now: Instant,
+    nodes: Vec<Node>,
+    /// What is under way: when it arrives, from whom, to whom, the payload.
+    flying: VecDeque<(Instant, NodeId, Option<NodeId>, Bytes)>,
+    recorded: Vec<(NodeId, Option<NodeId>, Bytes)>,
+    rng: crate::base::Rng,
+    loss: f64,
+}
+
+impl Air {
+    fn new(nodes: Vec<Node>) -> Self {
+        let rng = Seed(1).stream("air");
+        let now = Instant::ZERO + Duration::from_secs(1);
+        Self { now, nodes, flying: VecDeque::new(), recorded: Vec::new(), rng, loss: 0.0 }
+    }
+
+    /// Two nodes, 1 and 2.
+    fn pair(config: &SecurityConfig) -> Self {
+        Self::new(vec![Node::new(1, &[2], 0, config), Node::new(2, &[1], 0, config)])
+    }
+
+    fn send(&mut self, from: usize, to: Option<u16>, flow: FlowId, body: &'static [u8]) -> bool {
+        let node = &mut self.nodes[from];
+        let lane = Lane { to: to.map(NodeId), flow, ..Lane::default() };
+        if node.secure.room(lane).is_none() {
+            return false;
+        }
+        let frame = Frame {
+            id: UnitId(1),
+            radio: RadioId(0),
+            to: to.map(NodeId),
+            flow,
+            protocol: EtherType::FARHOP,
+            payload: Bytes::from_static(body),
+            options: TxOptions::default(),
+        };
+        node.secure.handle_tx(&mut Cx::new(self.now), FrameDown::Frame(frame));
+        self.settle(from);
+        true
+    }
+
+    /// The link places what is wanted, and what came is taken up.
+    fn settle(&mut self, index: usize) {
+        let mut cx = Cx::new(self.now);
+        while let Some(unit) = self.nodes[index].secure.poll_tx(&mut cx, &|_| Room::UNLIMITED) {
+            let FrameDown::Frame(frame) = unit else { continue };
+            let from = self.nodes[index].id;
+            self.recorded.push((from, frame.to, frame.payload.clone()));
+            if !self.rng.chance(self.loss) {
+                self.flying.push_back((self.now + DELAY, from, frame.to, frame.payload));
+            }
+        }
+        let mut wanted = Vec::new();
+        while let Some(event) = self.nodes[index].secure.poll_rx(&mut cx) {
+            match event {
+                FrameUp::Received(frame) => self.nodes[index].came.push(frame),
+                FrameUp::Wanted(want) => wanted.push(want),
+                _ => {}
+            }
+        }
+        for want in wanted {
+            self.send(index, Some(want.to.0), FlowId::CONTROL, b"stamp");
+        }
+    }
+
+    fn deliver(&mut self, from: NodeId, to: Option<NodeId>, payload: Bytes) {
+        for index in 0..self.nodes.len() {
+            let id = self.nodes[index].id;
+            if id == from || to.is_some_and(|to| to != id) {
+                continue;
+            }
+            let frame = ReceivedFrame {
+                radio: RadioId(0),
+                from,
+                to,
+                protocol: EtherType::SEALED,
+                payload: payload.clone(),
+                started: self.now,
+                rate: Bitrate::from_mbps(11.0),
+                signal: None,
+                bits: 0,
+            };
+            self.nodes[index].secure.handle_rx(&mut Cx::new(self.now), FrameUp::Received(frame));
+            self.settle(index);
+        }
+    }
+
+    fn run(&mut self, length: Duration) {
+        let end = self.now + length;
+        loop {
+            let due = self.nodes.iter().filter_map(|node| node.secure.poll_timeout()).min();
+            let flying = self.flying.front().map(|(at, ..)| *at);
+            let next = due.into_iter().chain(flying).min().unwrap_or(end).max(self.now);
+            if next >= end {
+                self.now = end;
+                return;
+            }
+            self.now = next;
+            if flying.is_some_and(|at| at <= next) {
+                let (_, from, to, payload) = self.flying.pop_front().expect("looked at");
+                self.deliver(from, to, payload);
+            }
+            for index in 0..self.nodes.len() {
+                self.nodes[index].secure.handle_timeout(&mut Cx::new(next));
+                let due = self.nodes[index].secure.poll_timeout().expect("there are neighbours");
+                assert!(due > next, "a deadline that does not lie ahead");
+                self.settle(index);
+            }
+        }
+    }
+
+    /// Lets 1 send a frame to 2 and tells whether it came.
+    fn reaches(&mut self) -> bool {
+        self.nodes[1].came.clear();
+        self.send(0, Some(2), FlowId(0), b"data") && {
+            self.run(Duration::from_millis(1));
+            self.nodes[1].came.iter().any(|frame| &frame.payload[..] == b"data")
+        }
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn config() -> SecurityConfig {
+    SecurityConfig::default()
+}
+
+#[test]
+fn two_strangers_to_the_air_agree_on_keys_and_seal_with_24_bytes() {
+    let mut air = Air::pair(&config());
+    assert!(!air.send(0, Some(2), FlowId(0), b"too early"), "nobody could open it");
+    air.run(SECOND);
+    assert!(air.nodes[0].has_session(2) && air.nodes[1].has_session(1));
+    assert!(air.reaches());
+    let (_, _, frame) =
+        air.recorded.iter().rev().find(|(from, ..)| *from == NodeId(1)).expect("it");
+    assert_eq!(frame.len(), 4 + SEAL_BYTES);
+    assert!(air.send(1, Some(1), FlowId(0), b"and back"));
+    assert!(air.send(0, None, FlowId(0), b"to all"), "the key for broadcast was told");
+    air.run(DELAY * 2);
+    assert!(air.nodes[0].came.iter().any(|frame| &frame.payload[..] == b"and back"));
+    assert!(air.nodes[1].came.iter().any(|frame| &frame.payload[..] == b"to all"));
+    assert_eq!(air.nodes[0].counter("handshakes_done"), 1);
+}
+
+#[test]
+fn the_answer_brings_the_frame_of_the_link_and_the_first_message_none() {
+    let mut air = Air::pair(&config());
+    air.run(DELAY * 2);
+    assert!(air.nodes[1].came.is_empty(), "{:?}", air.nodes[1].came);
+    air.run(DELAY * 2);
+    assert_eq!(air.nodes[0].came[0].payload[..], *b"stamp");
+}
+
+#[test]
+fn half_the_frames_lost_each_way_only_delay_it() {
+    for seed in 0..20 {
+        let mut air = Air::pair(&config());
+        air.rng = Seed(seed).stream("air");
+        air.loss = 0.5;
+        air.run(SECOND);
+        assert!(air.nodes[0].has_session(2) && air.nodes[1].has_session(1), "seed {seed}");
+    }
+}
+
+#[test]
+fn recordings_of_a_whole_life_change_nothing_after_a_restart_of_both() {
+    let mut air = Air::pair(&config());
+    air.loss = 0.3;
+    air.run(SECOND * 400);
+    for _ in 0..50 {
+        air.send(0, Some(2), FlowId(0), b"data");
+        air.send(1, None, FlowId(0), b"beacon");
+    }
+    let old = std::mem::take(&mut air.recorded);
+    assert!(old.len() > 120, "{}", old.len());
+    // Alone, so that no honest handshake hides what the recordings do.
+    let mut air = Air::new(vec![Node::new(2, &[1], 1, &config())]);
+    air.run(SECOND);
+    for (from, to, payload) in old.iter().chain(&old) {
+        air.deliver(*from, *to, payload.clone());
+        air.run(Duration::from_millis(20));
+    }
+    let node = &air.nodes[0];
+    assert_eq!(node.counter("opened"), 0);
+    assert_eq!(node.counter("handshakes_done"), 0);
+    assert!(node.came.is_empty() && !node.has_session(1));
+    assert!(node.rejected("handshake-replayed") > 0 && node.rejected("no-key") > 0);
+}
+
+#[test]
+fn a_flood_of_recorded_first_messages_puts_the_cookie_in_force_and_nobody_out() {
+    let mut old = Vec::new();
+    for life in 10..90 {
+        let mut air = Air::new(vec![Node::new(1, &[2], life, &config())]);
+        air.run(Duration::from_millis(100));
+        old.append(&mut air.recorded);
+    }
+    assert!(old.len() > 400, "{}", old.len());
+    let mut air = Air::new(vec![Node::new(2, &[1], 0, &config())]);
+    air.run(SECOND);
+    for round in 0..2_000 {
+        let (from, to, payload) = old[round % old.len()].clone();
+        air.deliver(from, to, payload);
+        air.run(Duration::from_millis(1));
+    }
+    let answered = air.nodes[0].counter("handshakes_answered");
+    assert!(answered < 20, "{answered} recordings were worth an answer");
+    assert!(air.nodes[0].counter("cookies_sent") < 50);
+    air.nodes.push(Node::new(1, &[2], 1, &config()));
+    for round in 0..2_000 {
+        let (from, to, payload) = old[round % old.len()].clone();
+        air.deliver(from, to, payload);
+        air.run(Duration::from_millis(1));
+    }
+    assert!(air.nodes[0].has_session(1) && air.nodes[1].has_session(2));
+}
+
+#[test]
+fn keys_are_replaced_after_two_minutes_without_a_gap() {
+    let mut air = Air::pair(&config());
+    air.run(SECOND);
+    let begun = air.nodes[0].counter("handshakes_begun");
+    for _ in 0..360 {
+        air.run(SECOND);
+        assert!(air.reaches());
+    }
+    assert_eq!(air.nodes[0].counter("handshakes_done"), 4);
+    assert_eq!(air.nodes[1].counter("sessions_expired"), 0);
+    assert!(air.nodes[0].counter("handshakes_begun") <= begun + 3);
+    // Renewed under keys: nothing that a stranger could take for a handshake.
+    let init = |payload: &Bytes| Header::decode(payload).is_ok_and(|head| head.kind == Kind::Init);
+    let open = air.recorded.iter().filter(|(.., payload)| init(payload)).count() as u64;
+    assert_eq!(open, begun);
+}
+
+#[test]
+fn nodes_that_part_for_hours_meet_again_by_themselves() {
+    let mut air = Air::pair(&config());
+    air.run(SECOND);
+    air.loss = 1.0;
+    air.run(SECOND * 3_600 * 3);
+    assert!(!air.nodes[0].has_session(2) && !air.nodes[1].has_session(1));
+    air.loss = 0.5;
+    air.run(SECOND * 30);
+    air.loss = 0.0;
+    air.run(SECOND);
+    assert!(air.reaches());
+}
+
+#[test]
+fn a_node_that_restarts_is_met_again_at_once() {
+    for (index, id, other) in [(0, 1, 2), (1, 2, 1)] {
+        let mut air = Air::pair(&config());
+        air.run(SECOND * 10);
+        air.nodes[index] = Node::new(id, &[other], 1, &config());
+        air.run(SECOND * 3);
+        assert!(air.reaches(), "after a restart of {id}");
+    }
+}
+
+#[test]
+fn a_revoked_node_is_cut_off_at_once_and_does_not_read_on() {
+    let nodes = [(1, [2, 3]), (2, [1, 3]), (3, [1, 2])];
+    let mut air = Air::new(nodes.map(|(id, others)| Node::new(id, &others, 0, &config())).into());
+    air.run(SECOND * 2);
+    assert!(air.send(0, None, FlowId(0), b"for both"));
+    air.run(DELAY * 2);
+    let heard = |air: &Air, index: usize, what: &[u8]| {
+        air.nodes[index].came.iter().any(|frame| frame.payload[..] == *what)
+    };
+    assert!(heard(&air, 1, b"for both") && heard(&air, 2, b"for both"));
+    let keys = [(NodeId(2), identity(2).public())].into();
+    air.nodes[0].secure.set_keys(&mut Cx::new(air.now), &keys);
+    air.settle(0);
+    assert!(!air.nodes[0].has_session(3));
+    let opened = air.nodes[0].counter("opened");
+    air.send(2, Some(1), FlowId(0), b"still me");
+    air.run(SECOND * 5);
+    assert!(!heard(&air, 0, b"still me") && !air.nodes[0].has_session(3));
+    assert!(air.nodes[0].rejected("not-trusted") > 0);
+    assert!(air.nodes[0].counter("opened") < opened + 10, "the other neighbour's confirmation");
+    assert!(air.send(0, None, FlowId(0), b"for one"));
+    air.run(DELAY * 2);
+    assert!(heard(&air, 1, b"for one") && !heard(&air, 2, b"for one"));
+}
+
+#[test]
+fn authenticate_only_is_readable_and_does_not_mix_with_encryption() {
+    let ham = SecurityConfig { mode: SecurityMode::AuthenticateOnly, ..config() };
+    let mut air = Air::pair(&ham);
+    air.run(SECOND);
+    assert!(air.reaches());
+    let (.., frame) = air.recorded.last().expect("the frame");
+    assert!(frame.windows(4).any(|part| part == b"data"));
+    let mut air = Air::new(vec![Node::new(1, &[2], 0, &ham), Node::new(2, &[1], 0, &config())]);
+    air.run(SECOND * 3);
+    assert!(!air.nodes[0].has_session(2) && air.nodes[1].rejected("other-mode") > 0);
+}
+
+#[test]
+fn a_stranger_gets_no_answer_whatever_it_sends() {
+    let mut air = Air::new(vec![Node::new(1, &[2], 0, &config())]);
+    air.loss = 1.0;
+    air.run(SECOND);
+    let mut rng = Seed(7).stream("stranger");
+    let sent = air.nodes[0].counter("handshakes_answered");
+    for _ in 0..20_000 {
+        let length = 2 + rng.below(300) as usize;
+        let mut bytes: Vec<u8> = (0..length).map(|_| rng.next_u64() as u8).collect();
+        bytes[0] = 0x10 | bytes[0] & 0x0f;
+        let to = (bytes[0] & 7 < 6).then_some(NodeId(1));
+        air.deliver(NodeId(2), to, bytes.into());
+    }
+    assert_eq!(air.nodes[0].counter("opened"), 0);
+    assert_eq!(air.nodes[0].counter("handshakes_answered"), sent);
+    assert_eq!(air.nodes[0].counter("cookies_sent"), 0);
+    assert!(air.nodes[0].came.is_empty());
+}
+
+#[test]
+fn a_shared_key_is_needed_where_one_is_set() {
+    let psk = Some("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=".to_owned());
+    let with = SecurityConfig { psk, ..config() };
+    let mut air = Air::pair(&with);
+    air.run(SECOND);
+    assert!(air.reaches());
+    let mut air = Air::new(vec![Node::new(1, &[2], 0, &with), Node::new(2, &[1], 0, &config())]);
+    air.run(SECOND * 3);
+    assert!(!air.nodes[0].has_session(2) && air.nodes[1].rejected("handshake-forged") > 0);
+}

@@ -1,0 +1,35 @@
+//! Keys of nodes that exist for one run: they follow from its seed, and are secrets from nobody.
+
+use std::collections::BTreeMap;
+
+use farhop_proto::base::{NodeId, Seed};
+use farhop_proto::link::secure::{Identity, PublicKey, Secure, SecureSpec};
+use farhop_proto::stack::NodePlan;
+
+fn bytes(seed: Seed, node: NodeId, what: &str) -> [u8; 32] {
+    let mut rng = seed.stream(&format!("node/{}/{what}", node.0));
+    let mut out = [0; 32];
+    for word in out.chunks_exact_mut(8) {
+        word.copy_from_slice(&rng.next_u64().to_le_bytes());
+    }
+    out
+}
+
+fn identity(seed: Seed, node: NodeId) -> Identity {
+    Identity::from_secret(bytes(seed, node, "key"))
+}
+
+/// The layer that protects the frames of a node, if they are protected.
+pub(super) fn secure(plan: &NodePlan, seed: Seed) -> Option<Secure> {
+    let config = plan.security.as_deref()?.clone();
+    let keys: BTreeMap<NodeId, PublicKey> =
+        plan.peers.iter().map(|peer| (peer.node, identity(seed, peer.node).public())).collect();
+    Some(Secure::build(SecureSpec {
+        node: plan.node,
+        identity: identity(seed, plan.node),
+        entropy: bytes(seed, plan.node, "entropy"),
+        config,
+        peers: plan.peers.clone(),
+        keys,
+    }))
+}
