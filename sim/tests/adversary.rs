@@ -58,3 +58,15 @@ fn the_same_seed_meets_the_same_stranger() {
     let ((one, first), (other, second)) = (result(&scenario), result(&scenario));
     assert_eq!((one.trace_hash, first), (other.trace_hash, second));
 }
+
+#[test]
+fn nodes_with_keys_take_nothing_and_lose_nothing() {
+    for duty in [0.1, 0.3, 0.6] {
+        let scenario = with(AdversaryConfig { duty, ..AdversaryConfig::default() }, 10.0);
+        let (report, adversary) = result(&scenario);
+        assert_eq!(adversary.accepted, 0, "at {duty}: {adversary:?}");
+        assert!(report.total_mbps() > 0.01, "at {duty} there is nothing to compare");
+        let ratio = adversary.honest_goodput_ratio.expect("there is something to compare");
+        assert!(ratio >= 0.95, "at {duty}: {ratio}");
+    }
+}

@@ -6,7 +6,9 @@ use farhop_proto::base::{DropCause, Duration, Instant};
 use farhop_proto::link::{LinkStatus, NeighbourStatus};
 use farhop_proto::stack::{Scenario, StackStatus};
 
-use super::report::{AirReport, Counters, FlowReport, LinkReport, NodeReport, Report};
+use super::report::{
+    AdversaryReport, AirReport, Counters, FlowReport, LinkReport, NodeReport, Report,
+};
 use super::traffic::{Flow, Traffic};
 use super::world::{Node, World};
 use crate::radio::ChipStats;
@@ -43,9 +45,22 @@ pub(super) fn report(
         flows: traffic.flows.iter().map(|flow| flow_report(flow, world, end, bin)).collect(),
         links,
         nodes,
-        adversary: world.hostile.as_ref().map(|hostile| hostile.report()),
+        adversary: world
+            .hostile
+            .as_ref()
+            .map(|hostile| AdversaryReport { rejected: rejected(&states), ..hostile.report() }),
         ..Report::default()
     }
+}
+
+/// The frames that the keys of all nodes refused, by reason.
+pub fn rejected(states: &[StackStatus]) -> Counters {
+    let mut sum = Counters::new();
+    for (reason, count) in states.iter().flat_map(|state| &state.security).flat_map(|s| &s.rejected)
+    {
+        *sum.entry(reason.clone()).or_default() += count;
+    }
+    sum
 }
 
 /// The counters of all radios of a node together.
