@@ -344,3 +344,6 @@ impl Layer for Secure {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod vectors;
