@@ -59,14 +59,30 @@ fn the_same_seed_meets_the_same_stranger() {
     assert_eq!((one.trace_hash, first), (other.trace_hash, second));
 }
 
-#[test]
-fn nodes_with_keys_take_nothing_and_lose_nothing() {
-    for duty in [0.1, 0.3, 0.6] {
-        let scenario = with(AdversaryConfig { duty, ..AdversaryConfig::default() }, 10.0);
+/// Attacks the nodes for so many seconds at each duty. Returns how many hostile frames there were.
+fn attack(seconds: [(f64, f64); 3]) -> u64 {
+    let attack_at = |(duty, seconds): (f64, f64)| {
+        let scenario = with(AdversaryConfig { duty, ..AdversaryConfig::default() }, seconds);
         let (report, adversary) = result(&scenario);
         assert_eq!(adversary.accepted, 0, "at {duty}: {adversary:?}");
+        assert_eq!(adversary.by_kind.len(), 7, "every kind: {adversary:?}");
         assert!(report.total_mbps() > 0.01, "at {duty} there is nothing to compare");
         let ratio = adversary.honest_goodput_ratio.expect("there is something to compare");
         assert!(ratio >= 0.95, "at {duty}: {ratio}");
-    }
+        adversary.sent
+    };
+    seconds.map(attack_at).iter().sum()
+}
+
+#[test]
+fn nodes_with_keys_take_nothing_and_lose_nothing() {
+    let sent = attack([(0.1, 60.0), (0.3, 80.0), (0.6, 60.0)]);
+    assert!(sent > 90_000, "{sent}");
+}
+
+#[test]
+#[ignore = "half an hour"]
+fn ten_million_hostile_frames_change_nothing() {
+    let sent = attack([(0.1, 8_000.0), (0.3, 8_000.0), (0.6, 5_700.0)]);
+    assert!(sent > 10_000_000, "{sent}");
 }

@@ -11,6 +11,7 @@
 mod forge;
 mod memory;
 mod place;
+mod revoked;
 mod script;
 mod stranger;
 
@@ -20,6 +21,7 @@ use farhop_proto::base::{Bitrate, Duration, EtherType, NodeId, Phy};
 use farhop_proto::stack::AdversaryKind;
 
 pub use place::{Placed, place};
+pub use revoked::OldKey;
 pub use script::{Script, Sent};
 pub use stranger::{Setup, Stranger};
 

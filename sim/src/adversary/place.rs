@@ -79,6 +79,7 @@ fn place_one(
         rate,
         nodes: plan.nodes.iter().map(|node| node.node).collect(),
         addresses: plan.nodes[0].addresses,
+        old_key: None,
     };
     Placed { radio, setup }
 }

@@ -8,6 +8,7 @@ use farhop_proto::stack::{AdversaryConfig, AdversaryKind};
 
 use super::forge::Forger;
 use super::memory::Memory;
+use super::revoked::{OldKey, Revoked};
 use super::{Record, Shot, air_time};
 
 /// How long it waits where it has nothing to send yet.
@@ -28,6 +29,8 @@ pub struct Setup {
     pub nodes: Vec<NodeId>,
     /// Their addresses.
     pub addresses: AddressPlan,
+    /// What comes with a key that was trusted once, where nodes have keys.
+    pub old_key: Option<OldKey>,
 }
 
 /// A stranger.
@@ -38,6 +41,7 @@ pub struct Stranger {
     nodes: Vec<NodeId>,
     memory: Memory,
     forger: Forger,
+    revoked: Option<Revoked>,
     rng: Rng,
     next_at: Option<Instant>,
     end: Instant,
@@ -47,7 +51,7 @@ pub struct Stranger {
 impl Stranger {
     /// Panics if there are no nodes.
     pub fn build(setup: Setup, seed: Seed) -> Self {
-        let Setup { config, phy, rate, nodes, addresses } = setup;
+        let Setup { config, phy, rate, nodes, addresses, old_key } = setup;
         assert!(!nodes.is_empty(), "an adversary without nodes");
         let stream = |what| seed.stream(&format!("adversary/{}/{what}", config.name));
         let mut rng = stream("draws");
@@ -58,6 +62,9 @@ impl Stranger {
             .then(|| at(config.from_s) + gap(TYPICAL, config.duty, &mut rng));
         Self {
             memory: Memory::new(stream("memory")),
+            revoked: old_key
+                .filter(|_| config.kinds.contains(&AdversaryKind::RevokedKey))
+                .map(|old_key| Revoked::build(old_key, &mut stream("old-key"))),
             forger: Forger::new(nodes.clone(), addresses, rates),
             next_at: first,
             end: config.to_s.map_or(Instant::MAX, at),
@@ -75,7 +82,10 @@ impl Stranger {
     }
 
     /// Takes a frame that its radio heard.
-    pub fn handle_frame(&mut self, frame: &ReceivedFrame) {
+    pub fn handle_frame(&mut self, now: Instant, frame: &ReceivedFrame) {
+        if let Some(revoked) = &mut self.revoked {
+            revoked.handle_frame(now, frame);
+        }
         let record = Record {
             from: frame.from,
             to: frame.to,
@@ -101,7 +111,7 @@ impl Stranger {
             self.next_at = None;
             return None;
         }
-        let Some((kind, frame)) = self.choose() else {
+        let Some((kind, frame)) = self.choose(now) else {
             self.next_at = Some(now + PAUSE);
             return None;
         };
@@ -112,19 +122,19 @@ impl Stranger {
     }
 
     /// A frame of one of the kinds for which there is one, all of them equally often.
-    fn choose(&mut self) -> Option<(AdversaryKind, Record)> {
+    fn choose(&mut self, now: Instant) -> Option<(AdversaryKind, Record)> {
         let mut kinds = self.config.kinds.clone();
         while !kinds.is_empty() {
             let drawn = self.rng.below(kinds.len() as u64) as usize;
             let kind = kinds.swap_remove(drawn);
-            if let Some(frame) = self.frame_of(kind) {
+            if let Some(frame) = self.frame_of(now, kind) {
                 return Some((kind, frame));
             }
         }
         None
     }
 
-    fn frame_of(&mut self, kind: AdversaryKind) -> Option<Record> {
+    fn frame_of(&mut self, now: Instant, kind: AdversaryKind) -> Option<Record> {
         let rng = &mut self.rng;
         match kind {
             AdversaryKind::Flood => Some(self.forger.flood(rng)),
@@ -133,7 +143,10 @@ impl Stranger {
             AdversaryKind::BitFlip => self.bit_flip(),
             AdversaryKind::Reorder => self.memory.reordered(rng),
             AdversaryKind::RecordedHandshakes => self.handshake(),
-            AdversaryKind::RevokedKey => None,
+            AdversaryKind::RevokedKey => {
+                let record = self.revoked.as_mut()?.poll_frame(now, rng)?;
+                Some(Record { rate: self.forger.rate(rng), ..record })
+            }
         }
         .map(own_bytes)
     }
@@ -210,6 +223,7 @@ mod tests {
             rate: Bitrate::from_100kbps(110),
             nodes: vec![NodeId(1), NodeId(2), NodeId(3)],
             addresses: AddressPlan(Subnet::default()),
+            old_key: None,
         };
         Stranger::build(setup, Seed(1))
     }
@@ -236,7 +250,7 @@ mod tests {
         let mut shots = Vec::new();
         while let Some(at) = stranger.poll_timeout().filter(|at| *at < end) {
             let number = shots.len() as u8;
-            stranger.handle_frame(&heard(number, 100 + usize::from(number)));
+            stranger.handle_frame(at, &heard(number, 100 + usize::from(number)));
             shots.extend(stranger.poll_shot(at).map(|shot| (at, shot)));
         }
         shots
@@ -306,7 +320,7 @@ mod tests {
         let kinds = vec![AdversaryKind::BitFlip];
         let mut stranger = stranger(AdversaryConfig { duty: 0.5, kinds, ..Default::default() });
         let original = heard(5, 64);
-        stranger.handle_frame(&original);
+        stranger.handle_frame(Instant::ZERO, &original);
         for _ in 0..1_000 {
             let at = stranger.poll_timeout().expect("it goes on");
             let shot = stranger.poll_shot(at).expect("a frame");

@@ -134,10 +134,10 @@ impl Hostile {
     }
 
     /// Takes what the radio of a stranger heard.
-    pub(super) fn handle_heard(&mut self, radio: usize, frame: &ReceivedFrame) {
+    pub(super) fn handle_heard(&mut self, now: Instant, radio: usize, frame: &ReceivedFrame) {
         if let Source::Live(stranger) = &mut self.sources[radio - self.first_radio] {
             self.genuine.on_sent(frame);
-            stranger.handle_frame(frame);
+            stranger.handle_frame(now, frame);
         }
     }
 

@@ -78,7 +78,10 @@ impl World {
         let mut node_of_radio = Vec::new();
         let mut config = medium_config(scenario, &plan);
         let mobility = Mobility::build(scenario, &plan, &config, seed);
-        let strangers = adversary::place(scenario, &plan, &mut config, scripts.is_some());
+        let mut strangers = adversary::place(scenario, &plan, &mut config, scripts.is_some());
+        for stranger in &mut strangers {
+            stranger.setup.old_key = keys::old_key(&plan, seed);
+        }
         let hostile = Hostile::build(strangers, scripts, seed);
         let medium = Medium::new(config, seed);
         for (index, mut node) in plan.nodes.into_iter().enumerate() {
@@ -179,7 +182,7 @@ impl World {
             return;
         };
         let Some(index) = self.node_of_radio.get(event.radio).copied() else {
-            hostile.handle_heard(event.radio, frame);
+            hostile.handle_heard(now, event.radio, frame);
             return;
         };
         let Some(before) = self.nodes[index].stack.believed() else {
