@@ -22,6 +22,27 @@ pub struct SecurityConfig {
     /// one day what keys hide.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub psk: Option<String>,
+    /// When a first message of a handshake must bring a cookie.
+    #[serde(skip_serializing_if = "CookieUse::is_default")]
+    pub cookie: CookieUse,
+}
+
+/// When a first message of a handshake must bring a cookie: a round trip more, and not a
+/// computation for recordings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CookieUse {
+    /// When more come than are followed by a session.
+    #[default]
+    UnderLoad,
+    /// From the first on.
+    Always,
+}
+
+impl CookieUse {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl SecurityConfig {

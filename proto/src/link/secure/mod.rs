@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, VecDeque};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng};
 
-pub use config::{Cipher, SecurityConfig, SecurityMode};
+pub use config::{Cipher, CookieUse, SecurityConfig, SecurityMode};
 pub use identity::{Identity, KeyError, LINE_PREFIX, PublicKey};
 pub use status::{SecurePeerStatus, SecurityStatus};
 

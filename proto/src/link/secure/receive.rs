@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::config::CookieUse;
 use super::noise::{Refusal, cookie_of, has_cookie};
 use super::send::control;
 use super::session::{Disbelief, Session, TheirBroadcast};
@@ -165,7 +166,9 @@ impl Secure {
         if secrets.iter().any(|secret| has_cookie(message, &cookie_of(secret, node))) {
             return peer.with_cookie.take(cx.now);
         }
-        peer.freely.take(cx.now) && self.freely.take(cx.now)
+        self.config.cookie == CookieUse::UnderLoad
+            && peer.freely.take(cx.now)
+            && self.freely.take(cx.now)
     }
 
     fn offer_cookie(

@@ -1,0 +1,77 @@
+//! What sealing costs in whole scenarios, and how soon two who know each other share keys.
+
+use farhop_proto::link::secure::{CookieUse, SecurityConfig};
+use farhop_proto::stack::{LinkConfig, LossConfig, Scenario};
+use farhop_sim::engine::{RunOptions, run};
+
+fn demo() -> Scenario {
+    toml::from_str(include_str!("../../scenarios/demo.toml")).expect("a good scenario")
+}
+
+/// Bytes of the three messages of a handshake: init, response with a beacon, cookie.
+const HANDSHAKE: [u64; 3] = [163, 116, 62];
+
+/// When both nodes had sent a frame under the new keys, in seconds; nothing if that did not
+/// happen. What is sealed has another length than every message of a handshake.
+fn agreed_s(scenario: &Scenario, seed: u64) -> Option<f64> {
+    let mut trace = Vec::new();
+    let options =
+        RunOptions { seed: Some(seed), trace: Some(Box::new(&mut trace)), ..RunOptions::default() };
+    run(scenario, options).expect("it runs");
+    let lines: Vec<serde_json::Value> = trace
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).expect("a line of JSON"))
+        .collect();
+    let first = |node: u64| {
+        let is_sealed = |line: &&serde_json::Value| {
+            let bytes = line["payload_bytes"].as_u64().expect("a length");
+            line["from"] == node && !HANDSHAKE.contains(&bytes)
+        };
+        lines.iter().find(is_sealed)?["start_us"].as_f64()
+    };
+    Some(first(1)?.max(first(2)?) / 1e6)
+}
+
+/// Two silent nodes at 80 km, half of the frames lost each way: the sorted times.
+fn times(cookie: CookieUse) -> Vec<f64> {
+    let mut scenario = demo();
+    scenario.duration_s = 5.0;
+    scenario.flow.clear();
+    scenario.link[0].loss = Some(LossConfig::Bernoulli { p: 0.5 });
+    scenario.security = Some(SecurityConfig { cookie, ..SecurityConfig::default() });
+    let mut times: Vec<f64> =
+        (1..=300).map(|seed| agreed_s(&scenario, seed).unwrap_or(f64::INFINITY)).collect();
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+#[test]
+fn two_silent_nodes_share_keys_within_half_a_second() {
+    for (cookie, median_s, p99_s) in
+        [(CookieUse::UnderLoad, 0.5, 2.0), (CookieUse::Always, 1.0, 4.0)]
+    {
+        let times = times(cookie);
+        let (median, p99) = (times[times.len() / 2], times[times.len() * 99 / 100]);
+        println!("{cookie:?}: median {median:.3} s, p99 {p99:.3} s");
+        assert!(median <= median_s && p99 <= p99_s, "{cookie:?}: {median:.3} s and {p99:.3} s");
+    }
+}
+
+#[test]
+fn sealing_costs_less_than_two_and_a_half_percent() {
+    let mean = |security: Option<SecurityConfig>| -> f64 {
+        let sums = (15..=25).map(|slot_ms| {
+            let mut scenario = demo();
+            scenario.security = security.clone();
+            let LinkConfig::Wild(wild) = &mut scenario.stack.link else { panic!("it is wild") };
+            wild.slot_ms = f64::from(slot_ms);
+            run(&scenario, RunOptions::default()).expect("it runs").total_mbps()
+        });
+        sums.sum::<f64>() / 11.0
+    };
+    let (clear, sealed) = (mean(None), mean(Some(SecurityConfig::default())));
+    let cost = 1.0 - sealed / clear;
+    println!("{clear:.3} Mb/s in the clear, {sealed:.3} sealed: {:.2} %", cost * 100.0);
+    assert!((0.0..=0.025).contains(&cost), "{clear:.3} and {sealed:.3} Mb/s");
+}
