@@ -9,6 +9,7 @@
 //! rates as mere noise, for comparison.
 
 mod forge;
+mod genuine;
 mod memory;
 mod place;
 mod revoked;
@@ -20,6 +21,7 @@ use farhop_proto::base::phy::{DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES, QOS_
 use farhop_proto::base::{Bitrate, Duration, EtherType, NodeId, Phy};
 use farhop_proto::stack::AdversaryKind;
 
+pub use genuine::Genuine;
 pub use place::{Placed, place};
 pub use revoked::OldKey;
 pub use script::{Script, Sent};

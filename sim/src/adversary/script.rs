@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
 use farhop_proto::base::{Bitrate, Duration, EtherType, Instant, NodeId};
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +16,8 @@ pub struct Sent {
     pub air_time: Duration,
     /// Bit-rate.
     pub rate: Bitrate,
+    /// Bytes of the payload.
+    pub bytes: usize,
 }
 
 /// Repeats transmissions as noise.
@@ -41,7 +42,7 @@ impl Script {
             from: NodeId(0),
             to: None,
             protocol: EtherType(0),
-            payload: Bytes::new(),
+            payload: vec![0; sent.bytes].into(),
             rate: sent.rate,
         };
         Some(Shot { kind: None, frame, air_time: sent.air_time })

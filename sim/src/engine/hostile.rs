@@ -9,9 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use farhop_proto::base::{Duration, Instant, ReceivedFrame, Seed};
 
-use super::genuine::Genuine;
 use super::report::{AdversaryReport, Counters};
-use crate::adversary::{Placed, Script, Sent, Shot, Stranger};
+use crate::adversary::{Genuine, Placed, Script, Sent, Shot, Stranger};
 use crate::radio::{Injected, Medium};
 
 /// The longest that a frame is on its way, for forgetting it after that.
@@ -126,7 +125,8 @@ impl Hostile {
             self.count += 1;
             if let Some(kind) = kind {
                 *self.by_kind.entry(kind.name()).or_default() += 1;
-                self.sent[index].push(Sent { at: now, air_time, rate: frame.rate });
+                let bytes = payload.len();
+                self.sent[index].push(Sent { at: now, air_time, rate: frame.rate, bytes });
                 let until = now + air_time + ON_ITS_WAY;
                 self.in_flight.push_back(InFlight { until, payload, is_accepted: false });
             }

@@ -4,7 +4,6 @@ mod air;
 mod apps;
 mod capture;
 mod clock;
-mod genuine;
 mod hostile;
 mod keys;
 mod losses;

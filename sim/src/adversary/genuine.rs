@@ -10,7 +10,7 @@ const REMEMBERED: usize = 1 << 17;
 
 /// Frames of nodes.
 #[derive(Debug, Default)]
-pub(super) struct Genuine {
+pub struct Genuine {
     /// Who got each of them.
     got: BTreeMap<u128, BTreeSet<u32>>,
     order: VecDeque<u128>,
@@ -18,17 +18,17 @@ pub(super) struct Genuine {
 
 impl Genuine {
     /// A node sent a frame.
-    pub(super) fn on_sent(&mut self, frame: &ReceivedFrame) {
+    pub fn on_sent(&mut self, frame: &ReceivedFrame) {
         self.entry(frame);
     }
 
     /// A node got a frame of another node.
-    pub(super) fn on_received(&mut self, node: usize, frame: &ReceivedFrame) {
+    pub fn on_received(&mut self, node: usize, frame: &ReceivedFrame) {
         self.entry(frame).insert(node as u32);
     }
 
     /// Whether a frame is one that some node sent and this one did not get. From now on it has.
-    pub(super) fn has_missed(&mut self, node: usize, frame: &ReceivedFrame) -> bool {
+    pub fn has_missed(&mut self, node: usize, frame: &ReceivedFrame) -> bool {
         let got = self.got.get_mut(&digest(frame));
         got.is_some_and(|got| got.insert(node as u32))
     }
