@@ -100,6 +100,23 @@ pub(crate) fn load(file: &Path) -> Result<Loaded, Failure> {
     }
 }
 
+/// Reads a scenario that real daemons run: their frames are encrypted where it says nothing.
+///
+/// Fails as [`load`] does.
+pub(crate) fn load_to_run(file: &Path) -> Result<Loaded, Failure> {
+    let mut loaded = load(file)?;
+    loaded.scenario.security.get_or_insert_default();
+    // Sealed frames are longer.
+    match loaded.scenario.problems().first() {
+        None => Ok(loaded),
+        Some(Problem { message, help, .. }) => Err(Failure::Input(miette::miette!(
+            help = format!("right would be: {help}"),
+            "{}: with sealed frames, {message}",
+            file.display()
+        ))),
+    }
+}
+
 /// The scenario that a text describes, or everything that is wrong with it in the order of the
 /// text.
 fn scenario(text: &str, folder: &Path) -> Result<Scenario, Vec<Complaint>> {

@@ -25,7 +25,8 @@ mod sweep;
     farhop demo                       real TCP over 80 km, with farhop and without\n  \
     farhop check scenarios/demo.toml  what a scenario would do\n  \
     farhop sim scenarios/demo.toml    the same in virtual time\n  \
-    farhop lab scenarios/demo.toml    the same with real daemons and kernel TCP"
+    farhop lab scenarios/demo.toml    the same with real daemons and kernel TCP\n  \
+    farhop keys                       the key of this node, for its neighbours"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -39,6 +40,7 @@ enum Command {
     Sim(commands::sim::Options),
     Up(commands::up::Options),
     Status(commands::status::Options),
+    Keys(commands::keys::Options),
     Check(commands::check::Options),
     Schema(commands::schema::Options),
     #[command(hide = true)]
@@ -72,6 +74,12 @@ impl From<farhop_run::lab::LabError> for Failure {
     }
 }
 
+impl From<farhop_run::keys::KeysError> for Failure {
+    fn from(error: farhop_run::keys::KeysError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         Self::Failed(error.to_string())
@@ -97,6 +105,7 @@ fn main() -> ExitCode {
         Command::Sim(options) => commands::sim::run(&options),
         Command::Up(options) => commands::up::run(&options),
         Command::Status(options) => commands::status::run(&options),
+        Command::Keys(options) => commands::keys::run(&options),
         Command::Check(options) => commands::check::run(&options),
         Command::Schema(options) => commands::schema::run(&options),
         Command::LabNode(options) => commands::lab::run_node(&options),

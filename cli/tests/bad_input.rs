@@ -379,7 +379,7 @@ fn every_scenario_of_the_repository_passes() {
 
 #[test]
 fn the_help_of_every_command_has_examples() {
-    let commands: [&[&str]; 11] = [
+    let commands: [&[&str]; 15] = [
         &[],
         &["demo"],
         &["lab"],
@@ -389,6 +389,10 @@ fn the_help_of_every_command_has_examples() {
         &["sim"],
         &["up"],
         &["status"],
+        &["keys"],
+        &["keys", "trust"],
+        &["keys", "list"],
+        &["keys", "revoke"],
         &["check"],
         &["schema"],
     ];

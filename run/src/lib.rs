@@ -3,5 +3,6 @@
 pub mod air;
 pub mod daemon;
 pub mod device;
+pub mod keys;
 pub mod lab;
 pub mod lateness;

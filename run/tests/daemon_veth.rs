@@ -87,6 +87,7 @@ impl Node {
                 plan,
                 seed: Seed(1),
                 devices: vec![device],
+                security: None,
                 tun: "farhop0".into(),
                 runtime_dir: Some(dir),
                 stop: Some(OwnedFd::from(stopped)),

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+pub mod fuzz;
 mod oracle;
 pub mod oracles;
 mod pair;

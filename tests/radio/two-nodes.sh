@@ -51,11 +51,16 @@ for port in mon0 mon1 hwsim0; do
     done
 done
 
-# Each daemon has a runtime directory of its own, as on two machines.
+# Each daemon has a runtime directory and keys of its own, as on two machines.
 mkdir -p /run/left /run/right
+for node in left right; do
+    ./farhop keys --keys /run/$node/keys >/run/$node/line
+done
+./farhop keys trust --keys /run/left/keys --name right "$(head -n 1 /run/right/line)"
+./farhop keys trust --keys /run/right/keys --name left "$(head -n 1 /run/left/line)"
 up="./farhop up two-nodes.toml --node"
-XDG_RUNTIME_DIR=/run/left nsenter -t $l -n $up left >/out/left.log 2>&1 & d0=$!
-XDG_RUNTIME_DIR=/run/right nsenter -t $r -n $up right >/out/right.log 2>&1 & d1=$!
+XDG_RUNTIME_DIR=/run/left nsenter -t $l -n $up left --keys /run/left/keys >/out/left.log 2>&1 & d0=$!
+XDG_RUNTIME_DIR=/run/right nsenter -t $r -n $up right --keys /run/right/keys >/out/right.log 2>&1 & d1=$!
 
 answers() { # seconds: whether the other end answers within them
     local n=0

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use farhop_proto::link::plain::PlainConfig;
+use farhop_proto::link::secure::{SecurityConfig, SecurityMode};
 use farhop_proto::stack::{Congestion, LinkConfig, LossConfig, Scenario};
 use farhop_run::lab::{self, Progress};
 use farhop_sim::engine::Report;
@@ -211,6 +212,9 @@ fn scenario(case: &Case, seconds: f64) -> Scenario {
     if case.stack == "plain" {
         scenario.stack.link = LinkConfig::Plain(PlainConfig::default());
         scenario.radio.attempts = PLAIN_ATTEMPTS;
+        // Bare Wi-Fi, which seals nothing.
+        scenario.security =
+            Some(SecurityConfig { mode: SecurityMode::Off, ..SecurityConfig::default() });
     }
     for flow in &mut scenario.flow {
         flow.congestion = case.congestion;
@@ -269,7 +273,9 @@ fn write(dir: &Path, runs: &[Run]) -> Result<PathBuf, Failure> {
             b { "plain" } " is 802.11 with CSMA/CA, its ACK time-out set for the distance, 2 "
             "retries. " b { "wild" } " is farhop's link: time slots of 20 ms, bulk "
             "acknowledgements, adaptive coding. "
-            "The loss applies to every frame, acknowledgements too."
+            "The loss applies to every frame, acknowledgements too. "
+            "The frames of farhop's runs are encrypted and authenticated; those of the baselines, "
+            "which stand for bare Wi-Fi, are not."
         }
         p.note { "farhop " (env!("CARGO_PKG_VERSION")) "; " (page::machine()) "; seed "
             (runs.first().map_or(0, |run| run.report.seed)) }

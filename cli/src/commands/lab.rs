@@ -123,7 +123,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         }
         None => {
             let file = options.file.as_deref().expect("clap asks for it");
-            let loaded = load::load(file)?;
+            let loaded = load::load_to_run(file)?;
             load::refuse_for_devices(&loaded.scenario)?;
             if options.keep { keep(options, file, &loaded) } else { run_once(options, &loaded) }
         }
@@ -289,7 +289,7 @@ pub(crate) fn run_holder(options: &HoldOptions) -> Result<(), Failure> {
 }
 
 fn hold(options: &HoldOptions, say: &dyn Fn(Word)) -> Result<(), Failure> {
-    let loaded = load::load(&options.file)?;
+    let loaded = load::load_to_run(&options.file)?;
     lab::isolate()?;
     interrupt::watch();
     let goes_on = || !interrupt::has_come();

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod demo;
+pub(crate) mod keys;
 pub(crate) mod lab;
 pub(crate) mod noise;
 pub(crate) mod schema;

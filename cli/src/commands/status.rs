@@ -5,6 +5,7 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use farhop_proto::link::secure::PublicKey;
 use farhop_run::daemon::{self, runtime_dir};
 use farhop_run::lab;
 use serde_json::Value;
@@ -128,6 +129,7 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
         );
         list(&mut out, "    no frames for us", &device["dropped"]);
     }
+    out += &describe_security(status);
     let link = &status["stack"]["link"];
     let _ = write!(out, "  link {}", text(&link["kind"]));
     if let Some(slot) = link.get("slot").filter(|slot| slot.is_object()) {
@@ -147,14 +149,63 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
     }
     list(&mut out, "  drops", &link["drops"]);
     list(&mut out, "  counters", &link["counters"]);
-    let wakeups = &status["wakeups"];
-    let _ = writeln!(
-        out,
-        "  wake-ups: {} by timer, {} later than 1 ms, worst {:.0} us",
+    out + &describe_wakeups(&status["wakeups"])
+}
+
+fn describe_wakeups(wakeups: &Value) -> String {
+    format!(
+        "  wake-ups: {} by timer, {} later than 1 ms, worst {:.0} us\n",
         wakeups["timer"],
         wakeups["late_1ms"],
-        number(&wakeups["worst_us"])
-    );
+        wakeups["worst_us"].as_f64().unwrap_or(0.0)
+    )
+}
+
+/// How frames are protected, and what is known of each neighbour's key.
+fn describe_security(status: &Value) -> String {
+    let security = &status["stack"]["security"];
+    let mode = match security["mode"].as_str() {
+        Some("encrypt") => "frames are encrypted",
+        Some("authenticate-only") => "frames are authenticated, but READABLE by everybody",
+        _ => {
+            return "  SECURITY IS OFF: whoever is in range can read and forge every frame\n"
+                .into();
+        }
+    };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut out = format!("  {mode} ({}); own key ", text(&security["cipher"]));
+    let _ = writeln!(out, "{}", text(&security["fingerprint"]));
+    let seconds = |value: &Value| value.as_f64().map(|nanos| nanos / 1e9);
+    for peer in security["peers"].as_array().into_iter().flatten() {
+        let name = &status["peers"][peer["node"].to_string()];
+        let _ = write!(out, "  key of {}: ", name.as_str().unwrap_or("?"));
+        let key = peer["key"].as_str().and_then(|key| key.parse::<PublicKey>().ok());
+        let Some(key) = key else {
+            out += "NOT TRUSTED yet: `farhop keys trust LINE --name ";
+            let _ = writeln!(out, "{}`", name.as_str().unwrap_or("NODE"));
+            continue;
+        };
+        out += &key.fingerprint();
+        match seconds(&peer["since"]) {
+            Some(since) => {
+                let _ = write!(out, ", agreed for {since:.0} s");
+            }
+            None => out += ", NOT AGREED with it now",
+        }
+        if let Some(ago) = seconds(&peer["last_handshake"]) {
+            let _ = write!(out, ", last handshake {ago:.0} s ago");
+        }
+        out.push('\n');
+        list(&mut out, "    rejected from it", &peer["rejected"]);
+    }
+    list(&mut out, "  rejected in all", &security["rejected"]);
+    for (name, what) in [("unused", "trusted, but no node here"), ("revoked", "revoked here")] {
+        let names = status["keys"][name].as_array().into_iter().flatten().map(text);
+        let names: Vec<String> = names.collect();
+        if !names.is_empty() {
+            let _ = writeln!(out, "  {what}: {}", names.join(", "));
+        }
+    }
     out
 }
 
@@ -212,6 +263,7 @@ fn list(out: &mut String, what: &str, counters: &Value) {
 
 #[cfg(test)]
 mod tests {
+    use farhop_proto::link::secure::Identity;
     use serde_json::json;
 
     use super::*;
@@ -249,6 +301,42 @@ mod tests {
         ] {
             assert!(said.contains(word), "no '{word}' in {said}");
         }
+    }
+
+    #[test]
+    fn keys_are_told_for_each_neighbour_and_no_keys_are_shouted_about() {
+        let mut status = status(10.0, 0);
+        let said = describe(&status, None);
+        assert!(said.contains("SECURITY IS OFF: whoever is in range"), "{said}");
+        let valley = Identity::from_secret([2; 32]).public();
+        status["stack"]["security"] = json!({
+            "mode": "encrypt", "cipher": "chacha20-poly1305", "fingerprint": "aa-bb",
+            "peers": [{
+                "node": 2, "key": valley, "since": 7_000_000_000_u64,
+                "last_handshake": 6_600_000_000_u64, "rejected": { "replayed": 3, "forged": 0 }
+            }],
+            "rejected": { "replayed": 3, "stranger": 9 }, "counters": {}
+        });
+        let said = describe(&status, None);
+        let peer = format!(
+            "key of valley: {}, agreed for 7 s, last handshake 7 s ago\n    rejected from it: \
+             replayed 3\n",
+            valley.fingerprint()
+        );
+        for words in [
+            "frames are encrypted (chacha20-poly1305); own key aa-bb\n",
+            &peer,
+            "rejected in all: replayed 3, stranger 9\n",
+        ] {
+            assert!(said.contains(words), "no '{words}' in {said}");
+        }
+        status["stack"]["security"]["mode"] = json!("authenticate-only");
+        status["stack"]["security"]["peers"][0]["since"] = Value::Null;
+        let said = describe(&status, None);
+        assert!(said.contains("READABLE") && said.contains("NOT AGREED"), "{said}");
+        status["stack"]["security"]["peers"][0]["key"] = Value::Null;
+        let said = describe(&status, None);
+        assert!(said.contains("key of valley: NOT TRUSTED yet: `farhop keys trust"), "{said}");
     }
 
     #[test]

@@ -2,18 +2,23 @@
 
 use std::path::PathBuf;
 
-use farhop_run::daemon::{self, DaemonOptions};
+use farhop_proto::link::secure::SecurityConfig;
+use farhop_proto::stack::Scenario;
+use farhop_run::daemon::{self, DaemonOptions, Security};
+use farhop_run::keys::{KeysStatus, NodeKeys, Store};
 
 use crate::{Failure, load};
 
 /// Runs the daemon of one node of a scenario until it is stopped.
 ///
-/// Needs the right to make a TUN interface and, except for `udp` devices, to open raw sockets.
+/// Needs the right to make a TUN interface and, except for `udp` devices, to open raw sockets. The
+/// node's key is made on its first start; frames are encrypted, and heard from nodes alone whose
+/// keys the scenario names or `farhop keys trust` was told.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop up mesh.toml --node hill\n  \
-    farhop up mesh.toml --node hill --tun wlan-hill\n\n\
-Frames are not encrypted or authenticated yet: do not run it where strangers can reach the radio.")]
+    farhop up mesh.toml --node hill --tun wlan-hill\n  \
+    farhop up mesh.toml --node hill --keys /etc/farhop-hill")]
 pub(crate) struct Options {
     /// The scenario.
     file: PathBuf,
@@ -23,19 +28,73 @@ pub(crate) struct Options {
     /// Name of the TUN interface.
     #[arg(long, default_value = farhop_run::device::tun::NAME)]
     tun: String,
+    /// Folder of the keys: else /etc/farhop for root, or ~/.config/farhop.
+    #[arg(long, value_name = "DIR")]
+    keys: Option<PathBuf>,
     /// Folder for the control socket.
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let loaded = load::load(&options.file)?;
-    load::refuse_for_devices(&loaded.scenario)?;
-    let mut daemon =
-        DaemonOptions::from_scenario(&loaded.scenario, &options.node).map_err(|error| {
-            Failure::Input(miette::miette!("{}: {error:#}", options.file.display()))
-        })?;
+    let loaded = load::load_to_run(&options.file)?;
+    let scenario = &loaded.scenario;
+    load::refuse_for_devices(scenario)?;
+    let mut daemon = DaemonOptions::from_scenario(scenario, &options.node).map_err(|error| {
+        Failure::Input(miette::miette!("{}: {error:#}", options.file.display()))
+    })?;
+    daemon.security = security(options, scenario, &daemon)?;
     daemon.tun.clone_from(&options.tun);
     daemon.runtime_dir.clone_from(&options.runtime_dir);
     Ok(daemon::run(daemon)?)
+}
+
+/// The keys of this node, and what its user should know of them.
+fn security(
+    options: &Options,
+    scenario: &Scenario,
+    daemon: &DaemonOptions,
+) -> Result<Option<Security>, Failure> {
+    let Some(config) = scenario.security.clone().filter(SecurityConfig::is_on) else {
+        eprintln!(
+            "farhop: SECURITY IS OFF, as {} says: whoever is in range can read every frame, and \
+             forge every frame",
+            options.file.display()
+        );
+        return Ok(None);
+    };
+    let store = Store::open(options.keys.as_deref())?;
+    let (identity, is_new) = store.own_or_new()?;
+    let key = identity.public();
+    let keys = NodeKeys::build(scenario, &daemon.plan, store);
+    let status = keys.read(key)?;
+    let made = if is_new { "made a new key" } else { "the key is" };
+    eprintln!("farhop: {made} in {}, fingerprint {}", status.folder, key.fingerprint());
+    for line in advice(&status, options) {
+        eprintln!("farhop: {line}");
+    }
+    Ok(Some(Security { config, identity, keys }))
+}
+
+/// What is to be done so that this node and its neighbours hear each other.
+fn advice(status: &KeysStatus, options: &Options) -> Vec<String> {
+    let mut lines = Vec::new();
+    let folder = options.keys.as_ref().map(|dir| format!(" --keys {}", dir.display()));
+    let folder = folder.unwrap_or_default();
+    if let Some(first) = status.missing.first() {
+        lines.push(format!(
+            "no key is known of {}: `farhop keys` there prints it, and `farhop keys \
+             trust{folder} LINE --name {first}` here trusts it, also while this runs",
+            status.missing.join(", ")
+        ));
+    }
+    if !status.revoked.is_empty() {
+        lines.push(format!(
+            "the scenario's key of {} was revoked here and is not used: put the new one there, or \
+             `farhop keys trust{folder} LINE --name {}`",
+            status.revoked.join(", "),
+            status.revoked[0]
+        ));
+    }
+    lines
 }

@@ -2,7 +2,9 @@
 //! itself, so all are ignored by default; `make test-system` runs them one at a time.
 
 mod debris;
+mod keys;
 mod noise;
 mod place;
 mod real_programs;
 mod user;
+mod wireguard;

@@ -15,6 +15,12 @@ pub mod wild;
 pub trait Link: Layer<Above = Packets, Below = Frames> {
     /// What the link is doing, for `status` and reports.
     fn status(&self, now: Instant) -> LinkStatus;
+
+    /// Whether it does anything with a frame for another node beside counting it in `overheard`.
+    /// If not, its caller may count such frames in its place and not hand them over at all.
+    fn heeds_overheard(&self) -> bool {
+        true
+    }
 }
 
 /// A neighbour that a link is to serve.

@@ -22,6 +22,9 @@ use crate::wire::ip::{self, Ecn};
 
 /// Neighbours of which the link keeps status; more are served, but not listed.
 const NEIGHBOURS: usize = 256;
+/// Units that a buffer has place for from the start. At most nodes of a large network there is
+/// never more than one.
+const USUAL: usize = 1;
 
 /// Settings of `link/plain`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,7 +52,8 @@ pub struct Plain {
     up: VecDeque<PacketUp>,
     outstanding: VecDeque<Outstanding>,
     ids: UnitIds,
-    neighbours: BTreeMap<(NodeId, RadioId), Neighbour>,
+    /// In the order of their keys; there are few.
+    neighbours: Vec<((NodeId, RadioId), Neighbour)>,
     air: AirShares,
     counters: Counters,
     drops: BTreeMap<DropCause, u64>,
@@ -62,7 +66,7 @@ struct RadioQueue {
     /// Neighbours to whom a layer below wants a frame to be sent.
     wanted: VecDeque<NodeId>,
     with_chip: usize,
-    red: Option<Red>,
+    red: Option<Box<Red>>,
 }
 
 impl RadioQueue {
@@ -110,14 +114,14 @@ impl Plain {
     pub fn build(config: &PlainConfig, node: NodeId, radios: &[RadioSpec], seed: Seed) -> Self {
         let queue = |spec: &RadioSpec| RadioQueue {
             radio: spec.id,
-            waiting: VecDeque::new(),
+            waiting: VecDeque::with_capacity(USUAL),
             wanted: VecDeque::new(),
             with_chip: 0,
             red: match config.queue {
                 QueueConfig::DropTail => None,
                 QueueConfig::Red(red) => {
                     let name = format!("node/{}/red/{}", node.0, spec.id.0);
-                    Some(Red::build(red, seed.stream(&name)))
+                    Some(Box::new(Red::build(red, seed.stream(&name))))
                 }
             },
         };
@@ -125,10 +129,10 @@ impl Plain {
             node,
             limit: config.queue_packets,
             radios: radios.iter().map(queue).collect(),
-            up: VecDeque::new(),
-            outstanding: VecDeque::new(),
+            up: VecDeque::with_capacity(USUAL),
+            outstanding: VecDeque::with_capacity(USUAL),
             ids: UnitIds::default(),
-            neighbours: BTreeMap::new(),
+            neighbours: Vec::new(),
             air: AirShares::default(),
             counters: Counters::default(),
             drops: BTreeMap::new(),
@@ -141,10 +145,16 @@ impl Plain {
 
     fn neighbour(&mut self, node: NodeId, radio: RadioId) -> Option<&mut Neighbour> {
         let key = (node, radio);
-        if self.neighbours.len() >= NEIGHBOURS && !self.neighbours.contains_key(&key) {
-            return None;
-        }
-        Some(self.neighbours.entry(key).or_default())
+        let index = match self.neighbours.binary_search_by_key(&key, |entry| entry.0) {
+            Ok(index) => index,
+            Err(_) if self.neighbours.len() >= NEIGHBOURS => return None,
+            Err(index) => {
+                self.neighbours.reserve_exact(1);
+                self.neighbours.insert(index, (key, Neighbour::default()));
+                index
+            }
+        };
+        Some(&mut self.neighbours[index].1)
     }
 
     fn on_received(&mut self, now: Instant, frame: ReceivedFrame) {
@@ -328,10 +338,14 @@ impl Layer for Plain {
 }
 
 impl Link for Plain {
+    fn heeds_overheard(&self) -> bool {
+        false
+    }
+
     fn status(&self, now: Instant) -> LinkStatus {
         let counters = &self.counters;
         let red =
-            |of: fn(&Red) -> u64| self.radios.iter().filter_map(|q| q.red.as_ref().map(of)).sum();
+            |of: fn(&Red) -> u64| self.radios.iter().filter_map(|q| q.red.as_deref().map(of)).sum();
         LinkStatus {
             kind: "plain".into(),
             slot: None,
@@ -362,7 +376,7 @@ impl Link for Plain {
 impl Plain {
     fn neighbour_status(
         &self,
-        (&(node, radio), neighbour): (&(NodeId, RadioId), &Neighbour),
+        &((node, radio), ref neighbour): &((NodeId, RadioId), Neighbour),
         now: Instant,
     ) -> NeighbourStatus {
         let waiting = self.queue(radio).map_or(0, |queue| {

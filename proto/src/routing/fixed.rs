@@ -37,7 +37,8 @@ pub struct NextHop {
 pub struct Fixed {
     node: NodeId,
     plan: AddressPlan,
-    next_hops: BTreeMap<NodeId, NextHop>,
+    /// In the order of the destinations.
+    next_hops: Box<[(NodeId, NextHop)]>,
     out: VecDeque<Outgoing>,
     up: VecDeque<DatagramUp>,
     transit_ids: UnitIds,
@@ -57,9 +58,9 @@ impl Fixed {
         Self {
             node,
             plan,
-            next_hops,
-            out: VecDeque::new(),
-            up: VecDeque::new(),
+            next_hops: next_hops.into_iter().collect(),
+            out: VecDeque::with_capacity(LANE_PACKETS),
+            up: VecDeque::with_capacity(LANE_PACKETS),
             transit_ids: UnitIds::default(),
             forwarded: 0,
             drops: BTreeMap::new(),
@@ -67,13 +68,10 @@ impl Fixed {
     }
 
     fn route(&self, to: Destination) -> Option<NextHop> {
-        match to {
-            Destination::End(node) => self.next_hops.get(&node).copied(),
-            Destination::NextHop(node) => {
-                let hop = self.next_hops.get(&node)?;
-                (hop.via == node).then_some(*hop)
-            }
-        }
+        let (Destination::End(node) | Destination::NextHop(node)) = to;
+        let index = self.next_hops.binary_search_by_key(&node, |route| route.0).ok()?;
+        let hop = self.next_hops[index].1;
+        (hop.via == node || matches!(to, Destination::End(_))).then_some(hop)
     }
 
     fn count_drop(&mut self, cause: DropCause) {
@@ -212,7 +210,7 @@ impl Layer for Fixed {
 impl Routing for Fixed {
     fn status(&self) -> RoutingStatus {
         let route =
-            |(to, hop): (&NodeId, &NextHop)| RouteStatus { to: *to, via: hop.via, hops: hop.hops };
+            |&(to, hop): &(NodeId, NextHop)| RouteStatus { to, via: hop.via, hops: hop.hops };
         RoutingStatus {
             kind: "fixed".into(),
             routes: self.next_hops.iter().map(route).collect(),

@@ -1,6 +1,7 @@
 //! The top of a node's stack: the flow ends that run here, and the port to the host's own IP stack
 //! (the TUN device of a daemon).
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -38,17 +39,80 @@ pub struct FlowsStats {
 pub struct Flows {
     plan: AddressPlan,
     ends: Vec<End>,
-    from_host: VecDeque<Datagram>,
-    to_host: VecDeque<Bytes>,
+    /// What waits between here and the host; nothing where there never was anything.
+    host: Option<Box<HostPort>>,
     ids: UnitIds,
     turn: usize,
+    /// The end that took the last packet: the next one is most likely for it as well.
+    latest: usize,
+    /// Whether an end may have something for the application.
+    may_rise: bool,
+    /// Whether an end or the host may have something to send, whatever the room below.
+    may_sink: bool,
+    /// Whether an end holds a datagram that nobody has had room for.
+    is_holding: bool,
     stats: FlowsStats,
 }
 
+/// Packets between the stack and the host.
+#[derive(Debug, Default)]
+struct HostPort {
+    from: VecDeque<Datagram>,
+    to: VecDeque<Bytes>,
+}
+
+/// One flow end. A stack is turned for everything that happens at its node, and most of that
+/// concerns none of its ends: one that has nothing to give is not asked again until it is told
+/// something.
 #[derive(Debug)]
 struct End {
     transport: AnyTransport,
-    held: Option<Datagram>,
+    held: Option<Box<Datagram>>,
+    /// Whether it may have an event for the application.
+    may_rise: bool,
+    /// Whether it may have a datagram.
+    may_sink: bool,
+    /// When its timer is due, known while it has nothing to give.
+    due: Option<Instant>,
+}
+
+impl End {
+    fn build(transport: AnyTransport) -> Self {
+        Self { transport, held: None, may_rise: true, may_sink: true, due: None }
+    }
+
+    fn poll_rx(&mut self, cx: &mut Cx<'_>) -> Option<MessageUp> {
+        let event = self.transport.get_mut().poll_rx(cx);
+        match &event {
+            // Bytes that were read may have opened a window.
+            Some(_) => self.may_sink = true,
+            None => {
+                self.may_rise = false;
+                self.due = self.transport.get().poll_timeout();
+            }
+        }
+        event
+    }
+
+    /// A transport that has nothing to send does not ask for room.
+    fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Datagram> {
+        let was_asked = Cell::new(false);
+        let is_backpressured = self.transport.is_backpressured();
+        let room = |lane: Lane| {
+            was_asked.set(true);
+            if is_backpressured { below(lane) } else { Room::UNLIMITED }
+        };
+        let datagram = self.transport.get_mut().poll_tx(cx, &room);
+        if datagram.is_none() && !was_asked.get() {
+            self.may_sink = false;
+            self.due = self.transport.get().poll_timeout();
+        }
+        datagram
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        if self.may_rise || self.may_sink { self.transport.get().poll_timeout() } else { self.due }
+    }
 }
 
 impl Flows {
@@ -57,10 +121,13 @@ impl Flows {
         Self {
             plan,
             ends: Vec::new(),
-            from_host: VecDeque::new(),
-            to_host: VecDeque::new(),
+            host: None,
             ids: UnitIds::default(),
             turn: 0,
+            latest: 0,
+            may_rise: false,
+            may_sink: false,
+            is_holding: false,
             stats: FlowsStats::default(),
         }
     }
@@ -72,7 +139,8 @@ impl Flows {
 
     /// Adds a flow end, built with the name [`Flows::next_flow`].
     pub fn add(&mut self, transport: AnyTransport) {
-        self.ends.push(End { transport, held: None });
+        self.ends.push(End::build(transport));
+        (self.may_rise, self.may_sink) = (true, true);
     }
 
     /// Puts a flow end, built with the name `flow`, in the place of an old one.
@@ -80,7 +148,8 @@ impl Flows {
     /// Panics if there is no such end.
     pub fn replace(&mut self, flow: FlowId, transport: AnyTransport) {
         let end = self.ends.get_mut(usize::from(flow.0)).expect("an end to be replaced");
-        *end = End { transport, held: None };
+        *end = End::build(transport);
+        (self.may_rise, self.may_sink) = (true, true);
     }
 
     /// A flow end.
@@ -90,7 +159,20 @@ impl Flows {
 
     /// A flow end, to be told something.
     pub fn transport_mut(&mut self, flow: FlowId) -> Option<&mut AnyTransport> {
-        self.ends.get_mut(usize::from(flow.0)).map(|end| &mut end.transport)
+        self.wake(usize::from(flow.0))
+    }
+
+    /// A flow end that is told something, after which it may have something to give.
+    fn wake(&mut self, index: usize) -> Option<&mut AnyTransport> {
+        let end = self.ends.get_mut(index)?;
+        (end.may_rise, end.may_sink) = (true, true);
+        (self.may_rise, self.may_sink) = (true, true);
+        Some(&mut end.transport)
+    }
+
+    /// Whether there may be something to send that was not there before.
+    pub(super) fn may_sink(&self) -> bool {
+        self.may_sink
     }
 
     /// Takes an IP packet of the host's own stack. It is dropped at the end of the turn if its
@@ -107,23 +189,27 @@ impl Flows {
             payload: packet,
             options: TxOptions::default(),
         };
-        self.from_host.push_back(datagram);
+        self.host.get_or_insert_default().from.push_back(datagram);
+        self.may_sink = true;
     }
 
     /// Gives the next IP packet for the host's own stack.
     pub fn poll_ip(&mut self) -> Option<Bytes> {
-        self.to_host.pop_front()
+        self.host.as_mut()?.to.pop_front()
     }
 
     /// Drops what the host and transports without backpressure sent and nobody had room for, as a
     /// full interface queue does. Returns whether there was anything.
     pub(super) fn drop_unsent(&mut self) -> bool {
-        let mut dropped = self.from_host.len() as u64;
-        self.from_host.clear();
-        for end in &mut self.ends {
-            dropped += u64::from(end.held.take().is_some());
+        let from_host = self.host.as_mut().map_or(0, |host| host.from.drain(..).len());
+        let mut dropped = from_host as u64;
+        if std::mem::take(&mut self.is_holding) {
+            for end in &mut self.ends {
+                dropped += u64::from(end.held.take().is_some());
+            }
         }
         self.stats.queue_full += dropped;
+        self.may_sink |= dropped > 0;
         dropped > 0
     }
 
@@ -134,11 +220,17 @@ impl Flows {
 
     fn on_received(&mut self, cx: &mut Cx<'_>, via: crate::base::NodeId, payload: Bytes) {
         self.stats.received += 1;
-        let end = self.ends.iter_mut().find(|end| end.transport.get().accepts(&payload));
-        if let Some(end) = end {
-            end.transport.get_mut().handle_rx(cx, DatagramUp::Received { via, payload });
-        } else if self.to_host.len() < HOST_PACKETS {
-            self.to_host.push_back(payload);
+        let accepts = |index: &usize| self.ends[*index].transport.get().accepts(&payload);
+        let mut all = (self.latest..self.ends.len()).chain(0..self.latest);
+        if let Some(index) = all.find(accepts) {
+            self.latest = index;
+            let transport = self.wake(index).expect("it was found");
+            transport.get_mut().handle_rx(cx, DatagramUp::Received { via, payload });
+            return;
+        }
+        let to_host = &mut self.host.get_or_insert_default().to;
+        if to_host.len() < HOST_PACKETS {
+            to_host.push_back(payload);
         } else {
             self.stats.host_full += 1;
         }
@@ -158,8 +250,9 @@ impl Layer for Flows {
         match event {
             DatagramUp::Received { via, payload } => self.on_received(cx, via, payload),
             DatagramUp::NextHop { .. } => {
-                for end in &mut self.ends {
-                    end.transport.get_mut().handle_rx(cx, event.clone());
+                for index in 0..self.ends.len() {
+                    let transport = self.wake(index).expect("an end of ours");
+                    transport.get_mut().handle_rx(cx, event.clone());
                 }
             }
             // No transport of today asks what became of a single datagram.
@@ -168,7 +261,14 @@ impl Layer for Flows {
     }
 
     fn poll_rx(&mut self, cx: &mut Cx<'_>) -> Option<MessageUp> {
-        self.ends.iter_mut().find_map(|end| end.transport.get_mut().poll_rx(cx))
+        if !self.may_rise {
+            return None;
+        }
+        let mut awake = self.ends.iter_mut().filter(|end| end.may_rise);
+        let event = awake.find_map(|end| end.poll_rx(cx));
+        self.may_rise = event.is_some();
+        self.may_sink |= event.is_some();
+        event
     }
 
     fn room(&self, lane: Lane) -> Room {
@@ -176,48 +276,94 @@ impl Layer for Flows {
     }
 
     fn handle_tx(&mut self, cx: &mut Cx<'_>, message: Message) {
-        let end = self.ends.get_mut(usize::from(message.flow.0));
-        let end = end.expect("a message for a flow that was added");
-        end.transport.get_mut().handle_tx(cx, message);
+        let transport = self.transport_mut(message.flow);
+        let transport = transport.expect("a message for a flow that was added");
+        transport.get_mut().handle_tx(cx, message);
     }
 
     fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Datagram> {
         let has_room = |datagram: &Datagram| !below(lane(datagram)).is_none();
-        if let Some(index) = self.from_host.iter().position(has_room) {
+        if let Some(host) = &mut self.host
+            && let Some(index) = host.from.iter().position(has_room)
+        {
             self.stats.sent += 1;
-            return self.from_host.remove(index);
+            return host.from.remove(index);
         }
         for _ in 0..self.ends.len() {
             self.turn = (self.turn + 1) % self.ends.len();
             let end = &mut self.ends[self.turn];
-            let found = end.held.take().or_else(|| {
-                let unlimited = |_| Room::UNLIMITED;
-                let room: &RoomBelow<'_> =
-                    if end.transport.is_backpressured() { below } else { &unlimited };
-                let mut datagram = end.transport.get_mut().poll_tx(cx, room)?;
+            let held = end.held.take().map(|datagram| *datagram);
+            let Some(datagram) = held.or_else(|| {
+                let mut datagram = end.may_sink.then(|| end.poll_tx(cx, below)).flatten()?;
                 datagram.id = self.ids.next_id();
                 Some(datagram)
-            });
-            match found {
-                Some(datagram) if has_room(&datagram) => {
-                    self.stats.sent += 1;
-                    return Some(datagram);
-                }
-                held => end.held = held,
+            }) else {
+                continue;
+            };
+            if has_room(&datagram) {
+                self.stats.sent += 1;
+                return Some(datagram);
             }
+            end.held = Some(Box::new(datagram));
+            self.is_holding = true;
         }
+        self.may_sink = false;
         None
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.ends.iter().filter_map(|end| end.transport.get().poll_timeout()).min()
+        self.ends.iter().filter_map(End::poll_timeout).min()
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        for end in &mut self.ends {
-            if end.transport.get().poll_timeout().is_some_and(|due| due <= cx.now) {
-                end.transport.get_mut().handle_timeout(cx);
+        for index in 0..self.ends.len() {
+            if self.ends[index].poll_timeout().is_some_and(|due| due <= cx.now) {
+                let transport = self.wake(index).expect("an end of ours");
+                transport.get_mut().handle_timeout(cx);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::NodeId;
+    use crate::transport::tcp::FlowEnd;
+    use crate::transport::udp::{Udp, UdpConfig};
+
+    fn one_source() -> Flows {
+        let mut flows = Flows::build(AddressPlan::default());
+        let socket = |node: u8| std::net::SocketAddrV4::new([10, 66, 0, node].into(), 4_000);
+        let (flow, to) = (flows.next_flow(), NodeId(2));
+        let end = FlowEnd { flow, to, local: socket(1), remote: socket(2) };
+        let source = UdpConfig::Source { rate: None, size: 100, bytes: None };
+        flows.add(AnyTransport::Udp(Box::new(Udp::build(source, end))));
+        flows
+    }
+
+    fn source(flows: &mut Flows) -> &mut Udp {
+        match flows.transport_mut(FlowId(0)) {
+            Some(AnyTransport::Udp(source)) => source,
+            other => panic!("{other:?} is not the source"),
+        }
+    }
+
+    #[test]
+    fn an_end_with_nothing_to_give_is_asked_again_once_it_was_told_something() {
+        let (mut flows, mut cx) = (one_source(), Cx::new(Instant::ZERO));
+        source(&mut flows).pause();
+        assert!(flows.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_none());
+        assert!(!flows.may_sink());
+        source(&mut flows).resume();
+        assert!(flows.may_sink());
+        assert!(flows.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some());
+    }
+
+    #[test]
+    fn an_end_that_found_no_room_is_asked_again_without_being_told_anything() {
+        let (mut flows, mut cx) = (one_source(), Cx::new(Instant::ZERO));
+        assert!(flows.poll_tx(&mut cx, &|_| Room::NONE).is_none());
+        assert!(flows.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some());
     }
 }

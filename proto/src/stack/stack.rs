@@ -20,9 +20,14 @@ const ROUNDS: usize = 100_000;
 #[derive(Debug)]
 pub struct Stack {
     link: AnyLink,
+    heeds_overheard: bool,
+    /// Frames for other nodes that the link does not heed.
+    overheard: u32,
     /// Between the link and the radios, where frames are protected.
     secure: Option<Box<Secure>>,
     routing: AnyRouting,
+    /// Whether a timer of routing was fired since it was last settled with the flows.
+    is_routing_touched: bool,
     /// The flow ends and the port to the host.
     pub flows: Flows,
 }
@@ -44,10 +49,14 @@ pub struct StackStatus {
 impl Stack {
     /// The stack of a node.
     pub fn build(plan: &NodePlan, seed: Seed) -> Self {
+        let link = AnyLink::build(plan, seed);
         Self {
-            link: AnyLink::build(plan, seed),
+            heeds_overheard: link.get().heeds_overheard(),
+            overheard: 0,
+            link,
             secure: None,
             routing: AnyRouting::build(plan),
+            is_routing_touched: false,
             flows: Flows::build(plan.addresses),
         }
     }
@@ -79,14 +88,16 @@ impl Stack {
     }
 
     /// Moves all that can move between the layers. To be called after any other call that takes
-    /// something.
+    /// something. Flows and routing are settled only where something came to one of them.
     ///
     /// Panics if the layers pass units around without end.
     pub fn turn(&mut self, cx: &mut Cx<'_>) {
         for _ in 0..ROUNDS {
             let (link, routing) = (self.link.get_mut(), self.routing.get_mut());
             let below = settle(cx, routing, link);
-            let above = settle(cx, &mut self.flows, routing);
+            let may_move = below || self.is_routing_touched || self.flows.may_sink();
+            self.is_routing_touched = false;
+            let above = may_move && settle(cx, &mut self.flows, routing);
             if !below && !above && !self.flows.drop_unsent() {
                 return;
             }
@@ -94,15 +105,20 @@ impl Stack {
         panic!("the layers of a stack moved units for {ROUNDS} rounds of one turn");
     }
 
-    /// Takes an event of a radio.
-    pub fn handle_frame(&mut self, cx: &mut Cx<'_>, event: FrameUp) {
-        match &mut self.secure {
-            None => self.link.get_mut().handle_rx(cx, event),
-            Some(secure) => {
+    /// Takes an event of a radio. Returns whether the stack has to be turned for it.
+    pub fn handle_frame(&mut self, cx: &mut Cx<'_>, event: FrameUp) -> bool {
+        match (&mut self.secure, &event) {
+            (None, FrameUp::Overheard(_)) if !self.heeds_overheard => {
+                self.overheard += 1;
+                return false;
+            }
+            (None, _) => self.link.get_mut().handle_rx(cx, event),
+            (Some(secure), _) => {
                 secure.handle_rx(cx, event);
                 self.raise(cx);
             }
         }
+        true
     }
 
     /// Gives the next frame for a radio that has room.
@@ -153,6 +169,7 @@ impl Stack {
         }
         if is_due(routing.poll_timeout()) {
             routing.handle_timeout(cx);
+            self.is_routing_touched = true;
         }
         if is_due(self.flows.poll_timeout()) {
             self.flows.handle_timeout(cx);
@@ -172,8 +189,12 @@ impl Stack {
 
     /// What the stack is doing.
     pub fn status(&self, now: Instant) -> StackStatus {
+        let mut link = self.link.get().status(now);
+        if !self.heeds_overheard {
+            *link.counters.entry("overheard".into()).or_default() += u64::from(self.overheard);
+        }
         StackStatus {
-            link: self.link.get().status(now),
+            link,
             security: self.secure.as_ref().map(|secure| secure.status(now)),
             routing: self.routing.get().status(),
             flows: self.flows.stats(),

@@ -57,7 +57,7 @@ pub struct Udp {
     end: FlowEnd,
     wire_flow: FlowId,
     role: Role,
-    up: Option<MessageUp>,
+    has_said_connected: bool,
     ids: UnitIds,
     malformed: u64,
 }
@@ -97,7 +97,8 @@ struct Sink {
     expected: u64,
     /// What was expected and received when measuring began.
     before: (u64, u64),
-    /// Bit `n % REPEAT_WINDOW` tells whether `n` came, for the latest numbers.
+    /// Bit `n % REPEAT_WINDOW` tells whether `n` came, for the latest numbers. It is only as long
+    /// as there were numbers for.
     seen: Vec<u64>,
     samples: Vec<Sample>,
     stride: u64,
@@ -131,8 +132,8 @@ impl Udp {
             UdpConfig::Sink => Role::Sink(Sink::new()),
         };
         let wire_flow = ip::flow(&udp::encode(end.local, end.remote, &[], &[]));
-        let up = Some(MessageUp::Connected(end.flow));
-        Self { end, wire_flow, role, up, ids: UnitIds::default(), malformed: 0 }
+        let ids = UnitIds::default();
+        Self { end, wire_flow, role, has_said_connected: false, ids, malformed: 0 }
     }
 
     /// The flow of the packets of this end, as [`ip::flow`] computes it.
@@ -283,7 +284,7 @@ impl Sink {
             reordered: 0,
             expected: 0,
             before: (0, 0),
-            seen: vec![0; REPEAT_WINDOW as usize / 64],
+            seen: Vec::new(),
             samples: Vec::new(),
             stride: 1,
             last_transit: None,
@@ -321,6 +322,8 @@ impl Sink {
     fn is_new(&mut self, number: u64) -> bool {
         let bit = |number: u64| ((number % REPEAT_WINDOW / 64) as usize, 1 << (number % 64));
         if number >= self.expected {
+            let words = (number / 64 + 1).min(REPEAT_WINDOW / 64) as usize;
+            self.seen.resize(words.max(self.seen.len()), 0);
             let fresh = self.expected.max(number.saturating_sub(REPEAT_WINDOW - 1));
             for skipped in fresh..number {
                 let (word, mask) = bit(skipped);
@@ -360,7 +363,8 @@ impl Layer for Udp {
     }
 
     fn poll_rx(&mut self, _cx: &mut Cx<'_>) -> Option<MessageUp> {
-        self.up.take()
+        let is_new = !std::mem::replace(&mut self.has_said_connected, true);
+        is_new.then_some(MessageUp::Connected(self.end.flow))
     }
 
     /// The source writes its own payloads: nothing is taken from above.

@@ -159,6 +159,78 @@ impl Header {
     }
 }
 
+/// What two nodes that share keys say about keys, in front of the frame in a [`Kind::Carrier`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said<'a> {
+    /// A first message of a handshake.
+    Init(&'a [u8]),
+    /// Its answer.
+    Response(&'a [u8]),
+    /// The sender's key for broadcast.
+    BroadcastKey {
+        /// How the sender numbers it.
+        epoch: u8,
+        /// The first counter that counts, below 2^48.
+        first: u64,
+        /// The key.
+        secret: &'a [u8; 32],
+    },
+    /// The receiver's key for broadcast with this number came.
+    BroadcastAck(u8),
+}
+
+impl<'a> Said<'a> {
+    /// Appends code, length and message.
+    ///
+    /// Panics if a message is longer than 65,535 bytes.
+    pub fn append(&self, out: &mut Vec<u8>) {
+        let mut put = |code: u8, parts: &[&[u8]]| {
+            let length: usize = parts.iter().map(|part| part.len()).sum();
+            let length = u16::try_from(length).expect("a message of at most 65,535 bytes");
+            out.push(code);
+            out.extend_from_slice(&length.to_be_bytes());
+            parts.iter().for_each(|part| out.extend_from_slice(part));
+        };
+        match self {
+            Self::Init(message) => put(1, &[message]),
+            Self::Response(message) => put(2, &[message]),
+            Self::BroadcastKey { epoch, first, secret } => {
+                put(3, &[&[*epoch], &first.to_be_bytes()[2..], &secret[..]]);
+            }
+            Self::BroadcastAck(epoch) => put(4, &[&[*epoch]]),
+        }
+    }
+
+    fn decode(code: u8, message: &'a [u8]) -> Option<Self> {
+        Some(match (code, message) {
+            (1, _) => Self::Init(message),
+            (2, _) => Self::Response(message),
+            (3, [epoch, rest @ ..]) => {
+                let (first, secret) = rest.split_first_chunk::<6>()?;
+                let first = first.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+                Self::BroadcastKey { epoch: *epoch, first, secret: secret.try_into().ok()? }
+            }
+            (4, [epoch]) => Self::BroadcastAck(*epoch),
+            _ => return None,
+        })
+    }
+}
+
+/// Takes the body of a carrier apart: what is said about keys, and the frame of the link. `None`
+/// if it is not well formed.
+pub fn decode_carrier(body: &[u8]) -> Option<(Vec<Said<'_>>, &[u8])> {
+    let (length, rest) = body.split_first_chunk::<2>()?;
+    let (mut said, frame) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+    let mut all = Vec::new();
+    while let Some(([code, high, low], behind)) = said.split_first_chunk::<3>() {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        let (message, behind) = behind.split_at_checked(length)?;
+        all.push(Said::decode(*code, message)?);
+        said = behind;
+    }
+    said.is_empty().then_some((all, frame))
+}
+
 /// Sender and receiver, as they are authenticated.
 pub fn ends(from: NodeId, to: Option<NodeId>) -> [u8; 4] {
     let [a, b] = from.0.to_be_bytes();
@@ -181,6 +253,27 @@ mod tests {
         assert_eq!(Header::decode(&[]), Err(DecodeError::Short));
         assert_eq!(Header::decode(&[0x25, 0]), Err(DecodeError::Version));
         assert_eq!(Header::decode(&[0x1b; 40]), Err(DecodeError::Kind));
+    }
+
+    #[test]
+    fn what_is_said_about_keys_comes_back() {
+        let secret = &[9; 32];
+        let said = [
+            Said::Init(b"init"),
+            Said::Response(b""),
+            Said::BroadcastKey { epoch: 3, first: 0x0102_0304_0506, secret },
+            Said::BroadcastAck(4),
+        ];
+        let mut body = vec![0, 0];
+        said.iter().for_each(|said| said.append(&mut body));
+        let length = (body.len() as u16 - 2).to_be_bytes();
+        body[..2].copy_from_slice(&length);
+        body.extend_from_slice(b"frame");
+        assert_eq!(decode_carrier(&body), Some((said.to_vec(), &b"frame"[..])));
+        assert_eq!(decode_carrier(&[0, 3, 4, 0, 1]), None, "longer than the body");
+        assert_eq!(decode_carrier(&[0, 4, 9, 0, 1, 0]), None, "no such code");
+        assert_eq!(decode_carrier(&[0, 1, 4]), None, "cut short");
+        assert_eq!(decode_carrier(&[]), None);
     }
 
     #[test]

@@ -28,6 +28,10 @@ const ANSWER_BYTES: usize = 4 << 20;
 pub enum Request {
     /// What the daemon is doing.
     Status {},
+    /// Keys were changed: the daemon is to read them anew, and says which it has then.
+    Keys {},
+    /// Which keys the daemon has.
+    KeysInUse {},
     /// Of the air of a lab: the run begins now, and with it the times of the scenario's faults.
     Begin {},
 }

@@ -5,14 +5,15 @@
 //! spinning process for 50 ms of every second. A source that had more than its share of a turn
 //! rests for a moment, so that a flood on one cannot starve the slots.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use farhop_proto::base::{
-    Cx, Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant, Lane, RadioId, Room,
-    Seed, UnitId,
+    Cx, Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant, Lane, NodeId,
+    RadioId, Room, Seed, UnitId,
 };
+use farhop_proto::link::secure::{PublicKey, Secure};
 use farhop_proto::stack::{NodePlan, Stack, StackStatus};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
@@ -134,6 +135,18 @@ impl Driver {
     pub fn add_radio(&mut self, id: RadioId, device: Box<dyn Device>) {
         let source = Source { is_ready: true, ..Source::default() };
         self.radios.push(Radio { id, device, source, held: VecDeque::new() });
+    }
+
+    /// Protects the frames; to be called before the first turn.
+    pub fn set_security(&mut self, secure: Secure) {
+        self.stack.set_security(secure);
+    }
+
+    /// Trusts these keys of other nodes and no others, from now on.
+    pub fn set_keys(&mut self, keys: &BTreeMap<NodeId, PublicKey>) {
+        self.stack.set_keys(&mut Cx::new(self.clock.now()), keys);
+        // What follows from it must not wait for the next event.
+        self.is_cut = true;
     }
 
     /// Joins the stack to the host.

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use farhop_proto::base::{Duration, NodeId, Seed};
+use farhop_proto::base::{Duration, Instant, NodeId, Seed};
 use farhop_proto::stack::{DeviceConfig, NodePlan, RadioPlan, Scenario, StackStatus};
 use rustix::event::PollFlags;
 use serde::Serialize;
@@ -21,17 +21,21 @@ use crate::device::signals::Signals;
 use crate::device::tun::{self, Tun};
 use crate::device::udp::Udp;
 use crate::device::{Clock, Device, DeviceSpec, DeviceStatus, os};
+use crate::keys::KeysStatus;
 use crate::lateness::WakeupStats;
 
 pub mod client;
 pub mod control;
 pub mod driver;
 pub mod host;
+mod keyring;
 
 pub use client::{ControlError, Running, list, query, runtime_dir, socket_path};
 use control::{Control, Request};
 use driver::{Driver, DriverStats};
 use host::HostStatus;
+use keyring::Keyring;
+pub use keyring::Security;
 
 /// What a daemon is to be.
 #[derive(Debug)]
@@ -42,6 +46,8 @@ pub struct DaemonOptions {
     pub seed: Seed,
     /// The device of each of its radios, in the order of the plan.
     pub devices: Vec<DeviceChoice>,
+    /// How its frames are protected; `None` is not at all.
+    pub security: Option<Security>,
     /// Name of its TUN interface.
     pub tun: String,
     /// Where its control socket stands, if not in [`runtime_dir`].
@@ -99,6 +105,8 @@ pub struct DaemonStatus {
     pub devices: Vec<DeviceStatus>,
     /// The TUN interface.
     pub host: Option<HostStatus>,
+    /// Keys; `None` if frames are not protected.
+    pub keys: Option<KeysStatus>,
     /// Link, routing, flows.
     pub stack: StackStatus,
     /// Processor time so far, in seconds.
@@ -108,7 +116,7 @@ pub struct DaemonStatus {
 }
 
 impl DaemonOptions {
-    /// What a scenario says of one node.
+    /// What a scenario says of one node, without the keys, which no scenario has.
     ///
     /// Fails if the scenario has no such node, or names no device for it.
     pub fn from_scenario(scenario: &Scenario, name: &str) -> anyhow::Result<Self> {
@@ -125,6 +133,7 @@ impl DaemonOptions {
             plan,
             seed: Seed(scenario.seed),
             devices: vec![DeviceChoice::from_config(device, scenario)?],
+            security: None,
             tun: tun::NAME.into(),
             runtime_dir: None,
             stop: None,
@@ -176,9 +185,10 @@ fn guard(plan: &NodePlan) -> Duration {
 
 /// Runs a node until SIGTERM, SIGINT or `options.stop`, and cleans up.
 ///
-/// Fails if a daemon of that name runs already, a device or the TUN interface cannot be opened, or
-/// an interface goes away.
-pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
+/// Fails if a daemon of that name or with that key runs already, a device or the TUN interface
+/// cannot be opened, or an interface goes away.
+pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
+    let security = options.security.take();
     let plan = &options.plan;
     anyhow::ensure!(
         options.devices.len() == plan.radios.len(),
@@ -192,6 +202,9 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
     let mut control = Control::open(&dir, &plan.name)?;
     let clock = Clock::start();
     let mut driver = Driver::build(plan, options.seed, clock);
+    let socket = socket_path(&dir, &plan.name);
+    let open = |security| Keyring::open(security, plan, &socket, &mut driver);
+    let mut keyring = security.map(open).transpose()?;
     for (choice, radio) in options.devices.iter().zip(&plan.radios) {
         let device = choice.open(device_spec(plan, radio, clock));
         driver.add_radio(radio.spec.id, device.context("cannot open the device")?);
@@ -200,22 +213,30 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
     // Last: opening devices takes long, and waits.
     let is_realtime = os::ask_for_punctuality();
     tracing::info!(node = plan.name, realtime = is_realtime, "up");
-    serve(&options, &mut driver, &mut control, &signals, is_realtime)?;
+    let mut serving = Serving { options: &options, keyring: keyring.as_mut(), is_realtime };
+    serve(&mut serving, &mut driver, &mut control, &signals)?;
     tracing::info!(node = plan.name, "down");
     Ok(())
 }
 
+/// What a daemon answers from.
+struct Serving<'a> {
+    options: &'a DaemonOptions,
+    keyring: Option<&'a mut Keyring>,
+    is_realtime: bool,
+}
+
 fn serve(
-    options: &DaemonOptions,
+    serving: &mut Serving<'_>,
     driver: &mut Driver,
     control: &mut Control,
     signals: &Signals,
-    is_realtime: bool,
 ) -> anyhow::Result<()> {
     let start = driver.now();
+    let stop = serving.options.stop.as_ref();
     loop {
         let others_ready = {
-            let ends = [Some(signals.as_fd()), options.stop.as_ref().map(AsFd::as_fd)];
+            let ends = [Some(signals.as_fd()), stop.map(AsFd::as_fd)];
             let ends = ends.into_iter().flatten().map(|fd| (fd, PollFlags::IN));
             let others: Vec<_> = ends.chain(control.sources()).collect();
             driver.wait(&others)?
@@ -224,17 +245,63 @@ fn serve(
         if !others_ready {
             continue;
         }
-        if signals.has_come()? || options.stop.as_ref().is_some_and(is_readable) {
+        if signals.has_come()? || stop.is_some_and(is_readable) {
             return Ok(());
         }
-        control.serve(&mut |request| match request {
-            Request::Status {} => {
-                let uptime = driver.now().since(start);
-                serde_json::to_value(status(options, driver, uptime, is_realtime))
-                    .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }))
-            }
-            Request::Begin {} => serde_json::json!({ "error": "only the air of a lab begins" }),
+        control.serve(&mut |request| {
+            let answer = serving.answer(driver, start, request);
+            answer.unwrap_or_else(|error| serde_json::json!({ "error": format!("{error:#}") }))
         });
+    }
+}
+
+impl Serving<'_> {
+    fn answer(
+        &mut self,
+        driver: &mut Driver,
+        start: Instant,
+        request: Request,
+    ) -> anyhow::Result<serde_json::Value> {
+        let no_keys = "frames are not protected here (security = \"off\"): keys change nothing";
+        Ok(match request {
+            Request::Status {} => {
+                serde_json::to_value(self.status(driver, driver.now().since(start)))?
+            }
+            Request::Keys {} => {
+                let keyring = self.keyring.as_mut().context(no_keys)?;
+                serde_json::to_value(keyring.refresh(driver)?)?
+            }
+            Request::KeysInUse {} => {
+                serde_json::to_value(self.keyring.as_ref().context(no_keys)?.status())?
+            }
+            Request::Begin {} => anyhow::bail!("only the air of a lab begins"),
+        })
+    }
+
+    fn status(&self, driver: &Driver, uptime: Duration) -> DaemonStatus {
+        let plan = &self.options.plan;
+        let usage = os::usage();
+        DaemonStatus {
+            name: plan.name.clone(),
+            node: plan.node,
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            uptime_s: uptime.as_secs_f64(),
+            addresses: vec![
+                plan.addresses.ipv4(plan.node).into(),
+                plan.addresses.ipv6(plan.node).into(),
+            ],
+            is_realtime: self.is_realtime,
+            peers: plan.peer_names(),
+            wakeups: driver.wakeups(),
+            driver: driver.stats(),
+            devices: driver.devices(),
+            host: driver.host(),
+            keys: self.keyring.as_ref().map(|keyring| keyring.status().clone()),
+            stack: driver.stack_status(),
+            cpu_s: usage.cpu_s,
+            memory_kb: usage.memory_kb,
+        }
     }
 }
 
@@ -242,34 +309,4 @@ fn is_readable(fd: &OwnedFd) -> bool {
     let mut fds = [rustix::event::PollFd::new(fd, PollFlags::IN)];
     rustix::event::poll(&mut fds, Some(&rustix::event::Timespec::default()))
         .is_ok_and(|ready| ready > 0)
-}
-
-fn status(
-    options: &DaemonOptions,
-    driver: &Driver,
-    uptime: Duration,
-    is_realtime: bool,
-) -> DaemonStatus {
-    let plan = &options.plan;
-    let usage = os::usage();
-    DaemonStatus {
-        name: plan.name.clone(),
-        node: plan.node,
-        version: env!("CARGO_PKG_VERSION"),
-        pid: std::process::id(),
-        uptime_s: uptime.as_secs_f64(),
-        addresses: vec![
-            plan.addresses.ipv4(plan.node).into(),
-            plan.addresses.ipv6(plan.node).into(),
-        ],
-        is_realtime,
-        peers: plan.peer_names(),
-        wakeups: driver.wakeups(),
-        driver: driver.stats(),
-        devices: driver.devices(),
-        host: driver.host(),
-        stack: driver.stack_status(),
-        cpu_s: usage.cpu_s,
-        memory_kb: usage.memory_kb,
-    }
 }

@@ -6,18 +6,20 @@ use std::time::{Duration as StdDuration, Instant as WallClock};
 
 use anyhow::{Context as _, Result, bail};
 use farhop_proto::base::{Duration, Seed};
-use farhop_proto::stack::Scenario;
+use farhop_proto::link::secure::SecurityConfig;
+use farhop_proto::stack::{NodePlan, Scenario};
 use rustix::event::PollFlags;
 use rustix::thread::UnshareFlags;
 use std::os::fd::AsFd as _;
 
 use super::state::{Namespace, SCENARIO_FILE};
-use super::{hosts, network, stranger};
+use super::{hosts, keys, network, stranger};
 use crate::air::{Air, AirOptions, Change, Fault, RadioEnd};
 use crate::daemon::control::{Control, Request};
-use crate::daemon::{self, DaemonOptions, DeviceChoice};
+use crate::daemon::{self, DaemonOptions, DeviceChoice, Security};
 use crate::device::signals::Signals;
 use crate::device::{os, tun};
+use crate::keys::NodeKeys;
 
 /// How long a node waits for its radio to be given to it.
 const PATIENCE: StdDuration = StdDuration::from_secs(10);
@@ -79,14 +81,26 @@ pub fn run_node(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()> {
         std::thread::sleep(StdDuration::from_millis(5));
     }
     network::take_up_radio(&far, RADIO)?;
+    let plan = plan.nodes[index].clone();
     daemon::run(DaemonOptions {
-        plan: plan.nodes[index].clone(),
+        security: security(&scenario, &plan, dir)?,
+        plan,
         seed: Seed(seed),
         devices: vec![DeviceChoice::Monitor { interface: RADIO.into() }],
         tun: tun::NAME.into(),
         runtime_dir: Some(dir.into()),
         stop: None,
     })
+}
+
+/// How a node protects its frames, with the key that the lab has made for it.
+fn security(scenario: &Scenario, plan: &NodePlan, dir: &Path) -> Result<Option<Security>> {
+    let Some(config) = scenario.security.clone().filter(SecurityConfig::is_on) else {
+        return Ok(None);
+    };
+    let store = keys::store(dir, &plan.name)?;
+    let identity = store.own()?.context("the lab has made no key")?;
+    Ok(Some(Security { config, identity, keys: NodeKeys::build(scenario, plan, store) }))
 }
 
 /// The air between the nodes of a lab.
@@ -130,6 +144,9 @@ pub fn run_air(dir: &Path, parent: u32, seed: u64) -> Result<()> {
             Request::Begin {} => {
                 plan_faults(&mut air, &scenario);
                 serde_json::json!({})
+            }
+            Request::Keys {} | Request::KeysInUse {} => {
+                serde_json::json!({ "error": "the air has no keys" })
             }
         });
     }

@@ -20,6 +20,7 @@ mod children;
 mod control;
 mod hosts;
 mod isolate;
+mod keys;
 mod network;
 mod programs;
 mod report;

@@ -6,7 +6,7 @@ use farhop_proto::base::Duration;
 use farhop_proto::stack::{Scenario, StackStatus};
 use farhop_sim::engine::{
     AdversaryReport, Counters, Distribution, FlowReport, Lateness, ProcessLateness, Report,
-    air_report, flow_name, link_report, node_report, rejected, transport_name,
+    add_rejected, air_report, flow_name, link_report, node_report, transport_name,
 };
 use farhop_sim::radio::ChipStats;
 use serde::de::DeserializeOwned;
@@ -74,7 +74,8 @@ pub(super) fn adversary(
     };
     let stacks: Vec<StackStatus> =
         after[1..].iter().map(|status| read(&status["stack"])).collect::<Result<_, _>>()?;
-    let mut by_kind = Counters::new();
+    let (mut by_kind, mut rejected) = (Counters::new(), Counters::new());
+    stacks.iter().for_each(|stack| add_rejected(&mut rejected, stack));
     for (kind, count) in strangers.iter().flat_map(|stranger| &stranger.by_kind) {
         *by_kind.entry(kind.clone().into()).or_default() += count;
     }
@@ -83,7 +84,7 @@ pub(super) fn adversary(
         accepted: by_antenna(1)?,
         relayed: by_antenna(2)?,
         by_kind,
-        rejected: rejected(&stacks),
+        rejected,
         honest_goodput_ratio: None,
     })
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration as StdDuration, Instant as WallClock};
 
+use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::stack::{AdversaryConfig, LinkConfig, Scenario};
 use farhop_sim::adversary::Sent;
 use farhop_sim::engine::{AdversaryReport, Report};
@@ -14,7 +15,7 @@ use serde_json::Value;
 use super::children::{AIR, far_end, near_end, ready_file};
 use super::state::{LabState, Process, SCENARIO_FILE, new_dir};
 use super::stranger::{self, StrangerStatus};
-use super::{Doing as _, LAB_VARIABLE, LabError, hosts, network, report, traffic};
+use super::{Doing as _, LAB_VARIABLE, LabError, hosts, keys, network, report, traffic};
 use crate::daemon::client::ask;
 use crate::daemon::control::Request;
 use crate::daemon::{query, socket_path};
@@ -109,6 +110,7 @@ impl Lab {
         let (scenario, children) = (scenario.clone(), Vec::new());
         let mut lab = Self { scenario, seed, state, dir, children, scripts };
         lab.state.save()?;
+        keys::make(&mut lab.scenario, &lab.dir)?;
         lab.tell(watcher, Progress::Building)?;
         lab.build(&options.program, watcher)?;
         lab.wait_until_in_step(watcher)?;
@@ -189,11 +191,17 @@ impl Lab {
         let strangers: Vec<PathBuf> = names.map(|name| socket_path(&self.dir, name)).collect();
         self.wait("strangers", watcher, |_| strangers.iter().all(|socket| socket.exists()))?;
         let has_slots = matches!(self.scenario.stack.link, LinkConfig::Wild(_));
+        let is_sealed = self.scenario.security.as_ref().is_some_and(SecurityConfig::is_on);
         self.wait("all links in step", watcher, |_| {
+            let all = |list: &Value, is_so: fn(&Value) -> bool| {
+                list.as_array().is_some_and(|list| list.iter().all(is_so))
+            };
             let in_step = |socket: &PathBuf| {
                 let Ok(status) = query(socket) else { return false };
-                let links = status["stack"]["link"]["neighbours"].as_array();
-                !has_slots || links.is_some_and(|links| links.iter().all(|link| link["up"] == true))
+                let stack = &status["stack"];
+                (!has_slots || all(&stack["link"]["neighbours"], |link| link["up"] == true))
+                    && (!is_sealed
+                        || all(&stack["security"]["peers"], |peer| !peer["since"].is_null()))
             };
             sockets.iter().all(in_step)
         })

@@ -15,10 +15,11 @@ use bytes::Bytes;
 use farhop_proto::base::{
     AccessCategory, AckPolicy, Bitrate, Duration, Instant, RadioId, ReceivedFrame, Seed,
 };
-use farhop_proto::stack::Scenario;
+use farhop_proto::link::secure::SecurityConfig;
+use farhop_proto::stack::{NodeConfig, Scenario};
 use farhop_proto::wire::ieee80211::{self, DataHeader};
 use farhop_proto::wire::radiotap::{self, Injection};
-use farhop_sim::adversary::{Script, Sent, Setup, Shot, Stranger, place};
+use farhop_sim::adversary::{OldKey, Script, Sent, Setup, Shot, Stranger, place};
 use farhop_sim::engine::medium_config;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
@@ -126,7 +127,15 @@ pub fn run_stranger(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()
 fn setup(scenario: &Scenario, index: usize) -> Setup {
     let plan = scenario.plan();
     let mut medium = medium_config(scenario, &plan);
-    place(scenario, &plan, &mut medium, false).swap_remove(index).setup
+    let setup = place(scenario, &plan, &mut medium, false).swap_remove(index).setup;
+    Setup { old_key: old_key(scenario), ..setup }
+}
+
+/// What comes with a key that was trusted once; the lab has written down the others.
+fn old_key(scenario: &Scenario) -> Option<OldKey> {
+    let security = scenario.security.clone().filter(SecurityConfig::is_on)?;
+    let key = |node: &NodeConfig| Some((scenario.node_id(&node.name)?, node.key?));
+    Some(OldKey { security, keys: scenario.node.iter().filter_map(key).collect() })
 }
 
 impl Radio {

@@ -5,30 +5,34 @@ use farhop_proto::stack::ClockConfig;
 
 /// Where every clock stands at the true time zero, before its offset: far enough from its own zero
 /// that no offset of a scenario leads before it.
-const EPOCH_NANOS: i128 = 1_000_000_000 * 1_100_000;
+const EPOCH_NANOS: i64 = 1_000_000_000 * 1_100_000;
 
 /// A clock with an offset and a constant rate error.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    start: i128,
+    start: u64,
     /// Local nanoseconds in a billion true ones.
-    rate: i128,
+    rate: u64,
 }
 
-const BILLION: i128 = 1_000_000_000;
+const BILLION: u64 = 1_000_000_000;
 
 impl Clock {
     pub(super) fn build(config: &ClockConfig) -> Self {
         Self {
-            start: EPOCH_NANOS + (config.offset_s * 1e9) as i128,
-            rate: BILLION + (config.drift_ppm * 1e3) as i128,
+            start: (EPOCH_NANOS + (config.offset_s * 1e9) as i64) as u64,
+            rate: BILLION.strict_add_signed((config.drift_ppm * 1e3) as i64),
         }
     }
 
     /// What the clock shows at a true time.
     pub(super) fn local(&self, at: Instant) -> Instant {
-        let elapsed = i128::from(at.as_nanos()) * self.rate / BILLION;
-        Instant::from_nanos((self.start + elapsed) as u64)
+        let nanos = at.as_nanos();
+        let elapsed = match self.rate {
+            BILLION => nanos,
+            rate => (u128::from(nanos) * u128::from(rate) / u128::from(BILLION)) as u64,
+        };
+        Instant::from_nanos(self.start.wrapping_add(elapsed))
     }
 
     /// The first true time at which the clock shows `local` or more.
@@ -36,9 +40,15 @@ impl Clock {
         if local == Instant::MAX {
             return local;
         }
-        let elapsed = (i128::from(local.as_nanos()) - self.start).max(0);
-        let nanos = (elapsed * BILLION + self.rate - 1) / self.rate;
-        Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        let elapsed = local.as_nanos().saturating_sub(self.start);
+        let nanos = match self.rate {
+            BILLION => elapsed,
+            rate => {
+                let nanos = (u128::from(elapsed) * u128::from(BILLION)).div_ceil(rate.into());
+                u64::try_from(nanos).unwrap_or(u64::MAX)
+            }
+        };
+        Instant::from_nanos(nanos)
     }
 }
 

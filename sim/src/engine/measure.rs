@@ -6,91 +6,86 @@ use farhop_proto::base::{DropCause, Duration, Instant};
 use farhop_proto::link::{LinkStatus, NeighbourStatus};
 use farhop_proto::stack::{Scenario, StackStatus};
 
-use super::report::{
-    AdversaryReport, AirReport, Counters, FlowReport, LinkReport, NodeReport, Report,
-};
+use super::report::{AirReport, Counters, FlowReport, LinkReport, NodeReport, Report};
 use super::traffic::{Flow, Traffic};
 use super::world::{Node, World};
-use crate::radio::ChipStats;
+use crate::radio::{ChipStats, Medium};
 
+/// The report, for which the world is taken apart piece by piece: of a large network both would be
+/// much to keep at one time.
 pub(super) fn report(
     scenario: &Scenario,
-    world: &World,
-    traffic: &Traffic,
+    world: World,
+    traffic: &Traffic<'_>,
     end: Instant,
     bin: Duration,
 ) -> Report {
-    let states: Vec<StackStatus> =
-        world.nodes.iter().map(|node| node.stack.status(node.local(end))).collect();
+    let World { nodes: ends, medium, wakeups, hostile, .. } = world;
     let run = end.since(Instant::ZERO);
-    let chips: Vec<ChipStats> = world.nodes.iter().map(|node| chip_stats(world, node)).collect();
-    let mut links = Vec::new();
-    let mut nodes = Vec::new();
-    for ((node, status), chip) in world.nodes.iter().zip(&states).zip(&chips) {
-        nodes.push(node_report(&node.plan.name, status, chip));
-        for neighbour in &status.link.neighbours {
-            let to = scenario.node_name(neighbour.node).unwrap_or_default();
-            let peer = &chips[usize::from(neighbour.node.0) - 1];
-            let air = air_report(&status.link, chip, peer, run);
-            links.push(link_report(&node.plan.name, to, &status.link.kind, neighbour, air));
-        }
-    }
-    Report {
+    let chips: Vec<ChipStats> = ends.iter().map(|node| chip_stats(&medium, node)).collect();
+    let report = Report {
         scenario: scenario.name.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
         driver: "sim".into(),
         simulated_s: run.as_secs_f64(),
-        events: world.medium.events() + world.wakeups,
-        frames_on_air: world.medium.frames_on_air(),
-        flows: traffic.flows.iter().map(|flow| flow_report(flow, world, end, bin)).collect(),
-        links,
-        nodes,
-        adversary: world
-            .hostile
-            .as_ref()
-            .map(|hostile| AdversaryReport { rejected: rejected(&states), ..hostile.report() }),
+        events: medium.events() + wakeups,
+        frames_on_air: medium.frames_on_air(),
+        trace_hash: Some(format!("{:016x}", medium.trace_hash())),
         ..Report::default()
+    };
+    drop(medium);
+    let flows = traffic.flows.iter().enumerate().map(|(index, flow)| {
+        let mbps = |bytes: u64| bytes as f64 * 8.0 / bin.as_secs_f64() / 1e6;
+        let over_time_mbps = traffic.bins.iter().map(|bytes| mbps(bytes[index])).collect();
+        FlowReport { over_time_mbps, bin_s: bin.as_secs_f64(), ..flow_report(flow, &ends, end) }
+    });
+    let flows = flows.collect();
+    let mut adversary = hostile.map(|hostile| hostile.report());
+    let mut links = Vec::new();
+    let mut nodes = Vec::with_capacity(ends.len());
+    for ((node, end_node), chip) in scenario.node.iter().zip(ends).zip(&chips) {
+        let status = end_node.stack.status(end_node.local(end));
+        drop(end_node);
+        if let Some(adversary) = &mut adversary {
+            add_rejected(&mut adversary.rejected, &status);
+        }
+        nodes.push(node_report(&node.name, &status, chip));
+        for neighbour in &status.link.neighbours {
+            let to = scenario.node_name(neighbour.node).unwrap_or_default();
+            let peer = &chips[usize::from(neighbour.node.0) - 1];
+            let air = air_report(&status.link, chip, peer, run);
+            links.push(link_report(&node.name, to, &status.link.kind, neighbour, air));
+        }
     }
+    Report { flows, links, nodes, adversary, ..report }
 }
 
-/// The frames that the keys of all nodes refused, by reason.
-pub fn rejected(states: &[StackStatus]) -> Counters {
-    let mut sum = Counters::new();
-    for (reason, count) in states.iter().flat_map(|state| &state.security).flat_map(|s| &s.rejected)
-    {
+/// Adds the frames that the keys of a node refused, by reason.
+pub fn add_rejected(sum: &mut Counters, status: &StackStatus) {
+    for (reason, count) in status.security.iter().flat_map(|security| &security.rejected) {
         *sum.entry(reason.clone()).or_default() += count;
     }
-    sum
 }
 
 /// The counters of all radios of a node together.
-fn chip_stats(world: &World, node: &Node) -> ChipStats {
-    node.radios().fold(ChipStats::default(), |sum, radio| sum.plus(&world.medium.stats(radio)))
+fn chip_stats(medium: &Medium, node: &Node) -> ChipStats {
+    node.radios().fold(ChipStats::default(), |sum, radio| sum.plus(&medium.stats(radio)))
 }
 
-fn flow_report(flow: &Flow, world: &World, end: Instant, bin: Duration) -> FlowReport {
-    let mut before = 0;
-    let mbps = |bytes: u64| bytes as f64 * 8.0 / bin.as_secs_f64() / 1e6;
-    let over_time = flow.bins.iter().map(|total| {
-        let bytes = total - before;
-        before = *total;
-        mbps(bytes)
-    });
+fn flow_report(flow: &Flow<'_>, nodes: &[Node], end: Instant) -> FlowReport {
     let mut report = FlowReport {
-        name: flow_name(&flow.config),
+        name: flow_name(flow.config),
         from: flow.config.from.clone(),
         to: flow.config.to.clone(),
-        transport: transport_name(&flow.config),
+        transport: transport_name(flow.config),
         delivered_bytes: flow.delivered,
         goodput_mbps: flow.goodput_mbps(end),
         completed_s: flow.completed_s(),
         start_s: flow.config.start_s,
-        bin_s: bin.as_secs_f64(),
-        over_time_mbps: over_time.collect(),
         ..FlowReport::default()
     };
     if flow.has_started() {
-        flow.app.report(world, end, &mut report);
+        flow.app.report(nodes, end, &mut report);
     }
     report
 }

@@ -61,7 +61,7 @@ impl Mobility {
         medium: &MediumConfig,
         seed: Seed,
     ) -> Option<Self> {
-        let space = plan.space.clone()?;
+        plan.space.as_ref()?;
         let mut movers = Vec::new();
         for (site, node) in plan.sites.iter().enumerate() {
             let config = &scenario.node[usize::from(node.0) - 1];
@@ -80,7 +80,7 @@ impl Mobility {
             radios: common_radios(plan),
             constant: vec![Vec::new(); plan.sites.len()],
             linked: BTreeSet::new(),
-            space,
+            space: plan.space.clone()?,
             movers,
             is_mover,
             refresh,

@@ -4,6 +4,7 @@ mod air;
 mod apps;
 mod capture;
 mod clock;
+mod host;
 mod hostile;
 mod keys;
 mod losses;
@@ -18,6 +19,6 @@ mod world;
 
 pub use air::medium_config;
 pub use many::{Finished, Many};
-pub use measure::{air_report, flow_name, link_report, node_report, rejected, transport_name};
+pub use measure::{add_rejected, air_report, flow_name, link_report, node_report, transport_name};
 pub use report::*;
 pub use run::{Progress, RunError, RunOptions, run};

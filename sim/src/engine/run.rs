@@ -132,21 +132,20 @@ fn run_once<'a>(
     world.medium.record_transmissions(run.capture.is_some() || run.trace.is_some());
     world.medium.record_fates(run.losses.is_some());
     run.run_until_end(&mut world)?;
-    let mut report = measure::report(scenario, &world, &run.traffic, run.end, run.bin);
     if let Some(losses) = run.losses.take() {
         losses.finish(run.end)?;
     }
     if let Some(capture) = run.capture.take() {
         capture.finish()?;
     }
-    report.seed = seed;
-    report.trace_hash = Some(format!("{:016x}", world.medium.trace_hash()));
     let scripts = world.hostile.as_mut().map(|hostile| hostile.take_scripts());
+    let mut report = measure::report(scenario, world, &run.traffic, run.end, run.bin);
+    report.seed = seed;
     Ok((report, scripts.unwrap_or_default()))
 }
 
-struct Run<'a, 'b> {
-    traffic: Traffic,
+struct Run<'a, 'b, 'c> {
+    traffic: Traffic<'c>,
     faults: Faults,
     bin: Duration,
     next_bin: Instant,
@@ -157,15 +156,16 @@ struct Run<'a, 'b> {
     progress: &'a mut Option<Progress<'b>>,
 }
 
-impl Run<'_, '_> {
+impl Run<'_, '_, '_> {
     fn run_until_end(&mut self, world: &mut World) -> Result<(), RunError> {
         loop {
-            let now = world
+            let limit = self
+                .traffic
                 .poll_timeout()
-                .min(self.traffic.poll_timeout())
                 .min(self.faults.poll_timeout())
                 .min(self.next_bin)
                 .min(self.end);
+            let now = world.run_ahead(limit);
             self.traffic.set_now(now);
             if self.faults.poll_timeout() <= now {
                 self.faults.apply(now, world);

@@ -13,8 +13,8 @@ use crate::radio::EventQueue;
 const FIRST_PORT: u16 = 5001;
 
 /// One flow of the scenario.
-pub(super) struct Flow {
-    pub(super) config: FlowConfig,
+pub(super) struct Flow<'a> {
+    pub(super) config: &'a FlowConfig,
     pub(super) app: Box<dyn App>,
     from: usize,
     to: usize,
@@ -25,7 +25,8 @@ pub(super) struct Flow {
     /// Bytes delivered, and those of them before measuring began.
     pub(super) delivered: u64,
     before: u64,
-    pub(super) bins: Vec<u64>,
+    /// Of the bytes delivered, those in closed bins.
+    binned: u64,
 }
 
 /// Where a flow is in its life.
@@ -38,25 +39,27 @@ pub(super) enum Phase {
 }
 
 /// All flows.
-pub(super) struct Traffic {
-    pub(super) flows: Vec<Flow>,
+pub(super) struct Traffic<'a> {
+    pub(super) flows: Vec<Flow<'a>>,
+    /// For each bin of the series over time, the bytes that each flow delivered in it.
+    pub(super) bins: Vec<Vec<u64>>,
     /// For each node, the flow that owns each of the flow ends of its stack.
     owners: Vec<Vec<usize>>,
-    /// For each node, the flows that have an end there.
-    at_node: Vec<Vec<usize>>,
+    /// For each node, the flows that have an end there and an application that writes.
+    writers: Vec<Vec<usize>>,
     /// When each flow has something to do.
     dues: EventQueue,
     now: Instant,
 }
 
-impl Traffic {
-    pub(super) fn build(scenario: &Scenario, seed: Seed) -> Self {
+impl<'a> Traffic<'a> {
+    pub(super) fn build(scenario: &'a Scenario, seed: Seed) -> Self {
         let nodes = scenario.node.iter().enumerate();
         let places: BTreeMap<&str, usize> =
             nodes.map(|(index, node)| (node.name.as_str(), index)).collect();
         let index = |name: &str| *places.get(name).expect("the scenario has no problems");
         let at = |secs: f64| Instant::ZERO + Duration::from_secs_f64(secs);
-        let flow = |(number, config): (usize, &FlowConfig)| {
+        let flow = |(number, config): (usize, &'a FlowConfig)| {
             let start = at(config.start_s);
             let measure_from = config.measure_from_s.or(scenario.measure_from_s);
             Flow {
@@ -69,16 +72,17 @@ impl Traffic {
                 phase: Phase::Waiting,
                 delivered: 0,
                 before: 0,
-                bins: Vec::new(),
-                config: config.clone(),
+                binned: 0,
+                config,
             }
         };
         let flows: Vec<Flow> = scenario.flow.iter().enumerate().map(flow).collect();
         let mut traffic = Self {
             dues: EventQueue::new(flows.len()),
             flows,
+            bins: Vec::new(),
             owners: vec![Vec::new(); scenario.node.len()],
-            at_node: vec![Vec::new(); scenario.node.len()],
+            writers: vec![Vec::new(); scenario.node.len()],
             now: Instant::ZERO,
         };
         for number in 0..traffic.flows.len() {
@@ -115,8 +119,8 @@ impl Traffic {
             };
             flow.advance(&mut net);
             for node in [flow.from, flow.to] {
-                if !self.at_node[node].contains(&number) {
-                    self.at_node[node].push(number);
+                if flow.app.writes() && !self.writers[node].contains(&number) {
+                    self.writers[node].push(number);
                 }
             }
             self.plan_due(number);
@@ -125,7 +129,7 @@ impl Traffic {
 
     /// Writes what the sources at a node have and their transports have room for.
     pub(super) fn feed(&mut self, node: usize, cx: &mut Cx<'_>, stack: &mut Stack) {
-        for number in &self.at_node[node] {
+        for number in &self.writers[node] {
             self.flows[*number].app.feed(node, cx, stack);
         }
     }
@@ -145,7 +149,7 @@ impl Traffic {
                 self.plan_due(owner);
             }
         }
-        self.at_node[node].iter().any(|number| self.flows[*number].app.can_feed(node, stack))
+        self.writers[node].iter().any(|number| self.flows[*number].app.can_feed(node, stack))
     }
 
     /// Sets the true time that deliveries are counted at.
@@ -155,14 +159,15 @@ impl Traffic {
 
     /// Closes a bin of the series over time.
     pub(super) fn close_bin(&mut self, world: &World) {
-        for flow in &mut self.flows {
+        let bytes = self.flows.iter_mut().map(|flow| {
             flow.sample(world);
-            flow.bins.push(flow.delivered);
-        }
+            flow.delivered - std::mem::replace(&mut flow.binned, flow.delivered)
+        });
+        self.bins.push(bytes.collect());
     }
 }
 
-impl Flow {
+impl Flow<'_> {
     /// When it has something to do.
     fn poll_timeout(&self) -> Instant {
         let app = self.app.poll_timeout();
@@ -202,7 +207,7 @@ impl Flow {
     /// Reads what the receiving end has given to its application.
     fn sample(&mut self, world: &World) {
         if matches!(self.phase, Phase::Running | Phase::Measured) {
-            self.delivered = self.app.delivered(world);
+            self.delivered = self.app.delivered(&world.nodes);
         }
     }
 

@@ -1,15 +1,14 @@
 //! The world: nodes with their stacks on a medium, driven by the earliest event.
 
-use std::collections::VecDeque;
-
 use farhop_proto::base::{
-    Cx, Duration, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant, Lane, Rng, Room, Seed,
-    UnitId,
+    AddressPlan, Cx, Duration, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant, Lane, Room,
+    Seed, UnitId,
 };
-use farhop_proto::stack::{NodePlan, Plan, RadioPlan, Scenario, Stack};
+use farhop_proto::stack::{Plan, Scenario, Stack};
 
 use super::air::medium_config;
 use super::clock::{Clock, Quantiles};
+use super::host::Host;
 use super::hostile::Hostile;
 use super::keys;
 use super::mobility::Mobility;
@@ -17,48 +16,30 @@ use super::traffic::Traffic;
 use crate::adversary::{self, Script};
 use crate::radio::{EventQueue, Medium, MediumEvent};
 
-/// One node.
+/// One node. There may be very many, so it holds only what it needs at every event.
 pub(super) struct Node {
-    pub(super) plan: NodePlan,
     pub(super) stack: Stack,
     clock: Clock,
-    first_radio: usize,
+    /// The indices of its radios on the medium.
+    radios: [u32; 2],
+    is_due: bool,
+    /// Whether anything has happened that its stack has to be turned for.
+    has_news: bool,
     /// The deadline of the stack that the wake-up stands for, and the wake-up, in true time.
     wake: Option<(Instant, Instant)>,
-    rng: Rng,
-    /// For each radio; nothing where none of them waits for its host.
-    departures: Vec<Departures>,
-    is_due: bool,
-}
-
-/// Frames on their way from the host to a radio.
-struct Departures {
-    delay: Quantiles,
-    frames: VecDeque<(Instant, FrameDown)>,
-    last: Instant,
-}
-
-impl Departures {
-    fn build(node: &NodePlan) -> Vec<Self> {
-        if node.radios.iter().all(|radio| radio.config.departure.is_none()) {
-            return Vec::new();
-        }
-        let of = |radio: &RadioPlan| Self {
-            delay: Quantiles::build(radio.config.departure.points()),
-            frames: VecDeque::new(),
-            last: Instant::ZERO,
-        };
-        node.radios.iter().map(of).collect()
-    }
+    /// Nothing where the host is never late.
+    host: Option<Box<Host>>,
 }
 
 /// The network in motion.
 pub(super) struct World {
     pub(super) nodes: Vec<Node>,
     pub(super) medium: Medium,
+    /// The addresses of the nodes.
+    pub(super) addresses: AddressPlan,
     mobility: Option<Mobility>,
     pub(super) hostile: Option<Box<Hostile>>,
-    node_of_radio: Vec<usize>,
+    node_of_radio: Vec<u32>,
     /// Wake-ups by node, in true time.
     wakes: EventQueue,
     due: Vec<usize>,
@@ -84,35 +65,36 @@ impl World {
         }
         let hostile = Hostile::build(strangers, scripts, seed);
         let medium = Medium::new(config, seed);
-        for (index, mut node) in plan.nodes.into_iter().enumerate() {
-            let first_radio = node_of_radio.len();
-            node_of_radio.extend(node.radios.iter().map(|_| index));
+        let wake_delay = Quantiles::build(scenario.host.wake_us.points());
+        // Who hears whom is known to the medium now, and there may be very many pairs.
+        drop(plan.hops);
+        for (index, node) in plan.nodes.into_iter().enumerate() {
+            let first_radio = node_of_radio.len() as u32;
+            node_of_radio.extend(node.radios.iter().map(|_| index as u32));
             let mut stack = Stack::build(&node, seed);
             if let Some(secure) = keys::secure(&node, seed) {
                 stack.set_security(secure);
             }
-            // The stack has its own by now, and there may be thousands of nodes.
-            (node.next_hops, node.peers) = Default::default();
             nodes.push(Node {
                 stack,
                 clock: Clock::build(&scenario.node[index].clock),
-                first_radio,
-                wake: None,
-                rng: seed.stream(&format!("node/{}/host", node.node.0)),
-                departures: Departures::build(&node),
+                radios: [first_radio, node_of_radio.len() as u32],
                 is_due: false,
-                plan: node,
+                has_news: false,
+                wake: None,
+                host: Host::build(&node, !wake_delay.is_zero(), seed),
             });
         }
         let mut world = Self {
             medium,
+            addresses: AddressPlan(scenario.subnet),
             mobility,
             hostile,
             wakes: EventQueue::new(nodes.len()),
             nodes,
             node_of_radio,
             due: Vec::new(),
-            wake_delay: Quantiles::build(scenario.host.wake_us.points()),
+            wake_delay,
             wakeups: 0,
         };
         for node in 0..world.nodes.len() {
@@ -121,16 +103,25 @@ impl World {
         world
     }
 
-    /// The true time of the next event.
-    pub(super) fn poll_timeout(&self) -> Instant {
-        let medium = self.medium.poll_timeout().unwrap_or(Instant::MAX);
-        let due = self.wakes.next_at().map_or(medium, |wake| medium.min(wake));
-        let due = self.hostile.as_ref().map_or(due, |hostile| hostile.poll_timeout().min(due));
-        self.mobility.as_ref().map_or(due, |mobility| mobility.poll_timeout().min(due))
+    /// Lets the medium go on by itself until one of its radios reports something, a node wakes up
+    /// or moves, a stranger sends, or `limit` is reached. Returns the true time of that, for [`Self::advance`].
+    pub(super) fn run_ahead(&mut self, limit: Instant) -> Instant {
+        let wake = self.wakes.next_at().unwrap_or(Instant::MAX);
+        let moves = self.mobility.as_ref().map_or(Instant::MAX, Mobility::poll_timeout);
+        let shot = self.hostile.as_ref().map_or(Instant::MAX, |hostile| hostile.poll_timeout());
+        let limit = limit.min(wake).min(moves).min(shot);
+        while let Some(at) = self.medium.poll_timeout().filter(|at| *at < limit) {
+            self.medium.handle_timeout(at);
+            if let Some(event) = self.medium.poll_event() {
+                self.on_medium(at, event);
+                return at;
+            }
+        }
+        limit
     }
 
     /// Fires everything that is due at the true time `now`, and lets the nodes act on it.
-    pub(super) fn advance(&mut self, now: Instant, traffic: &mut Traffic) {
+    pub(super) fn advance(&mut self, now: Instant, traffic: &mut Traffic<'_>) {
         self.medium.handle_timeout(now);
         if let Some(hostile) = &mut self.hostile {
             hostile.handle_timeout(now, &mut self.medium);
@@ -157,6 +148,11 @@ impl World {
 
     /// Has a node act at the current time, for example because a flow of it starts.
     pub(super) fn mark_due(&mut self, node: usize) {
+        self.nodes[node].has_news = true;
+        self.visit(node);
+    }
+
+    fn visit(&mut self, node: usize) {
         if !self.nodes[node].is_due {
             self.nodes[node].is_due = true;
             self.due.push(node);
@@ -182,9 +178,9 @@ impl World {
             return;
         };
         let Some(index) = self.node_of_radio.get(event.radio).copied() else {
-            hostile.handle_heard(now, event.radio, frame);
-            return;
+            return hostile.handle_heard(now, event.radio, frame);
         };
+        let index = index as usize;
         let Some(before) = self.nodes[index].stack.believed() else {
             hostile.on_heard_without_keys(frame);
             return self.on_event(now, event);
@@ -198,7 +194,7 @@ impl World {
     }
 
     fn on_event(&mut self, now: Instant, event: MediumEvent) {
-        let index = self.node_of_radio[event.radio];
+        let index = self.node_of_radio[event.radio] as usize;
         let node = &mut self.nodes[index];
         let mut cx = Cx::new(node.clock.local(now));
         let event = match event.event {
@@ -212,13 +208,17 @@ impl World {
             }
             done => done,
         };
-        node.stack.handle_frame(&mut cx, event);
-        self.mark_due(index);
+        node.has_news |= node.stack.handle_frame(&mut cx, event);
+        self.visit(index);
     }
 
-    fn turn_node(&mut self, index: usize, now: Instant, traffic: &mut Traffic) {
+    fn turn_node(&mut self, index: usize, now: Instant, traffic: &mut Traffic<'_>) {
         let node = &mut self.nodes[index];
         node.is_due = false;
+        if !std::mem::take(&mut node.has_news) {
+            // Wake-ups of one time take place in the order of the last events at their nodes.
+            return self.set_wake(index);
+        }
         let mut cx = Cx::new(node.clock.local(now));
         if node.wake.is_some_and(|(_, wake)| wake <= now) {
             node.wake = None;
@@ -237,42 +237,32 @@ impl World {
 
     fn send_frames(&mut self, index: usize, now: Instant) {
         let node = &mut self.nodes[index];
-        let first = node.first_radio;
-        for (radio, departures) in (first..).zip(&mut node.departures) {
-            let is_due = |frame: &mut (Instant, FrameDown)| frame.0 <= now;
-            while let Some((_, frame)) = departures.frames.pop_front_if(is_due) {
-                match frame {
-                    // The radio went down while the frame was on its way.
-                    FrameDown::Frame(frame)
-                        if self.medium.room(radio, frame.options.access) == 0 =>
-                    {
-                        let mut cx = Cx::new(node.clock.local(now));
-                        node.stack.handle_frame(&mut cx, FrameUp::Done(not_sent(frame.id)));
-                    }
-                    other => self.medium.handle_frame(now, radio, other),
+        let first = node.radios[0] as usize;
+        let mut cx = Cx::new(node.clock.local(now));
+        while let Some((radio, frame)) = node.host.as_mut().and_then(|host| host.poll_frame(now)) {
+            match frame {
+                // The radio went down while the frame was on its way.
+                FrameDown::Frame(frame)
+                    if self.medium.room(first + radio, frame.options.access) == 0 =>
+                {
+                    node.stack.handle_frame(&mut cx, FrameUp::Done(not_sent(frame.id)));
                 }
+                other => self.medium.handle_frame(now, first + radio, other),
             }
         }
-        let mut cx = Cx::new(node.clock.local(now));
         loop {
-            let medium = &self.medium;
-            let departures = &node.departures;
+            let (medium, host) = (&self.medium, node.host.as_deref());
             let below = |lane: Lane| {
                 let radio = usize::from(lane.radio.0);
-                let waiting = departures.get(radio).map_or(0, |waiting| waiting.frames.len());
-                Room::units(medium.room(first + radio, lane.access).saturating_sub(waiting))
+                let on_their_way = host.map_or(0, |host| host.frames(radio));
+                Room::units(medium.room(first + radio, lane.access).saturating_sub(on_their_way))
             };
             let Some(frame) = node.stack.poll_frame(&mut cx, &below) else { break };
             let frame = on_true_time(frame, &node.clock);
             let radio = radio_of(&frame);
-            match node.departures.get_mut(radio).filter(|waiting| !waiting.delay.is_zero()) {
-                None => self.medium.handle_frame(now, first + radio, frame),
-                Some(waiting) => {
-                    // Frames do not overtake each other on their way to the radio.
-                    let at = now + waiting.delay.at(node.rng.uniform());
-                    waiting.last = waiting.last.max(at);
-                    waiting.frames.push_back((waiting.last, frame));
-                }
+            match &mut node.host {
+                Some(host) if host.delays(radio) => host.handle_frame(now, radio, frame),
+                _ => self.medium.handle_frame(now, first + radio, frame),
             }
         }
         // A frame that left may have made room above: the next turn starts from there.
@@ -286,15 +276,20 @@ impl World {
             (None, _) => node.wake = None,
             (Some(due), Some((planned, _))) if planned == due => {}
             (Some(due), _) => {
-                let late = if self.wake_delay.is_zero() {
-                    Duration::ZERO
-                } else {
-                    self.wake_delay.at(node.rng.uniform())
+                let late = match &mut node.host {
+                    Some(host) if !self.wake_delay.is_zero() => {
+                        self.wake_delay.at(host.rng.uniform())
+                    }
+                    _ => Duration::ZERO,
                 };
                 node.wake = Some((due, due + late));
             }
         }
-        let wake = node.next_wake();
+        self.set_wake(index);
+    }
+
+    fn set_wake(&mut self, index: usize) {
+        let wake = self.nodes[index].next_wake();
         if wake == Instant::MAX {
             self.wakes.cancel(index);
         } else {
@@ -307,8 +302,7 @@ impl Node {
     /// The true time of the next wake-up by a timer or a frame on its way to the radio.
     fn next_wake(&self) -> Instant {
         let timer = self.wake.map_or(Instant::MAX, |(_, wake)| wake);
-        let first = self.departures.iter().filter_map(|waiting| waiting.frames.front());
-        first.fold(timer, |wake, (at, _)| wake.min(*at))
+        self.host.as_ref().map_or(timer, |host| host.poll_timeout().min(timer))
     }
 
     /// The node's own time.
@@ -318,7 +312,7 @@ impl Node {
 
     /// The indices of the node's radios on the medium.
     pub(super) fn radios(&self) -> std::ops::Range<usize> {
-        self.first_radio..self.first_radio + self.plan.radios.len()
+        self.radios[0] as usize..self.radios[1] as usize
     }
 }
 

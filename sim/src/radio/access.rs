@@ -15,19 +15,19 @@ use super::edcaf::Wait;
 
 impl Chip {
     /// Whether the own transmitter is on.
-    pub(super) fn is_transmitting(&self) -> bool {
-        self.tx_until.is_some()
+    pub(super) fn is_transmitting(&self, air: &Air) -> bool {
+        air.ear(self.index).tx_until().is_some()
     }
 
     /// Whether the medium is busy as far as this radio cares.
-    pub(super) fn is_busy(&self) -> bool {
-        self.is_transmitting() || (self.config.carrier_sense && self.ear.is_sensing())
+    pub(super) fn is_busy(&self, air: &Air) -> bool {
+        air.ear(self.index).is_busy()
     }
 
     /// When the interframe space of a function is over, if the medium stays idle.
-    fn gap_end(&self, index: usize, is_short: bool) -> Instant {
+    fn gap_end(&self, air: &Air, index: usize, is_short: bool) -> Instant {
         let aifs = self.functions[index].aifs;
-        let since = self.ear.idle_since.max(self.settled_at);
+        let since = air.ear(self.index).idle_since.max(self.settled_at);
         let mut end = since + if is_short { self.config.phy.sifs() } else { aifs };
         if self.config.carrier_sense {
             end = end.max(self.nav_until + aifs);
@@ -51,46 +51,47 @@ impl Chip {
         } else {
             function.wait = Wait::Contending;
             if function.is_drawing(self.config.gap) {
-                self.take_up_backoff(now, index);
+                self.take_up_backoff(air, now, index);
             }
-            self.plan_access(now, index);
+            self.plan_access(air, now, index);
         }
         self.arm(air, now);
     }
 
     /// A frame that finds the medium idle for long enough goes at once, any other draws. How long
     /// that is, the standard and ns-3 see differently, see [`FirstAccess`].
-    fn take_up_backoff(&mut self, now: Instant, index: usize) {
-        let gap_end = self.gap_end(index, false);
-        let is_free = !self.is_busy() && self.exchange.is_none() && now >= gap_end;
+    fn take_up_backoff(&mut self, air: &Air, now: Instant, index: usize) {
+        let gap_end = self.gap_end(air, index, false);
+        let is_free = !self.is_busy(air) && self.exchange.is_none() && now >= gap_end;
         let over = |slots: u32| gap_end + self.config.slot * u64::from(slots);
         match self.functions[index].backoff {
             Some(slots) if is_free && now >= over(slots) => self.functions[index].backoff = None,
-            None if !(is_free || self.is_idle_enough(now)) => self.draw_backoff(index),
+            None if !(is_free || self.is_idle_enough(air, now)) => self.draw_backoff(index),
             _ => {}
         }
     }
 
     /// Whether the medium is idle at this moment, where that is enough.
-    fn is_idle_enough(&self, now: Instant) -> bool {
+    fn is_idle_enough(&self, air: &Air, now: Instant) -> bool {
         self.config.first_access == FirstAccess::WhenIdle
-            && !self.is_busy()
+            && !self.is_busy(air)
             && self.exchange.is_none()
             && now >= self.nav_until
     }
 
     /// Computes when a function may send, if the medium is idle.
-    fn plan_access(&mut self, now: Instant, index: usize) {
+    fn plan_access(&mut self, air: &Air, now: Instant, index: usize) {
         let function = &self.functions[index];
-        if function.wait != Wait::Contending || self.exchange.is_some() || self.is_busy() {
+        if function.wait != Wait::Contending || self.exchange.is_some() || self.is_busy(air) {
             return;
         }
         let at = if function.is_drawing(self.config.gap) {
             let slots = function.backoff.unwrap_or(0);
-            self.gap_end(index, false) + self.config.slot * u64::from(slots)
+            self.gap_end(air, index, false) + self.config.slot * u64::from(slots)
         } else {
-            let is_short = self.config.gap == Gap::Sifs && self.ear.idle_since == self.last_tx_end;
-            self.gap_end(index, is_short)
+            let is_short =
+                self.config.gap == Gap::Sifs && air.ear(self.index).idle_since == self.last_tx_end;
+            self.gap_end(air, index, is_short)
         };
         self.functions[index].at = at.max(now);
     }
@@ -112,7 +113,7 @@ impl Chip {
     /// Lets all functions count, when the medium is idle.
     pub(super) fn resume(&mut self, air: &mut Air, now: Instant) {
         for index in 0..self.functions.len() {
-            self.plan_access(now, index);
+            self.plan_access(air, now, index);
         }
         self.arm(air, now);
     }
@@ -135,7 +136,7 @@ impl Chip {
                 continue;
             }
             if function.backoff.is_some() {
-                let gap_end = self.gap_end(index, false);
+                let gap_end = self.gap_end(air, index, false);
                 self.functions[index].freeze(now, gap_end, self.config.slot);
             }
             if is_waiting {
@@ -147,7 +148,7 @@ impl Chip {
 
     /// The medium becomes idle.
     pub(super) fn on_idle(&mut self, air: &mut Air, now: Instant) {
-        self.ear.idle_since = now;
+        air.ear_mut(self.index).idle_since = now;
         self.resume(air, now);
     }
 
@@ -168,7 +169,7 @@ impl Chip {
         if is_new {
             return;
         }
-        if self.is_transmitting() {
+        if self.is_transmitting(air) {
             // An acknowledgement left at this very moment; the frame goes after it.
             for function in self.functions.iter_mut().filter(|function| function.at <= now) {
                 function.backoff = function.backoff.map(|_| 0);

@@ -1,25 +1,22 @@
-//! The air: who hears whom, what is on its way, and the future events of all radios.
+//! The air: what is on its way, what all radios sense of it, and their future events.
 //!
-//! The hearers of a radio stand in one list, nearest first. A transmission passes along it twice,
-//! with its start and with its end, and each of the two has one place in the event queue, which
-//! moves on from delay to delay: hearers at one distance cost no further event. Transmissions keep
-//! the list that they set out with, so that links may change meanwhile; they live in a slab and are
-//! freed when their end has passed the last hearer.
+//! A transmission passes twice along the list of those who hear its radio, with its start and with
+//! its end, and each of the two has one place in the event queue, which moves on from delay to
+//! delay: hearers at one distance cost no further event. Where a hearer only senses it, its ear is
+//! all that is touched. Transmissions keep the list that they set out with, so that links may
+//! change meanwhile; they live in a slab and are freed when their end has passed the last hearer.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use farhop_proto::base::{
-    Bitrate, Dbm, Duration, FrameUp, Instant, NodeId, Phy, PhyKind, RadioId, Seed,
-};
+use farhop_proto::base::{Bitrate, Duration, FrameUp, Instant, Phy, Seed};
 
-use super::config::{AirLink, ChipConfig, CurveKind, Interference, MediumConfig, channel_overlap};
-use super::loss::{Exposed, Fate, FateRecord, LossProcess};
+use super::config::{CurveKind, Interference, MediumConfig};
+use super::links::{Hearer, Link, Links, Reach};
+use super::loss::{Exposed, Fate, FateRecord};
 use super::medium::MediumEvent;
-use super::power::Power;
-use super::queue::EventQueue;
-use super::reception::Errors;
+use super::queue::{EventQueue, Order};
+use super::reception::{Ear, Errors, Limits, Receiver, Turn};
 use super::transmission::{Mpdu, Transmission};
 
 /// The timers of one radio.
@@ -33,46 +30,21 @@ pub(super) enum Timer {
     AckTimeout,
     /// SIFS after a frame that wants an acknowledgement.
     Reply,
-    /// The end of the time in which a preamble is detected.
-    Preamble,
     /// Nothing has followed an overheard RTS.
     Nav,
 }
 
 /// Timers of each radio.
-pub(super) const TIMERS: usize = 6;
+pub(super) const TIMERS: usize = 5;
 
 impl Timer {
     pub(super) const ALL: [Self; TIMERS] =
-        [Self::Access, Self::TxEnd, Self::AckTimeout, Self::Reply, Self::Preamble, Self::Nav];
+        [Self::Access, Self::TxEnd, Self::AckTimeout, Self::Reply, Self::Nav];
 }
 
 /// Names a transmission in the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TxId(u32);
-
-/// What a radio is to a hearer.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Reach {
-    /// Strong enough to be decoded.
-    Decodable,
-    /// Sensed, or only noise.
-    Energy,
-    /// The other radio of the same node: deafening with this probability.
-    Sibling(f32),
-}
-
-/// One radio that hears another.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hearer {
-    pub(super) radio: u32,
-    /// Index of the link; without meaning between radios of one node.
-    pub(super) link: u32,
-    delay: Duration,
-    pub(super) power: Power,
-    pub(super) signal: Dbm,
-    pub(super) reach: Reach,
-}
 
 #[derive(Debug)]
 struct Held {
@@ -81,53 +53,32 @@ struct Held {
     /// How many hearers the start and the end have passed.
     passed: [u32; 2],
     /// Their places in the order of events.
-    order: [u32; 2],
+    order: [Order; 2],
+    /// Which of the modes met so far it has, where interference adds up.
+    mode: u32,
     /// The transmitter was switched off before the end.
     is_cut_off: bool,
 }
 
 impl Held {
+    fn sent_at(&self, is_end: bool) -> Instant {
+        if is_end { self.transmission.end } else { self.transmission.start }
+    }
+
     /// When the start or the end reaches the next hearer.
     fn next_edge(&self, is_end: bool) -> Option<Instant> {
-        let sent = if is_end { self.transmission.end } else { self.transmission.start };
         let hearer = self.hearers.get(self.passed[usize::from(is_end)] as usize)?;
-        Some(sent + hearer.delay)
+        Some(self.sent_at(is_end) + hearer.delay)
     }
-}
-
-/// One direction between two radios, at work.
-#[derive(Debug)]
-pub(super) struct Link {
-    config: AirLink,
-    pub(super) loss: LossProcess,
-    pub(super) is_up: bool,
-    /// Whether frames for the hearer's node are for this radio of it.
-    pub(super) is_addressed: bool,
-    /// The last sequence number that was accepted of each access category.
-    pub(super) last_sequence: [Option<u16>; 4],
-}
-
-/// What the air knows of a radio.
-#[derive(Debug)]
-struct Station {
-    node: NodeId,
-    radio: RadioId,
-    phy: Phy,
-    channel: u16,
-    receive_threshold: Dbm,
-    sense_threshold: Dbm,
-    /// Links from it, in the order in which they were made.
-    links: Vec<u32>,
-    /// Who hears it now, nearest first.
-    hearers: Arc<[Hearer]>,
 }
 
 /// The air and its events.
 #[derive(Debug)]
 pub(super) struct Air {
     pub(super) queue: EventQueue,
-    pub(super) links: Vec<Link>,
-    stations: Vec<Station>,
+    /// By radio; those of wires hear nothing.
+    ears: Vec<Ear>,
+    pub(super) links: Links,
     slab: Vec<Held>,
     free: Vec<u32>,
     /// Empty lists for the frames of an A-MPDU.
@@ -138,13 +89,14 @@ pub(super) struct Air {
     /// What became of frames, while that is recorded.
     pub(super) fates: Option<VecDeque<FateRecord>>,
     pub(super) frames_on_air: u64,
+    /// Starts and ends that have reached each of their hearers, counted for each.
+    pub(super) passes: u64,
     pub(super) trace_hash: u64,
-    seed: Seed,
-    /// Links by their ends; made when links are first replaced.
-    by_pair: BTreeMap<(u32, u32), u32>,
     /// How the modes met so far fail.
     errors: Vec<(Phy, Bitrate, Errors)>,
     curve: CurveKind,
+    /// Of all receivers, where interference adds up.
+    pub(super) limits: Limits,
     /// Energy that nobody senses counts too, as interference.
     sums_energy: bool,
 }
@@ -152,20 +104,14 @@ pub(super) struct Air {
 impl Air {
     /// Panics if a link names a radio that does not exist, or leads from a radio to itself.
     pub(super) fn new(config: &MediumConfig, seed: Seed) -> Self {
-        let station = |config: &ChipConfig| Station {
-            node: config.node,
-            radio: config.radio,
-            phy: config.phy,
-            channel: config.channel,
-            receive_threshold: config.receive_threshold,
-            sense_threshold: config.sense_threshold,
-            links: Vec::new(),
-            hearers: Arc::default(),
-        };
-        let mut air = Self {
+        Self {
             queue: EventQueue::new(config.radios.len() * TIMERS),
-            links: Vec::with_capacity(config.links.len()),
-            stations: config.radios.iter().map(station).collect(),
+            ears: config
+                .radios
+                .iter()
+                .map(|radio| Receiver::ear(radio, config.interference))
+                .collect(),
+            links: Links::new(config, seed),
             slab: Vec::new(),
             free: Vec::new(),
             spare: Vec::new(),
@@ -174,128 +120,25 @@ impl Air {
             recorded: VecDeque::new(),
             fates: None,
             frames_on_air: 0,
+            passes: 0,
             trace_hash: 0xcbf2_9ce4_8422_2325,
-            seed,
-            by_pair: BTreeMap::new(),
             errors: Vec::new(),
             curve: match config.interference {
                 Interference::Sinr(sinr) => sinr.curve,
                 Interference::Threshold => CurveKind::default(),
             },
+            limits: Limits::of(config.interference),
             sums_energy: matches!(config.interference, Interference::Sinr(_)),
-        };
-        for link in &config.links {
-            air.add_link(link.clone());
         }
-        for radio in 0..air.stations.len() {
-            air.line_up(radio);
-        }
-        air
     }
 
-    fn add_link(&mut self, config: AirLink) {
-        let (from, to) = (config.from, config.to);
-        let index = self.links.len() as u32;
-        let count = self.stations.len();
-        assert!(from < count && to < count, "link {index} to an unknown radio");
-        assert!(from != to, "link {index} leads from a radio to itself");
-        let (source, sink) = (&self.stations[from], &self.stations[to]);
-        let reaches_node = |other: &u32| {
-            let other = &self.stations[self.links[*other as usize].config.to];
-            other.node == sink.node && other.channel == source.channel
-        };
-        let is_addressed = source.channel == sink.channel && !source.links.iter().any(reaches_node);
-        let name = format!(
-            "air/{}.{}-{}.{}/loss",
-            source.node.0, source.radio.0, sink.node.0, sink.radio.0
-        );
-        let loss = config.loss.build(self.seed.stream(&name));
-        self.links.push(Link { config, loss, is_up: true, is_addressed, last_sequence: [None; 4] });
-        self.stations[from].links.push(index);
+    /// What a radio senses.
+    pub(super) fn ear(&self, radio: usize) -> &Ear {
+        &self.ears[radio]
     }
 
-    /// Makes the list of those who hear a radio from its links and its node's other radios.
-    fn line_up(&mut self, radio: usize) {
-        let source = &self.stations[radio];
-        let from_link = |index: &u32| {
-            let link = &self.links[*index as usize];
-            let AirLink { to, delay, signal, .. } = &link.config;
-            let (to, delay, signal) = (*to, *delay, *signal);
-            let sink = &self.stations[to];
-            let overlap = channel_overlap(source.channel, sink.channel);
-            if overlap == 0.0 || !link.is_up {
-                return None;
-            }
-            let is_clear = overlap == 1.0 && signal >= sink.receive_threshold;
-            let reach = if is_clear { Reach::Decodable } else { Reach::Energy };
-            let signal = signal.weaker_by(-10.0 * libm::log10(overlap));
-            if signal < sink.sense_threshold && !self.sums_energy {
-                return None;
-            }
-            let power = Power::of(signal);
-            Some(Hearer { radio: to as u32, link: *index, delay, power, signal, reach })
-        };
-        let mut hearers: Vec<Hearer> = source.links.iter().filter_map(from_link).collect();
-        hearers.extend(self.siblings(radio));
-        hearers.sort_by_key(|hearer| hearer.delay);
-        self.stations[radio].hearers = hearers.into();
-    }
-
-    /// The other radios of a node, where their channels overlap (`radio.md` 6). The radios of a
-    /// node stand together.
-    fn siblings(&self, radio: usize) -> impl Iterator<Item = Hearer> {
-        let own = &self.stations[radio];
-        let is_of_node = |index: &usize| self.stations[*index].node == own.node;
-        let before = (0..radio).rev().take_while(is_of_node);
-        let after = (radio + 1..self.stations.len()).take_while(is_of_node);
-        before.chain(after).filter_map(|index| {
-            let other = &self.stations[index];
-            let is_wire = [own.phy.kind, other.phy.kind].contains(&PhyKind::Wire);
-            let overlap = channel_overlap(own.channel, other.channel);
-            (overlap > 0.0 && !is_wire).then_some(Hearer {
-                radio: index as u32,
-                link: u32::MAX,
-                delay: Duration::ZERO,
-                power: Power::ZERO,
-                signal: Dbm::new(0),
-                reach: Reach::Sibling(overlap as f32),
-            })
-        })
-    }
-
-    /// Cuts or restores a link. What is on its way goes on.
-    pub(super) fn set_link_up(&mut self, link: usize, up: bool) {
-        self.links[link].is_up = up;
-        self.line_up(self.links[link].config.from);
-    }
-
-    /// Puts other links in the place of those from a radio. Pairs that stay keep their state, and
-    /// those that were linked before find it again.
-    ///
-    /// Panics as [`Air::new`] does.
-    pub(super) fn set_links(&mut self, radio: usize, links: &[AirLink]) {
-        if self.by_pair.is_empty() {
-            let pair = |(index, link): (usize, &Link)| {
-                ((link.config.from as u32, link.config.to as u32), index as u32)
-            };
-            self.by_pair = self.links.iter().enumerate().map(pair).collect();
-        }
-        self.stations[radio].links.clear();
-        for config in links {
-            assert_eq!(config.from, radio, "a link from another radio");
-            match self.by_pair.entry((radio as u32, config.to as u32)) {
-                Entry::Occupied(known) => {
-                    let index = *known.get();
-                    self.links[index as usize].config = config.clone();
-                    self.stations[radio].links.push(index);
-                }
-                Entry::Vacant(place) => {
-                    place.insert(self.links.len() as u32);
-                    self.add_link(config.clone());
-                }
-            }
-        }
-        self.line_up(radio);
+    pub(super) fn ear_mut(&mut self, radio: usize) -> &mut Ear {
+        &mut self.ears[radio]
     }
 
     pub(super) fn set_timer(&mut self, radio: usize, timer: Timer, at: Instant) {
@@ -321,12 +164,12 @@ impl Air {
     /// What the losses of a link make of a transmission that began to arrive at `start`, or of one
     /// of its MPDUs. The first of those has the preamble and the header of all.
     pub(super) fn fate(&mut self, link: u32, tx: TxId, start: Instant, place: usize) -> Fate {
-        if self.fates.is_none() && self.links[link as usize].loss.is_none() {
+        if self.fates.is_none() && self.links.get(link).loss.is_none() {
             return Fate::Ok;
         }
         let transmission = &self.slab[tx.0 as usize].transmission;
         let whole = transmission.end - transmission.start;
-        let plcp = self.stations[transmission.radio].phy.plcp(transmission.rate).min(whole);
+        let plcp = self.links.phy(transmission.radio).plcp(transmission.rate).min(whole);
         let span = transmission.mpdus().get(place).map(|mpdu| (mpdu.from, mpdu.until));
         let (from, until) = match span {
             None => (Duration::ZERO, whole),
@@ -338,10 +181,11 @@ impl Air {
         let seconds = length.saturating_sub(plcp).as_secs_f64();
         let bytes = (seconds * transmission.rate.bps() as f64 / 8.0 + 0.5) as u32;
         let frame = Exposed { start: start + from, length, plcp, bytes };
-        let Link { config, loss, .. } = &mut self.links[link as usize];
-        let fate = loss.lost(&frame);
+        let from = transmission.radio;
+        let Link { to, loss, .. } = self.links.get_mut(link);
+        let fate = loss.as_mut().map_or(Fate::Ok, |loss| loss.lost(&frame));
         if let Some(fates) = &mut self.fates {
-            fates.push_back(FateRecord { from: config.from, to: config.to, at: frame.start, fate });
+            fates.push_back(FateRecord { from, to: *to as usize, at: frame.start, fate });
         }
         fate
     }
@@ -349,20 +193,24 @@ impl Air {
     /// Whether the driver behind a link drops a frame for its node, where it does so before the
     /// card acknowledges it or after.
     pub(super) fn drops(&mut self, link: u32, acknowledged: bool) -> bool {
-        let loss = &mut self.links[link as usize].loss;
-        loss.acknowledges_dropped() == acknowledged && loss.dropped_by_driver()
+        let loss = &mut self.links.get_mut(link).loss;
+        loss.as_mut().is_some_and(|loss| {
+            loss.acknowledges_dropped() == acknowledged && loss.dropped_by_driver()
+        })
     }
 
     /// How a transmission fails under interference.
-    pub(super) fn errors(&mut self, tx: TxId) -> Errors {
-        let transmission = &self.slab[tx.0 as usize].transmission;
-        let (phy, rate) = (self.stations[transmission.radio].phy, transmission.rate);
-        let known = self.errors.iter().find(|known| (known.0, known.1) == (phy, rate));
-        known.map(|known| known.2).unwrap_or_else(|| {
-            let errors = Errors::of(phy, rate, self.curve);
-            self.errors.push((phy, rate, errors));
-            errors
-        })
+    pub(super) fn errors(&self, tx: TxId) -> &Errors {
+        &self.errors[self.slab[tx.0 as usize].mode as usize].2
+    }
+
+    /// The place of a mode among those met so far.
+    fn mode(&mut self, phy: Phy, rate: Bitrate) -> u32 {
+        let known = self.errors.iter().position(|known| (known.1, known.0) == (rate, phy));
+        known.unwrap_or_else(|| {
+            self.errors.push((phy, rate, Errors::of(phy, rate, self.curve)));
+            self.errors.len() - 1
+        }) as u32
     }
 
     /// Puts a transmission on the air.
@@ -372,12 +220,14 @@ impl Air {
         if self.is_recording {
             self.recorded.push_back(transmission.clone());
         }
-        let hearers = Arc::clone(&self.stations[transmission.radio].hearers);
+        let hearers = Arc::clone(self.links.hearers(transmission.radio));
         if hearers.is_empty() {
             return;
         }
         let order = [self.queue.take_order(), self.queue.take_order()];
-        let held = Held { transmission, hearers, passed: [0, 0], order, is_cut_off: false };
+        let phy = self.links.phy(transmission.radio);
+        let mode = if self.sums_energy { self.mode(phy, transmission.rate) } else { 0 };
+        let held = Held { transmission, hearers, passed: [0, 0], order, mode, is_cut_off: false };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slab[slot as usize] = held;
@@ -385,7 +235,7 @@ impl Air {
             }
             None => {
                 self.slab.push(held);
-                self.queue.grow(self.stations.len() * TIMERS + self.slab.len() * 2);
+                self.queue.grow(self.ears.len() * TIMERS + self.slab.len() * 2);
                 self.slab.len() as u32 - 1
             }
         };
@@ -395,7 +245,7 @@ impl Air {
 
     /// Sets the event at which a start or an end reaches the next hearer.
     fn set_edge(&mut self, tx: TxId, is_end: bool) {
-        let handle = self.stations.len() * TIMERS + tx.0 as usize * 2 + usize::from(is_end);
+        let handle = self.ears.len() * TIMERS + tx.0 as usize * 2 + usize::from(is_end);
         let held = &self.slab[tx.0 as usize];
         match held.next_edge(is_end) {
             Some(at) => self.queue.set_in_order(handle, at, held.order[usize::from(is_end)]),
@@ -405,23 +255,50 @@ impl Air {
 
     /// Which start or end the event of a handle is; `None` for the timer of a radio.
     pub(super) fn edge(&self, handle: usize) -> Option<(TxId, bool)> {
-        let place = handle.checked_sub(self.stations.len() * TIMERS)?;
+        let place = handle.checked_sub(self.ears.len() * TIMERS)?;
         Some((TxId((place / 2) as u32), place % 2 == 1))
     }
 
-    /// The next hearer that a start or an end reaches at `at`, if one is left there. Where none is,
-    /// the event moves on, and a transmission that has passed all is forgotten.
-    pub(super) fn pass(&mut self, tx: TxId, is_end: bool, at: Instant) -> Option<Hearer> {
+    /// The place of a start or an end in the order of events.
+    pub(super) fn order(&self, tx: TxId, is_end: bool) -> Order {
+        self.slab[tx.0 as usize].order[usize::from(is_end)]
+    }
+
+    /// Lets a start or an end reach the hearers at `at`. Returns the next whose radio has to know;
+    /// for the others it was all done, and where only carrier sense changed, that comes along.
+    /// Where none is left, the event moves on, and a transmission that has passed all is forgotten.
+    pub(super) fn pass(
+        &mut self,
+        tx: TxId,
+        is_end: bool,
+        at: Instant,
+    ) -> Option<(Hearer, Option<Turn>)> {
         let held = &mut self.slab[tx.0 as usize];
-        if held.next_edge(is_end) == Some(at) {
-            let passed = &mut held.passed[usize::from(is_end)];
-            let hearer = held.hearers[*passed as usize];
+        let delay = at.since(held.sent_at(is_end));
+        let passed = &mut held.passed[usize::from(is_end)];
+        let ears = &mut self.ears[..];
+        for hearer in &held.hearers[*passed as usize..] {
+            if hearer.delay != delay {
+                break;
+            }
             *passed += 1;
-            return Some(hearer);
+            let ear = &mut ears[hearer.radio as usize];
+            if !matches!(hearer.reach, Reach::Energy) || ear.is_receiving {
+                return Some((*hearer, None));
+            }
+            let turn = ear.hear(at, hearer.power, is_end);
+            if turn.is_some() && ear.is_waiting {
+                return Some((*hearer, turn));
+            }
         }
-        let is_over = is_end && held.passed[1] as usize == held.hearers.len();
+        let hearers = held.hearers.len();
+        let has_passed = *passed as usize == hearers;
         self.set_edge(tx, is_end);
-        if is_over {
+        if !has_passed {
+            return None;
+        }
+        self.passes += hearers as u64;
+        if is_end {
             let held = &mut self.slab[tx.0 as usize];
             held.hearers = Arc::default();
             let spare = held.transmission.forget_payload();

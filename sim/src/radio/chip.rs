@@ -3,10 +3,11 @@
 //! what it hears in `reception`, how it answers in `respond`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use farhop_proto::base::{
     AccessCategory, AckPolicy, Bitrate, Duration, FrameDone, FrameDown, FrameOutcome, FrameUp,
-    Instant, NodeId, Rng, Seed, UnitId,
+    Instant, NodeId, RadioId, Rng, Seed, UnitId,
 };
 
 use super::air::{Air, Timer};
@@ -14,7 +15,7 @@ use super::config::{AcParams, ChipConfig, EifsRule, Interference};
 use super::edcaf::{Edcaf, Wait};
 use super::plan::Exchange;
 use super::rate::Rates;
-use super::reception::{Attention, Ear, Receiver};
+use super::reception::Receiver;
 use super::recipient::Recipient;
 use super::respond::Reply;
 use super::stats::ChipStats;
@@ -38,65 +39,71 @@ pub(super) enum Phase {
     },
 }
 
-/// One radio.
+/// One radio. What a frame for others needs stands in front.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Chip {
-    /// What it senses, ahead of all else.
-    pub(super) ear: Ear,
-    pub(super) index: usize,
-    pub(super) config: ChipConfig,
-    /// What EIFS adds to the interframe space.
-    pub(super) after_error: Duration,
-    pub(super) rng: Rng,
-    pub(super) is_up: bool,
-    /// Access functions in rising priority; one alone without EDCA.
-    pub(super) functions: Vec<Edcaf>,
-    pub(super) rates: Rates,
-    /// The exchange of the function that has the air.
-    pub(super) exchange: Option<Exchange>,
-    pub(super) phase: Phase,
-    /// When the own transmission ends, while there is one.
-    pub(super) tx_until: Option<Instant>,
-    pub(super) last_tx_end: Instant,
     pub(super) receiver: Receiver,
-    /// When the last exchange was settled: acknowledged, or given up waiting.
-    pub(super) settled_at: Instant,
+    /// Shared by all radios with the same settings, whose node and number it therefore lacks.
+    pub(super) config: Arc<ChipConfig>,
+    pub(super) index: usize,
+    pub(super) node: NodeId,
+    pub(super) radio: RadioId,
+    pub(super) is_up: bool,
+    /// Time that was announced is given free if nothing follows.
+    pub(super) has_nav_timer: bool,
+    pub(super) reply_accept: bool,
+    pub(super) reply_bits: u16,
+    pub(super) phase: Phase,
     pub(super) nav_until: Instant,
-    /// When the RTS ended that the NAV is from.
-    pub(super) announced_at: Instant,
     /// The end of the last frame in error, after which EIFS applies.
     pub(super) error_at: Option<Instant>,
+    /// The exchange of the function that has the air.
+    pub(super) exchange: Option<Exchange>,
+    /// Access functions in rising priority; one alone without EDCA.
+    pub(super) functions: Vec<Edcaf>,
+    /// When the last exchange was settled: acknowledged, or given up waiting.
+    pub(super) settled_at: Instant,
+    pub(super) last_tx_end: Instant,
+    pub(super) stats: ChipStats,
+    /// What EIFS adds to the interframe space.
+    pub(super) after_error: Duration,
     pub(super) reply: Option<Reply>,
-    pub(super) reply_bits: u16,
-    pub(super) reply_accept: bool,
+    pub(super) rng: Rng,
+    pub(super) rates: Rates,
+    /// When the RTS ended that the NAV is from.
+    pub(super) announced_at: Instant,
     /// What has arrived under agreements, by the sender's radio and access category.
     pub(super) recipients: BTreeMap<(usize, AccessCategory), Recipient>,
-    pub(super) stats: ChipStats,
 }
 
 impl Chip {
-    /// To be called when anything was done to it but to its ear.
-    pub(super) fn settle(&mut self) {
-        let is_idle = self.is_up
-            && self.tx_until.is_none()
-            && self.exchange.is_none()
-            && self.phase == Phase::Free
-            && self.config.eifs != EifsRule::Always
-            && self.receiver.is_free()
-            && self.functions.iter().all(Edcaf::is_at_rest);
-        self.ear.attention = if is_idle { Attention::Idle } else { Attention::Engaged };
+    /// Tells its ear what to care for. To be called when anything was done to it.
+    pub(super) fn settle(&self, air: &mut Air) {
+        let is_still = self.functions.iter().all(Edcaf::is_at_rest);
+        let ear = air.ear_mut(self.index);
+        ear.is_waiting = self.exchange.is_none() && !is_still;
+        ear.is_at_rest = self.exchange.is_none() && is_still;
+        self.settle_receiver(air);
+    }
+
+    /// The same after a signal has come to a radio at rest, or has gone.
+    pub(super) fn settle_receiver(&self, air: &mut Air) {
+        air.ear_mut(self.index).is_receiving = !self.is_up
+            || !self.receiver.is_free()
+            || self.config.eifs == EifsRule::Always
+            || matches!(self.phase, Phase::Awaiting { is_over: true, .. });
     }
 
     pub(super) fn new(
         index: usize,
-        config: ChipConfig,
+        (node, radio): (NodeId, RadioId),
+        config: Arc<ChipConfig>,
         interference: Interference,
         seed: Seed,
     ) -> Self {
-        let stream =
-            |what| seed.stream(&format!("node/{}/radio/{}/{what}", config.node.0, config.radio.0));
+        let stream = |what| seed.stream(&format!("node/{}/radio/{}/{what}", node.0, radio.0));
         Self {
-            ear: Receiver::ear(&config, interference),
             index,
             after_error: config.eifs().saturating_sub(config.difs()),
             rng: stream("backoff"),
@@ -105,12 +112,14 @@ impl Chip {
             rates: Rates::build(config.rate_control, config.phy, config.rate, stream("rate")),
             exchange: None,
             phase: Phase::Free,
-            tx_until: None,
             last_tx_end: Instant::ZERO,
             receiver: Receiver::new(interference, stream("reception")),
             settled_at: Instant::ZERO,
             nav_until: Instant::ZERO,
             announced_at: Instant::ZERO,
+            has_nav_timer: false,
+            node,
+            radio,
             error_at: None,
             reply: None,
             reply_bits: 0,
@@ -174,20 +183,6 @@ impl Chip {
         }
     }
 
-    /// Something begins at the antenna, for the time that the medium was busy.
-    pub(super) fn note_busy(&mut self, now: Instant) {
-        if !self.ear.is_sensing() && !self.is_transmitting() {
-            self.ear.busy_since = now;
-        }
-    }
-
-    /// Something has ended at the antenna.
-    pub(super) fn note_idle(&mut self, now: Instant) {
-        if !self.ear.is_sensing() && !self.is_transmitting() {
-            self.ear.busy += now.since(self.ear.busy_since);
-        }
-    }
-
     pub(super) fn transmit(
         &mut self,
         air: &mut Air,
@@ -196,7 +191,7 @@ impl Chip {
         (rate, nav): (Bitrate, Duration),
         kind: TransmissionKind,
     ) {
-        let from = self.config.node;
+        let from = self.node;
         self.transmit_as(air, now, end, (rate, nav), (from, kind));
     }
 
@@ -209,11 +204,10 @@ impl Chip {
         (rate, nav): (Bitrate, Duration),
         (from, kind): (NodeId, TransmissionKind),
     ) {
-        if !self.is_busy() {
+        if !self.is_busy(air) {
             self.on_busy(air, now);
         }
-        self.note_busy(now);
-        self.tx_until = Some(end);
+        air.ear_mut(self.index).start_sending(now, end);
         self.on_own_start(air, now);
         air.set_timer(self.index, Timer::TxEnd, end);
         let radio = self.index;
@@ -221,12 +215,12 @@ impl Chip {
     }
 
     pub(super) fn on_tx_end(&mut self, air: &mut Air, now: Instant) {
-        self.tx_until = None;
         self.last_tx_end = now;
-        self.note_idle(now);
-        let is_idle = !self.is_busy();
+        let ear = air.ear_mut(self.index);
+        ear.stop_sending(now);
+        let is_idle = !ear.is_busy();
         if is_idle {
-            self.ear.idle_since = now;
+            ear.idle_since = now;
         }
         if self.phase == Phase::Sending {
             self.on_step_sent(air, now);
@@ -277,16 +271,16 @@ impl Chip {
         }
         self.is_up = up;
         if up {
-            self.ear.idle_since = now;
+            air.ear_mut(self.index).idle_since = now;
             return;
         }
         for timer in Timer::ALL {
             air.cancel_timer(self.index, timer);
         }
-        if self.is_transmitting() {
-            self.tx_until = None;
+        self.has_nav_timer = false;
+        if self.is_transmitting(air) {
             self.last_tx_end = now;
-            self.note_idle(now);
+            air.ear_mut(self.index).stop_sending(now);
             air.cut_off(self.index, now);
         }
         self.phase = Phase::Free;
@@ -308,16 +302,15 @@ impl Chip {
 /// The access functions of a radio.
 fn functions(config: &ChipConfig) -> Vec<Edcaf> {
     let (cw_min, cw_max) = config.phy.contention_window();
-    let room = config.queue_frames;
     match &config.edca {
         None => {
             let params = AcParams { aifsn: 2, cw_min, cw_max, txop: Duration::ZERO };
-            vec![Edcaf::new(params, config.difs(), false, room)]
+            vec![Edcaf::new(params, config.difs(), false)]
         }
         Some(categories) => {
             let aifs =
                 |params: &AcParams| config.phy.sifs() + config.slot * u64::from(params.aifsn);
-            let function = |params: &AcParams| Edcaf::new(*params, aifs(params), true, room);
+            let function = |params: &AcParams| Edcaf::new(*params, aifs(params), true);
             categories.iter().map(function).collect()
         }
     }

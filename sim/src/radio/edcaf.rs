@@ -109,12 +109,12 @@ pub(super) struct Edcaf {
 }
 
 impl Edcaf {
-    pub(super) fn new(params: AcParams, aifs: Duration, is_edca: bool, room: usize) -> Self {
+    pub(super) fn new(params: AcParams, aifs: Duration, is_edca: bool) -> Self {
         Self {
             aifs,
             params,
             is_edca,
-            queue: VecDeque::with_capacity(room.min(8)),
+            queue: VecDeque::new(),
             requests: VecDeque::new(),
             wait: Wait::Idle,
             at: Instant::MAX,

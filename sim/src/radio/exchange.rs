@@ -34,7 +34,7 @@ impl Chip {
         if function.is_drawing(self.config.gap) {
             function.backoff = None;
         }
-        if !self.is_busy() {
+        if !self.is_busy(air) {
             self.on_busy(air, now);
         }
         self.exchange = Some(exchange);
@@ -83,7 +83,7 @@ impl Chip {
                 self.send_control(air, now, length, (rate, nav), TransmissionKind::Rts { to });
             }
             Step::CtsToSelf => {
-                let (to_radio, to) = (self.index, self.config.node);
+                let (to_radio, to) = (self.index, self.node);
                 let answer = Answer { to_radio, to, bits: 0, accept: true };
                 let length = phy.air_time(ACK_BYTES, rate);
                 let kind = TransmissionKind::Cts(answer);
@@ -200,7 +200,7 @@ impl Chip {
     }
 
     pub(super) fn on_pause_end(&mut self, air: &mut Air, now: Instant) {
-        if self.is_transmitting() {
+        if self.is_transmitting(air) {
             // An acknowledgement left at this very moment.
             self.on_attempt_failed(air, now);
         } else {
@@ -261,7 +261,7 @@ impl Chip {
         let Phase::Awaiting { limit, .. } = self.phase else {
             unreachable!("the time-out runs only while an answer is awaited");
         };
-        if self.receiver.was_locked_by(&self.ear, now, limit) {
+        if self.was_locked_by(air, now, limit) {
             self.phase = Phase::Awaiting { limit, is_over: true };
         } else {
             self.on_attempt_failed(air, now);

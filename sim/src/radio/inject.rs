@@ -27,7 +27,7 @@ pub struct Injected {
 impl Chip {
     /// Sends a frame now, under the name that it bears. It asks for no acknowledgement.
     pub(super) fn inject(&mut self, air: &mut Air, now: Instant, injected: Injected) -> bool {
-        if !self.is_up || self.is_transmitting() {
+        if !self.is_up || self.is_transmitting(air) {
             return false;
         }
         let Injected { from, to, protocol, payload, rate, air_time } = injected;

@@ -1,15 +1,17 @@
 //! The medium: all radios and the air between them, driven by its caller.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use farhop_proto::base::{AccessCategory, FrameDown, FrameUp, Instant, PhyKind, Seed};
+use farhop_proto::base::{
+    AccessCategory, FrameDown, FrameUp, Instant, NodeId, PhyKind, RadioId, Seed,
+};
 
-use super::air::{Air, Reach, TIMERS, Timer};
+use super::air::{Air, TIMERS, Timer};
 use super::chip::Chip;
 use super::config::{AirLink, ChipConfig, MediumConfig};
 use super::inject::Injected;
 use super::loss::FateRecord;
-use super::reception::Attention;
 use super::stats::ChipStats;
 use super::transmission::Transmission;
 use super::wire::Wire;
@@ -34,9 +36,9 @@ enum Port {
 }
 
 impl Port {
-    fn settle(&mut self) {
+    fn settle(&mut self, air: &mut Air) {
         if let Self::Chip(chip) = self {
-            chip.settle();
+            chip.settle(air);
         }
     }
 }
@@ -51,12 +53,24 @@ macro_rules! of_port {
     };
 }
 
+/// Settings without a name, which those of the last radios are looked for among.
+fn shared(known: &mut Vec<Arc<ChipConfig>>, config: ChipConfig) -> Arc<ChipConfig> {
+    const LAST: usize = 8;
+    let config = ChipConfig { node: NodeId(0), radio: RadioId(0), ..config };
+    let last = known.iter().rev().take(LAST).find(|other| ***other == config).cloned();
+    last.unwrap_or_else(|| {
+        known.push(Arc::new(config));
+        Arc::clone(&known[known.len() - 1])
+    })
+}
+
 /// Radios and the air between them.
 #[derive(Debug)]
 pub struct Medium {
     ports: Vec<Port>,
     air: Air,
     now: Instant,
+    /// Timers that have gone off.
     events: u64,
 }
 
@@ -66,9 +80,14 @@ impl Medium {
     /// Panics if a link names a radio that does not exist, or a loss is not a probability.
     pub fn new(config: MediumConfig, seed: Seed) -> Self {
         let air = Air::new(&config, seed);
+        let mut known = Vec::new();
         let port = |(index, port): (usize, ChipConfig)| match port.phy.kind {
             PhyKind::Wire => Port::Wire(Wire::new(index, port)),
-            _ => Port::Chip(Chip::new(index, port, config.interference, seed)),
+            _ => {
+                let name = (port.node, port.radio);
+                let settings = shared(&mut known, port);
+                Port::Chip(Chip::new(index, name, settings, config.interference, seed))
+            }
         };
         let ports = config.radios.into_iter().enumerate().map(port).collect();
         Self { ports, air, now: Instant::ZERO, events: 0 }
@@ -80,7 +99,7 @@ impl Medium {
     pub fn handle_frame(&mut self, now: Instant, radio: usize, frame: FrameDown) {
         self.handle_timeout(now);
         of_port!(&mut self.ports[radio], handle_frame(&mut self.air, self.now, frame));
-        self.ports[radio].settle();
+        self.ports[radio].settle(&mut self.air);
     }
 
     /// Puts a frame on the air at once, whatever is there and whoever it says that it is from: a
@@ -92,7 +111,7 @@ impl Medium {
         self.handle_timeout(now);
         let Port::Chip(chip) = &mut self.ports[radio] else { panic!("a wire has no stranger") };
         let is_sent = chip.inject(&mut self.air, self.now, injected);
-        chip.settle();
+        chip.settle(&mut self.air);
         is_sent
     }
 
@@ -124,25 +143,23 @@ impl Medium {
 
     fn fire(&mut self, at: Instant, handle: usize) {
         if let Some((tx, is_end)) = self.air.edge(handle) {
-            while let Some(hearer) = self.air.pass(tx, is_end, at) {
-                self.events += 1;
+            while let Some((hearer, turn)) = self.air.pass(tx, is_end, at) {
+                let air = &mut self.air;
                 match &mut self.ports[hearer.radio as usize] {
                     Port::Chip(chip) => {
-                        let is_energy = hearer.reach == Reach::Energy;
-                        if is_energy && chip.ear.attention == Attention::Idle {
-                            chip.ear.hear(at, hearer.power, is_end);
-                            continue;
+                        let is_at_rest = air.ear(chip.index).is_at_rest;
+                        match turn {
+                            Some(turn) => chip.on_turn(air, at, turn),
+                            None if is_end => chip.on_signal_end(air, at, &hearer, tx),
+                            None => chip.on_signal_start(air, at, &hearer, tx),
                         }
-                        if is_end {
-                            chip.on_signal_end(&mut self.air, at, &hearer, tx);
+                        if is_at_rest {
+                            chip.settle_receiver(air);
                         } else {
-                            chip.on_signal_start(&mut self.air, at, &hearer, tx);
+                            chip.settle(air);
                         }
-                        chip.settle();
                     }
-                    Port::Wire(wire) if is_end => {
-                        wire.on_signal_end(&mut self.air, at, &hearer, tx);
-                    }
+                    Port::Wire(wire) if is_end => wire.on_signal_end(air, at, &hearer, tx),
                     Port::Wire(_) => {}
                 }
             }
@@ -156,11 +173,10 @@ impl Medium {
             (Timer::TxEnd, port) => of_port!(port, on_tx_end(air, at)),
             (Timer::AckTimeout, Port::Chip(chip)) => chip.on_ack_timeout(air, at),
             (Timer::Reply, Port::Chip(chip)) => chip.on_reply(air, at),
-            (Timer::Preamble, Port::Chip(chip)) => chip.on_preamble(air, at),
             (Timer::Nav, Port::Chip(chip)) => chip.on_nav_unused(air, at),
             (_, Port::Wire(_)) => unreachable!("a wire has no such timer"),
         }
-        self.ports[handle / TIMERS].settle();
+        self.ports[handle / TIMERS].settle(air);
     }
 
     /// What the radios report, in the order of time.
@@ -173,14 +189,14 @@ impl Medium {
     pub fn set_radio_up(&mut self, now: Instant, radio: usize, up: bool) {
         self.handle_timeout(now);
         of_port!(&mut self.ports[radio], set_up(&mut self.air, self.now, up));
-        self.ports[radio].settle();
+        self.ports[radio].settle(&mut self.air);
     }
 
     /// Cuts or restores one direction of a link. A frame on its way over a link that is cut
     /// arrives as energy that cannot be decoded.
     pub fn set_link_up(&mut self, now: Instant, link: usize, up: bool) {
         self.handle_timeout(now);
-        self.air.set_link_up(link, up);
+        self.air.links.set_up(link, up);
     }
 
     /// Puts other links in the place of all those from a radio, for radios that move. What is on
@@ -190,20 +206,20 @@ impl Medium {
     /// Panics as [`Self::new`] does, or if a link leads from another radio.
     pub fn set_links(&mut self, now: Instant, radio: usize, links: &[AirLink]) {
         self.handle_timeout(now);
-        self.air.set_links(radio, links);
+        self.air.links.replace(radio, links);
     }
 
     /// Counters of a radio.
     pub fn stats(&self, radio: usize) -> ChipStats {
         match &self.ports[radio] {
-            Port::Chip(chip) => ChipStats { busy: chip.ear.busy, ..chip.stats },
+            Port::Chip(chip) => ChipStats { busy: self.air.ear(radio).busy, ..chip.stats },
             Port::Wire(wire) => wire.stats,
         }
     }
 
     /// Events that have happened.
     pub fn events(&self) -> u64 {
-        self.events
+        self.events + self.air.passes
     }
 
     /// Transmissions of all radios, acknowledgements included.

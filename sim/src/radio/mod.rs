@@ -35,6 +35,7 @@ mod edcaf;
 mod error;
 mod exchange;
 mod inject;
+mod links;
 mod loss;
 mod medium;
 mod plan;

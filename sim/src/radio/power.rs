@@ -17,6 +17,8 @@ pub(super) struct Power(u64);
 
 impl Power {
     pub(super) const ZERO: Self = Self(0);
+    /// One unit: what each signal counts where signals do not add up.
+    pub(super) const LEAST: Self = Self(1);
 
     pub(super) fn of(dbm: Dbm) -> Self {
         Self((libm::pow(10.0, dbm.as_f64() / 10.0) * 1e-3 / UNIT) as u64)

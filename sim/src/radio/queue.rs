@@ -12,27 +12,31 @@ const NOWHERE: u32 = u32::MAX;
 /// Children of an entry.
 const ARITY: usize = 4;
 
-/// Sixteen bytes, so that the four children of an entry share a cache line.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    at: u64,
-    /// Order of setting among entries of one time. It wraps: two entries of one time that were
-    /// set two billion settings apart do not meet.
-    order: u32,
-    handle: u32,
-}
+/// The time, the place in the order of setting and the handle, from the highest bits to the lowest:
+/// one comparison of whole numbers, and the four children of an entry share a cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry(u128);
+
+const HANDLE_BITS: u32 = 24;
+const ORDER_BITS: u32 = 40;
+
+/// A place in the order of setting. It wraps after months of simulated traffic: two events of one
+/// time are then in the order of their numbers all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Order(u64);
 
 impl Entry {
-    fn is_before(&self, other: &Self) -> bool {
-        if self.at == other.at {
-            self.order.wrapping_sub(other.order) > u32::MAX / 2
-        } else {
-            self.at < other.at
-        }
+    fn new(at: Instant, order: Order, handle: usize) -> Self {
+        let low = order.0 << HANDLE_BITS | handle as u64;
+        Self(u128::from(at.as_nanos()) << 64 | u128::from(low))
     }
 
-    fn instant(&self) -> Instant {
-        Instant::from_nanos(self.at)
+    fn instant(self) -> Instant {
+        Instant::from_nanos((self.0 >> 64) as u64)
+    }
+
+    fn handle(self) -> usize {
+        self.0 as usize & ((1 << HANDLE_BITS) - 1)
     }
 }
 
@@ -42,19 +46,19 @@ pub struct EventQueue {
     heap: Vec<Entry>,
     /// Where each handle stands in `heap`.
     place: Vec<u32>,
-    issued: u32,
+    issued: u64,
 }
 
 impl EventQueue {
     /// An empty queue for the handles `0..handles`.
     pub fn new(handles: usize) -> Self {
-        assert!(handles < NOWHERE as usize, "too many event handles");
+        assert!(handles <= 1 << HANDLE_BITS, "too many event handles");
         Self { heap: Vec::with_capacity(handles), place: vec![NOWHERE; handles], issued: 0 }
     }
 
     /// Adds handles, up to `handles` in all.
     pub fn grow(&mut self, handles: usize) {
-        assert!(handles < NOWHERE as usize, "too many event handles");
+        assert!(handles <= 1 << HANDLE_BITS, "too many event handles");
         if handles > self.place.len() {
             self.place.resize(handles, NOWHERE);
         }
@@ -62,12 +66,12 @@ impl EventQueue {
 
     /// The time of the next event.
     pub fn next_at(&self) -> Option<Instant> {
-        self.heap.first().map(Entry::instant)
+        self.heap.first().map(|entry| entry.instant())
     }
 
     /// The next event, which stays in the queue until it is cancelled or set again.
     pub fn peek(&self) -> Option<(Instant, usize)> {
-        self.heap.first().map(|entry| (entry.instant(), entry.handle as usize))
+        self.heap.first().map(|entry| (entry.instant(), entry.handle()))
     }
 
     /// When the event of a handle is due.
@@ -78,9 +82,9 @@ impl EventQueue {
 
     /// A place in the order of setting, for an event that is set later with
     /// [`Self::set_in_order`].
-    pub fn take_order(&mut self) -> u32 {
-        self.issued = self.issued.wrapping_add(1);
-        self.issued
+    pub(super) fn take_order(&mut self) -> Order {
+        self.issued = (self.issued + 1) % (1 << ORDER_BITS);
+        Order(self.issued)
     }
 
     /// Sets the event of a handle, or moves it.
@@ -90,13 +94,13 @@ impl EventQueue {
     }
 
     /// Sets the event of a handle with a place in the order that was taken before.
-    pub fn set_in_order(&mut self, handle: usize, at: Instant, order: u32) {
-        let entry = Entry { at: at.as_nanos(), order, handle: handle as u32 };
+    pub(super) fn set_in_order(&mut self, handle: usize, at: Instant, order: Order) {
+        let entry = Entry::new(at, order, handle);
         let place = self.place[handle];
         if place == NOWHERE {
             self.heap.push(entry);
             self.rise(self.heap.len() - 1, entry);
-        } else if entry.is_before(&self.heap[place as usize]) {
+        } else if entry < self.heap[place as usize] {
             self.rise(place as usize, entry);
         } else {
             self.sink(place as usize, entry);
@@ -115,7 +119,7 @@ impl EventQueue {
         if place == self.heap.len() {
             return;
         }
-        if place > 0 && last.is_before(&self.heap[(place - 1) / ARITY]) {
+        if place > 0 && last < self.heap[(place - 1) / ARITY] {
             self.rise(place, last);
         } else {
             self.sink(place, last);
@@ -125,40 +129,41 @@ impl EventQueue {
     fn rise(&mut self, mut place: usize, entry: Entry) {
         while place > 0 {
             let parent = (place - 1) / ARITY;
-            if !entry.is_before(&self.heap[parent]) {
+            let above = self.heap[parent];
+            if above < entry {
                 break;
             }
-            self.put(place, self.heap[parent]);
+            self.put(place, above);
             place = parent;
         }
         self.put(place, entry);
     }
 
     fn sink(&mut self, mut place: usize, entry: Entry) {
-        let len = self.heap.len();
-        loop {
-            let first = place * ARITY + 1;
-            if first >= len {
-                break;
-            }
-            let mut least = first;
-            for child in first + 1..(first + ARITY).min(len) {
-                if self.heap[child].is_before(&self.heap[least]) {
-                    least = child;
-                }
-            }
-            if !self.heap[least].is_before(&entry) {
-                break;
-            }
-            self.put(place, self.heap[least]);
-            place = least;
+        while let Some((child, least)) = self.least_child(place)
+            && least < entry
+        {
+            self.put(place, least);
+            place = child;
         }
         self.put(place, entry);
     }
 
+    fn least_child(&self, place: usize) -> Option<(usize, Entry)> {
+        let first = place * ARITY + 1;
+        let least = |a: (usize, Entry), b: (usize, Entry)| if b.1 < a.1 { b } else { a };
+        match self.heap.get(first..)? {
+            [a, b, c, d, ..] => Some(least(
+                least((first, *a), (first + 1, *b)),
+                least((first + 2, *c), (first + 3, *d)),
+            )),
+            few => (first..).zip(few.iter().copied()).reduce(least),
+        }
+    }
+
     fn put(&mut self, place: usize, entry: Entry) {
         self.heap[place] = entry;
-        self.place[entry.handle as usize] = place as u32;
+        self.place[entry.handle()] = place as u32;
     }
 }
 
@@ -177,14 +182,14 @@ mod tests {
         let mut rng = Seed(7).stream("queue");
         let mut queue = EventQueue::new(HANDLES);
         let mut oracle = BinaryHeap::new();
-        let mut current = [0_u32; HANDLES];
+        let mut current = [None; HANDLES];
         let mut fired = 0;
         for order in 1..200_000_u64 {
             let handle = rng.below(HANDLES as u64) as usize;
             match rng.below(4) {
                 0 => {
                     queue.cancel(handle);
-                    current[handle] = 0;
+                    current[handle] = None;
                     assert_eq!(queue.due(handle), None);
                 }
                 1 | 2 => {
@@ -193,13 +198,13 @@ mod tests {
                     let order = queue.take_order();
                     queue.set_in_order(handle, at, order);
                     oracle.push(Reverse((at, order, handle)));
-                    current[handle] = order;
+                    current[handle] = Some(order);
                     assert_eq!(queue.due(handle), Some(at));
                 }
                 _ => {
                     while oracle
                         .peek()
-                        .is_some_and(|Reverse((_, order, handle))| current[*handle] != *order)
+                        .is_some_and(|Reverse((_, order, handle))| current[*handle] != Some(*order))
                     {
                         oracle.pop();
                     }
@@ -208,7 +213,7 @@ mod tests {
                     assert_eq!(queue.next_at(), expected.map(|(at, _)| at));
                     if let Some((_, handle)) = expected {
                         queue.cancel(handle);
-                        current[handle] = 0;
+                        current[handle] = None;
                         fired += 1;
                     }
                 }

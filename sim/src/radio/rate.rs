@@ -53,7 +53,8 @@ const CHAIN_ATTEMPTS: u8 = 2;
 #[derive(Debug)]
 pub(super) struct Rates {
     control: RateControl,
-    /// The rates of the PHY, rising, and the air time of a reference frame at each.
+    /// The rates of the PHY, rising, and the air time of a reference frame at each; none where the
+    /// rate is fixed.
     rates: Vec<(Bitrate, Duration)>,
     fixed: Bitrate,
     peers: BTreeMap<NodeId, Peer>,
@@ -71,7 +72,8 @@ impl Rates {
     /// The control of a radio whose configured rate is `fixed`. The others begin at the highest
     /// rate.
     pub(super) fn build(control: RateControl, phy: Phy, fixed: Bitrate, rng: Rng) -> Self {
-        let rates = phy.rates().iter().map(|rate| (*rate, phy.air_time(REFERENCE_BYTES, *rate)));
+        let choice = if control == RateControl::Fixed { &[] } else { phy.rates() };
+        let rates = choice.iter().map(|rate| (*rate, phy.air_time(REFERENCE_BYTES, *rate)));
         Self { control, rates: rates.collect(), fixed, peers: BTreeMap::new(), rng }
     }
 

@@ -49,9 +49,11 @@ impl Chip {
     /// A frame was received without error, or some of its MPDUs were.
     pub(super) fn on_received(&mut self, air: &mut Air, now: Instant, reception: Reception) {
         // What follows an overheard RTS shows that its time is used.
-        air.cancel_timer(self.index, Timer::Nav);
+        if std::mem::take(&mut self.has_nav_timer) {
+            air.cancel_timer(self.index, Timer::Nav);
+        }
         let transmission = air.transmission(reception.tx);
-        let is_addressed = air.links[reception.link as usize].is_addressed;
+        let is_addressed = air.links.get(reception.link).is_addressed;
         let to = transmission.to();
         let heard = Heard {
             from_radio: transmission.radio,
@@ -60,7 +62,7 @@ impl Chip {
             nav: transmission.nav,
             length: transmission.end - transmission.start,
             link: reception.link,
-            is_ours: to.is_none_or(|to| to == self.config.node && is_addressed),
+            is_ours: to.is_none_or(|to| to == self.node && is_addressed),
         };
         match &transmission.kind {
             TransmissionKind::Data { .. } => self.on_data(air, now, reception, heard),
@@ -146,13 +148,15 @@ impl Chip {
         let round_trip = self.config.ack_timeout.saturating_sub(phy.sifs() + self.config.slot);
         let cts = self.config.ack_air_time(heard.rate);
         let unused = (phy.sifs() + self.config.slot) * 2 + cts + round_trip;
+        self.has_nav_timer = true;
         air.set_timer(self.index, Timer::Nav, now + unused);
     }
 
     /// The time is over in which data should have followed an overheard RTS (802.11-1999 9.2.5.4).
     pub(super) fn on_nav_unused(&mut self, air: &mut Air, now: Instant) {
+        self.has_nav_timer = false;
         let has_failed = self.error_at.is_some_and(|at| at > self.announced_at);
-        if has_failed || self.receiver.was_locked_by(&self.ear, now, now) {
+        if has_failed || self.was_locked_by(air, now, now) {
             return;
         }
         self.stats.nav_resets += 1;
@@ -203,7 +207,7 @@ impl Chip {
     /// The answer is due, whatever the medium.
     pub(super) fn on_reply(&mut self, air: &mut Air, now: Instant) {
         let reply = self.reply.take().expect("a reply is due");
-        if self.is_transmitting() {
+        if self.is_transmitting(air) {
             self.stats.acks_suppressed += 1;
             return;
         }
@@ -277,7 +281,7 @@ impl Chip {
             self.take_up(air, now, heard, (access, window), (sequence, frame));
             return;
         }
-        let link = &mut air.links[reception.link as usize];
+        let link = air.links.get_mut(reception.link);
         let last = &mut link.last_sequence[access.unwrap_or_default() as usize];
         if attempt > 1 && *last == Some(sequence) {
             self.stats.duplicates += 1;
@@ -291,7 +295,7 @@ impl Chip {
     /// What a reception says of the frame that it brought, without its contents.
     fn received(&self, reception: Reception, heard: Heard) -> ReceivedFrame {
         ReceivedFrame {
-            radio: self.config.radio,
+            radio: self.radio,
             from: heard.from,
             to: None,
             protocol: EtherType(0),

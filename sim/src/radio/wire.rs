@@ -7,8 +7,9 @@ use farhop_proto::base::{
     Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant, ReceivedFrame, UnitId,
 };
 
-use super::air::{Air, Hearer, Timer, TxId};
+use super::air::{Air, Timer, TxId};
 use super::config::ChipConfig;
+use super::links::{Hearer, Reach};
 use super::loss::Fate;
 use super::stats::ChipStats;
 use super::transmission::{Transmission, TransmissionKind};
@@ -145,8 +146,9 @@ impl Wire {
             bits: 0,
         };
         let is_cut_off = air.is_cut_off(tx);
-        let fate = air.fate(hearer.link, tx, frame.started, 0);
-        if fate != Fate::Ok || !air.links[hearer.link as usize].is_up || is_cut_off {
+        let Reach::Decodable(link) = hearer.reach else { return };
+        let fate = air.fate(link, tx, frame.started, 0);
+        if fate != Fate::Ok || !air.links.get(link).is_up || is_cut_off {
             self.stats.lost += 1;
             return;
         }

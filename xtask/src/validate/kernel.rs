@@ -102,7 +102,7 @@ impl Point {
     fn scenario(self, seconds: u32) -> String {
         let Self { congestion, km, loss } = self;
         let mut text = format!(
-            "name = \"kernel\"\nduration_s = {seconds}\nmeasure_from_s = 2\n\
+            "name = \"kernel\"\nduration_s = {seconds}\nmeasure_from_s = 2\nsecurity = \"off\"\n\
              [radio]\nphy = \"802.11b\"\npreamble = \"short\"\nrate_mbps = 11\n\
              ack_rate_mbps = 2\nattempts = 1\ndeparture = {DEPARTURE}\n\
              [host]\nwake_us = {WAKE}\n\

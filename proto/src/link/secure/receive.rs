@@ -4,12 +4,13 @@ use bytes::Bytes;
 
 use super::config::CookieUse;
 use super::noise::{Refusal, cookie_of, has_cookie};
-use super::send::control;
 use super::session::{Disbelief, Session, TheirBroadcast};
 use super::status::{Reason, SecureEvent};
 use super::{Secure, draw};
 use crate::base::{Cx, EtherType, FrameUp, ReceivedFrame};
-use crate::wire::secure::{DecodeError, HANDSHAKE_HEADER_BYTES, Header, Kind};
+use crate::wire::secure::{
+    DecodeError, HANDSHAKE_HEADER_BYTES, Header, Kind, Said, decode_carrier,
+};
 
 /// First messages with which a cookie is to be sent, that wait for our link to place it.
 const COOKIE_ANSWERS: usize = 4;
@@ -207,7 +208,7 @@ impl Secure {
         index: usize,
         message: &[u8],
     ) -> Result<Bytes, Reason> {
-        let epoch = message[HANDSHAKE_HEADER_BYTES - 1];
+        let epoch = *message.get(HANDSHAKE_HEADER_BYTES - 1).ok_or(Reason::Malformed)?;
         let begun = &self.peers[index].begun;
         let at = begun.iter().position(|begun| begun.epoch == epoch);
         let at = at.ok_or(Reason::HandshakeReplayed)?;
@@ -231,46 +232,30 @@ impl Secure {
 
     /// Takes what a neighbour says about keys under the keys we share; gives what is left.
     fn on_carrier(&mut self, cx: &mut Cx<'_>, index: usize, body: &Bytes) -> Result<Bytes, Reason> {
-        let (length, rest) = body.split_first_chunk::<2>().ok_or(Reason::Malformed)?;
-        let length = usize::from(u16::from_be_bytes(*length));
-        let mut control = rest.get(..length).ok_or(Reason::Malformed)?;
-        while let Some(([code, high, low], behind)) = control.split_first_chunk::<3>() {
-            let length = usize::from(u16::from_be_bytes([*high, *low]));
-            let message = behind.get(..length).ok_or(Reason::Malformed)?;
-            self.on_control(cx, index, *code, message)?;
-            control = &behind[length..];
+        let (said, frame) = decode_carrier(body).ok_or(Reason::Malformed)?;
+        let frame = body.slice_ref(frame);
+        for said in said {
+            self.on_said(cx, index, said)?;
         }
-        Ok(body.slice(2 + length..))
+        Ok(frame)
     }
 
-    fn on_control(
-        &mut self,
-        cx: &mut Cx<'_>,
-        index: usize,
-        code: u8,
-        message: &[u8],
-    ) -> Result<(), Reason> {
+    fn on_said(&mut self, cx: &mut Cx<'_>, index: usize, said: Said<'_>) -> Result<(), Reason> {
         let peer = &mut self.peers[index];
-        match (code, message) {
-            (control::INIT, _) => return self.on_init(cx, index, message, true),
-            (control::RESPONSE, [_, _, ..]) => {
+        match said {
+            Said::Init(message) => return self.on_init(cx, index, message, true),
+            Said::Response(message) => {
                 self.on_response(cx, index, message)?;
             }
-            (control::BROADCAST_KEY, [epoch, rest @ ..]) if rest.len() == 6 + 32 => {
-                let (first, secret) = rest.split_at(6);
-                let first = first.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-                let secret = secret.try_into().expect("its length");
-                if peer.broadcast.as_ref().is_none_or(|key| !key.is(*epoch, secret)) {
-                    let key = TheirBroadcast::new(self.config.cipher, *epoch, secret, first);
+            Said::BroadcastKey { epoch, first, secret } => {
+                if peer.broadcast.as_ref().is_none_or(|key| !key.is(epoch, secret)) {
+                    let key = TheirBroadcast::new(self.config.cipher, epoch, secret, first);
                     peer.broadcast = Some(key);
                 }
-                peer.owes_ack = Some(*epoch);
+                peer.owes_ack = Some(epoch);
                 peer.ask_at = cx.now;
             }
-            (control::BROADCAST_ACK, [epoch]) => {
-                peer.owes_key &= *epoch != self.broadcast.epoch;
-            }
-            _ => return Err(Reason::Malformed),
+            Said::BroadcastAck(epoch) => peer.owes_key &= epoch != self.broadcast.epoch,
         }
         self.ask(cx.now);
         self.set_timeout(cx.now);

@@ -3,25 +3,13 @@
 use super::config::SecurityMode;
 use super::noise::{INIT_BYTES, MAC_BYTES, cookie_of};
 use super::peer::{Begun, Need};
-use super::session::Session;
+use super::session::{OwnBroadcast, Session};
 use super::{Secure, draw, later};
 use crate::base::{
     Cx, Duration, EtherType, FlowId, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant,
 };
-use crate::wire::secure::{Header, Kind};
+use crate::wire::secure::{Header, Kind, Said};
 use bytes::Bytes;
-
-/// What is told about keys inside a [`Kind::Carrier`]: a code, two bytes of length, the message.
-pub(super) mod control {
-    /// A first message of a handshake.
-    pub(in super::super) const INIT: u8 = 1;
-    /// Its answer.
-    pub(in super::super) const RESPONSE: u8 = 2;
-    /// A key for broadcast: its epoch, the counter (six bytes) from which on it counts, the key.
-    pub(in super::super) const BROADCAST_KEY: u8 = 3;
-    /// The key for broadcast with this epoch came.
-    pub(in super::super) const BROADCAST_ACK: u8 = 4;
-}
 
 impl Secure {
     /// Takes a frame of the link.
@@ -128,28 +116,23 @@ impl Secure {
     /// A frame of the link under keys, with what there is to say about keys.
     fn carrier(&mut self, now: Instant, index: usize, frame: &[u8]) -> Option<Bytes> {
         self.peers[index].current.as_ref()?;
-        let mut control = Vec::new();
-        let mut say = |code: u8, message: &[u8]| {
-            control.push(code);
-            control.extend_from_slice(&(message.len() as u16).to_be_bytes());
-            control.extend_from_slice(message);
-        };
+        let mut body = vec![0, 0];
         if !self.peers[index].answers.is_empty() {
-            say(control::RESPONSE, &self.respond(now, index, 0, &[])?);
+            Said::Response(&self.respond(now, index, 0, &[])?).append(&mut body);
         } else if self.peers[index].need(now, self.node) == Some(Need::Renew) {
-            say(control::INIT, &self.begin(now, index)?);
+            Said::Init(&self.begin(now, index)?).append(&mut body);
         }
         let peer = &mut self.peers[index];
         if peer.owes_key {
-            let own = &self.broadcast;
-            let first = own.sent.to_be_bytes();
-            say(control::BROADCAST_KEY, &[&[own.epoch][..], &first[2..], &own.secret].concat());
+            let OwnBroadcast { epoch, sent: first, secret, .. } = &self.broadcast;
+            Said::BroadcastKey { epoch: *epoch, first: *first, secret }.append(&mut body);
         }
         if let Some(epoch) = peer.owes_ack.take() {
-            say(control::BROADCAST_ACK, &[epoch]);
+            Said::BroadcastAck(epoch).append(&mut body);
         }
-        let length = (control.len() as u16).to_be_bytes();
-        let body = [&length[..], &control, frame].concat();
+        let length = (body.len() as u16 - 2).to_be_bytes();
+        body[..2].copy_from_slice(&length);
+        body.extend_from_slice(frame);
         let header = self.header(Kind::Carrier);
         let peer = &mut self.peers[index];
         let to = peer.spec.node;

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use farhop_proto::base::{Cx, FlowId, Instant, Lane, Layer as _, Message, MessageUp};
 use farhop_proto::stack::{AnyTransport, FlowConfig, Stack};
-use farhop_proto::transport::tcp::Tcp;
+use farhop_proto::transport::tcp::{Tcp, TcpConfig};
 
 use super::{App, Net};
 use crate::engine::report::FlowReport;
-use crate::engine::world::World;
+use crate::engine::world::Node;
 
 /// Bytes that a source writes at once.
 pub(super) const WRITE_BYTES: usize = 32 * 1024;
@@ -16,7 +16,8 @@ pub(super) static ZEROS: [u8; WRITE_BYTES] = [0; WRITE_BYTES];
 
 /// One connection from the sending node, saturated or with a file to carry.
 pub(super) struct Bulk {
-    config: FlowConfig,
+    bytes: Option<u64>,
+    tcp: TcpConfig,
     nodes: [usize; 2],
     source: FlowId,
     sink: FlowId,
@@ -29,7 +30,8 @@ pub(super) struct Bulk {
 impl Bulk {
     pub(super) fn build(config: &FlowConfig) -> Self {
         Self {
-            config: config.clone(),
+            bytes: config.bytes,
+            tcp: config.tcp_config(),
             nodes: [0; 2],
             source: FlowId(0),
             sink: FlowId(0),
@@ -43,8 +45,7 @@ impl Bulk {
 
 impl App for Bulk {
     fn start(&mut self, net: &mut Net<'_>) {
-        let (ends, tcp) = (net.ends(), self.config.tcp_config());
-        let listener = tcp.clone();
+        let (ends, tcp, listener) = (net.ends(), self.tcp.clone(), self.tcp.clone());
         self.nodes = ends.nodes;
         self.source =
             net.add(ends, 0, None, |end| AnyTransport::Tcp(Box::new(Tcp::connect(tcp, end))));
@@ -53,10 +54,14 @@ impl App for Bulk {
         self.is_open = true;
     }
 
+    fn writes(&self) -> bool {
+        true
+    }
+
     fn feed(&mut self, node: usize, cx: &mut Cx<'_>, stack: &mut Stack) {
         while self.can_feed(node, stack) {
             let bytes = self.left.min(WRITE_BYTES as u64);
-            self.left -= if self.config.bytes.is_some() { bytes } else { 0 };
+            self.left -= if self.bytes.is_some() { bytes } else { 0 };
             let finish = self.left == 0;
             let payload = Bytes::from_static(&ZEROS).slice(..bytes as usize);
             stack.flows.handle_tx(cx, Message { flow: self.source, payload, finish });
@@ -74,7 +79,7 @@ impl App for Bulk {
             && node == self.nodes[1]
         {
             self.got += payload.len() as u64;
-            if self.config.bytes.is_some_and(|bytes| self.got >= bytes) {
+            if self.bytes.is_some_and(|bytes| self.got >= bytes) {
                 self.completed.get_or_insert(now);
             }
         }
@@ -84,8 +89,8 @@ impl App for Bulk {
         self.is_open = false;
     }
 
-    fn delivered(&self, world: &World) -> u64 {
-        let sink = world.nodes[self.nodes[1]].stack.flows.transport(self.sink);
+    fn delivered(&self, nodes: &[Node]) -> u64 {
+        let sink = nodes[self.nodes[1]].stack.flows.transport(self.sink);
         sink.map_or(0, |end| end.get().delivered_bytes())
     }
 
@@ -93,8 +98,8 @@ impl App for Bulk {
         self.completed
     }
 
-    fn report(&self, world: &World, _end: Instant, report: &mut FlowReport) {
-        let source = world.nodes[self.nodes[0]].stack.flows.transport(self.source);
+    fn report(&self, nodes: &[Node], _end: Instant, report: &mut FlowReport) {
+        let source = nodes[self.nodes[0]].stack.flows.transport(self.source);
         if let Some(source) = source {
             let status = source.get().status();
             report.sent_bytes = status.sent_bytes;

@@ -6,7 +6,7 @@ use farhop_proto::transport::udp::{Sample, Udp, UdpConfig};
 
 use super::{App, Net, draw};
 use crate::engine::report::{Distribution, FlowReport};
-use crate::engine::world::World;
+use crate::engine::world::Node;
 
 /// A source and a sink of datagrams.
 pub(super) struct Datagrams {
@@ -60,8 +60,8 @@ impl Datagrams {
     }
 
     /// What the sink measures.
-    pub(super) fn sink<'a>(&self, world: &'a World) -> Option<&'a Udp> {
-        match world.nodes[self.nodes[1]].stack.flows.transport(self.sink)? {
+    pub(super) fn sink<'a>(&self, nodes: &'a [Node]) -> Option<&'a Udp> {
+        match nodes[self.nodes[1]].stack.flows.transport(self.sink)? {
             AnyTransport::Udp(udp) => Some(udp),
             AnyTransport::Tcp(_) => None,
         }
@@ -69,9 +69,9 @@ impl Datagrams {
 
     /// One-way delays, in milliseconds. The clocks of both ends are the world's to know: the offset
     /// between them is taken out.
-    pub(super) fn delays_ms(&self, world: &World, end: Instant) -> Vec<f64> {
-        let Some(udp) = self.sink(world) else { return Vec::new() };
-        let [from, to] = self.nodes.map(|node| world.nodes[node].local(end));
+    pub(super) fn delays_ms(&self, nodes: &[Node], end: Instant) -> Vec<f64> {
+        let Some(udp) = self.sink(nodes) else { return Vec::new() };
+        let [from, to] = self.nodes.map(|node| nodes[node].local(end));
         let offset_us = to.signed_since(from) / 1_000;
         let delay = |sample: &Sample| (sample.delay_us - offset_us) as f64 / 1e3;
         udp.samples().iter().map(delay).collect()
@@ -125,20 +125,20 @@ impl App for Datagrams {
         self.with_source(net, Udp::stop);
     }
 
-    fn delivered(&self, world: &World) -> u64 {
-        let sink = world.nodes[self.nodes[1]].stack.flows.transport(self.sink);
+    fn delivered(&self, nodes: &[Node]) -> u64 {
+        let sink = nodes[self.nodes[1]].stack.flows.transport(self.sink);
         sink.map_or(0, |end| end.get().delivered_bytes())
     }
 
-    fn report(&self, world: &World, end: Instant, report: &mut FlowReport) {
-        let source = world.nodes[self.nodes[0]].stack.flows.transport(self.source);
+    fn report(&self, nodes: &[Node], end: Instant, report: &mut FlowReport) {
+        let source = nodes[self.nodes[0]].stack.flows.transport(self.source);
         if let Some(source) = source {
             report.sent_bytes = source.get().status().sent_bytes;
         }
-        let Some(udp) = self.sink(world) else { return };
+        let Some(udp) = self.sink(nodes) else { return };
         let jitter = udp.samples().iter().map(|sample| f64::from(sample.jitter_us) / 1e3);
         report.loss = udp.loss();
-        report.delay_ms = Distribution::of(&mut self.delays_ms(world, end));
+        report.delay_ms = Distribution::of(&mut self.delays_ms(nodes, end));
         report.jitter_ms = Distribution::of(&mut jitter.collect::<Vec<f64>>());
     }
 }

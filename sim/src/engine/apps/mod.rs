@@ -16,7 +16,7 @@ use farhop_proto::stack::{AnyTransport, FlowConfig, FlowKind, Stack};
 use farhop_proto::transport::tcp::FlowEnd;
 
 use super::report::FlowReport;
-use super::world::World;
+use super::world::{Node, World};
 
 /// An application.
 pub(super) trait App {
@@ -28,6 +28,10 @@ pub(super) trait App {
     }
     /// Does what is due.
     fn handle_timeout(&mut self, _net: &mut Net<'_>) {}
+    /// Whether it has anything for [`App::feed`] at all; asked when it begins.
+    fn writes(&self) -> bool {
+        false
+    }
     /// Writes what its ends at `node` have room for.
     fn feed(&mut self, _node: usize, _cx: &mut Cx<'_>, _stack: &mut Stack) {}
     /// Whether it could write at `node` now.
@@ -41,13 +45,13 @@ pub(super) trait App {
     /// Sends nothing new from now on.
     fn stop(&mut self, net: &mut Net<'_>);
     /// Payload bytes that the receiving application got.
-    fn delivered(&self, world: &World) -> u64;
+    fn delivered(&self, nodes: &[Node]) -> u64;
     /// When the last byte of all that it was to carry came.
     fn completed(&self) -> Option<Instant> {
         None
     }
     /// Adds what it knows to the report of its flow.
-    fn report(&self, world: &World, end: Instant, report: &mut FlowReport);
+    fn report(&self, nodes: &[Node], end: Instant, report: &mut FlowReport);
 }
 
 /// Where an application works: its two nodes, and the world around them.
@@ -87,7 +91,7 @@ impl Net<'_> {
         build: impl FnOnce(FlowEnd) -> AnyTransport,
     ) -> FlowId {
         let (node, peer) = (ends.nodes[side], ends.nodes[1 - side]);
-        let addresses = self.world.nodes[node].plan.addresses;
+        let addresses = self.world.addresses;
         let id = |node: usize| NodeId(node as u16 + 1);
         let socket = |node, port| SocketAddrV4::new(addresses.ipv4(id(node)), port);
         let flows = &mut self.world.nodes[node].stack.flows;

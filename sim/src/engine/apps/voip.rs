@@ -11,7 +11,7 @@ use farhop_proto::stack::{Codec, FlowConfig, VoipConfig};
 use super::datagrams::Datagrams;
 use super::{App, Net};
 use crate::engine::report::{FlowReport, VoipReport};
-use crate::engine::world::World;
+use crate::engine::world::Node;
 
 /// One direction of a call.
 pub(super) struct Voip {
@@ -73,14 +73,14 @@ impl App for Voip {
         self.datagrams.stop(net);
     }
 
-    fn delivered(&self, world: &World) -> u64 {
-        self.datagrams.delivered(world)
+    fn delivered(&self, nodes: &[Node]) -> u64 {
+        self.datagrams.delivered(nodes)
     }
 
-    fn report(&self, world: &World, end: Instant, report: &mut FlowReport) {
-        self.datagrams.report(world, end, report);
-        let expected = self.datagrams.sink(world).map_or(0, |udp| udp.expected());
-        report.voip = self.score(&self.datagrams.delays_ms(world, end), expected);
+    fn report(&self, nodes: &[Node], end: Instant, report: &mut FlowReport) {
+        self.datagrams.report(nodes, end, report);
+        let expected = self.datagrams.sink(nodes).map_or(0, |udp| udp.expected());
+        report.voip = self.score(&self.datagrams.delays_ms(nodes, end), expected);
     }
 }
 

@@ -14,7 +14,7 @@ use farhop_proto::transport::tcp::{Tcp, TcpConfig};
 use super::bulk::{WRITE_BYTES, ZEROS};
 use super::{App, Ends, Net, draw};
 use crate::engine::report::{Distribution, FlowReport, ObjectsReport};
-use crate::engine::world::World;
+use crate::engine::world::Node;
 
 /// First port of a reader's connections, and how many there are.
 const FIRST_PORT: u16 = 20_000;
@@ -234,6 +234,10 @@ impl App for Web {
         }
     }
 
+    fn writes(&self) -> bool {
+        true
+    }
+
     fn feed(&mut self, node: usize, cx: &mut Cx<'_>, stack: &mut Stack) {
         if node != self.server {
             return;
@@ -284,11 +288,11 @@ impl App for Web {
         self.due = Instant::MAX;
     }
 
-    fn delivered(&self, _world: &World) -> u64 {
+    fn delivered(&self, _nodes: &[Node]) -> u64 {
         self.delivered
     }
 
-    fn report(&self, _world: &World, _end: Instant, report: &mut FlowReport) {
+    fn report(&self, _nodes: &[Node], _end: Instant, report: &mut FlowReport) {
         report.sent_bytes = self.delivered;
         report.objects = Some(ObjectsReport {
             count: self.object_ms.len() as u64,

@@ -26,7 +26,9 @@ const FINE_BITS: u32 = 6;
 /// The ratios of the table: from 2^-8 (-24 dB) to 2^16 (48 dB).
 const LOWEST: i32 = -8;
 const HIGHEST: i32 = 16;
-const POINTS: usize = ((HIGHEST - LOWEST) as usize) << FINE_BITS;
+const OCTAVES: usize = (HIGHEST - LOWEST) as usize;
+/// Points of an octave.
+const FINE: usize = 1 << FINE_BITS;
 /// Bits of a double below those of the index.
 const REST_BITS: u32 = 52 - FINE_BITS;
 
@@ -36,21 +38,43 @@ const GUESS: f64 = 0.5;
 /// The errors of one mode against the ratio of signal to noise and interference.
 #[derive(Debug)]
 pub(super) struct ErrorCurve {
-    /// Logarithm of the success of a bit, rising; one point more than there are intervals.
-    points: Box<[f64]>,
+    mode: Mode,
+    kind: CurveKind,
+    /// What was asked for so far: a run meets few of the ratios that there are.
+    octaves: [OnceLock<Octave>; OCTAVES],
 }
 
+/// The logarithm of the success of a bit at the points of one octave, rising, and at the first
+/// point of the next.
+type Octave = Box<[f64; FINE + 1]>;
+
 impl ErrorCurve {
-    /// The table of a curve that gives the logarithm of the success of a bit.
-    fn build(ln_success: impl Fn(f64) -> f64) -> Self {
-        let guess = libm::log(GUESS);
-        let point = |index: usize| ln_success(ratio_of(index)).max(guess).min(0.0);
-        let mut points: Vec<f64> = (0..=POINTS).map(point).collect();
-        // What rounding leaves of certainty may be no higher than what follows.
-        for index in (0..POINTS).rev() {
-            points[index] = points[index].min(points[index + 1]);
-        }
-        Self { points: points.into() }
+    fn new(mode: Mode, kind: CurveKind) -> Self {
+        Self { mode, kind, octaves: [const { OnceLock::new() }; OCTAVES] }
+    }
+
+    fn point(&self, index: usize) -> f64 {
+        let ratio = ratio_of(index);
+        let ln = match (self.mode, self.kind) {
+            (Mode::Wire, _) => 0.0,
+            (mode, CurveKind::Stock) => stock::ln_success(mode, ratio),
+            (mode, CurveKind::Logistic) => logistic::ln_success(mode, ratio),
+        };
+        ln.max(libm::log(GUESS)).min(0.0)
+    }
+
+    fn octave(&self, octave: usize) -> &[f64; FINE + 1] {
+        self.octaves[octave].get_or_init(|| {
+            let mut points = Box::new([0.0; FINE + 1]);
+            for (fine, point) in points.iter_mut().enumerate() {
+                *point = self.point((octave << FINE_BITS) + fine);
+            }
+            // What rounding leaves of certainty may be no higher than what follows.
+            for fine in (0..FINE).rev() {
+                points[fine] = points[fine].min(points[fine + 1]);
+            }
+            points
+        })
     }
 
     /// The logarithm of the success of a bit at a ratio that is not negative. Outside of the table
@@ -60,14 +84,15 @@ impl ErrorCurve {
         let bits = sinr.to_bits() as i64;
         let index = (bits >> REST_BITS) - index_base();
         if index < 0 {
-            return self.points[0];
+            return self.octave(0)[0];
         }
-        let index = index as usize;
-        if index >= POINTS {
-            return self.points[POINTS];
+        let (octave, fine) = (index as usize >> FINE_BITS, index as usize % FINE);
+        if octave >= OCTAVES {
+            return self.octave(OCTAVES - 1)[FINE];
         }
         let rest = (bits & ((1 << REST_BITS) - 1)) as f64 * (1.0 / (1_u64 << REST_BITS) as f64);
-        let (low, high) = (self.points[index], self.points[index + 1]);
+        let points = self.octave(octave);
+        let (low, high) = (points[fine], points[fine + 1]);
         low + rest * (high - low)
     }
 }
@@ -112,11 +137,7 @@ fn place(mode: Mode) -> usize {
 fn for_place(mode: Mode, kind: CurveKind) -> &'static ErrorCurve {
     static TABLES: [[OnceLock<ErrorCurve>; CURVES]; 2] =
         [const { [const { OnceLock::new() }; CURVES] }; 2];
-    TABLES[kind as usize][place(mode)].get_or_init(|| match (mode, kind) {
-        (Mode::Wire, _) => ErrorCurve::build(|_| 0.0),
-        (_, CurveKind::Stock) => ErrorCurve::build(|ratio| stock::ln_success(mode, ratio)),
-        (_, CurveKind::Logistic) => ErrorCurve::build(|ratio| logistic::ln_success(mode, ratio)),
-    })
+    TABLES[kind as usize][place(mode)].get_or_init(|| ErrorCurve::new(mode, kind))
 }
 
 /// The curve of data at a rate of a PHY. Equal modes share one table.

@@ -247,11 +247,6 @@ impl LossProcess {
         if is_lost { Fate::Crc } else { Fate::Ok }
     }
 
-    /// Whether nothing is ever lost on the way.
-    pub(super) fn is_none(&self) -> bool {
-        matches!(self.process, Process::None)
-    }
-
     /// Whether the driver drops a frame for this node that the card has received.
     pub fn dropped_by_driver(&mut self) -> bool {
         self.driver.is_some_and(|(share, _)| self.rng.chance(share))

@@ -1,95 +1,154 @@
 //! What a radio senses, in one cache line.
 //!
 //! Most of those who hear a frame have nothing to send and cannot decode it: the frame only comes
-//! and goes. In a network of ten thousand radios that is most of all work, and it is done here
-//! without a look at the rest of the radio.
+//! and goes. In a network of ten thousand radios that is most of all work. So the ears of all
+//! radios stand side by side, and it is done here without a look at the rest of the radio.
 
 use farhop_proto::base::{Duration, Instant};
 
 use super::super::power::Power;
 
-/// Whether the rest of the radio cares about energy that comes and goes.
-// As wide as a pointer, so that the compiler keeps the kind of a port in its spare values, and the
-// port is recognised by this line alone.
+/// What becomes of the medium for a radio with carrier sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-pub(in crate::radio) enum Attention {
-    /// Nothing is being received, sent, or waited for.
+pub(in crate::radio) enum Turn {
+    Busy,
     Idle,
-    /// Something is.
-    Engaged,
 }
 
 /// What a radio senses.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(in crate::radio) struct Ear {
-    pub(in crate::radio) attention: Attention,
-    /// All signals at the antenna, under summed interference.
-    pub(super) ambient: Power,
-    /// What makes the medium busy, under summed interference.
-    pub(super) sense: Power,
+    /// All signals at the antenna, as far as they count.
+    ambient: Power,
+    /// What makes the medium busy; nothing at all while a sibling sends.
+    sense: Power,
+    /// Its value otherwise.
+    threshold: Power,
     /// Since when the medium is busy, where it is.
-    pub(in crate::radio) busy_since: Instant,
+    busy_since: Instant,
     /// When it last became idle, as a radio with carrier sense knows it.
     pub(in crate::radio) idle_since: Instant,
     /// Sum of the busy times that have ended.
     pub(in crate::radio) busy: Duration,
-    /// Signals at the antenna that are strong enough to be sensed by themselves.
-    pub(super) signals: u32,
-    /// Transmitting radios of the same node on overlapping channels.
-    pub(super) siblings: u16,
-    /// Whether signals add up.
-    pub(super) sums: bool,
+    /// When the own transmission ends, while there is one.
+    tx_until: Instant,
+    is_sending: bool,
+    /// What is being received suffers from energy that comes and goes.
+    pub(in crate::radio) is_receiving: bool,
+    /// A backoff stops when the medium becomes busy, and goes on when it is idle.
+    pub(in crate::radio) is_waiting: bool,
+    /// There is nothing to send and no backoff to count. No signal changes that.
+    pub(in crate::radio) is_at_rest: bool,
     has_carrier_sense: bool,
+    /// Transmitting radios of the same node on overlapping channels.
+    siblings: u16,
 }
 
 impl Ear {
-    pub(super) fn new(sums: bool, sense: Power, has_carrier_sense: bool) -> Self {
+    pub(in crate::radio) fn new(sense: Power, has_carrier_sense: bool) -> Self {
+        let sense = sense.max(Power::LEAST);
         Self {
-            // Until the radio has said that it does not care.
-            attention: Attention::Engaged,
             ambient: Power::ZERO,
             sense,
+            threshold: sense,
             busy_since: Instant::ZERO,
             idle_since: Instant::ZERO,
             busy: Duration::ZERO,
-            signals: 0,
-            siblings: 0,
-            sums,
+            tx_until: Instant::ZERO,
+            is_sending: false,
+            // Until the radio has said that it does not care.
+            is_receiving: true,
+            is_waiting: true,
+            is_at_rest: false,
             has_carrier_sense,
+            siblings: 0,
         }
+    }
+
+    /// All signals at the antenna.
+    pub(in crate::radio) fn ambient(&self) -> Power {
+        self.ambient
+    }
+
+    /// When the own transmission ends, while there is one.
+    pub(in crate::radio) fn tx_until(&self) -> Option<Instant> {
+        self.is_sending.then_some(self.tx_until)
     }
 
     /// Whether there is something on the air, the own transmission not counted.
-    pub(in crate::radio) fn is_sensing(&self) -> bool {
-        let is_signal = if self.sums {
-            self.ambient >= self.sense && self.ambient > Power::ZERO
-        } else {
-            self.signals > 0
-        };
-        is_signal || self.siblings > 0
+    fn is_sensing(&self) -> bool {
+        self.ambient >= self.sense
     }
 
-    /// Energy comes to a radio that is idle, or goes from it.
-    pub(in crate::radio) fn hear(&mut self, now: Instant, power: Power, is_end: bool) {
+    /// Whether the medium is busy as far as this radio cares.
+    pub(in crate::radio) fn is_busy(&self) -> bool {
+        self.is_sending || (self.has_carrier_sense && self.is_sensing())
+    }
+
+    /// Whether a radio of the same node sends.
+    pub(super) fn has_sibling(&self) -> bool {
+        self.siblings > 0
+    }
+
+    /// A signal comes, or goes.
+    #[inline]
+    pub(in crate::radio) fn hear(
+        &mut self,
+        now: Instant,
+        power: Power,
+        is_end: bool,
+    ) -> Option<Turn> {
         let was_sensing = self.is_sensing();
         if is_end {
-            self.signals -= 1;
             self.ambient -= power;
         } else {
-            self.signals += 1;
             self.ambient += power;
         }
-        match (was_sensing, self.is_sensing()) {
-            (false, true) => self.busy_since = now,
-            (true, false) => {
-                self.busy += now.since(self.busy_since);
-                if self.has_carrier_sense {
-                    self.idle_since = now;
-                }
-            }
-            _ => {}
+        self.turn(now, was_sensing)
+    }
+
+    /// A radio of the same node begins to send, or ends.
+    pub(super) fn hear_sibling(&mut self, now: Instant, is_end: bool) -> Option<Turn> {
+        let was_sensing = self.is_sensing();
+        if is_end {
+            self.siblings -= 1;
+        } else {
+            self.siblings += 1;
+        }
+        self.sense = if self.siblings == 0 { self.threshold } else { Power::ZERO };
+        self.turn(now, was_sensing)
+    }
+
+    fn turn(&mut self, now: Instant, was_sensing: bool) -> Option<Turn> {
+        let is_sensing = self.is_sensing();
+        if is_sensing == was_sensing || self.is_sending {
+            return None;
+        }
+        if is_sensing {
+            self.busy_since = now;
+            return self.has_carrier_sense.then_some(Turn::Busy);
+        }
+        self.busy += now.since(self.busy_since);
+        if self.has_carrier_sense {
+            self.idle_since = now;
+        }
+        self.has_carrier_sense.then_some(Turn::Idle)
+    }
+
+    /// The own transmitter starts.
+    pub(in crate::radio) fn start_sending(&mut self, now: Instant, until: Instant) {
+        if !self.is_sensing() && !self.is_sending {
+            self.busy_since = now;
+        }
+        (self.is_sending, self.tx_until) = (true, until);
+    }
+
+    /// The own transmitter stops.
+    pub(in crate::radio) fn stop_sending(&mut self, now: Instant) {
+        self.is_sending = false;
+        if !self.is_sensing() {
+            self.busy += now.since(self.busy_since);
         }
     }
 }

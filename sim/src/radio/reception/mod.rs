@@ -11,13 +11,14 @@ mod threshold;
 
 use farhop_proto::base::{Dbm, Instant, Rng};
 
-pub(super) use self::ear::{Attention, Ear};
-pub(super) use self::sinr::Errors;
+pub(super) use self::ear::{Ear, Turn};
 use self::sinr::Sinr;
+pub(super) use self::sinr::{Errors, Limits};
 use self::threshold::Threshold;
-use super::air::{Air, Hearer, Reach, Timer, TxId};
+use super::air::{Air, TxId};
 use super::chip::{Chip, Phase};
 use super::config::{ChipConfig, EifsRule, Interference};
+use super::links::{Hearer, Reach};
 use super::loss::Fate;
 use super::power::Power;
 
@@ -44,34 +45,38 @@ enum Ended {
     Unheard,
 }
 
-/// The receiver of one radio.
+/// The receiver of one radio. What every frame needs stands in front.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Receiver {
-    /// Transmitting radios of the same node that are too loud to receive anything.
-    deafening: Vec<TxId>,
     model: Model,
     rng: Rng,
+    /// Transmitting radios of the same node that are too loud to receive anything.
+    deafening: Vec<TxId>,
 }
 
 #[derive(Debug)]
 enum Model {
     Threshold(Threshold),
-    Sinr(Box<Sinr>),
+    Sinr(Sinr),
 }
 
 impl Receiver {
     pub(super) fn new(interference: Interference, rng: Rng) -> Self {
         let model = match interference {
             Interference::Threshold => Model::Threshold(Threshold::default()),
-            Interference::Sinr(sinr) => Model::Sinr(Box::new(Sinr::new(sinr))),
+            Interference::Sinr(_) => Model::Sinr(Sinr::default()),
         };
         Self { deafening: Vec::new(), model, rng }
     }
 
     /// The ear of a radio.
     pub(super) fn ear(config: &ChipConfig, interference: Interference) -> Ear {
-        let sums = matches!(interference, Interference::Sinr(_));
-        Ear::new(sums, Power::of(config.sense_threshold), config.carrier_sense)
+        let sense = match interference {
+            Interference::Threshold => Power::LEAST,
+            Interference::Sinr(_) => Power::of(config.sense_threshold),
+        };
+        Ear::new(sense, config.carrier_sense)
     }
 
     /// Whether nothing is being received.
@@ -80,14 +85,6 @@ impl Receiver {
             // Each signal counts against each other.
             Model::Threshold(_) => false,
             Model::Sinr(sinr) => sinr.is_free(),
-        }
-    }
-
-    /// Whether it is locked on to a frame that began no later than `limit`.
-    pub(super) fn was_locked_by(&mut self, ear: &Ear, now: Instant, limit: Instant) -> bool {
-        match &mut self.model {
-            Model::Threshold(threshold) => threshold.was_locked_by(limit),
-            Model::Sinr(sinr) => sinr.was_locked_by(ear.ambient, now, limit, &mut self.rng),
         }
     }
 
@@ -101,6 +98,19 @@ impl Receiver {
 }
 
 impl Chip {
+    /// Whether it is locked on to a frame that began no later than `limit`.
+    pub(super) fn was_locked_by(&mut self, air: &Air, now: Instant, limit: Instant) -> bool {
+        let Receiver { model, rng, .. } = &mut self.receiver;
+        match model {
+            Model::Threshold(threshold) => threshold.was_locked_by(limit),
+            Model::Sinr(sinr) => {
+                let ambient = air.ear(self.index).ambient();
+                sinr.detect(air, ambient, now);
+                sinr.was_locked_by(air, ambient, now, limit, rng)
+            }
+        }
+    }
+
     /// The start of a signal arrives.
     pub(super) fn on_signal_start(
         &mut self,
@@ -109,27 +119,25 @@ impl Chip {
         hearer: &Hearer,
         tx: TxId,
     ) {
-        let was_sensing = self.ear.is_sensing();
-        if let Reach::Sibling(overlap) = hearer.reach {
-            self.ear.siblings += 1;
+        let is_sibling = matches!(hearer.reach, Reach::Sibling(_));
+        let turn = if let Reach::Sibling(overlap) = hearer.reach {
             if self.receiver.rng.chance(f64::from(overlap)) {
                 self.receiver.deafening.push(tx);
-                self.on_deafened(now);
+                self.on_deafened(air, now);
             }
+            air.ear_mut(self.index).hear_sibling(now, false)
         } else {
-            self.ear.signals += 1;
             if let Model::Sinr(sinr) = &mut self.receiver.model {
-                sinr.close_span(now, self.ear.ambient);
-                self.ear.ambient += hearer.power;
+                let ambient = air.ear(self.index).ambient();
+                sinr.detect_before(air, ambient, now, air.order(tx, false));
+                sinr.close_span(air, now, ambient);
             }
+            air.ear_mut(self.index).hear(now, hearer.power, false)
+        };
+        if turn == Some(Turn::Busy) && air.ear(self.index).is_waiting {
+            self.on_busy(air, now);
         }
-        if !was_sensing && self.ear.is_sensing() && !self.is_transmitting() {
-            self.ear.busy_since = now;
-            if self.config.carrier_sense {
-                self.on_busy(air, now);
-            }
-        }
-        if !self.is_up || matches!(hearer.reach, Reach::Sibling(_)) {
+        if !self.is_up || is_sibling {
             return;
         }
         match self.receiver.model {
@@ -140,38 +148,38 @@ impl Chip {
 
     /// The end of a signal arrives.
     pub(super) fn on_signal_end(&mut self, air: &mut Air, now: Instant, hearer: &Hearer, tx: TxId) {
-        let was_sensing = self.ear.is_sensing();
         let mut ended = None;
-        if let Reach::Sibling(_) = hearer.reach {
-            self.ear.siblings -= 1;
+        // For the radio the medium counts as busy until what the frame says is known: NAV, EIFS.
+        let turn = if let Reach::Sibling(_) = hearer.reach {
             self.receiver.deafening.retain(|loud| *loud != tx);
+            air.ear_mut(self.index).hear_sibling(now, true)
         } else {
-            let signals = self.ear.signals.checked_sub(1);
-            self.ear.signals = signals.expect("a signal ends after its start");
-            ended = match &mut self.receiver.model {
+            let Receiver { model, rng, .. } = &mut self.receiver;
+            ended = match model {
                 Model::Threshold(threshold) => threshold.end(tx),
                 Model::Sinr(sinr) => {
-                    let arrived = (tx, air.transmission(tx).mpdus());
-                    sinr.close_span(now, self.ear.ambient);
-                    self.ear.ambient -= hearer.power;
-                    sinr.end(now, arrived, &mut self.receiver.rng)
+                    let ambient = air.ear(self.index).ambient();
+                    sinr.detect_before(air, ambient, now, air.order(tx, true));
+                    sinr.close_span(air, now, ambient);
+                    sinr.end(air, now, tx, rng)
                 }
             };
-        }
-        let falls_silent = was_sensing && !self.ear.is_sensing() && !self.is_transmitting();
-        if falls_silent {
-            self.ear.busy += now.since(self.ear.busy_since);
-        }
-        // The medium counts as busy until what the frame says is known: NAV, EIFS.
-        let becomes_idle = falls_silent && self.config.carrier_sense;
-        if becomes_idle {
-            self.ear.idle_since = now;
-        }
+            air.ear_mut(self.index).hear(now, hearer.power, true)
+        };
+        let is_at_rest = air.ear(self.index).is_at_rest;
         if let Some(ended) = ended {
             self.on_reception_end(air, now, ended);
         }
-        if becomes_idle && self.is_up {
+        if turn == Some(Turn::Idle) && self.is_up && !is_at_rest {
             self.on_idle(air, now);
+        }
+    }
+
+    /// The medium becomes busy or idle by energy alone.
+    pub(super) fn on_turn(&mut self, air: &mut Air, now: Instant, turn: Turn) {
+        match turn {
+            Turn::Busy => self.on_busy(air, now),
+            Turn::Idle => self.on_idle(air, now),
         }
     }
 
@@ -190,7 +198,7 @@ impl Chip {
             Ended::Failed | Ended::Unheard => self.error_at = Some(now),
         }
         if let Phase::Awaiting { limit, is_over: true } = self.phase
-            && !self.receiver.was_locked_by(&self.ear, now, limit)
+            && !self.was_locked_by(air, now, limit)
         {
             self.on_attempt_failed(air, now);
         }
@@ -203,7 +211,7 @@ impl Chip {
         if air.is_cut_off(tx) {
             return Some(0);
         }
-        let is_for_us = air.transmission(tx).is_data_for(self.config.node);
+        let is_for_us = air.transmission(tx).is_data_for(self.node);
         let count = air.transmission(tx).mpdus().len().max(1);
         let mut decoded = reception.decoded & (u64::MAX >> (64 - count));
         for place in 0..count {
@@ -215,7 +223,7 @@ impl Chip {
                 self.stats.lost_preambles += 1;
                 return None;
             }
-            let is_lost = fate != Fate::Ok || !air.links[link as usize].is_up;
+            let is_lost = fate != Fate::Ok || !air.links.get(link).is_up;
             self.stats.lost += u64::from(is_lost);
             if is_lost || is_dropped {
                 decoded &= !(1 << place);
@@ -224,25 +232,33 @@ impl Chip {
         Some(decoded)
     }
 
+    /// Whether a radio of the same node drowns what begins to arrive.
+    fn is_deaf(&self, air: &Air) -> bool {
+        air.ear(self.index).has_sibling() && !self.receiver.deafening.is_empty()
+    }
+
     /// The own transmitter starts, and takes the antenna from what was being received.
-    pub(super) fn on_own_start(&mut self, air: &mut Air, now: Instant) {
+    pub(super) fn on_own_start(&mut self, air: &Air, now: Instant) {
         match &mut self.receiver.model {
             Model::Threshold(_) => self.on_threshold_own_start(now),
             Model::Sinr(sinr) => {
+                sinr.detect(air, air.ear(self.index).ambient(), now);
                 if let Some(length) = sinr.drop_reception(now) {
                     self.stats.missed += 1;
                     self.stats.air_collided += length;
                 }
-                air.cancel_timer(self.index, Timer::Preamble);
             }
         }
     }
 
     /// Another radio of the node drowns what was being received.
-    fn on_deafened(&mut self, now: Instant) {
+    fn on_deafened(&mut self, air: &Air, now: Instant) {
         let lost = match &mut self.receiver.model {
             Model::Threshold(threshold) => threshold.spoil(now),
-            Model::Sinr(sinr) => sinr.spoil(),
+            Model::Sinr(sinr) => {
+                sinr.detect(air, air.ear(self.index).ambient(), now);
+                sinr.spoil()
+            }
         };
         if lost {
             self.stats.missed += 1;

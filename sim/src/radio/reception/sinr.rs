@@ -2,19 +2,21 @@
 //! strongest preamble of a detection window, stays locked to the end, and the success of the header
 //! and of each MPDU is the product over the spans in which the power on the air does not change.
 //!
-//! The header is judged when something first depends on it, at the latest at the end of the frame:
-//! a receiver whose header failed is free from the end of the header on, and no event is spent on
-//! the many whose header passes.
+//! Neither the end of a detection window nor the end of a header is an event. Until the power on
+//! the air changes nothing depends on them, so they are made up for before it does, with the power
+//! that there was: at the latest at the end of the frame.
 
 use farhop_proto::base::{Bitrate, Dbm, Duration, Instant, Phy, Rng};
 
-use super::super::air::{Air, Hearer, Reach, Timer, TxId};
+use super::super::air::{Air, TxId};
 use super::super::chip::Chip;
-use super::super::config::{CurveKind, SinrConfig};
+use super::super::config::{CurveKind, Interference};
 use super::super::error::{self, ErrorCurve};
+use super::super::links::{Hearer, Reach};
 use super::super::power::Power;
+use super::super::queue::Order;
 use super::super::transmission::Mpdu;
-use super::{Ended, Model, Reception};
+use super::{Ended, Model, Receiver, Reception};
 
 /// The window in which a preamble is detected.
 const DETECTION: Duration = Duration::from_micros(4);
@@ -22,37 +24,134 @@ const DETECTION: Duration = Duration::from_micros(4);
 /// Below this, the logarithm of a success is certainty.
 const CERTAIN: f64 = -1e-12;
 
-/// A receiver under summed interference.
-#[derive(Debug)]
-pub(super) struct Sinr {
+/// What a preamble must have to be detected, and what it has to rise from.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::radio) struct Limits {
     noise: Power,
     preamble_min: Dbm,
     /// Least ratio of a preamble to noise and interference.
     preamble_ratio: f64,
-    /// Preambles in their detection window, in the order of their starts.
-    candidates: Vec<Candidate>,
-    locked: Option<Locked>,
-    /// The ratio over time since the lock, each until the time of its entry.
-    spans: Vec<Span>,
+}
+
+impl Limits {
+    /// Where interference does not add up, nothing asks for them.
+    pub(in crate::radio) fn of(interference: Interference) -> Self {
+        let (noise, preamble_min, snr_db) = match interference {
+            Interference::Sinr(sinr) => (sinr.noise, sinr.preamble_min, sinr.preamble_snr_db),
+            Interference::Threshold => (Dbm::new(0), Dbm::new(0), 0.0),
+        };
+        let preamble_ratio = libm::pow(10.0, snr_db / 10.0);
+        Self { noise: Power::of(noise), preamble_min, preamble_ratio }
+    }
+
+    fn ratio(&self, ambient: Power, power: Power) -> f64 {
+        let mut rest = self.noise;
+        rest += ambient.without(power);
+        power.ratio(rest)
+    }
+}
+
+/// A receiver under summed interference.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct Sinr {
+    state: State,
+    spans: Spans,
+    /// Preambles that began in the detection window of another, in the order of their starts.
+    others: Vec<Candidate>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    #[default]
+    Free,
+    /// In the detection window of this preamble.
+    Detecting(Candidate),
+    Locked(Locked),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
-    tx: TxId,
-    link: u32,
     start: Instant,
     power: Power,
+    /// Place of the end of its window in the order of events.
+    order: Order,
+    tx: TxId,
+    link: u32,
     signal: Dbm,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Locked {
     frame: Candidate,
-    header_end: Instant,
     is_header_judged: bool,
     /// Drowned by another radio of the node.
     is_spoilt: bool,
-    errors: Errors,
+}
+
+/// The ratio over time since the lock. Most frames have but one span, and that stands here.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Spans {
+    last: Option<Span>,
+    earlier: Vec<Span>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    until: Instant,
+    /// Signal over noise and interference.
+    ratio: f64,
+}
+
+impl Spans {
+    fn clear(&mut self) {
+        self.earlier.clear();
+        self.last = None;
+    }
+
+    fn push(&mut self, span: Span) {
+        self.earlier.extend(self.last.replace(span));
+    }
+
+    /// Whether `bits` bits that are spread evenly from `from` to `until` pass.
+    fn pass(
+        &self,
+        (from, until): (Instant, Instant),
+        bits: f64,
+        curve: &ErrorCurve,
+        rng: &mut Rng,
+    ) -> bool {
+        // A clear frame without a change on the air.
+        let is_clear = |span: &Span| {
+            span.until >= until && bits * curve.ln_success_per_bit(span.ratio) > 0.5 * CERTAIN
+        };
+        if self.earlier.is_empty() && self.last.as_ref().is_some_and(is_clear) {
+            return true;
+        }
+        let ln = self.ln_success(from, until, bits, curve);
+        ln >= CERTAIN || (ln > -40.0 && rng.chance(libm::exp(ln)))
+    }
+
+    /// The logarithm of the probability that such bits pass.
+    fn ln_success(&self, from: Instant, until: Instant, bits: f64, curve: &ErrorCurve) -> f64 {
+        let per_nano = bits / until.since(from).as_nanos().max(1) as f64;
+        let mut at = from;
+        let mut sum = 0.0;
+        for span in self.earlier.iter().chain(&self.last) {
+            if span.until <= at {
+                continue;
+            }
+            let end = span.until.min(until);
+            let bits = end.since(at).as_nanos() as f64 * per_nano;
+            sum += bits * curve.ln_success_per_bit(span.ratio);
+            at = end;
+            if at >= until {
+                break;
+            }
+        }
+        sum
+    }
 }
 
 /// How the parts of a frame fail.
@@ -85,134 +184,138 @@ impl Errors {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    until: Instant,
-    /// Signal over noise and interference.
-    ratio: f64,
-}
-
 impl Sinr {
-    pub(super) fn new(config: SinrConfig) -> Self {
-        Self {
-            noise: Power::of(config.noise),
-            preamble_min: config.preamble_min,
-            preamble_ratio: libm::pow(10.0, config.preamble_snr_db / 10.0),
-            candidates: Vec::new(),
-            locked: None,
-            spans: Vec::new(),
+    /// Whether nothing is being received.
+    pub(super) fn is_free(&self) -> bool {
+        matches!(self.state, State::Free)
+    }
+
+    /// Locks on to a preamble whose window is over, if it is fit for that.
+    pub(super) fn detect(&mut self, air: &Air, ambient: Power, now: Instant) {
+        self.detect_if(air, ambient, |frame| frame.start + DETECTION <= now);
+    }
+
+    /// The same before an event of this place in the order of those of this moment.
+    pub(super) fn detect_before(&mut self, air: &Air, ambient: Power, now: Instant, order: Order) {
+        self.detect_if(air, ambient, |frame| {
+            let over = frame.start + DETECTION;
+            over < now || (over == now && frame.order < order)
+        });
+    }
+
+    fn detect_if(&mut self, air: &Air, ambient: Power, is_over: impl Fn(&Candidate) -> bool) {
+        while let State::Detecting(frame) = self.state
+            && is_over(&frame)
+        {
+            let is_strongest = self.others.iter().all(|other| other.power <= frame.power);
+            if is_strongest && air.limits.ratio(ambient, frame.power) >= air.limits.preamble_ratio {
+                self.others.clear();
+                self.spans.clear();
+                self.state =
+                    State::Locked(Locked { frame, is_header_judged: false, is_spoilt: false });
+            } else {
+                self.next_candidate();
+            }
         }
     }
 
-    /// Whether nothing is being received.
-    pub(super) fn is_free(&self) -> bool {
-        self.locked.is_none() && self.candidates.is_empty()
-    }
-
-    fn ratio(&self, ambient: Power, power: Power) -> f64 {
-        let mut rest = self.noise;
-        rest += ambient.without(power);
-        power.ratio(rest)
+    fn next_candidate(&mut self) {
+        self.state = if self.others.is_empty() {
+            State::Free
+        } else {
+            State::Detecting(self.others.remove(0))
+        };
     }
 
     /// Ends the span in which the power on the air did not change.
-    pub(super) fn close_span(&mut self, now: Instant, ambient: Power) {
-        if let Some(locked) = &self.locked {
-            let ratio = self.ratio(ambient, locked.frame.power);
+    pub(super) fn close_span(&mut self, air: &Air, now: Instant, ambient: Power) {
+        if let State::Locked(locked) = &self.state {
+            let ratio = air.limits.ratio(ambient, locked.frame.power);
             self.spans.push(Span { until: now, ratio });
         }
     }
 
-    /// The logarithm of the probability that `bits` bits that are spread evenly from `from` to
-    /// `until` pass.
-    fn ln_success(&self, from: Instant, until: Instant, bits: f64, curve: &ErrorCurve) -> f64 {
-        let per_nano = bits / until.since(from).as_nanos().max(1) as f64;
-        let mut at = from;
-        let mut sum = 0.0;
-        for span in &self.spans {
-            if span.until <= at {
-                continue;
-            }
-            let end = span.until.min(until);
-            let bits = end.since(at).as_nanos() as f64 * per_nano;
-            sum += bits * curve.ln_success_per_bit(span.ratio);
-            at = end;
-            if at >= until {
-                break;
-            }
+    /// Frees the receiver if its header has ended and failed. That is drawn once.
+    fn judge_header(&mut self, air: &Air, now: Instant, rng: &mut Rng) {
+        let State::Locked(Locked { frame, is_header_judged, .. }) = &mut self.state else { return };
+        if *is_header_judged {
+            return;
         }
-        sum
-    }
-
-    /// Whether the frame passed its header, judged once.
-    fn passes_header(&mut self, rng: &mut Rng) -> bool {
-        let Some(Locked { frame, header_end, is_header_judged: false, errors, .. }) = self.locked
-        else {
-            return true;
-        };
-        let from = frame.start + errors.preamble;
-        let ln = self.ln_success(from, header_end, errors.header_bits, errors.header);
-        let passes = draw(ln, rng);
-        match &mut self.locked {
-            Some(locked) if passes => locked.is_header_judged = true,
-            locked => *locked = None,
+        let errors = air.errors(frame.tx);
+        let (from, until) = (frame.start + errors.preamble, frame.start + errors.plcp);
+        if until > now {
+            return;
         }
-        passes
-    }
-
-    /// Frees the receiver if its header has ended and failed.
-    fn judge_header(&mut self, now: Instant, rng: &mut Rng) {
-        if self.locked.is_some_and(|locked| !locked.is_header_judged && locked.header_end <= now) {
-            self.passes_header(rng);
+        if self.spans.pass((from, until), errors.header_bits, errors.header, rng) {
+            *is_header_judged = true;
+        } else {
+            self.state = State::Free;
         }
     }
 
     pub(super) fn was_locked_by(
         &mut self,
+        air: &Air,
         ambient: Power,
         now: Instant,
         limit: Instant,
         rng: &mut Rng,
     ) -> bool {
-        self.close_span(now, ambient);
-        self.judge_header(now, rng);
-        self.locked.is_some_and(|locked| locked.frame.start <= limit)
-            || self.candidates.first().is_some_and(|candidate| candidate.start <= limit)
+        self.close_span(air, now, ambient);
+        self.judge_header(air, now, rng);
+        self.frame().is_some_and(|frame| frame.start <= limit)
+    }
+
+    /// What is being received, or may be.
+    fn frame(&self) -> Option<&Candidate> {
+        match &self.state {
+            State::Free => None,
+            State::Detecting(frame) => Some(frame),
+            State::Locked(locked) => Some(&locked.frame),
+        }
     }
 
     pub(super) fn reset(&mut self) {
-        self.candidates.clear();
-        self.locked = None;
+        self.others.clear();
+        self.state = State::Free;
     }
 
     /// Drops what is being received; returns how long it has lasted, if there was anything.
     pub(super) fn drop_reception(&mut self, now: Instant) -> Option<Duration> {
-        let locked = self.locked.take().map(|locked| locked.frame);
-        let dropped = locked.or(self.candidates.first().copied());
-        self.candidates.clear();
-        dropped.map(|frame| now.since(frame.start))
+        let length = self.frame().map(|frame| now.since(frame.start));
+        self.reset();
+        length
     }
 
     /// Destroys what is being received. Returns whether there was anything to destroy.
     pub(super) fn spoil(&mut self) -> bool {
-        self.candidates.clear();
-        let spoil = |locked: &mut Locked| std::mem::replace(&mut locked.is_spoilt, true);
-        self.locked.as_mut().map(spoil) == Some(false)
+        match &mut self.state {
+            State::Locked(locked) => !std::mem::replace(&mut locked.is_spoilt, true),
+            _ => {
+                self.reset();
+                false
+            }
+        }
     }
 
     /// A signal ends: how, if the receiver was locked on to it.
     pub(super) fn end(
         &mut self,
+        air: &Air,
         now: Instant,
-        (tx, mpdus): (TxId, &[Mpdu]),
+        tx: TxId,
         rng: &mut Rng,
     ) -> Option<Ended> {
-        self.judge_header(now, rng);
-        let Some(locked) = self.locked.filter(|locked| locked.frame.tx == tx) else {
-            return Some(Ended::Unheard);
+        self.judge_header(air, now, rng);
+        let locked = match self.state {
+            State::Locked(locked) if locked.frame.tx == tx => locked,
+            _ => {
+                self.cut_off(tx);
+                return Some(Ended::Unheard);
+            }
         };
-        let decoded = if locked.is_spoilt { 0 } else { self.decoded(now, &locked, mpdus, rng) };
-        self.locked = None;
+        let decoded = if locked.is_spoilt { 0 } else { self.decoded(air, now, &locked.frame, rng) };
+        self.state = State::Free;
         let Candidate { link, start, signal, .. } = locked.frame;
         Some(match decoded {
             0 => Ended::Failed,
@@ -220,82 +323,59 @@ impl Sinr {
         })
     }
 
-    /// A bit for each MPDU that passes.
-    fn decoded(&self, now: Instant, locked: &Locked, mpdus: &[Mpdu], rng: &mut Rng) -> u64 {
-        if !mpdus.is_empty() {
-            let start = locked.frame.start;
-            let passes = |mpdu: &Mpdu, rng: &mut Rng| {
-                let (from, until) = (start + mpdu.from, start + mpdu.until);
-                let bits = mpdu.bytes as f64 * 8.0;
-                draw(self.ln_success(from, until, bits, locked.errors.payload), rng)
-            };
-            return mpdus
-                .iter()
-                .enumerate()
-                .fold(0, |decoded, (place, mpdu)| decoded | u64::from(passes(mpdu, rng)) << place);
+    /// A signal that ends in its preamble cannot be detected any more.
+    fn cut_off(&mut self, tx: TxId) {
+        if let State::Detecting(first) = self.state {
+            self.others.retain(|other| other.tx != tx);
+            if first.tx == tx {
+                self.next_candidate();
+            }
         }
-        let from = locked.header_end;
-        let bits = locked.errors.payload_bits(now.since(from));
-        u64::from(draw(self.ln_success(from, now, bits, locked.errors.payload), rng))
     }
-}
 
-/// Whether something with this logarithm of its probability happens.
-fn draw(ln: f64, rng: &mut Rng) -> bool {
-    ln >= CERTAIN || (ln > -40.0 && rng.chance(libm::exp(ln)))
+    /// A bit for each MPDU that passes.
+    fn decoded(&self, air: &Air, now: Instant, frame: &Candidate, rng: &mut Rng) -> u64 {
+        let errors = air.errors(frame.tx);
+        let mpdus = air.transmission(frame.tx).mpdus();
+        if mpdus.is_empty() {
+            let from = frame.start + errors.plcp;
+            let bits = errors.payload_bits(now.since(from));
+            return u64::from(self.spans.pass((from, now), bits, errors.payload, rng));
+        }
+        let passes = |mpdu: &Mpdu, rng: &mut Rng| {
+            let (from, until) = (frame.start + mpdu.from, frame.start + mpdu.until);
+            let bits = mpdu.bytes as f64 * 8.0;
+            self.spans.pass((from, until), bits, errors.payload, rng)
+        };
+        mpdus
+            .iter()
+            .enumerate()
+            .fold(0, |decoded, (place, mpdu)| decoded | u64::from(passes(mpdu, rng)) << place)
+    }
 }
 
 impl Chip {
-    fn sinr(&mut self) -> &mut Sinr {
-        match &mut self.receiver.model {
-            Model::Sinr(sinr) => sinr,
-            Model::Threshold(_) => unreachable!("only called under summed interference"),
-        }
-    }
-
     /// The start of a signal arrives, and its power has been added.
     pub(super) fn on_sinr_start(&mut self, air: &mut Air, now: Instant, hearer: &Hearer, tx: TxId) {
-        let is_deaf = self.is_transmitting() || !self.receiver.deafening.is_empty();
-        let index = self.index;
-        let Model::Sinr(sinr) = &mut self.receiver.model else { return };
-        sinr.judge_header(now, &mut self.receiver.rng);
-        let is_heard = hearer.reach == Reach::Decodable && hearer.signal >= sinr.preamble_min;
-        if is_deaf || !is_heard {
-            self.stats.missed += u64::from(is_deaf && is_heard);
+        let is_deaf = self.is_transmitting(air) || self.is_deaf(air);
+        let Receiver { model, rng, .. } = &mut self.receiver;
+        let Model::Sinr(sinr) = model else { return };
+        sinr.judge_header(air, now, rng);
+        let Hearer { power, signal, reach, .. } = *hearer;
+        let Reach::Decodable(link) = reach else { return };
+        if signal < air.limits.preamble_min {
             return;
         }
-        if sinr.locked.is_some() {
-            self.stats.collisions += 1;
+        if is_deaf {
+            self.stats.missed += 1;
             return;
         }
-        let Hearer { link, power, signal, .. } = *hearer;
-        sinr.candidates.push(Candidate { tx, link, start: now, power, signal });
-        if sinr.candidates.len() == 1 {
-            air.set_timer(index, Timer::Preamble, now + DETECTION);
-        }
-    }
-
-    /// The detection window of the oldest preamble is over.
-    pub(in crate::radio) fn on_preamble(&mut self, air: &mut Air, now: Instant) {
-        let index = self.index;
-        let ambient = self.ear.ambient;
-        let sinr = self.sinr();
-        debug_assert!(sinr.candidates[0].start + DETECTION == now, "a window that ends late");
-        let frame = sinr.candidates.remove(0);
-        let is_strongest = sinr.candidates.iter().all(|other| other.power <= frame.power);
-        if is_strongest && sinr.ratio(ambient, frame.power) >= sinr.preamble_ratio {
-            sinr.candidates.clear();
-            sinr.spans.clear();
-            let errors = air.errors(frame.tx);
-            sinr.locked = Some(Locked {
-                frame,
-                header_end: frame.start + errors.plcp,
-                is_header_judged: false,
-                is_spoilt: false,
-                errors,
-            });
-        } else if let Some(next) = sinr.candidates.first() {
-            air.set_timer(index, Timer::Preamble, next.start + DETECTION);
+        let order = air.queue.take_order();
+        let candidate = Candidate { tx, link, start: now, power, signal, order };
+        match sinr.state {
+            State::Free => sinr.state = State::Detecting(candidate),
+            State::Detecting(_) => sinr.others.push(candidate),
+            State::Locked(_) => self.stats.collisions += 1,
         }
     }
 }

@@ -4,9 +4,10 @@
 
 use farhop_proto::base::{Dbm, Duration, Instant};
 
-use super::super::air::{Air, Hearer, Reach, TxId};
+use super::super::air::{Air, TxId};
 use super::super::chip::Chip;
 use super::super::config::EifsRule;
+use super::super::links::{Hearer, Reach};
 use super::{Ended, Model, Reception};
 
 /// A preamble that is hit within this time of its start is not locked on to (ns-3's detector).
@@ -21,6 +22,7 @@ pub(super) struct Threshold {
 /// The frame that occupies a receiver.
 #[derive(Clone, Copy, Debug)]
 struct Occupant {
+    /// Where it can be decoded.
     link: u32,
     tx: TxId,
     start: Instant,
@@ -90,11 +92,14 @@ impl Chip {
         }
         let transmission = air.transmission(tx);
         let length = transmission.end - transmission.start;
-        let is_deaf = self.tx_until.is_some_and(|until| until > now);
-        let is_clear =
-            !is_deaf && hearer.reach == Reach::Decodable && self.receiver.deafening.is_empty();
+        let is_deaf = air.ear(self.index).tx_until().is_some_and(|until| until > now);
+        let link = match hearer.reach {
+            Reach::Decodable(link) => Some(link),
+            _ => None,
+        };
+        let is_clear = !is_deaf && link.is_some() && !self.is_deaf(air);
         let arrival = Occupant {
-            link: hearer.link,
+            link: link.unwrap_or(u32::MAX),
             tx,
             start: now,
             end: now + length,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::radio::{AcParams, EifsRule};
+use crate::radio::{AcParams, CurveKind, EifsRule, Interference, SinrConfig};
 use farhop_proto::base::{Gap, PhyKind, Rng};
 use farhop_proto::stack::RateControl;
 
@@ -125,4 +125,62 @@ fn every_frame_ends_once_and_no_radio_sends_two_things_at_a_time() {
         }
     }
     assert!(total > 20_000, "{total} frames");
+}
+
+/// Puts random frames on a random medium, whose radios and links come and go.
+fn disturb(config: MediumConfig, rng: &mut Rng, seed: Seed) -> Medium {
+    let (radios, links) = (config.radios.len() as u64, config.links.len() as u64);
+    let mut medium = Medium::new(config, seed);
+    let mut now = Instant::ZERO;
+    for id in 0..1500 {
+        // Often at equal times, and often while something is on the air.
+        now += us(20 * rng.below(60));
+        let radio = rng.below(radios) as usize;
+        let options = random_options(rng, now);
+        let to = rng.chance(0.9).then(|| 1 + rng.below(radios) as u16);
+        match rng.below(50) {
+            0 => medium.set_radio_up(now, radio, false),
+            1..4 => medium.set_radio_up(now, radio, true),
+            4 if links > 0 => {
+                medium.set_link_up(now, rng.below(links) as usize, rng.chance(0.7));
+            }
+            _ if medium.room(radio, options.access) > 0 => {
+                medium.handle_frame(now, radio, frame(id, to, rng.below(1500) as usize, options));
+            }
+            _ => medium.handle_timeout(now),
+        }
+    }
+    run_out(&mut medium);
+    medium
+}
+
+#[test]
+fn random_media_put_the_same_on_the_air_as_ever() {
+    let sinr = SinrConfig {
+        noise: Dbm::new(-94),
+        preamble_min: Dbm::new(-75),
+        preamble_snr_db: 4.0,
+        curve: CurveKind::Stock,
+    };
+    let mut hashes = Vec::new();
+    for interference in [Interference::Threshold, Interference::Sinr(sinr)] {
+        let mut hash = 0_u64;
+        for seed in 0..60 {
+            let mut rng = Seed(seed).stream("disturbed");
+            let mut config = random_config(&mut rng);
+            config.interference = interference;
+            for radio in &mut config.radios {
+                radio.receive_threshold = Dbm::new(-72);
+                radio.sense_threshold = Dbm::new(-76);
+                // Neighbouring channels of one node, and of different ones.
+                radio.channel = 1 + rng.below(8).saturating_sub(5) as u16;
+            }
+            for pair in config.radios.chunks_exact_mut(2).take(usize::from(rng.chance(0.5))) {
+                (pair[1].node, pair[1].radio) = (pair[0].node, RadioId(1));
+            }
+            hash = hash.rotate_left(5) ^ disturb(config, &mut rng, Seed(seed)).trace_hash();
+        }
+        hashes.push(hash);
+    }
+    assert_eq!(hashes, [14_022_166_271_737_545_476, 11_265_171_662_584_980_882]);
 }

@@ -1,0 +1,287 @@
+//! `farhop keys`: the key of this node, and whom it trusts.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+
+use farhop_proto::link::secure::PublicKey;
+use farhop_run::keys::{Entry, KeysStatus, Store, Told, Trust};
+use qrcode::QrCode;
+use qrcode::render::unicode::Dense1x2;
+use serde::Serialize;
+
+use super::{print_json, print_text};
+use crate::Failure;
+
+/// Black on white, whatever the colours of the terminal are: else few cameras read it.
+const INK: &str = "\x1b[38;5;16;48;5;231m";
+/// The colours of the terminal.
+const PLAIN: &str = "\x1b[0m";
+
+/// Shows the public key of this node, which is made if there is none, or changes whom it trusts.
+///
+/// Two nodes hear each other once each trusts the key of the other. Changes hold at once in the
+/// daemon that runs with this folder.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    farhop keys                            on hill: its line, to be carried to valley\n  \
+    farhop keys trust fh1-... --name hill  on valley: what was carried there\n  \
+    farhop keys list\n  \
+    farhop keys revoke hill                it is not heard any more, from now on\n\n\
+The folder is /etc/farhop for root, else ~/.config/farhop; --keys names another.")]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Folder of the keys.
+    #[arg(long, value_name = "DIR", global = true)]
+    keys: Option<PathBuf>,
+    /// Print the result as JSON.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Trusts the key of another node.
+    #[command(after_help = "Examples:\n  \
+        farhop keys trust fh1-... --name hill\n  \
+        ssh hill farhop keys | head -n 1 | xargs farhop keys trust --name hill")]
+    Trust {
+        /// The key, as `farhop keys` prints it on its node.
+        line: PublicKey,
+        /// The node that has it, as scenario files call it.
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Lists the keys that are trusted, and those that were revoked.
+    #[command(after_help = "Examples:\n  \
+        farhop keys list\n  \
+        farhop keys list --json | jq '.[] | select(.state == \"added\").name'")]
+    List,
+    /// Revokes a key: its node is not heard any more, from now on.
+    #[command(after_help = "Examples:\n  \
+        farhop keys revoke hill\n  \
+        farhop keys revoke fh1-...")]
+    Revoke {
+        /// The name of its node, or its line, or its fingerprint.
+        #[arg(value_name = "NAME|LINE")]
+        who: String,
+    },
+}
+
+/// A trusted key, for programs.
+#[derive(Serialize)]
+struct Row<'a> {
+    name: &'a str,
+    key: PublicKey,
+    fingerprint: String,
+    state: Trust,
+    since: &'a str,
+    /// Whether the daemon that runs has a node of this name; `null` if none runs.
+    used: Option<bool>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let store = Store::open(options.keys.as_deref())?;
+    match &options.command {
+        None => show(options, &store),
+        Some(Command::Trust { line, name }) => trust(options, &store, *line, name.as_deref()),
+        Some(Command::List) => list(options, &store),
+        Some(Command::Revoke { who }) => revoke(options, &store, who),
+    }
+}
+
+fn show(options: &Options, store: &Store) -> Result<(), Failure> {
+    let (identity, is_new) = store.own_or_new()?;
+    if is_new {
+        eprintln!("farhop: made a new key in {}", store.dir().display());
+    }
+    let key = identity.public();
+    let (fingerprint, folder) = (key.fingerprint(), store.dir().display());
+    if options.json {
+        return print_json(&serde_json::json!({
+            "key": key, "fingerprint": fingerprint, "folder": folder.to_string(), "new": is_new,
+        }));
+    }
+    print_text(&key.to_string());
+    print_text(&format!("fingerprint {fingerprint}, key in {folder}"));
+    if std::io::stdout().is_terminal() {
+        print_text(&picture(&key));
+    }
+    Ok(())
+}
+
+/// The QR code of a key, for a terminal.
+fn picture(key: &PublicKey) -> String {
+    let code = QrCode::new(key.to_string()).expect("a key is far shorter than a code may be");
+    let code = code.render::<Dense1x2>().build();
+    let line = |line| format!("{INK}{line}{PLAIN}\n");
+    code.lines().map(line).collect()
+}
+
+fn trust(
+    options: &Options,
+    store: &Store,
+    key: PublicKey,
+    name: Option<&str>,
+) -> Result<(), Failure> {
+    let (entry, is_news) = store.trust(key, name)?;
+    let told = tell(store, &entry)?;
+    if options.json {
+        return print_json(&row(&entry, told.as_ref().map(|told| &told.keys)));
+    }
+    let word = if is_news { "trusted" } else { "trusted already" };
+    print_text(&format!("{word}: {}, {}{}", entry.name, entry.key.fingerprint(), holds(&told)));
+    if let Some(note) = note(&entry, told.as_ref().map(|told| &told.keys)) {
+        print_text(&note);
+    }
+    Ok(())
+}
+
+fn revoke(options: &Options, store: &Store, who: &str) -> Result<(), Failure> {
+    // What a scenario names is known to the daemon alone. One that is deaf is complained of below.
+    let known = store.ask().ok().flatten();
+    let known: BTreeMap<String, PublicKey> = known.map(|told| told.keys.nodes).unwrap_or_default();
+    let (entry, is_news) = store.revoke(who, &known)?;
+    let told = tell(store, &entry)?;
+    if options.json {
+        return print_json(&row(&entry, told.as_ref().map(|told| &told.keys)));
+    }
+    let word = if is_news { "revoked" } else { "revoked already" };
+    print_text(&format!("{word}: {}, {}{}", entry.name, entry.key.fingerprint(), holds(&told)));
+    Ok(())
+}
+
+/// Tells the daemon that runs with these keys, if one does.
+fn tell(store: &Store, entry: &Entry) -> Result<Option<Told>, Failure> {
+    store.tell().map_err(|error| {
+        let done = match entry.state {
+            Trust::Added => "trusted",
+            Trust::Revoked => "revoked",
+        };
+        Failure::Failed(format!(
+            "{} is {done} in {}, but the daemon that runs with these keys did not take it and \
+             keeps those it had: {error}; put that right and say it again, or start it anew",
+            entry.name,
+            store.trusted_file().display()
+        ))
+    })
+}
+
+fn holds(told: &Option<Told>) -> String {
+    match told {
+        Some(told) => format!("; the daemon of '{}' knows", told.node),
+        None => "; no daemon runs with these keys".into(),
+    }
+}
+
+fn row<'a>(entry: &'a Entry, keys: Option<&KeysStatus>) -> Row<'a> {
+    Row {
+        name: &entry.name,
+        key: entry.key,
+        fingerprint: entry.key.fingerprint(),
+        state: entry.state,
+        since: &entry.since,
+        used: keys.map(|keys| keys.nodes.get(&entry.name) == Some(&entry.key)),
+    }
+}
+
+/// What the user should know of a key that does nothing.
+fn note(entry: &Entry, keys: Option<&KeysStatus>) -> Option<String> {
+    let has_no_name = entry.name == entry.key.fingerprint();
+    let is_unused = keys.is_some_and(|keys| keys.unused.contains(&entry.name));
+    if !has_no_name && !is_unused {
+        return None;
+    }
+    let name = match keys.map(|keys| keys.missing.as_slice()) {
+        Some([name]) => name,
+        _ => "NODE",
+    };
+    let remedy = if has_no_name {
+        format!("`farhop keys trust {} --name {name}` names it", entry.key)
+    } else {
+        "names are those in the scenario".into()
+    };
+    Some(format!("no node is called {}: {remedy}", entry.name))
+}
+
+fn list(options: &Options, store: &Store) -> Result<(), Failure> {
+    let trusted = store.trusted()?;
+    // The list does not change because a daemon is deaf.
+    let told = store.ask().ok().flatten();
+    let keys = told.as_ref().map(|told| &told.keys);
+    if options.json {
+        let rows: Vec<Row<'_>> = trusted.entries().map(|entry| row(entry, keys)).collect();
+        return print_json(&rows);
+    }
+    let mut out = String::new();
+    for entry in trusted.entries() {
+        let state = match entry.state {
+            Trust::Added => "added",
+            Trust::Revoked => "REVOKED",
+        };
+        let fingerprint = entry.key.fingerprint();
+        let line = format!("{:<20} {fingerprint} {state} {}", entry.name, entry.since);
+        let _ = writeln!(out, "{}", line.trim_end());
+        if let Some(note) = note(entry, keys).filter(|_| entry.state == Trust::Added) {
+            let _ = writeln!(out, "  {note}");
+        }
+    }
+    if out.is_empty() {
+        let folder = store.dir().display();
+        out = format!("no keys are trusted in {folder}: `farhop keys trust LINE --name NODE`");
+    }
+    print_text(out.trim_end());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farhop_proto::link::secure::Identity;
+
+    fn key(byte: u8) -> PublicKey {
+        Identity::from_secret([byte; 32]).public()
+    }
+
+    #[test]
+    fn the_picture_is_a_square_that_fits_a_terminal() {
+        let picture = picture(&key(1));
+        let rows: Vec<&str> = picture.lines().collect();
+        let signs = |row: &str| {
+            let inner = row.strip_prefix(INK).and_then(|row| row.strip_suffix(PLAIN));
+            inner.expect("colours of its own").chars().count()
+        };
+        let width = signs(rows[0]);
+        assert!(rows.iter().all(|row| signs(row) == width));
+        // Two squares stand in a sign, one above the other; the last row may have one only.
+        assert_eq!(rows.len(), width.div_ceil(2));
+        assert!(width <= 80 && rows.len() <= 24, "{width} by {}", rows.len());
+    }
+
+    #[test]
+    fn a_key_that_does_nothing_is_noted_with_the_name_that_it_should_have() {
+        let entry = |name: &str| Entry {
+            key: key(2),
+            name: name.into(),
+            state: Trust::Added,
+            since: "2026-11-21".into(),
+        };
+        let keys = KeysStatus {
+            folder: "/etc/farhop".into(),
+            key: key(1),
+            nodes: BTreeMap::new(),
+            missing: vec!["valley".into()],
+            unused: vec![key(2).fingerprint(), "moon".into()],
+            revoked: Vec::new(),
+        };
+        let said = note(&entry(&key(2).fingerprint()), Some(&keys)).expect("a note");
+        assert!(said.contains(&format!("`farhop keys trust {} --name valley`", key(2))), "{said}");
+        let said = note(&entry(&key(2).fingerprint()), None).expect("a note");
+        assert!(said.contains("--name NODE"), "{said}");
+        assert!(note(&entry("moon"), Some(&keys)).expect("a note").contains("called moon"));
+        assert_eq!(note(&entry("valley"), Some(&keys)), None);
+        assert_eq!(note(&entry("moon"), None), None, "no daemon says which names there are");
+    }
+}

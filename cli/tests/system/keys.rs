@@ -1,0 +1,236 @@
+//! Keys in running daemons: made at the first start, trusted and revoked while they run.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::place::{Place, stderr, wait_for};
+
+/// Two hosts with a wire between them, each with a daemon on a `udp` device.
+const SCENARIO: &str = r#"
+name = "hosts"
+[stack.link]
+kind = "wild"
+[[node]]
+name = "left"
+device = { kind = "udp", bind = "192.0.2.1:4850", peers = { right = "192.0.2.2:4850" } }
+[[node]]
+name = "right"
+device = { kind = "udp", bind = "192.0.2.2:4850", peers = { left = "192.0.2.1:4850" } }
+[[link]]
+between = ["left", "right"]
+"#;
+
+fn stdout(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+/// Whether a ping gets all its answers; each may take a second.
+fn is_answered(out: &Output) -> bool {
+    stdout(out).contains(" 0% packet loss")
+}
+
+/// A host of its own: a network namespace, with folders for keys and for the control socket.
+struct Host<'a> {
+    place: &'a Place,
+    name: &'static str,
+    /// The process that holds the namespace.
+    holder: Child,
+    daemon: Option<Child>,
+}
+
+impl<'a> Host<'a> {
+    fn new(place: &'a Place, name: &'static str) -> Self {
+        let mut holder = Command::new("unshare");
+        let holder = holder.args(["--net", "sleep", "1000"]).spawn().expect("unshare runs");
+        let own = fs::read_link("/proc/self/ns/net").expect("/proc is mounted");
+        let theirs = format!("/proc/{}/ns/net", holder.id());
+        wait_for("a namespace", || fs::read_link(&theirs).is_ok_and(|theirs| theirs != own));
+        Self { place, name, holder, daemon: None }
+    }
+
+    fn keys(&self) -> String {
+        self.place.path(&format!("{}/keys", self.name))
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.holder.id().to_string(), "--net"]).args(words);
+        let runtime = self.place.path(&format!("{}/run", self.name));
+        command.env("FARHOP_RUNTIME_DIR", runtime).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().expect("nsenter runs")
+    }
+
+    fn farhop(&self, words: &[&str]) -> Output {
+        let keys = self.keys();
+        self.run(&[&[env!("CARGO_BIN_EXE_farhop")], words, &["--keys", &keys]].concat())
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.place.path(&format!("{}.log", self.name))).unwrap_or_default()
+    }
+
+    /// Starts the daemon, and waits until it answers.
+    fn up(&mut self, file: &str) {
+        let log = File::create(self.place.path(&format!("{}.log", self.name))).expect("a log");
+        let program = env!("CARGO_BIN_EXE_farhop");
+        let keys = self.keys();
+        let words = [program, "up", file, "--node", self.name, "--keys", &keys];
+        let daemon = self.command(&words).stderr(log).spawn().expect("nsenter runs");
+        self.daemon = Some(daemon);
+        let is_up = || self.run(&[program, "status", self.name]).status.success();
+        wait_for(&format!("the daemon of {}", self.name), is_up);
+    }
+
+    fn down(&mut self) {
+        let Some(mut daemon) = self.daemon.take() else { return };
+        let pid = i32::try_from(daemon.id()).ok().and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process(pid.expect("a process"), rustix::process::Signal::TERM)
+            .expect("our own process");
+        assert!(daemon.wait().expect("it was started").success(), "{}", self.log());
+    }
+
+    fn status(&self) -> Value {
+        let out = self.run(&[env!("CARGO_BIN_EXE_farhop"), "status", self.name, "--json"]);
+        serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", stderr(&out)))
+    }
+
+    /// The public key, as its user reads it.
+    fn line(&self) -> String {
+        stdout(&self.farhop(&["keys"])).lines().next().unwrap_or_default().to_owned()
+    }
+
+    fn ping(&self, address: &str) -> bool {
+        is_answered(&self.run(&["ping", "-n", "-c", "2", "-i", "0.1", "-W", "1", address]))
+    }
+}
+
+impl Drop for Host<'_> {
+    fn drop(&mut self) {
+        for child in self.daemon.iter_mut().chain([&mut self.holder]) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A wire between two hosts.
+fn join(left: &Host<'_>, right: &Host<'_>) {
+    let (l, r) = (left.holder.id().to_string(), right.holder.id().to_string());
+    let add = ["link", "add", "wire", "netns", &l, "type", "veth", "peer", "wire", "netns", &r];
+    let out = Command::new("ip").args(add).output().expect("ip runs");
+    assert!(out.status.success(), "{}", stderr(&out));
+    for (host, address) in [(left, "192.0.2.1/24"), (right, "192.0.2.2/24")] {
+        for words in ["link set lo up", "link set wire up", &format!("addr add {address} dev wire")]
+        {
+            let words: Vec<&str> = ["ip"].into_iter().chain(words.split(' ')).collect();
+            let out = host.run(&words);
+            assert!(out.status.success(), "{}", stderr(&out));
+        }
+    }
+}
+
+#[test]
+#[ignore = "system: namespaces and processes"]
+fn two_hosts_meet_once_each_trusts_the_key_of_the_other() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can join namespaces by a wire; labs have no `up`");
+        return;
+    }
+    let place = Place::new("hosts");
+    let file = place.path("hosts.toml");
+    fs::write(&file, SCENARIO).expect("the scenario is written");
+    let (mut left, mut right) = (Host::new(&place, "left"), Host::new(&place, "right"));
+    join(&left, &right);
+    left.up(&file);
+    right.up(&file);
+    first_start_makes_the_key(&left, "right");
+    a_second_daemon_with_the_key_is_refused(&left, &file);
+    assert!(!left.ping("10.66.0.2"), "strangers do not hear each other");
+    assert!(left.status()["stack"]["security"]["peers"][0]["key"].is_null());
+
+    let (l, r) = (left.line(), right.line());
+    for (host, line, name) in [(&left, &r, "right"), (&right, &l, "left")] {
+        let out = host.farhop(&["keys", "trust", line, "--name", name]);
+        let said = stdout(&out);
+        assert!(out.status.success(), "{}", stderr(&out));
+        assert!(said.contains(&format!("the daemon of '{}' knows", host.name)), "{said}");
+    }
+    wait_for("the hosts to meet", || left.ping("10.66.0.2"));
+    let status = left.status();
+    let peer = &status["stack"]["security"]["peers"][0];
+    assert_eq!(peer["key"], r.as_str());
+    assert!(!peer["since"].is_null() && !peer["last_handshake"].is_null(), "{peer:#}");
+
+    // After a new start the key is the same, and nothing has to be said again.
+    left.down();
+    left.up(&file);
+    assert_eq!(left.line(), l);
+    wait_for("the hosts to meet again", || left.ping("10.66.0.2"));
+    let out = right.farhop(&["keys", "revoke", "left"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert!(!left.ping("10.66.0.2"), "a revoked host is not heard");
+    left.down();
+    right.down();
+}
+
+fn first_start_makes_the_key(host: &Host<'_>, neighbour: &str) {
+    let key = format!("{}/key", host.keys());
+    let mode = fs::metadata(&key).expect("a key").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let said = host.log();
+    let out = host.farhop(&["keys", "--json"]);
+    let keys: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let fingerprint = keys["fingerprint"].as_str().expect("a fingerprint");
+    assert!(said.contains("made a new key in ") && said.contains(fingerprint), "{said}");
+    assert!(said.contains(&format!("no key is known of {neighbour}")), "{said}");
+    assert!(said.contains("keys trust"), "the command that helps: {said}");
+}
+
+fn a_second_daemon_with_the_key_is_refused(host: &Host<'_>, file: &str) {
+    let out = host.farhop(&["up", file, "--node", "right", "--tun", "second"]);
+    let said = stderr(&out);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.contains("the daemon of 'left' runs with the key"), "{said}");
+}
+
+#[test]
+#[ignore = "system: namespaces and processes"]
+fn a_revoked_node_is_cut_off_at_once_and_a_trusted_one_let_in() {
+    let place = Place::new("revoked");
+    if !place.keep(&place.scenario("quiet", 0.0, None)) {
+        return;
+    }
+    let lab = place.labs()[0]["id"].as_str().expect("an id").to_owned();
+    let folder = |node: &str| place.path(&format!("run/labs/{lab}/keys/{node}"));
+    let ping = || {
+        let words = ["ping", "-n", "-c", "2", "-i", "0.1", "-W", "1", "10.66.0.2"];
+        is_answered(&place.exec("hill", &words))
+    };
+    assert!(ping());
+    let key = fs::metadata(folder("hill") + "/key").expect("a key of the lab's own");
+    assert_eq!(key.permissions().mode() & 0o777, 0o600);
+
+    // The key is the scenario's: that of the lab names each.
+    let out = place.farhop(&["keys", "revoke", "valley", "--keys", &folder("hill")]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert!(stdout(&out).contains("the daemon of 'hill' knows"), "{}", stdout(&out));
+    assert!(!ping(), "what a revoked node sends is not heard");
+    let security = &place.status("hill")["stack"]["security"];
+    assert!(security["peers"][0]["key"].is_null(), "{security:#}");
+    assert!(security["rejected"]["not-trusted"].as_u64() > Some(0), "{security:#}");
+
+    let line = stdout(&place.farhop(&["keys", "--keys", &folder("valley")]));
+    let line = line.lines().next().expect("a line");
+    let words = ["keys", "trust", line, "--name", "valley", "--keys", &folder("hill")];
+    assert!(place.farhop(&words).status.success());
+    wait_for("the nodes to agree again", ping);
+    let said = stdout(&place.farhop(&["status", "hill"]));
+    assert!(said.contains("frames are encrypted") && said.contains("key of valley: "), "{said}");
+}

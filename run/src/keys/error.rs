@@ -1,0 +1,185 @@
+//! What can be wrong with keys: one sentence each, on what, where, and what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a folder of keys cannot be used, or not in this way.
+#[derive(Debug, thiserror::Error)]
+pub enum KeysError {
+    /// Nothing says where keys are.
+    #[error("neither XDG_CONFIG_HOME nor HOME is set: name a folder for keys with --keys")]
+    NoFolder,
+    /// Nothing can be written there.
+    #[error("cannot write in {}: {error}; run as the user who owns it, or name another \
+        folder with --keys", dir.display())]
+    Unwritable {
+        /// The folder.
+        dir: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {}: {error}; run as the user who owns it, or name another folder with \
+        --keys", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The own key is not whole.
+    #[error("{} is cut short: put it back from a copy, or remove it, and `farhop keys` makes a \
+        new key, which all neighbours must then trust", path.display())]
+    Short {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The own key has signs that no key has.
+    #[error("{} is damaged: its second line is not 32 bytes in base64; put it back from a copy, \
+        or remove it, and `farhop keys` makes a new key, which all neighbours must then trust",
+        path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Others can read or change the own key.
+    #[error("{} is open to others (mode {mode:04o}): `chmod 600 {}`, and if somebody else may \
+        have read it, remove it, and `farhop keys` makes a new key", path.display(),
+        path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A later farhop made the own key.
+    #[error("{} is of version {version}, and this farhop knows version 1: use the newer farhop, or \
+        another folder with --keys", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+    },
+    /// Something else has the name of the own key.
+    #[error("{} is not a key of farhop: move it away, or name another folder with --keys",
+        path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no own key yet.
+    #[error("there is no key in {}: `farhop keys` makes one", dir.display())]
+    Missing {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// A line of the trusted keys is not understood.
+    #[error("{}, line {line}: {reason}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// Why.
+        reason: String,
+    },
+    /// A name that no node can have.
+    #[error("'{name}' is not the name of a node: letters, digits and '-', at most 32 of them")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// One key, two names.
+    #[error(
+        "the key {fingerprint} has two names, '{name}' and '{other}': a node has one; \
+        `farhop keys revoke {name}` first, if '{other}' is right"
+    )]
+    KeyTwice {
+        /// The key.
+        fingerprint: String,
+        /// The name that it has.
+        name: String,
+        /// The name that it was to get.
+        other: String,
+    },
+    /// One name, two keys.
+    #[error(
+        "'{name}' has the key {fingerprint} already, and {other} is another: if the node has \
+        a new key, `farhop keys revoke {name}` first"
+    )]
+    NameTwice {
+        /// The name.
+        name: String,
+        /// The key that it has.
+        fingerprint: String,
+        /// The key that it was to get.
+        other: String,
+    },
+    /// The own key among those of others.
+    #[error("the key {fingerprint} is this node's own (in {}): trust it on the neighbours; two \
+        nodes with one key do not work", dir.display())]
+    Own {
+        /// The key.
+        fingerprint: String,
+        /// The folder with the own key.
+        dir: PathBuf,
+    },
+    /// Another daemon of this host has this key.
+    #[error("{} runs with the key in {} already: give each node a folder of its own with --keys",
+        by.as_ref().map_or("another daemon".into(), |name| format!("the daemon of '{name}'")),
+        dir.display())]
+    Held {
+        /// The node of the other daemon, if that is known.
+        by: Option<String>,
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// The scenario gives this node another key than it has.
+    #[error("the scenario says that '{name}' has the key {scenario}, but the key in {} is {own}: \
+        put the line of `farhop keys` into the scenario, or name the right folder with --keys",
+        dir.display())]
+    OwnDiffers {
+        /// This node.
+        name: String,
+        /// The fingerprint in the scenario.
+        scenario: String,
+        /// The fingerprint of the own key.
+        own: String,
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// A key of somebody else is trusted under the name of this node.
+    #[error(
+        "the key {fingerprint} is trusted as '{name}', which is this node itself: `farhop keys \
+        revoke {name}`, and trust it under the name of its own node"
+    )]
+    OwnName {
+        /// This node.
+        name: String,
+        /// The trusted key.
+        fingerprint: String,
+    },
+    /// The scenario and the trusted keys disagree.
+    #[error("'{name}' has the key {scenario} in the scenario and {trusted} in {}: `farhop keys \
+        revoke` the wrong one of the two, by its fingerprint", path.display())]
+    Contradiction {
+        /// The node.
+        name: String,
+        /// The fingerprint in the scenario.
+        scenario: String,
+        /// The fingerprint among the trusted keys.
+        trusted: String,
+        /// The file with the trusted keys.
+        path: PathBuf,
+    },
+    /// Nobody has that name, key or fingerprint.
+    #[error(
+        "no trusted key of '{who}': `farhop keys list` shows them; what only a scenario \
+        names is revoked by its whole line"
+    )]
+    Unknown {
+        /// What was asked for.
+        who: String,
+    },
+}

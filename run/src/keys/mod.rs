@@ -1,0 +1,179 @@
+//! Keys of this host: a folder with the node's own key, and the keys of others that it trusts.
+//!
+//! ```text
+//! DIR/key       own private key, for this user alone
+//! DIR/trusted   a line for each key of others, with comments
+//! DIR/daemon    the daemon that runs with this key, and its control socket
+//! DIR/.lock     held while something is changed
+//! ```
+//!
+//! A daemon holds a lock on `key` while it runs. Files are replaced whole or not at all. Whoever
+//! changes them tells the daemon, which reads them anew.
+
+mod error;
+mod held;
+mod nodes;
+mod own;
+mod trusted;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use farhop_proto::link::secure::{Identity, PublicKey};
+use rustix::fs::{FlockOperation, flock};
+
+pub use error::KeysError;
+pub use held::{Held, Told};
+pub use nodes::{KeysStatus, NodeKeys};
+pub use own::random;
+pub use trusted::{Entry, Trust, Trusted};
+
+/// Permissions of the file with the trusted keys, which are no secret.
+const TRUSTED_MODE: u32 = 0o644;
+
+/// A folder of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    dir: PathBuf,
+}
+
+impl Store {
+    /// The keys in a folder, or in that of this user: `/etc/farhop` for root, else `farhop` in
+    /// `XDG_CONFIG_HOME` or `~/.config`. The folder need not be there yet.
+    ///
+    /// Fails if the user has no such folder.
+    pub fn open(dir: Option<&Path>) -> Result<Self, KeysError> {
+        let dir = dir.map_or_else(default_dir, |dir| Ok(dir.into()))?;
+        // A daemon may be told of it later, from another folder.
+        let dir = std::path::absolute(&dir)
+            .map_err(|error| KeysError::Unreadable { path: dir, error })?;
+        Ok(Self { dir })
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The file with the own key.
+    pub fn key_file(&self) -> PathBuf {
+        self.dir.join("key")
+    }
+
+    /// The file with the keys of others.
+    pub fn trusted_file(&self) -> PathBuf {
+        self.dir.join("trusted")
+    }
+
+    /// The own key; `None` if there is none yet.
+    ///
+    /// Fails if the file is not what it should be, or open to others.
+    pub fn own(&self) -> Result<Option<Identity>, KeysError> {
+        Ok(own::read(&self.key_file())?.map(|(identity, _)| identity))
+    }
+
+    /// The own key, which is made if there is none. Returns whether it was.
+    ///
+    /// Fails as [`Store::own`] does, and if the folder cannot be written.
+    pub fn own_or_new(&self) -> Result<(Identity, bool), KeysError> {
+        if let Some(identity) = self.own()? {
+            return Ok((identity, false));
+        }
+        self.make_dir()?;
+        own::write_new(&self.dir, &self.key_file())?;
+        let identity = self.own()?.ok_or_else(|| KeysError::Missing { dir: self.dir.clone() })?;
+        Ok((identity, true))
+    }
+
+    /// The keys of others.
+    ///
+    /// Fails if the file cannot be read, or a line of it is wrong.
+    pub fn trusted(&self) -> Result<Trusted, KeysError> {
+        let path = self.trusted_file();
+        match fs::read_to_string(&path) {
+            Ok(text) => Trusted::parse(&path, &text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Trusted::default()),
+            Err(error) => Err(KeysError::Unreadable { path, error }),
+        }
+    }
+
+    /// Trusts a key, under the name of its node if that is given. Returns its entry, and whether
+    /// that is news.
+    ///
+    /// Fails if it is the own key, if it has another name or the name another key, and if the
+    /// folder cannot be written.
+    pub fn trust(&self, key: PublicKey, name: Option<&str>) -> Result<(Entry, bool), KeysError> {
+        if self.own()?.is_some_and(|own| own.public() == key) {
+            let (fingerprint, dir) = (key.fingerprint(), self.dir.clone());
+            return Err(KeysError::Own { fingerprint, dir });
+        }
+        self.change(|trusted| trusted.trust(key, name))
+    }
+
+    /// Revokes a key, by its name, line or fingerprint; `known` are keys that a daemon has from
+    /// elsewhere. Returns its entry, and whether that is news.
+    ///
+    /// Fails if nobody knows it, and if the folder cannot be written.
+    pub fn revoke(
+        &self,
+        who: &str,
+        known: &BTreeMap<String, PublicKey>,
+    ) -> Result<(Entry, bool), KeysError> {
+        self.change(|trusted| trusted.revoke(who, known))
+    }
+
+    /// Changes the keys of others while nobody else does.
+    fn change(
+        &self,
+        change: impl FnOnce(&mut Trusted) -> Result<(Entry, bool), KeysError>,
+    ) -> Result<(Entry, bool), KeysError> {
+        self.make_dir()?;
+        let fail = |error| KeysError::Unwritable { dir: self.dir.clone(), error };
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(self.dir.join(".lock"))
+            .map_err(fail)?;
+        flock(&lock, FlockOperation::LockExclusive).map_err(io::Error::from).map_err(fail)?;
+        let mut trusted = self.trusted()?;
+        let (entry, is_news) = change(&mut trusted)?;
+        if is_news {
+            self.write_trusted(&trusted.text()).map_err(fail)?;
+        }
+        Ok((entry, is_news))
+    }
+
+    fn write_trusted(&self, text: &str) -> io::Result<()> {
+        let path = self.trusted_file();
+        let mode = fs::metadata(&path).map_or(TRUSTED_MODE, |file| file.permissions().mode());
+        let mut file = tempfile::Builder::new().prefix(".trusted-").tempfile_in(&self.dir)?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().set_permissions(fs::Permissions::from_mode(mode & 0o777))?;
+        file.as_file().sync_all()?;
+        file.persist(&path).map_err(|error| error.error)?;
+        File::open(&self.dir)?.sync_all()
+    }
+
+    fn make_dir(&self) -> Result<(), KeysError> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);
+        made.map_err(|error| KeysError::Unwritable { dir: self.dir.clone(), error })
+    }
+}
+
+fn default_dir() -> Result<PathBuf, KeysError> {
+    if rustix::process::geteuid().is_root() {
+        return Ok("/etc/farhop".into());
+    }
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let config = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
+    config.map(|config| config.join("farhop")).ok_or(KeysError::NoFolder)
+}

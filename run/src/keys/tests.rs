@@ -1,0 +1,254 @@
+//! What the folder of keys keeps, and what it says when something is wrong.
+
+use std::os::unix::net::UnixListener;
+
+use farhop_proto::stack::{NodeConfig, RadioLinkConfig, Scenario};
+use tempfile::TempDir;
+
+use super::*;
+
+fn folder() -> (TempDir, Store) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = Store::open(Some(&dir.path().join("keys"))).expect("an absolute path");
+    (dir, store)
+}
+
+fn key(byte: u8) -> PublicKey {
+    Identity::from_secret([byte; 32]).public()
+}
+
+/// Writes what stands in the place of the own key.
+fn put_key(store: &Store, text: &str, mode: u32) {
+    store.make_dir().expect("a directory");
+    fs::write(store.key_file(), text).expect("a file");
+    fs::set_permissions(store.key_file(), fs::Permissions::from_mode(mode)).expect("our own");
+}
+
+fn complaint(store: &Store) -> String {
+    let error = store.own_or_new().map(|(identity, _)| identity.public());
+    error.expect_err("something is wrong").to_string()
+}
+
+#[test]
+fn the_first_start_makes_a_key_that_stays_and_that_nobody_else_can_read() {
+    let (_dir, store) = folder();
+    assert!(store.own().expect("nothing wrong").is_none());
+    let (first, is_new) = store.own_or_new().expect("a new key");
+    assert!(is_new);
+    let (second, is_new) = store.own_or_new().expect("the same key");
+    assert!(!is_new && first.public() == second.public());
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!((mode(store.dir()), mode(&store.key_file())), (0o700, 0o600));
+    let text = fs::read_to_string(store.key_file()).expect("text");
+    assert!(text.starts_with("farhop private key, version 1\n"), "{}", text.len());
+    assert_eq!(fs::read_dir(store.dir()).expect("a directory").count(), 1, "nothing is left over");
+    let (_other, other) = folder();
+    assert_ne!(other.own_or_new().expect("a key").0.public(), first.public());
+}
+
+#[test]
+fn two_who_make_the_key_at_once_get_the_same() {
+    let (_dir, store) = folder();
+    let make = || store.own_or_new().expect("a key").0.public();
+    let made: Vec<PublicKey> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(make)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    assert!(made.iter().all(|key| *key == made[0]), "{made:?}");
+}
+
+#[test]
+fn a_key_cut_short_at_any_place_is_called_so() {
+    let (_dir, store) = folder();
+    store.own_or_new().expect("a key");
+    let whole = fs::read_to_string(store.key_file()).expect("text");
+    // Without the last sign, the end of the line, nothing is missing.
+    for length in 0..whole.len() - 1 {
+        put_key(&store, &whole[..length], 0o600);
+        let said = complaint(&store);
+        assert!(said.contains("/key is cut short") && said.contains("from a copy"), "{said}");
+    }
+    put_key(&store, whole.trim_end(), 0o600);
+    assert!(!store.own_or_new().expect("a whole key").1);
+}
+
+#[test]
+fn what_is_wrong_with_the_own_key_is_said_with_what_to_do() {
+    let (_dir, store) = folder();
+    store.own_or_new().expect("a key");
+    let good = fs::read_to_string(store.key_file()).expect("text");
+    let newer = good.replace("version 1", "version 2");
+    let damaged = good.trim_end().replace('=', "!");
+    let longer = format!("{good}more");
+    for (text, mode, what, remedy) in [
+        (&*good, 0o644, "is open to others (mode 0644)", "`chmod 600 "),
+        (&*good, 0o660, "is open to others (mode 0660)", "`chmod 600 "),
+        (&*newer, 0o600, "is of version 2", "the newer farhop"),
+        (&*damaged, 0o600, "is damaged", "from a copy"),
+        (&*longer, 0o600, "is damaged", "from a copy"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\n", 0o600, "is not a key of farhop", "--keys"),
+        ("farhop private key, version x\n", 0o600, "is not a key of farhop", "--keys"),
+    ] {
+        put_key(&store, text, mode);
+        let said = complaint(&store);
+        assert!(said.contains(what) && said.contains(remedy), "{what}: {said}");
+        assert!(said.contains("/keys/key") && !said.contains('\n'), "{said}");
+        assert_eq!(fs::read_to_string(store.key_file()).expect("text"), text, "it is left alone");
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("file");
+    fs::write(&file, "").expect("a file");
+    // Not even root can make a folder below a file.
+    let store = Store::open(Some(&file.join("keys"))).expect("an absolute path");
+    let said = store.trust(key(1), None).expect_err("no folder").to_string();
+    assert!(said.starts_with("cannot ") && said.contains("file/keys"), "{said}");
+    let store = Store::open(Some(Path::new("/proc/farhop"))).expect("an absolute path");
+    let said = complaint(&store);
+    assert!(said.starts_with("cannot write in /proc/farhop: "), "{said}");
+    assert!(said.contains("with --keys"), "{said}");
+}
+
+#[test]
+fn two_who_trust_at_once_lose_nothing() {
+    let (_dir, store) = folder();
+    std::thread::scope(|scope| {
+        for byte in 0..16 {
+            let store = &store;
+            scope.spawn(move || {
+                let name = format!("node-{byte}");
+                store.trust(key(byte), Some(&name)).expect("a new key");
+            });
+        }
+    });
+    assert_eq!(store.trusted().expect("a good file").added().count(), 16);
+}
+
+#[test]
+fn permissions_of_the_trusted_keys_stay() {
+    let (_dir, store) = folder();
+    store.trust(key(1), None).expect("a key");
+    let mode = || fs::metadata(store.trusted_file()).expect("a file").permissions().mode() & 0o777;
+    assert_eq!(mode(), 0o644);
+    fs::set_permissions(store.trusted_file(), fs::Permissions::from_mode(0o640)).expect("ours");
+    store.trust(key(2), None).expect("a key");
+    assert_eq!(mode(), 0o640);
+}
+
+#[test]
+fn the_own_key_is_not_trusted() {
+    let (_dir, store) = folder();
+    let (own, _) = store.own_or_new().expect("a key");
+    let said = store.trust(own.public(), Some("hill")).expect_err("our own").to_string();
+    assert!(said.contains("is this node's own") && said.contains("two nodes"), "{said}");
+}
+
+#[test]
+fn a_second_daemon_with_the_key_is_refused_until_the_first_ends() {
+    let (dir, store) = folder();
+    let socket = dir.path().join("hill.sock");
+    let said = store.hold("hill", &socket).expect_err("no key").to_string();
+    assert!(said.starts_with("there is no key in "), "{said}");
+    store.own_or_new().expect("a key");
+    let held = store.hold("hill", &socket).expect("the first");
+    let said = store.hold("valley", &socket).expect_err("the second").to_string();
+    assert!(said.contains("the daemon of 'hill' runs with the key"), "{said}");
+    assert!(said.contains("a folder of its own with --keys"), "{said}");
+    drop(held);
+    store.hold("valley", &socket).expect("the first has ended");
+}
+
+#[test]
+fn a_daemon_that_ended_is_not_told_and_one_that_is_deaf_is_named() {
+    let (dir, store) = folder();
+    assert!(store.tell().expect("nobody").is_none());
+    store.own_or_new().expect("a key");
+    let socket = dir.path().join("hill.sock");
+    let held = store.hold("hill", &socket).expect("the first");
+    let said = store.tell().expect_err("a daemon without a socket").to_string();
+    assert!(said.contains("hill.sock"), "{said}");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let hang_up = std::thread::spawn(move || drop(listener.accept()));
+    assert!(store.tell().is_err());
+    hang_up.join().expect("no panic");
+    // A daemon that is killed leaves its note.
+    let note = fs::read(store.holder_file()).expect("a note");
+    drop(held);
+    fs::write(store.holder_file(), note).expect("a note");
+    assert!(store.tell().expect("it has ended").is_none());
+}
+
+/// Three nodes in a row; the first is this host.
+fn chain(keys: [Option<PublicKey>; 3], store: &Store) -> NodeKeys {
+    let name = |index: usize| ["hill", "valley", "peak"][index].to_owned();
+    let node = |index| NodeConfig { name: name(index), key: keys[index], ..NodeConfig::default() };
+    let link = |from| RadioLinkConfig {
+        between: [name(from), name(from + 1)],
+        distance_km: Some(1.0),
+        ..RadioLinkConfig::default()
+    };
+    let scenario = Scenario {
+        name: "chain".into(),
+        duration_s: 1.0,
+        node: (0..3).map(node).collect(),
+        link: (0..2).map(link).collect(),
+        ..Scenario::default()
+    };
+    NodeKeys::build(&scenario, &scenario.plan().nodes[0], store.clone())
+}
+
+#[test]
+fn keys_come_from_the_scenario_and_from_the_folder() {
+    let (_dir, store) = folder();
+    let own = store.own_or_new().expect("a key").0.public();
+    let keys = chain([Some(own), None, Some(key(3))], &store);
+    let status = keys.read(own).expect("no key of a neighbour is no error");
+    assert_eq!((&*status.missing, status.nodes.len()), (&["valley".to_owned()][..], 1));
+    store.trust(key(2), Some("valley")).expect("a key");
+    store.trust(key(3), Some("peak")).expect("as the scenario says");
+    store.trust(key(4), Some("moon")).expect("a key for another network");
+    let status = keys.read(own).expect("all is well");
+    assert_eq!((status.missing.len(), &*status.unused), (0, &["moon".to_owned()][..]));
+    let numbered: Vec<(u16, PublicKey)> =
+        keys.numbered(&status).into_iter().map(|(node, key)| (node.0, key)).collect();
+    assert_eq!(numbered, [(2, key(2)), (3, key(3))]);
+}
+
+#[test]
+fn a_key_that_was_revoked_is_refused_though_the_scenario_names_it() {
+    let (_dir, store) = folder();
+    let own = store.own_or_new().expect("a key").0.public();
+    let keys = chain([None, Some(key(2)), None], &store);
+    let known = keys.read(own).expect("all is well").nodes;
+    store.revoke("valley", &known).expect("the scenario's key");
+    let status = keys.read(own).expect("all is well");
+    assert_eq!((status.nodes.len(), &*status.revoked), (0, &["valley".to_owned()][..]));
+    assert_eq!(status.missing, ["valley"]);
+    store.trust(key(5), Some("valley")).expect("its new key");
+    let status = keys.read(own).expect("the scenario is out of date, and that is known");
+    assert_eq!(status.nodes["valley"], key(5));
+}
+
+#[test]
+fn a_scenario_and_a_folder_that_disagree_are_told_apart() {
+    let (_dir, store) = folder();
+    let own = store.own_or_new().expect("a key").0.public();
+    let said = |keys: [Option<PublicKey>; 3]| {
+        chain(keys, &store).read(own).expect_err("they disagree").to_string()
+    };
+    let text = said([Some(key(9)), None, None]);
+    assert!(text.contains("the scenario says that 'hill' has the key"), "{text}");
+    let text = said([None, Some(own), None]);
+    assert!(text.contains("this node's own"), "{text}");
+    store.trust(key(2), Some("valley")).expect("a key");
+    let text = said([None, Some(key(3)), None]);
+    assert!(text.contains("'valley' has the key") && text.contains("/keys/trusted"), "{text}");
+    let text = said([None, None, Some(key(2))]);
+    assert!(text.contains("two names, 'peak' and 'valley'"), "{text}");
+    store.trust(key(4), Some("hill")).expect("no scenario is here");
+    let text = said([None; 3]);
+    assert!(text.contains("trusted as 'hill', which is this node itself"), "{text}");
+}

@@ -1,0 +1,288 @@
+//! Who hears whom: the directed links between radios, and for each radio the list of its hearers,
+//! nearest first.
+//!
+//! Of most links a network needs only how loud and how late they are. What else there is to a link,
+//! its losses and what its receiver remembers, stands apart, and only where frames can be decoded.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use farhop_proto::base::{Dbm, Duration, NodeId, Phy, PhyKind, RadioId, Seed};
+
+use super::config::{AirLink, ChipConfig, Interference, MediumConfig, channel_overlap};
+use super::loss::{LossModel, LossProcess};
+use super::power::Power;
+
+/// What a radio is to a hearer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Reach {
+    /// Strong enough to be decoded, over this link.
+    Decodable(u32),
+    /// Sensed, or only noise.
+    Energy,
+    /// The other radio of the same node: deafening with this probability.
+    Sibling(f32),
+}
+
+/// One radio that hears another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hearer {
+    pub(super) delay: Duration,
+    pub(super) power: Power,
+    pub(super) radio: u32,
+    pub(super) signal: Dbm,
+    pub(super) reach: Reach,
+}
+
+/// One direction between two radios over which frames can be decoded, at work.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// Index of the hearing radio.
+    pub(super) to: u32,
+    pub(super) is_up: bool,
+    /// Whether frames for the hearer's node are for this radio of it.
+    pub(super) is_addressed: bool,
+    /// Nothing where nothing is ever lost.
+    pub(super) loss: Option<Box<LossProcess>>,
+    /// The last sequence number that was accepted of each access category.
+    pub(super) last_sequence: [Option<u16>; 4],
+}
+
+/// One direction between two radios, as far as every hearer knows it.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    delay: Duration,
+    from: u32,
+    to: u32,
+    signal: Dbm,
+    /// Place of its [`Link`].
+    link: Option<u32>,
+    is_up: bool,
+    is_addressed: bool,
+}
+
+/// What the air knows of a radio.
+#[derive(Debug)]
+struct Station {
+    node: NodeId,
+    radio: RadioId,
+    phy: Phy,
+    channel: u16,
+    receive_threshold: Dbm,
+    sense_threshold: Dbm,
+    /// Paths from it, in the order in which they were made.
+    paths: Vec<u32>,
+    /// Who hears it now, nearest first.
+    hearers: Arc<[Hearer]>,
+}
+
+/// The links between all radios.
+#[derive(Debug)]
+pub(super) struct Links {
+    stations: Vec<Station>,
+    paths: Vec<Path>,
+    links: Vec<Link>,
+    /// Paths by their ends; made when links are first replaced.
+    by_pair: BTreeMap<(u32, u32), u32>,
+    seed: Seed,
+    /// Energy that nobody senses counts too, as interference.
+    sums_energy: bool,
+}
+
+impl Links {
+    /// Panics if a link names a radio that does not exist, or leads from a radio to itself.
+    pub(super) fn new(config: &MediumConfig, seed: Seed) -> Self {
+        let station = |config: &ChipConfig| Station {
+            node: config.node,
+            radio: config.radio,
+            phy: config.phy,
+            channel: config.channel,
+            receive_threshold: config.receive_threshold,
+            sense_threshold: config.sense_threshold,
+            paths: Vec::new(),
+            hearers: Arc::default(),
+        };
+        let mut links = Self {
+            stations: config.radios.iter().map(station).collect(),
+            paths: Vec::with_capacity(config.links.len()),
+            links: Vec::new(),
+            by_pair: BTreeMap::new(),
+            seed,
+            sums_energy: matches!(config.interference, Interference::Sinr(_)),
+        };
+        for link in &config.links {
+            links.add(link);
+        }
+        for radio in 0..links.stations.len() {
+            links.stations[radio].paths.shrink_to_fit();
+            links.line_up(radio);
+        }
+        links.links.shrink_to_fit();
+        links
+    }
+
+    /// Who hears a radio now.
+    pub(super) fn hearers(&self, radio: usize) -> &Arc<[Hearer]> {
+        &self.stations[radio].hearers
+    }
+
+    /// The PHY of a radio.
+    pub(super) fn phy(&self, radio: usize) -> Phy {
+        self.stations[radio].phy
+    }
+
+    /// A link over which a frame was decoded.
+    pub(super) fn get(&self, link: u32) -> &Link {
+        &self.links[link as usize]
+    }
+
+    pub(super) fn get_mut(&mut self, link: u32) -> &mut Link {
+        &mut self.links[link as usize]
+    }
+
+    fn add(&mut self, config: &AirLink) {
+        let (from, to) = (config.from, config.to);
+        let index = self.paths.len() as u32;
+        let count = self.stations.len();
+        assert!(from < count && to < count, "link {index} to an unknown radio");
+        assert!(from != to, "link {index} leads from a radio to itself");
+        let (source, sink) = (&self.stations[from], &self.stations[to]);
+        let reaches_node = |other: &u32| {
+            let other = &self.stations[self.paths[*other as usize].to as usize];
+            other.node == sink.node && other.channel == source.channel
+        };
+        let is_addressed = source.channel == sink.channel && !source.paths.iter().any(reaches_node);
+        self.paths.push(Path {
+            delay: config.delay,
+            from: from as u32,
+            to: to as u32,
+            signal: config.signal,
+            link: None,
+            is_up: true,
+            is_addressed,
+        });
+        self.stations[from].paths.push(index);
+        self.open(index, &config.loss);
+    }
+
+    /// Whether frames can be decoded over a path.
+    fn is_clear(&self, path: &Path) -> bool {
+        let (source, sink) = (&self.stations[path.from as usize], &self.stations[path.to as usize]);
+        sink.phy.kind == PhyKind::Wire
+            || (source.channel == sink.channel && path.signal >= sink.receive_threshold)
+    }
+
+    /// Makes the link of a path over which frames can be decoded, unless there is one.
+    fn open(&mut self, index: u32, loss: &LossModel) {
+        let path = self.paths[index as usize];
+        if path.link.is_some() || !self.is_clear(&path) {
+            return;
+        }
+        let (source, sink) = (&self.stations[path.from as usize], &self.stations[path.to as usize]);
+        let build = || {
+            let name = format!(
+                "air/{}.{}-{}.{}/loss",
+                source.node.0, source.radio.0, sink.node.0, sink.radio.0
+            );
+            Box::new(loss.build(self.seed.stream(&name)))
+        };
+        let link = Link {
+            to: path.to,
+            is_up: path.is_up,
+            is_addressed: path.is_addressed,
+            loss: (*loss != LossModel::None).then(build),
+            last_sequence: [None; 4],
+        };
+        self.paths[index as usize].link = Some(self.links.len() as u32);
+        self.links.push(link);
+    }
+
+    /// Makes the list of those who hear a radio from its paths and its node's other radios.
+    fn line_up(&mut self, radio: usize) {
+        let source = &self.stations[radio];
+        let from_path = |index: &u32| {
+            let path = &self.paths[*index as usize];
+            let sink = &self.stations[path.to as usize];
+            let overlap = channel_overlap(source.channel, sink.channel);
+            if overlap == 0.0 || !path.is_up {
+                return None;
+            }
+            let reach = match path.link.filter(|_| self.is_clear(path)) {
+                Some(link) => Reach::Decodable(link),
+                None => Reach::Energy,
+            };
+            let signal = path.signal.weaker_by(-10.0 * libm::log10(overlap));
+            if signal < sink.sense_threshold && !self.sums_energy {
+                return None;
+            }
+            let power = if self.sums_energy { Power::of(signal) } else { Power::LEAST };
+            Some(Hearer { delay: path.delay, power, radio: path.to, signal, reach })
+        };
+        let mut hearers: Vec<Hearer> = source.paths.iter().filter_map(from_path).collect();
+        hearers.extend(self.siblings(radio));
+        hearers.sort_by_key(|hearer| hearer.delay);
+        self.stations[radio].hearers = hearers.into();
+    }
+
+    /// The other radios of a node, where their channels overlap (`radio.md` 6). The radios of a
+    /// node stand together.
+    fn siblings(&self, radio: usize) -> impl Iterator<Item = Hearer> {
+        let own = &self.stations[radio];
+        let is_of_node = |index: &usize| self.stations[*index].node == own.node;
+        let before = (0..radio).rev().take_while(is_of_node);
+        let after = (radio + 1..self.stations.len()).take_while(is_of_node);
+        before.chain(after).filter_map(|index| {
+            let other = &self.stations[index];
+            let is_wire = [own.phy.kind, other.phy.kind].contains(&PhyKind::Wire);
+            let overlap = channel_overlap(own.channel, other.channel);
+            (overlap > 0.0 && !is_wire).then_some(Hearer {
+                delay: Duration::ZERO,
+                power: Power::ZERO,
+                radio: index as u32,
+                signal: Dbm::new(0),
+                reach: Reach::Sibling(overlap as f32),
+            })
+        })
+    }
+
+    /// Cuts or restores a link. What is on its way goes on.
+    pub(super) fn set_up(&mut self, index: usize, up: bool) {
+        let path = &mut self.paths[index];
+        path.is_up = up;
+        let from = path.from as usize;
+        if let Some(link) = path.link {
+            self.links[link as usize].is_up = up;
+        }
+        self.line_up(from);
+    }
+
+    /// Puts other links in the place of those from a radio. Pairs that stay keep their state, and
+    /// those that were linked before find it again.
+    ///
+    /// Panics as [`Links::new`] does.
+    pub(super) fn replace(&mut self, radio: usize, links: &[AirLink]) {
+        if self.by_pair.is_empty() {
+            let pair = |(index, path): (usize, &Path)| ((path.from, path.to), index as u32);
+            self.by_pair = self.paths.iter().enumerate().map(pair).collect();
+        }
+        self.stations[radio].paths.clear();
+        for config in links {
+            assert_eq!(config.from, radio, "a link from another radio");
+            match self.by_pair.entry((radio as u32, config.to as u32)) {
+                Entry::Occupied(known) => {
+                    let index = *known.get();
+                    let path = &mut self.paths[index as usize];
+                    (path.delay, path.signal) = (config.delay, config.signal);
+                    self.stations[radio].paths.push(index);
+                    self.open(index, &config.loss);
+                }
+                Entry::Vacant(place) => {
+                    place.insert(self.paths.len() as u32);
+                    self.add(config);
+                }
+            }
+        }
+        self.line_up(radio);
+    }
+}

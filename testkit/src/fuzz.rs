@@ -1,0 +1,202 @@
+//! What is fuzzed: one function for each decoder and each state machine that takes bytes from the
+//! air, before they are authenticated and after. `fuzz/` drives them with libFuzzer; the committed
+//! corpus goes through them in an ordinary test.
+
+use bytes::Bytes;
+use farhop_proto::base::{
+    Bitrate, Cx, Duration, EtherType, FlowId, Frame, FrameDown, FrameUp, Gap, Instant, Layer,
+    NodeId, Phy, RadioId, RadioSpec, ReceivedFrame, Room, Seed, TxOptions, UnitId,
+};
+use farhop_proto::link::PeerSpec;
+use farhop_proto::link::plain::{Plain, PlainConfig};
+use farhop_proto::link::secure::{Identity, Secure, SecureSpec, SecurityConfig};
+use farhop_proto::link::wild::{Wild, WildConfig};
+use farhop_proto::wire;
+
+/// A function that takes any bytes and must neither panic nor hang.
+pub type Target = fn(&[u8]);
+
+/// All targets by the names of their folders in `fuzz/corpus`.
+pub const TARGETS: [(&str, Target); 8] = [
+    ("radiotap", radiotap),
+    ("ieee80211", ieee80211),
+    ("secure", secure),
+    ("carrier", carrier),
+    ("wild", wild),
+    ("wild_link", wild_link),
+    ("plain_link", plain_link),
+    ("ip", ip),
+];
+
+/// Before authentication: what a card in monitor mode hands up.
+pub fn radiotap(bytes: &[u8]) {
+    let _ = wire::radiotap::parse(bytes);
+}
+
+/// Before authentication: an 802.11 frame.
+pub fn ieee80211(bytes: &[u8]) {
+    let _ = wire::ieee80211::decode(&Bytes::copy_from_slice(bytes));
+}
+
+/// Before authentication: frames for a node that shares keys with a neighbour and is asked for new
+/// ones by another. The first byte of each says whom it claims to be from and for, the next its
+/// length.
+pub fn secure(bytes: &[u8]) {
+    let mut node = with_keys();
+    let mut now = Instant::ZERO + Duration::from_secs(1);
+    let mut rest = bytes;
+    while let [how, length, behind @ ..] = rest {
+        let (payload, behind) = behind.split_at(behind.len().min(usize::from(*length)));
+        let from = NodeId(u16::from(how & 3) + 1);
+        let to = (how & 4 == 0).then_some(NodeId(1));
+        let protocol = if how & 8 == 0 { EtherType::SEALED } else { EtherType::FARHOP };
+        let mut cx = Cx::new(now);
+        node.handle_rx(&mut cx, received(from, to, protocol, payload));
+        drain(&mut node, now);
+        now += Duration::from_millis(u64::from(how >> 4) * 40);
+        node.handle_timeout(&mut Cx::new(now));
+        drain(&mut node, now);
+        rest = behind;
+    }
+}
+
+/// After authentication: what a neighbour says about keys.
+pub fn carrier(bytes: &[u8]) {
+    if let Some((said, frame)) = wire::secure::decode_carrier(bytes) {
+        let mut again = vec![0, 0];
+        said.iter().for_each(|said| said.append(&mut again));
+        assert_eq!(again.len() + frame.len(), bytes.len(), "all bytes are accounted for");
+        assert_eq!(again[2..], bytes[2..again.len()], "and mean themselves");
+    }
+}
+
+/// After authentication: a frame of `wild`, and what its code blocks decode to.
+pub fn wild(bytes: &[u8]) {
+    let bytes = Bytes::copy_from_slice(bytes);
+    if let Ok(decoded) = wire::wild::decode(&bytes) {
+        let _ = wire::wild::decode_unit(&decoded.body);
+    }
+    let _ = wire::wild::decode_unit(&bytes);
+}
+
+/// After authentication: frames of a neighbour for `wild`, one after another, each with a byte that
+/// says how much later and one that says how long it is.
+pub fn wild_link(bytes: &[u8]) {
+    let peers = [peer(2)];
+    let radios = [radio()];
+    let link = Wild::build(&WildConfig::default(), NodeId(1), &radios, &peers, Seed(1));
+    frames_for(link, bytes);
+}
+
+/// After authentication: the same for `plain`.
+pub fn plain_link(bytes: &[u8]) {
+    let link = Plain::build(&PlainConfig::default(), NodeId(1), &[radio()], Seed(1));
+    frames_for(link, bytes);
+}
+
+/// After authentication: an IP packet, its UDP or TCP, its next hop.
+pub fn ip(bytes: &[u8]) {
+    let packet = Bytes::copy_from_slice(bytes);
+    let _ = wire::ip::destination(&packet);
+    let _ = wire::ip::flow(&packet);
+    let _ = wire::ip::payload(&packet);
+    let _ = wire::udp::decode(&packet);
+    let _ = wire::tcp::decode(&packet);
+    let _ = wire::ip::forwarded(&packet);
+}
+
+fn peer(node: u16) -> PeerSpec {
+    PeerSpec { node: NodeId(node), radio: RadioId(0) }
+}
+
+fn radio() -> RadioSpec {
+    let phy = Phy::default();
+    let rate = *phy.rates().last().expect("a rate");
+    RadioSpec { id: RadioId(0), phy, rate, gap: Gap::Difs, channel: 1, seal_bytes: 0 }
+}
+
+fn received(from: NodeId, to: Option<NodeId>, protocol: EtherType, payload: &[u8]) -> FrameUp {
+    FrameUp::Received(ReceivedFrame {
+        radio: RadioId(0),
+        from,
+        to,
+        protocol,
+        payload: Bytes::copy_from_slice(payload),
+        started: Instant::ZERO,
+        rate: Bitrate::from_mbps(11.0),
+        signal: None,
+        bits: 0,
+    })
+}
+
+fn frames_for(mut link: impl Layer<Below = farhop_proto::base::Frames>, bytes: &[u8]) {
+    let mut now = Instant::ZERO;
+    let mut rest = bytes;
+    while let [wait, length, behind @ ..] = rest {
+        let (payload, behind) = behind.split_at(behind.len().min(usize::from(*length)));
+        now += Duration::from_micros(u64::from(*wait) * 300);
+        let mut cx = Cx::new(now);
+        link.handle_rx(&mut cx, received(NodeId(2), Some(NodeId(1)), EtherType::FARHOP, payload));
+        while link.poll_rx(&mut cx).is_some() {}
+        while link.poll_tx(&mut cx, &|_| Room::units(8)).is_some() {}
+        link.handle_timeout(&mut cx);
+        rest = behind;
+    }
+}
+
+fn node(id: u16, others: &[u16]) -> Secure {
+    let key = |node: &u16| (NodeId(*node), Identity::from_secret([*node as u8; 32]).public());
+    Secure::build(SecureSpec {
+        node: NodeId(id),
+        identity: Identity::from_secret([id as u8; 32]),
+        entropy: [id as u8; 32],
+        config: SecurityConfig::default(),
+        peers: others.iter().map(|node| peer(*node)).collect(),
+        keys: others.iter().map(key).collect(),
+    })
+}
+
+fn carry(secure: &mut Secure, to: u16, now: Instant) -> Option<Bytes> {
+    let mut cx = Cx::new(now);
+    let frame = Frame {
+        id: UnitId(1),
+        radio: RadioId(0),
+        to: Some(NodeId(to)),
+        flow: FlowId::CONTROL,
+        protocol: EtherType::FARHOP,
+        payload: Bytes::new(),
+        options: TxOptions::default(),
+    };
+    secure.handle_tx(&mut cx, FrameDown::Frame(frame));
+    match secure.poll_tx(&mut cx, &|_| Room::UNLIMITED)? {
+        FrameDown::Frame(frame) => Some(frame.payload),
+        _ => None,
+    }
+}
+
+/// Node 1, which shares keys with node 2 and knows node 3.
+fn with_keys() -> Secure {
+    let (mut a, mut b) = (node(1, &[2, 3]), node(2, &[1]));
+    let mut cx = Cx::new(Instant::ZERO);
+    a.handle_timeout(&mut cx);
+    b.handle_timeout(&mut cx);
+    for _ in 0..3 {
+        let there = carry(&mut a, 2, cx.now).expect("something to say");
+        b.handle_rx(&mut cx, received(NodeId(1), Some(NodeId(2)), EtherType::SEALED, &there));
+        let back = carry(&mut b, 1, cx.now).expect("something to say");
+        a.handle_rx(&mut cx, received(NodeId(2), Some(NodeId(1)), EtherType::SEALED, &back));
+    }
+    a
+}
+
+/// Places what is wanted, as a link does.
+fn drain(secure: &mut Secure, now: Instant) {
+    let mut cx = Cx::new(now);
+    while let Some(event) = secure.poll_rx(&mut cx) {
+        assert!(!matches!(event, FrameUp::Received(_)), "a forged frame went up");
+        if let FrameUp::Wanted(wanted) = event {
+            let _ = carry(secure, wanted.to.0, now);
+        }
+    }
+    while secure.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some() {}
+}
