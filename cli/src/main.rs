@@ -48,6 +48,8 @@ enum Command {
     #[command(hide = true)]
     LabAir(commands::lab::ChildOptions),
     #[command(hide = true)]
+    LabStranger(commands::lab::ChildOptions),
+    #[command(hide = true)]
     LabHold(commands::lab::HoldOptions),
     #[command(hide = true)]
     LabNoise(commands::noise::Options),
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
         Command::Check(options) => commands::check::run(&options),
         Command::Schema(options) => commands::schema::run(&options),
         Command::LabNode(options) => commands::lab::run_node(&options),
+        Command::LabStranger(options) => commands::lab::run_stranger(&options),
         Command::LabAir(options) => commands::lab::run_air(&options),
         Command::LabHold(options) => commands::lab::run_holder(&options),
         Command::LabNoise(options) => commands::noise::run(&options),

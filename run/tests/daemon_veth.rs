@@ -160,7 +160,7 @@ fn run_air(sockets: &[PacketSocket; 2], stop: &AtomicBool) {
                 let tsft_us = clock.now().as_nanos() / 1_000 + 3_600_000_000;
                 let (rate, signal) = (MBPS_11, Some(Dbm::new(-60)));
                 out.clear();
-                let reception = Reception { tsft_us, rate, channel: 1, signal };
+                let reception = Reception { tsft_us, rate, channel: 1, signal, antenna: None };
                 radiotap::put_reception(&mut out, &reception);
                 out.extend_from_slice(&packet[tap.length..]);
                 sockets[1 - from].send(&out).expect("a veth");

@@ -2,5 +2,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod adversary;
 pub mod engine;
 pub mod radio;

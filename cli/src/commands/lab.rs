@@ -153,8 +153,21 @@ pub(crate) fn run_lab(
     seed: Option<u64>,
     watcher: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<Report, Failure> {
-    let mut lab = Lab::start(&loaded.scenario, &lab_options(seed)?, watcher)?;
-    Ok(lab.run_flows(watcher)?)
+    let (scenario, options) = (&loaded.scenario, lab_options(seed)?);
+    let mut lab = Lab::start(scenario, &options, watcher)?;
+    let mut finished = lab.run_flows(watcher)?;
+    if let Some(adversary) = &mut finished.adversary
+        && scenario.adversary.iter().any(|adversary| !adversary.as_noise)
+    {
+        let goodput: f64 = finished.flows.iter().map(|flow| flow.goodput_mbps).sum();
+        let scripts = lab.scripts()?;
+        drop(lab);
+        let mut lab = Lab::start_beside_noise(scenario, &options, scripts, watcher)?;
+        let beside_noise = lab.run_flows(watcher)?;
+        let noise = beside_noise.total_mbps();
+        adversary.honest_goodput_ratio = (noise > 0.0).then(|| goodput / noise);
+    }
+    Ok(finished)
 }
 
 /// Moves a bar by what a lab is doing.
@@ -321,6 +334,11 @@ fn list(json: bool) -> Result<(), Failure> {
 
 pub(crate) fn run_node(options: &ChildOptions) -> Result<(), Failure> {
     Ok(lab::run_node(&options.state, &options.node, options.parent, options.seed)?)
+}
+
+pub(crate) fn run_stranger(options: &ChildOptions) -> Result<(), Failure> {
+    let ChildOptions { node, state, parent, seed } = options;
+    Ok(lab::run_stranger(state, node, *parent, *seed)?)
 }
 
 pub(crate) fn run_air(options: &ChildOptions) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use farhop_sim::engine::{Counters, Lateness, Report};
+use farhop_sim::engine::{AdversaryReport, Counters, Lateness, Report};
 
 /// A table whose first column is text and whose others are numbers.
 pub(crate) fn table(head: &[&str], rows: Vec<Vec<String>>) -> Table {
@@ -40,6 +40,9 @@ pub(super) fn report(report: &Report) -> String {
     if let Some(lateness) = &report.lateness {
         out += &lateness_line(lateness);
     }
+    if let Some(adversary) = &report.adversary {
+        out += &adversary_line(adversary);
+    }
     out += &flows(report);
     out += &links(report);
     for node in &report.nodes {
@@ -48,6 +51,18 @@ pub(super) fn report(report: &Report) -> String {
         }
     }
     out
+}
+
+/// What strangers did, in one line.
+fn adversary_line(adversary: &AdversaryReport) -> String {
+    let AdversaryReport { sent, accepted, by_kind, .. } = adversary;
+    let ratio = adversary.honest_goodput_ratio;
+    let ratio = ratio.map_or("-".into(), |ratio| format!("{:.1} %", ratio * 100.0));
+    format!(
+        "strangers sent {sent} frames ({}); {accepted} were accepted; goodput {ratio} of that \
+         beside as much noise\n",
+        counters(by_kind)
+    )
 }
 
 fn flows(report: &Report) -> String {

@@ -1,5 +1,6 @@
 //! What is impossible in a scenario: each problem with its place and what would be right.
 
+mod adversary;
 mod fault;
 mod flow;
 mod loss;
@@ -147,6 +148,7 @@ impl Scenario {
         }
         let joined = |a: &str, b: &str| placed.are_joined(topology.as_ref(), &names, a, b);
         fault::check_faults(&mut found, &names, &placed, &joined);
+        adversary::check_adversaries(&mut found, &names, &placed);
         if let Some(sweep) = &self.sweep {
             check_sweep(&mut found, sweep);
         }

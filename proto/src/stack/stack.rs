@@ -74,6 +74,11 @@ impl Stack {
         self.raise(cx);
     }
 
+    /// How often the keys let something through; nothing where frames are not protected.
+    pub fn believed(&self) -> Option<u64> {
+        self.secure.as_ref().map(|secure| secure.believed())
+    }
+
     /// Hands the link what came through the layer below it.
     fn raise(&mut self, cx: &mut Cx<'_>) {
         let Some(secure) = &mut self.secure else { return };

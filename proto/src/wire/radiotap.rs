@@ -13,6 +13,7 @@ const FLAGS: u32 = 1;
 const RATE: u32 = 2;
 const CHANNEL: u32 = 3;
 const DBM_SIGNAL: u32 = 5;
+const ANTENNA: u32 = 11;
 const TX_FLAGS: u32 = 15;
 const DATA_RETRIES: u32 = 17;
 const MCS: u32 = 19;
@@ -79,6 +80,8 @@ pub struct Radiotap {
     pub frequency_mhz: Option<u16>,
     /// Received power.
     pub signal: Option<Dbm>,
+    /// Antenna that received.
+    pub antenna: Option<u8>,
     /// Of an injected frame or an echo: its flags.
     pub tx_flags: Option<TxFlags>,
     /// Of an injected frame: repetitions wanted; of an echo: repetitions made.
@@ -150,6 +153,7 @@ impl Radiotap {
             }
             CHANNEL => self.frequency_mhz = Some(u16::from_le_bytes([value[0], value[1]])),
             DBM_SIGNAL => self.signal = Some(Dbm::new(i32::from(value[0] as i8))),
+            ANTENNA => self.antenna = Some(value[0]),
             TX_FLAGS => {
                 let flags = u16::from_le_bytes([value[0], value[1]]);
                 self.tx_flags = Some(TxFlags {
@@ -204,18 +208,23 @@ pub struct Reception {
     pub channel: u16,
     /// Received power.
     pub signal: Option<Dbm>,
+    /// Antenna that received, where there are several.
+    pub antenna: Option<u8>,
 }
 
 /// Appends the header of a received frame.
 pub fn put_reception(out: &mut Vec<u8>, reception: &Reception) {
     let signal = if reception.signal.is_some() { 1 << DBM_SIGNAL } else { 0 };
-    let start = put_start(out, 1 << TSFT | 1 << FLAGS | 1 << RATE | 1 << CHANNEL | signal);
+    let antenna = if reception.antenna.is_some() { 1 << ANTENNA } else { 0 };
+    let fields = 1 << TSFT | 1 << FLAGS | 1 << RATE | 1 << CHANNEL | signal | antenna;
+    let start = put_start(out, fields);
     out.extend_from_slice(&reception.tsft_us.to_le_bytes());
     out.extend_from_slice(&[0, rate_field(reception.rate)]);
     let (frequency, flags) = channel_fields(reception.channel);
     out.extend_from_slice(&frequency.to_le_bytes());
     out.extend_from_slice(&flags.to_le_bytes());
     out.extend(reception.signal.map(|signal| signal.as_f64().round() as i8 as u8));
+    out.extend(reception.antenna);
     put_length(out, start);
 }
 
@@ -406,6 +415,7 @@ mod tests {
             rate: MBPS_11,
             channel: 6,
             signal: Some(Dbm::new(-61)),
+            antenna: Some(3),
         };
         let mut out = vec![0xff; 3];
         put_reception(&mut out, &reception);

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use farhop_proto::base::{Frame, FrameUp, Instant, UnitId};
+use farhop_sim::radio;
 
 use super::port::{AttachSpec, AttachStats, Port};
 use crate::device::{BATCH, Clock, PacketSocket, from_realtime, passing};
@@ -13,7 +14,16 @@ use crate::device::{BATCH, Clock, PacketSocket, from_realtime, passing};
 pub(super) struct Injected {
     pub(super) at: Instant,
     pub(super) radio: usize,
-    pub(super) frame: Frame,
+    pub(super) what: What,
+}
+
+/// What came of a radio.
+#[derive(Debug)]
+pub(super) enum What {
+    /// A frame to send by the rules.
+    Frame(Frame),
+    /// A stranger's frame, which goes at once.
+    Hostile(radio::Injected),
 }
 
 /// One radio's end.
@@ -68,8 +78,8 @@ impl Attachment {
             }
             let at =
                 arrival.stamp.map_or_else(|| clock.now(), |stamp| from_realtime(stamp, offset));
-            let frame = self.port.take(&buffer[..arrival.length]);
-            into.extend(frame.map(|frame| Injected { at, radio, frame }));
+            let what = self.port.take(&buffer[..arrival.length]);
+            into.extend(what.map(|what| Injected { at, radio, what }));
         }
         true
     }
@@ -80,13 +90,13 @@ impl Attachment {
     }
 
     /// Tells the daemon what its radio reports.
-    pub(super) fn tell(&mut self, event: &FrameUp) {
+    pub(super) fn tell(&mut self, event: &FrameUp, antenna: u8) {
         if self.is_gone {
             return;
         }
         let packet = match event {
             FrameUp::Received(frame) | FrameUp::Overheard(frame) => {
-                Some(self.port.reception(frame))
+                Some(self.port.reception(frame, antenna))
             }
             FrameUp::Done(done) => self.port.echo(done),
             FrameUp::Wanted(_) => None,

@@ -7,11 +7,13 @@ use std::os::fd::BorrowedFd;
 
 use farhop_proto::base::{Duration, Instant, RadioId, Seed};
 use farhop_proto::stack::{Plan, Scenario};
-use farhop_sim::radio::{ChipStats, Medium};
+use farhop_sim::adversary;
+use farhop_sim::radio::{ChipConfig, ChipStats, Medium};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 
 use super::attach::{Attachment, Injected};
+use super::hostile::HostileStats;
 use super::paced::{Change, Fault, Paced};
 use super::port::{AttachSpec, AttachStats};
 use crate::device::{Clock, FRAME_BYTES, os, timespec};
@@ -28,6 +30,10 @@ pub struct AirOptions<'a> {
     pub seed: u64,
     /// Radios in the order of the plan, with the interfaces that lead to them.
     pub radios: Vec<RadioEnd>,
+    /// Strangers in the order of the scenario, with the interfaces that lead to them.
+    pub strangers: Vec<RadioEnd>,
+    /// Nobody can decode what strangers send.
+    pub as_noise: bool,
 }
 
 /// The interface that leads to a radio.
@@ -54,6 +60,8 @@ pub struct AirStatus {
     pub late_arrivals: u64,
     /// The worst of them, in microseconds.
     pub worst_arrival_us: f64,
+    /// What strangers did.
+    pub hostile: HostileStats,
     /// Radios by node: the chip's counters, and those of its veth.
     pub radios: BTreeMap<String, (ChipStats, AttachStats)>,
 }
@@ -80,11 +88,24 @@ impl Air {
         let scenario = options.scenario;
         let plan = scenario.plan();
         let seed = Seed(options.seed);
-        let ends = attach_all(options, &plan, seed)?;
-        let medium = farhop_sim::engine::medium_config(scenario, &plan);
+        let mut ends = attach_all(options, &plan, seed)?;
+        let mut medium = farhop_sim::engine::medium_config(scenario, &plan);
+        let strangers = adversary::place(scenario, &plan, &mut medium, options.as_noise);
+        for (stranger, interface) in strangers.iter().zip(&options.strangers) {
+            ends.push(attach_stranger(&medium.radios[stranger.radio], interface)?);
+        }
         Ok(Self {
-            names: options.radios.iter().map(|end| end.node.clone()).collect(),
-            model: Paced::build(Medium::new(medium, seed), clock.now()),
+            names: options
+                .radios
+                .iter()
+                .chain(&options.strangers)
+                .map(|e| e.node.clone())
+                .collect(),
+            model: Paced::build(
+                Medium::new(medium, seed),
+                clock.now(),
+                strangers.first().map(|stranger| stranger.radio),
+            ),
             lost: vec![false; ends.len()],
             ends,
             arrivals: Vec::new(),
@@ -118,8 +139,8 @@ impl Air {
         let now = self.clock.now();
         let ends = &mut self.ends;
         self.model.run(&mut self.arrivals, now, &mut |radio, id| ends[radio].on_refused(id));
-        while let Some(event) = self.model.poll_event() {
-            self.ends[event.radio].tell(&event.event);
+        while let Some((event, antenna)) = self.model.poll_event() {
+            self.ends[event.radio].tell(&event.event, antenna);
         }
         self.switch_off_lost(now)?;
         Ok(others_ready)
@@ -172,6 +193,7 @@ impl Air {
             cpu_s: usage.cpu_s,
             memory_kb: usage.memory_kb,
             wakeups: self.wakeups.stats(),
+            hostile: self.model.hostile(),
             frames_on_air: self.model.medium().frames_on_air(),
             late_arrivals: late.count,
             worst_arrival_us: late.worst.as_nanos() as f64 / 1e3,
@@ -199,7 +221,22 @@ fn attach_all(options: &AirOptions<'_>, plan: &Plan, seed: Seed) -> io::Result<V
             has_echo: radio.config.transmit_status,
             clock_offset: random + (clock.offset_s * 1e9) as i64,
             clock_ppb: (clock.drift_ppm * 1e3) as i64,
+            is_stranger: false,
         })?);
     }
     Ok(ends)
+}
+
+/// Opens the interface of a stranger, who has the radio of the medium.
+fn attach_stranger(radio: &ChipConfig, end: &RadioEnd) -> io::Result<Attachment> {
+    Attachment::open(AttachSpec {
+        interface: end.interface.clone(),
+        station: (radio.node, radio.radio),
+        phy: radio.phy,
+        channel: radio.channel,
+        has_echo: false,
+        clock_offset: 0,
+        clock_ppb: 0,
+        is_stranger: true,
+    })
 }

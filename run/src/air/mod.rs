@@ -12,10 +12,12 @@
 
 mod attach;
 mod driver;
+mod hostile;
 mod paced;
 mod port;
 
 pub use attach::Attachment;
 pub use driver::{Air, AirOptions, AirStatus, RadioEnd};
+pub use hostile::HostileStats;
 pub use paced::{Change, Fault};
 pub use port::{AttachSpec, AttachStats};

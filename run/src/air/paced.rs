@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use farhop_proto::base::{Duration, FrameDown, Instant, UnitId};
 use farhop_sim::radio::{Medium, MediumEvent};
 
-use super::attach::Injected;
+use super::attach::{Injected, What};
+use super::hostile::{Hostile, HostileStats};
 
 /// A thing that goes down or comes back while the air runs.
 #[derive(Clone, Copy, Debug)]
@@ -49,12 +50,16 @@ pub(super) struct Paced {
     /// How many faults hold a thing down.
     downs: BTreeMap<Fault, u32>,
     late: LateArrivals,
+    hostile: Hostile,
 }
 
 impl Paced {
-    pub(super) fn build(medium: Medium, now: Instant) -> Self {
+    /// `strangers` is the first radio that is no node's, if there is one.
+    pub(super) fn build(medium: Medium, now: Instant, strangers: Option<usize>) -> Self {
         let late = LateArrivals::default();
-        Self { medium, now, changes: Vec::new(), downs: BTreeMap::new(), late }
+        let (changes, downs) = Default::default();
+        let hostile = Hostile::build(strangers);
+        Self { medium, now, changes, downs, late, hostile }
     }
 
     pub(super) fn medium(&self) -> &Medium {
@@ -90,17 +95,21 @@ impl Paced {
     ) {
         let now = now.max(self.now);
         arrivals.sort_by_key(|arrival| arrival.at);
-        for Injected { at, radio, frame } in arrivals.drain(..) {
+        for Injected { at, radio, what } in arrivals.drain(..) {
             let behind = self.now.since(at);
             if !behind.is_zero() {
                 self.late.count += 1;
                 self.late.worst = self.late.worst.max(behind);
             }
             self.advance(at.clamp(self.now, now));
-            if self.medium.room(radio, frame.options.access) == 0 {
-                refused(radio, frame.id);
-            } else {
-                self.medium.handle_frame(self.now, radio, FrameDown::Frame(frame));
+            match what {
+                What::Hostile(frame) => self.hostile.send(&mut self.medium, self.now, radio, frame),
+                What::Frame(frame) if self.medium.room(radio, frame.options.access) == 0 => {
+                    refused(radio, frame.id);
+                }
+                What::Frame(frame) => {
+                    self.medium.handle_frame(self.now, radio, FrameDown::Frame(frame));
+                }
             }
         }
         self.advance(now);
@@ -129,9 +138,17 @@ impl Paced {
         }
     }
 
-    /// What the radios report, in the order of time.
-    pub(super) fn poll_event(&mut self) -> Option<MediumEvent> {
-        self.medium.poll_event()
+    /// What the radios report, in the order of time, and by which antenna it came: 0 unless
+    /// it is of a stranger's frame.
+    pub(super) fn poll_event(&mut self) -> Option<(MediumEvent, u8)> {
+        let event = self.medium.poll_event()?;
+        let antenna = self.hostile.antenna_of(&event);
+        Some((event, antenna))
+    }
+
+    /// What strangers did.
+    pub(super) fn hostile(&self) -> HostileStats {
+        self.hostile.stats()
     }
 }
 
@@ -161,7 +178,7 @@ mod tests {
             loss: LossModel::Bernoulli { p: 0.0 },
         };
         let config = MediumConfig::new(vec![radio(1), radio(2)], vec![link(0, 1), link(1, 0)]);
-        Paced::build(Medium::new(config, Seed(1)), Instant::ZERO)
+        Paced::build(Medium::new(config, Seed(1)), Instant::ZERO, None)
     }
 
     fn at(micros: u64) -> Instant {
@@ -178,7 +195,7 @@ mod tests {
             payload: Bytes::from(vec![id as u8; 100]),
             options: TxOptions { ack: AckPolicy::NoAck, ..TxOptions::default() },
         };
-        Injected { at: at(micros), radio, frame }
+        Injected { at: at(micros), radio, what: What::Frame(frame) }
     }
 
     fn run(paced: &mut Paced, mut arrivals: Vec<Injected>, now: u64) -> Vec<u64> {
@@ -190,7 +207,7 @@ mod tests {
     /// Who received what (the first byte), and when its preamble began.
     fn received(paced: &mut Paced) -> Vec<(usize, u8, u64)> {
         std::iter::from_fn(|| paced.poll_event())
-            .filter_map(|event| match event.event {
+            .filter_map(|(event, _)| match event.event {
                 FrameUp::Received(frame) => {
                     Some((event.radio, frame.payload[0], frame.started.as_nanos() / 1_000))
                 }
@@ -272,7 +289,7 @@ mod tests {
         paced.plan_change(Change { at: at(1_100), up: false, what: Fault::Radio(0) });
         assert_eq!(run(&mut paced, vec![arrival(1_000, 0, 1), arrival(2_000, 0, 2)], 9_000), [2]);
         let ends: Vec<FrameOutcome> = std::iter::from_fn(|| paced.poll_event())
-            .filter_map(|event| match event.event {
+            .filter_map(|(event, _)| match event.event {
                 FrameUp::Done(done) => Some(done.outcome),
                 _ => None,
             })

@@ -9,14 +9,17 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use farhop_proto::base::phy::FCS_BYTES;
 use farhop_proto::base::{
     AckPolicy, Bitrate, FlowId, Frame, FrameDone, FrameOutcome, Instant, Phy, RadioId,
     ReceivedFrame, TxOptions, UnitId,
 };
 use farhop_proto::wire::ieee80211::{self, DataHeader, Station};
-use farhop_proto::wire::radiotap::{self, Echo, Reception};
+use farhop_proto::wire::radiotap::{self, Echo, Radiotap, Reception};
+use farhop_sim::radio::Injected;
 use serde::{Deserialize, Serialize};
 
+use super::attach::What;
 use crate::device::{FRAME_BYTES, count};
 
 /// Frames whose echo is still to come that a radio keeps at most.
@@ -56,6 +59,8 @@ pub struct AttachSpec {
     pub clock_offset: i64,
     /// Its rate error, in billionths.
     pub clock_ppb: i64,
+    /// Whether it is a stranger's, who may send under any name.
+    pub is_stranger: bool,
 }
 
 /// A frame at the chip, with what its echo repeats.
@@ -97,11 +102,16 @@ impl Port {
     }
 
     /// Takes what the daemon sent; what is no frame to inject is counted.
-    pub(super) fn take(&mut self, packet: &[u8]) -> Option<Frame> {
-        match self.decode(packet) {
-            Ok(frame) => {
+    pub(super) fn take(&mut self, packet: &[u8]) -> Option<What> {
+        let is_stranger = self.spec.is_stranger;
+        let taken = match is_stranger {
+            true => self.decode_hostile(packet).map(What::Hostile),
+            false => self.decode(packet).map(What::Frame),
+        };
+        match taken {
+            Ok(what) => {
                 self.stats.frames_in += 1;
-                Some(frame)
+                Some(what)
             }
             Err(kind) => {
                 self.count(kind);
@@ -114,22 +124,33 @@ impl Port {
         count(&mut self.kinds, kind);
     }
 
+    fn decode_hostile(&mut self, packet: &[u8]) -> Result<Injected, &'static str> {
+        let (tap, mpdu, header, payload) = parts(packet)?;
+        let rate = self.rate(&tap);
+        Ok(Injected {
+            from: header.from.0,
+            to: header.to.map(|(node, _)| node),
+            protocol: header.protocol,
+            payload,
+            rate,
+            air_time: self.spec.phy.air_time(mpdu.len() + FCS_BYTES, rate),
+        })
+    }
+
+    /// The rate that a header asks for, or the lowest where the band lacks it.
+    fn rate(&self, tap: &Radiotap) -> Bitrate {
+        let rates = self.spec.phy.rates();
+        tap.rate.filter(|rate| rates.contains(rate)).unwrap_or(rates[0])
+    }
+
     fn decode(&mut self, packet: &[u8]) -> Result<Frame, &'static str> {
-        let tap = radiotap::parse(packet).map_err(|_| "radiotap")?;
-        let mpdu = Bytes::copy_from_slice(packet.get(tap.length..).ok_or("truncated")?);
-        let (header, payload) = ieee80211::decode(&mpdu).map_err(|error| match error {
-            ieee80211::DecodeError::Truncated => "truncated",
-            ieee80211::DecodeError::NotData => "not-data",
-            ieee80211::DecodeError::Foreign => "foreign",
-            ieee80211::DecodeError::Unsupported => "unsupported",
-        })?;
+        let (tap, mpdu, header, payload) = parts(packet)?;
         if header.from != self.spec.station {
             return Err("foreign-sender");
         }
         self.next_id += 1;
         let id = UnitId(self.next_id);
-        let rates = self.spec.phy.rates();
-        let rate = tap.rate.filter(|rate| rates.contains(rate)).unwrap_or(rates[0]);
+        let rate = self.rate(&tap);
         let no_ack = header.ack == AckPolicy::NoAck || tap.tx_flags.is_some_and(|tx| tx.no_ack);
         if self.spec.has_echo {
             if self.waiting.len() >= ECHOES {
@@ -160,8 +181,9 @@ impl Port {
         self.waiting.retain(|waiting| waiting.id != id);
     }
 
-    /// What the daemon gets of a frame that its radio received.
-    pub(super) fn reception(&mut self, frame: &ReceivedFrame) -> &[u8] {
+    /// What the daemon gets of a frame that its radio received. What a stranger sent has a mark: it
+    /// comes by another antenna. A daemon counts by it and does nothing else with it.
+    pub(super) fn reception(&mut self, frame: &ReceivedFrame, antenna: u8) -> &[u8] {
         let first_bit = frame.started + self.spec.phy.plcp(frame.rate);
         let tsft_us = self.radio_time(first_bit) / 1_000;
         self.sequence = (self.sequence + 1) & 0x0fff;
@@ -171,6 +193,7 @@ impl Port {
             rate: frame.rate,
             channel: self.spec.channel,
             signal: frame.signal,
+            antenna: (antenna > 0).then_some(antenna),
         };
         radiotap::put_reception(&mut self.out, &reception);
         let header = DataHeader {
@@ -213,6 +236,19 @@ impl Port {
     }
 }
 
+/// The headers and the payload of a frame, and all of it from the MAC header on.
+fn parts(packet: &[u8]) -> Result<(Radiotap, Bytes, DataHeader, Bytes), &'static str> {
+    let tap = radiotap::parse(packet).map_err(|_| "radiotap")?;
+    let mpdu = Bytes::copy_from_slice(packet.get(tap.length..).ok_or("truncated")?);
+    let (header, payload) = ieee80211::decode(&mpdu).map_err(|error| match error {
+        ieee80211::DecodeError::Truncated => "truncated",
+        ieee80211::DecodeError::NotData => "not-data",
+        ieee80211::DecodeError::Foreign => "foreign",
+        ieee80211::DecodeError::Unsupported => "unsupported",
+    })?;
+    Ok((tap, mpdu, header, payload))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,6 +267,7 @@ mod tests {
             has_echo: true,
             clock_offset: 5_000_000_000,
             clock_ppb: 50_000,
+            is_stranger: false,
         })
     }
 
@@ -251,6 +288,13 @@ mod tests {
         out
     }
 
+    fn taken(port: &mut Port, packet: &[u8]) -> Frame {
+        match port.take(packet) {
+            Some(What::Frame(frame)) => frame,
+            other => panic!("no frame: {other:?}"),
+        }
+    }
+
     fn done(id: UnitId, outcome: FrameOutcome, attempts: u8) -> FrameDone {
         FrameDone { id, outcome, attempts, air_time: Duration::ZERO }
     }
@@ -258,17 +302,17 @@ mod tests {
     #[test]
     fn rate_retries_and_no_ack_are_taken_from_the_headers() {
         let mut port = port();
-        let frame = port.take(&injected(Some(2), MBPS_2, Some(3))).expect("a frame");
+        let frame = taken(&mut port, &injected(Some(2), MBPS_2, Some(3)));
         assert_eq!((frame.options.rate, frame.options.attempts), (Some(MBPS_2), Some(4)));
         assert_eq!((frame.options.ack, frame.to), (AckPolicy::Normal, Some(NodeId(2))));
-        let frame = port.take(&injected(Some(2), MBPS_11, None)).expect("a frame");
+        let frame = taken(&mut port, &injected(Some(2), MBPS_11, None));
         assert_eq!((frame.options.ack, frame.options.attempts), (AckPolicy::NoAck, Some(1)));
     }
 
     #[test]
     fn a_rate_that_the_band_lacks_becomes_the_lowest() {
         let lacking = Bitrate::from_100kbps(60);
-        let frame = port().take(&injected(Some(2), lacking, None)).expect("a frame");
+        let frame = taken(&mut port(), &injected(Some(2), lacking, None));
         assert_eq!(frame.options.rate, Some(Bitrate::from_100kbps(10)));
     }
 
@@ -283,7 +327,7 @@ mod tests {
         ];
         for (to, retries, outcome, attempts, failed) in cases {
             let packet = injected(to, MBPS_2, retries);
-            let id = port.take(&packet).expect("a frame").id;
+            let id = taken(&mut port, &packet).id;
             let echo = port.echo(&done(id, outcome, attempts)).expect("an echo").to_vec();
             let tap = radiotap::parse(&echo).expect("a header");
             assert!(tap.is_echo());
@@ -296,10 +340,25 @@ mod tests {
     }
 
     #[test]
+    fn a_stranger_may_use_any_name() {
+        let mut port = port();
+        port.spec.station = (NodeId(65_535), RadioId(0));
+        port.spec.is_stranger = true;
+        let Some(What::Hostile(hostile)) = port.take(&injected(Some(2), MBPS_2, None)) else {
+            panic!("a hostile frame");
+        };
+        assert_eq!((hostile.from, hostile.to, hostile.rate), (NodeId(1), Some(NodeId(2)), MBPS_2));
+        // Header, LLC/SNAP, 50 bytes and the check sequence.
+        let bytes = 24 + 2 + 8 + 50 + 4;
+        assert_eq!(hostile.air_time, Phy::default().air_time(bytes, MBPS_2));
+        assert!(port.waiting.is_empty());
+    }
+
+    #[test]
     fn a_radio_without_status_says_nothing() {
         let mut port = port();
         port.spec.has_echo = false;
-        let id = port.take(&injected(Some(2), MBPS_11, None)).expect("a frame").id;
+        let id = taken(&mut port, &injected(Some(2), MBPS_11, None)).id;
         assert!(port.echo(&done(id, FrameOutcome::Sent, 1)).is_none());
         assert!(port.waiting.is_empty());
     }
@@ -319,7 +378,7 @@ mod tests {
             bits: 0,
         };
         let mut port = port();
-        let packet = port.reception(&frame).to_vec();
+        let packet = port.reception(&frame, 0).to_vec();
         let tap = radiotap::parse(&packet).expect("a header");
         // 192 us of PLCP, 5 s ahead, and 50 ppm of 20 s.
         assert_eq!(tap.tsft_us, Some(20_000_000 + 192 + 5_000_000 + 1_000));

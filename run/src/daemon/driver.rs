@@ -31,6 +31,9 @@ const REST: Duration = Duration::from_micros(250);
 /// Frames of one radio that may wait for their time.
 const HELD: usize = 8;
 
+/// Antennas that are told apart.
+const ANTENNAS: usize = 3;
+
 /// What a driver did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DriverStats {
@@ -44,6 +47,10 @@ pub struct DriverStats {
     pub unsupported: u64,
     /// Frames to be taken back that were gone.
     pub cancelled_late: u64,
+    /// Frames that the keys let through, or that came where there are no keys, by their antenna;
+    /// the last stands for all behind it. In a lab, what strangers send comes by others than the
+    /// first.
+    pub believed_by_antenna: [u64; ANTENNAS],
 }
 
 /// Whether a source has something, and when it may be asked again.
@@ -233,7 +240,18 @@ impl Driver {
             radio.device.handle_timeout(now, &mut self.up);
             let mut cx = Cx::new(now);
             for event in self.up.drain(..) {
+                let antenna = match &event {
+                    FrameUp::Received(frame) | FrameUp::Overheard(frame) => {
+                        Some(usize::from(radio.device.antenna(frame)).min(ANTENNAS - 1))
+                    }
+                    FrameUp::Done(_) | FrameUp::Wanted(_) => None,
+                };
+                let before = self.stack.believed();
                 self.stack.handle_frame(&mut cx, event);
+                let is_believed = before.is_none_or(|before| self.stack.believed() != Some(before));
+                if let Some(antenna) = antenna {
+                    self.stats.believed_by_antenna[antenna] += u64::from(is_believed);
+                }
             }
         }
         Ok(())

@@ -31,6 +31,9 @@ pub struct Card {
     frames_received: u64,
     hardware_stamps: u64,
     dropped: BTreeMap<&'static str, u64>,
+    /// Where the bytes of frames stand that came by another antenna than the first, in this turn,
+    /// and by which.
+    by_other_antennas: Vec<(usize, u8)>,
 }
 
 impl Card {
@@ -46,6 +49,7 @@ impl Card {
             frames_received: 0,
             hardware_stamps: 0,
             dropped: BTreeMap::new(),
+            by_other_antennas: Vec::new(),
         }
     }
 
@@ -108,6 +112,9 @@ impl Card {
         host: Instant,
     ) -> FrameUp {
         self.frames_received += 1;
+        if let Some(antenna) = tap.antenna.filter(|antenna| *antenna > 0) {
+            self.by_other_antennas.push((payload.as_ptr() as usize, antenna));
+        }
         let rate = tap.rate.unwrap_or(self.spec.radio.rate);
         let frame = ReceivedFrame {
             radio: self.spec.radio.id,
@@ -173,6 +180,18 @@ impl Card {
         };
         ieee80211::put_data(&mut self.out, &header, &frame.payload);
         (&self.out, self.sequence)
+    }
+
+    /// Forgets by which antennas frames came.
+    pub(super) fn begin_turn(&mut self) {
+        self.by_other_antennas.clear();
+    }
+
+    /// By which antenna a frame of this turn came; the first where that is not known.
+    pub(super) fn antenna(&self, frame: &ReceivedFrame) -> u8 {
+        let place = frame.payload.as_ptr() as usize;
+        let known = self.by_other_antennas.iter().find(|(other, _)| *other == place);
+        known.map_or(0, |(_, antenna)| *antenna)
     }
 
     /// Frames received for this node or overheard.
@@ -261,7 +280,10 @@ mod tests {
         let length = radiotap::parse(injected).expect("our own header").length;
         let (rate, signal) = (MBPS_11, Some(Dbm::new(-60)));
         let mut out = Vec::new();
-        radiotap::put_reception(&mut out, &Reception { tsft_us, rate, channel: 1, signal });
+        radiotap::put_reception(
+            &mut out,
+            &Reception { tsft_us, rate, channel: 1, signal, antenna: None },
+        );
         out.extend_from_slice(&injected[length..]);
         out
     }

@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use farhop_proto::base::{Frame, FrameUp, Instant, NodeId, RadioId, RadioSpec, Room};
+use farhop_proto::base::{
+    Frame, FrameUp, Instant, NodeId, RadioId, RadioSpec, ReceivedFrame, Room,
+};
 use serde::Serialize;
 
 pub mod card;
@@ -46,6 +48,11 @@ pub trait Device {
     ///
     /// Fails if the interface is gone.
     fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()>;
+
+    /// By which antenna a frame came that was just received; 0 where that is not known.
+    fn antenna(&self, _frame: &ReceivedFrame) -> u8 {
+        0
+    }
 
     /// What would be taken now.
     fn room(&self, now: Instant) -> Room;

@@ -8,7 +8,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use farhop_proto::base::{Duration, Frame, FrameDone, FrameOutcome, FrameUp, Instant, Room};
+use farhop_proto::base::{
+    Duration, Frame, FrameDone, FrameOutcome, FrameUp, Instant, ReceivedFrame, Room,
+};
 
 use super::card::Card;
 use super::{
@@ -61,6 +63,7 @@ impl Device for Monitor {
     }
 
     fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()> {
+        self.card.begin_turn();
         let clock = self.card.spec.clock;
         let offset = clock.realtime_offset();
         for _ in 0..BATCH {
@@ -79,6 +82,10 @@ impl Device for Monitor {
             out.extend(self.card.take(&self.buffer[..arrival.length], host));
         }
         Ok(())
+    }
+
+    fn antenna(&self, frame: &ReceivedFrame) -> u8 {
+        self.card.antenna(frame)
     }
 
     fn room(&self, now: Instant) -> Room {

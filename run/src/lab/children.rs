@@ -13,7 +13,7 @@ use rustix::thread::UnshareFlags;
 use std::os::fd::AsFd as _;
 
 use super::state::{Namespace, SCENARIO_FILE};
-use super::{hosts, keys, network};
+use super::{hosts, keys, network, stranger};
 use crate::air::{Air, AirOptions, Change, Fault, RadioEnd};
 use crate::daemon::control::{Control, Request};
 use crate::daemon::{self, DaemonOptions, DeviceChoice, Security};
@@ -43,7 +43,7 @@ pub(super) fn ready_file(dir: &Path, node: &str) -> PathBuf {
     dir.join(format!("{node}.ready"))
 }
 
-fn scenario(dir: &Path) -> Result<Scenario> {
+pub(super) fn read_scenario(dir: &Path) -> Result<Scenario> {
     let file = dir.join(SCENARIO_FILE);
     let text = fs::read(&file).with_context(|| file.display().to_string())?;
     serde_json::from_slice(&text).with_context(|| file.display().to_string())
@@ -55,7 +55,7 @@ fn scenario(dir: &Path) -> Result<Scenario> {
 pub fn run_node(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()> {
     os::die_with_parent(parent)?;
     os::unshare(UnshareFlags::NEWNET).context("cannot make a network namespace")?;
-    let scenario = scenario(dir)?;
+    let scenario = read_scenario(dir)?;
     let plan = scenario.plan();
     let index = plan.nodes.iter().position(|node| node.name == name);
     let index = index.with_context(|| format!("no node '{name}' in the scenario"))?;
@@ -108,14 +108,22 @@ fn security(scenario: &Scenario, plan: &NodePlan, dir: &Path) -> Result<Option<S
 /// Fails if the parent dies or an interface is missing.
 pub fn run_air(dir: &Path, parent: u32, seed: u64) -> Result<()> {
     os::die_with_parent(parent)?;
-    let scenario = scenario(dir)?;
+    let scenario = read_scenario(dir)?;
     let end = |(index, node): (usize, &farhop_proto::stack::NodeConfig)| RadioEnd {
         node: node.name.clone(),
         interface: near_end(index),
     };
     let radios = scenario.node.iter().enumerate().map(end).collect();
     let signals = Signals::take().context("cannot take over signals")?;
-    let mut air = Air::open(&AirOptions { scenario: &scenario, seed, radios })?;
+    let end = |(index, other): (usize, &farhop_proto::stack::AdversaryConfig)| RadioEnd {
+        node: other.name.clone(),
+        interface: stranger::near_end(index),
+    };
+    let strangers: Vec<RadioEnd> = scenario.adversary.iter().enumerate().map(end).collect();
+    // What there is a script for is only noise.
+    let as_noise = strangers.iter().any(|end| stranger::script_file(dir, &end.node).exists());
+    let options = AirOptions { scenario: &scenario, seed, radios, strangers, as_noise };
+    let mut air = Air::open(&options)?;
     let mut control = Control::open(dir, AIR)?;
     os::ask_for_punctuality();
     loop {

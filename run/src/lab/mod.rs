@@ -26,13 +26,15 @@ mod programs;
 mod report;
 mod start;
 mod state;
+mod stranger;
 mod traffic;
 
 pub use children::{run_air, run_node};
 pub use control::{down, exec};
 pub use isolate::isolate;
-pub use start::{Lab, LabOptions, Progress};
+pub use start::{Lab, LabOptions, Progress, Scripts};
 pub use state::{LabState, Namespace, Process, find, list};
+pub use stranger::run_stranger;
 
 /// Name of the environment variable that everything of a lab has.
 pub const LAB_VARIABLE: &str = "FARHOP_LAB";

@@ -5,13 +5,14 @@ use std::io;
 use farhop_proto::base::Duration;
 use farhop_proto::stack::{Scenario, StackStatus};
 use farhop_sim::engine::{
-    Distribution, FlowReport, Lateness, ProcessLateness, Report, air_report, flow_name,
-    link_report, node_report, transport_name,
+    AdversaryReport, Counters, Distribution, FlowReport, Lateness, ProcessLateness, Report,
+    add_rejected, air_report, flow_name, link_report, node_report, transport_name,
 };
 use farhop_sim::radio::ChipStats;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::stranger::StrangerStatus;
 use super::traffic::{BIN, Measured};
 use super::{Doing as _, LabError};
 use crate::air::AirStatus;
@@ -59,7 +60,36 @@ pub(super) fn build(
     Ok(report)
 }
 
-fn read<T: DeserializeOwned>(value: &Value) -> Result<T, LabError> {
+/// What strangers did between the two statuses of the air and the nodes. `accepted` is what nodes
+/// believed that came by the second antenna, by which the air gives what strangers made up.
+pub(super) fn adversary(
+    strangers: &[StrangerStatus],
+    before: &[Value],
+    after: &[Value],
+) -> Result<AdversaryReport, LabError> {
+    let (air_before, air): (AirStatus, AirStatus) = (read(&before[0])?, read(&after[0])?);
+    let by_antenna = |antenna: usize| {
+        let of = |status: &Value| read::<Vec<u64>>(&status["driver"]["believed_by_antenna"]);
+        after[1..].iter().map(|status| Ok(of(status)?[antenna])).sum::<Result<u64, LabError>>()
+    };
+    let stacks: Vec<StackStatus> =
+        after[1..].iter().map(|status| read(&status["stack"])).collect::<Result<_, _>>()?;
+    let (mut by_kind, mut rejected) = (Counters::new(), Counters::new());
+    stacks.iter().for_each(|stack| add_rejected(&mut rejected, stack));
+    for (kind, count) in strangers.iter().flat_map(|stranger| &stranger.by_kind) {
+        *by_kind.entry(kind.clone().into()).or_default() += count;
+    }
+    Ok(AdversaryReport {
+        sent: air.hostile.sent - air_before.hostile.sent,
+        accepted: by_antenna(1)?,
+        relayed: by_antenna(2)?,
+        by_kind,
+        rejected,
+        honest_goodput_ratio: None,
+    })
+}
+
+pub(super) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, LabError> {
     T::deserialize(value).map_err(io::Error::other).doing("a status that is not understood")
 }
 

@@ -7,12 +7,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration as StdDuration, Instant as WallClock};
 
 use farhop_proto::link::secure::SecurityConfig;
-use farhop_proto::stack::{LinkConfig, Scenario};
-use farhop_sim::engine::Report;
+use farhop_proto::stack::{AdversaryConfig, LinkConfig, Scenario};
+use farhop_sim::adversary::Sent;
+use farhop_sim::engine::{AdversaryReport, Report};
 use serde_json::Value;
 
 use super::children::{AIR, far_end, near_end, ready_file};
 use super::state::{LabState, Process, SCENARIO_FILE, new_dir};
+use super::stranger::{self, StrangerStatus};
 use super::{Doing as _, LAB_VARIABLE, LabError, hosts, keys, network, report, traffic};
 use crate::daemon::client::ask;
 use crate::daemon::control::Request;
@@ -46,6 +48,9 @@ pub enum Progress {
 /// Who is told; the lab ends early where it returns false.
 pub(super) type Watcher<'a> = &'a mut dyn FnMut(Progress) -> bool;
 
+/// What each stranger of a lab sent.
+pub type Scripts = Vec<Vec<Sent>>;
+
 /// A lab that this process holds.
 #[derive(Debug)]
 pub struct Lab {
@@ -54,6 +59,8 @@ pub struct Lab {
     state: LabState,
     dir: PathBuf,
     children: Vec<(String, Child)>,
+    /// What strangers are to repeat as noise, if they are to.
+    scripts: Option<Scripts>,
 }
 
 impl Lab {
@@ -65,6 +72,25 @@ impl Lab {
         scenario: &Scenario,
         options: &LabOptions,
         watcher: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<Self, LabError> {
+        Self::start_with(scenario, options, None, watcher)
+    }
+
+    /// The same with noise in the place of the strangers: they only repeat what they sent.
+    pub fn start_beside_noise(
+        scenario: &Scenario,
+        options: &LabOptions,
+        scripts: Scripts,
+        watcher: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<Self, LabError> {
+        Self::start_with(scenario, options, Some(scripts), watcher)
+    }
+
+    fn start_with(
+        scenario: &Scenario,
+        options: &LabOptions,
+        scripts: Option<Scripts>,
+        watcher: Watcher<'_>,
     ) -> Result<Self, LabError> {
         hosts::check(scenario)?;
         let (id, dir) = new_dir(&scenario.name)?;
@@ -81,7 +107,8 @@ impl Lab {
             failed: None,
         };
         let seed = options.seed.unwrap_or(scenario.seed);
-        let mut lab = Self { scenario: scenario.clone(), seed, state, dir, children: Vec::new() };
+        let (scenario, children) = (scenario.clone(), Vec::new());
+        let mut lab = Self { scenario, seed, state, dir, children, scripts };
         lab.state.save()?;
         keys::make(&mut lab.scenario, &lab.dir)?;
         lab.tell(watcher, Progress::Building)?;
@@ -110,8 +137,25 @@ impl Lab {
             let pid = self.state.nodes[index].1.pid;
             network::add_veth(&near_end(index), &far_end(index), pid)?;
         }
+        self.build_strangers(program)?;
         self.state.air = Some(self.spawn(program, AIR, &["lab-air"])?);
         self.state.save()
+    }
+
+    /// A process for each stranger, in the lab's own namespace: it has nothing but its radio.
+    fn build_strangers(&mut self, program: &Path) -> Result<(), LabError> {
+        for index in 0..self.scenario.adversary.len() {
+            let name = self.scenario.adversary[index].name.clone();
+            if let Some(scripts) = &self.scripts {
+                let file = stranger::script_file(&self.dir, &name);
+                let text = serde_json::to_vec(&scripts[index]).expect("plain data");
+                fs::write(&file, text).doing(file.display().to_string())?;
+            }
+            let (near, far) = (stranger::near_end(index), stranger::far_end(index));
+            network::add_veth(&near, &far, std::process::id())?;
+            self.spawn(program, &name, &["lab-stranger", "--node", &name])?;
+        }
+        Ok(())
     }
 
     fn spawn(&mut self, program: &Path, name: &str, words: &[&str]) -> Result<Process, LabError> {
@@ -143,6 +187,9 @@ impl Lab {
             self.state.nodes.iter().map(|(name, _)| socket_path(&self.dir, name)).collect();
         let air = socket_path(&self.dir, AIR);
         self.wait("the air", watcher, |_| air.exists())?;
+        let names = self.scenario.adversary.iter().map(|stranger| &stranger.name);
+        let strangers: Vec<PathBuf> = names.map(|name| socket_path(&self.dir, name)).collect();
+        self.wait("strangers", watcher, |_| strangers.iter().all(|socket| socket.exists()))?;
         let has_slots = matches!(self.scenario.stack.link, LinkConfig::Wild(_));
         let is_sealed = self.scenario.security.as_ref().is_some_and(SecurityConfig::is_on);
         self.wait("all links in step", watcher, |_| {
@@ -214,9 +261,12 @@ impl Lab {
     ) -> Result<Report, LabError> {
         let wall = WallClock::now();
         let before = self.statuses()?;
-        ask(&socket_path(&self.dir, AIR), Request::Begin {})
-            .map_err(std::io::Error::other)
-            .doing("tell the air that the run begins")?;
+        let strangers = self.scenario.adversary.iter().map(|stranger| stranger.name.as_str());
+        for name in [AIR].into_iter().chain(strangers) {
+            ask(&socket_path(&self.dir, name), Request::Begin {})
+                .map_err(std::io::Error::other)
+                .doing(format!("tell {name} that the run begins"))?;
+        }
         let scenario = self.scenario.clone();
         let pids: Vec<u32> = self.state.nodes.iter().map(|(_, process)| process.pid).collect();
         let flows = traffic::run(&scenario, &pids, &mut |elapsed| {
@@ -225,9 +275,37 @@ impl Lab {
         })?;
         let after = self.statuses()?;
         let mut report = report::build(&scenario, flows, &before, &after)?;
+        report.adversary = self.adversary(&before, &after)?;
         report.seed = self.seed;
         report.wall_s = wall.elapsed().as_secs_f64();
         Ok(report)
+    }
+
+    fn strangers(&self) -> Result<Vec<StrangerStatus>, LabError> {
+        let ask = |stranger: &AdversaryConfig| {
+            let status = query(&socket_path(&self.dir, &stranger.name));
+            let status = status.map_err(std::io::Error::other).doing(&stranger.name)?;
+            report::read(&status)
+        };
+        self.scenario.adversary.iter().map(ask).collect()
+    }
+
+    /// What each stranger has sent, to be repeated as noise.
+    ///
+    /// Fails if one does not answer.
+    pub fn scripts(&self) -> Result<Scripts, LabError> {
+        Ok(self.strangers()?.into_iter().map(|stranger| stranger.sent).collect())
+    }
+
+    fn adversary(
+        &self,
+        before: &[Value],
+        after: &[Value],
+    ) -> Result<Option<AdversaryReport>, LabError> {
+        match self.strangers()? {
+            none if none.is_empty() => Ok(None),
+            strangers => report::adversary(&strangers, before, after).map(Some),
+        }
     }
 
     /// What every process of the lab says of itself: the air, then the nodes.
@@ -252,6 +330,9 @@ impl Drop for Lab {
         for (_, child) in &mut self.children {
             let _ = child.kill();
             let _ = child.wait();
+        }
+        for index in 0..self.scenario.adversary.len() {
+            let _ = network::remove_veth(&stranger::near_end(index));
         }
         for index in 0..self.state.nodes.len() {
             // It may have gone with the namespace of its other end.

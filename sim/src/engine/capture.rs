@@ -166,7 +166,8 @@ impl<'a> Capture<'a> {
 /// Appends the bytes of a transmission, or of one of its MPDUs, from the MAC header on, without
 /// check sequence.
 fn put_mpdu(out: &mut Vec<u8>, transmission: &Transmission, place: usize, stations: &[Station]) {
-    let from = stations[transmission.radio];
+    // A stranger's radio is none of the stations; its frames say whose they claim to be.
+    let from = stations.get(transmission.radio).copied().unwrap_or((transmission.from, RadioId(0)));
     let duration_us = transmission.nav.as_nanos().div_ceil(1_000).min(32_767) as u16;
     let to = transmission.to().map(|to| (to, RadioId(0)));
     let data = |ack, access: Option<AccessCategory>, sequence, attempt: u8, protocol| DataHeader {

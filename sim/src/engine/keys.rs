@@ -4,7 +4,12 @@ use std::collections::BTreeMap;
 
 use farhop_proto::base::{NodeId, Seed};
 use farhop_proto::link::secure::{Identity, PublicKey, Secure, SecureSpec};
-use farhop_proto::stack::NodePlan;
+use farhop_proto::stack::{NodePlan, Plan};
+
+use crate::adversary::OldKey;
+
+/// Nodes of which a stranger has the public keys, at most.
+const STRANGERS_KEYS: usize = 32;
 
 fn bytes(seed: Seed, node: NodeId, what: &str) -> [u8; 32] {
     let mut rng = seed.stream(&format!("node/{}/{what}", node.0));
@@ -32,4 +37,11 @@ pub(super) fn secure(plan: &NodePlan, seed: Seed) -> Option<Secure> {
         peers: plan.peers.clone(),
         keys,
     }))
+}
+
+/// What a stranger has who was once trusted, where frames are protected.
+pub(super) fn old_key(plan: &Plan, seed: Seed) -> Option<OldKey> {
+    let security = plan.nodes.first()?.security.as_deref()?.clone();
+    let key = |node: &NodePlan| (node.node, identity(seed, node.node).public());
+    Some(OldKey { security, keys: plan.nodes.iter().take(STRANGERS_KEYS).map(key).collect() })
 }

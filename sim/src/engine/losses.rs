@@ -122,9 +122,12 @@ impl<'a> LossRecorder<'a> {
 
     pub(super) fn add(&mut self, record: &FateRecord) -> io::Result<()> {
         let FateRecord { from, to, at, fate } = *record;
+        let (Some(sender), Some(hearer)) = (self.radios.get(from), self.radios.get(to)) else {
+            // A stranger's, which no scenario can name.
+            return Ok(());
+        };
         self.links.insert((from, to), at);
-        let (from, to) = (&self.radios[from], &self.radios[to]);
-        writeln!(self.out, "{},{from}>{to},{}", at.as_nanos(), fate.name())
+        writeln!(self.out, "{},{sender}>{hearer},{}", at.as_nanos(), fate.name())
     }
 
     pub(super) fn finish(mut self, end: Instant) -> io::Result<()> {

@@ -20,7 +20,7 @@ pub(super) fn report(
     end: Instant,
     bin: Duration,
 ) -> Report {
-    let World { nodes: ends, medium, wakeups, .. } = world;
+    let World { nodes: ends, medium, wakeups, hostile, .. } = world;
     let run = end.since(Instant::ZERO);
     let chips: Vec<ChipStats> = ends.iter().map(|node| chip_stats(&medium, node)).collect();
     let report = Report {
@@ -40,11 +40,15 @@ pub(super) fn report(
         FlowReport { over_time_mbps, bin_s: bin.as_secs_f64(), ..flow_report(flow, &ends, end) }
     });
     let flows = flows.collect();
+    let mut adversary = hostile.map(|hostile| hostile.report());
     let mut links = Vec::new();
     let mut nodes = Vec::with_capacity(ends.len());
     for ((node, end_node), chip) in scenario.node.iter().zip(ends).zip(&chips) {
         let status = end_node.stack.status(end_node.local(end));
         drop(end_node);
+        if let Some(adversary) = &mut adversary {
+            add_rejected(&mut adversary.rejected, &status);
+        }
         nodes.push(node_report(&node.name, &status, chip));
         for neighbour in &status.link.neighbours {
             let to = scenario.node_name(neighbour.node).unwrap_or_default();
@@ -53,7 +57,14 @@ pub(super) fn report(
             links.push(link_report(&node.name, to, &status.link.kind, neighbour, air));
         }
     }
-    Report { flows, links, nodes, ..report }
+    Report { flows, links, nodes, adversary, ..report }
+}
+
+/// Adds the frames that the keys of a node refused, by reason.
+pub fn add_rejected(sum: &mut Counters, status: &StackStatus) {
+    for (reason, count) in status.security.iter().flat_map(|security| &security.rejected) {
+        *sum.entry(reason.clone()).or_default() += count;
+    }
 }
 
 /// The counters of all radios of a node together.

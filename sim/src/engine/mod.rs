@@ -5,6 +5,7 @@ mod apps;
 mod capture;
 mod clock;
 mod host;
+mod hostile;
 mod keys;
 mod losses;
 mod mac;
@@ -18,6 +19,6 @@ mod world;
 
 pub use air::medium_config;
 pub use many::{Finished, Many};
-pub use measure::{air_report, flow_name, link_report, node_report, transport_name};
+pub use measure::{add_rejected, air_report, flow_name, link_report, node_report, transport_name};
 pub use report::*;
-pub use run::{RunError, RunOptions, run};
+pub use run::{Progress, RunError, RunOptions, run};

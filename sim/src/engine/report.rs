@@ -39,6 +39,29 @@ pub struct Report {
     pub nodes: Vec<NodeReport>,
     /// How late the processes of a lab were; none in the simulator, which never is.
     pub lateness: Option<Lateness>,
+    /// What strangers did; none where a scenario has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adversary: Option<AdversaryReport>,
+}
+
+/// What the strangers of a scenario did, all together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AdversaryReport {
+    /// Frames that they sent.
+    pub sent: u64,
+    /// Those of them that a node took: that its keys let through or that ended a handshake, or
+    /// without keys that it heard at all.
+    pub accepted: u64,
+    /// Exact copies of frames that their receiver had missed, and took now. No key can tell them
+    /// from those; a second copy would be accepted.
+    pub relayed: u64,
+    /// What they sent, by kind.
+    pub by_kind: Counters,
+    /// Frames that the nodes refused, by reason; those of each other are among them.
+    pub rejected: Counters,
+    /// Goodput of all flows over what it is where the same transmissions, at the same times and
+    /// lengths, are mere noise; none where nothing is left of it then.
+    pub honest_goodput_ratio: Option<f64>,
 }
 
 /// The result of one flow.

@@ -13,6 +13,10 @@ use super::measure;
 use super::report::Report;
 use super::traffic::Traffic;
 use super::world::World;
+use crate::adversary::Script;
+
+/// Is told the simulated time in seconds; whether the run is to go on.
+pub type Progress<'a> = Box<dyn FnMut(f64) -> bool + 'a>;
 
 /// What a run is to do beside running.
 #[derive(Default)]
@@ -26,7 +30,7 @@ pub struct RunOptions<'a> {
     /// Where to write what became of the frames of each link, to be played back.
     pub losses: Option<Box<dyn Write + 'a>>,
     /// Told the simulated time in seconds now and then; the run ends early where it returns false.
-    pub progress: Option<Box<dyn FnMut(f64) -> bool + 'a>>,
+    pub progress: Option<Progress<'a>>,
 }
 
 /// Why a run did not take place or did not finish.
@@ -64,15 +68,43 @@ impl From<io::Error> for RunError {
 /// Bins of the series over time in a run of up to this length are a tenth of a second.
 const FINE_BINS_S: f64 = 120.0;
 
-/// Runs a scenario in virtual time.
+/// Runs a scenario in virtual time. One with strangers is run a second time, with noise in their
+/// place; the report is of the first run.
 ///
 /// Panics if the scenario has [`Scenario::problems`].
-pub fn run(scenario: &Scenario, options: RunOptions<'_>) -> Result<Report, RunError> {
+pub fn run(scenario: &Scenario, mut options: RunOptions<'_>) -> Result<Report, RunError> {
     let wall = WallClock::now();
     if let Some(flow) = scenario.flow.iter().find(|flow| flow.congestion == Congestion::Bbr) {
         return Err(RunError::LabOnly(format!("BBR (flow from '{}')", flow.from)));
     }
     let seed = options.seed.unwrap_or(scenario.seed);
+    let mut progress = options.progress.take();
+    let (mut report, scripts) = run_once(scenario, seed, options, &mut progress, None)?;
+    if let Some(adversary) = &mut report.adversary
+        && scenario.adversary.iter().any(|adversary| !adversary.as_noise)
+    {
+        let goodput: f64 = report.flows.iter().map(|flow| flow.goodput_mbps).sum();
+        // Whoever waits sees the run at its end, and can still stop it.
+        let end = scenario.duration_s;
+        let mut progress: Option<Progress<'_>> =
+            progress.as_mut().map(|progress| Box::new(|_| progress(end)) as _);
+        let nothing = RunOptions::default();
+        let (noise, _) = run_once(scenario, seed, nothing, &mut progress, Some(scripts))?;
+        let beside_noise = noise.total_mbps();
+        adversary.honest_goodput_ratio = (beside_noise > 0.0).then(|| goodput / beside_noise);
+    }
+    report.wall_s = wall.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// Runs a scenario once; `scripts` stand in the place of its strangers. Returns what they sent too.
+fn run_once<'a>(
+    scenario: &Scenario,
+    seed: u64,
+    options: RunOptions<'a>,
+    progress: &mut Option<Progress<'a>>,
+    scripts: Option<Vec<Script>>,
+) -> Result<(Report, Vec<Script>), RunError> {
     let plan = scenario.plan_for_flows();
     let scenario = &*scenario.expanded();
     let mut run = Run {
@@ -93,10 +125,10 @@ pub fn run(scenario: &Scenario, options: RunOptions<'_>) -> Result<Report, RunEr
             Some(out) => Some(LossRecorder::build(out, &plan)?),
             None => None,
         },
-        progress: options.progress,
+        progress,
     };
     run.next_bin += run.bin;
-    let mut world = World::build(scenario, plan, Seed(seed));
+    let mut world = World::build(scenario, plan, Seed(seed), scripts);
     world.medium.record_transmissions(run.capture.is_some() || run.trace.is_some());
     world.medium.record_fates(run.losses.is_some());
     run.run_until_end(&mut world)?;
@@ -106,25 +138,25 @@ pub fn run(scenario: &Scenario, options: RunOptions<'_>) -> Result<Report, RunEr
     if let Some(capture) = run.capture.take() {
         capture.finish()?;
     }
+    let scripts = world.hostile.as_mut().map(|hostile| hostile.take_scripts());
     let mut report = measure::report(scenario, world, &run.traffic, run.end, run.bin);
     report.seed = seed;
-    report.wall_s = wall.elapsed().as_secs_f64();
-    Ok(report)
+    Ok((report, scripts.unwrap_or_default()))
 }
 
-struct Run<'a> {
-    traffic: Traffic<'a>,
+struct Run<'a, 'b, 'c> {
+    traffic: Traffic<'c>,
     faults: Faults,
     bin: Duration,
     next_bin: Instant,
     end: Instant,
-    capture: Option<Capture<'a>>,
-    trace: Option<TraceWriter<'a>>,
-    losses: Option<LossRecorder<'a>>,
-    progress: Option<Box<dyn FnMut(f64) -> bool + 'a>>,
+    capture: Option<Capture<'b>>,
+    trace: Option<TraceWriter<'b>>,
+    losses: Option<LossRecorder<'b>>,
+    progress: &'a mut Option<Progress<'b>>,
 }
 
-impl Run<'_> {
+impl Run<'_, '_, '_> {
     fn run_until_end(&mut self, world: &mut World) -> Result<(), RunError> {
         loop {
             let limit = self

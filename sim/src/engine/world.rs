@@ -9,9 +9,11 @@ use farhop_proto::stack::{Plan, Scenario, Stack};
 use super::air::medium_config;
 use super::clock::{Clock, Quantiles};
 use super::host::Host;
+use super::hostile::Hostile;
 use super::keys;
 use super::mobility::Mobility;
 use super::traffic::Traffic;
+use crate::adversary::{self, Script};
 use crate::radio::{EventQueue, Medium, MediumEvent};
 
 /// One node. There may be very many, so it holds only what it needs at every event.
@@ -36,6 +38,7 @@ pub(super) struct World {
     /// The addresses of the nodes.
     pub(super) addresses: AddressPlan,
     mobility: Option<Mobility>,
+    pub(super) hostile: Option<Box<Hostile>>,
     node_of_radio: Vec<u32>,
     /// Wake-ups by node, in true time.
     wakes: EventQueue,
@@ -45,11 +48,22 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn build(scenario: &Scenario, plan: Plan, seed: Seed) -> Self {
+    /// With `scripts`, strangers repeat those as noise.
+    pub(super) fn build(
+        scenario: &Scenario,
+        plan: Plan,
+        seed: Seed,
+        scripts: Option<Vec<Script>>,
+    ) -> Self {
         let mut nodes = Vec::with_capacity(plan.nodes.len());
         let mut node_of_radio = Vec::new();
-        let config = medium_config(scenario, &plan);
+        let mut config = medium_config(scenario, &plan);
         let mobility = Mobility::build(scenario, &plan, &config, seed);
+        let mut strangers = adversary::place(scenario, &plan, &mut config, scripts.is_some());
+        for stranger in &mut strangers {
+            stranger.setup.old_key = keys::old_key(&plan, seed);
+        }
+        let hostile = Hostile::build(strangers, scripts, seed);
         let medium = Medium::new(config, seed);
         let wake_delay = Quantiles::build(scenario.host.wake_us.points());
         // Who hears whom is known to the medium now, and there may be very many pairs.
@@ -75,6 +89,7 @@ impl World {
             medium,
             addresses: AddressPlan(scenario.subnet),
             mobility,
+            hostile,
             wakes: EventQueue::new(nodes.len()),
             nodes,
             node_of_radio,
@@ -89,11 +104,12 @@ impl World {
     }
 
     /// Lets the medium go on by itself until one of its radios reports something, a node wakes up
-    /// or moves, or `limit` is reached. Returns the true time of that, for [`Self::advance`].
+    /// or moves, a stranger sends, or `limit` is reached. Returns the true time of that, for [`Self::advance`].
     pub(super) fn run_ahead(&mut self, limit: Instant) -> Instant {
         let wake = self.wakes.next_at().unwrap_or(Instant::MAX);
         let moves = self.mobility.as_ref().map_or(Instant::MAX, Mobility::poll_timeout);
-        let limit = limit.min(wake).min(moves);
+        let shot = self.hostile.as_ref().map_or(Instant::MAX, |hostile| hostile.poll_timeout());
+        let limit = limit.min(wake).min(moves).min(shot);
         while let Some(at) = self.medium.poll_timeout().filter(|at| *at < limit) {
             self.medium.handle_timeout(at);
             if let Some(event) = self.medium.poll_event() {
@@ -107,6 +123,9 @@ impl World {
     /// Fires everything that is due at the true time `now`, and lets the nodes act on it.
     pub(super) fn advance(&mut self, now: Instant, traffic: &mut Traffic<'_>) {
         self.medium.handle_timeout(now);
+        if let Some(hostile) = &mut self.hostile {
+            hostile.handle_timeout(now, &mut self.medium);
+        }
         if let Some(mobility) = self.mobility.as_mut().filter(|moving| moving.poll_timeout() <= now)
         {
             mobility.handle_timeout(now, &mut self.medium);
@@ -141,6 +160,40 @@ impl World {
     }
 
     fn on_medium(&mut self, now: Instant, event: MediumEvent) {
+        if self.hostile.is_some() {
+            self.on_medium_beside_strangers(now, event);
+        } else {
+            self.on_event(now, event);
+        }
+    }
+
+    /// Takes an event of the radio of a stranger or of a node, and sees whether the node took from
+    /// a stranger what it should not.
+    fn on_medium_beside_strangers(&mut self, now: Instant, event: MediumEvent) {
+        let hostile = self.hostile.as_mut().expect("the caller has looked");
+        let (FrameUp::Received(frame) | FrameUp::Overheard(frame)) = &event.event else {
+            if event.radio < self.node_of_radio.len() {
+                self.on_event(now, event);
+            }
+            return;
+        };
+        let Some(index) = self.node_of_radio.get(event.radio).copied() else {
+            return hostile.handle_heard(now, event.radio, frame);
+        };
+        let index = index as usize;
+        let Some(before) = self.nodes[index].stack.believed() else {
+            hostile.on_heard_without_keys(frame);
+            return self.on_event(now, event);
+        };
+        let heard = hostile.on_heard_by(index, frame);
+        self.on_event(now, event);
+        let has_believed = self.nodes[index].stack.believed() != Some(before);
+        if let (Some(hostile), true) = (&mut self.hostile, has_believed) {
+            hostile.on_believed(heard);
+        }
+    }
+
+    fn on_event(&mut self, now: Instant, event: MediumEvent) {
         let index = self.node_of_radio[event.radio] as usize;
         let node = &mut self.nodes[index];
         let mut cx = Cx::new(node.clock.local(now));

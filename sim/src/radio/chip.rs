@@ -191,13 +191,26 @@ impl Chip {
         (rate, nav): (Bitrate, Duration),
         kind: TransmissionKind,
     ) {
+        let from = self.node;
+        self.transmit_as(air, now, end, (rate, nav), (from, kind));
+    }
+
+    /// Sends under the name of a node, be it the own one or not.
+    pub(super) fn transmit_as(
+        &mut self,
+        air: &mut Air,
+        now: Instant,
+        end: Instant,
+        (rate, nav): (Bitrate, Duration),
+        (from, kind): (NodeId, TransmissionKind),
+    ) {
         if !self.is_busy(air) {
             self.on_busy(air, now);
         }
         air.ear_mut(self.index).start_sending(now, end);
         self.on_own_start(air, now);
         air.set_timer(self.index, Timer::TxEnd, end);
-        let (radio, from) = (self.index, self.node);
+        let radio = self.index;
         air.transmit(Transmission { radio, from, start: now, end, rate, nav, kind });
     }
 

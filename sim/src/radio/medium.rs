@@ -10,6 +10,7 @@ use farhop_proto::base::{
 use super::air::{Air, TIMERS, Timer};
 use super::chip::Chip;
 use super::config::{AirLink, ChipConfig, MediumConfig};
+use super::inject::Injected;
 use super::loss::FateRecord;
 use super::stats::ChipStats;
 use super::transmission::Transmission;
@@ -99,6 +100,19 @@ impl Medium {
         self.handle_timeout(now);
         of_port!(&mut self.ports[radio], handle_frame(&mut self.air, self.now, frame));
         self.ports[radio].settle(&mut self.air);
+    }
+
+    /// Puts a frame on the air at once, whatever is there and whoever it says that it is from: a
+    /// radio that keeps to no rules. What it sends it cannot hear beside.
+    ///
+    /// Returns whether it could: a radio that is down or still sending cannot. Panics if `radio` is
+    /// a wire.
+    pub fn inject(&mut self, now: Instant, radio: usize, injected: Injected) -> bool {
+        self.handle_timeout(now);
+        let Port::Chip(chip) = &mut self.ports[radio] else { panic!("a wire has no stranger") };
+        let is_sent = chip.inject(&mut self.air, self.now, injected);
+        chip.settle(&mut self.air);
+        is_sent
     }
 
     /// Frames of an access category that a radio would take now; none while it is down. Without

@@ -34,6 +34,7 @@ mod config;
 mod edcaf;
 mod error;
 mod exchange;
+mod inject;
 mod links;
 mod loss;
 mod medium;
@@ -53,6 +54,7 @@ mod wire;
 pub use config::{
     AcParams, AirLink, ChipConfig, CurveKind, EifsRule, Interference, MediumConfig, SinrConfig,
 };
+pub use inject::Injected;
 pub use loss::{
     Burst, Drift, ErrorRuns, Exposed, Fate, FateRecord, Interferer, LossModel, LossProcess,
     Modulated,

@@ -182,6 +182,11 @@ impl Secure {
         }
     }
 
+    /// How often it believed somebody: frames that it opened, and handshakes that ended well.
+    pub fn believed(&self) -> u64 {
+        self.counters.opened + self.counters.handshakes_done
+    }
+
     /// A new key for broadcast, which every neighbour has to be told.
     fn renew_broadcast(&mut self, now: Instant) {
         let epoch = self.broadcast.epoch.wrapping_add(1);

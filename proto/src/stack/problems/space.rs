@@ -10,7 +10,7 @@ use crate::stack::space::read_positions;
 /// Farthest coordinate, in metres.
 const FAR_M: f64 = 1e7;
 /// Range of powers, in dBm.
-const POWERS_DBM: std::ops::RangeInclusive<f64> = -200.0..=60.0;
+pub(super) const POWERS_DBM: std::ops::RangeInclusive<f64> = -200.0..=60.0;
 
 /// Checks everything that a position can follow from. Returns whether it can be laid out.
 pub(super) fn check_space(found: &mut Found, scenario: &Scenario) -> bool {
@@ -77,7 +77,7 @@ fn check_place(found: &mut Found, path: &str, node: &NodeConfig) {
     }
 }
 
-fn check_numbers(found: &mut Found, path: &str, numbers: &[f64]) {
+pub(super) fn check_numbers(found: &mut Found, path: &str, numbers: &[f64]) {
     for (axis, number) in numbers.iter().enumerate() {
         let path = format!("{path}[{axis}]");
         found.number(path, *number, -FAR_M..=FAR_M, "a coordinate in metres");

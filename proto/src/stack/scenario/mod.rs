@@ -3,6 +3,7 @@
 //! Everything here is data. [`Scenario::problems`] says what is impossible in it;
 //! [`crate::stack::plan`] turns it into what each node needs.
 
+mod adversary;
 mod departure;
 mod fault;
 mod flow;
@@ -27,6 +28,7 @@ use super::config::StackConfig;
 use crate::base::Subnet;
 use crate::link::secure::SecurityConfig;
 
+pub use adversary::{AdversaryConfig, AdversaryKind};
 pub use departure::DelayConfig;
 pub use fault::FaultConfig;
 pub use flow::{Codec, FlowConfig, FlowKind, OnOffConfig, VoipConfig, WebConfig};
@@ -117,6 +119,9 @@ pub struct Scenario {
     /// Nodes and links that go down and come back.
     #[serde(default)]
     pub fault: Vec<FaultConfig>,
+    /// Strangers in the air, for the simulator and the lab.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adversary: Vec<AdversaryConfig>,
     /// What varies from run to run, for the simulator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<SweepConfig>,

@@ -1,0 +1,256 @@
+//! A stranger of a lab: a process with a radio of its own that keeps to no rules.
+//!
+//! What it sends, and when, is decided by the simulator's [`Stranger`]. It sends at the times of
+//! its own draws; a late wake-up makes a frame late, and one that would overlap the one before is
+//! refused by the air.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use farhop_proto::base::{
+    AccessCategory, AckPolicy, Bitrate, Duration, Instant, RadioId, ReceivedFrame, Seed,
+};
+use farhop_proto::link::secure::SecurityConfig;
+use farhop_proto::stack::{NodeConfig, Scenario};
+use farhop_proto::wire::ieee80211::{self, DataHeader};
+use farhop_proto::wire::radiotap::{self, Injection};
+use farhop_sim::adversary::{OldKey, Script, Sent, Setup, Shot, Stranger, place};
+use farhop_sim::engine::medium_config;
+use rustix::event::{PollFd, PollFlags, poll};
+use serde::{Deserialize, Serialize};
+
+use super::children::read_scenario;
+use super::network;
+use crate::daemon::control::{Control, Request};
+use crate::device::signals::Signals;
+use crate::device::{BATCH, Clock, FRAME_BYTES, PacketSocket, os, timespec};
+use crate::lateness::{WakeupStats, Wakeups};
+
+/// Name of the radio's end of the veth pair of a stranger.
+pub(super) fn far_end(stranger: usize) -> String {
+    format!("farx{stranger}")
+}
+
+/// Name of the air's end.
+pub(super) fn near_end(stranger: usize) -> String {
+    format!("airx{stranger}")
+}
+
+/// The file with what a stranger is to repeat as noise.
+pub(super) fn script_file(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}.script"))
+}
+
+/// What a stranger says of itself.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct StrangerStatus {
+    /// How late it woke up.
+    pub(super) wakeups: WakeupStats,
+    /// What it handed to the air, by kind.
+    pub(super) by_kind: BTreeMap<String, u64>,
+    /// All of it, from the begin of the run.
+    pub(super) sent: Vec<Sent>,
+    /// Processor time so far, in seconds.
+    pub(super) cpu_s: f64,
+    /// Largest resident memory so far, in kB.
+    pub(super) memory_kb: u64,
+}
+
+enum Source {
+    Live(Box<Stranger>),
+    Noise(Script),
+}
+
+struct Radio {
+    source: Source,
+    clock: Clock,
+    socket: PacketSocket,
+    buffer: Vec<u8>,
+    out: Vec<u8>,
+    sequence: u16,
+    /// When the run began; nothing is sent before.
+    begin: Option<Instant>,
+    wakeups: Wakeups,
+    status: StrangerStatus,
+}
+
+/// A stranger: waits for its radio, and for the run to begin.
+///
+/// Fails if the parent dies or the radio does not come.
+pub fn run_stranger(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()> {
+    os::die_with_parent(parent)?;
+    let scenario = read_scenario(dir)?;
+    let index = scenario.adversary.iter().position(|stranger| stranger.name == name);
+    let index = index.with_context(|| format!("no adversary '{name}' in the scenario"))?;
+    let source = match fs::read(script_file(dir, name)) {
+        Ok(text) => Source::Noise(Script::new(serde_json::from_slice::<Vec<Sent>>(&text)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Source::Live(Box::new(Stranger::build(setup(&scenario, index), Seed(seed))))
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let far = far_end(index);
+    network::take_up_radio(&far, &far)?;
+    let mut control = Control::open(dir, name)?;
+    let signals = Signals::take().context("cannot take over signals")?;
+    os::ask_for_punctuality();
+    let mut radio = Radio {
+        source,
+        clock: Clock::start(),
+        socket: PacketSocket::open(&far, None)?,
+        buffer: vec![0; FRAME_BYTES],
+        out: Vec::with_capacity(FRAME_BYTES),
+        sequence: 0,
+        begin: None,
+        wakeups: Wakeups::build(Duration::from_millis(1)),
+        status: StrangerStatus::default(),
+    };
+    loop {
+        let signal = [(signals.as_fd(), PollFlags::IN)];
+        let others: Vec<_> = signal.into_iter().chain(control.sources()).collect();
+        let is_asked = radio.step(&others)?;
+        drop(others);
+        if is_asked && signals.has_come()? {
+            return Ok(());
+        }
+        if is_asked {
+            control.serve(&mut |request| radio.answer(request));
+        }
+    }
+}
+
+fn setup(scenario: &Scenario, index: usize) -> Setup {
+    let plan = scenario.plan();
+    let mut medium = medium_config(scenario, &plan);
+    let setup = place(scenario, &plan, &mut medium, false).swap_remove(index).setup;
+    Setup { old_key: old_key(scenario), ..setup }
+}
+
+/// What comes with a key that was trusted once; the lab has written down the others.
+fn old_key(scenario: &Scenario) -> Option<OldKey> {
+    let security = scenario.security.clone().filter(SecurityConfig::is_on)?;
+    let key = |node: &NodeConfig| Some((scenario.node_id(&node.name)?, node.key?));
+    Some(OldKey { security, keys: scenario.node.iter().filter_map(key).collect() })
+}
+
+impl Radio {
+    fn answer(&mut self, request: Request) -> serde_json::Value {
+        match request {
+            Request::Begin {} => {
+                self.begin = Some(self.clock.now());
+                serde_json::json!({})
+            }
+            _ => {
+                let usage = os::usage();
+                let (cpu_s, memory_kb) = (usage.cpu_s, usage.memory_kb);
+                let wakeups = self.wakeups.stats();
+                let status = StrangerStatus { cpu_s, memory_kb, wakeups, ..self.status.clone() };
+                serde_json::to_value(status).expect("plain data")
+            }
+        }
+    }
+
+    /// When the next frame goes, on the clock of this process.
+    fn due(&self) -> Option<Instant> {
+        let at = match &self.source {
+            Source::Live(stranger) => stranger.poll_timeout(),
+            Source::Noise(script) => script.poll_timeout(),
+        };
+        Some(self.begin? + at?.since(Instant::ZERO))
+    }
+
+    /// Sleeps until something has come or is due, and acts on it. Returns whether one of `others`
+    /// is ready.
+    fn step(&mut self, others: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<bool> {
+        let due = self.due();
+        let timeout = due.map(|due| timespec(due.since(self.clock.now())));
+        let own = PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN);
+        let more = others.iter().map(|(fd, events)| PollFd::from_borrowed_fd(*fd, *events));
+        let mut fds: Vec<PollFd<'_>> = std::iter::once(own).chain(more).collect();
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(0) => {
+                if let Some(due) = due {
+                    self.wakeups.on_timer(due, self.clock.now());
+                }
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_asked = fds[1..].iter().any(|fd| !fd.revents().is_empty());
+        drop(fds);
+        self.hear()?;
+        while let Some(due) = self.due().filter(|due| *due <= self.clock.now()) {
+            self.send(due)?;
+        }
+        Ok(is_asked)
+    }
+
+    fn hear(&mut self) -> io::Result<()> {
+        for _ in 0..BATCH {
+            let Some(arrival) = self.socket.receive(&mut self.buffer)? else { return Ok(()) };
+            let Some(frame) = (!arrival.outgoing).then(|| received(&self.buffer[..arrival.length]))
+            else {
+                continue;
+            };
+            let now = self.clock.now().since(self.begin.unwrap_or(self.clock.now()));
+            if let (Source::Live(stranger), Some(frame)) = (&mut self.source, frame) {
+                stranger.handle_frame(Instant::ZERO + now, &frame);
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, due: Instant) -> io::Result<()> {
+        let begin = self.begin.expect("nothing is due before");
+        let at = Instant::ZERO + due.since(begin);
+        let shot = match &mut self.source {
+            Source::Live(stranger) => stranger.poll_shot(at),
+            Source::Noise(script) => script.poll_shot(at),
+        };
+        let Some(Shot { kind, frame, air_time }) = shot else { return Ok(()) };
+        self.out.clear();
+        radiotap::put_injection(&mut self.out, &Injection { rate: frame.rate, retries: None });
+        let header = DataHeader {
+            from: (frame.from, RadioId(0)),
+            to: frame.to.map(|to| (to, RadioId(0))),
+            ack: AckPolicy::NoAck,
+            access: AccessCategory::default(),
+            sequence: self.sequence,
+            retry: false,
+            duration_us: 0,
+            protocol: frame.protocol,
+        };
+        self.sequence = (self.sequence + 1) & 0x0fff;
+        ieee80211::put_data(&mut self.out, &header, &frame.payload);
+        if self.socket.send(&self.out)? {
+            let name = kind.map_or("noise", |kind| kind.name());
+            *self.status.by_kind.entry(name.into()).or_default() += 1;
+            let bytes = frame.payload.len();
+            self.status.sent.push(Sent { at, air_time, rate: frame.rate, bytes });
+        }
+        Ok(())
+    }
+}
+
+/// A frame as the air gave it.
+fn received(packet: &[u8]) -> Option<ReceivedFrame> {
+    let tap = radiotap::parse(packet).ok()?;
+    let mpdu = Bytes::copy_from_slice(packet.get(tap.length..)?);
+    let (header, payload) = ieee80211::decode(&mpdu).ok()?;
+    Some(ReceivedFrame {
+        radio: RadioId(0),
+        from: header.from.0,
+        to: header.to.map(|(node, _)| node),
+        protocol: header.protocol,
+        payload,
+        started: Instant::ZERO,
+        rate: tap.rate.unwrap_or(Bitrate::from_bps(1_000_000)),
+        signal: tap.signal,
+        bits: 0,
+    })
+}

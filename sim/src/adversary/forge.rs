@@ -1,0 +1,283 @@
+//! Frames of a stranger's own making: each field as it could be.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use farhop_proto::base::{AddressPlan, Bitrate, EtherType, FlowId, NodeId, Rng, Seq};
+use farhop_proto::wire::wild::{self, BulkAck, Coded, Header, Kind, flag};
+use farhop_proto::wire::{ip, udp};
+
+use super::Record;
+use super::memory::Memory;
+
+/// Longest body of a forged frame, in bytes.
+const BODY: u64 = 1440;
+/// Bytes of the tag behind the body of a sealed frame.
+const TAG: usize = 16;
+/// Version of sealed frames, in the upper half of their first byte.
+const SEALED_VERSION: u8 = 1 << 4;
+
+/// What was last heard under the name of a node.
+#[derive(Clone, Debug, Default)]
+struct Overheard {
+    /// Epoch and counter of a sealed frame.
+    sealed: Option<(u8, u64)>,
+    /// Header of a frame of a link.
+    link: Option<Header>,
+}
+
+/// Makes frames up.
+#[derive(Debug)]
+pub(super) struct Forger {
+    nodes: Vec<NodeId>,
+    addresses: AddressPlan,
+    rates: Vec<Bitrate>,
+    overheard: BTreeMap<NodeId, Overheard>,
+}
+
+impl Forger {
+    /// `rates` has the usual one first.
+    pub(super) fn new(nodes: Vec<NodeId>, addresses: AddressPlan, rates: Vec<Bitrate>) -> Self {
+        let overheard = nodes.iter().map(|node| (*node, Overheard::default())).collect();
+        Self { nodes, addresses, rates, overheard }
+    }
+
+    /// Learns from a frame how heads look now.
+    pub(super) fn take(&mut self, record: &Record) {
+        let Some(known) = self.overheard.get_mut(&record.from) else { return };
+        match record.protocol {
+            EtherType::SEALED => {
+                let head = record.payload.first_chunk::<8>();
+                known.sealed = head.filter(|head| head[0] & 0x0f >= 3).map(|head| {
+                    let counter = u64::from_be_bytes(*head) & 0xffff_ffff_ffff;
+                    (head[1], counter)
+                });
+            }
+            EtherType::FARHOP => {
+                known.link = wild::decode(&record.payload).ok().map(|decoded| decoded.header);
+            }
+            _ => {}
+        }
+    }
+
+    /// A node and another one, or all.
+    pub(super) fn ends(&self, rng: &mut Rng) -> (NodeId, Option<NodeId>) {
+        let from = *pick(&self.nodes, rng);
+        let to = *pick(&self.nodes, rng);
+        (from, (to != from && rng.chance(0.8)).then_some(to))
+    }
+
+    /// Mostly the usual rate, else any.
+    pub(super) fn rate(&self, rng: &mut Rng) -> Bitrate {
+        if rng.chance(0.75) { self.rates[0] } else { *pick(&self.rates, rng) }
+    }
+
+    /// Random bytes behind the first bytes of a frame that could be.
+    pub(super) fn flood(&self, rng: &mut Rng) -> Record {
+        let protocols = [EtherType::SEALED, EtherType::FARHOP, EtherType::IPV4, EtherType::IPV6];
+        let protocol = *pick(&protocols, rng);
+        let length = 1 + rng.below(BODY) as usize;
+        let mut payload = random_bytes(length, rng);
+        payload[0] = match protocol {
+            EtherType::SEALED => SEALED_VERSION | payload[0] & 0x0f,
+            EtherType::FARHOP => 0x10 | (1 + payload[0] % 5),
+            EtherType::IPV4 => 0x45,
+            _ => 0x60,
+        };
+        let (from, to) = self.ends(rng);
+        Record { from, to, protocol, payload: payload.into(), rate: self.rate(rng) }
+    }
+
+    /// A well-formed frame of any type.
+    pub(super) fn forge(&self, memory: &Memory, rng: &mut Rng) -> Record {
+        let (from, to) = self.ends(rng);
+        let (protocol, payload) = match rng.below(4) {
+            0 | 1 => (EtherType::SEALED, self.sealed(from, memory, rng)),
+            2 => (EtherType::FARHOP, self.link_frame(from, rng)),
+            _ => (EtherType::IPV4, self.packet(from, to, rng)),
+        };
+        Record { from, to, protocol, payload, rate: self.rate(rng) }
+    }
+
+    /// A sealed frame with a head as the next of its sender's could be. The body is random, or that
+    /// of another frame.
+    fn sealed(&self, from: NodeId, memory: &Memory, rng: &mut Rng) -> Bytes {
+        let kind = rng.below(16) as u8;
+        let (epoch, counter) = match self.overheard[&from].sealed {
+            Some((epoch, counter)) => {
+                let epoch = epoch.wrapping_add(*pick(&[0, 0, 0, 1, 255], rng));
+                let ahead = *pick(&[0, 1, 1, 2, 100, 5_000, 1 << 32], rng);
+                (epoch, if rng.chance(0.2) { counter / 2 } else { counter + ahead })
+            }
+            None => (rng.below(4) as u8, rng.below(1 << 16)),
+        };
+        let mut out = vec![SEALED_VERSION | kind, epoch];
+        if kind >= 3 {
+            out.extend_from_slice(&counter.to_be_bytes()[2..]);
+        }
+        let other = memory.recent(rng).filter(|other| other.payload.len() > 8 + TAG);
+        match other.filter(|_| rng.chance(0.3)) {
+            Some(other) => out.extend_from_slice(&other.payload[8..]),
+            None => out.extend(random_bytes(TAG + rng.below(BODY) as usize, rng)),
+        }
+        out.into()
+    }
+
+    /// A frame of the slotted link in the clear: stamps, acknowledgements, data, parity.
+    fn link_frame(&self, from: NodeId, rng: &mut Rng) -> Bytes {
+        let kinds = [Kind::Data, Kind::Fec, Kind::Ack, Kind::Idle, Kind::Marker];
+        let kind = *pick(&kinds, rng);
+        let known = self.overheard[&from].link;
+        let last = known.unwrap_or(Header {
+            kind,
+            flags: 0,
+            flow: FlowId(rng.below(1 << 16) as u16),
+            seq: Seq(rng.below(1000) as u32),
+            flow_seq: rng.below(1000) as u16,
+            attempt: 0,
+            slot: rng.below(1 << 16) as u16,
+            delta_us: 0,
+            incarnation: rng.below(256) as u8,
+            coded: None,
+            base_offset: 0,
+            protocol: EtherType::IPV4,
+        });
+        let is_coded = kind == Kind::Fec || rng.chance(0.2);
+        let header = Header {
+            kind,
+            flags: rng.below(32) as u8 & !flag::HAS_ACK | flag::FIRST_IN_SLOT,
+            seq: last.seq.add(rng.below(40) as u32),
+            flow_seq: last.flow_seq.wrapping_add(rng.below(40) as u16),
+            attempt: rng.below(3) as u8,
+            slot: last.slot.wrapping_add(rng.below(3) as u16),
+            delta_us: rng.below(20_000) as u32,
+            incarnation: last.incarnation.wrapping_add(u8::from(rng.chance(0.1))),
+            coded: is_coded.then(|| {
+                let index = if kind == Kind::Fec { 10 } else { rng.below(10) as u8 };
+                Coded { block: rng.below(1 << 16) as u16, index, k: 10 }
+            }),
+            base_offset: rng.below(8) as u16,
+            ..last
+        };
+        let is_acknowledging = kind == Kind::Ack || rng.chance(0.3);
+        let ack = if is_acknowledging { bulk_ack(&header, rng) } else { Bytes::new() };
+        let body = match kind {
+            // The length of the slot, in microseconds.
+            Kind::Idle => (1_000 + rng.below(79_000) as u32).to_be_bytes().to_vec(),
+            Kind::Ack | Kind::Marker => Vec::new(),
+            Kind::Data | Kind::Fec => random_bytes(1 + rng.below(BODY - 60) as usize, rng),
+        };
+        wild::encode(&header, &ack, &body)
+    }
+
+    /// A datagram to a node, of a port that may be in use.
+    fn packet(&self, from: NodeId, to: Option<NodeId>, rng: &mut Rng) -> Bytes {
+        let to = to.unwrap_or_else(|| *pick(&self.nodes, rng));
+        let [source, destination] = [from, to].map(|node| {
+            let port = 5_000 + rng.below(300) as u16;
+            std::net::SocketAddrV4::new(self.addresses.ipv4(node), port)
+        });
+        let body = random_bytes(1 + rng.below(1_000) as usize, rng);
+        if rng.chance(0.5) {
+            return udp::encode(source, destination, &body, &[]);
+        }
+        // A segment of TCP that ends a connection.
+        let mut out = Vec::new();
+        ip::put_ipv4(&mut out, *source.ip(), *destination.ip(), ip::TCP, 20);
+        out.extend_from_slice(&source.port().to_be_bytes());
+        out.extend_from_slice(&destination.port().to_be_bytes());
+        out.extend(random_bytes(8, rng));
+        out.extend_from_slice(&[0x50, 0x04, 0xff, 0xff, 0, 0, 0, 0]);
+        out.into()
+    }
+}
+
+/// An acknowledgement of frames that may have been sent.
+fn bulk_ack(header: &Header, rng: &mut Rng) -> Bytes {
+    let nbits = rng.below(100) as u16;
+    let ack = BulkAck {
+        cum: header.seq.add(rng.below(64) as u32),
+        nbits,
+        bits: random_bytes(usize::from(nbits).div_ceil(8), rng).into(),
+        slot: header.slot,
+        received: rng.below(20) as u16,
+    };
+    ack.encode()
+}
+
+fn pick<'a, T>(of: &'a [T], rng: &mut Rng) -> &'a T {
+    &of[rng.below(of.len() as u64) as usize]
+}
+
+fn random_bytes(length: usize, rng: &mut Rng) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    for part in bytes.chunks_mut(8) {
+        let drawn = rng.next_u64().to_be_bytes();
+        part.copy_from_slice(&drawn[..part.len()]);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farhop_proto::base::{Seed, Subnet};
+    use std::collections::BTreeSet;
+
+    fn forger() -> Forger {
+        let nodes = vec![NodeId(1), NodeId(2), NodeId(3)];
+        let rates = [110, 10, 20].map(Bitrate::from_100kbps);
+        Forger::new(nodes, AddressPlan(Subnet::default()), rates.into())
+    }
+
+    #[test]
+    fn every_type_of_frame_is_forged_under_every_name() {
+        let (forger, mut rng) = (forger(), Seed(1).stream("draws"));
+        let memory = Memory::new(Seed(1).stream("memory"));
+        let (mut sealed, mut links, mut names) =
+            (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut datagrams = 0;
+        for _ in 0..2_000 {
+            let Record { from, protocol, payload, .. } = forger.forge(&memory, &mut rng);
+            names.insert(from);
+            match protocol {
+                EtherType::SEALED => {
+                    assert_eq!(payload[0] >> 4, 1);
+                    sealed.insert(payload[0] & 0x0f);
+                }
+                EtherType::FARHOP => {
+                    let decoded = wild::decode(&payload).expect("well-formed");
+                    links.insert((decoded.header.kind as u8, decoded.ack.is_some()));
+                }
+                _ => datagrams += usize::from(udp::decode(&payload).is_ok()),
+            }
+        }
+        assert_eq!((sealed.len(), names.len()), (16, 3));
+        // The acknowledgement by itself always has one.
+        assert_eq!(links.len(), 9);
+        assert!(datagrams > 100, "{datagrams}");
+    }
+
+    #[test]
+    fn counters_follow_what_was_heard() {
+        let (mut forger, mut rng) = (forger(), Seed(1).stream("draws"));
+        let memory = Memory::new(Seed(1).stream("memory"));
+        let payload = [&[0x14, 7, 0, 0, 0, 0, 1, 0][..], &[0; 20]].concat();
+        for from in [1, 2, 3].map(NodeId) {
+            let record = Record {
+                from,
+                to: None,
+                protocol: EtherType::SEALED,
+                payload: payload.clone().into(),
+                rate: Bitrate::from_100kbps(110),
+            };
+            forger.take(&record);
+        }
+        let next = [0x14, 7, 0, 0, 0, 0, 1, 1];
+        let is_next = |_: &i32| {
+            let forged = forger.forge(&memory, &mut rng);
+            forged.protocol == EtherType::SEALED && forged.payload[1..8] == next[1..]
+        };
+        assert!((0..2_000).filter(is_next).count() > 50);
+    }
+}

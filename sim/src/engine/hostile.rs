@@ -1,0 +1,206 @@
+//! Strangers at work in a world: they hear, they send, and it is counted what the nodes took from
+//! them.
+//!
+//! A hostile frame bears no mark on the air. It is known by where its bytes stand in memory, which
+//! is nowhere else while it is under way.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use farhop_proto::base::{Duration, Instant, ReceivedFrame, Seed};
+
+use super::report::{AdversaryReport, Counters};
+use crate::adversary::{Genuine, Placed, Script, Sent, Shot, Stranger};
+use crate::radio::{Injected, Medium};
+
+/// The longest that a frame is on its way, for forgetting it after that.
+const ON_ITS_WAY: Duration = Duration::from_millis(20);
+
+/// One who sends.
+enum Source {
+    Live(Box<Stranger>),
+    Noise(Script),
+}
+
+impl Source {
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self {
+            Self::Live(stranger) => stranger.poll_timeout(),
+            Self::Noise(script) => script.poll_timeout(),
+        }
+    }
+
+    fn poll_shot(&mut self, now: Instant) -> Option<Shot> {
+        match self {
+            Self::Live(stranger) => stranger.poll_shot(now),
+            Self::Noise(script) => script.poll_shot(now),
+        }
+    }
+}
+
+/// A hostile frame on its way.
+struct InFlight {
+    until: Instant,
+    payload: Bytes,
+    is_accepted: bool,
+}
+
+/// Whose a frame is that a node heard.
+#[derive(Clone, Copy)]
+pub(super) enum Heard {
+    Genuine,
+    Hostile {
+        number: usize,
+        /// It is, bit by bit, a frame of a node that this one had missed.
+        is_missed_copy: bool,
+    },
+}
+
+/// The strangers of a run.
+pub(super) struct Hostile {
+    /// Index of the first one's radio; the others follow.
+    first_radio: usize,
+    sources: Vec<Source>,
+    in_flight: VecDeque<InFlight>,
+    /// What each sent, for a run with noise in its place.
+    sent: Vec<Vec<Sent>>,
+    count: u64,
+    by_kind: BTreeMap<&'static str, u64>,
+    accepted: u64,
+    relayed: u64,
+    genuine: Genuine,
+}
+
+impl Hostile {
+    /// `None` if there are none. With `scripts` the strangers only repeat those, as noise.
+    pub(super) fn build(
+        placed: Vec<Placed>,
+        scripts: Option<Vec<Script>>,
+        seed: Seed,
+    ) -> Option<Box<Self>> {
+        let first_radio = placed.first()?.radio;
+        let sources: Vec<Source> = match scripts {
+            Some(scripts) => scripts.into_iter().map(Source::Noise).collect(),
+            None => {
+                let live = |one: Placed| Source::Live(Box::new(one.build(seed)));
+                placed.into_iter().map(live).collect()
+            }
+        };
+        Some(Box::new(Self {
+            first_radio,
+            sent: vec![Vec::new(); sources.len()],
+            sources,
+            in_flight: VecDeque::new(),
+            count: 0,
+            by_kind: BTreeMap::new(),
+            accepted: 0,
+            relayed: 0,
+            genuine: Genuine::default(),
+        }))
+    }
+
+    /// When one of them next sends.
+    pub(super) fn poll_timeout(&self) -> Instant {
+        let next = self.sources.iter().filter_map(Source::poll_timeout).min();
+        next.unwrap_or(Instant::MAX)
+    }
+
+    /// Sends what is due.
+    pub(super) fn handle_timeout(&mut self, now: Instant, medium: &mut Medium) {
+        while self.in_flight.pop_front_if(|frame| frame.until < now).is_some() {}
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            let Some(shot) = source.poll_shot(now) else { continue };
+            let Shot { kind, frame, air_time } = shot;
+            let payload = frame.payload.clone();
+            let injected = Injected {
+                from: frame.from,
+                to: frame.to,
+                protocol: frame.protocol,
+                payload: frame.payload,
+                rate: frame.rate,
+                air_time,
+            };
+            let is_sent = medium.inject(now, self.first_radio + index, injected);
+            assert!(is_sent, "a stranger's frames do not overlap");
+            self.count += 1;
+            if let Some(kind) = kind {
+                *self.by_kind.entry(kind.name()).or_default() += 1;
+                let bytes = payload.len();
+                self.sent[index].push(Sent { at: now, air_time, rate: frame.rate, bytes });
+                let until = now + air_time + ON_ITS_WAY;
+                self.in_flight.push_back(InFlight { until, payload, is_accepted: false });
+            }
+        }
+    }
+
+    /// Takes what the radio of a stranger heard.
+    pub(super) fn handle_heard(&mut self, now: Instant, radio: usize, frame: &ReceivedFrame) {
+        if let Source::Live(stranger) = &mut self.sources[radio - self.first_radio] {
+            self.genuine.on_sent(frame);
+            stranger.handle_frame(now, frame);
+        }
+    }
+
+    /// Which frame on its way a reception is; `None` for those of nodes.
+    fn number_of(&self, frame: &ReceivedFrame) -> Option<usize> {
+        let is_same = |hostile: &InFlight| {
+            let (ours, theirs) = (&hostile.payload, &frame.payload);
+            !theirs.is_empty() && (ours.as_ptr(), ours.len()) == (theirs.as_ptr(), theirs.len())
+        };
+        self.in_flight.iter().position(is_same)
+    }
+
+    /// A node without keys hears a frame, and takes it.
+    pub(super) fn on_heard_without_keys(&mut self, frame: &ReceivedFrame) {
+        if let Some(number) = self.number_of(frame) {
+            self.on_accepted(number);
+        }
+    }
+
+    /// A node with keys hears a frame.
+    pub(super) fn on_heard_by(&mut self, node: usize, frame: &ReceivedFrame) -> Heard {
+        match self.number_of(frame) {
+            Some(number) => {
+                let is_missed_copy = self.genuine.has_missed(node, frame);
+                Heard::Hostile { number, is_missed_copy }
+            }
+            None => {
+                self.genuine.on_received(node, frame);
+                Heard::Genuine
+            }
+        }
+    }
+
+    /// The keys of the node let a frame through that it had just heard.
+    pub(super) fn on_believed(&mut self, heard: Heard) {
+        match heard {
+            Heard::Genuine => {}
+            Heard::Hostile { is_missed_copy: true, .. } => self.relayed += 1,
+            Heard::Hostile { number, is_missed_copy: false } => self.on_accepted(number),
+        }
+    }
+
+    fn on_accepted(&mut self, number: usize) {
+        let frame = &mut self.in_flight[number];
+        self.accepted += u64::from(!frame.is_accepted);
+        frame.is_accepted = true;
+    }
+
+    /// What they did so far. Takes what was sent, for noise in its place.
+    pub(super) fn report(&self) -> AdversaryReport {
+        let counter = |(kind, count): (&&'static str, &u64)| ((*kind).into(), *count);
+        AdversaryReport {
+            sent: self.count,
+            accepted: self.accepted,
+            relayed: self.relayed,
+            by_kind: self.by_kind.iter().map(counter).collect(),
+            rejected: Counters::new(),
+            honest_goodput_ratio: None,
+        }
+    }
+
+    /// What each of them sent, to be repeated as noise.
+    pub(super) fn take_scripts(&mut self) -> Vec<Script> {
+        self.sent.drain(..).map(Script::new).collect()
+    }
+}

@@ -1,0 +1,88 @@
+//! Strangers in the air: what they send, what nodes take from them, and what it costs.
+
+use farhop_proto::stack::{AdversaryConfig, Scenario};
+use farhop_sim::engine::{AdversaryReport, Report, RunOptions, run};
+
+fn scenario() -> Scenario {
+    let scenario: Scenario =
+        toml::from_str(include_str!("../../scenarios/adversary.toml")).expect("a good scenario");
+    assert!(scenario.problems().is_empty(), "{:?}", scenario.problems());
+    scenario
+}
+
+fn with(adversary: AdversaryConfig, seconds: f64) -> Scenario {
+    let name = "stranger".into();
+    let adversary = vec![AdversaryConfig { name, ..adversary }];
+    Scenario { duration_s: seconds, adversary, ..scenario() }
+}
+
+fn result(scenario: &Scenario) -> (Report, AdversaryReport) {
+    let report = run(scenario, RunOptions::default()).expect("it runs");
+    let adversary = report.adversary.clone().expect("there is a stranger");
+    println!("{:.2} Mb/s, {adversary:?}", report.total_mbps());
+    (report, adversary)
+}
+
+#[test]
+fn nodes_without_keys_take_whatever_comes() {
+    let adversary = AdversaryConfig { duty: 0.3, ..AdversaryConfig::default() };
+    let open = Scenario { security: None, ..with(adversary, 5.0) };
+    let (_, adversary) = result(&open);
+    assert!(adversary.sent > 1_000);
+    assert!(adversary.accepted > adversary.sent / 2, "{adversary:?}");
+    assert_eq!(adversary.by_kind.values().sum::<u64>(), adversary.sent);
+}
+
+#[test]
+fn noise_is_taken_by_nobody() {
+    let noise = AdversaryConfig { duty: 0.3, as_noise: true, ..AdversaryConfig::default() };
+    let (_, adversary) = result(&Scenario { security: None, ..with(noise, 5.0) });
+    assert!(adversary.sent > 1_000);
+    assert_eq!((adversary.accepted, adversary.honest_goodput_ratio), (0, None));
+}
+
+#[test]
+fn a_silent_stranger_changes_nothing() {
+    let silent = with(AdversaryConfig::default(), 2.0);
+    let (with, adversary) = result(&silent);
+    let without = Scenario { adversary: Vec::new(), ..silent };
+    let without = run(&without, RunOptions::default()).expect("it runs");
+    assert_eq!((adversary.sent, adversary.honest_goodput_ratio), (0, Some(1.0)));
+    assert_eq!(with.trace_hash, without.trace_hash);
+}
+
+#[test]
+fn the_same_seed_meets_the_same_stranger() {
+    let config = AdversaryConfig { duty: 0.3, ..AdversaryConfig::default() };
+    let scenario = with(config, 2.0);
+    let ((one, first), (other, second)) = (result(&scenario), result(&scenario));
+    assert_eq!((one.trace_hash, first), (other.trace_hash, second));
+}
+
+/// Attacks the nodes for so many seconds at each duty. Returns how many hostile frames there were.
+fn attack(seconds: [(f64, f64); 3]) -> u64 {
+    let attack_at = |(duty, seconds): (f64, f64)| {
+        let scenario = with(AdversaryConfig { duty, ..AdversaryConfig::default() }, seconds);
+        let (report, adversary) = result(&scenario);
+        assert_eq!(adversary.accepted, 0, "at {duty}: {adversary:?}");
+        assert_eq!(adversary.by_kind.len(), 7, "every kind: {adversary:?}");
+        assert!(report.total_mbps() > 0.01, "at {duty} there is nothing to compare");
+        let ratio = adversary.honest_goodput_ratio.expect("there is something to compare");
+        assert!(ratio >= 0.95, "at {duty}: {ratio}");
+        adversary.sent
+    };
+    seconds.map(attack_at).iter().sum()
+}
+
+#[test]
+fn nodes_with_keys_take_nothing_and_lose_nothing() {
+    let sent = attack([(0.1, 60.0), (0.3, 80.0), (0.6, 60.0)]);
+    assert!(sent > 90_000, "{sent}");
+}
+
+#[test]
+#[ignore = "half an hour"]
+fn ten_million_hostile_frames_change_nothing() {
+    let sent = attack([(0.1, 8_000.0), (0.3, 8_000.0), (0.6, 5_700.0)]);
+    assert!(sent > 10_000_000, "{sent}");
+}
