@@ -104,7 +104,8 @@ impl World {
     }
 
     /// Lets the medium go on by itself until one of its radios reports something, a node wakes up
-    /// or moves, a stranger sends, or `limit` is reached. Returns the true time of that, for [`Self::advance`].
+    /// or moves, a stranger sends, or `limit` is reached. Returns the true time of that, for
+    /// [`Self::advance`].
     pub(super) fn run_ahead(&mut self, limit: Instant) -> Instant {
         let wake = self.wakes.next_at().unwrap_or(Instant::MAX);
         let moves = self.mobility.as_ref().map_or(Instant::MAX, Mobility::poll_timeout);
