@@ -81,10 +81,10 @@ const PHASES: u64 = 4_096;
 impl Tick {
     /// Ticks of this length that began as long ago as only this host's did.
     pub(super) fn of_host(self, address: u32) -> Self {
-        let span = self.length.as_nanos() * PHASES;
+        let span = u128::from(self.length.as_nanos() * PHASES);
         // Any spread will do: multiplication mixes upwards, the upper half is taken.
         let mixed = u64::from(address).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        Self { phase: Duration::from_nanos((span * mixed) >> 32), ..self }
+        Self { phase: Duration::from_nanos(((span * u128::from(mixed)) >> 32) as u64), ..self }
     }
 
     /// A time in whole ticks, rounded up (`usecs_to_jiffies`).
@@ -313,5 +313,15 @@ mod tests {
             (1..=20).map(|host| linux().of_host(host).due(at_ms(5), seven)).collect();
         assert!(dues.iter().all(|due| (at_ms(12)..=at_ms(17)).contains(due)), "{dues:?}");
         assert!(dues.iter().min() < dues.iter().max());
+    }
+
+    #[test]
+    fn ticks_of_hosts_began_at_different_times_within_the_span() {
+        let tick = Tick { length: Duration::from_millis(4), phase: Duration::ZERO };
+        let hosts = [0x0a42_0001_u32, 0x0a42_0002, 0xffff_ffff, 0];
+        let phases: std::collections::BTreeSet<_> =
+            hosts.iter().map(|host| tick.of_host(*host).phase).collect();
+        assert_eq!(phases.len(), hosts.len());
+        assert!(phases.iter().all(|phase| *phase < tick.length * PHASES));
     }
 }
