@@ -1,5 +1,6 @@
 //! From a scenario to what each node needs: numbers, radios, neighbours, routes.
 
+mod phases;
 mod topology;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use crate::link::PeerSpec;
 use crate::link::secure::SecurityConfig;
 use crate::routing::fixed::NextHop;
 
+pub(super) use phases::channels_that_help;
 use topology::RadioUse;
 pub(super) use topology::{Search, Topology};
 
