@@ -4,10 +4,11 @@
 //! into two halves without a link inside either (`wildnet.md` 6). A ring of an odd number of nodes
 //! cannot; another channel for one of its links opens it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::topology::{RadioUse, Step, Topology};
-use crate::base::{NodeId, PhyKind};
+use crate::base::{NodeId, PhyKind, RadioId};
+use crate::link::wild::Turn;
 
 /// Channels that do not touch, by band: what is proposed for a link.
 const APART_24_GHZ: [u16; 3] = [1, 6, 11];
@@ -86,6 +87,78 @@ impl Topology {
         }
         rings.into_values().collect()
     }
+}
+
+type Station = (NodeId, RadioId);
+
+impl Topology {
+    /// When each radio may send in the slot of its node, by node and radio: radios that are
+    /// received by the same radio take turns.
+    pub(in crate::stack) fn turns(&self) -> Vec<Vec<Turn>> {
+        let mut turns: Vec<Vec<Turn>> =
+            self.radios.iter().map(|radios| vec![Turn::Whole; radios.len()]).collect();
+        let heard = self.two_way_hops();
+        let several = |station: &Station| heard[station].len() > 1;
+        let mut set = |station: &Station, turn: Turn| {
+            turns[usize::from(station.0.0) - 1][usize::from(station.1.0)] = turn;
+        };
+        let mut known: BTreeMap<Station, u8> = BTreeMap::new();
+        for (station, neighbours) in &heard {
+            if several(station) && !neighbours.iter().any(several) {
+                set(station, Turn::Grants);
+                neighbours.iter().for_each(|neighbour| set(neighbour, Turn::Granted));
+                known.extend(neighbours.iter().map(|neighbour| (*neighbour, 0)));
+            }
+        }
+        for start in heard.keys() {
+            if known.contains_key(start) {
+                continue;
+            }
+            let group = number_apart(&heard, *start, &mut known);
+            let count = group.iter().map(|station| known[station] + 1).max().unwrap_or(1);
+            for station in group.iter().filter(|_| count > 1) {
+                set(station, Turn::Part { index: known[station], count });
+            }
+        }
+        turns
+    }
+
+    /// By radio those that it hears and that hear it.
+    fn two_way_hops(&self) -> BTreeMap<Station, Vec<Station>> {
+        let hops: BTreeSet<(Station, Station)> =
+            self.hops.iter().filter(|hop| hop.usable).map(|hop| (hop.from, hop.to)).collect();
+        let mut heard: BTreeMap<Station, Vec<Station>> = BTreeMap::new();
+        for (from, to) in hops.iter().filter(|(from, to)| hops.contains(&(*to, *from))) {
+            heard.entry(*from).or_default().push(*to);
+        }
+        heard
+    }
+}
+
+/// Numbers the radios that are joined to one by common receivers, so that no two with a common
+/// receiver have the same number; returns them.
+fn number_apart(
+    heard: &BTreeMap<Station, Vec<Station>>,
+    start: Station,
+    known: &mut BTreeMap<Station, u8>,
+) -> Vec<Station> {
+    let rivals = |station: Station| {
+        let others = heard[&station].iter().flat_map(|receiver| &heard[receiver]);
+        others.copied().filter(move |other| *other != station)
+    };
+    let mut seen: BTreeSet<Station> = [start].into();
+    let mut edge: VecDeque<Station> = [start].into();
+    while let Some(station) = edge.pop_front() {
+        edge.extend(rivals(station).filter(|other| seen.insert(*other)));
+    }
+    let group: Vec<Station> = seen.into_iter().collect();
+    for station in &group {
+        let taken: BTreeSet<u8> =
+            rivals(*station).filter_map(|other| known.get(&other).copied()).collect();
+        let free = (0..u8::MAX).find(|number| !taken.contains(number)).unwrap_or(u8::MAX - 1);
+        known.insert(*station, free);
+    }
+    group
 }
 
 /// The ring that an edge between two places closes with the ways that led to them.
