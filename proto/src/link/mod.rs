@@ -37,9 +37,9 @@ pub struct PeerSpec {
 pub struct LinkStatus {
     /// Protocol.
     pub kind: Name,
-    /// Where the link is in its slots, if it has slots.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub slot: Option<SlotStatus>,
+    /// Where the link is in its slots, if it has slots: by radio.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<SlotStatus>,
     /// Neighbours.
     pub neighbours: Vec<NeighbourStatus>,
     /// Air time that this node spent or left.
@@ -53,6 +53,12 @@ pub struct LinkStatus {
 /// Where a link is in its slots.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SlotStatus {
+    /// The radio; those of one channel share their slots.
+    pub radio: RadioId,
+    /// Its channel.
+    pub channel: u16,
+    /// The number that all who are in step on this channel share.
+    pub cluster: u8,
     /// `"start"` (nobody heard yet), `"receive"`, `"guard"` or `"send"`.
     pub phase: Name,
     /// The slot counter of this node.
@@ -88,6 +94,9 @@ pub struct NeighbourStatus {
     pub received_bytes: u64,
     /// Signal of its last frame, in dBm.
     pub signal_dbm: Option<f64>,
+    /// Why all its frames are refused, while they are: `"version"` or `"slot-length"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Name>,
 }
 
 /// Air time by use.

@@ -234,7 +234,8 @@ impl Scenario {
             if let Some(radio) = &node.radio {
                 check_override(found, &format!("{path}.radio"), radio, &self.radio);
             }
-            if let Some(DeviceConfig::Udp { peers, .. }) = &node.device {
+            for device in node.all_devices() {
+                let DeviceConfig::Udp { peers, .. } = device else { continue };
                 for peer in peers.keys() {
                     names.check(found, format!("{path}.device.peers.{peer}"), peer);
                 }

@@ -1,7 +1,7 @@
 //! WiLDNet's link: time slots, bulk acknowledgement, adaptive erasure coding (`wildnet.md`).
 //!
 //! `slots` decides when a radio may send, one schedule for all radios of a channel;
-//! `sender` and `receiver` keep the window of each neighbour; `recovery` decides how much is
+//! `turns` divides a slot among those who share one radio; `sender` and `receiver` keep the window of each neighbour; `recovery` decides how much is
 //! coded. Here they are joined: `send` chooses the next frame, `receive` takes frames apart.
 //!
 //! Three things follow from sans-IO. Frames are chosen only when the driver asks, so a stamp is as
@@ -13,6 +13,7 @@ mod beacon;
 mod clock;
 mod code;
 mod config;
+mod cycle;
 mod peer;
 mod queue;
 mod receive;

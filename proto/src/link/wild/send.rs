@@ -6,11 +6,10 @@
 
 use super::code::Encoder;
 use super::peer::Peer;
-use super::status::WildEvent;
-use super::{Group, Port, Wild};
+use super::{Port, Wild};
 use crate::base::{
     AccessCategory, AckPolicy, Cx, Duration, EtherType, FlowId, Frame, FrameDone, FrameOutcome,
-    Instant, Lane, PacketUp, RoomBelow, Seq, TxOptions, UnitId,
+    Instant, Lane, RoomBelow, Seq, TxOptions, UnitId,
 };
 use crate::wire::wild::{
     Coded, FULL_LENGTH, HEADER_BYTES, Header, Kind, UNIT_HEAD_BYTES, UnitHead, encode, flag,
@@ -60,45 +59,6 @@ pub(super) struct Content<'a> {
 }
 
 impl Wild {
-    /// A send slot begins: the guard is over.
-    pub(super) fn on_slot_began(&mut self, cx: &mut Cx<'_>, group: usize) {
-        let slots = &self.groups[group].slots;
-        let (number, until, channel) = (slots.number(), slots.end(), self.groups[group].channel);
-        self.counters.slots += 1;
-        self.air.guard += self.settings.guard;
-        cx.emit(|| WildEvent::SlotBegan { channel, number });
-        for port in 0..self.groups[group].ports.len() {
-            let Group { slots, ports, .. } = &mut self.groups[group];
-            ports[port].on_slot(cx.now, slots, &self.settings);
-            self.give_turns((group, port));
-        }
-        for index in 0..self.peers.len() {
-            if self.peers[index].place.0 == group {
-                self.peers[index].on_slot(number, until);
-            }
-        }
-        self.on_cycle(cx, group);
-    }
-
-    /// A send slot begins in which this node listens.
-    pub(super) fn on_slot_listened(&mut self, cx: &mut Cx<'_>, group: usize) {
-        self.counters.slots_listened += 1;
-        self.on_cycle(cx, group);
-    }
-
-    fn on_cycle(&mut self, cx: &mut Cx<'_>, group: usize) {
-        let patience = self.settings.slot * 2 * super::slots::STALE_CYCLES;
-        let mut is_missing = false;
-        for index in 0..self.peers.len() {
-            if self.peers[index].place.0 == group {
-                self.on_peer_cycle(cx, index);
-                let heard = self.peers[index].heard;
-                is_missing |= heard.is_none_or(|heard| cx.now.since(heard) > patience);
-            }
-        }
-        self.groups[group].slots.set_missing(is_missing);
-    }
-
     /// The next frame of one radio, if there is one that fits into the slot.
     pub(super) fn next_frame(
         &mut self,
@@ -479,27 +439,6 @@ impl Wild {
         if let What::First(seq) | What::Repeat(seq) = frame.what {
             sender.on_late(seq);
         }
-    }
-
-    /// Once in a cycle for each neighbour: silence, and what waited too long.
-    fn on_peer_cycle(&mut self, cx: &mut Cx<'_>, index: usize) {
-        let silence = self.settings.slot * 2 * super::slots::SILENT_CYCLES;
-        let peer = &mut self.peers[index];
-        if peer.is_up && peer.heard.is_none_or(|heard| cx.now.since(heard) > silence) {
-            peer.is_up = false;
-            let node = peer.spec.node;
-            self.up.push_back(PacketUp::Neighbour { node, up: false });
-        }
-        let mut done = Vec::new();
-        let lost = self.peers[index].sender.on_cycle(cx.now, &mut done);
-        self.up.extend(done.into_iter().map(PacketUp::Done));
-        let to = self.peers[index].spec.node;
-        if lost > 0 {
-            cx.emit(|| WildEvent::Lost { to, packets: lost });
-        }
-        let mut out = Vec::new();
-        self.peers[index].receiver.on_cycle(cx.now, &mut out);
-        self.give_up(index, out);
     }
 }
 
