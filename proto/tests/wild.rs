@@ -383,6 +383,34 @@ fn a_copy_that_somebody_held_up_is_not_followed() {
 }
 
 #[test]
+fn slots_that_follow_the_load_give_one_way_flows_more_than_half() {
+    let run = |is_free: bool, ends: &[usize], loss: f64| {
+        let (slot_least_ms, slot_most_ms) = (is_free.then_some(5.0), is_free.then_some(35.0));
+        let config = WildConfig { slot_least_ms, slot_most_ms, ..WildConfig::default() };
+        let mut pair = pair(config, PairConfig::with_loss(loss));
+        for end in ends {
+            pair.add(Source::saturated(*end, 1, secs(10.0)));
+        }
+        pair.run_until(secs(10.0));
+        pair.ledger.assert_in_order();
+        let rate = |end| pair.ledger.received(end, 1).len() as f64 * 12_000.0 / 10.0 / 1e6;
+        ([rate(0), rate(1)], pair.overlaps)
+    };
+    for loss in [0.0, 0.1] {
+        let ([fixed, _], _) = run(false, &[0], loss);
+        let ([free, _], overlaps) = run(true, &[0], loss);
+        println!("loss {loss}: one way {fixed:.2} and {free:.2} Mb/s, {overlaps} overlaps");
+        assert!(free > 1.5 * fixed, "{fixed:.2} and {free:.2} Mb/s");
+        let (both, _) = run(false, &[0, 1], loss);
+        let (both_free, overlaps) = run(true, &[0, 1], loss);
+        println!("loss {loss}: both {both:.2?} and {both_free:.2?} Mb/s, {overlaps} overlaps");
+        let sum = |rates: [f64; 2]| rates[0] + rates[1];
+        assert!(sum(both_free) > 0.95 * sum(both), "{both:?} and {both_free:?}");
+        assert!((both_free[0] / both_free[1] - 1.0).abs() < 0.1, "{both_free:?}");
+    }
+}
+
+#[test]
 fn a_full_queue_of_one_flow_leaves_room_to_another() {
     let mut pair = pair(WildConfig::default(), PairConfig::with_loss(0.1));
     pair.add(Source::saturated(0, 1, secs(10.0)));

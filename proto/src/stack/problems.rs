@@ -383,7 +383,15 @@ fn check_queue(found: &mut Found, queue: &QueueConfig) {
 fn check_wild(found: &mut Found, wild: &WildConfig) {
     let path = |key: &str| format!("stack.link.{key}");
     found.number(path("slot_ms"), wild.slot_ms, 1.0..=1000.0, "a length of a slot in milliseconds");
-    if !(wild.guard_ms >= 0.0 && wild.guard_ms < wild.slot_ms) {
+    if let Some(least) = wild.slot_least_ms {
+        let range = wild.slot_ms / 8.0..=wild.slot_ms;
+        found.number(path("slot_least_ms"), least, range, "a length for the shortest slot");
+    }
+    if let Some(most) = wild.slot_most_ms {
+        let range = wild.slot_ms..=wild.slot_ms * 1.875;
+        found.number(path("slot_most_ms"), most, range, "a length for the longest slot");
+    }
+    if !(wild.guard_ms >= 0.0 && wild.guard_ms < wild.slot_least().as_millis_f64()) {
         let message = format!(
             "a guard of {} ms leaves nothing of a slot of {} ms",
             wild.guard_ms, wild.slot_ms

@@ -8,6 +8,10 @@ use crate::base::{Cx, PacketUp};
 impl Wild {
     /// A send slot begins: the guard is over.
     pub(super) fn on_slot_began(&mut self, cx: &mut Cx<'_>, group: usize) {
+        if self.groups[group].slots.is_in_step(cx.now) {
+            let length = self.own_length(group);
+            self.groups[group].slots.set_own(length);
+        }
         let slots = &self.groups[group].slots;
         let (number, until, channel) = (slots.number(), slots.end(), self.groups[group].channel);
         self.counters.slots += 1;

@@ -78,6 +78,8 @@ pub struct Wild {
 #[derive(Clone, Debug)]
 struct Settings {
     slot: Duration,
+    least: Duration,
+    most: Duration,
     guard: Duration,
     overhead: Duration,
     retries: u8,
@@ -93,6 +95,8 @@ impl Settings {
         let codes_only = config.recovery == Recovery::Fec;
         Self {
             slot: config.slot(),
+            least: config.slot_least(),
+            most: config.slot_most(),
             guard: config.guard(),
             overhead: Duration::from_secs_f64(config.overhead_us / 1e6),
             retries: if codes_only { 0 } else { config.retries },

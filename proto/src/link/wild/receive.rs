@@ -95,7 +95,10 @@ impl Wild {
     /// A beacon tells the slot length of its sender; a stamp beyond ours tells that it differs.
     fn has_our_slot_length(&self, decoded: &Decoded) -> bool {
         let ours = self.settings.slot.as_micros();
-        let is_within = u64::from(decoded.header.delta_us) <= ours;
+        let length = self.length_of(&decoded.header);
+        let is_within = u64::from(decoded.header.delta_us) <= length.as_micros()
+            && length >= self.settings.least.min(self.settings.slot / 8)
+            && length <= self.settings.slot * 2;
         match decoded.header.kind {
             Kind::Idle => is_within && decoded.body.starts_with(&(ours as u32).to_be_bytes()),
             _ => is_within,
@@ -128,9 +131,10 @@ impl Wild {
     }
 
     fn on_heard(&mut self, cx: &mut Cx<'_>, index: usize, frame: &ReceivedFrame, header: &Header) {
+        let length = self.length_of(header);
         let peer = &mut self.peers[index];
         let slots = &mut self.groups[peer.place.0].slots;
-        let is_with_us = slots.on_heard(cx.now, header.cluster);
+        let is_with_us = slots.on_heard(cx.now, header.cluster, length);
         // Who is not in step with others has only this neighbour to find step with.
         let is_up = is_with_us || !slots.is_in_step(cx.now);
         peer.heard = Some(cx.now);
@@ -175,8 +179,15 @@ impl Wild {
         let delta = Duration::from_micros(u64::from(header.delta_us));
         let from = self.peers[index].spec.node;
         let began = frame.started.saturating_sub(delta);
+        let length = self.length_of(header);
         self.peers[index].stamp = Some((header.slot, began, cx.now));
-        match self.groups[group].slots.on_stamp(cx.now, frame.started, delta, header.cluster) {
+        match self.groups[group].slots.on_stamp(
+            cx.now,
+            frame.started,
+            delta,
+            header.cluster,
+            length,
+        ) {
             Stamp::Foreign => self.counters.stamps_foreign += 1,
             Stamp::TooLong => self.counters.wrong_slot_length += 1,
             Stamp::Held(error_ns) => {

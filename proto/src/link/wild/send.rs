@@ -12,7 +12,7 @@ use crate::base::{
     Instant, Lane, RoomBelow, Seq, TxOptions, UnitId,
 };
 use crate::wire::wild::{
-    Coded, FULL_LENGTH, HEADER_BYTES, Header, Kind, UNIT_HEAD_BYTES, UnitHead, encode, flag,
+    Coded, HEADER_BYTES, Header, Kind, UNIT_HEAD_BYTES, UnitHead, encode, flag,
 };
 use bytes::Bytes;
 
@@ -363,7 +363,7 @@ impl Wild {
             base_offset: content.seq.distance(base) as u16,
             protocol: content.protocol,
             cluster,
-            length: FULL_LENGTH,
+            length: self.length_units(place.0),
             demand,
         };
         let payload = encode(&header, content.ack, content.body);

@@ -160,7 +160,7 @@ impl Wild {
             phase: phase.into(),
             number: slots.number(),
             ends_in: end.since(now),
-            length: self.settings.slot,
+            length: slots.own(),
         }
     }
 
