@@ -64,9 +64,8 @@ impl World {
             stranger.setup.old_key = keys::old_key(&plan, seed);
         }
         let hostile = Hostile::build(strangers, scripts, seed);
-        let medium = Medium::new(config, seed);
         let wake_delay = Quantiles::build(scenario.host.wake_us.points());
-        // Who hears whom is known to the medium now, and there may be very many pairs.
+        // Who hears whom the medium is told, and there may be very many pairs.
         drop(plan.hops);
         for (index, node) in plan.nodes.into_iter().enumerate() {
             let first_radio = node_of_radio.len() as u32;
@@ -74,6 +73,10 @@ impl World {
             let mut stack = Stack::build(&node, seed);
             if let Some(secure) = keys::secure(&node, seed) {
                 stack.set_security(secure);
+            }
+            let overhear = is_told_overheard(&stack, hostile.is_some());
+            for radio in &mut config.radios[first_radio as usize..node_of_radio.len()] {
+                radio.overhear = overhear;
             }
             nodes.push(Node {
                 stack,
@@ -86,7 +89,7 @@ impl World {
             });
         }
         let mut world = Self {
-            medium,
+            medium: Medium::new(config, seed),
             addresses: AddressPlan(scenario.subnet),
             mobility,
             hostile,
@@ -315,6 +318,12 @@ impl Node {
     pub(super) fn radios(&self) -> std::ops::Range<usize> {
         self.radios[0] as usize..self.radios[1] as usize
     }
+}
+
+/// Whether the radios of a node report frames for others. Where strangers are about it is seen what
+/// a node makes of each.
+pub(super) fn is_told_overheard(stack: &Stack, has_strangers: bool) -> bool {
+    stack.heeds_overheard() || has_strangers
 }
 
 /// The end of a frame that no radio had room for.
