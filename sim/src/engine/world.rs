@@ -114,14 +114,10 @@ impl World {
         let moves = self.mobility.as_ref().map_or(Instant::MAX, Mobility::poll_timeout);
         let shot = self.hostile.as_ref().map_or(Instant::MAX, |hostile| hostile.poll_timeout());
         let limit = limit.min(wake).min(moves).min(shot);
-        while let Some(at) = self.medium.poll_timeout().filter(|at| *at < limit) {
-            self.medium.handle_timeout(at);
-            if let Some(event) = self.medium.poll_event() {
-                self.on_medium(at, event);
-                return at;
-            }
-        }
-        limit
+        let Some(at) = self.medium.run_ahead(limit) else { return limit };
+        let event = self.medium.poll_event().expect("a radio has reported something");
+        self.on_medium(at, event);
+        at
     }
 
     /// Fires everything that is due at the true time `now`, and lets the nodes act on it.
@@ -134,10 +130,7 @@ impl World {
         {
             mobility.handle_timeout(now, &mut self.medium);
         }
-        while let Some((at, node)) = self.wakes.peek()
-            && at <= now
-        {
-            self.wakes.cancel(node);
+        while let Some((_, node)) = self.wakes.take_due(now) {
             self.wakeups += 1;
             self.mark_due(node);
         }
