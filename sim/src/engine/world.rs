@@ -14,7 +14,7 @@ use super::keys;
 use super::mobility::Mobility;
 use super::traffic::Traffic;
 use crate::adversary::{self, Script};
-use crate::radio::{EventQueue, Medium, MediumEvent};
+use crate::radio::{EventQueue, FEW, Medium, MediumEvent};
 
 /// One node. There may be very many, so it holds only what it needs at every event.
 pub(super) struct Node {
@@ -132,6 +132,7 @@ impl World {
         }
         while let Some((_, node)) = self.wakes.take_due(now) {
             self.wakeups += 1;
+            self.fetch(node);
             self.mark_due(node);
         }
         loop {
@@ -153,6 +154,15 @@ impl World {
         if !self.nodes[node].is_due {
             self.nodes[node].is_due = true;
             self.due.push(node);
+        }
+    }
+
+    /// Has all at hand that a turn of a node needs, before the turn asks for one thing after another.
+    fn fetch(&self, index: usize) {
+        if self.nodes.len() > FEW {
+            let node = &self.nodes[index];
+            let radio = node.radios().next().map_or(0, |first| self.medium.fetch_for_frame(first));
+            std::hint::black_box(node.stack.fetch() ^ radio ^ u64::from(node.has_news));
         }
     }
 
@@ -192,6 +202,7 @@ impl World {
 
     fn on_event(&mut self, now: Instant, event: MediumEvent) {
         let index = self.node_of_radio[event.radio] as usize;
+        self.fetch(index);
         let node = &mut self.nodes[index];
         let mut cx = Cx::new(node.clock.local(now));
         let event = match event.event {
