@@ -8,8 +8,8 @@ use farhop_proto::base::{Duration, Instant, ReceivedFrame};
 /// The longest that a frame is on its way after it left, for forgetting it then.
 const ON_ITS_WAY: Duration = Duration::from_millis(20);
 
-/// Hostile frames on their way. They bear no mark on the air: each is known by where its bytes stand
-/// in memory, which is nowhere else while it is under way.
+/// Hostile frames on their way. They bear no mark on the air: each is known by where its bytes
+/// stand in memory, which is nowhere else while it is under way.
 #[derive(Debug, Default)]
 pub struct UnderWay(VecDeque<HostileFrame>);
 

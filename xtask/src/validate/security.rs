@@ -1,5 +1,5 @@
-//! What sealing costs, and what strangers in the air achieve: the link of `scenarios/demo.toml`, and
-//! that of `scenarios/adversary.toml`, in the simulator and in the lab.
+//! What sealing costs, and what strangers in the air achieve: the link of `scenarios/demo.toml`,
+//! and that of `scenarios/adversary.toml`, in the simulator and in the lab.
 //!
 //! The rates of sealing and opening beside the library's own are in `cargo bench`, how soon two who
 //! know each other share keys is in the simulator's tests.
