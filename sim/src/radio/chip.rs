@@ -95,6 +95,12 @@ impl Chip {
             || matches!(self.phase, Phase::Awaiting { is_over: true, .. });
     }
 
+    /// Something of each part that a frame for others needs, so that it is at hand.
+    pub(super) fn fetch(&self) -> u64 {
+        let error_at = self.error_at.map_or(0, Instant::as_nanos);
+        self.receiver.fetch() ^ error_at ^ self.nav_until.as_nanos() ^ self.stats.overheard
+    }
+
     pub(super) fn new(
         index: usize,
         (node, radio): (NodeId, RadioId),
