@@ -120,6 +120,8 @@ impl ChipStats {
             ("missed", self.missed),
             ("captures", self.captures),
             ("lost", self.lost),
+            ("lost_preambles", self.lost_preambles),
+            ("driver_drops", self.driver_drops),
             ("dropped", self.dropped),
             ("backoff_slots", self.backoff_slots),
             ("rts_sent", self.rts_sent),

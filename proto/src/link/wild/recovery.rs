@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use super::config::Recovery;
 
 /// Slots over which the redundancy is estimated.
-pub(super) const SLOTS: usize = 10;
+pub const SLOTS: usize = 10;
 /// Slots over which bursts are looked for.
 const BURST_SLOTS: usize = 20;
 /// Weight of a new slot in the moving average of loss.
