@@ -2,7 +2,7 @@
 
 use super::curve::{Curve, crossing, curve, highest, largest_rise, lowest, ours, totals};
 use super::network::{KM_PER_US, Net};
-use crate::{Case, Effort, Estimate, Figure, Findings, Results, Series, Table, Target};
+use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Series, Table, Target};
 
 pub(super) const TARGETS: &[Target] = &[
     Target {
@@ -121,7 +121,7 @@ fn f9a(_: Effort, results: &Results) -> Findings {
     let variation = (highest(wild).mean - lowest(wild).mean) / highest(wild).mean;
     found.add("variation", Estimate::exact(variation * 100.0));
     found.add("crossover", crossing(csma, wild));
-    let collapse = |seed: crate::At<'_>| {
+    let collapse = |seed: At<'_>| {
         let of = |km| seed.total(&f9_key("csma", "one", 0.0, km));
         of(140.0) / of(105.0)
     };
@@ -196,7 +196,7 @@ fn t1(_: Effort, results: &Results) -> Findings {
                 results.total(&format!("t1/{name}/{link}/{way}")),
             );
         }
-        let of = |seed: crate::At<'_>, link| seed.total(&format!("t1/{name}/{link}/both"));
+        let of = |seed: At<'_>, link| seed.total(&format!("t1/{name}/{link}/both"));
         let gain = results.over_seeds(|seed| of(seed, "wild") / of(seed, "csma"));
         found.add(format!("{name}-gain"), gain);
     }
@@ -221,7 +221,7 @@ fn f10(_: Effort, results: &Results) -> Findings {
     let of = |link: &str| totals(results, &F10_LOSS, |loss| format!("f10/{link}/{loss}"));
     let (wild, csma) = (of("wild"), of("csma"));
     for loss in &F10_LOSS[..4] {
-        let of = |seed: crate::At<'_>, link| seed.total(&format!("f10/{link}/{loss}"));
+        let of = |seed: At<'_>, link| seed.total(&format!("f10/{link}/{loss}"));
         let ratio = results.over_seeds(|seed| of(seed, "wild") / of(seed, "csma").max(1e-6));
         found.add(format!("ratio-{:.0}", loss * 100.0), ratio);
     }

@@ -5,6 +5,7 @@ mod distance;
 mod knobs;
 mod network;
 mod numbers;
+mod relays;
 mod single;
 
 use serde::Deserialize;
@@ -36,5 +37,6 @@ fn expected() -> Vec<Expected> {
 
 fn targets() -> Vec<Target> {
     let limit = &[distance::LIMIT];
-    [single::TARGETS, distance::TARGETS, knobs::TARGETS, numbers::TARGETS, limit].concat()
+    let one = [single::TARGETS, distance::TARGETS, knobs::TARGETS, numbers::TARGETS].concat();
+    [&one, relays::TARGETS, limit].concat()
 }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use farhop_proto::link::plain::PlainConfig;
-use farhop_proto::link::wild::WildConfig;
+use farhop_proto::link::wild::{InOrder, WildConfig};
 use farhop_proto::stack::{
     Congestion, FlowConfig, FlowKind, LinkConfig, LossConfig, NodeConfig, RadioConfig,
     RadioLinkConfig, RadioOverride, Scenario, TcpSettings,
@@ -36,6 +36,16 @@ pub(super) struct Calibration {
     pub(super) wild: WildConfig,
     /// TCP of all hosts.
     pub(super) tcp: TcpSettings,
+    /// What the slotted link does for UDP.
+    pub(super) udp: ForUdp,
+}
+
+/// What the slotted link does for UDP.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ForUdp {
+    /// Which packets wait for earlier ones.
+    pub(super) in_order: InOrder,
 }
 
 /// What bounds CSMA.
@@ -49,8 +59,11 @@ pub(super) struct Limits {
 }
 
 /// The calibration, the same for all rows.
-pub(super) static CALIBRATED: LazyLock<Calibration> =
-    LazyLock::new(|| toml::from_str(CALIBRATION).expect("a test reads it"));
+pub(super) static CALIBRATED: LazyLock<Calibration> = LazyLock::new(|| {
+    let t = std::env::var("CAL")
+        .map_or(CALIBRATION.to_owned(), |p| std::fs::read_to_string(p).unwrap());
+    toml::from_str(&t).expect("a test reads it")
+});
 
 /// A network that is being put together.
 #[derive(Clone, Debug)]
@@ -133,14 +146,17 @@ impl Net {
         })
     }
 
-    /// The slotted link, as calibrated.
+    /// The slotted link, as calibrated; flows come first.
     pub(super) fn wild(self) -> Self {
         self.wild_with(|_| {})
     }
 
-    /// The slotted link, as calibrated but for a change that a row is about.
+    /// The slotted link, as calibrated but for a change that a row is about; flows come first.
     pub(super) fn wild_with(self, change: impl FnOnce(&mut WildConfig)) -> Self {
         let mut config = CALIBRATED.wild.clone();
+        if self.0.flow.iter().all(|flow| flow.kind == FlowKind::Udp) {
+            config.in_order = CALIBRATED.udp.in_order;
+        }
         change(&mut config);
         self.with(|scenario| scenario.stack.link = LinkConfig::Wild(config))
     }
@@ -183,6 +199,12 @@ impl Net {
     /// A run of so many seconds, or of fewer where it has to be quick.
     pub(super) fn seconds(self, effort: Effort, full: f64) -> Self {
         self.with(|scenario| scenario.duration_s = effort.seconds(full))
+    }
+
+    /// Measures from 5 s on, when long slots have been estimated too; the run is as long as in the
+    /// paper whatever the effort, for it is cheap.
+    pub(super) fn settled(self) -> Self {
+        self.with(|scenario| scenario.measure_from_s = Some(5.0))
     }
 
     /// The network under a name.

@@ -173,6 +173,8 @@ impl ChipStats {
             (&mut self.missed, other.missed),
             (&mut self.captures, other.captures),
             (&mut self.lost, other.lost),
+            (&mut self.lost_preambles, other.lost_preambles),
+            (&mut self.driver_drops, other.driver_drops),
             (&mut self.dropped, other.dropped),
             (&mut self.backoff_slots, other.backoff_slots),
             (&mut self.rts_sent, other.rts_sent),
