@@ -94,7 +94,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 fn find(name: &str) -> Result<&'static Paper, Failure> {
     PAPERS.iter().find(|paper| paper.name == name).ok_or_else(|| {
         let names: Vec<&str> = PAPERS.iter().map(|paper| paper.name).collect();
-        Failure::Input(miette::miette!("there is no paper '{name}'; there are: {}", names.join(", ")))
+        Failure::Input(miette::miette!(
+            "there is no paper '{name}'; there are: {}",
+            names.join(", ")
+        ))
     })
 }
 

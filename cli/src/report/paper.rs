@@ -1,6 +1,6 @@
 //! The rows and figures of a paper: as text and as one page.
 
-use farhop_papers::{Band, Effort, Figure, Outcome, Paper, Row, Table};
+use farhop_papers::{Band, Effort, Outcome, Paper, Row, Table};
 use maud::{Markup, html};
 
 use super::{page as html_page, paper_chart};

@@ -23,7 +23,7 @@ pub(crate) fn draw(figure: &Figure) -> String {
 }
 
 /// What is drawn of the points: a number that is none has no place.
-fn points(series: &Series) -> impl Iterator<Item = &Point> {
+fn points(series: &Series) -> impl Iterator<Item = &Point> + Clone {
     series.points.iter().filter(|point| point.x.is_finite() && point.y.is_finite())
 }
 
@@ -101,9 +101,7 @@ fn draw_published<DB: DrawingBackend>(
     let line = points(series).map(|point| (point.x, point.y));
     chart.draw_series(DashedLineSeries::new(line, 6, 5, colour.stroke_width(1)))?;
     chart
-        .draw_series(
-            points(series).map(|at| Cross::new((at.x, at.y), 5, colour.stroke_width(2))),
-        )?
+        .draw_series(points(series).map(|at| Cross::new((at.x, at.y), 5, colour.stroke_width(2))))?
         .label(format!("published: {}", series.name))
         .legend(move |(x, y)| Cross::new((x + 9, y), 5, colour.stroke_width(2)));
     Ok(())

@@ -1,5 +1,6 @@
 //! WiLDNet, NSDI 2007: long links in time slots (`wildnet.md`; targets W-* of `targets.md`).
 
+mod beyond;
 mod curve;
 mod distance;
 mod knobs;
@@ -38,5 +39,5 @@ fn expected() -> Vec<Expected> {
 fn targets() -> Vec<Target> {
     let limit = &[distance::LIMIT];
     let one = [single::TARGETS, distance::TARGETS, knobs::TARGETS, numbers::TARGETS].concat();
-    [&one, relays::TARGETS, limit].concat()
+    [&one, relays::TARGETS, beyond::TARGETS, limit].concat()
 }
