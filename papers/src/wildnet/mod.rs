@@ -7,6 +7,7 @@ mod knobs;
 mod network;
 mod numbers;
 mod relays;
+mod ripple;
 mod single;
 
 use serde::Deserialize;
@@ -39,5 +40,5 @@ fn expected() -> Vec<Expected> {
 fn targets() -> Vec<Target> {
     let limit = &[distance::LIMIT];
     let one = [single::TARGETS, distance::TARGETS, knobs::TARGETS, numbers::TARGETS].concat();
-    [&one, relays::TARGETS, beyond::TARGETS, limit].concat()
+    [&one, relays::TARGETS, ripple::TARGETS, beyond::TARGETS, limit].concat()
 }

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use farhop_proto::link::plain::PlainConfig;
+use farhop_proto::link::two_p::TwoPConfig;
 use farhop_proto::link::wild::{InOrder, WildConfig};
 use farhop_proto::stack::{
     Congestion, FlowConfig, FlowKind, LinkConfig, LossConfig, NodeConfig, RadioConfig,
@@ -159,6 +160,18 @@ impl Net {
         }
         change(&mut config);
         self.with(|scenario| scenario.stack.link = LinkConfig::Wild(config))
+    }
+
+    /// 2P, with phases and guards as long as the slots of the calibrated link.
+    pub(super) fn two_p(self) -> Self {
+        let wild = &CALIBRATED.wild;
+        let config = TwoPConfig {
+            phase_ms: wild.slot_ms,
+            guard_ms: wild.guard_ms,
+            queue_packets: CALIBRATED.limits.queue_packets,
+            ..TwoPConfig::default()
+        };
+        self.with(|scenario| scenario.stack.link = LinkConfig::TwoP(config))
     }
 
     fn flow(self, from: usize, to: usize, flow: FlowConfig) -> Self {

@@ -113,17 +113,31 @@ fn t2_cases(effort: Effort) -> Vec<Case> {
         let hops = nodes - 1;
         let net = Net::chain(&vec![0.0; hops]).channels(&vec![1; hops]);
         let net = with_flows(net, nodes, way).seconds(effort, 60.0);
-        net.csma(2).case(format!("t2/csma/{nodes}/{way}"))
+        let csma = net.clone().csma(2).case(t2_key("csma", nodes, way));
+        [csma, net.wild().case(t2_key("wild", nodes, way))]
     };
-    INDOOR.iter().flat_map(|nodes| WAYS.map(|way| case(*nodes, way))).collect()
+    INDOOR.iter().flat_map(|nodes| WAYS.map(|way| case(*nodes, way)).concat()).collect()
+}
+
+fn t2_key(link: &str, nodes: usize, way: &str) -> String {
+    format!("t2/{link}/{nodes}/{way}")
 }
 
 fn t2(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
     for nodes in INDOOR {
-        for way in WAYS {
-            let key = format!("t2/csma/{nodes}/{way}");
-            found.add(format!("csma-{nodes}-{way}"), results.total(&key));
+        for (link, way) in ["csma", "wild"].iter().flat_map(|link| WAYS.map(|way| (link, way))) {
+            found.add(format!("{link}-{nodes}-{way}"), results.total(&t2_key(link, nodes, way)));
+        }
+        let gain = |way: &str| {
+            let of = |seed: At<'_>, link| seed.total(&t2_key(link, nodes, way));
+            results.over_seeds(|seed| of(seed, "wild") / of(seed, "csma"))
+        };
+        if nodes > 2 {
+            found.add(format!("gain-{nodes}-both"), gain("both"));
+        }
+        if nodes == 3 {
+            found.add("gain-3-there", gain("there"));
         }
     }
     found
@@ -132,23 +146,27 @@ fn t2(_: Effort, results: &Results) -> Findings {
 fn t3_cases(effort: Effort) -> Vec<Case> {
     let case = |channels: &[u16], name: &str, way: &str| {
         let net = with_flows(Net::chain(&OUTDOOR_KM).channels(channels), 3, way);
-        net.csma(2).seconds(effort, 60.0).case(format!("t3/csma/{name}/{way}"))
+        let net = net.seconds(effort, 60.0);
+        let csma = net.clone().csma(2).case(format!("t3/csma/{name}/{way}"));
+        [csma, net.wild().case(format!("t3/wild/{name}/{way}"))]
     };
-    let of = |name, channels: [u16; 2]| ["there", "both"].map(|way| case(&channels, name, way));
+    let of =
+        |name, channels: [u16; 2]| ["there", "both"].map(|way| case(&channels, name, way)).concat();
     [of("same", [1, 1]), of("different", [1, 6])].concat()
 }
 
 fn t3(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
-    let key = |name: &str, way: &str| format!("t3/csma/{name}/{way}");
-    for way in ["there", "both"] {
+    let key = |link: &str, name: &str, way: &str| format!("t3/{link}/{name}/{way}");
+    for (link, way) in [("csma", "there"), ("csma", "both"), ("wild", "there"), ("wild", "both")] {
         for name in ["same", "different"] {
-            found.add(format!("csma-{name}-{way}"), results.total(&key(name, way)));
+            found.add(format!("{link}-{name}-{way}"), results.total(&key(link, name, way)));
         }
-        let ratio = |seed: At<'_>| {
-            seed.total(&key("different", way)) / seed.total(&key("same", way)).max(1e-6)
-        };
-        found.add(format!("csma-ratio-{way}"), results.over_seeds(ratio));
+        let of = |seed: At<'_>, name| seed.total(&key(link, name, way)).max(1e-6);
+        let ratio = |seed: At<'_>| of(seed, "different") / of(seed, "same");
+        found.add(format!("{link}-ratio-{way}"), results.over_seeds(ratio));
     }
+    let of = |seed: At<'_>, link| seed.total(&key(link, "same", "both"));
+    found.add("gain", results.over_seeds(|seed| of(seed, "wild") / of(seed, "csma")));
     found
 }
