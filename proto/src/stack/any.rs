@@ -3,6 +3,7 @@
 use crate::base::Seed;
 use crate::link::Link;
 use crate::link::plain::Plain;
+use crate::link::two_p::TwoP;
 use crate::link::wild::Wild;
 use crate::routing::Routing;
 use crate::routing::fixed::Fixed;
@@ -20,6 +21,8 @@ pub enum AnyLink {
     Plain(Box<Plain>),
     /// `link/wild`.
     Wild(Box<Wild>),
+    /// `link/two_p`.
+    TwoP(Box<TwoP>),
 }
 
 impl AnyLink {
@@ -34,6 +37,10 @@ impl AnyLink {
                 let wild = Wild::build(config, plan.node, &radios, &plan.peers, seed);
                 Self::Wild(Box::new(wild))
             }
+            LinkConfig::TwoP(config) => {
+                let two_p = TwoP::build(config, plan.node, &radios, &plan.peers, seed);
+                Self::TwoP(Box::new(two_p))
+            }
         }
     }
 
@@ -42,6 +49,7 @@ impl AnyLink {
         match self {
             Self::Plain(link) => &**link,
             Self::Wild(link) => &**link,
+            Self::TwoP(link) => &**link,
         }
     }
 
@@ -50,6 +58,7 @@ impl AnyLink {
         match self {
             Self::Plain(link) => &mut **link,
             Self::Wild(link) => &mut **link,
+            Self::TwoP(link) => &mut **link,
         }
     }
 }

@@ -3,6 +3,7 @@
 mod adversary;
 mod fault;
 mod flow;
+mod link;
 mod loss;
 mod mac;
 mod names;
@@ -362,6 +363,7 @@ fn check_stack(found: &mut Found, link: &LinkConfig) {
             check_queue(found, &plain.queue);
         }
         LinkConfig::Wild(wild) => check_wild(found, wild),
+        LinkConfig::TwoP(two_p) => link::check_two_p(found, two_p),
     }
 }
 

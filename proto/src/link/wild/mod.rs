@@ -25,7 +25,7 @@ mod status;
 use std::collections::{BTreeMap, VecDeque};
 
 pub use config::{InOrder, Recovery, WildConfig};
-pub use recovery::{parity, residual, retries};
+pub use recovery::{SLOTS as LOSS_SLOTS, parity, residual, retries};
 
 use self::code::MAX_DATA;
 use self::peer::Peer;

@@ -7,7 +7,7 @@
 use super::code::Encoder;
 use super::peer::Peer;
 use super::status::WildEvent;
-use super::{Port, Wild};
+use super::{Port, Recovery, Wild};
 use crate::base::{
     AccessCategory, AckPolicy, Cx, Duration, EtherType, FlowId, Frame, FrameDone, FrameOutcome,
     Instant, Lane, PacketUp, RoomBelow, Seq, TxOptions, UnitId,
@@ -254,13 +254,25 @@ impl Wild {
             if let Some(air) = self.coded_place(now, index, bytes) {
                 return Some(Some(air));
             }
-            // What does not fit with its parity waits until the parity of the block is out.
-            if peer.code.block.is_some() {
+            // What does not fit with its parity waits until the parity of the block is out, and
+            // for the next slot where nothing but coding repairs it.
+            if peer.code.block.is_some() || self.is_worth_waiting(index, bytes) {
                 return None;
             }
         }
         let beside = self.reserved(peer.place, usize::MAX);
         self.fits(now, peer.place, bytes, beside).then_some(None)
+    }
+
+    /// Whether a packet that coding alone repairs would have its parity in a slot of its own, with
+    /// room for one frame more.
+    fn is_worth_waiting(&self, index: usize, bytes: usize) -> bool {
+        let peer = &self.peers[index];
+        let frames = peer.sender.estimate.parity(1) as u64 + 2;
+        let unit = HEADER_BYTES + UNIT_HEAD_BYTES + bytes;
+        let air = self.port(peer.place).spec.unacknowledged(unit) + self.settings.overhead;
+        let is_alone = self.settings.recovery == Recovery::Fec;
+        is_alone && self.settings.guard + air * frames <= self.settings.slot
     }
 
     fn repeat(&mut self, now: Instant, index: usize) -> Option<Frame> {

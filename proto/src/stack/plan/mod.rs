@@ -183,9 +183,7 @@ impl Scenario {
             ack_rate: config.ack_rate_mbps.map_or(phy.control_rate(rate), Bitrate::from_mbps),
             slot,
             ack_timeout: config.ack_timeout_us.map_or(for_distance, micros),
-            carrier_sense: config
-                .carrier_sense
-                .unwrap_or(!matches!(self.stack.link, LinkConfig::Wild(_))),
+            carrier_sense: config.carrier_sense.unwrap_or(!self.stack.link.has_schedule()),
             thresholds: radio.thresholds,
             config,
         }
@@ -277,7 +275,7 @@ impl NodePlan {
     pub fn slot(&self) -> Option<(Duration, Duration)> {
         match &self.stack.link {
             LinkConfig::Wild(wild) => Some((wild.slot(), wild.guard())),
-            LinkConfig::Plain(_) => None,
+            LinkConfig::Plain(_) | LinkConfig::TwoP(_) => None,
         }
     }
 }
