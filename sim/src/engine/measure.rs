@@ -173,12 +173,19 @@ pub fn node_report(name: &str, status: &StackStatus, chip: &ChipStats) -> NodeRe
     drops.retain(|_, count| *count > 0);
     let link = status.link.counters.iter().map(|(name, count)| (name.clone(), *count));
     let top = [("sent", flows.sent), ("received", flows.received)];
-    let layers = BTreeMap::from([
+    let mut layers = BTreeMap::from([
         ("link".into(), link.collect()),
         ("routing".into(), Counters::from([("forwarded".into(), status.routing.forwarded)])),
         ("flows".into(), top.map(|(name, count)| (name.into(), count)).into()),
         ("radio".into(), chip.counters()),
     ]);
+    if let Some(security) = &status.security {
+        let rejected = security.rejected.iter();
+        let rejected =
+            rejected.map(|(reason, count)| (format!("rejected {reason}").into(), *count));
+        let counters = security.counters.iter().map(|(name, count)| (name.clone(), *count));
+        layers.insert("security".into(), counters.chain(rejected).collect());
+    }
     NodeReport { name: name.into(), drops, layers }
 }
 

@@ -8,6 +8,7 @@ use farhop_proto::stack::{Plan, Scenario, Stack};
 
 use super::air::medium_config;
 use super::clock::{Clock, Quantiles};
+use super::decisions::Decisions;
 use super::host::Host;
 use super::hostile::Hostile;
 use super::keys;
@@ -45,6 +46,8 @@ pub(super) struct World {
     due: Vec<usize>,
     wake_delay: Quantiles,
     pub(super) wakeups: u64,
+    /// What the layers decided; nothing where nobody asks.
+    pub(super) decisions: Option<Box<Decisions>>,
 }
 
 impl World {
@@ -99,6 +102,7 @@ impl World {
             due: Vec::new(),
             wake_delay,
             wakeups: 0,
+            decisions: None,
         };
         for node in 0..world.nodes.len() {
             world.mark_due(node);
@@ -204,7 +208,8 @@ impl World {
         let index = self.node_of_radio[event.radio] as usize;
         self.fetch(index);
         let node = &mut self.nodes[index];
-        let mut cx = Cx::new(node.clock.local(now));
+        let trace = self.decisions.as_deref_mut().map(|decisions| decisions.of(index, now));
+        let mut cx = Cx::with_trace(node.clock.local(now), trace);
         let event = match event.event {
             FrameUp::Received(mut frame) => {
                 frame.started = node.clock.local(frame.started);
@@ -227,7 +232,8 @@ impl World {
             // Wake-ups of one time take place in the order of the last events at their nodes.
             return self.set_wake(index);
         }
-        let mut cx = Cx::new(node.clock.local(now));
+        let trace = self.decisions.as_deref_mut().map(|decisions| decisions.of(index, now));
+        let mut cx = Cx::with_trace(node.clock.local(now), trace);
         if node.wake.is_some_and(|(_, wake)| wake <= now) {
             node.wake = None;
             node.stack.handle_timeout(&mut cx);
@@ -246,7 +252,8 @@ impl World {
     fn send_frames(&mut self, index: usize, now: Instant) {
         let node = &mut self.nodes[index];
         let first = node.radios[0] as usize;
-        let mut cx = Cx::new(node.clock.local(now));
+        let trace = self.decisions.as_deref_mut().map(|decisions| decisions.of(index, now));
+        let mut cx = Cx::with_trace(node.clock.local(now), trace);
         while let Some((radio, frame)) = node.host.as_mut().and_then(|host| host.poll_frame(now)) {
             match frame {
                 // The radio went down while the frame was on its way.

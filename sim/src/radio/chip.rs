@@ -67,6 +67,8 @@ pub(super) struct Chip {
     /// When the last exchange was settled: acknowledged, or given up waiting.
     pub(super) settled_at: Instant,
     pub(super) last_tx_end: Instant,
+    /// Data frames heard up to the last failure.
+    pub(super) heard_before: u64,
     pub(super) stats: ChipStats,
     /// What EIFS adds to the interframe space.
     pub(super) after_error: Duration,
@@ -128,6 +130,7 @@ impl Chip {
             exchange: None,
             phase: Phase::Free,
             last_tx_end: Instant::ZERO,
+            heard_before: 0,
             receiver: Receiver::new(interference, stream("reception")),
             settled_at: Instant::ZERO,
             nav_until: Instant::ZERO,
