@@ -338,6 +338,9 @@ impl TwoP {
             coded: None,
             base_offset: 0,
             protocol: EtherType::FARHOP,
+            cluster: 0,
+            length: 0,
+            demand: 0,
         };
         self.counters.markers_sent += 1;
         self.peers[index].is_told = true;

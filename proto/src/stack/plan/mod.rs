@@ -139,7 +139,7 @@ impl Scenario {
         let topology = Topology::build(&scenario);
         let turns = match scenario.stack.link {
             LinkConfig::Wild(_) => topology.turns(),
-            LinkConfig::Plain(_) => Vec::new(),
+            LinkConfig::Plain(_) | LinkConfig::TwoP(_) => Vec::new(),
         };
         let names: Arc<[String]> = scenario.node.iter().map(|node| node.name.clone()).collect();
         let stack = Arc::new(scenario.stack.clone());
