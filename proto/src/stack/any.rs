@@ -49,7 +49,7 @@ impl AnyLink {
     pub(super) fn fetch(&self) -> u64 {
         match self {
             Self::Plain(link) => link.fetch(),
-            Self::Wild(_) => 0,
+            Self::Wild(_) | Self::TwoP(_) => 0,
         }
     }
 
