@@ -79,6 +79,12 @@ validate: setup-validate build ## the simulator beside theory, ns-3 and the kern
 validate-quick: build ## the same in under three minutes, without ns-3
 	cargo xtask validate --quick
 
+.PHONY: paper paper-quick
+paper: build ## every published figure of WiLDNet, with a page in target/paper
+	$(FARHOP) paper wildnet --out $(TARGET)/paper
+paper-quick: build ## the same with short runs and few seeds, under a minute
+	$(FARHOP) paper wildnet --quick --out $(TARGET)/paper-quick
+
 .PHONY: bench
 bench: build ## the speed and the cost that farhop promises
 	cargo xtask bench

@@ -61,7 +61,7 @@ fn each_class_loses_what_its_retries_leave() {
         .zip(5001..)
         .map(|(n, port)| class(&format!("c{port}"), port, &format!("retries = {n}")))
         .collect();
-    let source = "kind = \"udp\"\nrate_mbps = 0.4\nsize_bytes = 200\nstart_s = 2";
+    let source = "kind = \"udp\"\nrate_mbps = 0.15\nsize_bytes = 200\nstart_s = 2\nstop_s = 38";
     let found = flows(
         40,
         0.3,

@@ -153,6 +153,14 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
                 radio.config.attempts, plain.queue_packets
             );
         }
+        LinkConfig::TwoP(two_p) => {
+            let _ = writeln!(
+                out,
+                "two-p: phases of {} ms, a lost marker costs {} ms, nothing is repeated",
+                two_p.phase_ms,
+                two_p.idle_after_loss().as_millis_f64()
+            );
+        }
         LinkConfig::Wild(wild) => {
             let _ = writeln!(
                 out,
@@ -214,6 +222,13 @@ fn describe_limit(one_way: Duration, radio: &RadioPlan, config: &LinkConfig) -> 
     let (packets, time, way) = match config {
         LinkConfig::Wild(wild) => {
             (packets_a_slot(wild, radio), wild.slot() * 2 + there_and_back, "each way")
+        }
+        LinkConfig::TwoP(two_p) => {
+            let frame = radio.spec.unacknowledged(PACKET_BYTES);
+            let marker = radio.spec.unacknowledged(HEADER_BYTES);
+            let guard = Duration::from_secs_f64(two_p.guard_ms / 1e3);
+            let packets = two_p.phase().saturating_sub(guard + marker).div_duration(frame);
+            (packets, two_p.phase() * 2 + there_and_back, "each way")
         }
         LinkConfig::Plain(_) => {
             let phy = &radio.spec.phy;

@@ -9,6 +9,7 @@ use crate::base::{DropCause, Duration, Frames, Instant, Layer, Name, NodeId, Pac
 pub mod plain;
 pub mod queue;
 pub mod secure;
+pub mod two_p;
 pub mod wild;
 
 /// A link protocol.

@@ -13,7 +13,7 @@ use super::queue::{QueueConfig, Red, Verdict};
 use super::{AirShares, Link, LinkStatus, NeighbourStatus};
 use crate::base::named;
 use crate::base::{
-    AccessCategory, Cx, Dbm, DropCause, EtherType, FlowId, Frame, FrameDone, FrameDown,
+    AccessCategory, AckPolicy, Cx, Dbm, DropCause, EtherType, FlowId, Frame, FrameDone, FrameDown,
     FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome,
     PacketUp, Packets, RadioId, RadioSpec, ReceivedFrame, ReceivedPacket, Room, RoomBelow, Seed,
     TxOptions, UnitId, UnitIds, Wanted,
@@ -35,11 +35,19 @@ pub struct PlainConfig {
     /// Which packets it takes while there is room.
     #[serde(skip_serializing_if = "QueueConfig::is_default")]
     pub queue: QueueConfig,
+    /// Whether the receiving card acknowledges frames, and they are repeated until it has. Without
+    /// it each is sent once.
+    #[serde(skip_serializing_if = "is_true")]
+    pub mac_ack: bool,
+}
+
+fn is_true(flag: &bool) -> bool {
+    *flag
 }
 
 impl Default for PlainConfig {
     fn default() -> Self {
-        Self { queue_packets: 50, queue: QueueConfig::default() }
+        Self { queue_packets: 50, queue: QueueConfig::default(), mac_ack: true }
     }
 }
 
@@ -48,6 +56,7 @@ impl Default for PlainConfig {
 pub struct Plain {
     node: NodeId,
     limit: usize,
+    mac_ack: bool,
     radios: Vec<RadioQueue>,
     up: VecDeque<PacketUp>,
     outstanding: VecDeque<Outstanding>,
@@ -128,6 +137,7 @@ impl Plain {
         Self {
             node,
             limit: config.queue_packets,
+            mac_ack: config.mac_ack,
             radios: radios.iter().map(queue).collect(),
             up: VecDeque::with_capacity(USUAL),
             outstanding: VecDeque::with_capacity(USUAL),
@@ -319,6 +329,7 @@ impl Layer for Plain {
             radio: packet.radio,
             bytes: packet.payload.len(),
         });
+        let ack = if self.mac_ack { packet.options.ack } else { AckPolicy::NoAck };
         Some(FrameDown::Frame(Frame {
             id,
             radio: packet.radio,
@@ -326,7 +337,7 @@ impl Layer for Plain {
             flow: packet.flow,
             protocol: packet.protocol,
             payload: packet.payload,
-            options: packet.options,
+            options: TxOptions { ack, ..packet.options },
         }))
     }
 

@@ -3,6 +3,7 @@
 use crate::base::Seed;
 use crate::link::Link;
 use crate::link::plain::Plain;
+use crate::link::two_p::TwoP;
 use crate::link::wild::Wild;
 use crate::routing::Routing;
 use crate::routing::fixed::Fixed;
@@ -20,6 +21,8 @@ pub enum AnyLink {
     Plain(Box<Plain>),
     /// `link/wild`.
     Wild(Box<Wild>),
+    /// `link/two_p`.
+    TwoP(Box<TwoP>),
 }
 
 impl AnyLink {
@@ -31,8 +34,13 @@ impl AnyLink {
                 Self::Plain(Box::new(Plain::build(config, plan.node, &radios, seed)))
             }
             LinkConfig::Wild(config) => {
-                let wild = Wild::build(config, plan.node, &radios, &plan.peers, seed);
+                let mut wild = Wild::build(config, plan.node, &radios, &plan.peers, seed);
+                wild.set_turns(&plan.turns);
                 Self::Wild(Box::new(wild))
+            }
+            LinkConfig::TwoP(config) => {
+                let two_p = TwoP::build(config, plan.node, &radios, &plan.peers, seed);
+                Self::TwoP(Box::new(two_p))
             }
         }
     }
@@ -42,6 +50,7 @@ impl AnyLink {
         match self {
             Self::Plain(link) => &**link,
             Self::Wild(link) => &**link,
+            Self::TwoP(link) => &**link,
         }
     }
 
@@ -50,6 +59,7 @@ impl AnyLink {
         match self {
             Self::Plain(link) => &mut **link,
             Self::Wild(link) => &mut **link,
+            Self::TwoP(link) => &mut **link,
         }
     }
 }

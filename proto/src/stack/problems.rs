@@ -4,11 +4,13 @@ mod adversary;
 mod class;
 mod fault;
 mod flow;
+mod link;
 mod loss;
 mod mac;
 mod names;
 mod phy;
 mod security;
+mod slots;
 mod space;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,6 +135,9 @@ impl Scenario {
                 format!("more than {} pairs of nodes hear each other", Topology::MOST_HOPS / 2),
                 "fewer nodes, more room between them, or a higher radio.floor_dbm",
             );
+        }
+        if let (Some(topology), LinkConfig::Wild(_)) = (&topology, &self.stack.link) {
+            slots::check_phases(&mut found, &placed, &names, topology);
         }
         let mut search = Search::default();
         for (index, flow) in placed.flow.iter().enumerate() {
@@ -363,6 +368,7 @@ fn check_stack(found: &mut Found, link: &LinkConfig) {
             check_queue(found, &plain.queue);
         }
         LinkConfig::Wild(wild) => check_wild(found, wild),
+        LinkConfig::TwoP(two_p) => link::check_two_p(found, two_p),
     }
 }
 

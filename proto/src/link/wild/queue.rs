@@ -167,6 +167,12 @@ impl Queue {
         index
     }
 
+    /// The packet that would go out first.
+    pub(super) fn front(&self) -> Option<&Packet> {
+        let lane = self.active.iter().find_map(VecDeque::front)?;
+        self.lanes[*lane].packets.front()
+    }
+
     /// The packet whose flow is `turn` places behind the one whose turn it is among those of a
     /// level, and its class.
     pub(super) fn peek(&self, level: usize, turn: usize) -> Option<(&Packet, usize)> {

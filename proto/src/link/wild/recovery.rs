@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 
+use super::code::MAX_PARITY;
 use super::config::{Recovery, Retries};
 
 /// Slots over which the redundancy is estimated.
-pub(super) const SLOTS: usize = 10;
+pub const SLOTS: usize = 10;
 /// Slots over which bursts are looked for.
 const BURST_SLOTS: usize = 20;
 /// Weight of a new slot in the moving average of loss.
@@ -19,8 +20,10 @@ const WEIGHT: f64 = 0.1;
 /// chi-squared with 19 degrees of freedom: above 3.5 in fewer than 1 of 100,000 cases. A burst of
 /// half a slot once in 20 slots of 14 frames gives 6 and more.
 const BURST_RATIO: f64 = 3.5;
-/// Most parity for each data packet.
-const MOST_REDUNDANCY: usize = 2;
+/// Most parity of a block, for each 10 data packets and at least: 1% is left of half the packets
+/// lost. Short blocks need more of it.
+const MOST_PARITY_OF_TEN: usize = 25;
+const MOST_PARITY_OF_FEW: usize = 8;
 
 /// Retransmissions after which at most `q` of the packets are lost, at a loss of `p` for each.
 pub fn retries(p: f64, q: f64) -> u8 {
@@ -56,9 +59,9 @@ pub fn residual(k: usize, n: usize, p: f64) -> f64 {
 }
 
 /// The smallest number of parity packets with which at most `target` of `k` data packets are
-/// lost, as far as two for each data packet reach.
+/// lost, as far as two and a half for each data packet reach, or eight.
 pub fn parity(k: usize, p: f64, target: f64) -> usize {
-    let most = k * MOST_REDUNDANCY;
+    let most = (k * MOST_PARITY_OF_TEN / 10).max(MOST_PARITY_OF_FEW).min(MAX_PARITY);
     (0..most).find(|parity| residual(k, k + parity, p) <= target).unwrap_or(most)
 }
 
@@ -261,7 +264,8 @@ mod tests {
         assert!((left - 0.0098).abs() < 0.0001, "{left}");
         assert_eq!(parity(10, 0.3, 0.01), 10);
         assert_eq!(parity(10, 0.0, 0.01), 0);
-        assert_eq!(parity(10, 0.9, 0.01), 20, "no more than two for each");
+        assert_eq!(parity(10, 0.9, 0.01), 25, "no more than two and a half for each");
+        assert_eq!(parity(1, 0.5, 0.01), 6, "half of them to the seventh is under a hundredth");
     }
 
     #[test]

@@ -9,13 +9,13 @@ use super::peer::Peer;
 use super::queue::Taken;
 use super::sender::Terms;
 use super::status::WildEvent;
-use super::{Port, Wild, retries_of};
+use super::{Group, Port, Recovery, Wild, retries_of};
 use crate::base::{
     AccessCategory, AckPolicy, Cx, Duration, EtherType, FlowId, Frame, FrameDone, FrameOutcome,
     Instant, Lane, PacketUp, RoomBelow, Seq, TxOptions, UnitId,
 };
 use crate::wire::wild::{
-    Coded, HEADER_BYTES, Header, Kind, UNIT_HEAD_BYTES, UnitHead, encode, flag,
+    Coded, FULL_LENGTH, HEADER_BYTES, Header, Kind, UNIT_HEAD_BYTES, UnitHead, encode, flag,
 };
 use bytes::Bytes;
 
@@ -81,17 +81,36 @@ impl Wild {
         self.counters.slots += 1;
         self.air.guard += self.settings.guard;
         cx.emit(|| WildEvent::SlotBegan { channel, number });
-        for port in &mut self.groups[group].ports {
-            port.busy_until = cx.now;
-            port.on_air_until = cx.now;
-            port.is_stamped = false;
+        for port in 0..self.groups[group].ports.len() {
+            let Group { slots, ports, .. } = &mut self.groups[group];
+            ports[port].on_slot(cx.now, slots, &self.settings);
+            self.give_turns((group, port));
         }
         for index in 0..self.peers.len() {
             if self.peers[index].place.0 == group {
                 self.peers[index].on_slot(number, until);
-                self.on_peer_cycle(cx, index);
             }
         }
+        self.on_cycle(cx, group);
+    }
+
+    /// A send slot begins in which this node listens.
+    pub(super) fn on_slot_listened(&mut self, cx: &mut Cx<'_>, group: usize) {
+        self.counters.slots_listened += 1;
+        self.on_cycle(cx, group);
+    }
+
+    fn on_cycle(&mut self, cx: &mut Cx<'_>, group: usize) {
+        let patience = self.settings.slot * 2 * super::slots::STALE_CYCLES;
+        let mut is_missing = false;
+        for index in 0..self.peers.len() {
+            if self.peers[index].place.0 == group {
+                self.on_peer_cycle(cx, index);
+                let heard = self.peers[index].heard;
+                is_missing |= heard.is_none_or(|heard| cx.now.since(heard) > patience);
+            }
+        }
+        self.groups[group].slots.set_missing(is_missing);
     }
 
     /// The next frame of one radio, if there is one that fits into the slot.
@@ -133,7 +152,7 @@ impl Wild {
         &self.groups[place.0].ports[place.1]
     }
 
-    fn port_mut(&mut self, place: (usize, usize)) -> &mut Port {
+    pub(super) fn port_mut(&mut self, place: (usize, usize)) -> &mut Port {
         &mut self.groups[place.0].ports[place.1]
     }
 
@@ -148,7 +167,7 @@ impl Wild {
     ) -> bool {
         let overhead = self.settings.overhead;
         let end = self.port(place).after(now, HEADER_BYTES + bytes, overhead) + beside;
-        end <= self.groups[place.0].slots.end()
+        end <= self.port(place).closes
     }
 
     /// A packet that is repeated or new, of the class whose turn it is.
@@ -290,13 +309,25 @@ impl Wild {
             if let Some(air) = self.coded_place(now, (index, class), bytes) {
                 return Some(Some(air));
             }
-            // What does not fit with its parity waits until the parity of the block is out.
-            if peer.codes[class].block.is_some() {
+            // What does not fit with its parity waits until the parity of the block is out, and
+            // for the next slot where nothing but coding repairs it.
+            if peer.codes[class].block.is_some() || self.is_worth_waiting((index, class), bytes) {
                 return None;
             }
         }
         let beside = self.reserved(peer.place, None);
         self.fits(now, peer.place, bytes, beside).then_some(None)
+    }
+
+    /// Whether a packet that coding alone repairs would have its parity in a slot of its own, with
+    /// room for one frame more.
+    fn is_worth_waiting(&self, (index, class): (usize, usize), bytes: usize) -> bool {
+        let peer = &self.peers[index];
+        let frames = peer.sender.estimate.parity(class, 1) as u64 + 2;
+        let unit = HEADER_BYTES + UNIT_HEAD_BYTES + bytes;
+        let air = self.port(peer.place).spec.unacknowledged(unit) + self.settings.overhead;
+        let is_alone = self.settings.classes.get(class).rules.recovery == Recovery::Fec;
+        is_alone && self.settings.guard + air * frames <= self.settings.slot
     }
 
     fn repeat(&mut self, now: Instant, index: usize, level: usize) -> Option<Frame> {
@@ -410,9 +441,11 @@ impl Wild {
     ) -> Frame {
         let incarnation = self.incarnation(now);
         let slots = &self.groups[place.0].slots;
-        let (slot, deadline) = (slots.number(), slots.end());
+        let (slot, cluster) = (slots.number(), slots.cluster());
+        let demand = content.peer.map_or(0, |index| self.demand(&self.peers[index]));
         let overhead = self.settings.overhead;
         let port = self.port(place);
+        let deadline = port.closes;
         let carried = if let What::Carrier(bytes) = content.what { Some(bytes) } else { None };
         let had_stamp = !port.is_stamped || carried.is_some();
         let on_air = now.max(port.busy_until) + port.spec.mean_gap();
@@ -431,6 +464,9 @@ impl Wild {
             coded: content.coded,
             base_offset: content.seq.distance(base) as u16,
             protocol: content.protocol,
+            cluster,
+            length: FULL_LENGTH,
+            demand,
         };
         let payload = encode(&header, content.ack, content.body);
         let id = self.ids.next_id();

@@ -155,6 +155,11 @@ impl Sender {
         self.window.iter().filter(|entry| entry.state != State::Finished).count()
     }
 
+    /// Packets that are to be repeated.
+    pub(super) fn lost(&self) -> usize {
+        self.lost.iter().map(|lost| lost.count).sum()
+    }
+
     /// Whether a packet is to be repeated.
     pub(super) fn has_lost(&self) -> bool {
         self.lost.iter().any(|lost| lost.count > 0)
