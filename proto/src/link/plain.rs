@@ -413,6 +413,8 @@ impl Plain {
             loss: (neighbour.attempts > 0)
                 .then(|| 1.0 - neighbour.delivered as f64 / neighbour.attempts as f64),
             coding_rate: 0.0,
+            has_bursts: None,
+            classes: Vec::new(),
             queue_packets: waiting + with_chip,
             sent_bytes: neighbour.sent_bytes,
             received_bytes: neighbour.received_bytes,

@@ -590,6 +590,8 @@ fn neighbour_status(peer: &Peer, now: Instant) -> NeighbourStatus {
         sync_error_ns: None,
         loss: None,
         coding_rate: 0.0,
+        has_bursts: None,
+        classes: Vec::new(),
         queue_packets: peer.queue.len(),
         sent_bytes: peer.sent_bytes,
         received_bytes: peer.received_bytes,

@@ -1,6 +1,7 @@
 //! What is impossible in a scenario: each problem with its place and what would be right.
 
 mod adversary;
+mod class;
 mod fault;
 mod flow;
 mod link;
@@ -412,6 +413,7 @@ fn check_wild(found: &mut Found, wild: &WildConfig) {
     if let Some(window) = wild.window_packets {
         found.number(path("window_packets"), window.into(), 1.0..=1920.0, "a window in packets");
     }
+    class::check_classes(found, wild);
 }
 
 /// Checks settings that take the place of those of `[radio]`, with their own path.

@@ -95,7 +95,8 @@ pub mod flag {
     pub const FIRST_IN_SLOT: u8 = 1;
     /// A bulk acknowledgement follows the header.
     pub const HAS_ACK: u8 = 2;
-    /// The flow sequence counts, for delivery in order.
+    /// The flow sequence counts, for delivery in order; of parity: that of all packets of its
+    /// block.
     pub const IN_ORDER: u8 = 4;
     /// Nothing follows in this slot.
     pub const LAST_IN_SLOT: u8 = 8;
@@ -506,8 +507,9 @@ mod tests {
         assert_eq!(frame.len(), HEADER_BYTES + 12 + 2);
         let golden: [u8; 45] = [
             0x21, 0x07, 0x12, 0x34, 0x0a, 0x0b, 0x0c, 0x0d, 0x56, 0x78, 2, 12, 0x9a, 0xbc, //
-            0xcc, 0x31, 0x01, 0xe2, 0x40, 0x77, 0x43, 0x21, 3, 10, 0, 5, 0x08, 0x00, 0x2a, 64, //
-            9, //
+            0xcc, 0x31, 0x01, 0xe2, 0x40, 0x77, 0x43, 0x21, 3, 10, 0, 5, 0x08, 0x00, 0x2a,
+            64, //
+            9,  //
             0, 0, 0, 7, 0, 10, 0x81, 0x02, 0, 3, 0, 13, b'i', b'p',
         ];
         assert_eq!(frame[..], golden);

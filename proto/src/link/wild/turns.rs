@@ -135,7 +135,8 @@ impl Wild {
         }
         // The slot that these turns are of begins within a slot, and each cycle takes two.
         let until = now + slot * 2 * u64::from(turns.cycles);
-        let part = |fraction: u16| Duration::from_nanos(slot.as_nanos() * u64::from(fraction) >> 16);
+        let part =
+            |fraction: u16| Duration::from_nanos(slot.as_nanos() * u64::from(fraction) >> 16);
         let find = |node: u16| {
             let turn = turns.turns.iter().find(|turn| turn.node == node)?;
             let (from, length) = (part(turn.from), part(turn.length));
@@ -205,7 +206,11 @@ impl Wild {
             let later = Duration::from_nanos(far.abs_diff(peer.lag.unwrap_or(far)));
             let length = share.saturating_sub(GAP);
             let node = peer.spec.node.0;
-            entries.push(TurnEntry { node, from: fraction(from + later), length: fraction(length) });
+            entries.push(TurnEntry {
+                node,
+                from: fraction(from + later),
+                length: fraction(length),
+            });
             from += share;
         }
         if is_open {
@@ -219,7 +224,7 @@ impl Wild {
     /// What could be sent to a neighbour, in the unit of the header.
     pub(super) fn demand(&self, peer: &Peer) -> u8 {
         let port = self.port(peer.place);
-        let bytes = peer.queue.peek(0).map_or(super::FULL_PACKET_BYTES, |p| p.payload.len());
+        let bytes = peer.queue.front().map_or(super::FULL_PACKET_BYTES, |p| p.payload.len());
         let frames = (peer.queue.len() + peer.sender.lost()) as u64;
         let air = port.spec.unacknowledged(HEADER_BYTES + bytes) + self.settings.overhead;
         let unit = self.settings.slot / u64::from(FULL_LENGTH);
