@@ -19,10 +19,10 @@ demo: setup-demo build ## TCP over 80 km, with farhop and without: about three m
 
 .PHONY: build
 build: ## the program, in target/release
-	cargo build --release --package farhop
+	cargo build --release --bin farhop
 
 .PHONY: test
-test: setup-test fmt-check lint doc unit tidy deny test-release scenarios test-system conformance validate-quick test-radio ## all that CI checks
+test: setup-test fmt-check lint doc unit test-wire tidy deny test-release scenarios test-system conformance validate-quick test-radio ## all that CI checks
 	@echo "make test: all passed"
 
 .PHONY: fmt
@@ -45,17 +45,21 @@ doc: ## documentation of all items, private ones too
 unit: ## tests of the code by itself
 	cargo test --workspace
 
+.PHONY: test-wire
+test-wire: ## the test vectors of docs/wire.md by a foreign library
+	tests/wire/vectors.py
+
 # Tests that take the machine for themselves (namespaces, real programs, faults) are marked
 # #[ignore = "system: ..."]. One at a time: they measure time.
 .PHONY: test-system
 test-system: ## real daemons, kernel TCP, iperf3, ssh, curl, faults
 	cargo test --workspace --tests -- --ignored --test-threads 1
 
-# The simulator again as users build it: the same trace hashes must come out. Those two are enough:
-# each test program more is linked with optimisation over all crates.
+# The simulator again as users build it: the same trace hashes must come out. One program is enough:
+# each one more is linked with optimisation over all crates.
 .PHONY: test-release
 test-release: ## the simulator's trace hashes in a release build
-	cargo test --release --package farhop-sim --lib --test promises
+	cargo test --release --workspace --test promises
 
 .PHONY: scenarios
 scenarios: build ## checks and simulates every file in scenarios/
@@ -74,6 +78,12 @@ validate: setup-validate build ## the simulator beside theory, ns-3 and the kern
 	cargo xtask validate --ns3 --write
 validate-quick: build ## the same in under three minutes, without ns-3
 	cargo xtask validate --quick
+
+.PHONY: paper paper-quick
+paper: build ## every published figure of WiLDNet, with a page in target/paper
+	$(FARHOP) paper wildnet --out $(TARGET)/paper
+paper-quick: build ## the same with short runs and few seeds, under a minute
+	$(FARHOP) paper wildnet --quick --out $(TARGET)/paper-quick
 
 .PHONY: bench
 bench: build ## the speed and the cost that farhop promises

@@ -31,7 +31,10 @@ missing=()
 for pair in $wanted; do
     command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
 done
-# ns-3 is a library: no command tells that it is there.
+# Of libraries no command tells that they are there.
+if [ "$1" != demo ] && ! python3 -c 'import cryptography' 2>/dev/null; then
+    missing+=(python3-cryptography)
+fi
 if [ "$1" = validate ] && [ ! -e /usr/include/ns3/wifi-module.h ]; then
     missing+=(libns3-dev)
 fi

@@ -5,7 +5,8 @@
 use farhop_proto::base::{Duration, Instant, NodeId, Seed};
 use farhop_proto::link::Link;
 use farhop_proto::link::plain::{Plain, PlainConfig};
-use farhop_proto::link::wild::{InOrder, Recovery, Wild, WildConfig};
+use farhop_proto::link::two_p::{TwoP, TwoPConfig};
+use farhop_proto::link::wild::{InOrder, Recovery, Retries, Wild, WildConfig};
 use farhop_testkit::{Clock, Pair, PairConfig, Source};
 use proptest::prelude::*;
 
@@ -117,10 +118,11 @@ proptest! {
         sources in sources(),
         recovery in recoveries(),
         slot_ms in 8.0..40.0_f64,
-        retries in 0_u8..=10,
+        retries in 0_u8..=11,
         block_packets in 1_u8..=32,
     ) {
         let defaults = WildConfig::default();
+        let retries = if retries > 10 { Retries::Auto } else { Retries::Fixed(retries) };
         let config = WildConfig { recovery, slot_ms, retries, block_packets, ..defaults };
         let pair = Pair::build(pipe.config(), |node, radio, peer| {
             Wild::build(&config, node, std::slice::from_ref(radio), &[peer], Seed(pipe.seed))
@@ -139,6 +141,19 @@ proptest! {
             Wild::build(&config, node, std::slice::from_ref(radio), &[peer], Seed(pipe.seed))
         });
         prop_assert_eq!(run(pair, &sources).ledger.open(), 0, "every packet ended");
+    }
+
+    #[test]
+    fn two_p_keeps_the_laws(pipe in pipes(), sources in sources(), phase_ms in 8.0..40.0_f64) {
+        // Nothing numbers its frames: what the air doubles comes twice.
+        let pipe = Pipe { duplicate: 0.0, reorder: 0.0, ..pipe };
+        let config = TwoPConfig { phase_ms, ..TwoPConfig::default() };
+        let pair = Pair::build(pipe.config(), |node, radio, peer| {
+            TwoP::build(&config, node, std::slice::from_ref(radio), &[peer], Seed(pipe.seed))
+        });
+        let pair = run(pair, &sources);
+        pair.ledger.assert_in_order();
+        prop_assert_eq!(pair.ledger.open(), 0, "every packet ended");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use farhop_proto::base::{
     Duration, Instant, NodeId, PacketOutcome, RadioSpec, Rng, Seed, TxOptions,
 };
 use farhop_proto::link::PeerSpec;
-use farhop_proto::link::wild::{Recovery, Wild, WildConfig};
+use farhop_proto::link::wild::{Recovery, Retries, Wild, WildConfig};
 use farhop_testkit::{Clock, OnAir, Pair, PairConfig, Source};
 
 fn secs(seconds: f64) -> Instant {
@@ -59,8 +59,10 @@ fn ten_percent_loss_costs_little_more_than_ten_percent() {
 
 #[test]
 fn all_packets_come_once_and_in_order_at_half_the_frames_lost() {
-    let mut pair =
-        pair(WildConfig { retries: 40, ..WildConfig::default() }, PairConfig::with_loss(0.5));
+    let mut pair = pair(
+        WildConfig { retries: Retries::Fixed(40), ..WildConfig::default() },
+        PairConfig::with_loss(0.5),
+    );
     saturate(&mut pair, 5.0);
     pair.run_for(4.0);
     pair.ledger.assert_at_most_once();
@@ -72,7 +74,9 @@ fn all_packets_come_once_and_in_order_at_half_the_frames_lost() {
 #[test]
 fn what_remains_lost_is_the_loss_to_the_power_of_all_attempts() {
     for (p, retries) in [(0.3, 0_u8), (0.3, 1), (0.3, 2), (0.5, 3)] {
-        let config = WildConfig { retries, recovery: Recovery::Arq, ..WildConfig::default() };
+        let recovery = Recovery::Arq;
+        let config =
+            WildConfig { retries: Retries::Fixed(retries), recovery, ..WildConfig::default() };
         // Only data is lost: a lost acknowledgement causes a repetition that was not needed.
         let is_data = |bytes: &[u8]| bytes[0] & 0x0f == 1;
         let loss = Box::new(move |rng: &mut Rng, on: &OnAir<'_>| {

@@ -25,8 +25,8 @@ fn agreed_s(scenario: &Scenario, seed: u64) -> Option<f64> {
         .collect();
     let first = |node: u64| {
         let is_sealed = |line: &&serde_json::Value| {
-            let bytes = line["payload_bytes"].as_u64().expect("a length");
-            line["from"] == node && !HANDSHAKE.contains(&bytes)
+            let bytes = line["payload_bytes"].as_u64();
+            line["from"] == node && bytes.is_some_and(|bytes| !HANDSHAKE.contains(&bytes))
         };
         lines.iter().find(is_sealed)?["start_us"].as_f64()
     };

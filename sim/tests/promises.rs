@@ -1,7 +1,10 @@
 //! What the simulator promises of whole scenarios: the same trace in every build, the published
 //! sums, clocks that may differ, peers that may fall silent.
 
+use std::collections::BTreeSet;
+
 use farhop_proto::base::phy::Gap;
+use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::stack::{FaultConfig, LinkConfig, LossConfig, Scenario};
 use farhop_sim::engine::{Report, RunOptions, run};
 
@@ -26,6 +29,29 @@ fn the_demo_puts_the_same_frames_on_air_in_every_build() {
     let scenario = demo(0.1);
     assert_eq!(simulate(&scenario, 1).trace_hash.as_deref(), Some(DEMO_HASH));
     assert_ne!(simulate(&scenario, 2).trace_hash.as_deref(), Some(DEMO_HASH));
+}
+
+#[test]
+fn a_trace_tells_what_layers_decided_and_changes_nothing() {
+    let mut scenario = demo(0.1);
+    (scenario.duration_s, scenario.security) = (2.0, Some(SecurityConfig::default()));
+    let mut trace = Vec::new();
+    let options = RunOptions { trace: Some(Box::new(&mut trace)), ..RunOptions::default() };
+    let traced = run(&scenario, options).expect("it runs");
+    let untraced = run(&scenario, RunOptions::default()).expect("it runs");
+    assert_eq!(traced.trace_hash, untraced.trace_hash);
+    let (mut frames, mut events) = (0, BTreeSet::new());
+    for line in trace.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let line: serde_json::Value = serde_json::from_slice(line).expect("a line of JSON");
+        match line["event"].as_str() {
+            Some(event) => _ = events.insert(event.to_owned()),
+            None => frames += u64::from(line["start_us"].is_f64()),
+        }
+    }
+    assert_eq!(frames, traced.frames_on_air);
+    for event in ["slot_began", "in_step", "stamp", "lost", "keys_agreed", "window"] {
+        assert!(events.contains(event), "no {event} among {events:?}");
+    }
 }
 
 #[test]

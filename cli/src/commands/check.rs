@@ -153,6 +153,14 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
                 radio.config.attempts, plain.queue_packets
             );
         }
+        LinkConfig::TwoP(two_p) => {
+            let _ = writeln!(
+                out,
+                "two-p: phases of {} ms, a lost marker costs {} ms, nothing is repeated",
+                two_p.phase_ms,
+                two_p.idle_after_loss().as_millis_f64()
+            );
+        }
         LinkConfig::Wild(wild) => {
             let _ = writeln!(
                 out,
@@ -163,9 +171,42 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
                 packets_a_slot(wild, radio),
                 wild.retries
             );
+            describe_classes(&mut out, wild);
         }
     }
     out
+}
+
+/// The classes of a link, in the order in which they are tried.
+fn describe_classes(out: &mut String, wild: &WildConfig) {
+    for class in &wild.class {
+        let own = [
+            class.retries.map(|retries| format!("{retries} retries")),
+            class.in_order.map(|order| format!("order {}", word(order))),
+            class.recovery.map(|recovery| format!("recovery {}", word(recovery))),
+            class.target_loss.map(|target| format!("target loss {target}")),
+            class.queue_packets.map(|packets| format!("queue of {packets} packets")),
+            class.priority.map(|priority| format!("priority {priority}")),
+        ];
+        let own: Vec<String> = own.into_iter().flatten().collect();
+        let _ = write!(
+            out,
+            "class {}: {}, {}",
+            class.name,
+            class.describe_match(),
+            class.preset.name()
+        );
+        let _ = match own.as_slice() {
+            [] => writeln!(out),
+            own => writeln!(out, " with {}", own.join(", ")),
+        };
+    }
+}
+
+/// A setting as files write it.
+fn word(setting: impl serde::Serialize) -> String {
+    let word = serde_json::to_value(setting).unwrap_or_default();
+    word.as_str().unwrap_or_default().to_owned()
 }
 
 /// Packets of full size that fit into a send slot.
@@ -181,6 +222,13 @@ fn describe_limit(one_way: Duration, radio: &RadioPlan, config: &LinkConfig) -> 
     let (packets, time, way) = match config {
         LinkConfig::Wild(wild) => {
             (packets_a_slot(wild, radio), wild.slot() * 2 + there_and_back, "each way")
+        }
+        LinkConfig::TwoP(two_p) => {
+            let frame = radio.spec.unacknowledged(PACKET_BYTES);
+            let marker = radio.spec.unacknowledged(HEADER_BYTES);
+            let guard = Duration::from_secs_f64(two_p.guard_ms / 1e3);
+            let packets = two_p.phase().saturating_sub(guard + marker).div_duration(frame);
+            (packets, two_p.phase() * 2 + there_and_back, "each way")
         }
         LinkConfig::Plain(_) => {
             let phy = &radio.spec.phy;

@@ -5,9 +5,11 @@ pub(crate) mod demo;
 pub(crate) mod keys;
 pub(crate) mod lab;
 pub(crate) mod noise;
+pub(crate) mod paper;
 pub(crate) mod schema;
 pub(crate) mod sim;
 pub(crate) mod status;
+pub(crate) mod top;
 pub(crate) mod up;
 
 use serde::Serialize;

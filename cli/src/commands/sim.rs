@@ -38,7 +38,7 @@ pub(crate) struct Options {
     /// The node to capture at; the first if it is not given.
     #[arg(long, value_name = "NODE", requires = "pcap")]
     at: Option<String>,
-    /// Write every transmission, as JSON lines.
+    /// Write every transmission, and what the layers of the nodes decide, as JSON lines.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Write what became of the frames of each link, for a loss of `kind = "trace"`.

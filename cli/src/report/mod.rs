@@ -12,6 +12,8 @@ pub(crate) mod chart;
 mod columns;
 mod detail;
 pub(crate) mod page;
+pub(crate) mod paper;
+mod paper_chart;
 pub(crate) mod sweep;
 mod sweep_chart;
 mod text;

@@ -7,5 +7,6 @@ mod keys;
 mod noise;
 mod place;
 mod real_programs;
+mod strangers;
 mod user;
 mod wireguard;

@@ -9,6 +9,7 @@ use crate::base::{DropCause, Duration, Frames, Instant, Layer, Name, NodeId, Pac
 pub mod plain;
 pub mod queue;
 pub mod secure;
+pub mod two_p;
 pub mod wild;
 
 /// A link protocol.
@@ -86,6 +87,13 @@ pub struct NeighbourStatus {
     pub loss: Option<f64>,
     /// Coded frames per data frame in the last slot.
     pub coding_rate: f64,
+    /// Whether losses come in bursts, where the link looks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub has_bursts: Option<bool>,
+    /// What is done for each class of flows, where the link has classes; the first is that of
+    /// all flows that no other takes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassStatus>,
     /// Packets waiting or not yet acknowledged.
     pub queue_packets: usize,
     /// Payload delivered to the neighbour so far, in bytes, as far as known.
@@ -97,6 +105,42 @@ pub struct NeighbourStatus {
     /// Why all its frames are refused, while they are: `"version"` or `"slot-length"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Name>,
+}
+
+/// What a link does for one class of flows to one neighbour.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClassStatus {
+    /// Name.
+    pub name: Name,
+    /// The preset that it follows now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<Name>,
+    /// Packets that wait for their first transmission.
+    pub queue_packets: usize,
+    /// Packets that were sent and are neither acknowledged nor given up.
+    pub unfinished_packets: usize,
+    /// Most retransmissions of a packet.
+    pub retries: u8,
+    /// Which transmissions are coded.
+    pub codes: Codes,
+    /// Parity packets for a full block.
+    pub parity: usize,
+    /// Packets dropped because a queue was full.
+    pub dropped: u64,
+    /// Packets given up after all retries.
+    pub abandoned: u64,
+}
+
+/// Which transmissions a link codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Codes {
+    /// None.
+    Nothing,
+    /// First transmissions.
+    New,
+    /// Retransmissions.
+    Again,
 }
 
 /// Air time by use.

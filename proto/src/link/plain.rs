@@ -13,7 +13,7 @@ use super::queue::{QueueConfig, Red, Verdict};
 use super::{AirShares, Link, LinkStatus, NeighbourStatus};
 use crate::base::named;
 use crate::base::{
-    AccessCategory, Cx, Dbm, DropCause, EtherType, FlowId, Frame, FrameDone, FrameDown,
+    AccessCategory, AckPolicy, Cx, Dbm, DropCause, EtherType, FlowId, Frame, FrameDone, FrameDown,
     FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome,
     PacketUp, Packets, RadioId, RadioSpec, ReceivedFrame, ReceivedPacket, Room, RoomBelow, Seed,
     TxOptions, UnitId, UnitIds, Wanted,
@@ -35,11 +35,19 @@ pub struct PlainConfig {
     /// Which packets it takes while there is room.
     #[serde(skip_serializing_if = "QueueConfig::is_default")]
     pub queue: QueueConfig,
+    /// Whether the receiving card acknowledges frames, and they are repeated until it has. Without
+    /// it each is sent once.
+    #[serde(skip_serializing_if = "is_true")]
+    pub mac_ack: bool,
+}
+
+fn is_true(flag: &bool) -> bool {
+    *flag
 }
 
 impl Default for PlainConfig {
     fn default() -> Self {
-        Self { queue_packets: 50, queue: QueueConfig::default() }
+        Self { queue_packets: 50, queue: QueueConfig::default(), mac_ack: true }
     }
 }
 
@@ -48,6 +56,7 @@ impl Default for PlainConfig {
 pub struct Plain {
     node: NodeId,
     limit: usize,
+    mac_ack: bool,
     radios: Vec<RadioQueue>,
     up: VecDeque<PacketUp>,
     outstanding: VecDeque<Outstanding>,
@@ -128,6 +137,7 @@ impl Plain {
         Self {
             node,
             limit: config.queue_packets,
+            mac_ack: config.mac_ack,
             radios: radios.iter().map(queue).collect(),
             up: VecDeque::with_capacity(USUAL),
             outstanding: VecDeque::with_capacity(USUAL),
@@ -137,6 +147,16 @@ impl Plain {
             counters: Counters::default(),
             drops: BTreeMap::new(),
         }
+    }
+
+    /// Something of each part of it, so that it is at hand.
+    pub(crate) fn fetch(&self) -> u64 {
+        let queue = self.radios.first().map_or(0, |queue| queue.with_chip);
+        let neighbour = self.neighbours.first().map_or(0, |(_, neighbour)| neighbour.attempts);
+        let last = self.neighbours.last().map_or(0, |(_, neighbour)| neighbour.attempts);
+        let sent = self.outstanding.front().map_or(0, |frame| frame.id.0);
+        let rest = self.up.len() as u64 ^ self.air.data.as_nanos() ^ self.counters.frames_sent;
+        queue as u64 ^ neighbour ^ last ^ sent ^ rest ^ self.counters.unknown_done
     }
 
     fn queue(&self, radio: RadioId) -> Option<&RadioQueue> {
@@ -319,6 +339,7 @@ impl Layer for Plain {
             radio: packet.radio,
             bytes: packet.payload.len(),
         });
+        let ack = if self.mac_ack { packet.options.ack } else { AckPolicy::NoAck };
         Some(FrameDown::Frame(Frame {
             id,
             radio: packet.radio,
@@ -326,7 +347,7 @@ impl Layer for Plain {
             flow: packet.flow,
             protocol: packet.protocol,
             payload: packet.payload,
-            options: packet.options,
+            options: TxOptions { ack, ..packet.options },
         }))
     }
 
@@ -392,6 +413,8 @@ impl Plain {
             loss: (neighbour.attempts > 0)
                 .then(|| 1.0 - neighbour.delivered as f64 / neighbour.attempts as f64),
             coding_rate: 0.0,
+            has_bursts: None,
+            classes: Vec::new(),
             queue_packets: waiting + with_chip,
             sent_bytes: neighbour.sent_bytes,
             received_bytes: neighbour.received_bytes,

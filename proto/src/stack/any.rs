@@ -3,6 +3,7 @@
 use crate::base::Seed;
 use crate::link::Link;
 use crate::link::plain::Plain;
+use crate::link::two_p::TwoP;
 use crate::link::wild::Wild;
 use crate::routing::Routing;
 use crate::routing::fixed::Fixed;
@@ -20,6 +21,8 @@ pub enum AnyLink {
     Plain(Box<Plain>),
     /// `link/wild`.
     Wild(Box<Wild>),
+    /// `link/two_p`.
+    TwoP(Box<TwoP>),
 }
 
 impl AnyLink {
@@ -35,6 +38,18 @@ impl AnyLink {
                 wild.set_turns(&plan.turns);
                 Self::Wild(Box::new(wild))
             }
+            LinkConfig::TwoP(config) => {
+                let two_p = TwoP::build(config, plan.node, &radios, &plan.peers, seed);
+                Self::TwoP(Box::new(two_p))
+            }
+        }
+    }
+
+    /// See [`super::Stack::fetch`].
+    pub(super) fn fetch(&self) -> u64 {
+        match self {
+            Self::Plain(link) => link.fetch(),
+            Self::Wild(_) | Self::TwoP(_) => 0,
         }
     }
 
@@ -43,6 +58,7 @@ impl AnyLink {
         match self {
             Self::Plain(link) => &**link,
             Self::Wild(link) => &**link,
+            Self::TwoP(link) => &**link,
         }
     }
 
@@ -51,6 +67,7 @@ impl AnyLink {
         match self {
             Self::Plain(link) => &mut **link,
             Self::Wild(link) => &mut **link,
+            Self::TwoP(link) => &mut **link,
         }
     }
 }
@@ -69,6 +86,13 @@ impl AnyRouting {
             RoutingConfig::Fixed {} => {
                 Self::Fixed(Fixed::build(plan.node, plan.addresses, plan.next_hops.clone()))
             }
+        }
+    }
+
+    /// See [`super::Stack::fetch`].
+    pub(super) fn fetch(&self) -> u64 {
+        match self {
+            Self::Fixed(routing) => routing.fetch(),
         }
     }
 
@@ -97,6 +121,14 @@ pub enum AnyTransport {
 }
 
 impl AnyTransport {
+    /// See [`super::Stack::fetch`].
+    pub(super) fn fetch(&self) -> u64 {
+        match self {
+            Self::Tcp(_) => 0,
+            Self::Udp(transport) => transport.fetch(),
+        }
+    }
+
     /// The role.
     pub fn get(&self) -> &dyn Transport {
         match self {

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::link::plain::PlainConfig;
+use crate::link::two_p::TwoPConfig;
 use crate::link::wild::WildConfig;
 
 /// The stack of a node.
@@ -25,6 +26,9 @@ pub enum LinkConfig {
     Plain(PlainConfig),
     /// Time slots, bulk acknowledgements and adaptive coding (WiLDNet).
     Wild(WildConfig),
+    /// Phases that end by markers, nothing repeated (2P): a baseline.
+    #[serde(rename = "two-p")]
+    TwoP(TwoPConfig),
 }
 
 impl Default for LinkConfig {
@@ -34,11 +38,17 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
+    /// Whether radios send by a schedule of the link and not when the medium is free.
+    pub const fn has_schedule(&self) -> bool {
+        matches!(self, Self::Wild(_) | Self::TwoP(_))
+    }
+
     /// The name of the protocol, as files write it.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Plain(_) => "plain",
             Self::Wild(_) => "wild",
+            Self::TwoP(_) => "two-p",
         }
     }
 }

@@ -1,8 +1,10 @@
 //! What is impossible in a scenario: each problem with its place and what would be right.
 
 mod adversary;
+mod class;
 mod fault;
 mod flow;
+mod link;
 mod loss;
 mod mac;
 mod names;
@@ -134,7 +136,8 @@ impl Scenario {
                 "fewer nodes, more room between them, or a higher radio.floor_dbm",
             );
         }
-        if let (Some(topology), LinkConfig::Wild(_)) = (&topology, &self.stack.link) {
+        let has_slots = matches!(self.stack.link, LinkConfig::Wild(_) | LinkConfig::TwoP(_));
+        if let Some(topology) = topology.as_ref().filter(|_| has_slots) {
             slots::check_phases(&mut found, &placed, &names, topology);
         }
         let mut search = Search::default();
@@ -367,6 +370,7 @@ fn check_stack(found: &mut Found, link: &LinkConfig) {
             check_queue(found, &plain.queue);
         }
         LinkConfig::Wild(wild) => check_wild(found, wild),
+        LinkConfig::TwoP(two_p) => link::check_two_p(found, two_p),
     }
 }
 
@@ -419,6 +423,7 @@ fn check_wild(found: &mut Found, wild: &WildConfig) {
     if let Some(window) = wild.window_packets {
         found.number(path("window_packets"), window.into(), 1.0..=1920.0, "a window in packets");
     }
+    class::check_classes(found, wild);
 }
 
 /// Checks settings that take the place of those of `[radio]`, with their own path.

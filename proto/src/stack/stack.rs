@@ -79,12 +79,24 @@ impl Stack {
         self.secure.as_ref().map(|secure| secure.believed())
     }
 
+    /// Whether it has a use for frames for other nodes. One that has none only counts those that it
+    /// is given.
+    pub fn heeds_overheard(&self) -> bool {
+        self.heeds_overheard || self.secure.is_some()
+    }
+
     /// Hands the link what came through the layer below it.
     fn raise(&mut self, cx: &mut Cx<'_>) {
         let Some(secure) = &mut self.secure else { return };
         while let Some(event) = secure.poll_rx(cx) {
             self.link.get_mut().handle_rx(cx, event);
         }
+    }
+
+    /// Reads something of each part of the stack. Without effect, but where there are very many
+    /// stacks they are in far memory, and these loads do not wait for each other.
+    pub fn fetch(&self) -> u64 {
+        self.link.fetch() ^ self.routing.fetch() ^ self.flows.fetch()
     }
 
     /// Moves all that can move between the layers. To be called after any other call that takes

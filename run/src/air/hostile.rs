@@ -1,15 +1,9 @@
 //! Frames of strangers on the emulated air, and which receptions are of them.
 
-use std::collections::VecDeque;
-
-use bytes::Bytes;
-use farhop_proto::base::{Duration, FrameUp, Instant};
-use farhop_sim::adversary::Genuine;
+use farhop_proto::base::{FrameUp, Instant};
+use farhop_sim::adversary::{Genuine, UnderWay};
 use farhop_sim::radio::{Injected, Medium, MediumEvent};
 use serde::{Deserialize, Serialize};
-
-/// The longest that a frame is on its way, for forgetting it after that.
-const ON_ITS_WAY: Duration = Duration::from_millis(20);
 
 /// What strangers did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,20 +16,20 @@ pub struct HostileStats {
     pub heard: u64,
 }
 
-/// Hostile frames under way, known by where their bytes stand in memory.
+/// The strangers' side of the air.
 #[derive(Debug)]
 pub(super) struct Hostile {
     /// The first radio that is no node's; nothing where all are.
     strangers: Option<usize>,
     genuine: Genuine,
-    in_flight: VecDeque<(Instant, Bytes)>,
+    under_way: UnderWay,
     stats: HostileStats,
 }
 
 impl Hostile {
     pub(super) fn build(strangers: Option<usize>) -> Self {
-        let (genuine, in_flight, stats) = Default::default();
-        Self { strangers, genuine, in_flight, stats }
+        let (genuine, under_way, stats) = Default::default();
+        Self { strangers, genuine, under_way, stats }
     }
 
     /// Puts a frame on the air now.
@@ -46,11 +40,10 @@ impl Hostile {
         radio: usize,
         frame: Injected,
     ) {
-        while self.in_flight.pop_front_if(|(until, _)| *until < now).is_some() {}
-        let (until, payload) = (now + frame.air_time + ON_ITS_WAY, frame.payload.clone());
+        let (air_time, payload) = (frame.air_time, frame.payload.clone());
         if medium.inject(now, radio, frame) {
             self.stats.sent += 1;
-            self.in_flight.push_back((until, payload));
+            self.under_way.on_begin(now, air_time, payload);
         } else {
             self.stats.refused += 1;
         }
@@ -68,11 +61,7 @@ impl Hostile {
             self.genuine.on_sent(frame);
             return 0;
         }
-        let is_same = |(_, payload): &(Instant, Bytes)| {
-            let place = (payload.as_ptr(), payload.len());
-            !payload.is_empty() && place == (frame.payload.as_ptr(), frame.payload.len())
-        };
-        if !self.in_flight.iter().any(is_same) {
+        if self.under_way.position(frame).is_none() {
             self.genuine.on_received(event.radio, frame);
             return 0;
         }

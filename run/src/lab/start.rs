@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration as StdDuration, Instant as WallClock};
 
 use farhop_proto::link::secure::SecurityConfig;
-use farhop_proto::stack::{AdversaryConfig, LinkConfig, Scenario};
+use farhop_proto::stack::{AdversaryConfig, Scenario};
 use farhop_sim::adversary::Sent;
 use farhop_sim::engine::{AdversaryReport, Report};
 use serde_json::Value;
@@ -197,7 +197,7 @@ impl Lab {
         let names = self.scenario.adversary.iter().map(|stranger| &stranger.name);
         let strangers: Vec<PathBuf> = names.map(|name| socket_path(&self.dir, name)).collect();
         self.wait("strangers", watcher, |_| strangers.iter().all(|socket| socket.exists()))?;
-        let has_slots = matches!(self.scenario.stack.link, LinkConfig::Wild(_));
+        let has_slots = self.scenario.stack.link.has_schedule();
         let is_sealed = self.scenario.security.as_ref().is_some_and(SecurityConfig::is_on);
         self.wait("all links in step", watcher, |_| {
             let all = |list: &Value, is_so: fn(&Value) -> bool| {

@@ -19,7 +19,7 @@ use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::stack::{NodeConfig, Scenario};
 use farhop_proto::wire::ieee80211::{self, DataHeader};
 use farhop_proto::wire::radiotap::{self, Injection};
-use farhop_sim::adversary::{OldKey, Script, Sent, Setup, Shot, Stranger, place};
+use farhop_sim::adversary::{OldKey, Script, Sent, Setup, Shot, Source, Stranger, place};
 use farhop_sim::engine::medium_config;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
@@ -59,11 +59,6 @@ pub(super) struct StrangerStatus {
     pub(super) cpu_s: f64,
     /// Largest resident memory so far, in kB.
     pub(super) memory_kb: u64,
-}
-
-enum Source {
-    Live(Box<Stranger>),
-    Noise(Script),
 }
 
 struct Radio {
@@ -157,11 +152,7 @@ impl Radio {
 
     /// When the next frame goes, on the clock of this process.
     fn due(&self) -> Option<Instant> {
-        let at = match &self.source {
-            Source::Live(stranger) => stranger.poll_timeout(),
-            Source::Noise(script) => script.poll_timeout(),
-        };
-        Some(self.begin? + at?.since(Instant::ZERO))
+        Some(self.begin? + self.source.poll_timeout()?.since(Instant::ZERO))
     }
 
     /// Sleeps until something has come or is due, and acts on it. Returns whether one of `others`
@@ -198,8 +189,8 @@ impl Radio {
                 continue;
             };
             let now = self.clock.now().since(self.begin.unwrap_or(self.clock.now()));
-            if let (Source::Live(stranger), Some(frame)) = (&mut self.source, frame) {
-                stranger.handle_frame(Instant::ZERO + now, &frame);
+            if let Some(frame) = frame {
+                self.source.handle_frame(Instant::ZERO + now, &frame);
             }
         }
         Ok(())
@@ -208,11 +199,7 @@ impl Radio {
     fn send(&mut self, due: Instant) -> io::Result<()> {
         let begin = self.begin.expect("nothing is due before");
         let at = Instant::ZERO + due.since(begin);
-        let shot = match &mut self.source {
-            Source::Live(stranger) => stranger.poll_shot(at),
-            Source::Noise(script) => script.poll_shot(at),
-        };
-        let Some(Shot { kind, frame, air_time }) = shot else { return Ok(()) };
+        let Some(Shot { kind, frame, air_time }) = self.source.poll_shot(at) else { return Ok(()) };
         self.out.clear();
         radiotap::put_injection(&mut self.out, &Injection { rate: frame.rate, retries: None });
         let header = DataHeader {

@@ -14,7 +14,9 @@ mod memory;
 mod place;
 mod revoked;
 mod script;
+mod source;
 mod stranger;
+mod under_way;
 
 use bytes::Bytes;
 use farhop_proto::base::phy::{DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES, QOS_CONTROL_BYTES};
@@ -25,7 +27,9 @@ pub use genuine::Genuine;
 pub use place::{Placed, place};
 pub use revoked::OldKey;
 pub use script::{Script, Sent};
+pub use source::Source;
 pub use stranger::{Setup, Stranger};
+pub use under_way::UnderWay;
 
 /// A frame as a stranger heard it, or as it sends one.
 #[derive(Clone, Debug, PartialEq, Eq)]

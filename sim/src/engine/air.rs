@@ -45,6 +45,7 @@ fn chip_config(node: &NodePlan, radio: &RadioPlan) -> ChipConfig {
         ack_timeout: radio.ack_timeout,
         gap: radio.spec.gap,
         exponential_backoff: config.exponential_backoff,
+        quiet_backoff: config.quiet_backoff,
         carrier_sense: radio.carrier_sense,
         eifs: match config.eifs {
             EifsConfig::AfterLock => EifsRule::AfterLock,

@@ -15,10 +15,12 @@ use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 use serde::Serialize;
+use serde_json::Value;
 
+use super::decisions::Decision;
 use crate::radio::{Mpdu, Transmission, TransmissionKind};
 
-/// Every transmission as a JSON line.
+/// Every transmission and every decision of a layer as a JSON line.
 pub(super) struct TraceWriter<'a>(Box<dyn Write + 'a>);
 
 #[derive(Serialize)]
@@ -31,6 +33,14 @@ struct TraceLine {
     rate_mbps: f64,
     attempt: u8,
     payload_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct DecisionLine {
+    at_us: f64,
+    node: NodeId,
+    #[serde(flatten)]
+    event: Value,
 }
 
 impl<'a> TraceWriter<'a> {
@@ -59,7 +69,16 @@ impl<'a> TraceWriter<'a> {
             attempt,
             payload_bytes,
         };
-        serde_json::to_writer(&mut self.0, &line)?;
+        self.line(&line)
+    }
+
+    pub(super) fn add_decision(&mut self, decision: Decision) -> io::Result<()> {
+        let Decision { at, node, event } = decision;
+        self.line(&DecisionLine { at_us: at.as_nanos() as f64 / 1e3, node, event })
+    }
+
+    fn line(&mut self, line: &impl Serialize) -> io::Result<()> {
+        serde_json::to_writer(&mut self.0, line)?;
         self.0.write_all(b"\n")
     }
 }

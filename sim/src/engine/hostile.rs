@@ -1,56 +1,20 @@
 //! Strangers at work in a world: they hear, they send, and it is counted what the nodes took from
 //! them.
-//!
-//! A hostile frame bears no mark on the air. It is known by where its bytes stand in memory, which
-//! is nowhere else while it is under way.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use bytes::Bytes;
-use farhop_proto::base::{Duration, Instant, ReceivedFrame, Seed};
+use farhop_proto::base::{Instant, ReceivedFrame, Seed};
 
 use super::report::{AdversaryReport, Counters};
-use crate::adversary::{Genuine, Placed, Script, Sent, Shot, Stranger};
+use crate::adversary::{Genuine, Placed, Script, Sent, Shot, Source, UnderWay};
 use crate::radio::{Injected, Medium};
-
-/// The longest that a frame is on its way, for forgetting it after that.
-const ON_ITS_WAY: Duration = Duration::from_millis(20);
-
-/// One who sends.
-enum Source {
-    Live(Box<Stranger>),
-    Noise(Script),
-}
-
-impl Source {
-    fn poll_timeout(&self) -> Option<Instant> {
-        match self {
-            Self::Live(stranger) => stranger.poll_timeout(),
-            Self::Noise(script) => script.poll_timeout(),
-        }
-    }
-
-    fn poll_shot(&mut self, now: Instant) -> Option<Shot> {
-        match self {
-            Self::Live(stranger) => stranger.poll_shot(now),
-            Self::Noise(script) => script.poll_shot(now),
-        }
-    }
-}
-
-/// A hostile frame on its way.
-struct InFlight {
-    until: Instant,
-    payload: Bytes,
-    is_accepted: bool,
-}
 
 /// Whose a frame is that a node heard.
 #[derive(Clone, Copy)]
 pub(super) enum Heard {
     Genuine,
     Hostile {
-        number: usize,
+        position: usize,
         /// It is, bit by bit, a frame of a node that this one had missed.
         is_missed_copy: bool,
     },
@@ -61,7 +25,7 @@ pub(super) struct Hostile {
     /// Index of the first one's radio; the others follow.
     first_radio: usize,
     sources: Vec<Source>,
-    in_flight: VecDeque<InFlight>,
+    under_way: UnderWay,
     /// What each sent, for a run with noise in its place.
     sent: Vec<Vec<Sent>>,
     count: u64,
@@ -90,7 +54,7 @@ impl Hostile {
             first_radio,
             sent: vec![Vec::new(); sources.len()],
             sources,
-            in_flight: VecDeque::new(),
+            under_way: UnderWay::default(),
             count: 0,
             by_kind: BTreeMap::new(),
             accepted: 0,
@@ -107,7 +71,6 @@ impl Hostile {
 
     /// Sends what is due.
     pub(super) fn handle_timeout(&mut self, now: Instant, medium: &mut Medium) {
-        while self.in_flight.pop_front_if(|frame| frame.until < now).is_some() {}
         for (index, source) in self.sources.iter_mut().enumerate() {
             let Some(shot) = source.poll_shot(now) else { continue };
             let Shot { kind, frame, air_time } = shot;
@@ -127,42 +90,30 @@ impl Hostile {
                 *self.by_kind.entry(kind.name()).or_default() += 1;
                 let bytes = payload.len();
                 self.sent[index].push(Sent { at: now, air_time, rate: frame.rate, bytes });
-                let until = now + air_time + ON_ITS_WAY;
-                self.in_flight.push_back(InFlight { until, payload, is_accepted: false });
+                self.under_way.on_begin(now, air_time, payload);
             }
         }
     }
 
     /// Takes what the radio of a stranger heard.
     pub(super) fn handle_heard(&mut self, now: Instant, radio: usize, frame: &ReceivedFrame) {
-        if let Source::Live(stranger) = &mut self.sources[radio - self.first_radio] {
-            self.genuine.on_sent(frame);
-            stranger.handle_frame(now, frame);
-        }
-    }
-
-    /// Which frame on its way a reception is; `None` for those of nodes.
-    fn number_of(&self, frame: &ReceivedFrame) -> Option<usize> {
-        let is_same = |hostile: &InFlight| {
-            let (ours, theirs) = (&hostile.payload, &frame.payload);
-            !theirs.is_empty() && (ours.as_ptr(), ours.len()) == (theirs.as_ptr(), theirs.len())
-        };
-        self.in_flight.iter().position(is_same)
+        self.genuine.on_sent(frame);
+        self.sources[radio - self.first_radio].handle_frame(now, frame);
     }
 
     /// A node without keys hears a frame, and takes it.
     pub(super) fn on_heard_without_keys(&mut self, frame: &ReceivedFrame) {
-        if let Some(number) = self.number_of(frame) {
-            self.on_accepted(number);
+        if let Some(position) = self.under_way.position(frame) {
+            self.on_accepted(position);
         }
     }
 
     /// A node with keys hears a frame.
     pub(super) fn on_heard_by(&mut self, node: usize, frame: &ReceivedFrame) -> Heard {
-        match self.number_of(frame) {
-            Some(number) => {
+        match self.under_way.position(frame) {
+            Some(position) => {
                 let is_missed_copy = self.genuine.has_missed(node, frame);
-                Heard::Hostile { number, is_missed_copy }
+                Heard::Hostile { position, is_missed_copy }
             }
             None => {
                 self.genuine.on_received(node, frame);
@@ -176,14 +127,12 @@ impl Hostile {
         match heard {
             Heard::Genuine => {}
             Heard::Hostile { is_missed_copy: true, .. } => self.relayed += 1,
-            Heard::Hostile { number, is_missed_copy: false } => self.on_accepted(number),
+            Heard::Hostile { position, is_missed_copy: false } => self.on_accepted(position),
         }
     }
 
-    fn on_accepted(&mut self, number: usize) {
-        let frame = &mut self.in_flight[number];
-        self.accepted += u64::from(!frame.is_accepted);
-        frame.is_accepted = true;
+    fn on_accepted(&mut self, position: usize) {
+        self.accepted += u64::from(self.under_way.on_accepted(position));
     }
 
     /// What they did so far. Takes what was sent, for noise in its place.

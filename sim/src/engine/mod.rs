@@ -4,6 +4,7 @@ mod air;
 mod apps;
 mod capture;
 mod clock;
+mod decisions;
 mod host;
 mod hostile;
 mod keys;

@@ -25,7 +25,7 @@ pub struct RunOptions<'a> {
     pub seed: Option<u64>,
     /// Where to write what is on air at a node, as pcapng with radiotap headers.
     pub pcap: Option<(String, Box<dyn Write + 'a>)>,
-    /// Where to write every transmission, as JSON lines.
+    /// Where to write every transmission and what the layers decide, as JSON lines.
     pub trace: Option<Box<dyn Write + 'a>>,
     /// Where to write what became of the frames of each link, to be played back.
     pub losses: Option<Box<dyn Write + 'a>>,
@@ -130,6 +130,7 @@ fn run_once<'a>(
     run.next_bin += run.bin;
     let mut world = World::build(scenario, plan, Seed(seed), scripts);
     world.medium.record_transmissions(run.capture.is_some() || run.trace.is_some());
+    world.decisions = run.trace.is_some().then(Box::default);
     world.medium.record_fates(run.losses.is_some());
     run.run_until_end(&mut world)?;
     if let Some(losses) = run.losses.take() {
@@ -197,6 +198,12 @@ impl Run<'_, '_, '_> {
             }
             if let Some(trace) = &mut self.trace {
                 trace.add(&transmission)?;
+            }
+        }
+        let mut decisions = world.decisions.as_deref_mut();
+        while let Some(decision) = decisions.as_mut().and_then(|all| all.poll_decision()) {
+            if let Some(trace) = &mut self.trace {
+                trace.add_decision(decision)?;
             }
         }
         if let Some(losses) = &mut self.losses {

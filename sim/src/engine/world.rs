@@ -8,13 +8,14 @@ use farhop_proto::stack::{Plan, Scenario, Stack};
 
 use super::air::medium_config;
 use super::clock::{Clock, Quantiles};
+use super::decisions::Decisions;
 use super::host::Host;
 use super::hostile::Hostile;
 use super::keys;
 use super::mobility::Mobility;
 use super::traffic::Traffic;
 use crate::adversary::{self, Script};
-use crate::radio::{EventQueue, Medium, MediumEvent};
+use crate::radio::{EventQueue, FEW, Medium, MediumEvent};
 
 /// One node. There may be very many, so it holds only what it needs at every event.
 pub(super) struct Node {
@@ -45,6 +46,8 @@ pub(super) struct World {
     due: Vec<usize>,
     wake_delay: Quantiles,
     pub(super) wakeups: u64,
+    /// What the layers decided; nothing where nobody asks.
+    pub(super) decisions: Option<Box<Decisions>>,
 }
 
 impl World {
@@ -64,9 +67,8 @@ impl World {
             stranger.setup.old_key = keys::old_key(&plan, seed);
         }
         let hostile = Hostile::build(strangers, scripts, seed);
-        let medium = Medium::new(config, seed);
         let wake_delay = Quantiles::build(scenario.host.wake_us.points());
-        // Who hears whom is known to the medium now, and there may be very many pairs.
+        // Who hears whom the medium is told, and there may be very many pairs.
         drop(plan.hops);
         for (index, node) in plan.nodes.into_iter().enumerate() {
             let first_radio = node_of_radio.len() as u32;
@@ -74,6 +76,10 @@ impl World {
             let mut stack = Stack::build(&node, seed);
             if let Some(secure) = keys::secure(&node, seed) {
                 stack.set_security(secure);
+            }
+            let overhear = is_told_overheard(&stack, hostile.is_some());
+            for radio in &mut config.radios[first_radio as usize..node_of_radio.len()] {
+                radio.overhear = overhear;
             }
             nodes.push(Node {
                 stack,
@@ -86,7 +92,7 @@ impl World {
             });
         }
         let mut world = Self {
-            medium,
+            medium: Medium::new(config, seed),
             addresses: AddressPlan(scenario.subnet),
             mobility,
             hostile,
@@ -96,6 +102,7 @@ impl World {
             due: Vec::new(),
             wake_delay,
             wakeups: 0,
+            decisions: None,
         };
         for node in 0..world.nodes.len() {
             world.mark_due(node);
@@ -111,14 +118,10 @@ impl World {
         let moves = self.mobility.as_ref().map_or(Instant::MAX, Mobility::poll_timeout);
         let shot = self.hostile.as_ref().map_or(Instant::MAX, |hostile| hostile.poll_timeout());
         let limit = limit.min(wake).min(moves).min(shot);
-        while let Some(at) = self.medium.poll_timeout().filter(|at| *at < limit) {
-            self.medium.handle_timeout(at);
-            if let Some(event) = self.medium.poll_event() {
-                self.on_medium(at, event);
-                return at;
-            }
-        }
-        limit
+        let Some(at) = self.medium.run_ahead(limit) else { return limit };
+        let event = self.medium.poll_event().expect("a radio has reported something");
+        self.on_medium(at, event);
+        at
     }
 
     /// Fires everything that is due at the true time `now`, and lets the nodes act on it.
@@ -131,11 +134,9 @@ impl World {
         {
             mobility.handle_timeout(now, &mut self.medium);
         }
-        while let Some((at, node)) = self.wakes.peek()
-            && at <= now
-        {
-            self.wakes.cancel(node);
+        while let Some((_, node)) = self.wakes.take_due(now) {
             self.wakeups += 1;
+            self.fetch(node);
             self.mark_due(node);
         }
         loop {
@@ -157,6 +158,15 @@ impl World {
         if !self.nodes[node].is_due {
             self.nodes[node].is_due = true;
             self.due.push(node);
+        }
+    }
+
+    /// Has all at hand that a turn of a node needs, before the turn asks for one thing after another.
+    fn fetch(&self, index: usize) {
+        if self.nodes.len() > FEW {
+            let node = &self.nodes[index];
+            let radio = node.radios().next().map_or(0, |first| self.medium.fetch_for_frame(first));
+            std::hint::black_box(node.stack.fetch() ^ radio ^ u64::from(node.has_news));
         }
     }
 
@@ -196,8 +206,10 @@ impl World {
 
     fn on_event(&mut self, now: Instant, event: MediumEvent) {
         let index = self.node_of_radio[event.radio] as usize;
+        self.fetch(index);
         let node = &mut self.nodes[index];
-        let mut cx = Cx::new(node.clock.local(now));
+        let trace = self.decisions.as_deref_mut().map(|decisions| decisions.of(index, now));
+        let mut cx = Cx::with_trace(node.clock.local(now), trace);
         let event = match event.event {
             FrameUp::Received(mut frame) => {
                 frame.started = node.clock.local(frame.started);
@@ -220,7 +232,8 @@ impl World {
             // Wake-ups of one time take place in the order of the last events at their nodes.
             return self.set_wake(index);
         }
-        let mut cx = Cx::new(node.clock.local(now));
+        let trace = self.decisions.as_deref_mut().map(|decisions| decisions.of(index, now));
+        let mut cx = Cx::with_trace(node.clock.local(now), trace);
         if node.wake.is_some_and(|(_, wake)| wake <= now) {
             node.wake = None;
             node.stack.handle_timeout(&mut cx);
@@ -239,7 +252,8 @@ impl World {
     fn send_frames(&mut self, index: usize, now: Instant) {
         let node = &mut self.nodes[index];
         let first = node.radios[0] as usize;
-        let mut cx = Cx::new(node.clock.local(now));
+        let trace = self.decisions.as_deref_mut().map(|decisions| decisions.of(index, now));
+        let mut cx = Cx::with_trace(node.clock.local(now), trace);
         while let Some((radio, frame)) = node.host.as_mut().and_then(|host| host.poll_frame(now)) {
             match frame {
                 // The radio went down while the frame was on its way.
@@ -315,6 +329,12 @@ impl Node {
     pub(super) fn radios(&self) -> std::ops::Range<usize> {
         self.radios[0] as usize..self.radios[1] as usize
     }
+}
+
+/// Whether the radios of a node report frames for others. Where strangers are about it is seen what
+/// a node makes of each.
+pub(super) fn is_told_overheard(stack: &Stack, has_strangers: bool) -> bool {
+    stack.heeds_overheard() || has_strangers
 }
 
 /// The end of a frame that no radio had room for.

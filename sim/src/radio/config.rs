@@ -182,6 +182,8 @@ pub struct ChipConfig {
     pub gap: Gap,
     /// Whether the contention window doubles after a failed attempt.
     pub exponential_backoff: bool,
+    /// Whether it stays as it is while no data frame is heard from one failure to the next.
+    pub quiet_backoff: bool,
     /// Whether the radio waits for others (CCA and NAV).
     pub carrier_sense: bool,
     /// When EIFS applies.
@@ -225,6 +227,7 @@ impl ChipConfig {
             ack_timeout: phy.sifs() + phy.slot(),
             gap: Gap::Backoff,
             exponential_backoff: true,
+            quiet_backoff: false,
             carrier_sense: true,
             eifs: EifsRule::AfterLock,
             channel: 1,

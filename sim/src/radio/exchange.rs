@@ -308,12 +308,19 @@ impl Chip {
     }
 
     fn after_failure(&mut self, index: usize, is_given_up: bool) {
+        let is_quiet = self.is_quiet();
         if is_given_up {
             self.functions[index].narrow();
-        } else if self.config.exponential_backoff {
+        } else if self.config.exponential_backoff && !(is_quiet && self.config.quiet_backoff) {
             self.functions[index].widen();
         }
         self.draw_backoff(index);
+    }
+
+    /// Whether no data frame was heard since the last call.
+    fn is_quiet(&mut self) -> bool {
+        let heard = self.stats.received + self.stats.duplicates + self.stats.overheard;
+        std::mem::replace(&mut self.heard_before, heard) == heard
     }
 
     /// Counts a failure against each frame of an exchange, and ends those whose attempts are used

@@ -30,7 +30,7 @@ pub(crate) fn tcp(root: &Path, hops: usize, length_s: f64) -> Result<Table> {
 }
 
 fn of_hops(root: &Path, hops: usize, length_s: f64) -> Result<Table> {
-    let mut scenario = program::scenario(root, "chain.toml")?;
+    let mut scenario = program::scenario(root, "validate/chain.toml")?;
     set(&mut scenario, "duration_s", length_s)?;
     set(program::first(&mut scenario, "layout")?, "count", hops as i64 + 1)?;
     let flow = program::first(&mut scenario, "flow")?;

@@ -20,7 +20,7 @@ const SEEDS: i64 = 4;
 pub(crate) fn rows(root: &Path) -> Result<Vec<Row>> {
     let release = Program::build()?;
     let debug = Program::at(debug_farhop()?)?;
-    let mut grid = program::scenario(root, "grid.toml")?;
+    let mut grid = program::scenario(root, "validate/grid.toml")?;
     program::set(&mut grid, "duration_s", 1.5)?;
     let scenarios = [
         ("chain, UDP", chain::udp(root, 6, false, 5.0)?),
@@ -58,7 +58,7 @@ fn sweep(program: &Program, scenario: &Table, jobs: usize) -> Result<Vec<String>
     let mut scenario = scenario.clone();
     let seeds = Table::from_iter([("seeds".to_owned(), toml::Value::from(SEEDS))]);
     scenario.insert("sweep".into(), seeds.into());
-    let (said, _) = program.json(&scenario, &[format!("--jobs={jobs}")])?;
+    let (said, _) = program.json("sim", &scenario, &[format!("--jobs={jobs}")])?;
     let runs = said.lines().map(|line| {
         let report: Value = serde_json::from_str(line).context("a run that is not JSON")?;
         let seed = report["seed"].as_u64().context("a run without a seed")?;

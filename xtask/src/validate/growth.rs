@@ -65,7 +65,7 @@ fn nanoseconds_per_frame(run: &Run) -> Result<f64> {
 }
 
 fn torus(root: &Path, (rows, columns): (i64, i64), seconds: f64) -> Result<Table> {
-    let mut scenario = program::scenario(root, "torus.toml")?;
+    let mut scenario = program::scenario(root, "validate/torus.toml")?;
     set(&mut scenario, "duration_s", seconds)?;
     let size = vec![Value::from(columns as f64 * SPACING_M), (rows as f64 * SPACING_M).into()];
     set(program::table(&mut scenario, "area")?, "size_m", size)?;

@@ -8,16 +8,13 @@
 //! Single runs differ by up to a fifth where nearly all of their time goes into a few time-outs, so
 //! labs are added until the standard error of the kernel's mean is small beside the tolerance.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use farhop_proto::stack::Scenario;
 use farhop_sim::engine::{self, Report, RunOptions};
+use toml::Table;
 
+use super::program::Program;
 use super::{Row, Tolerance};
-use crate::build;
 
 /// How far the simulator may be from the kernel.
 const TOLERANCE: f64 = 0.10;
@@ -35,8 +32,6 @@ const LABS: u64 = 8;
 /// out. Over 40 km it decides when a frame is on air before the other side can hear it.
 const DEPARTURE: &str = "[[0, 30], [0.05, 57], [0.25, 70], [0.5, 81], [0.75, 98], [0.9, 117], \
                          [0.95, 128], [0.99, 180], [0.999, 600], [1, 1600]]";
-/// Labs that may be late before a point counts as not measured.
-const TRIES: u32 = 4;
 /// How late a timer fires on a host of the lab: that of the air's process, measured likewise.
 const WAKE: &str = "[[0, 1], [0.05, 10], [0.25, 23], [0.5, 28], [0.75, 32], [0.9, 36], \
                     [0.99, 60], [0.999, 150], [1, 1400]]";
@@ -53,32 +48,30 @@ struct Point {
 ///
 /// Needs the rights that a lab needs. The quick form has two points of each at one distance.
 pub(crate) fn rows(quick: bool) -> Result<Vec<Row>> {
-    let farhop = build::farhop()?;
+    let program = Program::build()?;
     let distances: &[f64] = if quick { &[1.0] } else { &[1.0, 40.0, 100.0] };
     let losses: &[f64] = if quick { &[0.0, 0.03] } else { &[0.0, 0.01, 0.03, 0.05] };
-    let folder = std::env::temp_dir().join(format!("farhop-kernel-{}", std::process::id()));
-    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let mut rows = Vec::new();
     for congestion in ["reno", "newreno", "cubic"] {
         for &km in distances {
             for &loss in losses {
                 let point = Point { congestion, km, loss };
-                rows.push(point.row(&farhop, &folder, quick)?);
+                rows.push(point.row(&program, quick)?);
             }
         }
     }
-    fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
     Ok(rows)
 }
 
 impl Point {
-    fn row(self, farhop: &Path, folder: &Path, quick: bool) -> Result<Row> {
+    fn row(self, program: &Program, quick: bool) -> Result<Row> {
         let text = self.scenario(if quick { 10 } else { 40 });
-        let file = folder.join("kernel.toml");
-        fs::write(&file, &text).with_context(|| file.display().to_string())?;
+        let table: Table = text.parse().context("the scenario of a point")?;
         let (mut runs, mut late, most) = (Vec::new(), 0, if quick { 1 } else { LABS });
         for seed in 1..=most {
-            late += lab(farhop, &file, seed, &mut runs)?;
+            let (report, late_before) = program.lab(&table, seed)?;
+            runs.extend(goodputs(&report));
+            late += late_before;
             if standard_error(&runs) <= STANDARD_ERROR * mean(&runs) {
                 break;
             }
@@ -119,26 +112,6 @@ impl Point {
         }
         text
     }
-}
-
-/// Runs a lab until it was in time, adds the goodput of each of its pairs, in Mb/s, and returns how
-/// many labs were late.
-fn lab(farhop: &Path, file: &Path, seed: u64, runs: &mut Vec<f64>) -> Result<u32> {
-    for late in 0..TRIES {
-        let mut command = Command::new(farhop);
-        command.arg("lab").arg(file).args(["--json", "--seed", &seed.to_string()]);
-        let out = command.output().context("farhop does not run")?;
-        if !out.status.success() {
-            bail!("farhop lab: {}", String::from_utf8_lossy(&out.stderr));
-        }
-        let report: Report =
-            serde_json::from_slice(&out.stdout).context("a report that is not understood")?;
-        if !report.lateness.as_ref().is_some_and(|lateness| lateness.late) {
-            runs.extend(goodputs(&report));
-            return Ok(late);
-        }
-    }
-    bail!("{TRIES} labs in a row were late: this machine is too busy to compare with");
 }
 
 fn goodputs(report: &Report) -> impl Iterator<Item = f64> {

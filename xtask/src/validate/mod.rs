@@ -9,6 +9,7 @@
 //! | [`edca`] | a fixed point with contention zones (Robinson and Randhawa 2004) |
 //! | [`ht`] | air time of 802.11n and ac, worked out by hand |
 //! | [`kernel`] | TCP of the kernel, over the lab's emulated air |
+//! | [`security`] | the same without keys, the same beside mere noise |
 //! | [`determinism`] | itself |
 //! | [`growth`] | itself with fewer nodes |
 //! | [`speed`] | ns-3 on the same machine |
@@ -31,6 +32,7 @@ mod ns3;
 mod points;
 mod program;
 mod row;
+mod security;
 mod speed;
 mod table;
 mod workers;
@@ -80,6 +82,8 @@ pub(crate) enum Group {
     Ht,
     /// TCP against the kernel's, in the lab.
     Kernel,
+    /// What sealing costs, and strangers in the air.
+    Security,
     /// The same trace hash again.
     Determinism,
     /// What a reception and a node cost as the network grows.
@@ -99,6 +103,7 @@ impl Group {
             Self::Edca => "Shares of access categories against Robinson and Randhawa",
             Self::Ht => "802.11n and ac: one link against the closed form",
             Self::Kernel => "TCP against the kernel's, in the lab",
+            Self::Security => "What sealing costs, and what strangers achieve",
             Self::Determinism => "The same file and seed: the same trace",
             Self::Growth => "What growth costs",
             Self::Speed => "Simulated seconds per wall second beside Debian's ns-3",
@@ -115,6 +120,7 @@ impl Group {
             Self::Edca => edca::rows(quick),
             Self::Ht => ht::rows(quick),
             Self::Kernel => kernel::rows(quick),
+            Self::Security => security::rows(quick, root),
             Self::Determinism => determinism::rows(root),
             Self::Growth => growth::rows(quick, root),
             Self::Speed => speed::rows(root),
@@ -129,7 +135,7 @@ impl Group {
             // It measures time, which other work on the machine spoils.
             Self::Growth => false,
             // It needs the rights of a lab and a machine that keeps up with real time.
-            Self::Kernel => false,
+            Self::Kernel | Self::Security => false,
             // It needs ns-3 beside it.
             Self::Speed => false,
         }

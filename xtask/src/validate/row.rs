@@ -60,6 +60,7 @@ impl Row {
     /// How far ours is from the reference, as people read it.
     pub(crate) fn difference(&self) -> String {
         match self.tolerance {
+            _ if self.reference == 0.0 => format!("{:+.3}", self.ours),
             Tolerance::Absolute(_) => format!("{:+.3}", self.ours - self.reference),
             Tolerance::Relative(_) | Tolerance::Between(..) => {
                 format!("{:+.1}%", (self.ours / self.reference - 1.0) * 100.0)

@@ -96,7 +96,7 @@ impl Race {
 }
 
 fn grid(root: &Path, is_dense: bool) -> Result<Table> {
-    let mut scenario = program::scenario(root, "grid.toml")?;
+    let mut scenario = program::scenario(root, "validate/grid.toml")?;
     if is_dense {
         let flow = program::first(&mut scenario, "flow")?.clone();
         let lines = [2, 4, 6, 8, 10, 12];

@@ -125,7 +125,7 @@ pub struct SecurePeerStatus {
 
 /// A decision, for traces.
 #[derive(Clone, Copy, Debug, Serialize)]
-#[serde(tag = "event", rename_all = "kebab-case")]
+#[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum SecureEvent {
     /// Keys are shared with a neighbour from now on.
     KeysAgreed {

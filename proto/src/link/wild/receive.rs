@@ -234,11 +234,12 @@ impl Wild {
             }
         }
         let receiver = &mut self.peers[index].receiver;
+        let is_ordered = header.has(flag::IN_ORDER);
         let units = match header.kind {
             Kind::Data => {
                 let head = unit_head(&header);
                 let (signal, rate) = (frame.signal, Some(frame.rate));
-                let arrival = Arrival { head, payload: body, signal, rate };
+                let arrival = Arrival { head, is_ordered, payload: body, signal, rate };
                 let units = receiver.on_coded(&header, &arrival);
                 receiver.on_data(cx.now, arrival, out);
                 units
@@ -246,7 +247,7 @@ impl Wild {
             Kind::Fec => receiver.on_parity(&header, body),
             Kind::Ack | Kind::Idle | Kind::Marker => return,
         };
-        receiver.on_units(cx.now, units, out);
+        receiver.on_units(cx.now, units, is_ordered, out);
     }
 
     /// Hands packets of a neighbour to the layer above.

@@ -6,10 +6,12 @@
 
 use super::code::Encoder;
 use super::peer::Peer;
-use super::{Port, Wild};
+use super::queue::Taken;
+use super::sender::Terms;
+use super::{Port, Recovery, Wild, retries_of};
 use crate::base::{
-    AccessCategory, AckPolicy, Cx, Duration, EtherType, FlowId, Frame, FrameDone, FrameOutcome,
-    Instant, Lane, RoomBelow, Seq, TxOptions, UnitId,
+    AccessCategory, AckPolicy, Cx, Duration, EtherType, FlowId, Frame, Instant, Lane, RoomBelow,
+    Seq, TxOptions, UnitId,
 };
 use crate::wire::wild::{
     Coded, HEADER_BYTES, Header, Kind, UNIT_HEAD_BYTES, UnitHead, encode, flag,
@@ -22,14 +24,14 @@ const FLOWS_TRIED: usize = 4;
 /// A frame that was given down and has not come back.
 #[derive(Debug)]
 pub(super) struct Outstanding {
-    id: UnitId,
-    place: (usize, usize),
-    peer: Option<usize>,
-    slot: u16,
-    had_stamp: bool,
-    what: What,
+    pub(super) id: UnitId,
+    pub(super) place: (usize, usize),
+    pub(super) peer: Option<usize>,
+    pub(super) slot: u16,
+    pub(super) had_stamp: bool,
+    pub(super) what: What,
     /// Air time that was planned for it, with gap and overhead.
-    planned: Duration,
+    pub(super) planned: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,18 @@ pub(super) struct Content<'a> {
     protocol: EtherType,
     ack: &'a [u8],
     body: &'a [u8],
+}
+
+/// A packet that goes out, for the first time or again.
+struct Data {
+    what: What,
+    head: UnitHead,
+    class: usize,
+    attempt: u8,
+    is_last: bool,
+    payload: Bytes,
+    /// Air time to keep for parity, if it is coded.
+    parity_air: Option<Duration>,
 }
 
 impl Wild {
@@ -85,8 +99,7 @@ impl Wild {
             let frame = self
                 .ack_alone(cx.now, index)
                 .or_else(|| self.parity(cx.now, index))
-                .or_else(|| self.repeat(cx.now, index))
-                .or_else(|| self.first(cx.now, index));
+                .or_else(|| self.of_classes(cx.now, index));
             if frame.is_some() {
                 self.port_mut(place).peers.rotate_left(turn + 1);
                 return frame;
@@ -117,10 +130,25 @@ impl Wild {
         end <= self.port(place).closes
     }
 
-    /// Air time that open and waiting parity on a radio needs, that of one neighbour excepted.
-    fn reserved(&self, place: (usize, usize), except: usize) -> Duration {
-        let peers = self.port(place).peers.iter().filter(|index| **index != except);
-        peers.map(|index| self.peers[*index].code.reserved).sum()
+    /// A packet that is repeated or new, of the class whose turn it is.
+    fn of_classes(&mut self, now: Instant, index: usize) -> Option<Frame> {
+        let mut levels = self.peers[index].precedence.order();
+        levels.find_map(|level| {
+            let frame = self.repeat(now, index, level).or_else(|| self.first(now, index, level))?;
+            let air = self.port(self.peers[index].place).spec.unacknowledged(frame.payload.len());
+            self.peers[index].precedence.on_frame(level, air + self.settings.overhead);
+            Some(frame)
+        })
+    }
+
+    /// Air time that open and waiting parity on a radio needs, that of one class of one neighbour
+    /// excepted.
+    fn reserved(&self, place: (usize, usize), except: Option<(usize, usize)>) -> Duration {
+        let of = |index: &usize| {
+            let class = except.filter(|(peer, _)| peer == index).map_or(usize::MAX, |(_, it)| it);
+            self.peers[*index].reserved(class)
+        };
+        self.port(place).peers.iter().map(of).sum()
     }
 
     fn ack_alone(&mut self, now: Instant, index: usize) -> Option<Frame> {
@@ -129,7 +157,7 @@ impl Wild {
             return None;
         }
         let ack = peer.ack();
-        let beside = self.reserved(self.peers[index].place, usize::MAX);
+        let beside = self.reserved(self.peers[index].place, None);
         if ack.is_empty() || !self.fits(now, self.peers[index].place, ack.len(), beside) {
             return None;
         }
@@ -164,17 +192,18 @@ impl Wild {
 
     fn parity(&mut self, now: Instant, index: usize) -> Option<Frame> {
         let place = self.peers[index].place;
-        let (coded, unit) = self.peers[index].code.parity.front()?.clone();
+        let class = self.peers[index].codes.iter().position(|code| !code.parity.is_empty())?;
+        let (coded, unit) = self.peers[index].codes[class].parity.front()?.clone();
         let ack = self.peers[index].ack();
         if !self.fits(now, place, ack.len() + unit.len(), Duration::ZERO) {
             return None;
         }
-        let code = &mut self.peers[index].code;
+        let code = &mut self.peers[index].codes[class];
         code.parity.pop_front();
         code.on_parity_frame();
         let share = self.port(place).spec.unacknowledged(HEADER_BYTES + unit.len());
         let share = share + self.settings.overhead;
-        let code = &mut self.peers[index].code;
+        let code = &mut self.peers[index].codes[class];
         code.reserved = code.reserved.saturating_sub(share);
         if code.parity.is_empty() {
             code.reserved = Duration::ZERO;
@@ -182,39 +211,46 @@ impl Wild {
         self.counters.coded_sent += 1;
         let mut content = self.control(Kind::Fec, Some(index), &ack, &unit);
         (content.what, content.coded) = (What::Parity, Some(coded));
+        content.flags = self.order_flag(class);
         Some(self.give(now, place, content))
     }
 
     /// A place in the open block for a packet of `bytes` bytes, if packets are to be coded and the
     /// frame and all parity fit; the air time that parity then needs.
-    fn coded_place(&self, now: Instant, index: usize, bytes: usize) -> Option<Duration> {
+    fn coded_place(
+        &self,
+        now: Instant,
+        (index, class): (usize, usize),
+        bytes: usize,
+    ) -> Option<Duration> {
         let peer = &self.peers[index];
-        let block = peer.code.block.as_ref();
-        let parity = peer.sender.estimate.parity(block.map_or(0, Encoder::len) + 1);
+        let block = peer.codes[class].block.as_ref();
+        let parity = peer.sender.estimate.parity(class, block.map_or(0, Encoder::len) + 1);
         let longest = block.map_or(UNIT_HEAD_BYTES + bytes, |block| block.longest_with(bytes));
         let air = self.port(peer.place).spec.unacknowledged(HEADER_BYTES + longest);
         let own = (air + self.settings.overhead) * parity as u64;
-        let beside = own + self.reserved(peer.place, index);
+        let beside = own + self.reserved(peer.place, Some((index, class)));
         self.fits(now, peer.place, bytes, beside).then_some(own)
     }
 
     /// Puts a packet into the open block.
     fn put_into_block(
         &mut self,
-        index: usize,
+        (index, class): (usize, usize),
         head: &UnitHead,
         payload: &[u8],
         air: Duration,
     ) -> Coded {
         let most = self.settings.block;
         let peer = &mut self.peers[index];
-        let block = peer.code.open();
+        let code = &mut peer.codes[class];
+        let block = code.open(&mut peer.next_block);
         let coded = Coded { block: block.id, index: block.len() as u8, k: most as u8 };
         block.push(head, payload);
         let is_full = block.len() == most;
-        peer.code.reserved = air;
+        code.reserved = air;
         if is_full {
-            peer.code.close(&peer.sender.estimate);
+            code.close(&peer.sender.estimate);
         }
         coded
     }
@@ -224,95 +260,121 @@ impl Wild {
     fn admit(
         &self,
         now: Instant,
-        index: usize,
+        (index, class): (usize, usize),
         bytes: usize,
         codes: bool,
     ) -> Option<Option<Duration>> {
         let peer = &self.peers[index];
         if codes {
-            if let Some(air) = self.coded_place(now, index, bytes) {
+            if let Some(air) = self.coded_place(now, (index, class), bytes) {
                 return Some(Some(air));
             }
-            // What does not fit with its parity waits until the parity of the block is out.
-            if peer.code.block.is_some() {
+            // What does not fit with its parity waits until the parity of the block is out, and
+            // for the next slot where nothing but coding repairs it.
+            if peer.codes[class].block.is_some() || self.is_worth_waiting((index, class), bytes) {
                 return None;
             }
         }
-        let beside = self.reserved(peer.place, usize::MAX);
+        let beside = self.reserved(peer.place, None);
         self.fits(now, peer.place, bytes, beside).then_some(None)
     }
 
-    fn repeat(&mut self, now: Instant, index: usize) -> Option<Frame> {
-        let codes = self.peers[index].sender.estimate.codes_again();
-        if !self.peers[index].sender.has_lost() {
-            return self.close_block(now, index, codes);
+    /// Whether a packet that coding alone repairs would have its parity in a slot of its own, with
+    /// room for one frame more.
+    fn is_worth_waiting(&self, (index, class): (usize, usize), bytes: usize) -> bool {
+        let peer = &self.peers[index];
+        let frames = peer.sender.estimate.parity(class, 1) as u64 + 2;
+        let unit = HEADER_BYTES + UNIT_HEAD_BYTES + bytes;
+        let air = self.port(peer.place).spec.unacknowledged(unit) + self.settings.overhead;
+        let is_alone = self.settings.classes.get(class).rules.recovery == Recovery::Fec;
+        is_alone && self.settings.guard + air * frames <= self.settings.slot
+    }
+
+    fn repeat(&mut self, now: Instant, index: usize, level: usize) -> Option<Frame> {
+        if self.peers[index].sender.oldest_lost(level).is_none() {
+            return self.close_blocks(now, index, level, true);
         }
         let ack = self.peers[index].ack();
-        let place = self.peers[index].place;
-        let (seq, entry) = self.peers[index].sender.oldest_lost()?;
-        let (packet, flow_seq) = (&entry.packet, entry.flow_seq);
+        let sender = &mut self.peers[index].sender;
+        let (seq, entry) = sender.oldest_lost(level)?;
+        let (packet, flow_seq, class) = (&entry.packet, entry.flow_seq, entry.class);
         let (flow, protocol, payload) = (packet.flow, packet.protocol, packet.payload.clone());
-        let (attempt, is_last) = (entry.attempts, entry.attempts >= entry.retries);
-        let Some(air) = self.admit(now, index, ack.len() + payload.len(), codes) else {
-            return self.close_block(now, index, codes);
+        let attempt = entry.attempts;
+        let is_last = sender.is_last(seq);
+        let codes = sender.estimate.codes_again(class);
+        let bytes = ack.len() + payload.len();
+        let Some(parity_air) = self.admit(now, (index, class), bytes, codes) else {
+            return self.close_blocks(now, index, level, true);
         };
-        let until = self.groups[place.0].slots.end();
+        let until = self.groups[self.peers[index].place.0].slots.end();
         self.peers[index].sender.repeat(seq, until);
         // Attempt 0 here: the first transmission never left.
         let what = if attempt == 0 { What::First(seq) } else { What::Repeat(seq) };
         self.counters.retransmissions += u64::from(attempt > 0);
         let head = UnitHead { seq, flow, flow_seq, protocol };
-        Some(self.data(now, index, what, head, attempt, is_last, payload, air, &ack))
+        let data = Data { what, head, class, attempt, is_last, payload, parity_air };
+        Some(self.data(now, index, data, &ack))
     }
 
-    fn first(&mut self, now: Instant, index: usize) -> Option<Frame> {
-        let codes = self.peers[index].sender.estimate.codes_new();
-        if self.peers[index].queue.len() == 0 || !self.peers[index].sender.has_room() {
-            return self.close_block(now, index, codes);
-        }
-        let ack = self.peers[index].ack();
-        let place = self.peers[index].place;
-        for turn in 0..FLOWS_TRIED {
-            let Some(packet) = self.peers[index].queue.peek(turn) else { break };
-            let bytes = ack.len() + packet.payload.len();
-            let Some(air) = self.admit(now, index, bytes, codes) else { continue };
-            let (packet, flow_seq) = self.peers[index].queue.take(turn).expect("what was there");
-            let (flow, protocol) = (packet.flow, packet.protocol);
-            let (payload, retries) = (packet.payload.clone(), self.retries(&packet));
-            let until = self.groups[place.0].slots.end();
-            let seq = self.peers[index].sender.push(packet, flow_seq, retries, until);
-            let (what, head) = (What::First(seq), UnitHead { seq, flow, flow_seq, protocol });
-            return Some(self.data(now, index, what, head, 0, retries == 0, payload, air, &ack));
-        }
-        self.close_block(now, index, codes)
-    }
-
-    /// Closes the open block, if this kind of transmission fills it, and sends its parity.
-    fn close_block(&mut self, now: Instant, index: usize, codes: bool) -> Option<Frame> {
+    fn first(&mut self, now: Instant, index: usize, level: usize) -> Option<Frame> {
         let peer = &mut self.peers[index];
-        if !codes || peer.code.block.is_none() {
-            return None;
+        if !peer.queue.has(level) || !peer.sender.has_room(level) {
+            return self.close_blocks(now, index, level, false);
         }
-        peer.code.close(&peer.sender.estimate);
-        self.parity(now, index)
+        let (ack, place) = (peer.ack(), peer.place);
+        for turn in 0..FLOWS_TRIED {
+            let peer = &self.peers[index];
+            let Some((packet, class)) = peer.queue.peek(level, turn) else { break };
+            let codes = peer.sender.estimate.codes_new(class);
+            let bytes = ack.len() + packet.payload.len();
+            let Some(parity_air) = self.admit(now, (index, class), bytes, codes) else { continue };
+            let peer = &mut self.peers[index];
+            let taken = peer.queue.take(level, turn).expect("what was there");
+            let Taken { packet, flow_seq, class } = taken;
+            let (flow, protocol) = (packet.flow, packet.protocol);
+            let (payload, most_retries) = (packet.payload.clone(), retries_of(&packet));
+            let until = self.groups[place.0].slots.end();
+            let terms = Terms { flow_seq, class, level, most_retries, until };
+            let seq = peer.sender.push(packet, terms);
+            let is_last = peer.sender.is_last(seq);
+            let (what, head) = (What::First(seq), UnitHead { seq, flow, flow_seq, protocol });
+            let data = Data { what, head, class, attempt: 0, is_last, payload, parity_air };
+            return Some(self.data(now, index, data, &ack));
+        }
+        self.close_blocks(now, index, level, false)
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn data(
+    /// Closes the open blocks of a level that are filled by retransmissions, or by new packets,
+    /// and sends their parity.
+    fn close_blocks(
         &mut self,
         now: Instant,
         index: usize,
-        what: What,
-        head: UnitHead,
-        attempt: u8,
-        is_last: bool,
-        payload: Bytes,
-        parity_air: Option<Duration>,
-        ack: &[u8],
-    ) -> Frame {
-        let coded = parity_air.map(|air| self.put_into_block(index, &head, &payload, air));
-        self.peers[index].code.on_data_frame();
-        let flags = if is_last { flag::IN_ORDER | flag::NO_RETX } else { flag::IN_ORDER };
+        level: usize,
+        again: bool,
+    ) -> Option<Frame> {
+        let peer = &mut self.peers[index];
+        let (estimate, mut is_any) = (&peer.sender.estimate, false);
+        for (class, code) in peer.codes.iter_mut().enumerate() {
+            let codes = if again { estimate.codes_again(class) } else { estimate.codes_new(class) };
+            let is_of_level = self.settings.classes.get(class).level == level;
+            if codes && is_of_level && code.block.is_some() {
+                code.close(estimate);
+                is_any = true;
+            }
+        }
+        if is_any { self.parity(now, index) } else { None }
+    }
+
+    fn order_flag(&self, class: usize) -> u8 {
+        if self.settings.classes.get(class).is_ordered { flag::IN_ORDER } else { 0 }
+    }
+
+    fn data(&mut self, now: Instant, index: usize, data: Data, ack: &[u8]) -> Frame {
+        let Data { what, head, class, attempt, is_last, payload, parity_air } = data;
+        let coded = parity_air.map(|air| self.put_into_block((index, class), &head, &payload, air));
+        self.peers[index].codes[class].on_data_frame();
+        let last = if is_last { flag::NO_RETX } else { 0 };
         let content = Content {
             kind: Kind::Data,
             what,
@@ -321,7 +383,7 @@ impl Wild {
             flow_seq: head.flow_seq,
             seq: head.seq,
             attempt,
-            flags,
+            flags: self.order_flag(class) | last,
             coded,
             protocol: head.protocol,
             ack,
@@ -395,50 +457,6 @@ impl Wild {
         };
         let flow = if carried.is_some() { FlowId::CONTROL } else { FlowId(0) };
         Frame { id, radio, to, flow, protocol: EtherType::FARHOP, payload, options }
-    }
-
-    /// The end of a frame of ours.
-    pub(super) fn on_done(&mut self, cx: &mut Cx<'_>, done: FrameDone) {
-        // Frames come back nearly always in the order in which they were given down.
-        let found = self.outstanding.binary_search_by_key(&done.id, |frame| frame.id);
-        let Some(frame) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
-            self.counters.unknown_done += 1;
-            return;
-        };
-        // A radio that draws its gaps is often done sooner than planned: that air is used. Where it
-        // takes longer, the deadline of the next frame tells.
-        let port = self.port_mut(frame.place);
-        port.planned = port.planned.saturating_sub(frame.planned);
-        // A radio that reports before the frame can have been on air must not fill the slot twice.
-        port.busy_until = port.busy_until.min((cx.now + port.planned).max(port.on_air_until));
-        if matches!(done.outcome, FrameOutcome::Late | FrameOutcome::Cancelled) {
-            return self.on_late(frame);
-        }
-        self.counters.frames_sent += 1;
-        let share = match frame.what {
-            What::First(_) => &mut self.air.data,
-            What::Repeat(_) => &mut self.air.retransmission,
-            What::Parity => &mut self.air.coding,
-            What::Control | What::Carrier(_) => &mut self.air.acknowledgement,
-        };
-        *share += done.air_time;
-        if let (Some(index), What::First(seq) | What::Repeat(seq)) = (frame.peer, frame.what) {
-            self.peers[index].sender.on_sent(seq, done.air_time);
-        }
-    }
-
-    fn on_late(&mut self, frame: Outstanding) {
-        self.counters.frames_late += 1;
-        let slots = &self.groups[frame.place.0].slots;
-        if frame.had_stamp && slots.number() == frame.slot {
-            self.port_mut(frame.place).is_stamped = false;
-        }
-        let Some(index) = frame.peer else { return };
-        let sender = &mut self.peers[index].sender;
-        sender.on_frame_late(frame.slot);
-        if let What::First(seq) | What::Repeat(seq) = frame.what {
-            sender.on_late(seq);
-        }
     }
 }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::class::Class;
 use super::slots::Phase;
 use super::{Group, Peer, Port, Wild};
 use crate::base::{Instant, Name, NodeId, named};
-use crate::link::{LinkStatus, NeighbourStatus, SlotStatus};
+use crate::link::{ClassStatus, Codes, LinkStatus, NeighbourStatus, SlotStatus};
 use crate::wire::wild::DecodeError;
 
 /// Counters of the link; those of one neighbour are with its sender and receiver.
@@ -173,12 +174,35 @@ impl Wild {
             heard_ago: peer.heard.map(|heard| now.since(heard)),
             sync_error_ns: peer.sync_error,
             loss: peer.sender.estimate.loss(),
-            coding_rate: peer.code.rate,
+            coding_rate: peer.coding_rate(),
+            has_bursts: Some(peer.sender.estimate.is_bursty()),
+            classes: self.class_statuses(peer),
             queue_packets: peer.queue.len() + peer.sender.unfinished(),
             sent_bytes: peer.sender.counters.delivered_bytes,
             received_bytes: peer.received_bytes,
             signal_dbm: peer.signal.map(|signal| signal.as_f64()),
             refused: peer.refused.map(|refused| refused.name().into()),
         }
+    }
+
+    fn class_statuses(&self, peer: &Peer) -> Vec<ClassStatus> {
+        let estimate = &peer.sender.estimate;
+        let classes = self.settings.classes.all().iter().enumerate();
+        let status = |(index, class): (usize, &Class)| ClassStatus {
+            name: class.name.clone().into(),
+            preset: class.preset.map(|preset| preset.name().into()),
+            queue_packets: peer.queue.waiting(index),
+            unfinished_packets: peer.sender.unfinished_of(index),
+            retries: estimate.retries(index),
+            codes: match (estimate.codes_new(index), estimate.codes_again(index)) {
+                (true, _) => Codes::New,
+                (_, true) => Codes::Again,
+                _ => Codes::Nothing,
+            },
+            parity: estimate.full_parity(index),
+            dropped: peer.queue.drops(index),
+            abandoned: peer.sender.abandoned[index],
+        };
+        classes.map(status).collect()
     }
 }

@@ -256,7 +256,7 @@ impl Wild {
     /// What could be sent to a neighbour, in the unit of the header.
     pub(super) fn demand(&self, peer: &Peer) -> u8 {
         let port = self.port(peer.place);
-        let bytes = peer.queue.peek(0).map_or(super::FULL_PACKET_BYTES, |p| p.payload.len());
+        let bytes = peer.queue.front().map_or(super::FULL_PACKET_BYTES, |p| p.payload.len());
         let frames = (peer.queue.len() + peer.sender.lost()) as u64;
         let air = port.spec.unacknowledged(HEADER_BYTES + bytes) + self.settings.overhead;
         let unit = self.settings.slot / u64::from(FULL_LENGTH);

@@ -139,7 +139,7 @@ impl Scenario {
         let topology = Topology::build(&scenario);
         let turns = match scenario.stack.link {
             LinkConfig::Wild(_) => topology.turns(),
-            LinkConfig::Plain(_) => Vec::new(),
+            LinkConfig::Plain(_) | LinkConfig::TwoP(_) => Vec::new(),
         };
         let names: Arc<[String]> = scenario.node.iter().map(|node| node.name.clone()).collect();
         let stack = Arc::new(scenario.stack.clone());
@@ -193,9 +193,7 @@ impl Scenario {
             ack_rate: config.ack_rate_mbps.map_or(phy.control_rate(rate), Bitrate::from_mbps),
             slot,
             ack_timeout: config.ack_timeout_us.map_or(for_distance, micros),
-            carrier_sense: config
-                .carrier_sense
-                .unwrap_or(!matches!(self.stack.link, LinkConfig::Wild(_))),
+            carrier_sense: config.carrier_sense.unwrap_or(!self.stack.link.has_schedule()),
             thresholds: radio.thresholds,
             config,
         }
@@ -287,7 +285,7 @@ impl NodePlan {
     pub fn slot(&self) -> Option<(Duration, Duration)> {
         match &self.stack.link {
             LinkConfig::Wild(wild) => Some((wild.slot(), wild.guard())),
-            LinkConfig::Plain(_) => None,
+            LinkConfig::Plain(_) | LinkConfig::TwoP(_) => None,
         }
     }
 }

@@ -36,6 +36,7 @@ mod sender;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod transmit;
 mod undo;
 mod westwood;
@@ -320,7 +321,9 @@ impl Layer for Tcp {
 
     fn handle_rx(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
         if let DatagramUp::Received { payload, .. } = event {
+            let before = self.window_state();
             self.on_segment(cx.now, &payload);
+            self.trace_window(cx, before);
         }
     }
 
@@ -374,11 +377,13 @@ impl Layer for Tcp {
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        let before = self.window_state();
         if self.handshake.due.is_some_and(|due| due <= cx.now) {
             self.on_handshake_timeout();
         }
         self.receiver.handle_timeout(cx.now);
         self.sender.handle_timeout(cx.now);
+        self.trace_window(cx, before);
         if self.sender.has_failed() && self.phase != Phase::Failed {
             self.reset = Some((self.wire(self.sender.nxt), Some(self.receiver.ack())));
             self.fail();

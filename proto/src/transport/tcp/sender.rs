@@ -4,6 +4,8 @@
 //! What is done about losses is in `recovery_rack.rs` and `recovery_6675.rs`. Linux sends while it
 //! handles an acknowledgement; here the caller asks for segments afterwards, one at a time.
 
+use serde::Serialize;
+
 use super::buffer::SendBuffer;
 use super::config::{Counting, Recovery, TcpConfig, Tick};
 use super::congestion::{Acked, AnyController, Controller, NO_THRESHOLD, Sample, Window};
@@ -22,7 +24,8 @@ pub(super) const TIMER_SLACK: Duration = Duration::from_millis(2);
 pub(super) const DUP_THRESH: u32 = 3;
 
 /// The states of loss recovery, as Linux names them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum State {
     Open,
     Disorder,

@@ -1,0 +1,176 @@
+//! `farhop paper`: the published experiments, made again.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use farhop_papers::{Effort, Outcome, PAPERS, Paper, Row, Runs, Target};
+
+use super::{print_json, print_text};
+use crate::progress::Bar;
+use crate::{Failure, interrupt, report};
+
+/// Seeds of a run that is not quick.
+const SEEDS: usize = 10;
+/// Seeds of a quick run.
+const QUICK_SEEDS: usize = 2;
+
+/// Makes the experiments of a paper again and puts its figures beside ours.
+///
+/// Every table, figure and number is a row: published, ours with its deviation over seeds, the band
+/// in which ours must lie. Ends with status 1 if a row is outside its band.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    farhop paper                              the papers\n  \
+    farhop paper wildnet --quick              shorter runs of fewer seeds, in a minute\n  \
+    farhop paper wildnet --out out/           every row, and a page with every figure\n  \
+    farhop paper wildnet --only W-F9b --json | jq '.rows[] | select(.ok | not)'")]
+pub(crate) struct Options {
+    /// The paper; all are listed if none is given.
+    name: Option<String>,
+    /// Shorter runs of fewer seeds and with fewer points.
+    #[arg(long)]
+    quick: bool,
+    /// Print the rows as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Write paper.html, paper.json and the figures into this folder.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Only these targets: W-F9b, or W-F9 for all that begin with it.
+    #[arg(long, value_name = "ID")]
+    only: Vec<String>,
+    /// Seeds of each run; 10 if it is not given, and 2 where it has to be quick.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    seeds: Option<u16>,
+    /// Runs at a time; as many as there are cores if it is not given.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    jobs: usize,
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let Some(name) = &options.name else {
+        for paper in PAPERS {
+            let targets = (paper.targets)().len();
+            print_text(&format!("{:<10} {}; {targets} targets", paper.name, paper.title));
+        }
+        return Ok(());
+    };
+    let paper = find(name)?;
+    let targets = chosen(paper, &options.only)?;
+    let seeds = options.seeds.map_or(if options.quick { QUICK_SEEDS } else { SEEDS }, usize::from);
+    let effort = Effort { seeds, quick: options.quick };
+    interrupt::watch();
+    let begun = Instant::now();
+    let outcomes = make(paper, &targets, effort, options.jobs)?;
+    let wall_s = begun.elapsed().as_secs_f64();
+    let rows: Vec<&Row> = outcomes.iter().flat_map(|outcome| &outcome.rows).collect();
+    let missed = rows.iter().filter(|row| !row.ok).count();
+    let tables: Vec<_> = outcomes.iter().flat_map(|outcome| &outcome.tables).collect();
+    let json = serde_json::json!({
+        "paper": paper.name, "version": env!("CARGO_PKG_VERSION"), "quick": options.quick,
+        "seeds": seeds, "wall_s": wall_s, "missed": missed, "rows": rows, "tables": tables,
+    });
+    if let Some(dir) = &options.out {
+        write(dir, paper, &outcomes, &json, effort)?;
+    }
+    if options.json {
+        print_json(&json)?;
+    } else {
+        print_text(&report::paper::text(&outcomes));
+        print_text(&format!(
+            "{} rows, {missed} outside their band; {wall_s:.0} s, {seeds} seeds",
+            rows.len()
+        ));
+        if let Some(dir) = &options.out {
+            print_text(&dir.join("paper.html").display().to_string());
+        }
+    }
+    match missed {
+        0 => Ok(()),
+        _ => Err(Failure::Failed(format!("{missed} of {} rows are outside", rows.len()))),
+    }
+}
+
+fn find(name: &str) -> Result<&'static Paper, Failure> {
+    PAPERS.iter().find(|paper| paper.name == name).ok_or_else(|| {
+        let names: Vec<&str> = PAPERS.iter().map(|paper| paper.name).collect();
+        Failure::Input(miette::miette!(
+            "there is no paper '{name}'; there are: {}",
+            names.join(", ")
+        ))
+    })
+}
+
+/// The targets that were asked for, all if none were named.
+fn chosen(paper: &Paper, only: &[String]) -> Result<Vec<Target>, Failure> {
+    let all = (paper.targets)();
+    for wanted in only {
+        if !all.iter().any(|target| target.id.starts_with(wanted.as_str())) {
+            let ids: Vec<&str> = all.iter().map(|target| target.id).collect();
+            return Err(Failure::Input(miette::miette!(
+                "{} has no target '{wanted}'; it has {}",
+                paper.name,
+                ids.join(", ")
+            )));
+        }
+    }
+    let is_wanted = |target: &Target| {
+        let exact = only.iter().any(|wanted| *wanted == target.id);
+        let exists = |wanted: &String| all.iter().any(|other| *wanted == other.id);
+        let begins = |wanted: &String| !exists(wanted) && target.id.starts_with(wanted.as_str());
+        only.is_empty() || exact || only.iter().any(begins)
+    };
+    Ok(all.iter().filter(|target| is_wanted(target)).copied().collect())
+}
+
+fn make(
+    paper: &Paper,
+    targets: &[Target],
+    effort: Effort,
+    threads: usize,
+) -> Result<Vec<Outcome>, Failure> {
+    let runs = Runs::new(targets.iter().flat_map(|target| (target.cases)(effort)), effort.seeds);
+    let bar = Bar::start(&format!("{}: {} runs", paper.name, runs.count()));
+    let results = runs.run(threads, &|fraction| {
+        bar.fill(fraction);
+        !interrupt::has_come()
+    });
+    bar.end();
+    let results = results.map_err(|_| Failure::Interrupted)?;
+    Ok(paper.judge(targets, effort, &results))
+}
+
+fn write(
+    dir: &Path,
+    paper: &Paper,
+    outcomes: &[Outcome],
+    json: &serde_json::Value,
+    effort: Effort,
+) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(json).expect("plain data");
+    report::save(dir, "paper.json", &text)?;
+    for figure in outcomes.iter().flat_map(|outcome| &outcome.figures) {
+        report::save(dir, &format!("{}.svg", figure.name), &report::paper::draw(figure))?;
+    }
+    report::save(dir, "paper.html", &report::paper::page(paper, outcomes, effort))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(only: &[&str]) -> Vec<&'static str> {
+        let only: Vec<String> = only.iter().map(|id| (*id).to_owned()).collect();
+        let found = chosen(&PAPERS[0], &only).ok().expect("there are such targets");
+        found.iter().map(|target| target.id).collect()
+    }
+
+    #[test]
+    fn a_target_is_chosen_by_its_number_or_by_how_it_begins() {
+        assert_eq!(ids(&["W-F9b"]), ["W-F9b"]);
+        assert_eq!(ids(&["W-F9"]), ["W-F9a", "W-F9b", "W-F9c"]);
+        assert_eq!(ids(&["W-X1"]), ["W-X1"]);
+        assert!(chosen(&PAPERS[0], &["W-F99".to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,156 @@
+//! The rows and figures of a paper: as text and as one page.
+
+use farhop_papers::{Band, Effort, Outcome, Paper, Row, Table};
+use maud::{Markup, html};
+
+use super::{page as html_page, paper_chart};
+
+pub(crate) use super::paper_chart::draw;
+
+/// A number with as many digits as say something.
+fn number(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1000.0 => format!("{value:.0}"),
+        v if v >= 100.0 => format!("{value:.1}"),
+        v if v >= 0.1 || v == 0.0 => format!("{value:.2}"),
+        v if v >= 0.001 => format!("{value:.4}"),
+        _ => format!("{value:.1e}"),
+    }
+}
+
+fn ours(row: &Row) -> String {
+    let mean = number(row.ours.mean);
+    if row.ours.seeds > 1 { format!("{mean} ({})", number(row.ours.deviation)) } else { mean }
+}
+
+fn band(band: Band) -> String {
+    match (band.low, band.high) {
+        (Some(low), Some(high)) => format!("{} to {}", number(low), number(high)),
+        (Some(low), None) => format!("at least {}", number(low)),
+        (None, Some(high)) => format!("at most {}", number(high)),
+        (None, None) => "any".into(),
+    }
+}
+
+fn verdict(row: &Row) -> &'static str {
+    if row.ok { "ok" } else { "OUTSIDE" }
+}
+
+/// All rows and tables, for a terminal.
+pub(crate) fn text(outcomes: &[Outcome]) -> String {
+    let cells = |row: &Row| {
+        let texts = [&row.id, &row.what, &row.published].map(String::clone);
+        let [id, what, published] = texts;
+        vec![id, what, published, ours(row), band(row.band), verdict(row).to_owned()]
+    };
+    let rows = outcomes.iter().flat_map(|outcome| &outcome.rows).map(cells).collect();
+    let mut out = super::table(&HEAD, rows).to_string();
+    for row in outcomes.iter().flat_map(|outcome| &outcome.rows).filter(|row| !row.ok) {
+        if !row.note.is_empty() {
+            out += &format!("\n{}, {}: {}", row.id, row.what, row.note);
+        }
+    }
+    for table in outcomes.iter().flat_map(|outcome| &outcome.tables) {
+        let head: Vec<&str> = table.head.iter().map(String::as_str).collect();
+        out += &format!("\n\n{}\n{}", table.title, super::table(&head, table.rows.clone()));
+        if !table.note.is_empty() {
+            out += &format!("\n{}", table.note);
+        }
+    }
+    out
+}
+
+const HEAD: [&str; 6] = ["target", "what", "published", "ours (deviation)", "band", ""];
+
+/// The page of a paper.
+pub(crate) fn page(paper: &Paper, outcomes: &[Outcome], effort: Effort) -> String {
+    let all: Vec<&Row> = outcomes.iter().flat_map(|outcome| &outcome.rows).collect();
+    let missed = all.iter().filter(|row| !row.ok).count();
+    let body = html! {
+        h1 { (paper.title) }
+        p.note {
+            "farhop " (env!("CARGO_PKG_VERSION")) ", in the simulator, " (effort.seeds)
+            " seeds a run" @if effort.quick { ", quick: short runs, fewer points" }
+            "; " (html_page::machine())
+        }
+        p {
+            (all.len()) " rows, "
+            @if missed > 0 { span.late { (missed) " outside their band" } }
+            @else { "all inside their band" }
+            ". Ours is the mean over the seeds, with the standard deviation in brackets."
+        }
+        @for outcome in outcomes {
+            h2 id=(outcome.target.id) { (outcome.target.id) ": " (outcome.target.title) }
+            @for figure in &outcome.figures { (html_page::figure(&paper_chart::draw(figure))) }
+            (rows(&outcome.rows))
+            @for table in &outcome.tables { (plain_table(table)) }
+        }
+        h2 { "Calibration" }
+        p.note { "The constants of the paper's boards, one set for all rows." }
+        pre { (paper.calibration) }
+    };
+    html_page::page(paper.title, &body)
+}
+
+fn rows(rows: &[Row]) -> Markup {
+    html! {
+        @if !rows.is_empty() {
+            table {
+                tr { @for head in &HEAD[1..] { th { (head) } } }
+                @for row in rows {
+                    tr {
+                        td { (row.what) } td.text { (row.published) } td { (ours(row)) }
+                        td { (band(row.band)) }
+                        td.late[!row.ok] { (verdict(row)) }
+                    }
+                    @if !row.note.is_empty() { tr { td.text.note colspan="5" { (row.note) } } }
+                }
+            }
+        }
+    }
+}
+
+fn plain_table(table: &Table) -> Markup {
+    html! {
+        h3 { (table.title) }
+        table {
+            tr { @for head in &table.head { th { (head) } } }
+            @for row in &table.rows { tr { @for cell in row { td { (cell) } } } }
+        }
+        @if !table.note.is_empty() { p.note { (table.note) } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farhop_papers::{Estimate, Expected};
+
+    fn row(mean: f64) -> Row {
+        let expected = Expected {
+            id: "W-F0".into(),
+            key: "k".into(),
+            what: "rate, <Mb/s>".into(),
+            published: "3".into(),
+            low: Some(2.5),
+            high: None,
+            note: "why".into(),
+        };
+        Row::judge(&expected, Estimate { mean, deviation: 0.012, seeds: 3 })
+    }
+
+    #[test]
+    fn a_row_outside_its_band_says_so_and_why() {
+        assert_eq!((ours(&row(3.0)).as_str(), verdict(&row(3.0))), ("3.00 (0.0120)", "ok"));
+        assert_eq!(band(row(2.0).band), "at least 2.50");
+        assert_eq!(verdict(&row(2.0)), "OUTSIDE");
+        let shown = rows(&[row(2.0)]).into_string();
+        assert!(shown.contains("rate, &lt;Mb/s&gt;") && shown.contains("why"), "{shown}");
+    }
+
+    #[test]
+    fn numbers_keep_the_digits_that_say_something() {
+        let shown = [1234.5, 99.5, 0.123, 0.0123, 0.000_012, 0.0].map(number);
+        assert_eq!(shown, ["1234", "99.50", "0.12", "0.0123", "1.2e-5", "0.00"]);
+    }
+}

@@ -1,0 +1,127 @@
+//! A figure of a paper: our lines with error bars, what was published as crosses and broken lines.
+
+use farhop_papers::{Figure, Point, Series};
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::*;
+
+use super::chart::{COLOURS, FONT, GRID, INK};
+
+/// Height of what is inside the axes, about.
+const PLOT_HEIGHT: f64 = 330.0;
+
+type Chart<'a, DB> = ChartContext<'a, DB, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// Draws a figure.
+pub(crate) fn draw(figure: &Figure) -> String {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (860, 460)).into_drawing_area();
+        draw_on(&area, figure).expect("drawing into a string does not fail");
+        area.present().expect("drawing into a string does not fail");
+    }
+    svg
+}
+
+/// What is drawn of the points: a number that is none has no place.
+fn points(series: &Series) -> impl Iterator<Item = &Point> + Clone {
+    series.points.iter().filter(|point| point.x.is_finite() && point.y.is_finite())
+}
+
+fn draw_on<DB: DrawingBackend>(
+    area: &DrawingArea<DB, plotters::coord::Shift>,
+    figure: &Figure,
+) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>> {
+    area.fill(&WHITE)?;
+    let all = || figure.series.iter().flat_map(points);
+    let left = all().map(|point| point.x).fold(f64::INFINITY, f64::min).min(0.0);
+    let right = all().map(|point| point.x).fold(left, f64::max);
+    let margin = if right > left { (right - left) * 0.03 } else { 1.0 };
+    let names = (20 + 19 * figure.series.len()) as f64;
+    let highest = all().map(|point| point.y + point.deviation).fold(0.0, f64::max);
+    let room = (1.0 - names / PLOT_HEIGHT).max(0.35);
+    let top = if highest > 0.0 { highest / room } else { 1.0 };
+    let low = all().map(|point| point.y - point.deviation).fold(0.0, f64::min);
+    let mut chart = ChartBuilder::on(area)
+        .margin(14)
+        .caption(&figure.title, (FONT, 17).into_font().color(&INK))
+        .x_label_area_size(46)
+        .y_label_area_size(60)
+        .build_cartesian_2d(left - margin..right + margin, low..top)?;
+    chart
+        .configure_mesh()
+        .x_desc(&figure.x.0)
+        .y_desc(&figure.y.0)
+        .label_style((FONT, 13).into_font().color(&INK))
+        .axis_desc_style((FONT, 14).into_font().color(&INK))
+        .axis_style(INK)
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    for (index, series) in figure.series.iter().enumerate() {
+        let colour = COLOURS[index % COLOURS.len()];
+        if series.published {
+            draw_published(&mut chart, series, colour)?;
+        } else {
+            draw_ours(&mut chart, series, colour)?;
+        }
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.85))
+        .border_style(GRID)
+        .label_font((FONT, 13).into_font().color(&INK))
+        .draw()
+}
+
+fn draw_ours<DB: DrawingBackend>(
+    chart: &mut Chart<'_, DB>,
+    series: &Series,
+    colour: RGBColor,
+) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>> {
+    let bars = points(series).filter(|point| point.deviation > 0.0).map(|point| {
+        let (low, high) = (point.y - point.deviation, point.y + point.deviation);
+        ErrorBar::new_vertical(point.x, low, point.y, high, colour.filled(), 9)
+    });
+    chart.draw_series(bars)?;
+    chart.draw_series(points(series).map(|at| Circle::new((at.x, at.y), 3, colour.filled())))?;
+    let line = points(series).map(|point| (point.x, point.y));
+    chart
+        .draw_series(LineSeries::new(line, colour.stroke_width(2)))?
+        .label(&series.name)
+        .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+    Ok(())
+}
+
+fn draw_published<DB: DrawingBackend>(
+    chart: &mut Chart<'_, DB>,
+    series: &Series,
+    colour: RGBColor,
+) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>> {
+    let line = points(series).map(|point| (point.x, point.y));
+    chart.draw_series(DashedLineSeries::new(line, 6, 5, colour.stroke_width(1)))?;
+    chart
+        .draw_series(points(series).map(|at| Cross::new((at.x, at.y), 5, colour.stroke_width(2))))?
+        .label(format!("published: {}", series.name))
+        .legend(move |(x, y)| Cross::new((x + 9, y), 5, colour.stroke_width(2)));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_points_stand_beside_ours_and_no_number_breaks_the_chart() {
+        let published = Series::published("curve", [(0.0, 7.6), (200.0, 7.6)]);
+        let points = vec![
+            Point { x: 1.0, y: 7.4, deviation: 0.1 },
+            Point { x: 2.0, y: f64::NAN, deviation: 0.0 },
+        ];
+        let ours = Series { name: "ours".into(), published: false, points };
+        let svg = draw(&Figure::new("f", "a figure", "km", "Mb/s", vec![ours, published]));
+        assert!(svg.contains("a figure") && svg.contains("published: curve"), "{svg}");
+        assert!(!svg.contains("NaN"));
+        assert!(draw(&Figure::new("f", "nothing", "x", "y", vec![])).contains("nothing"));
+    }
+}

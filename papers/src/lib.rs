@@ -1,0 +1,157 @@
+//! The published experiments that farhop makes again: for each paper its scenarios, its figures,
+//! and the bands in which ours must lie (`targets.md`).
+//!
+//! A paper is a list of targets. Each says which runs it needs and reads its rows from their
+//! reports; all runs of all targets are made together, on all cores, each once.
+
+#![forbid(unsafe_code)]
+
+mod estimate;
+mod figure;
+mod results;
+mod row;
+pub mod wildnet;
+
+pub use estimate::Estimate;
+pub use figure::{Axis, Figure, Point, Series, Table};
+pub use results::{At, Case, Interrupted, Results, Runs};
+pub use row::{Band, Expected, Row};
+
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Runs of each case, with seeds from 1 on.
+    pub seeds: usize,
+    /// Shorter runs and fewer points, for a check between changes.
+    pub quick: bool,
+}
+
+impl Effort {
+    /// The length of a run that is `full` seconds long in the paper.
+    pub fn seconds(self, full: f64) -> f64 {
+        if self.quick { (full / 6.0).max(4.0) } else { full }
+    }
+
+    /// All points of a curve, or every other one with the first and the last.
+    pub fn thin(self, points: &[f64]) -> Vec<f64> {
+        let last = points.len().saturating_sub(1);
+        let keeps = |index: usize| !self.quick || index % 2 == 0 || index == last;
+        points.iter().enumerate().filter(|(index, _)| keeps(*index)).map(|(_, p)| *p).collect()
+    }
+}
+
+/// One table, figure or number of a paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its number in the list of targets, for example `W-F9b`.
+    pub id: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// The runs that it needs.
+    pub cases: fn(Effort) -> Vec<Case>,
+    /// What it reads from them.
+    pub judge: fn(Effort, &Results) -> Findings,
+}
+
+/// What a target reads from its runs.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// What was measured, by the key of its row.
+    pub measured: Vec<(String, Estimate)>,
+    /// What is drawn.
+    pub figures: Vec<Figure>,
+    /// Numbers without a band.
+    pub tables: Vec<Table>,
+}
+
+/// A paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Paper {
+    /// Its short name, as the command line takes it.
+    pub name: &'static str,
+    /// Its title and where it appeared.
+    pub title: &'static str,
+    /// Its targets, in their order.
+    pub targets: fn() -> Vec<Target>,
+    /// What was published, and the bands: rows of all targets.
+    pub expected: fn() -> Vec<Expected>,
+    /// The constants of its boards, which hold for all rows; the text of the file.
+    pub calibration: &'static str,
+}
+
+/// All papers.
+pub const PAPERS: &[Paper] = &[wildnet::PAPER];
+
+/// What came of one target.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The target.
+    pub target: Target,
+    /// Its rows.
+    pub rows: Vec<Row>,
+    /// What is drawn.
+    pub figures: Vec<Figure>,
+    /// Numbers without a band.
+    pub tables: Vec<Table>,
+}
+
+impl Paper {
+    /// Makes the runs of some of its targets and judges them.
+    ///
+    /// Panics if a target measures what no row expects, or the other way round.
+    pub fn judge(&self, targets: &[Target], effort: Effort, results: &Results) -> Vec<Outcome> {
+        let expected = (self.expected)();
+        let judge = |target: &Target| {
+            let Findings { measured, figures, tables } = (target.judge)(effort, results);
+            let of_target = expected.iter().filter(|expected| expected.id == target.id);
+            let row = |expected: &Expected| {
+                let found = measured.iter().find(|(key, _)| *key == expected.key);
+                let (_, ours) = found.unwrap_or_else(|| {
+                    panic!("{} measures nothing for {}", expected.id, expected.key)
+                });
+                Row::judge(expected, *ours)
+            };
+            let rows: Vec<Row> = of_target.map(row).collect();
+            assert_eq!(rows.len(), measured.len(), "{} measures more than its rows", target.id);
+            Outcome { target: *target, rows, figures, tables }
+        };
+        targets.iter().map(judge).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_belongs_to_a_target_and_every_target_has_rows() {
+        for paper in PAPERS {
+            let (targets, expected) = ((paper.targets)(), (paper.expected)());
+            for row in &expected {
+                assert!(targets.iter().any(|target| target.id == row.id), "{}", row.id);
+            }
+            let mut ids: Vec<&str> = targets.iter().map(|target| target.id).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!(ids.len(), targets.len(), "no two targets of one number");
+        }
+    }
+
+    #[test]
+    fn all_scenarios_of_all_targets_can_be_run() {
+        let effort = Effort { seeds: 1, quick: true };
+        for target in PAPERS.iter().flat_map(|paper| (paper.targets)()) {
+            for case in (target.cases)(effort) {
+                assert_eq!(case.scenario.problems(), [], "{} {}", target.id, case.key);
+            }
+        }
+    }
+
+    #[test]
+    fn quick_runs_are_shorter_and_keep_both_ends_of_a_curve() {
+        let quick = Effort { seeds: 2, quick: true };
+        assert_eq!(quick.seconds(60.0), 10.0);
+        assert_eq!(quick.thin(&[1.0, 2.0, 3.0, 4.0]), [1.0, 3.0, 4.0]);
+        assert_eq!(Effort { quick: false, ..quick }.thin(&[1.0, 2.0]), [1.0, 2.0]);
+    }
+}

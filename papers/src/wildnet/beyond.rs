@@ -1,0 +1,178 @@
+//! Beyond the paper, on its own ground: TCP both ways over 65 and 80 km, against the slotted link
+//! as it is calibrated for the paper's boards. What is changed stands in [`VARIANTS`].
+//!
+//! A probe of small packets goes beside the TCP flows, for what they do to delay.
+
+use farhop_proto::base::Gap;
+use farhop_proto::link::wild::{Recovery, WildConfig};
+use farhop_proto::stack::{FlowConfig, FlowKind, RadioConfig};
+use farhop_sim::engine::{Distribution, Report};
+
+use super::curve::{Curve, curve, highest, lowest, ours};
+use super::network::Net;
+use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Table, Target};
+
+pub(super) const TARGETS: &[Target] = &[Target {
+    id: "W-BEYOND",
+    title: "beyond the paper: TCP both ways at 65 and 80 km, against its own link",
+    cases,
+    judge,
+}];
+
+const KM: [f64; 2] = [65.0, 80.0];
+const LOSS: [f64; 4] = [0.0, 0.1, 0.2, 0.3];
+
+/// A change of the calibrated link.
+struct Variant {
+    key: &'static str,
+    what: &'static str,
+    link: fn(&mut WildConfig),
+    radio: fn(&mut RadioConfig),
+}
+
+fn as_it_is(_: &mut WildConfig) {}
+
+fn untouched(_: &mut RadioConfig) {}
+
+/// Frames of a burst follow each other after SIFS: what a card does in a TXOP.
+fn bursts(radio: &mut RadioConfig) {
+    radio.gap = Gap::Sifs;
+}
+
+fn small_guard(wild: &mut WildConfig) {
+    wild.guard_ms = 0.1;
+}
+
+fn long_slot(wild: &mut WildConfig) {
+    wild.slot_ms = 30.0;
+}
+
+fn coding(wild: &mut WildConfig) {
+    wild.recovery = Recovery::BurstFec;
+}
+
+fn best(wild: &mut WildConfig) {
+    small_guard(wild);
+    coding(wild);
+}
+
+/// The baseline, each change by itself, and all of them, with the radio as it is and with bursts.
+const VARIANTS: [Variant; 8] = [
+    Variant { key: "base", what: "as calibrated", link: as_it_is, radio: untouched },
+    Variant { key: "guard", what: "guard of 0.1 ms", link: small_guard, radio: untouched },
+    Variant { key: "slot", what: "slots of 30 ms", link: long_slot, radio: untouched },
+    Variant { key: "coding", what: "coding in bursts", link: coding, radio: untouched },
+    Variant { key: "best", what: "(i) guard and coding", link: best, radio: untouched },
+    Variant { key: "txop", what: "TXOP bursts alone", link: as_it_is, radio: bursts },
+    Variant { key: "txop-guard", what: "TXOP and guard", link: small_guard, radio: bursts },
+    Variant { key: "txop-best", what: "(ii) TXOP, guard and coding", link: best, radio: bursts },
+];
+
+fn key(variant: &str, km: f64, loss: f64) -> String {
+    format!("beyond/{variant}/{km}/{loss}")
+}
+
+/// 50 packets of 100 bytes a second, in the direction of the first flow.
+fn probe() -> FlowConfig {
+    FlowConfig {
+        name: "probe".into(),
+        from: "n1".into(),
+        to: "n2".into(),
+        kind: FlowKind::Udp,
+        rate_mbps: Some(0.04),
+        size_bytes: 100,
+        ..FlowConfig::default()
+    }
+}
+
+fn cases(effort: Effort) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for variant in &VARIANTS {
+        for (km, loss) in KM.iter().flat_map(|km| LOSS.map(|loss| (*km, loss))) {
+            let net = Net::pair(km).loss(loss).tcp_both().wild_with(variant.link);
+            let net = net.with(|scenario| {
+                (variant.radio)(&mut scenario.radio);
+                scenario.flow.push(probe());
+            });
+            cases.push(net.seconds(effort, 60.0).case(key(variant.key, km, loss)));
+        }
+    }
+    cases
+}
+
+/// Goodput of the two TCP flows, in Mb/s.
+fn goodput(report: &Report) -> f64 {
+    report.flows[..2].iter().map(|flow| flow.goodput_mbps).sum()
+}
+
+fn gain(results: &Results, variant: &str, km: f64, loss: f64) -> Estimate {
+    let of = |seed: At<'_>, variant| goodput(seed.report(&key(variant, km, loss)));
+    results.over_seeds(|seed| of(seed, variant) / of(seed, "base"))
+}
+
+fn delay(
+    results: &Results,
+    variant: &str,
+    km: f64,
+    loss: f64,
+    of: fn(&Distribution) -> f64,
+) -> f64 {
+    let delay = |report: &Report| report.flows[2].delay_ms.as_ref().map_or(f64::NAN, of);
+    results.of(&key(variant, km, loss), delay).mean
+}
+
+fn judge(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    for variant in ["best", "txop-best"] {
+        let gains = |losses: &[f64]| -> Curve {
+            KM.iter()
+                .flat_map(|km| curve(losses, |loss| gain(results, variant, *km, loss)))
+                .collect()
+        };
+        found.add(format!("{variant}-clear"), lowest(&gains(&LOSS[..1])));
+        found.add(format!("{variant}-lossy"), lowest(&gains(&LOSS[1..])));
+        for (name, of) in PERCENTILES {
+            let ratio = |loss: f64| {
+                let of = |variant| delay(results, variant, 80.0, loss, of);
+                Estimate::exact(of(variant) / of("base"))
+            };
+            found.add(format!("{variant}-{name}"), highest(&curve(&LOSS, ratio)));
+        }
+    }
+    let line = |variant: &Variant| {
+        let points = curve(&LOSS, |loss| results.of(&key(variant.key, 80.0, loss), goodput));
+        ours(variant.what, &points)
+    };
+    let (x, y) = ("loss", "TCP both ways, Mb/s");
+    let series = VARIANTS.iter().map(line).collect();
+    found.figures.push(Figure::new("W-BEYOND", "80 km", x, y, series));
+    found.tables = KM.map(|km| ablation(results, km)).to_vec();
+    found
+}
+
+type Percentile = (&'static str, fn(&Distribution) -> f64);
+
+const PERCENTILES: [Percentile; 2] = [("p50", |d| d.p50), ("p95", |d| d.p95)];
+
+/// What each change bought at one distance, and what it did to the probe.
+fn ablation(results: &Results, km: f64) -> Table {
+    let cells = |variant: &Variant, loss: f64| {
+        let gain = gain(results, variant.key, km, loss).mean;
+        let total = results.of(&key(variant.key, km, loss), goodput).mean;
+        let [p50, p95] = PERCENTILES.map(|(_, of)| delay(results, variant.key, km, loss, of));
+        format!("{total:.2} ({:+.0}%), {p50:.0} / {p95:.0}", (gain - 1.0) * 100.0)
+    };
+    let row = |variant: &Variant| {
+        let cells = LOSS.map(|loss| cells(variant, loss));
+        [vec![variant.what.to_owned()], cells.to_vec()].concat()
+    };
+    let names = LOSS.map(|loss| format!("{:.0}% loss", loss * 100.0));
+    Table {
+        title: format!("What bought how much at {km} km"),
+        head: [vec!["change".into()], names.to_vec()].concat(),
+        rows: VARIANTS.iter().map(row).collect(),
+        note: "TCP both ways in Mb/s, what that is over the first row, and delay of the probe \
+               (p50 / p95, ms)."
+            .into(),
+    }
+}

@@ -1,0 +1,87 @@
+//! Curves over the seeds, and their properties as numbers.
+
+use crate::{Estimate, Findings, Results, Series};
+
+/// A curve: where, and what was measured there.
+pub(super) type Curve = Vec<(f64, Estimate)>;
+
+/// The curve of a number of the reports that are called by a place.
+pub(super) fn curve(at: &[f64], number: impl Fn(f64) -> Estimate) -> Curve {
+    at.iter().map(|x| (*x, number(*x))).collect()
+}
+
+/// The curve of the goodput of all flows.
+pub(super) fn totals(results: &Results, at: &[f64], key: impl Fn(f64) -> String) -> Curve {
+    curve(at, |x| results.total(&key(x)))
+}
+
+/// The largest step up of a curve; negative if it falls everywhere.
+pub(super) fn largest_rise(curve: &[(f64, Estimate)]) -> Estimate {
+    let rise = |pair: &[(f64, Estimate)]| pair[1].1.mean - pair[0].1.mean;
+    Estimate::exact(curve.windows(2).map(rise).fold(f64::NEG_INFINITY, f64::max))
+}
+
+/// The largest step down of a curve; negative if it rises everywhere.
+pub(super) fn largest_fall(curve: &[(f64, Estimate)]) -> Estimate {
+    let fall = |pair: &[(f64, Estimate)]| pair[0].1.mean - pair[1].1.mean;
+    Estimate::exact(curve.windows(2).map(fall).fold(f64::NEG_INFINITY, f64::max))
+}
+
+/// The lowest point of a curve.
+pub(super) fn lowest(curve: &[(f64, Estimate)]) -> Estimate {
+    let least = curve.iter().map(|point| point.1).min_by(|a, b| a.mean.total_cmp(&b.mean));
+    least.expect("a curve has points")
+}
+
+/// The highest point of a curve.
+pub(super) fn highest(curve: &[(f64, Estimate)]) -> Estimate {
+    let most = curve.iter().map(|point| point.1).max_by(|a, b| a.mean.total_cmp(&b.mean));
+    most.expect("a curve has points")
+}
+
+/// Where a curve first falls below another, between two points by a straight line; not a number if
+/// it never does.
+pub(super) fn crossing(falling: &[(f64, Estimate)], other: &[(f64, Estimate)]) -> Estimate {
+    let above = |index: usize| falling[index].1.mean - other[index].1.mean;
+    let Some(after) = (1..falling.len()).find(|i| above(*i) <= 0.0 && above(i - 1) > 0.0) else {
+        return Estimate::exact(f64::NAN);
+    };
+    let (left, right) = (falling[after - 1].0, falling[after].0);
+    let part = above(after - 1) / (above(after - 1) - above(after));
+    Estimate::exact(left + (right - left) * part)
+}
+
+impl Findings {
+    /// Adds what was measured for a row.
+    pub(super) fn add(&mut self, key: impl Into<String>, ours: Estimate) {
+        self.measured.push((key.into(), ours));
+    }
+}
+
+/// A curve as it is drawn.
+pub(super) fn ours(name: impl Into<String>, curve: &[(f64, Estimate)]) -> Series {
+    Series::ours(name, curve.iter().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(values: &[f64]) -> Curve {
+        values.iter().enumerate().map(|(x, y)| (x as f64 * 10.0, Estimate::exact(*y))).collect()
+    }
+
+    #[test]
+    fn steps_are_between_neighbours() {
+        let curve = line(&[5.0, 3.0, 3.5, 1.0]);
+        assert_eq!(largest_rise(&curve).mean, 0.5);
+        assert_eq!(largest_fall(&curve).mean, 2.5);
+        assert_eq!((lowest(&curve).mean, highest(&curve).mean), (1.0, 5.0));
+    }
+
+    #[test]
+    fn two_lines_cross_where_they_are_equal() {
+        assert_eq!(crossing(&line(&[4.0, 2.0, 0.0]), &line(&[3.0; 3])).mean, 5.0);
+        assert!(crossing(&line(&[4.0, 3.5]), &line(&[3.0; 2])).mean.is_nan());
+    }
+}

@@ -1,0 +1,44 @@
+//! WiLDNet, NSDI 2007: long links in time slots (`wildnet.md`; targets W-* of `targets.md`).
+
+mod beyond;
+mod curve;
+mod distance;
+mod knobs;
+mod network;
+mod numbers;
+mod relays;
+mod ripple;
+mod single;
+
+use serde::Deserialize;
+
+use crate::{Expected, Paper, Target};
+
+/// The paper.
+pub(crate) const PAPER: Paper = Paper {
+    name: "wildnet",
+    title: "WiLDNet: Design and Implementation of High Performance WiFi Based Long Distance \
+            Networks (NSDI 2007)",
+    targets,
+    expected,
+    calibration: network::CALIBRATION,
+};
+
+const ROWS: &str = include_str!("rows.toml");
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rows {
+    row: Vec<Expected>,
+}
+
+fn expected() -> Vec<Expected> {
+    let rows: Rows = toml::from_str(ROWS).expect("a test reads it");
+    rows.row
+}
+
+fn targets() -> Vec<Target> {
+    let limit = &[distance::LIMIT];
+    let one = [single::TARGETS, distance::TARGETS, knobs::TARGETS, numbers::TARGETS].concat();
+    [&one, relays::TARGETS, ripple::TARGETS, beyond::TARGETS, limit].concat()
+}

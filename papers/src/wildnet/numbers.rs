@@ -1,0 +1,100 @@
+//! Numbers of the text: constants that follow from a standard or from the design, and how well
+//! the slots of two nodes agree.
+
+use farhop_proto::base::{Phy, PhyKind};
+use farhop_proto::link::wild::LOSS_SLOTS;
+use farhop_proto::stack::{ClockConfig, RadioConfig};
+use farhop_sim::engine::Report;
+
+use super::curve::{curve, highest, ours};
+use super::network::{CALIBRATED, KM_PER_US, Net};
+use crate::{Case, Effort, Estimate, Figure, Findings, Results, Target};
+
+pub(super) const TARGETS: &[Target] = &[
+    Target { id: "W-N3", title: "distance without collisions", cases: none, judge: n3 },
+    Target { id: "W-N4", title: "the end of the ACK time-out", cases: n4_cases, judge: n4 },
+    Target { id: "W-N7", title: "how fast coding reacts", cases: none, judge: n7 },
+    Target { id: "W-X1", title: "error of the start of slots", cases: x1_cases, judge: x1 },
+];
+
+fn none(_: Effort) -> Vec<Case> {
+    Vec::new()
+}
+
+/// Two ends cannot both begin while each other's frame is on its way for less than DIFS.
+fn n3(_: Effort, _: &Results) -> Findings {
+    let mut found = Findings::default();
+    for (key, phy) in [("b", PhyKind::B), ("a", PhyKind::A), ("g", PhyKind::G)] {
+        let phy: Phy = RadioConfig { phy, ..RadioConfig::default() }.phy();
+        let km = phy.difs().as_nanos() as f64 / 1e3 * KM_PER_US;
+        found.add(format!("{key}-km"), Estimate::exact(km));
+    }
+    found
+}
+
+/// Distances around the end of the ACK time-out, in kilometres.
+const N4_KM: [f64; 2] = [110.0, 111.0];
+
+fn n4_cases(effort: Effort) -> Vec<Case> {
+    let case = |km: f64| {
+        let net = Net::pair(km).udp(1, 2, None).csma(2).seconds(effort, 20.0);
+        net.case(format!("n4/{km}"))
+    };
+    N4_KM.map(case).to_vec()
+}
+
+fn n4(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let phy = CALIBRATED.radio.phy();
+    let timeout = CALIBRATED.limits.ack_timeout_us;
+    found.add("timeout", Estimate::exact(timeout));
+    let way_us = (timeout - phy.sifs().as_nanos() as f64 / 1e3) / 2.0;
+    found.add("distance", Estimate::exact(way_us * KM_PER_US));
+    let acked = |report: &Report| {
+        let radio = &report.nodes[0].layers["radio"];
+        radio["acknowledged"] as f64 / radio["frames"].max(1) as f64
+    };
+    found.add("acked-110", results.of("n4/110", acked));
+    found.add("acked-111", results.of("n4/111", acked));
+    found
+}
+
+fn n7(_: Effort, _: &Results) -> Findings {
+    let mut found = Findings::default();
+    // Slots of 10 ms as in the text; as many of the peer's lie between them.
+    found.add("reaction", Estimate::exact(LOSS_SLOTS as f64 * 2.0 * 10.0));
+    found
+}
+
+/// Loss of all frames, the stamped ones among them.
+const X1_LOSS: [f64; 6] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5];
+const X1_KM: f64 = 80.0;
+
+fn x1_cases(effort: Effort) -> Vec<Case> {
+    let case = |loss: f64| {
+        let net = Net::pair(X1_KM).loss(loss).tcp_both().wild().seconds(effort, 60.0);
+        let net = net.with(|scenario| {
+            scenario.node[0].clock = ClockConfig { offset_s: 0.7, drift_ppm: 40.0 };
+            scenario.node[1].clock = ClockConfig { offset_s: -0.4, drift_ppm: -40.0 };
+        });
+        net.case(format!("x1/{loss}"))
+    };
+    X1_LOSS.map(case).to_vec()
+}
+
+/// The larger of the last errors that the two ends found, in microseconds.
+fn sync_error(report: &Report) -> f64 {
+    let errors = report.links.iter().filter_map(|link| link.sync_error_us);
+    errors.map(f64::abs).fold(0.0, f64::max)
+}
+
+fn x1(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let errors = curve(&X1_LOSS, |loss| results.of(&format!("x1/{loss}"), sync_error));
+    found.add("error", highest(&errors));
+    let series = vec![ours("the larger of both ends", &errors)];
+    let (x, y) = ("loss", "error of a slot's start, us");
+    let title = "Slots of 20 ms at 80 km, clocks 80 ppm apart";
+    found.figures.push(Figure::new("W-X1", title, x, y, series));
+    found
+}

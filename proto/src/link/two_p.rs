@@ -1,0 +1,622 @@
+//! 2P, the ancestor of the slotted link (`wildnet.md` 9): all radios of a channel send for a fixed
+//! time, say with a marker to each neighbour that they are through, and then listen until the
+//! markers of all neighbours have come.
+//!
+//! A lost marker is replaced by a time-out of 1.25 times the phase, which all that wait for this
+//! node feel in turn. Nothing is acknowledged, nothing is repeated. Data goes without a header of
+//! its own; the marker is a frame of `wire/wild`. The original fills its phases with dummies: here
+//! a phase lasts as long with less to send.
+//!
+//! Two ends that time out together send over each other's markers, again and again: from the
+//! second time-out in a row on a random part of up to a quarter phase is added.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{AirShares, Link, LinkStatus, NeighbourStatus, PeerSpec, SlotStatus};
+use crate::base::{
+    AckPolicy, Cx, DropCause, Duration, EtherType, FlowId, Frame, FrameDone, FrameDown,
+    FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome,
+    PacketUp, Packets, RadioSpec, ReceivedFrame, ReceivedPacket, Rng, Room, RoomBelow, Seed, Seq,
+    TxOptions, UnitId, UnitIds, named,
+};
+use crate::wire::wild::{HEADER_BYTES, Header, Kind, decode, encode};
+
+/// Settings of `link/two_p`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TwoPConfig {
+    /// Length of a sending phase, in milliseconds.
+    pub phase_ms: f64,
+    /// How long a node waits for the markers of its neighbours, in phases.
+    pub timeout: f64,
+    /// Time at the start of each sending phase in which nothing is sent, in milliseconds.
+    pub guard_ms: f64,
+    /// Packets to one neighbour that may wait.
+    pub queue_packets: usize,
+}
+
+impl Default for TwoPConfig {
+    fn default() -> Self {
+        Self { phase_ms: 20.0, timeout: 1.25, guard_ms: 1.5, queue_packets: 64 }
+    }
+}
+
+impl TwoPConfig {
+    /// Length of a sending phase.
+    pub fn phase(&self) -> Duration {
+        Duration::from_secs_f64(self.phase_ms / 1e3)
+    }
+
+    /// How long a node waits for markers.
+    pub fn patience(&self) -> Duration {
+        self.phase().mul_f64(self.timeout)
+    }
+
+    /// The time that passes unused at a node that misses a marker.
+    pub fn idle_after_loss(&self) -> Duration {
+        self.patience().saturating_sub(self.phase())
+    }
+}
+
+/// A wait that has a length.
+const SHORTEST: Duration = Duration::from_nanos(1);
+
+/// The link at one node.
+#[derive(Debug)]
+pub struct TwoP {
+    config: TwoPConfig,
+    timeout: Instant,
+    groups: Vec<Group>,
+    peers: Vec<Peer>,
+    up: VecDeque<PacketUp>,
+    outstanding: VecDeque<Outstanding>,
+    ids: UnitIds,
+    air: AirShares,
+    counters: Counters,
+    drops: BTreeMap<DropCause, u64>,
+}
+
+/// The radios of one channel: they change their phase together.
+#[derive(Debug)]
+struct Group {
+    phase: Phase,
+    ports: Vec<Port>,
+    number: u16,
+    /// Time-outs since a phase last ended by markers.
+    timeouts: u32,
+    rng: Rng,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Before the first call.
+    New,
+    /// Sending (SynTx), from after the guard to the end.
+    Send { from: Instant, end: Instant },
+    /// Listening (SynRx), at the latest up to the time-out.
+    Listen { until: Instant },
+}
+
+#[derive(Debug)]
+struct Port {
+    spec: RadioSpec,
+    /// When all that was given down will have left.
+    busy_until: Instant,
+    peers: Vec<usize>,
+    /// The neighbour whose turn it is, as a place in `peers`.
+    turn: usize,
+}
+
+#[derive(Debug)]
+struct Peer {
+    spec: PeerSpec,
+    group: usize,
+    queue: VecDeque<Packet>,
+    /// Whether its marker has come since our last sending phase.
+    has_marked: bool,
+    /// Whether our marker of this phase has been given down.
+    is_told: bool,
+    wanted: bool,
+    heard: Option<Instant>,
+    sent_bytes: u64,
+    received_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Outstanding {
+    id: UnitId,
+    packet: Option<(UnitId, usize, usize)>,
+    group: usize,
+    is_marker: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    phases: u64,
+    timeouts: u64,
+    markers_sent: u64,
+    markers_heard: u64,
+    frames_sent: u64,
+    frames_late: u64,
+    overheard: u64,
+    strangers: u64,
+    malformed: u64,
+}
+
+impl TwoP {
+    /// The link at `node` with its radios, to its neighbours.
+    ///
+    /// Panics if a neighbour is on a radio that the node has not.
+    pub fn build(
+        config: &TwoPConfig,
+        node: NodeId,
+        radios: &[RadioSpec],
+        peers: &[PeerSpec],
+        seed: Seed,
+    ) -> Self {
+        let mut channels: Vec<u16> = radios.iter().map(|spec| spec.channel).collect();
+        channels.sort_unstable();
+        channels.dedup();
+        let port = |spec: &RadioSpec| {
+            let here = |(_, peer): &(usize, &PeerSpec)| peer.radio == spec.id;
+            let peers = peers.iter().enumerate().filter(here).map(|(index, _)| index).collect();
+            Port { spec: *spec, busy_until: Instant::ZERO, peers, turn: 0 }
+        };
+        let group = |channel: &u16| Group {
+            phase: Phase::New,
+            ports: radios.iter().filter(|spec| spec.channel == *channel).map(port).collect(),
+            number: 0,
+            timeouts: 0,
+            rng: seed.stream(&format!("node/{}/two-p/{channel}", node.0)),
+        };
+        let groups: Vec<Group> = channels.iter().map(group).collect();
+        let place = |index: usize| {
+            let has = |group: &Group| group.ports.iter().any(|port| port.peers.contains(&index));
+            groups.iter().position(has).expect("a neighbour on a radio of this node")
+        };
+        let peer = |(index, spec): (usize, &PeerSpec)| Peer {
+            spec: *spec,
+            group: place(index),
+            queue: VecDeque::new(),
+            has_marked: false,
+            is_told: false,
+            wanted: false,
+            heard: None,
+            sent_bytes: 0,
+            received_bytes: 0,
+        };
+        let peers = peers.iter().enumerate().map(peer).collect();
+        Self {
+            config: config.clone(),
+            timeout: Instant::ZERO,
+            groups,
+            peers,
+            up: VecDeque::new(),
+            outstanding: VecDeque::new(),
+            ids: UnitIds::default(),
+            air: AirShares::default(),
+            counters: Counters::default(),
+            drops: BTreeMap::new(),
+        }
+    }
+
+    fn peer_index(&self, node: NodeId) -> Option<usize> {
+        self.peers.iter().position(|peer| peer.spec.node == node)
+    }
+
+    fn peers_of(&self, group: usize) -> impl Iterator<Item = &Peer> {
+        self.peers.iter().filter(move |peer| peer.group == group)
+    }
+
+    /// Lets the phases go on up to now.
+    fn advance(&mut self, now: Instant) {
+        for group in 0..self.groups.len() {
+            match self.groups[group].phase {
+                Phase::New => {
+                    let patience = self.config.patience();
+                    let wait = patience.mul_f64(self.groups[group].rng.uniform());
+                    self.groups[group].phase = Phase::Listen { until: now + wait + SHORTEST };
+                }
+                Phase::Listen { until } => {
+                    let has_peers = self.peers_of(group).next().is_some();
+                    if has_peers && self.peers_of(group).all(|peer| peer.has_marked) {
+                        self.groups[group].timeouts = 0;
+                        self.send(now, group);
+                    } else if now >= until {
+                        self.counters.timeouts += 1;
+                        self.groups[group].timeouts += 1;
+                        self.send(now, group);
+                    }
+                }
+                Phase::Send { end, .. } => {
+                    if now >= self.latest(end) || self.has_told_all(group) {
+                        self.listen(now, group);
+                    }
+                }
+            }
+        }
+        self.set_timeout(now);
+    }
+
+    fn has_told_all(&self, group: usize) -> bool {
+        let is_out = |frame: &Outstanding| frame.group == group && frame.is_marker;
+        self.peers_of(group).all(|peer| peer.is_told) && !self.outstanding.iter().any(is_out)
+    }
+
+    /// Begins to send (SynTx).
+    fn send(&mut self, now: Instant, group: usize) {
+        self.counters.phases += 1;
+        let guard = Duration::from_secs_f64(self.config.guard_ms / 1e3);
+        self.air.guard += guard;
+        let state = &mut self.groups[group];
+        state.number = state.number.wrapping_add(1);
+        state.phase = Phase::Send { from: now + guard, end: now + self.config.phase() };
+        state.ports.iter_mut().for_each(|port| port.busy_until = now);
+        for peer in self.peers.iter_mut().filter(|peer| peer.group == group) {
+            (peer.has_marked, peer.is_told) = (false, false);
+        }
+    }
+
+    /// Begins to listen (SynRx).
+    fn listen(&mut self, now: Instant, group: usize) {
+        let patience = self.config.patience();
+        let most = self.config.idle_after_loss();
+        let state = &mut self.groups[group];
+        let bump = if state.timeouts > 1 { state.rng.uniform() } else { 0.0 };
+        state.phase = Phase::Listen { until: now + patience + most.mul_f64(bump) };
+    }
+
+    /// Air time of the markers that a radio has still to send.
+    fn marker_time(&self, port: &Port) -> Duration {
+        let open = port.peers.iter().filter(|index| !self.peers[**index].is_told).count();
+        port.spec.unacknowledged(HEADER_BYTES) * open as u64
+    }
+
+    /// The next frame of a radio in its sending phase.
+    fn next_frame(
+        &mut self,
+        now: Instant,
+        (group, port): (usize, usize),
+        below: &RoomBelow<'_>,
+    ) -> Option<Frame> {
+        let Phase::Send { from, end } = self.groups[group].phase else { return None };
+        if now < from {
+            return None;
+        }
+        let place = &self.groups[group].ports[port];
+        let (turn, count) = (place.turn, place.peers.len());
+        let markers = self.marker_time(place);
+        let free = place.busy_until.max(now);
+        for step in 0..count {
+            let index = self.groups[group].ports[port].peers[(turn + step) % count];
+            let has_room = !below(lane(&self.peers[index])).is_none();
+            let place = &self.groups[group].ports[port];
+            let bytes = self.peers[index].queue.front().map(|packet| packet.payload.len());
+            let air = bytes.map(|bytes| place.spec.unacknowledged(bytes));
+            let fits = air.is_some_and(|air| free + air + markers <= end);
+            if has_room && (fits || self.peers[index].wanted) {
+                self.groups[group].ports[port].turn = (turn + step + 1) % count;
+                return Some(self.data(now, (group, port), index, end));
+            }
+        }
+        // The marker comes last: when nothing else fits any more.
+        if now + markers < end {
+            return None;
+        }
+        let peers = &self.groups[group].ports[port].peers;
+        let untold = |index: &&usize| !self.peers[**index].is_told;
+        let index = *peers.iter().find(untold)?;
+        let has_room = !below(lane(&self.peers[index])).is_none();
+        has_room.then(|| self.marker(now, (group, port), index))
+    }
+
+    fn data(&mut self, now: Instant, place: (usize, usize), index: usize, end: Instant) -> Frame {
+        if std::mem::take(&mut self.peers[index].wanted) {
+            let empty = (EtherType::FARHOP, Bytes::new(), FlowId::CONTROL);
+            return self.give(now, place, index, empty, None, end);
+        }
+        let packet = self.peers[index].queue.pop_front().expect("its length was asked for");
+        let what = (packet.protocol, packet.payload, packet.flow);
+        self.give(now, place, index, what, Some(packet.id), end)
+    }
+
+    fn marker(&mut self, now: Instant, place: (usize, usize), index: usize) -> Frame {
+        let header = Header {
+            kind: Kind::Marker,
+            flags: 0,
+            flow: FlowId(0),
+            seq: Seq(0),
+            flow_seq: 0,
+            attempt: 0,
+            slot: self.groups[place.0].number,
+            delta_us: 0,
+            incarnation: 0,
+            coded: None,
+            base_offset: 0,
+            protocol: EtherType::FARHOP,
+            cluster: 0,
+            length: 0,
+            demand: 0,
+        };
+        self.counters.markers_sent += 1;
+        self.peers[index].is_told = true;
+        let what = (EtherType::FARHOP, encode(&header, &[], &[]), FlowId(0));
+        let frame = self.give(now, place, index, what, None, Instant::MAX);
+        if let Some(last) = self.outstanding.back_mut() {
+            last.is_marker = true;
+        }
+        frame
+    }
+
+    fn give(
+        &mut self,
+        now: Instant,
+        place: (usize, usize),
+        index: usize,
+        (protocol, payload, flow): (EtherType, Bytes, FlowId),
+        packet: Option<UnitId>,
+        end: Instant,
+    ) -> Frame {
+        let (group, port) = place;
+        let id = self.ids.next_id();
+        let packet = packet.map(|packet| (packet, index, payload.len()));
+        self.outstanding.push_back(Outstanding { id, packet, group, is_marker: false });
+        let port = &mut self.groups[group].ports[port];
+        let planned = port.spec.unacknowledged(payload.len());
+        port.busy_until = port.busy_until.max(now) + planned;
+        let options = TxOptions {
+            ack: AckPolicy::NoAck,
+            rate: Some(port.spec.rate),
+            attempts: Some(1),
+            deadline: (end != Instant::MAX).then_some(end),
+            ..TxOptions::default()
+        };
+        let (radio, to) = (port.spec.id, Some(self.peers[index].spec.node));
+        Frame { id, radio, to, flow, protocol, payload, options }
+    }
+
+    fn on_received(&mut self, now: Instant, frame: ReceivedFrame) {
+        let Some(index) = self.peer_index(frame.from) else {
+            self.counters.strangers += 1;
+            return;
+        };
+        let peer = &mut self.peers[index];
+        peer.heard = Some(now);
+        if frame.protocol == EtherType::FARHOP {
+            match decode(&frame.payload) {
+                Ok(decoded) if decoded.header.kind == Kind::Marker => {
+                    peer.has_marked = true;
+                    self.counters.markers_heard += 1;
+                }
+                _ => self.counters.malformed += 1,
+            }
+            return;
+        }
+        peer.received_bytes += frame.payload.len() as u64;
+        self.up.push_back(PacketUp::Received(ReceivedPacket {
+            radio: frame.radio,
+            from: frame.from,
+            flow: FlowId(0),
+            protocol: frame.protocol,
+            payload: frame.payload,
+            signal: frame.signal,
+            rate: Some(frame.rate),
+        }));
+    }
+
+    fn on_done(&mut self, done: FrameDone) {
+        let found = self.outstanding.binary_search_by_key(&done.id, |frame| frame.id);
+        let Some(frame) = found.ok().and_then(|at| self.outstanding.remove(at)) else { return };
+        let is_sent = matches!(done.outcome, FrameOutcome::Sent | FrameOutcome::Unknown);
+        self.counters.frames_sent += u64::from(is_sent);
+        self.counters.frames_late += u64::from(!is_sent);
+        let share =
+            if frame.packet.is_some() { &mut self.air.data } else { &mut self.air.acknowledgement };
+        *share += done.air_time;
+        let Some((id, index, bytes)) = frame.packet else { return };
+        self.peers[index].sent_bytes += if is_sent { bytes as u64 } else { 0 };
+        let outcome = if is_sent { PacketOutcome::Sent } else { PacketOutcome::Failed };
+        let (attempts, air_time) = (done.attempts, done.air_time);
+        self.up.push_back(PacketUp::Done(PacketDone { id, outcome, attempts, air_time }));
+    }
+
+    /// Whether a packet of so many bytes fits into an empty phase of the radio to a neighbour.
+    fn fits_a_phase(&self, index: usize, bytes: usize) -> bool {
+        let peer = &self.peers[index];
+        let here = |port: &&Port| port.peers.contains(&index);
+        let port = self.groups[peer.group].ports.iter().find(here).expect("its radio");
+        let markers = port.spec.unacknowledged(HEADER_BYTES) * port.peers.len() as u64;
+        let guard = Duration::from_secs_f64(self.config.guard_ms / 1e3);
+        guard + port.spec.unacknowledged(bytes) + markers <= self.config.phase()
+    }
+
+    fn count_drop(&mut self, id: UnitId, cause: DropCause) {
+        *self.drops.entry(cause).or_default() += 1;
+        self.up.push_back(PacketUp::Dropped { id, cause });
+    }
+
+    /// Puts the next time-out beyond now.
+    fn set_timeout(&mut self, now: Instant) {
+        let due = (0..self.groups.len()).map(|group| self.due(now, group)).min();
+        self.timeout = due.unwrap_or(Instant::MAX);
+    }
+
+    /// When a group has to be asked again.
+    fn due(&self, now: Instant, group: usize) -> Instant {
+        match self.groups[group].phase {
+            Phase::New => Instant::ZERO,
+            Phase::Listen { until } => until,
+            Phase::Send { from, end } => {
+                let ports = &self.groups[group].ports;
+                let markers = ports.iter().map(|port| self.marker_time(port));
+                let marker = markers.max().unwrap_or_default();
+                let times = [from, end.saturating_sub(marker), end, self.latest(end)];
+                let next = times.into_iter().filter(|time| *time > now).min();
+                next.expect("a phase that is over has ended")
+            }
+        }
+    }
+
+    /// When a phase ends whatever is still under way: a radio that never tells must not stop all.
+    fn latest(&self, end: Instant) -> Instant {
+        end + self.config.idle_after_loss().max(Duration::from_millis(1))
+    }
+}
+
+fn lane(peer: &Peer) -> Lane {
+    Lane { radio: peer.spec.radio, to: Some(peer.spec.node), ..Lane::default() }
+}
+
+impl Layer for TwoP {
+    type Above = Packets;
+    type Below = Frames;
+
+    fn handle_rx(&mut self, cx: &mut Cx<'_>, event: FrameUp) {
+        match event {
+            FrameUp::Received(frame) => self.on_received(cx.now, frame),
+            FrameUp::Overheard(_) => self.counters.overheard += 1,
+            FrameUp::Done(done) => self.on_done(done),
+            FrameUp::Wanted(wanted) => {
+                if let Some(index) = self.peer_index(wanted.to) {
+                    self.peers[index].wanted = true;
+                }
+            }
+        }
+        self.advance(cx.now);
+    }
+
+    fn poll_rx(&mut self, _cx: &mut Cx<'_>) -> Option<PacketUp> {
+        self.up.pop_front()
+    }
+
+    /// Free places in the queue to a neighbour; nothing for broadcast and for unknown ones.
+    fn room(&self, lane: Lane) -> Room {
+        let index = lane.to.and_then(|node| self.peer_index(node));
+        let free =
+            |index: usize| self.config.queue_packets.saturating_sub(self.peers[index].queue.len());
+        index.map_or(Room::NONE, |index| Room::units(free(index)))
+    }
+
+    fn handle_tx(&mut self, _cx: &mut Cx<'_>, packet: Packet) {
+        let Some(index) = packet.to.and_then(|node| self.peer_index(node)) else {
+            return self.count_drop(packet.id, DropCause::NoRoute);
+        };
+        if !self.fits_a_phase(index, packet.payload.len()) {
+            return self.count_drop(packet.id, DropCause::TooLong);
+        }
+        if self.peers[index].queue.len() >= self.config.queue_packets {
+            return self.count_drop(packet.id, DropCause::QueueFull);
+        }
+        self.peers[index].queue.push_back(packet);
+    }
+
+    fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<FrameDown> {
+        self.advance(cx.now);
+        for group in 0..self.groups.len() {
+            for port in 0..self.groups[group].ports.len() {
+                if let Some(frame) = self.next_frame(cx.now, (group, port), below) {
+                    self.set_timeout(cx.now);
+                    return Some(FrameDown::Frame(frame));
+                }
+            }
+        }
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.timeout)
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.advance(cx.now);
+    }
+}
+
+impl Link for TwoP {
+    fn heeds_overheard(&self) -> bool {
+        false
+    }
+
+    fn status(&self, now: Instant) -> LinkStatus {
+        let counters = &self.counters;
+        LinkStatus {
+            kind: "two-p".into(),
+            slots: self.slot_statuses(now),
+            neighbours: self.peers.iter().map(|peer| neighbour_status(peer, now)).collect(),
+            air: self.air,
+            counters: named([
+                ("phases", counters.phases),
+                ("timeouts", counters.timeouts),
+                ("markers_sent", counters.markers_sent),
+                ("markers_heard", counters.markers_heard),
+                ("frames_sent", counters.frames_sent),
+                ("frames_late", counters.frames_late),
+                ("overheard", counters.overheard),
+                ("strangers", counters.strangers),
+                ("malformed", counters.malformed),
+            ]),
+            drops: self.drops.clone(),
+        }
+    }
+}
+
+impl TwoP {
+    fn slot_statuses(&self, now: Instant) -> Vec<SlotStatus> {
+        let ports =
+            self.groups.iter().flat_map(|group| group.ports.iter().map(move |port| (group, port)));
+        ports.map(|(group, port)| self.slot_status(group, port, now)).collect()
+    }
+
+    fn slot_status(&self, group: &Group, port: &Port, now: Instant) -> SlotStatus {
+        let (phase, end) = match group.phase {
+            Phase::New => ("start", now),
+            Phase::Listen { until } => ("receive", until),
+            Phase::Send { from, .. } if now < from => ("guard", from),
+            Phase::Send { end, .. } => ("send", end),
+        };
+        SlotStatus {
+            radio: port.spec.id,
+            channel: port.spec.channel,
+            cluster: 0,
+            phase: phase.into(),
+            number: group.number,
+            ends_in: end.since(now),
+            length: self.config.phase(),
+        }
+    }
+}
+
+fn neighbour_status(peer: &Peer, now: Instant) -> NeighbourStatus {
+    NeighbourStatus {
+        node: peer.spec.node,
+        radio: peer.spec.radio,
+        up: peer.heard.is_some(),
+        heard_ago: peer.heard.map(|heard| now.since(heard)),
+        sync_error_ns: None,
+        loss: None,
+        coding_rate: 0.0,
+        has_bursts: None,
+        classes: Vec::new(),
+        queue_packets: peer.queue.len(),
+        sent_bytes: peer.sent_bytes,
+        received_bytes: peer.received_bytes,
+        signal_dbm: None,
+        refused: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_marker_costs_a_quarter_of_a_phase() {
+        let config = TwoPConfig::default();
+        assert_eq!(config.patience(), Duration::from_millis(25));
+        assert_eq!(config.idle_after_loss(), Duration::from_millis(5));
+    }
+}

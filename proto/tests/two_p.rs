@@ -1,0 +1,46 @@
+//! Stories of 2P: two ends over a pipe that loses what it is told to.
+
+use farhop_proto::base::{Duration, EtherType, Instant, Seed};
+use farhop_proto::link::two_p::{TwoP, TwoPConfig};
+use farhop_testkit::{Loss, Pair, PairConfig, Source};
+
+fn secs(seconds: f64) -> Instant {
+    Instant::ZERO + Duration::from_secs_f64(seconds)
+}
+
+fn pair(loss: Loss) -> Pair<TwoP> {
+    let config = PairConfig { loss, ..PairConfig::default() };
+    Pair::build(config, |node, radio, peer| {
+        let config = TwoPConfig::default();
+        TwoP::build(&config, node, std::slice::from_ref(radio), &[peer], Seed(3))
+    })
+}
+
+/// Phases of one end and time-outs of both, in ten seconds.
+fn phases(loss: Loss) -> (f64, f64) {
+    let mut pair = pair(loss);
+    pair.add(Source::saturated(0, 1, secs(10.0)));
+    pair.add(Source::saturated(1, 1, secs(10.0)));
+    pair.run_until(secs(10.0));
+    let count = |end: usize, name: &str| pair.status(end).counters[name] as f64;
+    (count(0, "phases"), count(0, "timeouts") + count(1, "timeouts"))
+}
+
+#[test]
+fn phases_alternate_and_last_as_long_as_they_should() {
+    let (phases, timeouts) = phases(Box::new(|_, _| false));
+    assert!((phases - 250.0).abs() < 5.0, "{phases} phases of 20 ms in turn in 10 s");
+    assert!(timeouts <= 3.0, "{timeouts} time-outs beside those of the start");
+}
+
+#[test]
+fn each_lost_marker_costs_five_milliseconds() {
+    let p = 0.2;
+    let is_marker = |protocol: EtherType| protocol == EtherType::FARHOP;
+    let loss: Loss = Box::new(move |rng, on_air| is_marker(on_air.frame.protocol) && rng.chance(p));
+    let (phases, timeouts) = phases(loss);
+    // A cycle is two phases and, for each lost marker, the rest of the time-out.
+    let idle_ms = 10_000.0 / (2.0 * phases) - 20.0;
+    assert!((idle_ms - p * 5.0).abs() < 0.4, "{idle_ms} ms idle a phase");
+    assert!((timeouts / (2.0 * phases) - p).abs() < 0.08, "{timeouts} time-outs");
+}

@@ -1,0 +1,133 @@
+//! What sealing costs, and what strangers in the air achieve: the link of `scenarios/demo.toml`,
+//! and that of `scenarios/adversary.toml`, in the simulator and in the lab.
+//!
+//! The rates of sealing and opening beside the library's own are in `cargo bench`, how soon two who
+//! know each other share keys is in the simulator's tests.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use farhop_sim::engine::{AdversaryReport, Report};
+use serde::Deserialize as _;
+use toml::{Table, Value};
+
+use super::program::{self, Program, first, set, table};
+use super::{Row, Tolerance, workers};
+
+const GROUP: &str = "security";
+/// Slots whose mean counts, in milliseconds: a frame less in one of them is a step, which single
+/// lengths would show more or less of.
+const SLOTS_MS: std::ops::RangeInclusive<i64> = 15..=25;
+/// Shares of the time in which the stranger sends, and for how long in the full form, in seconds.
+const ATTACKS: [(f64, f64); 3] = [(0.1, 9_000.0), (0.3, 9_000.0), (0.6, 6_000.0)];
+/// Hostile frames over all attacks in the simulator, and of the one in the lab.
+const FRAMES: f64 = 10e6;
+const LAB_FRAMES: f64 = 20e3;
+/// How long the attack in the lab lasts, in seconds, at a duty of 0.3.
+const LAB_ATTACK_S: f64 = 70.0;
+/// Goodput under attack over goodput beside noise, at least.
+const HONEST: f64 = 0.95;
+/// Memory that a process of the lab may take, in MB.
+const MEMORY_MB: f64 = 30.0;
+/// The quick form lasts so much shorter.
+const QUICK: f64 = 50.0;
+
+/// Needs the rights that a lab needs; the full form takes most of an hour.
+pub(crate) fn rows(quick: bool, root: &Path) -> Result<Vec<Row>> {
+    let program = Program::build()?;
+    let mut rows = attacks(&program, root, if quick { QUICK } else { 1.0 })?;
+    rows.extend(lab_attack(
+        &program,
+        root,
+        if quick { LAB_ATTACK_S / 10.0 } else { LAB_ATTACK_S },
+    )?);
+    rows.push(cost(&program, root, "lab", if quick { 2.0 } else { 20.0 })?);
+    rows.push(cost(&program, root, "sim", if quick { 5.0 } else { 20.0 })?);
+    Ok(rows)
+}
+
+/// Strangers in the simulator.
+fn attacks(program: &Program, root: &Path, shorter: f64) -> Result<Vec<Row>> {
+    let results = workers::map("attacks", &ATTACKS, |(duty, seconds)| {
+        let run = program.run(&attack(root, *duty, seconds / shorter)?, 1)?;
+        Report::deserialize(run.report).context("a report that is not understood")
+    });
+    let mut rows = Vec::new();
+    let mut sent = 0;
+    for (result, (duty, _)) in results.into_iter().zip(ATTACKS) {
+        let report = result?;
+        rows.extend(judged(&format!("sim, {:.0}% of the time", duty * 100.0), &report)?);
+        sent += adversary(&report)?.sent;
+    }
+    let figures = (sent as f64, FRAMES / shorter);
+    rows.push(Row::new(GROUP, "sim: hostile frames", "frames", figures, Tolerance::AtLeast));
+    Ok(rows)
+}
+
+/// A stranger among daemons.
+fn lab_attack(program: &Program, root: &Path, seconds: f64) -> Result<Vec<Row>> {
+    let (report, _) = program.lab(&attack(root, 0.3, seconds)?, 1)?;
+    let mut rows = judged("lab, 30% of the time", &report)?;
+    let sent = (adversary(&report)?.sent as f64, LAB_FRAMES * seconds / LAB_ATTACK_S);
+    rows.push(Row::new(GROUP, "lab: hostile frames", "frames", sent, Tolerance::AtLeast));
+    let lateness = report.lateness.as_ref().context("a lab that does not say how late it was")?;
+    let memory_kb = lateness.processes.iter().filter_map(|process| process.memory_kb).max();
+    let memory = (memory_kb.context("no memory")? as f64 * 1.024e-3, MEMORY_MB);
+    rows.push(Row::new(GROUP, "lab: largest process", "MB", memory, Tolerance::AtMost));
+    Ok(rows)
+}
+
+/// What a stranger achieved.
+fn judged(what: &str, report: &Report) -> Result<Vec<Row>> {
+    let adversary = adversary(report)?;
+    let taken = (adversary.accepted as f64, 0.0);
+    let honest = adversary.honest_goodput_ratio.unwrap_or(f64::NAN);
+    let note = format!("{:.2} Mb/s are left under attack", report.total_mbps());
+    let name = format!("{what}: hostile frames that were taken");
+    let taken = Row::new(GROUP, name, "frames", taken, Tolerance::AtMost);
+    let name = format!("{what}: goodput over that beside noise");
+    let honest = Row::new(GROUP, name, "times", (honest, HONEST), Tolerance::AtLeast);
+    Ok(vec![taken, honest.with_note(note)])
+}
+
+fn adversary(report: &Report) -> Result<&AdversaryReport> {
+    report.adversary.as_ref().context("a report without an adversary")
+}
+
+fn attack(root: &Path, duty: f64, seconds: f64) -> Result<Table> {
+    let mut scenario = program::scenario(root, "adversary.toml")?;
+    set(&mut scenario, "duration_s", seconds)?;
+    set(first(&mut scenario, "adversary")?, "duty", duty)?;
+    Ok(scenario)
+}
+
+/// Goodput that sealing costs, mean over the lengths of slots.
+fn cost(program: &Program, root: &Path, driver: &str, seconds: f64) -> Result<Row> {
+    let modes = ["off", "encrypt"];
+    let bar = workers::bar(driver, SLOTS_MS.count() * modes.len());
+    let mut sums = [0.0; 2];
+    for slot_ms in SLOTS_MS {
+        // One after the other, so that whatever the machine does meets both.
+        for (sum, mode) in sums.iter_mut().zip(modes) {
+            let mut scenario = program::scenario(root, "demo.toml")?;
+            set(&mut scenario, "duration_s", seconds)?;
+            let link = table(&mut scenario, "stack")?.get_mut("link").and_then(Value::as_table_mut);
+            set(link.context("no [stack.link]")?, "slot_ms", slot_ms)?;
+            let security = Table::from_iter([("mode".to_owned(), Value::from(mode))]);
+            scenario.insert("security".into(), security.into());
+            *sum += match driver {
+                "lab" => program.lab(&scenario, 1)?.0.total_mbps(),
+                _ => program.goodput(&scenario, 1)?,
+            };
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let lengths = SLOTS_MS.count() as f64;
+    let [clear, sealed] = sums.map(|sum| sum / lengths);
+    let most = if driver == "lab" { 6.0 } else { 2.5 };
+    let name = format!("{driver}: goodput that sealing costs, slots of 15 to 25 ms");
+    let figures = ((1.0 - sealed / clear) * 100.0, most);
+    let note = format!("{clear:.2} Mb/s in the clear, {sealed:.2} sealed");
+    Ok(Row::new(GROUP, name, "%", figures, Tolerance::AtMost).with_note(note))
+}
