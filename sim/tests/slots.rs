@@ -44,9 +44,8 @@ const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 /// A chain of `nodes`, whose links have these lengths and channels in turn.
 fn chain(nodes: usize, km: &[f64], channels: &[u16], both: bool, loss: f64) -> Scenario {
-    let link = |at: usize| {
-        (NAMES[at], NAMES[at + 1], km[at % km.len()], channels[at % channels.len()])
-    };
+    let link =
+        |at: usize| (NAMES[at], NAMES[at + 1], km[at % km.len()], channels[at % channels.len()]);
     let links: Vec<_> = (0..nodes - 1).map(link).collect();
     let ends = (NAMES[0], NAMES[nodes - 1]);
     let flows = [ends, (ends.1, ends.0)];
@@ -55,8 +54,7 @@ fn chain(nodes: usize, km: &[f64], channels: &[u16], both: bool, loss: f64) -> S
 
 #[test]
 fn a_chain_with_a_radio_for_each_neighbour_carries_as_much_as_one_link() {
-    for (km, channels) in
-        [(&[0.0][..], &[1][..]), (&[80.0, 20.0], &[1]), (&[35.0, 60.0], &[1, 6])]
+    for (km, channels) in [(&[0.0][..], &[1][..]), (&[80.0, 20.0], &[1]), (&[35.0, 60.0], &[1, 6])]
     {
         for nodes in [2, 3, 4] {
             let one = rates(&simulate(&chain(nodes, km, channels, false, 0.0)));

@@ -21,7 +21,11 @@ impl Wild {
         let neighbours: usize = group.ports.iter().map(|port| port.peers.len()).sum();
         let is_sealed = self.port(place).spec.seal_bytes > 0;
         let gives_turns = !self.given_turns(place).is_empty();
-        if gives_turns || (is_sealed && neighbours > 1) { self.beacon(now, place, below) } else { None }
+        if gives_turns || (is_sealed && neighbours > 1) {
+            self.beacon(now, place, below)
+        } else {
+            None
+        }
     }
 
     /// A layer below wants a frame to go out.

@@ -135,7 +135,8 @@ impl Wild {
         }
         // The slot that these turns are of begins within a slot, and each cycle takes two.
         let until = now + slot * 2 * u64::from(turns.cycles);
-        let part = |fraction: u16| Duration::from_nanos(slot.as_nanos() * u64::from(fraction) >> 16);
+        let part =
+            |fraction: u16| Duration::from_nanos(slot.as_nanos() * u64::from(fraction) >> 16);
         let find = |node: u16| {
             let turn = turns.turns.iter().find(|turn| turn.node == node)?;
             let (from, length) = (part(turn.from), part(turn.length));
@@ -205,7 +206,11 @@ impl Wild {
             let later = Duration::from_nanos(far.abs_diff(peer.lag.unwrap_or(far)));
             let length = share.saturating_sub(GAP);
             let node = peer.spec.node.0;
-            entries.push(TurnEntry { node, from: fraction(from + later), length: fraction(length) });
+            entries.push(TurnEntry {
+                node,
+                from: fraction(from + later),
+                length: fraction(length),
+            });
             from += share;
         }
         if is_open {

@@ -11,8 +11,8 @@ use super::scenario::{LossConfig, RadioConfig, Scenario};
 use super::space::{Space, Thresholds};
 use crate::base::{AddressPlan, Bitrate, Dbm, Duration, NodeId, RadioId, RadioSpec};
 use crate::link::PeerSpec;
-use crate::link::wild::Turn;
 use crate::link::secure::SecurityConfig;
+use crate::link::wild::Turn;
 use crate::routing::fixed::NextHop;
 
 pub(super) use phases::channels_that_help;
