@@ -2,7 +2,8 @@
 //!
 //! `slots` decides when a radio may send, one schedule for all radios of a channel;
 //! `sender` and `receiver` keep the window of each neighbour; `recovery` decides how much is
-//! coded. Here they are joined: `send` chooses the next frame, `receive` takes frames apart.
+//! coded. Here they are joined: `send` chooses the next frame and `packets` what is in it,
+//! `receive` takes frames apart.
 //!
 //! Three things follow from sans-IO. Frames are chosen only when the driver asks, so a stamp is as
 //! fresh as it can be; every frame has the end of its slot as its deadline, and comes back `Late`
@@ -15,6 +16,7 @@ mod classify;
 mod clock;
 mod code;
 mod config;
+mod packets;
 mod peer;
 mod queue;
 mod receive;
