@@ -149,6 +149,16 @@ impl Plain {
         }
     }
 
+    /// Something of each part of it, so that it is at hand.
+    pub(crate) fn fetch(&self) -> u64 {
+        let queue = self.radios.first().map_or(0, |queue| queue.with_chip);
+        let neighbour = self.neighbours.first().map_or(0, |(_, neighbour)| neighbour.attempts);
+        let last = self.neighbours.last().map_or(0, |(_, neighbour)| neighbour.attempts);
+        let sent = self.outstanding.front().map_or(0, |frame| frame.id.0);
+        let rest = self.up.len() as u64 ^ self.air.data.as_nanos() ^ self.counters.frames_sent;
+        queue as u64 ^ neighbour ^ last ^ sent ^ rest ^ self.counters.unknown_done
+    }
+
     fn queue(&self, radio: RadioId) -> Option<&RadioQueue> {
         self.radios.iter().find(|queue| queue.radio == radio)
     }

@@ -140,6 +140,12 @@ impl EventQueue {
         }
     }
 
+    /// Whether the next event would still be the next if it moved to this time.
+    pub(super) fn would_be_next(&self, at: Instant, order: Order) -> bool {
+        let entry = Entry::new(at, order, 0);
+        self.least_child(0).is_none_or(|(_, other)| entry < other)
+    }
+
     /// Removes the event of a handle, if it has one.
     pub fn cancel(&mut self, handle: usize) {
         let place = std::mem::replace(&mut self.place[handle], NOWHERE);
