@@ -398,6 +398,20 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_order_waits_for_nothing_beside_what_has() {
+        let mut story = Story::new(InOrder::Flow);
+        assert_eq!(story.gets(10, 10, 1, 0), [10]);
+        assert_eq!(story.gets(13, 10, 1, 2), [0; 0]);
+        let head = UnitHead { seq: Seq(12), flow: FlowId(2), ..unit_head(&header(12, 10)) };
+        let (payload, signal, rate) = (Bytes::new(), None, None);
+        let voice = Arrival { head, is_ordered: false, payload, signal, rate };
+        let mut out = Vec::new();
+        story.0.on_data(NOW, voice, &mut out);
+        assert_eq!(out.len(), 1, "the flag of the frame counts");
+        assert_eq!(story.gets(11, 10, 1, 1), [11, 13]);
+    }
+
+    #[test]
     fn without_order_nothing_waits_and_nothing_comes_twice() {
         let mut story = Story::new(InOrder::None);
         assert_eq!(story.gets(12, 10, 1, 2), [12]);
