@@ -10,7 +10,6 @@
 //! is expected on air: the time of the call, and the mean gap that the radio leaves before it.
 
 mod beacon;
-mod code;
 mod config;
 mod peer;
 mod queue;
@@ -27,11 +26,11 @@ use std::collections::{BTreeMap, VecDeque};
 pub use config::{InOrder, Recovery, WildConfig};
 pub use recovery::{SLOTS as LOSS_SLOTS, parity, residual, retries};
 
-use self::code::MAX_DATA;
 use self::peer::Peer;
 use self::send::Outstanding;
 use self::slots::{SlotEvent, Slots};
 use self::status::Counters;
+use super::code::MAX_DATA;
 use super::{Link, LinkStatus, PeerSpec};
 use crate::base::{
     AckPolicy, Cx, DropCause, Duration, FrameDown, FrameUp, Frames, Instant, Lane, Layer, NodeId,

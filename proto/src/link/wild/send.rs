@@ -4,7 +4,6 @@
 //! parity of closed blocks, retransmissions oldest first, new packets in turn, and a beacon if
 //! nothing else was sent.
 
-use super::code::Encoder;
 use super::peer::Peer;
 use super::status::WildEvent;
 use super::{Port, Recovery, Wild};
@@ -12,6 +11,7 @@ use crate::base::{
     AccessCategory, AckPolicy, Cx, Duration, EtherType, FlowId, Frame, FrameDone, FrameOutcome,
     Instant, Lane, PacketUp, RoomBelow, Seq, TxOptions, UnitId,
 };
+use crate::link::code::Encoder;
 use crate::wire::wild::{
     Coded, HEADER_BYTES, Header, Kind, UNIT_HEAD_BYTES, UnitHead, encode, flag,
 };
