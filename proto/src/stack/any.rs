@@ -59,7 +59,8 @@ impl AnyLink {
                 Self::Plain(Box::new(Plain::build(config, plan.node, &radios, seed)))
             }
             LinkConfig::Wild(config) => {
-                let wild = Wild::build(config, plan.node, &radios, &plan.peers, seed);
+                let mut wild = Wild::build(config, plan.node, &radios, &plan.peers, seed);
+                wild.set_turns(&plan.turns);
                 Self::Wild(Box::new(wild))
             }
             LinkConfig::BlindFec(config) => {

@@ -9,6 +9,7 @@ mod mac;
 mod names;
 mod phy;
 mod security;
+mod slots;
 mod space;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -136,6 +137,9 @@ impl Scenario {
                 format!("more than {} pairs of nodes hear each other", Topology::MOST_HOPS / 2),
                 "fewer nodes, more room between them, or a higher radio.floor_dbm",
             );
+        }
+        if let (Some(topology), LinkConfig::Wild(_)) = (&topology, &self.stack.link) {
+            slots::check_phases(&mut found, &placed, &names, topology);
         }
         let mut search = Search::default();
         for (index, flow) in placed.flow.iter().enumerate() {

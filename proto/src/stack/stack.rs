@@ -79,6 +79,12 @@ impl Stack {
         self.secure.as_ref().map(|secure| secure.believed())
     }
 
+    /// Whether it has a use for frames for other nodes. One that has none only counts those that it
+    /// is given.
+    pub fn heeds_overheard(&self) -> bool {
+        self.heeds_overheard || self.secure.is_some()
+    }
+
     /// Hands the link what came through the layer below it.
     fn raise(&mut self, cx: &mut Cx<'_>) {
         let Some(secure) = &mut self.secure else { return };

@@ -1,4 +1,4 @@
-//! Frames of `link/wild`: a header of 28 bytes, a bulk acknowledgement, a body (`wildnet.md` 2, 3).
+//! Frames of `link/wild`: a header of 31 bytes, a bulk acknowledgement, a body (`wildnet.md` 2, 3).
 //!
 //! All fields are in network byte order:
 //!
@@ -20,6 +20,9 @@
 //! | 23 | K: data packets of the block, 0 if the frame is not coded |
 //! | 24-25 | link sequence minus the first one that the sender may still repeat |
 //! | 26-27 | EtherType of the body |
+//! | 28 | cluster: the nodes that are in step with the sender have the same number |
+//! | 29 | length of the sender's slot, in 64ths of the configured one |
+//! | 30 | what the sender could fill in one slot, in 64ths of the configured one |
 //!
 //! Differs from the proposal of the sheet: the stamp has 24 bits (16.7 s, a slot is at most 80 ms)
 //! and the byte so won names the incarnation, by which a restarted neighbour is known; N is not
@@ -35,13 +38,15 @@ use bytes::Bytes;
 use crate::base::{EtherType, FlowId, Seq};
 
 /// Length of the header, in bytes.
-pub const HEADER_BYTES: usize = 28;
+pub const HEADER_BYTES: usize = 31;
+/// The length of a slot as it is configured, in the unit of [`Header::length`].
+pub const FULL_LENGTH: u8 = 64;
 /// Most bits of one bulk acknowledgement, and so the widest window.
 pub const MAX_ACK_BITS: usize = (u8::MAX as usize - ACK_FIXED_BYTES) * 8;
 /// Length of what goes before the payload in a coded unit, in bytes.
 pub const UNIT_HEAD_BYTES: usize = 12;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const ACK_FIXED_BYTES: usize = 10;
 const CHECKSUM_AT: usize = 14;
 
@@ -54,7 +59,8 @@ pub enum Kind {
     Fec,
     /// A bulk acknowledgement by itself.
     Ack,
-    /// A slot beacon, to all; the body is the slot length in microseconds (32 bits).
+    /// A slot beacon, to all; the body is the slot length in microseconds (32 bits), and behind it
+    /// who answers when, see [`Turns`].
     Idle,
     /// End of a 2P phase; reserved.
     Marker,
@@ -135,6 +141,12 @@ pub struct Header {
     pub base_offset: u16,
     /// EtherType of the body.
     pub protocol: EtherType,
+    /// Those who are in step with each other have the same.
+    pub cluster: u8,
+    /// Length of the sender's slot, in units of the configured one over [`FULL_LENGTH`].
+    pub length: u8,
+    /// What the sender could fill, in the same unit; as much or more than the most is the most.
+    pub demand: u8,
 }
 
 impl Header {
@@ -261,6 +273,7 @@ pub fn encode(header: &Header, ack: &[u8], body: &[u8]) -> Bytes {
     out.extend_from_slice(&[coded.index, coded.k]);
     out.extend_from_slice(&header.base_offset.to_be_bytes());
     out.extend_from_slice(&header.protocol.0.to_be_bytes());
+    out.extend_from_slice(&[header.cluster, header.length, header.demand]);
     out.extend_from_slice(ack);
     let checksum = crc16(&out);
     out[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&checksum.to_be_bytes());
@@ -308,6 +321,9 @@ pub fn decode(frame: &Bytes) -> Result<Decoded, DecodeError> {
         coded,
         base_offset: u16_at(frame, 24),
         protocol: EtherType(u16_at(frame, 26)),
+        cluster: frame[28],
+        length: frame[29],
+        demand: frame[30],
     };
     Ok(Decoded { header, ack, body: frame.slice(body_at..) })
 }
@@ -320,6 +336,59 @@ fn coded_at(frame: &Bytes, kind: Kind) -> Result<Option<Coded>, DecodeError> {
         (Kind::Data, k) if k != 0 && coded.index >= k => Err(DecodeError::Coded),
         (_, 0) => Ok(None),
         _ => Ok(Some(coded)),
+    }
+}
+
+/// Who may answer when in the slot that follows, as a beacon of a node with several neighbours on
+/// one radio tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// In how many cycles it holds, this one included.
+    pub cycles: u8,
+    /// The turns.
+    pub turns: Vec<TurnEntry>,
+}
+
+/// One turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnEntry {
+    /// The node, or [`Turns::OPEN`] for whoever has no turn.
+    pub node: u16,
+    /// From the start of its slot, in 65,536ths of the slot.
+    pub from: u16,
+    /// How long, in 65,536ths of the slot.
+    pub length: u16,
+}
+
+impl Turns {
+    /// In the place of a node: for those who have no turn.
+    pub const OPEN: u16 = 0xffff;
+    /// Most turns of one beacon.
+    pub const MOST: usize = 200;
+
+    /// Appends the bytes on the wire: cycles (8 bits); by turn node, start and length (16 each).
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.push(self.cycles);
+        for turn in &self.turns {
+            for field in [turn.node, turn.from, turn.length] {
+                out.extend_from_slice(&field.to_be_bytes());
+            }
+        }
+    }
+
+    /// Reads what [`Self::put`] wrote; `None` if it is anything else.
+    pub fn read(bytes: &Bytes) -> Option<Self> {
+        let cycles = *bytes.first()?;
+        if (bytes.len() - 1) % 6 != 0 || bytes.len() > 1 + 6 * Self::MOST {
+            return None;
+        }
+        let turn = |at: usize| TurnEntry {
+            node: u16_at(bytes, at),
+            from: u16_at(bytes, at + 2),
+            length: u16_at(bytes, at + 4),
+        };
+        let turns = (1..bytes.len()).step_by(6).map(turn).collect();
+        Some(Self { cycles, turns })
     }
 }
 
@@ -420,6 +489,9 @@ mod tests {
             coded: Some(Coded { block: 0x4321, index: 3, k: 10 }),
             base_offset: 5,
             protocol: EtherType::IPV4,
+            cluster: 0x2a,
+            length: FULL_LENGTH,
+            demand: 9,
         }
     }
 
@@ -432,9 +504,11 @@ mod tests {
     fn a_frame_has_these_bytes() {
         let frame = encode(&header(), &ack().encode(), b"ip");
         assert_eq!(frame.len(), HEADER_BYTES + 12 + 2);
-        let golden: [u8; 42] = [
-            0x11, 0x07, 0x12, 0x34, 0x0a, 0x0b, 0x0c, 0x0d, 0x56, 0x78, 2, 12, 0x9a, 0xbc, //
-            0xe5, 0xaa, 0x01, 0xe2, 0x40, 0x77, 0x43, 0x21, 3, 10, 0, 5, 0x08, 0x00, //
+        let golden: [u8; 45] = [
+            0x21, 0x07, 0x12, 0x34, 0x0a, 0x0b, 0x0c, 0x0d, 0x56, 0x78, 2, 12, 0x9a, 0xbc, //
+            0xcc, 0x31, 0x01, 0xe2, 0x40, 0x77, 0x43, 0x21, 3, 10, 0, 5, 0x08, 0x00, 0x2a,
+            64, //
+            9,  //
             0, 0, 0, 7, 0, 10, 0x81, 0x02, 0, 3, 0, 13, b'i', b'p',
         ];
         assert_eq!(frame[..], golden);
@@ -444,6 +518,20 @@ mod tests {
         assert_eq!(back.header.base(), Seq(0x0a0b_0c08));
         assert_eq!(back.ack, Some(ack()));
         assert_eq!(back.body[..], *b"ip");
+    }
+
+    #[test]
+    fn turns_have_these_bytes() {
+        let turn = |node, from, length| TurnEntry { node, from, length };
+        let turns =
+            Turns { cycles: 4, turns: vec![turn(7, 0, 0x4000), turn(Turns::OPEN, 0x4000, 0x100)] };
+        let mut bytes = Vec::new();
+        turns.put(&mut bytes);
+        let golden = [4, 0, 7, 0, 0, 0x40, 0, 0xff, 0xff, 0x40, 0, 1, 0];
+        assert_eq!(bytes, golden);
+        assert_eq!(Turns::read(&bytes.into()), Some(turns));
+        assert_eq!(Turns::read(&Bytes::copy_from_slice(&golden[..12])), None);
+        assert_eq!(Turns::read(&Bytes::new()), None);
     }
 
     #[test]
@@ -481,12 +569,12 @@ mod tests {
             frame[at] = byte;
             decode(&frame.into()).expect_err("a damaged frame")
         };
-        assert_eq!(changed(0, 0x21), DecodeError::Version);
-        assert_eq!(changed(0, 0x1f), DecodeError::Kind);
+        assert_eq!(changed(0, 0x11), DecodeError::Version);
+        assert_eq!(changed(0, 0x2f), DecodeError::Kind);
         assert_eq!(changed(11, 200), DecodeError::Short);
         assert_eq!(changed(5, 0), DecodeError::Checksum);
-        assert_eq!(changed(33, 0), DecodeError::Checksum);
-        assert_eq!(decode(&good.slice(..27)), Err(DecodeError::Short));
+        assert_eq!(changed(36, 0), DecodeError::Checksum);
+        assert_eq!(decode(&good.slice(..30)), Err(DecodeError::Short));
         let parity = Header { kind: Kind::Fec, ..header() };
         assert_eq!(decode(&encode(&parity, &[], b"")), Err(DecodeError::Coded));
         assert_eq!(decode(&encode(&header(), &[0; 9], b"")), Err(DecodeError::Ack));
@@ -500,7 +588,7 @@ mod tests {
         }
 
         #[test]
-        fn one_flipped_bit_of_the_header_is_noticed(at in 0usize..40, bit in 0u8..8) {
+        fn one_flipped_bit_of_the_header_is_noticed(at in 0usize..43, bit in 0u8..8) {
             let mut frame = encode(&header(), &ack().encode(), b"ip").to_vec();
             frame[at] ^= 1 << bit;
             prop_assert!(decode(&frame.into()).is_err());

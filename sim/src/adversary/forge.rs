@@ -141,6 +141,9 @@ impl Forger {
             coded: None,
             base_offset: 0,
             protocol: EtherType::IPV4,
+            cluster: 0,
+            length: wild::FULL_LENGTH,
+            demand: 0,
         });
         let is_coded = kind == Kind::Fec || rng.chance(0.2);
         let header = Header {

@@ -8,7 +8,7 @@ use farhop_proto::stack::{Scenario, StackStatus};
 
 use super::report::{AirReport, Counters, FlowReport, LinkReport, NodeReport, Report};
 use super::traffic::{Flow, Traffic};
-use super::world::{Node, World};
+use super::world::{Node, World, is_told_overheard};
 use crate::radio::{ChipStats, Medium};
 
 /// The report, for which the world is taken apart piece by piece: of a large network both would be
@@ -44,7 +44,10 @@ pub(super) fn report(
     let mut links = Vec::new();
     let mut nodes = Vec::with_capacity(ends.len());
     for ((node, end_node), chip) in scenario.node.iter().zip(ends).zip(&chips) {
-        let status = end_node.stack.status(end_node.local(end));
+        let mut status = end_node.stack.status(end_node.local(end));
+        if !is_told_overheard(&end_node.stack, adversary.is_some()) {
+            *status.link.counters.entry("overheard".into()).or_default() += chip.overheard;
+        }
         drop(end_node);
         if let Some(adversary) = &mut adversary {
             add_rejected(&mut adversary.rejected, &status);

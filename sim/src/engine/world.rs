@@ -67,9 +67,8 @@ impl World {
             stranger.setup.old_key = keys::old_key(&plan, seed);
         }
         let hostile = Hostile::build(strangers, scripts, seed);
-        let medium = Medium::new(config, seed);
         let wake_delay = Quantiles::build(scenario.host.wake_us.points());
-        // Who hears whom is known to the medium now, and there may be very many pairs.
+        // Who hears whom the medium is told, and there may be very many pairs.
         drop(plan.hops);
         for (index, node) in plan.nodes.into_iter().enumerate() {
             let first_radio = node_of_radio.len() as u32;
@@ -77,6 +76,10 @@ impl World {
             let mut stack = Stack::build(&node, seed);
             if let Some(secure) = keys::secure(&node, seed) {
                 stack.set_security(secure);
+            }
+            let overhear = is_told_overheard(&stack, hostile.is_some());
+            for radio in &mut config.radios[first_radio as usize..node_of_radio.len()] {
+                radio.overhear = overhear;
             }
             nodes.push(Node {
                 stack,
@@ -89,7 +92,7 @@ impl World {
             });
         }
         let mut world = Self {
-            medium,
+            medium: Medium::new(config, seed),
             addresses: AddressPlan(scenario.subnet),
             mobility,
             hostile,
@@ -115,14 +118,10 @@ impl World {
         let moves = self.mobility.as_ref().map_or(Instant::MAX, Mobility::poll_timeout);
         let shot = self.hostile.as_ref().map_or(Instant::MAX, |hostile| hostile.poll_timeout());
         let limit = limit.min(wake).min(moves).min(shot);
-        while let Some(at) = self.medium.poll_timeout().filter(|at| *at < limit) {
-            self.medium.handle_timeout(at);
-            if let Some(event) = self.medium.poll_event() {
-                self.on_medium(at, event);
-                return at;
-            }
-        }
-        limit
+        let Some(at) = self.medium.run_ahead(limit) else { return limit };
+        let event = self.medium.poll_event().expect("a radio has reported something");
+        self.on_medium(at, event);
+        at
     }
 
     /// Fires everything that is due at the true time `now`, and lets the nodes act on it.
@@ -135,10 +134,7 @@ impl World {
         {
             mobility.handle_timeout(now, &mut self.medium);
         }
-        while let Some((at, node)) = self.wakes.peek()
-            && at <= now
-        {
-            self.wakes.cancel(node);
+        while let Some((_, node)) = self.wakes.take_due(now) {
             self.wakeups += 1;
             self.mark_due(node);
         }
@@ -322,6 +318,12 @@ impl Node {
     pub(super) fn radios(&self) -> std::ops::Range<usize> {
         self.radios[0] as usize..self.radios[1] as usize
     }
+}
+
+/// Whether the radios of a node report frames for others. Where strangers are about it is seen what
+/// a node makes of each.
+pub(super) fn is_told_overheard(stack: &Stack, has_strangers: bool) -> bool {
+    stack.heeds_overheard() || has_strangers
 }
 
 /// The end of a frame that no radio had room for.

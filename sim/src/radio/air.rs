@@ -1,8 +1,9 @@
 //! The air: what is on its way, what all radios sense of it, and their future events.
 //!
 //! A transmission passes twice along the list of those who hear its radio, with its start and with
-//! its end, and each of the two has one place in the event queue, which moves on from delay to
-//! delay: hearers at one distance cost no further event. Where a hearer only senses it, its ear is
+//! its end. It has one place in the event queue, which moves on from delay to delay, so that hearers
+//! at one distance cost no further event, and from the start to the end; two only where it is over
+//! at some before it begins at others. Where a hearer only senses it, its ear is
 //! all that is touched. Transmissions keep the list that they set out with, so that links may
 //! change meanwhile; they live in a slab and are freed when their end has passed the last hearer.
 
@@ -54,6 +55,11 @@ struct Held {
     passed: [u32; 2],
     /// Their places in the order of events.
     order: [Order; 2],
+    /// The first hearer knows of the end before the last knows of the start, so that both need an
+    /// event.
+    is_split: bool,
+    /// The start has passed all hearers, and the event is that of the end.
+    is_ending: bool,
     /// Which of the modes met so far it has, where interference adds up.
     mode: u32,
     /// The transmitter was switched off before the end.
@@ -227,7 +233,19 @@ impl Air {
         let order = [self.queue.take_order(), self.queue.take_order()];
         let phy = self.links.phy(transmission.radio);
         let mode = if self.sums_energy { self.mode(phy, transmission.rate) } else { 0 };
-        let held = Held { transmission, hearers, passed: [0, 0], order, mode, is_cut_off: false };
+        let delay = |hearer: Option<&Hearer>| hearer.map_or(Duration::ZERO, |at| at.delay);
+        let spread = delay(hearers.last()).saturating_sub(delay(hearers.first()));
+        let held = Held {
+            is_split: spread >= transmission.end - transmission.start,
+            is_ending: false,
+            transmission,
+            hearers,
+            passed: [0, 0],
+            order,
+            mode,
+            is_cut_off: false,
+        };
+        let is_split = held.is_split;
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slab[slot as usize] = held;
@@ -240,13 +258,16 @@ impl Air {
             }
         };
         self.set_edge(TxId(slot), false);
-        self.set_edge(TxId(slot), true);
+        if is_split {
+            self.set_edge(TxId(slot), true);
+        }
     }
 
     /// Sets the event at which a start or an end reaches the next hearer.
     fn set_edge(&mut self, tx: TxId, is_end: bool) {
-        let handle = self.ears.len() * TIMERS + tx.0 as usize * 2 + usize::from(is_end);
         let held = &self.slab[tx.0 as usize];
+        let second = usize::from(is_end && held.is_split);
+        let handle = self.ears.len() * TIMERS + tx.0 as usize * 2 + second;
         match held.next_edge(is_end) {
             Some(at) => self.queue.set_in_order(handle, at, held.order[usize::from(is_end)]),
             None => self.queue.cancel(handle),
@@ -256,7 +277,18 @@ impl Air {
     /// Which start or end the event of a handle is; `None` for the timer of a radio.
     pub(super) fn edge(&self, handle: usize) -> Option<(TxId, bool)> {
         let place = handle.checked_sub(self.ears.len() * TIMERS)?;
-        Some((TxId((place / 2) as u32), place % 2 == 1))
+        let is_end = place % 2 == 1 || self.slab[place / 2].is_ending;
+        Some((TxId((place / 2) as u32), is_end))
+    }
+
+    /// Whether a transmission has reached nobody yet.
+    pub(super) fn is_first(&self, tx: TxId, is_end: bool) -> bool {
+        !is_end && self.slab[tx.0 as usize].passed[0] == 0
+    }
+
+    /// Those whom a transmission reaches.
+    pub(super) fn hearers(&self, tx: TxId) -> &[Hearer] {
+        &self.slab[tx.0 as usize].hearers
     }
 
     /// The place of a start or an end in the order of events.
@@ -293,7 +325,10 @@ impl Air {
         }
         let hearers = held.hearers.len();
         let has_passed = *passed as usize == hearers;
-        self.set_edge(tx, is_end);
+        let is_whole = !held.is_split;
+        held.is_ending |= has_passed && !is_end && is_whole;
+        let is_ending = held.is_ending;
+        self.set_edge(tx, is_end || is_ending);
         if !has_passed {
             return None;
         }
@@ -315,6 +350,7 @@ impl Air {
             if held.transmission.radio == radio && held.transmission.end > now {
                 held.transmission.end = now;
                 held.is_cut_off = true;
+                held.is_split |= !held.is_ending;
                 self.set_edge(TxId(slot as u32), true);
             }
         }

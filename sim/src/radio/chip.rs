@@ -67,6 +67,8 @@ pub(super) struct Chip {
     pub(super) last_tx_end: Instant,
     /// Data frames heard up to the last failure.
     pub(super) heard_before: u64,
+    /// Failures since then.
+    pub(super) lone_failures: u8,
     pub(super) stats: ChipStats,
     /// What EIFS adds to the interframe space.
     pub(super) after_error: Duration,
@@ -97,6 +99,12 @@ impl Chip {
             || matches!(self.phase, Phase::Awaiting { is_over: true, .. });
     }
 
+    /// Something of each part that a frame for others needs, so that it is at hand.
+    pub(super) fn fetch(&self) -> u64 {
+        let error_at = self.error_at.map_or(0, Instant::as_nanos);
+        self.receiver.fetch() ^ error_at ^ self.nav_until.as_nanos() ^ self.stats.overheard
+    }
+
     pub(super) fn new(
         index: usize,
         (node, radio): (NodeId, RadioId),
@@ -116,6 +124,7 @@ impl Chip {
             phase: Phase::Free,
             last_tx_end: Instant::ZERO,
             heard_before: 0,
+            lone_failures: 0,
             receiver: Receiver::new(interference, stream("reception")),
             settled_at: Instant::ZERO,
             nav_until: Instant::ZERO,

@@ -7,14 +7,18 @@ use farhop_proto::base::{
     AccessCategory, FrameDown, FrameUp, Instant, NodeId, PhyKind, RadioId, Seed,
 };
 
-use super::air::{Air, TIMERS, Timer};
+use super::air::{Air, TIMERS, Timer, TxId};
 use super::chip::Chip;
 use super::config::{AirLink, ChipConfig, MediumConfig};
 use super::inject::Injected;
+use super::links::Reach;
 use super::loss::FateRecord;
 use super::stats::ChipStats;
 use super::transmission::Transmission;
 use super::wire::Wire;
+
+/// As many radios the caches of a processor hold in any case.
+const FEW: usize = 256;
 
 /// What a radio reports.
 #[derive(Clone, Debug)]
@@ -141,8 +145,27 @@ impl Medium {
         self.now = self.now.max(now);
     }
 
+    /// Lets events happen that are due before `limit`, until a radio reports something. Returns when
+    /// that was; all that is due at that time has happened then.
+    pub fn run_ahead(&mut self, limit: Instant) -> Option<Instant> {
+        while let Some((at, handle)) = self.air.queue.peek()
+            && at < limit
+        {
+            self.now = at;
+            self.fire(at, handle);
+            if !self.air.reports.is_empty() {
+                self.handle_timeout(at);
+                return Some(at);
+            }
+        }
+        None
+    }
+
     fn fire(&mut self, at: Instant, handle: usize) {
         if let Some((tx, is_end)) = self.air.edge(handle) {
+            if self.ports.len() > FEW && self.air.is_first(tx, is_end) {
+                self.fetch(tx);
+            }
             while let Some((hearer, turn)) = self.air.pass(tx, is_end, at) {
                 let air = &mut self.air;
                 match &mut self.ports[hearer.radio as usize] {
@@ -166,7 +189,7 @@ impl Medium {
             return;
         }
         self.events += 1;
-        self.air.queue.cancel(handle);
+        self.air.queue.take_first(handle);
         let air = &mut self.air;
         match (Timer::ALL[handle % TIMERS], &mut self.ports[handle / TIMERS]) {
             (Timer::Access, port) => of_port!(port, on_access(air, at)),
@@ -177,6 +200,23 @@ impl Medium {
             (_, Port::Wire(_)) => unreachable!("a wire has no such timer"),
         }
         self.ports[handle / TIMERS].settle(air);
+        self.air.queue.fill();
+    }
+
+    /// Reads from each of those who hear a transmission what it will need of them, before it does:
+    /// of many radios most are in far memory, and these loads wait for none of the others.
+    fn fetch(&self, tx: TxId) {
+        let fetched = self.air.hearers(tx).iter().fold(0, |sum, hearer| {
+            let radio = hearer.radio as usize;
+            let sum = sum ^ self.air.ear(radio).fetch();
+            match (hearer.reach, &self.ports[radio]) {
+                (Reach::Decodable(link), Port::Chip(chip)) => {
+                    sum ^ chip.fetch() ^ u64::from(self.air.links.get(link).to)
+                }
+                _ => sum,
+            }
+        });
+        std::hint::black_box(fetched);
     }
 
     /// What the radios report, in the order of time.

@@ -47,13 +47,17 @@ pub struct EventQueue {
     /// Where each handle stands in `heap`.
     place: Vec<u32>,
     issued: u64,
+    /// The first entry has been taken, and nothing has come in its place yet. It is still before all
+    /// others.
+    has_hole: bool,
 }
 
 impl EventQueue {
     /// An empty queue for the handles `0..handles`.
     pub fn new(handles: usize) -> Self {
         assert!(handles <= 1 << HANDLE_BITS, "too many event handles");
-        Self { heap: Vec::with_capacity(handles), place: vec![NOWHERE; handles], issued: 0 }
+        let (heap, place) = (Vec::with_capacity(handles), vec![NOWHERE; handles]);
+        Self { heap, place, issued: 0, has_hole: false }
     }
 
     /// Adds handles, up to `handles` in all.
@@ -66,12 +70,39 @@ impl EventQueue {
 
     /// The time of the next event.
     pub fn next_at(&self) -> Option<Instant> {
-        self.heap.first().map(|entry| entry.instant())
+        self.peek().map(|(at, _)| at)
     }
 
     /// The next event, which stays in the queue until it is cancelled or set again.
     pub fn peek(&self) -> Option<(Instant, usize)> {
-        self.heap.first().map(|entry| (entry.instant(), entry.handle()))
+        let first = match self.has_hole {
+            true => self.least_child(0).map(|(_, entry)| entry),
+            false => self.heap.first().copied(),
+        };
+        first.map(|entry| (entry.instant(), entry.handle()))
+    }
+
+    /// Takes the next event if it is due at `limit` or before. As a rule another is set soon after,
+    /// and takes its place in the heap.
+    pub fn take_due(&mut self, limit: Instant) -> Option<(Instant, usize)> {
+        self.fill();
+        let first = *self.heap.first().filter(|first| first.instant() <= limit)?;
+        self.take_first(first.handle());
+        Some((first.instant(), first.handle()))
+    }
+
+    /// The same of the event of `handle`, which is the next.
+    pub(super) fn take_first(&mut self, handle: usize) {
+        debug_assert_eq!(self.place[handle], 0, "the next event");
+        self.place[handle] = NOWHERE;
+        self.has_hole = true;
+    }
+
+    /// Closes the gap that was left at the top.
+    pub(super) fn fill(&mut self) {
+        if std::mem::take(&mut self.has_hole) {
+            self.take_out(0);
+        }
     }
 
     /// When the event of a handle is due.
@@ -97,7 +128,9 @@ impl EventQueue {
     pub(super) fn set_in_order(&mut self, handle: usize, at: Instant, order: Order) {
         let entry = Entry::new(at, order, handle);
         let place = self.place[handle];
-        if place == NOWHERE {
+        if place == NOWHERE && std::mem::take(&mut self.has_hole) {
+            self.sink(0, entry);
+        } else if place == NOWHERE {
             self.heap.push(entry);
             self.rise(self.heap.len() - 1, entry);
         } else if entry < self.heap[place as usize] {
@@ -109,13 +142,14 @@ impl EventQueue {
 
     /// Removes the event of a handle, if it has one.
     pub fn cancel(&mut self, handle: usize) {
-        let place = self.place[handle];
-        if place == NOWHERE {
-            return;
+        let place = std::mem::replace(&mut self.place[handle], NOWHERE);
+        if place != NOWHERE {
+            self.take_out(place as usize);
         }
-        self.place[handle] = NOWHERE;
+    }
+
+    fn take_out(&mut self, place: usize) {
         let last = self.heap.pop().expect("a handle has a place in a heap that is not empty");
-        let place = place as usize;
         if place == self.heap.len() {
             return;
         }
@@ -211,8 +245,12 @@ mod tests {
                     let expected = oracle.pop().map(|Reverse((at, _, handle))| (at, handle));
                     assert_eq!(queue.peek(), expected);
                     assert_eq!(queue.next_at(), expected.map(|(at, _)| at));
-                    if let Some((_, handle)) = expected {
-                        queue.cancel(handle);
+                    if let Some((at, handle)) = expected {
+                        if rng.chance(0.5) {
+                            queue.cancel(handle);
+                        } else {
+                            assert_eq!(queue.take_due(at), expected);
+                        }
                         current[handle] = None;
                         fired += 1;
                     }

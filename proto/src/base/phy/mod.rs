@@ -330,9 +330,15 @@ impl RadioSpec {
     /// Air time of a frame without MAC acknowledgement whose payload behind LLC/SNAP has `bytes`
     /// bytes before it is sealed, the expected gap before it included.
     pub fn unacknowledged(&self, bytes: usize) -> Duration {
-        let bytes = bytes + self.seal_bytes;
-        let mpdu = DATA_HEADER_BYTES + QOS_CONTROL_BYTES + LLC_SNAP_BYTES + bytes + FCS_BYTES;
+        let mpdu = self.mpdu_bytes(bytes);
         self.mean_gap() + self.phy.air_time(self.phy.psdu_bytes(mpdu, self.rate), self.rate)
+    }
+
+    /// Bytes of a frame without MAC acknowledgement whose payload behind LLC/SNAP has `bytes`
+    /// bytes before it is sealed.
+    pub const fn mpdu_bytes(&self, bytes: usize) -> usize {
+        let bytes = bytes + self.seal_bytes;
+        DATA_HEADER_BYTES + QOS_CONTROL_BYTES + LLC_SNAP_BYTES + bytes + FCS_BYTES
     }
 
     /// The gap before a frame, its mean where the radio draws it.

@@ -6,7 +6,7 @@ use super::{Outstanding, Peer, Phase, Port, TwoP};
 use crate::base::{
     AckPolicy, Duration, EtherType, FlowId, Frame, Instant, Lane, RoomBelow, Seq, TxOptions, UnitId,
 };
-use crate::wire::wild::{HEADER_BYTES, Header, Kind, encode};
+use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, Header, Kind, encode};
 
 impl TwoP {
     /// Air time of the markers that a radio has still to send.
@@ -76,6 +76,9 @@ impl TwoP {
             incarnation: 0,
             coded: None,
             base_offset: 0,
+            cluster: 0,
+            length: FULL_LENGTH,
+            demand: 0,
             protocol: EtherType::FARHOP,
         };
         self.counters.markers_sent += 1;

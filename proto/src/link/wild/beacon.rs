@@ -5,8 +5,8 @@ use super::send::{What, lane};
 use crate::base::{Cx, Duration, FlowId, Frame, Instant, Lane, RoomBelow, Wanted};
 use crate::wire::wild::Kind;
 
-/// Bytes of a beacon behind its header: the length of the slot.
-const BEACON_BYTES: usize = 4;
+/// Bytes of a beacon behind its header, before turns: the length of the slot.
+pub(super) const BEACON_BYTES: usize = 4;
 
 impl Wild {
     /// Where only the addressee can read the stamp of a frame, a slot for several neighbours opens
@@ -20,7 +20,12 @@ impl Wild {
         let group = &self.groups[place.0];
         let neighbours: usize = group.ports.iter().map(|port| port.peers.len()).sum();
         let is_sealed = self.port(place).spec.seal_bytes > 0;
-        if is_sealed && neighbours > 1 { self.beacon(now, place, below) } else { None }
+        let gives_turns = !self.given_turns(place).is_empty();
+        if gives_turns || (is_sealed && neighbours > 1) {
+            self.beacon(now, place, below)
+        } else {
+            None
+        }
     }
 
     /// A layer below wants a frame to go out.
@@ -30,7 +35,7 @@ impl Wild {
         let group = self.peers[index].place.0;
         if wanted.is_answer && self.groups[group].slots.begin(cx.now) {
             self.on_slot_began(cx, group);
-            self.set_timeout();
+            self.set_timeout(cx.now);
         }
     }
 
@@ -69,15 +74,18 @@ impl Wild {
     ) -> Option<Frame> {
         let radio = self.port(place).spec.id;
         let lane = Lane { radio, ..Lane::default() };
-        if self.port(place).is_stamped || !self.fits(now, place, BEACON_BYTES, Duration::ZERO) {
+        let turns = self.given_turns(place);
+        let bytes = BEACON_BYTES + turns.len();
+        if self.port(place).is_stamped || !self.fits(now, place, bytes, Duration::ZERO) {
             return None;
         }
         if below(lane).is_none() {
             return None;
         }
-        let slot_us = (self.settings.slot.as_micros() as u32).to_be_bytes();
+        let mut body = (self.settings.slot.as_micros() as u32).to_be_bytes().to_vec();
+        body.extend(turns);
         self.counters.beacons += 1;
-        let content = self.control(Kind::Idle, None, &[], &slot_us);
+        let content = self.control(Kind::Idle, None, &[], &body);
         Some(self.give(now, place, content))
     }
 }

@@ -10,6 +10,7 @@
 //! is expected on air: the time of the call, and the mean gap that the radio leaves before it.
 
 mod beacon;
+mod clock;
 mod config;
 mod peer;
 mod queue;
@@ -20,21 +21,25 @@ mod send;
 mod sender;
 mod slots;
 mod status;
+mod turns;
 
 use std::collections::{BTreeMap, VecDeque};
 
 pub use config::{InOrder, Recovery, WildConfig};
 pub use recovery::{SLOTS as LOSS_SLOTS, parity, residual, retries};
+pub use turns::Turn;
 
+use self::clock::RadioClock;
 use self::peer::Peer;
 use self::send::Outstanding;
-use self::slots::{SlotEvent, Slots};
+use self::slots::{Phase, SlotEvent, Slots};
 use self::status::Counters;
+use self::turns::PortTurns;
 use super::code::MAX_DATA;
 use super::{Link, LinkStatus, PeerSpec};
 use crate::base::{
     AckPolicy, Cx, DropCause, Duration, FrameDown, FrameUp, Frames, Instant, Lane, Layer, NodeId,
-    Packet, PacketUp, Packets, RadioSpec, Room, RoomBelow, Seed, Seq, UnitIds,
+    Packet, PacketUp, Packets, PhyKind, RadioSpec, Room, RoomBelow, Seed, Seq, UnitIds,
 };
 use crate::link::AirShares;
 use crate::wire::wild::{HEADER_BYTES, MAX_ACK_BITS};
@@ -122,6 +127,11 @@ struct Port {
     on_air_until: Instant,
     /// What the frames that have not come back will take.
     planned: Duration,
+    /// From when to when it may send in the slot of its node.
+    opens: Instant,
+    closes: Instant,
+    turns: PortTurns,
+    clock: RadioClock,
     /// Whether a frame of this slot has carried the stamp.
     is_stamped: bool,
     /// Neighbours on this radio, as indices; the first is the one whose turn it is.
@@ -154,10 +164,14 @@ impl Wild {
                 busy_until: Instant::ZERO,
                 on_air_until: Instant::ZERO,
                 planned: Duration::ZERO,
+                opens: Instant::ZERO,
+                closes: Instant::ZERO,
+                turns: PortTurns::default(),
+                clock: RadioClock::default(),
                 is_stamped: false,
                 peers: VecDeque::new(),
             };
-            match groups.iter_mut().find(|group| group.channel == spec.channel) {
+            match groups.iter_mut().find(|group| shares_air(group, spec)) {
                 Some(group) => group.ports.push(port),
                 None => {
                     let rng = seed.stream(&format!("node/{}/wild/{}", node.0, spec.channel));
@@ -223,16 +237,19 @@ impl Wild {
                 match event {
                     SlotEvent::Began => self.on_slot_began(cx, group),
                     SlotEvent::Ended => {}
+                    SlotEvent::Listened => self.on_slot_listened(cx, group),
                     SlotEvent::Missed(slots) => self.counters.slots_missed += slots,
                 }
             }
         }
-        self.set_timeout();
+        self.set_timeout(cx.now);
     }
 
-    fn set_timeout(&mut self) {
+    fn set_timeout(&mut self, now: Instant) {
         let due = self.groups.iter().map(|group| group.slots.due()).min();
-        self.timeout = due.unwrap_or(Instant::MAX);
+        let ports = self.groups.iter().flat_map(|group| &group.ports);
+        let opens = ports.map(|port| port.opens).filter(|opens| *opens > now).min();
+        self.timeout = due.into_iter().chain(opens).min().unwrap_or(Instant::MAX);
     }
 
     fn count_drop(&mut self, packet: Packet, cause: DropCause) {
@@ -245,7 +262,7 @@ impl Wild {
         let port = &self.groups[peer.place.0].ports[peer.place.1];
         let ack = ACK_BYTES + peer.sender.limit().div_ceil(8);
         let frame = port.spec.unacknowledged(HEADER_BYTES + ack + bytes) + self.settings.overhead;
-        bytes <= usize::from(u16::MAX) && self.settings.guard + frame <= self.settings.slot
+        bytes <= usize::from(u16::MAX) && frame <= port.longest(&self.settings)
     }
 
     /// Most retransmissions of a packet: what the link is set to, unless the packet says less.
@@ -258,6 +275,14 @@ impl Wild {
             (AckPolicy::Normal, None) => self.settings.retries,
         }
     }
+}
+
+/// Whether a radio must not send while those of a group receive. Wires are alone.
+fn shares_air(group: &Group, spec: &RadioSpec) -> bool {
+    let is_wire = |spec: &RadioSpec| spec.phy.kind == PhyKind::Wire;
+    group.channel == spec.channel
+        && !is_wire(spec)
+        && !group.ports.iter().any(|port| is_wire(&port.spec))
 }
 
 fn place(groups: &[Group], spec: &PeerSpec) -> (usize, usize) {
@@ -316,10 +341,13 @@ impl Layer for Wild {
     fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<FrameDown> {
         self.advance(cx);
         for group in 0..self.groups.len() {
-            if !self.groups[group].slots.is_open(cx.now) {
+            if self.groups[group].slots.phase() != Phase::Send {
                 continue;
             }
             for port in 0..self.groups[group].ports.len() {
+                if !self.groups[group].ports[port].is_open(cx.now) {
+                    continue;
+                }
                 if let Some(frame) = self.next_frame(cx, (group, port), below) {
                     return Some(FrameDown::Frame(frame));
                 }

@@ -38,6 +38,14 @@ pub(super) struct Peer {
     pub(super) acks: AckCopies,
     /// A frame that a layer below wants to go out.
     pub(super) wanted: Option<Wanted>,
+    /// The last stamp: number and start of its slot, and when it came.
+    pub(super) stamp: Option<(u16, Instant, Instant)>,
+    /// What it could fill, as it says itself.
+    pub(super) demand: u8,
+    /// How much later than the end of our slot its slot begins, in nanoseconds.
+    pub(super) lag: Option<i64>,
+    /// Why its frames are refused, while they are.
+    pub(super) refused: Option<Refusal>,
 }
 
 impl Peer {
@@ -63,6 +71,10 @@ impl Peer {
             code: Coding::default(),
             acks: AckCopies::default(),
             wanted: None,
+            stamp: None,
+            demand: 0,
+            lag: None,
+            refused: None,
         }
     }
 
@@ -93,6 +105,22 @@ impl Peer {
     /// Whether an acknowledgement should go by itself.
     pub(super) fn wants_ack_alone(&self) -> bool {
         self.acks.left > 0 && self.acks.alone > 0 && !self.has_data()
+    }
+}
+
+/// Why all frames of a neighbour are refused: the two ends are set differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    SlotLength,
+    Version,
+}
+
+impl Refusal {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::SlotLength => "slot-length",
+            Self::Version => "version",
+        }
     }
 }
 

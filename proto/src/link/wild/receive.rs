@@ -1,22 +1,32 @@
 //! What is done with a frame: stamp, acknowledgement, data, parity.
 
 use super::Wild;
+use super::beacon::BEACON_BYTES;
+use super::peer::Refusal;
 use super::receiver::{Arrival, Verdict, unit_head};
-use super::slots::Stamp;
+use super::slots::{SILENT_CYCLES, STALE_CYCLES, Stamp};
 use super::status::WildEvent;
-use crate::base::{Cx, Duration, EtherType, PacketUp, ReceivedFrame, ReceivedPacket};
-use crate::wire::wild::{Decoded, Header, Kind, decode, flag};
+use crate::base::{
+    Cx, Duration, EtherType, Instant, NodeId, PacketUp, ReceivedFrame, ReceivedPacket,
+};
+use crate::wire::wild::{DecodeError, Decoded, Header, Kind, Turns, decode, flag};
 
 impl Wild {
     /// Takes a frame that was for this node (or all), or that was only overheard.
-    pub(super) fn on_frame(&mut self, cx: &mut Cx<'_>, frame: ReceivedFrame, is_ours: bool) {
+    pub(super) fn on_frame(&mut self, cx: &mut Cx<'_>, mut frame: ReceivedFrame, is_ours: bool) {
         if frame.protocol != EtherType::FARHOP {
             self.counters.malformed_protocol += 1;
             return;
         }
         let decoded = match decode(&frame.payload) {
             Ok(decoded) => decoded,
-            Err(error) => return self.counters.on_malformed(error),
+            Err(error) => {
+                self.counters.on_malformed(error);
+                if error == DecodeError::Version {
+                    self.on_refused(cx, frame.from, Refusal::Version);
+                }
+                return;
+            }
         };
         let Some(index) = self.peer_index(frame.from) else {
             self.counters.strangers += 1;
@@ -24,12 +34,25 @@ impl Wild {
         };
         let header = decoded.header;
         if header.kind == Kind::Marker || !self.has_our_slot_length(&decoded) {
-            self.counters.wrong_slot_length += u64::from(header.kind != Kind::Marker);
+            if header.kind != Kind::Marker {
+                self.counters.wrong_slot_length += 1;
+                self.on_refused(cx, frame.from, Refusal::SlotLength);
+            }
             return;
         }
-        self.on_heard(cx, index, &frame);
-        if header.has(flag::FIRST_IN_SLOT) {
-            self.on_stamp(cx, index, &frame, &header);
+        self.peers[index].refused = None;
+        let started = self.started(cx.now, index, &frame);
+        frame.started = started.unwrap_or(cx.now);
+        match started {
+            Some(_) if header.has(flag::FIRST_IN_SLOT) => {
+                self.on_stamp(cx, index, &frame, &header);
+            }
+            Some(_) => {}
+            None => self.counters.stamps_impossible += 1,
+        }
+        self.on_heard(cx, index, &frame, &header);
+        if header.kind == Kind::Idle && frame.to.is_none() {
+            self.on_turns_of(cx.now, index, &decoded);
         }
         if !is_ours {
             self.counters.overheard += 1;
@@ -50,20 +73,80 @@ impl Wild {
         let ours = self.settings.slot.as_micros();
         let is_within = u64::from(decoded.header.delta_us) <= ours;
         match decoded.header.kind {
-            Kind::Idle => is_within && decoded.body[..] == (ours as u32).to_be_bytes(),
+            Kind::Idle => is_within && decoded.body.starts_with(&(ours as u32).to_be_bytes()),
             _ => is_within,
         }
     }
 
-    fn on_heard(&mut self, cx: &mut Cx<'_>, index: usize, frame: &ReceivedFrame) {
+    fn on_refused(&mut self, cx: &mut Cx<'_>, from: NodeId, why: Refusal) {
+        let Some(index) = self.peer_index(from) else { return };
+        if self.peers[index].refused.replace(why) != Some(why) {
+            cx.emit(|| WildEvent::Refused { from, why: why.name() });
+        }
+    }
+
+    /// Takes the turns of a beacon.
+    fn on_turns_of(&mut self, now: Instant, index: usize, decoded: &Decoded) {
+        let place = self.peers[index].place;
+        if !self.is_in_step_with(now, index, decoded.header.cluster) {
+            return;
+        }
+        let rest = decoded.body.slice(BEACON_BYTES.min(decoded.body.len())..);
+        match Turns::read(&rest) {
+            Some(turns) => self.on_turns(now, place, &turns),
+            None => self.counters.malformed_turns += u64::from(!rest.is_empty()),
+        }
+    }
+
+    fn is_in_step_with(&self, now: Instant, index: usize, cluster: u8) -> bool {
+        let slots = &self.groups[self.peers[index].place.0].slots;
+        slots.is_in_step(now) && slots.cluster() == cluster
+    }
+
+    fn on_heard(&mut self, cx: &mut Cx<'_>, index: usize, frame: &ReceivedFrame, header: &Header) {
         let peer = &mut self.peers[index];
-        self.groups[peer.place.0].slots.on_heard(cx.now);
+        let slots = &mut self.groups[peer.place.0].slots;
+        let is_with_us = slots.on_heard(cx.now, header.cluster);
+        // Who is not in step with others has only this neighbour to find step with.
+        let is_up = is_with_us || !slots.is_in_step(cx.now);
         peer.heard = Some(cx.now);
         peer.signal = frame.signal.or(peer.signal);
-        if !peer.is_up {
-            peer.is_up = true;
+        if frame.to == Some(self.node) {
+            peer.demand = header.demand;
+        }
+        if peer.is_up != is_up {
+            peer.is_up = is_up;
             let node = peer.spec.node;
-            self.up.push_back(PacketUp::Neighbour { node, up: true });
+            self.up.push_back(PacketUp::Neighbour { node, up: is_up });
+        }
+    }
+
+    /// When a frame began, on the node's clock.
+    fn started(&mut self, now: Instant, index: usize, frame: &ReceivedFrame) -> Option<Instant> {
+        let patience = self.settings.slot * 2 * STALE_CYCLES;
+        let port = self.port_mut(self.peers[index].place);
+        let spec = port.spec;
+        let bytes = spec.phy.psdu_bytes(spec.mpdu_bytes(frame.payload.len()), frame.rate);
+        let air = spec.phy.air_time(bytes, frame.rate);
+        port.clock.started(now, frame.started, air, patience)
+    }
+
+    /// Whether a stamp is not of the neighbour's newest slot, or tells another start of it than
+    /// the stamp before: a copy that somebody passed on, or that was held up.
+    fn is_stale(&self, now: Instant, index: usize, header: &Header, began: Instant) -> bool {
+        let peer = &self.peers[index];
+        if peer.receiver.is_of_another_life(header) {
+            return true;
+        }
+        let memory = self.settings.slot * 2 * SILENT_CYCLES;
+        let Some((slot, start, _)) = peer.stamp.filter(|(_, _, at)| now.since(*at) <= memory)
+        else {
+            return false;
+        };
+        let most = self.settings.slot.as_nanos() / 16;
+        match header.slot.wrapping_sub(slot) as i16 {
+            0 => began.signed_since(start).unsigned_abs() > most,
+            newer => newer < 0,
         }
     }
 
@@ -71,11 +154,19 @@ impl Wild {
         let group = self.peers[index].place.0;
         let delta = Duration::from_micros(u64::from(header.delta_us));
         let from = self.peers[index].spec.node;
-        match self.groups[group].slots.on_stamp(cx.now, frame.started, delta) {
+        let began = frame.started.saturating_sub(delta);
+        if self.is_stale(cx.now, index, header, began) {
+            self.counters.stamps_stale += 1;
+            return;
+        }
+        self.peers[index].stamp = Some((header.slot, began, cx.now));
+        match self.groups[group].slots.on_stamp(cx.now, frame.started, delta, header.cluster) {
+            Stamp::Foreign => self.counters.stamps_foreign += 1,
             Stamp::TooLong => self.counters.wrong_slot_length += 1,
             Stamp::Held(error_ns) => {
                 self.counters.stamps += 1;
                 self.peers[index].sync_error = Some(error_ns);
+                self.on_lag(index, began);
                 cx.emit(|| WildEvent::Stamp { from, error_ns });
             }
             Stamp::Taken { cut } => {
@@ -86,7 +177,7 @@ impl Wild {
                 cx.emit(|| WildEvent::InStep { from });
             }
         }
-        self.set_timeout();
+        self.set_timeout(cx.now);
     }
 
     /// Takes what concerns the windows of both directions.

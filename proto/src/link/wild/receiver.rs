@@ -128,6 +128,11 @@ impl Receiver {
         verdict
     }
 
+    /// Whether a frame is of an incarnation of its sender that does not count, or not yet.
+    pub(super) fn is_of_another_life(&self, header: &Header) -> bool {
+        self.incarnation.is_some_and(|known| known != header.incarnation)
+    }
+
     fn reset(&mut self, out: &mut Vec<Arrival>) {
         for flow in std::mem::take(&mut self.holding) {
             let held = self.flows.get_mut(&flow).map(|flow| std::mem::take(&mut flow.held));
@@ -335,6 +340,9 @@ mod tests {
             coded: None,
             base_offset: seq.wrapping_sub(base) as u16,
             protocol: EtherType::IPV4,
+            cluster: 0,
+            length: 64,
+            demand: 0,
         }
     }
 

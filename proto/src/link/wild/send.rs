@@ -6,14 +6,14 @@
 
 use super::peer::Peer;
 use super::status::WildEvent;
-use super::{Port, Recovery, Wild};
+use super::{Group, Port, Recovery, Wild};
 use crate::base::{
     AccessCategory, AckPolicy, Cx, Duration, EtherType, FlowId, Frame, FrameDone, FrameOutcome,
     Instant, Lane, PacketUp, RoomBelow, Seq, TxOptions, UnitId,
 };
 use crate::link::code::Encoder;
 use crate::wire::wild::{
-    Coded, HEADER_BYTES, Header, Kind, UNIT_HEAD_BYTES, UnitHead, encode, flag,
+    Coded, FULL_LENGTH, HEADER_BYTES, Header, Kind, UNIT_HEAD_BYTES, UnitHead, encode, flag,
 };
 use bytes::Bytes;
 
@@ -67,17 +67,36 @@ impl Wild {
         self.counters.slots += 1;
         self.air.guard += self.settings.guard;
         cx.emit(|| WildEvent::SlotBegan { channel, number });
-        for port in &mut self.groups[group].ports {
-            port.busy_until = cx.now;
-            port.on_air_until = cx.now;
-            port.is_stamped = false;
+        for port in 0..self.groups[group].ports.len() {
+            let Group { slots, ports, .. } = &mut self.groups[group];
+            ports[port].on_slot(cx.now, slots, &self.settings);
+            self.give_turns((group, port));
         }
         for index in 0..self.peers.len() {
             if self.peers[index].place.0 == group {
                 self.peers[index].on_slot(number, until);
-                self.on_peer_cycle(cx, index);
             }
         }
+        self.on_cycle(cx, group);
+    }
+
+    /// A send slot begins in which this node listens.
+    pub(super) fn on_slot_listened(&mut self, cx: &mut Cx<'_>, group: usize) {
+        self.counters.slots_listened += 1;
+        self.on_cycle(cx, group);
+    }
+
+    fn on_cycle(&mut self, cx: &mut Cx<'_>, group: usize) {
+        let patience = self.settings.slot * 2 * super::slots::STALE_CYCLES;
+        let mut is_missing = false;
+        for index in 0..self.peers.len() {
+            if self.peers[index].place.0 == group {
+                self.on_peer_cycle(cx, index);
+                let heard = self.peers[index].heard;
+                is_missing |= heard.is_none_or(|heard| cx.now.since(heard) > patience);
+            }
+        }
+        self.groups[group].slots.set_missing(is_missing);
     }
 
     /// The next frame of one radio, if there is one that fits into the slot.
@@ -120,7 +139,7 @@ impl Wild {
         &self.groups[place.0].ports[place.1]
     }
 
-    fn port_mut(&mut self, place: (usize, usize)) -> &mut Port {
+    pub(super) fn port_mut(&mut self, place: (usize, usize)) -> &mut Port {
         &mut self.groups[place.0].ports[place.1]
     }
 
@@ -135,7 +154,7 @@ impl Wild {
     ) -> bool {
         let overhead = self.settings.overhead;
         let end = self.port(place).after(now, HEADER_BYTES + bytes, overhead) + beside;
-        end <= self.groups[place.0].slots.end()
+        end <= self.port(place).closes
     }
 
     /// Air time that open and waiting parity on a radio needs, that of one neighbour excepted.
@@ -372,9 +391,11 @@ impl Wild {
     ) -> Frame {
         let incarnation = self.incarnation(now);
         let slots = &self.groups[place.0].slots;
-        let (slot, deadline) = (slots.number(), slots.end());
+        let (slot, cluster) = (slots.number(), slots.cluster());
+        let demand = content.peer.map_or(0, |index| self.demand(&self.peers[index]));
         let overhead = self.settings.overhead;
         let port = self.port(place);
+        let deadline = port.closes;
         let carried = if let What::Carrier(bytes) = content.what { Some(bytes) } else { None };
         let had_stamp = !port.is_stamped || carried.is_some();
         let on_air = now.max(port.busy_until) + port.spec.mean_gap();
@@ -393,6 +414,9 @@ impl Wild {
             coded: content.coded,
             base_offset: content.seq.distance(base) as u16,
             protocol: content.protocol,
+            cluster,
+            length: FULL_LENGTH,
+            demand,
         };
         let payload = encode(&header, content.ack, content.body);
         let id = self.ids.next_id();

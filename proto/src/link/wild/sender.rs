@@ -124,6 +124,11 @@ impl Sender {
         self.window.iter().filter(|entry| entry.state != State::Finished).count()
     }
 
+    /// Packets that are to be repeated.
+    pub(super) fn lost(&self) -> usize {
+        self.lost
+    }
+
     /// Whether a packet is to be repeated.
     pub(super) fn has_lost(&self) -> bool {
         self.lost > 0

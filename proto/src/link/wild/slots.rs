@@ -5,7 +5,13 @@
 //! sent. A receive slot follows. During a slot the sender is the master: a stamp says how long
 //! after the start of its slot the preamble of its frame went on air, so the slot began here at
 //! `trecv = t2 - delta`, and our own starts at `trecv + T`. Of the stamps of several neighbours
-//! in one receive slot the latest counts; a node in step moves by at most `T / 4` at a time.
+//! in one receive slot the latest counts; a node in step moves by at most `T / 4` at a time, or as
+//! far as it takes after four cycles without a stamp.
+//!
+//! Nodes that begin by themselves draw the number of a cluster, which whoever follows them repeats.
+//! Where two clusters meet, the one with the higher number takes over the schedule of the other; so
+//! a network that began in many places ends in one step. Two neighbours who send at the same time
+//! hear nothing of each other: a node that misses a neighbour listens in some of its send slots.
 //!
 //! Differs from the sheet in one thing: where no stamp comes, a node runs on with the length of
 //! the cycle that it has learned (`2 T` and the way there and back), not with `2 T`; so the error
@@ -16,7 +22,12 @@ use crate::base::{Duration, Instant, Rng};
 /// Cycles of listening at the start.
 const LISTEN_CYCLES: u64 = 4;
 /// Cycles without a stamp after which the next one counts in full.
-const STALE_CYCLES: u64 = 4;
+pub(super) const STALE_CYCLES: u64 = 4;
+/// While a neighbour is missing, a node listens in one of so many of its send slots.
+const LISTEN_OF: u64 = 4;
+/// After so many slots without it, more rarely.
+const LISTEN_SLOTS: u32 = 32;
+const LISTEN_RARELY_OF: u64 = 16;
 /// Cycles without any frame of a neighbour after which a node is out of step. More than the four
 /// of the sheet: at half the frames lost, an idle neighbour, who sends two frames in a slot, is
 /// not heard for four cycles in one case of 256, and the learned cycle holds much longer.
@@ -42,6 +53,8 @@ pub(super) enum SlotEvent {
     Ended,
     /// So many send slots passed before the node woke up.
     Missed(u64),
+    /// A send slot is spent listening.
+    Listened,
 }
 
 /// What a stamp did.
@@ -49,6 +62,8 @@ pub(super) enum SlotEvent {
 pub(super) enum Stamp {
     /// Later than the slot is long: the neighbour has another slot length.
     TooLong,
+    /// Of a cluster that follows ours, as soon as it hears of it.
+    Foreign,
     /// The node was in step and moved, or would have moved, by this much, in nanoseconds.
     Held(i64),
     /// The node was not in step and took over the neighbour's.
@@ -67,6 +82,8 @@ pub(super) struct Slots {
     number: u16,
     /// Start of the current send slot, or of the next while not sending.
     start: Instant,
+    /// Start of the last send slot.
+    sent_from: Instant,
     /// Where `start` would be without the stamps of this receive slot.
     free: Instant,
     /// The latest start that a stamp asked for, since the last send slot began.
@@ -78,6 +95,12 @@ pub(super) struct Slots {
     heard: Instant,
     rng: Rng,
     is_born: bool,
+    /// Those who are in step with this node have the same.
+    cluster: u8,
+    /// Whether the stamps of this receive slot came after a long time without any.
+    was_stale: bool,
+    /// Whether a neighbour is missing, and in how many slots it has been.
+    missing: Option<u32>,
 }
 
 impl Slots {
@@ -88,6 +111,7 @@ impl Slots {
             phase: Phase::Start,
             number: 0,
             start: Instant::ZERO,
+            sent_from: Instant::ZERO,
             free: Instant::ZERO,
             asked: None,
             excess: 0,
@@ -95,7 +119,20 @@ impl Slots {
             heard: Instant::ZERO,
             rng,
             is_born: false,
+            cluster: 0,
+            was_stale: false,
+            missing: None,
         }
+    }
+
+    /// The number that those in step with this node share.
+    pub(super) fn cluster(&self) -> u8 {
+        self.cluster
+    }
+
+    /// Whether a neighbour has not been heard lately.
+    pub(super) fn set_missing(&mut self, is_missing: bool) {
+        self.missing = is_missing.then_some(self.missing.unwrap_or(0).saturating_add(1));
     }
 
     /// When the phase ends.
@@ -122,13 +159,18 @@ impl Slots {
         self.number
     }
 
-    pub(super) fn phase(&self) -> Phase {
-        self.phase
+    /// Start of the last send slot.
+    pub(super) fn sent_from(&self) -> Instant {
+        self.sent_from
     }
 
-    /// Whether a frame may be given down now.
-    pub(super) fn is_open(&self, now: Instant) -> bool {
-        self.phase == Phase::Send && now < self.end()
+    /// One time in `of`, by chance.
+    pub(super) fn draws(&mut self, of: u64) -> bool {
+        self.rng.below(of) == 0
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
     }
 
     /// Whether the schedule follows that of a neighbour who is still heard.
@@ -143,19 +185,35 @@ impl Slots {
             return false;
         }
         self.is_born = true;
+        self.begin_cluster();
         self.phase = Phase::Send;
         self.start = now;
+        self.sent_from = now;
         self.free = now;
         self.number = self.number.wrapping_add(1);
         self.asked = None;
         true
     }
 
-    /// A frame of a neighbour came, with a stamp or without.
-    pub(super) fn on_heard(&mut self, now: Instant) {
-        if self.is_in_step(now) {
+    /// A frame of a neighbour came, with a stamp or without. Returns whether that neighbour is in
+    /// step with this node.
+    pub(super) fn on_heard(&mut self, now: Instant, cluster: u8) -> bool {
+        let is_ours = cluster == self.cluster && self.is_in_step(now);
+        if is_ours {
             self.heard = now;
         }
+        is_ours
+    }
+
+    fn begin_cluster(&mut self) {
+        self.cluster = self.rng.next_u64() as u8;
+    }
+
+    /// Whether the send slot that begins is to be spent listening.
+    fn listens(&mut self, now: Instant) -> bool {
+        let Some(slots) = self.missing.filter(|_| self.is_in_step(now)) else { return false };
+        let of = if slots < LISTEN_SLOTS { LISTEN_OF } else { LISTEN_RARELY_OF };
+        self.rng.below(of) == 0
     }
 
     /// Goes on by one event, if it is time. To be called until it gives nothing.
@@ -175,9 +233,19 @@ impl Slots {
         if now >= self.end() {
             return Some(SlotEvent::Missed(self.skip(now)));
         }
-        self.phase = Phase::Send;
+        if self.phase == Phase::Start {
+            self.begin_cluster();
+        }
         self.number = self.number.wrapping_add(1);
+        self.sent_from = self.start;
         self.asked = None;
+        self.was_stale = false;
+        if self.listens(now) {
+            self.start = self.start.offset(self.cycle());
+            self.free = self.start;
+            return Some(SlotEvent::Listened);
+        }
+        self.phase = Phase::Send;
         Some(SlotEvent::Began)
     }
 
@@ -196,7 +264,7 @@ impl Slots {
             self.free = self.start.offset(self.cycle());
             self.start = self.free;
             if let Some(asked) = self.asked {
-                self.hold(asked, false);
+                self.hold(asked);
             }
         } else {
             self.stamped = None;
@@ -220,42 +288,53 @@ impl Slots {
         missed
     }
 
-    /// Moves the next start as near to `asked` as a node in step may, or all the way if its last
-    /// stamp is stale; returns the whole distance.
-    fn hold(&mut self, asked: Instant, is_stale: bool) -> i64 {
-        let most = self.length.as_nanos() as i64 / if is_stale { 1 } else { 4 };
+    /// Moves the next start as near to `asked` as a node in step may, or all the way if the stamps
+    /// before were long ago.
+    fn hold(&mut self, asked: Instant) {
+        let most = self.length.as_nanos() as i64 / if self.was_stale { 1 } else { 4 };
         let error = asked.signed_since(self.free);
         self.start = self.free.offset(error.clamp(-most, most));
-        error
     }
 
-    /// Takes the stamp `delta` of a frame whose preamble began at `started`.
-    pub(super) fn on_stamp(&mut self, now: Instant, started: Instant, delta: Duration) -> Stamp {
+    /// Takes the stamp `delta` of a frame of a cluster, whose preamble began at `started`.
+    pub(super) fn on_stamp(
+        &mut self,
+        now: Instant,
+        started: Instant,
+        delta: Duration,
+        cluster: u8,
+    ) -> Stamp {
         if delta > self.length {
             return Stamp::TooLong;
         }
         let asked = started.offset(-(delta.as_nanos() as i64)) + self.length;
         let Some((stamped, before)) = self.stamped.filter(|_| self.is_in_step(now)) else {
-            return self.take(now, asked);
+            return self.take(now, asked, cluster);
         };
+        if cluster > self.cluster {
+            return Stamp::Foreign;
+        }
+        if cluster < self.cluster {
+            return self.take(now, asked, cluster);
+        }
         self.heard = now;
         let free = match self.phase {
             Phase::Send => self.start.offset(self.cycle()),
             Phase::Start | Phase::Receive => self.free,
         };
-        // A stamp that is told late belongs to the receive slot before.
-        let asked = match asked.signed_since(free) {
-            early if early < -(self.length.as_nanos() as i64) => asked.offset(self.cycle()),
-            _ => asked,
-        };
+        // A stamp that is told late belongs to a receive slot before.
+        let cycle = self.cycle();
+        let off = asked.signed_since(free);
+        let asked = asked.offset(-(off + cycle.div_euclid(2)).div_euclid(cycle) * cycle);
         if self.asked.is_none() {
             self.learn(asked.signed_since(before));
         }
         let asked = self.asked.map_or(asked, |other| other.max(asked));
         self.asked = Some(asked);
+        self.was_stale |= now.since(stamped) > self.length * 2 * STALE_CYCLES;
         self.stamped = Some((now, asked));
         if self.phase != Phase::Send {
-            self.hold(asked, now.since(stamped) > self.length * 2 * STALE_CYCLES);
+            self.hold(asked);
         }
         Stamp::Held(asked.signed_since(free))
     }
@@ -274,8 +353,9 @@ impl Slots {
         }
     }
 
-    fn take(&mut self, now: Instant, asked: Instant) -> Stamp {
+    fn take(&mut self, now: Instant, asked: Instant, cluster: u8) -> Stamp {
         let cut = self.phase == Phase::Send;
+        self.cluster = cluster;
         self.is_born = true;
         self.phase = Phase::Receive;
         self.heard = now;
@@ -308,7 +388,7 @@ mod tests {
     fn in_step() -> Slots {
         let mut slots = slots("in step");
         assert_eq!(slots.advance(Instant::ZERO), None);
-        let stamp = slots.on_stamp(at(1_001_500), at(1_001_000), Duration::from_millis(1));
+        let stamp = slots.on_stamp(at(1_001_500), at(1_001_000), Duration::from_millis(1), 0);
         // The self-started slot was due long ago in this story, but nobody called.
         assert_eq!(stamp, Stamp::Taken { cut: false });
         slots
@@ -332,10 +412,9 @@ mod tests {
     fn our_slot_starts_when_the_neighbours_ends() {
         let mut slots = in_step();
         assert_eq!(slots.start(), at(1_020_000));
-        assert!(!slots.is_open(at(1_020_999)));
+        assert_eq!(slots.advance(at(1_020_999)), None);
         assert_eq!(slots.advance(at(1_021_000)), Some(SlotEvent::Began));
-        assert!(slots.is_open(at(1_021_000)) && slots.is_open(at(1_039_999)));
-        assert!(!slots.is_open(at(1_040_000)));
+        assert_eq!(slots.advance(at(1_039_999)), None);
         assert_eq!(slots.advance(at(1_040_000)), Some(SlotEvent::Ended));
         assert_eq!(slots.start(), at(1_060_000));
     }
@@ -346,10 +425,10 @@ mod tests {
         slots.advance(at(1_021_000));
         slots.advance(at(1_040_000));
         let delta = Duration::from_millis(1);
-        assert_eq!(slots.on_stamp(at(1_041_300), at(1_041_200), delta), Stamp::Held(200_000));
-        assert_eq!(slots.on_stamp(at(1_041_400), at(1_041_100), delta), Stamp::Held(200_000));
+        assert_eq!(slots.on_stamp(at(1_041_300), at(1_041_200), delta, 0), Stamp::Held(200_000));
+        assert_eq!(slots.on_stamp(at(1_041_400), at(1_041_100), delta, 0), Stamp::Held(200_000));
         assert_eq!(slots.start(), at(1_060_200));
-        assert_eq!(slots.on_stamp(at(1_051_000), at(1_050_900), delta), Stamp::Held(9_900_000));
+        assert_eq!(slots.on_stamp(at(1_051_000), at(1_050_900), delta, 0), Stamp::Held(9_900_000));
         assert_eq!(slots.start(), at(1_065_000));
     }
 
@@ -366,7 +445,7 @@ mod tests {
     #[test]
     fn a_stamp_longer_than_the_slot_is_of_another_network() {
         let mut slots = in_step();
-        let stamp = slots.on_stamp(at(1_041_300), at(1_041_200), Duration::from_millis(21));
+        let stamp = slots.on_stamp(at(1_041_300), at(1_041_200), Duration::from_millis(21), 0);
         assert_eq!(stamp, Stamp::TooLong);
     }
 
@@ -381,7 +460,7 @@ mod tests {
             let ideal = at(1_020_000) + cycle * (round + 1);
             if round < 40 || round % 3 == 0 {
                 let heard = ideal.saturating_sub(T) + Duration::from_millis(1);
-                slots.on_stamp(heard, heard, Duration::from_millis(1));
+                slots.on_stamp(heard, heard, Duration::from_millis(1), 0);
             }
             if round > 30 {
                 let error = slots.start().signed_since(ideal).abs();

@@ -16,7 +16,11 @@ pub(super) struct Counters {
     pub(super) slots: u64,
     pub(super) slots_missed: u64,
     pub(super) slots_cut: u64,
+    pub(super) slots_listened: u64,
     pub(super) stamps: u64,
+    pub(super) stamps_foreign: u64,
+    pub(super) stamps_stale: u64,
+    pub(super) stamps_impossible: u64,
     pub(super) steps_taken: u64,
     pub(super) frames_sent: u64,
     pub(super) frames_late: u64,
@@ -31,6 +35,7 @@ pub(super) struct Counters {
     pub(super) restarts: u64,
     pub(super) wrong_slot_length: u64,
     pub(super) malformed_protocol: u64,
+    pub(super) malformed_turns: u64,
     malformed_short: u64,
     malformed_version: u64,
     malformed_kind: u64,
@@ -57,7 +62,11 @@ impl Counters {
             ("slots", self.slots),
             ("slots_missed", self.slots_missed),
             ("slots_cut", self.slots_cut),
+            ("slots_listened", self.slots_listened),
             ("stamps", self.stamps),
+            ("stamps_foreign", self.stamps_foreign),
+            ("stamps_stale", self.stamps_stale),
+            ("stamps_impossible", self.stamps_impossible),
             ("steps_taken", self.steps_taken),
             ("frames_sent", self.frames_sent),
             ("frames_late", self.frames_late),
@@ -72,6 +81,7 @@ impl Counters {
             ("peer_restarts", self.restarts),
             ("wrong_slot_length", self.wrong_slot_length),
             ("malformed_protocol", self.malformed_protocol),
+            ("malformed_turns", self.malformed_turns),
             ("malformed_short", self.malformed_short),
             ("malformed_version", self.malformed_version),
             ("malformed_kind", self.malformed_kind),
@@ -92,6 +102,8 @@ pub(super) enum WildEvent {
     InStep { from: NodeId },
     /// A stamp asked for a correction.
     Stamp { from: NodeId, error_ns: i64 },
+    /// All frames of a neighbour are refused, because it is set differently.
+    Refused { from: NodeId, why: &'static str },
     /// Packets were found lost.
     Lost { to: NodeId, packets: usize },
 }

@@ -7,7 +7,7 @@ use crate::base::{
     EtherType, FlowId, Frame, FrameDone, FrameOutcome, Gap, Phy, RadioId, ReceivedFrame, Seq,
     TxOptions, UnitId,
 };
-use crate::wire::wild::{Header, Kind, decode, encode, flag};
+use crate::wire::wild::{FULL_LENGTH, Header, Kind, decode, encode, flag};
 
 const T: Duration = Duration::from_millis(20);
 
@@ -47,6 +47,9 @@ fn hears(wild: &mut Wild, from: u16, started: Instant, delta_us: u32, ours: bool
         coded: None,
         base_offset: 0,
         protocol: EtherType::IPV4,
+        cluster: 0,
+        length: FULL_LENGTH,
+        demand: 0,
     };
     let frame = ReceivedFrame {
         radio: RadioId(from as u8 - 2),

@@ -1,5 +1,6 @@
 //! From a scenario to what each node needs: numbers, radios, neighbours, routes.
 
+mod phases;
 mod topology;
 
 use std::collections::BTreeMap;
@@ -11,8 +12,10 @@ use super::space::{Space, Thresholds};
 use crate::base::{AddressPlan, Bitrate, Dbm, Duration, NodeId, RadioId, RadioSpec};
 use crate::link::PeerSpec;
 use crate::link::secure::SecurityConfig;
+use crate::link::wild::Turn;
 use crate::routing::fixed::NextHop;
 
+pub(super) use phases::channels_that_help;
 use topology::RadioUse;
 pub(super) use topology::{Search, Topology};
 
@@ -45,6 +48,8 @@ pub struct NodePlan {
     pub security: Option<Arc<SecurityConfig>>,
     /// Radios.
     pub radios: Vec<RadioPlan>,
+    /// When each radio may send, where the link has slots.
+    pub turns: Vec<Turn>,
     /// Neighbours that hear this node and are heard by it.
     pub peers: Vec<PeerSpec>,
     /// Routes.
@@ -132,6 +137,10 @@ impl Scenario {
         assert!(problems.is_empty(), "a scenario with problems cannot be planned: {problems:?}");
         let scenario = self.expanded();
         let topology = Topology::build(&scenario);
+        let turns = match scenario.stack.link {
+            LinkConfig::Wild(_) => topology.turns(),
+            _ => Vec::new(),
+        };
         let names: Arc<[String]> = scenario.node.iter().map(|node| node.name.clone()).collect();
         let stack = Arc::new(scenario.stack.clone());
         let security = scenario.security.clone().filter(SecurityConfig::is_on).map(Arc::new);
@@ -146,6 +155,7 @@ impl Scenario {
                 stack: Arc::clone(&stack),
                 security: security.clone(),
                 radios: radios.map(|(id, radio)| scenario.plan_radio(id, radio)).collect(),
+                turns: turns.get(number - 1).cloned().unwrap_or_default(),
                 peers: topology.steps(node).iter().map(peer).collect(),
                 next_hops: BTreeMap::new(),
                 names: Arc::clone(&names),

@@ -66,6 +66,11 @@ impl Ear {
         }
     }
 
+    /// Any of it, so that all of it is at hand.
+    pub(in crate::radio) fn fetch(&self) -> u64 {
+        self.busy_since.as_nanos()
+    }
+
     /// All signals at the antenna.
     pub(in crate::radio) fn ambient(&self) -> Power {
         self.ambient

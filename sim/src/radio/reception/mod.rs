@@ -79,6 +79,15 @@ impl Receiver {
         Ear::new(sense, config.carrier_sense)
     }
 
+    /// Something of each part of it, so that it is at hand.
+    pub(super) fn fetch(&self) -> u64 {
+        let model = match &self.model {
+            Model::Threshold(_) => 0,
+            Model::Sinr(sinr) => sinr.fetch(),
+        };
+        model ^ self.deafening.len() as u64
+    }
+
     /// Whether nothing is being received.
     pub(super) fn is_free(&self) -> bool {
         match &self.model {

@@ -185,6 +185,11 @@ impl Errors {
 }
 
 impl Sinr {
+    /// Something of each part of it, so that it is at hand.
+    pub(super) fn fetch(&self) -> u64 {
+        self.others.len() as u64 ^ self.spans.earlier.len() as u64
+    }
+
     /// Whether nothing is being received.
     pub(super) fn is_free(&self) -> bool {
         matches!(self.state, State::Free)

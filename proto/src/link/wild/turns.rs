@@ -1,0 +1,309 @@
+//! Turns within a slot, where several neighbours share one radio.
+//!
+//! A radio with one neighbour sends in the whole of its slot. The neighbours of a radio that has
+//! several send one after the other: at the middle of a star the radio itself says who may answer
+//! when, by what each said it could fill; where stars overlap, as in a row of nodes with one radio
+//! each, a slot is split into fixed parts, because nobody knows the wishes of all.
+//!
+//! Turns are counted from the start of the slot of whoever has them. That start is later by the
+//! way there and back for a far neighbour than for a near one, so the middle moves the turns of
+//! the near ones on by the difference.
+
+use super::peer::Peer;
+use super::slots::Slots;
+use super::{Port, Settings, Wild};
+use crate::base::{Duration, Instant};
+use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, TurnEntry, Turns};
+
+/// Cycles for which turns are given out at once.
+const CYCLES: u8 = 4;
+/// One time in so many there is a turn for whoever has none, while somebody is missing.
+const OPEN_OF: u32 = 2;
+/// Between two turns, for frames that are longer than planned.
+const GAP: Duration = Duration::from_micros(60);
+/// By so much may the ways of a newcomer and of the others differ (90 km, there and back).
+const NEWCOMER_SKEW: Duration = Duration::from_micros(600);
+/// Payload of a frame by which a newcomer makes itself known.
+const NEWCOMER_BYTES: usize = 200;
+/// Payload of an acknowledgement by itself.
+const ACK_BYTES: usize = 40;
+
+/// When a radio may send within the slot of its node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Turn {
+    /// All the time.
+    #[default]
+    Whole,
+    /// In one of so many parts.
+    Part {
+        /// The part, from 0.
+        index: u8,
+        /// How many there are.
+        count: u8,
+    },
+    /// All the time, and it tells its neighbours when they may.
+    Grants,
+    /// When its only neighbour says so.
+    Granted,
+}
+
+/// A part of a slot, from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) from: Duration,
+    pub(super) until: Duration,
+}
+
+/// The turns of one radio.
+#[derive(Debug, Default)]
+pub(super) struct PortTurns {
+    pub(super) turn: Turn,
+    /// What the middle of the star gave this node, and until when that holds.
+    own: Option<(Span, Instant)>,
+    /// The turn of whoever has none.
+    open: Option<(Span, Instant)>,
+    /// What this node gave its neighbours.
+    given: Turns,
+    rounds: u32,
+}
+
+impl Port {
+    /// Whether a frame may be given down now.
+    pub(super) fn is_open(&self, now: Instant) -> bool {
+        self.opens <= now && now < self.closes
+    }
+
+    /// A send slot begins: from when to when this radio may send in it.
+    pub(super) fn on_slot(&mut self, now: Instant, slots: &mut Slots, settings: &Settings) {
+        let span = self.span(now, slots, settings);
+        let at = |offset: Duration| slots.start() + offset;
+        (self.opens, self.closes) =
+            span.map_or((now, now), |span| (at(span.from), at(span.until).min(slots.end())));
+        self.busy_until = self.opens.max(now);
+        self.on_air_until = self.busy_until;
+        self.is_stamped = false;
+    }
+
+    fn span(&self, now: Instant, slots: &mut Slots, settings: &Settings) -> Option<Span> {
+        let whole = Span { from: settings.guard, until: settings.slot };
+        if !slots.is_in_step(now) {
+            return Some(whole);
+        }
+        let holds = |turn: &(Span, Instant)| (now < turn.1).then_some(turn.0);
+        match self.turns.turn {
+            Turn::Whole | Turn::Grants => Some(whole),
+            Turn::Part { index, count } => {
+                let part = settings.slot / u64::from(count);
+                let from = part * u64::from(index);
+                Some(Span { from: from + settings.guard, until: from + part })
+            }
+            Turn::Granted => match self.turns.own.as_ref().and_then(holds) {
+                Some(span) => Some(span),
+                // Of two newcomers one should be heard sooner or later.
+                None => self.turns.open.as_ref().and_then(holds).filter(|_| slots.draws(2)),
+            },
+        }
+    }
+
+    /// The longest time that this radio may ever have to send in one slot.
+    pub(super) fn longest(&self, settings: &Settings) -> Duration {
+        let parts = if let Turn::Part { count, .. } = self.turns.turn { count } else { 1 };
+        (settings.slot / u64::from(parts)).saturating_sub(settings.guard)
+    }
+}
+
+impl Wild {
+    /// Sets when each radio may send; without it all may all the time.
+    ///
+    /// Panics if there are not as many turns as radios.
+    pub fn set_turns(&mut self, turns: &[Turn]) {
+        let ports = || self.groups.iter().flat_map(|group| &group.ports);
+        assert_eq!(ports().count(), turns.len(), "a turn for each radio");
+        for group in &mut self.groups {
+            for port in &mut group.ports {
+                port.turns.turn = turns[usize::from(port.spec.id.0)];
+            }
+        }
+    }
+
+    /// Takes the turns that the only neighbour of a radio gives out.
+    pub(super) fn on_turns(&mut self, now: Instant, place: (usize, usize), turns: &Turns) {
+        let (slot, own) = (self.settings.slot, self.node.0);
+        let port = self.port_mut(place);
+        if port.turns.turn != Turn::Granted {
+            return;
+        }
+        // The slot that these turns are of begins within a slot, and each cycle takes two.
+        let until = now + slot * 2 * u64::from(turns.cycles);
+        let part =
+            |fraction: u16| Duration::from_nanos(slot.as_nanos() * u64::from(fraction) >> 16);
+        let find = |node: u16| {
+            let turn = turns.turns.iter().find(|turn| turn.node == node)?;
+            let (from, length) = (part(turn.from), part(turn.length));
+            Some((Span { from, until: from + length }, until))
+        };
+        port.turns.own = find(own);
+        port.turns.open = find(Turns::OPEN);
+    }
+
+    /// Gives out turns anew, if the last ones are over. To be called once in a slot.
+    pub(super) fn give_turns(&mut self, place: (usize, usize)) {
+        if self.port(place).turns.turn != Turn::Grants {
+            return;
+        }
+        let given = &mut self.port_mut(place).turns.given;
+        given.cycles = given.cycles.saturating_sub(1);
+        if given.cycles > 0 {
+            return;
+        }
+        let turns = self.turns(place);
+        let port = &mut self.port_mut(place).turns;
+        port.rounds = port.rounds.wrapping_add(1);
+        port.given = Turns { cycles: CYCLES, turns };
+    }
+
+    /// The turns that hold, for a beacon; empty where none are given.
+    pub(super) fn given_turns(&self, place: (usize, usize)) -> Vec<u8> {
+        let turns = &self.port(place).turns;
+        let mut out = Vec::new();
+        if turns.turn == Turn::Grants {
+            turns.given.put(&mut out);
+        }
+        out
+    }
+
+    fn turns(&self, place: (usize, usize)) -> Vec<TurnEntry> {
+        let port = self.port(place);
+        let rounds = port.turns.rounds as usize;
+        let (here, away): (Vec<&Peer>, Vec<&Peer>) =
+            port.peers.iter().map(|index| &self.peers[*index]).partition(|peer| peer.is_up);
+        let mut here = here;
+        // Whoever comes first has the best of what is left over: each in its turn.
+        here.sort_by_key(|peer| peer.spec.node);
+        let first = rounds % here.len().max(1);
+        here.rotate_left(first);
+        here.truncate(Turns::MOST - 1);
+        let lags = || here.iter().map(|peer| peer.lag.unwrap_or(0));
+        let (near, far) = (lags().min().unwrap_or(0), lags().max().unwrap_or(0));
+        let skew = Duration::from_nanos(far.abs_diff(near));
+        let air = |bytes| port.spec.unacknowledged(HEADER_BYTES + bytes) + self.settings.overhead;
+        let is_open = !away.is_empty() && (here.is_empty() || port.turns.rounds % OPEN_OF == 0);
+        let open = if is_open { air(NEWCOMER_BYTES) + NEWCOMER_SKEW } else { Duration::ZERO };
+        let slot = self.settings.slot;
+        let left = slot.saturating_sub(self.settings.guard + skew + open);
+        let least = air(ACK_BYTES) * 2 + GAP;
+        let wanted: Vec<Duration> = here
+            .iter()
+            .map(|peer| slot * u64::from(peer.demand) / u64::from(FULL_LENGTH))
+            .collect();
+        let shares = share(left, least, air(super::FULL_PACKET_BYTES) + GAP, &wanted);
+        let mut entries = Vec::with_capacity(here.len() + 1);
+        let mut from = self.settings.guard;
+        let fraction = |time: Duration| {
+            u16::try_from((time.as_nanos() << 16) / slot.as_nanos()).unwrap_or(u16::MAX)
+        };
+        for (peer, share) in here.iter().zip(shares) {
+            let later = Duration::from_nanos(far.abs_diff(peer.lag.unwrap_or(far)));
+            let length = share.saturating_sub(GAP);
+            let node = peer.spec.node.0;
+            entries.push(TurnEntry {
+                node,
+                from: fraction(from + later),
+                length: fraction(length),
+            });
+            from += share;
+        }
+        if is_open {
+            // Where a newcomer is, nobody knows: it may come late by its way there and back.
+            let length = fraction(open.saturating_sub(NEWCOMER_SKEW));
+            entries.push(TurnEntry { node: Turns::OPEN, from: fraction(from), length });
+        }
+        entries
+    }
+
+    /// What could be sent to a neighbour, in the unit of the header.
+    pub(super) fn demand(&self, peer: &Peer) -> u8 {
+        let port = self.port(peer.place);
+        let bytes = peer.queue.peek(0).map_or(super::FULL_PACKET_BYTES, |p| p.payload.len());
+        let frames = (peer.queue.len() + peer.sender.lost()) as u64;
+        let air = port.spec.unacknowledged(HEADER_BYTES + bytes) + self.settings.overhead;
+        let unit = self.settings.slot / u64::from(FULL_LENGTH);
+        let units = (air * frames).as_nanos().div_ceil(unit.as_nanos().max(1));
+        u8::try_from(units).unwrap_or(u8::MAX)
+    }
+
+    /// The neighbour of a radio that is its node's only one there is in step again: how much later
+    /// than the middle's own slot ended its slot began.
+    pub(super) fn on_lag(&mut self, index: usize, began: Instant) {
+        let (group, _) = self.peers[index].place;
+        let slots = &self.groups[group].slots;
+        let lag = began.signed_since(slots.sent_from() + self.settings.slot);
+        if lag.unsigned_abs() < self.settings.slot.as_nanos() {
+            let known = &mut self.peers[index].lag;
+            *known = Some(known.map_or(lag, |known| known + (lag - known) / 4));
+        }
+    }
+}
+
+/// Splits a time among those who want something of it: `least` for each, at most what it wants
+/// beside, in equal parts, or in parts of `frame` to the first ones; what nobody wants goes to all.
+fn share(left: Duration, least: Duration, frame: Duration, wanted: &[Duration]) -> Vec<Duration> {
+    let all = wanted.len() as u64;
+    if all == 0 {
+        return Vec::new();
+    }
+    let least = least.min(left / all);
+    let mut left = left.saturating_sub(least * all);
+    let mut shares = vec![least; wanted.len()];
+    let mut open: Vec<usize> = (0..wanted.len()).filter(|at| !wanted[*at].is_zero()).collect();
+    if left < frame * open.len() as u64 {
+        open.truncate(left.div_duration(frame) as usize);
+    }
+    while !open.is_empty() {
+        let part = left / open.len() as u64;
+        let before = open.len();
+        open.retain(|at| {
+            let is_content = wanted[*at] <= part;
+            if is_content {
+                shares[*at] += wanted[*at];
+                left = left.saturating_sub(wanted[*at]);
+            }
+            !is_content
+        });
+        if open.len() == before {
+            open.iter().for_each(|at| shares[*at] += part);
+            left = left.saturating_sub(part * before as u64);
+            break;
+        }
+    }
+    shares.iter_mut().for_each(|share| *share += left / all);
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn whoever_wants_little_gets_it_and_the_others_share_the_rest() {
+        let shares = share(ms(18), ms(1), ms(2), &[ms(1), ms(60), ms(60)]);
+        assert_eq!(shares, [ms(2), ms(8), ms(8)]);
+    }
+
+    #[test]
+    fn what_nobody_wants_is_for_all() {
+        let micros = Duration::from_micros;
+        let shares = share(ms(18), ms(1), ms(2), &[ms(0), ms(3)]);
+        assert_eq!(shares, [micros(7_500), micros(10_500)]);
+    }
+
+    #[test]
+    fn where_not_all_can_send_a_packet_the_first_ones_do() {
+        let shares = share(ms(9), ms(1), ms(2), &[ms(9); 5]);
+        assert_eq!(shares, [ms(3), ms(3), ms(1), ms(1), ms(1)]);
+    }
+}

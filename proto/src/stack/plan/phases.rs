@@ -1,0 +1,236 @@
+//! Who sends while who listens: the two phases of the nodes that share a channel in time slots.
+//!
+//! All radios of a node on one channel send in the same slot, so the nodes of a channel must split
+//! into two halves without a link inside either (`wildnet.md` 6). A ring of an odd number of nodes
+//! cannot; another channel for one of its links opens it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::topology::{RadioUse, Step, Topology};
+use crate::base::{NodeId, PhyKind, RadioId};
+use crate::link::wild::Turn;
+
+/// Channels that do not touch, by band: what is proposed for a link.
+const APART_24_GHZ: [u16; 3] = [1, 6, 11];
+const APART_5_GHZ: [u16; 8] = [36, 40, 44, 48, 149, 153, 157, 161];
+/// The highest channel of 2.4 GHz.
+const LAST_24_GHZ: u16 = 14;
+
+/// Nodes of one channel that cannot be split into two phases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::stack) struct OddRing {
+    pub(in crate::stack) channel: u16,
+    /// The ring, each node once.
+    pub(in crate::stack) nodes: Vec<NodeId>,
+}
+
+/// A node on a channel.
+type Place = (NodeId, u16);
+
+impl Topology {
+    fn radio_of(&self, node: NodeId, step: &Step) -> &RadioUse {
+        &self.radios[usize::from(node.0) - 1][usize::from(step.radio.0)]
+    }
+
+    /// The neighbours of a node over radios of one channel; wires share nothing.
+    fn neighbours(&self, (node, channel): Place) -> impl Iterator<Item = NodeId> {
+        let is_there = move |step: &&Step| {
+            let config = &self.radio_of(node, step).config;
+            config.channel == channel && config.phy != PhyKind::Wire
+        };
+        self.steps(node).iter().filter(is_there).map(|step| step.node)
+    }
+
+    fn places(&self) -> Vec<Place> {
+        let nodes = (1..=self.len()).map(|number| NodeId(number as u16));
+        let all = nodes.flat_map(|node| {
+            self.steps(node).iter().map(move |step| (node, self.radio_of(node, step)))
+        });
+        let aired = all.filter(|(_, radio)| radio.config.phy != PhyKind::Wire);
+        let mut places: Vec<Place> =
+            aired.map(|(node, radio)| (node, radio.config.channel)).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+
+    /// The ring that cannot be split, of each channel that has one.
+    pub(in crate::stack) fn odd_rings(&self) -> Vec<OddRing> {
+        let mut rings: BTreeMap<u16, OddRing> = BTreeMap::new();
+        // By place, its distance from where the search began and the place before it.
+        let mut reached: BTreeMap<Place, (u32, NodeId)> = BTreeMap::new();
+        for start in self.places() {
+            if reached.contains_key(&start) || rings.contains_key(&start.1) {
+                continue;
+            }
+            reached.insert(start, (0, start.0));
+            let mut edge: VecDeque<NodeId> = [start.0].into();
+            while let Some(node) = edge.pop_front() {
+                let steps = reached[&(node, start.1)].0;
+                for next in self.neighbours((node, start.1)) {
+                    match reached.get(&(next, start.1)) {
+                        None => {
+                            reached.insert((next, start.1), (steps + 1, node));
+                            edge.push_back(next);
+                        }
+                        Some((other, _)) if (other ^ steps) & 1 == 0 => {
+                            let nodes = ring(&reached, start.1, node, next);
+                            rings.entry(start.1).or_insert(OddRing { channel: start.1, nodes });
+                        }
+                        Some(_) => {}
+                    }
+                }
+                if rings.contains_key(&start.1) {
+                    break;
+                }
+            }
+        }
+        rings.into_values().collect()
+    }
+}
+
+type Station = (NodeId, RadioId);
+
+impl Topology {
+    /// When each radio may send in the slot of its node, by node and radio: radios that are
+    /// received by the same radio take turns.
+    pub(in crate::stack) fn turns(&self) -> Vec<Vec<Turn>> {
+        let mut turns: Vec<Vec<Turn>> =
+            self.radios.iter().map(|radios| vec![Turn::Whole; radios.len()]).collect();
+        let heard = self.two_way_hops();
+        let several = |station: &Station| heard[station].len() > 1;
+        let mut set = |station: &Station, turn: Turn| {
+            turns[usize::from(station.0.0) - 1][usize::from(station.1.0)] = turn;
+        };
+        let mut known: BTreeMap<Station, u8> = BTreeMap::new();
+        for (station, neighbours) in &heard {
+            if several(station) && !neighbours.iter().any(several) {
+                set(station, Turn::Grants);
+                neighbours.iter().for_each(|neighbour| set(neighbour, Turn::Granted));
+                known.extend(neighbours.iter().map(|neighbour| (*neighbour, 0)));
+            }
+        }
+        for start in heard.keys() {
+            if known.contains_key(start) {
+                continue;
+            }
+            let group = number_apart(&heard, *start, &mut known);
+            let count = group.iter().map(|station| known[station] + 1).max().unwrap_or(1);
+            for station in group.iter().filter(|_| count > 1) {
+                set(station, Turn::Part { index: known[station], count });
+            }
+        }
+        turns
+    }
+
+    /// By radio those that it hears and that hear it.
+    fn two_way_hops(&self) -> BTreeMap<Station, Vec<Station>> {
+        let hops: BTreeSet<(Station, Station)> =
+            self.hops.iter().filter(|hop| hop.usable).map(|hop| (hop.from, hop.to)).collect();
+        let mut heard: BTreeMap<Station, Vec<Station>> = BTreeMap::new();
+        for (from, to) in hops.iter().filter(|(from, to)| hops.contains(&(*to, *from))) {
+            heard.entry(*from).or_default().push(*to);
+        }
+        heard
+    }
+}
+
+/// Numbers the radios that are joined to one by common receivers, so that no two with a common
+/// receiver have the same number; returns them.
+fn number_apart(
+    heard: &BTreeMap<Station, Vec<Station>>,
+    start: Station,
+    known: &mut BTreeMap<Station, u8>,
+) -> Vec<Station> {
+    let rivals = |station: Station| {
+        let others = heard[&station].iter().flat_map(|receiver| &heard[receiver]);
+        others.copied().filter(move |other| *other != station)
+    };
+    let mut seen: BTreeSet<Station> = [start].into();
+    let mut edge: VecDeque<Station> = [start].into();
+    while let Some(station) = edge.pop_front() {
+        edge.extend(rivals(station).filter(|other| seen.insert(*other)));
+    }
+    let group: Vec<Station> = seen.into_iter().collect();
+    for station in &group {
+        let taken: BTreeSet<u8> =
+            rivals(*station).filter_map(|other| known.get(&other).copied()).collect();
+        let free = (0..u8::MAX).find(|number| !taken.contains(number)).unwrap_or(u8::MAX - 1);
+        known.insert(*station, free);
+    }
+    group
+}
+
+/// The ring that an edge between two places closes with the ways that led to them.
+fn ring(
+    reached: &BTreeMap<Place, (u32, NodeId)>,
+    channel: u16,
+    a: NodeId,
+    b: NodeId,
+) -> Vec<NodeId> {
+    let (mut left, mut right) = (vec![a], vec![b]);
+    let before = |node: NodeId| reached[&(node, channel)].1;
+    // Both are as far from the start, so their ways meet after as many steps.
+    while left.last() != right.last() {
+        for way in [&mut left, &mut right] {
+            way.push(before(*way.last().expect("a way has a node")));
+        }
+    }
+    right.pop();
+    right.reverse();
+    left.extend(right);
+    left
+}
+
+/// Links of a channel that would close an odd ring, each with a channel on which it does not.
+///
+/// `links` are the links of the network in the order of the file, with their channels.
+pub(in crate::stack) fn channels_that_help(
+    links: &[([NodeId; 2], u16)],
+    channel: u16,
+) -> Vec<(usize, u16)> {
+    let mut halves = Halves::default();
+    let mut closing = Vec::new();
+    for (index, (ends, on)) in links.iter().enumerate() {
+        if !halves.join(*on, *ends) && *on == channel {
+            closing.push(index);
+        }
+    }
+    let choice: &[u16] = if channel <= LAST_24_GHZ { &APART_24_GHZ } else { &APART_5_GHZ };
+    let apart = |other: &&u16| other.abs_diff(channel) >= 4;
+    let mut found = Vec::new();
+    for index in closing {
+        let fits = choice.iter().filter(apart).find(|other| halves.join(**other, links[index].0));
+        if let Some(other) = fits {
+            found.push((index, *other));
+        }
+    }
+    found
+}
+
+/// Which nodes of a channel are joined, and whether in the same half.
+#[derive(Default)]
+struct Halves(BTreeMap<Place, (NodeId, bool)>);
+
+impl Halves {
+    /// The node that stands for all that are joined with a node, and whether the node is in the
+    /// other half than that one.
+    fn root(&self, channel: u16, mut node: NodeId) -> (NodeId, bool) {
+        let mut is_other = false;
+        while let Some((above, flips)) = self.0.get(&(node, channel)) {
+            is_other ^= flips;
+            node = *above;
+        }
+        (node, is_other)
+    }
+
+    /// Joins two nodes across the halves, if they are not in one half already.
+    fn join(&mut self, channel: u16, ends: [NodeId; 2]) -> bool {
+        let [(a, left), (b, right)] = ends.map(|end| self.root(channel, end));
+        if a == b {
+            return left != right;
+        }
+        self.0.insert((a, channel), (b, left == right));
+        true
+    }
+}

@@ -1,0 +1,124 @@
+//! Networks in which time slots cannot work.
+
+use super::Found;
+use super::names::Names;
+use crate::base::{NodeId, PhyKind};
+use crate::stack::plan::{Topology, channels_that_help};
+use crate::stack::scenario::{RadioLinkConfig, Scenario};
+
+/// Rings of an odd number of nodes on one channel: two neighbours in them would always send at the
+/// same time.
+pub(super) fn check_phases(
+    found: &mut Found,
+    scenario: &Scenario,
+    names: &Names<'_>,
+    topology: &Topology,
+) {
+    for ring in topology.odd_rings() {
+        let name = |node: &NodeId| scenario.node_name(*node).expect("a node of the scenario");
+        let mut around: Vec<&str> = ring.nodes.iter().map(name).collect();
+        around.push(around[0]);
+        let message = format!(
+            "'wild' cannot split the ring {} on channel {} into two that take turns",
+            around.join(" - "),
+            ring.channel
+        );
+        let is_in = |link: &RadioLinkConfig| {
+            let ends = link.between.each_ref().map(|name| names.get(name));
+            ends.iter().all(|end| end.is_some_and(|end| ring.nodes.contains(&end)))
+                && channel_of(scenario, link) == Some(ring.channel)
+        };
+        let path = match scenario.link.iter().rposition(is_in) {
+            Some(index) => format!("link[{index}]"),
+            None => "stack.link".to_owned(),
+        };
+        found.add(path, message, help(scenario, names, ring.channel));
+    }
+}
+
+/// The channel of a link; nothing for wires.
+fn channel_of(scenario: &Scenario, link: &RadioLinkConfig) -> Option<u16> {
+    let own = link.radio.as_ref().map(|radio| radio.over(&scenario.radio));
+    let radio = own.as_ref().unwrap_or(&scenario.radio);
+    (radio.phy != PhyKind::Wire).then_some(radio.channel)
+}
+
+/// Which links should have which channels.
+fn help(scenario: &Scenario, names: &Names<'_>, channel: u16) -> String {
+    let mut links = Vec::new();
+    let mut indices = Vec::new();
+    for (index, link) in scenario.link.iter().enumerate() {
+        let ends = link.between.each_ref().map(|name| names.get(name));
+        if let ([Some(a), Some(b)], Some(channel)) = (ends, channel_of(scenario, link)) {
+            links.push(([a, b], channel));
+            indices.push(index);
+        }
+    }
+    let changes = channels_that_help(&links, channel);
+    if changes.is_empty() {
+        return "radios of their own for the links of the ring, on channels that do not touch, or \
+                another link protocol"
+            .to_owned();
+    }
+    let change = |(index, channel): &(usize, u16)| {
+        format!("link[{}].radio = {{ channel = {channel} }}", indices[*index])
+    };
+    changes.iter().map(change).collect::<Vec<_>>().join(" and ")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::stack::scenario::Scenario;
+
+    fn ring(links: &[(&str, &str, u16)]) -> Scenario {
+        let named = |name: &str| serde_json::json!({ "name": name });
+        let link = |(from, to, channel): &(&str, &str, u16)| serde_json::json!({ "between": [from, to], "radio": { "channel": channel } });
+        let scenario = serde_json::json!({
+            "name": "ring",
+            "stack": { "link": { "kind": "wild" } },
+            "node": (["a", "b", "c", "d", "e"].map(named)),
+            "link": (links.iter().map(link).collect::<Vec<_>>()),
+        });
+        serde_json::from_value(scenario).expect("a scenario")
+    }
+
+    #[test]
+    fn an_odd_ring_on_one_channel_is_refused_with_the_channels_that_solve_it() {
+        let links = [("d", "a", 1), ("a", "b", 1), ("b", "c", 1), ("c", "a", 1), ("c", "d", 1)];
+        let problems = ring(&links).problems();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        let message = "'wild' cannot split the ring";
+        assert!(problems[0].message.starts_with(message), "{}", problems[0].message);
+        assert!(problems[0].message.contains("on channel 1"), "{}", problems[0].message);
+        assert_eq!(problems[0].help, "link[3].radio = { channel = 6 }");
+    }
+
+    #[test]
+    fn what_the_help_says_helps() {
+        // Every two of four nodes are joined.
+        let names = ["a", "b", "c", "d"];
+        let mut links = Vec::new();
+        for (index, from) in names.iter().enumerate() {
+            links.extend(names[index + 1..].iter().map(|to| (*from, *to, 1)));
+        }
+        for _ in 0..3 {
+            let problems = ring(&links).problems();
+            let Some(problem) = problems.first() else { return };
+            for change in problem.help.split(" and ") {
+                let mut numbers = change.split(|c: char| !c.is_ascii_digit());
+                let mut number = || numbers.find_map(|n| n.parse::<usize>().ok()).expect("one");
+                let (link, channel) = (number(), number());
+                links[link].2 = channel as u16;
+            }
+        }
+        panic!("still refused: {:?}", ring(&links).problems());
+    }
+
+    #[test]
+    fn even_rings_and_rings_over_several_channels_take_turns() {
+        let even = [("a", "b", 1), ("b", "c", 1), ("c", "d", 1), ("d", "a", 1)];
+        assert_eq!(ring(&even).problems(), []);
+        let apart = [("a", "b", 1), ("b", "c", 6), ("c", "a", 1)];
+        assert_eq!(ring(&apart).problems(), []);
+    }
+}

@@ -1,0 +1,99 @@
+//! Networks of several long links under time slots: chains, stars, rows of single radios.
+
+use farhop_proto::stack::Scenario;
+use farhop_sim::engine::{Report, RunOptions, run};
+
+/// A network under `wild`: links by their ends, length in kilometres, and channel (0 for the
+/// common radio of both ends); TCP flows by their ends.
+fn network(links: &[(&str, &str, f64, u16)], flows: &[(&str, &str)], loss: f64) -> Scenario {
+    let mut text = String::from(
+        "name = \"network\"\nduration_s = 10\nmeasure_from_s = 2\n[radio]\nphy = \"802.11b\"\npreamble = \"short\"\n\
+         rate_mbps = 11\nack_rate_mbps = 2\ngap = \"difs\"\n[stack.link]\nkind = \"wild\"\n\
+         guard_ms = 0.5\n",
+    );
+    let mut names: Vec<&str> = links.iter().flat_map(|link| [link.0, link.1]).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        text += &format!("[[node]]\nname = \"{name}\"\n");
+    }
+    for (from, to, km, channel) in links {
+        text += &format!(
+            "[[link]]\nbetween = [\"{from}\", \"{to}\"]\ndistance_km = {km}\nloss = {loss:?}\n"
+        );
+        if *channel > 0 {
+            text += &format!("radio = {{ channel = {channel} }}\n");
+        }
+    }
+    for (from, to) in flows {
+        text += &format!("[[flow]]\nfrom = \"{from}\"\nto = \"{to}\"\nkind = \"tcp\"\n");
+    }
+    toml::from_str(&text).expect("a good scenario")
+}
+
+fn simulate(scenario: &Scenario) -> Report {
+    assert_eq!(scenario.problems(), []);
+    run(scenario, RunOptions::default()).expect("it runs")
+}
+
+fn rates(report: &Report) -> Vec<f64> {
+    report.flows.iter().map(|flow| flow.goodput_mbps).collect()
+}
+
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+/// A chain of `nodes`, whose links have these lengths and channels in turn.
+fn chain(nodes: usize, km: &[f64], channels: &[u16], both: bool, loss: f64) -> Scenario {
+    let link =
+        |at: usize| (NAMES[at], NAMES[at + 1], km[at % km.len()], channels[at % channels.len()]);
+    let links: Vec<_> = (0..nodes - 1).map(link).collect();
+    let ends = (NAMES[0], NAMES[nodes - 1]);
+    let flows = [ends, (ends.1, ends.0)];
+    network(&links, &flows[..if both { 2 } else { 1 }], loss)
+}
+
+#[test]
+fn a_chain_with_a_radio_for_each_neighbour_carries_as_much_as_one_link() {
+    for (km, channels) in [(&[0.0][..], &[1][..]), (&[80.0, 20.0], &[1]), (&[35.0, 60.0], &[1, 6])]
+    {
+        for nodes in [2, 3, 4] {
+            let one = rates(&simulate(&chain(nodes, km, channels, false, 0.0)));
+            let both = rates(&simulate(&chain(nodes, km, channels, true, 0.0)));
+            let sum = both.iter().sum::<f64>();
+            println!("{nodes} nodes, {km:?} km, channels {channels:?}: {one:.2?}, {both:.2?}");
+            assert!(one[0] > 4.0 && sum > 7.0, "{one:?} and {both:?}");
+        }
+    }
+}
+
+#[test]
+fn a_lossy_chain_keeps_its_step() {
+    for nodes in [3, 5] {
+        let both = rates(&simulate(&chain(nodes, &[80.0, 20.0, 50.0], &[1], true, 0.1)));
+        println!("{nodes} nodes with a loss of 0.1: {both:.2?}");
+        assert!(both.iter().sum::<f64>() > 4.5, "{both:?}");
+    }
+}
+
+#[test]
+fn the_stations_of_a_star_answer_in_turns_that_follow_their_demand() {
+    let links = [("hub", "a", 5.0, 0), ("hub", "b", 40.0, 0), ("hub", "c", 20.0, 0)];
+    let down = simulate(&network(&links, &[("hub", "a"), ("hub", "b"), ("hub", "c")], 0.05));
+    let up = simulate(&network(&links, &[("a", "hub"), ("b", "hub"), ("c", "hub")], 0.05));
+    let one = simulate(&network(&links, &[("b", "hub")], 0.05));
+    let (down, up, one) = (rates(&down), rates(&up), rates(&one));
+    println!("down {down:.2?}, up {up:.2?}, one alone up {one:.2?} Mb/s");
+    let sum = |rates: &[f64]| rates.iter().sum::<f64>();
+    assert!(sum(&down) > 3.0 && sum(&up) > 2.5 && one[0] > 2.3);
+    assert!(up.iter().all(|rate| (0.6..1.6).contains(&(rate / sum(&up) * 3.0))), "{up:?}");
+}
+
+#[test]
+fn a_row_of_nodes_with_one_radio_each_shares_the_air() {
+    for nodes in [3, 4, 5] {
+        let one = rates(&simulate(&chain(nodes, &[30.0], &[0], false, 0.0)));
+        let both = rates(&simulate(&chain(nodes, &[30.0], &[0], true, 0.0)));
+        println!("a row of {nodes}: {one:.2?}, both ways {both:.2?} Mb/s");
+        assert!(one[0] > 1.0 && both.iter().sum::<f64>() > 1.5, "{one:?} and {both:?}");
+    }
+}
