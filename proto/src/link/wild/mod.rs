@@ -14,7 +14,6 @@ mod beacon;
 mod class;
 mod classify;
 mod clock;
-mod code;
 mod config;
 mod cycle;
 mod done;
@@ -39,12 +38,12 @@ pub use turns::Turn;
 
 use self::class::Classes;
 use self::clock::RadioClock;
-use self::code::MAX_DATA;
 use self::peer::Peer;
 use self::send::Outstanding;
 use self::slots::{Phase, SlotEvent, Slots};
 use self::status::Counters;
 use self::turns::PortTurns;
+use super::code::MAX_DATA;
 use super::{Link, LinkStatus, PeerSpec};
 use crate::base::{
     AckPolicy, Cx, DropCause, Duration, FrameDown, FrameUp, Frames, Instant, Lane, Layer, NodeId,
