@@ -44,7 +44,7 @@ fn goodput_follows_the_inverse_root_of_the_loss() {
 /// Segments a second through both ends, in wall time: `cargo test --release -p farhop-proto
 /// segments_per_second -- --ignored --nocapture`, timed from outside.
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "system: a measurement"]
 fn segments_per_second() {
     for loss in [0.0, 0.01] {
         let mut pipe = Pipe::new(&TcpConfig::linux(), at_rate(400.0), 5, 300);
