@@ -6,9 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{DropCause, Duration, Frames, Instant, Layer, Name, NodeId, Packets, RadioId};
 
+pub mod blindfec;
+mod code;
 pub mod plain;
 pub mod queue;
 pub mod secure;
+pub mod snoop;
 pub mod two_p;
 pub mod wild;
 

@@ -119,6 +119,9 @@ impl Scenario {
         check_radio(&mut found, &self.radio);
         security::check_security(&mut found, self);
         check_stack(&mut found, &self.stack.link);
+        if let Some(snoop) = &self.stack.snoop {
+            link::check_snoop(&mut found, snoop);
+        }
         check_delay(&mut found, "host.wake_us", &self.host.wake_us);
         let placed = match space::check_space(&mut found, self) {
             true => self.with_placed_nodes(),
@@ -370,6 +373,7 @@ fn check_stack(found: &mut Found, link: &LinkConfig) {
             check_queue(found, &plain.queue);
         }
         LinkConfig::Wild(wild) => check_wild(found, wild),
+        LinkConfig::BlindFec(blind) => link::check_blindfec(found, blind),
         LinkConfig::TwoP(two_p) => link::check_two_p(found, two_p),
     }
 }

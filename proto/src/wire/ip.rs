@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(flow(&[0; 40]), FlowId(0));
         assert_eq!(checksum(0, &packet[..20]), 0);
         assert_eq!(payload(&packet), Some((UDP, &packet[20..])));
-        assert_eq!(ports(&packet), Some([1, 9]));
+        assert_eq!(ports(&packet), Some([9, 2]));
         assert_eq!(ports(&PING), None);
     }
 

@@ -171,46 +171,39 @@ impl Classes {
     }
 }
 
-/// Whose turn it is among the classes of one neighbour: half of each slot goes by priority, the
-/// rest in turn, so that nobody starves.
+/// Whose turn it is among the classes of one neighbour: the highest priority is served first until
+/// all that stand above the lowest have had so much more air than it; from then on all priorities
+/// take turns, so that nobody starves.
 #[derive(Debug)]
 pub(super) struct Precedence {
     levels: usize,
     turn: usize,
-    /// Air time that went by priority in this slot, and most of it.
-    preferred: Duration,
+    /// Air time that the others have had more than the lowest priority, and most of it.
+    ahead: Duration,
     most: Duration,
 }
 
 impl Precedence {
-    /// `slot` is the time that the neighbour has in each slot.
+    /// For so many levels; `slot` is the length of a send slot.
     pub(super) fn new(levels: usize, slot: Duration) -> Self {
-        Self { levels, turn: 0, preferred: Duration::ZERO, most: slot / 2 }
-    }
-
-    /// A send slot begins.
-    pub(super) fn on_slot(&mut self) {
-        self.preferred = Duration::ZERO;
+        Self { levels, turn: 0, ahead: Duration::ZERO, most: slot / 2 }
     }
 
     /// The order in which the levels are asked for the next frame.
     pub(super) fn order(&self) -> impl Iterator<Item = usize> + use<> {
-        let first = if self.is_by_priority() { 0 } else { self.turn };
+        let first = if self.ahead < self.most { 0 } else { self.turn };
         let levels = self.levels;
         (0..levels).map(move |step| (first + step) % levels)
     }
 
-    fn is_by_priority(&self) -> bool {
-        self.preferred < self.most
-    }
-
     /// A frame of a level goes out.
     pub(super) fn on_frame(&mut self, level: usize, air: Duration) {
-        if !self.is_by_priority() {
-            self.turn = (level + 1) % self.levels;
-        } else if level + 1 < self.levels {
-            self.preferred += air;
-        }
+        let is_lowest = level + 1 == self.levels;
+        self.ahead = match is_lowest {
+            true => self.ahead.saturating_sub(air),
+            false => (self.ahead + air).min(self.most),
+        };
+        self.turn = (level + 1) % self.levels;
     }
 }
 
@@ -290,20 +283,36 @@ mod tests {
         assert_eq!(classes.get(4).rules.retries, config.retries);
     }
 
-    #[test]
-    fn priority_rules_half_of_a_slot_and_turns_the_rest() {
-        let mut precedence = Precedence::new(2, Duration::from_millis(20));
-        let mut served = Vec::new();
-        for _ in 0..20 {
-            // Both levels always have something.
-            let level = precedence.order().next().expect("two levels");
+    /// What goes out of `frames` frames of a millisecond, if these levels always have something.
+    fn serves(precedence: &mut Precedence, busy: &[usize], frames: usize) -> Vec<usize> {
+        let next = |_| {
+            let mut order = precedence.order();
+            let level = order.find(|level| busy.contains(level)).expect("a busy level");
             precedence.on_frame(level, Duration::from_millis(1));
-            served.push(level);
-        }
+            level
+        };
+        (0..frames).map(next).collect()
+    }
+
+    #[test]
+    fn a_priority_goes_first_for_half_a_slot_and_then_shares() {
+        let mut precedence = Precedence::new(2, Duration::from_millis(20));
+        let served = serves(&mut precedence, &[0, 1], 30);
         assert_eq!(served[..10], [0; 10]);
-        assert_eq!(served[10..].iter().filter(|level| **level == 1).count(), 5);
-        precedence.on_slot();
-        assert_eq!(precedence.order().next(), Some(0));
+        assert_eq!(served[10..].iter().filter(|level| **level == 1).count(), 10);
+        // Whoever has been silent while the others had the air is served at once.
+        serves(&mut precedence, &[1], 5);
+        assert_eq!(serves(&mut precedence, &[0, 1], 5), [0; 5]);
+    }
+
+    #[test]
+    fn of_three_priorities_none_starves() {
+        let mut precedence = Precedence::new(3, Duration::from_millis(20));
+        let served = serves(&mut precedence, &[0, 1, 2], 100);
+        for level in [0, 1, 2] {
+            let share = served.iter().filter(|other| **other == level).count();
+            assert!(share >= 20, "{share} of 100 frames for level {level}");
+        }
     }
 
     #[test]

@@ -46,7 +46,8 @@ pub struct ClassConfig {
     /// Packets that one flow may have waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_packets: Option<usize>,
-    /// Classes with more of it are served first, in up to half of each slot; that of the link is 0.
+    /// Classes with more of it are served first, until they have had half a slot more than the
+    /// lowest; that of the link is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
 }

@@ -6,13 +6,13 @@ use bytes::Bytes;
 
 use super::Settings;
 use super::class::Precedence;
-use super::code::Encoder;
 use super::queue::Queue;
 use super::receiver::Receiver;
 use super::recovery::Estimate;
 use super::sender::Sender;
 use crate::base::{Dbm, Duration, Instant, Wanted};
 use crate::link::PeerSpec;
+use crate::link::code::Encoder;
 use crate::wire::wild::Coded;
 
 /// First frames of a slot that carry a copy of the acknowledgement: one copy at 10 to 50% loss
@@ -64,7 +64,6 @@ impl Peer {
         let classes = &settings.classes;
         let estimate = Estimate::new(classes.rules(), settings.block);
         let coding = |class| Coding { class, ..Coding::default() };
-        let usable = settings.slot.saturating_sub(settings.guard);
         Self {
             spec,
             place,
@@ -78,7 +77,7 @@ impl Peer {
             receiver: Receiver::new(settings.in_order, settings.patience()),
             codes: (0..classes.all().len()).map(coding).collect(),
             next_block: 0,
-            precedence: Precedence::new(classes.levels(), usable),
+            precedence: Precedence::new(classes.levels(), settings.slot),
             acks: AckCopies::default(),
             wanted: None,
             stamp: None,
@@ -92,7 +91,6 @@ impl Peer {
     pub(super) fn on_slot(&mut self, number: u16, until: Instant) {
         self.sender.on_slot(number, until);
         self.codes.iter_mut().for_each(Coding::on_slot);
-        self.precedence.on_slot();
         self.acks = AckCopies { record: None, left: PIGGYBACKED_ACKS, alone: ALONE_ACKS };
     }
 

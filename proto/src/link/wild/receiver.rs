@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use super::code::Decoder;
 use super::config::InOrder;
 use crate::base::{Bitrate, Dbm, Duration, EtherType, FlowId, Instant, Seq};
+use crate::link::code::Decoder;
 use crate::wire::wild::{BulkAck, Header, Kind, MAX_ACK_BITS, UnitHead, decode_unit};
 
 /// Code blocks that are kept.
@@ -395,6 +395,20 @@ mod tests {
         assert_eq!(story.gets(10, 10, 1, 0), [10]);
         assert_eq!(story.gets(12, 10, 2, 0), [0; 0]);
         assert_eq!(story.gets(11, 10, 1, 1), [11, 12]);
+    }
+
+    #[test]
+    fn what_has_no_order_waits_for_nothing_beside_what_has() {
+        let mut story = Story::new(InOrder::Flow);
+        assert_eq!(story.gets(10, 10, 1, 0), [10]);
+        assert_eq!(story.gets(13, 10, 1, 2), [0; 0]);
+        let head = UnitHead { seq: Seq(12), flow: FlowId(2), ..unit_head(&header(12, 10)) };
+        let (payload, signal, rate) = (Bytes::new(), None, None);
+        let voice = Arrival { head, is_ordered: false, payload, signal, rate };
+        let mut out = Vec::new();
+        story.0.on_data(NOW, voice, &mut out);
+        assert_eq!(out.len(), 1, "the flag of the frame counts");
+        assert_eq!(story.gets(11, 10, 1, 1), [11, 13]);
     }
 
     #[test]
