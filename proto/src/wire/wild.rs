@@ -380,7 +380,7 @@ impl Turns {
     /// Reads what [`Self::put`] wrote; `None` if it is anything else.
     pub fn read(bytes: &Bytes) -> Option<Self> {
         let cycles = *bytes.first()?;
-        if (bytes.len() - 1) % 6 != 0 || bytes.len() > 1 + 6 * Self::MOST {
+        if !(bytes.len() - 1).is_multiple_of(6) || bytes.len() > 1 + 6 * Self::MOST {
             return None;
         }
         let turn = |at: usize| TurnEntry {

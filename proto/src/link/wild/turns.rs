@@ -136,7 +136,7 @@ impl Wild {
         // The slot that these turns are of begins within a slot, and each cycle takes two.
         let until = now + slot * 2 * u64::from(turns.cycles);
         let part =
-            |fraction: u16| Duration::from_nanos(slot.as_nanos() * u64::from(fraction) >> 16);
+            |fraction: u16| Duration::from_nanos((slot.as_nanos() * u64::from(fraction)) >> 16);
         let find = |node: u16| {
             let turn = turns.turns.iter().find(|turn| turn.node == node)?;
             let (from, length) = (part(turn.from), part(turn.length));
@@ -187,7 +187,8 @@ impl Wild {
         let (near, far) = (lags().min().unwrap_or(0), lags().max().unwrap_or(0));
         let skew = Duration::from_nanos(far.abs_diff(near));
         let air = |bytes| port.spec.unacknowledged(HEADER_BYTES + bytes) + self.settings.overhead;
-        let is_open = !away.is_empty() && (here.is_empty() || port.turns.rounds % OPEN_OF == 0);
+        let is_open =
+            !away.is_empty() && (here.is_empty() || port.turns.rounds.is_multiple_of(OPEN_OF));
         let open = if is_open { air(NEWCOMER_BYTES) + NEWCOMER_SKEW } else { Duration::ZERO };
         let slot = self.settings.slot;
         let left = slot.saturating_sub(self.settings.guard + skew + open);
