@@ -61,7 +61,7 @@ pub fn residual(k: usize, n: usize, p: f64) -> f64 {
 /// The smallest number of parity packets with which at most `target` of `k` data packets are
 /// lost, as far as two and a half for each data packet reach, or eight.
 pub fn parity(k: usize, p: f64, target: f64) -> usize {
-    let most = (k * MOST_PARITY_OF_TEN / 10).max(MOST_PARITY_OF_FEW).min(MAX_PARITY);
+    let most = (k * MOST_PARITY_OF_TEN / 10).clamp(MOST_PARITY_OF_FEW, MAX_PARITY);
     (0..most).find(|parity| residual(k, k + parity, p) <= target).unwrap_or(most)
 }
 
