@@ -7,7 +7,7 @@ use farhop_proto::link::Link;
 use farhop_proto::link::blindfec::{BlindFec, BlindFecConfig};
 use farhop_proto::link::plain::{Plain, PlainConfig};
 use farhop_proto::link::two_p::{TwoP, TwoPConfig};
-use farhop_proto::link::wild::{InOrder, Recovery, Wild, WildConfig};
+use farhop_proto::link::wild::{InOrder, Recovery, Retries, Wild, WildConfig};
 use farhop_testkit::{Clock, Pair, PairConfig, Source};
 use proptest::prelude::*;
 
@@ -119,10 +119,11 @@ proptest! {
         sources in sources(),
         recovery in recoveries(),
         slot_ms in 8.0..40.0_f64,
-        retries in 0_u8..=10,
+        retries in 0_u8..=11,
         block_packets in 1_u8..=32,
     ) {
         let defaults = WildConfig::default();
+        let retries = if retries > 10 { Retries::Auto } else { Retries::Fixed(retries) };
         let config = WildConfig { recovery, slot_ms, retries, block_packets, ..defaults };
         let pair = Pair::build(pipe.config(), |node, radio, peer| {
             Wild::build(&config, node, std::slice::from_ref(radio), &[peer], Seed(pipe.seed))

@@ -181,9 +181,42 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
                 packets_a_slot(wild, radio),
                 wild.retries
             );
+            describe_classes(&mut out, wild);
         }
     }
     out
+}
+
+/// The classes of a link, in the order in which they are tried.
+fn describe_classes(out: &mut String, wild: &WildConfig) {
+    for class in &wild.class {
+        let own = [
+            class.retries.map(|retries| format!("{retries} retries")),
+            class.in_order.map(|order| format!("order {}", word(order))),
+            class.recovery.map(|recovery| format!("recovery {}", word(recovery))),
+            class.target_loss.map(|target| format!("target loss {target}")),
+            class.queue_packets.map(|packets| format!("queue of {packets} packets")),
+            class.priority.map(|priority| format!("priority {priority}")),
+        ];
+        let own: Vec<String> = own.into_iter().flatten().collect();
+        let _ = write!(
+            out,
+            "class {}: {}, {}",
+            class.name,
+            class.describe_match(),
+            class.preset.name()
+        );
+        let _ = match own.as_slice() {
+            [] => writeln!(out),
+            own => writeln!(out, " with {}", own.join(", ")),
+        };
+    }
+}
+
+/// A setting as files write it.
+fn word(setting: impl serde::Serialize) -> String {
+    let word = serde_json::to_value(setting).unwrap_or_default();
+    word.as_str().unwrap_or_default().to_owned()
 }
 
 /// Packets of full size that fit into a send slot.

@@ -9,6 +9,7 @@ pub(crate) mod paper;
 pub(crate) mod schema;
 pub(crate) mod sim;
 pub(crate) mod status;
+pub(crate) mod top;
 pub(crate) mod up;
 
 use serde::Serialize;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use farhop_proto::link::secure::PublicKey;
@@ -38,20 +38,21 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     interrupt::watch();
+    let wanted = Wanted {
+        node: options.node.as_deref(),
+        lab: None,
+        runtime_dir: options.runtime_dir.as_deref(),
+    };
     let mut before: Vec<Value> = Vec::new();
     loop {
-        let statuses = statuses(options)?;
+        let statuses = statuses(wanted)?;
         if options.json {
             match (&options.node, statuses.as_slice()) {
                 (Some(_), [status]) => print_json(status)?,
                 _ => print_json(&statuses)?,
             }
         } else {
-            let earlier =
-                |status: &Value| before.iter().find(|earlier| earlier["pid"] == status["pid"]);
-            let texts: Vec<String> =
-                statuses.iter().map(|status| describe(status, earlier(status))).collect();
-            let text = texts.join("\n");
+            let text = describe_all(&statuses, &before);
             if options.watch && std::io::stdout().is_terminal() {
                 print_text(&format!("{CLEAR}{}", text.trim_end()));
             } else {
@@ -71,23 +72,37 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-fn statuses(options: &Options) -> Result<Vec<Value>, Failure> {
-    let dir = options.runtime_dir.clone().unwrap_or_else(runtime_dir);
-    let labs = lab::list().into_iter().filter(lab::LabState::is_alive).map(|lab| lab.dir());
-    let mut running: Vec<_> =
-        [dir].into_iter().chain(labs).flat_map(|dir| daemon::list(&dir)).collect();
+/// Which daemons are asked.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Wanted<'a> {
+    /// Only that of this node.
+    pub(super) node: Option<&'a str>,
+    /// Only those of the lab with this id or scenario.
+    pub(super) lab: Option<&'a str>,
+    /// Where control sockets are; without it, where they usually are.
+    pub(super) runtime_dir: Option<&'a Path>,
+}
+
+/// The status of each daemon that is wanted; an error if there is none.
+pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
+    let dir = wanted.runtime_dir.map_or_else(runtime_dir, Path::to_owned);
+    let is_wanted = |state: &lab::LabState| {
+        wanted.lab.is_none_or(|name| state.id == name || state.scenario == name)
+    };
+    let labs = lab::list().into_iter().filter(lab::LabState::is_alive).filter(is_wanted);
+    let own = if wanted.lab.is_none() { Some(dir) } else { None };
+    let dirs = own.into_iter().chain(labs.map(|lab| lab.dir()));
+    let mut running: Vec<_> = dirs.flat_map(|dir| daemon::list(&dir)).collect();
     // The air of a lab has a socket too, but is no node.
     running.retain(|daemon| !daemon.name.starts_with('@'));
-    if let Some(node) = &options.node {
-        running.retain(|daemon| daemon.name == *node);
+    if let Some(node) = wanted.node {
+        running.retain(|daemon| daemon.name == node);
     }
     if running.is_empty() {
-        let who = options
-            .node
-            .as_deref()
-            .map_or("no daemon".into(), |node| format!("no daemon for '{node}'"));
+        let who = wanted.node.map_or("no daemon".into(), |node| format!("no daemon for '{node}'"));
+        let place = wanted.lab.map_or(String::new(), |lab| format!(" in the lab '{lab}'"));
         return Err(Failure::Failed(format!(
-            "{who} is running: start one with `farhop up FILE --node NAME` or \
+            "{who}{place} is running: start one with `farhop up FILE --node NAME` or \
              `farhop lab FILE --keep`"
         )));
     }
@@ -95,6 +110,14 @@ fn statuses(options: &Options) -> Result<Vec<Value>, Failure> {
         daemon::query(&daemon.path).map_err(|error| Failure::Failed(error.to_string()))
     };
     running.iter().map(query).collect()
+}
+
+/// All of them, for people; rates are those since earlier ones, or else since the start.
+pub(super) fn describe_all(statuses: &[Value], before: &[Value]) -> String {
+    let earlier = |status: &Value| before.iter().find(|earlier| earlier["pid"] == status["pid"]);
+    let texts: Vec<String> =
+        statuses.iter().map(|status| describe(status, earlier(status))).collect();
+    texts.join("\n")
 }
 
 /// A status, for people; rates are those since an earlier one, or else since the start.
@@ -132,11 +155,18 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
     out += &describe_security(status);
     let link = &status["stack"]["link"];
     let _ = write!(out, "  link {}", text(&link["kind"]));
-    if let Some(slot) = link.get("slot").filter(|slot| slot.is_object()) {
+    let slots = link["slots"].as_array().map_or(&[][..], Vec::as_slice);
+    for slot in slots {
         let millis = |key: &str| number(&slot[key]) / 1e6;
+        match slots.len() {
+            1 => out.push_str(": "),
+            _ => {
+                let _ = write!(out, "\n    radio {} on {}: ", slot["radio"], slot["channel"]);
+            }
+        }
         let _ = write!(
             out,
-            ": slot {} of {:.1} ms, {} for another {:.1} ms",
+            "slot {} of {:.1} ms, {} for another {:.1} ms",
             slot["number"],
             millis("length"),
             text(&slot["phase"]),
@@ -231,11 +261,15 @@ fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
         names[neighbour["node"].to_string()].as_str().unwrap_or("?"),
         if neighbour["up"] == true { "up" } else { "DOWN" }
     );
+    if let Some(why) = neighbour["refused"].as_str() {
+        let _ = write!(out, ", REFUSED: it has another {why}");
+    }
     if let Some(error) = neighbour["sync_error_ns"].as_f64() {
         let _ = write!(out, ", slot corrected by {:.1} us", error / 1e3);
     }
     if let Some(loss) = neighbour["loss"].as_f64() {
-        let _ = write!(out, ", loss {:.1} %", loss * 100.0);
+        let bursts = if neighbour["has_bursts"] == true { " in bursts" } else { "" };
+        let _ = write!(out, ", loss {:.1} %{bursts}", loss * 100.0);
     }
     let _ = write!(
         out,
@@ -246,7 +280,30 @@ fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
         let _ = write!(out, ", {signal} dBm");
     }
     out.push('\n');
+    for class in neighbour["classes"].as_array().into_iter().flatten() {
+        out += &describe_class(class);
+    }
     out
+}
+
+/// What is decided for a class of flows, and its queue.
+fn describe_class(class: &Value) -> String {
+    let preset = class["preset"].as_str().map_or(String::new(), |preset| format!(" ({preset})"));
+    let coding = match class["codes"].as_str() {
+        Some("new") => format!("{} parity for a full block", class["parity"]),
+        Some("again") => format!("{} parity for a full block of repeats", class["parity"]),
+        _ => "no coding".into(),
+    };
+    format!(
+        "    class {}{preset}: {} retries, {coding}; {} packets queued, {} under way, {} dropped, \
+         {} given up\n",
+        class["name"].as_str().unwrap_or("?"),
+        class["retries"],
+        class["queue_packets"],
+        class["unfinished_packets"],
+        class["dropped"],
+        class["abandoned"]
+    )
 }
 
 /// A line with the counters that are not zero.
@@ -275,12 +332,21 @@ mod tests {
             "host": { "name": "farhop0", "from_host": 3, "to_host": 4 },
             "stack": { "link": {
                 "kind": "wild",
-                "slot": {
-                    "number": 9, "phase": "send", "length": 20_000_000, "ends_in": 5_000_000
-                },
+                "slots": [{
+                    "radio": 0, "channel": 1, "number": 9, "phase": "send",
+                    "length": 20_000_000, "ends_in": 5_000_000
+                }],
                 "neighbours": [{
                     "node": 2, "up": true, "sync_error_ns": 1500, "loss": 0.1, "coding_rate": 0.5,
-                    "queue_packets": 12, "sent_bytes": sent_bytes, "received_bytes": 0
+                    "queue_packets": 12, "sent_bytes": sent_bytes, "received_bytes": 0,
+                    "classes": [{
+                        "name": "default", "retries": 10, "codes": "new", "parity": 4,
+                        "queue_packets": 9, "unfinished_packets": 3, "dropped": 5, "abandoned": 0
+                    }, {
+                        "name": "voice", "preset": "realtime", "retries": 3, "codes": "nothing",
+                        "parity": 0, "queue_packets": 0, "unfinished_packets": 0, "dropped": 0,
+                        "abandoned": 2
+                    }]
                 }],
                 "drops": { "queue-full": 5, "no-route": 0 },
                 "counters": {}
@@ -297,6 +363,9 @@ mod tests {
             "slot 9 of 20.0 ms, send for another 5.0 ms",
             "neighbour valley: up, slot corrected by 1.5 us, loss 10.0 %, 0.5 coded",
             "12 packets queued, 1.00 Mb/s out and 0.00 in on average",
+            "class default: 10 retries, 4 parity for a full block; 9 packets queued, 3 under way, \
+             5 dropped, 0 given up\n",
+            "class voice (realtime): 3 retries, no coding; 0 packets queued",
             "drops: queue-full 5\n",
         ] {
             assert!(said.contains(word), "no '{word}' in {said}");

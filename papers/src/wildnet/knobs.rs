@@ -1,6 +1,6 @@
 //! The knobs of the slotted link: coding, retries and the length of a slot (`wildnet.md` 8).
 
-use farhop_proto::link::wild::{Recovery, parity};
+use farhop_proto::link::wild::{Recovery, Retries, parity};
 use farhop_sim::engine::{Distribution, FlowReport, Report};
 
 use super::curve::{Curve, curve, highest, largest_fall, largest_rise, ours, totals};
@@ -73,7 +73,7 @@ fn f12_cases(_: Effort) -> Vec<Case> {
         let net = Net::pair(60.0).loss(loss).udp(1, 2, Some(1.0));
         let net = net.wild_with(|wild| {
             wild.recovery = Recovery::Arq;
-            wild.retries = retries as u8;
+            wild.retries = Retries::Fixed(retries as u8);
         });
         net.case(f12_key(loss, retries))
     };

@@ -1,6 +1,7 @@
 //! Snoop beside the slotted link: repair of TCP at the sender of each hop.
 
 use farhop_proto::link::snoop::SnoopConfig;
+use farhop_proto::link::wild::Retries;
 
 use super::curve::{crossing, lowest, ours, totals};
 use super::network::{CALIBRATED, Net};
@@ -42,7 +43,7 @@ fn cases(effort: Effort) -> Vec<Case> {
             "csma" => net.csma(2),
             "snoop-csma" => with_snoop(net.csma(2), depth),
             "snoop-csma-0" => with_snoop(net.csma(0), depth),
-            _ => with_snoop(net.wild_with(|wild| wild.retries = 0), DEPTH_OF_SLOTS),
+            _ => with_snoop(net.wild_with(|wild| wild.retries = Retries::Fixed(0)), DEPTH_OF_SLOTS),
         };
         net.case(key(link, loss))
     };

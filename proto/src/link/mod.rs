@@ -41,9 +41,9 @@ pub struct PeerSpec {
 pub struct LinkStatus {
     /// Protocol.
     pub kind: Name,
-    /// Where the link is in its slots, if it has slots.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub slot: Option<SlotStatus>,
+    /// Where the link is in its slots, if it has slots: by radio.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<SlotStatus>,
     /// Neighbours.
     pub neighbours: Vec<NeighbourStatus>,
     /// Air time that this node spent or left.
@@ -57,6 +57,12 @@ pub struct LinkStatus {
 /// Where a link is in its slots.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SlotStatus {
+    /// The radio; those of one channel share their slots.
+    pub radio: RadioId,
+    /// Its channel.
+    pub channel: u16,
+    /// The number that all who are in step on this channel share.
+    pub cluster: u8,
     /// `"start"` (nobody heard yet), `"receive"`, `"guard"` or `"send"`.
     pub phase: Name,
     /// The slot counter of this node.
@@ -84,6 +90,13 @@ pub struct NeighbourStatus {
     pub loss: Option<f64>,
     /// Coded frames per data frame in the last slot.
     pub coding_rate: f64,
+    /// Whether losses come in bursts, where the link looks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub has_bursts: Option<bool>,
+    /// What is done for each class of flows, where the link has classes; the first is that of
+    /// all flows that no other takes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassStatus>,
     /// Packets waiting or not yet acknowledged.
     pub queue_packets: usize,
     /// Payload delivered to the neighbour so far, in bytes, as far as known.
@@ -92,6 +105,45 @@ pub struct NeighbourStatus {
     pub received_bytes: u64,
     /// Signal of its last frame, in dBm.
     pub signal_dbm: Option<f64>,
+    /// Why all its frames are refused, while they are: `"version"` or `"slot-length"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Name>,
+}
+
+/// What a link does for one class of flows to one neighbour.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClassStatus {
+    /// Name.
+    pub name: Name,
+    /// The preset that it follows now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<Name>,
+    /// Packets that wait for their first transmission.
+    pub queue_packets: usize,
+    /// Packets that were sent and are neither acknowledged nor given up.
+    pub unfinished_packets: usize,
+    /// Most retransmissions of a packet.
+    pub retries: u8,
+    /// Which transmissions are coded.
+    pub codes: Codes,
+    /// Parity packets for a full block.
+    pub parity: usize,
+    /// Packets dropped because a queue was full.
+    pub dropped: u64,
+    /// Packets given up after all retries.
+    pub abandoned: u64,
+}
+
+/// Which transmissions a link codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Codes {
+    /// None.
+    Nothing,
+    /// First transmissions.
+    New,
+    /// Retransmissions.
+    Again,
 }
 
 /// Air time by use.

@@ -149,6 +149,16 @@ impl Plain {
         }
     }
 
+    /// Something of each part of it, so that it is at hand.
+    pub(crate) fn fetch(&self) -> u64 {
+        let queue = self.radios.first().map_or(0, |queue| queue.with_chip);
+        let neighbour = self.neighbours.first().map_or(0, |(_, neighbour)| neighbour.attempts);
+        let last = self.neighbours.last().map_or(0, |(_, neighbour)| neighbour.attempts);
+        let sent = self.outstanding.front().map_or(0, |frame| frame.id.0);
+        let rest = self.up.len() as u64 ^ self.air.data.as_nanos() ^ self.counters.frames_sent;
+        queue as u64 ^ neighbour ^ last ^ sent ^ rest ^ self.counters.unknown_done
+    }
+
     fn queue(&self, radio: RadioId) -> Option<&RadioQueue> {
         self.radios.iter().find(|queue| queue.radio == radio)
     }
@@ -359,7 +369,7 @@ impl Link for Plain {
             |of: fn(&Red) -> u64| self.radios.iter().filter_map(|q| q.red.as_deref().map(of)).sum();
         LinkStatus {
             kind: "plain".into(),
-            slot: None,
+            slots: Vec::new(),
             neighbours: self
                 .neighbours
                 .iter()
@@ -403,10 +413,13 @@ impl Plain {
             loss: (neighbour.attempts > 0)
                 .then(|| 1.0 - neighbour.delivered as f64 / neighbour.attempts as f64),
             coding_rate: 0.0,
+            has_bursts: None,
+            classes: Vec::new(),
             queue_packets: waiting + with_chip,
             sent_bytes: neighbour.sent_bytes,
             received_bytes: neighbour.received_bytes,
             signal_dbm: neighbour.signal.map(|signal| signal.as_f64()),
+            refused: None,
         }
     }
 }

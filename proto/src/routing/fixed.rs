@@ -67,6 +67,12 @@ impl Fixed {
         }
     }
 
+    /// Something of each part of it, so that it is at hand.
+    pub(crate) fn fetch(&self) -> u64 {
+        let route = self.next_hops.first().map_or(0, |(_, hop)| hop.via.0);
+        u64::from(route) ^ self.out.len() as u64 ^ self.up.len() as u64 ^ self.forwarded
+    }
+
     fn route(&self, to: Destination) -> Option<NextHop> {
         let (Destination::End(node) | Destination::NextHop(node)) = to;
         let index = self.next_hops.binary_search_by_key(&node, |route| route.0).ok()?;

@@ -73,6 +73,14 @@ impl AnyLink {
         }
     }
 
+    /// See [`super::Stack::fetch`].
+    pub(super) fn fetch(&self) -> u64 {
+        match self {
+            Self::Plain(link) => link.fetch(),
+            Self::Wild(_) | Self::TwoP(_) | Self::BlindFec(_) | Self::Snoop(_) => 0,
+        }
+    }
+
     /// The role.
     pub fn get(&self) -> &dyn Link {
         match self {
@@ -113,6 +121,13 @@ impl AnyRouting {
         }
     }
 
+    /// See [`super::Stack::fetch`].
+    pub(super) fn fetch(&self) -> u64 {
+        match self {
+            Self::Fixed(routing) => routing.fetch(),
+        }
+    }
+
     /// The role.
     pub fn get(&self) -> &dyn Routing {
         match self {
@@ -138,6 +153,14 @@ pub enum AnyTransport {
 }
 
 impl AnyTransport {
+    /// See [`super::Stack::fetch`].
+    pub(super) fn fetch(&self) -> u64 {
+        match self {
+            Self::Tcp(_) => 0,
+            Self::Udp(transport) => transport.fetch(),
+        }
+    }
+
     /// The role.
     pub fn get(&self) -> &dyn Transport {
         match self {

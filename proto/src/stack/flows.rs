@@ -132,6 +132,12 @@ impl Flows {
         }
     }
 
+    /// Something of each part of the first ends, so that it is at hand.
+    pub(super) fn fetch(&self) -> u64 {
+        let ends = self.ends.iter().take(2);
+        ends.fold(self.stats.sent, |sum, end| sum ^ end.transport.fetch())
+    }
+
     /// The name that the next flow end will have.
     pub fn next_flow(&self) -> FlowId {
         FlowId(self.ends.len() as u16)

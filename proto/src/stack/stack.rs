@@ -93,6 +93,12 @@ impl Stack {
         }
     }
 
+    /// Reads something of each part of the stack. Without effect, but where there are very many
+    /// stacks they are in far memory, and these loads do not wait for each other.
+    pub fn fetch(&self) -> u64 {
+        self.link.fetch() ^ self.routing.fetch() ^ self.flows.fetch()
+    }
+
     /// Moves all that can move between the layers. To be called after any other call that takes
     /// something. Flows and routing are settled only where something came to one of them.
     ///

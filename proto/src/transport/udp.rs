@@ -107,6 +107,15 @@ struct Sink {
 }
 
 impl Udp {
+    /// Something of each part of it, so that it is at hand.
+    pub(crate) fn fetch(&self) -> u64 {
+        let role = match &self.role {
+            Role::Source(source) => source.dropped_below ^ source.left,
+            Role::Sink(sink) => sink.received ^ sink.seen.last().map_or(0, |word| *word),
+        };
+        role ^ self.malformed ^ u64::from(self.end.local.port())
+    }
+
     /// One end of a flow.
     ///
     /// Panics if the payload of a source is shorter than [`LEAST_BYTES`] or longer than 65,507.

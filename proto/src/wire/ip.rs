@@ -93,6 +93,25 @@ pub fn ecn(packet: &[u8]) -> Ecn {
     }
 }
 
+/// The differentiated services code point of a packet (RFC 2474, 3); `None` if it is not IP.
+pub fn dscp(packet: &[u8]) -> Option<u8> {
+    match packet {
+        [first, second, ..] if first >> 4 == 4 => Some(second >> 2),
+        [first, second, ..] if first >> 4 == 6 => Some((first & 0x0f) << 2 | second >> 6),
+        _ => None,
+    }
+}
+
+/// Source and destination port of TCP or UDP; `None` if the packet has none.
+pub fn ports(packet: &[u8]) -> Option<[u16; 2]> {
+    match payload(packet)? {
+        (TCP | UDP, [a, b, c, d, ..]) => {
+            Some([u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])])
+        }
+        _ => None,
+    }
+}
+
 /// The packet with another ECN field and the header checksum right; copied only if it is shared.
 /// What is not a whole IP header comes back unchanged.
 pub fn with_ecn(packet: Bytes, ecn: Ecn) -> Bytes {
@@ -275,6 +294,18 @@ mod tests {
         assert_eq!(flow(&[0; 40]), FlowId(0));
         assert_eq!(checksum(0, &packet[..20]), 0);
         assert_eq!(payload(&packet), Some((UDP, &packet[20..])));
+        assert_eq!(ports(&packet), Some([9, 2]));
+        assert_eq!(ports(&PING), None);
+    }
+
+    #[test]
+    fn the_code_point_stands_above_the_ecn_field_in_both_versions() {
+        let mut packet = PING;
+        packet[1] = 46 << 2 | 3;
+        assert_eq!(dscp(&packet), Some(46));
+        // Version 6, traffic class 0xb9: it lies across two bytes.
+        assert_eq!(dscp(&[0x6b, 0x90, 0, 0]), Some(46));
+        assert_eq!(dscp(&[0x00, 0xb8]), None);
     }
 
     #[test]

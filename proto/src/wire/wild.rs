@@ -95,7 +95,8 @@ pub mod flag {
     pub const FIRST_IN_SLOT: u8 = 1;
     /// A bulk acknowledgement follows the header.
     pub const HAS_ACK: u8 = 2;
-    /// The flow sequence counts, for delivery in order.
+    /// The flow sequence counts, for delivery in order; of parity: that of all packets of its
+    /// block.
     pub const IN_ORDER: u8 = 4;
     /// Nothing follows in this slot.
     pub const LAST_IN_SLOT: u8 = 8;

@@ -15,7 +15,7 @@ use super::keys;
 use super::mobility::Mobility;
 use super::traffic::Traffic;
 use crate::adversary::{self, Script};
-use crate::radio::{EventQueue, Medium, MediumEvent};
+use crate::radio::{EventQueue, FEW, Medium, MediumEvent};
 
 /// One node. There may be very many, so it holds only what it needs at every event.
 pub(super) struct Node {
@@ -136,6 +136,7 @@ impl World {
         }
         while let Some((_, node)) = self.wakes.take_due(now) {
             self.wakeups += 1;
+            self.fetch(node);
             self.mark_due(node);
         }
         loop {
@@ -157,6 +158,15 @@ impl World {
         if !self.nodes[node].is_due {
             self.nodes[node].is_due = true;
             self.due.push(node);
+        }
+    }
+
+    /// Has all at hand that a turn of a node needs, before the turn asks for one after another.
+    fn fetch(&self, index: usize) {
+        if self.nodes.len() > FEW {
+            let node = &self.nodes[index];
+            let radio = node.radios().next().map_or(0, |first| self.medium.fetch_for_frame(first));
+            std::hint::black_box(node.stack.fetch() ^ radio ^ u64::from(node.has_news));
         }
     }
 
@@ -196,6 +206,7 @@ impl World {
 
     fn on_event(&mut self, now: Instant, event: MediumEvent) {
         let index = self.node_of_radio[event.radio] as usize;
+        self.fetch(index);
         let node = &mut self.nodes[index];
         let trace = self.decisions.as_deref_mut().map(|decisions| decisions.of(index, now));
         let mut cx = Cx::with_trace(node.clock.local(now), trace);

@@ -1,10 +1,10 @@
 //! The air: what is on its way, what all radios sense of it, and their future events.
 //!
 //! A transmission passes twice along the list of those who hear its radio, with its start and with
-//! its end. It has one place in the event queue, which moves on from delay to delay, so that hearers
-//! at one distance cost no further event, and from the start to the end; two only where it is over
-//! at some before it begins at others. Where a hearer only senses it, its ear is
-//! all that is touched. Transmissions keep the list that they set out with, so that links may
+//! its end. It has one place in the event queue, which moves on from delay to delay, so that
+//! hearers at one distance cost no further event, and from the start to the end; two only where it
+//! is over at some before it begins at others. Where a hearer only senses it, its ear is all that
+//! is touched. Transmissions keep the list that they set out with, so that links may
 //! change meanwhile; they live in a slab and are freed when their end has passed the last hearer.
 
 use std::collections::VecDeque;
@@ -281,9 +281,9 @@ impl Air {
         Some((TxId((place / 2) as u32), is_end))
     }
 
-    /// Whether a transmission has reached nobody yet.
+    /// Whether the start or the end of a transmission has reached nobody yet.
     pub(super) fn is_first(&self, tx: TxId, is_end: bool) -> bool {
-        !is_end && self.slab[tx.0 as usize].passed[0] == 0
+        self.slab[tx.0 as usize].passed[usize::from(is_end)] == 0
     }
 
     /// Those whom a transmission reaches.
@@ -298,7 +298,6 @@ impl Air {
 
     /// Lets a start or an end reach the hearers at `at`. Returns the next whose radio has to know;
     /// for the others it was all done, and where only carrier sense changed, that comes along.
-    /// Where none is left, the event moves on, and a transmission that has passed all is forgotten.
     pub(super) fn pass(
         &mut self,
         tx: TxId,
@@ -323,16 +322,26 @@ impl Air {
                 return Some((*hearer, turn));
             }
         }
-        let hearers = held.hearers.len();
-        let has_passed = *passed as usize == hearers;
-        let is_whole = !held.is_split;
-        held.is_ending |= has_passed && !is_end && is_whole;
-        let is_ending = held.is_ending;
-        self.set_edge(tx, is_end || is_ending);
-        if !has_passed {
+        None
+    }
+
+    /// Has a start or an end go on from those whom it has reached. Returns when it reaches the
+    /// next, if that is no later than `until` and before all other events; else it has an event
+    /// for that. A transmission that has passed all is forgotten.
+    pub(super) fn go_on(&mut self, tx: TxId, is_end: bool, until: Instant) -> Option<Instant> {
+        let held = &mut self.slab[tx.0 as usize];
+        let order = held.order[usize::from(is_end)];
+        if let Some(next) = held.next_edge(is_end) {
+            if next <= until && self.queue.would_be_next(next, order) {
+                return Some(next);
+            }
+            self.set_edge(tx, is_end);
             return None;
         }
-        self.passes += hearers as u64;
+        self.passes += held.hearers.len() as u64;
+        held.is_ending |= !is_end && !held.is_split;
+        let is_ending = held.is_ending;
+        self.set_edge(tx, is_end || is_ending);
         if is_end {
             let held = &mut self.slab[tx.0 as usize];
             held.hearers = Arc::default();

@@ -54,10 +54,12 @@ pub(super) struct Chip {
     pub(super) has_nav_timer: bool,
     pub(super) reply_accept: bool,
     pub(super) reply_bits: u16,
-    pub(super) phase: Phase,
     pub(super) nav_until: Instant,
+    pub(super) phase: Phase,
     /// The end of the last frame in error, after which EIFS applies.
     pub(super) error_at: Option<Instant>,
+    /// Data frames for others received without error; not counted in `stats`.
+    pub(super) overheard: u64,
     /// The exchange of the function that has the air.
     pub(super) exchange: Option<Exchange>,
     /// Access functions in rising priority; one alone without EDCA.
@@ -101,8 +103,15 @@ impl Chip {
 
     /// Something of each part that a frame for others needs, so that it is at hand.
     pub(super) fn fetch(&self) -> u64 {
-        let error_at = self.error_at.map_or(0, Instant::as_nanos);
-        self.receiver.fetch() ^ error_at ^ self.nav_until.as_nanos() ^ self.stats.overheard
+        self.receiver.fetch() ^ self.nav_until.as_nanos() ^ self.overheard
+    }
+
+    /// The same for what a frame of its own needs.
+    pub(super) fn fetch_sender(&self) -> u64 {
+        let function = &self.functions[0];
+        let head = function.queue.front().map_or(0, |out| u64::from(out.attempts));
+        let ends = function.at.as_nanos() ^ function.aifs.as_nanos() ^ self.last_tx_end.as_nanos();
+        head ^ ends ^ self.stats.frames ^ self.stats.attempts ^ self.stats.received
     }
 
     pub(super) fn new(
@@ -133,6 +142,7 @@ impl Chip {
             node,
             radio,
             error_at: None,
+            overheard: 0,
             reply: None,
             reply_bits: 0,
             reply_accept: true,

@@ -14,11 +14,11 @@ use super::inject::Injected;
 use super::links::Reach;
 use super::loss::FateRecord;
 use super::stats::ChipStats;
-use super::transmission::Transmission;
+use super::transmission::{Transmission, TransmissionKind};
 use super::wire::Wire;
 
 /// As many radios the caches of a processor hold in any case.
-const FEW: usize = 256;
+pub(crate) const FEW: usize = 256;
 
 /// What a radio reports.
 #[derive(Clone, Debug)]
@@ -140,51 +140,41 @@ impl Medium {
         {
             debug_assert!(at >= self.now, "an event before the present");
             self.now = at;
-            self.fire(at, handle);
+            self.fire(at, handle, now);
         }
         self.now = self.now.max(now);
     }
 
-    /// Lets events happen that are due before `limit`, until a radio reports something. Returns when
-    /// that was; all that is due at that time has happened then.
+    /// Lets events happen that are due before `limit`, until a radio reports something. Returns
+    /// when that was; all that is due at that time has happened then.
     pub fn run_ahead(&mut self, limit: Instant) -> Option<Instant> {
         while let Some((at, handle)) = self.air.queue.peek()
             && at < limit
         {
             self.now = at;
-            self.fire(at, handle);
+            self.fire(at, handle, Instant::from_nanos(limit.as_nanos() - 1));
             if !self.air.reports.is_empty() {
-                self.handle_timeout(at);
-                return Some(at);
+                self.handle_timeout(self.now);
+                return Some(self.now);
             }
         }
         None
     }
 
-    fn fire(&mut self, at: Instant, handle: usize) {
+    /// Lets the next event happen, which is due now, and what follows of it no later than `until`
+    /// and before anything else.
+    fn fire(&mut self, at: Instant, handle: usize, until: Instant) {
         if let Some((tx, is_end)) = self.air.edge(handle) {
             if self.ports.len() > FEW && self.air.is_first(tx, is_end) {
-                self.fetch(tx);
+                self.fetch(tx, is_end);
             }
-            while let Some((hearer, turn)) = self.air.pass(tx, is_end, at) {
-                let air = &mut self.air;
-                match &mut self.ports[hearer.radio as usize] {
-                    Port::Chip(chip) => {
-                        let is_at_rest = air.ear(chip.index).is_at_rest;
-                        match turn {
-                            Some(turn) => chip.on_turn(air, at, turn),
-                            None if is_end => chip.on_signal_end(air, at, &hearer, tx),
-                            None => chip.on_signal_start(air, at, &hearer, tx),
-                        }
-                        if is_at_rest {
-                            chip.settle_receiver(air);
-                        } else {
-                            chip.settle(air);
-                        }
-                    }
-                    Port::Wire(wire) if is_end => wire.on_signal_end(air, at, &hearer, tx),
-                    Port::Wire(_) => {}
-                }
+            let mut next = Some(at);
+            while let Some(at) = next {
+                self.now = at;
+                self.pass(tx, is_end, at);
+                // Who is told of reports wants to hear of them at once.
+                let until = if self.air.reports.is_empty() { until } else { at };
+                next = self.air.go_on(tx, is_end, until);
             }
             return;
         }
@@ -203,10 +193,34 @@ impl Medium {
         self.air.queue.fill();
     }
 
+    /// A start or an end reaches those whom it reaches at `at`.
+    fn pass(&mut self, tx: TxId, is_end: bool, at: Instant) {
+        while let Some((hearer, turn)) = self.air.pass(tx, is_end, at) {
+            let air = &mut self.air;
+            match &mut self.ports[hearer.radio as usize] {
+                Port::Chip(chip) => {
+                    let is_at_rest = air.ear(chip.index).is_at_rest;
+                    match turn {
+                        Some(turn) => chip.on_turn(air, at, turn),
+                        None if is_end => chip.on_signal_end(air, at, &hearer, tx),
+                        None => chip.on_signal_start(air, at, &hearer, tx),
+                    }
+                    if is_at_rest {
+                        chip.settle_receiver(air);
+                    } else {
+                        chip.settle(air);
+                    }
+                }
+                Port::Wire(wire) if is_end => wire.on_signal_end(air, at, &hearer, tx),
+                Port::Wire(_) => {}
+            }
+        }
+    }
+
     /// Reads from each of those who hear a transmission what it will need of them, before it does:
     /// of many radios most are in far memory, and these loads wait for none of the others.
-    fn fetch(&self, tx: TxId) {
-        let fetched = self.air.hearers(tx).iter().fold(0, |sum, hearer| {
+    fn fetch(&self, tx: TxId, is_end: bool) {
+        let mut fetched = self.air.hearers(tx).iter().fold(0, |sum, hearer| {
             let radio = hearer.radio as usize;
             let sum = sum ^ self.air.ear(radio).fetch();
             match (hearer.reach, &self.ports[radio]) {
@@ -216,7 +230,28 @@ impl Medium {
                 _ => sum,
             }
         });
+        if let TransmissionKind::Ack(answer) = &self.air.transmission(tx).kind
+            && is_end
+        {
+            fetched ^= self.fetch_sender(answer.to_radio);
+        }
         std::hint::black_box(fetched);
+    }
+
+    fn fetch_sender(&self, radio: usize) -> u64 {
+        match &self.ports[radio] {
+            Port::Chip(chip) => chip.fetch_sender(),
+            Port::Wire(_) => 0,
+        }
+    }
+
+    /// Reads what a radio will need if it is given a frame to send.
+    pub(crate) fn fetch_for_frame(&self, radio: usize) -> u64 {
+        let chip = match &self.ports[radio] {
+            Port::Chip(chip) => chip.fetch() ^ chip.fetch_sender(),
+            Port::Wire(_) => 0,
+        };
+        chip ^ self.air.ear(radio).fetch()
     }
 
     /// What the radios report, in the order of time.
@@ -252,7 +287,10 @@ impl Medium {
     /// Counters of a radio.
     pub fn stats(&self, radio: usize) -> ChipStats {
         match &self.ports[radio] {
-            Port::Chip(chip) => ChipStats { busy: self.air.ear(radio).busy, ..chip.stats },
+            Port::Chip(chip) => {
+                let (busy, overheard) = (self.air.ear(radio).busy, chip.overheard);
+                ChipStats { busy, overheard, ..chip.stats }
+            }
             Port::Wire(wire) => wire.stats,
         }
     }

@@ -59,6 +59,7 @@ pub use loss::{
     Burst, Drift, ErrorRuns, Exposed, Fate, FateRecord, Interferer, LossModel, LossProcess,
     Modulated,
 };
+pub(crate) use medium::FEW;
 pub use medium::{Medium, MediumEvent};
 pub use queue::EventQueue;
 pub use stats::ChipStats;

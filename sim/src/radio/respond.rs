@@ -263,7 +263,7 @@ impl Chip {
         });
         if !heard.is_ours {
             self.set_nav(now, heard.nav);
-            self.stats.overheard += 1;
+            self.overheard += 1;
             if let Some(frame) = frame {
                 air.report(self.index, now, FrameUp::Overheard(frame));
             }
@@ -326,7 +326,7 @@ impl Chip {
         let count = air.transmission(reception.tx).mpdus().len();
         for place in (0..count).filter(|place| reception.decoded >> place & 1 == 1) {
             if !heard.is_ours && !self.config.overhear {
-                self.stats.overheard += 1;
+                self.overheard += 1;
                 continue;
             }
             let Mpdu { sequence, protocol, payload, .. } =
@@ -343,7 +343,7 @@ impl Chip {
             if heard.is_ours {
                 self.take_up(air, now, heard, key, (sequence, frame));
             } else {
-                self.stats.overheard += 1;
+                self.overheard += 1;
                 air.report(self.index, now, FrameUp::Overheard(frame));
             }
         }

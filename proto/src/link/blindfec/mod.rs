@@ -353,15 +353,18 @@ impl Link for BlindFec {
                 coding_rate: f64::from(self.config.all_packets)
                     / f64::from(self.config.data_packets)
                     - 1.0,
+                has_bursts: None,
+                classes: Vec::new(),
                 queue_packets: self.waiting.iter().filter(|p| p.to == Some(*node)).count(),
                 sent_bytes: 0,
                 received_bytes: heard.bytes,
                 signal_dbm: None,
+                refused: None,
             }
         };
         LinkStatus {
             kind: "blindfec".into(),
-            slot: None,
+            slots: Vec::new(),
             neighbours: self.receivers.iter().map(neighbour).collect(),
             air: self.air,
             counters: named([

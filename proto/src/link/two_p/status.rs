@@ -1,6 +1,6 @@
 //! The status of the link.
 
-use super::{Group, Peer, Phase, TwoP};
+use super::{Group, Peer, Phase, Port, TwoP};
 use crate::base::{Instant, named};
 use crate::link::{Link, LinkStatus, NeighbourStatus, SlotStatus};
 
@@ -13,7 +13,7 @@ impl Link for TwoP {
         let counters = &self.counters;
         LinkStatus {
             kind: "two-p".into(),
-            slot: self.groups.first().map(|group| self.slot_status(group, now)),
+            slots: self.slot_statuses(now),
             neighbours: self.peers.iter().map(|peer| neighbour_status(peer, now)).collect(),
             air: self.air,
             counters: named([
@@ -33,7 +33,13 @@ impl Link for TwoP {
 }
 
 impl TwoP {
-    fn slot_status(&self, group: &Group, now: Instant) -> SlotStatus {
+    fn slot_statuses(&self, now: Instant) -> Vec<SlotStatus> {
+        let ports =
+            self.groups.iter().flat_map(|group| group.ports.iter().map(move |port| (group, port)));
+        ports.map(|(group, port)| self.slot_status(group, port, now)).collect()
+    }
+
+    fn slot_status(&self, group: &Group, port: &Port, now: Instant) -> SlotStatus {
         let (phase, end) = match group.phase {
             Phase::New => ("start", now),
             Phase::Listen { until } => ("receive", until),
@@ -41,6 +47,9 @@ impl TwoP {
             Phase::Send { end, .. } => ("send", end),
         };
         SlotStatus {
+            radio: port.spec.id,
+            channel: port.spec.channel,
+            cluster: 0,
             phase: phase.into(),
             number: group.number,
             ends_in: end.since(now),
@@ -58,9 +67,12 @@ fn neighbour_status(peer: &Peer, now: Instant) -> NeighbourStatus {
         sync_error_ns: None,
         loss: None,
         coding_rate: 0.0,
+        has_bursts: None,
+        classes: Vec::new(),
         queue_packets: peer.queue.len(),
         sent_bytes: peer.sent_bytes,
         received_bytes: peer.received_bytes,
         signal_dbm: None,
+        refused: None,
     }
 }

@@ -1,8 +1,11 @@
 //! Settings of `link/wild`.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::classify::ClassConfig;
 use crate::base::Duration;
 
 /// Settings of `link/wild`.
@@ -11,16 +14,23 @@ use crate::base::Duration;
 pub struct WildConfig {
     /// Length of a send slot, in milliseconds; the receive slot is as long.
     pub slot_ms: f64,
+    /// The shortest send slot of a node that has little to send, in milliseconds; without it all
+    /// are as long as `slot_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot_least_ms: Option<f64>,
+    /// The longest send slot of a node whose neighbours have little to send, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot_most_ms: Option<f64>,
     /// Time at the start of each send slot in which nothing is sent, in milliseconds: it absorbs
     /// late wake-ups and switching.
     pub guard_ms: f64,
-    /// Most retransmissions of a packet.
-    pub retries: u8,
+    /// Most retransmissions of a packet, or `auto`.
+    pub retries: Retries,
     /// Which packets wait for earlier ones at the receiver.
     pub in_order: InOrder,
     /// When erasure coding is used beside retransmission.
     pub recovery: Recovery,
-    /// Loss that remains after recovery by coding, 0 to 1.
+    /// Loss that remains after recovery by coding, and by retries that are `auto`, 0 to 1.
     pub target_loss: f64,
     /// Most packets of a code block that carry data.
     pub block_packets: u8,
@@ -31,14 +41,19 @@ pub struct WildConfig {
     pub queue_packets: usize,
     /// Time added to each frame's air time in the plan of a slot, in microseconds.
     pub overhead_us: f64,
+    /// Classes of flows with values of their own; the first that matches counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub class: Vec<ClassConfig>,
 }
 
 impl Default for WildConfig {
     fn default() -> Self {
         Self {
             slot_ms: 20.0,
+            slot_least_ms: None,
+            slot_most_ms: None,
             guard_ms: 1.5,
-            retries: 10,
+            retries: Retries::Fixed(10),
             in_order: InOrder::Flow,
             recovery: Recovery::BurstFec,
             target_loss: 0.01,
@@ -46,6 +61,7 @@ impl Default for WildConfig {
             window_packets: None,
             queue_packets: 64,
             overhead_us: 0.0,
+            class: Vec::new(),
         }
     }
 }
@@ -56,10 +72,106 @@ impl WildConfig {
         Duration::from_secs_f64(self.slot_ms / 1e3)
     }
 
+    /// Length of the shortest slot.
+    pub fn slot_least(&self) -> Duration {
+        Duration::from_secs_f64(self.slot_least_ms.unwrap_or(self.slot_ms) / 1e3)
+    }
+
+    /// Length of the longest slot.
+    pub fn slot_most(&self) -> Duration {
+        Duration::from_secs_f64(self.slot_most_ms.unwrap_or(self.slot_ms) / 1e3)
+    }
+
     /// Guard at the start of a send slot.
     pub fn guard(&self) -> Duration {
         Duration::from_secs_f64(self.guard_ms / 1e3)
     }
+}
+
+/// Most retransmissions of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retries {
+    /// So many.
+    Fixed(u8),
+    /// As many as leave no more than the target of losses at the loss that is seen, at most 10.
+    Auto,
+}
+
+impl fmt::Display for Retries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(retries) => retries.fmt(f),
+            Self::Auto => f.write_str("auto"),
+        }
+    }
+}
+
+impl Serialize for Retries {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Fixed(retries) => serializer.serialize_u8(*retries),
+            Self::Auto => serializer.serialize_str("auto"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Retries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Retries;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number from 0 to 255, or \"auto\"")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<Retries, E> {
+                let other = || E::invalid_value(serde::de::Unexpected::Str(word), &self);
+                if word == "auto" { Ok(Retries::Auto) } else { Err(other()) }
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Retries, E> {
+                let large = || E::invalid_value(serde::de::Unexpected::Unsigned(number), &self);
+                u8::try_from(number).map(Retries::Fixed).map_err(|_| large())
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Retries, E> {
+                let low = || E::invalid_value(serde::de::Unexpected::Signed(number), &self);
+                u8::try_from(number).map(Retries::Fixed).map_err(|_| low())
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl JsonSchema for Retries {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Retries".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        RetriesForm::json_schema(generator)
+    }
+}
+
+/// A number of retransmissions, or a word.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "it stands for the forms in the schema")]
+enum RetriesForm {
+    /// So many.
+    Fixed(u8),
+    /// A word.
+    Word(RetriesWord),
+}
+
+/// How retransmissions are set by themselves.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+#[allow(dead_code, reason = "it stands for the forms in the schema")]
+enum RetriesWord {
+    /// From the loss that is seen and the loss that may remain.
+    Auto,
 }
 
 /// Which packets a receiver holds back until earlier ones have come.

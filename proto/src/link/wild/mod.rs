@@ -1,8 +1,9 @@
 //! WiLDNet's link: time slots, bulk acknowledgement, adaptive erasure coding (`wildnet.md`).
 //!
 //! `slots` decides when a radio may send, one schedule for all radios of a channel;
-//! `sender` and `receiver` keep the window of each neighbour; `recovery` decides how much is
-//! coded. Here they are joined: `send` chooses the next frame, `receive` takes frames apart.
+//! `turns` divides a slot among those who share one radio; `sender` and `receiver` keep the window
+//! of each neighbour; `recovery` decides how much is coded. Here they are joined: `send` chooses
+//! the next frame and `packets` what is in it, `receive` takes frames apart.
 //!
 //! Three things follow from sans-IO. Frames are chosen only when the driver asks, so a stamp is as
 //! fresh as it can be; every frame has the end of its slot as its deadline, and comes back `Late`
@@ -10,8 +11,13 @@
 //! is expected on air: the time of the call, and the mean gap that the radio leaves before it.
 
 mod beacon;
+mod class;
+mod classify;
 mod clock;
 mod config;
+mod cycle;
+mod done;
+mod packets;
 mod peer;
 mod queue;
 mod receive;
@@ -25,10 +31,12 @@ mod turns;
 
 use std::collections::{BTreeMap, VecDeque};
 
-pub use config::{InOrder, Recovery, WildConfig};
+pub use classify::{AddressRange, ClassConfig, Preset};
+pub use config::{InOrder, Recovery, Retries, WildConfig};
 pub use recovery::{SLOTS as LOSS_SLOTS, parity, residual, retries};
 pub use turns::Turn;
 
+use self::class::Classes;
 use self::clock::RadioClock;
 use self::peer::Peer;
 use self::send::Outstanding;
@@ -76,36 +84,33 @@ pub struct Wild {
 #[derive(Clone, Debug)]
 struct Settings {
     slot: Duration,
+    least: Duration,
+    most: Duration,
     guard: Duration,
     overhead: Duration,
-    retries: u8,
     in_order: InOrder,
-    recovery: Recovery,
-    target: f64,
     block: usize,
-    queue: usize,
+    classes: Classes,
 }
 
 impl Settings {
     fn new(config: &WildConfig) -> Self {
-        let codes_only = config.recovery == Recovery::Fec;
         Self {
             slot: config.slot(),
+            least: config.slot_least(),
+            most: config.slot_most(),
             guard: config.guard(),
             overhead: Duration::from_secs_f64(config.overhead_us / 1e6),
-            retries: if codes_only { 0 } else { config.retries },
             in_order: config.in_order,
-            recovery: config.recovery,
-            target: config.target_loss,
             block: usize::from(config.block_packets).clamp(1, MAX_DATA),
-            queue: config.queue_packets,
+            classes: Classes::build(config),
         }
     }
 
     /// How long a receiver waits for a gap: twice what all rounds of the sender take, because a
     /// round whose acknowledgement is lost takes another cycle.
     fn patience(&self) -> Duration {
-        self.slot * 4 * (u64::from(self.retries) + 1)
+        self.slot * 4 * (u64::from(self.classes.most_retries()) + 1)
     }
 }
 
@@ -264,16 +269,13 @@ impl Wild {
         let frame = port.spec.unacknowledged(HEADER_BYTES + ack + bytes) + self.settings.overhead;
         bytes <= usize::from(u16::MAX) && frame <= port.longest(&self.settings)
     }
+}
 
-    /// Most retransmissions of a packet: what the link is set to, unless the packet says less.
-    fn retries(&self, packet: &Packet) -> u8 {
-        match (packet.options.ack, packet.options.attempts) {
-            (AckPolicy::NoAck, _) => 0,
-            (AckPolicy::Normal, Some(attempts)) => {
-                attempts.saturating_sub(1).min(self.settings.retries)
-            }
-            (AckPolicy::Normal, None) => self.settings.retries,
-        }
+/// Most retransmissions that a packet allows; the link may be set to fewer.
+fn retries_of(packet: &Packet) -> u8 {
+    match (packet.options.ack, packet.options.attempts) {
+        (AckPolicy::NoAck, _) => 0,
+        (AckPolicy::Normal, attempts) => attempts.unwrap_or(u8::MAX).saturating_sub(1),
     }
 }
 
@@ -333,7 +335,7 @@ impl Layer for Wild {
         if !self.fits_any_slot(&self.peers[index], packet.payload.len()) {
             return self.count_drop(packet, DropCause::TooLong);
         }
-        if let Err(packet) = self.peers[index].queue.push(packet, cx.now) {
+        if let Some(packet) = self.peers[index].queue.push(packet, cx.now) {
             self.count_drop(packet, DropCause::QueueFull);
         }
     }

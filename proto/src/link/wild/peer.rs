@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::Settings;
+use super::class::Precedence;
 use super::queue::Queue;
 use super::receiver::Receiver;
 use super::recovery::Estimate;
@@ -34,7 +35,11 @@ pub(super) struct Peer {
     pub(super) queue: Queue,
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
-    pub(super) code: Coding,
+    /// What is being coded, for each class.
+    pub(super) codes: Vec<Coding>,
+    /// Number of the next code block.
+    pub(super) next_block: u16,
+    pub(super) precedence: Precedence,
     pub(super) acks: AckCopies,
     /// A frame that a layer below wants to go out.
     pub(super) wanted: Option<Wanted>,
@@ -56,7 +61,9 @@ impl Peer {
         window: usize,
         lanes: usize,
     ) -> Self {
-        let estimate = Estimate::new(settings.recovery, settings.target, settings.block);
+        let classes = &settings.classes;
+        let estimate = Estimate::new(classes.rules(), settings.block);
+        let coding = |class| Coding { class, ..Coding::default() };
         Self {
             spec,
             place,
@@ -65,10 +72,12 @@ impl Peer {
             sync_error: None,
             signal: None,
             received_bytes: 0,
-            queue: Queue::new(settings.queue, lanes),
-            sender: Sender::new(window, settings.slot * 2, estimate),
+            queue: Queue::new(classes.clone(), lanes),
+            sender: Sender::new(window, classes.levels(), settings.slot * 2, estimate),
             receiver: Receiver::new(settings.in_order, settings.patience()),
-            code: Coding::default(),
+            codes: (0..classes.all().len()).map(coding).collect(),
+            next_block: 0,
+            precedence: Precedence::new(classes.levels(), settings.slot),
             acks: AckCopies::default(),
             wanted: None,
             stamp: None,
@@ -81,15 +90,31 @@ impl Peer {
     /// A send slot begins.
     pub(super) fn on_slot(&mut self, number: u16, until: Instant) {
         self.sender.on_slot(number, until);
-        self.code.on_slot();
+        self.codes.iter_mut().for_each(Coding::on_slot);
         self.acks = AckCopies { record: None, left: PIGGYBACKED_ACKS, alone: ALONE_ACKS };
     }
 
     /// Whether data or parity waits that may be sent now.
     pub(super) fn has_data(&self) -> bool {
+        let mut levels = self.precedence.order();
         self.sender.has_lost()
-            || (self.queue.len() > 0 && self.sender.has_room())
-            || !self.code.parity.is_empty()
+            || levels.any(|level| self.queue.has(level) && self.sender.has_room(level))
+            || self.codes.iter().any(|code| !code.parity.is_empty())
+    }
+
+    /// Air time that open and waiting parity needs, that of one class excepted.
+    pub(super) fn reserved(&self, except: usize) -> Duration {
+        let codes = self.codes.iter().filter(|code| code.class != except);
+        codes.map(|code| code.reserved).sum()
+    }
+
+    /// Coded frames per data frame in the last slot with data.
+    pub(super) fn coding_rate(&self) -> f64 {
+        let (data, parity) = self
+            .codes
+            .iter()
+            .fold((0, 0), |(data, parity), code| (data + code.before.0, parity + code.before.1));
+        if data == 0 { 0.0 } else { f64::from(parity) / f64::from(data) }
     }
 
     /// The acknowledgement for the next frame to the neighbour; empty if enough copies went out.
@@ -137,21 +162,21 @@ pub(super) struct AckCopies {
 /// The code block that is open, and parity that waits.
 #[derive(Debug, Default)]
 pub(super) struct Coding {
+    class: usize,
     pub(super) block: Option<Encoder>,
     pub(super) parity: VecDeque<(Coded, Bytes)>,
     /// Air time that the parity of the open block and the waiting parity will need.
     pub(super) reserved: Duration,
-    next_id: u16,
     data_frames: u32,
     parity_frames: u32,
-    /// Coded frames per data frame in the last slot with data.
-    pub(super) rate: f64,
+    /// Data and coded frames in the last slot with data.
+    before: (u32, u32),
 }
 
 impl Coding {
     fn on_slot(&mut self) {
         if self.data_frames > 0 {
-            self.rate = f64::from(self.parity_frames) / f64::from(self.data_frames);
+            self.before = (self.data_frames, self.parity_frames);
         }
         self.data_frames = 0;
         self.parity_frames = 0;
@@ -168,11 +193,11 @@ impl Coding {
         self.parity_frames += 1;
     }
 
-    /// The open block, or a new one.
-    pub(super) fn open(&mut self) -> &mut Encoder {
+    /// The open block, or a new one with the number `next_id`.
+    pub(super) fn open(&mut self, next_id: &mut u16) -> &mut Encoder {
         if self.block.is_none() {
-            self.block = Some(Encoder::new(self.next_id));
-            self.next_id = self.next_id.wrapping_add(1);
+            self.block = Some(Encoder::new(*next_id));
+            *next_id = next_id.wrapping_add(1);
         }
         self.block.as_mut().expect("just opened")
     }
@@ -181,7 +206,8 @@ impl Coding {
     pub(super) fn close(&mut self, estimate: &Estimate) {
         let Some(block) = self.block.take().filter(|block| block.len() > 0) else { return };
         let k = block.len() as u8;
-        for (number, unit) in block.parity(estimate.parity(block.len())).into_iter().enumerate() {
+        let count = estimate.parity(self.class, block.len());
+        for (number, unit) in block.parity(count).into_iter().enumerate() {
             let coded = Coded { block: block.id, index: k + number as u8, k };
             self.parity.push_back((coded, unit));
         }

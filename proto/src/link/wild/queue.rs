@@ -1,36 +1,55 @@
-//! Packets that wait for their first transmission: a FIFO for each flow, served in turn.
+//! Packets that wait for their first transmission: a FIFO for each flow. Flows of one priority are
+//! served in turn.
 //!
 //! Each flow has its own limit, so that one flow cannot fill the node (credits for the neighbour
-//! alone let opposing flows lock up). Lanes are bounded; the oldest idle one is reused.
+//! alone let opposing flows lock up). Lanes are bounded; the oldest idle one is reused. A flow has
+//! the class of its newest packet.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::class::{Choice, Class, Classes, Habit};
 use crate::base::{FlowId, Instant, Packet};
 
 /// The waiting packets to one neighbour.
 #[derive(Debug)]
 pub(super) struct Queue {
+    classes: Classes,
     lanes: Vec<LaneQueue>,
     by_flow: BTreeMap<FlowId, usize>,
-    active: VecDeque<usize>,
+    /// Lanes with packets, by the level of their class.
+    active: Vec<VecDeque<usize>>,
     most_lanes: usize,
-    limit: usize,
     len: usize,
+    /// Packets that full queues dropped, by class.
+    drops: Vec<u64>,
 }
 
 #[derive(Debug)]
 struct LaneQueue {
     flow: FlowId,
+    class: usize,
+    habit: Habit,
     packets: VecDeque<Packet>,
     next_flow_seq: u16,
     used: Instant,
 }
 
+/// What goes out next, and of which class it is.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) packet: Packet,
+    /// Number in the flow.
+    pub(super) flow_seq: u16,
+    pub(super) class: usize,
+}
+
 impl Queue {
-    /// At most `limit` packets in each of at most `most_lanes` flows.
-    pub(super) fn new(limit: usize, most_lanes: usize) -> Self {
-        let (lanes, by_flow, active) = (Vec::new(), BTreeMap::new(), VecDeque::new());
-        Self { lanes, by_flow, active, most_lanes: most_lanes.max(1), limit, len: 0 }
+    /// At most `most_lanes` flows.
+    pub(super) fn new(classes: Classes, most_lanes: usize) -> Self {
+        let (lanes, by_flow) = (Vec::new(), BTreeMap::new());
+        let active = vec![VecDeque::new(); classes.levels()];
+        let drops = vec![0; classes.all().len()];
+        Self { classes, lanes, by_flow, active, most_lanes: most_lanes.max(1), len: 0, drops }
     }
 
     /// Waiting packets of all flows.
@@ -38,30 +57,91 @@ impl Queue {
         self.len
     }
 
-    /// Places left for a flow.
+    /// Whether a flow of a level has packets.
+    pub(super) fn has(&self, level: usize) -> bool {
+        !self.active[level].is_empty()
+    }
+
+    /// Waiting packets of a class.
+    pub(super) fn waiting(&self, class: usize) -> usize {
+        let lanes = self.lanes.iter().filter(|lane| lane.class == class);
+        lanes.map(|lane| lane.packets.len()).sum()
+    }
+
+    /// Packets of a class that full queues dropped.
+    pub(super) fn drops(&self, class: usize) -> u64 {
+        self.drops[class]
+    }
+
+    /// Places left for a flow. A queue that drops its oldest packet always has one.
     pub(super) fn room(&self, flow: FlowId) -> usize {
         match self.by_flow.get(&flow) {
-            Some(lane) => self.limit.saturating_sub(self.lanes[*lane].packets.len()),
-            // A new flow takes a lane that is free or idle; active lanes are those with packets.
-            None if self.active.len() < self.most_lanes => self.limit,
+            Some(lane) => {
+                let lane = &self.lanes[*lane];
+                let class = self.classes.get(lane.class);
+                let left = class.queue.saturating_sub(lane.packets.len());
+                if class.drops_oldest { left.max(1) } else { left }
+            }
+            None if self.has_free_lane() => self.classes.get(0).queue,
             None => 0,
         }
     }
 
-    /// Takes a packet; gives it back if there is no room for its flow.
-    pub(super) fn push(&mut self, packet: Packet, now: Instant) -> Result<(), Packet> {
-        if self.room(packet.flow) == 0 {
-            return Err(packet);
+    /// A new flow takes a lane that is free or idle; active lanes are those with packets.
+    fn has_free_lane(&self) -> bool {
+        self.active.iter().map(VecDeque::len).sum::<usize>() < self.most_lanes
+    }
+
+    /// Takes a packet. Returns the one that there is no room for: the packet itself, or the oldest
+    /// of its flow where the class has it so.
+    pub(super) fn push(&mut self, packet: Packet, now: Instant) -> Option<Packet> {
+        let choice = self.classes.choose(&packet);
+        if !self.by_flow.contains_key(&packet.flow) && !self.has_free_lane() {
+            self.drops[choice.class] += 1;
+            return Some(packet);
         }
         let index = self.lane(packet.flow);
+        let class = self.class_now(index, choice, &packet, now);
+        self.set_class(index, class);
+        let (limit, drops_oldest) = {
+            let Class { queue, drops_oldest, .. } = self.classes.get(class);
+            (*queue, *drops_oldest)
+        };
         let lane = &mut self.lanes[index];
         lane.used = now;
+        let is_full = lane.packets.len() >= limit;
+        self.drops[class] += u64::from(is_full);
+        if is_full && !drops_oldest {
+            return Some(packet);
+        }
         if lane.packets.is_empty() {
-            self.active.push_back(index);
+            self.active[self.classes.get(class).level].push_back(index);
         }
         lane.packets.push_back(packet);
+        if is_full {
+            return lane.packets.pop_front();
+        }
         self.len += 1;
-        Ok(())
+        None
+    }
+
+    /// The class of a lane whose newest packet is `packet`.
+    fn class_now(&mut self, index: usize, choice: Choice, packet: &Packet, now: Instant) -> usize {
+        if !choice.is_auto {
+            return choice.class;
+        }
+        let is_bulk = self.lanes[index].habit.on_packet(now, packet.payload.len());
+        choice.class + usize::from(is_bulk)
+    }
+
+    fn set_class(&mut self, index: usize, class: usize) {
+        let lane = &mut self.lanes[index];
+        let before = std::mem::replace(&mut lane.class, class);
+        let [before, after] = [before, class].map(|class| self.classes.get(class).level);
+        if before != after && !lane.packets.is_empty() {
+            self.active[before].retain(|other| *other != index);
+            self.active[after].push_back(index);
+        }
     }
 
     fn lane(&mut self, flow: FlowId) -> usize {
@@ -69,8 +149,9 @@ impl Queue {
             return *index;
         }
         let index = if self.lanes.len() < self.most_lanes {
-            let packets = VecDeque::new();
-            self.lanes.push(LaneQueue { flow, packets, next_flow_seq: 0, used: Instant::ZERO });
+            let (packets, habit) = (VecDeque::new(), Habit::default());
+            let (class, next_flow_seq, used) = (0, 0, Instant::ZERO);
+            self.lanes.push(LaneQueue { flow, class, habit, packets, next_flow_seq, used });
             self.lanes.len() - 1
         } else {
             let idle = self.lanes.iter().enumerate().filter(|(_, lane)| lane.packets.is_empty());
@@ -79,37 +160,78 @@ impl Queue {
             let lane = &mut self.lanes[index];
             lane.flow = flow;
             lane.next_flow_seq = 0;
+            lane.habit = Habit::default();
             index
         };
         self.by_flow.insert(flow, index);
         index
     }
 
-    /// The packet whose flow is `turn` places behind the one whose turn it is.
-    pub(super) fn peek(&self, turn: usize) -> Option<&Packet> {
-        self.lanes[*self.active.get(turn)?].packets.front()
+    /// The packet that would go out first.
+    pub(super) fn front(&self) -> Option<&Packet> {
+        let lane = self.active.iter().find_map(VecDeque::front)?;
+        self.lanes[*lane].packets.front()
     }
 
-    /// Takes out what [`Self::peek`] showed, with its number in the flow.
-    pub(super) fn take(&mut self, turn: usize) -> Option<(Packet, u16)> {
-        let index = self.active.remove(turn)?;
+    /// The packet whose flow is `turn` places behind the one whose turn it is among those of a
+    /// level, and its class.
+    pub(super) fn peek(&self, level: usize, turn: usize) -> Option<(&Packet, usize)> {
+        let lane = &self.lanes[*self.active[level].get(turn)?];
+        Some((lane.packets.front()?, lane.class))
+    }
+
+    /// Takes out what [`Self::peek`] showed.
+    pub(super) fn take(&mut self, level: usize, turn: usize) -> Option<Taken> {
+        let index = self.active[level].remove(turn)?;
         let lane = &mut self.lanes[index];
         let packet = lane.packets.pop_front()?;
         let flow_seq = lane.next_flow_seq;
         lane.next_flow_seq = flow_seq.wrapping_add(1);
         if !lane.packets.is_empty() {
-            self.active.push_back(index);
+            self.active[level].push_back(index);
         }
         self.len -= 1;
-        Some((packet, flow_seq))
+        Some(Taken { packet, flow_seq, class: lane.class })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::classify::{ClassConfig, Preset};
+    use super::super::config::WildConfig;
     use super::*;
     use crate::base::{EtherType, NodeId, RadioId, TxOptions, UnitId};
+    use crate::wire::ip;
     use bytes::Bytes;
+    use std::net::Ipv4Addr;
+
+    fn plain(limit: usize, most_lanes: usize) -> Queue {
+        let config = WildConfig { queue_packets: limit, ..WildConfig::default() };
+        Queue::new(Classes::build(&config), most_lanes)
+    }
+
+    /// A queue with `preset` for port 7.
+    fn with_class(preset: Preset) -> Queue {
+        let class = ClassConfig { port: Some(7), preset, ..ClassConfig::default() };
+        let config = WildConfig { class: vec![class], ..WildConfig::default() };
+        Queue::new(Classes::build(&config), 8)
+    }
+
+    fn datagram(id: u64, flow: u16, port: u8, bytes: usize) -> Packet {
+        let mut payload = Vec::new();
+        let (src, dst) = (Ipv4Addr::new(10, 66, 0, 1), Ipv4Addr::new(10, 66, 0, 2));
+        ip::put_ipv4(&mut payload, src, dst, ip::UDP, bytes);
+        payload.extend_from_slice(&[0, 1, 0, port]);
+        payload.resize(payload.len() + bytes - 4, 0);
+        Packet { payload: payload.into(), ..packet(id, flow) }
+    }
+
+    /// Takes all that wait, the first levels first.
+    fn drain(queue: &mut Queue) -> Vec<u64> {
+        let levels = 0..queue.active.len();
+        let next = || levels.clone().find_map(|level| queue.take(level, 0));
+        std::iter::from_fn(next).map(|taken| taken.packet.id.0).collect()
+    }
 
     fn packet(id: u64, flow: u16) -> Packet {
         Packet {
@@ -125,24 +247,25 @@ mod tests {
     }
 
     fn push(queue: &mut Queue, id: u64, flow: u16) -> bool {
-        queue.push(packet(id, flow), Instant::from_nanos(id)).is_ok()
+        queue.push(packet(id, flow), Instant::from_nanos(id)).is_none()
     }
 
     #[test]
     fn flows_take_turns_and_are_numbered_by_themselves() {
-        let mut queue = Queue::new(4, 8);
+        let mut queue = plain(4, 8);
         for (id, flow) in [(1, 1), (2, 1), (3, 1), (4, 2), (5, 3)] {
             assert!(push(&mut queue, id, flow));
         }
-        let order: Vec<_> =
-            std::iter::from_fn(|| queue.take(0)).map(|(packet, seq)| (packet.id.0, seq)).collect();
+        let order: Vec<_> = std::iter::from_fn(|| queue.take(0, 0))
+            .map(|it| (it.packet.id.0, it.flow_seq))
+            .collect();
         assert_eq!(order, [(1, 0), (4, 0), (5, 0), (2, 1), (3, 2)]);
         assert_eq!(queue.len(), 0);
     }
 
     #[test]
     fn a_full_flow_leaves_room_to_the_others() {
-        let mut queue = Queue::new(2, 8);
+        let mut queue = plain(2, 8);
         assert!(push(&mut queue, 1, 1) && push(&mut queue, 2, 1));
         assert_eq!(queue.room(FlowId(1)), 0);
         assert!(!push(&mut queue, 3, 1));
@@ -151,12 +274,48 @@ mod tests {
 
     #[test]
     fn the_oldest_idle_lane_is_reused() {
-        let mut queue = Queue::new(2, 2);
+        let mut queue = plain(2, 2);
         assert!(push(&mut queue, 1, 1) && push(&mut queue, 2, 2));
         assert_eq!(queue.room(FlowId(3)), 0, "no lane is idle");
-        assert_eq!(queue.take(0).map(|(packet, _)| packet.id.0), Some(1));
+        assert_eq!(queue.take(0, 0).map(|taken| taken.packet.id.0), Some(1));
         assert!(push(&mut queue, 3, 3));
-        assert_eq!(queue.take(1).map(|(packet, seq)| (packet.id.0, seq)), Some((3, 0)));
+        let taken = queue.take(0, 1).expect("the newcomer");
+        assert_eq!((taken.packet.id.0, taken.flow_seq), (3, 0));
         assert_eq!(queue.lanes.len(), 2);
+    }
+
+    #[test]
+    fn a_realtime_flow_keeps_its_newest_packets() {
+        let mut queue = with_class(Preset::Realtime);
+        let dropped: Vec<u64> = (1..=11)
+            .filter_map(|id| queue.push(datagram(id, 1, 7, 100), Instant::ZERO))
+            .map(|packet| packet.id.0)
+            .collect();
+        assert_eq!(dropped, [1, 2, 3]);
+        assert_eq!((queue.len(), queue.waiting(1), queue.drops(1)), (8, 8, 3));
+        assert!(queue.room(FlowId(1)) > 0, "it takes what is new");
+        assert_eq!(drain(&mut queue), [4, 5, 6, 7, 8, 9, 10, 11]);
+    }
+
+    #[test]
+    fn levels_have_turns_and_limits_of_their_own() {
+        let mut queue = with_class(Preset::Interactive);
+        for (id, flow, port) in [(1, 1, 9), (2, 1, 9), (3, 2, 7), (4, 3, 9), (5, 2, 7)] {
+            assert!(queue.push(datagram(id, flow, port, 100), Instant::ZERO).is_none());
+        }
+        assert_eq!(drain(&mut queue), [3, 5, 1, 4, 2]);
+    }
+
+    #[test]
+    fn a_flow_that_turns_to_bulk_goes_behind_the_others_with_all_it_has() {
+        let mut queue = with_class(Preset::Auto);
+        for id in 1..=9 {
+            queue.push(datagram(id, 1, 7, 1_400), Instant::ZERO);
+        }
+        queue.push(datagram(20, 2, 7, 60), Instant::ZERO);
+        assert_eq!(queue.peek(0, 0).map(|(packet, _)| packet.id.0), Some(1));
+        queue.push(datagram(10, 1, 7, 1_400), Instant::ZERO);
+        assert_eq!((queue.waiting(1), queue.waiting(2)), (1, 10));
+        assert_eq!(drain(&mut queue)[..3], [20, 1, 2]);
     }
 }

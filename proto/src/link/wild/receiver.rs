@@ -30,6 +30,8 @@ const AHEAD: i32 = 1 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct Arrival {
     pub(super) head: UnitHead,
+    /// Whether it waits for earlier packets.
+    pub(super) is_ordered: bool,
     pub(super) payload: Bytes,
     pub(super) signal: Option<Dbm>,
     pub(super) rate: Option<Bitrate>,
@@ -196,9 +198,10 @@ impl Receiver {
         self.bits[index] = true;
         self.slide();
         match self.in_order {
-            InOrder::None => out.push(arrival),
+            _ if !arrival.is_ordered => out.push(arrival),
             InOrder::Link => self.hold(now, FlowId(0), arrival, out),
-            InOrder::Flow => self.hold(now, arrival.head.flow, arrival, out),
+            // The sender says whether there is an order; it may have a class that we have not.
+            InOrder::Flow | InOrder::None => self.hold(now, arrival.head.flow, arrival, out),
         }
         self.release_passed(now, out);
     }
@@ -209,7 +212,7 @@ impl Receiver {
             self.forget_idle_flow();
         }
         // The first packet of a flow needs to wait for nothing.
-        let first = (self.in_order == InOrder::Flow && arrival.head.flow_seq == 0).then_some(0);
+        let first = (self.in_order != InOrder::Link && arrival.head.flow_seq == 0).then_some(0);
         let new = FlowIn { expected: first, held: VecDeque::new(), used: now };
         let flow = self.flows.entry(key).or_insert(new);
         flow.used = now;
@@ -233,7 +236,7 @@ impl Receiver {
     /// missing before it.
     fn release(&mut self, now: Instant, key: FlowId, out: &mut Vec<Arrival>) {
         let Some(cum) = self.cum else { return };
-        let by_number = self.in_order == InOrder::Flow;
+        let by_number = self.in_order != InOrder::Link;
         let Some(flow) = self.flows.get_mut(&key) else { return };
         while let Some(held) = flow.held.front() {
             let head = &held.arrival.head;
@@ -283,10 +286,17 @@ impl Receiver {
     }
 
     /// Takes what was decoded, as if it had been received.
-    pub(super) fn on_units(&mut self, now: Instant, units: Vec<Bytes>, out: &mut Vec<Arrival>) {
+    pub(super) fn on_units(
+        &mut self,
+        now: Instant,
+        units: Vec<Bytes>,
+        is_ordered: bool,
+        out: &mut Vec<Arrival>,
+    ) {
         for (head, payload) in units.iter().filter_map(decode_unit) {
             self.counters.decoded += 1;
-            self.on_data(now, Arrival { head, payload, signal: None, rate: None }, out);
+            let arrival = Arrival { head, is_ordered, payload, signal: None, rate: None };
+            self.on_data(now, arrival, out);
         }
     }
 
@@ -361,7 +371,9 @@ mod tests {
             assert_eq!(self.0.on_header(&header, &mut out), Verdict::Accepted);
             self.0.on_frame(NOW, &header, &mut out);
             let head = unit_head(&header);
-            let arrival = Arrival { head, payload: Bytes::new(), signal: None, rate: None };
+            let is_ordered = self.0.in_order != InOrder::None;
+            let (signal, rate) = (None, None);
+            let arrival = Arrival { head, is_ordered, payload: Bytes::new(), signal, rate };
             self.0.on_data(NOW, arrival, &mut out);
             out.iter().map(|arrival| arrival.head.seq.0).collect()
         }
@@ -383,6 +395,20 @@ mod tests {
         assert_eq!(story.gets(10, 10, 1, 0), [10]);
         assert_eq!(story.gets(12, 10, 2, 0), [0; 0]);
         assert_eq!(story.gets(11, 10, 1, 1), [11, 12]);
+    }
+
+    #[test]
+    fn what_has_no_order_waits_for_nothing_beside_what_has() {
+        let mut story = Story::new(InOrder::Flow);
+        assert_eq!(story.gets(10, 10, 1, 0), [10]);
+        assert_eq!(story.gets(13, 10, 1, 2), [0; 0]);
+        let head = UnitHead { seq: Seq(12), flow: FlowId(2), ..unit_head(&header(12, 10)) };
+        let (payload, signal, rate) = (Bytes::new(), None, None);
+        let voice = Arrival { head, is_ordered: false, payload, signal, rate };
+        let mut out = Vec::new();
+        story.0.on_data(NOW, voice, &mut out);
+        assert_eq!(out.len(), 1, "the flag of the frame counts");
+        assert_eq!(story.gets(11, 10, 1, 1), [11, 13]);
     }
 
     #[test]

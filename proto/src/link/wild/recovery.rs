@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::config::Recovery;
+use super::config::{Recovery, Retries};
 use crate::link::code::MAX_PARITY;
 
 /// Slots over which the redundancy is estimated.
@@ -72,23 +72,60 @@ struct Sample {
     lost: u32,
 }
 
-/// The estimate of loss to one neighbour, and the plan of coding that follows.
+/// What a class asks of the recovery.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Rules {
+    pub(super) recovery: Recovery,
+    /// Loss that may remain.
+    pub(super) target: f64,
+    pub(super) retries: Retries,
+    /// Most retries that are set from the loss.
+    pub(super) most: u8,
+}
+
+impl Rules {
+    /// Most retries at any loss.
+    pub(super) fn most_retries(&self) -> u8 {
+        match (self.recovery, self.retries) {
+            (Recovery::Fec, _) => 0,
+            (_, Retries::Fixed(retries)) => retries,
+            (_, Retries::Auto) => self.most,
+        }
+    }
+
+    /// Retries at a loss of `p`.
+    fn retries(&self, p: f64) -> u8 {
+        match self.retries {
+            Retries::Auto => self.most_retries().min(retries(p, self.target)),
+            Retries::Fixed(_) => self.most_retries(),
+        }
+    }
+}
+
+/// What is done for a class now.
+#[derive(Debug)]
+struct Plan {
+    rules: Rules,
+    retries: u8,
+    /// Parity for blocks of 1, 2, .. data packets; empty where nothing is coded.
+    parity: Vec<u8>,
+}
+
+/// The estimate of loss to one neighbour, and what follows for each class.
 #[derive(Debug)]
 pub(super) struct Estimate {
-    recovery: Recovery,
-    target: f64,
     average: Option<f64>,
     slots: VecDeque<Sample>,
-    /// Parity for blocks of 1, 2, .. data packets; empty where nothing is coded.
-    plan: Vec<u8>,
+    plans: Vec<Plan>,
     block: usize,
 }
 
 impl Estimate {
-    /// Codes blocks of at most `block` data packets.
-    pub(super) fn new(recovery: Recovery, target: f64, block: usize) -> Self {
+    /// For the classes with these rules; codes blocks of at most `block` data packets.
+    pub(super) fn new(rules: Vec<Rules>, block: usize) -> Self {
         let slots = VecDeque::with_capacity(BURST_SLOTS);
-        Self { recovery, target, average: None, slots, plan: Vec::new(), block }
+        let plan = |rules: Rules| Plan { rules, retries: rules.most_retries(), parity: Vec::new() };
+        Self { average: None, slots, plans: rules.into_iter().map(plan).collect(), block }
     }
 
     /// Of the frames of one slot, `received` are known to have come.
@@ -103,7 +140,7 @@ impl Estimate {
             self.slots.pop_back();
         }
         self.slots.push_front(Sample { sent, lost });
-        self.make_plan();
+        self.make_plans();
     }
 
     /// Moving average of loss.
@@ -122,13 +159,25 @@ impl Estimate {
         if sent == 0 { 0.0 } else { f64::from(lost) / f64::from(sent) }
     }
 
+    fn sum(&self, part: fn(&Sample) -> u32) -> u32 {
+        self.slots.iter().map(part).sum()
+    }
+
+    /// The loss that retries are set for: the moving average, or the rule of succession over the
+    /// last 20 slots where that is more. Without it a few frames that all came would be taken for
+    /// a link that loses nothing, and what it does lose would not be repeated.
+    fn cautious_loss(&self) -> f64 {
+        let (sent, lost) = (self.sum(|sample| sample.sent), self.sum(|sample| sample.lost));
+        let expected = f64::from(lost + 1) / f64::from(sent + 2);
+        expected.max(self.average.unwrap_or(1.0))
+    }
+
     /// Whether losses come in bursts: their variance per slot is well above the binomial one.
     pub(super) fn is_bursty(&self) -> bool {
         if self.slots.len() < BURST_SLOTS {
             return false;
         }
-        let sum = |part: fn(&Sample) -> u32| self.slots.iter().map(part).sum::<u32>();
-        let (sent, lost) = (sum(|sample| sample.sent), sum(|sample| sample.lost));
+        let (sent, lost) = (self.sum(|sample| sample.sent), self.sum(|sample| sample.lost));
         if lost == 0 || lost == sent {
             return false;
         }
@@ -141,33 +190,55 @@ impl Estimate {
         ratio > BURST_RATIO
     }
 
-    fn make_plan(&mut self) {
-        let wants = match self.recovery {
-            Recovery::Arq => false,
-            Recovery::Fec | Recovery::FecOnRetransmit => true,
-            Recovery::BurstFec => self.is_bursty(),
-        };
-        self.plan.clear();
-        let p = self.recent_loss();
-        if wants && p > 0.0 {
-            let target = self.target;
-            self.plan.extend((1..=self.block).map(|k| parity(k, p, target) as u8));
+    fn make_plans(&mut self) {
+        let (recent, cautious) = (self.recent_loss(), self.cautious_loss());
+        let is_bursty = self.is_bursty();
+        for plan in &mut self.plans {
+            let wants = match plan.rules.recovery {
+                Recovery::Arq => false,
+                Recovery::Fec | Recovery::FecOnRetransmit => true,
+                Recovery::BurstFec => is_bursty,
+            };
+            plan.retries = plan.rules.retries(cautious);
+            plan.parity.clear();
+            if wants && recent > 0.0 {
+                let target = plan.rules.target;
+                plan.parity.extend((1..=self.block).map(|k| parity(k, recent, target) as u8));
+            }
         }
     }
 
-    /// Whether first transmissions are to be coded.
-    pub(super) fn codes_new(&self) -> bool {
-        !self.plan.is_empty() && self.recovery != Recovery::FecOnRetransmit
+    /// How many classes there are.
+    pub(super) fn classes(&self) -> usize {
+        self.plans.len()
     }
 
-    /// Whether retransmissions are to be coded.
-    pub(super) fn codes_again(&self) -> bool {
-        !self.plan.is_empty() && self.recovery == Recovery::FecOnRetransmit
+    /// Most retransmissions of a packet of a class, as things are now.
+    pub(super) fn retries(&self, class: usize) -> u8 {
+        self.plans[class].retries
     }
 
-    /// Parity for a block of `k` data packets.
-    pub(super) fn parity(&self, k: usize) -> usize {
-        k.checked_sub(1).and_then(|index| self.plan.get(index)).map_or(0, |m| usize::from(*m))
+    /// Whether first transmissions of a class are to be coded.
+    pub(super) fn codes_new(&self, class: usize) -> bool {
+        let plan = &self.plans[class];
+        !plan.parity.is_empty() && plan.rules.recovery != Recovery::FecOnRetransmit
+    }
+
+    /// Whether retransmissions of a class are to be coded.
+    pub(super) fn codes_again(&self, class: usize) -> bool {
+        let plan = &self.plans[class];
+        !plan.parity.is_empty() && plan.rules.recovery == Recovery::FecOnRetransmit
+    }
+
+    /// Parity for a block of `k` data packets of a class.
+    pub(super) fn parity(&self, class: usize, k: usize) -> usize {
+        let parity = &self.plans[class].parity;
+        k.checked_sub(1).and_then(|index| parity.get(index)).map_or(0, |m| usize::from(*m))
+    }
+
+    /// Parity for the longest block of a class.
+    pub(super) fn full_parity(&self, class: usize) -> usize {
+        self.parity(class, self.block)
     }
 }
 
@@ -204,14 +275,22 @@ mod tests {
         }
     }
 
+    fn rules(recovery: Recovery, retries: Retries) -> Rules {
+        Rules { recovery, target: 0.01, retries, most: 10 }
+    }
+
+    fn estimate(recovery: Recovery) -> Estimate {
+        Estimate::new(vec![rules(recovery, Retries::Fixed(10))], 10)
+    }
+
     fn after(slots: usize, mut lost: impl FnMut(usize, &mut Rng) -> u32) -> (Estimate, usize) {
         let mut rng = Seed(8).stream("loss");
-        let mut estimate = Estimate::new(Recovery::BurstFec, 0.01, 10);
+        let mut estimate = estimate(Recovery::BurstFec);
         let mut coded = 0;
         for slot in 0..slots {
             let lost = lost(slot, &mut rng);
             estimate.on_slot(14, 14 - lost);
-            coded += usize::from(estimate.codes_new());
+            coded += usize::from(estimate.codes_new(0));
         }
         (estimate, coded)
     }
@@ -234,11 +313,56 @@ mod tests {
 
     #[test]
     fn ten_slots_without_loss_end_the_coding() {
-        let mut estimate = Estimate::new(Recovery::Fec, 0.01, 10);
+        let mut estimate = estimate(Recovery::Fec);
         estimate.on_slot(14, 7);
-        assert!(estimate.codes_new() && estimate.parity(10) > 0);
+        assert!(estimate.codes_new(0) && estimate.parity(0, 10) > 0);
         (0..10).for_each(|_| estimate.on_slot(14, 14));
-        assert!(!estimate.codes_new());
-        assert_eq!(estimate.parity(10), 0);
+        assert!(!estimate.codes_new(0));
+        assert_eq!(estimate.parity(0, 10), 0);
+    }
+
+    #[test]
+    fn retries_follow_the_loss_and_stay_within_their_bound() {
+        let few = Rules { most: 2, ..rules(Recovery::Arq, Retries::Auto) };
+        let strict = Rules { target: 0.001, ..rules(Recovery::Arq, Retries::Auto) };
+        let classes = vec![rules(Recovery::Arq, Retries::Auto), few, strict];
+        let mut estimate = Estimate::new(classes, 10);
+        let now = |estimate: &Estimate| [0, 1, 2].map(|class| estimate.retries(class));
+        assert_eq!(now(&estimate), [10, 2, 10], "nothing is known yet");
+        // 30% of 20 frames a slot: the table of the sheet says 3 and 5.
+        (0..60).for_each(|_| estimate.on_slot(20, 14));
+        assert_eq!(now(&estimate), [3, 2, 5]);
+        // Without loss: 1 of 402 may have been lost, which is more than 0.1%.
+        (0..80).for_each(|_| estimate.on_slot(20, 20));
+        assert_eq!(now(&estimate), [0, 0, 1]);
+    }
+
+    #[test]
+    fn a_few_frames_that_came_are_no_proof() {
+        let mut estimate = Estimate::new(vec![rules(Recovery::Arq, Retries::Auto)], 10);
+        (0..20).for_each(|_| estimate.on_slot(1, 1));
+        assert_eq!(estimate.retries(0), 1);
+    }
+
+    #[test]
+    fn each_class_has_its_own_combination_of_repeating_and_coding() {
+        let all = [Recovery::Fec, Recovery::Arq, Recovery::BurstFec, Recovery::FecOnRetransmit];
+        let classes = all.map(|recovery| rules(recovery, Retries::Fixed(4)));
+        let mut estimate = Estimate::new(classes.to_vec(), 10);
+        let now = |estimate: &Estimate| {
+            [0, 1, 2, 3].map(|class| {
+                (estimate.retries(class), estimate.codes_new(class), estimate.codes_again(class))
+            })
+        };
+        // Steady losses, then the halves of slots.
+        (0..30).for_each(|_| estimate.on_slot(14, 12));
+        let steady = [(0, true, false), (4, false, false), (4, false, false), (4, false, true)];
+        assert_eq!(now(&estimate), steady);
+        (0..20).for_each(|slot| estimate.on_slot(14, if slot % 10 == 3 { 6 } else { 14 }));
+        let bursts = [(0, true, false), (4, false, false), (4, true, false), (4, false, true)];
+        assert_eq!(now(&estimate), bursts);
+        (0..10).for_each(|_| estimate.on_slot(14, 14));
+        let none = [(0, false, false), (4, false, false), (4, false, false), (4, false, false)];
+        assert_eq!(now(&estimate), none, "nothing is coded after ten slots without loss");
     }
 }

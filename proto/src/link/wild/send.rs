@@ -5,32 +5,24 @@
 //! nothing else was sent.
 
 use super::peer::Peer;
-use super::status::WildEvent;
-use super::{Group, Port, Recovery, Wild};
+use super::{Port, Wild};
 use crate::base::{
-    AccessCategory, AckPolicy, Cx, Duration, EtherType, FlowId, Frame, FrameDone, FrameOutcome,
-    Instant, Lane, PacketUp, RoomBelow, Seq, TxOptions, UnitId,
+    AccessCategory, AckPolicy, Cx, Duration, EtherType, FlowId, Frame, Instant, Lane, RoomBelow,
+    Seq, TxOptions, UnitId,
 };
-use crate::link::code::Encoder;
-use crate::wire::wild::{
-    Coded, FULL_LENGTH, HEADER_BYTES, Header, Kind, UNIT_HEAD_BYTES, UnitHead, encode, flag,
-};
-use bytes::Bytes;
-
-/// Flows that are looked at for a packet that still fits into the slot.
-const FLOWS_TRIED: usize = 4;
+use crate::wire::wild::{Coded, HEADER_BYTES, Header, Kind, encode, flag};
 
 /// A frame that was given down and has not come back.
 #[derive(Debug)]
 pub(super) struct Outstanding {
-    id: UnitId,
-    place: (usize, usize),
-    peer: Option<usize>,
-    slot: u16,
-    had_stamp: bool,
-    what: What,
+    pub(super) id: UnitId,
+    pub(super) place: (usize, usize),
+    pub(super) peer: Option<usize>,
+    pub(super) slot: u16,
+    pub(super) had_stamp: bool,
+    pub(super) what: What,
     /// Air time that was planned for it, with gap and overhead.
-    planned: Duration,
+    pub(super) planned: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,60 +37,21 @@ pub(super) enum What {
 
 /// What goes into a frame besides what the slot adds.
 pub(super) struct Content<'a> {
-    kind: Kind,
+    pub(super) kind: Kind,
     pub(super) what: What,
-    peer: Option<usize>,
-    flow: FlowId,
-    flow_seq: u16,
-    seq: Seq,
-    attempt: u8,
-    flags: u8,
-    coded: Option<Coded>,
-    protocol: EtherType,
-    ack: &'a [u8],
-    body: &'a [u8],
+    pub(super) peer: Option<usize>,
+    pub(super) flow: FlowId,
+    pub(super) flow_seq: u16,
+    pub(super) seq: Seq,
+    pub(super) attempt: u8,
+    pub(super) flags: u8,
+    pub(super) coded: Option<Coded>,
+    pub(super) protocol: EtherType,
+    pub(super) ack: &'a [u8],
+    pub(super) body: &'a [u8],
 }
 
 impl Wild {
-    /// A send slot begins: the guard is over.
-    pub(super) fn on_slot_began(&mut self, cx: &mut Cx<'_>, group: usize) {
-        let slots = &self.groups[group].slots;
-        let (number, until, channel) = (slots.number(), slots.end(), self.groups[group].channel);
-        self.counters.slots += 1;
-        self.air.guard += self.settings.guard;
-        cx.emit(|| WildEvent::SlotBegan { channel, number });
-        for port in 0..self.groups[group].ports.len() {
-            let Group { slots, ports, .. } = &mut self.groups[group];
-            ports[port].on_slot(cx.now, slots, &self.settings);
-            self.give_turns((group, port));
-        }
-        for index in 0..self.peers.len() {
-            if self.peers[index].place.0 == group {
-                self.peers[index].on_slot(number, until);
-            }
-        }
-        self.on_cycle(cx, group);
-    }
-
-    /// A send slot begins in which this node listens.
-    pub(super) fn on_slot_listened(&mut self, cx: &mut Cx<'_>, group: usize) {
-        self.counters.slots_listened += 1;
-        self.on_cycle(cx, group);
-    }
-
-    fn on_cycle(&mut self, cx: &mut Cx<'_>, group: usize) {
-        let patience = self.settings.slot * 2 * super::slots::STALE_CYCLES;
-        let mut is_missing = false;
-        for index in 0..self.peers.len() {
-            if self.peers[index].place.0 == group {
-                self.on_peer_cycle(cx, index);
-                let heard = self.peers[index].heard;
-                is_missing |= heard.is_none_or(|heard| cx.now.since(heard) > patience);
-            }
-        }
-        self.groups[group].slots.set_missing(is_missing);
-    }
-
     /// The next frame of one radio, if there is one that fits into the slot.
     pub(super) fn next_frame(
         &mut self,
@@ -125,8 +78,7 @@ impl Wild {
             let frame = self
                 .ack_alone(cx.now, index)
                 .or_else(|| self.parity(cx.now, index))
-                .or_else(|| self.repeat(cx.now, index))
-                .or_else(|| self.first(cx.now, index));
+                .or_else(|| self.of_classes(cx.now, index));
             if frame.is_some() {
                 self.port_mut(place).peers.rotate_left(turn + 1);
                 return frame;
@@ -157,19 +109,13 @@ impl Wild {
         end <= self.port(place).closes
     }
 
-    /// Air time that open and waiting parity on a radio needs, that of one neighbour excepted.
-    fn reserved(&self, place: (usize, usize), except: usize) -> Duration {
-        let peers = self.port(place).peers.iter().filter(|index| **index != except);
-        peers.map(|index| self.peers[*index].code.reserved).sum()
-    }
-
     fn ack_alone(&mut self, now: Instant, index: usize) -> Option<Frame> {
         let peer = &mut self.peers[index];
         if !peer.wants_ack_alone() {
             return None;
         }
         let ack = peer.ack();
-        let beside = self.reserved(self.peers[index].place, usize::MAX);
+        let beside = self.reserved(self.peers[index].place, None);
         if ack.is_empty() || !self.fits(now, self.peers[index].place, ack.len(), beside) {
             return None;
         }
@@ -200,186 +146,6 @@ impl Wild {
             ack,
             body,
         }
-    }
-
-    fn parity(&mut self, now: Instant, index: usize) -> Option<Frame> {
-        let place = self.peers[index].place;
-        let (coded, unit) = self.peers[index].code.parity.front()?.clone();
-        let ack = self.peers[index].ack();
-        if !self.fits(now, place, ack.len() + unit.len(), Duration::ZERO) {
-            return None;
-        }
-        let code = &mut self.peers[index].code;
-        code.parity.pop_front();
-        code.on_parity_frame();
-        let share = self.port(place).spec.unacknowledged(HEADER_BYTES + unit.len());
-        let share = share + self.settings.overhead;
-        let code = &mut self.peers[index].code;
-        code.reserved = code.reserved.saturating_sub(share);
-        if code.parity.is_empty() {
-            code.reserved = Duration::ZERO;
-        }
-        self.counters.coded_sent += 1;
-        let mut content = self.control(Kind::Fec, Some(index), &ack, &unit);
-        (content.what, content.coded) = (What::Parity, Some(coded));
-        Some(self.give(now, place, content))
-    }
-
-    /// A place in the open block for a packet of `bytes` bytes, if packets are to be coded and the
-    /// frame and all parity fit; the air time that parity then needs.
-    fn coded_place(&self, now: Instant, index: usize, bytes: usize) -> Option<Duration> {
-        let peer = &self.peers[index];
-        let block = peer.code.block.as_ref();
-        let parity = peer.sender.estimate.parity(block.map_or(0, Encoder::len) + 1);
-        let longest = block.map_or(UNIT_HEAD_BYTES + bytes, |block| block.longest_with(bytes));
-        let air = self.port(peer.place).spec.unacknowledged(HEADER_BYTES + longest);
-        let own = (air + self.settings.overhead) * parity as u64;
-        let beside = own + self.reserved(peer.place, index);
-        self.fits(now, peer.place, bytes, beside).then_some(own)
-    }
-
-    /// Puts a packet into the open block.
-    fn put_into_block(
-        &mut self,
-        index: usize,
-        head: &UnitHead,
-        payload: &[u8],
-        air: Duration,
-    ) -> Coded {
-        let most = self.settings.block;
-        let peer = &mut self.peers[index];
-        let block = peer.code.open();
-        let coded = Coded { block: block.id, index: block.len() as u8, k: most as u8 };
-        block.push(head, payload);
-        let is_full = block.len() == most;
-        peer.code.reserved = air;
-        if is_full {
-            peer.code.close(&peer.sender.estimate);
-        }
-        coded
-    }
-
-    /// Whether a packet goes out, and as a part of which block: `None` if it does not fit,
-    /// else the air time to keep for parity if it is coded.
-    fn admit(
-        &self,
-        now: Instant,
-        index: usize,
-        bytes: usize,
-        codes: bool,
-    ) -> Option<Option<Duration>> {
-        let peer = &self.peers[index];
-        if codes {
-            if let Some(air) = self.coded_place(now, index, bytes) {
-                return Some(Some(air));
-            }
-            // What does not fit with its parity waits until the parity of the block is out, and
-            // for the next slot where nothing but coding repairs it.
-            if peer.code.block.is_some() || self.is_worth_waiting(index, bytes) {
-                return None;
-            }
-        }
-        let beside = self.reserved(peer.place, usize::MAX);
-        self.fits(now, peer.place, bytes, beside).then_some(None)
-    }
-
-    /// Whether a packet that coding alone repairs would have its parity in a slot of its own, with
-    /// room for one frame more.
-    fn is_worth_waiting(&self, index: usize, bytes: usize) -> bool {
-        let peer = &self.peers[index];
-        let frames = peer.sender.estimate.parity(1) as u64 + 2;
-        let unit = HEADER_BYTES + UNIT_HEAD_BYTES + bytes;
-        let air = self.port(peer.place).spec.unacknowledged(unit) + self.settings.overhead;
-        let is_alone = self.settings.recovery == Recovery::Fec;
-        is_alone && self.settings.guard + air * frames <= self.settings.slot
-    }
-
-    fn repeat(&mut self, now: Instant, index: usize) -> Option<Frame> {
-        let codes = self.peers[index].sender.estimate.codes_again();
-        if !self.peers[index].sender.has_lost() {
-            return self.close_block(now, index, codes);
-        }
-        let ack = self.peers[index].ack();
-        let place = self.peers[index].place;
-        let (seq, entry) = self.peers[index].sender.oldest_lost()?;
-        let (packet, flow_seq) = (&entry.packet, entry.flow_seq);
-        let (flow, protocol, payload) = (packet.flow, packet.protocol, packet.payload.clone());
-        let (attempt, is_last) = (entry.attempts, entry.attempts >= entry.retries);
-        let Some(air) = self.admit(now, index, ack.len() + payload.len(), codes) else {
-            return self.close_block(now, index, codes);
-        };
-        let until = self.groups[place.0].slots.end();
-        self.peers[index].sender.repeat(seq, until);
-        // Attempt 0 here: the first transmission never left.
-        let what = if attempt == 0 { What::First(seq) } else { What::Repeat(seq) };
-        self.counters.retransmissions += u64::from(attempt > 0);
-        let head = UnitHead { seq, flow, flow_seq, protocol };
-        Some(self.data(now, index, what, head, attempt, is_last, payload, air, &ack))
-    }
-
-    fn first(&mut self, now: Instant, index: usize) -> Option<Frame> {
-        let codes = self.peers[index].sender.estimate.codes_new();
-        if self.peers[index].queue.len() == 0 || !self.peers[index].sender.has_room() {
-            return self.close_block(now, index, codes);
-        }
-        let ack = self.peers[index].ack();
-        let place = self.peers[index].place;
-        for turn in 0..FLOWS_TRIED {
-            let Some(packet) = self.peers[index].queue.peek(turn) else { break };
-            let bytes = ack.len() + packet.payload.len();
-            let Some(air) = self.admit(now, index, bytes, codes) else { continue };
-            let (packet, flow_seq) = self.peers[index].queue.take(turn).expect("what was there");
-            let (flow, protocol) = (packet.flow, packet.protocol);
-            let (payload, retries) = (packet.payload.clone(), self.retries(&packet));
-            let until = self.groups[place.0].slots.end();
-            let seq = self.peers[index].sender.push(packet, flow_seq, retries, until);
-            let (what, head) = (What::First(seq), UnitHead { seq, flow, flow_seq, protocol });
-            return Some(self.data(now, index, what, head, 0, retries == 0, payload, air, &ack));
-        }
-        self.close_block(now, index, codes)
-    }
-
-    /// Closes the open block, if this kind of transmission fills it, and sends its parity.
-    fn close_block(&mut self, now: Instant, index: usize, codes: bool) -> Option<Frame> {
-        let peer = &mut self.peers[index];
-        if !codes || peer.code.block.is_none() {
-            return None;
-        }
-        peer.code.close(&peer.sender.estimate);
-        self.parity(now, index)
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn data(
-        &mut self,
-        now: Instant,
-        index: usize,
-        what: What,
-        head: UnitHead,
-        attempt: u8,
-        is_last: bool,
-        payload: Bytes,
-        parity_air: Option<Duration>,
-        ack: &[u8],
-    ) -> Frame {
-        let coded = parity_air.map(|air| self.put_into_block(index, &head, &payload, air));
-        self.peers[index].code.on_data_frame();
-        let flags = if is_last { flag::IN_ORDER | flag::NO_RETX } else { flag::IN_ORDER };
-        let content = Content {
-            kind: Kind::Data,
-            what,
-            peer: Some(index),
-            flow: head.flow,
-            flow_seq: head.flow_seq,
-            seq: head.seq,
-            attempt,
-            flags,
-            coded,
-            protocol: head.protocol,
-            ack,
-            body: &payload,
-        };
-        self.give(now, self.peers[index].place, content)
     }
 
     /// Builds the frame and notes that it is under way.
@@ -415,7 +181,7 @@ impl Wild {
             base_offset: content.seq.distance(base) as u16,
             protocol: content.protocol,
             cluster,
-            length: FULL_LENGTH,
+            length: self.length_units(place.0),
             demand,
         };
         let payload = encode(&header, content.ack, content.body);
@@ -447,71 +213,6 @@ impl Wild {
         };
         let flow = if carried.is_some() { FlowId::CONTROL } else { FlowId(0) };
         Frame { id, radio, to, flow, protocol: EtherType::FARHOP, payload, options }
-    }
-
-    /// The end of a frame of ours.
-    pub(super) fn on_done(&mut self, cx: &mut Cx<'_>, done: FrameDone) {
-        // Frames come back nearly always in the order in which they were given down.
-        let found = self.outstanding.binary_search_by_key(&done.id, |frame| frame.id);
-        let Some(frame) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
-            self.counters.unknown_done += 1;
-            return;
-        };
-        // A radio that draws its gaps is often done sooner than planned: that air is used. Where it
-        // takes longer, the deadline of the next frame tells.
-        let port = self.port_mut(frame.place);
-        port.planned = port.planned.saturating_sub(frame.planned);
-        // A radio that reports before the frame can have been on air must not fill the slot twice.
-        port.busy_until = port.busy_until.min((cx.now + port.planned).max(port.on_air_until));
-        if matches!(done.outcome, FrameOutcome::Late | FrameOutcome::Cancelled) {
-            return self.on_late(frame);
-        }
-        self.counters.frames_sent += 1;
-        let share = match frame.what {
-            What::First(_) => &mut self.air.data,
-            What::Repeat(_) => &mut self.air.retransmission,
-            What::Parity => &mut self.air.coding,
-            What::Control | What::Carrier(_) => &mut self.air.acknowledgement,
-        };
-        *share += done.air_time;
-        if let (Some(index), What::First(seq) | What::Repeat(seq)) = (frame.peer, frame.what) {
-            self.peers[index].sender.on_sent(seq, done.air_time);
-        }
-    }
-
-    fn on_late(&mut self, frame: Outstanding) {
-        self.counters.frames_late += 1;
-        let slots = &self.groups[frame.place.0].slots;
-        if frame.had_stamp && slots.number() == frame.slot {
-            self.port_mut(frame.place).is_stamped = false;
-        }
-        let Some(index) = frame.peer else { return };
-        let sender = &mut self.peers[index].sender;
-        sender.on_frame_late(frame.slot);
-        if let What::First(seq) | What::Repeat(seq) = frame.what {
-            sender.on_late(seq);
-        }
-    }
-
-    /// Once in a cycle for each neighbour: silence, and what waited too long.
-    fn on_peer_cycle(&mut self, cx: &mut Cx<'_>, index: usize) {
-        let silence = self.settings.slot * 2 * super::slots::SILENT_CYCLES;
-        let peer = &mut self.peers[index];
-        if peer.is_up && peer.heard.is_none_or(|heard| cx.now.since(heard) > silence) {
-            peer.is_up = false;
-            let node = peer.spec.node;
-            self.up.push_back(PacketUp::Neighbour { node, up: false });
-        }
-        let mut done = Vec::new();
-        let lost = self.peers[index].sender.on_cycle(cx.now, &mut done);
-        self.up.extend(done.into_iter().map(PacketUp::Done));
-        let to = self.peers[index].spec.node;
-        if lost > 0 {
-            cx.emit(|| WildEvent::Lost { to, packets: lost });
-        }
-        let mut out = Vec::new();
-        self.peers[index].receiver.on_cycle(cx.now, &mut out);
-        self.give_up(index, out);
     }
 }
 

@@ -16,6 +16,9 @@ use crate::wire::wild::BulkAck;
 const SILENT_CYCLES: u64 = 3;
 /// Send slots whose frames are remembered until an acknowledgement tells of them.
 const SLOTS: usize = 8;
+/// Part of the window in which the lowest priority has no place: else a bulk flow whose packets
+/// are lost again and again would keep everybody from sending.
+const KEPT_PART: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -34,12 +37,35 @@ pub(super) struct Entry {
     pub(super) flow_seq: u16,
     /// Transmissions so far.
     pub(super) attempts: u8,
-    /// Most transmissions after the first.
-    pub(super) retries: u8,
+    /// Most transmissions after the first, if its class has it so.
+    most_retries: u8,
+    pub(super) class: usize,
+    level: usize,
     air_time: Duration,
     state: State,
     /// End of the slot of the last transmission.
     until: Instant,
+}
+
+/// What holds for a packet that is sent for the first time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) flow_seq: u16,
+    pub(super) class: usize,
+    /// Level of the class.
+    pub(super) level: usize,
+    /// Most retries that the packet allows; its class may allow fewer.
+    pub(super) most_retries: u8,
+    /// End of the slot.
+    pub(super) until: Instant,
+}
+
+/// Packets of one level that are to be repeated.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lost {
+    count: usize,
+    /// No packet before this index is one of them.
+    from: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,29 +91,33 @@ pub(super) struct Sender {
     window: VecDeque<Entry>,
     limit: usize,
     cycle: Duration,
-    lost: usize,
-    /// No entry before this index is lost.
-    lost_from: usize,
+    /// Places of the window that the last level leaves to the others.
+    kept: usize,
+    lost: Vec<Lost>,
     /// The neighbour's slot of the last acknowledgement.
     ack_slot: Option<u16>,
     acked: Instant,
     slots: VecDeque<SentSlot>,
     pub(super) estimate: Estimate,
+    /// Packets that were given up, by class.
+    pub(super) abandoned: Vec<u64>,
     pub(super) counters: SenderCounters,
 }
 
 impl Sender {
-    pub(super) fn new(limit: usize, cycle: Duration, estimate: Estimate) -> Self {
+    /// A window of `limit` packets of classes with `levels` priorities.
+    pub(super) fn new(limit: usize, levels: usize, cycle: Duration, estimate: Estimate) -> Self {
         Self {
             base: Seq(0),
             window: VecDeque::new(),
             limit,
             cycle,
-            lost: 0,
-            lost_from: 0,
+            kept: if levels > 1 { limit / KEPT_PART } else { 0 },
+            lost: vec![Lost::default(); levels],
             ack_slot: None,
             acked: Instant::ZERO,
             slots: VecDeque::with_capacity(SLOTS),
+            abandoned: vec![0; estimate.classes()],
             estimate,
             counters: SenderCounters::default(),
         }
@@ -114,9 +144,10 @@ impl Sender {
         self.limit
     }
 
-    /// Whether a new packet may be sent.
-    pub(super) fn has_room(&self) -> bool {
-        self.window.len() < self.limit
+    /// Whether a new packet of a level may be sent.
+    pub(super) fn has_room(&self, level: usize) -> bool {
+        let kept = if level + 1 == self.lost.len() { self.kept } else { 0 };
+        self.window.len() + kept < self.limit
     }
 
     /// Packets that were sent and are not finished.
@@ -126,23 +157,44 @@ impl Sender {
 
     /// Packets that are to be repeated.
     pub(super) fn lost(&self) -> usize {
-        self.lost
+        self.lost.iter().map(|lost| lost.count).sum()
     }
 
     /// Whether a packet is to be repeated.
     pub(super) fn has_lost(&self) -> bool {
-        self.lost > 0
+        self.lost.iter().any(|lost| lost.count > 0)
     }
 
-    /// The oldest packet that is to be repeated.
-    pub(super) fn oldest_lost(&mut self) -> Option<(Seq, &Entry)> {
-        if self.lost == 0 {
+    /// The oldest packet of a level that is to be repeated.
+    pub(super) fn oldest_lost(&mut self, level: usize) -> Option<(Seq, &Entry)> {
+        let lost = &mut self.lost[level];
+        if lost.count == 0 {
             return None;
         }
-        while self.window[self.lost_from].state != State::Lost {
-            self.lost_from += 1;
+        let is_one = |entry: &Entry| entry.state == State::Lost && entry.level == level;
+        while !is_one(&self.window[lost.from]) {
+            lost.from += 1;
         }
-        Some((self.base.add(self.lost_from as u32), &self.window[self.lost_from]))
+        Some((self.base.add(lost.from as u32), &self.window[lost.from]))
+    }
+
+    /// Most retransmissions of a packet, as things are now.
+    fn retries(&self, entry: &Entry) -> u8 {
+        entry.most_retries.min(self.estimate.retries(entry.class))
+    }
+
+    /// Whether the next transmission of a packet in the window, or the one just begun, will be its
+    /// last.
+    pub(super) fn is_last(&self, seq: Seq) -> bool {
+        let entry = &self.window[self.index(seq).expect("a packet in the window")];
+        let made = entry.attempts - u8::from(entry.state == State::Flight);
+        made >= self.retries(entry)
+    }
+
+    /// Packets of a class that were sent and are not finished.
+    pub(super) fn unfinished_of(&self, class: usize) -> usize {
+        let is_one = |entry: &&Entry| entry.state != State::Finished && entry.class == class;
+        self.window.iter().filter(is_one).count()
     }
 
     fn index(&self, seq: Seq) -> Option<usize> {
@@ -150,15 +202,10 @@ impl Sender {
         (index < self.window.len()).then_some(index)
     }
 
-    /// Takes a new packet that is sent in the slot that ends at `until`; its sequence.
-    pub(super) fn push(
-        &mut self,
-        packet: Packet,
-        flow_seq: u16,
-        retries: u8,
-        until: Instant,
-    ) -> Seq {
+    /// Takes a new packet that is sent now; its sequence.
+    pub(super) fn push(&mut self, packet: Packet, terms: Terms) -> Seq {
         let seq = self.next();
+        let Terms { flow_seq, class, level, most_retries, until } = terms;
         let (air_time, state) = (Duration::ZERO, State::Flight);
         if self.window.is_empty() {
             // Silence counts from the first packet that could have been acknowledged.
@@ -168,7 +215,9 @@ impl Sender {
             packet,
             flow_seq,
             attempts: 1,
-            retries,
+            most_retries,
+            class,
+            level,
             air_time,
             state,
             until,
@@ -184,7 +233,7 @@ impl Sender {
         entry.state = State::Flight;
         entry.attempts += 1;
         entry.until = until;
-        self.lost -= 1;
+        self.lost[entry.level].count -= 1;
     }
 
     /// A transmission was on air for so long.
@@ -206,9 +255,11 @@ impl Sender {
     }
 
     fn set_lost(&mut self, index: usize) {
-        self.window[index].state = State::Lost;
-        self.lost += 1;
-        self.lost_from = self.lost_from.min(index);
+        let entry = &mut self.window[index];
+        entry.state = State::Lost;
+        let lost = &mut self.lost[entry.level];
+        lost.count += 1;
+        lost.from = lost.from.min(index);
     }
 
     /// A send slot begins.
@@ -288,7 +339,7 @@ impl Sender {
 
     fn on_lost(&mut self, index: usize, done: &mut Vec<PacketDone>) {
         let entry = &self.window[index];
-        if entry.attempts > entry.retries {
+        if entry.attempts > self.retries(entry) {
             self.finish(index, PacketOutcome::Failed, done);
         } else {
             self.set_lost(index);
@@ -298,14 +349,17 @@ impl Sender {
     fn finish(&mut self, index: usize, outcome: PacketOutcome, done: &mut Vec<PacketDone>) {
         let entry = &mut self.window[index];
         if entry.state == State::Lost {
-            self.lost -= 1;
+            self.lost[entry.level].count -= 1;
         }
         entry.state = State::Finished;
         match outcome {
             PacketOutcome::Delivered => {
                 self.counters.delivered_bytes += entry.packet.payload.len() as u64;
             }
-            PacketOutcome::Sent | PacketOutcome::Failed => self.counters.abandoned += 1,
+            PacketOutcome::Sent | PacketOutcome::Failed => {
+                self.counters.abandoned += 1;
+                self.abandoned[entry.class] += 1;
+            }
         }
         entry.packet.payload = Bytes::new();
         let (id, attempts, air_time) = (entry.packet.id, entry.attempts, entry.air_time);
@@ -316,7 +370,9 @@ impl Sender {
         while self.window.front().is_some_and(|entry| entry.state == State::Finished) {
             self.window.pop_front();
             self.base = self.base.add(1);
-            self.lost_from = self.lost_from.saturating_sub(1);
+            for lost in &mut self.lost {
+                lost.from = lost.from.saturating_sub(1);
+            }
         }
     }
 
@@ -341,7 +397,8 @@ impl Sender {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::Recovery;
+    use super::super::config::{Recovery, Retries};
+    use super::super::recovery::Rules;
     use super::*;
     use crate::base::{EtherType, FlowId, NodeId, RadioId, TxOptions, UnitId};
 
@@ -352,12 +409,20 @@ mod tests {
     }
 
     fn sender(start: u32) -> Sender {
-        let mut sender = Sender::new(128, CYCLE, Estimate::new(Recovery::Arq, 0.01, 10));
+        let (recovery, retries) = (Recovery::Arq, Retries::Fixed(10));
+        let rules = Rules { recovery, target: 0.01, retries, most: 10 };
+        let mut sender = Sender::new(128, 2, CYCLE, Estimate::new(vec![rules; 2], 10));
         sender.start_at(Seq(start));
         sender
     }
 
     fn sends(sender: &mut Sender, id: u64, retries: u8, cycle: u64) -> Seq {
+        let terms =
+            Terms { flow_seq: 0, class: 0, level: 0, most_retries: retries, until: at(cycle) };
+        sends_of(sender, id, terms)
+    }
+
+    fn sends_of(sender: &mut Sender, id: u64, terms: Terms) -> Seq {
         let packet = Packet {
             id: UnitId(id),
             radio: RadioId(0),
@@ -368,7 +433,7 @@ mod tests {
             options: TxOptions::default(),
             order: None,
         };
-        sender.push(packet, 0, retries, at(cycle))
+        sender.push(packet, terms)
     }
 
     fn ack(cum: Seq, bits: &'static [u8]) -> BulkAck {
@@ -389,7 +454,7 @@ mod tests {
         assert_eq!((found, ids(&done, PacketOutcome::Delivered)), (3, vec![1, 3, 6]));
         assert_eq!(sender.base(), seqs[1]);
         for expected in [seqs[1], seqs[3], seqs[4]] {
-            let seq = sender.oldest_lost().expect("a hole").0;
+            let seq = sender.oldest_lost(0).expect("a hole").0;
             assert_eq!(seq, expected);
             sender.repeat(seq, at(2));
         }
@@ -404,7 +469,7 @@ mod tests {
         sends(&mut sender, 2, 3, 2);
         let mut done = Vec::new();
         assert_eq!(sender.on_ack(at(1), &ack(first.sub(1), &[]), 1, at(1), &mut done), 1);
-        assert_eq!(sender.oldest_lost().expect("a hole").0, first);
+        assert_eq!(sender.oldest_lost(0).expect("a hole").0, first);
     }
 
     #[test]
@@ -437,7 +502,7 @@ mod tests {
         let mut sender = sender(0);
         let seq = sends(&mut sender, 1, 0, 1);
         sender.on_late(seq);
-        assert_eq!(sender.oldest_lost().expect("to be sent").1.attempts, 0);
+        assert_eq!(sender.oldest_lost(0).expect("to be sent").1.attempts, 0);
         sender.repeat(seq, at(2));
         assert_eq!(sender.window[0].attempts, 1);
     }
@@ -462,5 +527,30 @@ mod tests {
         }
         assert!(done.is_empty());
         assert_eq!(sender.counters.acks_refused, 4);
+    }
+
+    #[test]
+    fn each_level_repeats_its_own_and_the_last_leaves_room_to_the_first() {
+        let mut sender = sender(0);
+        let terms = |level, cycle| Terms {
+            flow_seq: 0,
+            class: level,
+            level,
+            most_retries: 9,
+            until: at(cycle),
+        };
+        let mut id = 0;
+        while sender.has_room(1) {
+            sends_of(&mut sender, id, terms(1, 1));
+            id += 1;
+        }
+        assert_eq!(id, 112);
+        let first = sends_of(&mut sender, id, terms(0, 1));
+        sender.on_ack(at(1), &ack(Seq(0).sub(1), &[]), 1, at(1), &mut Vec::new());
+        assert_eq!(sender.oldest_lost(0).expect("the last that was sent").0, first);
+        sender.repeat(first, at(2));
+        assert!(sender.oldest_lost(0).is_none());
+        assert_eq!(sender.oldest_lost(1).expect("a bulk packet").0, Seq(0));
+        assert_eq!((sender.unfinished_of(0), sender.unfinished_of(1)), (1, 112));
     }
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::class::Class;
 use super::slots::Phase;
-use super::{Group, Peer, Wild};
+use super::{Group, Peer, Port, Wild};
 use crate::base::{Instant, Name, NodeId, named};
-use crate::link::{LinkStatus, NeighbourStatus, SlotStatus};
+use crate::link::{ClassStatus, Codes, LinkStatus, NeighbourStatus, SlotStatus};
 use crate::wire::wild::DecodeError;
 
 /// Counters of the link; those of one neighbour are with its sender and receiver.
@@ -19,7 +20,7 @@ pub(super) struct Counters {
     pub(super) slots_listened: u64,
     pub(super) stamps: u64,
     pub(super) stamps_foreign: u64,
-    pub(super) stamps_stale: u64,
+    pub(super) stale: u64,
     pub(super) stamps_impossible: u64,
     pub(super) steps_taken: u64,
     pub(super) frames_sent: u64,
@@ -65,7 +66,7 @@ impl Counters {
             ("slots_listened", self.slots_listened),
             ("stamps", self.stamps),
             ("stamps_foreign", self.stamps_foreign),
-            ("stamps_stale", self.stamps_stale),
+            ("stale", self.stale),
             ("stamps_impossible", self.stamps_impossible),
             ("steps_taken", self.steps_taken),
             ("frames_sent", self.frames_sent),
@@ -128,7 +129,7 @@ impl Wild {
         }
         LinkStatus {
             kind: "wild".into(),
-            slot: self.groups.first().map(|group| self.slot_status(group, now)),
+            slots: self.slot_statuses(now),
             neighbours: self.peers.iter().map(|peer| self.neighbour_status(peer, now)).collect(),
             air: self.air,
             counters,
@@ -136,7 +137,16 @@ impl Wild {
         }
     }
 
-    fn slot_status(&self, group: &Group, now: Instant) -> SlotStatus {
+    fn slot_statuses(&self, now: Instant) -> Vec<SlotStatus> {
+        let ports =
+            self.groups.iter().flat_map(|group| group.ports.iter().map(move |port| (group, port)));
+        let mut all: Vec<SlotStatus> =
+            ports.map(|(group, port)| self.slot_status(group, port, now)).collect();
+        all.sort_by_key(|slot| slot.radio);
+        all
+    }
+
+    fn slot_status(&self, group: &Group, port: &Port, now: Instant) -> SlotStatus {
         let slots = &group.slots;
         let (phase, end) = match slots.phase() {
             Phase::Send => ("send", slots.end()),
@@ -145,10 +155,13 @@ impl Wild {
             Phase::Receive => ("receive", slots.start()),
         };
         SlotStatus {
+            radio: port.spec.id,
+            channel: group.channel,
+            cluster: slots.cluster(),
             phase: phase.into(),
             number: slots.number(),
             ends_in: end.since(now),
-            length: self.settings.slot,
+            length: slots.own(),
         }
     }
 
@@ -161,11 +174,35 @@ impl Wild {
             heard_ago: peer.heard.map(|heard| now.since(heard)),
             sync_error_ns: peer.sync_error,
             loss: peer.sender.estimate.loss(),
-            coding_rate: peer.code.rate,
+            coding_rate: peer.coding_rate(),
+            has_bursts: Some(peer.sender.estimate.is_bursty()),
+            classes: self.class_statuses(peer),
             queue_packets: peer.queue.len() + peer.sender.unfinished(),
             sent_bytes: peer.sender.counters.delivered_bytes,
             received_bytes: peer.received_bytes,
             signal_dbm: peer.signal.map(|signal| signal.as_f64()),
+            refused: peer.refused.map(|refused| refused.name().into()),
         }
+    }
+
+    fn class_statuses(&self, peer: &Peer) -> Vec<ClassStatus> {
+        let estimate = &peer.sender.estimate;
+        let classes = self.settings.classes.all().iter().enumerate();
+        let status = |(index, class): (usize, &Class)| ClassStatus {
+            name: class.name.clone().into(),
+            preset: class.preset.map(|preset| preset.name().into()),
+            queue_packets: peer.queue.waiting(index),
+            unfinished_packets: peer.sender.unfinished_of(index),
+            retries: estimate.retries(index),
+            codes: match (estimate.codes_new(index), estimate.codes_again(index)) {
+                (true, _) => Codes::New,
+                (_, true) => Codes::Again,
+                _ => Codes::Nothing,
+            },
+            parity: estimate.full_parity(index),
+            dropped: peer.queue.drops(index),
+            abandoned: peer.sender.abandoned[index],
+        };
+        classes.map(status).collect()
     }
 }

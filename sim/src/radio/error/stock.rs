@@ -122,7 +122,11 @@ fn biorthogonal(energy: f64) -> f64 {
     let beta = libm::sqrt(2.0 * energy);
     let (low, high) = (-beta.min(FAR), FAR);
     let step = (high - low) / STEPS as f64;
-    let others = |x: f64| libm::pow(libm::erf((x + beta) / std::f64::consts::SQRT_2), 7.0);
+    let others = |x: f64| {
+        let one = libm::erf((x + beta) / std::f64::consts::SQRT_2);
+        let three = one * one * one;
+        three * three * one
+    };
     let norm = libm::sqrt(2.0 * std::f64::consts::PI);
     let density = |x: f64| libm::exp(-x * x / 2.0) / norm;
     // Of the error and not of the success, so that small errors keep their digits.

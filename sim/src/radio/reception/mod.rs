@@ -6,12 +6,14 @@
 //! channel makes the medium busy and may destroy what is being received (`radio.md` 6).
 
 mod ear;
+mod rare;
 mod sinr;
 mod threshold;
 
 use farhop_proto::base::{Dbm, Instant, Rng};
 
 pub(super) use self::ear::{Ear, Turn};
+use self::rare::Rare;
 use self::sinr::Sinr;
 pub(super) use self::sinr::{Errors, Limits};
 use self::threshold::Threshold;
@@ -50,9 +52,9 @@ enum Ended {
 #[repr(C)]
 pub(super) struct Receiver {
     model: Model,
-    rng: Rng,
     /// Transmitting radios of the same node that are too loud to receive anything.
-    deafening: Vec<TxId>,
+    deafening: Rare<TxId>,
+    rng: Rng,
 }
 
 #[derive(Debug)]
@@ -67,7 +69,7 @@ impl Receiver {
             Interference::Threshold => Model::Threshold(Threshold::default()),
             Interference::Sinr(_) => Model::Sinr(Sinr::default()),
         };
-        Self { deafening: Vec::new(), model, rng }
+        Self { deafening: Rare::default(), model, rng }
     }
 
     /// The ear of a radio.
@@ -85,7 +87,7 @@ impl Receiver {
             Model::Threshold(_) => 0,
             Model::Sinr(sinr) => sinr.fetch(),
         };
-        model ^ self.deafening.len() as u64
+        model ^ u64::from(self.deafening.is_empty())
     }
 
     /// Whether nothing is being received.

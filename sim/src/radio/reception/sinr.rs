@@ -16,6 +16,7 @@ use super::super::links::{Hearer, Reach};
 use super::super::power::Power;
 use super::super::queue::Order;
 use super::super::transmission::Mpdu;
+use super::rare::Rare;
 use super::{Ended, Model, Receiver, Reception};
 
 /// The window in which a preamble is detected.
@@ -58,7 +59,7 @@ pub(super) struct Sinr {
     state: State,
     spans: Spans,
     /// Preambles that began in the detection window of another, in the order of their starts.
-    others: Vec<Candidate>,
+    others: Rare<Candidate>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,7 +95,7 @@ struct Locked {
 #[repr(C)]
 struct Spans {
     last: Option<Span>,
-    earlier: Vec<Span>,
+    earlier: Rare<Span>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +112,9 @@ impl Spans {
     }
 
     fn push(&mut self, span: Span) {
-        self.earlier.extend(self.last.replace(span));
+        if let Some(before) = self.last.replace(span) {
+            self.earlier.push(before);
+        }
     }
 
     /// Whether `bits` bits that are spread evenly from `from` to `until` pass.
@@ -138,7 +141,7 @@ impl Spans {
         let per_nano = bits / until.since(from).as_nanos().max(1) as f64;
         let mut at = from;
         let mut sum = 0.0;
-        for span in self.earlier.iter().chain(&self.last) {
+        for span in self.earlier.as_slice().iter().chain(&self.last) {
             if span.until <= at {
                 continue;
             }
@@ -187,7 +190,7 @@ impl Errors {
 impl Sinr {
     /// Something of each part of it, so that it is at hand.
     pub(super) fn fetch(&self) -> u64 {
-        self.others.len() as u64 ^ self.spans.earlier.len() as u64
+        u64::from(self.is_free()) ^ u64::from(self.others.is_empty())
     }
 
     /// Whether nothing is being received.
@@ -212,7 +215,8 @@ impl Sinr {
         while let State::Detecting(frame) = self.state
             && is_over(&frame)
         {
-            let is_strongest = self.others.iter().all(|other| other.power <= frame.power);
+            let is_strongest =
+                self.others.as_slice().iter().all(|other| other.power <= frame.power);
             if is_strongest && air.limits.ratio(ambient, frame.power) >= air.limits.preamble_ratio {
                 self.others.clear();
                 self.spans.clear();
@@ -225,11 +229,7 @@ impl Sinr {
     }
 
     fn next_candidate(&mut self) {
-        self.state = if self.others.is_empty() {
-            State::Free
-        } else {
-            State::Detecting(self.others.remove(0))
-        };
+        self.state = self.others.pop_front().map_or(State::Free, State::Detecting);
     }
 
     /// Ends the span in which the power on the air did not change.

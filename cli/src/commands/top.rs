@@ -1,0 +1,268 @@
+//! `farhop top`: what running daemons are doing, live.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
+use crossterm::{cursor, execute, queue, terminal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::Value;
+
+use super::print_text;
+use super::status::{Wanted, describe_all, statuses};
+use crate::{Failure, interrupt};
+
+/// Time between two looks.
+const EVERY: Duration = Duration::from_secs(1);
+/// Time within which a key and a new size of the terminal are seen.
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// What stands in the last line.
+const HELP: &str = "q: quit   up, down: scroll";
+
+/// Shows what the daemons on this host are doing, those of labs included, every second.
+///
+/// In a terminal it fills the screen until `q` is pressed; elsewhere it prints one block and ends.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    farhop top\n  \
+    farhop top hill\n  \
+    farhop top --lab demo\n  \
+    farhop top --count 10 > log.txt")]
+pub(crate) struct Options {
+    /// Only this node.
+    node: Option<String>,
+    /// Only the nodes of this lab, by its id or the name of its scenario.
+    #[arg(long, value_name = "NAME")]
+    lab: Option<String>,
+    /// Ends after so many looks; without it at `q`, or after one where there is no terminal.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Folder of the control socket.
+    #[arg(long, value_name = "DIR")]
+    runtime_dir: Option<PathBuf>,
+}
+
+impl Options {
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            node: self.node.as_deref(),
+            lab: self.lab.as_deref(),
+            runtime_dir: self.runtime_dir.as_deref(),
+        }
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    interrupt::watch();
+    if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        run_live(options)
+    } else {
+        print_blocks(options)
+    }
+}
+
+fn print_blocks(options: &Options) -> Result<(), Failure> {
+    let mut before: Vec<Value> = Vec::new();
+    for look in 0..options.count.unwrap_or(1) {
+        if look > 0 {
+            print_text("");
+            let next = Instant::now() + EVERY;
+            while Instant::now() < next {
+                if interrupt::has_come() {
+                    return Ok(());
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        let now = statuses(options.wanted())?;
+        print_text(describe_all(&now, &before).trim_end());
+        before = now;
+    }
+    Ok(())
+}
+
+fn run_live(options: &Options) -> Result<(), Failure> {
+    // Before the screen is taken, so that an error stands where it is looked for.
+    let mut before = statuses(options.wanted())?;
+    let mut text = describe_all(&before, &[]);
+    let mut screen = Screen::open()?;
+    let mut looks = 1;
+    let mut next = Instant::now() + EVERY;
+    loop {
+        screen.draw(&text)?;
+        match screen.read_key()? {
+            Some(Key::Quit) => return Ok(()),
+            Some(Key::Scroll(lines)) => screen.first = screen.first.saturating_add_signed(lines),
+            None => {}
+        }
+        if interrupt::has_come() {
+            return Ok(());
+        }
+        if Instant::now() < next {
+            continue;
+        }
+        next += EVERY;
+        if options.count.is_some_and(|count| looks >= count) {
+            return Ok(());
+        }
+        looks += 1;
+        text = match statuses(options.wanted()) {
+            Ok(now) => {
+                let text = describe_all(&now, &before);
+                before = now;
+                text
+            }
+            // A daemon that is restarted is soon back.
+            Err(Failure::Failed(what)) => what,
+            Err(other) => return Err(other),
+        };
+    }
+}
+
+/// What somebody wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    Quit,
+    /// So many lines down.
+    Scroll(isize),
+}
+
+impl Key {
+    /// The key that sends these bytes; control characters are keys here, because the terminal is
+    /// raw.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [b'q' | b'Q' | 0x03 | 0x04, ..] => Some(Self::Quit),
+            [b'j', ..] | [0x1b, b'[' | b'O', b'B', ..] => Some(Self::Scroll(1)),
+            [b'k', ..] | [0x1b, b'[' | b'O', b'A', ..] => Some(Self::Scroll(-1)),
+            [b' ', ..] | [0x1b, b'[', b'6', ..] => Some(Self::Scroll(20)),
+            [0x1b, b'[', b'5', ..] => Some(Self::Scroll(-20)),
+            _ => None,
+        }
+    }
+}
+
+/// The terminal, as long as it is ours; it is given back as it was.
+struct Screen {
+    /// The first line that is shown.
+    first: usize,
+    shown: String,
+    size: (u16, u16),
+}
+
+impl Screen {
+    fn open() -> io::Result<Self> {
+        terminal::enable_raw_mode()?;
+        // From here on it is given back, whatever happens.
+        let screen = Self { first: 0, shown: String::new(), size: (0, 0) };
+        execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)?;
+        Ok(screen)
+    }
+
+    /// Shows what fits of a text, if that differs from what is there.
+    fn draw(&mut self, text: &str) -> io::Result<()> {
+        let size = terminal::size()?;
+        let (width, height) = (usize::from(size.0), usize::from(size.1));
+        let view = View::build(text, width, height, self.first);
+        self.first = view.first;
+        let shown = view.lines.join("\n");
+        if shown == self.shown && size == self.size {
+            return Ok(());
+        }
+        let mut out = io::stdout().lock();
+        if size != self.size {
+            queue!(out, Clear(ClearType::All))?;
+        }
+        for (row, line) in view.lines.iter().enumerate() {
+            queue!(out, cursor::MoveTo(0, row as u16))?;
+            write!(out, "{line}")?;
+            queue!(out, Clear(ClearType::UntilNewLine))?;
+        }
+        (self.shown, self.size) = (shown, size);
+        out.flush()
+    }
+
+    /// Waits a moment for a key.
+    fn read_key(&self) -> io::Result<Option<Key>> {
+        let stdin = io::stdin();
+        let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
+        match poll(&mut ready, Some(&PATIENCE)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut bytes = [0; 16];
+        match rustix::io::read(stdin.as_fd(), &mut bytes)? {
+            // The terminal is gone.
+            0 => Ok(Some(Key::Quit)),
+            count => Ok(Key::from_bytes(&bytes[..count])),
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Nobody is left to tell about a terminal that is gone.
+        let _ = execute!(io::stdout(), cursor::Show, LeaveAlternateScreen);
+        let _ = terminal::disable_raw_mode();
+    }
+}
+
+/// The lines of a text that fit into a terminal, filled up with empty ones, and a line of help.
+struct View {
+    lines: Vec<String>,
+    /// The first line that is shown.
+    first: usize,
+}
+
+impl View {
+    fn build(text: &str, width: usize, height: usize, first: usize) -> Self {
+        let all: Vec<&str> = text.trim_end().lines().collect();
+        let rows = height.saturating_sub(1);
+        let first = first.min(all.len().saturating_sub(rows));
+        let cut = |line: &str| line.chars().take(width).collect::<String>();
+        let mut lines: Vec<String> =
+            all.iter().skip(first).take(rows).map(|line| cut(line)).collect();
+        lines.resize(rows, String::new());
+        let below = all.len().saturating_sub(first + rows);
+        let rest = if below > 0 { format!("{HELP}   {below} more lines") } else { HELP.into() };
+        if height > 0 {
+            lines.push(cut(&rest));
+        }
+        Self { lines, first }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_to_the_terminal_and_says_what_is_missing() {
+        let text = "one\ntwo is long\nthree\nfour\n";
+        let view = View::build(text, 40, 4, 0);
+        assert_eq!(view.lines[..3], ["one", "two is long", "three"]);
+        assert!(view.lines[3].ends_with("1 more lines"), "{:?}", view.lines);
+        let end = View::build(text, 5, 4, 90);
+        assert_eq!(
+            (end.first, &end.lines[..3]),
+            (1, &["two i", "three", "four"].map(String::from)[..])
+        );
+        let tall = View::build(text, 40, 9, 3);
+        assert_eq!((tall.first, tall.lines.len(), tall.lines[7].as_str()), (0, 9, ""));
+        assert!(View::build(text, 0, 0, 5).lines.is_empty());
+    }
+
+    #[test]
+    fn keys_are_known_by_their_bytes() {
+        for quit in [&b"q"[..], b"\x03", b"\x04"] {
+            assert_eq!(Key::from_bytes(quit), Some(Key::Quit));
+        }
+        assert_eq!(Key::from_bytes(b"\x1b[B"), Some(Key::Scroll(1)));
+        assert_eq!(Key::from_bytes(b"\x1bOA"), Some(Key::Scroll(-1)));
+        assert_eq!(Key::from_bytes(b"\x1b"), None);
+        assert_eq!(Key::from_bytes(b"x"), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! `farhop top` beside a daemon that answers always the same.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// What the daemon says.
+const STATUS: &str = r#"{"name": "mast", "pid": 7, "uptime_s": 5.0, "peers": {"2": "barn"},
+    "stack": {"link": {"kind": "wild", "neighbours": [{"node": 2, "up": true, "loss": 0.1,
+    "coding_rate": 0, "queue_packets": 1, "classes": [{"name": "voice", "preset": "realtime",
+    "retries": 3, "codes": "nothing", "queue_packets": 1, "unfinished_packets": 0, "dropped": 2,
+    "abandoned": 0}]}]}}}"#;
+
+/// A folder with the socket of a daemon for `mast`; gone when the test ends.
+struct Place(PathBuf);
+
+impl Place {
+    fn build(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("farhop-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a folder");
+        let socket = UnixListener::bind(dir.join("mast.sock")).expect("a socket");
+        let answer = STATUS.replace('\n', " ") + "\n";
+        std::thread::spawn(move || {
+            for stream in socket.incoming() {
+                let Ok(mut stream) = stream else { return };
+                let mut request = String::new();
+                // Whoever only looks whether somebody is here asks nothing.
+                let asked = BufReader::new(&stream).read_line(&mut request);
+                if asked.is_ok_and(|bytes| bytes > 0) {
+                    let _ = stream.write_all(answer.as_bytes());
+                }
+            }
+        });
+        Self(dir)
+    }
+
+    fn words(&self) -> Vec<String> {
+        let dir = self.0.to_str().expect("a path of letters").to_owned();
+        ["top", "mast", "--runtime-dir", &dir].map(str::to_owned).to_vec()
+    }
+
+    /// What a terminal of 24 lines gets from it while `keys` are typed, and the exit status.
+    fn types(&self, keys: &[u8]) -> (String, Option<i32>) {
+        let program = env!("CARGO_BIN_EXE_farhop");
+        let line = format!(
+            "stty rows 24 cols 80; before=$(stty -g); {program} {}; status=$?; \
+             [ \"$before\" = \"$(stty -g)\" ] && echo as before; exit $status",
+            self.words().join(" ")
+        );
+        let mut terminal = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("script, of bsdutils");
+        let mut out = terminal.stdout.take().expect("piped");
+        let mut said = Vec::new();
+        let mut block = [0; 4096];
+        while !String::from_utf8_lossy(&said).contains("q: quit") {
+            let count = out.read(&mut block).expect("the terminal lives");
+            assert!(count > 0, "it ended: {}", String::from_utf8_lossy(&said));
+            said.extend_from_slice(&block[..count]);
+        }
+        terminal.stdin.take().expect("piped").write_all(keys).expect("it listens");
+        out.read_to_end(&mut said).expect("the rest");
+        let status = terminal.wait().expect("it ends").code();
+        (String::from_utf8_lossy(&said).into_owned(), status)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn without_a_terminal_it_prints_blocks() {
+    let place = Place::build("top-plain");
+    let run = |more: &[&str]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_farhop"))
+            .args(place.words())
+            .args(more)
+            .output()
+            .expect("farhop runs");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).expect("text")
+    };
+    let once = run(&[]);
+    let class = "class voice (realtime): 3 retries, no coding; 1 packets queued, 0 under way, \
+                 2 dropped, 0 given up";
+    assert!(once.contains("neighbour barn: up, loss 10.0 %") && once.contains(class), "{once}");
+    assert!(!once.contains('\x1b'), "{once:?}");
+    assert_eq!(run(&["--count", "2"]).matches("mast: up for 5 s").count(), 2);
+}
+
+#[test]
+fn nobody_to_look_at_is_an_error() {
+    let out = Command::new(env!("CARGO_BIN_EXE_farhop"))
+        .args(["top", "nobody", "--runtime-dir", "/nonexistent"])
+        .output()
+        .expect("farhop runs");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(said.contains("no daemon for 'nobody' is running"), "{said}");
+}
+
+#[test]
+fn the_terminal_is_given_back_as_it_was() {
+    let place = Place::build("top-live");
+    for keys in [&b"q"[..], b"\x03"] {
+        let (said, status) = place.types(keys);
+        assert_eq!(status, Some(0), "{said:?}");
+        assert!(said.contains("class voice (realtime)"), "{said:?}");
+        // The other screen is left, and the cursor is there again.
+        let left = said.rfind("\x1b[?1049l").expect("left");
+        assert!(left > said.rfind("\x1b[?1049h").expect("entered"));
+        assert!(said.rfind("\x1b[?25h") > said.rfind("\x1b[?25l"), "{said:?}");
+        assert!(said[left..].contains("as before"), "{said:?}");
+    }
+}

@@ -1,0 +1,343 @@
+//! Classes of flows: what they match, what they ask of the link, and who is served first
+//! (`wildnet.md` 4, 8).
+//!
+//! The link's own values are the default class, at index 0. A class that chooses by itself stands
+//! twice in the list: as `interactive`, and behind that as `bulk`.
+
+use super::classify::{ClassConfig, Preset};
+use super::config::{InOrder, Retries, WildConfig};
+use super::recovery::Rules;
+use crate::base::{Duration, Instant, Packet};
+
+/// Loss that `interactive` leaves.
+const INTERACTIVE_LOSS: f64 = 0.001;
+/// Most delay by retries that `realtime` takes: what ITU-T G.114 gives speech for the whole way.
+const REALTIME_DELAY: Duration = Duration::from_millis(150);
+/// Packets of a `realtime` flow that may wait.
+const REALTIME_PACKETS: usize = 8;
+/// Most retries that a link sets by itself.
+pub(super) const MOST_AUTO_RETRIES: u8 = 10;
+/// Name of the class of all that no other class takes.
+pub(super) const DEFAULT: &str = "default";
+
+/// What a class asks of the link.
+#[derive(Clone, Debug)]
+pub(super) struct Class {
+    pub(super) name: String,
+    pub(super) preset: Option<Preset>,
+    pub(super) rules: Rules,
+    pub(super) is_ordered: bool,
+    /// Packets of one flow that may wait.
+    pub(super) queue: usize,
+    /// A full queue drops its oldest packet, not the new one.
+    pub(super) drops_oldest: bool,
+    /// Place in the order of service: 0 is served first.
+    pub(super) level: usize,
+    priority: u8,
+}
+
+impl Class {
+    /// The class with the link's own values.
+    fn of_link(config: &WildConfig) -> Self {
+        let rules = Rules {
+            recovery: config.recovery,
+            target: config.target_loss,
+            retries: config.retries,
+            most: MOST_AUTO_RETRIES,
+        };
+        Self {
+            name: DEFAULT.into(),
+            preset: None,
+            rules,
+            is_ordered: config.in_order != InOrder::None,
+            queue: config.queue_packets,
+            drops_oldest: false,
+            level: 0,
+            priority: 0,
+        }
+    }
+
+    /// A class of the configuration, as if its preset were `preset`.
+    fn of_preset(config: &WildConfig, class: &ClassConfig, preset: Preset) -> Self {
+        let mut it = Self::of_link(config);
+        it.name.clone_from(&class.name);
+        it.preset = Some(preset);
+        match preset {
+            Preset::Bulk | Preset::Auto => {}
+            Preset::Interactive => {
+                (it.rules.retries, it.rules.target) = (Retries::Auto, INTERACTIVE_LOSS);
+                it.priority = 1;
+            }
+            Preset::Realtime => {
+                it.rules.retries = Retries::Auto;
+                it.rules.most = retries_within(REALTIME_DELAY, config.slot());
+                (it.is_ordered, it.drops_oldest) = (false, true);
+                (it.queue, it.priority) = (REALTIME_PACKETS, 2);
+            }
+        }
+        it.with_own_values(class)
+    }
+
+    fn with_own_values(mut self, class: &ClassConfig) -> Self {
+        self.rules.retries = class.retries.unwrap_or(self.rules.retries);
+        self.rules.recovery = class.recovery.unwrap_or(self.rules.recovery);
+        self.rules.target = class.target_loss.unwrap_or(self.rules.target);
+        self.is_ordered = class.in_order.map_or(self.is_ordered, |order| order != InOrder::None);
+        self.queue = class.queue_packets.unwrap_or(self.queue);
+        self.priority = class.priority.unwrap_or(self.priority);
+        self
+    }
+}
+
+/// Retries whose delay stays within `most`: n of them take n cycles and a slot.
+fn retries_within(most: Duration, slot: Duration) -> u8 {
+    let retries = most.saturating_sub(slot).div_duration(slot * 2);
+    retries.min(u64::from(MOST_AUTO_RETRIES)) as u8
+}
+
+/// Which class a packet belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// The class; of one that chooses by itself, its `interactive` form.
+    pub(super) class: usize,
+    pub(super) is_auto: bool,
+}
+
+/// All classes of a link.
+#[derive(Clone, Debug)]
+pub(super) struct Classes {
+    all: Vec<Class>,
+    matches: Vec<(ClassConfig, Choice)>,
+    levels: usize,
+}
+
+impl Classes {
+    /// The classes of a configuration, behind the default one.
+    pub(super) fn build(config: &WildConfig) -> Self {
+        let mut all = vec![Class::of_link(config)];
+        let mut matches = Vec::new();
+        for class in &config.class {
+            let choice = Choice { class: all.len(), is_auto: class.preset == Preset::Auto };
+            matches.push((class.clone(), choice));
+            if choice.is_auto {
+                all.push(Class::of_preset(config, class, Preset::Interactive));
+                all.push(Class::of_preset(config, class, Preset::Bulk));
+            } else {
+                all.push(Class::of_preset(config, class, class.preset));
+            }
+        }
+        let mut priorities: Vec<u8> = all.iter().map(|class| class.priority).collect();
+        priorities.sort_unstable_by(|a, b| b.cmp(a));
+        priorities.dedup();
+        for class in &mut all {
+            let level = priorities.iter().position(|priority| *priority == class.priority);
+            class.level = level.expect("each priority is in the list");
+        }
+        Self { all, matches, levels: priorities.len() }
+    }
+
+    /// All of them; the default one is the first.
+    pub(super) fn all(&self) -> &[Class] {
+        &self.all
+    }
+
+    pub(super) fn get(&self, class: usize) -> &Class {
+        &self.all[class]
+    }
+
+    /// Different priorities.
+    pub(super) fn levels(&self) -> usize {
+        self.levels
+    }
+
+    /// What each class asks of the recovery.
+    pub(super) fn rules(&self) -> Vec<Rules> {
+        self.all.iter().map(|class| class.rules).collect()
+    }
+
+    /// Most retries of any class.
+    pub(super) fn most_retries(&self) -> u8 {
+        self.all.iter().map(|class| class.rules.most_retries()).max().unwrap_or(0)
+    }
+
+    /// The class of a packet: the first that matches, else the default one.
+    pub(super) fn choose(&self, packet: &Packet) -> Choice {
+        let default = Choice { class: 0, is_auto: false };
+        if self.matches.is_empty() {
+            return default;
+        }
+        let found = self.matches.iter().find(|(matches, _)| matches.takes(packet));
+        found.map_or(default, |(_, choice)| *choice)
+    }
+}
+
+/// Whose turn it is among the classes of one neighbour: the highest priority is served first until
+/// all that stand above the lowest have had so much more air than it; from then on all priorities
+/// take turns, so that nobody starves.
+#[derive(Debug)]
+pub(super) struct Precedence {
+    levels: usize,
+    turn: usize,
+    /// Air time that the others have had more than the lowest priority, and most of it.
+    ahead: Duration,
+    most: Duration,
+}
+
+impl Precedence {
+    /// For so many levels; `slot` is the length of a send slot.
+    pub(super) fn new(levels: usize, slot: Duration) -> Self {
+        Self { levels, turn: 0, ahead: Duration::ZERO, most: slot / 2 }
+    }
+
+    /// The order in which the levels are asked for the next frame.
+    pub(super) fn order(&self) -> impl Iterator<Item = usize> + use<> {
+        let first = if self.ahead < self.most { 0 } else { self.turn };
+        let levels = self.levels;
+        (0..levels).map(move |step| (first + step) % levels)
+    }
+
+    /// A frame of a level goes out.
+    pub(super) fn on_frame(&mut self, level: usize, air: Duration) {
+        let is_lowest = level + 1 == self.levels;
+        self.ahead = match is_lowest {
+            true => self.ahead.saturating_sub(air),
+            false => (self.ahead + air).min(self.most),
+        };
+        self.turn = (level + 1) % self.levels;
+    }
+}
+
+/// Time over which the packets of a flow are looked at.
+const HABIT_TIME: Duration = Duration::from_secs(1);
+/// Packets that are at least so long on average fill frames, in bytes.
+const FULL_BYTES: u32 = 1_000;
+/// Packets that are at most so long on average are small, in bytes.
+const SMALL_BYTES: u32 = 500;
+/// Full packets of one second that show a bulk flow.
+const FULL_PACKETS: u32 = 10;
+/// More packets a second than this are no low rate, and fewer than half of it are one.
+const HIGH_RATE: u32 = 400;
+
+/// What a flow does, for a class that chooses by itself. A flow is interactive until many or full
+/// packets come within a second; it becomes so again after a second with few small ones. Between
+/// the two it stays what it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Habit {
+    since: Instant,
+    packets: u32,
+    bytes: u32,
+    is_bulk: bool,
+}
+
+impl Habit {
+    /// Takes a packet of `bytes` bytes; whether the flow is a bulk flow.
+    pub(super) fn on_packet(&mut self, now: Instant, bytes: usize) -> bool {
+        if now.since(self.since) >= HABIT_TIME {
+            let is_small = self.bytes <= SMALL_BYTES * self.packets;
+            if self.packets > 0 && is_small && self.packets <= HIGH_RATE / 2 {
+                self.is_bulk = false;
+            }
+            (self.since, self.packets, self.bytes) = (now, 0, 0);
+        }
+        self.packets += 1;
+        self.bytes = self.bytes.saturating_add(bytes as u32);
+        let is_full = self.packets >= FULL_PACKETS && self.bytes >= FULL_BYTES * self.packets;
+        self.is_bulk |= is_full || self.packets > HIGH_RATE;
+        self.is_bulk
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_preset_is_what_it_says_and_own_values_win() {
+        let class = |name: &str, preset, priority| ClassConfig {
+            name: name.into(),
+            preset,
+            priority,
+            ..ClassConfig::default()
+        };
+        let config = WildConfig {
+            class: vec![
+                class("voice", Preset::Realtime, None),
+                class("shell", Preset::Interactive, Some(5)),
+                class("any", Preset::Auto, None),
+            ],
+            ..WildConfig::default()
+        };
+        let classes = Classes::build(&config);
+        let levels: Vec<_> =
+            classes.all().iter().map(|class| (class.name.as_str(), class.level)).collect();
+        assert_eq!(levels, [("default", 3), ("voice", 1), ("shell", 0), ("any", 2), ("any", 3)]);
+        let voice = classes.get(1);
+        // Three rounds of 40 ms and a slot of 20 ms are 140 ms.
+        assert_eq!((voice.rules.most_retries(), voice.queue), (3, 8));
+        assert!(voice.drops_oldest && !voice.is_ordered);
+        assert_eq!(classes.get(2).rules.target, 0.001);
+        assert_eq!(classes.get(4).rules.retries, config.retries);
+    }
+
+    /// What goes out of `frames` frames of a millisecond, if these levels always have something.
+    fn serves(precedence: &mut Precedence, busy: &[usize], frames: usize) -> Vec<usize> {
+        let next = |_| {
+            let mut order = precedence.order();
+            let level = order.find(|level| busy.contains(level)).expect("a busy level");
+            precedence.on_frame(level, Duration::from_millis(1));
+            level
+        };
+        (0..frames).map(next).collect()
+    }
+
+    #[test]
+    fn a_priority_goes_first_for_half_a_slot_and_then_shares() {
+        let mut precedence = Precedence::new(2, Duration::from_millis(20));
+        let served = serves(&mut precedence, &[0, 1], 30);
+        assert_eq!(served[..10], [0; 10]);
+        assert_eq!(served[10..].iter().filter(|level| **level == 1).count(), 10);
+        // Whoever has been silent while the others had the air is served at once.
+        serves(&mut precedence, &[1], 5);
+        assert_eq!(serves(&mut precedence, &[0, 1], 5), [0; 5]);
+    }
+
+    #[test]
+    fn of_three_priorities_none_starves() {
+        let mut precedence = Precedence::new(3, Duration::from_millis(20));
+        let served = serves(&mut precedence, &[0, 1, 2], 100);
+        for level in [0, 1, 2] {
+            let share = served.iter().filter(|other| **other == level).count();
+            assert!(share >= 20, "{share} of 100 frames for level {level}");
+        }
+    }
+
+    #[test]
+    fn a_habit_is_kept_until_the_flow_clearly_does_something_else() {
+        let mut habit = Habit::default();
+        // Twenty small packets a second, then a download, then small ones again.
+        let typing = (0..60).map(|n| (n * 50, 80));
+        assert!(typing.clone().all(|(ms, bytes)| !habit.on_packet(at(ms), bytes)));
+        let download: Vec<bool> =
+            (0..300).map(|n| habit.on_packet(at(3_000 + n * 3), 1_500)).collect();
+        assert_eq!(download.iter().position(|bulk| *bulk), Some(9));
+        assert!(download[9..].iter().all(|bulk| *bulk));
+        let again: Vec<bool> =
+            typing.map(|(ms, bytes)| habit.on_packet(at(5_000 + ms), bytes)).collect();
+        assert!(again[0] && again[19] && !again[20] && !again[59], "after one second");
+        // Neither small nor full, at a middling rate: it stays what it is.
+        assert!((0..900).all(|n| !habit.on_packet(at(9_000 + n * 4), 700)));
+        let mut bulk = Habit { is_bulk: true, ..habit };
+        assert!((0..900).all(|n| bulk.on_packet(at(9_000 + n * 4), 700)));
+    }
+
+    #[test]
+    fn many_small_packets_are_no_low_rate() {
+        let mut habit = Habit::default();
+        let first = (0..1_000_u64).position(|n| habit.on_packet(at(n), 60));
+        assert_eq!(first, Some(400));
+    }
+}

@@ -1,0 +1,255 @@
+//! Which packet goes out, again or for the first time, and what is coded (`wildnet.md` 7.2, 12).
+
+use bytes::Bytes;
+
+use super::queue::Taken;
+use super::send::{Content, What};
+use super::sender::Terms;
+use super::{Recovery, Wild, retries_of};
+use crate::base::{Duration, Frame, Instant};
+use crate::link::code::Encoder;
+use crate::wire::wild::{Coded, HEADER_BYTES, Kind, UNIT_HEAD_BYTES, UnitHead, flag};
+
+/// Flows that are looked at for a packet that still fits into the slot.
+const FLOWS_TRIED: usize = 4;
+
+/// A packet that goes out, for the first time or again.
+struct Data {
+    what: What,
+    head: UnitHead,
+    class: usize,
+    attempt: u8,
+    is_last: bool,
+    payload: Bytes,
+    /// Air time to keep for parity, if it is coded.
+    parity_air: Option<Duration>,
+}
+
+impl Wild {
+    /// A packet that is repeated or new, of the class whose turn it is.
+    pub(super) fn of_classes(&mut self, now: Instant, index: usize) -> Option<Frame> {
+        let mut levels = self.peers[index].precedence.order();
+        levels.find_map(|level| {
+            let frame = self.repeat(now, index, level).or_else(|| self.first(now, index, level))?;
+            let air = self.port(self.peers[index].place).spec.unacknowledged(frame.payload.len());
+            self.peers[index].precedence.on_frame(level, air + self.settings.overhead);
+            Some(frame)
+        })
+    }
+
+    /// Air time that open and waiting parity on a radio needs, that of one class of one neighbour
+    /// excepted.
+    pub(super) fn reserved(
+        &self,
+        place: (usize, usize),
+        except: Option<(usize, usize)>,
+    ) -> Duration {
+        let of = |index: &usize| {
+            let class = except.filter(|(peer, _)| peer == index).map_or(usize::MAX, |(_, it)| it);
+            self.peers[*index].reserved(class)
+        };
+        self.port(place).peers.iter().map(of).sum()
+    }
+
+    pub(super) fn parity(&mut self, now: Instant, index: usize) -> Option<Frame> {
+        let place = self.peers[index].place;
+        let class = self.peers[index].codes.iter().position(|code| !code.parity.is_empty())?;
+        let (coded, unit) = self.peers[index].codes[class].parity.front()?.clone();
+        let ack = self.peers[index].ack();
+        if !self.fits(now, place, ack.len() + unit.len(), Duration::ZERO) {
+            return None;
+        }
+        let code = &mut self.peers[index].codes[class];
+        code.parity.pop_front();
+        code.on_parity_frame();
+        let share = self.port(place).spec.unacknowledged(HEADER_BYTES + unit.len());
+        let share = share + self.settings.overhead;
+        let code = &mut self.peers[index].codes[class];
+        code.reserved = code.reserved.saturating_sub(share);
+        if code.parity.is_empty() {
+            code.reserved = Duration::ZERO;
+        }
+        self.counters.coded_sent += 1;
+        let mut content = self.control(Kind::Fec, Some(index), &ack, &unit);
+        (content.what, content.coded) = (What::Parity, Some(coded));
+        content.flags = self.order_flag(class);
+        Some(self.give(now, place, content))
+    }
+
+    /// A place in the open block for a packet of `bytes` bytes, if packets are to be coded and the
+    /// frame and all parity fit; the air time that parity then needs.
+    fn coded_place(
+        &self,
+        now: Instant,
+        (index, class): (usize, usize),
+        bytes: usize,
+    ) -> Option<Duration> {
+        let peer = &self.peers[index];
+        let block = peer.codes[class].block.as_ref();
+        let parity = peer.sender.estimate.parity(class, block.map_or(0, Encoder::len) + 1);
+        let longest = block.map_or(UNIT_HEAD_BYTES + bytes, |block| block.longest_with(bytes));
+        let air = self.port(peer.place).spec.unacknowledged(HEADER_BYTES + longest);
+        let own = (air + self.settings.overhead) * parity as u64;
+        let beside = own + self.reserved(peer.place, Some((index, class)));
+        self.fits(now, peer.place, bytes, beside).then_some(own)
+    }
+
+    /// Puts a packet into the open block.
+    fn put_into_block(
+        &mut self,
+        (index, class): (usize, usize),
+        head: &UnitHead,
+        payload: &[u8],
+        air: Duration,
+    ) -> Coded {
+        let most = self.settings.block;
+        let peer = &mut self.peers[index];
+        let code = &mut peer.codes[class];
+        let block = code.open(&mut peer.next_block);
+        let coded = Coded { block: block.id, index: block.len() as u8, k: most as u8 };
+        block.push(head, payload);
+        let is_full = block.len() == most;
+        code.reserved = air;
+        if is_full {
+            code.close(&peer.sender.estimate);
+        }
+        coded
+    }
+
+    /// Whether a packet goes out, and as a part of which block: `None` if it does not fit,
+    /// else the air time to keep for parity if it is coded.
+    fn admit(
+        &self,
+        now: Instant,
+        (index, class): (usize, usize),
+        bytes: usize,
+        codes: bool,
+    ) -> Option<Option<Duration>> {
+        let peer = &self.peers[index];
+        if codes {
+            if let Some(air) = self.coded_place(now, (index, class), bytes) {
+                return Some(Some(air));
+            }
+            // What does not fit with its parity waits until the parity of the block is out, and
+            // for the next slot where nothing but coding repairs it.
+            if peer.codes[class].block.is_some() || self.is_worth_waiting((index, class), bytes) {
+                return None;
+            }
+        }
+        let beside = self.reserved(peer.place, None);
+        self.fits(now, peer.place, bytes, beside).then_some(None)
+    }
+
+    /// Whether a packet that coding alone repairs would have its parity in a slot of its own, with
+    /// room for one frame more.
+    fn is_worth_waiting(&self, (index, class): (usize, usize), bytes: usize) -> bool {
+        let peer = &self.peers[index];
+        let frames = peer.sender.estimate.parity(class, 1) as u64 + 2;
+        let unit = HEADER_BYTES + UNIT_HEAD_BYTES + bytes;
+        let air = self.port(peer.place).spec.unacknowledged(unit) + self.settings.overhead;
+        let is_alone = self.settings.classes.get(class).rules.recovery == Recovery::Fec;
+        is_alone && self.settings.guard + air * frames <= self.settings.slot
+    }
+
+    fn repeat(&mut self, now: Instant, index: usize, level: usize) -> Option<Frame> {
+        if self.peers[index].sender.oldest_lost(level).is_none() {
+            return self.close_blocks(now, index, level, true);
+        }
+        let ack = self.peers[index].ack();
+        let sender = &mut self.peers[index].sender;
+        let (seq, entry) = sender.oldest_lost(level)?;
+        let (packet, flow_seq, class) = (&entry.packet, entry.flow_seq, entry.class);
+        let (flow, protocol, payload) = (packet.flow, packet.protocol, packet.payload.clone());
+        let attempt = entry.attempts;
+        let is_last = sender.is_last(seq);
+        let codes = sender.estimate.codes_again(class);
+        let bytes = ack.len() + payload.len();
+        let Some(parity_air) = self.admit(now, (index, class), bytes, codes) else {
+            return self.close_blocks(now, index, level, true);
+        };
+        let until = self.groups[self.peers[index].place.0].slots.end();
+        self.peers[index].sender.repeat(seq, until);
+        // Attempt 0 here: the first transmission never left.
+        let what = if attempt == 0 { What::First(seq) } else { What::Repeat(seq) };
+        self.counters.retransmissions += u64::from(attempt > 0);
+        let head = UnitHead { seq, flow, flow_seq, protocol };
+        let data = Data { what, head, class, attempt, is_last, payload, parity_air };
+        Some(self.data(now, index, data, &ack))
+    }
+
+    fn first(&mut self, now: Instant, index: usize, level: usize) -> Option<Frame> {
+        let peer = &mut self.peers[index];
+        if !peer.queue.has(level) || !peer.sender.has_room(level) {
+            return self.close_blocks(now, index, level, false);
+        }
+        let (ack, place) = (peer.ack(), peer.place);
+        for turn in 0..FLOWS_TRIED {
+            let peer = &self.peers[index];
+            let Some((packet, class)) = peer.queue.peek(level, turn) else { break };
+            let codes = peer.sender.estimate.codes_new(class);
+            let bytes = ack.len() + packet.payload.len();
+            let Some(parity_air) = self.admit(now, (index, class), bytes, codes) else { continue };
+            let peer = &mut self.peers[index];
+            let taken = peer.queue.take(level, turn).expect("what was there");
+            let Taken { packet, flow_seq, class } = taken;
+            let (flow, protocol) = (packet.flow, packet.protocol);
+            let (payload, most_retries) = (packet.payload.clone(), retries_of(&packet));
+            let until = self.groups[place.0].slots.end();
+            let terms = Terms { flow_seq, class, level, most_retries, until };
+            let seq = peer.sender.push(packet, terms);
+            let is_last = peer.sender.is_last(seq);
+            let (what, head) = (What::First(seq), UnitHead { seq, flow, flow_seq, protocol });
+            let data = Data { what, head, class, attempt: 0, is_last, payload, parity_air };
+            return Some(self.data(now, index, data, &ack));
+        }
+        self.close_blocks(now, index, level, false)
+    }
+
+    /// Closes the open blocks of a level that are filled by retransmissions, or by new packets,
+    /// and sends their parity.
+    fn close_blocks(
+        &mut self,
+        now: Instant,
+        index: usize,
+        level: usize,
+        again: bool,
+    ) -> Option<Frame> {
+        let peer = &mut self.peers[index];
+        let (estimate, mut is_any) = (&peer.sender.estimate, false);
+        for (class, code) in peer.codes.iter_mut().enumerate() {
+            let codes = if again { estimate.codes_again(class) } else { estimate.codes_new(class) };
+            let is_of_level = self.settings.classes.get(class).level == level;
+            if codes && is_of_level && code.block.is_some() {
+                code.close(estimate);
+                is_any = true;
+            }
+        }
+        if is_any { self.parity(now, index) } else { None }
+    }
+
+    fn order_flag(&self, class: usize) -> u8 {
+        if self.settings.classes.get(class).is_ordered { flag::IN_ORDER } else { 0 }
+    }
+
+    fn data(&mut self, now: Instant, index: usize, data: Data, ack: &[u8]) -> Frame {
+        let Data { what, head, class, attempt, is_last, payload, parity_air } = data;
+        let coded = parity_air.map(|air| self.put_into_block((index, class), &head, &payload, air));
+        self.peers[index].codes[class].on_data_frame();
+        let last = if is_last { flag::NO_RETX } else { 0 };
+        let content = Content {
+            kind: Kind::Data,
+            what,
+            peer: Some(index),
+            flow: head.flow,
+            flow_seq: head.flow_seq,
+            seq: head.seq,
+            attempt,
+            flags: self.order_flag(class) | last,
+            coded,
+            protocol: head.protocol,
+            ack,
+            body: &payload,
+        };
+        self.give(now, self.peers[index].place, content)
+    }
+}
