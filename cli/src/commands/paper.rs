@@ -27,7 +27,7 @@ const QUICK_SEEDS: usize = 2;
 pub(crate) struct Options {
     /// The paper; all are listed if none is given.
     name: Option<String>,
-    /// Shorter runs of fewer seeds and with fewer points.
+    /// Shorter runs of fewer seeds.
     #[arg(long)]
     quick: bool,
     /// Print the rows as JSON.

@@ -70,7 +70,7 @@ pub(crate) fn page(paper: &Paper, outcomes: &[Outcome], effort: Effort) -> Strin
         h1 { (paper.title) }
         p.note {
             "farhop " (env!("CARGO_PKG_VERSION")) ", in the simulator, " (effort.seeds)
-            " seeds a run" @if effort.quick { ", quick: short runs, fewer points" }
+            " seeds a run" @if effort.quick { ", quick: short runs" }
             "; " (html_page::machine())
         }
         p {

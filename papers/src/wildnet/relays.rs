@@ -21,6 +21,12 @@ pub(super) const TARGETS: &[Target] = &[
     },
     Target { id: "W-N1", title: "one node sends to two at once", cases: n1_cases, judge: n1 },
     Target { id: "W-T2", title: "indoor chains on one channel", cases: t2_cases, judge: t2 },
+    Target {
+        id: "W-N8",
+        title: "what is left of the raw capacity over four nodes",
+        cases: n8_cases,
+        judge: n8,
+    },
     Target { id: "W-T3", title: "the outdoor chain K - P - M", cases: t3_cases, judge: t3 },
 ];
 
@@ -140,6 +146,19 @@ fn t2(_: Effort, results: &Results) -> Findings {
             found.add("gain-3-there", gain("there"));
         }
     }
+    found
+}
+
+fn n8_cases(effort: Effort) -> Vec<Case> {
+    let raw = Net::pair(0.0).udp(1, 2, None).no_ack().seconds(effort, 20.0).case("n8/raw");
+    let chain = t2_cases(effort).into_iter().filter(|case| case.key == t2_key("wild", 4, "both"));
+    chain.chain([raw]).collect()
+}
+
+fn n8(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let part = |seed: At<'_>| seed.total(&t2_key("wild", 4, "both")) / seed.total("n8/raw");
+    found.add("part", results.over_seeds(part));
     found
 }
 

@@ -46,15 +46,14 @@ const X2_KM: f64 = 0.1;
 /// Five nodes in a row, or one with four around it, of which one has another: the first link loses.
 fn five(shape: &str, loss: f64) -> Net {
     let net = Net::chain(&[X2_KM; 4]).channels(&[1; 4]);
-    let net = net.with(|scenario| {
+    net.with(|scenario| {
         if shape == "tree" {
             // n1 - n2, and n3, n4 at n2; n5 at n4.
             scenario.link[2].between = ["n2".into(), "n4".into()];
             scenario.link[3].between = ["n4".into(), "n5".into()];
         }
         scenario.link[0].loss = Some(LossConfig::Bernoulli { p: loss });
-    });
-    net
+    })
 }
 
 fn x2_key(link: &str, shape: &str, loss: f64) -> String {
