@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use farhop_proto::base::PhyKind;
-use farhop_proto::stack::{LayoutConfig, MobilityKind, Problem, Scenario};
+use farhop_proto::stack::{LayoutConfig, LinkConfig, MobilityKind, Problem, Scenario};
 use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -172,16 +172,20 @@ pub(crate) fn read_files(scenario: &mut Scenario, folder: &Path) -> Vec<Problem>
     unreadable
 }
 
-/// Refuses what only the simulator has: nodes with several radios, wires, and nodes that move.
+/// Refuses what only the simulator has: several radios at a node where the link has no slots,
+/// wires, and nodes that move.
 pub(crate) fn refuse_for_devices(scenario: &Scenario) -> Result<(), Failure> {
     let plan = scenario.plan_for_flows();
     let moves = scenario.mobility.kind != MobilityKind::Static
         || scenario.node.iter().any(|node| !node.path_m.is_empty());
-    let several = plan.nodes.iter().find(|node| node.radios.len() > 1);
+    let has_slots = matches!(scenario.stack.link, LinkConfig::Wild(_));
+    let several = plan.nodes.iter().find(|node| node.radios.len() > 1 && !has_slots);
     let has_wire = plan.nodes.iter().flat_map(|node| &node.radios);
     let mut has_wire = has_wire.filter(|radio| radio.spec.phy.kind == PhyKind::Wire);
     let what = match several {
-        Some(node) => format!("node '{}' has {} radios", node.name, node.radios.len()),
+        Some(node) => {
+            format!("node '{}' has {} radios without 'wild'", node.name, node.radios.len())
+        }
         None if has_wire.next().is_some() => "some nodes are joined by wires".into(),
         None if moves => "some nodes move".into(),
         None => return Ok(()),

@@ -4,6 +4,7 @@
 
 use farhop_proto::base::{Duration, Instant, NodeId, Seed};
 use farhop_proto::link::Link;
+use farhop_proto::link::blindfec::{BlindFec, BlindFecConfig};
 use farhop_proto::link::plain::{Plain, PlainConfig};
 use farhop_proto::link::two_p::{TwoP, TwoPConfig};
 use farhop_proto::link::wild::{InOrder, Recovery, Retries, Wild, WildConfig};
@@ -150,6 +151,25 @@ proptest! {
         let config = TwoPConfig { phase_ms, ..TwoPConfig::default() };
         let pair = Pair::build(pipe.config(), |node, radio, peer| {
             TwoP::build(&config, node, std::slice::from_ref(radio), &[peer], Seed(pipe.seed))
+        });
+        let pair = run(pair, &sources);
+        pair.ledger.assert_in_order();
+        prop_assert_eq!(pair.ledger.open(), 0, "every packet ended");
+    }
+
+    #[test]
+    fn blindfec_keeps_the_laws(
+        pipe in pipes(),
+        sources in sources(),
+        data_packets in 1_u8..=32,
+        parity in 0_u8..=8,
+    ) {
+        // Carrier sense is not modelled here.
+        let all_packets = data_packets + parity;
+        let config = BlindFecConfig { data_packets, all_packets, ..BlindFecConfig::default() };
+        let config_of_pair = PairConfig { half_duplex: false, ..pipe.config() };
+        let pair = Pair::build(config_of_pair, |node, radio, _| {
+            BlindFec::build(&config, node, std::slice::from_ref(radio), Seed(pipe.seed))
         });
         let pair = run(pair, &sources);
         pair.ledger.assert_in_order();

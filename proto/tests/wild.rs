@@ -315,6 +315,106 @@ fn a_neighbour_with_another_slot_length_is_noticed_and_not_followed() {
 }
 
 #[test]
+fn a_peer_with_another_version_is_counted_and_named_until_it_is_mended() {
+    let mut pair = pair(WildConfig::default(), PairConfig::default());
+    pair.run_until(secs(2.0));
+    let other: &[u8] = &[0x14; 40];
+    pair.inject(1, bytes::Bytes::from_static(other));
+    assert_eq!(counter(&pair, 1, "malformed_version"), 1);
+    assert_eq!(pair.status(1).neighbours[0].refused.as_deref(), Some("version"));
+    pair.run_for(0.2);
+    assert_eq!(pair.status(1).neighbours[0].refused, None);
+}
+
+#[test]
+fn a_radio_whose_clock_jumps_by_a_second_is_back_in_step() {
+    for (loss, back_s) in [(0.0, 0.5), (0.3, 1.0)] {
+        for ahead in [1_000_000_000, -1_000_000_000] {
+            let clock = Clock { offset_ns: 5_000_000_000, drift_ppb: 0 };
+            let clocks = [clock; 2];
+            let pipe = PairConfig { clocks, ..PairConfig::with_loss(loss) };
+            let mut pair = pair(WildConfig::default(), pipe);
+            for end in [0, 1] {
+                pair.add(Source::saturated(end, 1, secs(10.0)));
+            }
+            pair.run_until(secs(3.0));
+            pair.set_radio_clock(1, ahead);
+            let before = counter(&pair, 1, "stamps");
+            pair.run_for(back_s);
+            let what = format!("{ahead} ns ahead, loss {loss}");
+            assert!(counter(&pair, 1, "stamps_impossible") > 0, "{what}");
+            assert!(counter(&pair, 1, "stamps") > before, "{what}");
+            let (overlaps, taken) = (pair.overlaps, counter(&pair, 1, "steps_taken"));
+            pair.run_for(2.0);
+            let error = pair.status(1).neighbours[0].sync_error_ns.expect("stamps came");
+            assert!(error.abs() < 267_000, "{what}: {error} ns off");
+            assert!(pair.overlaps <= overlaps + 1, "{what}: {} overlaps", pair.overlaps);
+            assert_eq!(counter(&pair, 1, "steps_taken"), taken, "{what}: it never fell out");
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_somebody_held_up_is_not_followed() {
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let tap = Rc::clone(&seen);
+    let loss = Box::new(move |_: &mut Rng, on: &OnAir<'_>| {
+        if on.from == 0 && on.frame.payload[1] & 1 != 0 {
+            tap.borrow_mut().push(on.frame.payload.clone());
+        }
+        false
+    });
+    let mut pair = pair(WildConfig::default(), PairConfig { loss, ..PairConfig::default() });
+    for end in [0, 1] {
+        pair.add(Source::saturated(end, 1, secs(10.0)));
+    }
+    pair.run_until(secs(2.0));
+    let before = pair.ledger.received(0, 1).len();
+    for round in 0..50 {
+        pair.run_for(0.0371);
+        // Of this slot but milliseconds late, or of slots ago.
+        let copy = {
+            let seen = seen.borrow();
+            seen[seen.len() - 1 - round % 4].clone()
+        };
+        pair.inject(1, copy);
+    }
+    let stale = counter(&pair, 1, "stale");
+    assert!(stale >= 40, "{stale} refused");
+    let came = pair.ledger.received(0, 1).len() - before;
+    assert!(came > 570, "{came} packets in 1.9 s");
+    pair.ledger.assert_at_most_once();
+}
+
+#[test]
+fn slots_that_follow_the_load_give_one_way_flows_more_than_half() {
+    let run = |is_free: bool, ends: &[usize], loss: f64| {
+        let (slot_least_ms, slot_most_ms) = (is_free.then_some(5.0), is_free.then_some(35.0));
+        let config = WildConfig { slot_least_ms, slot_most_ms, ..WildConfig::default() };
+        let mut pair = pair(config, PairConfig::with_loss(loss));
+        for end in ends {
+            pair.add(Source::saturated(*end, 1, secs(10.0)));
+        }
+        pair.run_until(secs(10.0));
+        pair.ledger.assert_in_order();
+        let rate = |end| pair.ledger.received(end, 1).len() as f64 * 12_000.0 / 10.0 / 1e6;
+        ([rate(0), rate(1)], pair.overlaps)
+    };
+    for loss in [0.0, 0.1] {
+        let ([fixed, _], _) = run(false, &[0], loss);
+        let ([free, _], overlaps) = run(true, &[0], loss);
+        println!("loss {loss}: one way {fixed:.2} and {free:.2} Mb/s, {overlaps} overlaps");
+        assert!(free > 1.5 * fixed, "{fixed:.2} and {free:.2} Mb/s");
+        let (both, _) = run(false, &[0, 1], loss);
+        let (both_free, overlaps) = run(true, &[0, 1], loss);
+        println!("loss {loss}: both {both:.2?} and {both_free:.2?} Mb/s, {overlaps} overlaps");
+        let sum = |rates: [f64; 2]| rates[0] + rates[1];
+        assert!(sum(both_free) > 0.95 * sum(both), "{both:?} and {both_free:?}");
+        assert!((both_free[0] / both_free[1] - 1.0).abs() < 0.1, "{both_free:?}");
+    }
+}
+
+#[test]
 fn a_full_queue_of_one_flow_leaves_room_to_another() {
     let mut pair = pair(WildConfig::default(), PairConfig::with_loss(0.1));
     pair.add(Source::saturated(0, 1, secs(10.0)));

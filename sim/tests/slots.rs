@@ -1,6 +1,7 @@
 //! Networks of several long links under time slots: chains, stars, rows of single radios.
 
-use farhop_proto::stack::Scenario;
+use farhop_proto::link::secure::SecurityConfig;
+use farhop_proto::stack::{FaultConfig, Scenario};
 use farhop_sim::engine::{Report, RunOptions, run};
 
 /// A network under `wild`: links by their ends, length in kilometres, and channel (0 for the
@@ -95,5 +96,42 @@ fn a_row_of_nodes_with_one_radio_each_shares_the_air() {
         let both = rates(&simulate(&chain(nodes, &[30.0], &[0], true, 0.0)));
         println!("a row of {nodes}: {one:.2?}, both ways {both:.2?} Mb/s");
         assert!(one[0] > 1.0 && both.iter().sum::<f64>() > 1.5, "{one:?} and {both:?}");
+    }
+}
+
+/// Mb/s of a flow from one second to another.
+fn between(report: &Report, flow: usize, from_s: usize, to_s: usize) -> f64 {
+    let bins = &report.flows[flow].over_time_mbps[from_s * 10..to_s * 10];
+    bins.iter().sum::<f64>() / bins.len() as f64
+}
+
+#[test]
+fn a_station_that_was_away_finds_the_turn_for_newcomers() {
+    let links = [("hub", "a", 5.0, 0), ("hub", "b", 40.0, 0), ("hub", "c", 20.0, 0)];
+    for is_sealed in [false, true] {
+        let flows = [("a", "hub"), ("b", "hub"), ("c", "hub")];
+        let mut scenario = network(&links, &flows, 0.05);
+        scenario.security = is_sealed.then(SecurityConfig::default);
+        let node = Some("c".to_owned());
+        scenario.fault.push(FaultConfig { node, from_s: 3.0, to_s: 5.0, ..Default::default() });
+        let report = simulate(&scenario);
+        let [others, away, back] =
+            [(0, 4), (2, 4), (2, 8)].map(|(flow, from)| between(&report, flow, from, from + 1));
+        println!("sealed {is_sealed}: {others:.2}, {away:.2}, {back:.2} Mb/s");
+        assert!(others > 1.0, "the others have what it leaves: {others:.2}");
+        assert!(away == 0.0 && back > 0.4, "{away:.2} and {back:.2} Mb/s");
+    }
+}
+
+#[test]
+fn handshakes_find_their_place_where_a_node_has_several_radios() {
+    for seed in 1..=5 {
+        let mut scenario = chain(4, &[80.0, 20.0, 50.0], &[1], true, 0.1);
+        scenario.security = Some(SecurityConfig::default());
+        let options = RunOptions { seed: Some(seed), ..RunOptions::default() };
+        let report = run(&scenario, options).expect("it runs");
+        let rates = [0, 1].map(|flow| between(&report, flow, 6, 10));
+        println!("seed {seed}: {rates:.2?} Mb/s");
+        assert!(rates.iter().sum::<f64>() > 4.0, "seed {seed}: {rates:?}");
     }
 }

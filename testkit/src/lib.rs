@@ -4,10 +4,12 @@
 
 mod clock;
 pub mod fuzz;
+mod network;
 mod oracle;
 pub mod oracles;
 mod pair;
 
 pub use clock::Clock;
+pub use network::{FrameLoss, Make, Network, Span};
 pub use oracle::Ledger;
 pub use pair::{Loss, OnAir, Pair, PairConfig, Source};

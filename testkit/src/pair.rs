@@ -132,6 +132,8 @@ struct End<L> {
     on_air: VecDeque<(Instant, Instant)>,
     wake: Option<(Instant, Instant)>,
     is_silent: bool,
+    /// What the clock of the radio shows beyond that of the node, in nanoseconds.
+    radio_ahead: i64,
 }
 
 /// Two links over a lossy pipe.
@@ -171,6 +173,7 @@ impl<L: Link> Pair<L> {
                 on_air: VecDeque::new(),
                 wake: None,
                 is_silent: false,
+                radio_ahead: 0,
             }
         };
         let ends = [end(0), end(1)];
@@ -217,6 +220,12 @@ impl<L: Link> Pair<L> {
     /// Makes an end deaf and mute, or brings it back. Its link goes on and knows nothing of it.
     pub fn set_silent(&mut self, end: usize, is_silent: bool) {
         self.ends[end].is_silent = is_silent;
+    }
+
+    /// Sets how far the clock of an end's radio is ahead of that of its node, in nanoseconds: what
+    /// it says of when frames came jumps with it.
+    pub fn set_radio_clock(&mut self, end: usize, ahead: i64) {
+        self.ends[end].radio_ahead = ahead;
     }
 
     /// Puts another link at an end, as a restart does.
@@ -311,7 +320,8 @@ impl<L: Link> Pair<L> {
                 if self.ends[end].is_silent {
                     return;
                 }
-                let started = self.ends[end].clock.local(started);
+                let started =
+                    self.ends[end].clock.local(started).offset(self.ends[end].radio_ahead);
                 let received = self.received(end, frame.payload, frame.protocol, started);
                 let received = ReceivedFrame { to: frame.to, ..received };
                 let link = &mut self.ends[end].link;

@@ -10,12 +10,15 @@ use farhop_proto::stack::{
     FlowKind, Hop, LinkConfig, LossConfig, NodePlan, Plan, PropagationKind, RadioLinkConfig,
     RadioPlan, Scenario,
 };
-use farhop_proto::wire::wild::HEADER_BYTES;
+use farhop_proto::wire::blindfec;
+use farhop_proto::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
 use farhop_sim::engine::{flow_name, transport_name};
 
 use super::print_text;
 use crate::{Failure, load};
 
+/// What a frame of `blindfec` has beside its packet, in bytes.
+const BLIND_BYTES: usize = blindfec::HEADER_BYTES + UNIT_HEAD_BYTES;
 /// Size of a packet in examples and limits.
 const PACKET_BYTES: usize = 1500;
 /// Nodes, links and flows that are listed one by one.
@@ -153,6 +156,13 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
                 radio.config.attempts, plain.queue_packets
             );
         }
+        LinkConfig::BlindFec(blind) => {
+            let _ = writeln!(
+                out,
+                "blindfec: {} frames of every {} packets, nothing is acknowledged",
+                blind.all_packets, blind.data_packets
+            );
+        }
         LinkConfig::TwoP(two_p) => {
             let _ = writeln!(
                 out,
@@ -222,6 +232,10 @@ fn describe_limit(one_way: Duration, radio: &RadioPlan, config: &LinkConfig) -> 
     let (packets, time, way) = match config {
         LinkConfig::Wild(wild) => {
             (packets_a_slot(wild, radio), wild.slot() * 2 + there_and_back, "each way")
+        }
+        LinkConfig::BlindFec(blind) => {
+            let frame = radio.spec.unacknowledged(PACKET_BYTES + BLIND_BYTES);
+            (blind.data_packets.into(), frame * blind.all_packets.into(), "one way at a time")
         }
         LinkConfig::TwoP(two_p) => {
             let frame = radio.spec.unacknowledged(PACKET_BYTES);

@@ -155,11 +155,18 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
     out += &describe_security(status);
     let link = &status["stack"]["link"];
     let _ = write!(out, "  link {}", text(&link["kind"]));
-    if let Some(slot) = link.get("slot").filter(|slot| slot.is_object()) {
+    let slots = link["slots"].as_array().map_or(&[][..], Vec::as_slice);
+    for slot in slots {
         let millis = |key: &str| number(&slot[key]) / 1e6;
+        match slots.len() {
+            1 => out.push_str(": "),
+            _ => {
+                let _ = write!(out, "\n    radio {} on {}: ", slot["radio"], slot["channel"]);
+            }
+        }
         let _ = write!(
             out,
-            ": slot {} of {:.1} ms, {} for another {:.1} ms",
+            "slot {} of {:.1} ms, {} for another {:.1} ms",
             slot["number"],
             millis("length"),
             text(&slot["phase"]),
@@ -254,6 +261,9 @@ fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
         names[neighbour["node"].to_string()].as_str().unwrap_or("?"),
         if neighbour["up"] == true { "up" } else { "DOWN" }
     );
+    if let Some(why) = neighbour["refused"].as_str() {
+        let _ = write!(out, ", REFUSED: it has another {why}");
+    }
     if let Some(error) = neighbour["sync_error_ns"].as_f64() {
         let _ = write!(out, ", slot corrected by {:.1} us", error / 1e3);
     }
@@ -322,9 +332,10 @@ mod tests {
             "host": { "name": "farhop0", "from_host": 3, "to_host": 4 },
             "stack": { "link": {
                 "kind": "wild",
-                "slot": {
-                    "number": 9, "phase": "send", "length": 20_000_000, "ends_in": 5_000_000
-                },
+                "slots": [{
+                    "radio": 0, "channel": 1, "number": 9, "phase": "send",
+                    "length": 20_000_000, "ends_in": 5_000_000
+                }],
                 "neighbours": [{
                     "node": 2, "up": true, "sync_error_ns": 1500, "loss": 0.1, "coding_rate": 0.5,
                     "queue_packets": 12, "sent_bytes": sent_bytes, "received_bytes": 0,

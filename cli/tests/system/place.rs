@@ -67,6 +67,26 @@ impl Place {
         file
     }
 
+    /// Writes the scenario of a chain of three nodes, hill, ridge and valley, on these channels;
+    /// returns the file.
+    pub(crate) fn chain(&self, name: &str, channels: [u16; 2]) -> String {
+        let radio = NETWORK.split("[[node]]").next().unwrap_or_default();
+        let mut text = format!("name = \"{name}\"\nduration_s = 1\n{radio}");
+        for node in ["hill", "ridge", "valley"] {
+            text += &format!("[[node]]\nname = \"{node}\"\n");
+        }
+        for (ends, channel) in
+            [("\"hill\", \"ridge\"", channels[0]), ("\"ridge\", \"valley\"", channels[1])]
+        {
+            text += &format!(
+                "[[link]]\nbetween = [{ends}]\ndistance_km = 30\nradio = {{ channel = {channel} }}\n"
+            );
+        }
+        let file = self.path(&format!("{name}.toml"));
+        std::fs::write(&file, text).expect("the scenario is written");
+        file
+    }
+
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_farhop"));
         command.args(words).env("FARHOP_RUNTIME_DIR", self.runtime()).stdin(Stdio::null());

@@ -237,8 +237,8 @@ fn f10(_: Effort, results: &Results) -> Findings {
 const LIMIT_KM: [f64; 4] = [1.0, 35.0, 65.0, 80.0];
 const LIMIT_LOSS: [f64; 4] = [0.0, 0.1, 0.2, 0.3];
 
-/// The most that one direction of a slotted link could carry of the two together: the bit-rate, less
-/// what is lost, less what the way takes, in Mb/s.
+/// The most that the two directions of a slotted link could carry together: the bit-rate, less what
+/// is lost, less what the way takes, in Mb/s.
 pub(super) fn limit_mbps(km: f64, loss: f64, slot_ms: f64) -> f64 {
     let slot_us = slot_ms * 1e3;
     11.0 * (1.0 - loss) * slot_us / (slot_us + km / KM_PER_US)

@@ -9,6 +9,7 @@ mod numbers;
 mod relays;
 mod ripple;
 mod single;
+mod snoop;
 
 use serde::Deserialize;
 
@@ -40,5 +41,6 @@ fn expected() -> Vec<Expected> {
 fn targets() -> Vec<Target> {
     let limit = &[distance::LIMIT];
     let one = [single::TARGETS, distance::TARGETS, knobs::TARGETS, numbers::TARGETS].concat();
-    [&one, relays::TARGETS, ripple::TARGETS, beyond::TARGETS, limit].concat()
+    let more = [relays::TARGETS, ripple::TARGETS, snoop::TARGETS, beyond::TARGETS].concat();
+    [&one, &more, &limit[..]].concat()
 }

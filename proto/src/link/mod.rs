@@ -6,9 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{DropCause, Duration, Frames, Instant, Layer, Name, NodeId, Packets, RadioId};
 
+pub mod blindfec;
+mod code;
 pub mod plain;
 pub mod queue;
 pub mod secure;
+pub mod snoop;
 pub mod two_p;
 pub mod wild;
 
@@ -38,9 +41,9 @@ pub struct PeerSpec {
 pub struct LinkStatus {
     /// Protocol.
     pub kind: Name,
-    /// Where the link is in its slots, if it has slots.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub slot: Option<SlotStatus>,
+    /// Where the link is in its slots, if it has slots: by radio.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<SlotStatus>,
     /// Neighbours.
     pub neighbours: Vec<NeighbourStatus>,
     /// Air time that this node spent or left.
@@ -54,6 +57,12 @@ pub struct LinkStatus {
 /// Where a link is in its slots.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SlotStatus {
+    /// The radio; those of one channel share their slots.
+    pub radio: RadioId,
+    /// Its channel.
+    pub channel: u16,
+    /// The number that all who are in step on this channel share.
+    pub cluster: u8,
     /// `"start"` (nobody heard yet), `"receive"`, `"guard"` or `"send"`.
     pub phase: Name,
     /// The slot counter of this node.
@@ -96,6 +105,9 @@ pub struct NeighbourStatus {
     pub received_bytes: u64,
     /// Signal of its last frame, in dBm.
     pub signal_dbm: Option<f64>,
+    /// Why all its frames are refused, while they are: `"version"` or `"slot-length"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Name>,
 }
 
 /// What a link does for one class of flows to one neighbour.

@@ -369,7 +369,7 @@ impl Link for Plain {
             |of: fn(&Red) -> u64| self.radios.iter().filter_map(|q| q.red.as_deref().map(of)).sum();
         LinkStatus {
             kind: "plain".into(),
-            slot: None,
+            slots: Vec::new(),
             neighbours: self
                 .neighbours
                 .iter()
@@ -419,6 +419,7 @@ impl Plain {
             sent_bytes: neighbour.sent_bytes,
             received_bytes: neighbour.received_bytes,
             signal_dbm: neighbour.signal.map(|signal| signal.as_f64()),
+            refused: None,
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::base::Seed;
 use crate::link::Link;
+use crate::link::blindfec::BlindFec;
 use crate::link::plain::Plain;
+use crate::link::snoop::Snoop;
 use crate::link::two_p::TwoP;
 use crate::link::wild::Wild;
 use crate::routing::Routing;
@@ -23,11 +25,34 @@ pub enum AnyLink {
     Wild(Box<Wild>),
     /// `link/two_p`.
     TwoP(Box<TwoP>),
+    /// `link/blindfec`.
+    BlindFec(Box<BlindFec>),
+    /// One of the others with `link/snoop` around it.
+    Snoop(Box<Snoop>),
 }
 
 impl AnyLink {
     /// The link of a node.
     pub fn build(plan: &NodePlan, seed: Seed) -> Self {
+        let link = Self::bare(plan, seed);
+        match &plan.stack.snoop {
+            Some(config) => Self::Snoop(Box::new(Snoop::build(config, link.into_link()))),
+            None => link,
+        }
+    }
+
+    fn into_link(self) -> Box<dyn Link + Send> {
+        match self {
+            Self::Plain(link) => link,
+            Self::Wild(link) => link,
+            Self::TwoP(link) => link,
+            Self::BlindFec(link) => link,
+            Self::Snoop(link) => link,
+        }
+    }
+
+    /// The link by itself.
+    fn bare(plan: &NodePlan, seed: Seed) -> Self {
         let radios = plan.radio_specs();
         match &plan.stack.link {
             LinkConfig::Plain(config) => {
@@ -37,6 +62,9 @@ impl AnyLink {
                 let mut wild = Wild::build(config, plan.node, &radios, &plan.peers, seed);
                 wild.set_turns(&plan.turns);
                 Self::Wild(Box::new(wild))
+            }
+            LinkConfig::BlindFec(config) => {
+                Self::BlindFec(Box::new(BlindFec::build(config, plan.node, &radios, seed)))
             }
             LinkConfig::TwoP(config) => {
                 let two_p = TwoP::build(config, plan.node, &radios, &plan.peers, seed);
@@ -49,7 +77,7 @@ impl AnyLink {
     pub(super) fn fetch(&self) -> u64 {
         match self {
             Self::Plain(link) => link.fetch(),
-            Self::Wild(_) | Self::TwoP(_) => 0,
+            Self::Wild(_) | Self::TwoP(_) | Self::BlindFec(_) | Self::Snoop(_) => 0,
         }
     }
 
@@ -59,6 +87,8 @@ impl AnyLink {
             Self::Plain(link) => &**link,
             Self::Wild(link) => &**link,
             Self::TwoP(link) => &**link,
+            Self::BlindFec(link) => &**link,
+            Self::Snoop(link) => &**link,
         }
     }
 
@@ -68,6 +98,8 @@ impl AnyLink {
             Self::Plain(link) => &mut **link,
             Self::Wild(link) => &mut **link,
             Self::TwoP(link) => &mut **link,
+            Self::BlindFec(link) => &mut **link,
+            Self::Snoop(link) => &mut **link,
         }
     }
 }

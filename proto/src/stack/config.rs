@@ -4,7 +4,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::link::blindfec::BlindFecConfig;
 use crate::link::plain::PlainConfig;
+use crate::link::snoop::SnoopConfig;
 use crate::link::two_p::TwoPConfig;
 use crate::link::wild::WildConfig;
 
@@ -14,6 +16,9 @@ use crate::link::wild::WildConfig;
 pub struct StackConfig {
     /// Link protocol.
     pub link: LinkConfig,
+    /// Repair of TCP's losses at every node that sends (Snoop), around the link: a baseline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snoop: Option<SnoopConfig>,
     /// Routing protocol.
     pub routing: RoutingConfig,
 }
@@ -29,6 +34,8 @@ pub enum LinkConfig {
     /// Phases that end by markers, nothing repeated (2P): a baseline.
     #[serde(rename = "two-p")]
     TwoP(TwoPConfig),
+    /// N frames of every K packets, whatever is lost: a baseline.
+    BlindFec(BlindFecConfig),
 }
 
 impl Default for LinkConfig {
@@ -49,6 +56,7 @@ impl LinkConfig {
             Self::Plain(_) => "plain",
             Self::Wild(_) => "wild",
             Self::TwoP(_) => "two-p",
+            Self::BlindFec(_) => "blindfec",
         }
     }
 }

@@ -119,6 +119,9 @@ impl Scenario {
         check_radio(&mut found, &self.radio);
         security::check_security(&mut found, self);
         check_stack(&mut found, &self.stack.link);
+        if let Some(snoop) = &self.stack.snoop {
+            link::check_snoop(&mut found, snoop);
+        }
         check_delay(&mut found, "host.wake_us", &self.host.wake_us);
         let placed = match space::check_space(&mut found, self) {
             true => self.with_placed_nodes(),
@@ -136,7 +139,8 @@ impl Scenario {
                 "fewer nodes, more room between them, or a higher radio.floor_dbm",
             );
         }
-        if let (Some(topology), LinkConfig::Wild(_)) = (&topology, &self.stack.link) {
+        let has_slots = matches!(self.stack.link, LinkConfig::Wild(_) | LinkConfig::TwoP(_));
+        if let Some(topology) = topology.as_ref().filter(|_| has_slots) {
             slots::check_phases(&mut found, &placed, &names, topology);
         }
         let mut search = Search::default();
@@ -236,7 +240,8 @@ impl Scenario {
             if let Some(radio) = &node.radio {
                 check_override(found, &format!("{path}.radio"), radio, &self.radio);
             }
-            if let Some(DeviceConfig::Udp { peers, .. }) = &node.device {
+            for device in node.all_devices() {
+                let DeviceConfig::Udp { peers, .. } = device else { continue };
                 for peer in peers.keys() {
                     names.check(found, format!("{path}.device.peers.{peer}"), peer);
                 }
@@ -368,6 +373,7 @@ fn check_stack(found: &mut Found, link: &LinkConfig) {
             check_queue(found, &plain.queue);
         }
         LinkConfig::Wild(wild) => check_wild(found, wild),
+        LinkConfig::BlindFec(blind) => link::check_blindfec(found, blind),
         LinkConfig::TwoP(two_p) => link::check_two_p(found, two_p),
     }
 }
@@ -385,7 +391,15 @@ fn check_queue(found: &mut Found, queue: &QueueConfig) {
 fn check_wild(found: &mut Found, wild: &WildConfig) {
     let path = |key: &str| format!("stack.link.{key}");
     found.number(path("slot_ms"), wild.slot_ms, 1.0..=1000.0, "a length of a slot in milliseconds");
-    if !(wild.guard_ms >= 0.0 && wild.guard_ms < wild.slot_ms) {
+    if let Some(least) = wild.slot_least_ms {
+        let range = wild.slot_ms / 8.0..=wild.slot_ms;
+        found.number(path("slot_least_ms"), least, range, "a length for the shortest slot");
+    }
+    if let Some(most) = wild.slot_most_ms {
+        let range = wild.slot_ms..=wild.slot_ms * 1.875;
+        found.number(path("slot_most_ms"), most, range, "a length for the longest slot");
+    }
+    if !(wild.guard_ms >= 0.0 && wild.guard_ms < wild.slot_least().as_millis_f64()) {
         let message = format!(
             "a guard of {} ms leaves nothing of a slot of {} ms",
             wild.guard_ms, wild.slot_ms

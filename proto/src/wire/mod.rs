@@ -1,5 +1,6 @@
 //! Frame and packet formats, one file each, with golden bytes beside them.
 
+pub mod blindfec;
 pub mod ieee80211;
 pub mod ip;
 pub mod radiotap;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use farhop_proto::base::{Duration, Instant, RadioId, Seed};
+use farhop_proto::base::{Duration, Instant, Seed};
 use farhop_proto::stack::{Plan, Scenario};
 use farhop_sim::adversary;
 use farhop_sim::radio::{ChipConfig, ChipStats, Medium};
@@ -41,8 +41,20 @@ pub struct AirOptions<'a> {
 pub struct RadioEnd {
     /// Name of the node.
     pub node: String,
+    /// Which of its radios.
+    pub radio: u8,
     /// Name of the interface at the air's end.
     pub interface: String,
+}
+
+impl RadioEnd {
+    /// The name of the node; with the number of the radio if it is not the first.
+    pub fn name(&self) -> String {
+        match self.radio {
+            0 => self.node.clone(),
+            radio => format!("{}/{radio}", self.node),
+        }
+    }
 }
 
 /// What the air did so far.
@@ -62,7 +74,7 @@ pub struct AirStatus {
     pub worst_arrival_us: f64,
     /// What strangers did.
     pub hostile: HostileStats,
-    /// Radios by node: the chip's counters, and those of its veth.
+    /// Radios by [`RadioEnd::name`]: the chip's counters, and those of its veth.
     pub radios: BTreeMap<String, (ChipStats, AttachStats)>,
 }
 
@@ -95,12 +107,7 @@ impl Air {
             ends.push(attach_stranger(&medium.radios[stranger.radio], interface)?);
         }
         Ok(Self {
-            names: options
-                .radios
-                .iter()
-                .chain(&options.strangers)
-                .map(|e| e.node.clone())
-                .collect(),
+            names: options.radios.iter().chain(&options.strangers).map(RadioEnd::name).collect(),
             model: Paced::build(
                 Medium::new(medium, seed),
                 clock.now(),
@@ -209,13 +216,17 @@ fn attach_all(options: &AirOptions<'_>, plan: &Plan, seed: Seed) -> io::Result<V
         let node = plan
             .node(&end.node)
             .ok_or_else(|| io::Error::other(format!("the scenario has no node '{}'", end.node)))?;
-        let radio = &node.radios[0];
+        let radio = &node.radios[usize::from(end.radio)];
         let clock = options.scenario.node[usize::from(node.node.0) - 1].clock;
-        let mut rng = seed.stream(&format!("air/{}/clock", node.node.0));
+        let name = match end.radio {
+            0 => format!("air/{}/clock", node.node.0),
+            radio => format!("air/{}/clock/{radio}", node.node.0),
+        };
+        let mut rng = seed.stream(&name);
         let random = rng.below(1_000_000_000_000) as i64;
         ends.push(Attachment::open(AttachSpec {
             interface: end.interface.clone(),
-            station: (node.node, RadioId(0)),
+            station: (node.node, radio.spec.id),
             phy: radio.spec.phy,
             channel: radio.spec.channel,
             has_echo: radio.config.transmit_status,

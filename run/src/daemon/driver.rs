@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use farhop_proto::base::{
-    Cx, Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant, Lane, NodeId,
+    Cx, Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant, Lane, Name, NodeId,
     RadioId, Room, Seed, UnitId,
 };
 use farhop_proto::link::secure::{PublicKey, Secure};
@@ -30,6 +30,9 @@ const PACKETS: usize = 64;
 const REST: Duration = Duration::from_micros(250);
 /// Frames of one radio that may wait for their time.
 const HELD: usize = 8;
+
+/// How often the neighbours are looked at, to tell of those who are refused.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Antennas that are told apart.
 const ANTENNAS: usize = 3;
@@ -82,6 +85,10 @@ pub struct Driver {
     is_cut: bool,
     wakeups: Wakeups,
     stats: DriverStats,
+    /// Neighbours whose frames are refused, and why.
+    refused: BTreeMap<NodeId, Name>,
+    /// When the neighbours were last looked at.
+    looked: Instant,
 }
 
 impl Source {
@@ -128,6 +135,8 @@ impl Driver {
             is_cut: false,
             wakeups: Wakeups::build(guard),
             stats: DriverStats::default(),
+            refused: BTreeMap::new(),
+            looked: Instant::ZERO,
         }
     }
 
@@ -224,7 +233,30 @@ impl Driver {
         self.stack.turn(&mut cx);
         self.give_frames()?;
         self.give_packets();
+        if now.since(self.looked) > LOOK {
+            self.looked = now;
+            self.tell_of_refused();
+        }
         Ok(())
+    }
+
+    /// Writes to the log when the frames of a neighbour begin to be refused, and when they are
+    /// taken again.
+    fn tell_of_refused(&mut self) {
+        for neighbour in self.stack.status(self.looked).link.neighbours {
+            let node = neighbour.node.0;
+            let before = match &neighbour.refused {
+                Some(why) => self.refused.insert(neighbour.node, why.clone()),
+                None => self.refused.remove(&neighbour.node),
+            };
+            match neighbour.refused {
+                Some(why) if before.as_ref() != Some(&why) => {
+                    tracing::warn!(node, why = &*why, "a neighbour is set differently: refused");
+                }
+                None if before.is_some() => tracing::info!(node, "a neighbour is taken again"),
+                _ => {}
+            }
+        }
     }
 
     fn take_frames(&mut self) -> io::Result<()> {

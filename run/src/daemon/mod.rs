@@ -125,14 +125,18 @@ impl DaemonOptions {
             let names: Vec<_> = scenario.node.iter().map(|node| node.name.as_str()).collect();
             format!("no node '{name}' in the scenario; it has {}", names.join(", "))
         })?;
-        let device = scenario.node[index].device.as_ref().with_context(|| {
-            format!("the scenario names no device for node '{name}': add `device` to it")
-        })?;
+        let devices: Vec<_> = scenario.node[index].all_devices().collect();
+        anyhow::ensure!(
+            !devices.is_empty(),
+            "the scenario names no device for node '{name}': add `device` to it"
+        );
+        let devices: anyhow::Result<_> =
+            devices.into_iter().map(|device| DeviceChoice::from_config(device, scenario)).collect();
         let plan = scenario.plan().nodes.swap_remove(index);
         Ok(Self {
             plan,
             seed: Seed(scenario.seed),
-            devices: vec![DeviceChoice::from_config(device, scenario)?],
+            devices: devices?,
             security: None,
             tun: tun::NAME.into(),
             runtime_dir: None,

@@ -127,7 +127,8 @@ impl Card {
             signal: tap.signal,
             bits: 0,
         };
-        let is_ours = header.to.is_none_or(|to| to == self.spec.station());
+        // A sender does not know which radio of ours faces it.
+        let is_ours = header.to.is_none_or(|(node, _)| node == self.spec.node);
         if is_ours { FrameUp::Received(frame) } else { FrameUp::Overheard(frame) }
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration as StdDuration, Instant as WallClock};
 use anyhow::{Context as _, Result, bail};
 use farhop_proto::base::{Duration, Seed};
 use farhop_proto::link::secure::SecurityConfig;
-use farhop_proto::stack::{NodePlan, Scenario};
+use farhop_proto::stack::{NodePlan, Plan, Scenario};
 use rustix::event::PollFlags;
 use rustix::thread::UnshareFlags;
 use std::os::fd::AsFd as _;
@@ -23,19 +23,27 @@ use crate::keys::NodeKeys;
 
 /// How long a node waits for its radio to be given to it.
 const PATIENCE: StdDuration = StdDuration::from_secs(10);
-/// Name of a node's radio in its namespace.
-const RADIO: &str = "radio0";
 /// Name of the air among the processes of a lab; no node can have it.
 pub(super) const AIR: &str = "@air";
 
-/// Name of a radio's interface on its way to its node.
-pub(super) fn far_end(node: usize) -> String {
-    format!("far{node}")
+/// Name of a radio's interface on its way to its node, by its number among all radios.
+pub(super) fn far_end(radio: usize) -> String {
+    format!("far{radio}")
 }
 
-/// Name of the air's end of the veth pair of a node.
-pub(super) fn near_end(node: usize) -> String {
-    format!("air{node}")
+/// Name of the air's end of the veth pair of a radio, by its number among all radios.
+pub(super) fn near_end(radio: usize) -> String {
+    format!("air{radio}")
+}
+
+/// The radios of a network: the air's ends of them, in the order of the plan.
+pub(super) fn radio_ends(plan: &Plan) -> Vec<RadioEnd> {
+    let radios = plan
+        .nodes
+        .iter()
+        .flat_map(|node| node.radios.iter().map(move |radio| (node.name.clone(), radio.spec.id.0)));
+    let end = |(number, (node, radio))| RadioEnd { node, radio, interface: near_end(number) };
+    radios.enumerate().map(end).collect()
 }
 
 /// The file in which a node says what namespace it has made.
@@ -72,25 +80,36 @@ pub fn run_node(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()> {
     let new = ready.with_extension("new");
     fs::write(&new, namespace)?;
     fs::rename(&new, &ready)?;
-    let far = far_end(index);
-    let limit = WallClock::now() + PATIENCE;
-    while !network::exists(&far) {
-        if WallClock::now() > limit {
-            bail!("the lab did not hand over the radio");
-        }
-        std::thread::sleep(StdDuration::from_millis(5));
+    let ends = radio_ends(&plan);
+    let own = ends.iter().enumerate().filter(|(_, end)| end.node == name);
+    let mut devices = Vec::new();
+    for (number, end) in own {
+        let interface = format!("radio{}", end.radio);
+        take_radio(&far_end(number), &interface)?;
+        devices.push(DeviceChoice::Monitor { interface });
     }
-    network::take_up_radio(&far, RADIO)?;
     let plan = plan.nodes[index].clone();
     daemon::run(DaemonOptions {
         security: security(&scenario, &plan, dir)?,
         plan,
         seed: Seed(seed),
-        devices: vec![DeviceChoice::Monitor { interface: RADIO.into() }],
+        devices,
         tun: tun::NAME.into(),
         runtime_dir: Some(dir.into()),
         stop: None,
     })
+}
+
+/// Waits for the interface of a radio and takes it up under its name here.
+fn take_radio(far: &str, interface: &str) -> Result<()> {
+    let limit = WallClock::now() + PATIENCE;
+    while !network::exists(far) {
+        if WallClock::now() > limit {
+            bail!("the lab did not hand over the radio");
+        }
+        std::thread::sleep(StdDuration::from_millis(5));
+    }
+    Ok(network::take_up_radio(far, interface)?)
 }
 
 /// How a node protects its frames, with the key that the lab has made for it.
@@ -109,14 +128,12 @@ fn security(scenario: &Scenario, plan: &NodePlan, dir: &Path) -> Result<Option<S
 pub fn run_air(dir: &Path, parent: u32, seed: u64) -> Result<()> {
     os::die_with_parent(parent)?;
     let scenario = read_scenario(dir)?;
-    let end = |(index, node): (usize, &farhop_proto::stack::NodeConfig)| RadioEnd {
-        node: node.name.clone(),
-        interface: near_end(index),
-    };
-    let radios = scenario.node.iter().enumerate().map(end).collect();
+    let radios = radio_ends(&scenario.plan());
+    let owners: Vec<String> = radios.iter().map(|end| end.node.clone()).collect();
     let signals = Signals::take().context("cannot take over signals")?;
     let end = |(index, other): (usize, &farhop_proto::stack::AdversaryConfig)| RadioEnd {
         node: other.name.clone(),
+        radio: 0,
         interface: stranger::near_end(index),
     };
     let strangers: Vec<RadioEnd> = scenario.adversary.iter().enumerate().map(end).collect();
@@ -142,7 +159,7 @@ pub fn run_air(dir: &Path, parent: u32, seed: u64) -> Result<()> {
             Request::Status {} => serde_json::to_value(air.status())
                 .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() })),
             Request::Begin {} => {
-                plan_faults(&mut air, &scenario);
+                plan_faults(&mut air, &scenario, &owners);
                 serde_json::json!({})
             }
             Request::Keys {} | Request::KeysInUse {} => {
@@ -153,23 +170,24 @@ pub fn run_air(dir: &Path, parent: u32, seed: u64) -> Result<()> {
 }
 
 /// The times of a scenario's faults count from the beginning of the run, which is now.
-fn plan_faults(air: &mut Air, scenario: &Scenario) {
+fn plan_faults(air: &mut Air, scenario: &Scenario, owners: &[String]) {
     let begin = air.now();
     for fault in &scenario.fault {
-        let what = match (&fault.node, &fault.link) {
+        let what: Vec<Fault> = match (&fault.node, &fault.link) {
             (Some(name), _) => {
-                scenario.node_id(name).map(|node| Fault::Radio(usize::from(node.0) - 1))
+                let radios = owners.iter().enumerate().filter(|(_, owner)| *owner == name);
+                radios.map(|(radio, _)| Fault::Radio(radio)).collect()
             }
             (None, Some(ends)) => {
                 let same = |link: &[String; 2]| ends.iter().all(|end| link.contains(end));
-                scenario.link.iter().position(|link| same(&link.between)).map(Fault::Link)
+                let link = scenario.link.iter().position(|link| same(&link.between));
+                link.map(Fault::Link).into_iter().collect()
             }
-            (None, None) => None,
+            (None, None) => Vec::new(),
         };
-        let Some(what) = what else { continue };
         for (secs, up) in [(fault.from_s, false), (fault.to_s, true)] {
             let at = begin + Duration::from_secs_f64(secs);
-            air.plan_change(Change { at, up, what });
+            what.iter().for_each(|what| air.plan_change(Change { at, up, what: *what }));
         }
     }
 }

@@ -43,7 +43,9 @@ pub(super) fn build(
     }
     let chip = |node: usize| -> ChipStats {
         let name = &scenario.node[node].name;
-        air.radios.get(name).map(|(chip, _)| *chip).unwrap_or_default()
+        let is_of = |radio: &str| radio.split('/').next() == Some(name);
+        let radios = air.radios.iter().filter(|(radio, _)| is_of(radio));
+        radios.fold(ChipStats::default(), |sum, (_, (chip, _))| sum.plus(chip))
     };
     for (index, stack) in stacks.iter().enumerate() {
         let name = &scenario.node[index].name;

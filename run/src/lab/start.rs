@@ -12,7 +12,7 @@ use farhop_sim::adversary::Sent;
 use farhop_sim::engine::{AdversaryReport, Report};
 use serde_json::Value;
 
-use super::children::{AIR, far_end, near_end, ready_file};
+use super::children::{AIR, far_end, near_end, radio_ends, ready_file};
 use super::state::{LabState, Process, SCENARIO_FILE, new_dir};
 use super::stranger::{self, StrangerStatus};
 use super::{Doing as _, LAB_VARIABLE, LabError, hosts, keys, network, report, traffic};
@@ -59,6 +59,8 @@ pub struct Lab {
     state: LabState,
     dir: PathBuf,
     children: Vec<(String, Child)>,
+    /// Radios of all nodes together.
+    radios: usize,
     /// What strangers are to repeat as noise, if they are to.
     scripts: Option<Scripts>,
 }
@@ -108,7 +110,7 @@ impl Lab {
         };
         let seed = options.seed.unwrap_or(scenario.seed);
         let (scenario, children) = (scenario.clone(), Vec::new());
-        let mut lab = Self { scenario, seed, state, dir, children, scripts };
+        let mut lab = Self { scenario, seed, state, dir, children, radios: 0, scripts };
         lab.state.save()?;
         keys::make(&mut lab.scenario, &lab.dir)?;
         lab.tell(watcher, Progress::Building)?;
@@ -128,6 +130,8 @@ impl Lab {
             let child = self.spawn(program, name, &["lab-node", "--node", name])?;
             self.state.nodes.push((name.clone(), child));
         }
+        let ends = radio_ends(&self.scenario.plan());
+        self.radios = ends.len();
         for (index, name) in names.iter().enumerate() {
             let ready = ready_file(&self.dir, name);
             self.wait("the namespace of a node", watcher, |_| ready.exists())?;
@@ -135,7 +139,10 @@ impl Lab {
             let namespace = serde_json::from_slice(&text).map_err(std::io::Error::other);
             self.state.namespaces.push(namespace.doing(ready.display().to_string())?);
             let pid = self.state.nodes[index].1.pid;
-            network::add_veth(&near_end(index), &far_end(index), pid)?;
+            let own = ends.iter().enumerate().filter(|(_, end)| end.node == *name);
+            for (number, end) in own {
+                network::add_veth(&end.interface, &far_end(number), pid)?;
+            }
         }
         self.build_strangers(program)?;
         self.state.air = Some(self.spawn(program, AIR, &["lab-air"])?);
@@ -334,7 +341,7 @@ impl Drop for Lab {
         for index in 0..self.scenario.adversary.len() {
             let _ = network::remove_veth(&stranger::near_end(index));
         }
-        for index in 0..self.state.nodes.len() {
+        for index in 0..self.radios {
             // It may have gone with the namespace of its other end.
             let _ = network::remove_veth(&near_end(index));
         }

@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    /// Has all at hand that a turn of a node needs, before the turn asks for one thing after another.
+    /// Has all at hand that a turn of a node needs, before the turn asks for one after another.
     fn fetch(&self, index: usize) {
         if self.nodes.len() > FEW {
             let node = &self.nodes[index];

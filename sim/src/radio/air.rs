@@ -1,10 +1,10 @@
 //! The air: what is on its way, what all radios sense of it, and their future events.
 //!
 //! A transmission passes twice along the list of those who hear its radio, with its start and with
-//! its end. It has one place in the event queue, which moves on from delay to delay, so that hearers
-//! at one distance cost no further event, and from the start to the end; two only where it is over
-//! at some before it begins at others. Where a hearer only senses it, its ear is
-//! all that is touched. Transmissions keep the list that they set out with, so that links may
+//! its end. It has one place in the event queue, which moves on from delay to delay, so that
+//! hearers at one distance cost no further event, and from the start to the end; two only where it
+//! is over at some before it begins at others. Where a hearer only senses it, its ear is all that
+//! is touched. Transmissions keep the list that they set out with, so that links may
 //! change meanwhile; they live in a slab and are freed when their end has passed the last hearer.
 
 use std::collections::VecDeque;
@@ -325,9 +325,9 @@ impl Air {
         None
     }
 
-    /// Has a start or an end go on from those whom it has reached. Returns when it reaches the next,
-    /// if that is no later than `until` and before all other events; else it has an event for that.
-    /// A transmission that has passed all is forgotten.
+    /// Has a start or an end go on from those whom it has reached. Returns when it reaches the
+    /// next, if that is no later than `until` and before all other events; else it has an event
+    /// for that. A transmission that has passed all is forgotten.
     pub(super) fn go_on(&mut self, tx: TxId, is_end: bool, until: Instant) -> Option<Instant> {
         let held = &mut self.slab[tx.0 as usize];
         let order = held.order[usize::from(is_end)];

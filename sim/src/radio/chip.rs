@@ -69,6 +69,8 @@ pub(super) struct Chip {
     pub(super) last_tx_end: Instant,
     /// Data frames heard up to the last failure.
     pub(super) heard_before: u64,
+    /// Failures since then.
+    pub(super) lone_failures: u8,
     pub(super) stats: ChipStats,
     /// What EIFS adds to the interframe space.
     pub(super) after_error: Duration,
@@ -131,6 +133,7 @@ impl Chip {
             phase: Phase::Free,
             last_tx_end: Instant::ZERO,
             heard_before: 0,
+            lone_failures: 0,
             receiver: Receiver::new(interference, stream("reception")),
             settled_at: Instant::ZERO,
             nav_until: Instant::ZERO,

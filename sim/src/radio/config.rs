@@ -182,7 +182,7 @@ pub struct ChipConfig {
     pub gap: Gap,
     /// Whether the contention window doubles after a failed attempt.
     pub exponential_backoff: bool,
-    /// Whether it stays as it is while no data frame is heard from one failure to the next.
+    /// Whether it stays as it is while no data frame is heard for several failures.
     pub quiet_backoff: bool,
     /// Whether the radio waits for others (CCA and NAV).
     pub carrier_sense: bool,

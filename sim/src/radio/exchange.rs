@@ -16,6 +16,9 @@ use super::plan::{Awaited, Exchange, Step};
 use super::rate::Trial;
 use super::transmission::{Answer, TransmissionKind};
 
+/// After so many failures without a data frame of another radio a sender takes itself to be alone.
+const QUIET_FAILURES: u8 = 8;
+
 impl Chip {
     /// A function takes the air.
     pub(super) fn begin(&mut self, air: &mut Air, now: Instant, index: usize) {
@@ -317,10 +320,12 @@ impl Chip {
         self.draw_backoff(index);
     }
 
-    /// Whether no data frame was heard since the last call.
+    /// Counts failures since a data frame was last heard; whether they are many.
     fn is_quiet(&mut self) -> bool {
         let heard = self.stats.received + self.stats.duplicates + self.stats.overheard;
-        std::mem::replace(&mut self.heard_before, heard) == heard
+        let is_alone = std::mem::replace(&mut self.heard_before, heard) == heard;
+        self.lone_failures = if is_alone { self.lone_failures.saturating_add(1) } else { 0 };
+        self.lone_failures > QUIET_FAILURES
     }
 
     /// Counts a failure against each frame of an exchange, and ends those whose attempts are used

@@ -145,8 +145,8 @@ impl Medium {
         self.now = self.now.max(now);
     }
 
-    /// Lets events happen that are due before `limit`, until a radio reports something. Returns when
-    /// that was; all that is due at that time has happened then.
+    /// Lets events happen that are due before `limit`, until a radio reports something. Returns
+    /// when that was; all that is due at that time has happened then.
     pub fn run_ahead(&mut self, limit: Instant) -> Option<Instant> {
         while let Some((at, handle)) = self.air.queue.peek()
             && at < limit

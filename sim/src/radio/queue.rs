@@ -47,8 +47,8 @@ pub struct EventQueue {
     /// Where each handle stands in `heap`.
     place: Vec<u32>,
     issued: u64,
-    /// The first entry has been taken, and nothing has come in its place yet. It is still before all
-    /// others.
+    /// The first entry has been taken, and nothing has come in its place yet. It is still before
+    /// all others.
     has_hole: bool,
 }
 
@@ -127,6 +127,10 @@ impl EventQueue {
     /// Sets the event of a handle with a place in the order that was taken before.
     pub(super) fn set_in_order(&mut self, handle: usize, at: Instant, order: Order) {
         let entry = Entry::new(at, order, handle);
+        if self.has_hole && self.place[handle] != NOWHERE && entry < self.heap[0] {
+            // It would rise above the gap.
+            self.fill();
+        }
         let place = self.place[handle];
         if place == NOWHERE && std::mem::take(&mut self.has_hole) {
             self.sink(0, entry);

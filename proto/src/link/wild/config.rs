@@ -14,6 +14,13 @@ use crate::base::Duration;
 pub struct WildConfig {
     /// Length of a send slot, in milliseconds; the receive slot is as long.
     pub slot_ms: f64,
+    /// The shortest send slot of a node that has little to send, in milliseconds; without it all
+    /// are as long as `slot_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot_least_ms: Option<f64>,
+    /// The longest send slot of a node whose neighbours have little to send, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot_most_ms: Option<f64>,
     /// Time at the start of each send slot in which nothing is sent, in milliseconds: it absorbs
     /// late wake-ups and switching.
     pub guard_ms: f64,
@@ -43,6 +50,8 @@ impl Default for WildConfig {
     fn default() -> Self {
         Self {
             slot_ms: 20.0,
+            slot_least_ms: None,
+            slot_most_ms: None,
             guard_ms: 1.5,
             retries: Retries::Fixed(10),
             in_order: InOrder::Flow,
@@ -61,6 +70,16 @@ impl WildConfig {
     /// Length of a slot.
     pub fn slot(&self) -> Duration {
         Duration::from_secs_f64(self.slot_ms / 1e3)
+    }
+
+    /// Length of the shortest slot.
+    pub fn slot_least(&self) -> Duration {
+        Duration::from_secs_f64(self.slot_least_ms.unwrap_or(self.slot_ms) / 1e3)
+    }
+
+    /// Length of the longest slot.
+    pub fn slot_most(&self) -> Duration {
+        Duration::from_secs_f64(self.slot_most_ms.unwrap_or(self.slot_ms) / 1e3)
     }
 
     /// Guard at the start of a send slot.

@@ -1,9 +1,9 @@
 //! WiLDNet's link: time slots, bulk acknowledgement, adaptive erasure coding (`wildnet.md`).
 //!
 //! `slots` decides when a radio may send, one schedule for all radios of a channel;
-//! `sender` and `receiver` keep the window of each neighbour; `recovery` decides how much is
-//! coded. Here they are joined: `send` chooses the next frame and `packets` what is in it,
-//! `receive` takes frames apart.
+//! `turns` divides a slot among those who share one radio; `sender` and `receiver` keep the window
+//! of each neighbour; `recovery` decides how much is coded. Here they are joined: `send` chooses
+//! the next frame and `packets` what is in it, `receive` takes frames apart.
 //!
 //! Three things follow from sans-IO. Frames are chosen only when the driver asks, so a stamp is as
 //! fresh as it can be; every frame has the end of its slot as its deadline, and comes back `Late`
@@ -14,8 +14,9 @@ mod beacon;
 mod class;
 mod classify;
 mod clock;
-mod code;
 mod config;
+mod cycle;
+mod done;
 mod packets;
 mod peer;
 mod queue;
@@ -37,12 +38,12 @@ pub use turns::Turn;
 
 use self::class::Classes;
 use self::clock::RadioClock;
-use self::code::MAX_DATA;
 use self::peer::Peer;
 use self::send::Outstanding;
 use self::slots::{Phase, SlotEvent, Slots};
 use self::status::Counters;
 use self::turns::PortTurns;
+use super::code::MAX_DATA;
 use super::{Link, LinkStatus, PeerSpec};
 use crate::base::{
     AckPolicy, Cx, DropCause, Duration, FrameDown, FrameUp, Frames, Instant, Lane, Layer, NodeId,
@@ -83,6 +84,8 @@ pub struct Wild {
 #[derive(Clone, Debug)]
 struct Settings {
     slot: Duration,
+    least: Duration,
+    most: Duration,
     guard: Duration,
     overhead: Duration,
     in_order: InOrder,
@@ -94,6 +97,8 @@ impl Settings {
     fn new(config: &WildConfig) -> Self {
         Self {
             slot: config.slot(),
+            least: config.slot_least(),
+            most: config.slot_most(),
             guard: config.guard(),
             overhead: Duration::from_secs_f64(config.overhead_us / 1e6),
             in_order: config.in_order,

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 
-use super::code::Encoder;
 use super::queue::Taken;
 use super::send::{Content, What};
 use super::sender::Terms;
 use super::{Recovery, Wild, retries_of};
 use crate::base::{Duration, Frame, Instant};
+use crate::link::code::Encoder;
 use crate::wire::wild::{Coded, HEADER_BYTES, Kind, UNIT_HEAD_BYTES, UnitHead, flag};
 
 /// Flows that are looked at for a packet that still fits into the slot.

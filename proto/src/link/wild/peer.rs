@@ -6,13 +6,13 @@ use bytes::Bytes;
 
 use super::Settings;
 use super::class::Precedence;
-use super::code::Encoder;
 use super::queue::Queue;
 use super::receiver::Receiver;
 use super::recovery::Estimate;
 use super::sender::Sender;
 use crate::base::{Dbm, Duration, Instant, Wanted};
 use crate::link::PeerSpec;
+use crate::link::code::Encoder;
 use crate::wire::wild::Coded;
 
 /// First frames of a slot that carry a copy of the acknowledgement: one copy at 10 to 50% loss

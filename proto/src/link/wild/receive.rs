@@ -14,37 +14,18 @@ use crate::wire::wild::{DecodeError, Decoded, Header, Kind, Turns, decode, flag}
 impl Wild {
     /// Takes a frame that was for this node (or all), or that was only overheard.
     pub(super) fn on_frame(&mut self, cx: &mut Cx<'_>, mut frame: ReceivedFrame, is_ours: bool) {
-        if frame.protocol != EtherType::FARHOP {
-            self.counters.malformed_protocol += 1;
-            return;
-        }
-        let decoded = match decode(&frame.payload) {
-            Ok(decoded) => decoded,
-            Err(error) => {
-                self.counters.on_malformed(error);
-                if error == DecodeError::Version {
-                    self.on_refused(cx, frame.from, Refusal::Version);
-                }
-                return;
-            }
-        };
-        let Some(index) = self.peer_index(frame.from) else {
-            self.counters.strangers += 1;
-            return;
-        };
+        let Some((index, decoded)) = self.open(cx, &frame) else { return };
         let header = decoded.header;
-        if header.kind == Kind::Marker || !self.has_our_slot_length(&decoded) {
-            if header.kind != Kind::Marker {
-                self.counters.wrong_slot_length += 1;
-                self.on_refused(cx, frame.from, Refusal::SlotLength);
-            }
-            return;
-        }
-        self.peers[index].refused = None;
         let started = self.started(cx.now, index, &frame);
         frame.started = started.unwrap_or(cx.now);
+        // What a neighbour that began anew says is heeded as soon as it is known to have.
+        let is_same_life = !self.peers[index].receiver.is_of_another_life(&header);
+        if is_same_life && started.is_some_and(|at| self.is_stale(cx.now, index, &header, at)) {
+            self.counters.stale += 1;
+            return;
+        }
         match started {
-            Some(_) if header.has(flag::FIRST_IN_SLOT) => {
+            Some(_) if is_same_life && header.has(flag::FIRST_IN_SLOT) => {
                 self.on_stamp(cx, index, &frame, &header);
             }
             Some(_) => {}
@@ -61,17 +42,63 @@ impl Wild {
         let mut out = Vec::new();
         let verdict = self.peers[index].receiver.on_header(&header, &mut out);
         self.counters.strange += u64::from(verdict == Verdict::Strange);
-        self.counters.restarts += u64::from(verdict == Verdict::Restarted);
+        if verdict == Verdict::Restarted {
+            self.counters.restarts += 1;
+            self.peers[index].stamp = None;
+        }
         if verdict != Verdict::Strange && header.kind != Kind::Idle {
             self.on_window(cx, index, &frame, decoded, &mut out);
         }
         self.give_up(index, out);
     }
 
+    /// The frame in its parts and the neighbour that it is from; nothing if it is of no use.
+    fn open(&mut self, cx: &mut Cx<'_>, frame: &ReceivedFrame) -> Option<(usize, Decoded)> {
+        if frame.protocol != EtherType::FARHOP {
+            self.counters.malformed_protocol += 1;
+            return None;
+        }
+        let decoded = match decode(&frame.payload) {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                self.counters.on_malformed(error);
+                if error == DecodeError::Version {
+                    self.on_refused(cx, frame.from, Refusal::Version);
+                }
+                return None;
+            }
+        };
+        let Some(index) = self.peer_index(frame.from) else {
+            self.counters.strangers += 1;
+            return None;
+        };
+        if frame.radio != self.peers[index].spec.radio {
+            // Another radio of ours faces this neighbour.
+            self.counters.overheard += 1;
+            return None;
+        }
+        let kind = decoded.header.kind;
+        if kind == Kind::Marker {
+            return None;
+        }
+        // Only its beacons tell that the slot length of a neighbour was put right.
+        let was_wrong = self.peers[index].refused == Some(Refusal::SlotLength);
+        if !self.has_our_slot_length(&decoded) || (was_wrong && kind != Kind::Idle) {
+            self.counters.wrong_slot_length += 1;
+            self.on_refused(cx, frame.from, Refusal::SlotLength);
+            return None;
+        }
+        self.peers[index].refused = None;
+        Some((index, decoded))
+    }
+
     /// A beacon tells the slot length of its sender; a stamp beyond ours tells that it differs.
     fn has_our_slot_length(&self, decoded: &Decoded) -> bool {
         let ours = self.settings.slot.as_micros();
-        let is_within = u64::from(decoded.header.delta_us) <= ours;
+        let length = self.length_of(&decoded.header);
+        let is_within = u64::from(decoded.header.delta_us) <= length.as_micros()
+            && length >= self.settings.least.min(self.settings.slot / 8)
+            && length <= self.settings.slot * 2;
         match decoded.header.kind {
             Kind::Idle => is_within && decoded.body.starts_with(&(ours as u32).to_be_bytes()),
             _ => is_within,
@@ -104,9 +131,10 @@ impl Wild {
     }
 
     fn on_heard(&mut self, cx: &mut Cx<'_>, index: usize, frame: &ReceivedFrame, header: &Header) {
+        let length = self.length_of(header);
         let peer = &mut self.peers[index];
         let slots = &mut self.groups[peer.place.0].slots;
-        let is_with_us = slots.on_heard(cx.now, header.cluster);
+        let is_with_us = slots.on_heard(cx.now, header.cluster, length);
         // Who is not in step with others has only this neighbour to find step with.
         let is_up = is_with_us || !slots.is_in_step(cx.now);
         peer.heard = Some(cx.now);
@@ -131,23 +159,19 @@ impl Wild {
         port.clock.started(now, frame.started, air, patience)
     }
 
-    /// Whether a stamp is not of the neighbour's newest slot, or tells another start of it than
-    /// the stamp before: a copy that somebody passed on, or that was held up.
-    fn is_stale(&self, now: Instant, index: usize, header: &Header, began: Instant) -> bool {
-        let peer = &self.peers[index];
-        if peer.receiver.is_of_another_life(header) {
-            return true;
-        }
+    /// Whether a frame is not of the neighbour's newest slot, or tells another start of it than the
+    /// stamp before: a copy that somebody passed on, or that was held up. What it says of
+    /// slots and of windows was true once.
+    fn is_stale(&self, now: Instant, index: usize, header: &Header, started: Instant) -> bool {
         let memory = self.settings.slot * 2 * SILENT_CYCLES;
-        let Some((slot, start, _)) = peer.stamp.filter(|(_, _, at)| now.since(*at) <= memory)
-        else {
-            return false;
-        };
-        let most = self.settings.slot.as_nanos() / 16;
-        match header.slot.wrapping_sub(slot) as i16 {
-            0 => began.signed_since(start).unsigned_abs() > most,
-            newer => newer < 0,
+        let last = self.peers[index].stamp.filter(|(_, _, at)| now.since(*at) <= memory);
+        let Some((slot, start, _)) = last else { return false };
+        let newer = header.slot.wrapping_sub(slot) as i16;
+        if newer != 0 || !header.has(flag::FIRST_IN_SLOT) {
+            return newer < 0;
         }
+        let began = started.saturating_sub(Duration::from_micros(u64::from(header.delta_us)));
+        began.signed_since(start).unsigned_abs() > self.settings.slot.as_nanos() / 16
     }
 
     fn on_stamp(&mut self, cx: &mut Cx<'_>, index: usize, frame: &ReceivedFrame, header: &Header) {
@@ -155,12 +179,15 @@ impl Wild {
         let delta = Duration::from_micros(u64::from(header.delta_us));
         let from = self.peers[index].spec.node;
         let began = frame.started.saturating_sub(delta);
-        if self.is_stale(cx.now, index, header, began) {
-            self.counters.stamps_stale += 1;
-            return;
-        }
+        let length = self.length_of(header);
         self.peers[index].stamp = Some((header.slot, began, cx.now));
-        match self.groups[group].slots.on_stamp(cx.now, frame.started, delta, header.cluster) {
+        match self.groups[group].slots.on_stamp(
+            cx.now,
+            frame.started,
+            delta,
+            header.cluster,
+            length,
+        ) {
             Stamp::Foreign => self.counters.stamps_foreign += 1,
             Stamp::TooLong => self.counters.wrong_slot_length += 1,
             Stamp::Held(error_ns) => {

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use super::code::Decoder;
 use super::config::InOrder;
 use crate::base::{Bitrate, Dbm, Duration, EtherType, FlowId, Instant, Seq};
+use crate::link::code::Decoder;
 use crate::wire::wild::{BulkAck, Header, Kind, MAX_ACK_BITS, UnitHead, decode_unit};
 
 /// Code blocks that are kept.

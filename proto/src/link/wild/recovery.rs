@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
-use super::code::MAX_PARITY;
 use super::config::{Recovery, Retries};
+use crate::link::code::MAX_PARITY;
 
 /// Slots over which the redundancy is estimated.
 pub const SLOTS: usize = 10;

@@ -5,25 +5,24 @@
 //! nothing else was sent.
 
 use super::peer::Peer;
-use super::status::WildEvent;
-use super::{Group, Port, Wild};
+use super::{Port, Wild};
 use crate::base::{
-    AccessCategory, AckPolicy, Cx, Duration, EtherType, FlowId, Frame, FrameDone, FrameOutcome,
-    Instant, Lane, PacketUp, RoomBelow, Seq, TxOptions, UnitId,
+    AccessCategory, AckPolicy, Cx, Duration, EtherType, FlowId, Frame, Instant, Lane, RoomBelow,
+    Seq, TxOptions, UnitId,
 };
-use crate::wire::wild::{Coded, FULL_LENGTH, HEADER_BYTES, Header, Kind, encode, flag};
+use crate::wire::wild::{Coded, HEADER_BYTES, Header, Kind, encode, flag};
 
 /// A frame that was given down and has not come back.
 #[derive(Debug)]
 pub(super) struct Outstanding {
-    id: UnitId,
-    place: (usize, usize),
-    peer: Option<usize>,
-    slot: u16,
-    had_stamp: bool,
-    what: What,
+    pub(super) id: UnitId,
+    pub(super) place: (usize, usize),
+    pub(super) peer: Option<usize>,
+    pub(super) slot: u16,
+    pub(super) had_stamp: bool,
+    pub(super) what: What,
     /// Air time that was planned for it, with gap and overhead.
-    planned: Duration,
+    pub(super) planned: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,45 +52,6 @@ pub(super) struct Content<'a> {
 }
 
 impl Wild {
-    /// A send slot begins: the guard is over.
-    pub(super) fn on_slot_began(&mut self, cx: &mut Cx<'_>, group: usize) {
-        let slots = &self.groups[group].slots;
-        let (number, until, channel) = (slots.number(), slots.end(), self.groups[group].channel);
-        self.counters.slots += 1;
-        self.air.guard += self.settings.guard;
-        cx.emit(|| WildEvent::SlotBegan { channel, number });
-        for port in 0..self.groups[group].ports.len() {
-            let Group { slots, ports, .. } = &mut self.groups[group];
-            ports[port].on_slot(cx.now, slots, &self.settings);
-            self.give_turns((group, port));
-        }
-        for index in 0..self.peers.len() {
-            if self.peers[index].place.0 == group {
-                self.peers[index].on_slot(number, until);
-            }
-        }
-        self.on_cycle(cx, group);
-    }
-
-    /// A send slot begins in which this node listens.
-    pub(super) fn on_slot_listened(&mut self, cx: &mut Cx<'_>, group: usize) {
-        self.counters.slots_listened += 1;
-        self.on_cycle(cx, group);
-    }
-
-    fn on_cycle(&mut self, cx: &mut Cx<'_>, group: usize) {
-        let patience = self.settings.slot * 2 * super::slots::STALE_CYCLES;
-        let mut is_missing = false;
-        for index in 0..self.peers.len() {
-            if self.peers[index].place.0 == group {
-                self.on_peer_cycle(cx, index);
-                let heard = self.peers[index].heard;
-                is_missing |= heard.is_none_or(|heard| cx.now.since(heard) > patience);
-            }
-        }
-        self.groups[group].slots.set_missing(is_missing);
-    }
-
     /// The next frame of one radio, if there is one that fits into the slot.
     pub(super) fn next_frame(
         &mut self,
@@ -221,7 +181,7 @@ impl Wild {
             base_offset: content.seq.distance(base) as u16,
             protocol: content.protocol,
             cluster,
-            length: FULL_LENGTH,
+            length: self.length_units(place.0),
             demand,
         };
         let payload = encode(&header, content.ack, content.body);
@@ -247,71 +207,6 @@ impl Wild {
         };
         let flow = if carried.is_some() { FlowId::CONTROL } else { FlowId(0) };
         Frame { id, radio, to, flow, protocol: EtherType::FARHOP, payload, options }
-    }
-
-    /// The end of a frame of ours.
-    pub(super) fn on_done(&mut self, cx: &mut Cx<'_>, done: FrameDone) {
-        // Frames come back nearly always in the order in which they were given down.
-        let found = self.outstanding.binary_search_by_key(&done.id, |frame| frame.id);
-        let Some(frame) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
-            self.counters.unknown_done += 1;
-            return;
-        };
-        // A radio that draws its gaps is often done sooner than planned: that air is used. Where it
-        // takes longer, the deadline of the next frame tells.
-        let port = self.port_mut(frame.place);
-        port.planned = port.planned.saturating_sub(frame.planned);
-        // A radio that reports before the frame can have been on air must not fill the slot twice.
-        port.busy_until = port.busy_until.min((cx.now + port.planned).max(port.on_air_until));
-        if matches!(done.outcome, FrameOutcome::Late | FrameOutcome::Cancelled) {
-            return self.on_late(frame);
-        }
-        self.counters.frames_sent += 1;
-        let share = match frame.what {
-            What::First(_) => &mut self.air.data,
-            What::Repeat(_) => &mut self.air.retransmission,
-            What::Parity => &mut self.air.coding,
-            What::Control | What::Carrier(_) => &mut self.air.acknowledgement,
-        };
-        *share += done.air_time;
-        if let (Some(index), What::First(seq) | What::Repeat(seq)) = (frame.peer, frame.what) {
-            self.peers[index].sender.on_sent(seq, done.air_time);
-        }
-    }
-
-    fn on_late(&mut self, frame: Outstanding) {
-        self.counters.frames_late += 1;
-        let slots = &self.groups[frame.place.0].slots;
-        if frame.had_stamp && slots.number() == frame.slot {
-            self.port_mut(frame.place).is_stamped = false;
-        }
-        let Some(index) = frame.peer else { return };
-        let sender = &mut self.peers[index].sender;
-        sender.on_frame_late(frame.slot);
-        if let What::First(seq) | What::Repeat(seq) = frame.what {
-            sender.on_late(seq);
-        }
-    }
-
-    /// Once in a cycle for each neighbour: silence, and what waited too long.
-    fn on_peer_cycle(&mut self, cx: &mut Cx<'_>, index: usize) {
-        let silence = self.settings.slot * 2 * super::slots::SILENT_CYCLES;
-        let peer = &mut self.peers[index];
-        if peer.is_up && peer.heard.is_none_or(|heard| cx.now.since(heard) > silence) {
-            peer.is_up = false;
-            let node = peer.spec.node;
-            self.up.push_back(PacketUp::Neighbour { node, up: false });
-        }
-        let mut done = Vec::new();
-        let lost = self.peers[index].sender.on_cycle(cx.now, &mut done);
-        self.up.extend(done.into_iter().map(PacketUp::Done));
-        let to = self.peers[index].spec.node;
-        if lost > 0 {
-            cx.emit(|| WildEvent::Lost { to, packets: lost });
-        }
-        let mut out = Vec::new();
-        self.peers[index].receiver.on_cycle(cx.now, &mut out);
-        self.give_up(index, out);
     }
 }
 

@@ -80,6 +80,10 @@ pub(super) struct Slots {
     guard: Duration,
     phase: Phase,
     number: u16,
+    /// Length of the current send slot, or of the last.
+    own: Duration,
+    /// Length of the neighbours' slot, as the last stamp that counted tells it.
+    theirs: Duration,
     /// Start of the current send slot, or of the next while not sending.
     start: Instant,
     /// Start of the last send slot.
@@ -88,7 +92,7 @@ pub(super) struct Slots {
     free: Instant,
     /// The latest start that a stamp asked for, since the last send slot began.
     asked: Option<Instant>,
-    /// What a cycle takes beyond `2 T`, learned, in nanoseconds.
+    /// What a cycle takes beyond both slots, learned, in nanoseconds.
     excess: i64,
     /// When the last stamp came, and what start it asked for; nothing while out of step.
     stamped: Option<(Instant, Instant)>,
@@ -110,6 +114,8 @@ impl Slots {
             guard,
             phase: Phase::Start,
             number: 0,
+            own: length,
+            theirs: length,
             start: Instant::ZERO,
             sent_from: Instant::ZERO,
             free: Instant::ZERO,
@@ -151,7 +157,22 @@ impl Slots {
 
     /// End of the current send slot, or of the next.
     pub(super) fn end(&self) -> Instant {
-        self.start + self.length
+        self.start + self.own
+    }
+
+    /// Length of the current send slot, or of the last.
+    pub(super) fn own(&self) -> Duration {
+        self.own
+    }
+
+    /// Length of the neighbours' slots.
+    pub(super) fn theirs(&self) -> Duration {
+        self.theirs
+    }
+
+    /// Sets the length of the send slot that has just begun.
+    pub(super) fn set_own(&mut self, length: Duration) {
+        self.own = length;
     }
 
     /// The slot counter.
@@ -186,6 +207,7 @@ impl Slots {
         }
         self.is_born = true;
         self.begin_cluster();
+        self.own = self.length;
         self.phase = Phase::Send;
         self.start = now;
         self.sent_from = now;
@@ -197,10 +219,17 @@ impl Slots {
 
     /// A frame of a neighbour came, with a stamp or without. Returns whether that neighbour is in
     /// step with this node.
-    pub(super) fn on_heard(&mut self, now: Instant, cluster: u8) -> bool {
+    pub(super) fn on_heard(&mut self, now: Instant, cluster: u8, length: Duration) -> bool {
         let is_ours = cluster == self.cluster && self.is_in_step(now);
         if is_ours {
             self.heard = now;
+            if self.phase != Phase::Send && self.asked.is_none() && length != self.theirs {
+                // The stamp was lost, but how long the slot is that runs every frame tells.
+                let longer = length.as_nanos() as i64 - self.theirs.as_nanos() as i64;
+                self.theirs = length;
+                self.free = self.free.offset(longer);
+                self.start = self.free;
+            }
         }
         is_ours
     }
@@ -235,6 +264,7 @@ impl Slots {
         }
         if self.phase == Phase::Start {
             self.begin_cluster();
+            self.own = self.length;
         }
         self.number = self.number.wrapping_add(1);
         self.sent_from = self.start;
@@ -250,7 +280,7 @@ impl Slots {
     }
 
     fn cycle(&self) -> i64 {
-        self.length.as_nanos() as i64 * 2 + self.excess
+        (self.own + self.theirs).as_nanos() as i64 + self.excess
     }
 
     /// Up to a cycle, drawn.
@@ -303,21 +333,25 @@ impl Slots {
         started: Instant,
         delta: Duration,
         cluster: u8,
+        length: Duration,
     ) -> Stamp {
-        if delta > self.length {
+        if delta > length {
             return Stamp::TooLong;
         }
-        let asked = started.offset(-(delta.as_nanos() as i64)) + self.length;
+        let asked = started.offset(-(delta.as_nanos() as i64)) + length;
         let Some((stamped, before)) = self.stamped.filter(|_| self.is_in_step(now)) else {
+            self.theirs = length;
             return self.take(now, asked, cluster);
         };
         if cluster > self.cluster {
             return Stamp::Foreign;
         }
         if cluster < self.cluster {
+            self.theirs = length;
             return self.take(now, asked, cluster);
         }
         self.heard = now;
+        self.on_length(length);
         let free = match self.phase {
             Phase::Send => self.start.offset(self.cycle()),
             Phase::Start | Phase::Receive => self.free,
@@ -339,14 +373,27 @@ impl Slots {
         Stamp::Held(asked.signed_since(free))
     }
 
+    /// A stamp tells how long the neighbours' slot is; of several the longest counts.
+    fn on_length(&mut self, length: Duration) {
+        let length = if self.asked.is_some() { length.max(self.theirs) } else { length };
+        let longer = length.as_nanos() as i64 - self.theirs.as_nanos() as i64;
+        self.theirs = length;
+        if self.phase != Phase::Send {
+            self.free = self.free.offset(longer);
+        }
+    }
+
     /// Learns the length of a cycle from two stamps some cycles apart.
     ///
     /// Not from the error of our own schedule: that mixes in the errors of earlier cycles, and
     /// two nodes which follow each other's errors swing.
     fn learn(&mut self, apart: i64) {
-        let two_slots = self.length.as_nanos() as i64 * 2;
+        let two_slots = (self.own + self.theirs).as_nanos() as i64;
         let cycles = (apart + two_slots / 2) / two_slots;
-        if (1..=STALE_CYCLES as i64).contains(&cycles) {
+        // Slots of other lengths may have been between two stamps that are further apart.
+        let is_even = self.own == self.length && self.theirs == self.length;
+        let most = if is_even { STALE_CYCLES as i64 } else { 1 };
+        if (1..=most).contains(&cycles) {
             let excess = apart / cycles - two_slots;
             let most = two_slots / 16;
             self.excess = (self.excess + (excess - self.excess) / 4).clamp(-most, most);
@@ -388,7 +435,7 @@ mod tests {
     fn in_step() -> Slots {
         let mut slots = slots("in step");
         assert_eq!(slots.advance(Instant::ZERO), None);
-        let stamp = slots.on_stamp(at(1_001_500), at(1_001_000), Duration::from_millis(1), 0);
+        let stamp = slots.on_stamp(at(1_001_500), at(1_001_000), Duration::from_millis(1), 0, T);
         // The self-started slot was due long ago in this story, but nobody called.
         assert_eq!(stamp, Stamp::Taken { cut: false });
         slots
@@ -425,10 +472,13 @@ mod tests {
         slots.advance(at(1_021_000));
         slots.advance(at(1_040_000));
         let delta = Duration::from_millis(1);
-        assert_eq!(slots.on_stamp(at(1_041_300), at(1_041_200), delta, 0), Stamp::Held(200_000));
-        assert_eq!(slots.on_stamp(at(1_041_400), at(1_041_100), delta, 0), Stamp::Held(200_000));
+        assert_eq!(slots.on_stamp(at(1_041_300), at(1_041_200), delta, 0, T), Stamp::Held(200_000));
+        assert_eq!(slots.on_stamp(at(1_041_400), at(1_041_100), delta, 0, T), Stamp::Held(200_000));
         assert_eq!(slots.start(), at(1_060_200));
-        assert_eq!(slots.on_stamp(at(1_051_000), at(1_050_900), delta, 0), Stamp::Held(9_900_000));
+        assert_eq!(
+            slots.on_stamp(at(1_051_000), at(1_050_900), delta, 0, T),
+            Stamp::Held(9_900_000)
+        );
         assert_eq!(slots.start(), at(1_065_000));
     }
 
@@ -445,7 +495,7 @@ mod tests {
     #[test]
     fn a_stamp_longer_than_the_slot_is_of_another_network() {
         let mut slots = in_step();
-        let stamp = slots.on_stamp(at(1_041_300), at(1_041_200), Duration::from_millis(21), 0);
+        let stamp = slots.on_stamp(at(1_041_300), at(1_041_200), Duration::from_millis(21), 0, T);
         assert_eq!(stamp, Stamp::TooLong);
     }
 
@@ -460,7 +510,7 @@ mod tests {
             let ideal = at(1_020_000) + cycle * (round + 1);
             if round < 40 || round % 3 == 0 {
                 let heard = ideal.saturating_sub(T) + Duration::from_millis(1);
-                slots.on_stamp(heard, heard, Duration::from_millis(1), 0);
+                slots.on_stamp(heard, heard, Duration::from_millis(1), 0, T);
             }
             if round > 30 {
                 let error = slots.start().signed_since(ideal).abs();

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::class::Class;
 use super::slots::Phase;
-use super::{Group, Peer, Wild};
+use super::{Group, Peer, Port, Wild};
 use crate::base::{Instant, Name, NodeId, named};
 use crate::link::{ClassStatus, Codes, LinkStatus, NeighbourStatus, SlotStatus};
 use crate::wire::wild::DecodeError;
@@ -20,7 +20,7 @@ pub(super) struct Counters {
     pub(super) slots_listened: u64,
     pub(super) stamps: u64,
     pub(super) stamps_foreign: u64,
-    pub(super) stamps_stale: u64,
+    pub(super) stale: u64,
     pub(super) stamps_impossible: u64,
     pub(super) steps_taken: u64,
     pub(super) frames_sent: u64,
@@ -66,7 +66,7 @@ impl Counters {
             ("slots_listened", self.slots_listened),
             ("stamps", self.stamps),
             ("stamps_foreign", self.stamps_foreign),
-            ("stamps_stale", self.stamps_stale),
+            ("stale", self.stale),
             ("stamps_impossible", self.stamps_impossible),
             ("steps_taken", self.steps_taken),
             ("frames_sent", self.frames_sent),
@@ -129,7 +129,7 @@ impl Wild {
         }
         LinkStatus {
             kind: "wild".into(),
-            slot: self.groups.first().map(|group| self.slot_status(group, now)),
+            slots: self.slot_statuses(now),
             neighbours: self.peers.iter().map(|peer| self.neighbour_status(peer, now)).collect(),
             air: self.air,
             counters,
@@ -137,7 +137,16 @@ impl Wild {
         }
     }
 
-    fn slot_status(&self, group: &Group, now: Instant) -> SlotStatus {
+    fn slot_statuses(&self, now: Instant) -> Vec<SlotStatus> {
+        let ports =
+            self.groups.iter().flat_map(|group| group.ports.iter().map(move |port| (group, port)));
+        let mut all: Vec<SlotStatus> =
+            ports.map(|(group, port)| self.slot_status(group, port, now)).collect();
+        all.sort_by_key(|slot| slot.radio);
+        all
+    }
+
+    fn slot_status(&self, group: &Group, port: &Port, now: Instant) -> SlotStatus {
         let slots = &group.slots;
         let (phase, end) = match slots.phase() {
             Phase::Send => ("send", slots.end()),
@@ -146,10 +155,13 @@ impl Wild {
             Phase::Receive => ("receive", slots.start()),
         };
         SlotStatus {
+            radio: port.spec.id,
+            channel: group.channel,
+            cluster: slots.cluster(),
             phase: phase.into(),
             number: slots.number(),
             ends_in: end.since(now),
-            length: self.settings.slot,
+            length: slots.own(),
         }
     }
 
@@ -169,6 +181,7 @@ impl Wild {
             sent_bytes: peer.sender.counters.delivered_bytes,
             received_bytes: peer.received_bytes,
             signal_dbm: peer.signal.map(|signal| signal.as_f64()),
+            refused: peer.refused.map(|refused| refused.name().into()),
         }
     }
 

@@ -13,7 +13,7 @@ use super::peer::Peer;
 use super::slots::Slots;
 use super::{Port, Settings, Wild};
 use crate::base::{Duration, Instant};
-use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, TurnEntry, Turns};
+use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, Header, TurnEntry, Turns};
 
 /// Cycles for which turns are given out at once.
 const CYCLES: u8 = 4;
@@ -85,7 +85,7 @@ impl Port {
     }
 
     fn span(&self, now: Instant, slots: &mut Slots, settings: &Settings) -> Option<Span> {
-        let whole = Span { from: settings.guard, until: settings.slot };
+        let whole = Span { from: settings.guard, until: slots.own() };
         if !slots.is_in_step(now) {
             return Some(whole);
         }
@@ -219,6 +219,38 @@ impl Wild {
             entries.push(TurnEntry { node: Turns::OPEN, from: fraction(from), length });
         }
         entries
+    }
+
+    /// How long the send slot that begins is to be: as long as what waits takes, up to what the
+    /// neighbours leave of a cycle; always as long as it is configured, if there is enough.
+    pub(super) fn own_length(&self, group: usize) -> Duration {
+        let Settings { slot, least, most, guard, .. } = self.settings;
+        let ports = &self.groups[group].ports;
+        if least == most || ports.iter().any(|port| port.turns.turn != Turn::Whole) {
+            return slot;
+        }
+        let unit = slot / u64::from(FULL_LENGTH);
+        let units = |port: &Port| -> u64 {
+            port.peers.iter().map(|index| u64::from(self.demand(&self.peers[*index]))).sum()
+        };
+        let wanted = guard + unit * ports.iter().map(units).max().unwrap_or(0);
+        let left = (slot * 2).saturating_sub(self.groups[group].slots.theirs());
+        let length = wanted.min(left.min(most).max(slot)).max(least);
+        let full = u64::from(FULL_LENGTH);
+        slot * (length * full).as_nanos().div_ceil(slot.as_nanos()) / full
+    }
+
+    /// A length as a header tells it.
+    pub(super) fn length_of(&self, header: &Header) -> Duration {
+        self.settings.slot * u64::from(header.length) / u64::from(FULL_LENGTH)
+    }
+
+    /// Length of the current send slot, for a header.
+    pub(super) fn length_units(&self, group: usize) -> u8 {
+        let slot = self.settings.slot.as_nanos();
+        let own = self.groups[group].slots.own() * u64::from(FULL_LENGTH);
+        let units = (own.as_nanos() + slot / 2) / slot;
+        u8::try_from(units).expect("a slot of less than four times its length")
     }
 
     /// What could be sent to a neighbour, in the unit of the header.

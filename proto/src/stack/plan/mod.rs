@@ -139,7 +139,7 @@ impl Scenario {
         let topology = Topology::build(&scenario);
         let turns = match scenario.stack.link {
             LinkConfig::Wild(_) => topology.turns(),
-            LinkConfig::Plain(_) | LinkConfig::TwoP(_) => Vec::new(),
+            _ => Vec::new(),
         };
         let names: Arc<[String]> = scenario.node.iter().map(|node| node.name.clone()).collect();
         let stack = Arc::new(scenario.stack.clone());
@@ -285,7 +285,7 @@ impl NodePlan {
     pub fn slot(&self) -> Option<(Duration, Duration)> {
         match &self.stack.link {
             LinkConfig::Wild(wild) => Some((wild.slot(), wild.guard())),
-            LinkConfig::Plain(_) | LinkConfig::TwoP(_) => None,
+            LinkConfig::Plain(_) | LinkConfig::TwoP(_) | LinkConfig::BlindFec(_) => None,
         }
     }
 }

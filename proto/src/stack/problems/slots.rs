@@ -19,7 +19,8 @@ pub(super) fn check_phases(
         let mut around: Vec<&str> = ring.nodes.iter().map(name).collect();
         around.push(around[0]);
         let message = format!(
-            "'wild' cannot split the ring {} on channel {} into two that take turns",
+            "'{}' cannot split the ring {} on channel {} into two that take turns",
+            scenario.stack.link.name(),
             around.join(" - "),
             ring.channel
         );

@@ -21,6 +21,10 @@ pub struct NodeConfig {
     /// The device that `farhop up` uses on this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceConfig>,
+    /// The devices of a node with several radios, in the place of `device`: in the order of the
+    /// links in which it is named; first of all that of the common radio, if it has one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceConfig>,
     /// Its public key, as `farhop keys` prints it on that node. Nodes that say nothing are trusted
     /// with `farhop keys trust`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,6 +42,11 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
+    /// Its devices, in the order of its radios.
+    pub fn all_devices(&self) -> impl Iterator<Item = &DeviceConfig> {
+        self.device.iter().chain(&self.devices)
+    }
+
     /// Where it stands at the beginning, in metres: its position, or the first point of its path.
     pub fn place(&self) -> Option<[f64; 3]> {
         let first = || {

@@ -67,8 +67,8 @@ pub struct RadioConfig {
     pub gap: Gap,
     /// Whether the contention window doubles after each failed attempt.
     pub exponential_backoff: bool,
-    /// Whether it stays as it is while no data frame of another radio is heard from one failure to
-    /// the next, as has been measured of Atheros cards (`radio.md` 2.10).
+    /// Whether it stays as it is while no data frame of another radio is heard for several
+    /// failures, as has been measured of Atheros cards (`radio.md` 2.10).
     pub quiet_backoff: bool,
     /// Whether the radio waits for a busy medium; off under `wild` if it is not given.
     #[serde(skip_serializing_if = "Option::is_none")]

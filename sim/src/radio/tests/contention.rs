@@ -91,3 +91,17 @@ fn the_window_doubles_after_each_failure_and_starts_again_with_the_next_frame() 
         close(stats.backoff_slots as f64 / stats.failures as f64, expected, 0.02);
     }
 }
+
+#[test]
+fn a_quiet_window_stays_as_it_is_while_nobody_is_heard() {
+    let backoff = |quiet_backoff: bool| {
+        let radios = vec![ChipConfig { quiet_backoff, ..chip(1) }, chip(2)];
+        let mut medium = Medium::new(MediumConfig::new(radios, vec![]), Seed(1));
+        let source = Saturated { radio: 0, to: 2, bytes: 100, options: TxOptions::default() };
+        saturate(&mut medium, 2, &[source], Duration::from_secs(60));
+        let stats = medium.stats(0);
+        stats.backoff_slots as f64 / stats.failures as f64
+    };
+    close(backoff(true), 7.0 * 15.5, 0.05);
+    assert!(backoff(false) > 10.0 * backoff(true));
+}

@@ -1,4 +1,4 @@
-//! Erasure code over the packets of one slot (`wildnet.md` 7.2): systematic, any K of N recover.
+//! Erasure code over the packets of one block (`wildnet.md` 7.2): systematic, any K of N recover.
 //!
 //! The field is GF(2^8) with x^8+x^4+x^3+x^2+1. Differs from the sheet (Rizzo's Vandermonde
 //! matrix): the parity matrix is a Cauchy matrix, `c(j, i) = 1 / ((255 - j) xor i)` for parity `j`

@@ -10,20 +10,21 @@
 //! Two ends that time out together send over each other's markers, again and again: from the
 //! second time-out in a row on a random part of up to a quarter phase is added.
 
+mod send;
+mod status;
+
 use std::collections::{BTreeMap, VecDeque};
 
-use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{AirShares, Link, LinkStatus, NeighbourStatus, PeerSpec, SlotStatus};
+use super::{AirShares, PeerSpec};
 use crate::base::{
-    AckPolicy, Cx, DropCause, Duration, EtherType, FlowId, Frame, FrameDone, FrameDown,
-    FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome,
-    PacketUp, Packets, RadioSpec, ReceivedFrame, ReceivedPacket, Rng, Room, RoomBelow, Seed, Seq,
-    TxOptions, UnitId, UnitIds, named,
+    Cx, DropCause, Duration, EtherType, FlowId, FrameDone, FrameDown, FrameOutcome, FrameUp,
+    Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome, PacketUp, Packets,
+    RadioSpec, ReceivedFrame, ReceivedPacket, Rng, Room, RoomBelow, Seed, UnitId, UnitIds,
 };
-use crate::wire::wild::{HEADER_BYTES, Header, Kind, decode, encode};
+use crate::wire::wild::{HEADER_BYTES, Kind, decode};
 
 /// Settings of `link/two_p`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -270,115 +271,6 @@ impl TwoP {
         state.phase = Phase::Listen { until: now + patience + most.mul_f64(bump) };
     }
 
-    /// Air time of the markers that a radio has still to send.
-    fn marker_time(&self, port: &Port) -> Duration {
-        let open = port.peers.iter().filter(|index| !self.peers[**index].is_told).count();
-        port.spec.unacknowledged(HEADER_BYTES) * open as u64
-    }
-
-    /// The next frame of a radio in its sending phase.
-    fn next_frame(
-        &mut self,
-        now: Instant,
-        (group, port): (usize, usize),
-        below: &RoomBelow<'_>,
-    ) -> Option<Frame> {
-        let Phase::Send { from, end } = self.groups[group].phase else { return None };
-        if now < from {
-            return None;
-        }
-        let place = &self.groups[group].ports[port];
-        let (turn, count) = (place.turn, place.peers.len());
-        let markers = self.marker_time(place);
-        let free = place.busy_until.max(now);
-        for step in 0..count {
-            let index = self.groups[group].ports[port].peers[(turn + step) % count];
-            let has_room = !below(lane(&self.peers[index])).is_none();
-            let place = &self.groups[group].ports[port];
-            let bytes = self.peers[index].queue.front().map(|packet| packet.payload.len());
-            let air = bytes.map(|bytes| place.spec.unacknowledged(bytes));
-            let fits = air.is_some_and(|air| free + air + markers <= end);
-            if has_room && (fits || self.peers[index].wanted) {
-                self.groups[group].ports[port].turn = (turn + step + 1) % count;
-                return Some(self.data(now, (group, port), index, end));
-            }
-        }
-        // The marker comes last: when nothing else fits any more.
-        if now + markers < end {
-            return None;
-        }
-        let peers = &self.groups[group].ports[port].peers;
-        let untold = |index: &&usize| !self.peers[**index].is_told;
-        let index = *peers.iter().find(untold)?;
-        let has_room = !below(lane(&self.peers[index])).is_none();
-        has_room.then(|| self.marker(now, (group, port), index))
-    }
-
-    fn data(&mut self, now: Instant, place: (usize, usize), index: usize, end: Instant) -> Frame {
-        if std::mem::take(&mut self.peers[index].wanted) {
-            let empty = (EtherType::FARHOP, Bytes::new(), FlowId::CONTROL);
-            return self.give(now, place, index, empty, None, end);
-        }
-        let packet = self.peers[index].queue.pop_front().expect("its length was asked for");
-        let what = (packet.protocol, packet.payload, packet.flow);
-        self.give(now, place, index, what, Some(packet.id), end)
-    }
-
-    fn marker(&mut self, now: Instant, place: (usize, usize), index: usize) -> Frame {
-        let header = Header {
-            kind: Kind::Marker,
-            flags: 0,
-            flow: FlowId(0),
-            seq: Seq(0),
-            flow_seq: 0,
-            attempt: 0,
-            slot: self.groups[place.0].number,
-            delta_us: 0,
-            incarnation: 0,
-            coded: None,
-            base_offset: 0,
-            protocol: EtherType::FARHOP,
-            cluster: 0,
-            length: 0,
-            demand: 0,
-        };
-        self.counters.markers_sent += 1;
-        self.peers[index].is_told = true;
-        let what = (EtherType::FARHOP, encode(&header, &[], &[]), FlowId(0));
-        let frame = self.give(now, place, index, what, None, Instant::MAX);
-        if let Some(last) = self.outstanding.back_mut() {
-            last.is_marker = true;
-        }
-        frame
-    }
-
-    fn give(
-        &mut self,
-        now: Instant,
-        place: (usize, usize),
-        index: usize,
-        (protocol, payload, flow): (EtherType, Bytes, FlowId),
-        packet: Option<UnitId>,
-        end: Instant,
-    ) -> Frame {
-        let (group, port) = place;
-        let id = self.ids.next_id();
-        let packet = packet.map(|packet| (packet, index, payload.len()));
-        self.outstanding.push_back(Outstanding { id, packet, group, is_marker: false });
-        let port = &mut self.groups[group].ports[port];
-        let planned = port.spec.unacknowledged(payload.len());
-        port.busy_until = port.busy_until.max(now) + planned;
-        let options = TxOptions {
-            ack: AckPolicy::NoAck,
-            rate: Some(port.spec.rate),
-            attempts: Some(1),
-            deadline: (end != Instant::MAX).then_some(end),
-            ..TxOptions::default()
-        };
-        let (radio, to) = (port.spec.id, Some(self.peers[index].spec.node));
-        Frame { id, radio, to, flow, protocol, payload, options }
-    }
-
     fn on_received(&mut self, now: Instant, frame: ReceivedFrame) {
         let Some(index) = self.peer_index(frame.from) else {
             self.counters.strangers += 1;
@@ -467,10 +359,6 @@ impl TwoP {
     }
 }
 
-fn lane(peer: &Peer) -> Lane {
-    Lane { radio: peer.spec.radio, to: Some(peer.spec.node), ..Lane::default() }
-}
-
 impl Layer for TwoP {
     type Above = Packets;
     type Below = Frames;
@@ -533,69 +421,6 @@ impl Layer for TwoP {
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         self.advance(cx.now);
-    }
-}
-
-impl Link for TwoP {
-    fn heeds_overheard(&self) -> bool {
-        false
-    }
-
-    fn status(&self, now: Instant) -> LinkStatus {
-        let counters = &self.counters;
-        LinkStatus {
-            kind: "two-p".into(),
-            slot: self.groups.first().map(|group| self.slot_status(group, now)),
-            neighbours: self.peers.iter().map(|peer| neighbour_status(peer, now)).collect(),
-            air: self.air,
-            counters: named([
-                ("phases", counters.phases),
-                ("timeouts", counters.timeouts),
-                ("markers_sent", counters.markers_sent),
-                ("markers_heard", counters.markers_heard),
-                ("frames_sent", counters.frames_sent),
-                ("frames_late", counters.frames_late),
-                ("overheard", counters.overheard),
-                ("strangers", counters.strangers),
-                ("malformed", counters.malformed),
-            ]),
-            drops: self.drops.clone(),
-        }
-    }
-}
-
-impl TwoP {
-    fn slot_status(&self, group: &Group, now: Instant) -> SlotStatus {
-        let (phase, end) = match group.phase {
-            Phase::New => ("start", now),
-            Phase::Listen { until } => ("receive", until),
-            Phase::Send { from, .. } if now < from => ("guard", from),
-            Phase::Send { end, .. } => ("send", end),
-        };
-        SlotStatus {
-            phase: phase.into(),
-            number: group.number,
-            ends_in: end.since(now),
-            length: self.config.phase(),
-        }
-    }
-}
-
-fn neighbour_status(peer: &Peer, now: Instant) -> NeighbourStatus {
-    NeighbourStatus {
-        node: peer.spec.node,
-        radio: peer.spec.radio,
-        up: peer.heard.is_some(),
-        heard_ago: peer.heard.map(|heard| now.since(heard)),
-        sync_error_ns: None,
-        loss: None,
-        coding_rate: 0.0,
-        has_bursts: None,
-        classes: Vec::new(),
-        queue_packets: peer.queue.len(),
-        sent_bytes: peer.sent_bytes,
-        received_bytes: peer.received_bytes,
-        signal_dbm: None,
     }
 }
 

@@ -1,0 +1,44 @@
+//! `farhop paper` as a script uses it.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn paper(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farhop"));
+    command.arg("paper").args(arguments).output().expect("farhop runs")
+}
+
+#[test]
+fn a_target_comes_as_rows_with_a_page_and_its_figure() {
+    let dir = std::env::temp_dir().join(format!("farhop-paper-{}", std::process::id()));
+    let out = dir.to_string_lossy().into_owned();
+    let arguments = ["wildnet", "--quick", "--json", "--only", "W-N4", "--out", &out];
+    let done = paper(&[&arguments[..], &["--only", "W-X1"]].concat());
+    let page = std::fs::read_to_string(dir.join("paper.html")).unwrap_or_default();
+    let has_figure = dir.join("W-X1.svg").exists();
+    let _ = std::fs::remove_dir_all(&dir);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let json: Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let rows = json["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 5);
+    for row in rows {
+        for key in ["id", "what", "published", "ours", "band", "ok"] {
+            assert!(row.get(key).is_some(), "{key} of {row}");
+        }
+        assert_eq!(row["ok"], true, "{row}");
+    }
+    assert!(has_figure && page.contains("ack_timeout_us = 746"), "with its calibration");
+}
+
+#[test]
+fn what_does_not_exist_is_refused_with_what_does() {
+    for (arguments, named) in
+        [(&["wildnt"][..], "wildnet"), (&["wildnet", "--only", "W-Z"][..], "W-F9b")]
+    {
+        let done = paper(arguments);
+        let said = String::from_utf8_lossy(&done.stderr).replace(['\n', '|', ' '], "");
+        assert_eq!(done.status.code(), Some(2), "{said}");
+        assert!(said.contains(named), "{said}");
+    }
+}

@@ -1,0 +1,381 @@
+//! Blind erasure coding: of every K packets N frames go out, nothing is acknowledged and nothing
+//! follows the loss. What digital video links of model aircraft do; a baseline.
+//!
+//! The code is that of `link/wild`. A block that does not fill up in time is closed with its share
+//! of parity. The receiver gives packets up in order: what waits behind a gap waits for its block
+//! to be decoded, for the next block, or for a time-out.
+
+mod receiver;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use self::receiver::Receiver;
+use super::code::Encoder;
+use super::{AirShares, Link, LinkStatus, NeighbourStatus};
+use crate::base::{
+    AckPolicy, Cx, DropCause, Duration, EtherType, FlowId, Frame, FrameDone, FrameDown,
+    FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome,
+    PacketUp, Packets, RadioId, RadioSpec, ReceivedFrame, ReceivedPacket, Room, RoomBelow, Seed,
+    Seq, TxOptions, UnitId, UnitIds, named,
+};
+use crate::wire::blindfec::{Header, decode, encode};
+use crate::wire::wild::{UnitHead, encode_unit};
+
+/// Neighbours that are sent to or heard; those beyond are not served.
+const NEIGHBOURS: usize = 256;
+/// What waits behind a gap waits this many times as long as a block stays open.
+const PATIENCE: u64 = 2;
+
+/// Settings of `link/blindfec`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BlindFecConfig {
+    /// Packets of a block (K).
+    pub data_packets: u8,
+    /// Frames of a block (N): those of the packets and the parity.
+    pub all_packets: u8,
+    /// How long a block stays open for more packets, in milliseconds.
+    pub close_ms: f64,
+    /// Packets that a radio's queue holds at most.
+    pub queue_packets: usize,
+}
+
+impl Default for BlindFecConfig {
+    fn default() -> Self {
+        Self { data_packets: 8, all_packets: 12, close_ms: 20.0, queue_packets: 50 }
+    }
+}
+
+impl BlindFecConfig {
+    /// Parity of a block with so many packets.
+    fn parity(&self, packets: usize) -> usize {
+        let most = usize::from(self.all_packets.saturating_sub(self.data_packets));
+        (packets * most).div_ceil(usize::from(self.data_packets).max(1))
+    }
+
+    fn close(&self) -> Duration {
+        Duration::from_secs_f64(self.close_ms / 1e3)
+    }
+}
+
+/// Whom frames go to: a neighbour of one radio, or all of them.
+type Target = (RadioId, Option<NodeId>);
+
+/// The link at one node.
+#[derive(Debug)]
+pub struct BlindFec {
+    config: BlindFecConfig,
+    node: NodeId,
+    radios: Vec<RadioId>,
+    waiting: VecDeque<Packet>,
+    /// Frames of a neighbour that a layer below wants sent.
+    wanted: VecDeque<Target>,
+    senders: BTreeMap<Target, Sender>,
+    receivers: BTreeMap<(RadioId, NodeId), (Receiver, Heard)>,
+    up: VecDeque<PacketUp>,
+    outstanding: VecDeque<(UnitId, Option<UnitId>)>,
+    ids: UnitIds,
+    seed: Seed,
+    incarnation: Option<u8>,
+    air: AirShares,
+    counters: Counters,
+    drops: BTreeMap<DropCause, u64>,
+}
+
+#[derive(Debug)]
+struct Sender {
+    next_block: u16,
+    open: Option<(Encoder, Instant)>,
+    parity: VecDeque<(Header, Bytes)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Heard {
+    at: Instant,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    data_sent: u64,
+    parity_sent: u64,
+    overheard: u64,
+    malformed: u64,
+}
+
+impl BlindFec {
+    /// The link at `node` with its radios.
+    pub fn build(config: &BlindFecConfig, node: NodeId, radios: &[RadioSpec], seed: Seed) -> Self {
+        Self {
+            config: config.clone(),
+            node,
+            radios: radios.iter().map(|radio| radio.id).collect(),
+            waiting: VecDeque::new(),
+            wanted: VecDeque::new(),
+            senders: BTreeMap::new(),
+            receivers: BTreeMap::new(),
+            up: VecDeque::new(),
+            outstanding: VecDeque::new(),
+            ids: UnitIds::default(),
+            seed,
+            incarnation: None,
+            air: AirShares::default(),
+            counters: Counters::default(),
+            drops: BTreeMap::new(),
+        }
+    }
+
+    /// Tells this run of the node from those before it.
+    fn incarnation(&mut self, now: Instant) -> u8 {
+        let name = format!("node/{}/blindfec/{}", self.node.0, now.as_nanos());
+        let seed = self.seed;
+        *self.incarnation.get_or_insert_with(|| seed.stream(&name).next_u64() as u8)
+    }
+
+    fn on_received(&mut self, now: Instant, frame: ReceivedFrame) {
+        let Ok((header, unit)) = decode(&frame.payload) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let key = (frame.radio, frame.from);
+        if !self.receivers.contains_key(&key) && self.receivers.len() >= NEIGHBOURS {
+            return;
+        }
+        let patience = self.config.close() * PATIENCE;
+        let new = || (Receiver::new(&header, patience), Heard::default());
+        let (receiver, heard) = self.receivers.entry(key).or_insert_with(new);
+        heard.at = now;
+        let mut out = Vec::new();
+        receiver.on_frame(now, &header, unit, &mut out);
+        self.give_up(key, out);
+    }
+
+    fn give_up(&mut self, (radio, from): (RadioId, NodeId), out: Vec<(UnitHead, Bytes)>) {
+        for (head, payload) in out {
+            if let Some((_, heard)) = self.receivers.get_mut(&(radio, from)) {
+                heard.bytes += payload.len() as u64;
+            }
+            let (flow, protocol) = (head.flow, head.protocol);
+            let (signal, rate) = (None, None);
+            let packet = ReceivedPacket { radio, from, flow, protocol, payload, signal, rate };
+            self.up.push_back(PacketUp::Received(packet));
+        }
+    }
+
+    fn on_done(&mut self, done: FrameDone) {
+        let found = self.outstanding.binary_search_by_key(&done.id, |frame| frame.0);
+        let Some((_, packet)) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
+            return;
+        };
+        let share = if packet.is_some() { &mut self.air.data } else { &mut self.air.coding };
+        *share += done.air_time;
+        let Some(id) = packet else { return };
+        let outcome = match done.outcome {
+            FrameOutcome::Sent | FrameOutcome::Unknown => PacketOutcome::Sent,
+            _ => PacketOutcome::Failed,
+        };
+        let (attempts, air_time) = (done.attempts, done.air_time);
+        self.up.push_back(PacketUp::Done(PacketDone { id, outcome, attempts, air_time }));
+    }
+
+    /// Closes the open block to somebody: its parity is due.
+    fn close(&mut self, to: Target, incarnation: u8) {
+        let Some(sender) = self.senders.get_mut(&to) else { return };
+        let Some((block, _)) = sender.open.take() else { return };
+        let k = block.len() as u8;
+        let units = block.parity(self.config.parity(block.len()));
+        for (place, unit) in (k..).zip(units) {
+            let header = Header { incarnation, block: block.id, index: place, k: Some(k) };
+            sender.parity.push_back((header, unit));
+        }
+    }
+
+    /// A packet becomes a frame, and a part of the open block.
+    fn data(&mut self, now: Instant, packet: Packet) -> Frame {
+        let incarnation = self.incarnation(now);
+        let to = (packet.radio, packet.to);
+        let new = || Sender { next_block: 0, open: None, parity: VecDeque::new() };
+        let sender = self.senders.entry(to).or_insert_with(new);
+        if sender.open.is_none() {
+            sender.open = Some((Encoder::new(sender.next_block), now));
+            sender.next_block = sender.next_block.wrapping_add(1);
+        }
+        let (block, _) = sender.open.as_mut().expect("it is open now");
+        let index = block.len() as u8;
+        let (flow, protocol) = (packet.flow, packet.protocol);
+        let head = UnitHead { seq: Seq(index.into()), flow, flow_seq: 0, protocol };
+        block.push(&head, &packet.payload);
+        let header = Header { incarnation, block: block.id, index, k: None };
+        if block.len() >= usize::from(self.config.data_packets) {
+            self.close(to, incarnation);
+        }
+        self.counters.data_sent += 1;
+        let payload = encode(&header, &encode_unit(&head, &packet.payload));
+        self.give(to, payload, Some(packet.id), packet.options)
+    }
+
+    fn give(
+        &mut self,
+        (radio, to): Target,
+        payload: Bytes,
+        packet: Option<UnitId>,
+        options: TxOptions,
+    ) -> Frame {
+        let id = self.ids.next_id();
+        self.outstanding.push_back((id, packet));
+        let options = TxOptions { ack: AckPolicy::NoAck, attempts: Some(1), ..options };
+        let flow = if payload.is_empty() { FlowId::CONTROL } else { FlowId(0) };
+        Frame { id, radio, to, flow, protocol: EtherType::FARHOP, payload, options }
+    }
+
+    fn due(&self) -> Instant {
+        let close = self.config.close();
+        let open = self.senders.values().filter_map(|sender| sender.open.as_ref());
+        let closes = open.map(|(_, opened)| *opened + close);
+        let waits = self.receivers.values().map(|(receiver, _)| receiver.due());
+        closes.chain(waits).min().unwrap_or(Instant::MAX)
+    }
+}
+
+fn lane((radio, to): Target) -> Lane {
+    Lane { radio, to, ..Lane::default() }
+}
+
+impl Layer for BlindFec {
+    type Above = Packets;
+    type Below = Frames;
+
+    fn handle_rx(&mut self, cx: &mut Cx<'_>, event: FrameUp) {
+        match event {
+            FrameUp::Received(frame) => self.on_received(cx.now, frame),
+            FrameUp::Overheard(_) => self.counters.overheard += 1,
+            FrameUp::Done(done) => self.on_done(done),
+            FrameUp::Wanted(wanted) => {
+                let target = (wanted.radio, Some(wanted.to));
+                if !self.wanted.contains(&target) && self.wanted.len() < NEIGHBOURS {
+                    self.wanted.push_back(target);
+                }
+            }
+        }
+    }
+
+    fn poll_rx(&mut self, _cx: &mut Cx<'_>) -> Option<PacketUp> {
+        self.up.pop_front()
+    }
+
+    fn room(&self, lane: Lane) -> Room {
+        if !self.radios.contains(&lane.radio) || lane.to == Some(self.node) {
+            return Room::NONE;
+        }
+        let here = |packet: &&Packet| packet.radio == lane.radio;
+        let taken = self.waiting.iter().filter(here).count();
+        Room::units(self.config.queue_packets.saturating_sub(taken))
+    }
+
+    fn handle_tx(&mut self, _cx: &mut Cx<'_>, packet: Packet) {
+        let to = (packet.radio, packet.to);
+        let is_served = self.senders.contains_key(&to) || self.senders.len() < NEIGHBOURS;
+        let cause = if !self.radios.contains(&packet.radio) || !is_served {
+            DropCause::NoRoute
+        } else if self.room(packet.lane()).is_none() {
+            DropCause::QueueFull
+        } else if packet.payload.len() > usize::from(u16::MAX) {
+            DropCause::TooLong
+        } else {
+            return self.waiting.push_back(packet);
+        };
+        *self.drops.entry(cause).or_default() += 1;
+        self.up.push_back(PacketUp::Dropped { id: packet.id, cause });
+    }
+
+    fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<FrameDown> {
+        let has_room = |to: &Target| !below(lane(*to)).is_none();
+        if let Some(at) = self.wanted.iter().position(has_room) {
+            let to = self.wanted.remove(at)?;
+            return Some(FrameDown::Frame(self.give(to, Bytes::new(), None, TxOptions::default())));
+        }
+        let is_due =
+            |(to, sender): &(&Target, &mut Sender)| !sender.parity.is_empty() && has_room(to);
+        if let Some((to, sender)) = self.senders.iter_mut().find(is_due) {
+            let (to, (header, unit)) = (*to, sender.parity.pop_front()?);
+            self.counters.parity_sent += 1;
+            let payload = encode(&header, &unit);
+            return Some(FrameDown::Frame(self.give(to, payload, None, TxOptions::default())));
+        }
+        let at = self.waiting.iter().position(|packet| has_room(&(packet.radio, packet.to)))?;
+        let packet = self.waiting.remove(at)?;
+        Some(FrameDown::Frame(self.data(cx.now, packet)))
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.due()).filter(|due| *due < Instant::MAX)
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        let (now, close) = (cx.now, self.config.close());
+        let incarnation = self.incarnation(now);
+        let is_due = |sender: &Sender| {
+            sender.open.as_ref().is_some_and(|(_, opened)| *opened + close <= now)
+        };
+        let due: Vec<Target> =
+            self.senders.iter().filter(|(_, s)| is_due(s)).map(|(to, _)| *to).collect();
+        due.into_iter().for_each(|to| self.close(to, incarnation));
+        let keys: Vec<(RadioId, NodeId)> = self.receivers.keys().copied().collect();
+        for key in keys {
+            let mut out = Vec::new();
+            if let Some((receiver, _)) = self.receivers.get_mut(&key) {
+                receiver.on_timeout(now, &mut out);
+            }
+            self.give_up(key, out);
+        }
+    }
+}
+
+impl Link for BlindFec {
+    fn heeds_overheard(&self) -> bool {
+        false
+    }
+
+    fn status(&self, now: Instant) -> LinkStatus {
+        let sum = |of: fn(&Receiver) -> u64| self.receivers.values().map(|(r, _)| of(r)).sum();
+        let neighbour = |((radio, node), (_, heard)): (&(RadioId, NodeId), &(Receiver, Heard))| {
+            NeighbourStatus {
+                node: *node,
+                radio: *radio,
+                up: true,
+                heard_ago: Some(now.since(heard.at)),
+                sync_error_ns: None,
+                loss: None,
+                coding_rate: f64::from(self.config.all_packets)
+                    / f64::from(self.config.data_packets)
+                    - 1.0,
+                has_bursts: None,
+                classes: Vec::new(),
+                queue_packets: self.waiting.iter().filter(|p| p.to == Some(*node)).count(),
+                sent_bytes: 0,
+                received_bytes: heard.bytes,
+                signal_dbm: None,
+                refused: None,
+            }
+        };
+        LinkStatus {
+            kind: "blindfec".into(),
+            slots: Vec::new(),
+            neighbours: self.receivers.iter().map(neighbour).collect(),
+            air: self.air,
+            counters: named([
+                ("data_sent", self.counters.data_sent),
+                ("coded_sent", self.counters.parity_sent),
+                ("decoded", sum(|receiver| receiver.decoded)),
+                ("late", sum(|receiver| receiver.late)),
+                ("malformed", self.counters.malformed + sum(|receiver| receiver.malformed)),
+                ("overheard", self.counters.overheard),
+            ]),
+            drops: self.drops.clone(),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Modified Snoop (`wildnet.md` 10): every node repairs, for every neighbour that it sends to, the
+//! losses of TCP behind it. A layer around a link, with packets on both sides of it.
+//!
+//! `flow` remembers the segments of a connection that went to a neighbour; here segments are taken
+//! in on their way down and acknowledgements on their way up. A duplicate acknowledgement of a
+//! segment that is remembered brings that segment again, and goes no further; silence for too long
+//! brings it too. Differs from the original in that the holes that a SACK option shows are filled
+//! at once: over a link with slots each would take a cycle of its own.
+//!
+//! Repeated segments go before all others, so the link below is given few packets at a time.
+
+mod flow;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::net::IpAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use self::flow::Flow;
+use super::{Link, LinkStatus};
+use crate::base::{
+    Cx, DropCause, Duration, EtherType, FrameDown, FrameUp, Frames, Instant, Lane, Layer, Packet,
+    PacketUp, Packets, Room, RoomBelow, UnitId,
+};
+use crate::wire::ip;
+use crate::wire::tcp::{self, Flags};
+
+/// Ids of repeated segments, which nobody above knows, begin here.
+const OWN_IDS: u64 = 1 << 63;
+/// Connections that are remembered; the one that was idle longest is forgotten for another.
+const FLOWS: usize = 256;
+
+/// Settings of Snoop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SnoopConfig {
+    /// The least time without an acknowledgement after which a segment is repeated, in
+    /// milliseconds; else it is twice the smoothed round-trip time.
+    pub timeout_ms: f64,
+    /// Segments of one connection that are remembered.
+    pub cache_packets: usize,
+    /// Packets that wait here to be given to the link.
+    pub queue_packets: usize,
+    /// Packets that the link may have at a time.
+    pub depth_packets: usize,
+}
+
+impl Default for SnoopConfig {
+    fn default() -> Self {
+        Self { timeout_ms: 40.0, cache_packets: 128, queue_packets: 100, depth_packets: 4 }
+    }
+}
+
+/// A direction of a connection: addresses and ports of the sender and of the receiver of data.
+type Ends = ((IpAddr, u16), (IpAddr, u16));
+
+/// A link with Snoop around it.
+pub struct Snoop {
+    link: Box<dyn Link + Send>,
+    config: SnoopConfig,
+    flows: BTreeMap<Ends, Flow>,
+    /// Repeated segments, before all that waits.
+    again: VecDeque<Packet>,
+    waiting: VecDeque<Packet>,
+    /// Packets that the link has.
+    under_way: usize,
+    next_id: u64,
+    timeout: Instant,
+    counters: Counters,
+    queue_full: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    cached: u64,
+    suppressed: u64,
+    by_duplicate: u64,
+    by_timeout: u64,
+}
+
+impl fmt::Debug for Snoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snoop").field("counters", &self.counters).finish_non_exhaustive()
+    }
+}
+
+/// What a segment is to Snoop.
+struct Segment {
+    /// The direction that its sender sends data in.
+    ends: Ends,
+    header: tcp::Header,
+    data: usize,
+}
+
+fn segment(packet: &Packet) -> Option<Segment> {
+    read(packet.protocol, &packet.payload)
+}
+
+fn read(protocol: EtherType, payload: &[u8]) -> Option<Segment> {
+    let is_ip = protocol == EtherType::IPV4;
+    let (header, data) = is_ip.then(|| tcp::decode(payload).ok()).flatten()?;
+    let (from, to) = (ip::source(payload)?, ip::destination(payload)?);
+    let ends = ((from, header.source), (to, header.destination));
+    Some(Segment { ends, header, data: data.len() })
+}
+
+impl Snoop {
+    /// Puts Snoop around a link.
+    pub fn build(config: &SnoopConfig, link: Box<dyn Link + Send>) -> Self {
+        Self {
+            link,
+            config: config.clone(),
+            flows: BTreeMap::new(),
+            again: VecDeque::new(),
+            waiting: VecDeque::new(),
+            under_way: 0,
+            next_id: OWN_IDS,
+            timeout: Instant::MAX,
+            counters: Counters::default(),
+            queue_full: 0,
+        }
+    }
+
+    /// Remembers a segment of data on its way down.
+    fn on_down(&mut self, now: Instant, packet: &Packet) {
+        let Some(segment) = segment(packet).filter(|segment| segment.data > 0) else { return };
+        if !self.flows.contains_key(&segment.ends) && self.flows.len() >= FLOWS {
+            let idle = self.flows.iter().min_by_key(|(_, flow)| flow.used).map(|(ends, _)| *ends);
+            idle.and_then(|ends| self.flows.remove(&ends));
+        }
+        let least = Duration::from_secs_f64(self.config.timeout_ms / 1e3);
+        let new = || Flow::new(self.config.cache_packets, least);
+        let flow = self.flows.entry(segment.ends).or_insert_with(new);
+        let end = segment.header.seq.add(segment.data as u32);
+        flow.on_data(now, segment.header.seq, end, packet);
+        self.counters.cached += 1;
+    }
+
+    /// Looks at an acknowledgement on its way up; whether it goes further.
+    fn on_up(&mut self, now: Instant, protocol: EtherType, payload: &[u8]) -> bool {
+        let Some(segment) = read(protocol, payload) else { return true };
+        if segment.header.flags.has(Flags::RST) || segment.header.flags.has(Flags::SYN) {
+            return true;
+        }
+        let (from, to) = segment.ends;
+        let Some(flow) = self.flows.get_mut(&(to, from)) else { return true };
+        if !segment.header.flags.has(Flags::ACK) {
+            return true;
+        }
+        let sacks = segment.header.options.sack.as_slice();
+        let (ack, window) = (segment.header.ack, segment.header.window);
+        let verdict = flow.on_ack(now, ack, sacks, window, segment.data == 0);
+        self.counters.suppressed += u64::from(!verdict.goes_on);
+        self.counters.by_duplicate += verdict.again.len() as u64;
+        verdict.again.into_iter().for_each(|packet| self.repeat(packet));
+        verdict.goes_on
+    }
+
+    fn repeat(&mut self, packet: Packet) {
+        self.next_id += 1;
+        self.again.push_back(Packet { id: UnitId(self.next_id), ..packet });
+    }
+
+    fn fire(&mut self, now: Instant) {
+        let mut due = Vec::new();
+        for flow in self.flows.values_mut() {
+            due.extend(flow.on_timeout(now));
+        }
+        self.counters.by_timeout += due.len() as u64;
+        due.into_iter().for_each(|packet| self.repeat(packet));
+    }
+
+    fn set_timeout(&mut self) {
+        self.timeout = self.flows.values().map(Flow::due).min().unwrap_or(Instant::MAX);
+    }
+
+    /// Gives the link what it may have: repeated segments first.
+    fn feed(&mut self, cx: &mut Cx<'_>) {
+        while self.under_way < self.config.depth_packets {
+            let has_room = |packet: &Packet| !self.link.room(packet.lane()).is_none();
+            let packet = if self.again.front().is_some_and(has_room) {
+                self.again.pop_front()
+            } else if self.waiting.front().is_some_and(has_room) {
+                self.waiting.pop_front()
+            } else {
+                break;
+            };
+            let packet = packet.expect("it was looked at");
+            self.under_way += 1;
+            if let Some(segment) = segment(&packet).filter(|segment| segment.data > 0)
+                && let Some(flow) = self.flows.get_mut(&segment.ends)
+            {
+                flow.on_sent(cx.now, segment.header.seq);
+            }
+            self.link.handle_tx(cx, packet);
+        }
+        self.set_timeout();
+    }
+}
+
+impl Layer for Snoop {
+    type Above = Packets;
+    type Below = Frames;
+
+    fn handle_rx(&mut self, cx: &mut Cx<'_>, event: FrameUp) {
+        self.link.handle_rx(cx, event);
+    }
+
+    fn poll_rx(&mut self, cx: &mut Cx<'_>) -> Option<PacketUp> {
+        while let Some(event) = self.link.poll_rx(cx) {
+            let goes_on = match &event {
+                PacketUp::Received(packet) => {
+                    let goes_on = self.on_up(cx.now, packet.protocol, &packet.payload);
+                    self.set_timeout();
+                    goes_on
+                }
+                PacketUp::Done(done) => {
+                    self.under_way = self.under_way.saturating_sub(1);
+                    done.id.0 < OWN_IDS
+                }
+                PacketUp::Dropped { id, .. } => {
+                    self.under_way = self.under_way.saturating_sub(1);
+                    id.0 < OWN_IDS
+                }
+                PacketUp::Neighbour { .. } | PacketUp::LinkSample(_) => true,
+            };
+            if goes_on {
+                return Some(event);
+            }
+        }
+        None
+    }
+
+    /// Free places here, where the link would take the packet at all.
+    fn room(&self, lane: Lane) -> Room {
+        let free = self.config.queue_packets.saturating_sub(self.waiting.len());
+        let is_open = self.under_way > 0 || !self.link.room(lane).is_none();
+        if is_open { Room::units(free) } else { Room::NONE }
+    }
+
+    fn handle_tx(&mut self, cx: &mut Cx<'_>, packet: Packet) {
+        if self.waiting.len() >= self.config.queue_packets {
+            // Whoever asked for room does not come here; the link says what became of it.
+            self.queue_full += 1;
+            self.under_way += 1;
+            return self.link.handle_tx(cx, packet);
+        }
+        self.on_down(cx.now, &packet);
+        self.set_timeout();
+        self.waiting.push_back(packet);
+    }
+
+    fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<FrameDown> {
+        self.feed(cx);
+        self.link.poll_tx(cx, below)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let of_link = self.link.poll_timeout().unwrap_or(Instant::MAX);
+        Some(of_link.min(self.timeout)).filter(|due| *due < Instant::MAX)
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.link.handle_timeout(cx);
+        if self.timeout <= cx.now {
+            self.fire(cx.now);
+            self.set_timeout();
+        }
+    }
+}
+
+impl Link for Snoop {
+    fn heeds_overheard(&self) -> bool {
+        self.link.heeds_overheard()
+    }
+
+    fn status(&self, now: Instant) -> LinkStatus {
+        let mut status = self.link.status(now);
+        let counters = &self.counters;
+        for (name, count) in [
+            ("snoop_cached", counters.cached),
+            ("snoop_suppressed", counters.suppressed),
+            ("snoop_by_duplicate", counters.by_duplicate),
+            ("snoop_by_timeout", counters.by_timeout),
+        ] {
+            status.counters.insert(name.into(), count);
+        }
+        if self.queue_full > 0 {
+            *status.drops.entry(DropCause::QueueFull).or_default() += self.queue_full;
+        }
+        status
+    }
+}

@@ -1,0 +1,124 @@
+//! What is sent in a phase: data while it fits, and a marker to each neighbour at its end.
+
+use bytes::Bytes;
+
+use super::{Outstanding, Peer, Phase, Port, TwoP};
+use crate::base::{
+    AckPolicy, Duration, EtherType, FlowId, Frame, Instant, Lane, RoomBelow, Seq, TxOptions, UnitId,
+};
+use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, Header, Kind, encode};
+
+impl TwoP {
+    /// Air time of the markers that a radio has still to send.
+    pub(super) fn marker_time(&self, port: &Port) -> Duration {
+        let open = port.peers.iter().filter(|index| !self.peers[**index].is_told).count();
+        port.spec.unacknowledged(HEADER_BYTES) * open as u64
+    }
+
+    /// The next frame of a radio in its sending phase.
+    pub(super) fn next_frame(
+        &mut self,
+        now: Instant,
+        (group, port): (usize, usize),
+        below: &RoomBelow<'_>,
+    ) -> Option<Frame> {
+        let Phase::Send { from, end } = self.groups[group].phase else { return None };
+        if now < from {
+            return None;
+        }
+        let place = &self.groups[group].ports[port];
+        let (turn, count) = (place.turn, place.peers.len());
+        let markers = self.marker_time(place);
+        let free = place.busy_until.max(now);
+        for step in 0..count {
+            let index = self.groups[group].ports[port].peers[(turn + step) % count];
+            let has_room = !below(lane(&self.peers[index])).is_none();
+            let place = &self.groups[group].ports[port];
+            let bytes = self.peers[index].queue.front().map(|packet| packet.payload.len());
+            let air = bytes.map(|bytes| place.spec.unacknowledged(bytes));
+            let fits = air.is_some_and(|air| free + air + markers <= end);
+            if has_room && (fits || self.peers[index].wanted) {
+                self.groups[group].ports[port].turn = (turn + step + 1) % count;
+                return Some(self.data(now, (group, port), index, end));
+            }
+        }
+        // The marker comes last: when nothing else fits any more.
+        if now + markers < end {
+            return None;
+        }
+        let peers = &self.groups[group].ports[port].peers;
+        let untold = |index: &&usize| !self.peers[**index].is_told;
+        let index = *peers.iter().find(untold)?;
+        let has_room = !below(lane(&self.peers[index])).is_none();
+        has_room.then(|| self.marker(now, (group, port), index))
+    }
+
+    fn data(&mut self, now: Instant, place: (usize, usize), index: usize, end: Instant) -> Frame {
+        if std::mem::take(&mut self.peers[index].wanted) {
+            let empty = (EtherType::FARHOP, Bytes::new(), FlowId::CONTROL);
+            return self.give(now, place, index, empty, None, end);
+        }
+        let packet = self.peers[index].queue.pop_front().expect("its length was asked for");
+        let what = (packet.protocol, packet.payload, packet.flow);
+        self.give(now, place, index, what, Some(packet.id), end)
+    }
+
+    fn marker(&mut self, now: Instant, place: (usize, usize), index: usize) -> Frame {
+        let header = Header {
+            kind: Kind::Marker,
+            flags: 0,
+            flow: FlowId(0),
+            seq: Seq(0),
+            flow_seq: 0,
+            attempt: 0,
+            slot: self.groups[place.0].number,
+            delta_us: 0,
+            incarnation: 0,
+            coded: None,
+            base_offset: 0,
+            cluster: 0,
+            length: FULL_LENGTH,
+            demand: 0,
+            protocol: EtherType::FARHOP,
+        };
+        self.counters.markers_sent += 1;
+        self.peers[index].is_told = true;
+        let what = (EtherType::FARHOP, encode(&header, &[], &[]), FlowId(0));
+        let frame = self.give(now, place, index, what, None, Instant::MAX);
+        if let Some(last) = self.outstanding.back_mut() {
+            last.is_marker = true;
+        }
+        frame
+    }
+
+    fn give(
+        &mut self,
+        now: Instant,
+        place: (usize, usize),
+        index: usize,
+        (protocol, payload, flow): (EtherType, Bytes, FlowId),
+        packet: Option<UnitId>,
+        end: Instant,
+    ) -> Frame {
+        let (group, port) = place;
+        let id = self.ids.next_id();
+        let packet = packet.map(|packet| (packet, index, payload.len()));
+        self.outstanding.push_back(Outstanding { id, packet, group, is_marker: false });
+        let port = &mut self.groups[group].ports[port];
+        let planned = port.spec.unacknowledged(payload.len());
+        port.busy_until = port.busy_until.max(now) + planned;
+        let options = TxOptions {
+            ack: AckPolicy::NoAck,
+            rate: Some(port.spec.rate),
+            attempts: Some(1),
+            deadline: (end != Instant::MAX).then_some(end),
+            ..TxOptions::default()
+        };
+        let (radio, to) = (port.spec.id, Some(self.peers[index].spec.node));
+        Frame { id, radio, to, flow, protocol, payload, options }
+    }
+}
+
+fn lane(peer: &Peer) -> Lane {
+    Lane { radio: peer.spec.radio, to: Some(peer.spec.node), ..Lane::default() }
+}

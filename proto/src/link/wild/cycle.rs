@@ -1,0 +1,72 @@
+//! What happens once in a cycle: a send slot begins, silence is noticed, what waited too long goes.
+
+use super::slots::{SILENT_CYCLES, STALE_CYCLES};
+use super::status::WildEvent;
+use super::{Group, Wild};
+use crate::base::{Cx, PacketUp};
+
+impl Wild {
+    /// A send slot begins: the guard is over.
+    pub(super) fn on_slot_began(&mut self, cx: &mut Cx<'_>, group: usize) {
+        if self.groups[group].slots.is_in_step(cx.now) {
+            let length = self.own_length(group);
+            self.groups[group].slots.set_own(length);
+        }
+        let slots = &self.groups[group].slots;
+        let (number, until, channel) = (slots.number(), slots.end(), self.groups[group].channel);
+        self.counters.slots += 1;
+        self.air.guard += self.settings.guard;
+        cx.emit(|| WildEvent::SlotBegan { channel, number });
+        for port in 0..self.groups[group].ports.len() {
+            let Group { slots, ports, .. } = &mut self.groups[group];
+            ports[port].on_slot(cx.now, slots, &self.settings);
+            self.give_turns((group, port));
+        }
+        for index in 0..self.peers.len() {
+            if self.peers[index].place.0 == group {
+                self.peers[index].on_slot(number, until);
+            }
+        }
+        self.on_cycle(cx, group);
+    }
+
+    /// A send slot begins in which this node listens.
+    pub(super) fn on_slot_listened(&mut self, cx: &mut Cx<'_>, group: usize) {
+        self.counters.slots_listened += 1;
+        self.on_cycle(cx, group);
+    }
+
+    fn on_cycle(&mut self, cx: &mut Cx<'_>, group: usize) {
+        let patience = self.settings.slot * 2 * STALE_CYCLES;
+        let mut is_missing = false;
+        for index in 0..self.peers.len() {
+            if self.peers[index].place.0 == group {
+                self.on_peer_cycle(cx, index);
+                let heard = self.peers[index].heard;
+                is_missing |= heard.is_none_or(|heard| cx.now.since(heard) > patience);
+            }
+        }
+        self.groups[group].slots.set_missing(is_missing);
+    }
+
+    /// Once in a cycle for each neighbour: silence, and what waited too long.
+    fn on_peer_cycle(&mut self, cx: &mut Cx<'_>, index: usize) {
+        let silence = self.settings.slot * 2 * SILENT_CYCLES;
+        let peer = &mut self.peers[index];
+        if peer.is_up && peer.heard.is_none_or(|heard| cx.now.since(heard) > silence) {
+            peer.is_up = false;
+            let node = peer.spec.node;
+            self.up.push_back(PacketUp::Neighbour { node, up: false });
+        }
+        let mut done = Vec::new();
+        let lost = self.peers[index].sender.on_cycle(cx.now, &mut done);
+        self.up.extend(done.into_iter().map(PacketUp::Done));
+        let to = self.peers[index].spec.node;
+        if lost > 0 {
+            cx.emit(|| WildEvent::Lost { to, packets: lost });
+        }
+        let mut out = Vec::new();
+        self.peers[index].receiver.on_cycle(cx.now, &mut out);
+        self.give_up(index, out);
+    }
+}

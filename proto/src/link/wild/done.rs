@@ -1,0 +1,51 @@
+//! Frames that come back from the radio, sent or late.
+
+use super::Wild;
+use super::send::{Outstanding, What};
+use crate::base::{Cx, FrameDone, FrameOutcome};
+
+impl Wild {
+    /// The end of a frame of ours.
+    pub(super) fn on_done(&mut self, cx: &mut Cx<'_>, done: FrameDone) {
+        // Frames come back nearly always in the order in which they were given down.
+        let found = self.outstanding.binary_search_by_key(&done.id, |frame| frame.id);
+        let Some(frame) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
+            self.counters.unknown_done += 1;
+            return;
+        };
+        // A radio that draws its gaps is often done sooner than planned: that air is used. Where it
+        // takes longer, the deadline of the next frame tells.
+        let port = self.port_mut(frame.place);
+        port.planned = port.planned.saturating_sub(frame.planned);
+        // A radio that reports before the frame can have been on air must not fill the slot twice.
+        port.busy_until = port.busy_until.min((cx.now + port.planned).max(port.on_air_until));
+        if matches!(done.outcome, FrameOutcome::Late | FrameOutcome::Cancelled) {
+            return self.on_late(frame);
+        }
+        self.counters.frames_sent += 1;
+        let share = match frame.what {
+            What::First(_) => &mut self.air.data,
+            What::Repeat(_) => &mut self.air.retransmission,
+            What::Parity => &mut self.air.coding,
+            What::Control | What::Carrier(_) => &mut self.air.acknowledgement,
+        };
+        *share += done.air_time;
+        if let (Some(index), What::First(seq) | What::Repeat(seq)) = (frame.peer, frame.what) {
+            self.peers[index].sender.on_sent(seq, done.air_time);
+        }
+    }
+
+    fn on_late(&mut self, frame: Outstanding) {
+        self.counters.frames_late += 1;
+        let slots = &self.groups[frame.place.0].slots;
+        if frame.had_stamp && slots.number() == frame.slot {
+            self.port_mut(frame.place).is_stamped = false;
+        }
+        let Some(index) = frame.peer else { return };
+        let sender = &mut self.peers[index].sender;
+        sender.on_frame_late(frame.slot);
+        if let What::First(seq) | What::Repeat(seq) = frame.what {
+            sender.on_late(seq);
+        }
+    }
+}
