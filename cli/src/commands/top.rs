@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_text_is_cut_to_the_terminal_and_says_what_is_missing() {
         let text = "one\ntwo is long\nthree\nfour\n";
-        let view = View::build(text, 40, 4, 0);
+        let view = View::build(text, 60, 4, 0);
         assert_eq!(view.lines[..3], ["one", "two is long", "three"]);
         assert!(view.lines[3].ends_with("1 more lines"), "{:?}", view.lines);
         let end = View::build(text, 5, 4, 90);

@@ -201,7 +201,8 @@ impl Precedence {
         let is_lowest = level + 1 == self.levels;
         self.ahead = match is_lowest {
             true => self.ahead.saturating_sub(air),
-            false => (self.ahead + air).min(self.most),
+            // Beyond `most`, so that what goes over it is made up for, but not without end.
+            false => (self.ahead + air).min(self.most * 2),
         };
         self.turn = (level + 1) % self.levels;
     }

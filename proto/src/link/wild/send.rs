@@ -188,13 +188,7 @@ impl Wild {
         let id = self.ids.next_id();
         let to = content.peer.map(|index| self.peers[index].spec.node);
         let port = self.port_mut(place);
-        port.is_stamped = true;
-        let bytes = payload.len() + carried.unwrap_or_default();
-        let planned = port.spec.unacknowledged(bytes) + overhead;
-        port.busy_until = port.busy_until.max(now) + planned;
-        port.planned += planned;
-        let air = planned.saturating_sub(port.spec.mean_gap() + overhead);
-        port.on_air_until = port.on_air_until.max(now) + air;
+        let planned = port.take(now, payload.len() + carried.unwrap_or_default(), overhead);
         let (radio, rate) = (port.spec.id, port.spec.rate);
         if let Some(index) = content.peer {
             let peer = &mut self.peers[index];
@@ -213,6 +207,19 @@ impl Wild {
         };
         let flow = if carried.is_some() { FlowId::CONTROL } else { FlowId(0) };
         Frame { id, radio, to, flow, protocol: EtherType::FARHOP, payload, options }
+    }
+}
+
+impl Port {
+    /// A frame with `bytes` bytes goes down; the air time that is planned for it.
+    fn take(&mut self, now: Instant, bytes: usize, overhead: Duration) -> Duration {
+        self.is_stamped = true;
+        let planned = self.spec.unacknowledged(bytes) + overhead;
+        self.busy_until = self.busy_until.max(now) + planned;
+        self.planned += planned;
+        let air = planned.saturating_sub(self.spec.mean_gap() + overhead);
+        self.on_air_until = self.on_air_until.max(now) + air;
+        planned
     }
 }
 
