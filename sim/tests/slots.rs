@@ -8,7 +8,8 @@ use farhop_sim::engine::{Report, RunOptions, run};
 /// common radio of both ends); TCP flows by their ends.
 fn network(links: &[(&str, &str, f64, u16)], flows: &[(&str, &str)], loss: f64) -> Scenario {
     let mut text = String::from(
-        "name = \"network\"\nduration_s = 10\nmeasure_from_s = 2\n[radio]\nphy = \"802.11b\"\npreamble = \"short\"\n\
+        "name = \"network\"\nduration_s = 10\nmeasure_from_s = 2\n\
+         [radio]\nphy = \"802.11b\"\npreamble = \"short\"\n\
          rate_mbps = 11\nack_rate_mbps = 2\ngap = \"difs\"\n[stack.link]\nkind = \"wild\"\n\
          guard_ms = 0.5\n",
     );

@@ -79,7 +79,8 @@ impl Place {
             [("\"hill\", \"ridge\"", channels[0]), ("\"ridge\", \"valley\"", channels[1])]
         {
             text += &format!(
-                "[[link]]\nbetween = [{ends}]\ndistance_km = 30\nradio = {{ channel = {channel} }}\n"
+                "[[link]]\nbetween = [{ends}]\ndistance_km = 30\n\
+                 radio = {{ channel = {channel} }}\n"
             );
         }
         let file = self.path(&format!("{name}.toml"));

@@ -21,8 +21,6 @@ use super::scenario::{
     DelayConfig, DeviceConfig, FlowConfig, RadioConfig, RadioLinkConfig, RadioOverride, Scenario,
     SweepConfig,
 };
-use crate::link::queue::QueueConfig;
-use crate::link::wild::WildConfig;
 use flow::check_flow_kind;
 use names::Names;
 
@@ -118,10 +116,7 @@ impl Scenario {
         }
         check_radio(&mut found, &self.radio);
         security::check_security(&mut found, self);
-        check_stack(&mut found, &self.stack.link);
-        if let Some(snoop) = &self.stack.snoop {
-            link::check_snoop(&mut found, snoop);
-        }
+        link::check_stack(&mut found, &self.stack, &self.radio);
         check_delay(&mut found, "host.wake_us", &self.host.wake_us);
         let placed = match space::check_space(&mut found, self) {
             true => self.with_placed_nodes(),
@@ -358,76 +353,6 @@ fn check_radio(found: &mut Found, radio: &RadioConfig) {
     found.number("radio.capture_db".into(), radio.capture_db, 0.0..=200.0, "a ratio in decibels");
     found.number("radio.channel".into(), radio.channel.into(), 1.0..=233.0, "a channel");
     check_power(found, radio);
-}
-
-fn check_stack(found: &mut Found, link: &LinkConfig) {
-    match link {
-        LinkConfig::Plain(plain) => {
-            let queue = plain.queue_packets as f64;
-            found.number(
-                "stack.link.queue_packets".into(),
-                queue,
-                1.0..=1e6,
-                "a queue length in packets",
-            );
-            check_queue(found, &plain.queue);
-        }
-        LinkConfig::Wild(wild) => check_wild(found, wild),
-        LinkConfig::BlindFec(blind) => link::check_blindfec(found, blind),
-        LinkConfig::TwoP(two_p) => link::check_two_p(found, two_p),
-    }
-}
-
-fn check_queue(found: &mut Found, queue: &QueueConfig) {
-    let QueueConfig::Red(red) = queue else { return };
-    let path = |key: &str| format!("stack.link.queue.{key}");
-    found.number(path("min_packets"), red.min_packets, 0.0..=1e6, "a length in packets");
-    found.number(path("weight"), red.weight, 1e-6..=1.0, "a weight of the length in the mean");
-    found.number(path("max_p"), red.max_p, 1e-6..=1.0, "a probability");
-    let range = red.min_packets + 0.1..=1e6;
-    found.number(path("max_packets"), red.max_packets, range, "a length above min_packets");
-}
-
-fn check_wild(found: &mut Found, wild: &WildConfig) {
-    let path = |key: &str| format!("stack.link.{key}");
-    found.number(path("slot_ms"), wild.slot_ms, 1.0..=1000.0, "a length of a slot in milliseconds");
-    if let Some(least) = wild.slot_least_ms {
-        let range = wild.slot_ms / 8.0..=wild.slot_ms;
-        found.number(path("slot_least_ms"), least, range, "a length for the shortest slot");
-    }
-    if let Some(most) = wild.slot_most_ms {
-        let range = wild.slot_ms..=wild.slot_ms * 1.875;
-        found.number(path("slot_most_ms"), most, range, "a length for the longest slot");
-    }
-    if !(wild.guard_ms >= 0.0 && wild.guard_ms < wild.slot_least().as_millis_f64()) {
-        let message = format!(
-            "a guard of {} ms leaves nothing of a slot of {} ms",
-            wild.guard_ms, wild.slot_ms
-        );
-        found.add(
-            path("guard_ms"),
-            message,
-            "at least 0 and less than slot_ms; 1 to 2 suits most hosts",
-        );
-    }
-    found.number(path("target_loss"), wild.target_loss, 1e-9..=0.5, "a loss that may remain");
-    found.number(
-        path("block_packets"),
-        wild.block_packets.into(),
-        1.0..=64.0,
-        "a number of packets in a code block",
-    );
-    found.number(
-        path("queue_packets"),
-        wild.queue_packets as f64,
-        1.0..=1e5,
-        "a queue length in packets",
-    );
-    found.number(path("overhead_us"), wild.overhead_us, 0.0..=1e5, "a time in microseconds");
-    if let Some(window) = wild.window_packets {
-        found.number(path("window_packets"), window.into(), 1.0..=1920.0, "a window in packets");
-    }
-    class::check_classes(found, wild);
 }
 
 /// Checks settings that take the place of those of `[radio]`, with their own path.

@@ -1,9 +1,111 @@
-//! What is impossible in the settings of the links that are baselines.
+//! What is impossible in the settings of links.
 
 use super::Found;
 use crate::link::blindfec::BlindFecConfig;
+use crate::link::queue::QueueConfig;
 use crate::link::snoop::SnoopConfig;
 use crate::link::two_p::TwoPConfig;
+use crate::link::wild::WildConfig;
+use crate::stack::config::{LinkConfig, StackConfig};
+use crate::stack::scenario::RadioConfig;
+
+/// The largest packet that hosts send, and what a frame has beside it: headers, a bulk
+/// acknowledgement and a seal.
+const PACKET_BYTES: usize = 1_500;
+const OVERHEAD_BYTES: usize = 110;
+
+/// The link and what stands around it.
+pub(super) fn check_stack(found: &mut Found, stack: &StackConfig, radio: &RadioConfig) {
+    if let Some(snoop) = &stack.snoop {
+        check_snoop(found, snoop);
+    }
+    match &stack.link {
+        LinkConfig::Plain(plain) => {
+            let queue = plain.queue_packets as f64;
+            found.number(
+                "stack.link.queue_packets".into(),
+                queue,
+                1.0..=1e6,
+                "a queue length in packets",
+            );
+            check_queue(found, &plain.queue);
+        }
+        LinkConfig::Wild(wild) => check_wild(found, wild, radio),
+        LinkConfig::BlindFec(blind) => check_blindfec(found, blind),
+        LinkConfig::TwoP(two_p) => check_two_p(found, two_p),
+    }
+}
+
+fn check_queue(found: &mut Found, queue: &QueueConfig) {
+    let QueueConfig::Red(red) = queue else { return };
+    let path = |key: &str| format!("stack.link.queue.{key}");
+    found.number(path("min_packets"), red.min_packets, 0.0..=1e6, "a length in packets");
+    found.number(path("weight"), red.weight, 1e-6..=1.0, "a weight of the length in the mean");
+    found.number(path("max_p"), red.max_p, 1e-6..=1.0, "a probability");
+    let range = red.min_packets + 0.1..=1e6;
+    found.number(path("max_packets"), red.max_packets, range, "a length above min_packets");
+}
+
+fn check_wild(found: &mut Found, wild: &WildConfig, radio: &RadioConfig) {
+    let path = |key: &str| format!("stack.link.{key}");
+    found.number(path("slot_ms"), wild.slot_ms, 1.0..=1000.0, "a length of a slot in milliseconds");
+    if let Some(least) = wild.slot_least_ms {
+        let range = wild.slot_ms / 8.0..=wild.slot_ms;
+        found.number(path("slot_least_ms"), least, range, "a length for the shortest slot");
+    }
+    if let Some(most) = wild.slot_most_ms {
+        let range = wild.slot_ms..=wild.slot_ms * 1.875;
+        found.number(path("slot_most_ms"), most, range, "a length for the longest slot");
+    }
+    if !(wild.guard_ms >= 0.0 && wild.guard_ms < wild.slot_least().as_millis_f64()) {
+        let message = format!(
+            "a guard of {} ms leaves nothing of a slot of {} ms",
+            wild.guard_ms, wild.slot_ms
+        );
+        found.add(
+            path("guard_ms"),
+            message,
+            "at least 0 and less than slot_ms; 1 to 2 suits most hosts",
+        );
+    }
+    found.number(path("target_loss"), wild.target_loss, 1e-9..=0.5, "a loss that may remain");
+    found.number(
+        path("block_packets"),
+        wild.block_packets.into(),
+        1.0..=64.0,
+        "a number of packets in a code block",
+    );
+    found.number(
+        path("queue_packets"),
+        wild.queue_packets as f64,
+        1.0..=1e5,
+        "a queue length in packets",
+    );
+    found.number(path("overhead_us"), wild.overhead_us, 0.0..=1e5, "a time in microseconds");
+    if let Some(window) = wild.window_packets {
+        found.number(path("window_packets"), window.into(), 1.0..=1920.0, "a window in packets");
+    }
+    super::class::check_classes(found, wild);
+    check_room(found, wild, radio);
+}
+
+/// Whether a packet fits into a slot.
+fn check_room(found: &mut Found, wild: &WildConfig, radio: &RadioConfig) {
+    // With other settings out of range there is nothing to compute from.
+    if !found.0.is_empty() {
+        return;
+    }
+    let air = radio.phy().air_time(PACKET_BYTES + OVERHEAD_BYTES, radio.rate());
+    let room = wild.slot_least().as_millis_f64() - wild.guard_ms;
+    if air.as_millis_f64() > room {
+        let air = air.as_millis_f64();
+        let message = format!(
+            "a packet of {PACKET_BYTES} bytes is {air:.1} ms on air; the guard leaves {room:.1} ms"
+        );
+        let help = "a longer slot, a shorter guard, or a higher rate";
+        found.add("stack.link.slot_ms", message, help);
+    }
+}
 
 pub(super) fn check_two_p(found: &mut Found, two_p: &TwoPConfig) {
     let path = |key: &str| format!("stack.link.{key}");

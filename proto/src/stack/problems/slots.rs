@@ -73,7 +73,10 @@ mod tests {
 
     fn ring(links: &[(&str, &str, u16)]) -> Scenario {
         let named = |name: &str| serde_json::json!({ "name": name });
-        let link = |(from, to, channel): &(&str, &str, u16)| serde_json::json!({ "between": [from, to], "radio": { "channel": channel } });
+        let link = |(from, to, channel): &(&str, &str, u16)| {
+            let radio = serde_json::json!({ "channel": channel });
+            serde_json::json!({ "between": [from, to], "radio": radio })
+        };
         let scenario = serde_json::json!({
             "name": "ring",
             "stack": { "link": { "kind": "wild" } },
