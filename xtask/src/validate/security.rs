@@ -29,8 +29,8 @@ const LAB_ATTACK_S: f64 = 70.0;
 const HONEST: f64 = 0.95;
 /// Memory that a process of the lab may take, in MB.
 const MEMORY_MB: f64 = 30.0;
-/// The quick form lasts so much shorter.
-const QUICK: f64 = 50.0;
+/// The quick form lasts so much shorter; where little goodput is left, less would say nothing.
+const QUICK: f64 = 5.0;
 
 /// Needs the rights that a lab needs; the full form takes most of an hour.
 pub(crate) fn rows(quick: bool, root: &Path) -> Result<Vec<Row>> {
