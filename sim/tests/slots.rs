@@ -73,7 +73,7 @@ fn a_lossy_chain_keeps_its_step() {
     for nodes in [3, 5] {
         let both = rates(&simulate(&chain(nodes, &[80.0, 20.0, 50.0], &[1], true, 0.1)));
         println!("{nodes} nodes with a loss of 0.1: {both:.2?}");
-        assert!(both.iter().sum::<f64>() > 4.5, "{both:?}");
+        assert!(both.iter().sum::<f64>() > 5.0, "{both:?}");
     }
 }
 
