@@ -1,6 +1,8 @@
 //! Charts as SVG.
 
 use farhop_sim::engine::FlowReport;
+use plotters::chart::MeshStyle;
+use plotters::coord::CoordTranslate;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -15,8 +17,52 @@ pub(super) const COLOURS: [RGBColor; 7] = [
     RGBColor(80, 80, 80),
 ];
 pub(super) const FONT: &str = "sans-serif";
-pub(super) const GRID: RGBColor = RGBColor(225, 225, 225);
+const GRID: RGBColor = RGBColor(225, 225, 225);
 pub(super) const INK: RGBColor = RGBColor(40, 40, 40);
+
+/// What a chart is drawn on.
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+/// A string takes everything.
+pub(super) type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+
+/// A picture of this height, as SVG.
+pub(super) fn svg(height: u32, draw: impl FnOnce(&Area<'_>) -> Drawn) -> String {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (860, height)).into_drawing_area();
+        let drawn = area.fill(&WHITE).and_then(|()| draw(&area)).and_then(|()| area.present());
+        drawn.expect("drawing into a string does not fail");
+    }
+    svg
+}
+
+/// The look of axes and their grid.
+pub(super) fn style<X, Y, DB>(mesh: &mut MeshStyle<'_, '_, X, Y, DB>)
+where
+    X: Ranged,
+    Y: Ranged,
+    DB: DrawingBackend,
+{
+    mesh.label_style((FONT, 13).into_font().color(&INK))
+        .axis_desc_style((FONT, 14).into_font().color(&INK))
+        .axis_style(INK)
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT);
+}
+
+/// Writes the names of what was drawn into a corner.
+pub(super) fn legend<'a, 'b: 'a, CT: CoordTranslate>(
+    chart: &mut ChartContext<'a, SVGBackend<'b>, CT>,
+    position: SeriesLabelPosition,
+) -> Drawn {
+    chart
+        .configure_series_labels()
+        .position(position)
+        .background_style(WHITE.mix(0.85))
+        .border_style(GRID)
+        .label_font((FONT, 13).into_font().color(&INK))
+        .draw()
+}
 
 /// Height of what is inside the axes of [`over_time`], about.
 const PLOT_HEIGHT: f64 = 240.0;
@@ -47,13 +93,7 @@ impl Bar {
 
 /// Goodput over time of each flow.
 pub(crate) fn over_time(title: &str, flows: &[FlowReport]) -> String {
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, (860, 340)).into_drawing_area();
-        draw_over_time(&area, title, flows).expect("drawing into a string does not fail");
-        area.present().expect("drawing into a string does not fail");
-    }
-    svg
+    svg(340, |area| draw_over_time(area, title, flows))
 }
 
 fn smooth(flow: &FlowReport) -> Vec<(f64, f64)> {
@@ -65,15 +105,7 @@ fn smooth(flow: &FlowReport) -> Vec<(f64, f64)> {
     flow.over_time_mbps.chunks(bins).enumerate().map(mean).collect()
 }
 
-fn draw_over_time<DB>(
-    area: &DrawingArea<DB, plotters::coord::Shift>,
-    title: &str,
-    flows: &[FlowReport],
-) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>>
-where
-    DB: DrawingBackend,
-{
-    area.fill(&WHITE)?;
+fn draw_over_time(area: &Area<'_>, title: &str, flows: &[FlowReport]) -> Drawn {
     let lines: Vec<Vec<(f64, f64)>> = flows.iter().map(smooth).collect();
     let points = || lines.iter().flatten();
     let end = points().map(|point| point.0).fold(1.0, f64::max) + SMOOTH_S / 2.0;
@@ -86,16 +118,11 @@ where
         .x_label_area_size(42)
         .y_label_area_size(56)
         .build_cartesian_2d(0.0..end, 0.0..top)?;
-    chart
-        .configure_mesh()
-        .x_desc("time, s")
+    let mut mesh = chart.configure_mesh();
+    style(&mut mesh);
+    mesh.x_desc("time, s")
         .x_label_formatter(&|seconds| format!("{seconds:.*}", usize::from(end < 10.0)))
         .y_desc("goodput, Mb/s")
-        .label_style((FONT, 13).into_font().color(&INK))
-        .axis_desc_style((FONT, 14).into_font().color(&INK))
-        .axis_style(INK)
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
         .draw()?;
     for (index, (flow, line)) in flows.iter().zip(lines).enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
@@ -107,36 +134,15 @@ where
             .label(format!("{} ({})", flow.name, flow.transport))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.85))
-        .border_style(GRID)
-        .label_font((FONT, 13).into_font().color(&INK))
-        .draw()
+    legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
 
 /// Stacked bars of two directions, with what was published as a line across.
 pub(crate) fn bars(title: &str, names: [&str; 2], bars: &[Bar]) -> String {
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, (860, 420)).into_drawing_area();
-        draw_bars(&area, title, names, bars).expect("drawing into a string does not fail");
-        area.present().expect("drawing into a string does not fail");
-    }
-    svg
+    svg(420, |area| draw_bars(area, title, names, bars))
 }
 
-fn draw_bars<DB>(
-    area: &DrawingArea<DB, plotters::coord::Shift>,
-    title: &str,
-    names: [&str; 2],
-    bars: &[Bar],
-) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>>
-where
-    DB: DrawingBackend,
-{
-    area.fill(&WHITE)?;
+fn draw_bars(area: &Area<'_>, title: &str, names: [&str; 2], bars: &[Bar]) -> Drawn {
     let top = bars.iter().map(Bar::height).fold(1.0, f64::max) * 1.18;
     let mut chart = ChartBuilder::on(area)
         .margin(14)
@@ -144,17 +150,9 @@ where
         .x_label_area_size(62)
         .y_label_area_size(56)
         .build_cartesian_2d(0.0..bars.len() as f64, 0.0..top)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .disable_x_axis()
-        .y_desc("goodput, Mb/s")
-        .label_style((FONT, 13).into_font().color(&INK))
-        .axis_desc_style((FONT, 14).into_font().color(&INK))
-        .axis_style(INK)
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .draw()?;
+    let mut mesh = chart.configure_mesh();
+    style(&mut mesh);
+    mesh.disable_x_mesh().disable_x_axis().y_desc("goodput, Mb/s").draw()?;
     let sides = |index: usize| (index as f64 + 0.2, index as f64 + 0.8);
     for (part, colour) in COLOURS.into_iter().take(2).enumerate() {
         let rectangles = bars.iter().enumerate().map(|(index, bar)| {
@@ -174,13 +172,7 @@ where
         .draw_series(bars.iter().enumerate().filter_map(across))?
         .label("published")
         .legend(|(x, y)| PathElement::new([(x, y), (x + 12, y)], BLACK.stroke_width(2)));
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.85))
-        .border_style(GRID)
-        .label_font((FONT, 13).into_font().color(&INK))
-        .draw()?;
+    legend(&mut chart, SeriesLabelPosition::UpperLeft)?;
     for (index, bar) in bars.iter().enumerate() {
         let at = |value| chart.backend_coord(&(index as f64 + 0.5, value));
         label_bar(area, bar, at(bar.total()), at(0.0))?;
@@ -189,15 +181,7 @@ where
 }
 
 /// Writes the sum over a bar, and what it stands for under it.
-fn label_bar<DB>(
-    area: &DrawingArea<DB, plotters::coord::Shift>,
-    bar: &Bar,
-    top: (i32, i32),
-    foot: (i32, i32),
-) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>>
-where
-    DB: DrawingBackend,
-{
+fn label_bar(area: &Area<'_>, bar: &Bar, top: (i32, i32), foot: (i32, i32)) -> Drawn {
     let centred =
         |size: i32| (FONT, size).into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
     let total = format!("{:.2}", bar.total());

@@ -4,22 +4,16 @@ use farhop_papers::{Figure, Point, Series};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-use super::chart::{COLOURS, FONT, GRID, INK};
+use super::chart::{Area, COLOURS, Drawn, FONT, INK, legend, style, svg};
 
 /// Height of what is inside the axes, about.
 const PLOT_HEIGHT: f64 = 330.0;
 
-type Chart<'a, DB> = ChartContext<'a, DB, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 /// Draws a figure.
 pub(crate) fn draw(figure: &Figure) -> String {
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, (860, 460)).into_drawing_area();
-        draw_on(&area, figure).expect("drawing into a string does not fail");
-        area.present().expect("drawing into a string does not fail");
-    }
-    svg
+    svg(460, |area| draw_on(area, figure))
 }
 
 /// What is drawn of the points: a number that is none has no place.
@@ -27,11 +21,7 @@ fn points(series: &Series) -> impl Iterator<Item = &Point> + Clone {
     series.points.iter().filter(|point| point.x.is_finite() && point.y.is_finite())
 }
 
-fn draw_on<DB: DrawingBackend>(
-    area: &DrawingArea<DB, plotters::coord::Shift>,
-    figure: &Figure,
-) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>> {
-    area.fill(&WHITE)?;
+fn draw_on(area: &Area<'_>, figure: &Figure) -> Drawn {
     let all = || figure.series.iter().flat_map(points);
     let left = all().map(|point| point.x).fold(f64::INFINITY, f64::min).min(0.0);
     let right = all().map(|point| point.x).fold(left, f64::max);
@@ -47,16 +37,9 @@ fn draw_on<DB: DrawingBackend>(
         .x_label_area_size(46)
         .y_label_area_size(60)
         .build_cartesian_2d(left - margin..right + margin, low..top)?;
-    chart
-        .configure_mesh()
-        .x_desc(&figure.x.0)
-        .y_desc(&figure.y.0)
-        .label_style((FONT, 13).into_font().color(&INK))
-        .axis_desc_style((FONT, 14).into_font().color(&INK))
-        .axis_style(INK)
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .draw()?;
+    let mut mesh = chart.configure_mesh();
+    style(&mut mesh);
+    mesh.x_desc(&figure.x.0).y_desc(&figure.y.0).draw()?;
     for (index, series) in figure.series.iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
         if series.published {
@@ -65,20 +48,10 @@ fn draw_on<DB: DrawingBackend>(
             draw_ours(&mut chart, series, colour)?;
         }
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.85))
-        .border_style(GRID)
-        .label_font((FONT, 13).into_font().color(&INK))
-        .draw()
+    legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
 
-fn draw_ours<DB: DrawingBackend>(
-    chart: &mut Chart<'_, DB>,
-    series: &Series,
-    colour: RGBColor,
-) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>> {
+fn draw_ours(chart: &mut Chart<'_, '_>, series: &Series, colour: RGBColor) -> Drawn {
     let bars = points(series).filter(|point| point.deviation > 0.0).map(|point| {
         let (low, high) = (point.y - point.deviation, point.y + point.deviation);
         ErrorBar::new_vertical(point.x, low, point.y, high, colour.filled(), 9)
@@ -93,11 +66,7 @@ fn draw_ours<DB: DrawingBackend>(
     Ok(())
 }
 
-fn draw_published<DB: DrawingBackend>(
-    chart: &mut Chart<'_, DB>,
-    series: &Series,
-    colour: RGBColor,
-) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>> {
+fn draw_published(chart: &mut Chart<'_, '_>, series: &Series, colour: RGBColor) -> Drawn {
     let line = points(series).map(|point| (point.x, point.y));
     chart.draw_series(DashedLineSeries::new(line, 6, 5, colour.stroke_width(1)))?;
     chart

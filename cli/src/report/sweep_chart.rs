@@ -4,7 +4,7 @@
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-use super::chart::{COLOURS, FONT, GRID, INK};
+use super::chart::{Area, COLOURS, Drawn, FONT, INK, legend, style, svg};
 use super::sweep::Point;
 
 /// Height of what is inside the axes, about.
@@ -15,13 +15,7 @@ type Series = (String, Vec<(f64, f64, f64)>);
 
 /// Draws the points of a sweep over these keys.
 pub(super) fn draw(title: &str, keys: &[String], points: &[Point]) -> String {
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, (860, 420)).into_drawing_area();
-        draw_on(&area, title, keys, points).expect("drawing into a string does not fail");
-        area.present().expect("drawing into a string does not fail");
-    }
-    svg
+    svg(420, |area| draw_on(area, title, keys, points))
 }
 
 /// Where points stand on the axis: at their numbers, or side by side with their words.
@@ -89,16 +83,7 @@ fn series(axis: &Axis, points: &[Point]) -> Vec<Series> {
     series
 }
 
-fn draw_on<DB>(
-    area: &DrawingArea<DB, plotters::coord::Shift>,
-    title: &str,
-    keys: &[String],
-    points: &[Point],
-) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>>
-where
-    DB: DrawingBackend,
-{
-    area.fill(&WHITE)?;
+fn draw_on(area: &Area<'_>, title: &str, keys: &[String], points: &[Point]) -> Drawn {
     let axis = Axis::build(points);
     let series = series(&axis, points);
     let is_named = series.iter().any(|(name, _)| !name.is_empty());
@@ -114,43 +99,30 @@ where
         .build_cartesian_2d(axis.range.clone(), 0.0..top)?;
     let label = |at: &f64| axis.label(*at);
     let mut mesh = chart.configure_mesh();
+    style(&mut mesh);
     mesh.x_desc(keys.first().map_or("", String::as_str))
         .x_label_formatter(&label)
-        .y_desc("goodput of all flows, Mb/s")
-        .label_style((FONT, 13).into_font().color(&INK))
-        .axis_desc_style((FONT, 14).into_font().color(&INK))
-        .axis_style(INK)
-        .bold_line_style(GRID)
-        .light_line_style(TRANSPARENT);
+        .y_desc("goodput of all flows, Mb/s");
     if let Some(words) = &axis.words {
         mesh.x_labels(2 * words.len() + 1);
     }
     mesh.draw()?;
     draw_series(&mut chart, &axis, series, is_named)?;
     if is_named {
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.85))
-            .border_style(GRID)
-            .label_font((FONT, 13).into_font().color(&INK))
-            .draw()?;
+        legend(&mut chart, SeriesLabelPosition::UpperRight)?;
     }
     Ok(())
 }
 
 /// The chart while it is drawn.
-type Chart<'a, DB> = ChartContext<'a, DB, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-fn draw_series<DB>(
-    chart: &mut Chart<'_, DB>,
+fn draw_series(
+    chart: &mut Chart<'_, '_>,
     axis: &Axis,
     series: Vec<Series>,
     is_named: bool,
-) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>>
-where
-    DB: DrawingBackend,
-{
+) -> Drawn {
     for (index, (name, line)) in series.into_iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
         let bars = line.iter().filter(|(_, _, half)| *half > 0.0).map(|(x, mean, half)| {

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{DropCause, Duration, Frames, Instant, Layer, Name, NodeId, Packets, RadioId};
+use crate::base::{
+    DropCause, Duration, FlowId, Frames, Instant, Layer, Name, NodeId, PacketUp, Packets, RadioId,
+    ReceivedFrame, ReceivedPacket,
+};
 
 pub mod blindfec;
 mod code;
@@ -25,6 +28,19 @@ pub trait Link: Layer<Above = Packets, Below = Frames> {
     fn heeds_overheard(&self) -> bool {
         true
     }
+}
+
+/// The packet that a frame is where a link adds no header of its own.
+fn bare_packet(frame: ReceivedFrame) -> PacketUp {
+    PacketUp::Received(ReceivedPacket {
+        radio: frame.radio,
+        from: frame.from,
+        flow: FlowId(0),
+        protocol: frame.protocol,
+        payload: frame.payload,
+        signal: frame.signal,
+        rate: Some(frame.rate),
+    })
 }
 
 /// A neighbour that a link is to serve.

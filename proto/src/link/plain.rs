@@ -10,13 +10,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::queue::{QueueConfig, Red, Verdict};
-use super::{AirShares, Link, LinkStatus, NeighbourStatus};
+use super::{AirShares, Link, LinkStatus, NeighbourStatus, bare_packet};
 use crate::base::named;
 use crate::base::{
     AccessCategory, AckPolicy, Cx, Dbm, DropCause, EtherType, FlowId, Frame, FrameDone, FrameDown,
     FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome,
-    PacketUp, Packets, RadioId, RadioSpec, ReceivedFrame, ReceivedPacket, Room, RoomBelow, Seed,
-    TxOptions, UnitId, UnitIds, Wanted,
+    PacketUp, Packets, RadioId, RadioSpec, ReceivedFrame, Room, RoomBelow, Seed, TxOptions, UnitId,
+    UnitIds, Wanted,
 };
 use crate::wire::ip::{self, Ecn};
 
@@ -184,15 +184,7 @@ impl Plain {
             neighbour.signal = frame.signal.or(neighbour.signal);
             neighbour.received_bytes += frame.payload.len() as u64;
         }
-        self.up.push_back(PacketUp::Received(ReceivedPacket {
-            radio: frame.radio,
-            from: frame.from,
-            flow: FlowId(0),
-            protocol: frame.protocol,
-            payload: frame.payload,
-            signal: frame.signal,
-            rate: Some(frame.rate),
-        }));
+        self.up.push_back(bare_packet(frame));
     }
 
     fn on_done(&mut self, now: Instant, done: FrameDone) {

@@ -18,11 +18,11 @@ use std::collections::{BTreeMap, VecDeque};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{AirShares, PeerSpec};
+use super::{AirShares, PeerSpec, bare_packet};
 use crate::base::{
-    Cx, DropCause, Duration, EtherType, FlowId, FrameDone, FrameDown, FrameOutcome, FrameUp,
-    Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome, PacketUp, Packets,
-    RadioSpec, ReceivedFrame, ReceivedPacket, Rng, Room, RoomBelow, Seed, UnitId, UnitIds,
+    Cx, DropCause, Duration, EtherType, FrameDone, FrameDown, FrameOutcome, FrameUp, Frames,
+    Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome, PacketUp, Packets, RadioSpec,
+    ReceivedFrame, Rng, Room, RoomBelow, Seed, UnitId, UnitIds,
 };
 use crate::wire::wild::{HEADER_BYTES, Kind, decode};
 
@@ -289,15 +289,7 @@ impl TwoP {
             return;
         }
         peer.received_bytes += frame.payload.len() as u64;
-        self.up.push_back(PacketUp::Received(ReceivedPacket {
-            radio: frame.radio,
-            from: frame.from,
-            flow: FlowId(0),
-            protocol: frame.protocol,
-            payload: frame.payload,
-            signal: frame.signal,
-            rate: Some(frame.rate),
-        }));
+        self.up.push_back(bare_packet(frame));
     }
 
     fn on_done(&mut self, done: FrameDone) {
