@@ -428,6 +428,20 @@ mod tests {
     }
 
     #[test]
+    fn the_documented_message_is_made_again() {
+        let document = include_str!("../../../docs/wire.md");
+        let line = document.lines().find_map(|line| line.strip_prefix("topology = "));
+        let Body::Topology(said) = topology(Some(40)).body else { unreachable!("it is one") };
+        let neighbours = said.neighbours.iter().map(|at| Neighbour { lq: 255, nlq: 128, ..*at });
+        let said = Topology { neighbours: neighbours.collect(), ..said };
+        let validity = Duration::from_secs(15);
+        let message = Message { validity, ttl: 255, ..message(Body::Topology(said)) };
+        let bytes = message.encode(Some(&Identity::from_secret([1; 32])));
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(Some(&*hex), line);
+    }
+
+    #[test]
     fn a_message_without_a_signature_is_signed_by_nobody() {
         let key = Identity::from_secret([1; 32]).public();
         assert!(!read(topology(None).encode(None)).is_signed_by(&key));
