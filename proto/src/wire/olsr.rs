@@ -14,10 +14,10 @@
 //! | 10-11 | message sequence number |
 //!
 //! LQ_HELLO goes on with `reserved (2), interval (1), willingness (1)` and groups of neighbours:
-//! `link code (1), reserved (1), length of the group (2)` and for each neighbour `address (4), LQ (1),
-//! NLQ (1), reserved (2)`. LQ_TC goes on with `ANSN (2), reserved (2)` and neighbours in the same
-//! form; a signed one ends with `counter (8), signature (64)`. LQ is the share of the neighbour's
-//! HELLOs that arrived here, NLQ what the neighbour says of ours; 255 is all.
+//! `link code (1), reserved (1), length of the group (2)` and for each neighbour `address (4), LQ
+//! (1), NLQ (1), reserved (2)`. LQ_TC goes on with `ANSN (2), reserved (2)` and neighbours in the
+//! same form; a signed one ends with `counter (8), signature (64)`. LQ is the share of the
+//! neighbour's HELLOs that arrived here, NLQ what the neighbour says of ours; 255 is all.
 //!
 //! The signature is Ed25519 over [`SIGNED_FOR`] and the message from its first byte to the counter,
 //! with TTL and hop count, which change on the way, as zero. Type 212 is farhop's own: RFC 3626,
