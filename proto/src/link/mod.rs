@@ -29,6 +29,11 @@ pub trait Link: Layer<Above = Packets, Below = Frames> {
     fn heeds_overheard(&self) -> bool {
         true
     }
+
+    /// How many frames with a short tag changed anything; one that came before must not.
+    fn heeded(&self) -> u64 {
+        0
+    }
 }
 
 /// The packet that a frame is where a link adds no header of its own.

@@ -84,11 +84,8 @@ impl Patience {
         self.0 = Some(match self.0 {
             None => (took, took / 2),
             Some((mean, spread)) => {
-                let distance = if took > mean {
-                    took.saturating_sub(mean)
-                } else {
-                    mean.saturating_sub(took)
-                };
+                let distance =
+                    if took > mean { took.saturating_sub(mean) } else { mean.saturating_sub(took) };
                 ((mean * 7 + took) / 8, (spread * 3 + distance) / 4)
             }
         });

@@ -95,7 +95,11 @@ struct Peer {
 /// What a frame that a radio has was for.
 #[derive(Clone, Copy, Debug)]
 enum Given {
-    Unit { to: Key, burst: u64, use_of_air: UseOfAir },
+    Unit {
+        to: Key,
+        burst: u64,
+        use_of_air: UseOfAir,
+    },
     /// A packet for all.
     Packet(UnitId),
     Control,
@@ -546,3 +550,6 @@ impl Layer for Harq {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

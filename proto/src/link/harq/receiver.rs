@@ -108,6 +108,8 @@ pub(super) struct Got {
     /// the time it was given up.
     pub(super) decode_us: u64,
     pub(super) order_us: u64,
+    /// Units and probes that changed something.
+    pub(super) heeded: u64,
 }
 
 /// The receiving side.
@@ -185,7 +187,6 @@ impl Receiver {
     ) {
         let burst = self.burst_number(unit.burst);
         let block = expand(unit.block, self.next.max(ORIGIN));
-        self.heard = cx.now;
         self.skip_to(cx.now, block - u64::from(unit.back));
         if burst > self.newest {
             self.close_until(burst);
@@ -201,10 +202,13 @@ impl Receiver {
                 false
             }
         };
-        let is_last = unit.left == 0 && burst == self.newest;
-        self.take(cx, from, (block, unit, body), started, is_new);
-        if is_last {
+        let is_used = self.take(cx, from, (block, unit, body), started, is_new);
+        if unit.left == 0 && burst == self.newest {
             self.close();
+        }
+        if is_new || is_used {
+            self.heard = cx.now;
+            self.got.heeded += 1;
         }
     }
 
@@ -219,7 +223,7 @@ impl Receiver {
         expand(burst, self.newest)
     }
 
-    /// Puts a unit into its block.
+    /// Puts a unit into its block; returns whether that had not got it.
     fn take(
         &mut self,
         cx: &Cx<'_>,
@@ -227,14 +231,14 @@ impl Receiver {
         (number, unit, body): (u64, &Unit, Bytes),
         started: Instant,
         is_new: bool,
-    ) {
+    ) -> bool {
         let bytes = body.len() as u64;
         let surplus = &mut self.got.surplus[usize::from(!unit.is_first)];
         if number < self.next {
             if is_new && !self.skipped.contains(&number) {
                 *surplus += bytes;
             }
-            return;
+            return false;
         }
         assert!(number - self.next < u64::from(WINDOW), "what is behind the window was skipped");
         // The first burst sends its units in the order of their indices.
@@ -251,23 +255,25 @@ impl Receiver {
         });
         if block.whole.is_some() {
             *surplus += if is_new { bytes } else { 0 };
-            return;
+            return false;
         }
         if (block.k, block.pad, block.unit_bytes) != (unit.k, unit.pad, body.len()) {
             self.got.malformed += 1;
-            return;
+            return false;
         }
         match usize::from(unit.index).checked_sub(block.k.into()) {
             None if block.data[usize::from(unit.index)].is_some() => {
                 *surplus += if is_new { bytes } else { 0 };
+                return false;
             }
             None => block.data[usize::from(unit.index)] = Some(body),
-            Some(parity) if block.parity.iter().any(|(known, _)| *known == parity) => {}
+            Some(parity) if block.parity.iter().any(|(known, _)| *known == parity) => return false,
             Some(parity) => block.parity.push((parity, body)),
         }
         if block.needs() == 0 {
             self.complete(cx, from, number, unit.protocol);
         }
+        true
     }
 
     /// A block has units enough. If it is not what the neighbour protected, one of them was forged
@@ -358,6 +364,7 @@ impl Receiver {
             return;
         }
         self.heard = now;
+        self.got.heeded += 1;
         self.close_until(burst);
         self.asked = Some(expand(probe.asks, self.newest));
         self.skip_to(now, expand(probe.base, self.next.max(ORIGIN)));

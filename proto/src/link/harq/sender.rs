@@ -120,6 +120,8 @@ pub(super) struct Sender {
     asked: u32,
     asked_at: Instant,
     pub(super) sent: Sent,
+    /// Frames of feedback that told something new.
+    pub(super) heeded: u64,
 }
 
 impl Sender {
@@ -137,6 +139,7 @@ impl Sender {
             asked: 0,
             asked_at: Instant::ZERO,
             sent: Sent::default(),
+            heeded: 0,
         }
     }
 
@@ -287,10 +290,11 @@ impl Sender {
         reports: &[Report],
         out: &mut Vec<PacketDone>,
     ) {
-        self.asked = 0;
+        let before = self.bursts.len();
         for report in reports {
             let number = expand(report.burst, self.next_burst);
             let Some(burst) = self.bursts.remove(&number) else { continue };
+            self.asked = 0;
             if let Some(over) = burst.over {
                 self.patience.on_sample(now.since(over));
             }
@@ -299,6 +303,7 @@ impl Sender {
             }
             self.on_report(burst.block, report, out);
         }
+        self.heeded += u64::from(self.bursts.len() < before);
     }
 
     fn on_report(&mut self, number: u64, report: &Report, out: &mut Vec<PacketDone>) {

@@ -28,6 +28,13 @@ impl Link for Harq {
         false
     }
 
+    fn heeded(&self) -> u64 {
+        let of = |peer: &Peer| {
+            peer.sender.heeded + peer.receiver.as_ref().map_or(0, |receiver| receiver.got.heeded)
+        };
+        self.peers.values().map(of).sum()
+    }
+
     fn status(&self, now: Instant) -> LinkStatus {
         let neighbour = |(key, peer): (&Key, &Peer)| self.neighbour_status(*key, peer, now);
         let of = |get: fn(&Got) -> u64| -> u64 {
@@ -95,9 +102,10 @@ impl Harq {
             classes: Vec::new(),
             queue_packets: waiting.count() + peer.sender.len(),
             sent_bytes: peer.sender.sent.bytes,
-            received_bytes: peer.receiver.as_ref().map_or(0, |receiver: &Receiver| {
-                receiver.got.bytes
-            }),
+            received_bytes: peer
+                .receiver
+                .as_ref()
+                .map_or(0, |receiver: &Receiver| receiver.got.bytes),
             signal_dbm: peer.signal.map(|signal| signal.as_f64()),
             refused: None,
         }

@@ -21,6 +21,7 @@ mod receive;
 mod send;
 mod session;
 mod status;
+mod whole;
 mod window;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -31,6 +32,7 @@ use rand_chacha::rand_core::{Rng as _, SeedableRng};
 pub use config::{Cipher, CookieUse, SecurityConfig, SecurityMode};
 pub use identity::{Identity, KeyError, LINE_PREFIX, PublicKey};
 pub use status::{SecurePeerStatus, SecurityStatus};
+pub use whole::Keys;
 
 use self::limit::Limit;
 use self::noise::{Handshakes, Psk};
@@ -171,6 +173,8 @@ impl Secure {
             counters: named([
                 ("sealed", counters.sealed),
                 ("opened", counters.opened),
+                ("units_tagged", counters.tagged),
+                ("units_believed", counters.units),
                 ("not_sealed", counters.not_sealed),
                 ("overheard", counters.overheard),
                 ("handshakes_begun", counters.handshakes_begun),
@@ -182,7 +186,8 @@ impl Secure {
         }
     }
 
-    /// How often it believed somebody: frames that it opened, and handshakes that ended well.
+    /// How often it believed somebody: frames that it opened, and handshakes that ended well. Not
+    /// units: what they change is the link's to say.
     pub fn believed(&self) -> u64 {
         self.counters.opened + self.counters.handshakes_done
     }
