@@ -1,6 +1,7 @@
 //! LL-HARQ and LL-ARQ on the abstract link of the LL-HARQ paper against its Table I and against
 //! what follows from the model (`loss-tolerant.md` 3 and 4), and on radios beside a stranger.
 
+use farhop_proto::base::Gap;
 use farhop_proto::link::harq::{HarqConfig, Sigma};
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::stack::{FlowKind, LinkConfig, LinkOverhead, LossConfig, Scenario};
@@ -166,7 +167,9 @@ fn sealing_the_packet_costs_24_bytes_of_it() {
 fn strangers_beside_radios_change_nothing() {
     let text = include_str!("../../scenarios/adversary.toml");
     let mut scenario: Scenario = toml::from_str(text).expect("a good scenario");
-    scenario.duration_s = 20.0;
+    scenario.duration_s = 30.0;
+    // Slots need no backoff, two that contend do.
+    scenario.radio.gap = Gap::Backoff;
     scenario.stack.link = LinkConfig::Harq(HarqConfig { units: 4, ..HarqConfig::default() });
     scenario.flow.iter_mut().for_each(|flow| flow.kind = FlowKind::Udp);
     let report = result(&scenario);

@@ -234,10 +234,9 @@ impl Sender {
         number
     }
 
-    /// How the units of a burst are sent; nothing once all are.
-    pub(super) fn options(&self, burst: u64) -> Option<TxOptions> {
-        let known = self.bursts.get(&burst).filter(|known| known.given < known.units.len())?;
-        Some(self.blocks.get(&known.block)?.options)
+    /// Whether units of a burst are left to be sent.
+    pub(super) fn is_going(&self, burst: u64) -> bool {
+        self.bursts.get(&burst).is_some_and(|known| known.given < known.units.len())
     }
 
     /// The next unit of a burst.

@@ -1,10 +1,12 @@
 //! Two links with keys between them and the air, and strangers who change what is on it.
 
+use bytes::Bytes;
+
 use super::*;
-use crate::base::{Bitrate, Gap, Phy, PhyKind, Rng};
+use crate::base::{Bitrate, Duration, Frame, Gap, Phy, PhyKind, Rng, TxOptions};
 use crate::link::secure::{Identity, Keys, Secure, SecureSpec, SecurityConfig};
 use crate::link::{Link, PeerSpec};
-use crate::wire::harq::Unit;
+use crate::wire::harq::{UNIT_HEADER_BYTES, Unit, encode_unit};
 
 /// How long a unit takes.
 const UNIT: Duration = Duration::from_micros(50);

@@ -176,3 +176,44 @@ fn check_queue_of_units(found: &mut Found, packets: usize, queue: &QueueConfig) 
     found.number("stack.link.queue_packets".into(), packets as f64, 1.0..=1e6, what);
     check_queue(found, queue);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::PhyKind;
+
+    fn problems(link: LinkConfig, radio: &RadioConfig) -> Vec<(String, String)> {
+        let mut found = Found(Vec::new());
+        check_stack(&mut found, &StackConfig { link, ..StackConfig::default() }, radio);
+        found.0.into_iter().map(|problem| (problem.path, problem.message)).collect()
+    }
+
+    #[test]
+    fn units_that_cannot_be_are_refused_with_what_they_are() {
+        let radio = RadioConfig::default();
+        assert_eq!(problems(LinkConfig::Harq(HarqConfig::default()), &radio), []);
+        assert_eq!(problems(LinkConfig::Arq(ArqConfig::default()), &radio), []);
+        let harq = HarqConfig { units: 1, attempts: 0, alpha: 0.0, ..HarqConfig::default() };
+        let words = [
+            ("units", "1 is not a number of units of a packet, of which one is data at least"),
+            ("attempts", "0 is not a number of bursts of a packet, the first included"),
+            ("alpha", "0 is not a weight of a packet in the estimate"),
+        ];
+        let words = words.map(|(key, words)| (format!("stack.link.{key}"), words.to_owned()));
+        assert_eq!(problems(LinkConfig::Harq(harq), &radio), words);
+        let arq = ArqConfig { units: 33, queue_packets: 0, ..ArqConfig::default() };
+        let paths: Vec<String> =
+            problems(LinkConfig::Arq(arq), &radio).into_iter().map(|(path, _)| path).collect();
+        assert_eq!(paths, ["stack.link.units", "stack.link.queue_packets"]);
+    }
+
+    #[test]
+    fn free_overhead_needs_a_link_that_has_any() {
+        let link_overhead = LinkOverhead::Free;
+        let radio = RadioConfig { phy: PhyKind::Wire, link_overhead, ..RadioConfig::default() };
+        assert_eq!(problems(LinkConfig::Harq(HarqConfig::default()), &radio), []);
+        let (path, message) = problems(LinkConfig::default(), &radio).remove(0);
+        assert_eq!(path, "radio.link_overhead");
+        assert_eq!(message, "frames of `plain` have nothing that could be free");
+    }
+}
