@@ -10,6 +10,7 @@ use crate::link::plain::PlainConfig;
 use crate::link::snoop::SnoopConfig;
 use crate::link::two_p::TwoPConfig;
 use crate::link::wild::WildConfig;
+use crate::routing::olsr::OlsrConfig;
 
 /// The stack of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -61,6 +62,11 @@ impl LinkConfig {
         matches!(self, Self::Harq(_) | Self::Arq(_))
     }
 
+    /// Whether it takes packets for all neighbours.
+    pub const fn has_broadcast(&self) -> bool {
+        !matches!(self, Self::TwoP(_))
+    }
+
     /// The name of the protocol, as files write it.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -80,6 +86,15 @@ impl LinkConfig {
 pub enum RoutingConfig {
     /// Shortest paths over the links of the scenario, fixed for the whole run.
     Fixed {},
+    /// Every node learns the network and takes the path of the fewest expected transmissions.
+    Olsr(OlsrConfig),
+}
+
+impl RoutingConfig {
+    /// Whether nodes tell all others what they know, so that each must know the keys of all.
+    pub const fn floods(&self) -> bool {
+        matches!(self, Self::Olsr(_))
+    }
 }
 
 impl Default for RoutingConfig {

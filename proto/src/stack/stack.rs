@@ -1,6 +1,7 @@
 //! One node's stack: flows over routing over a link, and the turn that settles them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -8,10 +9,12 @@ use serde::{Deserialize, Serialize};
 use super::any::{AnyLink, AnyRouting};
 use super::flows::{Flows, FlowsStats};
 use super::plan::NodePlan;
-use crate::base::{Cx, FrameDown, FrameUp, Instant, Layer, NodeId, RoomBelow, Seed, settle};
+use crate::base::{
+    Cx, FrameDown, FrameUp, Identity, Instant, Layer, NodeId, PublicKey, RoomBelow, Seed, settle,
+};
 use crate::link::LinkStatus;
-use crate::link::secure::{Keys, PublicKey, Secure, SecurityStatus};
-use crate::routing::RoutingStatus;
+use crate::link::secure::{Keys, Secure, SecureSpec, SecurityStatus};
+use crate::routing::{RoutingStatus, Signing};
 
 /// Rounds after which a turn that still moves units is a livelock.
 const ROUNDS: usize = 100_000;
@@ -55,21 +58,26 @@ impl Stack {
             overheard: 0,
             link,
             secure: None,
-            routing: AnyRouting::build(plan),
+            routing: AnyRouting::build(plan, seed),
             is_routing_touched: false,
             flows: Flows::build(plan.addresses),
         }
     }
 
     /// Protects frames from now on; to be called before anything else.
-    pub fn set_security(&mut self, secure: Secure) {
-        self.secure = Some(Box::new(secure));
+    pub fn set_security(&mut self, spec: SecureSpec) {
+        let identity = Identity::from_secret(spec.identity.secret());
+        let keys = Arc::clone(&spec.keys);
+        self.routing.get_mut().set_signing(Signing { identity, keys });
+        self.secure = Some(Box::new(Secure::build(spec)));
     }
 
     /// Trusts these keys and no others from now on.
     pub fn set_keys(&mut self, cx: &mut Cx<'_>, keys: &BTreeMap<NodeId, PublicKey>) {
         if let Some(secure) = &mut self.secure {
             secure.set_keys(cx, keys);
+            self.routing.get_mut().set_keys(cx, keys);
+            self.is_routing_touched = true;
         }
         self.raise(cx);
     }
@@ -212,7 +220,7 @@ impl Stack {
         StackStatus {
             link,
             security: self.secure.as_ref().map(|secure| secure.status(now)),
-            routing: self.routing.get().status(),
+            routing: self.routing.get().status(now),
             flows: self.flows.stats(),
         }
     }

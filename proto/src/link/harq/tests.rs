@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::base::{Bitrate, Duration, Frame, Gap, Phy, PhyKind, Rng, TxOptions};
-use crate::link::secure::{Identity, Keys, Secure, SecureSpec, SecurityConfig};
+use crate::base::{Bitrate, Duration, Frame, Gap, Identity, Phy, PhyKind, Rng, TxOptions};
+use crate::link::secure::{Keys, Secure, SecureSpec, SecurityConfig};
 use crate::link::{Link, PeerSpec};
 use crate::wire::harq::{UNIT_HEADER_BYTES, Unit, encode_unit};
 
@@ -31,7 +31,9 @@ impl Node {
             entropy: [id as u8; 32],
             config: SecurityConfig::default(),
             peers: vec![PeerSpec { node: NodeId(other), radio: RadioId(0) }],
-            keys: [(NodeId(other), Identity::from_secret([other as u8; 32]).public())].into(),
+            keys: std::sync::Arc::new(
+                [(NodeId(other), Identity::from_secret([other as u8; 32]).public())].into(),
+            ),
         };
         Self {
             id: NodeId(id),

@@ -13,7 +13,7 @@ use crate::base::{AddressPlan, Bitrate, Dbm, Duration, NodeId, RadioId, RadioSpe
 use crate::link::PeerSpec;
 use crate::link::secure::SecurityConfig;
 use crate::link::wild::Turn;
-use crate::routing::fixed::NextHop;
+use crate::routing::NextHop;
 
 pub(super) use phases::channels_that_help;
 use topology::RadioUse;
@@ -273,6 +273,21 @@ impl NodePlan {
     /// What the link protocol must know of the radios.
     pub fn radio_specs(&self) -> Vec<RadioSpec> {
         self.radios.iter().map(|radio| radio.spec).collect()
+    }
+
+    /// The bit-rate of messages to all neighbours of each radio: what was asked for or the lowest
+    /// that all of them know, and nothing where the link chooses the time and rate of all frames.
+    pub fn control_rates(&self, asked: Option<Bitrate>) -> Vec<(RadioId, Option<Bitrate>)> {
+        let rate = |radio: &RadioPlan| {
+            let lowest = radio.spec.phy.basic_rates().first().copied();
+            asked.or(lowest).filter(|_| !self.stack.link.has_schedule())
+        };
+        self.radios.iter().map(|radio| (radio.spec.id, rate(radio))).collect()
+    }
+
+    /// The names of all nodes.
+    pub fn names(&self) -> BTreeMap<NodeId, String> {
+        (1..).map(NodeId).zip(self.names.iter().cloned()).collect()
     }
 
     /// The names of the neighbours.
