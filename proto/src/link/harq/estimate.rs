@@ -73,9 +73,10 @@ impl Estimate {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Patience(Option<(Duration, Duration)>);
 
-/// While nothing was measured, and the longest.
+/// While nothing was measured.
 const FIRST: Duration = Duration::from_millis(200);
-const LONGEST: Duration = Duration::from_secs(1);
+/// As long as it is doubled.
+const LONGEST: Duration = Duration::from_millis(500);
 /// More than what was measured, at least.
 const MARGIN: Duration = Duration::from_millis(1);
 
@@ -95,7 +96,7 @@ impl Patience {
     pub(super) fn time(&self, asked: u32) -> Duration {
         let (mean, spread) = self.0.unwrap_or((FIRST, Duration::ZERO));
         let once = mean + (mean / 4).max(spread * 4) + MARGIN;
-        (once * (1 << asked.min(10))).min(LONGEST)
+        (once * (1 << asked.min(10))).min(LONGEST).max(once)
     }
 }
 

@@ -86,6 +86,8 @@ struct Peer {
     wants_carrier: bool,
     heard: Option<Instant>,
     signal: Option<Dbm>,
+    /// Nothing is heard of it, whatever it is asked.
+    is_gone: bool,
 }
 
 /// What a frame that a radio has was for.
@@ -179,6 +181,7 @@ impl Harq {
             wants_carrier: false,
             heard: None,
             signal: None,
+            is_gone: false,
         };
         Some(self.peers.entry(key).or_insert_with(new))
     }
@@ -187,6 +190,10 @@ impl Harq {
         let (now, key) = (cx.now, (frame.radio, frame.from));
         let Some(peer) = self.peer(key) else { return };
         (peer.heard, peer.signal) = (Some(now), frame.signal.or(peer.signal));
+        if std::mem::take(&mut peer.is_gone) {
+            let (node, radio) = (frame.from, frame.radio);
+            self.up.push_back(PacketUp::Neighbour { node, radio, up: true });
+        }
         if frame.to.is_none() {
             return self.up.push_back(bare_packet(frame));
         }
@@ -379,7 +386,11 @@ impl Layer for Harq {
         for key in keys {
             let Some(peer) = self.peers.get_mut(&key) else { continue };
             let mut done = Vec::new();
-            peer.sender.on_timeout(cx.now, &mut done);
+            if peer.sender.on_timeout(cx.now, &mut done) && !peer.is_gone {
+                peer.is_gone = true;
+                let (radio, node) = key;
+                self.up.push_back(PacketUp::Neighbour { node, radio, up: false });
+            }
             if let Some(receiver) = &mut peer.receiver {
                 receiver.on_timeout(cx.now);
             }

@@ -22,8 +22,9 @@ const REPORTS: usize = 64;
 const HISTORY: u64 = 3;
 /// Incarnations of the neighbour that are over, of which recordings may still come.
 const RETIRED: usize = 4;
-/// How long packets wait behind one that is missing while nothing is heard.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long packets wait behind one that is missing while nothing is heard: longer than a sender
+/// asks for reports.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Where numbers begin that a sender may have counted down from.
 const ORIGIN: u64 = 1 << 32;
 

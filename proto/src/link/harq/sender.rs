@@ -350,19 +350,22 @@ impl Sender {
         Some(oldest.over?.max(self.asked_at) + self.patience.time(self.asked))
     }
 
-    pub(super) fn on_timeout(&mut self, now: Instant, out: &mut Vec<PacketDone>) {
+    /// Asks for what is due; returns whether it was asked for often enough.
+    pub(super) fn on_timeout(&mut self, now: Instant, out: &mut Vec<PacketDone>) -> bool {
         if self.due().is_none_or(|due| due > now) {
-            return;
+            return false;
         }
         self.asked_at = now;
         self.asked += 1;
         self.owes_probe = true;
-        if self.asked > PROBES {
+        let is_gone = self.asked > PROBES;
+        if is_gone {
             self.asked = 0;
             let is_over = |burst: &Burst| burst.over.is_some();
             let over = self.bursts.extract_if(.., |_, burst| is_over(burst));
             let blocks: Vec<u64> = over.map(|(_, burst)| burst.block).collect();
             blocks.into_iter().for_each(|block| self.finish(block, PacketOutcome::Failed, out));
         }
+        is_gone
     }
 }

@@ -93,7 +93,7 @@ impl Harq {
         NeighbourStatus {
             node,
             radio,
-            up: peer.heard.is_some(),
+            up: peer.heard.is_some() && !peer.is_gone,
             heard_ago: peer.heard.map(|heard| now.since(heard)),
             sync_error_ns: None,
             loss: Some(estimate.mean()),
