@@ -165,19 +165,10 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
                 blind.all_packets, blind.data_packets
             );
         }
-        LinkConfig::Harq(harq) => {
-            let _ = writeln!(
-                out,
-                "harq: {} units of a packet, at most {} bursts",
-                harq.units, harq.attempts
-            );
-        }
-        LinkConfig::Arq(arq) => {
-            let _ = writeln!(
-                out,
-                "arq: {} units of a packet, at most {} bursts",
-                arq.units, arq.attempts
-            );
+        LinkConfig::Harq(HarqConfig { units, attempts, .. })
+        | LinkConfig::Arq(ArqConfig { units, attempts, .. }) => {
+            let name = link.name();
+            let _ = writeln!(out, "{name}: {units} units of a packet, at most {attempts} bursts");
         }
         LinkConfig::TwoP(two_p) => {
             let _ = writeln!(

@@ -49,8 +49,8 @@ impl Room {
 /// The room below, asked lane by lane.
 pub type RoomBelow<'a> = dyn Fn(Lane) -> Room + 'a;
 
-/// What protects whole packets where a link cuts them up itself, and so cannot leave it to the layer
-/// below. The link sees bytes go in and come out.
+/// What protects whole packets where a link cuts them up itself, and so cannot leave it to the
+/// layer below. The link sees bytes go in and come out.
 pub trait Seal {
     /// A packet, protected for a neighbour; nothing while no keys are shared with it.
     fn seal(&self, to: NodeId, protocol: EtherType, packet: &[u8]) -> Option<Bytes>;

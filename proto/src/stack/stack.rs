@@ -151,10 +151,11 @@ impl Stack {
         // Nothing waits between the two: a frame is pulled when there is room for it, and what is
         // pulled is sealed and goes down at once.
         loop {
-            let keys = Keys::new(secure);
-            let room = |lane| keys.room(lane, below(lane));
-            let unit = self.link.get_mut().poll_tx(&mut cx.with_seal(&keys), &room)?;
-            drop(keys);
+            let unit = {
+                let keys = Keys::new(secure);
+                let room = |lane| keys.room(lane, below(lane));
+                self.link.get_mut().poll_tx(&mut cx.with_seal(&keys), &room)?
+            };
             secure.handle_tx(cx, unit);
             let sealed = secure.poll_tx(cx, below);
             while let Some(event) = secure.poll_rx(cx) {

@@ -1,5 +1,5 @@
-//! `harq`: LL-HARQ on the abstract link of its paper beside Table I, LL-ARQ beside what follows from
-//! the model (`loss-tolerant.md` 3 and 4).
+//! `harq`: LL-HARQ on the abstract link of its paper beside Table I, LL-ARQ beside what follows
+//! from the model (`loss-tolerant.md` 3 and 4).
 //!
 //! The link is that of `scenarios/harq.toml` with other losses. The estimates settle in the first
 //! seconds: a run of that length is subtracted from a longer one with the same seed.
@@ -22,8 +22,8 @@ const PAYLOAD: f64 = 1012.0;
 /// The way, in milliseconds.
 const DELAY_MS: f64 = 10.0;
 
-/// A column of Table I: loss, and goodput, throughput, PFEC, RFEC, wasted PFEC, wasted RFEC in Mb/s,
-/// latency in milliseconds.
+/// A column of Table I: loss, and goodput, throughput, PFEC, RFEC, wasted PFEC, wasted RFEC in
+/// Mb/s, latency in milliseconds.
 const TABLE: [(f64, [f64; 7]); 6] = [
     (0.0, [9.96, 9.99, 0.02, 0.00, 0.02, 0.00, 10.97]),
     (0.1, [8.05, 9.98, 1.48, 0.39, 0.61, 0.26, 13.83]),

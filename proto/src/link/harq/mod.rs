@@ -9,9 +9,9 @@
 //!
 //! Differs from the sheet: what is reported is not a block but a burst, by its number, so that the
 //! sender learns of a burst of which nothing came as soon as of any other; reports are told four
-//! times in all, and a sender that misses one asks (a *probe*). Where frames are protected the packet
-//! is sealed before it is cut ([`Cx::seal`]), and what does not open when it is complete was forged
-//! in part and is asked for anew.
+//! times in all, and a sender that misses one asks (a *probe*). Where frames are protected the
+//! packet is sealed before it is cut ([`Cx::seal`]), and what does not open when it is complete was
+//! forged in part and is asked for anew.
 
 mod config;
 mod estimate;

@@ -1,8 +1,8 @@
 //! The sending side of one neighbour: packets become blocks, blocks go out in bursts of units, and
 //! reports of bursts end them or ask for another.
 //!
-//! A burst is what a block sends at once; bursts have numbers of their own, so that the receiver can
-//! report one of which nothing came, of whatever block it was.
+//! A burst is what a block sends at once; bursts have numbers of their own, so that the receiver
+//! can report one of which nothing came, of whatever block it was.
 
 use std::collections::{BTreeMap, VecDeque};
 

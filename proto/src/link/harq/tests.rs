@@ -87,10 +87,11 @@ impl Node {
             self.link.handle_timeout(&mut cx);
         }
         self.raise(now);
-        let keys = Keys::new(&mut self.secure);
-        let room = |lane| keys.room(lane, Room::UNLIMITED);
-        let unit = self.link.poll_tx(&mut cx.with_seal(&keys), &room)?;
-        drop(keys);
+        let unit = {
+            let keys = Keys::new(&mut self.secure);
+            let room = |lane| keys.room(lane, Room::UNLIMITED);
+            self.link.poll_tx(&mut cx.with_seal(&keys), &room)?
+        };
         self.secure.handle_tx(&mut cx, unit);
         let Some(FrameDown::Frame(frame)) = self.secure.poll_tx(&mut cx, &|_| Room::UNLIMITED)
         else {
