@@ -18,6 +18,11 @@ impl Copies {
         }
     }
 
+    /// Whether a packet is one of several copies.
+    pub(super) fn is_one(&self, id: UnitId) -> bool {
+        self.0.contains_key(&id)
+    }
+
     /// Notes the end of a packet or a copy. Returns whether the whole packet has ended.
     pub(super) fn has_ended(&mut self, id: UnitId) -> bool {
         let Some(left) = self.0.get_mut(&id) else { return true };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{
-    DropCause, Duration, FlowId, Frames, Instant, Layer, Name, NodeId, PacketUp, Packets, RadioId,
-    ReceivedFrame, ReceivedPacket,
+    DropCause, Duration, FlowId, Frames, Instant, Lane, Layer, Name, NodeId, PacketUp, Packets,
+    RadioId, ReceivedFrame, ReceivedPacket, RoomBelow,
 };
 
 pub mod blindfec;
@@ -35,6 +35,12 @@ pub trait Link: Layer<Above = Packets, Below = Frames> {
     fn heeded(&self) -> u64 {
         0
     }
+}
+
+/// Whether nothing can be sent on a lane because no keys are shared with its neighbour, though the
+/// radio has room: then waiting helps nobody.
+fn lacks_keys(below: &RoomBelow<'_>, lane: Lane) -> bool {
+    below(lane).is_none() && !below(Lane { flow: FlowId::CONTROL, ..lane }).is_none()
 }
 
 /// The packet that a frame is where a link adds no header of its own.

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::queue::{QueueConfig, Red, Verdict};
-use super::{AirShares, Link, LinkStatus, NeighbourStatus, bare_packet};
+use super::{AirShares, Link, LinkStatus, NeighbourStatus, bare_packet, lacks_keys};
 use crate::base::named;
 use crate::base::{
     AccessCategory, AckPolicy, Cx, Dbm, DropCause, EtherType, FlowId, Frame, FrameDone, FrameDown,
@@ -84,6 +84,16 @@ struct RadioQueue {
 impl RadioQueue {
     fn length(&self) -> usize {
         self.waiting.len() + self.with_chip
+    }
+
+    /// Where the next packet stands: in front, unless it waits for keys.
+    fn next_place(&self, below: &RoomBelow<'_>) -> Option<usize> {
+        let front = self.waiting.front()?.lane();
+        if !below(front).is_none() {
+            return Some(0);
+        }
+        let has_room = |packet: &Packet| !below(packet.lane()).is_none();
+        if lacks_keys(below, front) { self.waiting.iter().position(has_room) } else { None }
     }
 }
 
@@ -247,6 +257,19 @@ impl Plain {
         }
     }
 
+    /// What waits for a neighbour without keys may take half of a queue, so that others have room.
+    fn drop_without_keys(&mut self, below: &RoomBelow<'_>) {
+        for index in 0..self.radios.len() {
+            let queue = &mut self.radios[index];
+            let has_many = 2 * queue.waiting.len() > self.limit;
+            let front = queue.waiting.front().filter(|_| has_many);
+            if front.is_some_and(|packet| lacks_keys(below, packet.lane())) {
+                let packet = queue.waiting.pop_front().expect("it is in front");
+                self.count_drop(packet.id, DropCause::QueueFull);
+            }
+        }
+    }
+
     /// A frame without a packet, before all others: what a layer below wants to say.
     fn carrier(&mut self, below: &RoomBelow<'_>) -> Option<Frame> {
         let (flow, access) = (FlowId::CONTROL, AccessCategory::BestEffort);
@@ -336,10 +359,12 @@ impl Layer for Plain {
         if let Some(frame) = self.carrier(below) {
             return Some(FrameDown::Frame(frame));
         }
-        let has_room =
-            |queue: &&mut RadioQueue| Some(!below(queue.waiting.front()?.lane()).is_none());
-        let queue = self.radios.iter_mut().find(|queue| has_room(queue) == Some(true))?;
-        let packet = queue.waiting.pop_front()?;
+        self.drop_without_keys(below);
+        let (queue, at) = self.radios.iter_mut().find_map(|queue| {
+            let at = queue.next_place(below)?;
+            Some((queue, at))
+        })?;
+        let packet = queue.waiting.remove(at)?;
         queue.with_chip += 1;
         let id = self.ids.next_id();
         self.outstanding.push_back(Outstanding {

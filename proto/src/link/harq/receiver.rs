@@ -16,12 +16,20 @@ use crate::wire::harq::{GIVEN_UP, Probe, Report, UNKNOWN, Unit, WINDOW};
 
 /// Reports that are remembered, for a sender that did not get them.
 const REMEMBERED: u64 = 1024;
+/// Lost bursts that one frame can have reported, at most: as many as a sender may have unreported.
+const GAP: u64 = 512;
 /// Reports in one frame, at most.
 const REPORTS: usize = 64;
 /// Reports that are told once more with those that follow.
 const HISTORY: u64 = 3;
 /// Incarnations of the neighbour that are over, of which recordings may still come.
 const RETIRED: usize = 4;
+/// How long they are: as long as frames of an earlier session can still be believed.
+const RETIRED_FOR: Duration = Duration::from_secs(180);
+/// How long after it was heard a neighbour counts as going on as before.
+const LIVE: Duration = Duration::from_millis(100);
+/// Bytes of units that wait in open blocks, about.
+const MOST_BYTES: usize = 2 << 20;
 /// How long packets wait behind one that is missing while nothing is heard: longer than a sender
 /// asks for reports.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -117,7 +125,7 @@ pub(super) struct Got {
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) incarnation: u16,
-    retired: VecDeque<u16>,
+    retired: VecDeque<(u16, Instant)>,
     /// The newest burst that is known of; `open` while it is arriving.
     newest: u64,
     open: Option<Open>,
@@ -161,13 +169,15 @@ impl Receiver {
         if incarnation == self.incarnation {
             return true;
         }
-        if self.retired.contains(&incarnation) {
+        self.retired.retain(|(_, at)| now.since(*at) < RETIRED_FOR);
+        let is_live = self.newest != 0 && now.since(self.heard) < LIVE;
+        if is_live || self.retired.iter().any(|(known, _)| *known == incarnation) {
             return false;
         }
         self.skip_to(now, u64::MAX);
         let mut retired = std::mem::take(&mut self.retired);
         retired.truncate(RETIRED - 1);
-        retired.push_front(self.incarnation);
+        retired.push_front((self.incarnation, now));
         let (up, got) = (std::mem::take(&mut self.up), self.got);
         *self = Self { retired, up, got, ..Self::new(incarnation) };
         true
@@ -188,6 +198,9 @@ impl Receiver {
     ) {
         let burst = self.burst_number(unit.burst);
         let block = expand(unit.block, self.next.max(ORIGIN));
+        if self.is_impossible(cx.now, burst, block.saturating_sub(unit.back.into())) {
+            return;
+        }
         self.skip_to(cx.now, block - u64::from(unit.back));
         if burst > self.newest {
             self.close_until(burst);
@@ -211,6 +224,16 @@ impl Receiver {
             self.heard = cx.now;
             self.got.heeded += 1;
         }
+    }
+
+    /// Whether a number lies further ahead than a sender that is heard can have come. Numbers are
+    /// guarded by a short tag alone; a sender that was not heard for a while may be anywhere.
+    fn is_impossible(&mut self, now: Instant, burst: u64, base: u64) -> bool {
+        let is_live = self.heard != Instant::ZERO && now.since(self.heard) < LIVE;
+        let is_ahead = burst > self.newest + 2 * REMEMBERED
+            || base > self.next.max(ORIGIN) + u64::from(WINDOW);
+        self.got.malformed += u64::from(is_live && is_ahead);
+        is_live && is_ahead
     }
 
     fn burst_number(&mut self, burst: u32) -> u64 {
@@ -245,6 +268,11 @@ impl Receiver {
         // The first burst sends its units in the order of their indices.
         let before = cx.now.since(started) * u64::from(unit.index);
         let before = if unit.is_first { before } else { Duration::ZERO };
+        let held = self.blocks.len() * usize::from(unit.k) * body.len();
+        if held > MOST_BYTES && !self.blocks.contains_key(&number) {
+            self.got.malformed += 1;
+            return false;
+        }
         let block = self.blocks.entry(number).or_insert_with(|| Incoming {
             k: unit.k,
             pad: unit.pad,
@@ -330,7 +358,7 @@ impl Receiver {
     /// Ends the burst that is arriving: the next will be of number `burst`.
     fn close_until(&mut self, burst: u64) {
         self.close();
-        let first = (self.newest + 1).max(burst.saturating_sub(REMEMBERED));
+        let first = (self.newest + 1).max(burst.saturating_sub(GAP));
         for lost in first..burst {
             let number = lost as u32;
             let report = Report { burst: number, came: 0, needs: UNKNOWN, lacks: u32::MAX };
@@ -361,14 +389,15 @@ impl Receiver {
     /// Takes a probe. One that came before changes nothing.
     pub(super) fn on_probe(&mut self, now: Instant, probe: &Probe) {
         let burst = self.burst_number(probe.burst);
-        if burst <= self.newest {
+        let base = expand(probe.base, self.next.max(ORIGIN));
+        if burst <= self.newest || self.is_impossible(now, burst, base) {
             return;
         }
         self.heard = now;
         self.got.heeded += 1;
         self.close_until(burst);
         self.asked = Some(expand(probe.asks, self.newest));
-        self.skip_to(now, expand(probe.base, self.next.max(ORIGIN)));
+        self.skip_to(now, base);
     }
 
     /// Whether there is something to report.

@@ -6,9 +6,10 @@ use super::receiver::Receiver;
 use super::sender::Outgoing;
 use super::{Given, Harq, Key, UseOfAir, lane};
 use crate::base::{
-    AccessCategory, AckPolicy, Cover, Cx, Duration, EtherType, FlowId, Frame, Lane, Packet,
-    PacketDone, PacketOutcome, PacketUp, RoomBelow, TxOptions,
+    AccessCategory, AckPolicy, Cover, Cx, DropCause, Duration, EtherType, FlowId, Frame, Lane,
+    Packet, PacketDone, PacketOutcome, PacketUp, RoomBelow, TxOptions,
 };
+use crate::link::lacks_keys;
 use crate::wire::harq::{UNIT_HEADER_BYTES, encode_feedback, encode_probe, encode_unit};
 
 impl Harq {
@@ -69,8 +70,12 @@ impl Harq {
         if let Some((to, burst)) = self.radios[radio].burst {
             let key = (self.radios[radio].radio, to);
             if self.peers.get(&key).is_some_and(|peer| peer.sender.is_going(burst)) {
-                return (!below(lane(key)).is_none())
-                    .then(|| self.unit(key, burst, incarnation))?;
+                if !below(lane(key)).is_none() {
+                    return self.unit(key, burst, incarnation);
+                }
+                if !lacks_keys(below, lane(key)) {
+                    return None;
+                }
             }
             self.radios[radio].burst = None;
         }
@@ -79,6 +84,9 @@ impl Harq {
         for key in here {
             let Some(peer) = self.peers.get_mut(&key) else { continue };
             if below(lane(key)).is_none() {
+                if lacks_keys(below, lane(key)) {
+                    self.fail(key);
+                }
                 continue;
             }
             if peer.sender.may_repair() {
@@ -109,7 +117,10 @@ impl Harq {
             let lane = key.map_or(Lane { flow: FlowId(0), ..packet.lane() }, lane);
             !below(lane).is_none() && peer.is_none_or(|peer| peer.sender.may_start())
         };
-        let at = self.radios[radio].waiting.iter().position(may_go)?;
+        let Some(at) = self.radios[radio].waiting.iter().position(may_go) else {
+            self.drop_without_keys(radio, below);
+            return None;
+        };
         let queue = &mut self.radios[radio];
         let packet = queue.waiting.remove(at)?;
         let length = queue.waiting.len();
@@ -130,6 +141,26 @@ impl Harq {
         let burst = peer.sender.start(&packet, data);
         self.radios[radio].burst = Some((to, burst));
         self.unit(key, burst, incarnation)
+    }
+
+    /// Gives up what is under way to a neighbour with whom no keys are shared any more: nothing can
+    /// be sent to it, and nothing will be heard.
+    fn fail(&mut self, key: Key) {
+        let Some(peer) = self.peers.get_mut(&key) else { return };
+        let mut done = Vec::new();
+        peer.sender.fail_all(&mut done);
+        self.finish(key, done);
+    }
+
+    /// What waits for such a neighbour may take half of a queue, so that others have room.
+    fn drop_without_keys(&mut self, radio: usize, below: &RoomBelow<'_>) {
+        let waiting = &self.radios[radio].waiting;
+        let front = waiting.front().filter(|_| 2 * waiting.len() > self.limit);
+        let is_stuck = |packet: &Packet| packet.to.is_some() && lacks_keys(below, packet.lane());
+        if front.is_some_and(is_stuck) {
+            let packet = self.radios[radio].waiting.pop_front().expect("it is in front");
+            self.count_drop(packet.id, DropCause::QueueFull);
+        }
     }
 
     /// A packet for all goes as it is: nobody could report what is missing.

@@ -344,6 +344,14 @@ impl Sender {
         out.push(block.done(outcome));
     }
 
+    /// Gives up all that is not finished.
+    pub(super) fn fail_all(&mut self, out: &mut Vec<PacketDone>) {
+        self.bursts.clear();
+        self.again.clear();
+        let blocks: Vec<u64> = self.blocks.keys().copied().collect();
+        blocks.into_iter().for_each(|block| self.finish(block, PacketOutcome::Failed, out));
+    }
+
     /// When the oldest burst without a report is to be asked for.
     pub(super) fn due(&self) -> Option<Instant> {
         let (_, oldest) = self.bursts.first_key_value()?;

@@ -58,6 +58,7 @@ impl Wild {
             peer.is_up = false;
             let PeerSpec { node, radio } = peer.spec;
             self.up.push_back(PacketUp::Neighbour { node, radio, up: false });
+            self.drop_copies(index);
         }
         let mut done = Vec::new();
         let lost = self.peers[index].sender.on_cycle(cx.now, &mut done);

@@ -283,9 +283,17 @@ impl Wild {
         self.up.extend(done.into_iter().map(PacketUp::Done));
     }
 
-    /// The neighbours of a radio.
+    /// The neighbours of a radio that can be sent to.
     fn all_by(&self, radio: RadioId) -> impl Iterator<Item = &Peer> {
-        self.peers.iter().filter(move |peer| peer.spec.radio == radio)
+        self.peers.iter().filter(move |peer| peer.spec.radio == radio && peer.is_up)
+    }
+
+    /// Drops the copies of broadcasts that wait for a neighbour which is gone: when it is back they
+    /// are of no use, and until then they would leave no room for others.
+    fn drop_copies(&mut self, index: usize) {
+        let copies = &self.copies;
+        let gone = self.peers[index].queue.remove_all(|packet| copies.is_one(packet.id));
+        gone.into_iter().for_each(|packet| self.count_drop(packet, DropCause::NoRoute));
     }
 
     /// Whether a packet of so many bytes fits into an empty slot of a radio.

@@ -203,6 +203,22 @@ impl Queue {
         packet
     }
 
+    /// Takes out all packets like this, whatever their flow.
+    pub(super) fn remove_all(&mut self, is_like: impl Fn(&Packet) -> bool) -> Vec<Packet> {
+        let mut removed = Vec::new();
+        for lane in &mut self.lanes {
+            let (out, left): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut lane.packets).into_iter().partition(&is_like);
+            lane.packets = left.into();
+            removed.extend(out);
+        }
+        let lanes = &self.lanes;
+        let is_busy = |index: &usize| !lanes[*index].packets.is_empty();
+        self.active.iter_mut().for_each(|level| level.retain(is_busy));
+        self.len -= removed.len();
+        removed
+    }
+
     /// Takes out what [`Self::peek`] showed.
     pub(super) fn take(&mut self, level: usize, turn: usize) -> Option<Taken> {
         let index = self.active[level].remove(turn)?;

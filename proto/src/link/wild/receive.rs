@@ -148,6 +148,9 @@ impl Wild {
             peer.is_up = is_up;
             let PeerSpec { node, radio } = peer.spec;
             self.up.push_back(PacketUp::Neighbour { node, radio, up: is_up });
+            if !is_up {
+                self.drop_copies(index);
+            }
         }
     }
 
@@ -257,7 +260,9 @@ impl Wild {
         let peer = &mut self.peers[index];
         for arrival in out {
             peer.received_bytes += arrival.payload.len() as u64;
-            for (protocol, payload) in split(arrival.head.protocol, arrival.payload) {
+            let packets = split(arrival.head.protocol, arrival.payload);
+            self.counters.malformed_protocol += u64::from(packets.is_empty());
+            for (protocol, payload) in packets {
                 self.up.push_back(PacketUp::Received(ReceivedPacket {
                     radio: peer.spec.radio,
                     from: peer.spec.node,

@@ -38,7 +38,9 @@ impl Wild {
     /// still fits with them. `ack` is the length of the link's own acknowledgement in it.
     pub(super) fn board(&mut self, now: Instant, index: usize, ack: usize, taken: &mut Taken) {
         let place = self.peers[index].place;
-        if !self.settings.acks_ride || self.settings.in_order == InOrder::Link {
+        // All copies of a broadcast have one name, by which riders could not be told apart.
+        let is_copy = self.copies.is_one(taken.packet.id);
+        if !self.settings.acks_ride || self.settings.in_order == InOrder::Link || is_copy {
             return;
         }
         let own = (taken.packet.protocol, taken.packet.payload.clone());

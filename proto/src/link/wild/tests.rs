@@ -192,6 +192,8 @@ fn a_broadcast_goes_to_each_neighbour_and_ends_once() {
     let peer = |node| PeerSpec { node: NodeId(node), radio: RadioId(0) };
     let mut wild = Wild::build(&config, NodeId(1), &[radio(0, 1)], &[peer(2), peer(3)], Seed(1));
     let mut cx = Cx::new(at(0));
+    assert!(wild.room(Lane::default()).is_none(), "nobody is heard");
+    wild.peers.iter_mut().for_each(|peer| peer.is_up = true);
     let packet = |id, bytes: usize| Packet {
         id: UnitId(id),
         radio: RadioId(0),
@@ -210,6 +212,12 @@ fn a_broadcast_goes_to_each_neighbour_and_ends_once() {
     wild.handle_tx(&mut cx, packet(2, 40));
     let queued = |node: usize| wild.peers[node].queue.len();
     assert_eq!((queued(0), queued(1)), (1, 1));
+    // One of them is gone: its copy goes too, and the packet ends when the other one does.
+    wild.drop_copies(0);
+    assert_eq!((wild.peers[0].queue.len(), wild.peers[1].queue.len()), (0, 1));
+    assert!(wild.poll_rx(&mut cx).is_none());
+    wild.drop_copies(1);
+    assert!(matches!(wild.poll_rx(&mut cx), Some(PacketUp::Dropped { id: UnitId(2), .. })));
 }
 
 /// A bare acknowledgement of TCP, or a segment with data.

@@ -10,6 +10,9 @@ use crate::wire::olsr::{Hello, LinkCode, Neighbour};
 
 /// Neighbours by one radio that are kept at most; of others nothing is believed.
 const LINKS: usize = 256;
+/// The longest time that a HELLO is believed, and between two, whatever it says.
+const MOST_VALIDITY: Duration = Duration::from_secs(600);
+const MOST_INTERVAL: Duration = Duration::from_secs(60);
 /// HELLOs below which nothing is known of a link: one of one is not all of them.
 const LEAST_SEEN: u8 = 4;
 
@@ -35,6 +38,8 @@ pub(super) struct Link {
     pub(super) neighbours: Vec<NodeId>,
     /// How many signatures of what it sends on are checked.
     pub(super) checks: Limit,
+    /// How many HELLOs count.
+    pub(super) hellos: Limit,
 }
 
 impl Link {
@@ -51,6 +56,7 @@ impl Link {
             willingness: 0,
             neighbours: Vec::new(),
             checks: Limit::new(256, Duration::from_millis(5)),
+            hellos: Limit::new(4, Duration::from_millis(50)),
         }
     }
 
@@ -134,10 +140,11 @@ impl Links {
         if !self.links.contains_key(&key) && self.links.len() >= LINKS {
             return false;
         }
+        let validity = validity.min(MOST_VALIDITY);
         let own = self.plan.ipv4(self.node);
         let link = self.links.entry(key).or_insert_with(|| Link::new(hello.interval));
         link.count(true, self.window);
-        link.interval = hello.interval.max(Duration::from_millis(1));
+        link.interval = hello.interval.clamp(Duration::from_millis(50), MOST_INTERVAL);
         link.overdue = now + link.interval + link.interval / 2;
         link.heard_until = now + validity;
         link.willingness = hello.willingness;
@@ -162,6 +169,11 @@ impl Links {
         link.neighbours.sort_unstable();
         link.neighbours.dedup();
         true
+    }
+
+    /// Forgets all neighbours but these.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(NodeId) -> bool) {
+        self.links.retain(|(node, _), _| is_kept(*node));
     }
 
     /// Counts HELLOs that did not come, and forgets who has been silent for too long.

@@ -37,8 +37,8 @@ use super::forward::{Forwarder, NextHop, Routes};
 use super::{NeighbourStatus, Routing, RoutingStatus, Signing};
 use crate::base::{
     AddressPlan, Bitrate, Cx, Datagram, DatagramUp, Datagrams, Destination, Duration, Instant,
-    Lane, Layer, NodeId, Packet, PacketUp, Packets, PublicKey, RadioId, Rng, Room, RoomBelow, Seed,
-    named,
+    Lane, Layer, Limit, NodeId, Packet, PacketUp, Packets, PublicKey, RadioId, Rng, Room,
+    RoomBelow, Seed, named,
 };
 
 /// What each of the timers is for.
@@ -77,6 +77,8 @@ pub struct Olsr {
     computed: Option<Instant>,
     /// What the routes were computed with.
     neighbours: BTreeMap<NodeId, (Cost, RadioId)>,
+    /// Old messages that are answered with the newest of their originator.
+    answers: Limit,
     counters: Counters,
 }
 
@@ -157,6 +159,7 @@ impl Olsr {
             told_at: Instant::ZERO,
             computed: None,
             neighbours: BTreeMap::new(),
+            answers: Limit::new(8, Duration::from_millis(500)),
             counters: Counters::default(),
         }
     }
@@ -186,7 +189,7 @@ impl Olsr {
 
     /// Part of a time, drawn, so that neighbours do not send at once.
     fn jitter(&mut self, most: Duration) -> Duration {
-        Duration::from_nanos(self.rng.below(most.as_nanos().max(1)))
+        Duration::from_nanos(1 + self.rng.below(most.as_nanos().max(1)))
     }
 
     fn next_seq(&mut self) -> u16 {
@@ -290,7 +293,7 @@ impl Layer for Olsr {
         if self.take(Timer::Flush, now) {
             for radio in &mut self.radios {
                 radio.pending.extend(radio.repeats.drain(..));
-                radio.may_flush = true;
+                radio.may_flush |= !radio.pending.is_empty();
             }
         }
         if self.take(Timer::Compute, now) {
@@ -308,7 +311,9 @@ impl Routing for Olsr {
         let Some(signing) = &mut self.signing else { return };
         let is_as_before = |node: NodeId| signing.keys.get(&node) == keys.get(&node);
         self.topology.retain(|node| keys.contains_key(&node) && is_as_before(node));
+        self.links.retain(|node| keys.contains_key(&node) && is_as_before(node));
         signing.keys = Arc::new(keys.clone());
+        self.on_links_changed(cx.now);
         self.on_compute_due(cx);
     }
 

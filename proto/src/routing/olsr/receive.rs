@@ -2,8 +2,6 @@
 
 use std::net::Ipv4Addr;
 
-use bytes::Bytes;
-
 use super::topology::Verdict;
 use super::{Olsr, Timer, relays};
 use crate::base::{Cx, Duration, EtherType, Instant, NodeId, PacketUp, RadioId, ReceivedPacket};
@@ -11,6 +9,8 @@ use crate::routing::Signing;
 use crate::wire::olsr::{self, Body, Hello, Message, Topology};
 use crate::wire::{ip, udp};
 
+/// Neighbours in a message that is believed, at most: more than any node tells.
+const MOST_HEARD: usize = 256;
 /// Least time between two topology messages of a node whose neighbours come and go.
 const LEAST_TC: Duration = Duration::from_secs(1);
 
@@ -23,7 +23,14 @@ impl Olsr {
             self.counters.malformed += 1;
             return;
         };
+        let mut has_hello = false;
         for message in messages {
+            // One packet shows that one HELLO arrived.
+            let is_hello = matches!(message.body, Body::Hello(_));
+            if is_hello && std::mem::replace(&mut has_hello, true) {
+                self.counters.overflow += 1;
+                continue;
+            }
             self.on_message(cx.now, (packet.from, packet.radio), message);
         }
     }
@@ -39,11 +46,14 @@ impl Olsr {
             return;
         }
         match &message.body {
-            Body::Hello(hello) => self.on_hello(now, key, hello, message.validity),
-            Body::Topology(topology) => {
+            Body::Hello(hello) if hello.neighbours.len() <= MOST_HEARD => {
+                self.on_hello(now, key, hello, message.validity);
+            }
+            Body::Topology(topology) if topology.neighbours.len() <= MOST_HEARD => {
                 let topology = topology.clone();
                 self.on_topology(now, key, from, message, &topology);
             }
+            Body::Hello(_) | Body::Topology(_) => self.counters.too_many += 1,
             Body::Other => self.counters.malformed += 1,
         }
     }
@@ -56,6 +66,10 @@ impl Olsr {
         validity: Duration,
     ) {
         self.counters.hellos_received += 1;
+        if self.links.get_mut(key).is_some_and(|link| !link.hellos.take(now)) {
+            self.counters.overflow += 1;
+            return;
+        }
         if !self.links.on_hello(now, key, hello, validity) {
             self.counters.too_many += 1;
             return;
@@ -102,30 +116,24 @@ impl Olsr {
         let Some(link) = self.links.get_mut(key).filter(|link| link.is_symmetric(now)) else {
             return;
         };
-        if self.signing.is_some() && !link.checks.take(now) {
-            self.counters.overflow += 1;
-            return;
-        }
         let is_relay = link.selects_us_until > now;
-        if from == self.node() {
-            return self.on_own(now, &message, topology);
+        if from == self.forwarder.node {
+            return self.on_own(now, key, &message, topology);
         }
         let signing = self.signing.as_ref();
-        let verdict = self.topology.judge(now, from, (&message, topology), signing);
+        let mut may_check = || link.checks.take(now);
+        let said = (&message, topology);
+        let verdict = self.topology.judge(now, from, said, signing, &mut may_check);
         match verdict {
             Verdict::New => {
                 self.counters.topologies_new += 1;
-                let goes_on = message.ttl > 1;
-                let forwarded = (is_relay && goes_on).then(|| message.forwarded());
                 if self.topology.take(now, from, message, topology) {
                     self.want_computed(now);
                 }
-                self.send_on(now, from, forwarded);
+                self.send_on(now, from, is_relay);
             }
-            Verdict::Again => {
-                let forwarded = (is_relay && message.ttl > 1).then(|| message.forwarded());
-                self.send_on(now, from, forwarded);
-            }
+            Verdict::Again => self.send_on(now, from, is_relay),
+            Verdict::ToAnswer if !self.answers.take(now) => self.counters.overflow += 1,
             Verdict::ToAnswer => {
                 self.counters.answered += 1;
                 let newest = self.topology.answer(now, from).map(Message::forwarded_anew);
@@ -136,11 +144,14 @@ impl Olsr {
             Verdict::NoKey => self.counters.no_key += 1,
             Verdict::Forged => self.counters.forged += 1,
             Verdict::TooMany => self.counters.too_many += 1,
+            Verdict::TooOften => self.counters.overflow += 1,
         }
     }
 
-    fn send_on(&mut self, now: Instant, from: NodeId, message: Option<Bytes>) {
-        let Some(message) = message else { return };
+    /// Sends on what is believed of a node, as it was checked: whoever brings it again may have
+    /// changed it.
+    fn send_on(&mut self, now: Instant, from: NodeId, is_relay: bool) {
+        let Some(message) = self.topology.to_send_on(from).filter(|_| is_relay) else { return };
         self.counters.sent_on += 1;
         self.topology.set_sent_on(from);
         self.flood(now, from, message);
@@ -148,10 +159,20 @@ impl Olsr {
 
     /// A message of this node that others know. If it is from before a restart, it tells where the
     /// numbers have to go on.
-    fn on_own(&mut self, now: Instant, message: &Message, topology: &Topology) {
+    fn on_own(
+        &mut self,
+        now: Instant,
+        key: (NodeId, RadioId),
+        message: &Message,
+        topology: &Topology,
+    ) {
         let Some(counter) = topology.counter.filter(|counter| *counter > self.signed) else {
             return;
         };
+        if self.links.get_mut(key).is_none_or(|link| !link.checks.take(now)) {
+            self.counters.overflow += 1;
+            return;
+        }
         let is_ours = |signing: &Signing| message.is_signed_by(&signing.identity.public());
         if self.signing.as_ref().is_some_and(is_ours) {
             self.signed = counter;

@@ -18,6 +18,8 @@ use super::super::Signing;
 
 /// Nodes of which something is known, at most.
 const ORIGINATORS: usize = 4_096;
+/// The longest time that a message is believed, whatever it says.
+const MOST_VALIDITY: Duration = Duration::from_secs(600);
 /// Least time between two answers to old messages of one node, and from its newest message to an
 /// answer: some messages overtake others on their way.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -85,6 +87,8 @@ pub(super) enum Verdict {
     Forged,
     /// Nothing is kept of so many nodes.
     TooMany,
+    /// Whoever brought it has brought too much of late.
+    TooOften,
 }
 
 /// What is known of the network beyond the neighbours.
@@ -107,6 +111,7 @@ impl TopologySet {
         from: NodeId,
         (message, topology): (&Message, &Topology),
         signing: Option<&Signing>,
+        may_check: &mut dyn FnMut() -> bool,
     ) -> Verdict {
         let key: Option<&PublicKey> = match (signing, topology.counter) {
             (None, None) => None,
@@ -121,7 +126,6 @@ impl TopologySet {
             None if self.originators.len() >= ORIGINATORS => return Verdict::TooMany,
             None => Verdict::New,
             Some(known) if number == known.number => {
-                // The same bytes were checked when they came first.
                 return if known.is_sent_on { Verdict::Seen } else { Verdict::Again };
             }
             Some(known) if number.is_after(known.number) => Verdict::New,
@@ -133,6 +137,7 @@ impl TopologySet {
             Some(_) => return Verdict::Old,
         };
         match key {
+            Some(_) if !may_check() => Verdict::TooOften,
             Some(key) if !message.is_signed_by(key) => Verdict::Forged,
             _ => verdict,
         }
@@ -157,7 +162,7 @@ impl TopologySet {
         let known = self.originators.get(&from);
         let changed = known.is_none_or(|known| known.neighbours != neighbours);
         let originator = Originator {
-            until: now + message.validity,
+            until: now + message.validity.min(MOST_VALIDITY),
             number: Number::of(&message, topology),
             newest: message,
             neighbours,
@@ -166,6 +171,16 @@ impl TopologySet {
         };
         self.originators.insert(from, originator);
         changed
+    }
+
+    /// The newest message of a node for the next hop. Its TTL is not signed, and whoever sends it
+    /// first could end it: with a signature the counter stops loops, and TTL starts anew.
+    pub(super) fn to_send_on(&self, from: NodeId) -> Option<bytes::Bytes> {
+        let newest = &self.originators.get(&from)?.newest;
+        match self.originators[&from].number {
+            Number::Counter(_) => Some(newest.forwarded_anew()),
+            Number::Seq(_) => (newest.ttl > 1).then(|| newest.forwarded()),
+        }
     }
 
     /// Notes that the newest message of a node was sent on.

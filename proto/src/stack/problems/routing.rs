@@ -18,7 +18,7 @@ fn check_olsr(found: &mut Found, config: &OlsrConfig, scenario: &Scenario) {
     let times =
         [("hello_s", config.hello_s), ("tc_s", config.tc_s), ("recompute_s", config.recompute_s)];
     for (name, seconds) in times {
-        found.number(key(name), seconds, 0.1..=600.0, "a time in seconds");
+        found.number(key(name), seconds, 0.1..=60.0, "a time in seconds");
     }
     let most = f64::from(OlsrConfig::MOST_WINDOW);
     let counts = [
