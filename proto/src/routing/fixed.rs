@@ -73,6 +73,15 @@ impl Fixed {
         u64::from(route) ^ self.out.len() as u64 ^ self.up.len() as u64 ^ self.forwarded
     }
 
+    /// Tells the layer above the next hop to each destination.
+    pub fn announce(&mut self) {
+        let next_hop = |(dst, hop): &(NodeId, NextHop)| {
+            let NextHop { via, hops, .. } = *hop;
+            DatagramUp::NextHop { dst: *dst, via, hops }
+        };
+        self.up.extend(self.next_hops.iter().map(next_hop));
+    }
+
     fn route(&self, to: Destination) -> Option<NextHop> {
         let (Destination::End(node) | Destination::NextHop(node)) = to;
         let index = self.next_hops.binary_search_by_key(&node, |route| route.0).ok()?;
@@ -93,13 +102,13 @@ impl Fixed {
         };
         match self.plan.node(dst) {
             Some(node) if node == self.node => {
-                let (via, payload) = (packet.from, packet.payload);
-                self.up.push_back(DatagramUp::Received { via, payload });
+                let ReceivedPacket { from: via, payload, signal, .. } = packet;
+                self.up.push_back(DatagramUp::Received { via, payload, signal });
             }
             Some(node) => self.on_transit(node, packet),
             None if dst.is_multicast() => {
-                let (via, payload) = (packet.from, packet.payload);
-                self.up.push_back(DatagramUp::Received { via, payload });
+                let ReceivedPacket { from: via, payload, signal, .. } = packet;
+                self.up.push_back(DatagramUp::Received { via, payload, signal });
             }
             None => self.count_drop(DropCause::NoRoute),
         }

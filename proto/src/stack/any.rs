@@ -10,6 +10,7 @@ use crate::link::wild::Wild;
 use crate::routing::Routing;
 use crate::routing::fixed::Fixed;
 use crate::transport::Transport;
+use crate::transport::hop::HopPort;
 use crate::transport::tcp::Tcp;
 use crate::transport::udp::Udp;
 
@@ -116,7 +117,12 @@ impl AnyRouting {
     pub fn build(plan: &NodePlan) -> Self {
         match plan.stack.routing {
             RoutingConfig::Fixed {} => {
-                Self::Fixed(Fixed::build(plan.node, plan.addresses, plan.next_hops.clone()))
+                let next_hops = plan.next_hops.clone();
+                let mut fixed = Fixed::build(plan.node, plan.addresses, next_hops);
+                if plan.hop.is_some() {
+                    fixed.announce();
+                }
+                Self::Fixed(fixed)
             }
         }
     }
@@ -150,6 +156,8 @@ pub enum AnyTransport {
     Tcp(Box<Tcp>),
     /// `transport/udp`.
     Udp(Box<Udp>),
+    /// An end of a flow of blocks, whose machine is the node's.
+    Hop(Box<HopPort>),
 }
 
 impl AnyTransport {
@@ -158,6 +166,8 @@ impl AnyTransport {
         match self {
             Self::Tcp(_) => 0,
             Self::Udp(transport) => transport.fetch(),
+            // Its state is the machine's.
+            Self::Hop(_) => 0,
         }
     }
 
@@ -166,6 +176,7 @@ impl AnyTransport {
         match self {
             Self::Tcp(transport) => &**transport,
             Self::Udp(transport) => &**transport,
+            Self::Hop(port) => &**port,
         }
     }
 
@@ -174,6 +185,7 @@ impl AnyTransport {
         match self {
             Self::Tcp(transport) => &mut **transport,
             Self::Udp(transport) => &mut **transport,
+            Self::Hop(port) => &mut **port,
         }
     }
 
@@ -182,7 +194,7 @@ impl AnyTransport {
     pub(super) const fn is_backpressured(&self) -> bool {
         match self {
             Self::Tcp(_) => false,
-            Self::Udp(_) => true,
+            Self::Udp(_) | Self::Hop(_) => true,
         }
     }
 }

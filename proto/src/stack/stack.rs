@@ -12,6 +12,7 @@ use crate::base::{Cx, FrameDown, FrameUp, Instant, Layer, NodeId, Room, RoomBelo
 use crate::link::LinkStatus;
 use crate::link::secure::{PublicKey, Secure, SecurityStatus};
 use crate::routing::RoutingStatus;
+use crate::transport::hop::{Hop, HopConfig};
 
 /// Rounds after which a turn that still moves units is a livelock.
 const ROUNDS: usize = 100_000;
@@ -50,14 +51,21 @@ impl Stack {
     /// The stack of a node.
     pub fn build(plan: &NodePlan, seed: Seed) -> Self {
         let link = AnyLink::build(plan, seed);
+        let mut flows = Flows::build(plan.addresses);
+        if let Some(config) = &plan.hop {
+            let rng = seed.stream(&format!("node/{}/hop", plan.node.0));
+            let config = HopConfig::clone(config);
+            flows.set_hop(Hop::build(config, plan.node, plan.addresses, rng));
+        }
         Self {
             heeds_overheard: link.get().heeds_overheard(),
             overheard: 0,
             link,
             secure: None,
             routing: AnyRouting::build(plan),
-            is_routing_touched: false,
-            flows: Flows::build(plan.addresses),
+            // Routes may be told from the start.
+            is_routing_touched: plan.hop.is_some(),
+            flows,
         }
     }
 
