@@ -84,9 +84,14 @@ impl Fixed {
 
     fn route(&self, to: Destination) -> Option<NextHop> {
         let (Destination::End(node) | Destination::NextHop(node)) = to;
-        let index = self.next_hops.binary_search_by_key(&node, |route| route.0).ok()?;
-        let hop = self.next_hops[index].1;
-        (hop.via == node || matches!(to, Destination::End(_))).then_some(hop)
+        let index = self.next_hops.binary_search_by_key(&node, |route| route.0);
+        let hop = index.ok().map(|index| self.next_hops[index].1);
+        if matches!(to, Destination::End(_)) {
+            return hop;
+        }
+        // A neighbour may be known as the way to others alone.
+        let all = || self.next_hops.iter().map(|route| route.1);
+        hop.filter(|hop| hop.via == node).or_else(|| all().find(|hop| hop.via == node))
     }
 
     fn count_drop(&mut self, cause: DropCause) {

@@ -12,7 +12,8 @@ use crate::base::{
     AddressPlan, Cx, Datagram, DatagramUp, Datagrams, Dbm, Destination, FlowId, Instant, Lane,
     Layer, Message, MessageUp, Messages, NodeId, PacketDone, Room, RoomBelow, TxOptions, UnitIds,
 };
-use crate::transport::hop::Hop;
+use crate::transport::hop::{Hop, HopPort};
+use crate::wire::hop::FlowKey;
 use crate::wire::ip;
 
 /// IP packets for the host that may wait to be taken.
@@ -44,6 +45,8 @@ pub struct Flows {
     host: Option<Box<HostPort>>,
     /// The machine of flows of blocks; nothing where there are none.
     hop: Option<Box<Hop>>,
+    /// Whether someone outside moves blocks to and from it.
+    is_hop_outside: bool,
     ids: UnitIds,
     turn: usize,
     /// The end that took the last packet: the next one is most likely for it as well.
@@ -126,6 +129,7 @@ impl Flows {
             ends: Vec::new(),
             host: None,
             hop: None,
+            is_hop_outside: false,
             ids: UnitIds::default(),
             turn: 0,
             latest: 0,
@@ -172,38 +176,40 @@ impl Flows {
         self.hop.as_deref()
     }
 
+    /// The same, for someone who moves blocks to and from it in the place of the ends of flows.
+    pub fn hop_outside(&mut self) -> Option<&mut Hop> {
+        self.is_hop_outside = true;
+        self.may_sink = true;
+        self.hop.as_deref_mut()
+    }
+
     /// Moves blocks between the machine and the ends of their flows.
     fn settle_hop(&mut self, now: Instant) {
-        let Some(hop) = &mut self.hop else { return };
+        let Some(hop) = self.hop.as_mut().filter(|_| !self.is_hop_outside) else { return };
         for end in &mut self.ends {
             let AnyTransport::Hop(port) = &mut end.transport else { continue };
             while let Some(flow) = port.source_of().filter(|flow| hop.has_room(*flow)) {
-                let Some((id, to, frames)) = port.poll_block() else { break };
+                let Some((id, to, is_last, frames)) = port.poll_block() else { break };
                 debug_assert_eq!(id.flow, flow);
-                hop.push(now, id, to, frames);
+                hop.push(now, id, to, is_last, frames);
             }
         }
-        let is_sink = |transport: &AnyTransport, flow| match transport {
-            AnyTransport::Hop(port) => port.sink_of() == Some(flow),
-            _ => false,
-        };
         while let Some(delivery) = hop.poll_delivery() {
-            let end = self.ends.iter_mut().find(|end| is_sink(&end.transport, delivery.flow));
-            let Some(end) = end else { continue };
+            let (id, is_sink) = (delivery.id, |port: &HopPort| port.sink_of());
+            let Some(end) = hop_end(&mut self.ends, id.flow, is_sink) else {
+                hop.refuse(now, id);
+                continue;
+            };
             self.stats.received += 1;
-            (end.may_rise, self.may_rise) = (true, true);
-            if let AnyTransport::Hop(port) = &mut end.transport {
-                port.handle_delivery(delivery);
-            }
+            end.port.handle_delivery(delivery);
+            (*end.may_rise, self.may_rise) = (true, true);
+            hop.accept(now, id);
         }
-        while let Some((id, bytes)) = hop.poll_arrived() {
-            for end in &mut self.ends {
-                if let AnyTransport::Hop(port) = &mut end.transport
-                    && port.source_of() == Some(id.flow)
-                {
-                    port.on_arrived(bytes);
-                    (end.may_rise, self.may_rise) = (true, true);
-                }
+        while let Some(arrived) = hop.poll_arrived() {
+            let is_source = |port: &HopPort| port.source_of();
+            if let Some(end) = hop_end(&mut self.ends, arrived.id.flow, is_source) {
+                end.port.handle_arrived(arrived);
+                (*end.may_rise, self.may_rise) = (true, true);
             }
         }
     }
@@ -303,6 +309,26 @@ impl Flows {
             self.stats.host_full += 1;
         }
     }
+}
+
+/// The end of a flow of blocks.
+struct HopEnd<'a> {
+    port: &'a mut HopPort,
+    may_rise: &'a mut bool,
+}
+
+/// The end of this flow of blocks among `ends`, of the side that `key` asks for.
+fn hop_end(
+    ends: &mut [End],
+    flow: FlowKey,
+    key: fn(&HopPort) -> Option<FlowKey>,
+) -> Option<HopEnd<'_>> {
+    ends.iter_mut().find_map(|end| match &mut end.transport {
+        AnyTransport::Hop(port) if key(port) == Some(flow) => {
+            Some(HopEnd { port, may_rise: &mut end.may_rise })
+        }
+        _ => None,
+    })
 }
 
 /// The lane of a datagram as far as it is known above routing: its flow.

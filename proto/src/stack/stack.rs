@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::any::{AnyLink, AnyRouting};
 use super::flows::{Flows, FlowsStats};
 use super::plan::NodePlan;
-use crate::base::{Cx, FrameDown, FrameUp, Instant, Layer, NodeId, Room, RoomBelow, Seed, settle};
+use crate::base::{
+    Cx, FrameDown, FrameUp, Instant, Layer, Name, NodeId, Room, RoomBelow, Seed, settle,
+};
 use crate::link::LinkStatus;
 use crate::link::secure::{PublicKey, Secure, SecurityStatus};
 use crate::routing::RoutingStatus;
@@ -45,6 +47,9 @@ pub struct StackStatus {
     pub routing: RoutingStatus,
     /// Flows and host.
     pub flows: FlowsStats,
+    /// What the machine of flows of blocks counted, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hop: Option<BTreeMap<Name, u64>>,
 }
 
 impl Stack {
@@ -55,7 +60,7 @@ impl Stack {
         if let Some(config) = &plan.hop {
             let rng = seed.stream(&format!("node/{}/hop", plan.node.0));
             let config = HopConfig::clone(config);
-            flows.set_hop(Hop::build(config, plan.node, plan.addresses, rng));
+            flows.set_hop(Hop::build(config, plan.node, plan.addresses, plan.lowest_rate(), rng));
         }
         Self {
             heeds_overheard: link.get().heeds_overheard(),
@@ -218,6 +223,7 @@ impl Stack {
             security: self.secure.as_ref().map(|secure| secure.status(now)),
             routing: self.routing.get().status(),
             flows: self.flows.stats(),
+            hop: self.flows.hop().map(Hop::counters),
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! byte 0      version in the high half, kind in the low
-//! byte 1      flags: 1 virtual retransmission, 2 refused for now (with a BACK)
+//! byte 1      flags: 1 virtual retransmission, 2 first block of its flow (SYN), 4 last one (FIN),
+//!             8 refused (with an E2E_ACK: RST)
 //! byte 2      hops that are left
 //! byte 3      hops that were made
 //! bytes 4-7   flow: the source's number, its number there
@@ -18,7 +19,10 @@
 //! | DATA | bytes of the frame |
 //! | BSYN | length of the block (4), CRC-32 over it (4) |
 //! | BACK | one bit for each frame that is there, frame 0 in the highest bit of byte 0 |
-//! | E2E_ACK | nothing |
+//! | E2E_ACK | CRC-32 of the block (4) |
+//!
+//! A flow opens with its first block, of less than 8 KB; the end-to-end acknowledgement of that
+//! one is the answer (SYN_ACK), and a refused one is RST. So both have the reliability of blocks.
 
 use bytes::Bytes;
 
@@ -35,6 +39,9 @@ pub const CONTROL_PORT: u16 = 4852;
 pub const DATA_PORT: u16 = 4853;
 
 const VIRTUAL: u8 = 1;
+const OPENS: u8 = 2;
+const FINISHES: u8 = 4;
+const REFUSED: u8 = 8;
 
 /// A flow of blocks, named by its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +76,10 @@ pub struct Header {
     pub hops_left: u8,
     /// Hops that it has made.
     pub hops_made: u8,
+    /// Whether the block is the first of its flow (SYN).
+    pub opens: bool,
+    /// Whether it is the last one (FIN).
+    pub finishes: bool,
 }
 
 /// What a message is about.
@@ -99,8 +110,13 @@ pub enum Body {
         /// One bit for each frame, the first in the highest bit.
         bits: Bytes,
     },
-    /// The destination has the block.
-    Arrived,
+    /// The destination has the block (E2E_ACK), or refuses its flow (RST).
+    Arrived {
+        /// CRC-32 of the block, which only those know who had it.
+        crc: u32,
+        /// Whether the flow is refused.
+        is_refused: bool,
+    },
 }
 
 /// Why a message is none.
@@ -124,7 +140,7 @@ impl Body {
             Self::Data { .. } => 1,
             Self::Request { .. } => 2,
             Self::Answer { .. } => 3,
-            Self::Arrived => 4,
+            Self::Arrived { .. } => 4,
         }
     }
 }
@@ -141,9 +157,10 @@ pub fn encode(header: &Header, body: &Body) -> Vec<u8> {
         Body::Data { frame, .. } => (0, *frame),
         Body::Request { round, is_virtual, .. } => (u8::from(*is_virtual) * VIRTUAL, *round),
         Body::Answer { round, .. } => (0, *round),
-        Body::Arrived => (0, 0),
+        Body::Arrived { is_refused, .. } => (u8::from(*is_refused) * REFUSED, 0),
     };
-    out.extend([VERSION << 4 | body.kind(), flags, header.hops_left, header.hops_made]);
+    let marks = u8::from(header.opens) * OPENS | u8::from(header.finishes) * FINISHES;
+    out.extend([VERSION << 4 | body.kind(), flags | marks, header.hops_left, header.hops_made]);
     let BlockId { flow, number: block } = header.block;
     out.extend(flow.source.0.to_be_bytes());
     out.extend(flow.local.to_be_bytes());
@@ -162,7 +179,10 @@ pub fn encode(header: &Header, body: &Body) -> Vec<u8> {
             out.extend(bits);
             &[]
         }
-        Body::Arrived => &[],
+        Body::Arrived { crc, .. } => {
+            out.extend(crc.to_be_bytes());
+            &[]
+        }
     };
     let sum = ip::checksum(u32::from(!ip::checksum(0, rest)), &out);
     out[22..24].copy_from_slice(&sum.to_be_bytes());
@@ -195,13 +215,15 @@ pub fn decode(message: &Bytes) -> Result<(Header, Body), Malformed> {
         frames: short(12),
         hops_left: message[2],
         hops_made: message[3],
+        opens: message[1] & OPENS != 0,
+        finishes: message[1] & FINISHES != 0,
     };
     if short(16) != flow.source.0 || header.frames == 0 {
         return Err(Malformed::Contradiction);
     }
     let number = short(14);
     let body = match message[0] & 0x0f {
-        1 if number < header.frames && !rest.is_empty() => {
+        1 if number < header.frames => {
             Body::Data { frame: number, payload: message.slice(HEADER_BYTES..) }
         }
         2 if rest.len() == 8 => Body::Request {
@@ -213,7 +235,9 @@ pub fn decode(message: &Bytes) -> Result<(Header, Body), Malformed> {
         3 if rest.len() == bits_bytes(header.frames) => {
             Body::Answer { round: number, bits: message.slice(HEADER_BYTES..) }
         }
-        4 if rest.is_empty() => Body::Arrived,
+        4 if rest.len() == 4 => {
+            Body::Arrived { crc: long(HEADER_BYTES), is_refused: message[1] & REFUSED != 0 }
+        }
         1..=4 => return Err(Malformed::Contradiction),
         _ => return Err(Malformed::Kind),
     };
@@ -233,6 +257,8 @@ mod tests {
             frames: 10,
             hops_left: 49,
             hops_made: 1,
+            opens: false,
+            finishes: true,
         }
     }
 
@@ -244,13 +270,22 @@ mod tests {
         out.into()
     }
 
+    #[test]
+    fn an_end_to_end_acknowledgement_stands_on_the_wire_as_written_by_hand() {
+        let found = written(&bodies()[4]);
+        let golden =
+            [0x14, 0x0c, 49, 1, 0, 3, 0x13, 0x89, 0, 0, 0, 7, 0, 10, 0, 0, 0, 3, 0, 9, 0, 4];
+        assert_eq!(found[..22], golden);
+        assert_eq!(found[24..], [0xcb, 0xf4, 0x39, 0x26]);
+    }
+
     fn bodies() -> [Body; 5] {
         [
             Body::Data { frame: 9, payload: Bytes::from_static(b"odd") },
             Body::Data { frame: 0, payload: Bytes::from_static(b"even") },
             Body::Request { round: 2, is_virtual: true, length: 13_000, crc: 0xcbf4_3926 },
             Body::Answer { round: 2, bits: Bytes::from_static(&[0b1010_0000, 0b0100_0000]) },
-            Body::Arrived,
+            Body::Arrived { crc: 0xcbf4_3926, is_refused: true },
         ]
     }
 
@@ -258,7 +293,7 @@ mod tests {
     fn a_request_stands_on_the_wire_as_written_by_hand() {
         let request = bodies()[2].clone();
         let golden =
-            [0x12, 0x01, 49, 1, 0, 3, 0x13, 0x89, 0, 0, 0, 7, 0, 10, 0, 2, 0, 3, 0, 9, 0, 4];
+            [0x12, 0x05, 49, 1, 0, 3, 0x13, 0x89, 0, 0, 0, 7, 0, 10, 0, 2, 0, 3, 0, 9, 0, 4];
         let found = written(&request);
         assert_eq!(found[..22], golden);
         assert_eq!(found[24..], [0, 0, 0x32, 0xc8, 0xcb, 0xf4, 0x39, 0x26]);

@@ -186,6 +186,10 @@ pub fn node_report(name: &str, status: &StackStatus, chip: &ChipStats) -> NodeRe
         let counters = security.counters.iter().map(|(name, count)| (name.clone(), *count));
         layers.insert("security".into(), counters.chain(rejected).collect());
     }
+    if let Some(hop) = &status.hop {
+        let counters = hop.iter().map(|(name, count)| (name.clone(), *count));
+        layers.insert("hop".into(), counters.collect());
+    }
     NodeReport { name: name.into(), drops, layers }
 }
 

@@ -282,6 +282,19 @@ impl NodePlan {
         self.radios.iter().map(|radio| radio.spec).collect()
     }
 
+    /// The lowest bit-rate of its radios, if all are radios.
+    pub fn lowest_rate(&self) -> Option<Bitrate> {
+        let lowest = |radio: &RadioPlan| radio.spec.phy.rates().first().copied();
+        let rates: Option<Vec<Bitrate>> = self.radios.iter().map(lowest).collect();
+        // One that all of them have.
+        rates?.into_iter().max_by_key(|rate| rate.bps())
+    }
+
+    /// The names of all nodes, in the order of their numbers.
+    pub fn names(&self) -> Arc<[String]> {
+        Arc::clone(&self.names)
+    }
+
     /// The names of the neighbours.
     pub fn peer_names(&self) -> BTreeMap<NodeId, String> {
         let name = |node: NodeId| self.names[usize::from(node.0) - 1].clone();

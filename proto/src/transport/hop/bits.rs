@@ -65,6 +65,12 @@ impl Bits {
             .find(|frame| self.has(*frame) && others.iter().all(|other| !other.has(*frame)))
     }
 
+    /// Frames that are here and there.
+    pub(super) fn count_common(&self, other: &Self) -> u32 {
+        let bytes = self.bytes.iter().zip(&other.bytes);
+        bytes.map(|(own, other)| (own & other).count_ones()).sum()
+    }
+
     /// Frames that are here and in neither of the others.
     pub(super) fn count_beyond(&self, others: [&Self; 2]) -> u32 {
         let [a, b] = others;

@@ -6,70 +6,86 @@
 //! it is there. There is no end-to-end rate control: a node that has not passed on its block takes
 //! no other of the flow, and so the brake goes back hop by hop to the source.
 //!
+//! Nothing is acknowledged that is not safe: at its destination a block is complete once the owner
+//! of the machine [accepts](Hop::accept) it, at a relay, if blocks are kept on disk, once it
+//! [is kept](Hop::handle_kept).
+//!
 //! | file | what stands there |
 //! |---|---|
-//! | `mod` | the caller's side, timers, what goes down |
-//! | `receive` | what messages of neighbours do; whom the node hears next |
+//! | `mod` | the caller's side, timers |
+//! | `admit` | requests of neighbours; whom the node hears next |
+//! | `receive` | other messages of neighbours; what becomes of whole blocks |
 //! | `send` | transfers to next hops, turns among them |
+//! | `out` | messages and frames on their way to the radio |
 //! | `block`, `bits` | one block, and which of its frames are there |
 //! | `port` | the end of a flow: bytes of an application into blocks and back |
 
+mod admit;
 mod bits;
 mod block;
 mod config;
+mod out;
 mod port;
 mod receive;
 mod send;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddrV4;
 
 use bytes::Bytes;
 
-use self::block::{Block, End, Phase, Shape};
-pub use self::config::{HopConfig, Withhold};
-pub use self::port::{HopPort, Role, key_of};
-use self::receive::{Arrivals, Reception, Waiting};
+use self::admit::{Reception, Waiting};
+use self::block::{Block, End, Phase};
+pub use self::block::{Shape, Whole};
+pub use self::config::{Durable, HopConfig, Schedule, Withhold};
+use self::out::{InRadio, Message};
+pub use self::port::{HopPort, Role, frames_of, key_of};
+use self::receive::Arrivals;
 use crate::base::{
-    AccessCategory, AckPolicy, AddressPlan, Bitrate, Cx, Datagram, DatagramUp, Destination, FlowId,
-    Instant, Lane, Name, NodeId, PacketOutcome, Rng, RoomBelow, TxOptions, UnitId, UnitIds, named,
+    AddressPlan, Bitrate, Cx, DatagramUp, Duration, Instant, Name, NodeId, PacketOutcome, Rng,
+    UnitId, UnitIds, named,
 };
-use crate::wire::hop::{self as wire, BlockId, Body, FlowKey, Header};
+use crate::wire::hop::{BlockId, CONTROL_PORT, DATA_PORT, FlowKey};
 use crate::wire::udp;
 
 /// Set in the ids of our datagrams, so that their ends are told from those of others.
 const OURS: u64 = 1 << 62;
 /// Hops that a block may make (`hop.md` 2).
 const HOPS: u8 = 50;
-/// Messages that may wait to be sent; what comes then is dropped, and asked for again.
-const MESSAGES: usize = 1_024;
-/// Turns of frames that the radio may hold.
-const TURNS_IN_RADIO: u32 = 2;
-/// How often the destination's acknowledgement is sent again to a hop that does not take it.
-const ARRIVED_TRIES: u8 = 4;
+/// Blocks that a node holds at most.
+const BLOCKS: usize = 2_048;
 
-/// A message that waits to be sent. Answers are made when they leave, so that they are fresh.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Message {
-    Request { block: BlockId },
-    Answer { block: BlockId, to: NodeId, round: u16, shape: Shape },
-    Arrived { block: BlockId, shape: Shape, tries: u8 },
-}
-
-/// What of ours the radio has.
-#[derive(Clone, Copy, Debug)]
-enum InRadio {
-    Frame(BlockId),
-    Message(Message),
-}
-
-/// What came whole, for the application of a flow.
+/// What came whole, for the application of a flow. It is to be [accepted](Hop::accept) or
+/// [refused](Hop::refuse).
 #[derive(Debug)]
 pub struct Delivery {
-    /// The flow.
-    pub flow: FlowKey,
+    /// The block; those of a flow come in their order.
+    pub id: BlockId,
+    /// What it is.
+    pub shape: Shape,
     /// The bytes, frame by frame.
     pub frames: Vec<Bytes>,
+}
+
+/// The destination has a block that began here, or refuses its flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// The block.
+    pub id: BlockId,
+    /// Its bytes.
+    pub bytes: u32,
+    /// Whether the flow is refused.
+    pub is_refused: bool,
+}
+
+/// What is to be kept where it survives the node, and what no longer is.
+#[derive(Clone, Debug)]
+pub enum Keep {
+    /// To be kept, and [confirmed](Hop::handle_kept).
+    Put(Whole),
+    /// No longer needed.
+    Drop(BlockId),
 }
 
 /// What was counted.
@@ -85,12 +101,16 @@ struct Counters {
     virtual_requests: u64,
     blocks_passed_on: u64,
     blocks_delivered: u64,
+    blocks_refused: u64,
     corrupt: u64,
     malformed: u64,
     unknown: u64,
     contradictions: u64,
     out_of_hops: u64,
     let_go: u64,
+    no_memory: u64,
+    not_kept: u64,
+    flows_forgotten: u64,
     messages_dropped: u64,
 }
 
@@ -100,6 +120,10 @@ pub struct Hop {
     node: NodeId,
     plan: AddressPlan,
     config: HopConfig,
+    /// Bit-rate of requests and answers; nothing leaves it to the radio.
+    control_rate: Option<Bitrate>,
+    /// Whether blocks are kept where they survive the node.
+    keeps: bool,
     /// The last known next hop to each destination.
     routes: BTreeMap<NodeId, NodeId>,
     blocks: BTreeMap<BlockId, Block>,
@@ -116,22 +140,36 @@ pub struct Hop {
     turns: VecDeque<BlockId>,
     /// Frames that are left of the turn.
     turn_left: u16,
+    /// Share of our frames that each neighbour receives, a moving average over rounds.
+    delivery: BTreeMap<NodeId, f64>,
+    /// How long each neighbour takes to answer, a moving average.
+    answer_time: BTreeMap<NodeId, Duration>,
     delivered: VecDeque<Delivery>,
-    arrived: VecDeque<(BlockId, u64)>,
+    arrived: VecDeque<Arrived>,
+    keep: VecDeque<Keep>,
     ids: UnitIds,
     rng: Rng,
+    /// Memory that is set aside for blocks.
     memory: u64,
     counters: Counters,
 }
 
 impl Hop {
-    /// The machine at `node`.
-    pub fn build(config: HopConfig, node: NodeId, plan: AddressPlan, rng: Rng) -> Self {
+    /// The machine at `node`, whose requests go at `lowest` unless its settings say otherwise.
+    pub fn build(
+        config: HopConfig,
+        node: NodeId,
+        plan: AddressPlan,
+        lowest: Option<Bitrate>,
+        rng: Rng,
+    ) -> Self {
         Self {
             node,
             plan,
             turn_left: config.turn_frames,
+            control_rate: config.control_mbps.map(Bitrate::from_mbps).or(lowest),
             config,
+            keeps: false,
             routes: BTreeMap::new(),
             blocks: BTreeMap::new(),
             braked: BTreeSet::new(),
@@ -142,13 +180,22 @@ impl Hop {
             in_radio: BTreeMap::new(),
             frames_in_radio: 0,
             turns: VecDeque::new(),
+            delivery: BTreeMap::new(),
+            answer_time: BTreeMap::new(),
             delivered: VecDeque::new(),
             arrived: VecDeque::new(),
+            keep: VecDeque::new(),
             ids: UnitIds::default(),
             rng,
             memory: 0,
             counters: Counters::default(),
         }
+    }
+
+    /// Has its blocks kept: what [`Hop::poll_keep`] gives is to be confirmed before a neighbour is
+    /// told that a block is complete.
+    pub fn keep_blocks(&mut self) {
+        self.keeps = true;
     }
 
     /// Its settings.
@@ -159,7 +206,7 @@ impl Hop {
     /// Whether a received IP packet is for it.
     pub fn accepts(packet: &[u8]) -> bool {
         let port = |(header, _): (udp::Header, _)| header.destination;
-        matches!(udp::decode(packet).map(port), Ok(wire::CONTROL_PORT | wire::DATA_PORT))
+        matches!(udp::decode(packet).map(port), Ok(CONTROL_PORT | DATA_PORT))
     }
 
     /// Whether the end of a datagram is of one of its own.
@@ -167,16 +214,34 @@ impl Hop {
         id.0 & OURS != 0
     }
 
-    /// Whether it takes another block of a flow that begins here (`hop.md` 6: H + 1 in its queue).
+    /// Whether it takes another block of a flow that begins here: H + 1 wait at most (`hop.md` 6),
+    /// and none behind the first one while its destination has not said that it takes the flow.
     pub fn has_room(&self, flow: FlowKey) -> bool {
-        let open = self.of_flow(flow).filter(|(_, block)| block.is_open()).count() as u32;
-        open < self.config.high_blocks.saturating_add(1) && self.memory < self.config.memory_bytes
+        let mut open = 0;
+        for (_, block) in self.of_flow(flow) {
+            if block.shape.opens {
+                return false;
+            }
+            open += u32::from(block.is_open());
+        }
+        let next = u64::from(self.config.block_bytes) * 2;
+        open <= self.config.high_blocks
+            && self.memory + next <= self.config.memory_bytes
+            && self.blocks.len() < BLOCKS
     }
 
-    /// Takes a block of a flow that begins here, frame by frame.
+    /// Takes a block of a flow that begins here, frame by frame; number 0 opens the flow, and
+    /// `finishes` says that it is the last.
     ///
     /// Panics if it is empty, or has more than 65,535 frames.
-    pub fn push(&mut self, now: Instant, id: BlockId, destination: NodeId, frames: Vec<Bytes>) {
+    pub fn push(
+        &mut self,
+        now: Instant,
+        id: BlockId,
+        destination: NodeId,
+        finishes: bool,
+        frames: Vec<Bytes>,
+    ) {
         let mut hash = crc32fast::Hasher::new();
         frames.iter().for_each(|frame| hash.update(frame));
         let shape = Shape {
@@ -186,16 +251,37 @@ impl Hop {
             crc: hash.finalize(),
             hops_left: HOPS,
             hops_made: 0,
+            opens: id.number == 0,
+            finishes,
         };
         assert!(shape.frames > 0, "a block has a frame");
-        let mut block = Block::empty(shape, now);
-        for (number, frame) in frames.into_iter().enumerate() {
-            block.put(number as u16, frame);
-        }
-        self.memory += block.bytes();
-        self.blocks.insert(id, block);
-        self.let_go();
+        self.insert(id, Block::whole(shape, frames, now));
         self.forward(now, id.flow);
+    }
+
+    /// Drops all blocks of a flow that begins here.
+    pub fn abandon(&mut self, flow: FlowKey) {
+        let own: Vec<BlockId> = self.of_flow(flow).map(|(id, _)| *id).collect();
+        own.into_iter().for_each(|id| _ = self.remove(id));
+    }
+
+    /// Takes a block that was kept, after the node began anew.
+    pub fn restore(&mut self, now: Instant, whole: Whole) {
+        let Whole { id, shape, frames } = whole;
+        let mut block = Block::whole(shape, frames, now);
+        if !block.verify() || !self.make_room(now, shape.cost()) {
+            self.counters.corrupt += 1;
+            self.keep.push_back(Keep::Drop(id));
+            return;
+        }
+        self.insert(id, block);
+        self.forward(now, id.flow);
+    }
+
+    /// Tells what was accepted of a flow that ends here, after the node began anew: its first
+    /// block has the checksum `opened`, and `next` is the number of the one that is next.
+    pub fn restore_arrivals(&mut self, now: Instant, flow: FlowKey, opened: u32, next: u32) {
+        self.arrivals.insert(flow, Arrivals::resumed(opened, next, now));
     }
 
     /// Gives what came whole for an application here, in the order of its flow.
@@ -203,16 +289,49 @@ impl Hop {
         self.delivered.pop_front()
     }
 
-    /// Gives a block of ours that its destination has, and its bytes.
-    pub fn poll_arrived(&mut self) -> Option<(BlockId, u64)> {
+    /// Gives a block of ours that its destination has, or whose flow it refuses.
+    pub fn poll_arrived(&mut self) -> Option<Arrived> {
         self.arrived.pop_front()
+    }
+
+    /// Gives what is to be kept where it survives the node; nothing unless blocks are kept.
+    pub fn poll_keep(&mut self) -> Option<Keep> {
+        self.keep.pop_front()
+    }
+
+    /// Whether [`Hop::poll_delivery`], [`Hop::poll_arrived`] or [`Hop::poll_keep`] has something.
+    pub fn has_news(&self) -> bool {
+        !(self.delivered.is_empty() && self.arrived.is_empty() && self.keep.is_empty())
+    }
+
+    /// Blocks of others that the next hop has: they are here for the case that it loses them.
+    pub fn cached(&self) -> impl Iterator<Item = (&BlockId, &Shape)> {
+        let own = self.node;
+        let cached =
+            move |(id, block): &(&BlockId, &Block)| id.flow.source != own && block.is_spare();
+        self.blocks.iter().filter(cached).map(|(id, block)| (id, &block.shape))
+    }
+
+    /// Blocks that wait to be passed on, or to arrive.
+    pub fn waiting(&self) -> impl Iterator<Item = (&BlockId, &Shape)> {
+        let own = self.node;
+        let waits =
+            move |(id, block): &(&BlockId, &Block)| id.flow.source == own || !block.is_spare();
+        self.blocks.iter().filter(waits).map(|(id, block)| (id, &block.shape))
+    }
+
+    /// Lets go of all blocks of others that the next hop has. Returns how many there were.
+    pub fn clear_cache(&mut self) -> usize {
+        let cached: Vec<BlockId> = self.cached().map(|(id, _)| *id).collect();
+        cached.iter().for_each(|id| _ = self.remove(*id));
+        cached.len()
     }
 
     /// Takes an event of routing.
     pub fn handle_rx(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
         match event {
-            DatagramUp::Received { payload, signal, .. } => {
-                self.on_packet(cx.now, &payload, signal);
+            DatagramUp::Received { via, payload, signal } => {
+                self.on_packet(cx.now, via, &payload, signal);
             }
             DatagramUp::Done(done) => {
                 self.on_out(cx.now, done.id, done.outcome != PacketOutcome::Failed);
@@ -223,23 +342,6 @@ impl Hop {
                 self.forward_all(cx.now);
             }
         }
-    }
-
-    /// The next datagram, on a lane with room.
-    pub fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Datagram> {
-        let has_room = |flow| !below(Lane { flow, ..Lane::default() }).is_none();
-        if has_room(CONTROL_FLOW) {
-            while let Some(message) = self.messages.pop_front() {
-                if let Some(datagram) = self.message(cx.now, message) {
-                    return Some(datagram);
-                }
-            }
-        }
-        let most = TURNS_IN_RADIO * u32::from(self.config.turn_frames);
-        if self.frames_in_radio < most && has_room(DATA_FLOW) {
-            return self.next_frame(cx.now);
-        }
-        None
     }
 
     /// Whether there may be something to send.
@@ -272,7 +374,7 @@ impl Hop {
         };
         let due: Vec<BlockId> =
             self.blocks.iter().filter(|(_, block)| is_due(block)).map(|(id, _)| *id).collect();
-        due.into_iter().for_each(|id| self.ask(now, id));
+        due.into_iter().for_each(|id| self.ask_again(now, id));
         let wait = self.config.end_to_end();
         let is_overdue = |(id, block): &(&BlockId, &Block)| {
             let waits = id.flow.source == self.node && block.transfer.is_none();
@@ -290,10 +392,12 @@ impl Hop {
         }
     }
 
-    /// What it counted, by name.
+    /// What it counted, and what it holds now, by name.
     pub fn counters(&self) -> BTreeMap<Name, u64> {
         let all = &self.counters;
         named([
+            ("blocks_held", self.blocks.len() as u64),
+            ("memory_held", self.memory),
             ("frames_sent", all.frames_sent),
             ("frames_received", all.frames_received),
             ("frames_again", all.frames_again),
@@ -304,12 +408,16 @@ impl Hop {
             ("virtual_requests", all.virtual_requests),
             ("blocks_passed_on", all.blocks_passed_on),
             ("blocks_delivered", all.blocks_delivered),
+            ("blocks_refused", all.blocks_refused),
             ("corrupt", all.corrupt),
             ("malformed", all.malformed),
             ("unknown", all.unknown),
             ("contradictions", all.contradictions),
             ("out_of_hops", all.out_of_hops),
             ("let_go", all.let_go),
+            ("no_memory", all.no_memory),
+            ("not_kept", all.not_kept),
+            ("flows_forgotten", all.flows_forgotten),
             ("messages_dropped", all.messages_dropped),
         ])
     }
@@ -320,97 +428,44 @@ impl Hop {
         self.blocks.range(at(0)..=at(u32::MAX))
     }
 
-    fn queue(&mut self, message: Message) {
-        if self.messages.len() < MESSAGES {
-            self.messages.push_back(message);
-        } else {
-            self.counters.messages_dropped += 1;
-        }
-    }
-
-    /// Lets go of what others have, the oldest first, until the rest fits.
-    fn let_go(&mut self) {
-        while self.memory > self.config.memory_bytes {
-            let own = self.node;
-            let spare = self.blocks.iter().filter(|(id, block)| {
-                // A source keeps its blocks until their destination has them.
-                block.is_spare() && id.flow.source != own && block.end != End::Delivered
-            });
-            let Some(oldest) = spare.min_by_key(|(_, block)| block.used).map(|(id, _)| *id) else {
-                return;
-            };
-            self.counters.let_go += 1;
-            self.remove(oldest);
+    fn insert(&mut self, id: BlockId, block: Block) {
+        self.memory += block.shape.cost();
+        if let Some(old) = self.blocks.insert(id, block) {
+            self.memory -= old.shape.cost();
         }
     }
 
     fn remove(&mut self, id: BlockId) -> Option<Block> {
         let block = self.blocks.remove(&id)?;
-        self.memory -= block.bytes();
+        self.memory -= block.shape.cost();
+        if self.keeps && block.is_safe && id.flow.source != self.node {
+            self.keep.push_back(Keep::Drop(id));
+        }
         Some(block)
     }
 
-    /// A message as it goes out, unless it has become pointless.
-    fn message(&mut self, now: Instant, message: Message) -> Option<Datagram> {
-        let (block, to, shape, body) = match message {
-            Message::Request { block } => self.request(block)?,
-            Message::Answer { block, to, round, shape } => {
-                let bits = self.bits_of(block, shape)?;
-                self.counters.answers += 1;
-                (block, to, shape, Body::Answer { round, bits })
-            }
-            Message::Arrived { block, shape, .. } => {
-                let to = *self.routes.get(&block.flow.source)?;
-                (block, to, shape, Body::Arrived)
-            }
-        };
-        let options = TxOptions {
-            access: AccessCategory::Voice,
-            ack: AckPolicy::Normal,
-            rate: Some(Bitrate::from_mbps(self.config.control_mbps)),
-            ..TxOptions::default()
-        };
-        let content = wire::encode(&self.header(block, shape), &body);
-        let _ = now;
-        Some(self.datagram(
-            to,
-            wire::CONTROL_PORT,
-            options,
-            &content,
-            &[],
-            InRadio::Message(message),
-        ))
-    }
-
-    fn header(&self, block: BlockId, shape: Shape) -> Header {
-        Header {
-            block,
-            destination: shape.destination,
-            via: self.node,
-            frames: shape.frames,
-            hops_left: shape.hops_left,
-            hops_made: shape.hops_made,
+    /// Lets go of blocks until another one of `cost` bytes fits: first of what others have, the
+    /// oldest first (`hop.md` 4), then of parts of blocks that fell silent, of which nothing was
+    /// acknowledged. Returns whether it fits.
+    fn make_room(&mut self, now: Instant, cost: u64) -> bool {
+        let is_full =
+            |hop: &Self| hop.memory + cost > hop.config.memory_bytes || hop.blocks.len() >= BLOCKS;
+        while is_full(self) {
+            let rank = |(id, block): &(&BlockId, &Block)| {
+                let is_other = id.flow.source != self.node;
+                let is_silent = block.used + admit::SILENT <= now && !block.is_complete();
+                match block.is_spare() {
+                    _ if !is_other => None,
+                    true => Some((0, block.used)),
+                    false if is_silent => Some((1, block.used)),
+                    false => None,
+                }
+            };
+            let all = self.blocks.iter().filter_map(|entry| Some((rank(&entry)?, *entry.0)));
+            let Some((_, oldest)) = all.min() else { return false };
+            self.counters.let_go += 1;
+            self.remove(oldest);
         }
-    }
-
-    fn datagram(
-        &mut self,
-        to: NodeId,
-        port: u16,
-        options: TxOptions,
-        front: &[u8],
-        rest: &[u8],
-        what: InRadio,
-    ) -> Datagram {
-        let id = UnitId(self.ids.next_id().0 | OURS);
-        self.in_radio.insert(id, what);
-        let socket = |node| SocketAddrV4::new(self.plan.ipv4(node), port);
-        let payload = udp::encode(socket(self.node), socket(to), front, rest);
-        let flow = if port == wire::DATA_PORT { DATA_FLOW } else { CONTROL_FLOW };
-        Datagram { id, to: Destination::NextHop(to), flow, payload, options }
+        true
     }
 }
-
-/// The lane of messages about blocks, and that of frames of blocks.
-const CONTROL_FLOW: FlowId = FlowId(wire::CONTROL_PORT);
-const DATA_FLOW: FlowId = FlowId(wire::DATA_PORT);

@@ -12,7 +12,8 @@ use crate::base::{
 use crate::transport::{Transport, TransportStatus};
 use crate::wire::hop::{BlockId, FlowKey};
 
-use super::{Delivery, HopConfig};
+use super::block::SMALL_BYTES;
+use super::{Arrived, Delivery, HopConfig};
 
 /// After this time a block is closed however much is in it (`hop.md` 9).
 const BATCH: Duration = Duration::from_millis(500);
@@ -39,9 +40,12 @@ pub struct HopPort {
     /// What was written of the block that is being filled, and since when.
     filling: BytesMut,
     since: Option<Instant>,
-    /// A block that waits for the machine to have room.
-    ready: Option<Bytes>,
+    /// A block that waits for the machine to have room, and whether it is the last.
+    ready: Option<(Bytes, bool)>,
+    /// Nothing more will be written.
     is_finished: bool,
+    /// The last block was closed.
+    is_closed: bool,
     next: u32,
     up: VecDeque<MessageUp>,
     sent_bytes: u64,
@@ -64,6 +68,7 @@ impl HopPort {
             since: None,
             ready: None,
             is_finished: false,
+            is_closed: false,
             next: 0,
             up: VecDeque::from([MessageUp::Connected(id)]),
             sent_bytes: 0,
@@ -83,48 +88,66 @@ impl HopPort {
     }
 
     /// Gives the next block to the machine, which has room for it: its number, the node that it is
-    /// for, and its frames.
-    pub fn poll_block(&mut self) -> Option<(BlockId, NodeId, Vec<Bytes>)> {
-        let block = self.ready.take()?;
+    /// for, whether it is the last, and its frames.
+    pub fn poll_block(&mut self) -> Option<(BlockId, NodeId, bool, Vec<Bytes>)> {
+        let (block, is_last) = self.ready.take()?;
         let id = BlockId { flow: self.key, number: self.next };
         self.next += 1;
         self.sent_bytes += block.len() as u64;
-        let frames = (0..block.len()).step_by(self.frame_bytes);
-        let frame = |at: usize| block.slice(at..block.len().min(at + self.frame_bytes));
-        let frames = frames.map(frame).collect();
+        let frames = frames_of(&block, self.frame_bytes);
         self.close();
-        Some((id, self.peer, frames))
+        Some((id, self.peer, is_last, frames))
     }
 
     /// Takes a block that came whole.
     pub fn handle_delivery(&mut self, delivery: Delivery) {
-        for payload in delivery.frames {
+        for payload in delivery.frames.into_iter().filter(|payload| !payload.is_empty()) {
             self.delivered_bytes += payload.len() as u64;
             self.up.push_back(MessageUp::Received { flow: self.id, payload });
         }
-    }
-
-    /// The destination has so many bytes more.
-    pub fn on_arrived(&mut self, bytes: u64) {
-        self.acked_bytes += bytes;
-        if self.is_finished && self.is_empty() && self.acked_bytes == self.sent_bytes {
+        if delivery.shape.finishes {
             self.up.push_back(MessageUp::Finished(self.id));
         }
     }
 
-    fn is_empty(&self) -> bool {
-        self.filling.is_empty() && self.ready.is_none()
+    /// The destination has a block, or refuses the flow.
+    pub fn handle_arrived(&mut self, arrived: Arrived) {
+        if arrived.is_refused {
+            (self.ready, self.is_finished, self.is_closed) = (None, true, true);
+            self.filling.clear();
+            self.up.push_back(MessageUp::Reset(self.id));
+            return;
+        }
+        self.acked_bytes += u64::from(arrived.bytes);
+        if self.is_closed && self.ready.is_none() && self.acked_bytes == self.sent_bytes {
+            self.up.push_back(MessageUp::Finished(self.id));
+        }
+    }
+
+    /// The first block goes together with its request, so that opening costs no round trip more.
+    fn limit(&self) -> usize {
+        let is_first = self.next == 0 && self.ready.is_none();
+        let small = SMALL_BYTES as usize - 1;
+        if is_first { small.min(self.block_bytes) } else { self.block_bytes }
     }
 
     /// Closes the block that is being filled if it is full, or if nothing more will come.
     fn close(&mut self) {
-        let is_full = self.filling.len() >= self.block_bytes;
-        if self.ready.is_none() && (is_full || self.is_finished) && !self.filling.is_empty() {
-            let length = self.filling.len().min(self.block_bytes);
-            self.ready = Some(self.filling.split_to(length).freeze());
+        let limit = self.limit();
+        let is_last = self.is_finished && self.filling.len() <= limit;
+        if self.ready.is_none() && !self.is_closed && (is_last || self.filling.len() >= limit) {
+            let length = self.filling.len().min(limit);
+            self.ready = Some((self.filling.split_to(length).freeze(), is_last));
+            self.is_closed = is_last;
             self.since = self.since.filter(|_| !self.filling.is_empty());
         }
     }
+}
+
+/// The frames of a block: at least one, which is empty if the block is.
+pub fn frames_of(block: &Bytes, frame_bytes: usize) -> Vec<Bytes> {
+    let frame = |at: usize| block.slice(at..block.len().min(at + frame_bytes));
+    (0..block.len().max(1)).step_by(frame_bytes).map(frame).collect()
 }
 
 impl Layer for HopPort {
@@ -161,7 +184,7 @@ impl Layer for HopPort {
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.poll_timeout().is_some_and(|due| due <= cx.now) {
             self.since = None;
-            self.ready = Some(self.filling.split().freeze());
+            self.ready = Some((self.filling.split().freeze(), false));
         }
     }
 }

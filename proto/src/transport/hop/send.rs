@@ -1,36 +1,44 @@
 //! Transfers to next hops, and whose turn it is.
 
+use super::admit::SILENT;
 use super::bits::Bits;
-use super::block::{Block, End, Phase, Shape, Transfer};
-use super::{ARRIVED_TRIES, Hop, InRadio, Message};
-use crate::base::{
-    AccessCategory, AckPolicy, Datagram, Duration, Instant, NodeId, TxOptions, UnitId,
-};
-use crate::wire::hop::{self as wire, BlockId, Body, FlowKey};
+use super::block::{End, Phase, Shape, Transfer};
+use super::out::Message;
+use super::{Hop, Schedule};
+use crate::base::{Duration, Instant, NodeId};
+use crate::wire::hop::{BlockId, Body, FlowKey};
 
-/// A block of fewer bytes goes together with its request (`hop.md` 3).
-const SMALL_BYTES: u32 = 8_192;
-/// How long an answer is waited for at first, and at most; each time half as long again.
+/// How long an answer is waited for at first: three times as long as the last ones took, within
+/// these limits, of which the longer one holds where none has come yet. Each time it is half as
+/// long again, up to the longest wait.
+const LEAST_WAIT: Duration = Duration::from_millis(10);
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
-
-impl Shape {
-    /// Whether it goes together with its request.
-    pub(super) fn is_small(&self) -> bool {
-        self.length < SMALL_BYTES
-    }
-}
+/// Weight of a round in the moving average of a neighbour's delivery.
+const ROUND_WEIGHT: f64 = 0.25;
+/// The least delivery that a share of the turns is computed from.
+const LEAST_DELIVERY: f64 = 0.05;
 
 impl Hop {
     /// Starts to pass on the next block of a flow, if it is time to.
     pub(super) fn forward(&mut self, now: Instant, flow: FlowKey) {
-        let (own, turn) = (self.node, self.config.turn_frames);
-        let is_next = |block: &Block| {
-            let is_worth_it = block.is_complete() || block.have.count() >= turn;
-            is_worth_it && block.shape.destination != own && block.transfer.is_none()
-        };
-        let first = self.of_flow(flow).find(|(_, block)| block.is_open());
-        if let Some(id) = first.and_then(|(id, block)| is_next(block).then_some(*id)) {
+        let (own, turn, pipelines) = (self.node, self.config.turn_frames, self.config.pipeline);
+        let mut next = None;
+        for (id, block) in self.of_flow(flow).filter(|(_, block)| block.is_open()) {
+            // What its sender has left stands in nobody's way.
+            let is_silent = !block.is_complete() && block.used + SILENT <= now;
+            if block.shape.destination == own || is_silent {
+                continue;
+            }
+            if block.transfer.is_some() {
+                return;
+            }
+            if block.is_complete() || (pipelines && block.have.count() >= turn) {
+                next = Some(*id);
+                break;
+            }
+        }
+        if let Some(id) = next {
             self.begin_transfer(now, id, false);
         }
     }
@@ -59,8 +67,9 @@ impl Hop {
             sent: Bits::none(frames),
             cursor: 0,
             in_radio: 0,
-            phase: Phase::Asked { due: now, tries: 0 },
+            phase: Phase::Asked { since: now, due: now, tries: 0 },
             is_virtual,
+            credit: 0.0,
         });
         self.ask(now, id);
         let block = self.blocks.get_mut(&id).expect("it was there");
@@ -75,6 +84,7 @@ impl Hop {
 
     /// Asks the next hop what it has.
     pub(super) fn ask(&mut self, now: Instant, id: BlockId) {
+        let answers = &self.answer_time;
         let Some(block) = self.blocks.get_mut(&id) else { return };
         // The route may be another by now.
         let via = self.routes.get(&block.shape.destination).copied();
@@ -84,11 +94,20 @@ impl Hop {
             Phase::Asked { tries, .. } => tries + 1,
             Phase::Sending => 1,
         };
-        let wait = (1..tries.min(16)).fold(FIRST_WAIT, |wait, _| wait * 3 / 2).min(LONGEST_WAIT);
-        transfer.phase = Phase::Asked { due: now + wait, tries };
-        let message = Message::Request { block: id };
-        if !self.messages.contains(&message) {
-            self.queue(message);
+        let first = answers.get(&transfer.via).map_or(FIRST_WAIT, |mean| *mean * 3);
+        let first = first.clamp(LEAST_WAIT, FIRST_WAIT);
+        let wait = (1..tries.min(16)).fold(first, |wait, _| wait * 3 / 2).min(LONGEST_WAIT);
+        transfer.phase = Phase::Asked { since: now, due: now + wait, tries };
+        self.queue(Message::Request { block: id });
+    }
+
+    /// Asks again, unless the rest of the block does not come.
+    pub(super) fn ask_again(&mut self, now: Instant, id: BlockId) {
+        let block = self.blocks.get_mut(&id).expect("the caller has looked");
+        if !block.is_complete() && block.used + SILENT <= now {
+            block.transfer = None;
+        } else {
+            self.ask(now, id);
         }
     }
 
@@ -111,19 +130,39 @@ impl Hop {
         round: u16,
         bits: &[u8],
     ) {
-        let Some(block) = self.blocks.get_mut(&id) else { return };
-        block.used = now;
-        let frames = block.shape.frames;
+        let Some(block) = self.blocks.get_mut(&id) else {
+            self.counters.unknown += 1;
+            return;
+        };
+        let Some(theirs) = Bits::read(block.shape.frames, bits) else {
+            self.counters.contradictions += 1;
+            return;
+        };
         let Some(transfer) = &mut block.transfer else { return };
         if transfer.via != via || transfer.round != round {
             return;
         }
-        let Some(theirs) = Bits::read(frames, bits) else { return };
+        // It has what nobody here could have sent: only a copy from elsewhere is complete.
+        if theirs.is_full() && !block.have.is_full() {
+            return;
+        }
+        // An answer to a request that was repeated may be to either.
+        if let Phase::Asked { since, tries: 1, .. } = transfer.phase {
+            let took = now.since(since);
+            let mean = self.answer_time.entry(via).or_insert(took);
+            *mean = (*mean * 7 + took) / 8;
+        }
+        if transfer.sent.count() > 0 {
+            let both = transfer.sent.count_common(&theirs);
+            let rate = f64::from(both) / f64::from(transfer.sent.count());
+            let mean = self.delivery.entry(via).or_insert(1.0);
+            *mean += ROUND_WEIGHT * (rate - *mean);
+        }
         if theirs.is_full() {
             return self.on_passed_on(now, id);
         }
         if matches!(transfer.phase, Phase::Asked { .. }) {
-            (transfer.theirs, transfer.sent) = (theirs, Bits::none(frames));
+            (transfer.theirs, transfer.sent) = (theirs, Bits::none(block.shape.frames));
             (transfer.cursor, transfer.phase) = (0, Phase::Sending);
             self.turns.push_back(id);
             self.on_round(now, id);
@@ -137,7 +176,6 @@ impl Hop {
         }
         block.transfer = None;
         block.end = End::PassedOn { at: now };
-        self.let_go();
         self.forward(now, id.flow);
         // The brake may be off.
         self.admit_next(now);
@@ -156,6 +194,15 @@ impl Hop {
         self.on_round(now, id);
     }
 
+    /// A frame of a block is out of the radio.
+    pub(super) fn on_frame_out(&mut self, now: Instant, id: BlockId) {
+        let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
+        if let Some(transfer) = transfer {
+            transfer.in_radio = transfer.in_radio.saturating_sub(1);
+        }
+        self.on_round(now, id);
+    }
+
     /// Asks again once all that there is was sent and is out of the radio.
     fn on_round(&mut self, now: Instant, id: BlockId) {
         let Some(block) = self.blocks.get_mut(&id) else { return };
@@ -168,39 +215,25 @@ impl Hop {
         }
     }
 
-    /// A datagram of ours left the radio.
-    pub(super) fn on_out(&mut self, now: Instant, id: UnitId, is_sent: bool) {
-        match self.in_radio.remove(&id) {
-            Some(InRadio::Frame(block)) => {
-                self.frames_in_radio -= 1;
-                let transfer = self.blocks.get_mut(&block).and_then(|b| b.transfer.as_mut());
-                if let Some(transfer) = transfer {
-                    transfer.in_radio = transfer.in_radio.saturating_sub(1);
-                }
-                self.on_round(now, block);
-            }
-            Some(InRadio::Message(Message::Arrived { block, shape, tries })) if !is_sent => {
-                if tries < ARRIVED_TRIES {
-                    self.queue(Message::Arrived { block, shape, tries: tries + 1 });
-                }
-            }
-            // Requests and answers have timers.
-            Some(InRadio::Message(_)) | None => {}
-        }
-    }
-
     /// The next frame of the block whose turn it is.
-    pub(super) fn next_frame(&mut self, now: Instant) -> Option<Datagram> {
+    pub(super) fn next_frame(&mut self) -> Option<(BlockId, u16)> {
+        // Each time round a transfer gets a credit of at least `LEAST_DELIVERY`.
         while let Some(id) = self.turns.front().copied() {
-            if let Some(frame) = self.frame_of(id) {
-                self.turn_left -= 1;
-                if self.turn_left == 0 {
-                    self.end_turn();
-                    self.turns.push_back(id);
-                }
-                return Some(self.frame(now, id, frame));
+            let Some(frame) = self.frame_of(id) else {
+                self.end_turn();
+                continue;
+            };
+            if self.turn_left == self.config.turn_frames && !self.may_begin_turn(id) {
+                self.end_turn();
+                self.turns.push_back(id);
+                continue;
             }
-            self.end_turn();
+            self.turn_left -= 1;
+            if self.turn_left == 0 {
+                self.end_turn();
+                self.turns.push_back(id);
+            }
+            return Some((id, frame));
         }
         None
     }
@@ -208,6 +241,26 @@ impl Hop {
     fn end_turn(&mut self) {
         self.turns.pop_front();
         self.turn_left = self.config.turn_frames;
+    }
+
+    /// Whether a transfer has its turn, or lets others go first that are better received.
+    fn may_begin_turn(&mut self, id: BlockId) -> bool {
+        if self.config.schedule == Schedule::RoundRobin || self.turns.len() == 1 {
+            return true;
+        }
+        let of = |via: NodeId| self.delivery.get(&via).copied().unwrap_or(1.0).max(LEAST_DELIVERY);
+        let via = |id: &BlockId| Some(self.blocks.get(id)?.transfer.as_ref()?.via);
+        let best = self.turns.iter().filter_map(via).map(of).fold(LEAST_DELIVERY, f64::max);
+        let share = via(&id).map_or(1.0, of) / best;
+        let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
+        let Some(transfer) = transfer else { return true };
+        transfer.credit += share;
+        // What is a whole turn but for rounding.
+        let is_enough = transfer.credit > 1.0 - 1e-9;
+        if is_enough {
+            transfer.credit -= 1.0;
+        }
+        is_enough
     }
 
     /// A frame that the next hop of a block is missing.
@@ -220,28 +273,5 @@ impl Hop {
         let frame = found.or_else(|| block.have.next_beyond(0, others))?;
         transfer.cursor = frame;
         Some(frame)
-    }
-
-    fn frame(&mut self, now: Instant, id: BlockId, frame: u16) -> Datagram {
-        let block = self.blocks.get_mut(&id).expect("it has the frame");
-        block.used = now;
-        let (shape, payload) = (block.shape, block.data[usize::from(frame)].clone());
-        let transfer = block.transfer.as_mut().expect("it is under way");
-        transfer.sent.set(frame);
-        transfer.in_radio += 1;
-        let via = transfer.via;
-        self.frames_in_radio += 1;
-        self.counters.frames_sent += 1;
-        let options = TxOptions {
-            access: AccessCategory::Background,
-            ack: AckPolicy::NoAck,
-            attempts: Some(1),
-            burst: true,
-            ..TxOptions::default()
-        };
-        let front =
-            wire::encode(&self.header(id, shape), &Body::Data { frame, payload: payload.clone() });
-        let what = InRadio::Frame(id);
-        self.datagram(via, wire::DATA_PORT, options, &front, &payload, what)
     }
 }
