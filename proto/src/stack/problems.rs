@@ -4,6 +4,7 @@ mod adversary;
 mod class;
 mod fault;
 mod flow;
+mod hop;
 mod link;
 mod loss;
 mod mac;
@@ -117,6 +118,9 @@ impl Scenario {
         check_radio(&mut found, &self.radio);
         security::check_security(&mut found, self);
         link::check_stack(&mut found, &self.stack, &self.radio);
+        if let Some(hop) = &self.stack.hop {
+            hop::check_hop(&mut found, hop);
+        }
         check_delay(&mut found, "host.wake_us", &self.host.wake_us);
         let placed = match space::check_space(&mut found, self) {
             true => self.with_placed_nodes(),

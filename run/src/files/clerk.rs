@@ -108,7 +108,8 @@ impl Clerk {
         }
     }
 
-    fn perform(&mut self, tasks: Vec<Task>) -> Vec<Done> {
+    /// Does some tasks, and writes down what follows from them together.
+    pub(super) fn perform(&mut self, tasks: Vec<Task>) -> Vec<Done> {
         let (mut changes, mut done) = (Vec::new(), Vec::new());
         for task in tasks {
             match task {

@@ -10,6 +10,8 @@ mod clerk;
 mod courier;
 mod records;
 mod store;
+#[cfg(test)]
+mod tests;
 
 use std::env;
 use std::path::PathBuf;

@@ -8,12 +8,13 @@ use super::{Hop, Schedule};
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::{BlockId, Body, FlowKey};
 
-/// How long an answer is waited for at first: three times as long as the last ones took, within
-/// these limits, of which the longer one holds where none has come yet. Each time it is half as
-/// long again, up to the longest wait.
-const LEAST_WAIT: Duration = Duration::from_millis(10);
+/// How long an answer is waited for at first where none has come yet; later it is three times as
+/// long as answers took, within the other two limits. Each time it is half as long again.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LEAST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// How often a neighbour that has answered for a block is asked again before the wait grows.
+const QUICK_TRIES: u32 = 8;
 /// Weight of a round in the moving average of a neighbour's delivery.
 const ROUND_WEIGHT: f64 = 0.25;
 /// The least delivery that a share of the turns is computed from.
@@ -95,8 +96,11 @@ impl Hop {
             Phase::Sending => 1,
         };
         let first = answers.get(&transfer.via).map_or(FIRST_WAIT, |mean| *mean * 3);
-        let first = first.clamp(LEAST_WAIT, FIRST_WAIT);
-        let wait = (1..tries.min(16)).fold(first, |wait, _| wait * 3 / 2).min(LONGEST_WAIT);
+        let first = first.clamp(LEAST_WAIT, LONGEST_WAIT);
+        // Whoever has answered once withholds nothing: silence is a loss then.
+        let quick = if transfer.round > 1 { QUICK_TRIES } else { 1 };
+        let grown = tries.saturating_sub(quick).min(16);
+        let wait = (0..grown).fold(first, |wait, _| wait * 3 / 2).min(LONGEST_WAIT);
         transfer.phase = Phase::Asked { since: now, due: now + wait, tries };
         self.queue(Message::Request { block: id });
     }
