@@ -6,8 +6,9 @@ use std::net::SocketAddrV4;
 
 use bytes::Bytes;
 use farhop_proto::base::{
-    AddressPlan, Bitrate, Cx, DatagramUp, Duration, EtherType, FlowId, Frame, FrameDown, FrameUp, Gap, Instant, Layer,
-    NodeId, PacketDone, PacketOutcome, Phy, RadioId, RadioSpec, ReceivedFrame, Room, Seed, TxOptions, UnitId,
+    AddressPlan, Bitrate, Cx, DatagramUp, Duration, EtherType, FlowId, Frame, FrameDown, FrameUp,
+    Gap, Instant, Layer, NodeId, PacketDone, PacketOutcome, Phy, RadioId, RadioSpec, ReceivedFrame,
+    Room, Seed, TxOptions, UnitId,
 };
 use farhop_proto::link::PeerSpec;
 use farhop_proto::link::plain::{Plain, PlainConfig};

@@ -206,7 +206,8 @@ fn receive_all(daemon: &Daemon, options: &ReceiveOptions, bar: &Bar) -> Result<(
             match state {
                 State::Done if left > 0 => {
                     let place = fetch(&file, &options.dir)?;
-                    let _: serde_json::Value = daemon.ask(Request::Fetched { id: file.id.clone() })?;
+                    let _: serde_json::Value =
+                        daemon.ask(Request::Fetched { id: file.id.clone() })?;
                     let (name, size) = (place.display(), info.size);
                     bar.line(&format!("{name}: {size} bytes from {from}"));
                     left -= 1;

@@ -16,14 +16,19 @@ pub(super) const SILENT: Duration = Duration::from_secs(5);
 /// Neighbours that may wait; more are heard when they ask again.
 const WAITERS: usize = 64;
 
-/// The one block that a node takes at a time.
-#[derive(Clone, Copy, Debug)]
+/// The one neighbour whose blocks a node takes at a time.
+#[derive(Clone, Debug)]
 pub(super) struct Reception {
-    pub(super) block: BlockId,
+    via: NodeId,
+    blocks: Vec<BlockId>,
     pub(super) heard: Instant,
 }
 
 impl Reception {
+    pub(super) fn has(&self, block: BlockId) -> bool {
+        self.blocks.contains(&block)
+    }
+
     /// When the neighbour has been silent for too long.
     pub(super) fn deadline(&self) -> Instant {
         self.heard + HOLD
@@ -36,6 +41,7 @@ pub(super) struct Waiting {
     pub(super) block: BlockId,
     pub(super) via: NodeId,
     pub(super) round: u16,
+    pub(super) is_virtual: bool,
     pub(super) shape: Shape,
     pub(super) signal_db: f64,
     pub(super) since: Instant,
@@ -43,8 +49,8 @@ pub(super) struct Waiting {
 }
 
 impl Hop {
-    pub(super) fn on_request(&mut self, now: Instant, asks: Waiting, is_virtual: bool) {
-        let Waiting { block: id, shape, .. } = asks;
+    pub(super) fn on_request(&mut self, now: Instant, asks: Waiting) {
+        let Waiting { block: id, shape, is_virtual, .. } = asks;
         let is_possible = shape.is_possible()
             && shape.cost() <= self.config.memory_bytes / 2
             && shape.opens == (id.number == 0)
@@ -75,7 +81,7 @@ impl Hop {
                 };
             }
         }
-        let is_ours = self.reception.is_some_and(|reception| reception.block == id);
+        let is_ours = self.reception.as_ref().is_some_and(|reception| reception.has(id));
         if is_ours || self.may_take(now, &asks) {
             self.waiting.retain(|other| other.block != id);
             self.take(now, asks);
@@ -127,7 +133,7 @@ impl Hop {
     fn may_take(&mut self, now: Instant, asks: &Waiting) -> bool {
         let is_free = asks.shape.is_small()
             || self.config.withhold == Withhold::Never
-            || self.reception.is_none();
+            || self.reception.as_ref().is_none_or(|reception| self.may_join(reception, asks));
         if !is_free || self.blocks.contains_key(&asks.block) {
             return is_free;
         }
@@ -138,6 +144,24 @@ impl Hop {
         let has_room = self.make_room(now, asks.shape.cost());
         self.counters.no_memory += u64::from(!has_room);
         has_room
+    }
+
+    /// Whether a neighbour may send another block beside the one that is taken of it: nobody else
+    /// waits.
+    fn may_join(&self, reception: &Reception, asks: &Waiting) -> bool {
+        reception.via == asks.via
+            && reception.blocks.len() < self.config.in_flight as usize
+            && self.waiting.iter().all(|other| other.via == asks.via)
+    }
+
+    /// A block is whole, or was let go.
+    pub(super) fn end_reception(&mut self, id: BlockId) {
+        if let Some(reception) = &mut self.reception {
+            reception.blocks.retain(|block| *block != id);
+            if reception.blocks.is_empty() {
+                self.reception = None;
+            }
+        }
     }
 
     /// Whether the flow has passed on enough of what came before (`hop.md` 6).
@@ -162,15 +186,20 @@ impl Hop {
     }
 
     fn take(&mut self, now: Instant, asks: Waiting) {
-        let Waiting { block: id, shape, round, .. } = asks;
+        let Waiting { block: id, via, shape, round, is_virtual, .. } = asks;
         if !self.blocks.contains_key(&id) {
             self.insert(id, Block::empty(shape, now));
         }
         if !shape.is_small() {
-            self.reception = Some(Reception { block: id, heard: now });
+            let fresh = || Reception { via, blocks: Vec::new(), heard: now };
+            let reception = self.reception.get_or_insert_with(fresh);
+            reception.heard = now;
+            if !reception.has(id) {
+                reception.blocks.push(id);
+            }
         }
-        // The frames of a small one are on their way already.
-        if !(shape.is_small() && round == 1) {
+        // The frames of a small one are on their way already, unless nobody knew it is missing.
+        if !shape.is_small() || round > 1 || is_virtual {
             self.answer(asks);
         }
     }
@@ -191,9 +220,6 @@ impl Hop {
 
     /// Hears the next of those that wait (`hop.md` 7).
     pub(super) fn admit_next(&mut self, now: Instant) {
-        if self.reception.is_some() {
-            return;
-        }
         self.waiting.retain(|asks| asks.heard + STILL_WAITING >= now);
         let mut fit: Vec<usize> = Vec::new();
         for index in 0..self.waiting.len() {
@@ -202,7 +228,11 @@ impl Hop {
                 fit.push(index);
             }
         }
-        if let Some(index) = self.choose(&fit) {
+        if let Some(chosen) = self.choose(&fit) {
+            // Blocks of a flow come in their order.
+            let flow = self.waiting[chosen].block.flow;
+            let same = fit.into_iter().filter(|index| self.waiting[*index].block.flow == flow);
+            let index = same.min_by_key(|index| self.waiting[*index].block).unwrap_or(chosen);
             let asks = self.waiting.remove(index);
             self.take(now, asks);
         }

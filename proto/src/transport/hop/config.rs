@@ -15,6 +15,9 @@ pub struct HopConfig {
     pub frame_bytes: u16,
     /// Frames of a turn of the scheduler, which the radio may send in one TXOP.
     pub turn_frames: u16,
+    /// Blocks of a flow that a node sends to the next hop at a time; the later ones fill the waiting
+    /// for answers about the first, as far as the next hop takes them. The paper has one.
+    pub in_flight: u32,
     /// Whether a node passes on what it has of a block before all of it is there.
     pub pipeline: bool,
     /// Blocks of a flow that a node holds and has not passed on, at which it takes no more (H).
@@ -44,6 +47,7 @@ impl Default for HopConfig {
             block_bytes: 1 << 20,
             frame_bytes: 1_400,
             turn_frames: 6,
+            in_flight: 2,
             pipeline: true,
             high_blocks: 1,
             low_blocks: 0,

@@ -269,12 +269,17 @@ impl Hop {
     pub fn restore(&mut self, now: Instant, whole: Whole) {
         let Whole { id, shape, frames } = whole;
         let mut block = Block::whole(shape, frames, now);
-        if !block.verify() || !self.make_room(now, shape.cost()) {
-            self.counters.corrupt += 1;
+        let is_here = shape.destination == self.node;
+        let flow = self.arrivals.get(&id.flow).filter(|_| is_here);
+        // One that is for this node was accepted, or waits for others of its flow.
+        let is_over = is_here && flow.is_none_or(|flow| id.number < flow.accepted);
+        if is_over || !block.verify() || !self.make_room(now, shape.cost()) {
+            self.counters.corrupt += u64::from(!is_over);
             self.keep.push_back(Keep::Drop(id));
             return;
         }
         self.insert(id, block);
+        self.deliver(id.flow);
         self.forward(now, id.flow);
     }
 
@@ -438,6 +443,7 @@ impl Hop {
     fn remove(&mut self, id: BlockId) -> Option<Block> {
         let block = self.blocks.remove(&id)?;
         self.memory -= block.shape.cost();
+        self.end_reception(id);
         if self.keeps && block.is_safe && id.flow.source != self.node {
             self.keep.push_back(Keep::Drop(id));
         }

@@ -66,8 +66,10 @@ impl Hop {
                 let over_noise = |signal: Dbm| signal.as_f64() - NOISE_DBM;
                 let signal_db = signal.map_or(1.0, over_noise).max(1.0);
                 let (since, heard) = (now, now);
-                let asks = Waiting { block: id, via, round, shape, signal_db, since, heard };
-                self.on_request(now, asks, is_virtual);
+                let block = id;
+                let asks =
+                    Waiting { block, via, round, is_virtual, shape, signal_db, since, heard };
+                self.on_request(now, asks);
             }
             Body::Answer { round, bits } => self.on_answer(now, id, via, round, &bits),
             Body::Arrived { crc, is_refused } => {
@@ -86,7 +88,7 @@ impl Hop {
             return;
         }
         block.used = now;
-        if let Some(reception) = self.reception.as_mut().filter(|one| one.block == id) {
+        if let Some(reception) = self.reception.as_mut().filter(|one| one.has(id)) {
             reception.heard = now;
         }
         if !block.put(frame, payload) {
@@ -108,22 +110,28 @@ impl Hop {
             self.counters.corrupt += 1;
             return;
         }
-        let shape = block.shape;
-        if shape.destination == self.node {
+        let is_here = block.shape.destination == self.node;
+        if is_here {
             self.deliver(id.flow);
-        } else {
-            block.is_safe = !self.keeps;
-            if self.keeps {
-                let frames = block.data.clone();
-                self.keep.push_back(Keep::Put(Whole { id, shape, frames }));
-            }
+        }
+        self.keep(id);
+        if !is_here {
             self.forward(now, id.flow);
             self.on_more(now, id);
         }
-        if self.reception.is_some_and(|reception| reception.block == id) {
-            self.reception = None;
-        }
+        self.end_reception(id);
         self.admit_next(now);
+    }
+
+    /// Has a whole block kept: one that goes on, or that waits for others of its flow. If it were
+    /// not acknowledged until they are here, it would stand in their way.
+    fn keep(&mut self, id: BlockId) {
+        let Some(block) = self.blocks.get_mut(&id).filter(|block| block.is_open()) else { return };
+        block.is_safe = !self.keeps;
+        if self.keeps {
+            let (shape, frames) = (block.shape, block.data.clone());
+            self.keep.push_back(Keep::Put(Whole { id, shape, frames }));
+        }
     }
 
     /// A block that was to be kept is safe.
@@ -149,7 +157,7 @@ impl Hop {
     }
 
     /// Gives the application what is whole and next in its flow.
-    fn deliver(&mut self, flow: FlowKey) {
+    pub(super) fn deliver(&mut self, flow: FlowKey) {
         let Some(arrivals) = self.arrivals.get_mut(&flow) else { return };
         loop {
             let id = BlockId { flow, number: arrivals.next };
@@ -248,12 +256,11 @@ impl Hop {
     pub(super) fn bits_of(&self, id: BlockId, shape: Shape) -> Option<Bytes> {
         let is_past =
             |flow: FlowKey| self.arrivals.get(&flow).is_some_and(|flow| id.number < flow.accepted);
-        let is_here = shape.destination == self.node;
-        if is_here && is_past(id.flow) {
+        if shape.destination == self.node && is_past(id.flow) {
             return Some(Bits::all(shape.frames).write());
         }
         let block = self.blocks.get(&id)?;
-        let is_sayable = !block.is_complete() || (block.is_safe && !is_here);
+        let is_sayable = !block.is_complete() || block.is_safe;
         is_sayable.then(|| block.have.write())
     }
 }

@@ -24,7 +24,7 @@ impl Hop {
     /// Starts to pass on the next block of a flow, if it is time to.
     pub(super) fn forward(&mut self, now: Instant, flow: FlowKey) {
         let (own, turn, pipelines) = (self.node, self.config.turn_frames, self.config.pipeline);
-        let mut next = None;
+        let (mut next, mut under_way) = (None, 0);
         for (id, block) in self.of_flow(flow).filter(|(_, block)| block.is_open()) {
             // What its sender has left stands in nobody's way.
             let is_silent = !block.is_complete() && block.used + SILENT <= now;
@@ -32,7 +32,11 @@ impl Hop {
                 continue;
             }
             if block.transfer.is_some() {
-                return;
+                under_way += 1;
+                if under_way >= self.config.in_flight {
+                    return;
+                }
+                continue;
             }
             if block.is_complete() || (pipelines && block.have.count() >= turn) {
                 next = Some(*id);
@@ -222,7 +226,7 @@ impl Hop {
     /// The next frame of the block whose turn it is.
     pub(super) fn next_frame(&mut self) -> Option<(BlockId, u16)> {
         // Each time round a transfer gets a credit of at least `LEAST_DELIVERY`.
-        while let Some(id) = self.turns.front().copied() {
+        while let Some(id) = self.oldest_of_first() {
             let Some(frame) = self.frame_of(id) else {
                 self.end_turn();
                 continue;
@@ -240,6 +244,16 @@ impl Hop {
             return Some((id, frame));
         }
         None
+    }
+
+    /// Puts that block of the flow whose turn it is first which is the oldest: later ones fill its
+    /// waiting.
+    fn oldest_of_first(&mut self) -> Option<BlockId> {
+        let first = *self.turns.front()?;
+        let same = self.turns.iter().enumerate().filter(|(_, id)| id.flow == first.flow);
+        let (index, oldest) = same.min_by_key(|(_, id)| id.number).map(|(at, id)| (at, *id))?;
+        self.turns.swap(0, index);
+        Some(oldest)
     }
 
     fn end_turn(&mut self) {

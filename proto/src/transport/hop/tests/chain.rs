@@ -115,6 +115,21 @@ fn what_a_relay_lost_is_sent_again_from_the_last_node_that_has_it() {
 }
 
 #[test]
+fn a_small_block_that_a_relay_lost_is_sent_again() {
+    let mut row = clean(3);
+    row.deaf = Some(NodeId(3));
+    row.push(flow(1), 0, 3, 100, true);
+    let later = row.now + Duration::from_secs(1);
+    row.run_until(later);
+    assert_eq!(row.count(1, "blocks_passed_on"), 1);
+    row.restart(2);
+    row.deaf = None;
+    let later = row.now + Duration::from_secs(6);
+    row.run_until(later);
+    row.assert_delivered(flow(1), &[100]);
+}
+
+#[test]
 fn turns_follow_delivery_under_proportional_fairness() {
     let share = |schedule| {
         let config = HopConfig { schedule, turn_frames: 2, block_bytes: 140_000, ..small_config() };
@@ -136,7 +151,7 @@ fn turns_follow_delivery_under_proportional_fairness() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
     fn every_block_comes_once_and_unchanged_whatever_happens_on_the_way(

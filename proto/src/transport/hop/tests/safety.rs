@@ -119,3 +119,21 @@ fn a_source_that_begins_anew_under_an_old_number_opens_another_flow() {
     assert!(row.send(flow(1), 3, &[101, 9_000], MINUTE));
     assert_eq!(row.delivered.len(), 4);
 }
+
+#[test]
+fn a_block_that_comes_before_its_turn_is_kept_and_does_not_stand_in_the_way() {
+    let mut row = keeping(2);
+    assert!(row.send(flow(1), 2, &[100], MINUTE));
+    row.push(flow(1), 2, 2, 9_000, true);
+    later(&mut row, 100);
+    let (put, _) = kept(&mut row);
+    assert_eq!((put.len(), row.count(1, "blocks_passed_on")), (1, 0));
+    row.hop(2).handle_kept(put[0].id);
+    later(&mut row, 500);
+    assert_eq!(row.count(1, "blocks_passed_on"), 1, "acknowledged by the hop, not by the flow");
+    assert_eq!(row.delivered.len(), 1);
+    row.push(flow(1), 1, 2, 9_000, false);
+    later(&mut row, 1_000);
+    row.assert_delivered(flow(1), &[100, 9_000, 9_000]);
+    assert_eq!(kept(&mut row).1, [put[0].id]);
+}
