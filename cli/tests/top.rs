@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// What the daemon says.
-const STATUS: &str = r#"{"name": "mast", "pid": 7, "uptime_s": 5.0, "peers": {"2": "barn"},
+const STATUS: &str = r#"{"name": "mast", "pid": 7, "uptime_s": 5.0, "names": {"2": "barn"},
     "stack": {"link": {"kind": "wild", "neighbours": [{"node": 2, "up": true, "loss": 0.1,
     "coding_rate": 0, "queue_packets": 1, "classes": [{"name": "voice", "preset": "realtime",
     "retries": 3, "codes": "nothing", "queue_packets": 1, "unfinished_packets": 0, "dropped": 2,

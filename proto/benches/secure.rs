@@ -3,14 +3,17 @@
 //! `cargo bench -p farhop-proto --bench secure`: the layer's rate should be 80% of the library's
 //! or more with ChaCha20-Poly1305, 65% with AES-128-GCM.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use divan::counter::BytesCount;
+use farhop_proto::base::Identity;
 use farhop_proto::base::{
     Bitrate, Cx, EtherType, FlowId, Frame, FrameDown, FrameUp, Instant, Layer, NodeId, RadioId,
     ReceivedFrame, Room, TxOptions, UnitId,
 };
 use farhop_proto::link::PeerSpec;
-use farhop_proto::link::secure::{Cipher, Identity, Secure, SecureSpec, SecurityConfig};
+use farhop_proto::link::secure::{Cipher, Secure, SecureSpec, SecurityConfig};
 use ring::aead::{AES_128_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
 const BYTES: usize = 1_440;
@@ -27,7 +30,7 @@ fn node(id: u16, other: u16, cipher: Cipher) -> Secure {
         entropy: [id as u8; 32],
         config: SecurityConfig { cipher, ..SecurityConfig::default() },
         peers: vec![PeerSpec { node: NodeId(other), radio: RadioId(0) }],
-        keys: [(NodeId(other), Identity::from_secret([other as u8; 32]).public())].into(),
+        keys: Arc::new([(NodeId(other), Identity::from_secret([other as u8; 32]).public())].into()),
     })
 }
 

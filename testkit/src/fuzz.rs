@@ -2,18 +2,21 @@
 //! air, before they are authenticated and after. `fuzz/` drives them with libFuzzer; the committed
 //! corpus goes through them in an ordinary test.
 
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use farhop_proto::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, Duration, EtherType, FlowId, Frame, FrameDown, FrameUp,
-    Gap, Instant, Layer, NodeId, PacketDone, PacketOutcome, Phy, RadioId, RadioSpec, ReceivedFrame,
-    Room, Seed, TxOptions, UnitId,
+    Gap, Identity, Instant, Layer, NodeId, PacketDone, PacketOutcome, PacketUp, Phy, RadioId,
+    RadioSpec, ReceivedFrame, ReceivedPacket, Room, Seed, TxOptions, UnitId,
 };
 use farhop_proto::link::PeerSpec;
 use farhop_proto::link::plain::{Plain, PlainConfig};
-use farhop_proto::link::secure::{Identity, Secure, SecureSpec, SecurityConfig};
+use farhop_proto::link::secure::{Secure, SecureSpec, SecurityConfig};
 use farhop_proto::link::wild::{Wild, WildConfig};
+use farhop_proto::routing::olsr::{Olsr, OlsrConfig};
+use farhop_proto::routing::{Routing as _, Signing};
 use farhop_proto::transport::hop::{Hop, HopConfig, Keep};
 use farhop_proto::wire;
 use farhop_proto::wire::hop::{BlockId, FlowKey};
@@ -22,7 +25,7 @@ use farhop_proto::wire::hop::{BlockId, FlowKey};
 pub type Target = fn(&[u8]);
 
 /// All targets by the names of their folders in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("radiotap", radiotap),
     ("ieee80211", ieee80211),
     ("secure", secure),
@@ -32,6 +35,7 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("plain_link", plain_link),
     ("hop", hop),
     ("ip", ip),
+    ("olsr", olsr),
 ];
 
 /// Before authentication: what a card in monitor mode hands up.
@@ -172,6 +176,47 @@ pub fn ip(bytes: &[u8]) {
     let _ = wire::ip::forwarded(&packet);
 }
 
+/// After authentication: what a neighbour says of routes, packet after packet, to a node with keys
+/// or without. A byte before each says how much later it comes, one how long it is.
+pub fn olsr(bytes: &[u8]) {
+    let Some((first, mut rest)) = bytes.split_first() else { return };
+    let plan = AddressPlan::default();
+    let radios = [(RadioId(0), None)];
+    let config = OlsrConfig::default();
+    let mut node = Olsr::build(&config, NodeId(1), plan, &radios, Seed(1));
+    if first & 1 == 1 {
+        let key = |node: u8| Identity::from_secret([node; 32]);
+        let keys = Arc::new([(NodeId(2), key(2).public())].into());
+        node.set_signing(Signing { identity: key(1), keys });
+    }
+    let at = |address| SocketAddrV4::new(address, wire::olsr::PORT);
+    let (from, to) = (at(plan.ipv4(NodeId(2))), at(Ipv4Addr::BROADCAST));
+    let mut now = Instant::ZERO;
+    while let [wait, length, behind @ ..] = rest {
+        let (payload, behind) = behind.split_at(behind.len().min(usize::from(*length)));
+        now += Duration::from_millis(u64::from(*wait) * 20);
+        let mut cx = Cx::new(now);
+        node.handle_rx(
+            &mut cx,
+            PacketUp::Received(ReceivedPacket {
+                radio: RadioId(0),
+                from: NodeId(2),
+                flow: FlowId(0),
+                protocol: EtherType::IPV4,
+                payload: wire::udp::encode(from, to, payload, &[]),
+                signal: None,
+                rate: None,
+            }),
+        );
+        while node.poll_timeout().is_some_and(|due| due <= now) {
+            node.handle_timeout(&mut cx);
+        }
+        while node.poll_rx(&mut cx).is_some() {}
+        while node.poll_tx(&mut cx, &|_| Room::units(8)).is_some() {}
+        rest = behind;
+    }
+}
+
 fn peer(node: u16) -> PeerSpec {
     PeerSpec { node: NodeId(node), radio: RadioId(0) }
 }
@@ -219,7 +264,7 @@ fn node(id: u16, others: &[u16]) -> Secure {
         entropy: [id as u8; 32],
         config: SecurityConfig::default(),
         peers: others.iter().map(|node| peer(*node)).collect(),
-        keys: others.iter().map(key).collect(),
+        keys: Arc::new(others.iter().map(key).collect()),
     })
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
-use farhop_proto::link::secure::PublicKey;
+use farhop_proto::base::PublicKey;
 use farhop_run::keys::{Entry, KeysStatus, Store, Told, Trust};
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
@@ -239,7 +239,7 @@ fn list(options: &Options, store: &Store) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farhop_proto::link::secure::Identity;
+    use farhop_proto::base::Identity;
 
     fn key(byte: u8) -> PublicKey {
         Identity::from_secret([byte; 32]).public()

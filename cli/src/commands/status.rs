@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use farhop_proto::link::secure::PublicKey;
+use farhop_proto::base::PublicKey;
 use farhop_run::daemon::{self, runtime_dir};
 use farhop_run::lab;
 use serde_json::Value;
@@ -193,11 +193,57 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
     }
     out.push('\n');
     for neighbour in link["neighbours"].as_array().into_iter().flatten() {
-        out += &describe_neighbour(neighbour, &status["peers"], &rates(status, neighbour, earlier));
+        out += &describe_neighbour(neighbour, &status["names"], &rates(status, neighbour, earlier));
     }
     list(&mut out, "  drops", &link["drops"]);
     list(&mut out, "  counters", &link["counters"]);
+    out += &describe_routing(status);
     out + &describe_wakeups(&status["wakeups"])
+}
+
+/// Who is heard and where traffic goes, where routes are found and not given.
+fn describe_routing(status: &Value) -> String {
+    let routing = &status["stack"]["routing"];
+    let kind = routing["kind"].as_str().unwrap_or("?");
+    if kind == "fixed" {
+        return String::new();
+    }
+    let name = |node: &Value| status["names"][node.to_string()].as_str().unwrap_or("?");
+    let share = |value: &Value| value.as_f64().unwrap_or(0.0) * 100.0;
+    let mut out = format!("  routing {kind}\n");
+    for neighbour in routing["neighbours"].as_array().into_iter().flatten() {
+        let _ = write!(
+            out,
+            "    {} heard by radio {}: {:.0} % of its messages arrive, {:.0} % of ours",
+            name(&neighbour["node"]),
+            neighbour["radio"],
+            share(&neighbour["lq"]),
+            share(&neighbour["nlq"])
+        );
+        match neighbour["etx"].as_f64() {
+            Some(etx) => {
+                let _ = writeln!(out, ", {etx:.2} transmissions a packet");
+            }
+            None => out.push_str(", DOES NOT HEAR US\n"),
+        }
+    }
+    for route in routing["routes"].as_array().into_iter().flatten() {
+        let hops = route["hops"].as_u64().unwrap_or(0);
+        let plural = if hops == 1 { "" } else { "s" };
+        let (to, via) = (name(&route["to"]), name(&route["via"]));
+        let _ = write!(out, "    to {to} by {via}, {hops} hop{plural}");
+        if let Some(etx) = route["etx"].as_f64() {
+            let _ = write!(out, ", {etx:.2} transmissions");
+        }
+        out.push('\n');
+    }
+    let lost: Vec<&str> =
+        routing["last_known"].as_array().into_iter().flatten().map(name).collect();
+    if !lost.is_empty() {
+        let _ = writeln!(out, "    NO ROUTE any more to {}", lost.join(", "));
+    }
+    list(&mut out, "    drops", &routing["drops"]);
+    out
 }
 
 fn describe_wakeups(wakeups: &Value) -> String {
@@ -225,7 +271,7 @@ fn describe_security(status: &Value) -> String {
     let _ = writeln!(out, "{}", text(&security["fingerprint"]));
     let seconds = |value: &Value| value.as_f64().map(|nanos| nanos / 1e9);
     for peer in security["peers"].as_array().into_iter().flatten() {
-        let name = &status["peers"][peer["node"].to_string()];
+        let name = &status["names"][peer["node"].to_string()];
         let _ = write!(out, "  key of {}: ", name.as_str().unwrap_or("?"));
         let key = peer["key"].as_str().and_then(|key| key.parse::<PublicKey>().ok());
         let Some(key) = key else {
@@ -338,14 +384,14 @@ fn list(out: &mut String, what: &str, counters: &Value) {
 
 #[cfg(test)]
 mod tests {
-    use farhop_proto::link::secure::Identity;
+    use farhop_proto::base::Identity;
     use serde_json::json;
 
     use super::*;
 
     fn status(uptime_s: f64, sent_bytes: u64) -> Value {
         json!({
-            "name": "hill", "pid": 7, "uptime_s": uptime_s, "peers": { "2": "valley" },
+            "name": "hill", "pid": 7, "uptime_s": uptime_s, "names": { "2": "valley" },
             "addresses": ["10.66.0.1"],
             "host": { "name": "farhop0", "from_host": 3, "to_host": 4 },
             "stack": { "link": {

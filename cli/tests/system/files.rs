@@ -26,7 +26,10 @@ fn scenario(ports: u16, name: &str) -> String {
             peers.join(", ")
         );
     }
-    text + "[[link]]\nbetween = [\"hill\", \"ridge\"]\n[[link]]\nbetween = [\"ridge\", \"valley\"]\n"
+    for ends in NODES.windows(2) {
+        text += &format!("[[link]]\nbetween = [\"{}\", \"{}\"]\n", ends[0], ends[1]);
+    }
+    text
 }
 
 /// The three daemons, which end with the test.

@@ -304,6 +304,8 @@ pub enum PacketUp {
     Neighbour {
         /// The neighbour.
         node: NodeId,
+        /// The radio.
+        radio: RadioId,
         /// Whether it is in reach now.
         up: bool,
     },

@@ -11,6 +11,7 @@ use crate::base::{
 
 pub mod blindfec;
 mod code;
+mod copies;
 pub mod plain;
 pub mod queue;
 pub mod secure;

@@ -22,6 +22,9 @@ use crate::wire::ip::{self, Ecn};
 
 /// Neighbours of which the link keeps status; more are served, but not listed.
 const NEIGHBOURS: usize = 256;
+/// Packets in a row that all their attempts did not bring to a neighbour of which nothing is heard,
+/// after which it counts as gone.
+const GONE: u8 = 4;
 /// Units that a buffer has place for from the start. At most nodes of a large network there is
 /// never more than one.
 const USUAL: usize = 1;
@@ -103,6 +106,8 @@ struct Neighbour {
     received_bytes: u64,
     attempts: u64,
     delivered: u64,
+    /// Packets in a row that it did not get, while nothing was heard of it.
+    failures: u8,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -183,6 +188,10 @@ impl Plain {
             neighbour.heard = Some(now);
             neighbour.signal = frame.signal.or(neighbour.signal);
             neighbour.received_bytes += frame.payload.len() as u64;
+            if std::mem::take(&mut neighbour.failures) >= GONE {
+                let (node, radio) = (frame.from, frame.radio);
+                self.up.push_back(PacketUp::Neighbour { node, radio, up: true });
+            }
         }
         self.up.push_back(bare_packet(frame));
     }
@@ -214,6 +223,15 @@ impl Plain {
             if outcome == PacketOutcome::Delivered {
                 neighbour.delivered += 1;
                 neighbour.sent_bytes += frame.bytes as u64;
+                neighbour.failures = 0;
+            } else if outcome == PacketOutcome::Failed && done.attempts > 0 {
+                neighbour.failures = neighbour.failures.saturating_add(1);
+                let is_gone = neighbour.failures == GONE;
+                self.up.extend(frame.to.filter(|_| is_gone).map(|node| PacketUp::Neighbour {
+                    node,
+                    radio: frame.radio,
+                    up: false,
+                }));
             }
         }
         let Some(id) = frame.packet else { return };

@@ -1,76 +1,50 @@
 //! Fixed routes: every destination has its next hop from the start and keeps it.
-//!
-//! Adds no header: a datagram is an IP packet, and each relay looks at its destination address.
-//! The hop limit is decremented at relays (RFC 1812, 5.3.1; RFC 8200, 3).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use bytes::Bytes;
-
-use super::{RouteStatus, Routing, RoutingStatus};
+use super::forward::{Forwarder, NextHop, Routes};
+use super::{Routing, RoutingStatus, Signing};
 use crate::base::{
-    AddressPlan, Cx, Datagram, DatagramUp, Datagrams, Destination, DropCause, EtherType, Instant,
-    Lane, Layer, NodeId, Packet, PacketUp, Packets, RadioId, ReceivedPacket, Room, RoomBelow,
-    TxOptions, UnitId, UnitIds,
+    AddressPlan, Cx, Datagram, DatagramUp, Datagrams, Destination, Instant, Lane, Layer, NodeId,
+    Packet, PacketUp, Packets, PublicKey, Room, RoomBelow,
 };
-use crate::wire::ip;
-
-/// Packets of this node that may wait for room below, for each lane.
-const LANE_PACKETS: usize = 1;
-
-/// Set in the ids of packets that come from other nodes; our own keep the id of their datagram.
-const TRANSIT: u64 = 1 << 63;
-
-/// The next hop of a destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NextHop {
-    /// The neighbour.
-    pub via: NodeId,
-    /// The radio that reaches it.
-    pub radio: RadioId,
-    /// Hops to the destination.
-    pub hops: u8,
-}
 
 /// The protocol at one node.
 #[derive(Debug)]
 pub struct Fixed {
-    node: NodeId,
-    plan: AddressPlan,
-    /// In the order of the destinations.
-    next_hops: Box<[(NodeId, NextHop)]>,
-    out: VecDeque<Outgoing>,
-    up: VecDeque<DatagramUp>,
-    transit_ids: UnitIds,
-    forwarded: u64,
-    drops: BTreeMap<DropCause, u64>,
+    routes: FixedRoutes,
+    forwarder: Forwarder,
 }
 
+/// In the order of the destinations.
 #[derive(Debug)]
-struct Outgoing {
-    packet: Packet,
-    transit: bool,
+struct FixedRoutes(Box<[(NodeId, NextHop)]>);
+
+impl Routes for FixedRoutes {
+    fn route(&self, to: Destination) -> Option<NextHop> {
+        let (Destination::End(node) | Destination::NextHop(node)) = to;
+        let index = self.0.binary_search_by_key(&node, |route| route.0);
+        let hop = index.ok().map(|index| self.0[index].1);
+        if matches!(to, Destination::End(_)) {
+            return hop;
+        }
+        // A neighbour may be known as the way to others alone.
+        let all = || self.0.iter().map(|route| route.1);
+        hop.filter(|hop| hop.via == node).or_else(|| all().find(|hop| hop.via == node))
+    }
 }
 
 impl Fixed {
     /// The protocol at `node` with its routes.
     pub fn build(node: NodeId, plan: AddressPlan, next_hops: BTreeMap<NodeId, NextHop>) -> Self {
-        Self {
-            node,
-            plan,
-            next_hops: next_hops.into_iter().collect(),
-            out: VecDeque::with_capacity(LANE_PACKETS),
-            up: VecDeque::with_capacity(LANE_PACKETS),
-            transit_ids: UnitIds::default(),
-            forwarded: 0,
-            drops: BTreeMap::new(),
-        }
+        let routes = FixedRoutes(next_hops.into_iter().collect());
+        Self { routes, forwarder: Forwarder::new(node, plan) }
     }
 
     /// Something of each part of it, so that it is at hand.
     pub(crate) fn fetch(&self) -> u64 {
-        let route = self.next_hops.first().map_or(0, |(_, hop)| hop.via.0);
-        u64::from(route) ^ self.out.len() as u64 ^ self.up.len() as u64 ^ self.forwarded
+        let route = self.routes.0.first().map_or(0, |(_, hop)| hop.via.0);
+        u64::from(route) ^ self.forwarder.fetch()
     }
 
     /// Tells the layer above the next hop to each destination.
@@ -79,87 +53,8 @@ impl Fixed {
             let NextHop { via, hops, .. } = *hop;
             DatagramUp::NextHop { dst: *dst, via, hops }
         };
-        self.up.extend(self.next_hops.iter().map(next_hop));
+        self.forwarder.up.extend(self.routes.0.iter().map(next_hop));
     }
-
-    fn route(&self, to: Destination) -> Option<NextHop> {
-        let (Destination::End(node) | Destination::NextHop(node)) = to;
-        let index = self.next_hops.binary_search_by_key(&node, |route| route.0);
-        let hop = index.ok().map(|index| self.next_hops[index].1);
-        if matches!(to, Destination::End(_)) {
-            return hop;
-        }
-        // A neighbour may be known as the way to others alone.
-        let all = || self.next_hops.iter().map(|route| route.1);
-        hop.filter(|hop| hop.via == node).or_else(|| all().find(|hop| hop.via == node))
-    }
-
-    fn count_drop(&mut self, cause: DropCause) {
-        *self.drops.entry(cause).or_default() += 1;
-    }
-
-    fn on_received(&mut self, packet: ReceivedPacket) {
-        if !matches!(packet.protocol, EtherType::IPV4 | EtherType::IPV6) {
-            return self.count_drop(DropCause::Malformed);
-        }
-        let Some(dst) = ip::destination(&packet.payload) else {
-            return self.count_drop(DropCause::Malformed);
-        };
-        match self.plan.node(dst) {
-            Some(node) if node == self.node => {
-                let ReceivedPacket { from: via, payload, signal, .. } = packet;
-                self.up.push_back(DatagramUp::Received { via, payload, signal });
-            }
-            Some(node) => self.on_transit(node, packet),
-            None if dst.is_multicast() => {
-                let ReceivedPacket { from: via, payload, signal, .. } = packet;
-                self.up.push_back(DatagramUp::Received { via, payload, signal });
-            }
-            None => self.count_drop(DropCause::NoRoute),
-        }
-    }
-
-    fn on_transit(&mut self, dst: NodeId, packet: ReceivedPacket) {
-        let Some(hop) = self.route(Destination::End(dst)) else {
-            return self.count_drop(DropCause::NoRoute);
-        };
-        let Some(payload) = ip::forwarded(&packet.payload) else {
-            return self.count_drop(DropCause::HopLimit);
-        };
-        self.forwarded += 1;
-        let id = UnitId(self.transit_ids.next_id().0 | TRANSIT);
-        let packet = self.packet(id, hop, ip::flow(&payload), payload, TxOptions::default());
-        self.out.push_back(Outgoing { packet, transit: true });
-    }
-
-    fn packet(
-        &self,
-        id: UnitId,
-        hop: NextHop,
-        flow: crate::base::FlowId,
-        payload: Bytes,
-        options: TxOptions,
-    ) -> Packet {
-        let protocol = if payload.first().is_some_and(|b| b >> 4 == 6) {
-            EtherType::IPV6
-        } else {
-            EtherType::IPV4
-        };
-        Packet {
-            id,
-            radio: hop.radio,
-            to: Some(hop.via),
-            flow,
-            protocol,
-            payload,
-            options,
-            order: None,
-        }
-    }
-}
-
-fn is_transit(id: UnitId) -> bool {
-    id.0 & TRANSIT != 0
 }
 
 impl Layer for Fixed {
@@ -167,57 +62,23 @@ impl Layer for Fixed {
     type Below = Packets;
 
     fn handle_rx(&mut self, _cx: &mut Cx<'_>, event: PacketUp) {
-        match event {
-            PacketUp::Received(packet) => self.on_received(packet),
-            PacketUp::Done(done) if is_transit(done.id) => {}
-            PacketUp::Done(done) => self.up.push_back(DatagramUp::Done(done)),
-            PacketUp::Dropped { id, cause } => {
-                self.count_drop(cause);
-                if !is_transit(id) {
-                    self.up.push_back(DatagramUp::Dropped { id, cause });
-                }
-            }
-            PacketUp::Neighbour { .. } | PacketUp::LinkSample(_) => {}
-        }
+        self.forwarder.handle_rx(event, &self.routes);
     }
 
     fn poll_rx(&mut self, _cx: &mut Cx<'_>) -> Option<DatagramUp> {
-        self.up.pop_front()
+        self.forwarder.up.pop_front()
     }
 
-    /// Room on the lane of a flow, whatever its neighbour: the caller does not know the route.
     fn room(&self, lane: Lane) -> Room {
-        let waiting =
-            self.out.iter().filter(|out| !out.transit && out.packet.flow == lane.flow).count();
-        Room::units(LANE_PACKETS.saturating_sub(waiting))
+        self.forwarder.room(lane)
     }
 
     fn handle_tx(&mut self, _cx: &mut Cx<'_>, datagram: Datagram) {
-        let Some(hop) = self.route(datagram.to) else {
-            self.count_drop(DropCause::NoRoute);
-            let (id, cause) = (datagram.id, DropCause::NoRoute);
-            return self.up.push_back(DatagramUp::Dropped { id, cause });
-        };
-        let packet =
-            self.packet(datagram.id, hop, datagram.flow, datagram.payload, datagram.options);
-        self.out.push_back(Outgoing { packet, transit: false });
+        self.forwarder.handle_tx(datagram, &self.routes);
     }
 
     fn poll_tx(&mut self, _cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Packet> {
-        let mut index = 0;
-        while let Some(out) = self.out.get(index) {
-            if !below(out.packet.lane()).is_none() {
-                return self.out.remove(index).map(|out| out.packet);
-            }
-            if out.transit {
-                // The link owns the buffer of the node: what it has no room for is lost here.
-                self.out.remove(index);
-                self.count_drop(DropCause::QueueFull);
-            } else {
-                index += 1;
-            }
-        }
-        None
+        self.forwarder.poll_tx(below)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -228,23 +89,25 @@ impl Layer for Fixed {
 }
 
 impl Routing for Fixed {
-    fn status(&self) -> RoutingStatus {
-        let route =
-            |&(to, hop): &(NodeId, NextHop)| RouteStatus { to, via: hop.via, hops: hop.hops };
-        RoutingStatus {
-            kind: "fixed".into(),
-            routes: self.next_hops.iter().map(route).collect(),
-            forwarded: self.forwarded,
-            drops: self.drops.clone(),
-        }
+    /// Nothing is flooded.
+    fn set_signing(&mut self, _signing: Signing) {}
+
+    fn set_keys(&mut self, _cx: &mut Cx<'_>, _keys: &BTreeMap<NodeId, PublicKey>) {}
+
+    fn status(&self, _now: Instant) -> RoutingStatus {
+        self.forwarder.status("fixed", self.routes.0.iter().map(|(to, hop)| (to, hop, None)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::base::FlowId;
     use std::net::Ipv4Addr;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::base::{DropCause, EtherType, FlowId, RadioId, ReceivedPacket, TxOptions, UnitId};
+    use crate::wire::ip;
 
     const ME: NodeId = NodeId(2);
 
@@ -282,7 +145,7 @@ mod tests {
         relay.handle_rx(&mut cx(), received(ip_packet(Ipv4Addr::new(10, 66, 0, 3))));
         let packet = relay.poll_tx(&mut cx(), &|_| Room::UNLIMITED).expect("a packet");
         assert_eq!((packet.to, packet.payload[8]), (Some(NodeId(3)), 63));
-        assert_eq!(relay.status().forwarded, 1);
+        assert_eq!(relay.status(Instant::ZERO).forwarded, 1);
     }
 
     #[test]
@@ -299,7 +162,7 @@ mod tests {
         relay.handle_rx(&mut cx(), received(ip_packet(Ipv4Addr::new(10, 66, 0, 3))));
         assert!(relay.poll_tx(&mut cx(), &|_| Room::NONE).is_none());
         assert!(relay.poll_tx(&mut cx(), &|_| Room::UNLIMITED).is_none());
-        assert_eq!(relay.status().drops[&DropCause::QueueFull], 1);
+        assert_eq!(relay.status(Instant::ZERO).drops[&DropCause::QueueFull], 1);
     }
 
     #[test]
@@ -328,7 +191,7 @@ mod tests {
         relay.handle_rx(&mut cx(), received(ip_packet(Ipv4Addr::new(10, 66, 0, 9))));
         relay.handle_rx(&mut cx(), received(ip_packet(Ipv4Addr::new(192, 0, 2, 9))));
         relay.handle_rx(&mut cx(), received(Bytes::from_static(b"rubbish")));
-        let drops = relay.status().drops;
+        let drops = relay.status(Instant::ZERO).drops;
         assert_eq!((drops[&DropCause::NoRoute], drops[&DropCause::Malformed]), (2, 1));
     }
 }

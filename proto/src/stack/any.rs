@@ -1,6 +1,6 @@
 //! The closed set of protocols for each role: an enum that hands out the role as a trait object.
 
-use crate::base::Seed;
+use crate::base::{Bitrate, Seed};
 use crate::link::Link;
 use crate::link::blindfec::BlindFec;
 use crate::link::plain::Plain;
@@ -9,6 +9,7 @@ use crate::link::two_p::TwoP;
 use crate::link::wild::Wild;
 use crate::routing::Routing;
 use crate::routing::fixed::Fixed;
+use crate::routing::olsr::Olsr;
 use crate::transport::Transport;
 use crate::transport::hop::HopPort;
 use crate::transport::tcp::Tcp;
@@ -110,12 +111,14 @@ impl AnyLink {
 pub enum AnyRouting {
     /// `routing/fixed`.
     Fixed(Fixed),
+    /// `routing/olsr`.
+    Olsr(Box<Olsr>),
 }
 
 impl AnyRouting {
     /// The routing of a node.
-    pub fn build(plan: &NodePlan) -> Self {
-        match plan.stack.routing {
+    pub fn build(plan: &NodePlan, seed: Seed) -> Self {
+        match &plan.stack.routing {
             RoutingConfig::Fixed {} => {
                 let next_hops = plan.next_hops.clone();
                 let mut fixed = Fixed::build(plan.node, plan.addresses, next_hops);
@@ -124,6 +127,11 @@ impl AnyRouting {
                 }
                 Self::Fixed(fixed)
             }
+            RoutingConfig::Olsr(config) => {
+                let radios = plan.control_rates(config.rate_mbps.map(Bitrate::from_mbps));
+                let olsr = Olsr::build(config, plan.node, plan.addresses, &radios, seed);
+                Self::Olsr(Box::new(olsr))
+            }
         }
     }
 
@@ -131,6 +139,7 @@ impl AnyRouting {
     pub(super) fn fetch(&self) -> u64 {
         match self {
             Self::Fixed(routing) => routing.fetch(),
+            Self::Olsr(_) => 0,
         }
     }
 
@@ -138,6 +147,7 @@ impl AnyRouting {
     pub fn get(&self) -> &dyn Routing {
         match self {
             Self::Fixed(routing) => routing,
+            Self::Olsr(routing) => &**routing,
         }
     }
 
@@ -145,6 +155,7 @@ impl AnyRouting {
     pub fn get_mut(&mut self) -> &mut dyn Routing {
         match self {
             Self::Fixed(routing) => routing,
+            Self::Olsr(routing) => &mut **routing,
         }
     }
 }

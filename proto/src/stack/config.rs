@@ -9,6 +9,7 @@ use crate::link::plain::PlainConfig;
 use crate::link::snoop::SnoopConfig;
 use crate::link::two_p::TwoPConfig;
 use crate::link::wild::WildConfig;
+use crate::routing::olsr::OlsrConfig;
 use crate::transport::hop::HopConfig;
 
 /// The stack of a node.
@@ -54,6 +55,11 @@ impl LinkConfig {
         matches!(self, Self::Wild(_) | Self::TwoP(_))
     }
 
+    /// Whether it takes packets for all neighbours.
+    pub const fn has_broadcast(&self) -> bool {
+        !matches!(self, Self::TwoP(_))
+    }
+
     /// The name of the protocol, as files write it.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -71,6 +77,15 @@ impl LinkConfig {
 pub enum RoutingConfig {
     /// Shortest paths over the links of the scenario, fixed for the whole run.
     Fixed {},
+    /// Every node learns the network and takes the path of the fewest expected transmissions.
+    Olsr(OlsrConfig),
+}
+
+impl RoutingConfig {
+    /// Whether nodes tell all others what they know, so that each must know the keys of all.
+    pub const fn floods(&self) -> bool {
+        matches!(self, Self::Olsr(_))
+    }
 }
 
 impl Default for RoutingConfig {

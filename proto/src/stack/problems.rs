@@ -10,6 +10,7 @@ mod loss;
 mod mac;
 mod names;
 mod phy;
+mod routing;
 mod security;
 mod slots;
 mod space;
@@ -19,8 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::config::LinkConfig;
 use super::plan::{Search, Topology};
 use super::scenario::{
-    DelayConfig, DeviceConfig, FlowConfig, RadioConfig, RadioLinkConfig, RadioOverride, Scenario,
-    SweepConfig,
+    DelayConfig, DeviceConfig, FlowConfig, MobilityKind, RadioConfig, RadioLinkConfig,
+    RadioOverride, Scenario, SweepConfig,
 };
 use flow::check_flow_kind;
 use names::Names;
@@ -118,9 +119,7 @@ impl Scenario {
         check_radio(&mut found, &self.radio);
         security::check_security(&mut found, self);
         link::check_stack(&mut found, &self.stack, &self.radio);
-        if let Some(hop) = &self.stack.hop {
-            hop::check_hop(&mut found, hop);
-        }
+        routing::check_routing(&mut found, self);
         check_delay(&mut found, "host.wake_us", &self.host.wake_us);
         let placed = match space::check_space(&mut found, self) {
             true => self.with_placed_nodes(),
@@ -148,7 +147,7 @@ impl Scenario {
             if let (Some(topology), Some(from), Some(to)) =
                 (&topology, names.get(&flow.from), names.get(&flow.to))
                 && from != to
-                && !topology.is_joined(&mut search, from, to)
+                && !(topology.is_joined(&mut search, from, to) || self.may_join_later())
             {
                 let message = format!("no links lead from '{}' to '{}'", flow.from, flow.to);
                 let help = "a chain of links between them over which both can be received";
@@ -197,6 +196,11 @@ impl Scenario {
                 "more nodes near each other, or more hops",
             );
         }
+    }
+
+    /// Whether nodes that move may find a route that there is not at the start.
+    fn may_join_later(&self) -> bool {
+        self.stack.routing.floods() && self.mobility.kind != MobilityKind::Static
     }
 
     fn check_nodes(&self, found: &mut Found, placed: &Self) {

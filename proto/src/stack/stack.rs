@@ -1,6 +1,7 @@
 //! One node's stack: flows over routing over a link, and the turn that settles them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -9,11 +10,12 @@ use super::any::{AnyLink, AnyRouting};
 use super::flows::{Flows, FlowsStats};
 use super::plan::NodePlan;
 use crate::base::{
-    Cx, FrameDown, FrameUp, Instant, Layer, Name, NodeId, Room, RoomBelow, Seed, settle,
+    Cx, FrameDown, FrameUp, Identity, Instant, Layer, Name, NodeId, PublicKey, Room, RoomBelow,
+    Seed, settle,
 };
 use crate::link::LinkStatus;
-use crate::link::secure::{PublicKey, Secure, SecurityStatus};
-use crate::routing::RoutingStatus;
+use crate::link::secure::{Secure, SecureSpec, SecurityStatus};
+use crate::routing::{RoutingStatus, Signing};
 use crate::transport::hop::{Hop, HopConfig};
 
 /// Rounds after which a turn that still moves units is a livelock.
@@ -67,7 +69,7 @@ impl Stack {
             overheard: 0,
             link,
             secure: None,
-            routing: AnyRouting::build(plan),
+            routing: AnyRouting::build(plan, seed),
             // Routes may be told from the start.
             is_routing_touched: plan.hop.is_some(),
             flows,
@@ -75,14 +77,19 @@ impl Stack {
     }
 
     /// Protects frames from now on; to be called before anything else.
-    pub fn set_security(&mut self, secure: Secure) {
-        self.secure = Some(Box::new(secure));
+    pub fn set_security(&mut self, spec: SecureSpec) {
+        let identity = Identity::from_secret(spec.identity.secret());
+        let keys = Arc::clone(&spec.keys);
+        self.routing.get_mut().set_signing(Signing { identity, keys });
+        self.secure = Some(Box::new(Secure::build(spec)));
     }
 
     /// Trusts these keys and no others from now on.
     pub fn set_keys(&mut self, cx: &mut Cx<'_>, keys: &BTreeMap<NodeId, PublicKey>) {
         if let Some(secure) = &mut self.secure {
             secure.set_keys(cx, keys);
+            self.routing.get_mut().set_keys(cx, keys);
+            self.is_routing_touched = true;
         }
         self.raise(cx);
     }
@@ -221,7 +228,7 @@ impl Stack {
         StackStatus {
             link,
             security: self.secure.as_ref().map(|secure| secure.status(now)),
-            routing: self.routing.get().status(),
+            routing: self.routing.get().status(now),
             flows: self.flows.stats(),
             hop: self.flows.hop().map(Hop::counters),
         }

@@ -159,7 +159,8 @@ pub fn encode(header: &Header, body: &Body) -> Vec<u8> {
         Body::Answer { round, .. } => (0, *round),
         Body::Arrived { is_refused, .. } => (u8::from(*is_refused) * REFUSED, 0),
     };
-    let marks = u8::from(header.opens) * OPENS | u8::from(header.finishes) * FINISHES;
+    let mark = |is_so, flag| if is_so { flag } else { 0 };
+    let marks = mark(header.opens, OPENS) | mark(header.finishes, FINISHES);
     out.extend([VERSION << 4 | body.kind(), flags | marks, header.hops_left, header.hops_made]);
     let BlockId { flow, number: block } = header.block;
     out.extend(flow.source.0.to_be_bytes());

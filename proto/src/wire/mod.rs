@@ -4,6 +4,7 @@ pub mod blindfec;
 pub mod hop;
 pub mod ieee80211;
 pub mod ip;
+pub mod olsr;
 pub mod radiotap;
 pub mod secure;
 pub mod tcp;

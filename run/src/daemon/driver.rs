@@ -10,11 +10,12 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
+use farhop_proto::base::PublicKey;
 use farhop_proto::base::{
     Cx, Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant, Lane, Name, NodeId,
     RadioId, Room, Seed, UnitId,
 };
-use farhop_proto::link::secure::{PublicKey, Secure};
+use farhop_proto::link::secure::SecureSpec;
 use farhop_proto::stack::{NodePlan, Stack, StackStatus};
 use farhop_proto::transport::hop::Hop;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -153,8 +154,8 @@ impl Driver {
     }
 
     /// Protects the frames; to be called before the first turn.
-    pub fn set_security(&mut self, secure: Secure) {
-        self.stack.set_security(secure);
+    pub fn set_security(&mut self, spec: SecureSpec) {
+        self.stack.set_security(spec);
     }
 
     /// Trusts these keys of other nodes and no others, from now on.

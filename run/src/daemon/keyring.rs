@@ -1,8 +1,10 @@
 //! The keys of a running daemon: taken at its start, read anew when somebody has changed them.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use farhop_proto::link::secure::{Identity, PublicKey, Secure, SecureSpec, SecurityConfig};
+use farhop_proto::base::{Identity, PublicKey};
+use farhop_proto::link::secure::{SecureSpec, SecurityConfig};
 use farhop_proto::stack::NodePlan;
 
 use super::driver::Driver;
@@ -43,14 +45,14 @@ impl Keyring {
         let held = keys.store.hold(&plan.name, socket)?;
         let own = identity.public();
         let status = keys.read(own)?;
-        driver.set_security(Secure::build(SecureSpec {
+        driver.set_security(SecureSpec {
             node: plan.node,
             identity,
             entropy: random(),
             config,
             peers: plan.peers.clone(),
-            keys: keys.numbered(&status),
-        }));
+            keys: Arc::new(keys.numbered(&status)),
+        });
         Ok(Self { keys, own, status, _held: held })
     }
 

@@ -99,8 +99,8 @@ pub struct DaemonStatus {
     pub addresses: Vec<IpAddr>,
     /// Whether it runs under `SCHED_FIFO`.
     pub is_realtime: bool,
-    /// Names of its neighbours, by their numbers.
-    pub peers: BTreeMap<NodeId, String>,
+    /// Names of all nodes, by their numbers.
+    pub names: BTreeMap<NodeId, String>,
     /// How late it woke up.
     pub wakeups: WakeupStats,
     /// What its loop did.
@@ -318,7 +318,7 @@ impl Serving<'_> {
                 plan.addresses.ipv6(plan.node).into(),
             ],
             is_realtime: self.is_realtime,
-            peers: plan.peer_names(),
+            names: plan.names(),
             wakeups: driver.wakeups(),
             driver: driver.stats(),
             devices: driver.devices(),

@@ -176,18 +176,20 @@ impl Clerk {
         ensure!(file.received + bytes.len() as u64 <= file.info.size, "it is longer than it said");
         let part = self.part_file(&file.id());
         let on_disk = File::options().write(true).read(true).open(&part).context("its part")?;
-        if !self.digests.contains_key(&id.flow) {
-            self.digests.insert(id.flow, sum_of(&on_disk, file.received)?);
-        }
+        let mut digest = match self.digests.remove(&id.flow) {
+            Some(digest) => digest,
+            None => sum_of(&on_disk, file.received)?,
+        };
         on_disk.write_all_at(&bytes, file.received)?;
-        let digest = self.digests.get_mut(&id.flow).expect("it was put there");
         digest.update(&bytes);
         file.received += bytes.len() as u64;
         file.next += 1;
         if shape.finishes {
             ensure!(file.received == file.info.size, "it ends before its end");
-            let digest = self.digests.remove(&id.flow).expect("it was there");
-            ensure!(hex(digest.finish().as_ref()) == file.info.sha256, "its checksum is wrong");
+            ensure!(
+                hex(digest.clone().finish().as_ref()) == file.info.sha256,
+                "its checksum is wrong"
+            );
             // Of what came before a crash more may be there than is known.
             on_disk.set_len(file.info.size)?;
             file.state = State::Done;
@@ -201,6 +203,7 @@ impl Clerk {
             self.waiting.insert(file.id(), file.info.size);
             self.incoming.remove(&id.flow);
         } else {
+            self.digests.insert(id.flow, digest);
             self.incoming.insert(id.flow, file.clone());
         }
         Ok(file)

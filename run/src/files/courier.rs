@@ -101,7 +101,7 @@ struct Trip {
 /// The files of a daemon.
 pub struct Courier {
     node: NodeId,
-    names: Arc<[String]>,
+    names: BTreeMap<NodeId, String>,
     dir: PathBuf,
     config: HopConfig,
     tasks: Sender<Task>,
@@ -266,11 +266,13 @@ impl Courier {
     /// Fails if there is no such node or file, or too many are on their way.
     pub fn send(&mut self, wanted: SendFile) -> Result<u16> {
         let SendFile { path, to, name, size, sha256 } = wanted;
-        let index = self.names.iter().position(|known| *known == to);
-        let index = index.with_context(|| {
-            format!("no node '{to}' in the scenario; it has {}", self.names.join(", "))
-        })?;
-        let node = NodeId(index as u16 + 1);
+        let known = self.names.iter().find(|(_, known)| **known == to);
+        let node = *known
+            .with_context(|| {
+                let names: Vec<_> = self.names.values().map(String::as_str).collect();
+                format!("no node '{to}' in the scenario; it has {}", names.join(", "))
+            })?
+            .0;
         ensure!(node != self.node, "'{to}' is this node");
         ensure!(is_name(&name), "'{name}' is no name for a file; give another one behind {to}:");
         ensure!(path.is_absolute(), "{} is not a full path", path.display());
@@ -344,8 +346,7 @@ impl Courier {
     /// All files.
     pub fn status(&self) -> FilesStatus {
         let name = |node: NodeId| {
-            let name = usize::from(node.0).checked_sub(1).and_then(|index| self.names.get(index));
-            name.cloned().unwrap_or_else(|| format!("node {}", node.0))
+            self.names.get(&node).cloned().unwrap_or_else(|| format!("node {}", node.0))
         };
         let outgoing = self.trips.values().map(|Trip { file, .. }| OutgoingStatus {
             id: file.local,

@@ -26,7 +26,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use farhop_proto::link::secure::{Identity, PublicKey};
+use farhop_proto::base::{Identity, PublicKey};
 use rustix::fs::{FlockOperation, flock};
 
 pub use error::KeysError;

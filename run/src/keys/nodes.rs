@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use farhop_proto::base::NodeId;
-use farhop_proto::link::secure::PublicKey;
+use farhop_proto::base::PublicKey;
 use farhop_proto::stack::{NodePlan, Scenario};
 use serde::{Deserialize, Serialize};
 

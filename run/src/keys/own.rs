@@ -8,7 +8,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use farhop_proto::link::secure::Identity;
+use farhop_proto::base::Identity;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::KeysError;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use farhop_proto::link::secure::PublicKey;
+use farhop_proto::base::PublicKey;
 use serde::{Deserialize, Serialize};
 
 use super::KeysError;
@@ -272,7 +272,7 @@ fn date(mut day: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farhop_proto::link::secure::Identity;
+    use farhop_proto::base::Identity;
 
     fn key(byte: u8) -> PublicKey {
         Identity::from_secret([byte; 32]).public()

@@ -1,14 +1,16 @@
 //! A stranger with a key pair that the nodes no longer trust: its handshakes are real.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use farhop_proto::base::{
     AckPolicy, Bitrate, Cx, EtherType, FlowId, Frame, FrameDown, FrameUp, Instant, Layer, NodeId,
     RadioId, ReceivedFrame, Rng, Room, TxOptions, UnitId,
 };
+use farhop_proto::base::{Identity, PublicKey};
 use farhop_proto::link::PeerSpec;
-use farhop_proto::link::secure::{Identity, PublicKey, Secure, SecureSpec, SecurityConfig};
+use farhop_proto::link::secure::{Secure, SecureSpec, SecurityConfig};
 
 use super::Record;
 
@@ -50,7 +52,7 @@ impl Revoked {
                 entropy: random(rng),
                 config: old.security.clone(),
                 peers: others.map(peer).collect(),
-                keys: old.keys.clone(),
+                keys: Arc::new(old.keys.clone()),
             });
             (*node, secure)
         };

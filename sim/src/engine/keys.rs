@@ -1,9 +1,11 @@
 //! Keys of nodes that exist for one run: they follow from its seed, and are secrets from nobody.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use farhop_proto::base::{Identity, PublicKey};
 use farhop_proto::base::{NodeId, Seed};
-use farhop_proto::link::secure::{Identity, PublicKey, Secure, SecureSpec};
+use farhop_proto::link::secure::SecureSpec;
 use farhop_proto::stack::{NodePlan, Plan};
 
 use crate::adversary::OldKey;
@@ -24,19 +26,33 @@ fn identity(seed: Seed, node: NodeId) -> Identity {
     Identity::from_secret(bytes(seed, node, "key"))
 }
 
-/// The layer that protects the frames of a node, if they are protected.
-pub(super) fn secure(plan: &NodePlan, seed: Seed) -> Option<Secure> {
+/// The keys of all nodes, where they are protected and must know each other's from afar.
+pub(super) fn of_all(plan: &Plan, seed: Seed) -> Option<Arc<BTreeMap<NodeId, PublicKey>>> {
+    let first = plan.nodes.first()?;
+    let is_needed = first.security.is_some() && first.stack.routing.floods();
+    let key = |node: &NodePlan| (node.node, identity(seed, node.node).public());
+    is_needed.then(|| Arc::new(plan.nodes.iter().map(key).collect()))
+}
+
+/// How the frames of a node are protected, if they are. Without the keys of all nodes it has those
+/// of its neighbours.
+pub(super) fn secure(
+    plan: &NodePlan,
+    seed: Seed,
+    all: Option<&Arc<BTreeMap<NodeId, PublicKey>>>,
+) -> Option<SecureSpec> {
     let config = plan.security.as_deref()?.clone();
-    let keys: BTreeMap<NodeId, PublicKey> =
-        plan.peers.iter().map(|peer| (peer.node, identity(seed, peer.node).public())).collect();
-    Some(Secure::build(SecureSpec {
+    let key = |node: NodeId| (node, identity(seed, node).public());
+    let of_peers = || Arc::new(plan.peers.iter().map(|peer| key(peer.node)).collect());
+    let keys = all.map_or_else(of_peers, Arc::clone);
+    Some(SecureSpec {
         node: plan.node,
         identity: identity(seed, plan.node),
         entropy: bytes(seed, plan.node, "entropy"),
         config,
         peers: plan.peers.clone(),
         keys,
-    }))
+    })
 }
 
 /// What a stranger has who was once trusted, where frames are protected.

@@ -176,10 +176,13 @@ pub fn node_report(name: &str, status: &StackStatus, chip: &ChipStats) -> NodeRe
     }
     drops.retain(|_, count| *count > 0);
     let link = status.link.counters.iter().map(|(name, count)| (name.clone(), *count));
+    let mut routing = Counters::from([("forwarded".into(), status.routing.forwarded)]);
+    let counters = status.routing.counters.iter();
+    routing.extend(counters.map(|(name, count)| (name.clone(), *count)));
     let top = [("sent", flows.sent), ("received", flows.received)];
     let mut layers = BTreeMap::from([
         ("link".into(), link.collect()),
-        ("routing".into(), Counters::from([("forwarded".into(), status.routing.forwarded)])),
+        ("routing".into(), routing),
         ("flows".into(), top.map(|(name, count)| (name.into(), count)).into()),
         ("radio".into(), chip.counters()),
     ]);

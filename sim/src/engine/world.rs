@@ -67,6 +67,7 @@ impl World {
             stranger.setup.old_key = keys::old_key(&plan, seed);
         }
         let hostile = Hostile::build(strangers, scripts, seed);
+        let all_keys = keys::of_all(&plan, seed);
         let wake_delay = Quantiles::build(scenario.host.wake_us.points());
         // Who hears whom the medium is told, and there may be very many pairs.
         drop(plan.hops);
@@ -74,7 +75,7 @@ impl World {
             let first_radio = node_of_radio.len() as u32;
             node_of_radio.extend(node.radios.iter().map(|_| index as u32));
             let mut stack = Stack::build(&node, seed);
-            if let Some(secure) = keys::secure(&node, seed) {
+            if let Some(secure) = keys::secure(&node, seed, all_keys.as_ref()) {
                 stack.set_security(secure);
             }
             let overhear = is_told_overheard(&stack, hostile.is_some());

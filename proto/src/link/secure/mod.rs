@@ -13,8 +13,6 @@
 //! threat model, and what a neighbour that holds keys can still do, stand in `docs/security.md`.
 
 mod config;
-mod identity;
-mod limit;
 mod noise;
 mod peer;
 mod receive;
@@ -24,23 +22,22 @@ mod status;
 mod window;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng};
 
 pub use config::{Cipher, CookieUse, SecurityConfig, SecurityMode};
-pub use identity::{Identity, KeyError, LINE_PREFIX, PublicKey};
 pub use status::{SecurePeerStatus, SecurityStatus};
 
-use self::limit::Limit;
 use self::noise::{Handshakes, Psk};
 use self::peer::{Known, Peer};
 use self::session::{FRAMES, OwnBroadcast};
 use self::status::{Counters, Rejected, SecureEvent};
 use super::PeerSpec;
 use crate::base::{
-    Cx, Duration, FlowId, FrameDown, FrameUp, Frames, Instant, Lane, Layer, NodeId, Room,
-    RoomBelow, Wanted, named,
+    Cx, Duration, FlowId, FrameDown, FrameUp, Frames, Identity, Instant, Lane, Layer, Limit,
+    NodeId, PublicKey, Room, RoomBelow, Wanted, named,
 };
 
 /// How long a cookie's secret is the newest.
@@ -62,7 +59,7 @@ pub struct SecureSpec {
     /// Its neighbours; of several radios that reach one, the first is for handshakes.
     pub peers: Vec<PeerSpec>,
     /// The keys of all nodes that are trusted.
-    pub keys: BTreeMap<NodeId, PublicKey>,
+    pub keys: Arc<BTreeMap<NodeId, PublicKey>>,
 }
 
 /// The layer at one node.

@@ -22,8 +22,8 @@ use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher as NoiseCipher, Dh, Hash, Random};
 use snow::{Builder, HandshakeState};
 
-use super::identity::{Identity, PublicKey};
 use crate::base::NodeId;
+use crate::base::{Identity, PublicKey};
 use crate::wire::secure::{HANDSHAKE_HEADER_BYTES, Header, Kind, TAG_BYTES, ends};
 
 /// Bytes of an HMAC.

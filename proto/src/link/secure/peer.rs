@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use snow::HandshakeState;
 
-use super::identity::{Identity, PublicKey};
-use super::limit::Limit;
+use crate::base::{Identity, Limit, PublicKey};
+
 use super::noise::{Cookie, INIT_BYTES, MAC_BYTES, Pair, Psk, RESPONSE_BYTES};
 use super::session::{Session, TheirBroadcast};
 use super::status::Rejected;

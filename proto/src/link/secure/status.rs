@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::config::{Cipher, SecurityMode};
-use super::identity::PublicKey;
+use crate::base::PublicKey;
 use crate::base::{Duration, Name, NodeId};
 
 /// Why a frame was rejected.

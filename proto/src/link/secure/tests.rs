@@ -1,5 +1,7 @@
 //! Layers of several nodes on an air that records, loses and repeats.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::*;
@@ -32,7 +34,7 @@ impl Node {
             entropy,
             config: config.clone(),
             peers: others.iter().map(peer).collect(),
-            keys: others.iter().map(key).collect(),
+            keys: Arc::new(others.iter().map(key).collect()),
         });
         Self { id: NodeId(id), secure, came: Vec::new() }
     }

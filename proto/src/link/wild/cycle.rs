@@ -4,6 +4,7 @@ use super::slots::{SILENT_CYCLES, STALE_CYCLES};
 use super::status::WildEvent;
 use super::{Group, Wild};
 use crate::base::{Cx, PacketUp};
+use crate::link::PeerSpec;
 
 impl Wild {
     /// A send slot begins: the guard is over.
@@ -55,12 +56,12 @@ impl Wild {
         let peer = &mut self.peers[index];
         if peer.is_up && peer.heard.is_none_or(|heard| cx.now.since(heard) > silence) {
             peer.is_up = false;
-            let node = peer.spec.node;
-            self.up.push_back(PacketUp::Neighbour { node, up: false });
+            let PeerSpec { node, radio } = peer.spec;
+            self.up.push_back(PacketUp::Neighbour { node, radio, up: false });
         }
         let mut done = Vec::new();
         let lost = self.peers[index].sender.on_cycle(cx.now, &mut done);
-        self.up.extend(done.into_iter().map(PacketUp::Done));
+        self.end(done);
         let to = self.peers[index].spec.node;
         if lost > 0 {
             cx.emit(|| WildEvent::Lost { to, packets: lost });

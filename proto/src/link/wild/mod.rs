@@ -47,9 +47,11 @@ use super::code::MAX_DATA;
 use super::{Link, LinkStatus, PeerSpec};
 use crate::base::{
     AckPolicy, Cx, DropCause, Duration, FrameDown, FrameUp, Frames, Instant, Lane, Layer, NodeId,
-    Packet, PacketUp, Packets, PhyKind, RadioSpec, Room, RoomBelow, Seed, Seq, UnitIds,
+    Packet, PacketDone, PacketUp, Packets, PhyKind, RadioId, RadioSpec, Room, RoomBelow, Seed, Seq,
+    UnitIds,
 };
 use crate::link::AirShares;
+use crate::link::copies::Copies;
 use crate::wire::wild::{HEADER_BYTES, MAX_ACK_BITS};
 
 /// Lanes of a node, over all neighbours.
@@ -68,6 +70,7 @@ pub struct Wild {
     groups: Vec<Group>,
     peers: Vec<Peer>,
     up: VecDeque<PacketUp>,
+    copies: Copies,
     outstanding: VecDeque<Outstanding>,
     ids: UnitIds,
     seed: Seed,
@@ -199,6 +202,7 @@ impl Wild {
             groups,
             peers: all,
             up: VecDeque::new(),
+            copies: Copies::default(),
             outstanding: VecDeque::new(),
             ids: UnitIds::default(),
             seed,
@@ -259,7 +263,20 @@ impl Wild {
 
     fn count_drop(&mut self, packet: Packet, cause: DropCause) {
         *self.drops.entry(cause).or_default() += 1;
-        self.up.push_back(PacketUp::Dropped { id: packet.id, cause });
+        if self.copies.has_ended(packet.id) {
+            self.up.push_back(PacketUp::Dropped { id: packet.id, cause });
+        }
+    }
+
+    /// Tells of packets that have ended.
+    fn end(&mut self, mut done: Vec<PacketDone>) {
+        done.retain(|done| self.copies.has_ended(done.id));
+        self.up.extend(done.into_iter().map(PacketUp::Done));
+    }
+
+    /// The neighbours of a radio.
+    fn all_by(&self, radio: RadioId) -> impl Iterator<Item = &Peer> {
+        self.peers.iter().filter(move |peer| peer.spec.radio == radio)
     }
 
     /// Whether a packet of so many bytes fits into an empty slot of a radio.
@@ -322,13 +339,29 @@ impl Layer for Wild {
         self.up.pop_front()
     }
 
-    /// Free places in the queue of the flow; nothing for broadcast and for unknown neighbours.
+    /// Free places in the queue of the flow, for broadcast in the fullest one; nothing for unknown
+    /// neighbours.
     fn room(&self, lane: Lane) -> Room {
-        let index = lane.to.and_then(|node| self.peer_index(node));
-        index.map_or(Room::NONE, |index| Room::units(self.peers[index].queue.room(lane.flow)))
+        let of = |peer: &Peer| peer.queue.room(lane.flow);
+        let units = match lane.to {
+            Some(node) => self.peer_index(node).map(|index| of(&self.peers[index])),
+            None => self.all_by(lane.radio).map(of).min(),
+        };
+        units.map_or(Room::NONE, Room::units)
     }
 
     fn handle_tx(&mut self, cx: &mut Cx<'_>, packet: Packet) {
+        if packet.to.is_none() {
+            let to: Vec<NodeId> = self.all_by(packet.radio).map(|peer| peer.spec.node).collect();
+            if to.is_empty() {
+                return self.count_drop(packet, DropCause::NoRoute);
+            }
+            self.copies.begin(packet.id, to.len());
+            for node in to {
+                self.handle_tx(cx, Packet { to: Some(node), ..packet.clone() });
+            }
+            return;
+        }
         let Some(index) = packet.to.and_then(|node| self.peer_index(node)) else {
             return self.count_drop(packet, DropCause::NoRoute);
         };

@@ -9,6 +9,7 @@ use super::status::WildEvent;
 use crate::base::{
     Cx, Duration, EtherType, Instant, NodeId, PacketUp, ReceivedFrame, ReceivedPacket,
 };
+use crate::link::PeerSpec;
 use crate::wire::wild::{DecodeError, Decoded, Header, Kind, Turns, decode, flag};
 
 impl Wild {
@@ -144,8 +145,8 @@ impl Wild {
         }
         if peer.is_up != is_up {
             peer.is_up = is_up;
-            let node = peer.spec.node;
-            self.up.push_back(PacketUp::Neighbour { node, up: is_up });
+            let PeerSpec { node, radio } = peer.spec;
+            self.up.push_back(PacketUp::Neighbour { node, radio, up: is_up });
         }
     }
 
@@ -227,7 +228,7 @@ impl Wild {
             let mut done = Vec::new();
             let sender = &mut self.peers[index].sender;
             let lost = sender.on_ack(cx.now, &ack, header.slot, horizon, &mut done);
-            self.up.extend(done.into_iter().map(PacketUp::Done));
+            self.end(done);
             let to = self.peers[index].spec.node;
             if lost > 0 {
                 cx.emit(|| WildEvent::Lost { to, packets: lost });

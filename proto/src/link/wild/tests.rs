@@ -182,5 +182,31 @@ fn what_fits_into_no_slot_is_refused() {
         Some(PacketUp::Dropped { id: UnitId(1), cause: DropCause::TooLong })
     ));
     let lane = Lane { to: Some(NodeId(9)), ..Lane::default() };
-    assert!(wild.room(lane).is_none() && wild.room(Lane::default()).is_none());
+    assert!(wild.room(lane).is_none());
+}
+
+#[test]
+fn a_broadcast_goes_to_each_neighbour_and_ends_once() {
+    let config = WildConfig { slot_ms: 2.0, guard_ms: 1.0, ..WildConfig::default() };
+    let peer = |node| PeerSpec { node: NodeId(node), radio: RadioId(0) };
+    let mut wild = Wild::build(&config, NodeId(1), &[radio(0, 1)], &[peer(2), peer(3)], Seed(1));
+    let mut cx = Cx::new(at(0));
+    let packet = |id, bytes: usize| Packet {
+        id: UnitId(id),
+        radio: RadioId(0),
+        to: None,
+        flow: FlowId(1),
+        protocol: EtherType::IPV4,
+        payload: Bytes::from(vec![0; bytes]),
+        options: TxOptions::default(),
+        order: None,
+    };
+    assert!(!wild.room(Lane::default()).is_none());
+    // Each copy is too long for a slot.
+    wild.handle_tx(&mut cx, packet(1, 1_000));
+    let ended = std::iter::from_fn(|| wild.poll_rx(&mut cx)).count();
+    assert_eq!((ended, wild.status(at(0)).drops[&DropCause::TooLong]), (1, 2));
+    wild.handle_tx(&mut cx, packet(2, 40));
+    let queued = |node: usize| wild.peers[node].queue.len();
+    assert_eq!((queued(0), queued(1)), (1, 1));
 }

@@ -13,7 +13,7 @@ use crate::base::{AddressPlan, Bitrate, Dbm, Duration, NodeId, RadioId, RadioSpe
 use crate::link::PeerSpec;
 use crate::link::secure::SecurityConfig;
 use crate::link::wild::Turn;
-use crate::routing::fixed::NextHop;
+use crate::routing::NextHop;
 use crate::transport::hop::HopConfig;
 
 pub(super) use phases::channels_that_help;
@@ -282,17 +282,27 @@ impl NodePlan {
         self.radios.iter().map(|radio| radio.spec).collect()
     }
 
-    /// The lowest bit-rate of its radios, if all are radios.
+    /// The lowest bit-rate that messages of transports to neighbours may have on all radios;
+    /// nothing where a radio or the link chooses.
     pub fn lowest_rate(&self) -> Option<Bitrate> {
-        let lowest = |radio: &RadioPlan| radio.spec.phy.rates().first().copied();
-        let rates: Option<Vec<Bitrate>> = self.radios.iter().map(lowest).collect();
-        // One that all of them have.
+        let rates = self.control_rates(None).into_iter().map(|(_, rate)| rate);
+        let rates: Option<Vec<Bitrate>> = rates.collect();
         rates?.into_iter().max_by_key(|rate| rate.bps())
     }
 
-    /// The names of all nodes, in the order of their numbers.
-    pub fn names(&self) -> Arc<[String]> {
-        Arc::clone(&self.names)
+    /// The bit-rate of messages to all neighbours of each radio: what was asked for or the lowest
+    /// that all of them know, and nothing where the link chooses the time and rate of all frames.
+    pub fn control_rates(&self, asked: Option<Bitrate>) -> Vec<(RadioId, Option<Bitrate>)> {
+        let rate = |radio: &RadioPlan| {
+            let lowest = radio.spec.phy.basic_rates().first().copied();
+            asked.or(lowest).filter(|_| !self.stack.link.has_schedule())
+        };
+        self.radios.iter().map(|radio| (radio.spec.id, rate(radio))).collect()
+    }
+
+    /// The names of all nodes.
+    pub fn names(&self) -> BTreeMap<NodeId, String> {
+        (1..).map(NodeId).zip(self.names.iter().cloned()).collect()
     }
 
     /// The names of the neighbours.

@@ -1,6 +1,7 @@
 //! What is impossible in the settings of links.
 
 use super::Found;
+use super::hop::check_hop;
 use crate::link::blindfec::BlindFecConfig;
 use crate::link::queue::QueueConfig;
 use crate::link::snoop::SnoopConfig;
@@ -18,6 +19,9 @@ const OVERHEAD_BYTES: usize = 110;
 pub(super) fn check_stack(found: &mut Found, stack: &StackConfig, radio: &RadioConfig) {
     if let Some(snoop) = &stack.snoop {
         check_snoop(found, snoop);
+    }
+    if let Some(hop) = &stack.hop {
+        check_hop(found, hop);
     }
     match &stack.link {
         LinkConfig::Plain(plain) => {

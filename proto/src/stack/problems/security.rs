@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Found;
-use crate::link::secure::PublicKey;
+use crate::base::PublicKey;
 use crate::stack::Scenario;
 
 pub(super) fn check_security(found: &mut Found, scenario: &Scenario) {
@@ -25,7 +25,8 @@ pub(super) fn check_security(found: &mut Found, scenario: &Scenario) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::secure::{Identity, SecurityConfig};
+    use crate::base::Identity;
+    use crate::link::secure::SecurityConfig;
     use crate::stack::NodeConfig;
 
     #[test]

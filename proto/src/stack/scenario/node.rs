@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::radio_override::RadioOverride;
 use super::space::Position;
-use crate::link::secure::PublicKey;
+use crate::base::PublicKey;
 
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -15,8 +15,8 @@ pub struct HopConfig {
     pub frame_bytes: u16,
     /// Frames of a turn of the scheduler, which the radio may send in one TXOP.
     pub turn_frames: u16,
-    /// Blocks of a flow that a node sends to the next hop at a time; the later ones fill the waiting
-    /// for answers about the first, as far as the next hop takes them. The paper has one.
+    /// Blocks of a flow that a node sends to the next hop at a time; the later ones fill the
+    /// waiting for answers about the first, as far as the next hop takes them. The paper has one.
     pub in_flight: u32,
     /// Whether a node passes on what it has of a block before all of it is there.
     pub pipeline: bool,

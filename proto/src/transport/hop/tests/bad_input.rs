@@ -134,12 +134,23 @@ proptest! {
             let frames = frames % 9 + 1;
             let plain = header(id, frames);
             let header = Header { destination: NodeId(to % 5), finishes: flag, ..plain };
+            let bytes = |length: usize| Bytes::from(vec![0xff; length]);
             let body = match kind {
-                0 => Body::Data { frame: number % frames, payload: vec![1; length as usize % 1_500].into() },
-                1 => Body::Request { round: number, is_virtual: flag, length: length.into(), crc: 0 },
-                2 => Body::Answer { round: number % 3, bits: vec![0xff; wire::bits_bytes(frames)].into() },
+                0 => {
+                    let payload = bytes(usize::from(length % 1_500));
+                    Body::Data { frame: number % frames, payload }
+                }
+                1 => {
+                    let (round, length) = (number, length.into());
+                    Body::Request { round, is_virtual: flag, length, crc: 0 }
+                }
+                2 => Body::Answer { round: number % 3, bits: bytes(wire::bits_bytes(frames)) },
                 3 => Body::Arrived { crc: u32::from(length), is_refused: flag },
-                _ => { let next = row.now + Duration::from_millis(length.into()); row.run_until(next); continue; }
+                _ => {
+                    let next = row.now + Duration::from_millis(length.into());
+                    row.run_until(next);
+                    continue;
+                }
             };
             says(&mut row, &header, &body);
         }

@@ -164,8 +164,8 @@ proptest! {
         restarts in prop::collection::vec((1..8_000_u64, 0..3_u16), 0..3),
         high_blocks in 1..4_u32,
     ) {
-        let lengths: Vec<usize> =
-            lengths.iter().enumerate().map(|(at, n)| if at == 0 { n % 8_000 } else { *n }).collect();
+        let mut lengths = lengths;
+        lengths[0] %= 8_000;
         let config = HopConfig { high_blocks, ..small_config() };
         let mut row = Row::new(nodes, config, Harm { loss, repeat, spread_ms }, seed);
         for (at, relay) in restarts {

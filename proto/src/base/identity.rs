@@ -10,7 +10,7 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use curve25519_dalek::MontgomeryPoint;
-use ed25519_dalek::{SigningKey, VerifyingKey};
+use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use ring::digest::{SHA256, digest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,9 @@ use serde::{Deserialize, Serialize};
 pub const LINE_PREFIX: &str = "fh1-";
 /// Bytes behind the key in its line that tell a mistyped one.
 const CHECK_BYTES: usize = 3;
+
+/// Length of a signature, in bytes.
+pub const SIGNATURE_BYTES: usize = 64;
 
 /// The key pair of a node.
 pub struct Identity {
@@ -44,13 +47,19 @@ impl Identity {
         self.public
     }
 
+    /// Signs a message (RFC 8032). The message has to say what it is for, so that a signature of one
+    /// protocol is none of another.
+    pub fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES] {
+        self.signing.sign(message).to_bytes()
+    }
+
     /// The X25519 private key of the Noise handshake.
-    pub(super) fn dh_private(&self) -> [u8; 32] {
+    pub(crate) fn dh_private(&self) -> [u8; 32] {
         self.signing.to_scalar_bytes()
     }
 
     /// What only the two holders of the private keys can compute (X25519).
-    pub(super) fn agree(&self, other: &PublicKey) -> [u8; 32] {
+    pub(crate) fn agree(&self, other: &PublicKey) -> [u8; 32] {
         MontgomeryPoint(other.dh()).mul_clamped(self.dh_private()).to_bytes()
     }
 }
@@ -80,8 +89,15 @@ impl PublicKey {
         hash.as_ref()[..8].chunks(2).map(group).collect::<Vec<_>>().join("-")
     }
 
+    /// Whether its holder signed a message. Of several bytes that could pass for a signature only
+    /// one does (RFC 8032 as `verify_strict` has it).
+    pub fn has_signed(&self, message: &[u8], signature: &[u8; SIGNATURE_BYTES]) -> bool {
+        let key = VerifyingKey::from_bytes(&self.0).expect("checked where it was made");
+        key.verify_strict(message, &Signature::from_bytes(signature)).is_ok()
+    }
+
     /// The X25519 public key of the Noise handshake.
-    pub(super) fn dh(&self) -> [u8; 32] {
+    pub(crate) fn dh(&self) -> [u8; 32] {
         let key = VerifyingKey::from_bytes(&self.0).expect("checked where it was made");
         key.to_montgomery().to_bytes()
     }
@@ -206,6 +222,18 @@ mod tests {
         let line = identity.public().to_string();
         assert_eq!(line.len(), 51, "{line}");
         assert_eq!(line.parse(), Ok(identity.public()));
+    }
+
+    #[test]
+    fn a_signature_holds_for_its_message_and_key_alone() {
+        let (a, b) = (identity(1), identity(2));
+        let signature = a.sign(b"a message");
+        assert!(a.public().has_signed(b"a message", &signature));
+        assert!(!a.public().has_signed(b"a massage", &signature));
+        assert!(!b.public().has_signed(b"a message", &signature));
+        let mut other = signature;
+        other[40] ^= 1;
+        assert!(!a.public().has_signed(b"a message", &other));
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use crate::base::{Duration, Instant};
 
-/// A bucket of tokens.
+/// A bucket of tokens: a burst, and after it a rate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limit {
+pub struct Limit {
     most: u32,
     every: Duration,
     tokens: u32,
@@ -14,12 +14,12 @@ pub(super) struct Limit {
 
 impl Limit {
     /// A full bucket of `most` tokens, to which one comes back every so often.
-    pub(super) const fn new(most: u32, every: Duration) -> Self {
+    pub const fn new(most: u32, every: Duration) -> Self {
         Self { most, every, tokens: most, filled: Instant::ZERO }
     }
 
     /// Takes a token, if there is one.
-    pub(super) fn take(&mut self, now: Instant) -> bool {
+    pub fn take(&mut self, now: Instant) -> bool {
         let come = now.since(self.filled).as_nanos() / self.every.as_nanos();
         if come >= u64::from(self.most - self.tokens) {
             self.tokens = self.most;
@@ -34,7 +34,7 @@ impl Limit {
     }
 
     /// Fills it.
-    pub(super) fn fill(&mut self) {
+    pub fn fill(&mut self) {
         self.tokens = self.most;
     }
 }

@@ -1,0 +1,211 @@
+//! Forwarding: what every routing protocol does with datagrams once it knows the next hop.
+//!
+//! Adds no header: a datagram is an IP packet, and each relay looks at its destination address.
+//! The hop limit is decremented at relays (RFC 1812, 5.3.1; RFC 8200, 3).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::{RouteStatus, RoutingStatus};
+use crate::base::{
+    AddressPlan, Datagram, DatagramUp, Destination, DropCause, EtherType, FlowId, Lane, NodeId,
+    Packet, PacketUp, RadioId, ReceivedPacket, Room, RoomBelow, TxOptions, UnitId, UnitIds,
+};
+use crate::wire::ip;
+
+/// Packets of this node that may wait for room below, for each lane.
+const LANE_PACKETS: usize = 1;
+
+/// Set in the ids of packets that come from other nodes, or from the protocol itself; those of our
+/// datagrams keep their id.
+const TRANSIT: u64 = 1 << 63;
+
+/// The next hop of a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// The neighbour.
+    pub via: NodeId,
+    /// The radio that reaches it.
+    pub radio: RadioId,
+    /// Hops to the destination.
+    pub hops: u8,
+}
+
+/// Where datagrams are to go.
+pub(super) trait Routes {
+    /// The next hop to where a datagram is to go.
+    fn route(&self, to: Destination) -> Option<NextHop>;
+}
+
+/// Datagrams on their way through a node.
+#[derive(Debug)]
+pub(super) struct Forwarder {
+    pub(super) node: NodeId,
+    pub(super) plan: AddressPlan,
+    out: VecDeque<Outgoing>,
+    pub(super) up: VecDeque<DatagramUp>,
+    transit_ids: UnitIds,
+    forwarded: u64,
+    drops: BTreeMap<DropCause, u64>,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    packet: Packet,
+    transit: bool,
+}
+
+impl Forwarder {
+    pub(super) fn new(node: NodeId, plan: AddressPlan) -> Self {
+        Self {
+            node,
+            plan,
+            out: VecDeque::with_capacity(LANE_PACKETS),
+            up: VecDeque::with_capacity(LANE_PACKETS),
+            transit_ids: UnitIds::default(),
+            forwarded: 0,
+            drops: BTreeMap::new(),
+        }
+    }
+
+    /// Something of each part of it, so that it is at hand.
+    pub(super) fn fetch(&self) -> u64 {
+        self.out.len() as u64 ^ self.up.len() as u64 ^ self.forwarded
+    }
+
+    fn count_drop(&mut self, cause: DropCause) {
+        *self.drops.entry(cause).or_default() += 1;
+    }
+
+    /// Takes an event from the link.
+    pub(super) fn handle_rx(&mut self, event: PacketUp, routes: &impl Routes) {
+        match event {
+            PacketUp::Received(packet) => self.on_received(packet, routes),
+            PacketUp::Done(done) if is_transit(done.id) => {}
+            PacketUp::Done(done) => self.up.push_back(DatagramUp::Done(done)),
+            PacketUp::Dropped { id, cause } => {
+                self.count_drop(cause);
+                if !is_transit(id) {
+                    self.up.push_back(DatagramUp::Dropped { id, cause });
+                }
+            }
+            PacketUp::Neighbour { .. } | PacketUp::LinkSample(_) => {}
+        }
+    }
+
+    fn on_received(&mut self, packet: ReceivedPacket, routes: &impl Routes) {
+        if !matches!(packet.protocol, EtherType::IPV4 | EtherType::IPV6) {
+            return self.count_drop(DropCause::Malformed);
+        }
+        let Some(dst) = ip::destination(&packet.payload) else {
+            return self.count_drop(DropCause::Malformed);
+        };
+        match self.plan.node(dst) {
+            Some(node) if node == self.node => {
+                let ReceivedPacket { from: via, payload, signal, .. } = packet;
+                self.up.push_back(DatagramUp::Received { via, payload, signal });
+            }
+            Some(node) => self.on_transit(node, packet, routes),
+            None if dst.is_multicast() => {
+                let ReceivedPacket { from: via, payload, signal, .. } = packet;
+                self.up.push_back(DatagramUp::Received { via, payload, signal });
+            }
+            None => self.count_drop(DropCause::NoRoute),
+        }
+    }
+
+    fn on_transit(&mut self, dst: NodeId, packet: ReceivedPacket, routes: &impl Routes) {
+        let Some(hop) = routes.route(Destination::End(dst)) else {
+            return self.count_drop(DropCause::NoRoute);
+        };
+        let Some(payload) = ip::forwarded(&packet.payload) else {
+            return self.count_drop(DropCause::HopLimit);
+        };
+        self.forwarded += 1;
+        let (id, flow) = (self.transit_id(), ip::flow(&payload));
+        let packet = packet_to(id, hop, flow, payload, TxOptions::default());
+        self.out.push_back(Outgoing { packet, transit: true });
+    }
+
+    /// A name for a packet of which nobody above needs to hear.
+    pub(super) fn transit_id(&mut self) -> UnitId {
+        UnitId(self.transit_ids.next_id().0 | TRANSIT)
+    }
+
+    /// Room on the lane of a flow, whatever its neighbour: the caller does not know the route.
+    pub(super) fn room(&self, lane: Lane) -> Room {
+        let waiting =
+            self.out.iter().filter(|out| !out.transit && out.packet.flow == lane.flow).count();
+        Room::units(LANE_PACKETS.saturating_sub(waiting))
+    }
+
+    /// Takes a datagram of this node.
+    pub(super) fn handle_tx(&mut self, datagram: Datagram, routes: &impl Routes) {
+        let Some(hop) = routes.route(datagram.to) else {
+            self.count_drop(DropCause::NoRoute);
+            let (id, cause) = (datagram.id, DropCause::NoRoute);
+            return self.up.push_back(DatagramUp::Dropped { id, cause });
+        };
+        let packet = packet_to(datagram.id, hop, datagram.flow, datagram.payload, datagram.options);
+        self.out.push_back(Outgoing { packet, transit: false });
+    }
+
+    /// Gives the next packet of those that there is room for.
+    pub(super) fn poll_tx(&mut self, below: &RoomBelow<'_>) -> Option<Packet> {
+        let mut index = 0;
+        while let Some(out) = self.out.get(index) {
+            if !below(out.packet.lane()).is_none() {
+                return self.out.remove(index).map(|out| out.packet);
+            }
+            if out.transit {
+                // The link owns the buffer of the node: what it has no room for is lost here.
+                self.out.remove(index);
+                self.count_drop(DropCause::QueueFull);
+            } else {
+                index += 1;
+            }
+        }
+        None
+    }
+
+    /// What it did, with the routes of a protocol.
+    pub(super) fn status<'a>(
+        &self,
+        kind: &'static str,
+        routes: impl Iterator<Item = (&'a NodeId, &'a NextHop, Option<f64>)>,
+    ) -> RoutingStatus {
+        let route = |(to, hop, etx): (&NodeId, &NextHop, Option<f64>)| RouteStatus {
+            to: *to,
+            via: hop.via,
+            hops: hop.hops,
+            etx,
+        };
+        RoutingStatus {
+            kind: kind.into(),
+            routes: routes.map(route).collect(),
+            forwarded: self.forwarded,
+            drops: self.drops.clone(),
+            ..RoutingStatus::default()
+        }
+    }
+}
+
+fn packet_to(id: UnitId, hop: NextHop, flow: FlowId, payload: Bytes, options: TxOptions) -> Packet {
+    let is_ipv6 = payload.first().is_some_and(|byte| byte >> 4 == 6);
+    let protocol = if is_ipv6 { EtherType::IPV6 } else { EtherType::IPV4 };
+    Packet {
+        id,
+        radio: hop.radio,
+        to: Some(hop.via),
+        flow,
+        protocol,
+        payload,
+        options,
+        order: None,
+    }
+}
+
+fn is_transit(id: UnitId) -> bool {
+    id.0 & TRANSIT != 0
+}

@@ -1,0 +1,195 @@
+//! What goes to the neighbours: HELLOs, and what is flooded, packed together and repeated where
+//! links lose much (RFC 3626, sections 3.3 and 9.3).
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use bytes::Bytes;
+
+use super::paths::Cost;
+use super::{Olsr, Timer, links};
+use crate::base::{
+    AccessCategory, Bitrate, Duration, EtherType, FlowId, Instant, Lane, NodeId, Packet, RadioId,
+    RoomBelow, TxOptions,
+};
+use crate::wire::olsr::{self, Body, Hello, Message, Neighbour, Topology};
+use crate::wire::udp;
+
+/// The access category of its messages.
+const ACCESS: AccessCategory = AccessCategory::Voice;
+
+/// The flow of its own packets.
+pub(super) const FLOW: FlowId = FlowId(u16::MAX - 1);
+/// Most bytes of messages in a packet, and of one message, so that no link has to cut it.
+const PACKET_BYTES: usize = 1_300;
+/// Neighbours in a message, the best ones, so that it fits.
+const TOLD: usize = 150;
+/// Messages that wait to go out by a radio, at most.
+const PENDING: usize = 256;
+/// How often a flooded message is sent at most, and how often it may yet fail to reach a neighbour.
+const MOST_REPEATS: u8 = 4;
+const LOST_FLOODS: f64 = 0.05;
+/// Topology messages without one of which what a node said is forgotten.
+const HOLD: u64 = 3;
+/// What waits to go out by one radio.
+#[derive(Debug)]
+pub(super) struct RadioOut {
+    id: RadioId,
+    rate: Option<Bitrate>,
+    pub(super) owes_hello: bool,
+    pub(super) pending: VecDeque<Flooded>,
+    /// What goes out once more with the next flush.
+    pub(super) repeats: Vec<Flooded>,
+    pub(super) may_flush: bool,
+    packet_seq: u16,
+}
+
+impl RadioOut {
+    pub(super) fn new(id: RadioId, rate: Option<Bitrate>) -> Self {
+        Self {
+            id,
+            rate,
+            owes_hello: false,
+            pending: VecDeque::new(),
+            repeats: Vec::new(),
+            may_flush: false,
+            packet_seq: 0,
+        }
+    }
+}
+
+/// A message that is flooded.
+#[derive(Clone, Debug)]
+pub(super) struct Flooded {
+    from: NodeId,
+    bytes: Bytes,
+    /// How often it is yet to be sent.
+    left: u8,
+}
+
+impl Olsr {
+    /// Puts the newest message of a node into the next packet of each radio.
+    pub(super) fn flood(&mut self, now: Instant, from: NodeId, bytes: Bytes) {
+        let left = self.repeats();
+        for radio in &mut self.radios {
+            radio.pending.retain(|flooded| flooded.from != from);
+            radio.repeats.retain(|flooded| flooded.from != from);
+            if radio.pending.len() >= PENDING {
+                radio.pending.pop_front();
+                self.counters.overflow += 1;
+            }
+            radio.pending.push_back(Flooded { from, bytes: bytes.clone(), left });
+        }
+        let jitter = self.jitter(self.config.hello() / 4);
+        self.set_by(Timer::Flush, now + jitter);
+    }
+
+    /// How often a broadcast has to be sent so that it most probably arrives at every neighbour,
+    /// without those that are better reached by another. Over many hops a message that is sent once
+    /// on lossy links nearly never arrives.
+    fn repeats(&self) -> u8 {
+        let is_direct =
+            |node: NodeId| self.table.routes.get(&node).is_none_or(|(hop, _)| hop.via == node);
+        let direct = self.neighbours.iter().filter(|(node, _)| is_direct(**node));
+        let nlq = |(node, (_, radio)): (&NodeId, &(Cost, RadioId))| {
+            self.links.get((*node, *radio)).map(links::Link::nlq)
+        };
+        let missed = 1.0 - f64::from(direct.filter_map(nlq).min().unwrap_or(u8::MAX)) / 255.0;
+        let arrives = |times: &u8| (0..*times).fold(1.0, |all, _| all * missed) <= LOST_FLOODS;
+        (1..MOST_REPEATS).find(arrives).unwrap_or(MOST_REPEATS)
+    }
+
+    /// Floods the own neighbours.
+    pub(super) fn on_topology_due(&mut self, now: Instant) {
+        let interval = self.config.tc();
+        let next = now + interval - self.jitter(interval / 4);
+        self.set(Timer::Topology, next);
+        let best = self.links.best(now);
+        if best.is_empty() && self.told.is_empty() {
+            return;
+        }
+        let mut order: Vec<(Cost, NodeId, RadioId)> =
+            best.iter().map(|(node, (cost, radio))| (*cost, *node, *radio)).collect();
+        order.sort_unstable();
+        order.truncate(TOLD);
+        let neighbour = |(_, node, radio): &(Cost, NodeId, RadioId)| {
+            let link = self.links.get((*node, *radio)).expect("it is one of the best");
+            let address = self.forwarder.plan.ipv4(*node);
+            Neighbour { address, lq: link.lq(), nlq: link.nlq() }
+        };
+        let neighbours = order.iter().map(neighbour).collect();
+        self.told = best.into_keys().collect();
+        self.told_at = now;
+        self.ansn = self.ansn.wrapping_add(1);
+        if self.signing.is_some() {
+            self.signed += 1;
+        }
+        let counter = self.signing.is_some().then_some(self.signed);
+        let topology = Topology { ansn: self.ansn, neighbours, counter };
+        let message = self.message(interval * HOLD, u8::MAX, Body::Topology(topology));
+        let bytes = message.encode(self.signing.as_ref().map(|signing| &signing.identity));
+        self.counters.topologies_sent += 1;
+        self.flood(now, self.node(), bytes);
+    }
+
+    fn message(&mut self, validity: Duration, ttl: u8, body: Body) -> Message {
+        let (originator, seq) = (self.own_address(), self.next_seq());
+        Message { validity, originator, ttl, hops: 0, seq, body, bytes: Bytes::new() }
+    }
+
+    /// The next packet of messages for a radio that has room.
+    pub(super) fn poll_messages(&mut self, now: Instant, below: &RoomBelow<'_>) -> Option<Packet> {
+        let is_ready = |radio: &RadioOut| {
+            let lane = Lane { radio: radio.id, to: None, flow: FLOW, access: ACCESS };
+            radio.may_flush && !below(lane).is_none()
+        };
+        let index = self.radios.iter().position(is_ready)?;
+        let mut messages = Vec::new();
+        if std::mem::take(&mut self.radios[index].owes_hello) {
+            messages.push(self.hello(now, index));
+        }
+        let radio = &mut self.radios[index];
+        let mut length = messages.iter().map(Bytes::len).sum::<usize>();
+        while let Some(flooded) = radio.pending.front()
+            && (messages.is_empty() || length + flooded.bytes.len() <= PACKET_BYTES)
+        {
+            length += flooded.bytes.len();
+            let flooded = radio.pending.pop_front().expect("it is in front");
+            messages.push(flooded.bytes.clone());
+            if flooded.left > 1 {
+                radio.repeats.push(Flooded { left: flooded.left - 1, ..flooded });
+            }
+        }
+        radio.may_flush = !radio.pending.is_empty();
+        let has_repeats = !radio.repeats.is_empty();
+        radio.packet_seq = radio.packet_seq.wrapping_add(1);
+        let payload = olsr::packet(radio.packet_seq, &messages);
+        let (id, rate) = (radio.id, radio.rate);
+        if has_repeats {
+            self.set_by(Timer::Flush, now + self.config.hello() / 4);
+        }
+        let from = SocketAddrV4::new(self.own_address(), olsr::PORT);
+        let to = SocketAddrV4::new(Ipv4Addr::BROADCAST, olsr::PORT);
+        Some(Packet {
+            id: self.forwarder.transit_id(),
+            radio: id,
+            to: None,
+            flow: FLOW,
+            protocol: EtherType::IPV4,
+            payload: udp::encode(from, to, &payload, &[]),
+            options: TxOptions { access: ACCESS, rate, ..TxOptions::default() },
+            order: None,
+        })
+    }
+
+    fn hello(&mut self, now: Instant, index: usize) -> Bytes {
+        let mut neighbours = self.links.told(now, self.radios[index].id, &self.relays);
+        neighbours.sort_by_key(|(_, neighbour)| std::cmp::Reverse(neighbour.lq));
+        neighbours.truncate(TOLD);
+        let interval = self.config.hello();
+        let hello = Hello { interval, willingness: self.config.willingness, neighbours };
+        self.counters.hellos_sent += 1;
+        self.message(interval * u64::from(self.config.hello_hold), 1, Body::Hello(hello))
+            .encode(None)
+    }
+}

@@ -1,0 +1,205 @@
+//! Who is heard, and how well (RFC 3626, sections 7 and 8.1): the quality of a link is the share of
+//! HELLOs that arrived in each direction.
+
+use std::collections::BTreeMap;
+
+use super::config::OlsrConfig;
+use super::paths::Cost;
+use crate::base::{AddressPlan, Duration, Instant, Limit, NodeId, RadioId};
+use crate::wire::olsr::{Hello, LinkCode, Neighbour};
+
+/// Neighbours by one radio that are kept at most; of others nothing is believed.
+const LINKS: usize = 256;
+/// HELLOs below which nothing is known of a link: one of one is not all of them.
+const LEAST_SEEN: u8 = 4;
+
+/// A link from a neighbour's radio to one of ours.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// The last HELLOs, the newest in bit 0: whether each arrived.
+    window: u32,
+    seen: u8,
+    /// When the next HELLO counts as lost.
+    overdue: Instant,
+    interval: Duration,
+    /// Share of ours that it says arrives there, of 255.
+    nlq: u8,
+    /// Until when it is believed to hear us.
+    symmetric_until: Instant,
+    /// Until when it counts as heard.
+    heard_until: Instant,
+    /// Until when it wants us to send on what it floods.
+    pub(super) selects_us_until: Instant,
+    pub(super) willingness: u8,
+    /// Whom it hears in both directions.
+    pub(super) neighbours: Vec<NodeId>,
+    /// How many signatures of what it sends on are checked.
+    pub(super) checks: Limit,
+}
+
+impl Link {
+    fn new(interval: Duration) -> Self {
+        Self {
+            window: 0,
+            seen: 0,
+            overdue: Instant::ZERO,
+            interval,
+            nlq: 0,
+            symmetric_until: Instant::ZERO,
+            heard_until: Instant::ZERO,
+            selects_us_until: Instant::ZERO,
+            willingness: 0,
+            neighbours: Vec::new(),
+            checks: Limit::new(256, Duration::from_millis(5)),
+        }
+    }
+
+    fn count(&mut self, arrived: bool, most: u8) {
+        self.window = self.window << 1 | u32::from(arrived);
+        self.seen = (self.seen + 1).min(most);
+    }
+
+    /// Takes it as one of which nothing was heard for long. With the next HELLOs it comes back.
+    pub(super) fn forget(&mut self) {
+        self.window = 0;
+    }
+
+    /// Share of its HELLOs that arrive here, of 255.
+    pub(super) fn lq(&self) -> u8 {
+        let arrived = (self.window & (u32::MAX >> (32 - u32::from(self.seen.max(1))))).count_ones();
+        (arrived * 255 / u32::from(self.seen.max(LEAST_SEEN))) as u8
+    }
+
+    /// Share of ours that arrive there, of 255.
+    pub(super) fn nlq(&self) -> u8 {
+        self.nlq
+    }
+
+    pub(super) fn is_symmetric(&self, now: Instant) -> bool {
+        self.symmetric_until > now && self.cost().is_some()
+    }
+
+    /// Transmissions that a packet takes; `None` if none arrives.
+    pub(super) fn cost(&self) -> Option<Cost> {
+        Cost::of(self.lq(), self.nlq)
+    }
+}
+
+/// All links of a node.
+#[derive(Debug)]
+pub(super) struct Links {
+    node: NodeId,
+    plan: AddressPlan,
+    window: u8,
+    links: BTreeMap<(NodeId, RadioId), Link>,
+}
+
+impl Links {
+    pub(super) fn new(node: NodeId, plan: AddressPlan, config: &OlsrConfig) -> Self {
+        let window = config.window.clamp(1, OlsrConfig::MOST_WINDOW);
+        Self { node, plan, window, links: BTreeMap::new() }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = ((NodeId, RadioId), &Link)> {
+        self.links.iter().map(|(key, link)| (*key, link))
+    }
+
+    pub(super) fn get(&self, key: (NodeId, RadioId)) -> Option<&Link> {
+        self.links.get(&key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: (NodeId, RadioId)) -> Option<&mut Link> {
+        self.links.get_mut(&key)
+    }
+
+    /// The best radio to each neighbour that hears us, in the order of the neighbours.
+    pub(super) fn best(&self, now: Instant) -> BTreeMap<NodeId, (Cost, RadioId)> {
+        let mut best: BTreeMap<NodeId, (Cost, RadioId)> = BTreeMap::new();
+        for ((node, radio), link) in self.all().filter(|(_, link)| link.is_symmetric(now)) {
+            let cost = link.cost().expect("a symmetric link delivers");
+            let entry = best.entry(node).or_insert((cost, radio));
+            *entry = (*entry).min((cost, radio));
+        }
+        best
+    }
+
+    /// Takes a HELLO. Returns whether there was room for its sender.
+    pub(super) fn on_hello(
+        &mut self,
+        now: Instant,
+        key: (NodeId, RadioId),
+        hello: &Hello,
+        validity: Duration,
+    ) -> bool {
+        if !self.links.contains_key(&key) && self.links.len() >= LINKS {
+            return false;
+        }
+        let own = self.plan.ipv4(self.node);
+        let link = self.links.entry(key).or_insert_with(|| Link::new(hello.interval));
+        link.count(true, self.window);
+        link.interval = hello.interval.max(Duration::from_millis(1));
+        link.overdue = now + link.interval + link.interval / 2;
+        link.heard_until = now + validity;
+        link.willingness = hello.willingness;
+        let about_us = hello.neighbours.iter().filter(|(_, neighbour)| neighbour.address == own);
+        for (code, neighbour) in about_us {
+            // What it hears by another of its radios says nothing of this link.
+            if *code == LinkCode::Neighbour {
+                continue;
+            }
+            link.nlq = neighbour.lq;
+            link.symmetric_until = now + validity;
+            if *code == LinkCode::Relay {
+                link.selects_us_until = now + validity;
+            }
+        }
+        let node = |neighbour: &Neighbour| self.plan.node(neighbour.address.into());
+        let symmetric = hello.neighbours.iter().filter(|(code, _)| code.is_symmetric());
+        link.neighbours = symmetric
+            .filter_map(|(_, neighbour)| node(neighbour))
+            .filter(|node| *node != self.node)
+            .collect();
+        link.neighbours.sort_unstable();
+        link.neighbours.dedup();
+        true
+    }
+
+    /// Counts HELLOs that did not come, and forgets who has been silent for too long.
+    pub(super) fn expire(&mut self, now: Instant) {
+        let window = self.window;
+        self.links.retain(|_, link| {
+            while link.overdue <= now && link.heard_until > now {
+                link.count(false, window);
+                link.overdue += link.interval;
+            }
+            link.heard_until > now
+        });
+    }
+
+    /// What a HELLO by a radio says: whom it hears, and who is heard by the others.
+    pub(super) fn told(
+        &self,
+        now: Instant,
+        radio: RadioId,
+        relays: &[NodeId],
+    ) -> Vec<(LinkCode, Neighbour)> {
+        let mut told: BTreeMap<NodeId, (LinkCode, Neighbour)> = BTreeMap::new();
+        for ((node, at), link) in self.all() {
+            let code = match link.is_symmetric(now) {
+                true if at != radio => LinkCode::Neighbour,
+                true if relays.contains(&node) => LinkCode::Relay,
+                true => LinkCode::Symmetric,
+                false if at == radio => LinkCode::Asymmetric,
+                false => continue,
+            };
+            let address = self.plan.ipv4(node);
+            let neighbour = Neighbour { address, lq: link.lq(), nlq: link.nlq };
+            // A link by this radio goes before what others hear.
+            let is_known = told.get(&node).is_some_and(|known| known.0 != LinkCode::Neighbour);
+            if !is_known {
+                told.insert(node, (code, neighbour));
+            }
+        }
+        told.into_values().collect()
+    }
+}

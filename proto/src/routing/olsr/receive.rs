@@ -1,0 +1,174 @@
+//! What comes from the neighbours: HELLOs, and what others flood (RFC 3626, section 3.4).
+
+use std::net::Ipv4Addr;
+
+use bytes::Bytes;
+
+use super::topology::Verdict;
+use super::{Olsr, Timer, relays};
+use crate::base::{Cx, Duration, EtherType, Instant, NodeId, PacketUp, RadioId, ReceivedPacket};
+use crate::routing::Signing;
+use crate::wire::olsr::{self, Body, Hello, Message, Topology};
+use crate::wire::{ip, udp};
+
+/// Least time between two topology messages of a node whose neighbours come and go.
+const LEAST_TC: Duration = Duration::from_secs(1);
+
+impl Olsr {
+    pub(super) fn on_received(&mut self, cx: &mut Cx<'_>, packet: ReceivedPacket) {
+        let Some(messages) = messages(&packet) else {
+            return self.forwarder.handle_rx(PacketUp::Received(packet), &self.table);
+        };
+        let Ok(messages) = messages else {
+            self.counters.malformed += 1;
+            return;
+        };
+        for message in messages {
+            self.on_message(cx.now, (packet.from, packet.radio), message);
+        }
+    }
+
+    fn on_message(&mut self, now: Instant, key: (NodeId, RadioId), message: Message) {
+        let Some(from) = self.forwarder.plan.node(message.originator.into()) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        // Nobody says a first word in the name of another.
+        if from != key.0 && (message.hops == 0 || matches!(message.body, Body::Hello(_))) {
+            self.counters.false_name += 1;
+            return;
+        }
+        match &message.body {
+            Body::Hello(hello) => self.on_hello(now, key, hello, message.validity),
+            Body::Topology(topology) => {
+                let topology = topology.clone();
+                self.on_topology(now, key, from, message, &topology);
+            }
+            Body::Other => self.counters.malformed += 1,
+        }
+    }
+
+    fn on_hello(
+        &mut self,
+        now: Instant,
+        key: (NodeId, RadioId),
+        hello: &Hello,
+        validity: Duration,
+    ) {
+        self.counters.hellos_received += 1;
+        if !self.links.on_hello(now, key, hello, validity) {
+            self.counters.too_many += 1;
+            return;
+        }
+        self.on_links_changed(now);
+    }
+
+    /// The link says that a neighbour does not answer any more (RFC 3626, section 13).
+    pub(super) fn on_lost(&mut self, now: Instant, key: (NodeId, RadioId)) {
+        if let Some(link) = self.links.get_mut(key) {
+            link.forget();
+            self.on_links_changed(now);
+        }
+    }
+
+    /// Chooses relays again, and tells all soon if there are other neighbours than they know.
+    pub(super) fn on_links_changed(&mut self, now: Instant) {
+        self.relays = relays::choose(&self.links, now, self.node(), self.config.relays);
+        let best = self.links.best(now);
+        if !best.keys().eq(self.told.iter()) {
+            let soon = self.jitter(self.config.hello() / 4);
+            let at = (self.told_at + LEAST_TC).max(now + soon);
+            self.set_by(Timer::Topology, at);
+        }
+        if best != self.neighbours {
+            self.want_computed(now);
+        }
+    }
+
+    pub(super) fn want_computed(&mut self, now: Instant) {
+        let at = self.computed.map_or(now, |at| at + self.config.recompute());
+        self.set_by(Timer::Compute, at.max(now));
+    }
+
+    fn on_topology(
+        &mut self,
+        now: Instant,
+        key: (NodeId, RadioId),
+        from: NodeId,
+        message: Message,
+        topology: &Topology,
+    ) {
+        self.counters.topologies_received += 1;
+        let Some(link) = self.links.get_mut(key).filter(|link| link.is_symmetric(now)) else {
+            return;
+        };
+        if self.signing.is_some() && !link.checks.take(now) {
+            self.counters.overflow += 1;
+            return;
+        }
+        let is_relay = link.selects_us_until > now;
+        if from == self.node() {
+            return self.on_own(now, &message, topology);
+        }
+        let signing = self.signing.as_ref();
+        let verdict = self.topology.judge(now, from, (&message, topology), signing);
+        match verdict {
+            Verdict::New => {
+                self.counters.topologies_new += 1;
+                let goes_on = message.ttl > 1;
+                let forwarded = (is_relay && goes_on).then(|| message.forwarded());
+                if self.topology.take(now, from, message, topology) {
+                    self.want_computed(now);
+                }
+                self.send_on(now, from, forwarded);
+            }
+            Verdict::Again => {
+                let forwarded = (is_relay && message.ttl > 1).then(|| message.forwarded());
+                self.send_on(now, from, forwarded);
+            }
+            Verdict::ToAnswer => {
+                self.counters.answered += 1;
+                let newest = self.topology.answer(now, from).map(Message::forwarded_anew);
+                newest.into_iter().for_each(|newest| self.flood(now, from, newest));
+            }
+            Verdict::Seen | Verdict::Old => {}
+            Verdict::Unsigned => self.counters.unsigned += 1,
+            Verdict::NoKey => self.counters.no_key += 1,
+            Verdict::Forged => self.counters.forged += 1,
+            Verdict::TooMany => self.counters.too_many += 1,
+        }
+    }
+
+    fn send_on(&mut self, now: Instant, from: NodeId, message: Option<Bytes>) {
+        let Some(message) = message else { return };
+        self.counters.sent_on += 1;
+        self.topology.set_sent_on(from);
+        self.flood(now, from, message);
+    }
+
+    /// A message of this node that others know. If it is from before a restart, it tells where the
+    /// numbers have to go on.
+    fn on_own(&mut self, now: Instant, message: &Message, topology: &Topology) {
+        let Some(counter) = topology.counter.filter(|counter| *counter > self.signed) else {
+            return;
+        };
+        let is_ours = |signing: &Signing| message.is_signed_by(&signing.identity.public());
+        if self.signing.as_ref().is_some_and(is_ours) {
+            self.signed = counter;
+            self.set_by(Timer::Topology, now);
+        } else {
+            self.counters.forged += 1;
+        }
+    }
+}
+
+/// The messages of a packet of ours; `None` if it is something else.
+pub(super) fn messages(packet: &ReceivedPacket) -> Option<Result<Vec<Message>, olsr::DecodeError>> {
+    if packet.protocol != EtherType::IPV4
+        || ip::destination(&packet.payload) != Some(Ipv4Addr::BROADCAST.into())
+    {
+        return None;
+    }
+    let (header, range) = udp::decode(&packet.payload).ok()?;
+    (header.destination == olsr::PORT).then(|| olsr::decode(&packet.payload.slice(range)))
+}

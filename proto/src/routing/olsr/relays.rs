@@ -1,0 +1,59 @@
+//! Who sends on what this node floods: multipoint relays (RFC 3626, section 8.3).
+
+use std::collections::BTreeMap;
+
+use super::links::Links;
+use super::paths::Cost;
+use crate::base::{Instant, NodeId};
+
+/// Never relays.
+const WILL_NEVER: u8 = 0;
+/// Always does.
+const WILL_ALWAYS: u8 = 7;
+
+/// Chooses relays so that each node two hops away is reached by `coverage` of them, or by all that
+/// reach it. Of those that reach as many, the one with the better link is taken.
+pub(super) fn choose(links: &Links, now: Instant, node: NodeId, coverage: u8) -> Vec<NodeId> {
+    let best = links.best(now);
+    let mut reached: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
+    let mut willing: BTreeMap<NodeId, u8> = BTreeMap::new();
+    for ((neighbour, _), link) in links.all().filter(|(_, link)| link.is_symmetric(now)) {
+        if link.willingness == WILL_NEVER {
+            continue;
+        }
+        willing.insert(neighbour, link.willingness);
+        let far = link.neighbours.iter().filter(|far| **far != node && !best.contains_key(far));
+        reached.entry(neighbour).or_default().extend(far);
+    }
+    let mut wanted: BTreeMap<NodeId, u8> = BTreeMap::new();
+    for far in reached.values().flatten() {
+        let count = wanted.entry(*far).or_default();
+        *count = (*count + 1).min(coverage.max(1));
+    }
+    let mut relays = Vec::new();
+    let mut take = |relay: NodeId, wanted: &mut BTreeMap<NodeId, u8>, far: &[NodeId]| {
+        relays.push(relay);
+        for node in far {
+            wanted.entry(*node).and_modify(|count| *count = count.saturating_sub(1));
+        }
+    };
+    for relay in willing.iter().filter(|(_, will)| **will >= WILL_ALWAYS).map(|(node, _)| *node) {
+        let far = reached.remove(&relay).expect("whoever is willing was asked");
+        take(relay, &mut wanted, &far);
+    }
+    loop {
+        let gain = |far: &[NodeId]| far.iter().filter(|node| wanted[*node] > 0).count();
+        let cost = |relay: &NodeId| best.get(relay).map_or(Cost::MOST, |best| best.0);
+        let better = |(relay, far): &(&NodeId, &Vec<NodeId>)| {
+            (gain(far), willing[*relay], std::cmp::Reverse(cost(relay)), std::cmp::Reverse(**relay))
+        };
+        let Some((relay, far)) = reached.iter().max_by_key(better) else { break };
+        if gain(far) == 0 {
+            break;
+        }
+        let relay = *relay;
+        let far = reached.remove(&relay).expect("it was found");
+        take(relay, &mut wanted, &far);
+    }
+    relays
+}

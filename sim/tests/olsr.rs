@@ -1,0 +1,61 @@
+//! Routes that nodes find by themselves, over the radio model.
+
+use farhop_proto::link::secure::SecurityConfig;
+use farhop_proto::routing::olsr::OlsrConfig;
+use farhop_proto::stack::{LinkConfig, RoutingConfig, Scenario};
+use farhop_sim::engine::{Report, RunOptions, run};
+
+fn scenario(text: &str) -> Scenario {
+    let scenario: Scenario = toml::from_str(text).expect("a good scenario");
+    assert!(scenario.problems().is_empty(), "{:?}", scenario.problems());
+    scenario
+}
+
+fn report(scenario: &Scenario) -> Report {
+    let report = run(scenario, RunOptions::default()).expect("it runs");
+    println!("{:.3} Mb/s, loss {:?}", report.total_mbps(), report.flows[0].loss);
+    report
+}
+
+fn two_rows() -> Scenario {
+    scenario(include_str!("../../scenarios/olsr.toml"))
+}
+
+fn counted(report: &Report, layer: &str, name: &str) -> u64 {
+    report.nodes.iter().map(|node| node.layers[layer].get(name).copied().unwrap_or(0)).sum()
+}
+
+#[test]
+fn traffic_goes_around_a_node_that_is_down() {
+    let report = report(&two_rows());
+    // 25,000 datagrams in the 100 s between 20 s and the end would be all.
+    let loss = report.flows[0].loss.expect("datagrams are counted");
+    assert!((0.001..0.03).contains(&loss), "{loss}: lost until the fault was noticed, no more");
+}
+
+#[test]
+fn without_keys_nothing_is_signed_and_with_keys_everything_is() {
+    let open = report(&two_rows());
+    let sealed = Scenario { security: Some(SecurityConfig::default()), ..two_rows() };
+    let sealed = report(&sealed);
+    for report in [&open, &sealed] {
+        assert!(counted(report, "routing", "topologies_new") > 300);
+        assert_eq!(counted(report, "routing", "forged"), 0);
+        assert_eq!(counted(report, "routing", "unsigned"), 0);
+    }
+    let loss = sealed.flows[0].loss.expect("datagrams are counted");
+    assert!(loss < 0.03, "{loss}");
+}
+
+#[test]
+fn routes_over_links_with_slots_are_found_too() {
+    let mut chain = scenario(include_str!("../../scenarios/relay.toml"));
+    assert!(matches!(chain.stack.link, LinkConfig::Wild(_)));
+    let given = report(&chain).total_mbps();
+    chain.stack.routing = RoutingConfig::Olsr(OlsrConfig::default());
+    chain.duration_s += 20.0;
+    chain.flow.iter_mut().for_each(|flow| flow.start_s += 20.0);
+    chain.measure_from_s = Some(chain.measure_from_s.unwrap_or(0.0) + 20.0);
+    let found = report(&chain).total_mbps();
+    assert!(found > 0.95 * given, "{found} against {given} Mb/s");
+}
