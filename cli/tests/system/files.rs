@@ -164,3 +164,22 @@ fn a_file_arrives_whatever_daemon_is_killed_on_the_way() {
     let got = fs::read(row.inbox().join("big.bin")).expect("it came");
     assert!(got == content, "it came changed");
 }
+
+#[test]
+#[ignore = "system: a file across a lab of three daemons, about 20 s"]
+fn a_file_crosses_a_lab() {
+    let place = Place::new("file-lab");
+    if !place.keep(&place.chain("file-lab", [1, 6])) {
+        return;
+    }
+    let content: Vec<u8> = (0..400_000_u32).map(|at| (at * at >> 7) as u8).collect();
+    let (path, inbox) = (place.path("sent.bin"), place.path("in"));
+    fs::write(&path, &content).expect("the file is written");
+    fs::create_dir_all(&inbox).expect("a folder");
+    let out = place.farhop(&["send", &path, "valley", "--node", "hill"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let out = place.farhop(&["receive", &inbox, "--count", "1", "--node", "valley"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let got = fs::read(place.path("in/sent.bin")).expect("it came");
+    assert!(got == content, "it came changed");
+}

@@ -171,6 +171,11 @@ impl Flows {
         self.hop = Some(Box::new(hop));
     }
 
+    /// Has no flows of blocks here after all.
+    pub fn carry_no_blocks(&mut self) {
+        self.hop = None;
+    }
+
     /// The machine of flows of blocks.
     pub fn hop(&self) -> Option<&Hop> {
         self.hop.as_deref()

@@ -44,7 +44,7 @@ pub struct BlockStatus {
 /// Fails if nothing is kept here, or the request cannot be done.
 pub(super) fn answer(driver: &mut Driver, request: Request) -> Result<Value> {
     let blocks = driver.blocks();
-    let (courier, hop) = blocks.context("no blocks are kept here: the daemon has no folder")?;
+    let (courier, hop) = blocks.context("this daemon carries no blocks; its log says why")?;
     Ok(match request {
         Request::Send(wanted) => json!({ "id": courier.send(wanted)? }),
         Request::Cancel { id } => {

@@ -170,13 +170,17 @@ impl Driver {
         self.host = Some((host, Source { is_ready: true, ..Source::default() }));
     }
 
-    /// Has blocks and files kept in a folder; to be called before the first turn.
+    /// Has blocks and files kept in a folder; to be called before the first turn. Without a folder,
+    /// or where it cannot be used, no blocks are carried: what would be acknowledged is not safe.
     ///
     /// Fails if it cannot be used.
-    pub fn keep_blocks(&mut self, dir: &Path, plan: &NodePlan) -> anyhow::Result<()> {
+    pub fn keep_blocks(&mut self, dir: Option<&Path>, plan: &NodePlan) -> anyhow::Result<()> {
         let now = self.clock.now();
-        if let Some(hop) = self.stack.flows.hop_outside() {
-            self.courier = Some(Courier::open(dir, plan, now, hop)?);
+        if let Some((dir, hop)) = dir.zip(self.stack.flows.hop_outside()) {
+            let opened = Courier::open(dir, plan, now, hop);
+            self.courier = Some(opened.inspect_err(|_| self.stack.flows.carry_no_blocks())?);
+        } else {
+            self.stack.flows.carry_no_blocks();
         }
         Ok(())
     }

@@ -224,10 +224,11 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
         let device = choice.open(device_spec(plan, radio, clock));
         driver.add_radio(radio.spec.id, device.context("cannot open the device")?);
     }
-    if let Some(dir) = &options.state_dir {
-        let dir = dir.join(&plan.name);
-        let kept = driver.keep_blocks(&dir, plan);
-        kept.with_context(|| format!("cannot keep blocks in {}", dir.display()))?;
+    let dir = options.state_dir.as_ref().map(|dir| dir.join(&plan.name));
+    if let Err(error) = driver.keep_blocks(dir.as_deref(), plan) {
+        // Its node still carries all the rest.
+        let dir = dir.unwrap_or_default();
+        tracing::error!("no blocks are carried: nothing can be kept in {}: {error:#}", dir.display());
     }
     driver.set_host(Box::new(Tun::open(&options.tun, plan.node, plan.addresses)?));
     // Last: opening devices takes long, and waits.
