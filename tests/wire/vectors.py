@@ -9,9 +9,12 @@ import pathlib
 import re
 import sys
 
-from cryptography.exceptions import InvalidTag
+from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -143,6 +146,26 @@ def frames(line, check):
         check(f"{name} with a bit changed", False)
 
 
+def topology(line, check):
+    message = bytes.fromhex(line["topology"])
+    said, signature = message[:-64], message[-64:]
+    signed = b"farhop olsr tc 1" + said[:8] + b"\0\0" + said[10:]
+    key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(line["a.ed25519"]))
+
+    def is_valid(data):
+        try:
+            key.verify(signature, data)
+        except InvalidSignature:
+            return False
+        return True
+
+    neighbours = "0a420002ff8000000a420003ff800000"
+    fields = "d4e700680a420001ff00000700050000" + neighbours + "0000000000000028"
+    check("topology, fields", said.hex() == fields)
+    check("topology, signature", is_valid(signed))
+    check("topology with a bit changed", not is_valid(signed[:-1] + bytes([signed[-1] ^ 1])))
+
+
 def main():
     line, wrong, count = vectors(), [], 0
 
@@ -165,6 +188,7 @@ def main():
     check("a.fingerprint", line["a.fingerprint"] == groups)
     handshake(line, seed_a, seed_b, check)
     frames(line, check)
+    topology(line, check)
     print(f"docs/wire.md: {count} checks, wrong: {', '.join(wrong) or 'none'}")
     return 1 if wrong else 0
 

@@ -171,8 +171,17 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
         list(&mut out, "    no frames for us", &device["dropped"]);
     }
     out += &describe_security(status);
+    out += &describe_link(status, earlier);
+    out += &describe_routing(status);
+    out + &describe_wakeups(&status["wakeups"])
+}
+
+/// The link: its slots, its neighbours, what it counted.
+fn describe_link(status: &Value, earlier: Option<&Value>) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
     let link = &status["stack"]["link"];
-    let _ = write!(out, "  link {}", text(&link["kind"]));
+    let mut out = format!("  link {}", text(&link["kind"]));
     let slots = link["slots"].as_array().map_or(&[][..], Vec::as_slice);
     for slot in slots {
         let millis = |key: &str| number(&slot[key]) / 1e6;
@@ -197,8 +206,7 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
     }
     list(&mut out, "  drops", &link["drops"]);
     list(&mut out, "  counters", &link["counters"]);
-    out += &describe_routing(status);
-    out + &describe_wakeups(&status["wakeups"])
+    out
 }
 
 /// Who is heard and where traffic goes, where routes are found and not given.

@@ -172,7 +172,7 @@ fn a_file_crosses_a_lab() {
     if !place.keep(&place.chain("file-lab", [1, 6])) {
         return;
     }
-    let content: Vec<u8> = (0..400_000_u32).map(|at| (at * at >> 7) as u8).collect();
+    let content: Vec<u8> = (0..400_000_u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
     let (path, inbox) = (place.path("sent.bin"), place.path("in"));
     fs::write(&path, &content).expect("the file is written");
     fs::create_dir_all(&inbox).expect("a folder");

@@ -47,8 +47,8 @@ impl Identity {
         self.public
     }
 
-    /// Signs a message (RFC 8032). The message has to say what it is for, so that a signature of one
-    /// protocol is none of another.
+    /// Signs a message (RFC 8032). The message has to say what it is for, so that a signature of
+    /// one protocol is none of another.
     pub fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES] {
         self.signing.sign(message).to_bytes()
     }

@@ -106,12 +106,8 @@ impl Scenario {
     /// Everything that is impossible in this scenario; nothing if it can be run.
     pub fn problems(&self) -> Vec<Problem> {
         let mut found = Found(Vec::new());
-        found.number(
-            "duration_s".into(),
-            self.duration_s,
-            0.001..=1e7,
-            "a length of a run in seconds",
-        );
+        let what = "a length of a run in seconds";
+        found.number("duration_s".into(), self.duration_s, 0.001..=1e7, what);
         if let Some(from) = self.measure_from_s.filter(|at| !(0.0..self.duration_s).contains(at)) {
             let message = format!("nothing is left to measure at {from} s");
             found.add("measure_from_s", message, "a time inside the run, before its end");

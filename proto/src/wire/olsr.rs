@@ -14,10 +14,10 @@
 //! | 10-11 | message sequence number |
 //!
 //! LQ_HELLO goes on with `reserved (2), interval (1), willingness (1)` and groups of neighbours:
-//! `link code (1), reserved (1), length of the group (2)` and for each neighbour `address (4), LQ (1),
-//! NLQ (1), reserved (2)`. LQ_TC goes on with `ANSN (2), reserved (2)` and neighbours in the same
-//! form; a signed one ends with `counter (8), signature (64)`. LQ is the share of the neighbour's
-//! HELLOs that arrived here, NLQ what the neighbour says of ours; 255 is all.
+//! `link code (1), reserved (1), length of the group (2)` and for each neighbour `address (4), LQ
+//! (1), NLQ (1), reserved (2)`. LQ_TC goes on with `ANSN (2), reserved (2)` and neighbours in the
+//! same form; a signed one ends with `counter (8), signature (64)`. LQ is the share of the
+//! neighbour's HELLOs that arrived here, NLQ what the neighbour says of ours; 255 is all.
 //!
 //! The signature is Ed25519 over [`SIGNED_FOR`] and the message from its first byte to the counter,
 //! with TTL and hop count, which change on the way, as zero. Type 212 is farhop's own: RFC 3626,
@@ -425,6 +425,20 @@ mod tests {
                 assert!(!forged.is_signed_by(&signer.public()), "byte {at}");
             }
         }
+    }
+
+    #[test]
+    fn the_documented_message_is_made_again() {
+        let document = include_str!("../../../docs/wire.md");
+        let line = document.lines().find_map(|line| line.strip_prefix("topology = "));
+        let Body::Topology(said) = topology(Some(40)).body else { unreachable!("it is one") };
+        let neighbours = said.neighbours.iter().map(|at| Neighbour { lq: 255, nlq: 128, ..*at });
+        let said = Topology { neighbours: neighbours.collect(), ..said };
+        let validity = Duration::from_secs(15);
+        let message = Message { validity, ttl: 255, ..message(Body::Topology(said)) };
+        let bytes = message.encode(Some(&Identity::from_secret([1; 32])));
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(Some(&*hex), line);
     }
 
     #[test]

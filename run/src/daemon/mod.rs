@@ -228,7 +228,10 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
     if let Err(error) = driver.keep_blocks(dir.as_deref(), plan) {
         // Its node still carries all the rest.
         let dir = dir.unwrap_or_default();
-        tracing::error!("no blocks are carried: nothing can be kept in {}: {error:#}", dir.display());
+        tracing::error!(
+            "no blocks are carried: nothing can be kept in {}: {error:#}",
+            dir.display()
+        );
     }
     driver.set_host(Box::new(Tun::open(&options.tun, plan.node, plan.addresses)?));
     // Last: opening devices takes long, and waits.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use farhop_proto::base::{AddressPlan, Bitrate, EtherType, FlowId, NodeId, Rng, Seq};
+use farhop_proto::base::{AddressPlan, Bitrate, Duration, EtherType, FlowId, NodeId, Rng, Seq};
+use farhop_proto::wire::olsr::{self, Body, LinkCode};
 use farhop_proto::wire::wild::{self, BulkAck, Coded, Header, Kind, flag};
 use farhop_proto::wire::{ip, udp};
 
@@ -91,9 +92,10 @@ impl Forger {
     /// A well-formed frame of any type.
     pub(super) fn forge(&self, memory: &Memory, rng: &mut Rng) -> Record {
         let (from, to) = self.ends(rng);
-        let (protocol, payload) = match rng.below(4) {
+        let (protocol, payload) = match rng.below(5) {
             0 | 1 => (EtherType::SEALED, self.sealed(from, memory, rng)),
             2 => (EtherType::FARHOP, self.link_frame(from, rng)),
+            3 => (EtherType::IPV4, self.routes(from, rng)),
             _ => (EtherType::IPV4, self.packet(from, to, rng)),
         };
         Record { from, to, protocol, payload, rate: self.rate(rng) }
@@ -171,6 +173,39 @@ impl Forger {
             Kind::Data | Kind::Fec => random_bytes(1 + rng.below(BODY - 60) as usize, rng),
         };
         wild::encode(&header, &ack, &body)
+    }
+
+    /// What a node could say of routes: neighbours of its own, or those of another.
+    fn routes(&self, from: NodeId, rng: &mut Rng) -> Bytes {
+        let neighbour = |rng: &mut Rng| {
+            let address = self.addresses.ipv4(*pick(&self.nodes, rng));
+            olsr::Neighbour { address, lq: rng.below(256) as u8, nlq: rng.below(256) as u8 }
+        };
+        let neighbours: Vec<_> = (0..1 + rng.below(8)).map(|_| neighbour(rng)).collect();
+        let is_hello = rng.chance(0.5);
+        let body = if is_hello {
+            let codes = [LinkCode::Asymmetric, LinkCode::Symmetric, LinkCode::Relay];
+            let neighbours = neighbours.iter().map(|at| (*pick(&codes, rng), *at)).collect();
+            let interval = Duration::from_secs(2);
+            Body::Hello(olsr::Hello { interval, willingness: 7, neighbours })
+        } else {
+            let ansn = rng.below(1 << 16) as u16;
+            Body::Topology(olsr::Topology { ansn, neighbours, counter: None })
+        };
+        let originator = if is_hello { from } else { *pick(&self.nodes, rng) };
+        let message = olsr::Message {
+            validity: Duration::from_secs(60),
+            originator: self.addresses.ipv4(originator),
+            ttl: 255,
+            hops: u8::from(originator != from),
+            seq: rng.below(1 << 16) as u16,
+            body,
+            bytes: Bytes::new(),
+        };
+        let packet = olsr::packet(rng.below(1 << 16) as u16, &[message.encode(None)]);
+        let at = |address| std::net::SocketAddrV4::new(address, olsr::PORT);
+        let everybody = std::net::Ipv4Addr::BROADCAST;
+        udp::encode(at(self.addresses.ipv4(from)), at(everybody), &packet, &[])
     }
 
     /// A datagram to a node, of a port that may be in use.

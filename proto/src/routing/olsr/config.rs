@@ -11,9 +11,9 @@ use crate::base::Duration;
 pub struct OlsrConfig {
     /// Time between HELLOs, in seconds.
     pub hello_s: f64,
-    /// HELLOs without one of which a neighbour is lost. Three, as the RFC has it, are lost by chance
-    /// on a bad link every other minute; long before the last of ten its quality is so low that
-    /// any other path is taken.
+    /// HELLOs without one of which a neighbour is lost. Three, as the RFC has it, are lost by
+    /// chance on a bad link every other minute; long before the last of ten its quality is so low
+    /// that any other path is taken.
     pub hello_hold: u8,
     /// Time between topology messages, in seconds. They are believed for three of them.
     pub tc_s: f64,

@@ -6,13 +6,13 @@
 //! (`paths`). Messages are broadcast to the neighbours of each radio.
 //!
 //! What differs from the RFC, and why: there is no hysteresis, and neighbours are held longer,
-//! because the quality of a link says more; what is flooded is repeated on lossy links; all nodes flood all their neighbours (TC_REDUNDANCY 2), because the fewest transmissions
-//! are not always by relays; a link counts only if both of its ends tell of it, so that one node
-//! cannot draw traffic by a lie about another; routes are computed no more often than every
-//! `recompute_s`, so that they do not flutter. Nodes have one address, so there are no MID messages,
-//! and gateways are not announced (HNA). Messages of other kinds are not sent on. The last route
-//! to a node that cannot be reached any more is still told to transports, for those that wait with
-//! their data until it can.
+//! because the quality of a link says more; what is flooded is repeated on lossy links; all nodes
+//! flood all their neighbours (TC_REDUNDANCY 2), because the fewest transmissions are not always by
+//! relays; a link counts only if both of its ends tell of it, so that one node cannot draw traffic
+//! by a lie about another; routes are computed no more often than every `recompute_s`, so that they
+//! do not flutter. Nodes have one address, so there are no MID messages, and gateways are not
+//! announced (HNA). Messages of other kinds are not sent on. Transports keep the last next hop that
+//! they were told, for those that wait with their data until a node can be reached again.
 
 mod config;
 mod flood;

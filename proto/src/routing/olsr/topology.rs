@@ -5,7 +5,8 @@
 //! messages that it has signed. A lower number than one that was seen is never believed, so that a
 //! recording of a far node does nothing. A node that was started anew begins at 1 and learns from
 //! the newest of its own messages, which the others flood once more, where to go on: nothing has to
-//! be kept on a disk for it, and no clock has to be right (as OSPF does it: RFC 2328, section 13.4).
+//! be kept on a disk for it, and no clock has to be right (as OSPF does it: RFC 2328, section
+//! 13.4).
 
 use std::collections::BTreeMap;
 
