@@ -136,6 +136,9 @@ pub struct Hop {
     messages: VecDeque<Message>,
     in_radio: BTreeMap<UnitId, InRadio>,
     frames_in_radio: u32,
+    /// The block of each flow for which only the end-to-end acknowledgement is asked at present: a
+    /// neighbour that is silent is not asked for many.
+    asking: BTreeMap<FlowKey, BlockId>,
     /// Blocks with frames to send, the one whose turn it is first.
     turns: VecDeque<BlockId>,
     /// Frames that are left of the turn.
@@ -179,6 +182,7 @@ impl Hop {
             messages: VecDeque::new(),
             in_radio: BTreeMap::new(),
             frames_in_radio: 0,
+            asking: BTreeMap::new(),
             turns: VecDeque::new(),
             delivery: BTreeMap::new(),
             answer_time: BTreeMap::new(),
@@ -361,7 +365,7 @@ impl Hop {
                 Phase::Asked { due, .. } => Some(due),
                 Phase::Sending => None,
             },
-            (None, End::PassedOn { at }) if id.flow.source == self.node => {
+            (None, End::PassedOn { at }) if self.waits_for_arrival(id, block) => {
                 Some(at + self.config.end_to_end())
             }
             (None, _) => None,
@@ -380,17 +384,7 @@ impl Hop {
         let due: Vec<BlockId> =
             self.blocks.iter().filter(|(_, block)| is_due(block)).map(|(id, _)| *id).collect();
         due.into_iter().for_each(|id| self.ask_again(now, id));
-        let wait = self.config.end_to_end();
-        let is_overdue = |(id, block): &(&BlockId, &Block)| {
-            let waits = id.flow.source == self.node && block.transfer.is_none();
-            waits && matches!(block.end, End::PassedOn { at } if at + wait <= now)
-        };
-        let overdue: Vec<BlockId> =
-            self.blocks.iter().filter(is_overdue).map(|(id, _)| *id).collect();
-        for id in overdue {
-            self.counters.virtual_requests += 1;
-            self.begin_transfer(now, id, true);
-        }
+        self.ask_for_arrivals(now);
         if self.reception.as_ref().is_some_and(|reception| reception.deadline() <= now) {
             self.reception = None;
             self.admit_next(now);
@@ -444,6 +438,7 @@ impl Hop {
         let block = self.blocks.remove(&id)?;
         self.memory -= block.shape.cost();
         self.end_reception(id);
+        self.end_asking(id);
         if self.keeps && block.is_safe && id.flow.source != self.node {
             self.keep.push_back(Keep::Drop(id));
         }

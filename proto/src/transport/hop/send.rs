@@ -2,7 +2,7 @@
 
 use super::admit::SILENT;
 use super::bits::Bits;
-use super::block::{End, Phase, Shape, Transfer};
+use super::block::{Block, End, Phase, Shape, Transfer};
 use super::out::Message;
 use super::{Hop, Schedule};
 use crate::base::{Duration, Instant, NodeId};
@@ -63,6 +63,9 @@ impl Hop {
             self.counters.out_of_hops += 1;
             return;
         }
+        if is_virtual && *self.asking.entry(id.flow).or_insert(id) != id {
+            return;
+        }
         let frames = block.shape.frames;
         block.used = now;
         block.transfer = Some(Transfer {
@@ -84,6 +87,42 @@ impl Hop {
         {
             transfer.phase = Phase::Sending;
             self.turns.push_back(id);
+        }
+    }
+
+    /// Whether a block of ours is with the next hop, and nobody asks yet whether it has arrived.
+    pub(super) fn waits_for_arrival(&self, id: &BlockId, block: &Block) -> bool {
+        let is_out = block.transfer.is_none() && matches!(block.end, End::PassedOn { .. });
+        is_out && id.flow.source == self.node && !self.asking.contains_key(&id.flow)
+    }
+
+    /// Asks for those that should have arrived, one of each flow at a time (`hop.md` 5).
+    pub(super) fn ask_for_arrivals(&mut self, now: Instant) {
+        let wait = self.config.end_to_end();
+        let is_overdue = |(id, block): &(&BlockId, &Block)| {
+            let is_due = matches!(block.end, End::PassedOn { at } if at + wait <= now);
+            is_due && self.waits_for_arrival(id, block)
+        };
+        let overdue: Vec<BlockId> =
+            self.blocks.iter().filter(is_overdue).map(|(id, _)| *id).collect();
+        for id in overdue {
+            if self.asking.contains_key(&id.flow) {
+                continue;
+            }
+            self.counters.virtual_requests += 1;
+            self.begin_transfer(now, id, true);
+            // Without a way there it is tried again later.
+            let block = self.blocks.get_mut(&id).filter(|block| block.transfer.is_none());
+            if let Some(block) = block {
+                block.end = End::PassedOn { at: now };
+            }
+        }
+    }
+
+    /// Nobody asks any more whether a block has arrived.
+    pub(super) fn end_asking(&mut self, id: BlockId) {
+        if self.asking.get(&id.flow) == Some(&id) {
+            self.asking.remove(&id.flow);
         }
     }
 
@@ -114,6 +153,7 @@ impl Hop {
         let block = self.blocks.get_mut(&id).expect("the caller has looked");
         if !block.is_complete() && block.used + SILENT <= now {
             block.transfer = None;
+            self.end_asking(id);
         } else {
             self.ask(now, id);
         }
@@ -184,6 +224,7 @@ impl Hop {
         }
         block.transfer = None;
         block.end = End::PassedOn { at: now };
+        self.end_asking(id);
         self.forward(now, id.flow);
         // The brake may be off.
         self.admit_next(now);
