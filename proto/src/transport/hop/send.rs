@@ -11,10 +11,10 @@ use crate::wire::hop::{BlockId, Body, FlowKey};
 /// How long an answer is waited for at first where none has come yet; later it is three times as
 /// long as answers took, within the other two limits. Each time it is half as long again.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LEAST_WAIT: Duration = Duration::from_millis(10);
+const LEAST_WAIT: Duration = Duration::from_millis(15);
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 /// How often a neighbour that has answered for a block is asked again before the wait grows.
-const QUICK_TRIES: u32 = 8;
+const QUICK_TRIES: u32 = 6;
 /// Weight of a round in the moving average of a neighbour's delivery.
 const ROUND_WEIGHT: f64 = 0.25;
 /// The least delivery that a share of the turns is computed from.
