@@ -9,8 +9,8 @@ use bytes::Bytes;
 use divan::counter::BytesCount;
 use farhop_proto::base::Identity;
 use farhop_proto::base::{
-    Bitrate, Cx, EtherType, FlowId, Frame, FrameDown, FrameUp, Instant, Layer, NodeId, RadioId,
-    ReceivedFrame, Room, TxOptions, UnitId,
+    Bitrate, Cover, Cx, EtherType, FlowId, Frame, FrameDown, FrameUp, Instant, Layer, NodeId,
+    RadioId, ReceivedFrame, Room, TxOptions, UnitId,
 };
 use farhop_proto::link::PeerSpec;
 use farhop_proto::link::secure::{Cipher, Secure, SecureSpec, SecurityConfig};
@@ -141,4 +141,30 @@ fn open_by_the_layer(bencher: divan::Bencher<'_, '_>, cipher: Cipher) {
         .counter(BytesCount::new(BYTES))
         .with_inputs(|| received(1, 2, seal(&mut a, frame(2, FlowId(0), body.clone()))))
         .bench_local_values(|event| open(&mut b, event).expect("what was sealed"));
+}
+
+/// A unit of a packet of 1,064 bytes in 20, with its header.
+const UNIT_BYTES: usize = 72;
+
+fn unit() -> Frame {
+    let options = TxOptions { cover: Cover::Tagged, ..TxOptions::default() };
+    Frame { options, ..frame(2, FlowId(0), Bytes::from(vec![1; UNIT_BYTES])) }
+}
+
+#[divan::bench]
+fn tag_a_unit(bencher: divan::Bencher<'_, '_>) {
+    let (mut a, _) = pair(Cipher::ChaCha20Poly1305);
+    bencher
+        .counter(BytesCount::new(UNIT_BYTES))
+        .with_inputs(unit)
+        .bench_local_values(|unit| seal(&mut a, unit));
+}
+
+#[divan::bench]
+fn check_a_unit(bencher: divan::Bencher<'_, '_>) {
+    let (mut a, mut b) = pair(Cipher::ChaCha20Poly1305);
+    bencher
+        .counter(BytesCount::new(UNIT_BYTES))
+        .with_inputs(|| received(1, 2, seal(&mut a, unit())))
+        .bench_local_values(|event| open(&mut b, event).expect("what was tagged"));
 }

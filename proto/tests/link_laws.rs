@@ -5,6 +5,7 @@
 use farhop_proto::base::{Duration, Instant, NodeId, Seed};
 use farhop_proto::link::Link;
 use farhop_proto::link::blindfec::{BlindFec, BlindFecConfig};
+use farhop_proto::link::harq::{ArqConfig, Harq, HarqConfig, Resend};
 use farhop_proto::link::plain::{Plain, PlainConfig};
 use farhop_proto::link::two_p::{TwoP, TwoPConfig};
 use farhop_proto::link::wild::{InOrder, Recovery, Retries, Wild, WildConfig};
@@ -170,6 +171,37 @@ proptest! {
         let config_of_pair = PairConfig { half_duplex: false, ..pipe.config() };
         let pair = Pair::build(config_of_pair, |node, radio, _| {
             BlindFec::build(&config, node, std::slice::from_ref(radio), Seed(pipe.seed))
+        });
+        let pair = run(pair, &sources);
+        pair.ledger.assert_in_order();
+        prop_assert_eq!(pair.ledger.open(), 0, "every packet ended");
+    }
+
+    #[test]
+    fn harq_keeps_the_laws(
+        pipe in pipes(),
+        sources in sources(),
+        units in 2_u8..=20,
+        attempts in 1_u8..=4,
+    ) {
+        // Carrier sense is not modelled here.
+        let config = HarqConfig { units, attempts, ..HarqConfig::default() };
+        let config_of_pair = PairConfig { half_duplex: false, ..pipe.config() };
+        let pair = Pair::build(config_of_pair, |node, radio, _| {
+            Harq::build(&config, node, std::slice::from_ref(radio), Seed(pipe.seed))
+        });
+        let pair = run(pair, &sources);
+        pair.ledger.assert_in_order();
+        prop_assert_eq!(pair.ledger.open(), 0, "every packet ended");
+    }
+
+    #[test]
+    fn arq_keeps_the_laws(pipe in pipes(), sources in sources(), units in 1_u8..=20, all: bool) {
+        let resend = if all { Resend::All } else { Resend::Missing };
+        let config = ArqConfig { units, resend, ..ArqConfig::default() };
+        let config_of_pair = PairConfig { half_duplex: false, ..pipe.config() };
+        let pair = Pair::build(config_of_pair, |node, radio, _| {
+            Harq::build_arq(&config, node, std::slice::from_ref(radio), Seed(pipe.seed))
         });
         let pair = run(pair, &sources);
         pair.ledger.assert_in_order();

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use farhop_proto::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, Duration, EtherType, FlowId, Frame, FrameDown, FrameUp,
-    Gap, Identity, Instant, Layer, NodeId, PacketDone, PacketOutcome, PacketUp, Phy, RadioId,
-    RadioSpec, ReceivedFrame, ReceivedPacket, Room, Seed, TxOptions, UnitId,
+    Gap, Identity, Instant, Layer, NodeId, Packet, PacketDone, PacketOutcome, PacketUp, Phy,
+    RadioId, RadioSpec, ReceivedFrame, ReceivedPacket, Room, Seed, TxOptions, UnitId,
 };
 use farhop_proto::link::PeerSpec;
+use farhop_proto::link::harq::{Harq, HarqConfig};
 use farhop_proto::link::plain::{Plain, PlainConfig};
 use farhop_proto::link::secure::{Secure, SecureSpec, SecurityConfig};
 use farhop_proto::link::wild::{Wild, WildConfig};
@@ -25,7 +26,7 @@ use farhop_proto::wire::hop::{BlockId, FlowKey};
 pub type Target = fn(&[u8]);
 
 /// All targets by the names of their folders in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("radiotap", radiotap),
     ("ieee80211", ieee80211),
     ("secure", secure),
@@ -34,6 +35,8 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("wild_link", wild_link),
     ("plain_link", plain_link),
     ("hop", hop),
+    ("harq", harq),
+    ("harq_link", harq_link),
     ("ip", ip),
     ("olsr", olsr),
 ];
@@ -165,6 +168,40 @@ fn drain_hop(node: &mut Hop, now: Instant, is_wanted: bool) {
     while node.poll_arrived().is_some() {}
 }
 
+/// After authentication: a frame of `harq`, which encodes to the same bytes again.
+pub fn harq(bytes: &[u8]) {
+    use wire::harq::{Decoded, decode, encode_feedback, encode_probe, encode_unit};
+    let bytes = Bytes::copy_from_slice(bytes);
+    let Ok((incarnation, decoded)) = decode(&bytes) else { return };
+    let again = match decoded {
+        Decoded::Unit(unit, body) => encode_unit(incarnation, &unit, &body),
+        Decoded::Probe(probe) => encode_probe(incarnation, &probe),
+        Decoded::Feedback(reports) => encode_feedback(incarnation, &reports),
+    };
+    assert_eq!(again, bytes, "all bytes mean something");
+}
+
+/// After authentication: frames of a neighbour for `harq`, from which packets are on their way to
+/// it. Feedback is made to be about them.
+pub fn harq_link(bytes: &[u8]) {
+    let config = HarqConfig { initial_loss: 0.3, ..HarqConfig::default() };
+    let mut link = Harq::build(&config, NodeId(1), &[radio()], Seed(1));
+    let mut cx = Cx::new(Instant::ZERO);
+    (1..=3).for_each(|id| link.handle_tx(&mut cx, packet(id)));
+    let Some(FrameDown::Frame(unit)) = link.poll_tx(&mut cx, &|_| Room::units(8)) else {
+        panic!("there is something to send");
+    };
+    let mut bytes = bytes.to_vec();
+    let mut at = 0;
+    while let Some([_, length, kind, run @ ..]) = bytes.get_mut(at..) {
+        if *kind & 15 == 4 && run.len() >= 2 {
+            run[..2].copy_from_slice(&unit.payload[1..3]);
+        }
+        at += 2 + usize::from(*length);
+    }
+    frames_for(link, &bytes);
+}
+
 /// After authentication: an IP packet, its UDP or TCP, its next hop.
 pub fn ip(bytes: &[u8]) {
     let packet = Bytes::copy_from_slice(bytes);
@@ -214,6 +251,19 @@ pub fn olsr(bytes: &[u8]) {
         while node.poll_rx(&mut cx).is_some() {}
         while node.poll_tx(&mut cx, &|_| Room::units(8)).is_some() {}
         rest = behind;
+    }
+}
+
+fn packet(id: u64) -> Packet {
+    Packet {
+        id: UnitId(id),
+        radio: RadioId(0),
+        to: Some(NodeId(2)),
+        flow: FlowId(0),
+        protocol: EtherType::IPV4,
+        payload: Bytes::from_static(&[0x45; 100]),
+        options: TxOptions::default(),
+        order: None,
     }
 }
 

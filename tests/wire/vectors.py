@@ -146,6 +146,33 @@ def frames(line, check):
         check(f"{name} with a bit changed", False)
 
 
+def units(line, check):
+    """A packet that is cut, the tags of its units, and what is said of them."""
+    key, back = b"\5" * 32, b"\6" * 32
+    body = bytes.fromhex("45000014")
+    cut = bytes.fromhex(line["cut.chacha20"])
+    check("cut.chacha20", cut[:8].hex() == "1907000000000002")
+    check("cut.chacha20, body", opened(cut, A, B, key, "chacha20") == body)
+    readable = bytes.fromhex(line["cut.readable"])
+    check("cut.readable", readable[:12].hex() == "1a0700000000000245000014")
+    tag = ChaCha20Poly1305(key).encrypt(bytes(11) + b"\2", b"", readable[:8] + A + B + body)
+    check("cut.readable, tag", readable[12:] == tag)
+
+    def tagged(name, secret, epoch, ends, frame):
+        """Whether a frame is that of the document, with its tag."""
+        derived = HKDF(hashes.SHA256(), 32, b"farhop 1", b"unit").derive(secret)
+        whole = bytes([0x18, epoch]) + bytes.fromhex(frame)
+        code = hmac.new(derived, ends + whole, hashlib.sha256).digest()
+        check(name, bytes.fromhex(line[name]) == whole + code[:4])
+        return derived
+
+    header = "11" + "0102" + "00000009" + "00000008" + "0001" + "0102000004"
+    derived = tagged("unit", key, 7, A + B, header + cut[14:].hex())
+    check("unit.key", derived == bytes.fromhex(line["unit.key"]))
+    tagged("unit.probe", key, 7, A + B, "1301020000000a0000000800000009")
+    tagged("unit.feedback", back, 9, B + A, "14010200000009010100000001")
+
+
 def topology(line, check):
     message = bytes.fromhex(line["topology"])
     said, signature = message[:-64], message[-64:]
@@ -188,6 +215,7 @@ def main():
     check("a.fingerprint", line["a.fingerprint"] == groups)
     handshake(line, seed_a, seed_b, check)
     frames(line, check)
+    units(line, check)
     topology(line, check)
     print(f"docs/wire.md: {count} checks, wrong: {', '.join(wrong) or 'none'}")
     return 1 if wrong else 0

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 
 use farhop_proto::base::phy::{ACK_BYTES, DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES};
 use farhop_proto::base::{Duration, PhyKind};
+use farhop_proto::link::harq::{ArqConfig, HarqConfig};
 use farhop_proto::link::wild::WildConfig;
 use farhop_proto::stack::{
     FlowKind, Hop, LinkConfig, LossConfig, NodePlan, Plan, PropagationKind, RadioLinkConfig,
     RadioPlan, Scenario,
 };
 use farhop_proto::wire::blindfec;
+use farhop_proto::wire::harq::UNIT_HEADER_BYTES;
 use farhop_proto::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
 use farhop_sim::engine::{flow_name, transport_name};
 
@@ -163,6 +165,11 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
                 blind.all_packets, blind.data_packets
             );
         }
+        LinkConfig::Harq(HarqConfig { units, attempts, .. })
+        | LinkConfig::Arq(ArqConfig { units, attempts, .. }) => {
+            let name = link.name();
+            let _ = writeln!(out, "{name}: {units} units of a packet, at most {attempts} bursts");
+        }
         LinkConfig::TwoP(two_p) => {
             let _ = writeln!(
                 out,
@@ -236,6 +243,10 @@ fn describe_limit(one_way: Duration, radio: &RadioPlan, config: &LinkConfig) -> 
         LinkConfig::BlindFec(blind) => {
             let frame = radio.spec.unacknowledged(PACKET_BYTES + BLIND_BYTES);
             (blind.data_packets.into(), frame * blind.all_packets.into(), "one way at a time")
+        }
+        LinkConfig::Harq(HarqConfig { units, .. }) | LinkConfig::Arq(ArqConfig { units, .. }) => {
+            let unit = PACKET_BYTES.div_ceil((*units).into()) + UNIT_HEADER_BYTES;
+            (1, radio.spec.unacknowledged(unit) * (*units).into(), "one way at a time")
         }
         LinkConfig::TwoP(two_p) => {
             let frame = radio.spec.unacknowledged(PACKET_BYTES);

@@ -99,6 +99,24 @@ pub struct TxOptions {
     /// Of no use on air after this time on the node's clock: a driver that finds its frame's end
     /// later than this gives it back as [`FrameOutcome::Late`].
     pub deadline: Option<Instant>,
+    /// What a layer of keys does to the frame.
+    pub cover: Cover,
+    /// Bytes of the payload that belong to links and not to packets: a wire whose overhead is free
+    /// takes no time for them.
+    pub overhead: u16,
+}
+
+/// What a layer of keys does to a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cover {
+    /// It is sealed.
+    #[default]
+    Sealed,
+    /// It gets a short tag: a part of a packet that was sealed as a whole ([`Cx::seal`]), or what
+    /// is said about such parts. Whoever takes it must not be harmed if it comes again.
+    ///
+    /// [`Cx::seal`]: super::layer::Cx::seal
+    Tagged,
 }
 
 /// What goes down to the radios.

@@ -1,6 +1,9 @@
 //! The one interface of the house: what a layer is, and how two neighbours are settled.
 
-use super::id::Lane;
+use bytes::Bytes;
+
+use super::boundary::EtherType;
+use super::id::{Lane, NodeId};
 use super::time::{Duration, Instant};
 use super::trace::Trace;
 
@@ -46,22 +49,63 @@ impl Room {
 /// The room below, asked lane by lane.
 pub type RoomBelow<'a> = dyn Fn(Lane) -> Room + 'a;
 
-/// What a layer is given with every call: the time, and a place for trace events.
+/// What protects whole packets where a link cuts them up itself, and so cannot leave it to the
+/// layer below. The link sees bytes go in and come out.
+pub trait Seal {
+    /// A packet, protected for a neighbour; nothing while no keys are shared with it.
+    fn seal(&self, to: NodeId, protocol: EtherType, packet: &[u8]) -> Option<Bytes>;
+
+    /// The packet in what a neighbour protected, and what it is; nothing if it did not, or if the
+    /// same came before.
+    fn open(&self, now: Instant, from: NodeId, sealed: Bytes) -> Option<(EtherType, Bytes)>;
+}
+
+/// What a layer is given with every call: the time, a place for trace events, and where packets are
+/// protected, what does it.
 pub struct Cx<'a> {
     /// The node's own clock.
     pub now: Instant,
     trace: Option<&'a mut dyn Trace>,
+    seal: Option<&'a dyn Seal>,
 }
 
 impl<'a> Cx<'a> {
     /// A context without a trace.
     pub fn new(now: Instant) -> Self {
-        Self { now, trace: None }
+        Self { now, trace: None, seal: None }
     }
 
     /// A context whose trace events go to `trace`.
     pub fn with_trace(now: Instant, trace: Option<&'a mut dyn Trace>) -> Self {
-        Self { now, trace }
+        Self { now, trace, seal: None }
+    }
+
+    /// The same with something that protects packets.
+    pub fn with_seal<'b>(&'b mut self, seal: &'b dyn Seal) -> Cx<'b> {
+        let trace = self.trace.as_mut().map(|trace| &mut **trace as &mut dyn Trace);
+        Cx { now: self.now, trace, seal: Some(seal) }
+    }
+
+    /// A packet as it is to be cut up for a neighbour; nothing while it cannot be protected.
+    pub fn seal(&self, to: NodeId, protocol: EtherType, packet: &Bytes) -> Option<Bytes> {
+        match self.seal {
+            Some(seal) => seal.seal(to, protocol, packet),
+            None => Some(packet.clone()),
+        }
+    }
+
+    /// The packet in what was put together again, which its sender says is of `protocol`; nothing
+    /// if it is not what a neighbour protected.
+    pub fn open(
+        &self,
+        from: NodeId,
+        protocol: EtherType,
+        whole: Bytes,
+    ) -> Option<(EtherType, Bytes)> {
+        match self.seal {
+            Some(seal) => seal.open(self.now, from, whole),
+            None => Some((protocol, whole)),
+        }
     }
 
     /// Records a decision. The event is only built where somebody listens.

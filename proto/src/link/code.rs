@@ -20,6 +20,48 @@ fn coefficient(parity: usize, data: usize) -> u8 {
     galois::div(1, (255 - parity as u8) ^ data as u8)
 }
 
+/// Unit `parity` of the parity over these data units.
+pub(super) fn parity_of<'a>(
+    units: impl Iterator<Item = &'a [u8]>,
+    parity: usize,
+    bytes: usize,
+) -> Vec<u8> {
+    let mut out = vec![0; bytes];
+    for (index, unit) in units.enumerate() {
+        galois::mul_slice_xor(coefficient(parity, index), unit, &mut out[..unit.len()]);
+    }
+    out
+}
+
+/// The data units with the indices `missing`, from all others and from as many units of parity,
+/// each with its index and all of one length. Data that is shorter ends in zeros.
+pub(super) fn recover<'a>(
+    missing: &[usize],
+    data: impl Iterator<Item = (usize, &'a [u8])>,
+    parity: &[(usize, Bytes)],
+) -> Vec<Bytes> {
+    let rows = &parity[..missing.len()];
+    let mut sums: Vec<Vec<u8>> = rows.iter().map(|(_, unit)| unit.to_vec()).collect();
+    for (index, unit) in data {
+        for ((parity, _), sum) in rows.iter().zip(&mut sums) {
+            let factor = coefficient(*parity, index);
+            galois::mul_slice_xor(factor, unit, &mut sum[..unit.len()]);
+        }
+    }
+    let matrix = rows
+        .iter()
+        .map(|(parity, _)| missing.iter().map(|data| coefficient(*parity, *data)).collect())
+        .collect();
+    let unit = |row: &Vec<u8>| {
+        let mut out = vec![0; rows[0].1.len()];
+        for (factor, sum) in row.iter().zip(&sums) {
+            galois::mul_slice_xor(*factor, sum, &mut out);
+        }
+        Bytes::from(out)
+    };
+    inverse(matrix).iter().map(unit).collect()
+}
+
 /// A block that is being sent.
 #[derive(Debug)]
 pub(super) struct Encoder {
@@ -54,15 +96,8 @@ impl Encoder {
     /// `count` parity units over all packets.
     pub(super) fn parity(&self, count: usize) -> Vec<Bytes> {
         assert!(count <= MAX_PARITY, "more parity than the matrix has");
-        (0..count).map(|parity| self.parity_unit(parity)).collect()
-    }
-
-    fn parity_unit(&self, parity: usize) -> Bytes {
-        let mut out = vec![0; self.longest];
-        for (index, unit) in self.units.iter().enumerate() {
-            galois::mul_slice_xor(coefficient(parity, index), unit, &mut out[..unit.len()]);
-        }
-        out.into()
+        let units = || self.units.iter().map(Vec::as_slice);
+        (0..count).map(|parity| parity_of(units(), parity, self.longest).into()).collect()
     }
 }
 
@@ -121,35 +156,18 @@ impl Decoder {
 
     /// `None` if a packet is longer than the parity, which no sender of ours makes.
     fn solve(&self, missing: &[usize]) -> Option<Vec<Bytes>> {
-        let rows = &self.parity[..missing.len()];
-        let length = rows.first().map_or(0, |(_, unit)| unit.len());
-        let mut sums: Vec<Vec<u8>> = rows.iter().map(|(_, unit)| unit.to_vec()).collect();
-        for (index, unit) in self.data.iter().enumerate() {
-            let Some((head, payload)) = unit.as_ref().filter(|_| !missing.is_empty()) else {
-                continue;
-            };
-            let unit = encode_unit(head, payload);
-            if unit.len() > length {
-                return None;
-            }
-            for ((parity, _), sum) in rows.iter().zip(&mut sums) {
-                let factor = coefficient(*parity, index);
-                galois::mul_slice_xor(factor, &unit, &mut sum[..unit.len()]);
-            }
+        if missing.is_empty() {
+            return None;
         }
-        let matrix = rows
-            .iter()
-            .map(|(parity, _)| missing.iter().map(|data| coefficient(*parity, *data)).collect())
-            .collect();
-        let inverse = inverse(matrix);
-        let unit = |row: &Vec<u8>| {
-            let mut out = vec![0; length];
-            for (factor, sum) in row.iter().zip(&sums) {
-                galois::mul_slice_xor(*factor, sum, &mut out);
-            }
-            Bytes::from(out)
-        };
-        Some(inverse.iter().map(unit).collect())
+        let unit = |(head, payload): &(UnitHead, Bytes)| encode_unit(head, payload);
+        let come = self.data.iter().enumerate();
+        let data: Vec<(usize, Vec<u8>)> =
+            come.filter_map(|(index, one)| Some((index, unit(one.as_ref()?)))).collect();
+        if data.iter().any(|(_, unit)| unit.len() > self.parity[0].1.len()) {
+            return None;
+        }
+        let data = data.iter().map(|(index, unit)| (*index, &unit[..]));
+        Some(recover(missing, data, &self.parity))
     }
 }
 

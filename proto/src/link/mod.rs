@@ -12,6 +12,7 @@ use crate::base::{
 pub mod blindfec;
 mod code;
 mod copies;
+pub mod harq;
 pub mod plain;
 pub mod queue;
 pub mod secure;
@@ -28,6 +29,11 @@ pub trait Link: Layer<Above = Packets, Below = Frames> {
     /// If not, its caller may count such frames in its place and not hand them over at all.
     fn heeds_overheard(&self) -> bool {
         true
+    }
+
+    /// How many frames with a short tag changed anything; one that came before must not.
+    fn heeded(&self) -> u64 {
+        0
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::base::{Bitrate, Seed};
 use crate::link::Link;
 use crate::link::blindfec::BlindFec;
+use crate::link::harq::Harq;
 use crate::link::plain::Plain;
 use crate::link::snoop::Snoop;
 use crate::link::two_p::TwoP;
@@ -29,6 +30,8 @@ pub enum AnyLink {
     TwoP(Box<TwoP>),
     /// `link/blindfec`.
     BlindFec(Box<BlindFec>),
+    /// `link/harq`.
+    Harq(Box<Harq>),
     /// One of the others with `link/snoop` around it.
     Snoop(Box<Snoop>),
 }
@@ -49,6 +52,7 @@ impl AnyLink {
             Self::Wild(link) => link,
             Self::TwoP(link) => link,
             Self::BlindFec(link) => link,
+            Self::Harq(link) => link,
             Self::Snoop(link) => link,
         }
     }
@@ -68,6 +72,12 @@ impl AnyLink {
             LinkConfig::BlindFec(config) => {
                 Self::BlindFec(Box::new(BlindFec::build(config, plan.node, &radios, seed)))
             }
+            LinkConfig::Harq(config) => {
+                Self::Harq(Box::new(Harq::build(config, plan.node, &radios, seed)))
+            }
+            LinkConfig::Arq(config) => {
+                Self::Harq(Box::new(Harq::build_arq(config, plan.node, &radios, seed)))
+            }
             LinkConfig::TwoP(config) => {
                 let two_p = TwoP::build(config, plan.node, &radios, &plan.peers, seed);
                 Self::TwoP(Box::new(two_p))
@@ -79,7 +89,7 @@ impl AnyLink {
     pub(super) fn fetch(&self) -> u64 {
         match self {
             Self::Plain(link) => link.fetch(),
-            Self::Wild(_) | Self::TwoP(_) | Self::BlindFec(_) | Self::Snoop(_) => 0,
+            Self::Wild(_) | Self::TwoP(_) | Self::BlindFec(_) | Self::Harq(_) | Self::Snoop(_) => 0,
         }
     }
 
@@ -90,6 +100,7 @@ impl AnyLink {
             Self::Wild(link) => &**link,
             Self::TwoP(link) => &**link,
             Self::BlindFec(link) => &**link,
+            Self::Harq(link) => &**link,
             Self::Snoop(link) => &**link,
         }
     }
@@ -101,6 +112,7 @@ impl AnyLink {
             Self::Wild(link) => &mut **link,
             Self::TwoP(link) => &mut **link,
             Self::BlindFec(link) => &mut **link,
+            Self::Harq(link) => &mut **link,
             Self::Snoop(link) => &mut **link,
         }
     }

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::link::blindfec::BlindFecConfig;
+use crate::link::harq::{ArqConfig, HarqConfig};
 use crate::link::plain::PlainConfig;
 use crate::link::snoop::SnoopConfig;
 use crate::link::two_p::TwoPConfig;
@@ -41,6 +42,11 @@ pub enum LinkConfig {
     TwoP(TwoPConfig),
     /// N frames of every K packets, whatever is lost: a baseline.
     BlindFec(BlindFecConfig),
+    /// Units of a packet with as much parity as is likely to be lost, and once more on demand
+    /// (LL-HARQ).
+    Harq(HarqConfig),
+    /// Units of a packet, repeated until all have come (LL-ARQ): a baseline.
+    Arq(ArqConfig),
 }
 
 impl Default for LinkConfig {
@@ -55,6 +61,11 @@ impl LinkConfig {
         matches!(self, Self::Wild(_) | Self::TwoP(_))
     }
 
+    /// Whether it cuts packets into units.
+    pub const fn has_units(&self) -> bool {
+        matches!(self, Self::Harq(_) | Self::Arq(_))
+    }
+
     /// Whether it takes packets for all neighbours.
     pub const fn has_broadcast(&self) -> bool {
         !matches!(self, Self::TwoP(_))
@@ -67,6 +78,8 @@ impl LinkConfig {
             Self::Wild(_) => "wild",
             Self::TwoP(_) => "two-p",
             Self::BlindFec(_) => "blindfec",
+            Self::Harq(_) => "harq",
+            Self::Arq(_) => "arq",
         }
     }
 }

@@ -10,11 +10,11 @@ use super::any::{AnyLink, AnyRouting};
 use super::flows::{Flows, FlowsStats};
 use super::plan::NodePlan;
 use crate::base::{
-    Cx, FrameDown, FrameUp, Identity, Instant, Layer, Name, NodeId, PublicKey, Room, RoomBelow,
-    Seed, settle,
+    Cx, FrameDown, FrameUp, Identity, Instant, Layer, Name, NodeId, PublicKey, RoomBelow, Seed,
+    settle,
 };
 use crate::link::LinkStatus;
-use crate::link::secure::{Secure, SecureSpec, SecurityStatus};
+use crate::link::secure::{Keys, Secure, SecureSpec, SecurityStatus};
 use crate::routing::{RoutingStatus, Signing};
 use crate::transport::hop::{Hop, HopConfig};
 
@@ -96,7 +96,8 @@ impl Stack {
 
     /// How often the keys let something through; nothing where frames are not protected.
     pub fn believed(&self) -> Option<u64> {
-        self.secure.as_ref().map(|secure| secure.believed())
+        let heeded = self.link.get().heeded();
+        self.secure.as_ref().map(|secure| secure.believed() + heeded)
     }
 
     /// Whether it has a use for frames for other nodes. One that has none only counts those that it
@@ -109,7 +110,8 @@ impl Stack {
     fn raise(&mut self, cx: &mut Cx<'_>) {
         let Some(secure) = &mut self.secure else { return };
         while let Some(event) = secure.poll_rx(cx) {
-            self.link.get_mut().handle_rx(cx, event);
+            let keys = Keys::new(secure);
+            self.link.get_mut().handle_rx(&mut cx.with_seal(&keys), event);
         }
     }
 
@@ -161,8 +163,11 @@ impl Stack {
         // Nothing waits between the two: a frame is pulled when there is room for it, and what is
         // pulled is sealed and goes down at once.
         loop {
-            let room = |lane| if secure.room(lane).is_none() { Room::NONE } else { below(lane) };
-            let unit = self.link.get_mut().poll_tx(cx, &room)?;
+            let unit = {
+                let keys = Keys::new(secure);
+                let room = |lane| keys.room(lane, below(lane));
+                self.link.get_mut().poll_tx(&mut cx.with_seal(&keys), &room)?
+            };
             secure.handle_tx(cx, unit);
             let sealed = secure.poll_tx(cx, below);
             while let Some(event) = secure.poll_rx(cx) {

@@ -64,6 +64,14 @@ pub fn payload(packet: &[u8]) -> Option<(u8, &[u8])> {
     }
 }
 
+/// Whether a packet is an acknowledgement of TCP and nothing else: no data, no SYN, FIN or RST.
+pub fn is_bare_ack(packet: &[u8]) -> bool {
+    let Some((TCP, segment)) = payload(packet) else { return false };
+    let header = segment.get(12).map_or(0, |byte| usize::from(byte >> 4) * 4);
+    let flags = segment.get(13).map_or(0, |byte| byte & 0x3f);
+    segment.len() == header && flags == 0x10
+}
+
 /// The ECN field of an IP header (RFC 3168, 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ecn {

@@ -14,6 +14,9 @@
 //! bytes of header, a Noise message and one or two HMACs, see `link/secure`. All of it is written
 //! down in `docs/wire.md`, with test vectors.
 //!
+//! A *unit* is a part of a packet that its sender sealed as a whole ([`Kind::Cut`]): two bytes of
+//! header, its kind being 8, the body as it is, and a tag of four bytes.
+//!
 //! [`EtherType::SEALED`]: crate::base::EtherType::SEALED
 
 use crate::base::{EtherType, NodeId};
@@ -28,6 +31,16 @@ pub const HANDSHAKE_HEADER_BYTES: usize = 2;
 pub const TAG_BYTES: usize = 16;
 /// Bytes that sealing adds to a frame: the header, and the tag behind the body.
 pub const SEAL_BYTES: usize = HEADER_BYTES + TAG_BYTES;
+/// The first byte of a unit.
+pub const UNIT: u8 = VERSION << 4 | 8;
+/// Bytes of the header of a unit: its first, and the key epoch.
+pub const UNIT_HEADER_BYTES: usize = 2;
+/// Bytes of the tag of a unit.
+pub const UNIT_TAG_BYTES: usize = 4;
+/// Bytes that a unit has beside its body.
+pub const UNIT_SEAL_BYTES: usize = UNIT_HEADER_BYTES + UNIT_TAG_BYTES;
+/// The kind of a packet that is cut, encrypted and readable. It is never a frame.
+const CUT: [u8; 2] = [9, 10];
 /// The bit of a kind that says that the body is readable.
 const READABLE: u8 = 8;
 /// How broadcast is written where a receiver's number stands.
@@ -52,10 +65,13 @@ pub enum Kind {
     LinkToAll,
     /// For all: an IP packet.
     PacketToAll,
+    /// A packet for one receiver that goes in units. By itself it is no frame, so that whoever
+    /// gathers the units cannot make one of them.
+    Cut,
 }
 
 impl Kind {
-    /// All of them, in the order of their codes.
+    /// All kinds of frames, in the order of their codes.
     pub const ALL: [Self; 8] = [
         Self::Init,
         Self::Response,
@@ -86,6 +102,12 @@ impl Kind {
                 6 => Some(EtherType::IPV6),
                 _ => None,
             },
+            Self::Cut => match body.first()? >> 4 {
+                VERSION => Some(EtherType::FARHOP),
+                4 => Some(EtherType::IPV4),
+                6 => Some(EtherType::IPV6),
+                _ => None,
+            },
             _ => Some(EtherType::FARHOP),
         }
     }
@@ -97,7 +119,7 @@ impl Kind {
 
     /// Whether it is for all who hear it.
     pub fn is_to_all(self) -> bool {
-        self >= Self::LinkToAll
+        matches!(self, Self::LinkToAll | Self::PacketToAll)
     }
 }
 
@@ -135,8 +157,29 @@ impl Header {
 
     /// The bytes in front of a handshake message.
     pub fn encode_short(&self) -> [u8; HANDSHAKE_HEADER_BYTES] {
-        let readable = if self.is_readable { READABLE } else { 0 };
-        [VERSION << 4 | self.kind as u8 | readable, self.epoch]
+        let code = match self.kind {
+            Kind::Cut => CUT[usize::from(self.is_readable)],
+            kind if self.is_readable => kind as u8 | READABLE,
+            kind => kind as u8,
+        };
+        [VERSION << 4 | code, self.epoch]
+    }
+
+    /// The header of a packet that was cut, whose body is not yet believed.
+    pub fn decode_cut(packet: &[u8]) -> Result<Self, DecodeError> {
+        let Some(([first, epoch, counter @ ..], _)) = packet.split_first_chunk::<HEADER_BYTES>()
+        else {
+            return Err(DecodeError::Short);
+        };
+        if packet.len() < SEAL_BYTES {
+            return Err(DecodeError::Short);
+        }
+        let is_readable = *first == VERSION << 4 | CUT[1];
+        if !is_readable && *first != VERSION << 4 | CUT[0] {
+            return Err(DecodeError::Kind);
+        }
+        let counter = counter.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+        Ok(Self { kind: Kind::Cut, is_readable, epoch: *epoch, counter })
     }
 
     /// The header of a frame, whose body is not yet believed.
@@ -274,6 +317,24 @@ mod tests {
         assert_eq!(decode_carrier(&[0, 4, 9, 0, 1, 0]), None, "no such code");
         assert_eq!(decode_carrier(&[0, 1, 4]), None, "cut short");
         assert_eq!(decode_carrier(&[]), None);
+    }
+
+    #[test]
+    fn a_cut_packet_is_no_frame_and_no_frame_is_a_cut_packet() {
+        for is_readable in [false, true] {
+            let header = Header { kind: Kind::Cut, is_readable, epoch: 3, counter: 0x10203 };
+            let mut bytes = header.encode().to_vec();
+            bytes.resize(SEAL_BYTES, 0);
+            assert_eq!(Header::decode_cut(&bytes), Ok(header));
+            assert_eq!(Header::decode(&bytes), Err(DecodeError::Kind));
+            assert_eq!(Header::decode_cut(&bytes[..SEAL_BYTES - 1]), Err(DecodeError::Short));
+            let frame = Header { kind: Kind::Packet, ..header }.encode();
+            bytes[..HEADER_BYTES].copy_from_slice(&frame);
+            assert_eq!(Header::decode_cut(&bytes), Err(DecodeError::Kind));
+        }
+        assert_eq!(Header::decode(&[UNIT; 40]), Err(DecodeError::Kind));
+        assert_eq!(Kind::Cut.protocol(&[0x11]), Some(EtherType::FARHOP));
+        assert_eq!(Kind::Cut.protocol(&[0x75]), None);
     }
 
     #[test]

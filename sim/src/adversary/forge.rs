@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use farhop_proto::base::{AddressPlan, Bitrate, Duration, EtherType, FlowId, NodeId, Rng, Seq};
+use farhop_proto::wire::harq;
 use farhop_proto::wire::olsr::{self, Body, LinkCode};
+use farhop_proto::wire::secure::{UNIT, UNIT_HEADER_BYTES, UNIT_TAG_BYTES};
 use farhop_proto::wire::wild::{self, BulkAck, Coded, Header, Kind, flag};
 use farhop_proto::wire::{ip, udp};
 
@@ -23,6 +25,8 @@ const SEALED_VERSION: u8 = 1 << 4;
 struct Overheard {
     /// Epoch and counter of a sealed frame.
     sealed: Option<(u8, u64)>,
+    /// A unit with its tag, or what was said of units.
+    unit: Option<Bytes>,
     /// Header of a frame of a link.
     link: Option<Header>,
 }
@@ -47,6 +51,9 @@ impl Forger {
     pub(super) fn take(&mut self, record: &Record) {
         let Some(known) = self.overheard.get_mut(&record.from) else { return };
         match record.protocol {
+            EtherType::SEALED if record.payload.first() == Some(&UNIT) => {
+                known.unit = Some(record.payload.clone());
+            }
             EtherType::SEALED => {
                 let head = record.payload.first_chunk::<8>();
                 known.sealed = head.filter(|head| head[0] & 0x0f >= 3).map(|head| {
@@ -105,6 +112,12 @@ impl Forger {
     /// of another frame.
     fn sealed(&self, from: NodeId, memory: &Memory, rng: &mut Rng) -> Bytes {
         let kind = rng.below(16) as u8;
+        // Where units are sent it is them that are worth forging.
+        if let Some(unit) = &self.overheard[&from].unit
+            && rng.chance(0.5)
+        {
+            return forged_unit(unit, rng);
+        }
         let (epoch, counter) = match self.overheard[&from].sealed {
             Some((epoch, counter)) => {
                 let epoch = epoch.wrapping_add(*pick(&[0, 0, 0, 1, 255], rng));
@@ -230,6 +243,27 @@ impl Forger {
     }
 }
 
+/// The next unit that a node could send, or the last one with another body, or other reports; its
+/// tag is a guess.
+fn forged_unit(unit: &Bytes, rng: &mut Rng) -> Bytes {
+    let head = UNIT_HEADER_BYTES + harq::UNIT_HEADER_BYTES;
+    let mut out = unit.to_vec();
+    let end = out.len() - UNIT_TAG_BYTES;
+    let guess = random_bytes(UNIT_TAG_BYTES, rng);
+    out[end..].copy_from_slice(&guess);
+    if end > head && rng.chance(0.7) {
+        let body = random_bytes(end - head, rng);
+        out[head..end].copy_from_slice(&body);
+    }
+    // The last byte of the number of the burst, that of the block, and the index.
+    for at in [6, 10, 13].map(|at| UNIT_HEADER_BYTES + at) {
+        if at < end && rng.chance(0.5) {
+            out[at] = out[at].wrapping_add(rng.below(4) as u8);
+        }
+    }
+    out.into()
+}
+
 /// An acknowledgement of frames that may have been sent.
 fn bulk_ack(header: &Header, rng: &mut Rng) -> Bytes {
     let nbits = rng.below(100) as u16;
@@ -317,5 +351,22 @@ mod tests {
             forged.protocol == EtherType::SEALED && forged.payload[1..8] == next[1..]
         };
         assert!((0..2_000).filter(is_next).count() > 50);
+    }
+
+    #[test]
+    fn units_are_forged_where_they_are_heard() {
+        let (mut forger, mut rng) = (forger(), Seed(1).stream("draws"));
+        let memory = Memory::new(Seed(1).stream("memory"));
+        let bytes = [&[UNIT, 7][..], &[0x11; 60], &[0; 4]].concat();
+        for from in [1, 2, 3].map(NodeId) {
+            let (to, protocol) = (Some(NodeId(4)), EtherType::SEALED);
+            let rate = Bitrate::from_100kbps(110);
+            forger.take(&Record { from, to, protocol, payload: bytes.clone().into(), rate });
+        }
+        let is_unit = |_: &i32| {
+            let forged = forger.forge(&memory, &mut rng).payload;
+            forged.len() == bytes.len() && forged[..5] == bytes[..5] && forged[..] != bytes[..]
+        };
+        assert!((0..2_000).filter(is_unit).count() > 400);
     }
 }

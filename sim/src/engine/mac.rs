@@ -26,6 +26,7 @@ pub(super) fn chip(config: &RadioConfig, node: NodeId, spec: &RadioSpec) -> Chip
         edca: config.edca.then(categories),
         aggregate,
         rate_control: config.rate_control,
+        link_overhead: config.link_overhead,
         // One aggregate on the air, and the next one behind it.
         queue_frames: if aggregate > 1 { CHIP_FRAMES.max(2 * aggregate) } else { CHIP_FRAMES },
         ..chip

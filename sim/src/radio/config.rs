@@ -4,7 +4,7 @@ use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES};
 use farhop_proto::base::{
     AccessCategory, Bitrate, Dbm, Duration, Gap, NodeId, Phy, PhyKind, RadioId,
 };
-use farhop_proto::stack::{FirstAccess, Protection, RateControl};
+use farhop_proto::stack::{FirstAccess, LinkOverhead, Protection, RateControl};
 
 use super::loss::LossModel;
 
@@ -200,6 +200,8 @@ pub struct ChipConfig {
     pub queue_frames: usize,
     /// Whether frames for other nodes are reported.
     pub overhear: bool,
+    /// What a wire makes of bytes that links add to packets.
+    pub link_overhead: LinkOverhead,
 }
 
 impl ChipConfig {
@@ -236,6 +238,7 @@ impl ChipConfig {
             capture_db: 10.0,
             queue_frames: 50,
             overhear: true,
+            link_overhead: LinkOverhead::Counted,
         }
     }
 

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use farhop_proto::base::{
     Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant, ReceivedFrame, UnitId,
 };
+use farhop_proto::stack::LinkOverhead;
 
 use super::air::{Air, Timer, TxId};
 use super::config::ChipConfig;
@@ -73,7 +74,7 @@ impl Wire {
             return;
         }
         let rate = frame.options.rate.unwrap_or(self.config.rate);
-        let end = now + self.config.phy.air_time(frame.payload.len(), rate);
+        let end = now + self.air_time(frame);
         let kind = TransmissionKind::Data {
             id: frame.id,
             to: frame.to,
@@ -95,6 +96,15 @@ impl Wire {
         air.transmit(Transmission { radio, from, start: now, end, rate, nav, kind });
     }
 
+    fn air_time(&self, frame: &Frame) -> Duration {
+        let rate = frame.options.rate.unwrap_or(self.config.rate);
+        let free = match self.config.link_overhead {
+            LinkOverhead::Counted => 0,
+            LinkOverhead::Free | LinkOverhead::Lossy => usize::from(frame.options.overhead),
+        };
+        self.config.phy.air_time(frame.payload.len().saturating_sub(free), rate)
+    }
+
     /// A frame that must not go before its time may go.
     pub(super) fn on_access(&mut self, air: &mut Air, now: Instant) {
         self.send_next(air, now);
@@ -103,8 +113,7 @@ impl Wire {
     pub(super) fn on_tx_end(&mut self, air: &mut Air, now: Instant) {
         self.is_sending = false;
         let frame = self.queue.pop_front().expect("a frame is under way");
-        let rate = frame.options.rate.unwrap_or(self.config.rate);
-        let air_time = self.config.phy.air_time(frame.payload.len(), rate);
+        let air_time = self.air_time(&frame);
         self.stats.sent += 1;
         self.end(air, now, &frame, FrameOutcome::Sent, air_time);
         self.send_next(air, now);
@@ -119,7 +128,7 @@ impl Wire {
         air_time: Duration,
     ) {
         self.stats.frames += 1;
-        let attempts = u8::from(!air_time.is_zero());
+        let attempts = u8::from(outcome == FrameOutcome::Sent);
         let done = FrameDone { id: frame.id, outcome, attempts, air_time };
         air.report(self.index, now, FrameUp::Done(done));
     }
@@ -147,7 +156,10 @@ impl Wire {
         };
         let is_cut_off = air.is_cut_off(tx);
         let Reach::Decodable(link) = hearer.reach else { return };
-        let fate = air.fate(link, tx, frame.started, 0);
+        let fate = match self.config.link_overhead {
+            LinkOverhead::Free if length.is_zero() => Fate::Ok,
+            _ => air.fate(link, tx, frame.started, 0),
+        };
         if fate != Fate::Ok || !air.links.get(link).is_up || is_cut_off {
             self.stats.lost += 1;
             return;

@@ -8,6 +8,7 @@
 //! | [`distance`] | stop-and-wait over kilometres, in closed form |
 //! | [`edca`] | a fixed point with contention zones (Robinson and Randhawa 2004) |
 //! | [`ht`] | air time of 802.11n and ac, worked out by hand |
+//! | [`harq`] | Table I of the LL-HARQ paper; LL-ARQ in closed form |
 //! | [`kernel`] | TCP of the kernel, over the lab's emulated air |
 //! | [`security`] | the same without keys, the same beside mere noise |
 //! | [`determinism`] | itself |
@@ -26,6 +27,7 @@ mod distance;
 mod document;
 mod edca;
 mod growth;
+mod harq;
 mod ht;
 mod kernel;
 mod ns3;
@@ -80,6 +82,8 @@ pub(crate) enum Group {
     Edca,
     /// A single link of 802.11n or ac.
     Ht,
+    /// Links of units on the abstract link of their paper.
+    Harq,
     /// TCP against the kernel's, in the lab.
     Kernel,
     /// What sealing costs, and strangers in the air.
@@ -102,6 +106,7 @@ impl Group {
             Self::Distance => "Stop-and-wait over kilometres against the closed form",
             Self::Edca => "Shares of access categories against Robinson and Randhawa",
             Self::Ht => "802.11n and ac: one link against the closed form",
+            Self::Harq => "LL-HARQ beside Table I of its paper, LL-ARQ beside the closed form",
             Self::Kernel => "TCP against the kernel's, in the lab",
             Self::Security => "What sealing costs, and what strangers achieve",
             Self::Determinism => "The same file and seed: the same trace",
@@ -119,6 +124,7 @@ impl Group {
             Self::Distance => distance::rows(quick),
             Self::Edca => edca::rows(quick),
             Self::Ht => ht::rows(quick),
+            Self::Harq => harq::rows(quick, root),
             Self::Kernel => kernel::rows(quick),
             Self::Security => security::rows(quick, root),
             Self::Determinism => determinism::rows(root),
@@ -131,7 +137,7 @@ impl Group {
     fn is_quick(self) -> bool {
         match self {
             Self::Airtime | Self::Bianchi | Self::Ns3 | Self::Distance => true,
-            Self::Edca | Self::Ht | Self::Determinism => true,
+            Self::Edca | Self::Ht | Self::Harq | Self::Determinism => true,
             // It measures time, which other work on the machine spoils.
             Self::Growth => false,
             // It needs the rights of a lab and a machine that keeps up with real time.

@@ -19,6 +19,7 @@ mod receive;
 mod send;
 mod session;
 mod status;
+mod whole;
 mod window;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -29,6 +30,7 @@ use rand_chacha::rand_core::{Rng as _, SeedableRng};
 
 pub use config::{Cipher, CookieUse, SecurityConfig, SecurityMode};
 pub use status::{SecurePeerStatus, SecurityStatus};
+pub use whole::Keys;
 
 use self::noise::{Handshakes, Psk};
 use self::peer::{Known, Peer};
@@ -168,6 +170,8 @@ impl Secure {
             counters: named([
                 ("sealed", counters.sealed),
                 ("opened", counters.opened),
+                ("units_tagged", counters.tagged),
+                ("units_believed", counters.units),
                 ("not_sealed", counters.not_sealed),
                 ("overheard", counters.overheard),
                 ("handshakes_begun", counters.handshakes_begun),
@@ -179,7 +183,8 @@ impl Secure {
         }
     }
 
-    /// How often it believed somebody: frames that it opened, and handshakes that ended well.
+    /// How often it believed somebody: frames that it opened, and handshakes that ended well. Not
+    /// units: what they change is the link's to say.
     pub fn believed(&self) -> u64 {
         self.counters.opened + self.counters.handshakes_done
     }

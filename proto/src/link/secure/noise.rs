@@ -58,22 +58,24 @@ impl KeyType for Bytes32 {
     }
 }
 
+/// A key for one use, from something that is secret.
+pub(super) fn derive(secret: &[u8], what: &str) -> [u8; 32] {
+    let mut out = [0; 32];
+    let secret = Salt::new(HKDF_SHA256, b"farhop 1").extract(secret);
+    let filled = secret.expand(&[what.as_bytes()], Bytes32).and_then(|key| key.fill(&mut out));
+    filled.expect("32 bytes are not too many");
+    out
+}
+
 impl Pair {
     /// What we and a node with another key know.
     pub(super) fn new(us: &Identity, other: &PublicKey, psk: Option<&Psk>) -> Self {
         let mut shared = us.agree(other).to_vec();
         shared.extend_from_slice(psk.map_or(&[], |psk| &psk[..]));
-        let secret = Salt::new(HKDF_SHA256, b"farhop 1").extract(&shared);
-        let derive = |what: &str| {
-            let mut out = [0; 32];
-            let filled =
-                secret.expand(&[what.as_bytes()], Bytes32).and_then(|key| key.fill(&mut out));
-            filled.expect("32 bytes are not too many");
-            out
-        };
-        let cookie = UnboundKey::new(&CHACHA20_POLY1305, &derive("cookie")).expect("32 bytes");
+        let cookie = derive(&shared, "cookie");
+        let cookie = UnboundKey::new(&CHACHA20_POLY1305, &cookie).expect("32 bytes");
         Self {
-            mac: hmac::Key::new(hmac::HMAC_SHA256, &derive("mac")),
+            mac: hmac::Key::new(hmac::HMAC_SHA256, &derive(&shared, "mac")),
             cookie: LessSafeKey::new(cookie),
         }
     }

@@ -9,7 +9,7 @@ use super::status::{Reason, SecureEvent};
 use super::{Secure, draw};
 use crate::base::{Cx, EtherType, FrameUp, ReceivedFrame};
 use crate::wire::secure::{
-    DecodeError, HANDSHAKE_HEADER_BYTES, Header, Kind, Said, decode_carrier,
+    DecodeError, HANDSHAKE_HEADER_BYTES, Header, Kind, Said, UNIT, decode_carrier,
 };
 
 /// First messages with which a cookie is to be sent, that wait for our link to place it.
@@ -33,6 +33,9 @@ impl Secure {
         if self.peers[index].known.is_none() {
             return Err(Reason::NotTrusted);
         }
+        if frame.payload.first() == Some(&UNIT) {
+            return self.open_unit(index, frame);
+        }
         let header = Header::decode(&frame.payload).map_err(|error| match error {
             DecodeError::Version => Reason::OtherVersion,
             DecodeError::Short | DecodeError::Kind => Reason::Malformed,
@@ -52,7 +55,7 @@ impl Secure {
                 let beacon = self.on_carrier(cx, index, &body)?;
                 self.give_up(&frame, header.kind, beacon)
             }
-            Kind::Link | Kind::Packet => {
+            Kind::Link | Kind::Packet | Kind::Cut => {
                 let mut frame = frame;
                 let payload = std::mem::take(&mut frame.payload);
                 let body = self.open_for_us(cx, index, &header, payload)?;
@@ -82,7 +85,21 @@ impl Secure {
         Ok(())
     }
 
-    fn open_for_us(
+    /// Hands a unit to the link. It may have come before, and no session is confirmed by it: its
+    /// tag is short.
+    fn open_unit(&mut self, index: usize, frame: ReceivedFrame) -> Result<(), Reason> {
+        let (us, peer) = (self.node, &mut self.peers[index]);
+        let epoch = frame.payload.get(1).filter(|_| frame.to.is_some());
+        let session = peer.session(*epoch.ok_or(Reason::Malformed)?).ok_or(Reason::NoKey)?;
+        let body = session.open_unit(frame.from, us, &frame.payload).ok_or(Reason::Forged)?;
+        self.counters.units += 1;
+        let protocol = EtherType::FARHOP;
+        let frame = ReceivedFrame { protocol, payload: body, ..frame };
+        self.up.push_back(FrameUp::Received(frame));
+        Ok(())
+    }
+
+    pub(super) fn open_for_us(
         &mut self,
         cx: &mut Cx<'_>,
         index: usize,

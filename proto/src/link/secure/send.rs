@@ -6,9 +6,10 @@ use super::peer::{Begun, Need};
 use super::session::{OwnBroadcast, Session};
 use super::{Secure, draw, later};
 use crate::base::{
-    Cx, Duration, EtherType, FlowId, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant,
+    Cover, Cx, Duration, EtherType, FlowId, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp,
+    Instant,
 };
-use crate::wire::secure::{Header, Kind, Said};
+use crate::wire::secure::{Header, Kind, Said, UNIT_SEAL_BYTES};
 use bytes::Bytes;
 
 impl Secure {
@@ -16,6 +17,10 @@ impl Secure {
     pub(super) fn on_sent(&mut self, cx: &mut Cx<'_>, mut frame: Frame) {
         let sealed = match frame.flow {
             FlowId::CONTROL => self.carry(cx.now, &frame),
+            _ if frame.options.cover == Cover::Tagged => {
+                frame.options.overhead += UNIT_SEAL_BYTES as u16;
+                self.close_unit(&frame)
+            }
             _ => self.seal(&frame),
         };
         let Some(payload) = sealed else {
@@ -29,7 +34,16 @@ impl Secure {
         self.down.push_back(FrameDown::Frame(frame));
     }
 
-    fn header(&self, kind: Kind) -> Header {
+    /// Puts a tag to a unit of a packet, or to what is said of units.
+    fn close_unit(&mut self, frame: &Frame) -> Option<Bytes> {
+        let to = frame.to?;
+        let peer = &mut self.peers[*self.index.get(&to)?];
+        let unit = peer.current.as_ref()?.close_unit(self.node, to, &frame.payload);
+        self.counters.tagged += 1;
+        Some(unit)
+    }
+
+    pub(super) fn header(&self, kind: Kind) -> Header {
         let is_readable =
             self.config.mode == SecurityMode::AuthenticateOnly && kind > Kind::Carrier;
         Header { kind, is_readable, epoch: 0, counter: 0 }

@@ -3,10 +3,16 @@
 use bytes::{Bytes, BytesMut};
 use ring::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
+use ring::hmac;
+
 use super::config::Cipher;
+use super::noise::derive;
 use super::window::Window;
 use crate::base::{Duration, Instant, NodeId};
-use crate::wire::secure::{HEADER_BYTES, Header, SEAL_BYTES, TAG_BYTES, ends};
+use crate::wire::secure::{
+    HEADER_BYTES, Header, SEAL_BYTES, TAG_BYTES, UNIT, UNIT_HEADER_BYTES, UNIT_SEAL_BYTES,
+    UNIT_TAG_BYTES, ends,
+};
 
 /// How long a key is used before its owners agree on the next.
 pub(super) const REKEY_AFTER: Duration = Duration::from_secs(120);
@@ -102,6 +108,49 @@ fn known(frame: &[u8], from: NodeId, to: Option<NodeId>) -> [u8; HEADER_BYTES + 
     known
 }
 
+/// A key of one direction for the tags of units.
+pub(super) struct UnitKey(hmac::Key);
+
+impl UnitKey {
+    /// The key that belongs to that of whole frames.
+    pub(super) fn new(secret: &[u8; 32]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, &derive(secret, "unit")))
+    }
+
+    fn tag(&self, from: NodeId, to: NodeId, unit: &[u8]) -> [u8; UNIT_TAG_BYTES] {
+        let mut context = hmac::Context::with_key(&self.0);
+        context.update(&ends(from, Some(to)));
+        context.update(unit);
+        let tag = context.sign();
+        *tag.as_ref().first_chunk().expect("an HMAC is longer")
+    }
+
+    /// A unit with its tag; `epoch` is the receiver's number of the key.
+    pub(super) fn close(&self, epoch: u8, from: NodeId, to: NodeId, body: &[u8]) -> Bytes {
+        let mut out = Vec::with_capacity(body.len() + UNIT_SEAL_BYTES);
+        out.extend_from_slice(&[UNIT, epoch]);
+        out.extend_from_slice(body);
+        let tag = self.tag(from, to, &out);
+        out.extend_from_slice(&tag);
+        out.into()
+    }
+
+    /// The body of a unit; `None` if its tag does not match.
+    fn open(&self, from: NodeId, to: NodeId, unit: &Bytes) -> Option<Bytes> {
+        let end = unit.len().checked_sub(UNIT_TAG_BYTES).filter(|end| *end >= UNIT_HEADER_BYTES)?;
+        let tag = self.tag(from, to, &unit[..end]);
+        // All bytes are compared, whichever differ.
+        let differs = tag.iter().zip(&unit[end..]).fold(0, |all, (a, b)| all | (a ^ b));
+        (differs == 0).then(|| unit.slice(UNIT_HEADER_BYTES..end))
+    }
+}
+
+impl std::fmt::Debug for UnitKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("UnitKey")
+    }
+}
+
 /// What two nodes share for a while.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -111,6 +160,8 @@ pub(super) struct Session {
     pub(super) theirs: u8,
     send: Key,
     receive: Key,
+    /// For units: there, and back.
+    units: [UnitKey; 2],
     sent: u64,
     window: Window,
     pub(super) born: Instant,
@@ -140,6 +191,7 @@ impl Session {
             theirs,
             send: Key::new(cipher, send),
             receive: Key::new(cipher, receive),
+            units: [send, receive].map(UnitKey::new),
             sent: 0,
             window: Window::starting_at(0),
             born,
@@ -163,6 +215,16 @@ impl Session {
         let header = Header { epoch: self.theirs, counter: self.sent, ..header };
         self.sent += 1;
         self.send.seal(&header, from, Some(to), body)
+    }
+
+    /// Puts a tag to a unit for the other.
+    pub(super) fn close_unit(&self, from: NodeId, to: NodeId, body: &[u8]) -> Bytes {
+        self.units[0].close(self.theirs, from, to, body)
+    }
+
+    /// The body of a unit of the other; nothing if its tag does not match. It may have come before.
+    pub(super) fn open_unit(&self, from: NodeId, to: NodeId, unit: &Bytes) -> Option<Bytes> {
+        self.units[1].open(from, to, unit)
     }
 
     /// Opens a frame of the other.
@@ -281,6 +343,23 @@ mod tests {
                 assert_eq!(b.open(&head, A, B, frame), Err(Disbelief::Replayed));
             }
         }
+    }
+
+    #[test]
+    fn no_bit_of_a_unit_and_none_of_its_ends_can_be_changed() {
+        let (a, b) = pair(Cipher::ChaCha20Poly1305);
+        let unit = a.close_unit(A, B, b"unit");
+        assert_eq!((&unit[..2], unit.len()), (&[UNIT, 20][..], 4 + UNIT_SEAL_BYTES));
+        for at in 0..unit.len() * 8 {
+            let mut changed = unit.to_vec();
+            changed[at / 8] ^= 1 << (at % 8);
+            assert_eq!(b.open_unit(A, B, &changed.into()), None, "{at}");
+        }
+        assert_eq!(b.open_unit(NodeId(3), B, &unit), None);
+        assert_eq!(b.open_unit(A, NodeId(3), &unit), None);
+        assert_eq!(a.open_unit(A, B, &unit), None, "sent back");
+        assert_eq!(b.open_unit(A, B, &unit.slice(..5)), None);
+        assert_eq!(b.open_unit(A, B, &unit).as_deref(), Some(&b"unit"[..]));
     }
 
     #[test]

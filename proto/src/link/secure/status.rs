@@ -78,6 +78,8 @@ impl Rejected {
 pub(super) struct Counters {
     pub(super) sealed: u64,
     pub(super) opened: u64,
+    pub(super) tagged: u64,
+    pub(super) units: u64,
     pub(super) not_sealed: u64,
     pub(super) overheard: u64,
     pub(super) handshakes_begun: u64,

@@ -1,8 +1,10 @@
 //! The test vectors of `docs/wire.md`: made again from their inputs, and compared.
 
-use super::noise::{Handshakes, Pair};
-use super::session::{Key, OwnBroadcast, Session};
+use super::noise::{Handshakes, Pair, derive};
+use super::session::{Key, OwnBroadcast, Session, UnitKey};
 use super::*;
+use crate::base::EtherType;
+use crate::wire::harq;
 use crate::wire::secure::{Header, Kind};
 
 const DOCUMENT: &str = include_str!("../../../../docs/wire.md");
@@ -78,4 +80,41 @@ fn sealed_frames_are_as_written_down() {
     let header =
         Header { kind: Kind::Packet, is_readable: false, epoch: 1, counter: 0x0102_0304_0506 };
     check("sealed.counter", &Key::new(cipher, &ab).seal(&header, A, Some(B), &[0x45, 0, 0, 20]));
+}
+
+#[test]
+fn units_of_a_packet_are_as_written_down() {
+    let cipher = Cipher::ChaCha20Poly1305;
+    let key = [5; 32];
+    let body = [0x45, 0, 0, 20];
+    for (name, is_readable) in [("cut.chacha20", false), ("cut.readable", true)] {
+        let header = Header { kind: Kind::Cut, is_readable, epoch: 7, counter: 2 };
+        check(name, &Key::new(cipher, &key).seal(&header, A, Some(B), &body));
+    }
+    check("unit.key", &derive(&key, "unit"));
+    let sealed = Key::new(cipher, &key).seal(
+        &Header { kind: Kind::Cut, is_readable: false, epoch: 7, counter: 2 },
+        A,
+        Some(B),
+        &body,
+    );
+    // The second of two units of 14 bytes, and no parity.
+    let unit = harq::Unit {
+        is_first: true,
+        burst: 9,
+        block: 8,
+        back: 1,
+        index: 1,
+        k: 2,
+        left: 0,
+        pad: 0,
+        protocol: EtherType::IPV4,
+    };
+    let unit = harq::encode_unit(0x0102, &unit, &sealed[14..]);
+    check("unit", &UnitKey::new(&key).close(7, A, B, &unit));
+    let report = harq::Report { burst: 9, came: 1, needs: 1, lacks: 1 };
+    let feedback = harq::encode_feedback(0x0102, &[report]);
+    check("unit.feedback", &UnitKey::new(&[6; 32]).close(9, B, A, &feedback));
+    let probe = harq::encode_probe(0x0102, &harq::Probe { burst: 10, base: 8, asks: 9 });
+    check("unit.probe", &UnitKey::new(&key).close(7, A, B, &probe));
 }

@@ -39,6 +39,9 @@ pub struct WildConfig {
     pub window_packets: Option<u16>,
     /// Packets that one flow may have waiting.
     pub queue_packets: usize,
+    /// Whether acknowledgements of TCP ride in the frames of other packets, where there is place.
+    /// They then go up when these come, before earlier ones that are repeated.
+    pub acks_ride: bool,
     /// Time added to each frame's air time in the plan of a slot, in microseconds.
     pub overhead_us: f64,
     /// Classes of flows with values of their own; the first that matches counts.
@@ -60,6 +63,7 @@ impl Default for WildConfig {
             block_packets: 10,
             window_packets: None,
             queue_packets: 64,
+            acks_ride: true,
             overhead_us: 0.0,
             class: Vec::new(),
         }

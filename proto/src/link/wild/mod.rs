@@ -23,6 +23,7 @@ mod queue;
 mod receive;
 mod receiver;
 mod recovery;
+mod riders;
 mod send;
 mod sender;
 mod slots;
@@ -39,6 +40,7 @@ pub use turns::Turn;
 use self::class::Classes;
 use self::clock::RadioClock;
 use self::peer::Peer;
+use self::riders::Riders;
 use self::send::Outstanding;
 use self::slots::{Phase, SlotEvent, Slots};
 use self::status::Counters;
@@ -71,6 +73,7 @@ pub struct Wild {
     peers: Vec<Peer>,
     up: VecDeque<PacketUp>,
     copies: Copies,
+    riders: Riders,
     outstanding: VecDeque<Outstanding>,
     ids: UnitIds,
     seed: Seed,
@@ -92,6 +95,7 @@ struct Settings {
     guard: Duration,
     overhead: Duration,
     in_order: InOrder,
+    acks_ride: bool,
     block: usize,
     classes: Classes,
 }
@@ -105,6 +109,7 @@ impl Settings {
             guard: config.guard(),
             overhead: Duration::from_secs_f64(config.overhead_us / 1e6),
             in_order: config.in_order,
+            acks_ride: config.acks_ride,
             block: usize::from(config.block_packets).clamp(1, MAX_DATA),
             classes: Classes::build(config),
         }
@@ -203,6 +208,7 @@ impl Wild {
             peers: all,
             up: VecDeque::new(),
             copies: Copies::default(),
+            riders: Riders::default(),
             outstanding: VecDeque::new(),
             ids: UnitIds::default(),
             seed,
@@ -270,6 +276,9 @@ impl Wild {
 
     /// Tells of packets that have ended.
     fn end(&mut self, mut done: Vec<PacketDone>) {
+        for index in 0..done.len() {
+            done.extend(self.riders.end(&done[index]));
+        }
         done.retain(|done| self.copies.has_ended(done.id));
         self.up.extend(done.into_iter().map(PacketUp::Done));
     }

@@ -190,7 +190,11 @@ impl Wild {
             let bytes = ack.len() + packet.payload.len();
             let Some(parity_air) = self.admit(now, (index, class), bytes, codes) else { continue };
             let peer = &mut self.peers[index];
-            let taken = peer.queue.take(level, turn).expect("what was there");
+            let mut taken = peer.queue.take(level, turn).expect("what was there");
+            if parity_air.is_none() {
+                self.board(now, index, ack.len(), &mut taken);
+            }
+            let peer = &mut self.peers[index];
             let Taken { packet, flow_seq, class } = taken;
             let (flow, protocol) = (packet.flow, packet.protocol);
             let (payload, most_retries) = (packet.payload.clone(), retries_of(&packet));

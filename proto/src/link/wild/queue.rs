@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::class::{Choice, Class, Classes, Habit};
 use crate::base::{FlowId, Instant, Packet};
+use crate::wire::ip;
 
 /// The waiting packets to one neighbour.
 #[derive(Debug)]
@@ -178,6 +179,28 @@ impl Queue {
     pub(super) fn peek(&self, level: usize, turn: usize) -> Option<(&Packet, usize)> {
         let lane = &self.lanes[*self.active[level].get(turn)?];
         Some((lane.packets.front()?, lane.class))
+    }
+
+    /// Takes out an acknowledgement of TCP of at most `bytes` bytes that could go out now. It is not
+    /// numbered among the packets of its flow, and goes before those that wait.
+    pub(super) fn take_bare_ack(&mut self, bytes: usize) -> Option<Packet> {
+        let is_fit = |index: &usize| {
+            let front = self.lanes[*index].packets.front();
+            front.is_some_and(|it| it.payload.len() <= bytes && ip::is_bare_ack(&it.payload))
+        };
+        let (level, turn) = self
+            .active
+            .iter()
+            .enumerate()
+            .find_map(|(level, lanes)| Some((level, lanes.iter().position(is_fit)?)))?;
+        let index = self.active[level][turn];
+        let lane = &mut self.lanes[index];
+        let packet = lane.packets.pop_front();
+        if lane.packets.is_empty() {
+            self.active[level].remove(turn);
+        }
+        self.len -= 1;
+        packet
     }
 
     /// Takes out what [`Self::peek`] showed.

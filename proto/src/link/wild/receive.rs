@@ -4,6 +4,7 @@ use super::Wild;
 use super::beacon::BEACON_BYTES;
 use super::peer::Refusal;
 use super::receiver::{Arrival, Verdict, unit_head};
+use super::riders::split;
 use super::slots::{SILENT_CYCLES, STALE_CYCLES, Stamp};
 use super::status::WildEvent;
 use crate::base::{
@@ -256,15 +257,17 @@ impl Wild {
         let peer = &mut self.peers[index];
         for arrival in out {
             peer.received_bytes += arrival.payload.len() as u64;
-            self.up.push_back(PacketUp::Received(ReceivedPacket {
-                radio: peer.spec.radio,
-                from: peer.spec.node,
-                flow: arrival.head.flow,
-                protocol: arrival.head.protocol,
-                payload: arrival.payload,
-                signal: arrival.signal,
-                rate: arrival.rate,
-            }));
+            for (protocol, payload) in split(arrival.head.protocol, arrival.payload) {
+                self.up.push_back(PacketUp::Received(ReceivedPacket {
+                    radio: peer.spec.radio,
+                    from: peer.spec.node,
+                    flow: arrival.head.flow,
+                    protocol,
+                    payload,
+                    signal: arrival.signal,
+                    rate: arrival.rate,
+                }));
+            }
         }
     }
 }

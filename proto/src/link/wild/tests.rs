@@ -4,10 +4,11 @@ use bytes::Bytes;
 
 use super::*;
 use crate::base::{
-    EtherType, FlowId, Frame, FrameDone, FrameOutcome, Gap, Phy, RadioId, ReceivedFrame, Seq,
-    TxOptions, UnitId,
+    EtherType, FlowId, Frame, FrameDone, FrameOutcome, Gap, PacketOutcome, Phy, RadioId,
+    ReceivedFrame, Seq, TxOptions, UnitId,
 };
-use crate::wire::wild::{FULL_LENGTH, Header, Kind, decode, encode, flag};
+use crate::wire::ip;
+use crate::wire::wild::{FULL_LENGTH, Header, Kind, decode, encode, flag, unbundle};
 
 const T: Duration = Duration::from_millis(20);
 
@@ -209,4 +210,56 @@ fn a_broadcast_goes_to_each_neighbour_and_ends_once() {
     wild.handle_tx(&mut cx, packet(2, 40));
     let queued = |node: usize| wild.peers[node].queue.len();
     assert_eq!((queued(0), queued(1)), (1, 1));
+}
+
+/// A bare acknowledgement of TCP, or a segment with data.
+fn tcp(id: u64, flow: u16, data: usize) -> Packet {
+    let (src, dst) = ([10, 66, 0, 1].into(), [10, 66, 0, 2].into());
+    let mut payload = Vec::new();
+    ip::put_ipv4(&mut payload, src, dst, ip::TCP, 20 + data);
+    let mut segment = vec![0; 20 + data];
+    (segment[12], segment[13]) = (5 << 4, 0x10);
+    payload.extend(segment);
+    Packet {
+        id: UnitId(id),
+        radio: RadioId(0),
+        to: Some(NodeId(2)),
+        flow: FlowId(flow),
+        protocol: EtherType::IPV4,
+        payload: payload.into(),
+        options: TxOptions::default(),
+        order: None,
+    }
+}
+
+#[test]
+fn acknowledgements_ride_with_data_and_end_with_it() {
+    let mut wild = node([1, 1]);
+    hears(&mut wild, 2, at(101_000), 1_000, true);
+    let opens = at(100_000) + T + WildConfig::default().guard();
+    while wild.poll_rx(&mut Cx::new(opens)).is_some() {}
+    let mut cx = Cx::new(opens);
+    for (id, flow, data) in [(1, 1, 1_000), (2, 2, 0), (3, 3, 0), (4, 2, 500)] {
+        wild.handle_tx(&mut cx, tcp(id, flow, data));
+    }
+    let bodies: Vec<_> = drain(&mut wild, opens)
+        .iter()
+        .map(|frame| decode(&frame.payload).expect("a frame of ours"))
+        .filter(|decoded| decoded.header.kind == Kind::Data)
+        .map(|decoded| (decoded.header.protocol, decoded.body))
+        .collect();
+    assert_eq!(bodies.len(), 2, "two frames for four packets");
+    assert_eq!((bodies[0].0, bodies[1].0), (EtherType::FARHOP, EtherType::IPV4));
+    let lengths = unbundle(&bodies[0].1).expect("a bundle of ours");
+    let lengths: Vec<_> = lengths.iter().map(|(_, packet)| packet.len()).collect();
+    assert_eq!(lengths, [1_040, 40, 40]);
+    let (outcome, attempts, air_time) = (PacketOutcome::Delivered, 2, Duration::from_micros(9));
+    wild.end(vec![PacketDone { id: UnitId(1), outcome, attempts, air_time }]);
+    let ended: Vec<_> = std::iter::from_fn(|| wild.poll_rx(&mut cx))
+        .filter_map(|event| match event {
+            PacketUp::Done(done) => Some((done.id.0, done.outcome, done.air_time.as_nanos())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ended, [(1, outcome, 9_000), (2, outcome, 0), (3, outcome, 0)]);
 }

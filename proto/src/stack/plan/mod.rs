@@ -315,7 +315,7 @@ impl NodePlan {
     pub fn slot(&self) -> Option<(Duration, Duration)> {
         match &self.stack.link {
             LinkConfig::Wild(wild) => Some((wild.slot(), wild.guard())),
-            LinkConfig::Plain(_) | LinkConfig::TwoP(_) | LinkConfig::BlindFec(_) => None,
+            _ => None,
         }
     }
 }

@@ -3,12 +3,13 @@
 use super::Found;
 use super::hop::check_hop;
 use crate::link::blindfec::BlindFecConfig;
+use crate::link::harq::{ArqConfig, HarqConfig};
 use crate::link::queue::QueueConfig;
 use crate::link::snoop::SnoopConfig;
 use crate::link::two_p::TwoPConfig;
 use crate::link::wild::WildConfig;
 use crate::stack::config::{LinkConfig, StackConfig};
-use crate::stack::scenario::RadioConfig;
+use crate::stack::scenario::{LinkOverhead, RadioConfig};
 
 /// The largest packet that hosts send, and what a frame has beside it: headers, a bulk
 /// acknowledgement and a seal.
@@ -23,6 +24,11 @@ pub(super) fn check_stack(found: &mut Found, stack: &StackConfig, radio: &RadioC
     if let Some(hop) = &stack.hop {
         check_hop(found, hop);
     }
+    if radio.link_overhead != LinkOverhead::Counted && !stack.link.has_units() {
+        let message = format!("frames of `{}` have nothing that could be free", stack.link.name());
+        let help = "leave it out, or kind = \"harq\" or \"arq\" in [stack.link]";
+        found.add("radio.link_overhead", message, help);
+    }
     match &stack.link {
         LinkConfig::Plain(plain) => {
             let queue = plain.queue_packets as f64;
@@ -36,6 +42,8 @@ pub(super) fn check_stack(found: &mut Found, stack: &StackConfig, radio: &RadioC
         }
         LinkConfig::Wild(wild) => check_wild(found, wild, radio),
         LinkConfig::BlindFec(blind) => check_blindfec(found, blind),
+        LinkConfig::Harq(harq) => check_harq(found, harq),
+        LinkConfig::Arq(arq) => check_arq(found, arq),
         LinkConfig::TwoP(two_p) => check_two_p(found, two_p),
     }
 }
@@ -146,4 +154,70 @@ pub(super) fn check_blindfec(found: &mut Found, blind: &BlindFecConfig) {
     found.number(path("close_ms"), blind.close_ms, 0.1..=10_000.0, "a time in milliseconds");
     let queue = blind.queue_packets as f64;
     found.number(path("queue_packets"), queue, 1.0..=1e5, "a queue length in packets");
+}
+
+fn check_harq(found: &mut Found, harq: &HarqConfig) {
+    let path = |key: &str| format!("stack.link.{key}");
+    let what = "a number of units of a packet, of which one is data at least";
+    found.number(path("units"), harq.units.into(), 2.0..=32.0, what);
+    let what = "a number of bursts of a packet, the first included";
+    found.number(path("attempts"), harq.attempts.into(), 1.0..=15.0, what);
+    found.number(path("alpha"), harq.alpha, 1e-4..=1.0, "a weight of a packet in the estimate");
+    found.number(path("initial_loss"), harq.initial_loss, 0.0..=0.9, "a loss of units");
+    check_queue_of_units(found, harq.queue_packets, &harq.queue);
+}
+
+fn check_arq(found: &mut Found, arq: &ArqConfig) {
+    let path = |key: &str| format!("stack.link.{key}");
+    found.number(path("units"), arq.units.into(), 1.0..=32.0, "a number of units of a packet");
+    let what = "a number of bursts of a packet, the first included";
+    found.number(path("attempts"), arq.attempts.into(), 1.0..=255.0, what);
+    check_queue_of_units(found, arq.queue_packets, &arq.queue);
+}
+
+fn check_queue_of_units(found: &mut Found, packets: usize, queue: &QueueConfig) {
+    let what = "a queue length in packets";
+    found.number("stack.link.queue_packets".into(), packets as f64, 1.0..=1e6, what);
+    check_queue(found, queue);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::PhyKind;
+
+    fn problems(link: LinkConfig, radio: &RadioConfig) -> Vec<(String, String)> {
+        let mut found = Found(Vec::new());
+        check_stack(&mut found, &StackConfig { link, ..StackConfig::default() }, radio);
+        found.0.into_iter().map(|problem| (problem.path, problem.message)).collect()
+    }
+
+    #[test]
+    fn units_that_cannot_be_are_refused_with_what_they_are() {
+        let radio = RadioConfig::default();
+        assert_eq!(problems(LinkConfig::Harq(HarqConfig::default()), &radio), []);
+        assert_eq!(problems(LinkConfig::Arq(ArqConfig::default()), &radio), []);
+        let harq = HarqConfig { units: 1, attempts: 0, alpha: 0.0, ..HarqConfig::default() };
+        let words = [
+            ("units", "1 is not a number of units of a packet, of which one is data at least"),
+            ("attempts", "0 is not a number of bursts of a packet, the first included"),
+            ("alpha", "0 is not a weight of a packet in the estimate"),
+        ];
+        let words = words.map(|(key, words)| (format!("stack.link.{key}"), words.to_owned()));
+        assert_eq!(problems(LinkConfig::Harq(harq), &radio), words);
+        let arq = ArqConfig { units: 33, queue_packets: 0, ..ArqConfig::default() };
+        let paths: Vec<String> =
+            problems(LinkConfig::Arq(arq), &radio).into_iter().map(|(path, _)| path).collect();
+        assert_eq!(paths, ["stack.link.units", "stack.link.queue_packets"]);
+    }
+
+    #[test]
+    fn free_overhead_needs_a_link_that_has_any() {
+        let link_overhead = LinkOverhead::Free;
+        let radio = RadioConfig { phy: PhyKind::Wire, link_overhead, ..RadioConfig::default() };
+        assert_eq!(problems(LinkConfig::Harq(HarqConfig::default()), &radio), []);
+        let (path, message) = problems(LinkConfig::default(), &radio).remove(0);
+        assert_eq!(path, "radio.link_overhead");
+        assert_eq!(message, "frames of `plain` have nothing that could be free");
+    }
 }

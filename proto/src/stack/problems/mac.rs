@@ -2,7 +2,7 @@
 
 use super::Found;
 use crate::base::{AccessCategory, PhyKind};
-use crate::stack::scenario::{AccessConfig, Protection, RadioConfig};
+use crate::stack::scenario::{AccessConfig, LinkOverhead, Protection, RadioConfig};
 
 /// The longest TXOP that a driver can ask for, in microseconds.
 const MOST_TXOP_US: u32 = 8160;
@@ -25,6 +25,10 @@ pub(super) fn check_mac(found: &mut Found, radio: &RadioConfig) {
     }
     if radio.edca && radio.phy == PhyKind::Wire {
         found.add("radio.edca", "nothing contends on a wire", "leave it out");
+    }
+    if radio.link_overhead != LinkOverhead::Counted && radio.phy != PhyKind::Wire {
+        let message = "every byte takes time on the air";
+        found.add("radio.link_overhead", message, "phy = \"wire\", or leave it out");
     }
     if !radio.edca && !radio.access.is_default() {
         found.add("radio.access", "DCF has no access categories", "edca = true");

@@ -43,7 +43,7 @@ pub use node::{ClockConfig, DeviceConfig, NodeConfig};
 pub use propagation::{
     CurveConfig, InterferenceConfig, PropagationConfig, PropagationKind, SinrSettings,
 };
-pub use radio::{EifsConfig, HostConfig, RadioConfig};
+pub use radio::{EifsConfig, HostConfig, LinkOverhead, RadioConfig};
 pub use radio_override::RadioOverride;
 pub use random_ends::RandomEnds;
 pub use space::{

@@ -85,6 +85,9 @@ pub struct RadioConfig {
     /// Bit-rate of broadcast frames, in Mb/s; the lowest of the PHY if it is not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broadcast_rate_mbps: Option<f64>,
+    /// What a wire makes of the bytes that links add to packets.
+    #[serde(skip_serializing_if = "LinkOverhead::is_counted")]
+    pub link_overhead: LinkOverhead,
     /// When the radio waits EIFS in the place of DIFS.
     pub eifs: EifsConfig,
     /// Transmit power at the card, in dBm; 20 if it is not given, and that of ns-2 (24.5) under
@@ -109,6 +112,26 @@ pub struct RadioConfig {
     /// of a preset, or points of the distribution.
     #[serde(skip_serializing_if = "DelayConfig::is_none")]
     pub departure: DelayConfig,
+}
+
+/// What a wire makes of the bytes that links add to packets: the headers of units, and feedback.
+/// Calculations about links often leave them out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkOverhead {
+    /// They take time like all others.
+    #[default]
+    Counted,
+    /// They take no time, and frames of nothing else are never lost.
+    Free,
+    /// They take no time, and frames of nothing else are lost like all others.
+    Lossy,
+}
+
+impl LinkOverhead {
+    fn is_counted(&self) -> bool {
+        *self == Self::Counted
+    }
 }
 
 /// When a radio waits EIFS in the place of DIFS.
@@ -155,6 +178,7 @@ impl Default for RadioConfig {
             transmit_status: true,
             slot_us: None,
             broadcast_rate_mbps: None,
+            link_overhead: LinkOverhead::Counted,
             eifs: EifsConfig::AfterLock,
             tx_power_dbm: None,
             antenna_gain_dbi: 0.0,

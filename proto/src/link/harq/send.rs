@@ -1,0 +1,173 @@
+//! What goes to the radios, in the order of urgency.
+
+use bytes::Bytes;
+
+use super::receiver::Receiver;
+use super::sender::Outgoing;
+use super::{Given, Harq, Key, UseOfAir, lane};
+use crate::base::{
+    AccessCategory, AckPolicy, Cover, Cx, Duration, EtherType, FlowId, Frame, Lane, Packet,
+    PacketDone, PacketOutcome, PacketUp, RoomBelow, TxOptions,
+};
+use crate::wire::harq::{UNIT_HEADER_BYTES, encode_feedback, encode_probe, encode_unit};
+
+impl Harq {
+    fn give(&mut self, key: Key, given: Given, payload: Bytes, options: TxOptions) -> Frame {
+        let (radio, to) = (key.0, Some(key.1));
+        let id = self.ids.next_id();
+        self.outstanding.push_back((id, given));
+        let (flow, protocol) = (FlowId(0), EtherType::FARHOP);
+        Frame { id, radio, to, flow, protocol, payload, options }
+    }
+
+    /// What a layer below wants to say, or feedback.
+    pub(super) fn urgent(&mut self, below: &RoomBelow<'_>) -> Option<Frame> {
+        let keys: Vec<Key> = self.busy.iter().copied().collect();
+        for key in keys {
+            let Some(peer) = self.peers.get_mut(&key) else { continue };
+            let control = Lane { flow: FlowId::CONTROL, ..lane(key) };
+            if peer.wants_carrier && !below(control).is_none() {
+                peer.wants_carrier = false;
+                let mut frame = self.give(key, Given::Control, Bytes::new(), TxOptions::default());
+                frame.flow = FlowId::CONTROL;
+                return Some(frame);
+            }
+            let has_room = !below(lane(key)).is_none();
+            let receiver = peer.receiver.as_mut().filter(|r| has_room && r.owes_feedback());
+            if let Some(receiver) = receiver {
+                let (incarnation, reports) = (receiver.incarnation, receiver.feedback());
+                if !reports.is_empty() {
+                    self.counters.feedback_sent += 1;
+                    return Some(self.control(key, encode_feedback(incarnation, &reports)));
+                }
+            }
+            let sender = &peer.sender;
+            let owes = peer.receiver.as_ref().is_some_and(Receiver::owes_feedback);
+            if !owes && !peer.wants_carrier && !sender.owes_probe() && !sender.may_repair() {
+                self.busy.remove(&key);
+            }
+        }
+        None
+    }
+
+    /// Feedback or a probe: repeated by the card where it can.
+    fn control(&mut self, key: Key, payload: Bytes) -> Frame {
+        let overhead = payload.len() as u16;
+        let options = TxOptions { cover: Cover::Tagged, overhead, ..TxOptions::default() };
+        self.give(key, Given::Control, payload, options)
+    }
+
+    /// The next frame of a radio: of the burst that goes out, else a probe, a burst that repairs,
+    /// a new packet.
+    pub(super) fn next_frame(
+        &mut self,
+        cx: &Cx<'_>,
+        radio: usize,
+        incarnation: u16,
+        below: &RoomBelow<'_>,
+    ) -> Option<Frame> {
+        if let Some((to, burst)) = self.radios[radio].burst {
+            let key = (self.radios[radio].radio, to);
+            if self.peers.get(&key).is_some_and(|peer| peer.sender.is_going(burst)) {
+                return (!below(lane(key)).is_none())
+                    .then(|| self.unit(key, burst, incarnation))?;
+            }
+            self.radios[radio].burst = None;
+        }
+        let id = self.radios[radio].radio;
+        let here: Vec<Key> = self.busy.iter().copied().filter(|key| key.0 == id).collect();
+        for key in here {
+            let Some(peer) = self.peers.get_mut(&key) else { continue };
+            if below(lane(key)).is_none() {
+                continue;
+            }
+            if peer.sender.may_repair() {
+                let burst = peer.sender.repair()?;
+                self.radios[radio].burst = Some((key.1, burst));
+                return self.unit(key, burst, incarnation);
+            }
+            if peer.sender.owes_probe() {
+                let probe = encode_probe(incarnation, &peer.sender.probe());
+                self.counters.probes_sent += 1;
+                return Some(self.control(key, probe));
+            }
+        }
+        self.next_packet(cx, radio, incarnation, below)
+    }
+
+    /// Begins the first packet that may go.
+    fn next_packet(
+        &mut self,
+        cx: &Cx<'_>,
+        radio: usize,
+        incarnation: u16,
+        below: &RoomBelow<'_>,
+    ) -> Option<Frame> {
+        let may_go = |packet: &Packet| {
+            let key = packet.to.map(|to| (packet.radio, to));
+            let peer = key.and_then(|key| self.peers.get(&key));
+            let lane = key.map_or(Lane { flow: FlowId(0), ..packet.lane() }, lane);
+            !below(lane).is_none() && peer.is_none_or(|peer| peer.sender.may_start())
+        };
+        let at = self.radios[radio].waiting.iter().position(may_go)?;
+        let queue = &mut self.radios[radio];
+        let packet = queue.waiting.remove(at)?;
+        let length = queue.waiting.len();
+        if let Some(red) = &mut queue.red {
+            red.on_left(cx.now, length);
+        }
+        let Some(to) = packet.to else { return Some(self.whole(packet)) };
+        let key = (packet.radio, to);
+        let sealed = cx.seal(to, packet.protocol, &packet.payload);
+        let (Some(data), Some(peer)) = (sealed, self.peer(key)) else {
+            self.counters.not_sealed += 1;
+            let (id, outcome) = (packet.id, PacketOutcome::Failed);
+            let air_time = Duration::ZERO;
+            let done = PacketDone { id, outcome, attempts: 0, air_time };
+            self.up.push_back(PacketUp::Done(done));
+            return self.next_packet(cx, radio, incarnation, below);
+        };
+        let burst = peer.sender.start(&packet, data);
+        self.radios[radio].burst = Some((to, burst));
+        self.unit(key, burst, incarnation)
+    }
+
+    /// A packet for all goes as it is: nobody could report what is missing.
+    fn whole(&mut self, packet: Packet) -> Frame {
+        let id = self.ids.next_id();
+        self.outstanding.push_back((id, Given::Packet(packet.id)));
+        Frame {
+            id,
+            radio: packet.radio,
+            to: None,
+            flow: FlowId(0),
+            protocol: packet.protocol,
+            payload: packet.payload,
+            options: packet.options,
+        }
+    }
+
+    fn unit(&mut self, key: Key, burst: u64, incarnation: u16) -> Option<Frame> {
+        let Outgoing { header, body, options } =
+            self.peers.get_mut(&key)?.sender.next_unit(burst)?;
+        let bytes = body.len() as u64;
+        let (sum, use_of_air) = match header.is_first {
+            true if header.index < header.k => (&mut self.counters.data_bytes, UseOfAir::Data),
+            true => (&mut self.counters.pfec_bytes, UseOfAir::Parity),
+            false => (&mut self.counters.rfec_bytes, UseOfAir::Repair),
+        };
+        *sum += bytes;
+        self.counters.units_sent += 1;
+        let options = TxOptions {
+            // In one category: units of a later burst must not overtake those of an earlier one.
+            access: AccessCategory::default(),
+            ack: AckPolicy::NoAck,
+            attempts: Some(1),
+            cover: Cover::Tagged,
+            overhead: UNIT_HEADER_BYTES as u16,
+            ..options
+        };
+        let given = Given::Unit { to: key, burst, use_of_air };
+        Some(self.give(key, given, encode_unit(incarnation, &header, &body), options))
+    }
+}
