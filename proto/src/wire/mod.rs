@@ -1,6 +1,7 @@
 //! Frame and packet formats, one file each, with golden bytes beside them.
 
 pub mod blindfec;
+pub mod bundle;
 pub mod harq;
 pub mod hop;
 pub mod ieee80211;

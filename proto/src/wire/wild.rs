@@ -30,8 +30,7 @@
 //! it counts instead of how many frames were expected, because repeated frames leave no gap in the
 //! sequence, and the sender knows best what it sent.
 //!
-//! A body with farhop's own EtherType is a bundle: several packets, of each its EtherType (2), its
-//! length (2) and itself.
+//! A body with farhop's own EtherType is a bundle of packets (`bundle`).
 //!
 //! A data frame of a coded block has in K the most that the block may hold; only its parity
 //! frames know how many it came to hold.
@@ -49,8 +48,6 @@ pub const MAX_ACK_BITS: usize = (u8::MAX as usize - ACK_FIXED_BYTES) * 8;
 /// Length of what goes before the payload in a coded unit, in bytes.
 pub const UNIT_HEAD_BYTES: usize = 12;
 
-/// Length of what goes before each packet of a bundle, in bytes.
-pub const BUNDLE_HEAD_BYTES: usize = 4;
 const VERSION: u8 = 2;
 const ACK_FIXED_BYTES: usize = 10;
 const CHECKSUM_AT: usize = 14;
@@ -476,43 +473,6 @@ fn crc16_update(crc: u16, bytes: &[u8]) -> u16 {
     bytes.iter().fold(crc, |crc, byte| crc << 8 ^ CRC_TABLE[usize::from((crc >> 8) as u8 ^ *byte)])
 }
 
-/// Bytes of a bundle of packets.
-pub fn bundled_bytes(packets: &[(EtherType, Bytes)]) -> usize {
-    packets.iter().map(|(_, packet)| BUNDLE_HEAD_BYTES + packet.len()).sum()
-}
-
-/// Several packets as the body of one, whose EtherType is then [`EtherType::FARHOP`]: of each its
-/// EtherType (2), its length (2) and itself.
-///
-/// Panics if one is longer than 64 KiB.
-pub fn bundle(packets: &[(EtherType, Bytes)]) -> Bytes {
-    let mut out = Vec::with_capacity(bundled_bytes(packets));
-    for (protocol, packet) in packets {
-        let length = u16::try_from(packet.len()).expect("a packet that a frame has place for");
-        out.extend_from_slice(&protocol.0.to_be_bytes());
-        out.extend_from_slice(&length.to_be_bytes());
-        out.extend_from_slice(packet);
-    }
-    out.into()
-}
-
-/// The packets of a bundle; `None` if one is cut off, or is a bundle itself.
-pub fn unbundle(bundle: &Bytes) -> Option<Vec<(EtherType, Bytes)>> {
-    let mut rest = bundle.clone();
-    let mut packets = Vec::new();
-    while !rest.is_empty() {
-        let head: [u8; BUNDLE_HEAD_BYTES] = *rest.first_chunk()?;
-        let _ = rest.split_to(BUNDLE_HEAD_BYTES);
-        let protocol = EtherType(u16::from_be_bytes([head[0], head[1]]));
-        let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
-        if protocol == EtherType::FARHOP || length > rest.len() {
-            return None;
-        }
-        packets.push((protocol, rest.split_to(length)));
-    }
-    Some(packets)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -636,20 +596,5 @@ mod tests {
             frame[at] ^= 1 << bit;
             prop_assert!(decode(&frame.into()).is_err());
         }
-    }
-
-    #[test]
-    fn a_bundle_comes_apart_as_it_was_and_a_cut_one_not_at_all() {
-        let packet = |text: &'static [u8]| (EtherType::IPV4, Bytes::from_static(text));
-        let packets = vec![packet(b"data"), (EtherType::IPV6, Bytes::from_static(b"an ack"))];
-        let whole = bundle(&packets);
-        assert_eq!(whole[..6], [0x08, 0x00, 0, 4, b'd', b'a']);
-        assert_eq!(whole.len(), bundled_bytes(&packets));
-        assert_eq!(unbundle(&whole), Some(packets));
-        for length in 1..whole.len() {
-            let is_whole = length == 8;
-            assert_eq!(unbundle(&whole.slice(..length)).is_some(), is_whole, "{length} bytes");
-        }
-        assert_eq!(unbundle(&bundle(&[(EtherType::FARHOP, whole)])), None);
     }
 }

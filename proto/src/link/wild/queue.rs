@@ -181,8 +181,8 @@ impl Queue {
         Some((lane.packets.front()?, lane.class))
     }
 
-    /// Takes out an acknowledgement of TCP of at most `bytes` bytes that could go out now. It is not
-    /// numbered among the packets of its flow, and goes before those that wait.
+    /// Takes out an acknowledgement of TCP of at most `bytes` bytes that could go out now. It is no
+    /// part of the numbering of its flow, and goes before those that wait.
     pub(super) fn take_bare_ack(&mut self, bytes: usize) -> Option<Packet> {
         let is_fit = |index: &usize| {
             let front = self.lanes[*index].packets.front();

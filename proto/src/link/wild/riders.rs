@@ -13,7 +13,7 @@ use super::Wild;
 use super::config::InOrder;
 use super::queue::Taken;
 use crate::base::{Duration, EtherType, Instant, PacketDone, UnitId};
-use crate::wire::wild::{BUNDLE_HEAD_BYTES as HEAD, bundle, bundled_bytes};
+use crate::wire::bundle::{self, HEAD_BYTES};
 
 /// Riders in a frame, at most.
 const MOST: usize = 4;
@@ -46,10 +46,10 @@ impl Wild {
         let mut riders = Vec::new();
         let beside = self.reserved(place, None);
         while riders.len() < MOST {
-            let length = bundled_bytes(&packets);
-            let left = BUNDLE_BYTES.saturating_sub(length + HEAD);
+            let length = bundle::bytes(&packets);
+            let left = BUNDLE_BYTES.saturating_sub(length + HEAD_BYTES);
             let fits = |more: usize| {
-                let bytes = length + HEAD + more;
+                let bytes = length + HEAD_BYTES + more;
                 self.fits(now, place, ack + bytes, beside)
                     && self.fits_any_slot(&self.peers[index], bytes)
             };
@@ -66,7 +66,7 @@ impl Wild {
         self.counters.acks_ridden += riders.len() as u64;
         self.riders.0.insert(taken.packet.id, riders);
         taken.packet.protocol = EtherType::FARHOP;
-        taken.packet.payload = bundle(&packets);
+        taken.packet.payload = bundle::encode(&packets);
     }
 }
 
@@ -75,5 +75,5 @@ pub(super) fn split(protocol: EtherType, payload: Bytes) -> Vec<(EtherType, Byte
     if protocol != EtherType::FARHOP {
         return vec![(protocol, payload)];
     }
-    crate::wire::wild::unbundle(&payload).unwrap_or_default()
+    bundle::decode(&payload).unwrap_or_default()
 }

@@ -7,8 +7,8 @@ use crate::base::{
     EtherType, FlowId, Frame, FrameDone, FrameOutcome, Gap, PacketOutcome, Phy, RadioId,
     ReceivedFrame, Seq, TxOptions, UnitId,
 };
-use crate::wire::ip;
-use crate::wire::wild::{FULL_LENGTH, Header, Kind, decode, encode, flag, unbundle};
+use crate::wire::wild::{FULL_LENGTH, Header, Kind, decode, encode, flag};
+use crate::wire::{bundle, ip};
 
 const T: Duration = Duration::from_millis(20);
 
@@ -250,7 +250,7 @@ fn acknowledgements_ride_with_data_and_end_with_it() {
         .collect();
     assert_eq!(bodies.len(), 2, "two frames for four packets");
     assert_eq!((bodies[0].0, bodies[1].0), (EtherType::FARHOP, EtherType::IPV4));
-    let lengths = unbundle(&bodies[0].1).expect("a bundle of ours");
+    let lengths = bundle::decode(&bodies[0].1).expect("a bundle of ours");
     let lengths: Vec<_> = lengths.iter().map(|(_, packet)| packet.len()).collect();
     assert_eq!(lengths, [1_040, 40, 40]);
     let (outcome, attempts, air_time) = (PacketOutcome::Delivered, 2, Duration::from_micros(9));
