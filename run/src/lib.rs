@@ -3,6 +3,7 @@
 pub mod air;
 pub mod daemon;
 pub mod device;
+pub mod files;
 pub mod keys;
 pub mod lab;
 pub mod lateness;

@@ -90,6 +90,7 @@ impl Node {
                 security: None,
                 tun: "farhop0".into(),
                 runtime_dir: Some(dir),
+                state_dir: None,
                 stop: Some(OwnedFd::from(stopped)),
             })
         });

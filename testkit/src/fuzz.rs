@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use farhop_proto::base::{
-    AddressPlan, Bitrate, Cx, Duration, EtherType, FlowId, Frame, FrameDown, FrameUp, Gap,
-    Identity, Instant, Layer, NodeId, Packet, PacketUp, Phy, RadioId, RadioSpec, ReceivedFrame,
-    ReceivedPacket, Room, Seed, TxOptions, UnitId,
+    AddressPlan, Bitrate, Cx, DatagramUp, Duration, EtherType, FlowId, Frame, FrameDown, FrameUp,
+    Gap, Identity, Instant, Layer, NodeId, Packet, PacketDone, PacketOutcome, PacketUp, Phy,
+    RadioId, RadioSpec, ReceivedFrame, ReceivedPacket, Room, Seed, TxOptions, UnitId,
 };
 use farhop_proto::link::PeerSpec;
 use farhop_proto::link::harq::{Harq, HarqConfig};
@@ -18,13 +18,15 @@ use farhop_proto::link::secure::{Secure, SecureSpec, SecurityConfig};
 use farhop_proto::link::wild::{Wild, WildConfig};
 use farhop_proto::routing::olsr::{Olsr, OlsrConfig};
 use farhop_proto::routing::{Routing as _, Signing};
+use farhop_proto::transport::hop::{Hop, HopConfig, Keep};
 use farhop_proto::wire;
+use farhop_proto::wire::hop::{BlockId, FlowKey};
 
 /// A function that takes any bytes and must neither panic nor hang.
 pub type Target = fn(&[u8]);
 
 /// All targets by the names of their folders in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("radiotap", radiotap),
     ("ieee80211", ieee80211),
     ("secure", secure),
@@ -32,6 +34,7 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("wild", wild),
     ("wild_link", wild_link),
     ("plain_link", plain_link),
+    ("hop", hop),
     ("harq", harq),
     ("harq_link", harq_link),
     ("ip", ip),
@@ -102,6 +105,67 @@ pub fn wild_link(bytes: &[u8]) {
 pub fn plain_link(bytes: &[u8]) {
     let link = Plain::build(&PlainConfig::default(), NodeId(1), &[radio()], Seed(1));
     frames_for(link, bytes);
+}
+
+/// After authentication: messages about blocks for a node between two others, one after another.
+/// The first byte of each says whom it is from, whether its checksum is put right, what becomes of
+/// what came whole, and how much later the next one is; the second how long it is.
+pub fn hop(bytes: &[u8]) {
+    let config = HopConfig { block_bytes: 14_000, memory_bytes: 1 << 20, ..HopConfig::default() };
+    let plan = AddressPlan::default();
+    let mut node = Hop::build(config, NodeId(2), plan, None, Seed(1).stream("hop"));
+    node.keep_blocks();
+    let mut now = Instant::ZERO;
+    for dst in [NodeId(1), NodeId(3)] {
+        let event = DatagramUp::NextHop { dst, via: dst, hops: 1 };
+        node.handle_rx(&mut Cx::new(now), event);
+    }
+    let own = BlockId { flow: FlowKey { source: NodeId(2), local: 0 }, number: 0 };
+    node.push(now, own, NodeId(3), true, vec![Bytes::from_static(&[1; 100])]);
+    let mut rest = bytes;
+    while let [how, length, behind @ ..] = rest {
+        let (message, behind) = behind.split_at(behind.len().min(usize::from(*length)));
+        let mut message = message.to_vec();
+        if how & 1 == 0 && message.len() >= wire::hop::HEADER_BYTES {
+            message[22..24].fill(0);
+            let sum = wire::ip::checksum(0, &message);
+            message[22..24].copy_from_slice(&sum.to_be_bytes());
+        }
+        let via = NodeId(if how & 2 == 0 { 1 } else { 3 });
+        let socket = |node| SocketAddrV4::new(plan.ipv4(node), wire::hop::CONTROL_PORT);
+        let payload = wire::udp::encode(socket(via), socket(NodeId(2)), &message, &[]);
+        let event = DatagramUp::Received { via, payload, signal: None };
+        node.handle_rx(&mut Cx::new(now), event);
+        drain_hop(&mut node, now, how & 4 == 0);
+        now += Duration::from_millis(u64::from(how >> 4) * 40);
+        node.handle_timeout(&mut Cx::new(now));
+        drain_hop(&mut node, now, how & 8 == 0);
+        assert!(node.counters()["memory_held"] <= 1 << 20, "memory has a limit");
+        rest = behind;
+    }
+}
+
+/// Sends what there is, and takes what came whole.
+fn drain_hop(node: &mut Hop, now: Instant, is_wanted: bool) {
+    let mut cx = Cx::new(now);
+    while let Some(datagram) = node.poll_tx(&mut cx, &|_| Room::units(8)) {
+        let (id, outcome) = (datagram.id, PacketOutcome::Sent);
+        let done = PacketDone { id, outcome, attempts: 1, air_time: Duration::ZERO };
+        node.handle_rx(&mut cx, DatagramUp::Done(done));
+    }
+    while let Some(delivery) = node.poll_delivery() {
+        if is_wanted {
+            node.accept(now, delivery.id);
+        } else {
+            node.refuse(now, delivery.id);
+        }
+    }
+    while let Some(keep) = node.poll_keep() {
+        if let Keep::Put(whole) = keep {
+            node.handle_kept(whole.id);
+        }
+    }
+    while node.poll_arrived().is_some() {}
 }
 
 /// After authentication: a frame of `harq`, which encodes to the same bytes again.

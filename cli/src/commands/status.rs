@@ -83,8 +83,29 @@ pub(super) struct Wanted<'a> {
     pub(super) runtime_dir: Option<&'a Path>,
 }
 
+/// The control socket of the only daemon that is wanted; an error if there is none, or several.
+pub(super) fn only(wanted: Wanted<'_>) -> Result<PathBuf, Failure> {
+    let mut running = running(wanted)?;
+    if running.len() > 1 {
+        let names: Vec<String> = running.into_iter().map(|daemon| daemon.name).collect();
+        let names = names.join(", ");
+        return Err(Failure::Failed(format!(
+            "several daemons run here: choose by --node: {names}"
+        )));
+    }
+    Ok(running.remove(0).path)
+}
+
 /// The status of each daemon that is wanted; an error if there is none.
 pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
+    let query = |daemon: &daemon::Running| {
+        daemon::query(&daemon.path).map_err(|error| Failure::Failed(error.to_string()))
+    };
+    running(wanted)?.iter().map(query).collect()
+}
+
+/// The daemons that are wanted, at least one.
+fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
     let dir = wanted.runtime_dir.map_or_else(runtime_dir, Path::to_owned);
     let is_wanted = |state: &lab::LabState| {
         wanted.lab.is_none_or(|name| state.id == name || state.scenario == name)
@@ -106,10 +127,7 @@ pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
              `farhop lab FILE --keep`"
         )));
     }
-    let query = |daemon: &daemon::Running| {
-        daemon::query(&daemon.path).map_err(|error| Failure::Failed(error.to_string()))
-    };
-    running.iter().map(query).collect()
+    Ok(running)
 }
 
 /// All of them, for people; rates are those since earlier ones, or else since the start.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::stack::Scenario;
 use farhop_run::daemon::{self, DaemonOptions, Security};
+use farhop_run::files::state_dir;
 use farhop_run::keys::{KeysStatus, NodeKeys, Store};
 
 use crate::{Failure, load};
@@ -31,6 +32,10 @@ pub(crate) struct Options {
     /// Folder of the keys: else /etc/farhop for root, or ~/.config/farhop.
     #[arg(long, value_name = "DIR")]
     keys: Option<PathBuf>,
+    /// Folder of blocks and files on their way: else /var/lib/farhop for root, or
+    /// ~/.local/state/farhop.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// Folder for the control socket.
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
@@ -46,6 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     daemon.security = security(options, scenario, &daemon)?;
     daemon.tun.clone_from(&options.tun);
     daemon.runtime_dir.clone_from(&options.runtime_dir);
+    daemon.state_dir = Some(options.state.clone().unwrap_or_else(state_dir));
     Ok(daemon::run(daemon)?)
 }
 

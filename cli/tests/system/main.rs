@@ -3,6 +3,7 @@
 
 mod chain;
 mod debris;
+mod files;
 mod keys;
 mod noise;
 mod place;

@@ -439,6 +439,8 @@ pub enum DatagramUp {
         via: NodeId,
         /// The IP packet.
         payload: Bytes,
+        /// Received power of the frame that brought it, where known.
+        signal: Option<Dbm>,
     },
     /// The first hop's end of a datagram of ours.
     Done(PacketDone),

@@ -23,9 +23,14 @@ struct FixedRoutes(Box<[(NodeId, NextHop)]>);
 impl Routes for FixedRoutes {
     fn route(&self, to: Destination) -> Option<NextHop> {
         let (Destination::End(node) | Destination::NextHop(node)) = to;
-        let index = self.0.binary_search_by_key(&node, |route| route.0).ok()?;
-        let hop = self.0[index].1;
-        (hop.via == node || matches!(to, Destination::End(_))).then_some(hop)
+        let index = self.0.binary_search_by_key(&node, |route| route.0);
+        let hop = index.ok().map(|index| self.0[index].1);
+        if matches!(to, Destination::End(_)) {
+            return hop;
+        }
+        // A neighbour may be known as the way to others alone.
+        let all = || self.0.iter().map(|route| route.1);
+        hop.filter(|hop| hop.via == node).or_else(|| all().find(|hop| hop.via == node))
     }
 }
 
@@ -40,6 +45,15 @@ impl Fixed {
     pub(crate) fn fetch(&self) -> u64 {
         let route = self.routes.0.first().map_or(0, |(_, hop)| hop.via.0);
         u64::from(route) ^ self.forwarder.fetch()
+    }
+
+    /// Tells the layer above the next hop to each destination.
+    pub fn announce(&mut self) {
+        let next_hop = |(dst, hop): &(NodeId, NextHop)| {
+            let NextHop { via, hops, .. } = *hop;
+            DatagramUp::NextHop { dst: *dst, via, hops }
+        };
+        self.forwarder.up.extend(self.routes.0.iter().map(next_hop));
     }
 }
 

@@ -103,13 +103,13 @@ impl Forwarder {
         };
         match self.plan.node(dst) {
             Some(node) if node == self.node => {
-                let (via, payload) = (packet.from, packet.payload);
-                self.up.push_back(DatagramUp::Received { via, payload });
+                let ReceivedPacket { from: via, payload, signal, .. } = packet;
+                self.up.push_back(DatagramUp::Received { via, payload, signal });
             }
             Some(node) => self.on_transit(node, packet, routes),
             None if dst.is_multicast() => {
-                let (via, payload) = (packet.from, packet.payload);
-                self.up.push_back(DatagramUp::Received { via, payload });
+                let ReceivedPacket { from: via, payload, signal, .. } = packet;
+                self.up.push_back(DatagramUp::Received { via, payload, signal });
             }
             None => self.count_drop(DropCause::NoRoute),
         }

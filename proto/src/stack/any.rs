@@ -12,6 +12,7 @@ use crate::routing::Routing;
 use crate::routing::fixed::Fixed;
 use crate::routing::olsr::Olsr;
 use crate::transport::Transport;
+use crate::transport::hop::HopPort;
 use crate::transport::tcp::Tcp;
 use crate::transport::udp::Udp;
 
@@ -131,7 +132,12 @@ impl AnyRouting {
     pub fn build(plan: &NodePlan, seed: Seed) -> Self {
         match &plan.stack.routing {
             RoutingConfig::Fixed {} => {
-                Self::Fixed(Fixed::build(plan.node, plan.addresses, plan.next_hops.clone()))
+                let next_hops = plan.next_hops.clone();
+                let mut fixed = Fixed::build(plan.node, plan.addresses, next_hops);
+                if plan.hop.is_some() {
+                    fixed.announce();
+                }
+                Self::Fixed(fixed)
             }
             RoutingConfig::Olsr(config) => {
                 let radios = plan.control_rates(config.rate_mbps.map(Bitrate::from_mbps));
@@ -173,6 +179,8 @@ pub enum AnyTransport {
     Tcp(Box<Tcp>),
     /// `transport/udp`.
     Udp(Box<Udp>),
+    /// An end of a flow of blocks, whose machine is the node's.
+    Hop(Box<HopPort>),
 }
 
 impl AnyTransport {
@@ -181,6 +189,8 @@ impl AnyTransport {
         match self {
             Self::Tcp(_) => 0,
             Self::Udp(transport) => transport.fetch(),
+            // Its state is the machine's.
+            Self::Hop(_) => 0,
         }
     }
 
@@ -189,6 +199,7 @@ impl AnyTransport {
         match self {
             Self::Tcp(transport) => &**transport,
             Self::Udp(transport) => &**transport,
+            Self::Hop(port) => &**port,
         }
     }
 
@@ -197,6 +208,7 @@ impl AnyTransport {
         match self {
             Self::Tcp(transport) => &mut **transport,
             Self::Udp(transport) => &mut **transport,
+            Self::Hop(port) => &mut **port,
         }
     }
 
@@ -205,7 +217,7 @@ impl AnyTransport {
     pub(super) const fn is_backpressured(&self) -> bool {
         match self {
             Self::Tcp(_) => false,
-            Self::Udp(_) => true,
+            Self::Udp(_) | Self::Hop(_) => true,
         }
     }
 }

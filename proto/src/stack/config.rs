@@ -11,6 +11,7 @@ use crate::link::snoop::SnoopConfig;
 use crate::link::two_p::TwoPConfig;
 use crate::link::wild::WildConfig;
 use crate::routing::olsr::OlsrConfig;
+use crate::transport::hop::HopConfig;
 
 /// The stack of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -23,6 +24,9 @@ pub struct StackConfig {
     pub snoop: Option<SnoopConfig>,
     /// Routing protocol.
     pub routing: RoutingConfig,
+    /// Settings of flows of blocks (`kind = "hop"`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hop: Option<HopConfig>,
 }
 
 /// The link protocol and its settings.

@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::any::AnyTransport;
 use crate::base::{
-    AddressPlan, Cx, Datagram, DatagramUp, Datagrams, Destination, FlowId, Instant, Lane, Layer,
-    Message, MessageUp, Messages, Room, RoomBelow, TxOptions, UnitIds,
+    AddressPlan, Cx, Datagram, DatagramUp, Datagrams, Dbm, Destination, FlowId, Instant, Lane,
+    Layer, Message, MessageUp, Messages, NodeId, PacketDone, Room, RoomBelow, TxOptions, UnitIds,
 };
+use crate::transport::hop::{Hop, HopPort};
+use crate::wire::hop::FlowKey;
 use crate::wire::ip;
 
 /// IP packets for the host that may wait to be taken.
@@ -41,6 +43,10 @@ pub struct Flows {
     ends: Vec<End>,
     /// What waits between here and the host; nothing where there never was anything.
     host: Option<Box<HostPort>>,
+    /// The machine of flows of blocks; nothing where there are none.
+    hop: Option<Box<Hop>>,
+    /// Whether someone outside moves blocks to and from it.
+    is_hop_outside: bool,
     ids: UnitIds,
     turn: usize,
     /// The end that took the last packet: the next one is most likely for it as well.
@@ -122,6 +128,8 @@ impl Flows {
             plan,
             ends: Vec::new(),
             host: None,
+            hop: None,
+            is_hop_outside: false,
             ids: UnitIds::default(),
             turn: 0,
             latest: 0,
@@ -156,6 +164,68 @@ impl Flows {
         let end = self.ends.get_mut(usize::from(flow.0)).expect("an end to be replaced");
         *end = End::build(transport);
         (self.may_rise, self.may_sink) = (true, true);
+    }
+
+    /// Has flows of blocks begin, end and pass here.
+    pub(super) fn set_hop(&mut self, hop: Hop) {
+        self.hop = Some(Box::new(hop));
+    }
+
+    /// Has no flows of blocks here after all.
+    pub fn carry_no_blocks(&mut self) {
+        self.hop = None;
+    }
+
+    /// The machine of flows of blocks.
+    pub fn hop(&self) -> Option<&Hop> {
+        self.hop.as_deref()
+    }
+
+    /// The same, for someone who moves blocks to and from it in the place of the ends of flows.
+    pub fn hop_outside(&mut self) -> Option<&mut Hop> {
+        self.is_hop_outside = true;
+        self.may_sink = true;
+        self.hop.as_deref_mut()
+    }
+
+    /// Moves blocks between the machine and the ends of their flows.
+    fn settle_hop(&mut self, now: Instant) {
+        let Some(hop) = self.hop.as_mut().filter(|_| !self.is_hop_outside) else { return };
+        for end in &mut self.ends {
+            let AnyTransport::Hop(port) = &mut end.transport else { continue };
+            while let Some(flow) = port.source_of().filter(|flow| hop.has_room(*flow)) {
+                let Some((id, to, is_last, frames)) = port.poll_block() else { break };
+                debug_assert_eq!(id.flow, flow);
+                hop.push(now, id, to, is_last, frames);
+            }
+        }
+        while let Some(delivery) = hop.poll_delivery() {
+            let (id, is_sink) = (delivery.id, |port: &HopPort| port.sink_of());
+            let Some(end) = hop_end(&mut self.ends, id.flow, is_sink) else {
+                hop.refuse(now, id);
+                continue;
+            };
+            self.stats.received += 1;
+            end.port.handle_delivery(delivery);
+            (*end.may_rise, self.may_rise) = (true, true);
+            hop.accept(now, id);
+        }
+        while let Some(arrived) = hop.poll_arrived() {
+            let is_source = |port: &HopPort| port.source_of();
+            if let Some(end) = hop_end(&mut self.ends, arrived.id.flow, is_source) {
+                end.port.handle_arrived(arrived);
+                (*end.may_rise, self.may_rise) = (true, true);
+            }
+        }
+    }
+
+    /// An event for the machine of flows of blocks.
+    fn handle_hop(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
+        if let Some(hop) = &mut self.hop {
+            hop.handle_rx(cx, event);
+            self.may_sink = true;
+            self.settle_hop(cx.now);
+        }
     }
 
     /// A flow end.
@@ -224,14 +294,17 @@ impl Flows {
         self.stats
     }
 
-    fn on_received(&mut self, cx: &mut Cx<'_>, via: crate::base::NodeId, payload: Bytes) {
+    fn on_received(&mut self, cx: &mut Cx<'_>, via: NodeId, payload: Bytes, signal: Option<Dbm>) {
+        if self.hop.is_some() && Hop::accepts(&payload) {
+            return self.handle_hop(cx, DatagramUp::Received { via, payload, signal });
+        }
         self.stats.received += 1;
         let accepts = |index: &usize| self.ends[*index].transport.get().accepts(&payload);
         let mut all = (self.latest..self.ends.len()).chain(0..self.latest);
         if let Some(index) = all.find(accepts) {
             self.latest = index;
             let transport = self.wake(index).expect("it was found");
-            transport.get_mut().handle_rx(cx, DatagramUp::Received { via, payload });
+            transport.get_mut().handle_rx(cx, DatagramUp::Received { via, payload, signal });
             return;
         }
         let to_host = &mut self.host.get_or_insert_default().to;
@@ -241,6 +314,26 @@ impl Flows {
             self.stats.host_full += 1;
         }
     }
+}
+
+/// The end of a flow of blocks.
+struct HopEnd<'a> {
+    port: &'a mut HopPort,
+    may_rise: &'a mut bool,
+}
+
+/// The end of this flow of blocks among `ends`, of the side that `key` asks for.
+fn hop_end(
+    ends: &mut [End],
+    flow: FlowKey,
+    key: fn(&HopPort) -> Option<FlowKey>,
+) -> Option<HopEnd<'_>> {
+    ends.iter_mut().find_map(|end| match &mut end.transport {
+        AnyTransport::Hop(port) if key(port) == Some(flow) => {
+            Some(HopEnd { port, may_rise: &mut end.may_rise })
+        }
+        _ => None,
+    })
 }
 
 /// The lane of a datagram as far as it is known above routing: its flow.
@@ -254,15 +347,22 @@ impl Layer for Flows {
 
     fn handle_rx(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
         match event {
-            DatagramUp::Received { via, payload } => self.on_received(cx, via, payload),
+            DatagramUp::Received { via, payload, signal } => {
+                self.on_received(cx, via, payload, signal);
+            }
             DatagramUp::NextHop { .. } => {
                 for index in 0..self.ends.len() {
                     let transport = self.wake(index).expect("an end of ours");
                     transport.get_mut().handle_rx(cx, event.clone());
                 }
+                self.handle_hop(cx, event);
             }
-            // No transport of today asks what became of a single datagram.
-            DatagramUp::Done(_) | DatagramUp::Dropped { .. } => {}
+            DatagramUp::Done(PacketDone { id, .. }) | DatagramUp::Dropped { id, .. } => {
+                // The ends of flows do not ask what became of a single datagram.
+                if Hop::is_its_own(id) {
+                    self.handle_hop(cx, event);
+                }
+            }
         }
     }
 
@@ -285,6 +385,7 @@ impl Layer for Flows {
         let transport = self.transport_mut(message.flow);
         let transport = transport.expect("a message for a flow that was added");
         transport.get_mut().handle_tx(cx, message);
+        self.settle_hop(cx.now);
     }
 
     fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Datagram> {
@@ -294,6 +395,10 @@ impl Layer for Flows {
         {
             self.stats.sent += 1;
             return host.from.remove(index);
+        }
+        if let Some(datagram) = self.hop.as_mut().and_then(|hop| hop.poll_tx(cx, below)) {
+            self.stats.sent += 1;
+            return Some(datagram);
         }
         for _ in 0..self.ends.len() {
             self.turn = (self.turn + 1) % self.ends.len();
@@ -318,7 +423,8 @@ impl Layer for Flows {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.ends.iter().filter_map(End::poll_timeout).min()
+        let hop = self.hop.as_ref().and_then(|hop| hop.poll_timeout());
+        self.ends.iter().filter_map(End::poll_timeout).chain(hop).min()
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
@@ -327,6 +433,11 @@ impl Layer for Flows {
                 let transport = self.wake(index).expect("an end of ours");
                 transport.get_mut().handle_timeout(cx);
             }
+        }
+        if let Some(hop) = &mut self.hop {
+            hop.handle_timeout(cx);
+            self.may_sink = true;
+            self.settle_hop(cx.now);
         }
     }
 }

@@ -4,6 +4,7 @@ mod adversary;
 mod class;
 mod fault;
 mod flow;
+mod hop;
 mod link;
 mod loss;
 mod mac;

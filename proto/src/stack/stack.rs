@@ -10,11 +10,13 @@ use super::any::{AnyLink, AnyRouting};
 use super::flows::{Flows, FlowsStats};
 use super::plan::NodePlan;
 use crate::base::{
-    Cx, FrameDown, FrameUp, Identity, Instant, Layer, NodeId, PublicKey, RoomBelow, Seed, settle,
+    Cx, FrameDown, FrameUp, Identity, Instant, Layer, Name, NodeId, PublicKey, RoomBelow, Seed,
+    settle,
 };
 use crate::link::LinkStatus;
 use crate::link::secure::{Keys, Secure, SecureSpec, SecurityStatus};
 use crate::routing::{RoutingStatus, Signing};
+use crate::transport::hop::{Hop, HopConfig};
 
 /// Rounds after which a turn that still moves units is a livelock.
 const ROUNDS: usize = 100_000;
@@ -47,20 +49,30 @@ pub struct StackStatus {
     pub routing: RoutingStatus,
     /// Flows and host.
     pub flows: FlowsStats,
+    /// What the machine of flows of blocks counted, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hop: Option<BTreeMap<Name, u64>>,
 }
 
 impl Stack {
     /// The stack of a node.
     pub fn build(plan: &NodePlan, seed: Seed) -> Self {
         let link = AnyLink::build(plan, seed);
+        let mut flows = Flows::build(plan.addresses);
+        if let Some(config) = &plan.hop {
+            let rng = seed.stream(&format!("node/{}/hop", plan.node.0));
+            let config = HopConfig::clone(config);
+            flows.set_hop(Hop::build(config, plan.node, plan.addresses, plan.lowest_rate(), rng));
+        }
         Self {
             heeds_overheard: link.get().heeds_overheard(),
             overheard: 0,
             link,
             secure: None,
             routing: AnyRouting::build(plan, seed),
-            is_routing_touched: false,
-            flows: Flows::build(plan.addresses),
+            // Routes may be told from the start.
+            is_routing_touched: plan.hop.is_some(),
+            flows,
         }
     }
 
@@ -223,6 +235,7 @@ impl Stack {
             security: self.secure.as_ref().map(|secure| secure.status(now)),
             routing: self.routing.get().status(now),
             flows: self.flows.stats(),
+            hop: self.flows.hop().map(Hop::counters),
         }
     }
 }

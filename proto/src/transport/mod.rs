@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{Datagrams, Layer, Messages, Name};
 
+pub mod hop;
 pub mod tcp;
 pub mod udp;
 

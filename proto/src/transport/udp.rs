@@ -515,7 +515,7 @@ mod tests {
 
     fn receive(sink: &mut Udp, now: Instant, payload: &Bytes) {
         assert!(sink.accepts(payload));
-        let event = DatagramUp::Received { via: NodeId(1), payload: payload.clone() };
+        let event = DatagramUp::Received { via: NodeId(1), payload: payload.clone(), signal: None };
         sink.handle_rx(&mut Cx::new(now), event);
     }
 

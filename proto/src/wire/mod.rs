@@ -3,6 +3,7 @@
 pub mod blindfec;
 pub mod bundle;
 pub mod harq;
+pub mod hop;
 pub mod ieee80211;
 pub mod ip;
 pub mod olsr;

@@ -14,16 +14,17 @@ use rustix::event::PollFlags;
 use serde::{Deserialize, Serialize};
 
 use super::client::{ControlError, socket_path};
+use crate::files::SendFile;
 
 /// Clients at one time; one more takes the place of the oldest.
 const CLIENTS: usize = 8;
 /// Longest request, in bytes.
-const REQUEST_BYTES: usize = 4096;
+const REQUEST_BYTES: usize = 16 << 10;
 /// Answers that a client has not read yet, in bytes.
 const ANSWER_BYTES: usize = 4 << 20;
 
 /// What a client may ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "query", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
     /// What the daemon is doing.
@@ -32,6 +33,24 @@ pub enum Request {
     Keys {},
     /// Which keys the daemon has.
     KeysInUse {},
+    /// Send a file.
+    Send(SendFile),
+    /// Give up a file that is sent from here.
+    Cancel {
+        /// Its number.
+        id: u16,
+    },
+    /// Which files are on their way, and which have come.
+    Files {},
+    /// A file that came was fetched.
+    Fetched {
+        /// Its name among those that came.
+        id: String,
+    },
+    /// What the block cache holds.
+    Cache {},
+    /// Let go of the blocks that other nodes have.
+    ClearCache {},
     /// Of the air of a lab: the run begins now, and with it the times of the scenario's faults.
     Begin {},
 }

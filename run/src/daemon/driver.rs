@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 
 use farhop_proto::base::PublicKey;
 use farhop_proto::base::{
@@ -16,11 +17,13 @@ use farhop_proto::base::{
 };
 use farhop_proto::link::secure::SecureSpec;
 use farhop_proto::stack::{NodePlan, Stack, StackStatus};
+use farhop_proto::transport::hop::Hop;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
 
 use super::host::{Host, HostStatus};
 use crate::device::{BATCH, Clock, Device, DeviceStatus, timespec};
+use crate::files::Courier;
 use crate::lateness::{WakeupStats, Wakeups};
 
 /// Frames handed to the radios in one turn at most.
@@ -78,6 +81,8 @@ pub struct Driver {
     stack: Stack,
     radios: Vec<Radio>,
     host: Option<(Box<dyn Host>, Source)>,
+    /// Who moves blocks between the stack and the disk.
+    courier: Option<Courier>,
     /// Events on their way up; kept for its memory.
     up: Vec<FrameUp>,
     due: Option<Instant>,
@@ -130,6 +135,7 @@ impl Driver {
             stack: Stack::build(plan, seed),
             radios: Vec::new(),
             host: None,
+            courier: None,
             up: Vec::new(),
             due: None,
             begun: None,
@@ -164,6 +170,27 @@ impl Driver {
         self.host = Some((host, Source { is_ready: true, ..Source::default() }));
     }
 
+    /// Has blocks and files kept in a folder; to be called before the first turn. Without a folder,
+    /// or where it cannot be used, no blocks are carried: what would be acknowledged is not safe.
+    ///
+    /// Fails if it cannot be used.
+    pub fn keep_blocks(&mut self, dir: Option<&Path>, plan: &NodePlan) -> anyhow::Result<()> {
+        let now = self.clock.now();
+        if let Some((dir, hop)) = dir.zip(self.stack.flows.hop_outside()) {
+            let opened = Courier::open(dir, plan, now, hop);
+            self.courier = Some(opened.inspect_err(|_| self.stack.flows.carry_no_blocks())?);
+        } else {
+            self.stack.flows.carry_no_blocks();
+        }
+        Ok(())
+    }
+
+    /// Who moves blocks, and the machine that they belong to; what follows comes at once.
+    pub fn blocks(&mut self) -> Option<(&mut Courier, &mut Hop)> {
+        self.is_cut = true;
+        Some((self.courier.as_mut()?, self.stack.flows.hop_outside()?))
+    }
+
     /// The time on the node's clock.
     pub fn now(&self) -> Instant {
         self.clock.now()
@@ -189,6 +216,9 @@ impl Driver {
         }
         if let Some((host, source)) = &self.host {
             fds.push(PollFd::from_borrowed_fd(host.fd(), wanted(source)));
+        }
+        if let Some(courier) = &self.courier {
+            fds.push(PollFd::from_borrowed_fd(courier.fd(), PollFlags::IN));
         }
         let own = fds.len();
         fds.extend(others.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)));
@@ -232,6 +262,7 @@ impl Driver {
             self.stack.handle_timeout(&mut cx);
         }
         self.stack.turn(&mut cx);
+        self.turn_blocks(&mut cx);
         self.give_frames()?;
         self.give_packets();
         if now.since(self.looked) > LOOK {
@@ -239,6 +270,19 @@ impl Driver {
             self.tell_of_refused();
         }
         Ok(())
+    }
+
+    /// Moves blocks between the stack and the disk.
+    fn turn_blocks(&mut self, cx: &mut Cx<'_>) {
+        let Some(courier) = &mut self.courier else { return };
+        let has_news = self.stack.flows.hop().is_some_and(Hop::has_news);
+        if !has_news && !courier.is_called() && !courier.has_outgoing() {
+            return;
+        }
+        if let Some(hop) = self.stack.flows.hop_outside() {
+            courier.turn(cx.now, hop);
+            self.stack.turn(cx);
+        }
     }
 
     /// Writes to the log when the frames of a neighbour begin to be refused, and when they are

@@ -24,12 +24,14 @@ use crate::device::{Clock, Device, DeviceSpec, DeviceStatus, os};
 use crate::keys::KeysStatus;
 use crate::lateness::WakeupStats;
 
+mod blocks;
 pub mod client;
 pub mod control;
 pub mod driver;
 pub mod host;
 mod keyring;
 
+pub use blocks::{BlockStatus, CacheStatus};
 pub use client::{ControlError, Running, list, query, runtime_dir, socket_path};
 use control::{Control, Request};
 use driver::{Driver, DriverStats};
@@ -52,6 +54,8 @@ pub struct DaemonOptions {
     pub tun: String,
     /// Where its control socket stands, if not in [`runtime_dir`].
     pub runtime_dir: Option<PathBuf>,
+    /// Folder of what it keeps; nothing is kept, and no blocks taken, without one.
+    pub state_dir: Option<PathBuf>,
     /// Ends the daemon when something can be read from it, beside SIGTERM and SIGINT.
     pub stop: Option<OwnedFd>,
 }
@@ -132,7 +136,7 @@ impl DaemonOptions {
         );
         let devices: anyhow::Result<_> =
             devices.into_iter().map(|device| DeviceChoice::from_config(device, scenario)).collect();
-        let plan = scenario.plan().nodes.swap_remove(index);
+        let plan = with_blocks(scenario.plan().nodes.swap_remove(index));
         Ok(Self {
             plan,
             seed: Seed(scenario.seed),
@@ -140,6 +144,7 @@ impl DaemonOptions {
             security: None,
             tun: tun::NAME.into(),
             runtime_dir: None,
+            state_dir: None,
             stop: None,
         })
     }
@@ -168,6 +173,12 @@ impl DeviceChoice {
             Self::Udp { bind, peers } => Box::new(Udp::open(*bind, peers.clone(), spec)?),
         })
     }
+}
+
+/// The plan of a node that carries blocks whether or not its scenario has flows of them.
+pub fn with_blocks(mut plan: NodePlan) -> NodePlan {
+    plan.hop.get_or_insert_default();
+    plan
 }
 
 /// What the device of a radio must know.
@@ -212,6 +223,15 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
     for (choice, radio) in options.devices.iter().zip(&plan.radios) {
         let device = choice.open(device_spec(plan, radio, clock));
         driver.add_radio(radio.spec.id, device.context("cannot open the device")?);
+    }
+    let dir = options.state_dir.as_ref().map(|dir| dir.join(&plan.name));
+    if let Err(error) = driver.keep_blocks(dir.as_deref(), plan) {
+        // Its node still carries all the rest.
+        let dir = dir.unwrap_or_default();
+        tracing::error!(
+            "no blocks are carried: nothing can be kept in {}: {error:#}",
+            dir.display()
+        );
     }
     driver.set_host(Box::new(Tun::open(&options.tun, plan.node, plan.addresses)?));
     // Last: opening devices takes long, and waits.
@@ -278,6 +298,12 @@ impl Serving<'_> {
             Request::KeysInUse {} => {
                 serde_json::to_value(self.keyring.as_ref().context(no_keys)?.status())?
             }
+            Request::Send(_)
+            | Request::Cancel { .. }
+            | Request::Files {}
+            | Request::Fetched { .. }
+            | Request::Cache {}
+            | Request::ClearCache {} => blocks::answer(driver, request)?,
             Request::Begin {} => anyhow::bail!("only the air of a lab begins"),
         })
     }

@@ -88,7 +88,7 @@ pub fn run_node(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()> {
         take_radio(&far_end(number), &interface)?;
         devices.push(DeviceChoice::Monitor { interface });
     }
-    let plan = plan.nodes[index].clone();
+    let plan = daemon::with_blocks(plan.nodes[index].clone());
     daemon::run(DaemonOptions {
         security: security(&scenario, &plan, dir)?,
         plan,
@@ -96,6 +96,7 @@ pub fn run_node(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()> {
         devices,
         tun: tun::NAME.into(),
         runtime_dir: Some(dir.into()),
+        state_dir: Some(dir.join("kept")),
         stop: None,
     })
 }
@@ -162,8 +163,8 @@ pub fn run_air(dir: &Path, parent: u32, seed: u64) -> Result<()> {
                 plan_faults(&mut air, &scenario, &owners);
                 serde_json::json!({})
             }
-            Request::Keys {} | Request::KeysInUse {} => {
-                serde_json::json!({ "error": "the air has no keys" })
+            _ => {
+                serde_json::json!({ "error": "the air has neither keys nor blocks" })
             }
         });
     }

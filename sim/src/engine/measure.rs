@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use farhop_proto::base::{DropCause, Duration, Instant};
 use farhop_proto::link::{LinkStatus, NeighbourStatus};
-use farhop_proto::stack::{Scenario, StackStatus};
+use farhop_proto::stack::{FlowKind, Scenario, StackStatus};
 
 use super::report::{AirReport, Counters, FlowReport, LinkReport, NodeReport, Report};
 use super::traffic::{Flow, Traffic};
@@ -104,7 +104,11 @@ pub fn flow_name(config: &farhop_proto::stack::FlowConfig) -> String {
 
 /// The transport of a flow with its congestion control, in reports.
 pub fn transport_name(config: &farhop_proto::stack::FlowConfig) -> String {
-    if config.kind.is_tcp() { format!("tcp/{}", config.congestion.name()) } else { "udp".into() }
+    match config.kind {
+        FlowKind::Hop => "hop".into(),
+        kind if kind.is_tcp() => format!("tcp/{}", config.congestion.name()),
+        _ => "udp".into(),
+    }
 }
 
 /// One direction of a link as the sender's link protocol and radio saw it.
@@ -188,6 +192,10 @@ pub fn node_report(name: &str, status: &StackStatus, chip: &ChipStats) -> NodeRe
             rejected.map(|(reason, count)| (format!("rejected {reason}").into(), *count));
         let counters = security.counters.iter().map(|(name, count)| (name.clone(), *count));
         layers.insert("security".into(), counters.chain(rejected).collect());
+    }
+    if let Some(hop) = &status.hop {
+        let counters = hop.iter().map(|(name, count)| (name.clone(), *count));
+        layers.insert("hop".into(), counters.collect());
     }
     NodeReport { name: name.into(), drops, layers }
 }

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::config::{LinkConfig, StackConfig};
-use super::scenario::{LossConfig, RadioConfig, Scenario};
+use super::scenario::{FlowKind, LossConfig, RadioConfig, Scenario};
 use super::space::{Space, Thresholds};
 use crate::base::{AddressPlan, Bitrate, Dbm, Duration, NodeId, RadioId, RadioSpec};
 use crate::link::PeerSpec;
 use crate::link::secure::SecurityConfig;
 use crate::link::wild::Turn;
 use crate::routing::NextHop;
+use crate::transport::hop::HopConfig;
 
 pub(super) use phases::channels_that_help;
 use topology::RadioUse;
@@ -46,6 +47,8 @@ pub struct NodePlan {
     pub stack: Arc<StackConfig>,
     /// How its frames are protected, if they are.
     pub security: Option<Arc<SecurityConfig>>,
+    /// Settings of flows of blocks, if there are any in the network.
+    pub hop: Option<Arc<HopConfig>>,
     /// Radios.
     pub radios: Vec<RadioPlan>,
     /// When each radio may send, where the link has slots.
@@ -143,6 +146,9 @@ impl Scenario {
         };
         let names: Arc<[String]> = scenario.node.iter().map(|node| node.name.clone()).collect();
         let stack = Arc::new(scenario.stack.clone());
+        let has_blocks = scenario.flow.iter().any(|flow| flow.kind == FlowKind::Hop);
+        let hop = scenario.stack.hop.clone().or_else(|| has_blocks.then(HopConfig::default));
+        let hop = hop.map(Arc::new);
         let security = scenario.security.clone().filter(SecurityConfig::is_on).map(Arc::new);
         let nodes = (1..=scenario.node.len()).map(|number| {
             let node = NodeId(number as u16);
@@ -154,6 +160,7 @@ impl Scenario {
                 addresses: AddressPlan(scenario.subnet),
                 stack: Arc::clone(&stack),
                 security: security.clone(),
+                hop: hop.clone(),
                 radios: radios.map(|(id, radio)| scenario.plan_radio(id, radio)).collect(),
                 turns: turns.get(number - 1).cloned().unwrap_or_default(),
                 peers: topology.steps(node).iter().map(peer).collect(),
@@ -273,6 +280,14 @@ impl NodePlan {
     /// What the link protocol must know of the radios.
     pub fn radio_specs(&self) -> Vec<RadioSpec> {
         self.radios.iter().map(|radio| radio.spec).collect()
+    }
+
+    /// The lowest bit-rate that messages of transports to neighbours may have on all radios;
+    /// nothing where a radio or the link chooses.
+    pub fn lowest_rate(&self) -> Option<Bitrate> {
+        let rates = self.control_rates(None).into_iter().map(|(_, rate)| rate);
+        let rates: Option<Vec<Bitrate>> = rates.collect();
+        rates?.into_iter().max_by_key(|rate| rate.bps())
     }
 
     /// The bit-rate of messages to all neighbours of each radio: what was asked for or the lowest

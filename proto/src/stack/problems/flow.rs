@@ -29,8 +29,9 @@ fn check_keys(found: &mut Found, path: &str, flow: &FlowConfig) {
     let kind = flow.kind;
     let paced = matches!(kind, FlowKind::Udp | FlowKind::OnOff);
     let with_tcp = kind.is_tcp();
+    let carries_files = matches!(kind, FlowKind::Tcp | FlowKind::Hop);
     let keys = [
-        ("bytes", flow.bytes.is_some(), kind == FlowKind::Tcp, "kind = \"tcp\""),
+        ("bytes", flow.bytes.is_some(), carries_files, "kind = \"tcp\" or \"hop\""),
         ("rate_mbps", flow.rate_mbps.is_some(), paced, "kind = \"udp\" or \"on-off\""),
         ("congestion", flow.congestion != Congestion::default(), with_tcp, "kind = \"tcp\""),
         ("tcp", !flow.tcp.is_default(), with_tcp, "kind = \"tcp\" or \"web\""),

@@ -1,6 +1,7 @@
 //! What is impossible in the settings of links.
 
 use super::Found;
+use super::hop::check_hop;
 use crate::link::blindfec::BlindFecConfig;
 use crate::link::harq::{ArqConfig, HarqConfig};
 use crate::link::queue::QueueConfig;
@@ -19,6 +20,9 @@ const OVERHEAD_BYTES: usize = 110;
 pub(super) fn check_stack(found: &mut Found, stack: &StackConfig, radio: &RadioConfig) {
     if let Some(snoop) = &stack.snoop {
         check_snoop(found, snoop);
+    }
+    if let Some(hop) = &stack.hop {
+        check_hop(found, hop);
     }
     if radio.link_overhead != LinkOverhead::Counted && !stack.link.has_units() {
         let message = format!("frames of `{}` have nothing that could be free", stack.link.name());

@@ -47,7 +47,8 @@ mod tests {
     use crate::stack::{LinkConfig, StackConfig};
 
     fn places(olsr: OlsrConfig, link: LinkConfig) -> Vec<String> {
-        let stack = StackConfig { link, routing: RoutingConfig::Olsr(olsr), snoop: None };
+        let stack =
+            StackConfig { link, routing: RoutingConfig::Olsr(olsr), snoop: None, hop: None };
         let mut found = Found(Vec::new());
         check_routing(&mut found, &Scenario { stack, ..Scenario::default() });
         found.0.into_iter().map(|problem| problem.path).collect()

@@ -31,7 +31,7 @@ pub struct FlowConfig {
     /// When its source stops, in seconds; the end of the run if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_s: Option<f64>,
-    /// Bytes to carry (`tcp`, a file); without it, as many as go until it stops.
+    /// Bytes to carry (`tcp` and `hop`, a file); without it, as many as go until it stops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// Offered rate of payload, in Mb/s (`udp`, and `on-off` while it sends);
@@ -82,6 +82,8 @@ pub enum FlowKind {
     Web,
     /// A call in one direction over UDP, with its E-model score.
     Voip,
+    /// Blocks, made reliable hop by hop.
+    Hop,
 }
 
 impl FlowKind {
@@ -93,6 +95,7 @@ impl FlowKind {
             Self::OnOff => "on-off",
             Self::Web => "web",
             Self::Voip => "voip",
+            Self::Hop => "hop",
         }
     }
 

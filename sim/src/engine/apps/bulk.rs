@@ -1,9 +1,10 @@
-//! Bulk transfer and files over TCP.
+//! Bulk transfer and files, over TCP or in blocks.
 
 use bytes::Bytes;
-use farhop_proto::base::{Cx, FlowId, Instant, Lane, Layer as _, Message, MessageUp};
-use farhop_proto::stack::{AnyTransport, FlowConfig, Stack};
-use farhop_proto::transport::tcp::{Tcp, TcpConfig};
+use farhop_proto::base::{Cx, FlowId, Instant, Lane, Layer as _, Message, MessageUp, NodeId};
+use farhop_proto::stack::{AnyTransport, FlowConfig, FlowKind, Stack};
+use farhop_proto::transport::hop::{HopPort, Role, key_of};
+use farhop_proto::transport::tcp::{FlowEnd, Tcp, TcpConfig};
 
 use super::{App, Net};
 use crate::engine::report::FlowReport;
@@ -14,10 +15,17 @@ pub(super) const WRITE_BYTES: usize = 32 * 1024;
 /// What is sent.
 pub(super) static ZEROS: [u8; WRITE_BYTES] = [0; WRITE_BYTES];
 
+/// What carries it.
+#[derive(Clone)]
+enum Carrier {
+    Tcp(TcpConfig),
+    Blocks,
+}
+
 /// One connection from the sending node, saturated or with a file to carry.
 pub(super) struct Bulk {
     bytes: Option<u64>,
-    tcp: TcpConfig,
+    carrier: Carrier,
     nodes: [usize; 2],
     source: FlowId,
     sink: FlowId,
@@ -31,7 +39,10 @@ impl Bulk {
     pub(super) fn build(config: &FlowConfig) -> Self {
         Self {
             bytes: config.bytes,
-            tcp: config.tcp_config(),
+            carrier: match config.kind {
+                FlowKind::Hop => Carrier::Blocks,
+                _ => Carrier::Tcp(config.tcp_config()),
+            },
             nodes: [0; 2],
             source: FlowId(0),
             sink: FlowId(0),
@@ -45,12 +56,29 @@ impl Bulk {
 
 impl App for Bulk {
     fn start(&mut self, net: &mut Net<'_>) {
-        let (ends, tcp, listener) = (net.ends(), self.tcp.clone(), self.tcp.clone());
+        let ends = net.ends();
         self.nodes = ends.nodes;
-        self.source =
-            net.add(ends, 0, None, |end| AnyTransport::Tcp(Box::new(Tcp::connect(tcp, end))));
-        self.sink =
-            net.add(ends, 1, None, |end| AnyTransport::Tcp(Box::new(Tcp::listen(listener, end))));
+        match self.carrier.clone() {
+            Carrier::Tcp(tcp) => {
+                let (caller, listener) = (tcp.clone(), tcp);
+                let connect = |end| AnyTransport::Tcp(Box::new(Tcp::connect(caller, end)));
+                let listen = |end| AnyTransport::Tcp(Box::new(Tcp::listen(listener, end)));
+                self.source = net.add(ends, 0, None, connect);
+                self.sink = net.add(ends, 1, None, listen);
+            }
+            Carrier::Blocks => {
+                let machine = net.world.nodes[ends.nodes[0]].stack.flows.hop();
+                let config = machine.expect("the plan has it").config().clone();
+                let [source, _] = ends.nodes.map(|node| NodeId(node as u16 + 1));
+                let port = |role, end: FlowEnd| {
+                    let key = key_of(source, end.local);
+                    let port = HopPort::build(&config, end.flow, role, key, end.to);
+                    AnyTransport::Hop(Box::new(port))
+                };
+                self.source = net.add(ends, 0, None, |end| port(Role::Source, end));
+                self.sink = net.add(ends, 1, None, |end| port(Role::Sink, end));
+            }
+        }
         self.is_open = true;
     }
 

@@ -63,7 +63,7 @@ impl Datagrams {
     pub(super) fn sink<'a>(&self, nodes: &'a [Node]) -> Option<&'a Udp> {
         match nodes[self.nodes[1]].stack.flows.transport(self.sink)? {
             AnyTransport::Udp(udp) => Some(udp),
-            AnyTransport::Tcp(_) => None,
+            AnyTransport::Tcp(_) | AnyTransport::Hop(_) => None,
         }
     }
 

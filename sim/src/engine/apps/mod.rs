@@ -123,7 +123,7 @@ impl Net<'_> {
 pub(super) fn build(config: &FlowConfig, index: usize, seed: Seed) -> Box<dyn App> {
     let rng = seed.stream(&format!("flow/{index}"));
     match config.kind {
-        FlowKind::Tcp => Box::new(bulk::Bulk::build(config)),
+        FlowKind::Tcp | FlowKind::Hop => Box::new(bulk::Bulk::build(config)),
         FlowKind::Udp => Box::new(datagrams::Datagrams::constant(config)),
         FlowKind::OnOff => Box::new(datagrams::Datagrams::on_off(config, rng)),
         FlowKind::Web => Box::new(web::Web::build(config, rng)),

@@ -73,7 +73,7 @@ fn a_reset_must_carry_the_next_number() {
     let forge = |pipe: &mut Pipe, seq: Seq| {
         let header = Header { seq, flags: Flags::RST, ..pipe.ends[0].header() };
         let payload = pipe.ends[0].encode(&header, None);
-        let event = DatagramUp::Received { via: NodeId(1), payload };
+        let event = DatagramUp::Received { via: NodeId(1), payload, signal: None };
         pipe.ends[1].handle_rx(&mut Cx::new(pipe.now), event);
     };
     let next = pipe.ends[1].receiver.ack();
@@ -160,7 +160,7 @@ proptest! {
         let junk = text(length, 2);
         let (from, to) = (pipe.ends[1].end.local, pipe.ends[1].end.remote);
         let payload = tcp::encode(from, to, &header, std::iter::once(&junk[..]), length);
-        let event = DatagramUp::Received { via: NodeId(1), payload };
+        let event = DatagramUp::Received { via: NodeId(1), payload, signal: None };
         pipe.ends[0].handle_rx(&mut Cx::new(pipe.now), event);
         pipe.run_ms(3_000);
     }

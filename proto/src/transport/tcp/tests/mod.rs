@@ -224,7 +224,8 @@ impl Pipe {
                     self.ends[side].accepts(&payload) && !self.ends[1 - side].accepts(&payload)
                 );
                 let via = NodeId(9);
-                self.ends[side].handle_rx(&mut cx, DatagramUp::Received { via, payload });
+                self.ends[side]
+                    .handle_rx(&mut cx, DatagramUp::Received { via, payload, signal: None });
             }
         }
     }

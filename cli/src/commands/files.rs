@@ -1,0 +1,309 @@
+//! `farhop send`, `farhop receive` and `farhop cache`: files over block transport.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use farhop_run::daemon::client::ask;
+use farhop_run::daemon::control::Request;
+use farhop_run::daemon::{BlockStatus, CacheStatus};
+use farhop_run::files::{FilesStatus, IncomingStatus, OutgoingStatus, SendFile, State, sum_file};
+use serde::de::DeserializeOwned;
+
+use super::status::{Wanted, only};
+use super::{print_json, print_text};
+use crate::progress::Bar;
+use crate::{Failure, interrupt};
+
+/// How often a daemon is asked how files stand.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Sends a file to a node, over any number of hops, through losses and partitions.
+///
+/// The daemon of this host carries it: it goes on without this command, and where it was after
+/// this host or any other began anew. The file must stay as it is until it has arrived.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    farhop send map.png valley\n  \
+    farhop send map.png valley:map-2.png    under another name there\n  \
+    farhop send map.png valley --no-wait    and look with farhop cache\n  \
+    farhop send --cancel 17")]
+pub(crate) struct SendOptions {
+    /// The file.
+    #[arg(required_unless_present = "cancel")]
+    file: Option<PathBuf>,
+    /// The node that it is for, and its name there if it is another.
+    #[arg(value_name = "NODE[:NAME]", required_unless_present = "cancel")]
+    to: Option<String>,
+    /// Gives up the file with this number, in the place of sending one.
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["file", "to"])]
+    cancel: Option<u16>,
+    /// Do not wait until it has arrived.
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    daemon: DaemonOptions,
+}
+
+/// Fetches the files that came for this node into a folder, until it is interrupted.
+///
+/// A file that is there under the same name with other bytes is kept: the new one gets a number.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    farhop receive                       into this folder\n  \
+    farhop receive /srv/maps --count 1   ends after one file")]
+pub(crate) struct ReceiveOptions {
+    /// The folder.
+    #[arg(default_value = ".")]
+    dir: PathBuf,
+    /// Ends after so many files.
+    #[arg(long)]
+    count: Option<usize>,
+    #[command(flatten)]
+    daemon: DaemonOptions,
+}
+
+/// Shows the blocks and the files that a daemon holds, or clears the block cache.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    farhop cache\n  \
+    farhop cache --json | jq '.cache.waiting | length'\n  \
+    farhop cache clear                   lets go of what the next node has as well")]
+pub(crate) struct CacheOptions {
+    #[command(subcommand)]
+    command: Option<CacheCommand>,
+    /// Print it as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    daemon: DaemonOptions,
+}
+
+#[derive(clap::Subcommand)]
+enum CacheCommand {
+    /// Lets go of blocks of others that the next node has. What waits to be passed on stays.
+    Clear,
+}
+
+/// Which daemon is asked.
+#[derive(clap::Args)]
+struct DaemonOptions {
+    /// Node of the daemon, where several run here.
+    #[arg(long, value_name = "NODE", global = true)]
+    node: Option<String>,
+    /// Folder of the control socket.
+    #[arg(long, value_name = "DIR", global = true)]
+    runtime_dir: Option<PathBuf>,
+}
+
+/// A daemon that is asked again and again, also after it began anew.
+struct Daemon(PathBuf);
+
+impl Daemon {
+    fn find(options: &DaemonOptions) -> Result<Self, Failure> {
+        let (node, runtime_dir) = (options.node.as_deref(), options.runtime_dir.as_deref());
+        only(Wanted { node, lab: None, runtime_dir }).map(Self)
+    }
+
+    fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, Failure> {
+        let fail = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
+        let answer = ask(&self.0, request).map_err(|error| fail(&error))?;
+        serde_json::from_value(answer).map_err(|error| fail(&error))
+    }
+
+    /// How all files stand; nothing while the daemon is not there.
+    fn files(&self) -> Option<FilesStatus> {
+        self.ask(Request::Files {}).ok()
+    }
+}
+
+/// What a daemon answers where a number is all there is to say.
+#[derive(serde::Deserialize)]
+struct Taken {
+    id: u16,
+}
+
+pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
+    interrupt::watch();
+    let daemon = Daemon::find(&options.daemon)?;
+    if let Some(id) = options.cancel {
+        let Taken { id } = daemon.ask(Request::Cancel { id })?;
+        print_text(&format!("cancelled: {id}"));
+        return Ok(());
+    }
+    let (Some(file), Some(to)) = (&options.file, &options.to) else {
+        return Err(Failure::Failed("no file and no node".into()));
+    };
+    let wanted = describe(file, to)?;
+    let label = format!("{} to {}", file.display(), wanted.to);
+    let Taken { id } = daemon.ask(Request::Send(wanted))?;
+    if options.no_wait {
+        print_text(&format!("on its way as number {id}: {label}"));
+        return Ok(());
+    }
+    let bar = Bar::start(&label);
+    let outcome = wait_until_sent(&daemon, id, &label, &bar);
+    bar.end();
+    outcome.map(|text| print_text(&text))
+}
+
+/// What is to be sent, with its checksum.
+fn describe(file: &Path, to: &str) -> Result<SendFile, Failure> {
+    let told = |error: io::Error| Failure::Failed(format!("{}: {error}", file.display()));
+    let path = fs::canonicalize(file).map_err(told)?;
+    let open = File::open(&path).map_err(told)?;
+    if !open.metadata().map_err(told)?.is_file() {
+        return Err(Failure::Failed(format!("{} is not a file", file.display())));
+    }
+    let own = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let (to, name) = to.split_once(':').unwrap_or((to, own));
+    let (sha256, size) = sum_file(&open, &mut |_| !interrupt::has_come())?;
+    Ok(SendFile { to: to.into(), name: name.into(), size, sha256, path: path.clone() })
+}
+
+fn wait_until_sent(daemon: &Daemon, id: u16, label: &str, bar: &Bar) -> Result<String, Failure> {
+    loop {
+        let files = daemon.files();
+        let file = files.and_then(|all| all.outgoing.into_iter().find(|file| file.id == id));
+        if let Some(OutgoingStatus { state, arrived, size, .. }) = file {
+            bar.fill(arrived as f64 / size.max(1) as f64);
+            match state {
+                State::Done | State::Fetched => {
+                    return Ok(format!("arrived: {label}, {size} bytes"));
+                }
+                State::Failed(why) => return Err(Failure::Failed(format!("{label}: {why}"))),
+                State::Moving => {}
+            }
+        }
+        if interrupt::has_come() {
+            eprintln!("farhop: it goes on as number {id}; `farhop send --cancel {id}` ends it");
+            return Err(Failure::Interrupted);
+        }
+        std::thread::sleep(TICK);
+    }
+}
+
+pub(crate) fn receive(options: &ReceiveOptions) -> Result<(), Failure> {
+    interrupt::watch();
+    let daemon = Daemon::find(&options.daemon)?;
+    if !options.dir.is_dir() {
+        return Err(Failure::Failed(format!("{} is not a folder", options.dir.display())));
+    }
+    let bar = Bar::start("waiting for files");
+    let outcome = receive_all(&daemon, options, &bar);
+    bar.end();
+    outcome
+}
+
+fn receive_all(daemon: &Daemon, options: &ReceiveOptions, bar: &Bar) -> Result<(), Failure> {
+    let mut left = options.count.unwrap_or(usize::MAX);
+    while left > 0 {
+        let incoming = daemon.files().map(|files| files.incoming).unwrap_or_default();
+        for file in incoming {
+            let IncomingStatus { info, from, received, state, .. } = &file;
+            match state {
+                State::Done if left > 0 => {
+                    let place = fetch(&file, &options.dir)?;
+                    let _: serde_json::Value =
+                        daemon.ask(Request::Fetched { id: file.id.clone() })?;
+                    let (name, size) = (place.display(), info.size);
+                    bar.line(&format!("{name}: {size} bytes from {from}"));
+                    left -= 1;
+                }
+                State::Moving => {
+                    bar.say(&format!("{} from {from}", info.name));
+                    bar.fill(*received as f64 / info.size.max(1) as f64);
+                }
+                _ => {}
+            }
+        }
+        if interrupt::has_come() {
+            return Err(Failure::Interrupted);
+        }
+        if left > 0 {
+            std::thread::sleep(TICK);
+        }
+    }
+    Ok(())
+}
+
+/// Puts a file that came into a folder, under a name that no other file has. It appears whole or
+/// not at all.
+fn fetch(file: &IncomingStatus, dir: &Path) -> Result<PathBuf, Failure> {
+    let name = &file.info.name;
+    let told = |error: io::Error| Failure::Failed(format!("{name}: {error}"));
+    let part = dir.join(format!(".{}.part", file.id));
+    fs::copy(&file.path, &part).map_err(told)?;
+    File::open(&part).and_then(|copy| copy.sync_all()).map_err(told)?;
+    for number in 1.. {
+        let place = dir.join(if number == 1 { name.clone() } else { format!("{name}.{number}") });
+        match fs::hard_link(&part, &place) {
+            Ok(()) => {}
+            // It was fetched before, and the daemon was not told any more.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && has(&place, file)? => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            Err(error) => return Err(told(error)),
+        }
+        fs::remove_file(&part).map_err(told)?;
+        File::open(dir).and_then(|dir| dir.sync_all()).map_err(told)?;
+        return Ok(place);
+    }
+    unreachable!("one of the numbers is free")
+}
+
+/// Whether a place holds just this file.
+fn has(place: &Path, file: &IncomingStatus) -> Result<bool, Failure> {
+    let open = File::open(place)?;
+    let is_as_long = open.metadata()?.len() == file.info.size;
+    Ok(is_as_long && sum_file(&open, &mut |_| true)?.0 == file.info.sha256)
+}
+
+pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
+    let daemon = Daemon::find(&options.daemon)?;
+    if options.command.is_some() {
+        let answer: serde_json::Value = daemon.ask(Request::ClearCache {})?;
+        if options.json {
+            return print_json(&answer);
+        }
+        print_text(&format!("cleared: {} blocks", answer["cleared"]));
+        return Ok(());
+    }
+    let cache: CacheStatus = daemon.ask(Request::Cache {})?;
+    let files: FilesStatus = daemon.ask(Request::Files {})?;
+    if options.json {
+        return print_json(&serde_json::json!({ "cache": cache, "files": files }));
+    }
+    print_text(describe_cache(&cache, &files).trim_end());
+    Ok(())
+}
+
+fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
+    let sum = |blocks: &[BlockStatus]| blocks.iter().map(|b| u64::from(b.bytes)).sum::<u64>();
+    let mut text = format!(
+        "{}: {} blocks wait ({} bytes), {} are cached ({} bytes), of {} MiB\n",
+        cache.folder,
+        cache.waiting.len(),
+        sum(&cache.waiting),
+        cache.cached.len(),
+        sum(&cache.cached),
+        cache.memory_limit >> 20
+    );
+    let word = |state: &State| match state {
+        State::Moving => "under way".to_owned(),
+        State::Done => "arrived".to_owned(),
+        State::Fetched => "fetched".to_owned(),
+        State::Failed(why) => format!("failed: {why}"),
+    };
+    for file in &files.outgoing {
+        let OutgoingStatus { id, to, name, size, arrived, state, .. } = file;
+        let _ =
+            writeln!(text, "  {id}: {name} to {to}, {arrived} of {size} bytes, {}", word(state));
+    }
+    for IncomingStatus { from, info, received, state, .. } in &files.incoming {
+        let (name, size) = (&info.name, info.size);
+        let _ = writeln!(text, "  {name} from {from}, {received} of {size} bytes, {}", word(state));
+    }
+    text
+}

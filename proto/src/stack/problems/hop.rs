@@ -1,0 +1,34 @@
+//! What is impossible in the settings of flows of blocks.
+
+use super::Found;
+use crate::transport::hop::HopConfig;
+
+/// Bytes of a block in one frame at most: with its headers it must fit into an IP packet.
+const FRAME_BYTES: f64 = 1_448.0;
+/// Frames of a block at most: their numbers have 16 bits.
+const FRAMES: u32 = 65_535;
+
+pub(super) fn check_hop(found: &mut Found, hop: &HopConfig) {
+    let path = |key: &str| format!("stack.hop.{key}");
+    let frame = f64::from(hop.frame_bytes);
+    found.number(path("frame_bytes"), frame, 64.0..=FRAME_BYTES, "a number of bytes in a frame");
+    let most = f64::from(hop.frame_bytes.max(1)) * f64::from(FRAMES);
+    let block = f64::from(hop.block_bytes);
+    found.number(path("block_bytes"), block, 8_192.0..=most, "a length of a block in bytes");
+    let turn = f64::from(hop.turn_frames);
+    found.number(path("turn_frames"), turn, 1.0..=1_000.0, "a number of frames in a turn");
+    let in_flight = f64::from(hop.in_flight);
+    found.number(path("in_flight"), in_flight, 1.0..=16.0, "a number of blocks");
+    let high = f64::from(hop.high_blocks);
+    found.number(path("high_blocks"), high, 1.0..=1_000.0, "a number of blocks");
+    let below = f64::from(hop.high_blocks.max(1)) - 1.0;
+    let low = f64::from(hop.low_blocks);
+    found.number(path("low_blocks"), low, 0.0..=below, "a number of blocks below high_blocks");
+    if let Some(control) = hop.control_mbps {
+        found.number(path("control_mbps"), control, 0.1..=1_000.0, "a bit-rate in Mb/s");
+    }
+    let wait = hop.end_to_end_s;
+    found.number(path("end_to_end_s"), wait, 0.01..=86_400.0, "a time in seconds");
+    let memory = hop.memory_bytes as f64;
+    found.number(path("memory_bytes"), memory, 4.0 * block..=1e15, "room for four blocks at least");
+}

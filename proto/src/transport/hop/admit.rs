@@ -1,0 +1,259 @@
+//! Requests of neighbours (BSYN), and whom the node hears next.
+
+use super::block::{Block, End, Shape};
+use super::out::Message;
+use super::receive::Arrivals;
+use super::{Hop, Withhold};
+use crate::base::{Duration, Instant, NodeId};
+use crate::wire::hop::BlockId;
+
+/// How long a node waits for a neighbour whose block it takes, and which is silent.
+const HOLD: Duration = Duration::from_millis(500);
+/// How long ago a neighbour may have asked to be still waiting: it asks every half second.
+const STILL_WAITING: Duration = Duration::from_millis(600);
+/// After this time without a frame or a request, part of a block stands in nobody's way.
+pub(super) const SILENT: Duration = Duration::from_secs(5);
+/// Neighbours that may wait; more are heard when they ask again.
+const WAITERS: usize = 64;
+
+/// The one neighbour whose blocks a node takes at a time.
+#[derive(Clone, Debug)]
+pub(super) struct Reception {
+    via: NodeId,
+    blocks: Vec<BlockId>,
+    pub(super) heard: Instant,
+}
+
+impl Reception {
+    pub(super) fn has(&self, block: BlockId) -> bool {
+        self.blocks.contains(&block)
+    }
+
+    /// When the neighbour has been silent for too long.
+    pub(super) fn deadline(&self) -> Instant {
+        self.heard + HOLD
+    }
+}
+
+/// A neighbour that wants to send a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub(super) block: BlockId,
+    pub(super) via: NodeId,
+    pub(super) round: u16,
+    pub(super) is_virtual: bool,
+    pub(super) shape: Shape,
+    pub(super) signal_db: f64,
+    pub(super) since: Instant,
+    pub(super) heard: Instant,
+}
+
+impl Hop {
+    pub(super) fn on_request(&mut self, now: Instant, asks: Waiting) {
+        let Waiting { block: id, shape, is_virtual, .. } = asks;
+        let is_possible = shape.is_possible()
+            && shape.cost() <= self.config.memory_bytes / 2
+            && shape.opens == (id.number == 0)
+            && id.flow.source != self.node;
+        if !is_possible {
+            self.counters.contradictions += 1;
+            return;
+        }
+        if shape.destination == self.node && self.is_settled(now, &asks) {
+            return;
+        }
+        if self.blocks.get(&id).is_some_and(|block| !block.shape.is_same(&shape)) {
+            self.counters.contradictions += 1;
+            // The source has begun anew under the old number. What was acknowledged stays.
+            let is_stuck = |block: &Block| block.is_open() && block.is_complete();
+            if self.blocks.get(&id).is_some_and(is_stuck) {
+                return;
+            }
+            self.remove(id);
+        }
+        if let Some(block) = self.blocks.get_mut(&id) {
+            block.used = now;
+            if block.is_complete() {
+                block.asked = Some((asks.via, asks.round));
+                self.answer(asks);
+                return if is_virtual {
+                    self.on_virtual(now, id);
+                };
+            }
+        }
+        let is_ours = self.reception.as_ref().is_some_and(|reception| reception.has(id));
+        if is_ours || self.may_take(now, &asks) {
+            self.waiting.retain(|other| other.block != id);
+            self.take(now, asks);
+        } else {
+            self.wait(asks);
+        }
+    }
+
+    /// Whether a block that is for this node needs no transfer: it was accepted, or its flow is
+    /// refused. Then all who ask are told so.
+    fn is_settled(&mut self, now: Instant, asks: &Waiting) -> bool {
+        let Waiting { block: id, shape, .. } = *asks;
+        let known = self.arrivals.get(&id.flow);
+        if shape.opens && known.is_none_or(|flow| flow.opened != shape.crc) {
+            // Numbers of flows come again when their source begins anew.
+            self.abandon(id.flow);
+            self.make_room_for_flow();
+            self.arrivals.insert(id.flow, Arrivals::resumed(shape.crc, 0, now));
+        } else if known.is_none() {
+            // It was opened before this node began anew, or was forgotten.
+            self.make_room_for_flow();
+            self.counters.blocks_refused += 1;
+            self.arrivals.insert(id.flow, Arrivals::refused(now));
+        }
+        let flow = self.arrivals.get_mut(&id.flow).expect("it was put there");
+        flow.used = now;
+        let (is_settled, is_refused) = (id.number < flow.accepted, flow.is_refused);
+        if is_settled {
+            self.answer(*asks);
+            self.queue(Message::Arrived { block: id, shape, is_refused, tries: 0 });
+        }
+        is_settled
+    }
+
+    /// A source asks for the destination's acknowledgement: the block goes on from here as if it
+    /// had just come.
+    fn on_virtual(&mut self, now: Instant, id: BlockId) {
+        let block = &self.blocks[&id];
+        match block.end {
+            End::PassedOn { .. } if block.transfer.is_none() => {
+                self.begin_transfer(now, id, true);
+            }
+            End::Open => self.forward(now, id.flow),
+            End::PassedOn { .. } | End::Given => {}
+        }
+    }
+
+    /// Whether a block is taken now.
+    fn may_take(&mut self, now: Instant, asks: &Waiting) -> bool {
+        let is_free = asks.shape.is_small()
+            || self.config.withhold == Withhold::Never
+            || self.reception.as_ref().is_none_or(|reception| self.may_join(reception, asks));
+        if !is_free || self.blocks.contains_key(&asks.block) {
+            return is_free;
+        }
+        if !self.lets_pass(now, asks) {
+            self.counters.held_back += 1;
+            return false;
+        }
+        let has_room = self.make_room(now, asks.shape.cost());
+        self.counters.no_memory += u64::from(!has_room);
+        has_room
+    }
+
+    /// Whether a neighbour may send another block beside the one that is taken of it: nobody else
+    /// waits.
+    fn may_join(&self, reception: &Reception, asks: &Waiting) -> bool {
+        reception.via == asks.via
+            && reception.blocks.len() < self.config.in_flight as usize
+            && self.waiting.iter().all(|other| other.via == asks.via)
+    }
+
+    /// A block is whole, or was let go.
+    pub(super) fn end_reception(&mut self, id: BlockId) {
+        if let Some(reception) = &mut self.reception {
+            reception.blocks.retain(|block| *block != id);
+            if reception.blocks.is_empty() {
+                self.reception = None;
+            }
+        }
+    }
+
+    /// Whether the flow has passed on enough of what came before (`hop.md` 6).
+    fn lets_pass(&mut self, now: Instant, asks: &Waiting) -> bool {
+        let flow = asks.block.flow;
+        if asks.shape.destination == self.node {
+            // What comes before its turn must leave room for what is next.
+            let next = self.arrivals.get(&flow).map_or(0, |flow| flow.next);
+            let half = self.config.memory_bytes / 2;
+            return asks.block.number == next || self.memory + asks.shape.cost() <= half;
+        }
+        let counts =
+            |block: &Block| block.is_open() && (block.is_complete() || now <= block.used + SILENT);
+        let held = self.of_flow(flow).filter(|(_, block)| counts(block)).count() as u32;
+        let is_braked = self.braked.contains(&flow);
+        if held >= self.config.high_blocks || (is_braked && held > self.config.low_blocks) {
+            self.braked.insert(flow);
+            return false;
+        }
+        self.braked.remove(&flow);
+        true
+    }
+
+    fn take(&mut self, now: Instant, asks: Waiting) {
+        let Waiting { block: id, via, shape, round, is_virtual, .. } = asks;
+        if !self.blocks.contains_key(&id) {
+            self.insert(id, Block::empty(shape, now));
+        }
+        if !shape.is_small() {
+            let fresh = || Reception { via, blocks: Vec::new(), heard: now };
+            let reception = self.reception.get_or_insert_with(fresh);
+            reception.heard = now;
+            if !reception.has(id) {
+                reception.blocks.push(id);
+            }
+        }
+        // The frames of a small one are on their way already, unless nobody knew it is missing.
+        if !shape.is_small() || round > 1 || is_virtual {
+            self.answer(asks);
+        }
+    }
+
+    fn answer(&mut self, asks: Waiting) {
+        let Waiting { block, via: to, round, shape, .. } = asks;
+        self.queue(Message::Answer { block, to, round, shape });
+    }
+
+    fn wait(&mut self, asks: Waiting) {
+        self.counters.withheld += 1;
+        if let Some(known) = self.waiting.iter_mut().find(|other| other.block == asks.block) {
+            *known = Waiting { since: known.since, ..asks };
+        } else if self.waiting.len() < WAITERS {
+            self.waiting.push(asks);
+        }
+    }
+
+    /// Hears the next of those that wait (`hop.md` 7).
+    pub(super) fn admit_next(&mut self, now: Instant) {
+        self.waiting.retain(|asks| asks.heard + STILL_WAITING >= now);
+        let mut fit: Vec<usize> = Vec::new();
+        for index in 0..self.waiting.len() {
+            let asks = self.waiting[index];
+            if self.may_take(now, &asks) {
+                fit.push(index);
+            }
+        }
+        if let Some(chosen) = self.choose(&fit) {
+            // Blocks of a flow come in their order.
+            let flow = self.waiting[chosen].block.flow;
+            let same = fit.into_iter().filter(|index| self.waiting[*index].block.flow == flow);
+            let index = same.min_by_key(|index| self.waiting[*index].block).unwrap_or(chosen);
+            let asks = self.waiting.remove(index);
+            self.take(now, asks);
+        }
+    }
+
+    /// One of those that wait, by their places among them.
+    fn choose(&mut self, fit: &[usize]) -> Option<usize> {
+        let (fit, waiting) = (fit.iter().copied(), &self.waiting);
+        let signal = |index: usize| waiting[index].signal_db;
+        match self.config.withhold {
+            Withhold::Never | Withhold::Fifo => fit.min_by_key(|index| waiting[*index].since),
+            Withhold::BestLink => fit.max_by(|a, b| signal(*a).total_cmp(&signal(*b))),
+            Withhold::WeightedSignal => {
+                let sum: f64 = fit.clone().map(signal).sum();
+                let mut left = self.rng.uniform() * sum;
+                let hit = fit.clone().find(|index| {
+                    left -= signal(*index);
+                    left < 0.0
+                });
+                hit.or(fit.last())
+            }
+        }
+    }
+}

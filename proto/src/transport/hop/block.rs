@@ -1,0 +1,218 @@
+//! A block at one node: what of it is there, and where it stands on its way to the next one.
+
+use bytes::Bytes;
+
+use super::bits::Bits;
+use crate::base::{Instant, NodeId};
+use crate::wire::hop::BlockId;
+
+/// A block of fewer bytes goes together with its request (`hop.md` 3).
+pub(super) const SMALL_BYTES: u32 = 8_192;
+/// Bytes that a frame and a block cost beside their payload.
+const FRAME_COST: u64 = 64;
+const BLOCK_COST: u64 = 512;
+/// Fewer bytes has only the last frame of a block: else the frames would cost more than the bytes.
+const LEAST_FRAME_BYTES: u32 = 64;
+
+/// What is known of a block from its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Where it goes.
+    pub destination: NodeId,
+    /// Its frames, all of one length but for the last.
+    pub frames: u16,
+    /// Its bytes.
+    pub length: u32,
+    /// CRC-32 over them.
+    pub crc: u32,
+    /// Hops that it may still make.
+    pub hops_left: u8,
+    /// Hops that it has made.
+    pub hops_made: u8,
+    /// Whether it is the first of its flow.
+    pub opens: bool,
+    /// Whether it is the last one.
+    pub finishes: bool,
+}
+
+impl Shape {
+    /// Whether it goes together with its request.
+    pub(super) fn is_small(&self) -> bool {
+        self.length < SMALL_BYTES
+    }
+
+    /// Whether there can be such a block.
+    pub(super) fn is_possible(&self) -> bool {
+        let last = u32::from(self.frames).saturating_sub(1);
+        self.frames > 0 && (last == 0 || self.length > last * LEAST_FRAME_BYTES)
+    }
+
+    /// Memory that is set aside for it.
+    pub(super) fn cost(&self) -> u64 {
+        u64::from(self.length) + u64::from(self.frames) * FRAME_COST + BLOCK_COST
+    }
+
+    /// Whether both are of the same block, however many hops it made.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let key = |shape: &Self| {
+            let Self { destination, frames, length, crc, opens, finishes, .. } = *shape;
+            (destination, frames, length, crc, opens, finishes)
+        };
+        key(self) == key(other)
+    }
+}
+
+/// A whole block, to be kept where it survives its node.
+#[derive(Clone, Debug)]
+pub struct Whole {
+    /// Which.
+    pub id: BlockId,
+    /// What it is.
+    pub shape: Shape,
+    /// Its bytes, frame by frame.
+    pub frames: Vec<Bytes>,
+}
+
+/// A block at a node.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) shape: Shape,
+    /// The bytes of each frame; empty where it is missing.
+    pub(super) data: Vec<Bytes>,
+    pub(super) have: Bits,
+    /// On its way to the next hop.
+    pub(super) transfer: Option<Transfer>,
+    pub(super) end: End,
+    /// Whether it may be acknowledged as complete.
+    pub(super) is_safe: bool,
+    /// Who asked while it was whole and not safe, and in which round.
+    pub(super) asked: Option<(NodeId, u16)>,
+    /// When it last mattered, for letting go the oldest.
+    pub(super) used: Instant,
+}
+
+/// What has become of a block here. With [`Transfer`] it is the state machine of `hop.md` 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// INCOMPLETE, READY, WAIT_BACK or DATA_SENT: it is not passed on. At its destination: it is
+    /// not with the application.
+    Open,
+    /// SEND_DONE: the next hop has it.
+    PassedOn {
+        /// Since when.
+        at: Instant,
+    },
+    /// This is the destination, and the application was given it; only its shape is left.
+    Given,
+}
+
+/// A block on its way to the next hop.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    pub(super) via: NodeId,
+    pub(super) round: u16,
+    /// What the next hop said it has.
+    pub(super) theirs: Bits,
+    /// What was sent since it said so.
+    pub(super) sent: Bits,
+    /// From which frame on there may be something to send.
+    pub(super) cursor: u16,
+    /// Frames that the radio has.
+    pub(super) in_radio: u32,
+    pub(super) phase: Phase,
+    /// Only the end-to-end acknowledgement is missing.
+    pub(super) is_virtual: bool,
+    /// Part of a turn that it may have, under proportional fairness.
+    pub(super) credit: f64,
+}
+
+/// Where a transfer stands in its round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The next hop was asked (WAIT_BACK).
+    Asked {
+        /// When it was asked last.
+        since: Instant,
+        /// When it is asked again.
+        due: Instant,
+        /// How often it was.
+        tries: u32,
+    },
+    /// Frames go out, as far as they are here (DATA_SENT once the last one has).
+    Sending,
+}
+
+impl Block {
+    pub(super) fn empty(shape: Shape, now: Instant) -> Self {
+        Self {
+            shape,
+            data: vec![Bytes::new(); usize::from(shape.frames)],
+            have: Bits::none(shape.frames),
+            transfer: None,
+            end: End::Open,
+            is_safe: false,
+            asked: None,
+            used: now,
+        }
+    }
+
+    /// A block of which all is there.
+    pub(super) fn whole(shape: Shape, data: Vec<Bytes>, now: Instant) -> Self {
+        let have = Bits::all(shape.frames);
+        let (transfer, end, asked) = (None, End::Open, None);
+        Self { shape, data, have, transfer, end, is_safe: true, asked, used: now }
+    }
+
+    /// Whether a frame of so many bytes can be of this block.
+    pub(super) fn can_have(&self, frame: u16, bytes: usize) -> bool {
+        let (frames, length) = (u64::from(self.shape.frames), u64::from(self.shape.length));
+        let bytes = bytes as u64;
+        if u64::from(frame) + 1 == frames {
+            return (bytes > 0 || length == 0) && bytes <= length;
+        }
+        bytes * (frames - 1) < length && length <= bytes * frames
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.have.is_full()
+    }
+
+    /// Whether it still has to be passed on.
+    pub(super) fn is_open(&self) -> bool {
+        self.end == End::Open
+    }
+
+    /// Whether its bytes can be let go: nobody here needs them, and others have them.
+    pub(super) fn is_spare(&self) -> bool {
+        self.transfer.is_none() && matches!(self.end, End::PassedOn { .. })
+    }
+
+    /// Takes a frame. Returns whether it was missing.
+    pub(super) fn put(&mut self, frame: u16, payload: Bytes) -> bool {
+        let is_new = self.have.set(frame);
+        if is_new {
+            self.data[usize::from(frame)] = payload;
+        }
+        is_new
+    }
+
+    /// Whether all is there and as the source wrote it. If it is not, all of it is missing again.
+    pub(super) fn verify(&mut self) -> bool {
+        let mut hash = crc32fast::Hasher::new();
+        self.data.iter().for_each(|frame| hash.update(frame));
+        let bytes: u64 = self.data.iter().map(|frame| frame.len() as u64).sum();
+        let is_right = bytes == u64::from(self.shape.length) && hash.finalize() == self.shape.crc;
+        if !is_right {
+            self.have = Bits::none(self.shape.frames);
+            self.data.iter_mut().for_each(|frame| *frame = Bytes::new());
+        }
+        is_right
+    }
+
+    /// Frames that could go out now.
+    pub(super) fn ready(&self) -> u32 {
+        let beyond =
+            |transfer: &Transfer| self.have.count_beyond([&transfer.theirs, &transfer.sent]);
+        self.transfer.as_ref().map_or(0, beyond)
+    }
+}

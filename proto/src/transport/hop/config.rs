@@ -1,0 +1,109 @@
+//! Settings of `transport/hop`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::base::Duration;
+
+/// Settings of `transport/hop`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HopConfig {
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// Bytes of a block in one frame.
+    pub frame_bytes: u16,
+    /// Frames of a turn of the scheduler, which the radio may send in one TXOP.
+    pub turn_frames: u16,
+    /// Blocks of a flow that a node sends to the next hop at a time; the later ones fill the
+    /// waiting for answers about the first, as far as the next hop takes them. The paper has one.
+    pub in_flight: u32,
+    /// Whether a node passes on what it has of a block before all of it is there.
+    pub pipeline: bool,
+    /// Blocks of a flow that a node holds and has not passed on, at which it takes no more (H).
+    pub high_blocks: u32,
+    /// Those at which it takes some again (L).
+    pub low_blocks: u32,
+    /// Whom a node hears first, of those that want to send it a block.
+    pub withhold: Withhold,
+    /// How transfers to several neighbours share the air.
+    pub schedule: Schedule,
+    /// Bit-rate of requests and answers, in Mb/s; the lowest of the radio if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control_mbps: Option<f64>,
+    /// How long a source waits for the destination's acknowledgement, in seconds.
+    pub end_to_end_s: f64,
+    /// Memory for blocks, in bytes; those that were passed on make room first.
+    pub memory_bytes: u64,
+    /// Where a block must be before a daemon acknowledges it. The simulator has memory alone.
+    pub durable: Durable,
+    /// Disk for blocks, in bytes, where they are kept there.
+    pub disk_bytes: u64,
+}
+
+impl Default for HopConfig {
+    fn default() -> Self {
+        Self {
+            block_bytes: 1 << 20,
+            frame_bytes: 1_400,
+            turn_frames: 6,
+            in_flight: 2,
+            pipeline: true,
+            high_blocks: 1,
+            low_blocks: 0,
+            withhold: Withhold::WeightedSignal,
+            schedule: Schedule::RoundRobin,
+            control_mbps: None,
+            end_to_end_s: 5.0,
+            memory_bytes: 64 << 20,
+            durable: Durable::Fsync,
+            disk_bytes: 1 << 30,
+        }
+    }
+}
+
+impl HopConfig {
+    /// How long a source waits for the destination's acknowledgement.
+    pub fn end_to_end(&self) -> Duration {
+        Duration::from_secs_f64(self.end_to_end_s)
+    }
+}
+
+/// Which of the neighbours that wait a node answers next (`hop.md` 7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Withhold {
+    /// None waits: every request is answered at once.
+    Never,
+    /// The one that has waited longest.
+    Fifo,
+    /// The one with the strongest signal.
+    BestLink,
+    /// One by lot, with chances in proportion to signal over noise in decibels.
+    #[default]
+    WeightedSignal,
+}
+
+/// How transfers share the air (`hop.md` 8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Schedule {
+    /// All have turns alike.
+    #[default]
+    RoundRobin,
+    /// Turns are in proportion to the share of frames that the next hop receives.
+    ProportionalFair,
+}
+
+/// Where a block is safe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Durable {
+    /// On disk: it survives the loss of power.
+    #[default]
+    Fsync,
+    /// With the kernel: it survives the end of the daemon.
+    PageCache,
+    /// In the memory of the daemon.
+    Memory,
+}

@@ -1,0 +1,472 @@
+//! Hop: blocks made reliable hop by hop (Hop, NSDI 2009; `hop.md`).
+//!
+//! A node holds one machine for all flows, its own and those that pass through. A large block goes
+//! to the next hop in rounds: it is asked what it has (BSYN), answers with one bit for each frame
+//! (BACK), and gets what is missing, until nothing is. A relay passes on what it has before all of
+//! it is there. There is no end-to-end rate control: a node that has not passed on its block takes
+//! no other of the flow, and so the brake goes back hop by hop to the source.
+//!
+//! Nothing is acknowledged that is not safe: at its destination a block is complete once the owner
+//! of the machine [accepts](Hop::accept) it, at a relay, if blocks are kept on disk, once it
+//! [is kept](Hop::handle_kept).
+//!
+//! | file | what stands there |
+//! |---|---|
+//! | `mod` | the caller's side, timers |
+//! | `admit` | requests of neighbours; whom the node hears next |
+//! | `receive` | other messages of neighbours; what becomes of whole blocks |
+//! | `send` | transfers to next hops, turns among them |
+//! | `out` | messages and frames on their way to the radio |
+//! | `block`, `bits` | one block, and which of its frames are there |
+//! | `port` | the end of a flow: bytes of an application into blocks and back |
+
+mod admit;
+mod bits;
+mod block;
+mod config;
+mod out;
+mod port;
+mod receive;
+mod send;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+
+use self::admit::{Reception, Waiting};
+use self::block::{Block, End, Phase};
+pub use self::block::{Shape, Whole};
+pub use self::config::{Durable, HopConfig, Schedule, Withhold};
+use self::out::{InRadio, Message};
+pub use self::port::{HopPort, Role, frames_of, key_of};
+use self::receive::Arrivals;
+use crate::base::{
+    AddressPlan, Bitrate, Cx, DatagramUp, Duration, Instant, Name, NodeId, PacketOutcome, Rng,
+    UnitId, UnitIds, named,
+};
+use crate::wire::hop::{BlockId, CONTROL_PORT, DATA_PORT, FlowKey};
+use crate::wire::udp;
+
+/// Set in the ids of our datagrams, so that their ends are told from those of others.
+const OURS: u64 = 1 << 62;
+/// Hops that a block may make (`hop.md` 2).
+const HOPS: u8 = 50;
+/// Blocks that a node holds at most.
+const BLOCKS: usize = 2_048;
+
+/// What came whole, for the application of a flow. It is to be [accepted](Hop::accept) or
+/// [refused](Hop::refuse).
+#[derive(Debug)]
+pub struct Delivery {
+    /// The block; those of a flow come in their order.
+    pub id: BlockId,
+    /// What it is.
+    pub shape: Shape,
+    /// The bytes, frame by frame.
+    pub frames: Vec<Bytes>,
+}
+
+/// The destination has a block that began here, or refuses its flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// The block.
+    pub id: BlockId,
+    /// Its bytes.
+    pub bytes: u32,
+    /// Whether the flow is refused.
+    pub is_refused: bool,
+}
+
+/// What is to be kept where it survives the node, and what no longer is.
+#[derive(Clone, Debug)]
+pub enum Keep {
+    /// To be kept, and [confirmed](Hop::handle_kept).
+    Put(Whole),
+    /// No longer needed.
+    Drop(BlockId),
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    frames_sent: u64,
+    frames_received: u64,
+    frames_again: u64,
+    requests: u64,
+    answers: u64,
+    withheld: u64,
+    held_back: u64,
+    virtual_requests: u64,
+    blocks_passed_on: u64,
+    blocks_delivered: u64,
+    blocks_refused: u64,
+    corrupt: u64,
+    malformed: u64,
+    unknown: u64,
+    contradictions: u64,
+    out_of_hops: u64,
+    let_go: u64,
+    no_memory: u64,
+    not_kept: u64,
+    flows_forgotten: u64,
+    messages_dropped: u64,
+}
+
+/// The machine of a node.
+#[derive(Debug)]
+pub struct Hop {
+    node: NodeId,
+    plan: AddressPlan,
+    config: HopConfig,
+    /// Bit-rate of requests and answers; nothing leaves it to the radio.
+    control_rate: Option<Bitrate>,
+    /// Whether blocks are kept where they survive the node.
+    keeps: bool,
+    /// The last known next hop to each destination.
+    routes: BTreeMap<NodeId, NodeId>,
+    blocks: BTreeMap<BlockId, Block>,
+    /// Flows that pass through and have not come down to L since they reached H.
+    braked: BTreeSet<FlowKey>,
+    /// Flows that end here.
+    arrivals: BTreeMap<FlowKey, Arrivals>,
+    reception: Option<Reception>,
+    waiting: Vec<Waiting>,
+    messages: VecDeque<Message>,
+    in_radio: BTreeMap<UnitId, InRadio>,
+    frames_in_radio: u32,
+    /// The block of each flow for which only the end-to-end acknowledgement is asked at present: a
+    /// neighbour that is silent is not asked for many.
+    asking: BTreeMap<FlowKey, BlockId>,
+    /// Blocks with frames to send, the one whose turn it is first.
+    turns: VecDeque<BlockId>,
+    /// Frames that are left of the turn.
+    turn_left: u16,
+    /// Share of our frames that each neighbour receives, a moving average over rounds.
+    delivery: BTreeMap<NodeId, f64>,
+    /// How long each neighbour takes to answer, a moving average.
+    answer_time: BTreeMap<NodeId, Duration>,
+    delivered: VecDeque<Delivery>,
+    arrived: VecDeque<Arrived>,
+    keep: VecDeque<Keep>,
+    ids: UnitIds,
+    rng: Rng,
+    /// Memory that is set aside for blocks.
+    memory: u64,
+    counters: Counters,
+}
+
+impl Hop {
+    /// The machine at `node`, whose requests go at `lowest` unless its settings say otherwise.
+    pub fn build(
+        config: HopConfig,
+        node: NodeId,
+        plan: AddressPlan,
+        lowest: Option<Bitrate>,
+        rng: Rng,
+    ) -> Self {
+        Self {
+            node,
+            plan,
+            turn_left: config.turn_frames,
+            control_rate: config.control_mbps.map(Bitrate::from_mbps).or(lowest),
+            config,
+            keeps: false,
+            routes: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            braked: BTreeSet::new(),
+            arrivals: BTreeMap::new(),
+            reception: None,
+            waiting: Vec::new(),
+            messages: VecDeque::new(),
+            in_radio: BTreeMap::new(),
+            frames_in_radio: 0,
+            asking: BTreeMap::new(),
+            turns: VecDeque::new(),
+            delivery: BTreeMap::new(),
+            answer_time: BTreeMap::new(),
+            delivered: VecDeque::new(),
+            arrived: VecDeque::new(),
+            keep: VecDeque::new(),
+            ids: UnitIds::default(),
+            rng,
+            memory: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Has its blocks kept: what [`Hop::poll_keep`] gives is to be confirmed before a neighbour is
+    /// told that a block is complete.
+    pub fn keep_blocks(&mut self) {
+        self.keeps = true;
+    }
+
+    /// Its settings.
+    pub fn config(&self) -> &HopConfig {
+        &self.config
+    }
+
+    /// Whether a received IP packet is for it.
+    pub fn accepts(packet: &[u8]) -> bool {
+        let port = |(header, _): (udp::Header, _)| header.destination;
+        matches!(udp::decode(packet).map(port), Ok(CONTROL_PORT | DATA_PORT))
+    }
+
+    /// Whether the end of a datagram is of one of its own.
+    pub fn is_its_own(id: UnitId) -> bool {
+        id.0 & OURS != 0
+    }
+
+    /// Whether it takes another block of a flow that begins here: H + 1 wait at most (`hop.md` 6),
+    /// and none behind the first one while its destination has not said that it takes the flow.
+    pub fn has_room(&self, flow: FlowKey) -> bool {
+        let mut open = 0;
+        for (_, block) in self.of_flow(flow) {
+            if block.shape.opens {
+                return false;
+            }
+            open += u32::from(block.is_open());
+        }
+        let next = u64::from(self.config.block_bytes) * 2;
+        open <= self.config.high_blocks
+            && self.memory + next <= self.config.memory_bytes
+            && self.blocks.len() < BLOCKS
+    }
+
+    /// Takes a block of a flow that begins here, frame by frame; number 0 opens the flow, and
+    /// `finishes` says that it is the last.
+    ///
+    /// Panics if it is empty, or has more than 65,535 frames.
+    pub fn push(
+        &mut self,
+        now: Instant,
+        id: BlockId,
+        destination: NodeId,
+        finishes: bool,
+        frames: Vec<Bytes>,
+    ) {
+        let mut hash = crc32fast::Hasher::new();
+        frames.iter().for_each(|frame| hash.update(frame));
+        let shape = Shape {
+            destination,
+            frames: u16::try_from(frames.len()).expect("a block of at most 65,535 frames"),
+            length: frames.iter().map(|frame| frame.len() as u32).sum(),
+            crc: hash.finalize(),
+            hops_left: HOPS,
+            hops_made: 0,
+            opens: id.number == 0,
+            finishes,
+        };
+        assert!(shape.frames > 0, "a block has a frame");
+        self.insert(id, Block::whole(shape, frames, now));
+        self.forward(now, id.flow);
+    }
+
+    /// Drops all blocks of a flow that begins here.
+    pub fn abandon(&mut self, flow: FlowKey) {
+        let own: Vec<BlockId> = self.of_flow(flow).map(|(id, _)| *id).collect();
+        own.into_iter().for_each(|id| _ = self.remove(id));
+    }
+
+    /// Takes a block that was kept, after the node began anew.
+    pub fn restore(&mut self, now: Instant, whole: Whole) {
+        let Whole { id, shape, frames } = whole;
+        let mut block = Block::whole(shape, frames, now);
+        let is_here = shape.destination == self.node;
+        let flow = self.arrivals.get(&id.flow).filter(|_| is_here);
+        // One that is for this node was accepted, or waits for others of its flow.
+        let is_over = is_here && flow.is_none_or(|flow| id.number < flow.accepted);
+        if is_over || !block.verify() || !self.make_room(now, shape.cost()) {
+            self.counters.corrupt += u64::from(!is_over);
+            self.keep.push_back(Keep::Drop(id));
+            return;
+        }
+        self.insert(id, block);
+        self.deliver(id.flow);
+        self.forward(now, id.flow);
+    }
+
+    /// Tells what was accepted of a flow that ends here, after the node began anew: its first
+    /// block has the checksum `opened`, and `next` is the number of the one that is next.
+    pub fn restore_arrivals(&mut self, now: Instant, flow: FlowKey, opened: u32, next: u32) {
+        self.arrivals.insert(flow, Arrivals::resumed(opened, next, now));
+    }
+
+    /// Gives what came whole for an application here, in the order of its flow.
+    pub fn poll_delivery(&mut self) -> Option<Delivery> {
+        self.delivered.pop_front()
+    }
+
+    /// Gives a block of ours that its destination has, or whose flow it refuses.
+    pub fn poll_arrived(&mut self) -> Option<Arrived> {
+        self.arrived.pop_front()
+    }
+
+    /// Gives what is to be kept where it survives the node; nothing unless blocks are kept.
+    pub fn poll_keep(&mut self) -> Option<Keep> {
+        self.keep.pop_front()
+    }
+
+    /// Whether [`Hop::poll_delivery`], [`Hop::poll_arrived`] or [`Hop::poll_keep`] has something.
+    pub fn has_news(&self) -> bool {
+        !(self.delivered.is_empty() && self.arrived.is_empty() && self.keep.is_empty())
+    }
+
+    /// Blocks of others that the next hop has: they are here for the case that it loses them.
+    pub fn cached(&self) -> impl Iterator<Item = (&BlockId, &Shape)> {
+        let own = self.node;
+        let cached =
+            move |(id, block): &(&BlockId, &Block)| id.flow.source != own && block.is_spare();
+        self.blocks.iter().filter(cached).map(|(id, block)| (id, &block.shape))
+    }
+
+    /// Blocks that wait to be passed on, or to arrive.
+    pub fn waiting(&self) -> impl Iterator<Item = (&BlockId, &Shape)> {
+        let own = self.node;
+        let waits =
+            move |(id, block): &(&BlockId, &Block)| id.flow.source == own || !block.is_spare();
+        self.blocks.iter().filter(waits).map(|(id, block)| (id, &block.shape))
+    }
+
+    /// Lets go of all blocks of others that the next hop has. Returns how many there were.
+    pub fn clear_cache(&mut self) -> usize {
+        let cached: Vec<BlockId> = self.cached().map(|(id, _)| *id).collect();
+        cached.iter().for_each(|id| _ = self.remove(*id));
+        cached.len()
+    }
+
+    /// Takes an event of routing.
+    pub fn handle_rx(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
+        match event {
+            DatagramUp::Received { via, payload, signal } => {
+                self.on_packet(cx.now, via, &payload, signal);
+            }
+            DatagramUp::Done(done) => {
+                self.on_out(cx.now, done.id, done.outcome != PacketOutcome::Failed);
+            }
+            DatagramUp::Dropped { id, .. } => self.on_out(cx.now, id, false),
+            DatagramUp::NextHop { dst, via, .. } => {
+                self.routes.insert(dst, via);
+                self.forward_all(cx.now);
+            }
+        }
+    }
+
+    /// Whether there may be something to send.
+    pub fn may_send(&self) -> bool {
+        !self.messages.is_empty() || !self.turns.is_empty()
+    }
+
+    /// When [`Hop::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let of_block = |(id, block): (&BlockId, &Block)| match (&block.transfer, block.end) {
+            (Some(transfer), _) => match transfer.phase {
+                Phase::Asked { due, .. } => Some(due),
+                Phase::Sending => None,
+            },
+            (None, End::PassedOn { at }) if self.waits_for_arrival(id, block) => {
+                Some(at + self.config.end_to_end())
+            }
+            (None, _) => None,
+        };
+        let blocks = self.blocks.iter().filter_map(of_block);
+        blocks.chain(self.reception.as_ref().map(Reception::deadline)).min()
+    }
+
+    /// Asks again what was not answered, and goes on without those that fell silent.
+    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        let is_due = |block: &Block| match block.transfer.as_ref().map(|transfer| transfer.phase) {
+            Some(Phase::Asked { due, .. }) => due <= now,
+            _ => false,
+        };
+        let due: Vec<BlockId> =
+            self.blocks.iter().filter(|(_, block)| is_due(block)).map(|(id, _)| *id).collect();
+        due.into_iter().for_each(|id| self.ask_again(now, id));
+        self.ask_for_arrivals(now);
+        if self.reception.as_ref().is_some_and(|reception| reception.deadline() <= now) {
+            self.reception = None;
+            self.admit_next(now);
+        }
+    }
+
+    /// What it counted, and what it holds now, by name.
+    pub fn counters(&self) -> BTreeMap<Name, u64> {
+        let all = &self.counters;
+        named([
+            ("blocks_held", self.blocks.len() as u64),
+            ("memory_held", self.memory),
+            ("frames_sent", all.frames_sent),
+            ("frames_received", all.frames_received),
+            ("frames_again", all.frames_again),
+            ("requests", all.requests),
+            ("answers", all.answers),
+            ("withheld", all.withheld),
+            ("held_back", all.held_back),
+            ("virtual_requests", all.virtual_requests),
+            ("blocks_passed_on", all.blocks_passed_on),
+            ("blocks_delivered", all.blocks_delivered),
+            ("blocks_refused", all.blocks_refused),
+            ("corrupt", all.corrupt),
+            ("malformed", all.malformed),
+            ("unknown", all.unknown),
+            ("contradictions", all.contradictions),
+            ("out_of_hops", all.out_of_hops),
+            ("let_go", all.let_go),
+            ("no_memory", all.no_memory),
+            ("not_kept", all.not_kept),
+            ("flows_forgotten", all.flows_forgotten),
+            ("messages_dropped", all.messages_dropped),
+        ])
+    }
+
+    /// The blocks of a flow, in their order.
+    fn of_flow(&self, flow: FlowKey) -> impl Iterator<Item = (&BlockId, &Block)> {
+        let at = |number| BlockId { flow, number };
+        self.blocks.range(at(0)..=at(u32::MAX))
+    }
+
+    fn insert(&mut self, id: BlockId, block: Block) {
+        self.memory += block.shape.cost();
+        if let Some(old) = self.blocks.insert(id, block) {
+            self.memory -= old.shape.cost();
+        }
+    }
+
+    fn remove(&mut self, id: BlockId) -> Option<Block> {
+        let block = self.blocks.remove(&id)?;
+        self.memory -= block.shape.cost();
+        self.end_reception(id);
+        self.end_asking(id);
+        if self.keeps && block.is_safe && id.flow.source != self.node {
+            self.keep.push_back(Keep::Drop(id));
+        }
+        Some(block)
+    }
+
+    /// Lets go of blocks until another one of `cost` bytes fits: first of what others have, the
+    /// oldest first (`hop.md` 4), then of parts of blocks that fell silent, of which nothing was
+    /// acknowledged. Returns whether it fits.
+    fn make_room(&mut self, now: Instant, cost: u64) -> bool {
+        let is_full =
+            |hop: &Self| hop.memory + cost > hop.config.memory_bytes || hop.blocks.len() >= BLOCKS;
+        while is_full(self) {
+            let rank = |(id, block): &(&BlockId, &Block)| {
+                let is_other = id.flow.source != self.node;
+                let is_silent = block.used + admit::SILENT <= now && !block.is_complete();
+                match block.is_spare() {
+                    _ if !is_other => None,
+                    true => Some((0, block.used)),
+                    false if is_silent => Some((1, block.used)),
+                    false => None,
+                }
+            };
+            let all = self.blocks.iter().filter_map(|entry| Some((rank(&entry)?, *entry.0)));
+            let Some((_, oldest)) = all.min() else { return false };
+            self.counters.let_go += 1;
+            self.remove(oldest);
+        }
+        true
+    }
+}

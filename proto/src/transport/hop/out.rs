@@ -1,0 +1,165 @@
+//! Messages and frames on their way to the radio.
+
+use std::net::SocketAddrV4;
+
+use super::block::Shape;
+use super::{Hop, OURS};
+use crate::base::{
+    AccessCategory, AckPolicy, Cx, Datagram, Destination, FlowId, Instant, Lane, NodeId, RoomBelow,
+    TxOptions, UnitId,
+};
+use crate::wire::hop::{self as wire, BlockId, Body, Header};
+use crate::wire::udp;
+
+/// Messages that may wait to be sent; what comes then is dropped, and asked for again.
+const MESSAGES: usize = 1_024;
+/// Turns of frames that the radio may hold.
+const TURNS_IN_RADIO: u32 = 2;
+/// How often the destination's acknowledgement is sent again to a hop that does not take it.
+const ARRIVED_TRIES: u8 = 4;
+/// The lane of messages about blocks, and that of frames of blocks.
+const CONTROL_FLOW: FlowId = FlowId(wire::CONTROL_PORT);
+const DATA_FLOW: FlowId = FlowId(wire::DATA_PORT);
+
+/// A message that waits to be sent. Answers are made when they leave, so that they are fresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    Request { block: BlockId },
+    Answer { block: BlockId, to: NodeId, round: u16, shape: Shape },
+    Arrived { block: BlockId, shape: Shape, is_refused: bool, tries: u8 },
+}
+
+/// What of ours the radio has.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum InRadio {
+    Frame(BlockId),
+    Message(Message),
+}
+
+/// A datagram before it has its headers.
+struct Content<'a> {
+    to: NodeId,
+    port: u16,
+    options: TxOptions,
+    front: &'a [u8],
+    rest: &'a [u8],
+}
+
+impl Hop {
+    /// The next datagram, on a lane with room.
+    pub fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Datagram> {
+        let has_room = |flow| !below(Lane { flow, ..Lane::default() }).is_none();
+        if !self.messages.is_empty() && has_room(CONTROL_FLOW) {
+            while let Some(message) = self.messages.pop_front() {
+                if let Some(datagram) = self.message(message) {
+                    return Some(datagram);
+                }
+            }
+        }
+        let most = TURNS_IN_RADIO * u32::from(self.config.turn_frames);
+        if self.frames_in_radio < most && !self.turns.is_empty() && has_room(DATA_FLOW) {
+            let (block, frame) = self.next_frame()?;
+            return Some(self.frame(cx.now, block, frame));
+        }
+        None
+    }
+
+    pub(super) fn queue(&mut self, message: Message) {
+        if self.messages.contains(&message) {
+            return;
+        }
+        if self.messages.len() < MESSAGES {
+            self.messages.push_back(message);
+        } else {
+            self.counters.messages_dropped += 1;
+        }
+    }
+
+    /// A datagram of ours left the radio.
+    pub(super) fn on_out(&mut self, now: Instant, id: UnitId, is_sent: bool) {
+        match self.in_radio.remove(&id) {
+            Some(InRadio::Frame(block)) => {
+                self.frames_in_radio -= 1;
+                self.on_frame_out(now, block);
+            }
+            Some(InRadio::Message(Message::Arrived { block, shape, is_refused, tries }))
+                if !is_sent && tries < ARRIVED_TRIES =>
+            {
+                self.queue(Message::Arrived { block, shape, is_refused, tries: tries + 1 });
+            }
+            // Requests and answers have timers.
+            Some(InRadio::Message(_)) | None => {}
+        }
+    }
+
+    /// A message as it goes out, unless it has become pointless.
+    fn message(&mut self, message: Message) -> Option<Datagram> {
+        let (block, to, shape, body) = match message {
+            Message::Request { block } => self.request(block)?,
+            Message::Answer { block, to, round, shape } => {
+                let bits = self.bits_of(block, shape)?;
+                self.counters.answers += 1;
+                (block, to, shape, Body::Answer { round, bits })
+            }
+            Message::Arrived { block, shape, is_refused, .. } => {
+                let to = *self.routes.get(&block.flow.source)?;
+                (block, to, shape, Body::Arrived { crc: shape.crc, is_refused })
+            }
+        };
+        let options = TxOptions {
+            access: AccessCategory::Voice,
+            ack: AckPolicy::Normal,
+            rate: self.control_rate,
+            ..TxOptions::default()
+        };
+        let front = wire::encode(&self.header(block, shape), &body);
+        let content = Content { to, port: wire::CONTROL_PORT, options, front: &front, rest: &[] };
+        Some(self.datagram(content, InRadio::Message(message)))
+    }
+
+    fn frame(&mut self, now: Instant, id: BlockId, frame: u16) -> Datagram {
+        let block = self.blocks.get_mut(&id).expect("it has the frame");
+        block.used = now;
+        let (shape, payload) = (block.shape, block.data[usize::from(frame)].clone());
+        let transfer = block.transfer.as_mut().expect("it is under way");
+        transfer.sent.set(frame);
+        transfer.in_radio += 1;
+        let to = transfer.via;
+        self.frames_in_radio += 1;
+        self.counters.frames_sent += 1;
+        let options = TxOptions {
+            access: AccessCategory::Background,
+            ack: AckPolicy::NoAck,
+            attempts: Some(1),
+            burst: true,
+            ..TxOptions::default()
+        };
+        let body = Body::Data { frame, payload: payload.clone() };
+        let front = wire::encode(&self.header(id, shape), &body);
+        let content = Content { to, port: wire::DATA_PORT, options, front: &front, rest: &payload };
+        self.datagram(content, InRadio::Frame(id))
+    }
+
+    fn header(&self, block: BlockId, shape: Shape) -> Header {
+        Header {
+            block,
+            destination: shape.destination,
+            via: self.node,
+            frames: shape.frames,
+            hops_left: shape.hops_left,
+            hops_made: shape.hops_made,
+            opens: shape.opens,
+            finishes: shape.finishes,
+        }
+    }
+
+    fn datagram(&mut self, content: Content<'_>, what: InRadio) -> Datagram {
+        let Content { to, port, options, front, rest } = content;
+        let id = UnitId(self.ids.next_id().0 | OURS);
+        self.in_radio.insert(id, what);
+        let socket = |node| SocketAddrV4::new(self.plan.ipv4(node), port);
+        let payload = udp::encode(socket(self.node), socket(to), front, rest);
+        let flow = if port == wire::DATA_PORT { DATA_FLOW } else { CONTROL_FLOW };
+        Datagram { id, to: Destination::NextHop(to), flow, payload, options }
+    }
+}

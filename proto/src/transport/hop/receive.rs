@@ -1,0 +1,280 @@
+//! Messages of neighbours other than requests, and what becomes of whole blocks.
+
+use bytes::Bytes;
+
+use super::admit::Waiting;
+use super::bits::Bits;
+use super::block::{Block, End, Shape, Whole};
+use super::out::Message;
+use super::{Arrived, Delivery, Hop, Keep};
+use crate::base::{Dbm, Instant, NodeId};
+use crate::wire::hop::{self as wire, BlockId, Body, FlowKey, Header};
+use crate::wire::udp;
+
+/// What a radio hears of nothing, for signals over noise in decibels.
+const NOISE_DBM: f64 = -95.0;
+/// Flows that end here and are remembered.
+const FLOWS: usize = 1_024;
+
+/// A flow that ends here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrivals {
+    /// Checksum of its first block, which tells it from others with its number.
+    pub(super) opened: u32,
+    /// The number of the next block for the application.
+    pub(super) next: u32,
+    /// Those before this one were accepted; all, if the flow is refused.
+    pub(super) accepted: u32,
+    pub(super) is_refused: bool,
+    pub(super) used: Instant,
+}
+
+impl Arrivals {
+    pub(super) fn resumed(opened: u32, next: u32, now: Instant) -> Self {
+        Self { opened, next, accepted: next, is_refused: false, used: now }
+    }
+
+    pub(super) fn refused(now: Instant) -> Self {
+        let is_refused = true;
+        Self { opened: 0, next: u32::MAX, accepted: u32::MAX, is_refused, used: now }
+    }
+}
+
+impl Hop {
+    /// An IP packet with a message.
+    pub(super) fn on_packet(
+        &mut self,
+        now: Instant,
+        via: NodeId,
+        packet: &Bytes,
+        signal: Option<Dbm>,
+    ) {
+        let message = udp::decode(packet).ok().map(|(_, range)| packet.slice(range));
+        let Some(Ok((header, body))) = message.map(|message| wire::decode(&message)) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if header.via != via {
+            self.counters.contradictions += 1;
+            return;
+        }
+        let id = header.block;
+        match body {
+            Body::Data { frame, payload } => self.on_data(now, id, &header, frame, payload),
+            Body::Request { round, is_virtual, length, crc } => {
+                let shape = shape_of(&header, length, crc);
+                let over_noise = |signal: Dbm| signal.as_f64() - NOISE_DBM;
+                let signal_db = signal.map_or(1.0, over_noise).max(1.0);
+                let (since, heard) = (now, now);
+                let block = id;
+                let asks =
+                    Waiting { block, via, round, is_virtual, shape, signal_db, since, heard };
+                self.on_request(now, asks);
+            }
+            Body::Answer { round, bits } => self.on_answer(now, id, via, round, &bits),
+            Body::Arrived { crc, is_refused } => {
+                self.on_arrived(now, id, shape_of(&header, 0, crc), is_refused);
+            }
+        }
+    }
+
+    fn on_data(&mut self, now: Instant, id: BlockId, header: &Header, frame: u16, payload: Bytes) {
+        let Some(block) = self.blocks.get_mut(&id) else {
+            self.counters.unknown += 1;
+            return;
+        };
+        if block.shape.frames != header.frames || !block.can_have(frame, payload.len()) {
+            self.counters.contradictions += 1;
+            return;
+        }
+        block.used = now;
+        if let Some(reception) = self.reception.as_mut().filter(|one| one.has(id)) {
+            reception.heard = now;
+        }
+        if !block.put(frame, payload) {
+            self.counters.frames_again += 1;
+            return;
+        }
+        self.counters.frames_received += 1;
+        if block.is_complete() {
+            self.on_complete(now, id);
+        } else {
+            self.forward(now, id.flow);
+            self.on_more(now, id);
+        }
+    }
+
+    fn on_complete(&mut self, now: Instant, id: BlockId) {
+        let block = self.blocks.get_mut(&id).expect("the caller has looked");
+        if !block.verify() {
+            self.counters.corrupt += 1;
+            return;
+        }
+        let is_here = block.shape.destination == self.node;
+        if is_here {
+            self.deliver(id.flow);
+        }
+        self.keep(id);
+        if !is_here {
+            self.forward(now, id.flow);
+            self.on_more(now, id);
+        }
+        self.end_reception(id);
+        self.admit_next(now);
+    }
+
+    /// Has a whole block kept: one that goes on, or that waits for others of its flow. If it were
+    /// not acknowledged until they are here, it would stand in their way.
+    fn keep(&mut self, id: BlockId) {
+        let Some(block) = self.blocks.get_mut(&id).filter(|block| block.is_open()) else { return };
+        block.is_safe = !self.keeps;
+        if self.keeps {
+            let (shape, frames) = (block.shape, block.data.clone());
+            self.keep.push_back(Keep::Put(Whole { id, shape, frames }));
+        }
+    }
+
+    /// A block that was to be kept is safe.
+    pub fn handle_kept(&mut self, id: BlockId) {
+        let Some(block) = self.blocks.get_mut(&id).filter(|block| block.is_complete()) else {
+            // It was let go in the meantime.
+            self.keep.push_back(Keep::Drop(id));
+            return;
+        };
+        block.is_safe = true;
+        let shape = block.shape;
+        if let Some((to, round)) = block.asked {
+            self.queue(Message::Answer { block: id, to, round, shape });
+        }
+    }
+
+    /// A block that was to be kept cannot be: it is not acknowledged, and may come again.
+    pub fn handle_not_kept(&mut self, id: BlockId) {
+        if self.blocks.get(&id).is_some_and(|block| !block.is_safe) {
+            self.counters.not_kept += 1;
+            self.remove(id);
+        }
+    }
+
+    /// Gives the application what is whole and next in its flow.
+    pub(super) fn deliver(&mut self, flow: FlowKey) {
+        let Some(arrivals) = self.arrivals.get_mut(&flow) else { return };
+        loop {
+            let id = BlockId { flow, number: arrivals.next };
+            let Some(block) = self.blocks.get_mut(&id) else { return };
+            if !block.is_complete() || block.end != End::Open {
+                return;
+            }
+            block.end = End::Given;
+            arrivals.next += 1;
+            let frames = std::mem::take(&mut block.data);
+            self.delivered.push_back(Delivery { id, shape: block.shape, frames });
+        }
+    }
+
+    /// The application has a block that it was given, and those of the flow before it.
+    pub fn accept(&mut self, now: Instant, id: BlockId) {
+        let is_given = |block: &Block| block.end == End::Given;
+        let Some(flow) = self.arrivals.get_mut(&id.flow) else { return };
+        if !self.blocks.get(&id).is_some_and(is_given) {
+            return;
+        }
+        flow.accepted = id.number + 1;
+        self.counters.blocks_delivered += 1;
+        self.settle_given(now, id, false);
+    }
+
+    /// The application does not take the flow of a block that it was given, from that one on.
+    pub fn refuse(&mut self, now: Instant, id: BlockId) {
+        if let Some(flow) = self.arrivals.get_mut(&id.flow) {
+            *flow = Arrivals { opened: flow.opened, ..Arrivals::refused(now) };
+            self.counters.blocks_refused += 1;
+            self.settle_given(now, id, true);
+            self.abandon(id.flow);
+        }
+    }
+
+    /// Tells the previous hop and the source what became of a block.
+    fn settle_given(&mut self, now: Instant, id: BlockId, is_refused: bool) {
+        let Some(block) = self.remove(id) else { return };
+        let shape = block.shape;
+        if let Some((to, round)) = block.asked {
+            self.queue(Message::Answer { block: id, to, round, shape });
+        }
+        self.queue(Message::Arrived { block: id, shape, is_refused, tries: 0 });
+        self.admit_next(now);
+    }
+
+    /// Forgets the flow that was silent for longest if there are too many.
+    pub(super) fn make_room_for_flow(&mut self) {
+        if self.arrivals.len() >= FLOWS {
+            let oldest = self.arrivals.iter().min_by_key(|(_, flow)| flow.used);
+            let oldest = *oldest.expect("there are many").0;
+            self.counters.flows_forgotten += 1;
+            self.arrivals.remove(&oldest);
+            self.abandon(oldest);
+        }
+    }
+
+    /// The destination has a block, or refuses its flow.
+    fn on_arrived(&mut self, now: Instant, id: BlockId, shape: Shape, is_refused: bool) {
+        let is_ours = id.flow.source == self.node;
+        let Some(block) = self.blocks.get(&id) else {
+            self.counters.unknown += u64::from(is_ours);
+            return if !is_ours {
+                self.pass_back(id, shape, is_refused);
+            };
+        };
+        // Only those know the checksum who had the block. One that nobody was given has not come.
+        let was_sent = block.transfer.is_some() || block.end != End::Open;
+        if block.shape.crc != shape.crc || (is_ours && !was_sent) {
+            self.counters.contradictions += 1;
+            return;
+        }
+        let bytes = block.shape.length;
+        self.remove(id);
+        if is_ours {
+            self.arrived.push_back(Arrived { id, bytes, is_refused });
+        } else {
+            self.pass_back(id, shape, is_refused);
+        }
+        self.forward(now, id.flow);
+        self.admit_next(now);
+    }
+
+    /// Passes an end-to-end acknowledgement on towards the source.
+    fn pass_back(&mut self, id: BlockId, shape: Shape, is_refused: bool) {
+        if shape.hops_left == 0 {
+            self.counters.out_of_hops += 1;
+            return;
+        }
+        self.queue(Message::Arrived { block: id, shape, is_refused, tries: 0 });
+    }
+
+    /// The bits of an answer: what is there of a block now; nothing if that is no longer known, or
+    /// must not be said yet.
+    pub(super) fn bits_of(&self, id: BlockId, shape: Shape) -> Option<Bytes> {
+        let is_past =
+            |flow: FlowKey| self.arrivals.get(&flow).is_some_and(|flow| id.number < flow.accepted);
+        if shape.destination == self.node && is_past(id.flow) {
+            return Some(Bits::all(shape.frames).write());
+        }
+        let block = self.blocks.get(&id)?;
+        let is_sayable = !block.is_complete() || block.is_safe;
+        is_sayable.then(|| block.have.write())
+    }
+}
+
+/// What a message says of its block, as this node would pass it on.
+fn shape_of(header: &Header, length: u32, crc: u32) -> Shape {
+    Shape {
+        destination: header.destination,
+        frames: header.frames,
+        length,
+        crc,
+        hops_left: header.hops_left.saturating_sub(1),
+        hops_made: header.hops_made.saturating_add(1),
+        opens: header.opens,
+        finishes: header.finishes,
+    }
+}

@@ -1,0 +1,336 @@
+//! Transfers to next hops, and whose turn it is.
+
+use super::admit::SILENT;
+use super::bits::Bits;
+use super::block::{Block, End, Phase, Shape, Transfer};
+use super::out::Message;
+use super::{Hop, Schedule};
+use crate::base::{Duration, Instant, NodeId};
+use crate::wire::hop::{BlockId, Body, FlowKey};
+
+/// How long an answer is waited for at first where none has come yet; later it is three times as
+/// long as answers took, within the other two limits. Each time it is half as long again.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LEAST_WAIT: Duration = Duration::from_millis(15);
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// How often a neighbour that has answered for a block is asked again before the wait grows.
+const QUICK_TRIES: u32 = 6;
+/// Weight of a round in the moving average of a neighbour's delivery.
+const ROUND_WEIGHT: f64 = 0.25;
+/// The least delivery that a share of the turns is computed from.
+const LEAST_DELIVERY: f64 = 0.05;
+
+impl Hop {
+    /// Starts to pass on the next block of a flow, if it is time to.
+    pub(super) fn forward(&mut self, now: Instant, flow: FlowKey) {
+        let (own, turn, pipelines) = (self.node, self.config.turn_frames, self.config.pipeline);
+        let (mut next, mut under_way) = (None, 0);
+        for (id, block) in self.of_flow(flow).filter(|(_, block)| block.is_open()) {
+            // What its sender has left stands in nobody's way.
+            let is_silent = !block.is_complete() && block.used + SILENT <= now;
+            if block.shape.destination == own || is_silent {
+                continue;
+            }
+            if block.transfer.is_some() {
+                under_way += 1;
+                if under_way >= self.config.in_flight {
+                    return;
+                }
+                continue;
+            }
+            if block.is_complete() || (pipelines && block.have.count() >= turn) {
+                next = Some(*id);
+                break;
+            }
+        }
+        if let Some(id) = next {
+            self.begin_transfer(now, id, false);
+        }
+    }
+
+    /// The same for all flows.
+    pub(super) fn forward_all(&mut self, now: Instant) {
+        let flows: std::collections::BTreeSet<FlowKey> =
+            self.blocks.keys().map(|id| id.flow).collect();
+        flows.into_iter().for_each(|flow| self.forward(now, flow));
+    }
+
+    /// Offers a block to the next hop; nothing where no route was ever known.
+    pub(super) fn begin_transfer(&mut self, now: Instant, id: BlockId, is_virtual: bool) {
+        let Some(block) = self.blocks.get_mut(&id) else { return };
+        let Some(via) = self.routes.get(&block.shape.destination).copied() else { return };
+        if block.shape.hops_left == 0 {
+            self.counters.out_of_hops += 1;
+            return;
+        }
+        if is_virtual && *self.asking.entry(id.flow).or_insert(id) != id {
+            return;
+        }
+        let frames = block.shape.frames;
+        block.used = now;
+        block.transfer = Some(Transfer {
+            via,
+            round: 1,
+            theirs: Bits::none(frames),
+            sent: Bits::none(frames),
+            cursor: 0,
+            in_radio: 0,
+            phase: Phase::Asked { since: now, due: now, tries: 0 },
+            is_virtual,
+            credit: 0.0,
+        });
+        self.ask(now, id);
+        let block = self.blocks.get_mut(&id).expect("it was there");
+        if let Some(transfer) = &mut block.transfer
+            && block.shape.is_small()
+            && !is_virtual
+        {
+            transfer.phase = Phase::Sending;
+            self.turns.push_back(id);
+        }
+    }
+
+    /// Whether a block of ours is with the next hop, and nobody asks yet whether it has arrived.
+    pub(super) fn waits_for_arrival(&self, id: &BlockId, block: &Block) -> bool {
+        let is_out = block.transfer.is_none() && matches!(block.end, End::PassedOn { .. });
+        is_out && id.flow.source == self.node && !self.asking.contains_key(&id.flow)
+    }
+
+    /// Asks for those that should have arrived, one of each flow at a time (`hop.md` 5).
+    pub(super) fn ask_for_arrivals(&mut self, now: Instant) {
+        let wait = self.config.end_to_end();
+        let is_overdue = |(id, block): &(&BlockId, &Block)| {
+            let is_due = matches!(block.end, End::PassedOn { at } if at + wait <= now);
+            is_due && self.waits_for_arrival(id, block)
+        };
+        let overdue: Vec<BlockId> =
+            self.blocks.iter().filter(is_overdue).map(|(id, _)| *id).collect();
+        for id in overdue {
+            if self.asking.contains_key(&id.flow) {
+                continue;
+            }
+            self.counters.virtual_requests += 1;
+            self.begin_transfer(now, id, true);
+            // Without a way there it is tried again later.
+            let block = self.blocks.get_mut(&id).filter(|block| block.transfer.is_none());
+            if let Some(block) = block {
+                block.end = End::PassedOn { at: now };
+            }
+        }
+    }
+
+    /// Nobody asks any more whether a block has arrived.
+    pub(super) fn end_asking(&mut self, id: BlockId) {
+        if self.asking.get(&id.flow) == Some(&id) {
+            self.asking.remove(&id.flow);
+        }
+    }
+
+    /// Asks the next hop what it has.
+    pub(super) fn ask(&mut self, now: Instant, id: BlockId) {
+        let answers = &self.answer_time;
+        let Some(block) = self.blocks.get_mut(&id) else { return };
+        // The route may be another by now.
+        let via = self.routes.get(&block.shape.destination).copied();
+        let Some(transfer) = &mut block.transfer else { return };
+        transfer.via = via.unwrap_or(transfer.via);
+        let tries = match transfer.phase {
+            Phase::Asked { tries, .. } => tries + 1,
+            Phase::Sending => 1,
+        };
+        let first = answers.get(&transfer.via).map_or(FIRST_WAIT, |mean| *mean * 3);
+        let first = first.clamp(LEAST_WAIT, LONGEST_WAIT);
+        // Whoever has answered once withholds nothing: silence is a loss then.
+        let quick = if transfer.round > 1 { QUICK_TRIES } else { 1 };
+        let grown = tries.saturating_sub(quick).min(16);
+        let wait = (0..grown).fold(first, |wait, _| wait * 3 / 2).min(LONGEST_WAIT);
+        transfer.phase = Phase::Asked { since: now, due: now + wait, tries };
+        self.queue(Message::Request { block: id });
+    }
+
+    /// Asks again, unless the rest of the block does not come.
+    pub(super) fn ask_again(&mut self, now: Instant, id: BlockId) {
+        let block = self.blocks.get_mut(&id).expect("the caller has looked");
+        if !block.is_complete() && block.used + SILENT <= now {
+            block.transfer = None;
+            self.end_asking(id);
+        } else {
+            self.ask(now, id);
+        }
+    }
+
+    /// The request of a transfer, as it goes out.
+    pub(super) fn request(&mut self, id: BlockId) -> Option<(BlockId, NodeId, Shape, Body)> {
+        let block = self.blocks.get(&id)?;
+        let transfer = block.transfer.as_ref()?;
+        self.counters.requests += 1;
+        let Shape { length, crc, .. } = block.shape;
+        let (round, is_virtual) = (transfer.round, transfer.is_virtual);
+        Some((id, transfer.via, block.shape, Body::Request { round, is_virtual, length, crc }))
+    }
+
+    /// The next hop told what it has.
+    pub(super) fn on_answer(
+        &mut self,
+        now: Instant,
+        id: BlockId,
+        via: NodeId,
+        round: u16,
+        bits: &[u8],
+    ) {
+        let Some(block) = self.blocks.get_mut(&id) else {
+            self.counters.unknown += 1;
+            return;
+        };
+        let Some(theirs) = Bits::read(block.shape.frames, bits) else {
+            self.counters.contradictions += 1;
+            return;
+        };
+        let Some(transfer) = &mut block.transfer else { return };
+        if transfer.via != via || transfer.round != round {
+            return;
+        }
+        // It has what nobody here could have sent: only a copy from elsewhere is complete.
+        if theirs.is_full() && !block.have.is_full() {
+            return;
+        }
+        // An answer to a request that was repeated may be to either.
+        if let Phase::Asked { since, tries: 1, .. } = transfer.phase {
+            let took = now.since(since);
+            let mean = self.answer_time.entry(via).or_insert(took);
+            *mean = (*mean * 7 + took) / 8;
+        }
+        if transfer.sent.count() > 0 {
+            let both = transfer.sent.count_common(&theirs);
+            let rate = f64::from(both) / f64::from(transfer.sent.count());
+            let mean = self.delivery.entry(via).or_insert(1.0);
+            *mean += ROUND_WEIGHT * (rate - *mean);
+        }
+        if theirs.is_full() {
+            return self.on_passed_on(now, id);
+        }
+        if matches!(transfer.phase, Phase::Asked { .. }) {
+            (transfer.theirs, transfer.sent) = (theirs, Bits::none(block.shape.frames));
+            (transfer.cursor, transfer.phase) = (0, Phase::Sending);
+            self.turns.push_back(id);
+            self.on_round(now, id);
+        }
+    }
+
+    fn on_passed_on(&mut self, now: Instant, id: BlockId) {
+        let block = self.blocks.get_mut(&id).expect("the caller has looked");
+        if block.is_open() {
+            self.counters.blocks_passed_on += 1;
+        }
+        block.transfer = None;
+        block.end = End::PassedOn { at: now };
+        self.end_asking(id);
+        self.forward(now, id.flow);
+        // The brake may be off.
+        self.admit_next(now);
+    }
+
+    /// New frames are here: those of a block that is being passed on go out too.
+    pub(super) fn on_more(&mut self, now: Instant, id: BlockId) {
+        let Some(block) = self.blocks.get(&id) else { return };
+        let turn = u32::from(self.config.turn_frames);
+        let is_sending =
+            block.transfer.as_ref().is_some_and(|transfer| transfer.phase == Phase::Sending);
+        let is_worth_it = block.is_complete() || block.ready() >= turn;
+        if is_sending && is_worth_it && !self.turns.contains(&id) {
+            self.turns.push_back(id);
+        }
+        self.on_round(now, id);
+    }
+
+    /// A frame of a block is out of the radio.
+    pub(super) fn on_frame_out(&mut self, now: Instant, id: BlockId) {
+        let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
+        if let Some(transfer) = transfer {
+            transfer.in_radio = transfer.in_radio.saturating_sub(1);
+        }
+        self.on_round(now, id);
+    }
+
+    /// Asks again once all that there is was sent and is out of the radio.
+    fn on_round(&mut self, now: Instant, id: BlockId) {
+        let Some(block) = self.blocks.get_mut(&id) else { return };
+        let (is_complete, ready) = (block.is_complete(), block.ready());
+        let Some(transfer) = &mut block.transfer else { return };
+        let is_out = transfer.phase == Phase::Sending && transfer.in_radio == 0 && ready == 0;
+        if is_out && is_complete {
+            transfer.round = transfer.round.wrapping_add(1);
+            self.ask(now, id);
+        }
+    }
+
+    /// The next frame of the block whose turn it is.
+    pub(super) fn next_frame(&mut self) -> Option<(BlockId, u16)> {
+        // Each time round a transfer gets a credit of at least `LEAST_DELIVERY`.
+        while let Some(id) = self.oldest_of_first() {
+            let Some(frame) = self.frame_of(id) else {
+                self.end_turn();
+                continue;
+            };
+            if self.turn_left == self.config.turn_frames && !self.may_begin_turn(id) {
+                self.end_turn();
+                self.turns.push_back(id);
+                continue;
+            }
+            self.turn_left -= 1;
+            if self.turn_left == 0 {
+                self.end_turn();
+                self.turns.push_back(id);
+            }
+            return Some((id, frame));
+        }
+        None
+    }
+
+    /// Puts that block of the flow whose turn it is first which is the oldest: later ones fill its
+    /// waiting.
+    fn oldest_of_first(&mut self) -> Option<BlockId> {
+        let first = *self.turns.front()?;
+        let same = self.turns.iter().enumerate().filter(|(_, id)| id.flow == first.flow);
+        let (index, oldest) = same.min_by_key(|(_, id)| id.number).map(|(at, id)| (at, *id))?;
+        self.turns.swap(0, index);
+        Some(oldest)
+    }
+
+    fn end_turn(&mut self) {
+        self.turns.pop_front();
+        self.turn_left = self.config.turn_frames;
+    }
+
+    /// Whether a transfer has its turn, or lets others go first that are better received.
+    fn may_begin_turn(&mut self, id: BlockId) -> bool {
+        if self.config.schedule == Schedule::RoundRobin || self.turns.len() == 1 {
+            return true;
+        }
+        let of = |via: NodeId| self.delivery.get(&via).copied().unwrap_or(1.0).max(LEAST_DELIVERY);
+        let via = |id: &BlockId| Some(self.blocks.get(id)?.transfer.as_ref()?.via);
+        let best = self.turns.iter().filter_map(via).map(of).fold(LEAST_DELIVERY, f64::max);
+        let share = via(&id).map_or(1.0, of) / best;
+        let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
+        let Some(transfer) = transfer else { return true };
+        transfer.credit += share;
+        // What is a whole turn but for rounding.
+        let is_enough = transfer.credit > 1.0 - 1e-9;
+        if is_enough {
+            transfer.credit -= 1.0;
+        }
+        is_enough
+    }
+
+    /// A frame that the next hop of a block is missing.
+    fn frame_of(&mut self, id: BlockId) -> Option<u16> {
+        let block = self.blocks.get_mut(&id)?;
+        let transfer = block.transfer.as_mut().filter(|one| one.phase == Phase::Sending)?;
+        let others = [&transfer.theirs, &transfer.sent];
+        // Behind the cursor there is something only if frames came late: once round is enough.
+        let found = block.have.next_beyond(transfer.cursor, others);
+        let frame = found.or_else(|| block.have.next_beyond(0, others))?;
+        transfer.cursor = frame;
+        Some(frame)
+    }
+}

@@ -1,0 +1,185 @@
+//! Blocks cross rows of nodes.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn clean(nodes: u16) -> Row {
+    Row::new(nodes, small_config(), Harm::default(), 1)
+}
+
+#[test]
+fn a_file_crosses_five_hops_and_its_source_hears_of_it() {
+    let mut row = clean(6);
+    let lengths = [8_000, 14_000, 14_000, 14_000, 900];
+    assert!(row.send(flow(1), 6, &lengths, MINUTE));
+    row.assert_delivered(flow(1), &lengths);
+    assert_eq!(row.count(1, "virtual_requests"), 0);
+    let held: u64 = (1..=6).map(|node| row.count(node, "blocks_held")).sum();
+    assert_eq!(held, 0, "what has arrived is cached no longer");
+}
+
+#[test]
+fn a_small_block_needs_no_round_trip_before_its_frames() {
+    let mut row = clean(2);
+    row.push(flow(1), 0, 2, 8_000, true);
+    let first = row.now + Duration::from_millis(9);
+    row.run_until(first);
+    row.assert_delivered(flow(1), &[8_000]);
+}
+
+#[test]
+fn a_relay_passes_on_what_it_has_before_all_of_it_is_there() {
+    let config = HopConfig { block_bytes: 140_000, ..small_config() };
+    let mut row = Row::new(3, config, Harm::default(), 1);
+    assert!(row.send(flow(1), 3, &[100], MINUTE));
+    row.push(flow(1), 1, 3, 140_000, true);
+    while row.count(2, "frames_received") < 60 {
+        let step = row.now + Duration::from_millis(1);
+        row.run_until(step);
+    }
+    assert!(row.count(3, "frames_received") > 30, "{}", row.count(3, "frames_received"));
+}
+
+#[test]
+fn a_relay_that_has_not_passed_on_its_block_takes_no_other() {
+    let mut row = clean(3);
+    assert!(row.send(flow(1), 3, &[100, 100], MINUTE));
+    // The way on is gone: what comes down to node 3 is lost.
+    row.nodes.pop();
+    row.nodes.push(Hop::build(
+        HopConfig { memory_bytes: 1, ..small_config() },
+        NodeId(3),
+        AddressPlan::default(),
+        None,
+        Seed(1).stream("full"),
+    ));
+    row.push(flow(1), 2, 3, 14_000, false);
+    row.push(flow(1), 3, 3, 14_000, false);
+    row.push(flow(1), 4, 3, 14_000, true);
+    let later = row.now + Duration::from_secs(3);
+    row.run_until(later);
+    assert_eq!(row.count(2, "blocks_held"), 1, "H is 1");
+    assert!(row.count(2, "held_back") > 0);
+    assert!(!row.hop(1).has_room(flow(1)), "and the brake has come back to the source");
+}
+
+#[test]
+fn one_of_two_senders_waits_until_the_other_is_done() {
+    let mut row = clean(3);
+    let back = FlowKey { source: NodeId(3), local: 1 };
+    for (key, length) in [(flow(1), 100), (back, 100)] {
+        assert!(row.send(key, 2, &[length], MINUTE));
+    }
+    row.push(flow(1), 1, 2, 14_000, true);
+    row.push(back, 1, 2, 14_000, true);
+    let mut most = 0;
+    while row.delivered.len() < 4 {
+        let step = row.now + Duration::from_millis(1);
+        row.run_until(step);
+        most = most.max(row.count(2, "blocks_held"));
+        assert!(row.now < Instant::ZERO + MINUTE);
+    }
+    assert_eq!(most, 1);
+    assert!(row.count(2, "withheld") > 0);
+}
+
+#[test]
+fn a_premature_timeout_sends_no_frame_twice() {
+    let config = HopConfig { end_to_end_s: 0.003, ..small_config() };
+    let mut row = Row::new(4, config, Harm::default(), 1);
+    let lengths = [100, 14_000, 14_000];
+    assert!(row.send(flow(1), 4, &lengths, MINUTE));
+    row.assert_delivered(flow(1), &lengths);
+    assert!(row.count(1, "virtual_requests") > 0);
+    let sent: u64 = (1..=4).map(|node| row.count(node, "frames_sent")).sum();
+    assert_eq!(sent, 3 * 21, "21 frames over three hops");
+}
+
+#[test]
+fn what_a_relay_lost_is_sent_again_from_the_last_node_that_has_it() {
+    let mut row = clean(4);
+    assert!(row.send(flow(1), 4, &[100], MINUTE));
+    row.push(flow(1), 1, 4, 14_000, true);
+    while row.count(2, "blocks_passed_on") < 2 {
+        let step = row.now + Duration::from_millis(1);
+        row.run_until(step);
+    }
+    row.restart(3);
+    let later = row.now + Duration::from_secs(10);
+    row.run_until(later);
+    row.assert_delivered(flow(1), &[100, 14_000]);
+    assert_eq!(row.count(1, "frames_sent"), 11, "the first hop needed no frame again");
+}
+
+#[test]
+fn a_small_block_that_a_relay_lost_is_sent_again() {
+    let mut row = clean(3);
+    row.deaf = Some(NodeId(3));
+    row.push(flow(1), 0, 3, 100, true);
+    let later = row.now + Duration::from_secs(1);
+    row.run_until(later);
+    assert_eq!(row.count(1, "blocks_passed_on"), 1);
+    row.restart(2);
+    row.deaf = None;
+    let later = row.now + Duration::from_secs(6);
+    row.run_until(later);
+    row.assert_delivered(flow(1), &[100]);
+}
+
+#[test]
+fn turns_follow_delivery_under_proportional_fairness() {
+    let share = |schedule| {
+        let config = HopConfig { schedule, turn_frames: 2, block_bytes: 140_000, ..small_config() };
+        let mut row = Row::new(3, config, Harm::default(), 1);
+        let keys = [1, 3].map(|to| (FlowKey { source: NodeId(2), local: to }, to));
+        for (key, to) in keys {
+            assert!(row.send(key, to, &[100], MINUTE));
+        }
+        row.hop(2).delivery = BTreeMap::from([(NodeId(1), 1.0), (NodeId(3), 0.25)]);
+        keys.into_iter().for_each(|(key, to)| row.push(key, 1, to, 140_000, true));
+        let later = row.now + Duration::from_millis(90);
+        row.run_until(later);
+        [1, 3].map(|node| row.count(node, "frames_received") as f64)
+    };
+    let [a, b] = share(Schedule::RoundRobin);
+    assert!((a - b).abs() <= 8.0, "{a} and {b}");
+    let [a, b] = share(Schedule::ProportionalFair);
+    assert!(a > 3.0 * b && b > 0.0, "{a} and {b}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_block_comes_once_and_unchanged_whatever_happens_on_the_way(
+        seed: u64,
+        loss in 0.0..0.6,
+        repeat in 0.0..0.2,
+        spread_ms in 0..20_u64,
+        nodes in 2..5_u16,
+        lengths in prop::collection::vec(1..14_000_usize, 1..6),
+        restarts in prop::collection::vec((1..8_000_u64, 0..3_u16), 0..3),
+        high_blocks in 1..4_u32,
+    ) {
+        let mut lengths = lengths;
+        lengths[0] %= 8_000;
+        let config = HopConfig { high_blocks, ..small_config() };
+        let mut row = Row::new(nodes, config, Harm { loss, repeat, spread_ms }, seed);
+        for (at, relay) in restarts {
+            let limit = Instant::from_nanos(at * 1_000_000).since(row.now);
+            row.send_on(&lengths, nodes, limit);
+            if nodes > 2 {
+                row.restart(2 + relay % (nodes - 2));
+            }
+        }
+        prop_assert!(row.send_on(&lengths, nodes, Duration::from_secs(600)), "it goes on");
+        row.assert_delivered(flow(1), &lengths);
+        for node in 1..=nodes {
+            prop_assert_eq!(row.count(node, "contradictions"), 0);
+            prop_assert_eq!(row.count(node, "malformed"), 0);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Machines over an air that loses, repeats and reorders.
+
+mod bad_input;
+mod chain;
+mod safety;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::base::{Datagram, Destination, PacketDone, Room, Seed, UnitId as Unit};
+
+/// What the air does to a datagram.
+#[derive(Clone, Copy, Debug, Default)]
+struct Harm {
+    loss: f64,
+    repeat: f64,
+    /// How much longer one may take than another, in milliseconds.
+    spread_ms: u64,
+}
+
+enum Event {
+    Arrives(NodeId, Datagram),
+    Done(Unit, bool),
+}
+
+/// A row of nodes, 1 to n, each in reach of the next.
+struct Row {
+    config: HopConfig,
+    now: Instant,
+    nodes: Vec<Hop>,
+    harm: Harm,
+    events: BTreeMap<(Instant, u64), (usize, Event)>,
+    count: u64,
+    rng: Rng,
+    /// Blocks of the flow that is sent which its source has.
+    pushed: usize,
+    /// Blocks that were given to applications.
+    delivered: Vec<(BlockId, Vec<u8>)>,
+    arrived: Vec<Arrived>,
+    /// A node that hears nothing.
+    deaf: Option<NodeId>,
+    /// Flows that no application takes.
+    unwanted: BTreeSet<FlowKey>,
+}
+
+/// Small blocks, so that tests are short: ten frames.
+fn small_config() -> HopConfig {
+    HopConfig { block_bytes: 14_000, ..HopConfig::default() }
+}
+
+fn flow(local: u16) -> FlowKey {
+    FlowKey { source: NodeId(1), local }
+}
+
+/// The bytes of a block, all different from those of others.
+fn text(id: BlockId, length: usize) -> Bytes {
+    let seed = u64::from(id.number) << 20 | u64::from(id.flow.local);
+    let byte = |at: usize| (seed.wrapping_mul(0x9e37_79b9) >> (at % 29)) as u8 ^ at as u8;
+    (0..length).map(byte).collect()
+}
+
+impl Row {
+    fn new(nodes: u16, config: HopConfig, harm: Harm, seed: u64) -> Self {
+        let mut row = Self {
+            config,
+            now: Instant::ZERO,
+            nodes: Vec::new(),
+            harm,
+            events: BTreeMap::new(),
+            count: 0,
+            pushed: 0,
+            rng: Seed(seed).stream("air"),
+            delivered: Vec::new(),
+            arrived: Vec::new(),
+            deaf: None,
+            unwanted: BTreeSet::new(),
+        };
+        for node in 1..=nodes {
+            row.nodes.push(row.machine(node));
+        }
+        (1..=nodes).for_each(|node| row.tell_routes(node, nodes));
+        row
+    }
+
+    fn machine(&self, node: u16) -> Hop {
+        let rng = Seed(u64::from(node)).stream("hop");
+        Hop::build(self.config.clone(), NodeId(node), AddressPlan::default(), None, rng)
+    }
+
+    fn tell_routes(&mut self, node: u16, nodes: u16) {
+        for dst in (1..=nodes).filter(|dst| *dst != node) {
+            let via = NodeId(if dst > node { node + 1 } else { node - 1 });
+            let event =
+                DatagramUp::NextHop { dst: NodeId(dst), via, hops: dst.abs_diff(node) as u8 };
+            self.hop(node).handle_rx(&mut Cx::new(Instant::ZERO), event);
+        }
+    }
+
+    fn hop(&mut self, node: u16) -> &mut Hop {
+        &mut self.nodes[usize::from(node) - 1]
+    }
+
+    fn count(&mut self, node: u16, name: &str) -> u64 {
+        self.hop(node).counters()[name]
+    }
+
+    /// The node loses all that it knows.
+    fn restart(&mut self, node: u16) {
+        let (index, nodes) = (usize::from(node) - 1, self.nodes.len() as u16);
+        self.nodes[index] = self.machine(node);
+        self.events.retain(|_, (at, event)| *at != index || matches!(event, Event::Arrives(..)));
+        self.tell_routes(node, nodes);
+    }
+
+    fn push(&mut self, flow: FlowKey, number: u32, to: u16, length: usize, is_last: bool) {
+        let id = BlockId { flow, number };
+        let frames = frames_of(&text(id, length), usize::from(self.config.frame_bytes));
+        let now = self.now;
+        self.hop(flow.source.0).push(now, id, NodeId(to), is_last, frames);
+    }
+
+    /// Sends blocks of these lengths as there is room, for at most so long. Returns whether the
+    /// source knows that all have come.
+    fn send(&mut self, flow: FlowKey, to: u16, lengths: &[usize], limit: Duration) -> bool {
+        self.pushed = 0;
+        self.send_more(flow, to, lengths, limit)
+    }
+
+    /// Goes on with the only flow there is.
+    fn send_on(&mut self, lengths: &[usize], to: u16, limit: Duration) -> bool {
+        self.send_more(flow(1), to, lengths, limit)
+    }
+
+    fn send_more(&mut self, flow: FlowKey, to: u16, lengths: &[usize], limit: Duration) -> bool {
+        let end = self.now + limit;
+        loop {
+            while self.pushed < lengths.len() && self.hop(flow.source.0).has_room(flow) {
+                let next = self.pushed;
+                self.push(flow, next as u32, to, lengths[next], next + 1 == lengths.len());
+                self.pushed += 1;
+            }
+            let arrived = self.arrived.iter().filter(|one| one.id.flow == flow).count();
+            if arrived == lengths.len() || self.now >= end {
+                return arrived == lengths.len();
+            }
+            let step = self.now + Duration::from_millis(20);
+            self.run_until(step);
+        }
+    }
+
+    fn run_until(&mut self, end: Instant) {
+        loop {
+            self.settle();
+            let event = self.events.first_key_value().map(|(key, _)| key.0);
+            let timer = self.nodes.iter().filter_map(Hop::poll_timeout).min();
+            let next = event.into_iter().chain(timer).min().unwrap_or(end);
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = self.now.max(next);
+            for node in &mut self.nodes {
+                node.handle_timeout(&mut Cx::new(self.now));
+            }
+            while let Some(entry) = self.events.first_entry().filter(|one| one.key().0 <= self.now)
+            {
+                let (index, event) = entry.remove();
+                self.happens(index, event);
+            }
+            if next == end {
+                self.settle();
+                return;
+            }
+        }
+    }
+
+    fn happens(&mut self, index: usize, event: Event) {
+        let event = match event {
+            Event::Arrives(via, datagram) => {
+                assert!(Hop::accepts(&datagram.payload));
+                DatagramUp::Received { via, payload: datagram.payload, signal: None }
+            }
+            Event::Done(id, is_sent) => DatagramUp::Done(PacketDone {
+                id,
+                outcome: if is_sent { PacketOutcome::Sent } else { PacketOutcome::Failed },
+                attempts: 1,
+                air_time: Duration::ZERO,
+            }),
+        };
+        self.nodes[index].handle_rx(&mut Cx::new(self.now), event);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let now = self.now;
+        for index in 0..self.nodes.len() {
+            let mut cx = Cx::new(now);
+            while let Some(datagram) = self.nodes[index].poll_tx(&mut cx, &|_| Room::UNLIMITED) {
+                self.transmit(index, datagram);
+            }
+            while let Some(delivery) = self.nodes[index].poll_delivery() {
+                if self.unwanted.contains(&delivery.id.flow) {
+                    self.nodes[index].refuse(now, delivery.id);
+                    continue;
+                }
+                self.delivered.push((delivery.id, delivery.frames.concat()));
+                self.nodes[index].accept(now, delivery.id);
+            }
+            while let Some(arrived) = self.nodes[index].poll_arrived() {
+                self.arrived.push(arrived);
+            }
+        }
+    }
+
+    fn transmit(&mut self, index: usize, datagram: Datagram) {
+        let Destination::NextHop(to) = datagram.to else { panic!("blocks go to neighbours") };
+        let from = NodeId(index as u16 + 1);
+        // A millisecond each, one after another.
+        let after = self.count_of(index) + 1;
+        let done = self.now + Duration::from_millis(after);
+        let is_lost = self.rng.uniform() < self.harm.loss || self.deaf == Some(to);
+        self.plan(done, index, Event::Done(datagram.id, !is_lost));
+        let is_repeated = !is_lost && self.rng.uniform() < self.harm.repeat;
+        let copies = u64::from(!is_lost) + u64::from(is_repeated);
+        for _ in 0..copies {
+            let spread = self.rng.uniform() * (self.harm.spread_ms as f64 + 0.1);
+            let at = done + Duration::from_micros((spread * 1e3) as u64);
+            self.plan(at, usize::from(to.0) - 1, Event::Arrives(from, datagram.clone()));
+        }
+    }
+
+    /// Datagrams of a node that are still to be sent.
+    fn count_of(&self, index: usize) -> u64 {
+        let is_own =
+            |(at, event): &&(usize, Event)| *at == index && matches!(event, Event::Done(..));
+        self.events.values().filter(is_own).count() as u64
+    }
+
+    fn plan(&mut self, at: Instant, index: usize, event: Event) {
+        self.count += 1;
+        self.events.insert((at, self.count), (index, event));
+    }
+
+    /// Fails unless these blocks came, each once, in order and as they were written.
+    fn assert_delivered(&self, flow: FlowKey, lengths: &[usize]) {
+        let of_flow = self.delivered.iter().filter(|(id, _)| id.flow == flow);
+        let wanted = (0..).zip(lengths).map(|(number, length)| (BlockId { flow, number }, *length));
+        let wanted: Vec<_> = wanted.map(|(id, length)| (id, text(id, length).to_vec())).collect();
+        assert!(of_flow.eq(wanted.iter()), "blocks of {flow:?} are missing or came changed");
+    }
+}

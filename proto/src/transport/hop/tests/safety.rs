@@ -1,0 +1,139 @@
+//! Nothing is acknowledged that is not safe, and nodes that begin anew go on.
+
+use super::*;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn keeping(nodes: u16) -> Row {
+    let mut row = Row::new(nodes, small_config(), Harm::default(), 1);
+    row.nodes.iter_mut().for_each(Hop::keep_blocks);
+    row
+}
+
+fn later(row: &mut Row, ms: u64) {
+    let end = row.now + Duration::from_millis(ms);
+    row.run_until(end);
+}
+
+/// What the machine of node 2 wants kept, and what it no longer does.
+fn kept(row: &mut Row) -> (Vec<Whole>, Vec<BlockId>) {
+    let (mut put, mut dropped) = (Vec::new(), Vec::new());
+    while let Some(keep) = row.hop(2).poll_keep() {
+        match keep {
+            Keep::Put(whole) => put.push(whole),
+            Keep::Drop(id) => dropped.push(id),
+        }
+    }
+    (put, dropped)
+}
+
+#[test]
+fn a_relay_acknowledges_a_block_once_it_is_kept() {
+    let mut row = keeping(3);
+    row.deaf = Some(NodeId(3));
+    row.push(flow(1), 0, 3, 5_000, true);
+    later(&mut row, 2_000);
+    assert_eq!(row.count(1, "blocks_passed_on"), 0);
+    let (put, _) = kept(&mut row);
+    assert_eq!(put.len(), 1);
+    row.hop(2).handle_kept(put[0].id);
+    later(&mut row, 100);
+    assert_eq!(row.count(1, "blocks_passed_on"), 1);
+    row.deaf = None;
+    later(&mut row, 1_000);
+    row.assert_delivered(flow(1), &[5_000]);
+}
+
+#[test]
+fn what_has_arrived_is_kept_no_longer() {
+    let mut row = keeping(3);
+    row.push(flow(1), 0, 3, 5_000, true);
+    later(&mut row, 50);
+    let (put, _) = kept(&mut row);
+    row.hop(2).handle_kept(put[0].id);
+    later(&mut row, 2_000);
+    assert_eq!(kept(&mut row).1, [put[0].id]);
+    assert_eq!(row.count(2, "blocks_held"), 0);
+}
+
+#[test]
+fn a_relay_that_begins_anew_goes_on_with_what_it_kept() {
+    let mut row = keeping(3);
+    row.deaf = Some(NodeId(3));
+    row.push(flow(1), 0, 3, 5_000, true);
+    later(&mut row, 50);
+    let (put, _) = kept(&mut row);
+    row.restart(2);
+    row.deaf = None;
+    let now = row.now;
+    row.hop(2).restore(now, put[0].clone());
+    // Its source is gone for good.
+    row.nodes[0] = row.machine(1);
+    later(&mut row, 2_000);
+    row.assert_delivered(flow(1), &[5_000]);
+}
+
+#[test]
+fn a_destination_that_begins_anew_takes_no_block_twice() {
+    let mut row = Row::new(2, small_config(), Harm::default(), 1);
+    assert!(row.send(flow(1), 2, &[100, 9_000], MINUTE));
+    let opened = crc32fast::hash(&text(BlockId { flow: flow(1), number: 0 }, 100));
+    row.restart(2);
+    let now = row.now;
+    row.hop(2).restore_arrivals(now, flow(1), opened, 2);
+    row.push(flow(1), 1, 2, 9_000, false);
+    later(&mut row, 1_000);
+    row.push(flow(1), 2, 2, 9_000, true);
+    later(&mut row, 1_000);
+    row.assert_delivered(flow(1), &[100, 9_000, 9_000]);
+    assert_eq!(row.arrived.len(), 4, "the source hears of the second one again");
+}
+
+#[test]
+fn a_destination_that_has_forgotten_a_flow_refuses_it() {
+    let mut row = Row::new(3, small_config(), Harm::default(), 1);
+    assert!(row.send(flow(1), 3, &[100], MINUTE));
+    row.restart(3);
+    row.push(flow(1), 1, 3, 9_000, true);
+    later(&mut row, 2_000);
+    assert!(row.arrived.last().is_some_and(|one| one.is_refused), "{:?}", row.arrived);
+    row.assert_delivered(flow(1), &[100]);
+}
+
+#[test]
+fn a_flow_that_no_application_takes_is_refused() {
+    let mut row = Row::new(3, small_config(), Harm::default(), 1);
+    row.unwanted.insert(flow(1));
+    row.push(flow(1), 0, 3, 100, false);
+    later(&mut row, 1_000);
+    assert!(row.arrived.first().is_some_and(|one| one.is_refused));
+    assert!(row.delivered.is_empty());
+}
+
+#[test]
+fn a_source_that_begins_anew_under_an_old_number_opens_another_flow() {
+    let mut row = Row::new(3, small_config(), Harm::default(), 1);
+    assert!(row.send(flow(1), 3, &[100, 9_000], MINUTE));
+    row.restart(1);
+    row.arrived.clear();
+    assert!(row.send(flow(1), 3, &[101, 9_000], MINUTE));
+    assert_eq!(row.delivered.len(), 4);
+}
+
+#[test]
+fn a_block_that_comes_before_its_turn_is_kept_and_does_not_stand_in_the_way() {
+    let mut row = keeping(2);
+    assert!(row.send(flow(1), 2, &[100], MINUTE));
+    row.push(flow(1), 2, 2, 9_000, true);
+    later(&mut row, 100);
+    let (put, _) = kept(&mut row);
+    assert_eq!((put.len(), row.count(1, "blocks_passed_on")), (1, 0));
+    row.hop(2).handle_kept(put[0].id);
+    later(&mut row, 500);
+    assert_eq!(row.count(1, "blocks_passed_on"), 1, "acknowledged by the hop, not by the flow");
+    assert_eq!(row.delivered.len(), 1);
+    row.push(flow(1), 1, 2, 9_000, false);
+    later(&mut row, 1_000);
+    row.assert_delivered(flow(1), &[100, 9_000, 9_000]);
+    assert_eq!(kept(&mut row).1, [put[0].id]);
+}

@@ -1,0 +1,81 @@
+//! What clients ask of files and of the block cache.
+
+use anyhow::{Context as _, Result};
+use farhop_proto::transport::hop::{HopConfig, Shape};
+use farhop_proto::wire::hop::BlockId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::control::Request;
+use super::driver::Driver;
+
+/// What the block cache of a daemon holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CacheStatus {
+    /// Where it is.
+    pub folder: String,
+    /// Memory that it may take, in bytes.
+    pub memory_limit: u64,
+    /// Disk that it may take, in bytes.
+    pub disk_limit: u64,
+    /// Blocks on their way.
+    pub waiting: Vec<BlockStatus>,
+    /// Blocks that the next node has, kept for the case that it loses them.
+    pub cached: Vec<BlockStatus>,
+}
+
+/// A block in the cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BlockStatus {
+    /// Number of the node where it began.
+    pub source: u16,
+    /// Number of its flow there.
+    pub flow: u16,
+    /// Number in the flow.
+    pub number: u32,
+    /// Number of the node that it is for.
+    pub destination: u16,
+    /// Bytes.
+    pub bytes: u32,
+}
+
+/// Answers what concerns blocks.
+///
+/// Fails if nothing is kept here, or the request cannot be done.
+pub(super) fn answer(driver: &mut Driver, request: Request) -> Result<Value> {
+    let blocks = driver.blocks();
+    let (courier, hop) = blocks.context("this daemon carries no blocks; its log says why")?;
+    Ok(match request {
+        Request::Send(wanted) => json!({ "id": courier.send(wanted)? }),
+        Request::Cancel { id } => {
+            courier.cancel(hop, id)?;
+            json!({ "id": id })
+        }
+        Request::Files {} => serde_json::to_value(courier.status())?,
+        Request::Fetched { id } => {
+            courier.fetched(&id)?;
+            json!({ "id": id })
+        }
+        Request::ClearCache {} => json!({ "cleared": hop.clear_cache() }),
+        _ => {
+            let HopConfig { memory_bytes, disk_bytes, .. } = *hop.config();
+            serde_json::to_value(CacheStatus {
+                folder: courier.dir().display().to_string(),
+                memory_limit: memory_bytes,
+                disk_limit: disk_bytes,
+                waiting: hop.waiting().map(status).collect(),
+                cached: hop.cached().map(status).collect(),
+            })?
+        }
+    })
+}
+
+fn status((id, shape): (&BlockId, &Shape)) -> BlockStatus {
+    BlockStatus {
+        source: id.flow.source.0,
+        flow: id.flow.local,
+        number: id.number,
+        destination: shape.destination.0,
+        bytes: shape.length,
+    }
+}

@@ -1,0 +1,36 @@
+//! Files over block transport: what `farhop send` and `farhop receive` ask of a daemon.
+//!
+//! A file is a flow of blocks. Its first block says what it is ([`FileInfo`]), and holds its first
+//! bytes. A block that came to its destination is written behind the others before it is
+//! acknowledged; a block that passes through is in the store before it is. Both are done by a
+//! thread ([`clerk`]), and written down in one file ([`store`]), so that a daemon which ends at any
+//! moment goes on where it was.
+
+mod clerk;
+mod courier;
+mod records;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::env;
+use std::path::PathBuf;
+
+pub use clerk::{modified_ns, sum_file};
+pub use courier::{Courier, FilesStatus, IncomingStatus, OutgoingStatus, SendFile};
+pub use records::{FileInfo, Incoming, Outgoing, State, is_name};
+pub use store::{Change, Store, StoreError};
+
+/// The folder of what daemons keep: `FARHOP_STATE_DIR`, else `/var/lib/farhop` for root, else
+/// `farhop` in `XDG_STATE_HOME` or in `~/.local/state`.
+pub fn state_dir() -> PathBuf {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(dir) = set("FARHOP_STATE_DIR") {
+        return dir;
+    }
+    if rustix::process::geteuid().is_root() {
+        return "/var/lib/farhop".into();
+    }
+    let home = || set("HOME").unwrap_or_else(|| "/".into()).join(".local/state");
+    set("XDG_STATE_HOME").unwrap_or_else(home).join("farhop")
+}

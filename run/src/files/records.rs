@@ -1,0 +1,212 @@
+//! What is written down of files on their way, and what a first block says of its file.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use farhop_proto::base::NodeId;
+use farhop_proto::wire::hop::FlowKey;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a first block at most: it goes together with its request.
+const FIRST_BYTES: u64 = 8_191;
+/// Longest name of a file, in bytes, as on most file systems.
+const NAME_BYTES: usize = 255;
+
+/// What a file is, as its sender tells it in front of the first bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileInfo {
+    /// Its name at the destination.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// SHA-256 over them, in hexadecimal.
+    pub sha256: String,
+    /// Drawn by the sender, so that the same file can be sent again.
+    pub nonce: u64,
+}
+
+/// A file that is sent from here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outgoing {
+    /// Number of its flow at this node.
+    pub local: u16,
+    /// Where it is.
+    pub path: std::path::PathBuf,
+    /// When it was last changed, in nanoseconds since 1970.
+    pub modified_ns: u64,
+    /// What it is.
+    pub info: FileInfo,
+    /// The destination.
+    pub to: NodeId,
+    /// Its name.
+    pub to_name: String,
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// Blocks that the destination has; all before this one.
+    pub arrived: u32,
+    /// How it stands.
+    pub state: State,
+}
+
+/// A file that comes here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Incoming {
+    /// The node that sends it.
+    pub source: NodeId,
+    /// Number of its flow there.
+    pub local: u16,
+    /// Checksum of the first block, which tells it from other flows of that number.
+    pub opened: u32,
+    /// What it is.
+    pub info: FileInfo,
+    /// Bytes that are here.
+    pub received: u64,
+    /// Number of the block that is next.
+    pub next: u32,
+    /// How it stands.
+    pub state: State,
+}
+
+/// How a file stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// Under way.
+    Moving,
+    /// All of it is at its destination, and is what it was.
+    Done,
+    /// It was fetched from where it came; what is known of it answers its sender.
+    Fetched,
+    /// It was given up, and why.
+    Failed(String),
+}
+
+impl FileInfo {
+    /// What is in front of the file's first bytes.
+    fn front(&self) -> Vec<u8> {
+        let text = serde_json::to_vec(self).expect("plain data");
+        let mut front = BytesMut::new();
+        front.put_u16(text.len() as u16);
+        front.put_slice(&text);
+        front.to_vec()
+    }
+
+    /// Reads the front of a first block; `None` if it is none, or the name is not one of a file.
+    pub fn read(block: &[u8]) -> Option<(Self, Bytes)> {
+        let length = usize::from(u16::from_be_bytes([*block.first()?, *block.get(1)?]));
+        let info: Self = serde_json::from_slice(block.get(2..2 + length)?).ok()?;
+        let rest = Bytes::copy_from_slice(&block[2 + length..]);
+        (is_name(&info.name) && info.size >= rest.len() as u64).then_some((info, rest))
+    }
+}
+
+/// Whether a file may have this name wherever it arrives: nothing that leads elsewhere, is hidden
+/// or cannot be shown.
+pub fn is_name(name: &str) -> bool {
+    let is_plain = |letter: char| letter != '/' && !letter.is_control();
+    !name.is_empty()
+        && name.len() <= NAME_BYTES
+        && !name.starts_with('.')
+        && name.chars().all(is_plain)
+}
+
+/// A block of a file, in its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// What stands before the file's bytes.
+    pub front: Vec<u8>,
+    /// Where they begin in the file.
+    pub offset: u64,
+    /// How many there are.
+    pub length: u64,
+    /// Whether it is the last.
+    pub is_last: bool,
+}
+
+impl Outgoing {
+    /// The flow at its source, `node`.
+    pub fn flow(&self, node: NodeId) -> FlowKey {
+        FlowKey { source: node, local: self.local }
+    }
+
+    /// What is in a block; `None` behind the last one.
+    pub fn part(&self, number: u32) -> Option<Part> {
+        let (size, front) = (self.info.size, self.info.front());
+        let first = (FIRST_BYTES - front.len() as u64).min(size);
+        if number == 0 {
+            return Some(Part { front, offset: 0, length: first, is_last: first == size });
+        }
+        let block = u64::from(self.block_bytes);
+        let offset = first + u64::from(number - 1) * block;
+        let length = size.checked_sub(offset).filter(|left| *left > 0)?.min(block);
+        Some(Part { front: Vec::new(), offset, length, is_last: offset + length == size })
+    }
+
+    /// Bytes that the destination has.
+    pub fn arrived_bytes(&self) -> u64 {
+        self.part(self.arrived).map_or(self.info.size, |part| part.offset)
+    }
+}
+
+impl Incoming {
+    /// Its flow.
+    pub fn flow(&self) -> FlowKey {
+        FlowKey { source: self.source, local: self.local }
+    }
+
+    /// What it is called here, among all files that came.
+    pub fn id(&self) -> String {
+        format!("{}-{}-{:08x}", self.source.0, self.local, self.opened)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outgoing(size: u64) -> Outgoing {
+        let info = FileInfo { name: "map.png".into(), size, sha256: "ab".into(), nonce: 7 };
+        Outgoing {
+            local: 1,
+            path: "/map.png".into(),
+            modified_ns: 0,
+            info,
+            to: NodeId(3),
+            to_name: "valley".into(),
+            block_bytes: 100_000,
+            arrived: 0,
+            state: State::Moving,
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_file_are_all_of_it_and_the_last_says_so() {
+        for size in [0, 1, 8_000, 9_000, 100_000, 300_000, 1_234_567] {
+            let file = outgoing(size);
+            let parts: Vec<Part> = (0..).map_while(|number| file.part(number)).collect();
+            let mut end = 0;
+            for part in &parts {
+                assert_eq!(part.offset, end);
+                end += part.length;
+                assert_eq!(part.is_last, end == size);
+            }
+            assert_eq!(end, size);
+            assert!(parts[0].front.len() as u64 + parts[0].length <= FIRST_BYTES);
+        }
+    }
+
+    #[test]
+    fn a_first_block_tells_what_the_file_is() {
+        let part = outgoing(5).part(0).expect("a first block");
+        let block = [part.front, b"bytes".to_vec()].concat();
+        let (info, rest) = FileInfo::read(&block).expect("as it was written");
+        assert_eq!((info, &rest[..]), (outgoing(5).info, &b"bytes"[..]));
+        assert!((0..block.len() - 5).all(|end| FileInfo::read(&block[..end]).is_none()));
+    }
+
+    #[test]
+    fn names_that_lead_elsewhere_are_none() {
+        for name in ["", ".", "..", "../x", "a/b", ".hidden", "a\nb", &"x".repeat(256)] {
+            assert!(!is_name(name), "{name:?}");
+        }
+        assert!(is_name("Übersicht 2024.pdf"));
+    }
+}

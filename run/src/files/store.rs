@@ -1,0 +1,241 @@
+//! What survives the daemon: blocks of others, and what is known of files on their way. One file
+//! of an embedded store; each change is there whole or not at all, whenever the daemon ends.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use bytes::Bytes;
+use farhop_proto::base::NodeId;
+use farhop_proto::transport::hop::{Durable, HopConfig, Shape, Whole, frames_of};
+use farhop_proto::wire::hop::{BlockId, FlowKey};
+use redb::backends::{FileBackend, InMemoryBackend};
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, StorageBackend, TableDefinition};
+
+use super::records::{Incoming, Outgoing};
+
+const BLOCKS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("blocks");
+const OUTGOING: TableDefinition<'_, u16, &[u8]> = TableDefinition::new("outgoing");
+const INCOMING: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("incoming");
+/// Memory of the store for its own pages.
+const PAGES: usize = 4 << 20;
+/// Bytes of a block's key, and of what stands before its bytes.
+const KEY_BYTES: usize = 8;
+const FRONT_BYTES: usize = 17;
+
+/// Why something could not be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The store itself.
+    #[error("the block cache: {0}")]
+    Store(#[from] redb::Error),
+    /// The system.
+    #[error("the folder of the block cache: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Turns each of the store's errors into one.
+macro_rules! kept {
+    ($result:expr) => {
+        $result.map_err(|error| StoreError::Store(error.into()))?
+    };
+}
+
+/// A file that is written and never waited for.
+#[derive(Debug)]
+struct Unsynced(FileBackend);
+
+impl StorageBackend for Unsynced {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.0.close()
+    }
+}
+
+/// A change to what is kept.
+#[derive(Debug)]
+pub enum Change {
+    /// A block is to be kept.
+    Block(Whole),
+    /// It is not any more.
+    NoBlock(BlockId),
+    /// A file that is sent from here.
+    Outgoing(Outgoing),
+    /// It is forgotten.
+    NoOutgoing(u16),
+    /// A file that comes here.
+    Incoming(Incoming),
+    /// It is forgotten.
+    NoIncoming(String),
+}
+
+/// The store of a daemon.
+#[derive(Debug)]
+pub struct Store {
+    database: Database,
+}
+
+impl Store {
+    /// Opens the store in a folder, which is made if there is none.
+    ///
+    /// Fails if another process has it, or it cannot be read or written.
+    pub fn open(dir: &Path, config: &HopConfig) -> Result<Self, StoreError> {
+        fs::create_dir_all(dir)?;
+        let path = dir.join("blocks.redb");
+        let file = || {
+            let mut options = fs::OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).open(&path)
+        };
+        let mut builder = Database::builder();
+        builder.set_cache_size(PAGES);
+        let database = match config.durable {
+            Durable::Fsync => builder.create_with_backend(kept!(FileBackend::new(file()?))),
+            Durable::PageCache => {
+                builder.create_with_backend(Unsynced(kept!(FileBackend::new(file()?))))
+            }
+            Durable::Memory => builder.create_with_backend(InMemoryBackend::new()),
+        };
+        let store = Self { database: kept!(database) };
+        store.change(&[])?;
+        Ok(store)
+    }
+
+    /// Makes changes, all or none. When this returns they are as safe as the settings say.
+    ///
+    /// Fails if they cannot be written.
+    pub fn change(&self, changes: &[Change]) -> Result<(), StoreError> {
+        let write = kept!(self.database.begin_write());
+        {
+            let mut blocks = kept!(write.open_table(BLOCKS));
+            let mut outgoing = kept!(write.open_table(OUTGOING));
+            let mut incoming = kept!(write.open_table(INCOMING));
+            for change in changes {
+                match change {
+                    Change::Block(whole) => {
+                        let (key, value) = (key_of(whole.id), encode(whole));
+                        kept!(blocks.insert(&key[..], &value[..]));
+                    }
+                    Change::NoBlock(id) => drop(kept!(blocks.remove(&key_of(*id)[..]))),
+                    Change::Outgoing(file) => {
+                        let text = serde_json::to_vec(file).expect("plain data");
+                        kept!(outgoing.insert(file.local, &text[..]));
+                    }
+                    Change::NoOutgoing(local) => drop(kept!(outgoing.remove(local))),
+                    Change::Incoming(file) => {
+                        let text = serde_json::to_vec(file).expect("plain data");
+                        kept!(incoming.insert(&*file.id(), &text[..]));
+                    }
+                    Change::NoIncoming(id) => drop(kept!(incoming.remove(&**id))),
+                }
+            }
+        }
+        kept!(write.commit());
+        Ok(())
+    }
+
+    /// All blocks that are kept. One that is not readable is left out.
+    ///
+    /// Fails if the store cannot be read.
+    pub fn blocks(&self) -> Result<Vec<Whole>, StoreError> {
+        let read = kept!(self.database.begin_read());
+        let table = kept!(read.open_table(BLOCKS));
+        let mut all = Vec::new();
+        for entry in kept!(table.iter()) {
+            let (key, value) = kept!(entry);
+            all.extend(decode(key.value(), value.value()));
+        }
+        Ok(all)
+    }
+
+    /// All files that are sent from here.
+    ///
+    /// Fails if the store cannot be read.
+    pub fn outgoing(&self) -> Result<Vec<Outgoing>, StoreError> {
+        let read = kept!(self.database.begin_read());
+        let table = kept!(read.open_table(OUTGOING));
+        let mut all = Vec::new();
+        for entry in kept!(table.iter()) {
+            all.extend(serde_json::from_slice(kept!(entry).1.value()).ok());
+        }
+        Ok(all)
+    }
+
+    /// All files that come or came here.
+    ///
+    /// Fails if the store cannot be read.
+    pub fn incoming(&self) -> Result<Vec<Incoming>, StoreError> {
+        let read = kept!(self.database.begin_read());
+        let table = kept!(read.open_table(INCOMING));
+        let mut all = Vec::new();
+        for entry in kept!(table.iter()) {
+            all.extend(serde_json::from_slice(kept!(entry).1.value()).ok());
+        }
+        Ok(all)
+    }
+}
+
+fn key_of(id: BlockId) -> [u8; KEY_BYTES] {
+    let [a, b] = id.flow.source.0.to_be_bytes();
+    let [c, d] = id.flow.local.to_be_bytes();
+    let [e, f, g, h] = id.number.to_be_bytes();
+    [a, b, c, d, e, f, g, h]
+}
+
+/// A block's shape and bytes, as they are kept.
+fn encode(whole: &Whole) -> Vec<u8> {
+    let Whole { shape, frames, .. } = whole;
+    let mut out = Vec::with_capacity(FRONT_BYTES + shape.length as usize);
+    out.extend(shape.destination.0.to_be_bytes());
+    out.extend(shape.frames.to_be_bytes());
+    out.extend(shape.length.to_be_bytes());
+    out.extend(shape.crc.to_be_bytes());
+    let frame_bytes = frames.first().map_or(0, Bytes::len) as u16;
+    out.extend([shape.hops_left, shape.hops_made]);
+    out.push(u8::from(shape.opens) | u8::from(shape.finishes) << 1);
+    out.extend(frame_bytes.to_be_bytes());
+    frames.iter().for_each(|frame| out.extend_from_slice(frame));
+    out
+}
+
+/// Reads a block; `None` if it is not what was written.
+fn decode(key: &[u8], value: &[u8]) -> Option<Whole> {
+    let key: [u8; KEY_BYTES] = key.try_into().ok()?;
+    let short = |bytes: &[u8], at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+    let long =
+        |bytes: &[u8], at| u32::from(short(bytes, at)) << 16 | u32::from(short(bytes, at + 2));
+    let flow = FlowKey { source: NodeId(short(&key, 0)), local: short(&key, 2) };
+    let id = BlockId { flow, number: long(&key, 4) };
+    let rest = Bytes::copy_from_slice(value.get(FRONT_BYTES..)?);
+    let shape = Shape {
+        destination: NodeId(short(value, 0)),
+        frames: short(value, 2),
+        length: long(value, 4),
+        crc: long(value, 8),
+        hops_left: value[12],
+        hops_made: value[13],
+        opens: value[14] & 1 != 0,
+        finishes: value[14] & 2 != 0,
+    };
+    let frames = frames_of(&rest, usize::from(short(value, 15)).max(1));
+    let is_whole = frames.len() == usize::from(shape.frames) && rest.len() as u32 == shape.length;
+    is_whole.then_some(Whole { id, shape, frames })
+}

@@ -1,0 +1,182 @@
+//! What is kept survives, and what comes is written where it belongs.
+
+use std::fs;
+
+use bytes::Bytes;
+use farhop_proto::base::NodeId;
+use farhop_proto::transport::hop::{Delivery, Durable, HopConfig, Shape, Whole, frames_of};
+use farhop_proto::wire::hop::{BlockId, FlowKey};
+use tempfile::TempDir;
+
+use super::clerk::{Clerk, Done, Task};
+use super::records::{FileInfo, Incoming, Outgoing, State};
+use super::store::{Change, Store};
+
+fn id(number: u32) -> BlockId {
+    BlockId { flow: FlowKey { source: NodeId(1), local: 7 }, number }
+}
+
+fn shape(number: u32, block: &Bytes, finishes: bool) -> Shape {
+    Shape {
+        destination: NodeId(3),
+        frames: frames_of(block, 1_400).len() as u16,
+        length: block.len() as u32,
+        crc: number,
+        hops_left: 48,
+        hops_made: 2,
+        opens: number == 0,
+        finishes,
+    }
+}
+
+fn whole(number: u32, bytes: usize) -> Whole {
+    let block = Bytes::from(vec![number as u8; bytes]);
+    Whole { id: id(number), shape: shape(number, &block, false), frames: frames_of(&block, 1_400) }
+}
+
+fn config(durable: Durable) -> HopConfig {
+    HopConfig { durable, disk_bytes: 1_000_000, ..HopConfig::default() }
+}
+
+#[test]
+fn blocks_are_there_again_after_the_store_was_closed() {
+    for durable in [Durable::Fsync, Durable::PageCache] {
+        let dir = TempDir::new().expect("a folder");
+        let store = Store::open(dir.path(), &config(durable)).expect("a new store");
+        let blocks = [whole(0, 3_000), whole(1, 1_400), whole(2, 0)];
+        let put = blocks.clone().map(Change::Block);
+        store.change(&put).expect("it can be written");
+        store.change(&[Change::NoBlock(id(1))]).expect("it can be written");
+        drop(store);
+        let store = Store::open(dir.path(), &config(durable)).expect("the same store");
+        let found = store.blocks().expect("it can be read");
+        let all = |blocks: &[Whole]| {
+            blocks.iter().map(|b| (b.id, b.shape, b.frames.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(all(&found), all(&[blocks[0].clone(), blocks[2].clone()]));
+    }
+}
+
+#[test]
+fn a_store_that_was_cut_says_so_or_is_as_it_was() {
+    let dir = TempDir::new().expect("a folder");
+    let store = Store::open(dir.path(), &config(Durable::Fsync)).expect("a new store");
+    store.change(&[Change::Block(whole(0, 100_000))]).expect("it can be written");
+    drop(store);
+    let path = dir.path().join("blocks.redb");
+    let bytes = fs::read(&path).expect("it is a file");
+    for part in [0, 1, 3, 7] {
+        fs::write(&path, &bytes[..bytes.len() * part / 8]).expect("it is cut");
+        match Store::open(dir.path(), &config(Durable::Fsync)) {
+            Ok(store) => assert!(store.blocks().is_ok_and(|blocks| blocks.len() <= 1)),
+            Err(error) => assert!(error.to_string().contains("block cache"), "{error}"),
+        }
+    }
+}
+
+/// A clerk, and what it was asked, one task after another.
+struct Desk {
+    dir: TempDir,
+    clerk: Clerk,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let dir = TempDir::new().expect("a folder");
+        let clerk = Self::clerk(&dir);
+        Self { dir, clerk }
+    }
+
+    fn clerk(dir: &TempDir) -> Clerk {
+        let config = config(Durable::Fsync);
+        let store = Store::open(dir.path(), &config).expect("a store");
+        let incoming = store.incoming().expect("it can be read");
+        Clerk::build(store, dir.path().join("inbox"), config, &incoming).expect("a clerk")
+    }
+
+    /// As after a crash: what is written is all that is left.
+    fn restart(self) -> Self {
+        drop(self.clerk);
+        Self { clerk: Self::clerk(&self.dir), dir: self.dir }
+    }
+
+    fn deliver(&mut self, number: u32, block: Vec<u8>, finishes: bool) -> Vec<Done> {
+        let block = Bytes::from(block);
+        let (shape, frames) = (shape(number, &block, finishes), frames_of(&block, 1_400));
+        self.clerk.perform(vec![Task::Deliver(Delivery { id: id(number), shape, frames })])
+    }
+}
+
+fn accepted(done: &[Done]) -> Option<&Incoming> {
+    match done {
+        [Done::Accepted(_, file)] => Some(file),
+        _ => None,
+    }
+}
+
+/// A file of so many bytes, as its sender cuts it.
+fn blocks(size: u64, sha256: Option<&str>) -> Vec<(Vec<u8>, bool)> {
+    let content: Vec<u8> = (0..size).map(|at| (at * 7 / 3) as u8).collect();
+    let digest = ring::digest::digest(&ring::digest::SHA256, &content);
+    let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = sha256.map_or(hex, str::to_owned);
+    let info = FileInfo { name: "map".into(), size, sha256, nonce: 1 };
+    let file = Outgoing {
+        local: 7,
+        path: "/map".into(),
+        modified_ns: 0,
+        info,
+        to: NodeId(3),
+        to_name: "valley".into(),
+        block_bytes: 10_000,
+        arrived: 0,
+        state: State::Moving,
+    };
+    let block = |part: super::records::Part| {
+        let bytes = &content[part.offset as usize..(part.offset + part.length) as usize];
+        ([&part.front[..], bytes].concat(), part.is_last)
+    };
+    (0..).map_while(|number| file.part(number)).map(block).collect()
+}
+
+#[test]
+fn a_file_that_came_in_blocks_is_whole_though_its_node_began_anew_between_them() {
+    let mut desk = Desk::new();
+    for (number, (block, is_last)) in (0..).zip(blocks(35_000, None)) {
+        let done = desk.deliver(number, block, is_last);
+        let file = accepted(&done).expect("it is taken");
+        assert_eq!(file.state == State::Done, is_last);
+        desk = desk.restart();
+    }
+    let inbox = fs::read_dir(desk.dir.path().join("inbox")).expect("it is there");
+    let files: Vec<_> = inbox.flatten().map(|entry| entry.path()).collect();
+    assert_eq!(fs::metadata(&files[0]).expect("it is there").len(), 35_000);
+    assert!(files.len() == 1 && files[0].extension().is_some_and(|end| end == "whole"));
+}
+
+#[test]
+fn a_file_with_a_wrong_checksum_is_refused_and_leaves_nothing() {
+    let mut desk = Desk::new();
+    let mut last = Vec::new();
+    for (number, (block, is_last)) in (0..).zip(blocks(35_000, Some("00"))) {
+        last = desk.deliver(number, block, is_last);
+    }
+    assert!(matches!(last[..], [Done::Refused(_), Done::Stands(_)]), "{last:?}");
+    let inbox = fs::read_dir(desk.dir.path().join("inbox")).expect("it is there");
+    assert_eq!(inbox.count(), 0);
+}
+
+#[test]
+fn a_file_for_which_there_is_no_disk_is_refused_at_once() {
+    let mut desk = Desk::new();
+    let (first, is_last) = blocks(1_000_001, None).swap_remove(0);
+    let done = desk.deliver(0, first, is_last);
+    assert!(matches!(done[..], [Done::Refused(_)]), "{done:?}");
+}
+
+#[test]
+fn a_block_of_a_file_that_nobody_opened_is_refused() {
+    let mut desk = Desk::new();
+    let done = desk.deliver(3, vec![0; 100], false);
+    assert!(matches!(done[..], [Done::Refused(_)]), "{done:?}");
+}
