@@ -3,7 +3,7 @@
 //! A file is a flow of blocks. Its first block says what it is ([`FileInfo`]), and holds its first
 //! bytes. A block that came to its destination is written behind the others before it is
 //! acknowledged; a block that passes through is in the store before it is. Both are done by a
-//! thread ([`clerk`]), and written down in one file ([`store`]), so that a daemon which ends at any
+//! thread (`clerk`), and written down in one file (`store`), so that a daemon which ends at any
 //! moment goes on where it was.
 
 mod clerk;

@@ -3,6 +3,16 @@
 use std::io;
 use std::path::PathBuf;
 
+/// What to do where something cannot be written.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "nothing was changed there: make room, or name another folder with --keys"
+        }
+        _ => "run as the user who owns it, or name another folder with --keys",
+    }
+}
+
 /// Why a folder of keys cannot be used, or not in this way.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
@@ -10,8 +20,7 @@ pub enum KeysError {
     #[error("neither XDG_CONFIG_HOME nor HOME is set: name a folder for keys with --keys")]
     NoFolder,
     /// Nothing can be written there.
-    #[error("cannot write in {}: {error}; run as the user who owns it, or name another \
-        folder with --keys", dir.display())]
+    #[error("cannot write in {}: {error}; {}", dir.display(), remedy(error))]
     Unwritable {
         /// The folder.
         dir: PathBuf,

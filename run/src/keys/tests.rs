@@ -252,3 +252,13 @@ fn a_scenario_and_a_folder_that_disagree_are_told_apart() {
     let text = said([None; 3]);
     assert!(text.contains("trusted as 'hill', which is this node itself"), "{text}");
 }
+
+#[test]
+fn a_full_disk_is_not_taken_for_a_lack_of_rights() {
+    let said = |kind: std::io::ErrorKind| {
+        let (dir, error) = ("/etc/farhop".into(), kind.into());
+        KeysError::Unwritable { dir, error }.to_string()
+    };
+    assert!(said(std::io::ErrorKind::StorageFull).contains("make room"));
+    assert!(said(std::io::ErrorKind::PermissionDenied).contains("the user who owns it"));
+}
