@@ -28,9 +28,10 @@ fn counted(report: &Report, layer: &str, name: &str) -> u64 {
 #[test]
 fn traffic_goes_around_a_node_that_is_down() {
     let report = report(&two_rows());
-    // 25,000 datagrams in the 100 s between 20 s and the end would be all.
+    // Of the 70 s of the flow 30 s would be lost without another way. Two nodes in a row may each
+    // have computed their routes just before, and then wait for 3 s; HELLOs alone would take 15 s.
     let loss = report.flows[0].loss.expect("datagrams are counted");
-    assert!((0.001..0.03).contains(&loss), "{loss}: lost until the fault was noticed, no more");
+    assert!((0.001..7.0 / 70.0).contains(&loss), "{loss}: lost until the fault was noticed");
 }
 
 #[test]
@@ -44,7 +45,7 @@ fn without_keys_nothing_is_signed_and_with_keys_everything_is() {
         assert_eq!(counted(report, "routing", "unsigned"), 0);
     }
     let loss = sealed.flows[0].loss.expect("datagrams are counted");
-    assert!(loss < 0.03, "{loss}");
+    assert!(loss < 7.0 / 70.0, "{loss}");
 }
 
 #[test]
