@@ -15,8 +15,12 @@ pub struct OlsrConfig {
     /// chance on a bad link every other minute; long before the last of ten its quality is so low
     /// that any other path is taken.
     pub hello_hold: u8,
-    /// Time between topology messages, in seconds. They are believed for three of them.
+    /// Time between topology messages, in seconds.
     pub tc_s: f64,
+    /// Topology messages without one of which what a node said is forgotten. Three, as the RFC has
+    /// it, are lost in a row where broadcasts meet the traffic of hidden nodes. What is kept for
+    /// longer does no harm: a link counts only while its other end tells of it too.
+    pub tc_hold: u8,
     /// HELLOs of which the share that arrived is the quality of a link.
     pub window: u8,
     /// How gladly this node sends on what others flood: 0 never, 3 usually, 7 always.
@@ -38,6 +42,7 @@ impl Default for OlsrConfig {
             hello_s: 2.0,
             hello_hold: 10,
             tc_s: 5.0,
+            tc_hold: 6,
             window: 10,
             willingness: 3,
             relays: 3,

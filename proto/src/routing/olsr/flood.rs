@@ -29,8 +29,6 @@ const PENDING: usize = 256;
 /// How often a flooded message is sent at most, and how often it may yet fail to reach a neighbour.
 const MOST_REPEATS: u8 = 4;
 const LOST_FLOODS: f64 = 0.05;
-/// Topology messages without one of which what a node said is forgotten.
-const HOLD: u64 = 3;
 /// What waits to go out by one radio.
 #[derive(Debug)]
 pub(super) struct RadioOut {
@@ -126,7 +124,11 @@ impl Olsr {
         }
         let counter = self.signing.is_some().then_some(self.signed);
         let topology = Topology { ansn: self.ansn, neighbours, counter };
-        let message = self.message(interval * HOLD, u8::MAX, Body::Topology(topology));
+        let message = self.message(
+            interval * u64::from(self.config.tc_hold),
+            u8::MAX,
+            Body::Topology(topology),
+        );
         let bytes = message.encode(self.signing.as_ref().map(|signing| &signing.identity));
         self.counters.topologies_sent += 1;
         self.flood(now, self.node(), bytes);

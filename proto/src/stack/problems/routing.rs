@@ -24,6 +24,7 @@ fn check_olsr(found: &mut Found, config: &OlsrConfig, scenario: &Scenario) {
     let counts = [
         ("window", config.window, 1.0..=most, "a number of HELLOs"),
         ("hello_hold", config.hello_hold, 2.0..=100.0, "a number of HELLOs"),
+        ("tc_hold", config.tc_hold, 2.0..=100.0, "a number of topology messages"),
         ("willingness", config.willingness, 0.0..=7.0, "0 (never) to 7 (always)"),
         ("relays", config.relays, 1.0..=16.0, "a number of relays"),
     ];
