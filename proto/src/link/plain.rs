@@ -359,11 +359,13 @@ impl Layer for Plain {
         if let Some(frame) = self.carrier(below) {
             return Some(FrameDown::Frame(frame));
         }
-        self.drop_without_keys(below);
-        let (queue, at) = self.radios.iter_mut().find_map(|queue| {
+        let Some((queue, at)) = self.radios.iter_mut().find_map(|queue| {
             let at = queue.next_place(below)?;
             Some((queue, at))
-        })?;
+        }) else {
+            self.drop_without_keys(below);
+            return None;
+        };
         let packet = queue.waiting.remove(at)?;
         queue.with_chip += 1;
         let id = self.ids.next_id();

@@ -76,6 +76,7 @@ impl Harq {
                 if !lacks_keys(below, lane(key)) {
                     return None;
                 }
+                self.fail(key);
             }
             self.radios[radio].burst = None;
         }

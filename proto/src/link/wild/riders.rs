@@ -43,12 +43,10 @@ impl Wild {
         if !self.settings.acks_ride || self.settings.in_order == InOrder::Link || is_copy {
             return;
         }
-        let own = (taken.packet.protocol, taken.packet.payload.clone());
-        let mut packets = vec![own];
         let mut riders = Vec::new();
+        let mut length = HEAD_BYTES + taken.packet.payload.len();
         let beside = self.reserved(place, None);
-        while riders.len() < MOST {
-            let length = bundle::bytes(&packets);
+        while riders.len() < MOST && self.peers[index].queue.len() > 0 {
             let left = BUNDLE_BYTES.saturating_sub(length + HEAD_BYTES);
             let fits = |more: usize| {
                 let bytes = length + HEAD_BYTES + more;
@@ -59,14 +57,16 @@ impl Wild {
             let most = [60, 80, 120].into_iter().rev().find(|more| *more <= left && fits(*more));
             let queue = &mut self.peers[index].queue;
             let Some(rider) = most.and_then(|most| queue.take_bare_ack(most)) else { break };
-            riders.push(rider.id);
-            packets.push((rider.protocol, rider.payload));
+            length += HEAD_BYTES + rider.payload.len();
+            riders.push(rider);
         }
         if riders.is_empty() {
             return;
         }
         self.counters.acks_ridden += riders.len() as u64;
-        self.riders.0.insert(taken.packet.id, riders);
+        self.riders.0.insert(taken.packet.id, riders.iter().map(|rider| rider.id).collect());
+        let all = std::iter::once(&taken.packet).chain(&riders);
+        let packets: Vec<_> = all.map(|it| (it.protocol, it.payload.clone())).collect();
         taken.packet.protocol = EtherType::FARHOP;
         taken.packet.payload = bundle::encode(&packets);
     }
