@@ -46,6 +46,8 @@ enum Command {
     Send(commands::files::SendOptions),
     Receive(commands::files::ReceiveOptions),
     Cache(commands::files::CacheOptions),
+    Proxy(commands::proxy::ProxyOptions),
+    Exit(commands::proxy::ExitOptions),
     Check(commands::check::Options),
     Schema(commands::schema::Options),
     #[command(hide = true)]
@@ -116,6 +118,8 @@ fn main() -> ExitCode {
         Command::Send(options) => commands::files::send(&options),
         Command::Receive(options) => commands::files::receive(&options),
         Command::Cache(options) => commands::files::cache(&options),
+        Command::Proxy(options) => commands::proxy::proxy(&options),
+        Command::Exit(options) => commands::proxy::exit(&options),
         Command::Check(options) => commands::check::run(&options),
         Command::Schema(options) => commands::schema::run(&options),
         Command::LabNode(options) => commands::lab::run_node(&options),

@@ -1,12 +1,12 @@
 //! What is written down of files on their way, and what a first block says of its file.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use farhop_proto::base::NodeId;
 use farhop_proto::wire::hop::FlowKey;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a first block at most: it goes together with its request.
-const FIRST_BYTES: u64 = 8_191;
+use crate::blocks::{FIRST_BYTES, Kind, front, read};
+
 /// Longest name of a file, in bytes, as on most file systems.
 const NAME_BYTES: usize = 255;
 
@@ -80,20 +80,9 @@ pub enum State {
 }
 
 impl FileInfo {
-    /// What is in front of the file's first bytes.
-    fn front(&self) -> Vec<u8> {
-        let text = serde_json::to_vec(self).expect("plain data");
-        let mut front = BytesMut::new();
-        front.put_u16(text.len() as u16);
-        front.put_slice(&text);
-        front.to_vec()
-    }
-
     /// Reads the front of a first block; `None` if it is none, or the name is not one of a file.
-    pub fn read(block: &[u8]) -> Option<(Self, Bytes)> {
-        let length = usize::from(u16::from_be_bytes([*block.first()?, *block.get(1)?]));
-        let info: Self = serde_json::from_slice(block.get(2..2 + length)?).ok()?;
-        let rest = Bytes::copy_from_slice(&block[2 + length..]);
+    pub(crate) fn read(block: &Bytes) -> Option<(Self, Bytes)> {
+        let (info, rest): (Self, Bytes) = read(Kind::File, block)?;
         (is_name(&info.name) && info.size >= rest.len() as u64).then_some((info, rest))
     }
 }
@@ -129,8 +118,8 @@ impl Outgoing {
 
     /// What is in a block; `None` behind the last one.
     pub fn part(&self, number: u32) -> Option<Part> {
-        let (size, front) = (self.info.size, self.info.front());
-        let first = (FIRST_BYTES - front.len() as u64).min(size);
+        let (size, front) = (self.info.size, front(Kind::File, &self.info));
+        let first = ((FIRST_BYTES - front.len()) as u64).min(size);
         if number == 0 {
             return Some(Part { front, offset: 0, length: first, is_last: first == size });
         }
@@ -189,17 +178,17 @@ mod tests {
                 assert_eq!(part.is_last, end == size);
             }
             assert_eq!(end, size);
-            assert!(parts[0].front.len() as u64 + parts[0].length <= FIRST_BYTES);
+            assert!(parts[0].front.len() + parts[0].length as usize <= FIRST_BYTES);
         }
     }
 
     #[test]
     fn a_first_block_tells_what_the_file_is() {
         let part = outgoing(5).part(0).expect("a first block");
-        let block = [part.front, b"bytes".to_vec()].concat();
+        let block = Bytes::from([part.front, b"bytes".to_vec()].concat());
         let (info, rest) = FileInfo::read(&block).expect("as it was written");
         assert_eq!((info, &rest[..]), (outgoing(5).info, &b"bytes"[..]));
-        assert!((0..block.len() - 5).all(|end| FileInfo::read(&block[..end]).is_none()));
+        assert!((0..block.len() - 5).all(|end| FileInfo::read(&block.slice(..end)).is_none()));
     }
 
     #[test]

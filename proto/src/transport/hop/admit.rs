@@ -168,10 +168,14 @@ impl Hop {
     fn lets_pass(&mut self, now: Instant, asks: &Waiting) -> bool {
         let flow = asks.block.flow;
         if asks.shape.destination == self.node {
-            // What comes before its turn must leave room for what is next.
+            // An application that is slow to accept stops its flow. What comes before its turn, or
+            // while it is slow, must leave room for what is next.
             let next = self.arrivals.get(&flow).map_or(0, |flow| flow.next);
-            let half = self.config.memory_bytes / 2;
-            return asks.block.number == next || self.memory + asks.shape.cost() <= half;
+            let is_given = |(_, block): &(&BlockId, &Block)| block.end == End::Given;
+            let given = self.of_flow(flow).filter(is_given).count() as u32;
+            let is_next = asks.block.number == next && given == 0;
+            let has_half = self.memory + asks.shape.cost() <= self.config.memory_bytes / 2;
+            return given <= self.config.high_blocks && (is_next || has_half);
         }
         let counts =
             |block: &Block| block.is_open() && (block.is_complete() || now <= block.used + SILENT);

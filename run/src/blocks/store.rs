@@ -12,7 +12,7 @@ use farhop_proto::wire::hop::{BlockId, FlowKey};
 use redb::backends::{FileBackend, InMemoryBackend};
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, StorageBackend, TableDefinition};
 
-use super::records::{Incoming, Outgoing};
+use crate::files::{Incoming, Outgoing};
 
 const BLOCKS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("blocks");
 const OUTGOING: TableDefinition<'_, u16, &[u8]> = TableDefinition::new("outgoing");

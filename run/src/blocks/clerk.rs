@@ -16,8 +16,8 @@ use farhop_proto::transport::hop::{Delivery, Durable, HopConfig, Whole};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 use ring::digest::{Context as Digest, SHA256};
 
-use super::records::{FileInfo, Incoming, Outgoing, Part, State};
 use super::store::{Change, Store};
+use crate::files::{FileInfo, Incoming, Outgoing, Part, State};
 
 /// Bytes read at once where a file is gone through.
 const CHUNK: usize = 1 << 18;
@@ -28,7 +28,7 @@ const TOGETHER: usize = 64;
 
 /// What is to be done.
 #[derive(Debug)]
-pub(super) enum Task {
+pub(crate) enum Task {
     /// Keep a block.
     Keep(Whole),
     /// Keep it no longer.
@@ -49,7 +49,7 @@ pub(super) enum Task {
 
 /// What was done.
 #[derive(Debug)]
-pub(super) enum Done {
+pub(crate) enum Done {
     /// A block is kept.
     Kept(BlockId),
     /// It cannot be.
@@ -166,7 +166,7 @@ impl Clerk {
     fn take(&mut self, delivery: Delivery) -> Result<Incoming> {
         let Delivery { id, shape, frames } = delivery;
         let bytes = if id.number == 0 {
-            self.open(id, shape.crc, &frames.concat())?
+            self.open(id, shape.crc, &frames.concat().into())?
         } else {
             frames.concat().into()
         };
@@ -210,7 +210,7 @@ impl Clerk {
     }
 
     /// Reads what a first block says, and makes the file. Returns what is in the block of it.
-    fn open(&mut self, id: BlockId, opened: u32, block: &[u8]) -> Result<Bytes> {
+    fn open(&mut self, id: BlockId, opened: u32, block: &Bytes) -> Result<Bytes> {
         let (info, rest) = FileInfo::read(block).context("its first block says nothing")?;
         let moving = self.incoming.values().map(|file| file.info.size);
         let held: u64 = moving.chain(self.waiting.values().copied()).sum();
@@ -256,7 +256,7 @@ impl Clerk {
 }
 
 /// Where a file is that came whole.
-pub(super) fn whole_file(inbox: &Path, id: &str) -> PathBuf {
+pub(crate) fn whole_file(inbox: &Path, id: &str) -> PathBuf {
     inbox.join(format!("{id}.whole"))
 }
 
