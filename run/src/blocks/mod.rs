@@ -98,6 +98,10 @@ impl Exchange {
                 hop.restore_arrivals(now, file.flow(), file.opened, file.next);
             }
         }
+        let (sending, receiving) = (store.sending()?, store.receiving()?);
+        for flow in &receiving {
+            hop.restore_arrivals(now, flow.flow(), flow.opened, flow.next);
+        }
         hop.keep_blocks();
         store.blocks()?.into_iter().for_each(|whole| hop.restore(now, whole));
         let clerk = Clerk::build(store, dir.join("inbox"), config.clone(), &incoming)?;
@@ -108,7 +112,7 @@ impl Exchange {
         let thread = thread::Builder::new().name("blocks".into());
         thread.spawn(move || clerk.run(&todo, &report, &bell))?;
         let (node, names, dir) = (plan.node, plan.names(), dir.into());
-        let sockets = Sockets::build(&config);
+        let sockets = Sockets::build(&config, sending, receiving);
         Ok(Self {
             office: Office { node, names, dir, config, tasks },
             done,
@@ -157,7 +161,8 @@ impl Exchange {
             self.on_delivery(now, hop, delivery);
         }
         self.courier.turn(&self.office, hop);
-        self.sockets.turn(&self.office, now, hop);
+        let spare = self.free_local();
+        self.sockets.turn(&self.office, now, hop, spare);
         while let Some(keep) = hop.poll_keep() {
             self.office.ask(match keep {
                 Keep::Put(whole) => Task::Keep(whole),
@@ -181,6 +186,7 @@ impl Exchange {
                 self.courier.on_read(office, now, hop, (local, number), (bytes, is_last));
             }
             Done::Unreadable(local, why) => self.courier.fail(office, hop, local, why),
+            other => self.sockets.on_done(office, now, hop, other),
         }
     }
 
@@ -188,7 +194,7 @@ impl Exchange {
         if self.courier.has(arrived.id.flow.local) {
             self.courier.on_arrived(&self.office, hop, arrived);
         } else {
-            self.sockets.on_arrived(now, hop, arrived);
+            self.sockets.on_arrived(&self.office, now, hop, arrived);
         }
     }
 
@@ -229,6 +235,9 @@ impl Exchange {
     ///
     /// Fails if there is none of that number under way.
     pub fn cancel(&mut self, hop: &mut Hop, id: u16) -> Result<()> {
+        if self.sockets.cancel(&self.office, hop, id) {
+            return Ok(());
+        }
         self.courier.cancel(&self.office, hop, id)
     }
 

@@ -120,7 +120,7 @@ fn blocks(size: u64, sha256: Option<&str>) -> Vec<(Vec<u8>, bool)> {
     let digest = ring::digest::digest(&ring::digest::SHA256, &content);
     let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     let sha256 = sha256.map_or(hex, str::to_owned);
-    let info = FileInfo { name: "map".into(), size, sha256, nonce: 1 };
+    let info = FileInfo { name: "map".into(), size, sha256, nonce: 1, streamed: false };
     let file = Outgoing {
         local: 7,
         path: "/map".into(),

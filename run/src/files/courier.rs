@@ -208,7 +208,7 @@ impl Courier {
             local,
             path,
             modified_ns: modified_ns(&metadata),
-            info: FileInfo { name, size, sha256, nonce },
+            info: FileInfo { name, size, sha256, nonce, streamed: false },
             to: node,
             to_name: to,
             block_bytes: office.config.block_bytes,

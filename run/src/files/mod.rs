@@ -6,6 +6,7 @@
 //! that one which ends at any moment goes on where it was.
 
 mod courier;
+mod push;
 mod records;
 
 use std::env;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 
 pub(crate) use courier::Courier;
 pub use courier::{FilesStatus, IncomingStatus, OutgoingStatus, SendFile};
+pub use push::Push;
 pub(crate) use records::Part;
 pub use records::{FileInfo, Incoming, Outgoing, State, is_name};
 

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocks::{FIRST_BYTES, Kind, front, read};
 
+/// Bytes of the last block of a file of unknown length: length (8), SHA-256 (32).
+const TRAILER_BYTES: usize = 40;
 /// Longest name of a file, in bytes, as on most file systems.
 const NAME_BYTES: usize = 255;
 
@@ -21,6 +23,9 @@ pub struct FileInfo {
     pub sha256: String,
     /// Drawn by the sender, so that the same file can be sent again.
     pub nonce: u64,
+    /// Whether length and sum come in the last block alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub streamed: bool,
 }
 
 /// A file that is sent from here.
@@ -80,10 +85,29 @@ pub enum State {
 }
 
 impl FileInfo {
+    /// A file of which nothing but the name is known at its beginning.
+    pub(crate) fn of_unknown_length(name: &str, nonce: u64) -> Self {
+        let (size, sha256) = (0, String::new());
+        Self { name: name.into(), size, sha256, nonce, streamed: true }
+    }
+
+    /// Takes the last block of such a file, which tells length and sum. Returns the bytes of the
+    /// file in it: none.
+    ///
+    /// Fails if it is no such block.
+    pub(crate) fn handle_trailer(&mut self, block: &[u8]) -> anyhow::Result<Bytes> {
+        anyhow::ensure!(block.len() == TRAILER_BYTES, "its last block says nothing");
+        let (size, sum) = block.split_at(8);
+        self.size = size.iter().fold(0, |size, byte| size << 8 | u64::from(*byte));
+        self.sha256 = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Bytes::new())
+    }
+
     /// Reads the front of a first block; `None` if it is none, or the name is not one of a file.
     pub(crate) fn read(block: &Bytes) -> Option<(Self, Bytes)> {
         let (info, rest): (Self, Bytes) = read(Kind::File, block)?;
-        (is_name(&info.name) && info.size >= rest.len() as u64).then_some((info, rest))
+        let is_fit = info.streamed || info.size >= rest.len() as u64;
+        (is_name(&info.name) && is_fit).then_some((info, rest))
     }
 }
 
@@ -152,7 +176,13 @@ mod tests {
     use super::*;
 
     fn outgoing(size: u64) -> Outgoing {
-        let info = FileInfo { name: "map.png".into(), size, sha256: "ab".into(), nonce: 7 };
+        let info = FileInfo {
+            name: "map.png".into(),
+            size,
+            sha256: "ab".into(),
+            nonce: 7,
+            streamed: false,
+        };
         Outgoing {
             local: 1,
             path: "/map.png".into(),

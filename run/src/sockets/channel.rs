@@ -43,6 +43,8 @@ pub(super) enum Kind {
     Incoming = 8,
     /// The daemon has the block with this number (4).
     Taken = 9,
+    /// So many blocks (4) have arrived.
+    Arrived = 10,
 }
 
 impl Kind {
@@ -57,6 +59,7 @@ impl Kind {
             Self::Reset,
             Self::Incoming,
             Self::Taken,
+            Self::Arrived,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -124,6 +127,11 @@ impl Channel {
     /// Whether the program closed its end, and all that it said before was taken.
     pub(super) fn has_ended(&self) -> bool {
         self.is_over && self.record_bytes().is_none()
+    }
+
+    /// Bytes that the program has not read.
+    pub(super) fn unwritten(&self) -> usize {
+        self.outbox.iter().map(|piece| piece.bytes.len()).sum()
     }
 
     /// The length of the first record, if all of it is here.

@@ -16,12 +16,19 @@
 //! | `channel` | the connection between a program and its daemon, as records |
 //! | `batch` | bytes become blocks |
 //! | `streams`, `stream` | all streams of a daemon; one of them |
+//! | `senders`, `receivers` | programs that send blocks, and that receive them |
+//! | `datagrams` | programs that send and receive datagrams |
+//! | `records` | what is written down of those |
 //! | `listeners` | programs that take connections |
 
 mod batch;
 mod channel;
 pub mod client;
+mod datagrams;
 mod listeners;
+mod receivers;
+mod records;
+mod senders;
 mod stream;
 mod streams;
 
@@ -35,9 +42,13 @@ use rustix::event::PollFlags;
 use serde::{Deserialize, Serialize};
 
 use self::channel::{Cause, Channel};
-use self::listeners::Listeners;
-use self::streams::Streams;
-use crate::blocks::Office;
+use self::datagrams::Datagrams;
+use self::listeners::{Listeners, Purpose};
+use self::receivers::Receivers;
+pub use self::records::{Receiving, Sending};
+use self::senders::{Senders, Wanted};
+use self::streams::{Refused, Streams};
+use crate::blocks::{Done, Kind as FlowKind, Office, kind_of};
 
 /// Sockets at one time.
 const SOCKETS: usize = 1_024;
@@ -65,6 +76,39 @@ pub enum Wish {
         /// Its number.
         id: u16,
     },
+    /// To send blocks to a service of a node, or to go on with that.
+    SendBlocks {
+        /// The node.
+        to: String,
+        /// The service.
+        service: String,
+        /// What the program calls them.
+        name: String,
+    },
+    /// To send a file of which the length is not known, or to go on with that.
+    Push {
+        /// The node.
+        to: String,
+        /// Name of the file there.
+        file: String,
+        /// What the program calls it.
+        name: String,
+    },
+    /// To hear of blocks for a service of this node.
+    ListenBlocks {
+        /// The service.
+        service: String,
+    },
+    /// To send datagrams, and to receive those for a service of this node.
+    Bind {
+        /// The service.
+        service: String,
+    },
+    /// Blocks that a listener heard of.
+    TakeBlocks {
+        /// What they are called here.
+        id: String,
+    },
 }
 
 /// What a daemon knows of its sockets.
@@ -76,6 +120,10 @@ pub struct SocketsStatus {
     pub listening: Vec<String>,
     /// Streams.
     pub streams: Vec<StreamStatus>,
+    /// Flows of blocks that programs here send.
+    pub sending: Vec<Sending>,
+    /// Flows of blocks for programs here.
+    pub receiving: Vec<Receiving>,
     /// What was counted.
     pub counters: SocketCounters,
 }
@@ -110,9 +158,16 @@ pub struct SocketCounters {
     pub silent: u64,
     /// Requests of programs that were refused because there were too many sockets.
     pub over_limit: u64,
-    /// Bytes of programs that went out.
+    /// Datagrams of programs that went out.
+    pub datagrams_sent: u64,
+    /// Datagrams that programs were given.
+    pub datagrams_received: u64,
+    /// Datagrams for which there was no room or no receiver, as far as that is known; a flow that
+    /// was refused counts once.
+    pub datagrams_lost: u64,
+    /// Bytes of streams that went out.
     pub bytes_sent: u64,
-    /// Bytes that programs were given.
+    /// Bytes of streams that programs were given.
     pub bytes_received: u64,
 }
 
@@ -120,18 +175,34 @@ pub struct SocketCounters {
 pub(crate) struct Sockets {
     listeners: Listeners,
     streams: Streams,
+    senders: Senders,
+    receivers: Receivers,
+    datagrams: Datagrams,
     counters: SocketCounters,
 }
 
 impl Sockets {
-    pub(crate) fn build(config: &HopConfig) -> Self {
-        let (listeners, counters) = (Listeners::default(), SocketCounters::default());
-        Self { listeners, streams: Streams::build(config), counters }
+    /// Goes on with these flows of blocks.
+    pub(crate) fn build(
+        config: &HopConfig,
+        sending: Vec<Sending>,
+        receiving: Vec<Receiving>,
+    ) -> Self {
+        Self {
+            listeners: Listeners::default(),
+            streams: Streams::build(config),
+            senders: Senders::build(sending),
+            receivers: Receivers::build(receiving),
+            datagrams: Datagrams::default(),
+            counters: SocketCounters::default(),
+        }
     }
 
     /// What to wait on.
     pub(crate) fn sources(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let all = self.listeners.sources().chain(self.streams.sources());
+        let all = all.chain(self.senders.sources()).chain(self.receivers.sources());
+        let all = all.chain(self.datagrams.sources());
         // The end of a program that nothing is wanted of would wake the loop for ever.
         all.filter(|(_, flags)| !flags.is_empty())
     }
@@ -141,41 +212,98 @@ impl Sockets {
         let mut ready = ready.iter().copied();
         self.listeners.set_ready(&mut ready);
         self.streams.set_ready(&mut ready);
+        self.senders.set_ready(&mut ready);
+        self.receivers.set_ready(&mut ready);
+        self.datagrams.set_ready(&mut ready);
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.streams.poll_timeout()
+        let all = [
+            self.streams.poll_timeout(),
+            self.receivers.poll_timeout(),
+            self.datagrams.poll_timeout(),
+        ];
+        all.into_iter().flatten().min()
     }
 
     /// Whether [`Sockets::turn`] has something to do.
     pub(crate) fn is_called(&self, now: Instant) -> bool {
         self.listeners.is_called()
             || self.streams.is_called()
+            || self.senders.is_called()
+            || self.receivers.is_called()
+            || self.datagrams.is_called()
             || self.poll_timeout().is_some_and(|due| due <= now)
     }
 
     /// Whether a flow from elsewhere belongs to a socket.
     pub(crate) fn has(&self, flow: FlowKey) -> bool {
-        self.streams.has(flow)
+        self.streams.has(flow) || self.receivers.has(flow) || self.datagrams.has(flow)
     }
 
     /// Whether a flow from here with this number does.
     pub(crate) fn has_local(&self, local: u16) -> bool {
-        self.streams.has_local(local)
+        let is_stream = self.streams.has_local(local);
+        is_stream || self.senders.has_local(local) || self.datagrams.has_local(local)
     }
 
-    /// Moves bytes between programs and the machine.
-    pub(crate) fn turn(&mut self, office: &Office, now: Instant, hop: &mut Hop) {
+    /// Moves bytes between programs and the machine; `spare` is a number for a flow that it may
+    /// make.
+    pub(crate) fn turn(&mut self, office: &Office, now: Instant, hop: &mut Hop, spare: u16) {
         self.listeners.turn();
-        for id in self.listeners.take_refused() {
-            self.streams.refuse(now, hop, id, &mut self.counters);
+        for (purpose, id) in self.listeners.take_refused() {
+            match purpose {
+                Purpose::Streams => self.streams.refuse(now, hop, &id, &mut self.counters),
+                Purpose::Blocks => self.receivers.refuse(office, now, hop, &id),
+            }
         }
         self.streams.turn(office, now, hop, &mut self.counters);
+        self.senders.turn(office, hop);
+        self.receivers.turn(office, now, hop, &mut self.listeners);
+        self.datagrams.turn(office, now, hop, Some(spare), &mut self.counters);
+    }
+
+    /// The clerk has done something with a block of a program.
+    pub(crate) fn on_done(&mut self, office: &Office, now: Instant, hop: &mut Hop, done: Done) {
+        match done {
+            Done::Held(whole) => self.senders.on_held(office, now, hop, whole),
+            Done::NotHeld(local) => self.senders.on_not_held(local),
+            Done::Letter(id) => {
+                self.receivers.on_kept(office, now, hop, id, &mut self.listeners);
+            }
+            Done::NoLetter(id) => {
+                hop.refuse(now, id);
+                self.receivers.on_not_kept(office, id);
+            }
+            Done::Fetched(id, block) => self.receivers.on_fetched(id, block),
+            _ => unreachable!("all others concern no socket"),
+        }
+    }
+
+    /// Gives up blocks that a program here sends. Returns whether there are some.
+    pub(crate) fn cancel(&mut self, office: &Office, hop: &mut Hop, local: u16) -> bool {
+        let is_moving = self.senders.is_moving(local);
+        if is_moving {
+            self.senders.fail(office, hop, local, "it was cancelled".into());
+        }
+        is_moving
     }
 
     /// The other end of a flow has a block, or refuses the flow.
-    pub(crate) fn on_arrived(&mut self, now: Instant, hop: &mut Hop, arrived: Arrived) {
-        self.streams.on_arrived(now, hop, arrived, &mut self.counters);
+    pub(crate) fn on_arrived(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        hop: &mut Hop,
+        arrived: Arrived,
+    ) {
+        if self.senders.has_local(arrived.id.flow.local) {
+            self.senders.on_arrived(office, hop, arrived);
+        } else if self.datagrams.has_local(arrived.id.flow.local) {
+            self.datagrams.on_arrived(hop, arrived, &mut self.counters);
+        } else {
+            self.streams.on_arrived(now, hop, arrived, &mut self.counters);
+        }
     }
 
     /// A block came; `local` is a number for a socket that it may make.
@@ -188,10 +316,25 @@ impl Sockets {
         local: u16,
     ) {
         let (streams, listeners) = (&mut self.streams, &mut self.listeners);
-        if delivery.id.number > 0 {
-            return streams.on_delivery(now, hop, delivery, &mut self.counters);
+        match (delivery.id.number, kind_of(&delivery.frames)) {
+            (0, Some(FlowKind::Blocks)) => {
+                self.receivers.on_opening(office, now, hop, delivery, listeners);
+            }
+            (0, Some(FlowKind::Datagrams)) => {
+                self.datagrams.on_opening(office, now, hop, &delivery, &mut self.counters);
+            }
+            (0, _) => {
+                let arrived = (delivery, local);
+                streams.on_opening(office, now, hop, arrived, listeners, &mut self.counters);
+            }
+            _ if self.receivers.has(delivery.id.flow) => {
+                self.receivers.on_delivery(now, hop, delivery);
+            }
+            _ if self.datagrams.has(delivery.id.flow) => {
+                self.datagrams.on_delivery(office, now, hop, delivery, &mut self.counters);
+            }
+            _ => streams.on_delivery(now, hop, delivery, &mut self.counters),
         }
-        streams.on_opening(office, now, hop, (delivery, local), listeners, &mut self.counters);
     }
 
     /// Makes the connection of a program a socket, with the number `local` if it needs one.
@@ -204,25 +347,58 @@ impl Sockets {
         local: u16,
     ) {
         let channel = Channel::new(program, rest);
-        let sockets = self.streams.count() + self.listeners.count();
-        let opened = if sockets >= SOCKETS && !matches!(wish, Wish::Accept { .. }) {
+        let all = [self.streams.count(), self.listeners.count(), self.senders.count()];
+        let others = self.receivers.count() + self.datagrams.count();
+        let is_full = all.iter().sum::<usize>() + others >= SOCKETS;
+        let is_new = !matches!(wish, Wish::Accept { .. } | Wish::TakeBlocks { .. });
+        let opened = if is_full && is_new {
             self.counters.over_limit += 1;
             Err((channel, format!("there are {SOCKETS} sockets already")))
         } else {
-            match wish {
-                Wish::Connect { to, service } => {
-                    self.streams.connect(office, now, channel, (&to, &service), local)
-                }
-                Wish::Listen { service } => self.listeners.add(channel, &service).map(|channel| {
-                    for (id, from) in self.streams.offered(&service) {
-                        channel.say(channel::Kind::Incoming, offer(id, &office.name(from)));
-                    }
-                }),
-                Wish::Accept { id } => self.streams.accept(now, channel, id, &mut self.counters),
-            }
+            self.grant(office, now, channel, wish, local)
         };
         if let Err((mut channel, why)) = opened {
             channel.say_no(Cause::Refused, &why);
+        }
+    }
+
+    fn grant(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        channel: Channel,
+        wish: Wish,
+        local: u16,
+    ) -> Result<(), Refused> {
+        match wish {
+            Wish::Connect { to, service } => {
+                self.streams.connect(office, now, channel, (&to, &service), local)
+            }
+            Wish::Listen { service } => {
+                let channel = self.listeners.add(channel, Purpose::Streams, &service)?;
+                for (id, from) in self.streams.offered(&service) {
+                    channel.say(channel::Kind::Incoming, offer(id, &office.name(from)));
+                }
+                Ok(())
+            }
+            Wish::Accept { id } => self.streams.accept(now, channel, id, &mut self.counters),
+            Wish::SendBlocks { to, service, name } => {
+                let wanted = Wanted { to: &to, service: &service, name: &name, file: None };
+                self.senders.open(office, channel, &wanted, local)
+            }
+            Wish::Push { to, file, name } => {
+                let wanted = Wanted { to: &to, service: "", name: &name, file: Some(&file) };
+                self.senders.open(office, channel, &wanted, local)
+            }
+            Wish::ListenBlocks { service } => {
+                let channel = self.listeners.add(channel, Purpose::Blocks, &service)?;
+                for offer in self.receivers.offers(office, &service) {
+                    channel.say(channel::Kind::Incoming, offer);
+                }
+                Ok(())
+            }
+            Wish::Bind { service } => self.datagrams.bind(channel, service),
+            Wish::TakeBlocks { id } => self.receivers.accept(channel, &id),
         }
     }
 
@@ -230,8 +406,11 @@ impl Sockets {
         let (bytes_sent, bytes_received) = self.streams.bytes();
         SocketsStatus {
             limit: SOCKETS,
-            listening: self.listeners.services(),
+            listening: [self.listeners.services(), self.datagrams.services().cloned().collect()]
+                .concat(),
             streams: self.streams.status(office),
+            sending: self.senders.moving().cloned().collect(),
+            receiving: self.receivers.moving().cloned().collect(),
             counters: SocketCounters { bytes_sent, bytes_received, ..self.counters },
         }
     }

@@ -11,7 +11,7 @@ use rustix::event::PollFlags;
 
 use super::batch::Batch;
 use super::channel::{Cause, Channel, Kind};
-use super::listeners::Listeners;
+use super::listeners::{Listeners, Purpose};
 use super::stream::{Heard, Stage, Stream};
 use super::{SocketCounters, StreamStatus, is_service, offer};
 use crate::blocks::{self, Kind as FlowKind, Office, Opening, front, random};
@@ -46,7 +46,7 @@ pub(super) struct Streams {
 }
 
 /// The connection of a program that does not become a stream, and why.
-type Refused = (Channel, String);
+pub(super) type Refused = (Channel, String);
 
 impl Streams {
     pub(super) fn build(config: &HopConfig) -> Self {
@@ -100,7 +100,9 @@ impl Streams {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let batches = self.all.values().filter_map(|stream| stream.ours.poll_timeout());
+        // Those with which something is to be done wait for room, which no time brings.
+        let waits = self.all.iter().filter(|(local, _)| !self.todo.contains(local));
+        let batches = waits.filter_map(|(_, stream)| stream.ours.poll_timeout());
         batches.chain(self.look).min()
     }
 
@@ -167,10 +169,10 @@ impl Streams {
         &mut self,
         now: Instant,
         hop: &mut Hop,
-        id: u16,
+        id: &str,
         counters: &mut SocketCounters,
     ) {
-        if self.offers.contains_key(&id) {
+        if let Some(id) = id.parse().ok().filter(|id| self.offers.contains_key(id)) {
             counters.refused += 1;
             self.end(now, hop, id, (Cause::Refused, ""));
         }
@@ -193,7 +195,7 @@ impl Streams {
                 self.on_answer(office, now, answered, &delivery, bytes, counters)
             }
             Some((Opening { service, .. }, bytes)) if self.offers.len() < OFFERS => {
-                listeners.find(&service).is_some_and(|listener| {
+                listeners.find(Purpose::Streams, &service).is_some_and(|listener| {
                     let ours = Batch::new(opening("", Some(id.flow.local)));
                     let mut stream = Stream::new(peer, &service, Stage::Offered, ours, now);
                     stream.theirs = Some(id.flow);

@@ -1,4 +1,4 @@
-//! Sockets for programs: streams between nodes over block transport.
+//! Sockets for programs: streams, blocks and datagrams between nodes over block transport.
 //!
 //! ```no_run
 //! use std::io::{Read as _, Write as _};
@@ -14,6 +14,9 @@
 //! # }
 //! ```
 
+mod blocks;
+mod datagrams;
+
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -24,6 +27,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+pub use self::blocks::{BlockListener, BlockReceiver, BlockSender, IncomingBlocks};
+pub use self::datagrams::{Datagram, DatagramSocket};
 use super::Wish;
 use super::channel::{Cause, HEAD_BYTES, Kind, RECORD_BYTES};
 use crate::daemon::control::Request;
@@ -152,10 +157,10 @@ impl Line {
         Ok((kind, self.payload(length)?))
     }
 
-    /// Waits until the socket is there.
-    fn wait_until_open(&mut self) -> Result<(), SocketError> {
+    /// Waits until the socket is there; returns what the daemon says of it.
+    fn wait_until_open(&mut self) -> Result<Vec<u8>, SocketError> {
         match self.record()? {
-            (Kind::Opened, _) => Ok(()),
+            (Kind::Opened, text) => Ok(text),
             (kind, _) => Err(SocketError::Broken(format!("the daemon answers with {kind:?}"))),
         }
     }
