@@ -189,14 +189,14 @@ fn a_connection_whose_exit_dies_ends_with_an_error() {
     thread::sleep(Duration::from_millis(500));
     let mut curl = std::process::Command::new("curl");
     let url = format!("http://{allow}/");
-    curl.args(["-sS", "-m", "60", "--socks5-hostname", "127.0.0.1:14921", &url]);
+    curl.args(["-sSN", "-m", "60", "--socks5-hostname", "127.0.0.1:14921", &url]);
     let mut curl = curl.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("curl");
     let mut first = [0; 5];
     let stdout = curl.stdout.as_mut().expect("a pipe");
     std::io::Read::read_exact(stdout, &mut first).expect("the first bytes");
     assert_eq!(&first, b"bytes");
-    row.kill_and_start(5);
     let start = Instant::now();
+    row.kill_and_start(5);
     let status = curl.wait().expect("it was started").code();
     let took = start.elapsed();
     assert!(status == Some(56) && took < Duration::from_secs(20), "{status:?} after {took:?}");

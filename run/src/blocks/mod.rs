@@ -163,6 +163,10 @@ impl Exchange {
         self.courier.turn(&self.office, hop);
         let spare = self.free_local();
         self.sockets.turn(&self.office, now, hop, spare);
+        if !self.sockets.has_local(spare) {
+            // Numbers that come again soon could meet blocks of their last flow.
+            self.next_local = spare;
+        }
         while let Some(keep) = hop.poll_keep() {
             self.office.ask(match keep {
                 Keep::Put(whole) => Task::Keep(whole),
@@ -206,7 +210,7 @@ impl Exchange {
         if is_file {
             self.office.ask(Task::Deliver(delivery));
         } else {
-            let local = self.free_local();
+            let local = if delivery.id.number == 0 { self.free_local() } else { 0 };
             self.sockets.on_delivery(&self.office, now, hop, delivery, local);
         }
     }

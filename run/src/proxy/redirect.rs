@@ -84,7 +84,7 @@ fn script(table: &str, port: u16, only: Option<&[Prefix]>, except: &[Prefix]) ->
         rules += &format!("{} daddr {prefix} return\n", family(prefix));
     }
     match only {
-        None => rules += &format!("redirect to :{port}\n"),
+        None => rules += &format!("meta l4proto tcp redirect to :{port}\n"),
         Some(only) => {
             for prefix in only {
                 rules += &format!(
