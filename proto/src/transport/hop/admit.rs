@@ -62,6 +62,10 @@ impl Hop {
         if shape.destination == self.node && self.is_settled(now, &asks) {
             return;
         }
+        if let Some(is_refused) = self.has_gone(now, id, &shape) {
+            self.queue(Message::Arrived { block: id, shape, is_refused, tries: 0 });
+            return;
+        }
         if self.blocks.get(&id).is_some_and(|block| !block.shape.is_same(&shape)) {
             self.counters.contradictions += 1;
             // The source has begun anew under the old number. What was acknowledged stays.

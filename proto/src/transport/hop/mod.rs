@@ -41,7 +41,7 @@ pub use self::block::{Shape, Whole};
 pub use self::config::{Durable, HopConfig, Schedule, Withhold};
 use self::out::{InRadio, Message};
 pub use self::port::{HopPort, Role, frames_of, key_of};
-use self::receive::Arrivals;
+use self::receive::{Arrivals, Gone};
 use crate::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, Duration, Instant, Name, NodeId, PacketOutcome, Rng,
     UnitId, UnitIds, named,
@@ -145,6 +145,9 @@ pub struct Hop {
     delivery: BTreeMap<NodeId, f64>,
     /// How long each neighbour takes to answer, a moving average.
     answer_time: BTreeMap<NodeId, Duration>,
+    /// Blocks of others that have arrived of late: what was asked before that was known is no
+    /// reason to take them again.
+    gone: VecDeque<Gone>,
     delivered: VecDeque<Delivery>,
     arrived: VecDeque<Arrived>,
     keep: VecDeque<Keep>,
@@ -184,6 +187,7 @@ impl Hop {
             turns: VecDeque::new(),
             delivery: BTreeMap::new(),
             answer_time: BTreeMap::new(),
+            gone: VecDeque::new(),
             delivered: VecDeque::new(),
             arrived: VecDeque::new(),
             keep: VecDeque::new(),

@@ -7,7 +7,7 @@ use super::bits::Bits;
 use super::block::{Block, End, Shape, Whole};
 use super::out::Message;
 use super::{Arrived, Delivery, Hop, Keep};
-use crate::base::{Dbm, Instant, NodeId};
+use crate::base::{Dbm, Duration, Instant, NodeId};
 use crate::wire::hop::{self as wire, BlockId, Body, FlowKey, Header};
 use crate::wire::udp;
 
@@ -15,6 +15,10 @@ use crate::wire::udp;
 const NOISE_DBM: f64 = -95.0;
 /// Flows that end here and are remembered.
 const FLOWS: usize = 1_024;
+/// Blocks of others that are known to have arrived.
+const GONE: usize = 256;
+/// For so long.
+const GONE_FOR: Duration = Duration::from_secs(10);
 
 /// A flow that ends here.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +33,15 @@ pub(super) struct Arrivals {
     /// Whether its last block was accepted: such a flow is forgotten before others.
     pub(super) is_over: bool,
     pub(super) used: Instant,
+}
+
+/// A block of another node that has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gone {
+    id: BlockId,
+    crc: u32,
+    is_refused: bool,
+    at: Instant,
 }
 
 impl Arrivals {
@@ -225,7 +238,7 @@ impl Hop {
         let Some(block) = self.blocks.get(&id) else {
             self.counters.unknown += u64::from(is_ours);
             return if !is_ours {
-                self.pass_back(id, shape, is_refused);
+                self.pass_back(now, id, shape, is_refused);
             };
         };
         // Only those know the checksum who had the block. One that nobody was given has not come.
@@ -239,19 +252,35 @@ impl Hop {
         if is_ours {
             self.arrived.push_back(Arrived { id, bytes, is_refused });
         } else {
-            self.pass_back(id, shape, is_refused);
+            self.pass_back(now, id, shape, is_refused);
         }
         self.forward(now, id.flow);
         self.admit_next(now);
     }
 
     /// Passes an end-to-end acknowledgement on towards the source.
-    fn pass_back(&mut self, id: BlockId, shape: Shape, is_refused: bool) {
+    fn pass_back(&mut self, now: Instant, id: BlockId, shape: Shape, is_refused: bool) {
+        if self.gone.len() >= GONE {
+            self.gone.pop_front();
+        }
+        self.gone.push_back(Gone { id, crc: shape.crc, is_refused, at: now });
         if shape.hops_left == 0 {
             self.counters.out_of_hops += 1;
             return;
         }
         self.queue(Message::Arrived { block: id, shape, is_refused, tries: 0 });
+    }
+
+    /// Whether a block that is asked about has arrived; if so, whether its flow was refused.
+    pub(super) fn has_gone(&mut self, now: Instant, id: BlockId, shape: &Shape) -> Option<bool> {
+        let is_it = |gone: &&Gone| gone.id == id && gone.crc == shape.crc;
+        self.gone.retain(|gone| now < gone.at + GONE_FOR);
+        let is_refused = self.gone.iter().find(is_it).map(|gone| gone.is_refused);
+        if shape.opens && is_refused.is_none() {
+            // Another flow has the number now.
+            self.gone.retain(|gone| gone.id.flow != id.flow);
+        }
+        is_refused
     }
 
     /// The bits of an answer: what is there of a block now; nothing if that is no longer known, or
