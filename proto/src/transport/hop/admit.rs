@@ -190,10 +190,17 @@ impl Hop {
     fn lets_pass(&mut self, now: Instant, asks: &Waiting) -> bool {
         let flow = asks.block.flow;
         if asks.shape.destination == self.node {
-            // What comes before its turn must leave room for what is next.
+            // An application that is slow to accept stops its flow. What comes before its turn, or
+            // while it is slow, must leave room for what is next, and all of them together for
+            // what passes through.
             let next = self.arrivals.get(&flow).map_or(0, |flow| flow.next);
-            let half = self.config.memory_bytes / 2;
-            return asks.block.number == next || self.memory + asks.shape.cost() <= half;
+            let is_given = |(_, block): &(&BlockId, &Block)| block.end == End::Given;
+            let given = self.of_flow(flow).filter(is_given).count() as u32;
+            let is_next = asks.block.number == next && given == 0;
+            let (cost, half) = (asks.shape.cost(), self.config.memory_bytes / 2);
+            let is_full = self.given_memory() + cost > half;
+            let may_wait = is_next || self.memory + cost <= half;
+            return given <= self.config.high_blocks && may_wait && !is_full;
         }
         let counts =
             |block: &Block| block.is_open() && (block.is_complete() || now <= block.used + SILENT);
@@ -211,6 +218,12 @@ impl Hop {
         }
         self.braked.remove(&flow);
         true
+    }
+
+    /// Memory of what applications were given and have not accepted.
+    fn given_memory(&self) -> u64 {
+        let given = self.blocks.values().filter(|block| block.end == End::Given);
+        given.map(|block| block.shape.cost()).sum()
     }
 
     fn take(&mut self, now: Instant, asks: Waiting) {

@@ -41,6 +41,9 @@ pub struct HopConfig {
     pub durable: Durable,
     /// Disk for blocks, in bytes, where they are kept there.
     pub disk_bytes: u64,
+    /// How long a daemon may hear nothing of the other end of a stream before it gives the stream
+    /// up, in seconds. The simulator has no streams.
+    pub silence_s: f64,
 }
 
 impl Default for HopConfig {
@@ -61,6 +64,7 @@ impl Default for HopConfig {
             memory_bytes: 64 << 20,
             durable: Durable::Fsync,
             disk_bytes: 1 << 30,
+            silence_s: 60.0,
         }
     }
 }
@@ -69,6 +73,11 @@ impl HopConfig {
     /// How long a source waits for the destination's acknowledgement.
     pub fn end_to_end(&self) -> Duration {
         Duration::from_secs_f64(self.end_to_end_s)
+    }
+
+    /// How long the other end of a stream may be silent.
+    pub fn silence(&self) -> Duration {
+        Duration::from_secs_f64(self.silence_s)
     }
 }
 

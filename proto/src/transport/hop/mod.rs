@@ -51,8 +51,6 @@ use crate::wire::udp;
 
 /// Set in the ids of our datagrams, so that their ends are told from those of others.
 const OURS: u64 = 1 << 62;
-/// Hops that a block may make (`hop.md` 2).
-const HOPS: u8 = 50;
 /// Blocks that a node holds at most.
 const BLOCKS: usize = 2_048;
 
@@ -206,6 +204,11 @@ impl Hop {
         self.keeps = true;
     }
 
+    /// Its node.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
     /// Its settings.
     pub fn config(&self) -> &HopConfig {
         &self.config
@@ -256,19 +259,12 @@ impl Hop {
         finishes: bool,
         frames: Vec<Bytes>,
     ) {
-        let mut hash = crc32fast::Hasher::new();
-        frames.iter().for_each(|frame| hash.update(frame));
-        let shape = Shape {
-            destination,
-            frames: u16::try_from(frames.len()).expect("a block of at most 65,535 frames"),
-            length: frames.iter().map(|frame| frame.len() as u32).sum(),
-            crc: hash.finalize(),
-            hops_left: HOPS,
-            hops_made: 0,
-            opens: id.number == 0,
-            finishes,
-        };
-        assert!(shape.frames > 0, "a block has a frame");
+        self.push_whole(now, Whole::build(id, destination, finishes, frames));
+    }
+
+    /// The same for a block that was built before, to be kept elsewhere as well.
+    pub fn push_whole(&mut self, now: Instant, whole: Whole) {
+        let Whole { id, shape, frames } = whole;
         self.make_room(now, shape.cost());
         self.insert(id, Block::whole(shape, frames, now));
         self.forward(now, id.flow);

@@ -30,17 +30,20 @@ pub(super) struct Arrivals {
     /// Those before this one were accepted; all, if the flow is refused.
     pub(super) accepted: u32,
     pub(super) is_refused: bool,
+    /// Whether its last block was accepted: such a flow is forgotten before others.
+    pub(super) is_over: bool,
     pub(super) used: Instant,
 }
 
 impl Arrivals {
     pub(super) fn resumed(opened: u32, next: u32, now: Instant) -> Self {
-        Self { opened, next, accepted: next, is_refused: false, used: now }
+        let (is_refused, is_over) = (false, false);
+        Self { opened, next, accepted: next, is_refused, is_over, used: now }
     }
 
     pub(super) fn refused(now: Instant) -> Self {
-        let is_refused = true;
-        Self { opened: 0, next: u32::MAX, accepted: u32::MAX, is_refused, used: now }
+        let (is_refused, is_over) = (true, true);
+        Self { opened: 0, next: u32::MAX, accepted: u32::MAX, is_refused, is_over, used: now }
     }
 }
 
@@ -222,10 +225,9 @@ impl Hop {
     pub fn accept(&mut self, now: Instant, id: BlockId) {
         let is_given = |block: &Block| block.end == End::Given;
         let Some(flow) = self.arrivals.get_mut(&id.flow) else { return };
-        if !self.blocks.get(&id).is_some_and(is_given) {
-            return;
-        }
+        let Some(block) = self.blocks.get(&id).filter(|block| is_given(block)) else { return };
         flow.accepted = id.number + 1;
+        flow.is_over |= block.shape.finishes;
         self.counters.blocks_delivered += 1;
         self.settle_given(now, id, false);
     }
@@ -251,10 +253,11 @@ impl Hop {
         self.admit_next(now);
     }
 
-    /// Forgets the flow that was silent for longest if there are too many.
+    /// Forgets the flow that was silent for longest if there are too many, first of those that are
+    /// over.
     pub(super) fn make_room_for_flow(&mut self) {
         if self.arrivals.len() >= FLOWS {
-            let oldest = self.arrivals.iter().min_by_key(|(_, flow)| flow.used);
+            let oldest = self.arrivals.iter().min_by_key(|(_, flow)| (!flow.is_over, flow.used));
             let oldest = *oldest.expect("there are many").0;
             self.counters.flows_forgotten += 1;
             self.arrivals.remove(&oldest);
