@@ -53,17 +53,22 @@ impl Hop {
         let Waiting { block: id, shape, is_virtual, .. } = asks;
         let is_possible = shape.is_possible()
             && shape.cost() <= self.config.memory_bytes / 2
-            && shape.opens == (id.number == 0)
-            && id.flow.source != self.node;
+            && shape.opens == (id.number == 0);
         if !is_possible {
             self.counters.contradictions += 1;
             return;
         }
-        if shape.destination == self.node && self.is_settled(now, &asks) {
+        if id.flow.source == self.node {
+            // Routes changed, and a block of ours comes back. We have it until it has arrived, and
+            // whoever offers it to us would do so for ever.
+            self.answer(asks);
             return;
         }
-        if let Some(is_refused) = self.has_gone(now, id, &shape) {
-            self.queue(Message::Arrived { block: id, shape, is_refused, tries: 0 });
+        if self.is_over(&asks) {
+            self.answer(asks);
+            return;
+        }
+        if shape.destination == self.node && self.is_settled(now, &asks) {
             return;
         }
         if self.blocks.get(&id).is_some_and(|block| !block.shape.is_same(&shape)) {
@@ -92,6 +97,19 @@ impl Hop {
         } else {
             self.wait(asks);
         }
+    }
+
+    /// Whether a block has passed here and has arrived. Its source alone asks for more than that,
+    /// and may have begun anew with the same number and the same bytes: then it goes on again.
+    fn is_over(&mut self, asks: &Waiting) -> bool {
+        let Waiting { block: id, shape, is_virtual, .. } = *asks;
+        let is_over = self.over.has(id, shape.crc);
+        if shape.opens && !is_over {
+            self.over.forget_flow(id.flow);
+        } else if is_over && is_virtual {
+            self.over.forget(id);
+        }
+        is_over && !is_virtual
     }
 
     /// Whether a block that is for this node needs no transfer: it was accepted, or its flow is
@@ -186,7 +204,13 @@ impl Hop {
         }
         let counts =
             |block: &Block| block.is_open() && (block.is_complete() || now <= block.used + SILENT);
-        let held = self.of_flow(flow).filter(|(_, block)| counts(block)).count() as u32;
+        let mut open = self.of_flow(flow).filter(|(_, block)| counts(block)).map(|(id, _)| *id);
+        let oldest = open.next();
+        let held = u32::from(oldest.is_some()) + open.count() as u32;
+        // Later blocks may wait at the destination for this one.
+        if oldest.is_some_and(|oldest| asks.block < oldest) {
+            return true;
+        }
         let is_braked = self.braked.contains(&flow);
         if held >= self.config.high_blocks || (is_braked && held > self.config.low_blocks) {
             self.braked.insert(flow);

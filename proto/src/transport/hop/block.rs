@@ -206,6 +206,11 @@ impl Block {
         self.end == End::Open
     }
 
+    /// Whether a neighbour may be told that all of it is here: it is kept, or the next hop has it.
+    pub(super) fn is_sayable(&self) -> bool {
+        self.is_safe || matches!(self.end, End::PassedOn { .. })
+    }
+
     /// Whether its bytes can be let go: nobody here needs them, and others have them.
     pub(super) fn is_spare(&self) -> bool {
         self.transfer.is_none() && matches!(self.end, End::PassedOn { .. })

@@ -28,6 +28,8 @@ pub struct HopConfig {
     pub withhold: Withhold,
     /// How transfers to several neighbours share the air.
     pub schedule: Schedule,
+    /// How a message for the next hop of a block gets there.
+    pub next_hop: NextHop,
     /// Bit-rate of requests and answers, in Mb/s; the lowest of the radio if it is not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control_mbps: Option<f64>,
@@ -56,6 +58,7 @@ impl Default for HopConfig {
             low_blocks: 0,
             withhold: Withhold::WeightedSignal,
             schedule: Schedule::RoundRobin,
+            next_hop: NextHop::Raw,
             control_mbps: None,
             end_to_end_s: 5.0,
             memory_bytes: 64 << 20,
@@ -102,6 +105,19 @@ pub enum Schedule {
     RoundRobin,
     /// Turns are in proportion to the share of frames that the next hop receives.
     ProportionalFair,
+}
+
+/// How messages get to the next hop of a block (`hop.md` 9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NextHop {
+    /// They go to the neighbour itself, and to another one as soon as the route is another.
+    #[default]
+    Raw,
+    /// They go to the address of the neighbour that was on the route when the block was first
+    /// offered, and are forwarded to it if that is no neighbour any more: what the paper's own
+    /// implementation did.
+    Ip,
 }
 
 /// Where a block is safe.

@@ -38,10 +38,10 @@ use bytes::Bytes;
 use self::admit::{Reception, Waiting};
 use self::block::{Block, End, Phase};
 pub use self::block::{Shape, Whole};
-pub use self::config::{Durable, HopConfig, Schedule, Withhold};
+pub use self::config::{Durable, HopConfig, NextHop, Schedule, Withhold};
 use self::out::{InRadio, Message};
 pub use self::port::{HopPort, Role, frames_of, key_of};
-use self::receive::{Arrivals, Gone};
+use self::receive::{Arrivals, Over};
 use crate::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, Duration, Instant, Name, NodeId, PacketOutcome, Rng,
     UnitId, UnitIds, named,
@@ -92,6 +92,7 @@ struct Counters {
     frames_sent: u64,
     frames_received: u64,
     frames_again: u64,
+    frames_forwarded: u64,
     requests: u64,
     answers: u64,
     withheld: u64,
@@ -127,6 +128,8 @@ pub struct Hop {
     blocks: BTreeMap<BlockId, Block>,
     /// Flows that pass through and have not come down to L since they reached H.
     braked: BTreeSet<FlowKey>,
+    /// Blocks that passed here and are over.
+    over: Over,
     /// Flows that end here.
     arrivals: BTreeMap<FlowKey, Arrivals>,
     reception: Option<Reception>,
@@ -145,9 +148,6 @@ pub struct Hop {
     delivery: BTreeMap<NodeId, f64>,
     /// How long each neighbour takes to answer, a moving average.
     answer_time: BTreeMap<NodeId, Duration>,
-    /// Blocks of others that have arrived of late: what was asked before that was known is no
-    /// reason to take them again.
-    gone: VecDeque<Gone>,
     delivered: VecDeque<Delivery>,
     arrived: VecDeque<Arrived>,
     keep: VecDeque<Keep>,
@@ -177,6 +177,7 @@ impl Hop {
             routes: BTreeMap::new(),
             blocks: BTreeMap::new(),
             braked: BTreeSet::new(),
+            over: Over::default(),
             arrivals: BTreeMap::new(),
             reception: None,
             waiting: Vec::new(),
@@ -187,7 +188,6 @@ impl Hop {
             turns: VecDeque::new(),
             delivery: BTreeMap::new(),
             answer_time: BTreeMap::new(),
-            gone: VecDeque::new(),
             delivered: VecDeque::new(),
             arrived: VecDeque::new(),
             keep: VecDeque::new(),
@@ -236,9 +236,15 @@ impl Hop {
             open += u32::from(block.is_open());
         }
         let next = u64::from(self.config.block_bytes) * 2;
+        let fits = |memory: u64, blocks: usize| {
+            memory + next <= self.config.memory_bytes && blocks < BLOCKS
+        };
         open <= self.config.high_blocks
-            && self.memory + next <= self.config.memory_bytes
-            && self.blocks.len() < BLOCKS
+            && (fits(self.memory, self.blocks.len()) || {
+                let cached = self.cached().map(|(_, shape)| shape.cost());
+                let (count, cost) = cached.fold((0, 0), |(n, sum), cost| (n + 1, sum + cost));
+                fits(self.memory - cost, self.blocks.len() - count)
+            })
     }
 
     /// Takes a block of a flow that begins here, frame by frame; number 0 opens the flow, and
@@ -259,6 +265,7 @@ impl Hop {
     /// The same for a block that was built before, to be kept elsewhere as well.
     pub fn push_whole(&mut self, now: Instant, whole: Whole) {
         let Whole { id, shape, frames } = whole;
+        self.make_room(now, shape.cost());
         self.insert(id, Block::whole(shape, frames, now));
         self.forward(now, id.flow);
     }
@@ -400,6 +407,7 @@ impl Hop {
             ("frames_sent", all.frames_sent),
             ("frames_received", all.frames_received),
             ("frames_again", all.frames_again),
+            ("frames_forwarded", all.frames_forwarded),
             ("requests", all.requests),
             ("answers", all.answers),
             ("withheld", all.withheld),

@@ -3,7 +3,7 @@
 use std::net::SocketAddrV4;
 
 use super::block::Shape;
-use super::{Hop, OURS};
+use super::{Hop, NextHop, OURS};
 use crate::base::{
     AccessCategory, AckPolicy, Cx, Datagram, Destination, FlowId, Instant, Lane, NodeId, RoomBelow,
     TxOptions, UnitId,
@@ -162,6 +162,10 @@ impl Hop {
         let socket = |node| SocketAddrV4::new(self.plan.ipv4(node), port);
         let payload = udp::encode(socket(self.node), socket(to), front, rest);
         let flow = if port == wire::DATA_PORT { DATA_FLOW } else { CONTROL_FLOW };
-        Datagram { id, to: Destination::NextHop(to), flow, payload, options }
+        let to = match self.config.next_hop {
+            NextHop::Raw => Destination::NextHop(to),
+            NextHop::Ip => Destination::End(to),
+        };
+        Datagram { id, to, flow, payload, options }
     }
 }

@@ -1,13 +1,15 @@
 //! Messages of neighbours other than requests, and what becomes of whole blocks.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use bytes::Bytes;
 
 use super::admit::Waiting;
 use super::bits::Bits;
 use super::block::{Block, End, Shape, Whole};
 use super::out::Message;
-use super::{Arrived, Delivery, Hop, Keep};
-use crate::base::{Dbm, Duration, Instant, NodeId};
+use super::{Arrived, Delivery, Hop, Keep, NextHop};
+use crate::base::{Dbm, Instant, NodeId};
 use crate::wire::hop::{self as wire, BlockId, Body, FlowKey, Header};
 use crate::wire::udp;
 
@@ -15,10 +17,8 @@ use crate::wire::udp;
 const NOISE_DBM: f64 = -95.0;
 /// Flows that end here and are remembered.
 const FLOWS: usize = 1_024;
-/// Blocks of others that are known to have arrived.
-const GONE: usize = 256;
-/// For so long.
-const GONE_FOR: Duration = Duration::from_secs(10);
+/// Blocks that passed here and are over which are remembered.
+const REMEMBERED: usize = 1_024;
 
 /// A flow that ends here.
 #[derive(Clone, Copy, Debug)]
@@ -35,15 +35,6 @@ pub(super) struct Arrivals {
     pub(super) used: Instant,
 }
 
-/// A block of another node that has arrived.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Gone {
-    id: BlockId,
-    crc: u32,
-    is_refused: bool,
-    at: Instant,
-}
-
 impl Arrivals {
     pub(super) fn resumed(opened: u32, next: u32, now: Instant) -> Self {
         let (is_refused, is_over) = (false, false);
@@ -53,6 +44,39 @@ impl Arrivals {
     pub(super) fn refused(now: Instant) -> Self {
         let (is_refused, is_over) = (true, true);
         Self { opened: 0, next: u32::MAX, accepted: u32::MAX, is_refused, is_over, used: now }
+    }
+}
+
+/// Blocks that passed here and are over: the destination has them, or refuses their flow. A node
+/// that has not heard of it, because it was away or on another way, may still offer them.
+#[derive(Debug, Default)]
+pub(super) struct Over {
+    /// The checksum of each.
+    blocks: BTreeMap<BlockId, u32>,
+    /// All of them and some that were forgotten, the oldest first.
+    order: VecDeque<BlockId>,
+}
+
+impl Over {
+    fn put(&mut self, id: BlockId, crc: u32) {
+        self.blocks.insert(id, crc);
+        self.order.push_back(id);
+        if self.order.len() > REMEMBERED {
+            let oldest = self.order.pop_front();
+            oldest.map(|id| self.blocks.remove(&id));
+        }
+    }
+
+    pub(super) fn has(&self, id: BlockId, crc: u32) -> bool {
+        self.blocks.get(&id) == Some(&crc)
+    }
+
+    pub(super) fn forget(&mut self, id: BlockId) {
+        self.blocks.remove(&id);
+    }
+
+    pub(super) fn forget_flow(&mut self, flow: FlowKey) {
+        self.blocks.retain(|id, _| id.flow != flow);
     }
 }
 
@@ -70,10 +94,18 @@ impl Hop {
             self.counters.malformed += 1;
             return;
         };
-        if header.via != via {
-            self.counters.contradictions += 1;
-            return;
-        }
+        let via = match self.config.next_hop {
+            NextHop::Raw if header.via != via => {
+                self.counters.contradictions += 1;
+                return;
+            }
+            NextHop::Raw => via,
+            NextHop::Ip => {
+                let is_data = matches!(body, Body::Data { .. });
+                self.counters.frames_forwarded += u64::from(is_data && header.via != via);
+                header.via
+            }
+        };
         let id = header.block;
         match body {
             Body::Data { frame, payload } => self.on_data(now, id, &header, frame, payload),
@@ -166,7 +198,8 @@ impl Hop {
 
     /// A block that was to be kept cannot be: it is not acknowledged, and may come again.
     pub fn handle_not_kept(&mut self, id: BlockId) {
-        if self.blocks.get(&id).is_some_and(|block| !block.is_safe) {
+        // One that the next hop or the application got in the meantime needs no keeping.
+        if self.blocks.get(&id).is_some_and(|block| block.is_open() && !block.is_safe) {
             self.counters.not_kept += 1;
             self.remove(id);
         }
@@ -238,7 +271,7 @@ impl Hop {
         let Some(block) = self.blocks.get(&id) else {
             self.counters.unknown += u64::from(is_ours);
             return if !is_ours {
-                self.pass_back(now, id, shape, is_refused);
+                self.pass_back(id, shape, is_refused);
             };
         };
         // Only those know the checksum who had the block. One that nobody was given has not come.
@@ -252,18 +285,15 @@ impl Hop {
         if is_ours {
             self.arrived.push_back(Arrived { id, bytes, is_refused });
         } else {
-            self.pass_back(now, id, shape, is_refused);
+            self.over.put(id, shape.crc);
+            self.pass_back(id, shape, is_refused);
         }
         self.forward(now, id.flow);
         self.admit_next(now);
     }
 
     /// Passes an end-to-end acknowledgement on towards the source.
-    fn pass_back(&mut self, now: Instant, id: BlockId, shape: Shape, is_refused: bool) {
-        if self.gone.len() >= GONE {
-            self.gone.pop_front();
-        }
-        self.gone.push_back(Gone { id, crc: shape.crc, is_refused, at: now });
+    fn pass_back(&mut self, id: BlockId, shape: Shape, is_refused: bool) {
         if shape.hops_left == 0 {
             self.counters.out_of_hops += 1;
             return;
@@ -271,28 +301,18 @@ impl Hop {
         self.queue(Message::Arrived { block: id, shape, is_refused, tries: 0 });
     }
 
-    /// Whether a block that is asked about has arrived; if so, whether its flow was refused.
-    pub(super) fn has_gone(&mut self, now: Instant, id: BlockId, shape: &Shape) -> Option<bool> {
-        let is_it = |gone: &&Gone| gone.id == id && gone.crc == shape.crc;
-        self.gone.retain(|gone| now < gone.at + GONE_FOR);
-        let is_refused = self.gone.iter().find(is_it).map(|gone| gone.is_refused);
-        if shape.opens && is_refused.is_none() {
-            // Another flow has the number now.
-            self.gone.retain(|gone| gone.id.flow != id.flow);
-        }
-        is_refused
-    }
-
     /// The bits of an answer: what is there of a block now; nothing if that is no longer known, or
     /// must not be said yet.
     pub(super) fn bits_of(&self, id: BlockId, shape: Shape) -> Option<Bytes> {
         let is_past =
             |flow: FlowKey| self.arrivals.get(&flow).is_some_and(|flow| id.number < flow.accepted);
-        if shape.destination == self.node && is_past(id.flow) {
+        let is_ours = id.flow.source == self.node;
+        let is_over = is_ours || self.over.has(id, shape.crc);
+        if is_over || (shape.destination == self.node && is_past(id.flow)) {
             return Some(Bits::all(shape.frames).write());
         }
         let block = self.blocks.get(&id)?;
-        let is_sayable = !block.is_complete() || block.is_safe;
+        let is_sayable = !block.is_complete() || block.is_sayable();
         is_sayable.then(|| block.have.write())
     }
 }

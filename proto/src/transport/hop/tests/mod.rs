@@ -3,6 +3,7 @@
 mod bad_input;
 mod chain;
 mod safety;
+mod stale;
 
 use std::collections::{BTreeMap, BTreeSet};
 
