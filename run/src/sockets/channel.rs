@@ -99,13 +99,15 @@ pub(super) struct Channel {
     is_ready: bool,
     /// Whether the program sends nothing any more: it closed its end, or broke the rules.
     is_over: bool,
+    /// Whether it does not take anything any more; what it said before still counts.
+    is_deaf: bool,
 }
 
 impl Channel {
     /// `rest` is what the program sent behind its request.
     pub(super) fn new(socket: UnixStream, rest: &[u8]) -> Self {
         let (inbox, outbox) = (BytesMut::from(rest), VecDeque::new());
-        Self { socket, inbox, outbox, is_ready: true, is_over: false }
+        Self { socket, inbox, outbox, is_ready: true, is_over: false, is_deaf: false }
     }
 
     /// What to wait on; `reads` says whether there is place for more of the program's bytes.
@@ -185,6 +187,9 @@ impl Channel {
 
     /// Gives the program a record; once it has it, the block `settles` is its own.
     pub(super) fn put(&mut self, kind: Kind, parts: &[Bytes], settles: Option<BlockId>) {
+        if self.is_deaf {
+            return;
+        }
         let length: usize = parts.iter().map(Bytes::len).sum();
         let head = Bytes::copy_from_slice(&kind.head(length));
         self.outbox.push_back(Piece { bytes: head, settles: None });
@@ -213,9 +218,8 @@ impl Channel {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
-                    self.is_over = true;
+                    self.is_deaf = true;
                     self.outbox.clear();
-                    self.inbox.clear();
                     break;
                 }
             }
