@@ -3,7 +3,7 @@
 use super::block::{Block, End, Shape};
 use super::out::Message;
 use super::receive::Arrivals;
-use super::{Hop, Withhold};
+use super::{Ahead, Hop, Withhold};
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::BlockId;
 
@@ -182,7 +182,9 @@ impl Hop {
             return false;
         }
         self.braked.remove(&flow);
-        true
+        // What is taken beside a block that goes on takes the air of the way onward.
+        let via = self.routes.get(&asks.shape.destination);
+        held == 0 || self.config.ahead == Ahead::Always || via.is_none_or(|via| self.is_gone(*via))
     }
 
     fn take(&mut self, now: Instant, asks: Waiting) {

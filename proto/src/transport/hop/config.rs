@@ -24,6 +24,8 @@ pub struct HopConfig {
     pub high_blocks: u32,
     /// Those at which it takes some again (L).
     pub low_blocks: u32,
+    /// When a relay takes blocks of a flow beyond the first that it has not passed on.
+    pub ahead: Ahead,
     /// Whom a node hears first, of those that want to send it a block.
     pub withhold: Withhold,
     /// How transfers to several neighbours share the air.
@@ -51,6 +53,7 @@ impl Default for HopConfig {
             pipeline: true,
             high_blocks: 1,
             low_blocks: 0,
+            ahead: Ahead::Gone,
             withhold: Withhold::WeightedSignal,
             schedule: Schedule::RoundRobin,
             control_mbps: None,
@@ -67,6 +70,17 @@ impl HopConfig {
     pub fn end_to_end(&self) -> Duration {
         Duration::from_secs_f64(self.end_to_end_s)
     }
+}
+
+/// When a relay takes blocks of a flow beyond the first that it has not passed on, up to H.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ahead {
+    /// While the next hop is gone: else they would take the air of the way onward.
+    #[default]
+    Gone,
+    /// Always, as in the paper.
+    Always,
 }
 
 /// Which of the neighbours that wait a node answers next (`hop.md` 7).

@@ -16,6 +16,7 @@
 //! | `admit` | requests of neighbours; whom the node hears next |
 //! | `receive` | other messages of neighbours; what becomes of whole blocks |
 //! | `send` | transfers to next hops, turns among them |
+//! | `reach` | which neighbours are there |
 //! | `out` | messages and frames on their way to the radio |
 //! | `block`, `bits` | one block, and which of its frames are there |
 //! | `port` | the end of a flow: bytes of an application into blocks and back |
@@ -26,6 +27,7 @@ mod block;
 mod config;
 mod out;
 mod port;
+mod reach;
 mod receive;
 mod send;
 #[cfg(test)]
@@ -38,9 +40,10 @@ use bytes::Bytes;
 use self::admit::{Reception, Waiting};
 use self::block::{Block, End, Phase};
 pub use self::block::{Shape, Whole};
-pub use self::config::{Durable, HopConfig, Schedule, Withhold};
+pub use self::config::{Ahead, Durable, HopConfig, Schedule, Withhold};
 use self::out::{InRadio, Message};
 pub use self::port::{HopPort, Role, frames_of, key_of};
+use self::reach::Stranded;
 use self::receive::Arrivals;
 use crate::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, Duration, Instant, Name, NodeId, PacketOutcome, Rng,
@@ -147,6 +150,9 @@ pub struct Hop {
     delivery: BTreeMap<NodeId, f64>,
     /// How long each neighbour takes to answer, a moving average.
     answer_time: BTreeMap<NodeId, Duration>,
+    /// How much speaks for each neighbour being gone.
+    silence: BTreeMap<NodeId, u32>,
+    stranded: Stranded,
     delivered: VecDeque<Delivery>,
     arrived: VecDeque<Arrived>,
     keep: VecDeque<Keep>,
@@ -186,6 +192,8 @@ impl Hop {
             turns: VecDeque::new(),
             delivery: BTreeMap::new(),
             answer_time: BTreeMap::new(),
+            silence: BTreeMap::new(),
+            stranded: Stranded::default(),
             delivered: VecDeque::new(),
             arrived: VecDeque::new(),
             keep: VecDeque::new(),
@@ -340,12 +348,11 @@ impl Hop {
     pub fn handle_rx(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
         match event {
             DatagramUp::Received { via, payload, signal } => {
+                self.on_heard(via);
                 self.on_packet(cx.now, via, &payload, signal);
             }
-            DatagramUp::Done(done) => {
-                self.on_out(cx.now, done.id, done.outcome != PacketOutcome::Failed);
-            }
-            DatagramUp::Dropped { id, .. } => self.on_out(cx.now, id, false),
+            DatagramUp::Done(done) => self.on_out(cx.now, done.id, done.outcome),
+            DatagramUp::Dropped { id, .. } => self.on_out(cx.now, id, PacketOutcome::Failed),
             DatagramUp::NextHop { dst, via, .. } => {
                 self.routes.insert(dst, via);
                 self.forward_all(cx.now);
@@ -371,7 +378,8 @@ impl Hop {
             (None, _) => None,
         };
         let blocks = self.blocks.iter().filter_map(of_block);
-        blocks.chain(self.reception.as_ref().map(Reception::deadline)).min()
+        let reception = self.reception.as_ref().map(Reception::deadline);
+        blocks.chain(reception).chain(self.stranded_due()).min()
     }
 
     /// Asks again what was not answered, and goes on without those that fell silent.
@@ -385,6 +393,7 @@ impl Hop {
             self.blocks.iter().filter(|(_, block)| is_due(block)).map(|(id, _)| *id).collect();
         due.into_iter().for_each(|id| self.ask_again(now, id));
         self.ask_for_arrivals(now);
+        self.try_stranded(now);
         if self.reception.as_ref().is_some_and(|reception| reception.deadline() <= now) {
             self.reception = None;
             self.admit_next(now);

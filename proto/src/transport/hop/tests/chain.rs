@@ -66,6 +66,62 @@ fn a_relay_that_has_not_passed_on_its_block_takes_no_other() {
     assert!(!row.hop(1).has_room(flow(1)), "and the brake has come back to the source");
 }
 
+fn stores_much() -> HopConfig {
+    HopConfig { high_blocks: 100, ..small_config() }
+}
+
+#[test]
+fn a_relay_stores_blocks_for_a_neighbour_that_is_gone_and_passes_them_on_when_it_is_back() {
+    let mut row = Row::new(3, stores_much(), Harm::default(), 1);
+    assert!(row.send(flow(1), 3, &[100], MINUTE));
+    row.deaf = Some(NodeId(3));
+    let lengths = [14_000; 20];
+    (1..=20).for_each(|number| row.push(flow(1), number, 3, 14_000, number == 20));
+    let later = row.now + Duration::from_secs(10);
+    row.run_until(later);
+    assert_eq!(row.count(2, "blocks_held"), 20);
+    assert_eq!(row.count(1, "blocks_passed_on"), 21);
+    row.deaf = None;
+    let later = row.now + Duration::from_secs(10);
+    row.run_until(later);
+    row.assert_delivered(flow(1), &[&[100][..], &lengths].concat());
+}
+
+#[test]
+fn a_relay_takes_blocks_one_by_one_while_the_next_hop_takes_them() {
+    let mut row = Row::new(4, stores_much(), Harm::default(), 1);
+    assert!(row.send(flow(1), 4, &[100], MINUTE));
+    (1..=20).for_each(|number| row.push(flow(1), number, 4, 14_000, number == 20));
+    let mut most = 0;
+    while row.delivered.len() < 21 {
+        let step = row.now + Duration::from_millis(5);
+        row.run_until(step);
+        let held = row.hop(2).waiting().count();
+        most = most.max(held);
+        assert!(row.now < Instant::ZERO + MINUTE);
+    }
+    assert_eq!(most, 1, "the first hop leaves the air to the later ones");
+}
+
+#[test]
+fn a_source_hears_what_came_while_its_neighbour_was_gone() {
+    let mut row = Row::new(4, stores_much(), Harm::default(), 1);
+    assert!(row.send(flow(1), 4, &[100], MINUTE));
+    (1..=3).for_each(|number| row.push(flow(1), number, 4, 14_000, number == 3));
+    while row.count(1, "blocks_passed_on") < 4 {
+        let step = row.now + Duration::from_millis(1);
+        row.run_until(step);
+    }
+    row.deaf = Some(NodeId(1));
+    let later = row.now + Duration::from_secs(30);
+    row.run_until(later);
+    assert_eq!((row.delivered.len(), row.arrived.len() < 4), (4, true));
+    row.deaf = None;
+    let later = row.now + Duration::from_secs(3);
+    row.run_until(later);
+    assert_eq!(row.arrived.len(), 4);
+}
+
 #[test]
 fn one_of_two_senders_waits_until_the_other_is_done() {
     let mut row = clean(3);
