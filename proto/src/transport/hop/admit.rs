@@ -9,8 +9,8 @@ use crate::wire::hop::BlockId;
 
 /// How long a node waits for a neighbour whose block it takes, and which is silent.
 const HOLD: Duration = Duration::from_millis(500);
-/// How long ago a neighbour may have asked to be still waiting: it asks every half second.
-const STILL_WAITING: Duration = Duration::from_millis(600);
+/// How long ago a neighbour may have asked to be still waiting: it asks every second and a half.
+const STILL_WAITING: Duration = Duration::from_millis(1_700);
 /// After this time without a frame or a request, part of a block stands in nobody's way.
 pub(super) const SILENT: Duration = Duration::from_secs(5);
 /// Neighbours that may wait; more are heard when they ask again.

@@ -18,7 +18,9 @@ pub struct HopConfig {
     /// Blocks of a flow that a node sends to the next hop at a time; the later ones fill the
     /// waiting for answers about the first, as far as the next hop takes them. The paper has one.
     pub in_flight: u32,
-    /// Whether a node passes on what it has of a block before all of it is there.
+    /// Whether a node passes on what it has of a block before all of it is there. That pays where
+    /// hops do not share the air; on one channel relays that receive and send at once collide with
+    /// nodes that they cannot hear.
     pub pipeline: bool,
     /// Blocks of a flow that a node holds and has not passed on, at which it takes no more (H).
     pub high_blocks: u32,
@@ -30,6 +32,9 @@ pub struct HopConfig {
     pub withhold: Withhold,
     /// How transfers to several neighbours share the air.
     pub schedule: Schedule,
+    /// Whether a sender holds back when hardly anything of what it sent has come: somebody whom it
+    /// cannot hear sends at the same time.
+    pub yields: bool,
     /// Bit-rate of requests and answers, in Mb/s; the lowest of the radio if it is not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control_mbps: Option<f64>,
@@ -50,12 +55,13 @@ impl Default for HopConfig {
             frame_bytes: 1_400,
             turn_frames: 6,
             in_flight: 2,
-            pipeline: true,
+            pipeline: false,
             high_blocks: 1,
             low_blocks: 0,
             ahead: Ahead::Gone,
             withhold: Withhold::WeightedSignal,
             schedule: Schedule::RoundRobin,
+            yields: true,
             control_mbps: None,
             end_to_end_s: 5.0,
             memory_bytes: 64 << 20,

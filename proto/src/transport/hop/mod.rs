@@ -16,6 +16,7 @@
 //! | `admit` | requests of neighbours; whom the node hears next |
 //! | `receive` | other messages of neighbours; what becomes of whole blocks |
 //! | `send` | transfers to next hops, turns among them |
+//! | `pace` | how much is sent before the next request |
 //! | `reach` | which neighbours are there |
 //! | `out` | messages and frames on their way to the radio |
 //! | `block`, `bits` | one block, and which of its frames are there |
@@ -26,6 +27,7 @@ mod bits;
 mod block;
 mod config;
 mod out;
+mod pace;
 mod port;
 mod reach;
 mod receive;
@@ -42,6 +44,7 @@ use self::block::{Block, End, Phase};
 pub use self::block::{Shape, Whole};
 pub use self::config::{Ahead, Durable, HopConfig, Schedule, Withhold};
 use self::out::{InRadio, Message};
+use self::pace::Pace;
 pub use self::port::{HopPort, Role, frames_of, key_of};
 use self::reach::Stranded;
 use self::receive::Arrivals;
@@ -100,6 +103,7 @@ struct Counters {
     requests: u64,
     answers: u64,
     withheld: u64,
+    pauses: u64,
     held_back: u64,
     virtual_requests: u64,
     blocks_passed_on: u64,
@@ -153,6 +157,7 @@ pub struct Hop {
     /// How much speaks for each neighbour being gone.
     silence: BTreeMap<NodeId, u32>,
     stranded: Stranded,
+    pace: BTreeMap<NodeId, Pace>,
     delivered: VecDeque<Delivery>,
     arrived: VecDeque<Arrived>,
     keep: VecDeque<Keep>,
@@ -194,6 +199,7 @@ impl Hop {
             answer_time: BTreeMap::new(),
             silence: BTreeMap::new(),
             stranded: Stranded::default(),
+            pace: BTreeMap::new(),
             delivered: VecDeque::new(),
             arrived: VecDeque::new(),
             keep: VecDeque::new(),
@@ -369,7 +375,7 @@ impl Hop {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let of_block = |(id, block): (&BlockId, &Block)| match (&block.transfer, block.end) {
             (Some(transfer), _) => match transfer.phase {
-                Phase::Asked { due, .. } => Some(due),
+                Phase::Asked { due, .. } | Phase::Paused { until: due } => Some(due),
                 Phase::Sending => None,
             },
             (None, End::PassedOn { at }) if self.waits_for_arrival(id, block) => {
@@ -392,6 +398,7 @@ impl Hop {
         let due: Vec<BlockId> =
             self.blocks.iter().filter(|(_, block)| is_due(block)).map(|(id, _)| *id).collect();
         due.into_iter().for_each(|id| self.ask_again(now, id));
+        self.end_pauses(now);
         self.ask_for_arrivals(now);
         self.try_stranded(now);
         if self.reception.as_ref().is_some_and(|reception| reception.deadline() <= now) {
@@ -412,6 +419,7 @@ impl Hop {
             ("requests", all.requests),
             ("answers", all.answers),
             ("withheld", all.withheld),
+            ("pauses", all.pauses),
             ("held_back", all.held_back),
             ("virtual_requests", all.virtual_requests),
             ("blocks_passed_on", all.blocks_passed_on),

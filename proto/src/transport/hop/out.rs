@@ -33,7 +33,7 @@ pub(super) enum Message {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum InRadio {
     Frame(BlockId),
-    Request(NodeId),
+    Request(BlockId, NodeId),
     Message(Message),
 }
 
@@ -92,7 +92,7 @@ impl Hop {
                     false => self.strand(now, message(0)),
                 }
             }
-            Some(InRadio::Request(to)) => self.on_request_out(to, outcome),
+            Some(InRadio::Request(block, to)) => self.on_request_out(now, block, to, outcome),
             // Requests and answers have timers.
             Some(InRadio::Message(_)) | None => {}
         }
@@ -121,7 +121,7 @@ impl Hop {
         let front = wire::encode(&self.header(block, shape), &body);
         let content = Content { to, port: wire::CONTROL_PORT, options, front: &front, rest: &[] };
         let what = match message {
-            Message::Request { .. } => InRadio::Request(to),
+            Message::Request { block } => InRadio::Request(block, to),
             other => InRadio::Message(other),
         };
         Some(self.datagram(content, what))

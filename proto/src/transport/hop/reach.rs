@@ -4,15 +4,19 @@
 use std::collections::VecDeque;
 
 use super::Hop;
+use super::block::Phase;
 use super::out::Message;
 use crate::base::{Duration, Instant, NodeId, PacketOutcome};
+use crate::wire::hop::BlockId;
 
 /// A neighbour counts as gone after this much of: a request that the radio gave up, and one of
-/// which it does not say whether it came, without a word from the neighbour in between. Requests
-/// are repeated each half second at last, so that is a second or six.
+/// which it does not say whether it came, without a word from the neighbour in between: that is about
+/// a second, or some ten.
 const GONE: u32 = 12;
 const GIVEN_UP: u32 = 4;
 const UNKNOWN: u32 = 1;
+/// How long after that it is asked again at the earliest.
+const GIVEN_UP_WAIT: Duration = Duration::from_millis(200);
 /// How often a neighbour that is gone is tried with what waits for it.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Acknowledgements of destinations that may wait for neighbours to come back; the oldest go.
@@ -32,8 +36,21 @@ impl Hop {
         self.silence.get(&node).is_some_and(|silence| *silence >= GONE)
     }
 
-    /// What became of a request to a neighbour.
-    pub(super) fn on_request_out(&mut self, to: NodeId, outcome: PacketOutcome) {
+    /// What became of a request to a neighbour. One that the radio has given up is not repeated
+    /// quickly: the radio has done so.
+    pub(super) fn on_request_out(
+        &mut self,
+        now: Instant,
+        id: BlockId,
+        to: NodeId,
+        outcome: PacketOutcome,
+    ) {
+        let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
+        if let (Some(transfer), PacketOutcome::Failed) = (transfer, outcome)
+            && let Phase::Asked { due, .. } = &mut transfer.phase
+        {
+            *due = (*due).max(now + GIVEN_UP_WAIT);
+        }
         let silence = self.silence.entry(to).or_default();
         *silence = match outcome {
             PacketOutcome::Delivered => 0,

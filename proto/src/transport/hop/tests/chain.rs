@@ -32,7 +32,7 @@ fn a_small_block_needs_no_round_trip_before_its_frames() {
 
 #[test]
 fn a_relay_passes_on_what_it_has_before_all_of_it_is_there() {
-    let config = HopConfig { block_bytes: 140_000, ..small_config() };
+    let config = HopConfig { block_bytes: 140_000, pipeline: true, ..small_config() };
     let mut row = Row::new(3, config, Harm::default(), 1);
     assert!(row.send(flow(1), 3, &[100], MINUTE));
     row.push(flow(1), 1, 3, 140_000, true);
@@ -183,6 +183,19 @@ fn a_small_block_that_a_relay_lost_is_sent_again() {
     let later = row.now + Duration::from_secs(6);
     row.run_until(later);
     row.assert_delivered(flow(1), &[100]);
+}
+
+#[test]
+fn a_sender_holds_back_where_hardly_anything_comes() {
+    let pauses = |loss: f64, yields: bool| {
+        let config = HopConfig { yields, block_bytes: 140_000, ..small_config() };
+        let mut row = Row::new(2, config, Harm { loss, ..Harm::default() }, 1);
+        assert!(row.send(flow(1), 2, &[100, 140_000], MINUTE * 120));
+        row.count(1, "pauses")
+    };
+    assert!(pauses(0.85, true) > 0);
+    assert_eq!(pauses(0.85, false), 0);
+    assert_eq!(pauses(0.5, true), 0, "losses by chance are no reason");
 }
 
 #[test]
