@@ -8,6 +8,7 @@ mod network;
 mod oracle;
 pub mod oracles;
 mod pair;
+pub mod swarm;
 
 pub use clock::Clock;
 pub use network::{FrameLoss, Make, Network, Span};

@@ -7,6 +7,7 @@
 mod bench;
 mod build;
 mod conformance;
+mod swarm;
 mod tidy;
 mod validate;
 
@@ -30,6 +31,8 @@ enum Command {
     Bench(bench::Options),
     /// Compares the simulator with the lab, scenario by scenario.
     Conformance(conformance::Options),
+    /// Runs networks of block machines drawn by lot, with faults and oracles.
+    Swarm(swarm::Options),
     /// Checks the ranks of crates and modules, sizes, names and leftovers.
     Tidy,
     /// Compares the simulator with theory, with ns-3 and with the kernel.
@@ -40,6 +43,7 @@ fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
         Command::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Conformance(options) => conformance::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Swarm(options) => swarm::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Tidy => tidy::run(&workspace()?),
         Command::Validate(options) => validate::run(&options, &workspace()?),
     }

@@ -9,7 +9,10 @@ use std::time::Duration;
 use farhop_run::daemon::client::ask;
 use farhop_run::daemon::control::Request;
 use farhop_run::daemon::{BlockStatus, CacheStatus};
-use farhop_run::files::{FilesStatus, IncomingStatus, OutgoingStatus, SendFile, State, sum_file};
+use farhop_run::files::{
+    FilesStatus, IncomingStatus, OutgoingStatus, Push, SendFile, State, sum_file,
+};
+use farhop_run::sockets;
 use serde::de::DeserializeOwned;
 
 use super::status::{Wanted, only};
@@ -43,6 +46,25 @@ pub(crate) struct SendOptions {
     /// Do not wait until it has arrived.
     #[arg(long)]
     no_wait: bool,
+    #[command(flatten)]
+    daemon: DaemonOptions,
+}
+
+/// Sends what comes on standard input to a node, as a file there.
+///
+/// Its length need not be known. What was read goes on after any daemon or host began anew, this
+/// command as well waits for its daemon; only if the command itself is ended is the file given up.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    tar c . | farhop push --stdin valley:site.tar\n  \
+    farhop receive --count 1                       on valley: fetches it")]
+pub(crate) struct PushOptions {
+    /// Reads standard input; there is no other source yet.
+    #[arg(long, required = true)]
+    stdin: bool,
+    /// The node that it is for, and its name there: else `stdin`.
+    #[arg(value_name = "NODE[:NAME]")]
+    to: String,
     #[command(flatten)]
     daemon: DaemonOptions,
 }
@@ -161,6 +183,29 @@ fn describe(file: &Path, to: &str) -> Result<SendFile, Failure> {
     let (to, name) = to.split_once(':').unwrap_or((to, own));
     let (sha256, size) = sum_file(&open, &mut |_| !interrupt::has_come())?;
     Ok(SendFile { to: to.into(), name: name.into(), size, sha256, path: path.clone() })
+}
+
+pub(crate) fn push(options: &PushOptions) -> Result<(), Failure> {
+    interrupt::watch();
+    let daemon = Daemon::find(&options.daemon)?;
+    let (to, file) = options.to.split_once(':').unwrap_or((&options.to, "stdin"));
+    let label = format!("{file} to {to}");
+    let bar = Bar::start(&label);
+    let mut watcher = |bytes: u64| {
+        bar.say(&format!("{label}, {bytes} bytes"));
+        !interrupt::has_come()
+    };
+    let push =
+        Push { daemon: sockets::client::Daemon::at(daemon.0), to: to.into(), file: file.into() };
+    let outcome = push.run(&mut io::stdin().lock(), &mut watcher);
+    bar.end();
+    let size = match outcome {
+        Err(_) if interrupt::has_come() => return Err(Failure::Interrupted),
+        Err(error) => return Err(Failure::Failed(format!("{label}: {error:#}"))),
+        Ok(size) => size,
+    };
+    print_text(&format!("arrived: {label}, {size} bytes"));
+    Ok(())
 }
 
 fn wait_until_sent(daemon: &Daemon, id: u16, label: &str, bar: &Bar) -> Result<String, Failure> {

@@ -173,6 +173,7 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
     out += &describe_security(status);
     out += &describe_link(status, earlier);
     out += &describe_routing(status);
+    out += &describe_sockets(&status["sockets"]);
     out + &describe_wakeups(&status["wakeups"])
 }
 
@@ -206,6 +207,31 @@ fn describe_link(status: &Value, earlier: Option<&Value>) -> String {
     }
     list(&mut out, "  drops", &link["drops"]);
     list(&mut out, "  counters", &link["counters"]);
+    out
+}
+
+/// Sockets of programs, if there are some or were.
+fn describe_sockets(sockets: &Value) -> String {
+    let count = |key: &str| sockets[key].as_array().map_or(0, Vec::len);
+    let services: Vec<&str> =
+        sockets["listening"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let is_used = |value: &Value| value.as_u64() != Some(0);
+    let counters = sockets["counters"].as_object();
+    if services.is_empty() && !counters.is_some_and(|all| all.values().any(is_used)) {
+        return String::new();
+    }
+    let mut out = format!(
+        "  sockets: {} streams, {} flows of blocks out and {} in, of {}",
+        count("streams"),
+        count("sending"),
+        count("receiving"),
+        sockets["limit"]
+    );
+    if !services.is_empty() {
+        let _ = write!(out, "; listening: {}", services.join(", "));
+    }
+    out.push('\n');
+    list(&mut out, "    counters", &sockets["counters"]);
     out
 }
 

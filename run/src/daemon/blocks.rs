@@ -6,8 +6,9 @@ use farhop_proto::wire::hop::BlockId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::control::Request;
+use super::control::{Request, Wished};
 use super::driver::Driver;
+use crate::sockets::refuse;
 
 /// What the block cache of a daemon holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,23 +45,23 @@ pub struct BlockStatus {
 /// Fails if nothing is kept here, or the request cannot be done.
 pub(super) fn answer(driver: &mut Driver, request: Request) -> Result<Value> {
     let blocks = driver.blocks();
-    let (courier, hop) = blocks.context("this daemon carries no blocks; its log says why")?;
+    let (exchange, hop) = blocks.context("this daemon carries no blocks; its log says why")?;
     Ok(match request {
-        Request::Send(wanted) => json!({ "id": courier.send(wanted)? }),
+        Request::Send(wanted) => json!({ "id": exchange.send(wanted)? }),
         Request::Cancel { id } => {
-            courier.cancel(hop, id)?;
+            exchange.cancel(hop, id)?;
             json!({ "id": id })
         }
-        Request::Files {} => serde_json::to_value(courier.status())?,
+        Request::Files {} => serde_json::to_value(exchange.files())?,
         Request::Fetched { id } => {
-            courier.fetched(&id)?;
+            exchange.fetched(&id)?;
             json!({ "id": id })
         }
         Request::ClearCache {} => json!({ "cleared": hop.clear_cache() }),
         _ => {
             let HopConfig { memory_bytes, disk_bytes, .. } = *hop.config();
             serde_json::to_value(CacheStatus {
-                folder: courier.dir().display().to_string(),
+                folder: exchange.dir().display().to_string(),
                 memory_limit: memory_bytes,
                 disk_limit: disk_bytes,
                 waiting: hop.waiting().map(status).collect(),
@@ -68,6 +69,16 @@ pub(super) fn answer(driver: &mut Driver, request: Request) -> Result<Value> {
             })?
         }
     })
+}
+
+/// Makes the connection of a program a socket; where no blocks are carried it hears so.
+pub(super) fn open_socket(driver: &mut Driver, wished: Wished) {
+    let now = driver.now();
+    let Wished { stream, rest, wish } = wished;
+    match driver.blocks() {
+        Some((exchange, _)) => exchange.open_socket(now, stream, &rest, wish),
+        None => refuse(stream, "this daemon carries no blocks; its log says why"),
+    }
 }
 
 fn status((id, shape): (&BlockId, &Shape)) -> BlockStatus {

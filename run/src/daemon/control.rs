@@ -15,9 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use super::client::{ControlError, socket_path};
 use crate::files::SendFile;
+use crate::sockets::Wish;
 
 /// Clients at one time; one more takes the place of the oldest.
-const CLIENTS: usize = 8;
+const CLIENTS: usize = 64;
 /// Longest request, in bytes.
 const REQUEST_BYTES: usize = 16 << 10;
 /// Answers that a client has not read yet, in bytes.
@@ -51,6 +52,8 @@ pub enum Request {
     Cache {},
     /// Let go of the blocks that other nodes have.
     ClearCache {},
+    /// The connection is to become a socket: what follows is records, no lines.
+    Socket(Wish),
     /// Of the air of a lab: the run begins now, and with it the times of the scenario's faults.
     Begin {},
 }
@@ -68,7 +71,19 @@ struct Client {
     stream: UnixStream,
     request: Vec<u8>,
     answer: Vec<u8>,
+    wish: Option<Wish>,
     is_over: bool,
+}
+
+/// A connection that is to become a socket.
+#[derive(Debug)]
+pub struct Wished {
+    /// The connection.
+    pub stream: UnixStream,
+    /// What the program sent behind its request.
+    pub rest: Vec<u8>,
+    /// Which socket it wants.
+    pub wish: Wish,
 }
 
 impl Control {
@@ -102,8 +117,9 @@ impl Control {
         clients.chain([(self.listener.as_fd(), PollFlags::IN)])
     }
 
-    /// Takes requests and gives answers, as far as that goes without waiting.
-    pub fn serve(&mut self, answer: &mut dyn FnMut(Request) -> serde_json::Value) {
+    /// Takes requests and gives answers, as far as that goes without waiting. Returns the
+    /// connections that are to become sockets.
+    pub fn serve(&mut self, answer: &mut dyn FnMut(Request) -> serde_json::Value) -> Vec<Wished> {
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {
                 if self.clients.len() >= CLIENTS {
@@ -113,6 +129,7 @@ impl Control {
                     stream,
                     request: Vec::new(),
                     answer: Vec::new(),
+                    wish: None,
                     is_over: false,
                 });
             }
@@ -122,7 +139,14 @@ impl Control {
             client.respond(answer);
             client.write();
         }
+        let wished = self.clients.extract_if(.., |client| client.wish.is_some());
+        let wished = wished.filter_map(|client| {
+            let Client { stream, request: rest, wish, .. } = client;
+            Some(Wished { stream, rest, wish: wish? })
+        });
+        let wished = wished.collect();
         self.clients.retain(|client| !client.is_over);
+        wished
     }
 }
 
@@ -160,9 +184,15 @@ impl Client {
     }
 
     fn respond(&mut self, answer: &mut dyn FnMut(Request) -> serde_json::Value) {
-        while let Some(end) = self.request.iter().position(|byte| *byte == b'\n') {
+        while self.wish.is_none()
+            && let Some(end) = self.request.iter().position(|byte| *byte == b'\n')
+        {
             let line: Vec<u8> = self.request.drain(..=end).collect();
             let value = match serde_json::from_slice(&line) {
+                Ok(Request::Socket(wish)) => {
+                    self.wish = Some(wish);
+                    return;
+                }
                 Ok(request) => answer(request),
                 Err(error) => serde_json::json!({ "error": format!("not a request: {error}") }),
             };

@@ -22,9 +22,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
 
 use super::host::{Host, HostStatus};
+use crate::blocks::Exchange;
 use crate::device::{BATCH, Clock, Device, DeviceStatus, timespec};
-use crate::files::Courier;
 use crate::lateness::{WakeupStats, Wakeups};
+use crate::sockets::SocketsStatus;
 
 /// Frames handed to the radios in one turn at most.
 const FRAMES: usize = 64;
@@ -81,8 +82,8 @@ pub struct Driver {
     stack: Stack,
     radios: Vec<Radio>,
     host: Option<(Box<dyn Host>, Source)>,
-    /// Who moves blocks between the stack and the disk.
-    courier: Option<Courier>,
+    /// Who moves blocks between the stack, the disk and programs.
+    exchange: Option<Exchange>,
     /// Events on their way up; kept for its memory.
     up: Vec<FrameUp>,
     due: Option<Instant>,
@@ -135,7 +136,7 @@ impl Driver {
             stack: Stack::build(plan, seed),
             radios: Vec::new(),
             host: None,
-            courier: None,
+            exchange: None,
             up: Vec::new(),
             due: None,
             begun: None,
@@ -177,8 +178,8 @@ impl Driver {
     pub fn keep_blocks(&mut self, dir: Option<&Path>, plan: &NodePlan) -> anyhow::Result<()> {
         let now = self.clock.now();
         if let Some((dir, hop)) = dir.zip(self.stack.flows.hop_outside()) {
-            let opened = Courier::open(dir, plan, now, hop);
-            self.courier = Some(opened.inspect_err(|_| self.stack.flows.carry_no_blocks())?);
+            let opened = Exchange::open(dir, plan, now, hop);
+            self.exchange = Some(opened.inspect_err(|_| self.stack.flows.carry_no_blocks())?);
         } else {
             self.stack.flows.carry_no_blocks();
         }
@@ -186,9 +187,9 @@ impl Driver {
     }
 
     /// Who moves blocks, and the machine that they belong to; what follows comes at once.
-    pub fn blocks(&mut self) -> Option<(&mut Courier, &mut Hop)> {
+    pub fn blocks(&mut self) -> Option<(&mut Exchange, &mut Hop)> {
         self.is_cut = true;
-        Some((self.courier.as_mut()?, self.stack.flows.hop_outside()?))
+        Some((self.exchange.as_mut()?, self.stack.flows.hop_outside()?))
     }
 
     /// The time on the node's clock.
@@ -217,8 +218,12 @@ impl Driver {
         if let Some((host, source)) = &self.host {
             fds.push(PollFd::from_borrowed_fd(host.fd(), wanted(source)));
         }
-        if let Some(courier) = &self.courier {
-            fds.push(PollFd::from_borrowed_fd(courier.fd(), PollFlags::IN));
+        let mut programs = fds.len();
+        if let Some(exchange) = &self.exchange {
+            fds.push(PollFd::from_borrowed_fd(exchange.fd(), PollFlags::IN));
+            programs = fds.len();
+            let sources = exchange.sources();
+            fds.extend(sources.map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
         }
         let own = fds.len();
         fds.extend(others.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)));
@@ -232,6 +237,9 @@ impl Driver {
         for (source, ready) in sources.zip(&ready) {
             source.is_ready = *ready;
         }
+        if let Some(exchange) = &mut self.exchange {
+            exchange.set_ready(&ready[programs..own]);
+        }
         Ok(ready[own..].contains(&true))
     }
 
@@ -243,7 +251,9 @@ impl Driver {
         let rests = sources.map(|source| source.rests_until).filter(|until| *until > now);
         let devices = self.radios.iter().filter_map(|radio| radio.device.poll_timeout(now));
         let held = self.radios.iter().filter_map(Radio::next_release);
-        self.stack.poll_timeout().into_iter().chain(rests).chain(devices).chain(held).min()
+        let programs = self.exchange.as_ref().and_then(Exchange::poll_timeout);
+        let own = self.stack.poll_timeout().into_iter().chain(programs);
+        own.chain(rests).chain(devices).chain(held).min()
     }
 
     /// Takes what has come, fires what is due, and hands down what there is room for.
@@ -272,15 +282,15 @@ impl Driver {
         Ok(())
     }
 
-    /// Moves blocks between the stack and the disk.
+    /// Moves blocks between the stack, the disk and programs.
     fn turn_blocks(&mut self, cx: &mut Cx<'_>) {
-        let Some(courier) = &mut self.courier else { return };
-        let has_news = self.stack.flows.hop().is_some_and(Hop::has_news);
-        if !has_news && !courier.is_called() && !courier.has_outgoing() {
+        let Some(exchange) = &mut self.exchange else { return };
+        let is_called = exchange.is_called(cx.now);
+        if !is_called && !self.stack.flows.hop().is_some_and(Hop::has_news) {
             return;
         }
         if let Some(hop) = self.stack.flows.hop_outside() {
-            courier.turn(cx.now, hop);
+            exchange.turn(cx.now, hop);
             self.stack.turn(cx);
         }
     }
@@ -436,6 +446,11 @@ impl Driver {
     /// What the radios did.
     pub fn devices(&self) -> Vec<DeviceStatus> {
         self.radios.iter().map(|radio| radio.device.status()).collect()
+    }
+
+    /// What is known of sockets; nothing where no blocks are carried.
+    pub fn sockets(&self) -> Option<SocketsStatus> {
+        self.exchange.as_ref().map(Exchange::sockets)
     }
 
     /// What passed the port to the host.

@@ -23,6 +23,7 @@ use crate::device::udp::Udp;
 use crate::device::{Clock, Device, DeviceSpec, DeviceStatus, os};
 use crate::keys::KeysStatus;
 use crate::lateness::WakeupStats;
+use crate::sockets::SocketsStatus;
 
 mod blocks;
 pub mod client;
@@ -113,6 +114,8 @@ pub struct DaemonStatus {
     pub keys: Option<KeysStatus>,
     /// Link, routing, flows.
     pub stack: StackStatus,
+    /// Sockets of programs; `None` if no blocks are carried.
+    pub sockets: Option<SocketsStatus>,
     /// Processor time so far, in seconds.
     pub cpu_s: f64,
     /// Largest resident memory so far, in kB.
@@ -272,10 +275,11 @@ fn serve(
         if signals.has_come()? || stop.is_some_and(is_readable) {
             return Ok(());
         }
-        control.serve(&mut |request| {
+        let wished = control.serve(&mut |request| {
             let answer = serving.answer(driver, start, request);
             answer.unwrap_or_else(|error| serde_json::json!({ "error": format!("{error:#}") }))
         });
+        wished.into_iter().for_each(|wished| blocks::open_socket(driver, wished));
     }
 }
 
@@ -304,7 +308,7 @@ impl Serving<'_> {
             | Request::Fetched { .. }
             | Request::Cache {}
             | Request::ClearCache {} => blocks::answer(driver, request)?,
-            Request::Begin {} => anyhow::bail!("only the air of a lab begins"),
+            Request::Socket(_) | Request::Begin {} => anyhow::bail!("only the air of a lab begins"),
         })
     }
 
@@ -329,6 +333,7 @@ impl Serving<'_> {
             host: driver.host(),
             keys: self.keyring.as_ref().map(|keyring| keyring.status().clone()),
             stack: driver.stack_status(),
+            sockets: driver.sockets(),
             cpu_s: usage.cpu_s,
             memory_kb: usage.memory_kb,
         }

@@ -1,26 +1,18 @@
-//! Between the machine of a node and the [clerk](super::clerk): which block of which file is next,
-//! and what the destination has.
+//! Which block of which file is next, and what the destination has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
-use farhop_proto::base::{Instant, NodeId};
-use farhop_proto::stack::NodePlan;
-use farhop_proto::transport::hop::{Arrived, Hop, HopConfig, Keep, frames_of};
+use bytes::Bytes;
+use farhop_proto::base::Instant;
+use farhop_proto::transport::hop::{Arrived, Hop, frames_of};
 use farhop_proto::wire::hop::BlockId;
-use ring::rand::{SecureRandom as _, SystemRandom};
-use rustix::event::{EventfdFlags, eventfd};
 use serde::{Deserialize, Serialize};
 
-use super::clerk::{Clerk, Done, Task, modified_ns, whole_file};
 use super::records::{FileInfo, Incoming, Outgoing, State, is_name};
-use super::store::Store;
+use crate::blocks::{Office, Task, modified_ns, random, whole_file};
 
 /// Files on their way from here, and files that came and were not fetched, at most.
 const FILES: usize = 256;
@@ -99,148 +91,80 @@ struct Trip {
 }
 
 /// The files of a daemon.
-pub struct Courier {
-    node: NodeId,
-    names: BTreeMap<NodeId, String>,
-    dir: PathBuf,
-    config: HopConfig,
-    tasks: Sender<Task>,
-    done: Receiver<Done>,
-    wake: Arc<OwnedFd>,
+pub(crate) struct Courier {
     trips: BTreeMap<u16, Trip>,
     incoming: BTreeMap<String, Incoming>,
-    next_local: u16,
 }
 
 impl Courier {
-    /// Opens what a node keeps in `dir`, and has its machine go on from there.
-    ///
-    /// Fails if the folder cannot be used, or another daemon uses it.
-    pub fn open(dir: &Path, plan: &NodePlan, now: Instant, hop: &mut Hop) -> Result<Self> {
-        let config = hop.config().clone();
-        let store = Store::open(dir, &config)?;
-        let incoming = store.incoming()?;
-        let outgoing = store.outgoing()?;
-        for file in &incoming {
-            // Those that failed are refused as unknown.
-            if !matches!(file.state, State::Failed(_)) {
-                hop.restore_arrivals(now, file.flow(), file.opened, file.next);
-            }
-        }
-        hop.keep_blocks();
-        store.blocks()?.into_iter().for_each(|whole| hop.restore(now, whole));
-        let inbox = dir.join("inbox");
-        let clerk = Clerk::build(store, inbox, config.clone(), &incoming)?;
-        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let wake = Arc::new(wake);
-        let (tasks, todo) = mpsc::channel();
-        let (report, done) = mpsc::channel();
-        let bell = Arc::clone(&wake);
-        let thread = thread::Builder::new().name("blocks".into());
-        thread.spawn(move || clerk.run(&todo, &report, &bell))?;
+    /// Goes on with these files.
+    pub(crate) fn build(outgoing: Vec<Outgoing>, incoming: Vec<Incoming>) -> Self {
         let trip = |file: Outgoing| {
-            (
-                file.local,
-                Trip { next: file.arrived, file, is_reading: false, early: BTreeSet::new() },
-            )
+            let (is_reading, early) = (false, BTreeSet::new());
+            (file.local, Trip { next: file.arrived, file, is_reading, early })
         };
-        Ok(Self {
-            node: plan.node,
-            names: plan.names(),
-            dir: dir.into(),
-            config,
-            tasks,
-            done,
-            wake,
+        Self {
             trips: outgoing.into_iter().map(trip).collect(),
             incoming: incoming.into_iter().map(|file| (file.id(), file)).collect(),
-            next_local: random()? as u16,
-        })
+        }
     }
 
-    /// Readable when the clerk has done something.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
-    }
-
-    /// Whether the clerk has done something since this was last asked.
-    pub fn is_called(&self) -> bool {
-        rustix::io::read(self.wake.as_fd(), &mut [0; 8]).is_ok()
-    }
-
-    /// Moves blocks between the machine and the disk.
-    pub fn turn(&mut self, now: Instant, hop: &mut Hop) {
-        while let Ok(done) = self.done.try_recv() {
-            self.on_done(now, hop, done);
-        }
-        while let Some(arrived) = hop.poll_arrived() {
-            self.on_arrived(hop, arrived);
-        }
-        while let Some(delivery) = hop.poll_delivery() {
-            self.ask(Task::Deliver(delivery));
-        }
-        while let Some(keep) = hop.poll_keep() {
-            self.ask(match keep {
-                Keep::Put(whole) => Task::Keep(whole),
-                Keep::Drop(id) => Task::Drop(id),
-            });
-        }
-        let node = self.node;
-        let mut tasks = Vec::new();
+    /// Has read what the machine has room for.
+    pub(crate) fn turn(&mut self, office: &Office, hop: &Hop) {
         for trip in self.trips.values_mut() {
             let is_moving = trip.file.state == State::Moving;
             if is_moving
                 && !trip.is_reading
-                && hop.has_room(trip.file.flow(node))
+                && hop.has_room(trip.file.flow(office.node))
                 && let Some(part) = trip.file.part(trip.next)
             {
                 trip.is_reading = true;
-                tasks.push(Task::Read(Box::new(trip.file.clone()), trip.next, part));
+                office.ask(Task::Read(Box::new(trip.file.clone()), trip.next, part));
                 trip.next += 1;
             }
         }
-        tasks.into_iter().for_each(|task| self.ask(task));
     }
 
-    fn ask(&self, task: Task) {
-        self.tasks.send(task).expect("the clerk ends after this");
+    /// Whether a file that is sent from here has this number.
+    pub(crate) fn has(&self, local: u16) -> bool {
+        self.trips.contains_key(&local)
     }
 
-    fn on_done(&mut self, now: Instant, hop: &mut Hop, done: Done) {
-        match done {
-            Done::Kept(id) => hop.handle_kept(id),
-            Done::NotKept(id) => hop.handle_not_kept(id),
-            Done::Accepted(id, file) => {
-                self.incoming.insert(file.id(), file);
-                hop.accept(now, id);
-            }
-            Done::Refused(id) => hop.refuse(now, id),
-            Done::Stands(file) => {
-                self.incoming.insert(file.id(), file);
-                self.forget_old();
-            }
-            Done::Read(local, number, bytes, is_last) => {
-                let Some(trip) = self.trips.get_mut(&local) else { return };
-                trip.is_reading = false;
-                let flow = trip.file.flow(self.node);
-                let frames = frames_of(&bytes, usize::from(self.config.frame_bytes));
-                hop.push(now, BlockId { flow, number }, trip.file.to, is_last, frames);
-            }
-            Done::Unreadable(local, why) => self.fail(hop, local, why),
-        }
+    /// A file that comes here stands as told now.
+    pub(crate) fn on_stands(&mut self, office: &Office, file: Incoming) {
+        self.incoming.insert(file.id(), file);
+        self.forget_old(office);
     }
 
-    fn fail(&mut self, hop: &mut Hop, local: u16, why: String) {
+    /// A block of a file that is sent from here was read.
+    pub(crate) fn on_read(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        hop: &mut Hop,
+        (local, number): (u16, u32),
+        (bytes, is_last): (Bytes, bool),
+    ) {
+        let Some(trip) = self.trips.get_mut(&local) else { return };
+        trip.is_reading = false;
+        let flow = trip.file.flow(office.node);
+        let frames = frames_of(&bytes, usize::from(office.config.frame_bytes));
+        hop.push(now, BlockId { flow, number }, trip.file.to, is_last, frames);
+    }
+
+    /// Gives up a file that is sent from here.
+    pub(crate) fn fail(&mut self, office: &Office, hop: &mut Hop, local: u16, why: String) {
         let Some(trip) = self.trips.get_mut(&local) else { return };
         tracing::warn!(path = %trip.file.path.display(), "not sent: {why}");
         trip.file.state = State::Failed(why);
         trip.is_reading = false;
-        hop.abandon(trip.file.flow(self.node));
+        hop.abandon(trip.file.flow(office.node));
         let file = Box::new(trip.file.clone());
-        self.ask(Task::Note(file));
+        office.ask(Task::Note(file));
     }
 
-    fn on_arrived(&mut self, hop: &mut Hop, arrived: Arrived) {
+    /// The destination of a file has a block of it, or refuses it.
+    pub(crate) fn on_arrived(&mut self, office: &Office, hop: &mut Hop, arrived: Arrived) {
         let (local, number) = (arrived.id.flow.local, arrived.id.number);
         let Some(trip) = self.trips.get_mut(&local) else { return };
         if trip.file.state != State::Moving {
@@ -248,7 +172,7 @@ impl Courier {
         }
         if arrived.is_refused {
             let why = format!("{} does not take it; its log says why", trip.file.to_name);
-            return self.fail(hop, local, why);
+            return self.fail(office, hop, local, why);
         }
         trip.early.insert(number);
         while trip.early.remove(&trip.file.arrived) {
@@ -258,22 +182,15 @@ impl Courier {
             trip.file.state = State::Done;
         }
         let file = Box::new(trip.file.clone());
-        self.ask(Task::Note(file));
+        office.ask(Task::Note(file));
     }
 
-    /// Takes a file to be sent; returns its number here.
+    /// Takes a file to be sent under a number that is free.
     ///
     /// Fails if there is no such node or file, or too many are on their way.
-    pub fn send(&mut self, wanted: SendFile) -> Result<u16> {
+    pub(crate) fn send(&mut self, office: &Office, local: u16, wanted: SendFile) -> Result<()> {
         let SendFile { path, to, name, size, sha256 } = wanted;
-        let known = self.names.iter().find(|(_, known)| **known == to);
-        let node = *known
-            .with_context(|| {
-                let names: Vec<_> = self.names.values().map(String::as_str).collect();
-                format!("no node '{to}' in the scenario; it has {}", names.join(", "))
-            })?
-            .0;
-        ensure!(node != self.node, "'{to}' is this node");
+        let node = office.node_of(&to)?;
         ensure!(is_name(&name), "'{name}' is no name for a file; give another one behind {to}:");
         ensure!(path.is_absolute(), "{} is not a full path", path.display());
         let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -284,70 +201,62 @@ impl Courier {
             let over = self.trips.iter().find(|(_, trip)| is_over(trip)).map(|(local, _)| *local);
             let over = over.with_context(|| format!("{FILES} files are on their way already"))?;
             self.trips.remove(&over);
-            self.ask(Task::Forget(over));
+            office.ask(Task::Forget(over));
         }
-        while self.trips.contains_key(&self.next_local) {
-            self.next_local = self.next_local.wrapping_add(1);
-        }
-        let local = self.next_local;
-        self.next_local = local.wrapping_add(1);
         let nonce = random()?;
         let file = Outgoing {
             local,
             path,
             modified_ns: modified_ns(&metadata),
-            info: FileInfo { name, size, sha256, nonce },
+            info: FileInfo { name, size, sha256, nonce, streamed: false },
             to: node,
             to_name: to,
-            block_bytes: self.config.block_bytes,
+            block_bytes: office.config.block_bytes,
             arrived: 0,
             state: State::Moving,
         };
-        self.ask(Task::Note(Box::new(file.clone())));
+        office.ask(Task::Note(Box::new(file.clone())));
         let trip = Trip { file, next: 0, is_reading: false, early: BTreeSet::new() };
         self.trips.insert(local, trip);
-        Ok(local)
+        Ok(())
     }
 
     /// Gives up a file that is sent from here.
     ///
     /// Fails if there is none of that number under way.
-    pub fn cancel(&mut self, hop: &mut Hop, id: u16) -> Result<()> {
+    pub(crate) fn cancel(&mut self, office: &Office, hop: &mut Hop, id: u16) -> Result<()> {
         let is_moving = |trip: &Trip| trip.file.state == State::Moving;
         ensure!(self.trips.get(&id).is_some_and(is_moving), "no file {id} is on its way");
-        self.fail(hop, id, "it was cancelled".into());
+        self.fail(office, hop, id, "it was cancelled".into());
         Ok(())
     }
 
     /// A file that came was fetched: its bytes are not needed here any more.
     ///
     /// Fails if there is none of that name.
-    pub fn fetched(&mut self, id: &str) -> Result<()> {
+    pub(crate) fn fetched(&mut self, office: &Office, id: &str) -> Result<()> {
         let file = self.incoming.get_mut(id).filter(|file| file.state == State::Done);
         let file = file.with_context(|| format!("no file {id} waits here"))?;
         file.state = State::Fetched;
         let file = Box::new(file.clone());
-        self.ask(Task::Fetched(file));
-        self.forget_old();
+        office.ask(Task::Fetched(file));
+        self.forget_old(office);
         Ok(())
     }
 
     /// Of files that are over something is kept, so that their senders can be told again.
-    fn forget_old(&mut self) {
+    fn forget_old(&mut self, office: &Office) {
         let is_over = |file: &Incoming| matches!(file.state, State::Fetched | State::Failed(_));
         let over: Vec<String> =
             self.incoming.values().filter(|f| is_over(f)).map(Incoming::id).collect();
         for id in over.into_iter().skip(REMEMBERED) {
             self.incoming.remove(&id);
-            self.ask(Task::ForgetIncoming(id));
+            office.ask(Task::ForgetIncoming(id));
         }
     }
 
     /// All files.
-    pub fn status(&self) -> FilesStatus {
-        let name = |node: NodeId| {
-            self.names.get(&node).cloned().unwrap_or_else(|| format!("node {}", node.0))
-        };
+    pub(crate) fn status(&self, office: &Office) -> FilesStatus {
         let outgoing = self.trips.values().map(|Trip { file, .. }| OutgoingStatus {
             id: file.local,
             path: file.path.clone(),
@@ -360,30 +269,17 @@ impl Courier {
         let is_listed = |file: &&Incoming| file.state != State::Fetched;
         let incoming = self.incoming.values().filter(is_listed).map(|file| IncomingStatus {
             id: file.id(),
-            from: name(file.source),
+            from: office.name(file.source),
             info: file.info.clone(),
             received: file.received,
             state: file.state.clone(),
-            path: whole_file(&self.dir.join("inbox"), &file.id()),
+            path: whole_file(&office.dir.join("inbox"), &file.id()),
         });
         FilesStatus { outgoing: outgoing.collect(), incoming: incoming.collect() }
     }
 
-    /// Where blocks and files are kept.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
     /// Whether something is to be read for the machine as soon as it has room.
-    pub fn has_outgoing(&self) -> bool {
+    pub(crate) fn has_outgoing(&self) -> bool {
         self.trips.values().any(|trip| trip.file.state == State::Moving && !trip.is_reading)
     }
-}
-
-/// A number that nobody can foresee.
-fn random() -> Result<u64> {
-    let mut bytes = [0; 8];
-    let drawn = SystemRandom::new().fill(&mut bytes);
-    ensure!(drawn.is_ok(), "the system has no random numbers");
-    Ok(u64::from_ne_bytes(bytes))
 }

@@ -2,24 +2,23 @@
 //!
 //! A file is a flow of blocks. Its first block says what it is ([`FileInfo`]), and holds its first
 //! bytes. A block that came to its destination is written behind the others before it is
-//! acknowledged; a block that passes through is in the store before it is. Both are done by a
-//! thread (`clerk`), and written down in one file (`store`), so that a daemon which ends at any
-//! moment goes on where it was.
+//! acknowledged; what is written down of it is in the store of the daemon ([`crate::blocks`]), so
+//! that one which ends at any moment goes on where it was.
 
-mod clerk;
 mod courier;
+mod push;
 mod records;
-mod store;
-#[cfg(test)]
-mod tests;
 
 use std::env;
 use std::path::PathBuf;
 
-pub use clerk::{modified_ns, sum_file};
-pub use courier::{Courier, FilesStatus, IncomingStatus, OutgoingStatus, SendFile};
+pub(crate) use courier::Courier;
+pub use courier::{FilesStatus, IncomingStatus, OutgoingStatus, SendFile};
+pub use push::Push;
+pub(crate) use records::Part;
 pub use records::{FileInfo, Incoming, Outgoing, State, is_name};
-pub use store::{Change, Store, StoreError};
+
+pub use crate::blocks::{modified_ns, sum_file};
 
 /// The folder of what daemons keep: `FARHOP_STATE_DIR`, else `/var/lib/farhop` for root, else
 /// `farhop` in `XDG_STATE_HOME` or in `~/.local/state`.

@@ -1,12 +1,14 @@
 //! What is written down of files on their way, and what a first block says of its file.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use farhop_proto::base::NodeId;
 use farhop_proto::wire::hop::FlowKey;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a first block at most: it goes together with its request.
-const FIRST_BYTES: u64 = 8_191;
+use crate::blocks::{FIRST_BYTES, Kind, front, read};
+
+/// Bytes of the last block of a file of unknown length: length (8), SHA-256 (32).
+const TRAILER_BYTES: usize = 40;
 /// Longest name of a file, in bytes, as on most file systems.
 const NAME_BYTES: usize = 255;
 
@@ -21,6 +23,9 @@ pub struct FileInfo {
     pub sha256: String,
     /// Drawn by the sender, so that the same file can be sent again.
     pub nonce: u64,
+    /// Whether length and sum come in the last block alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub streamed: bool,
 }
 
 /// A file that is sent from here.
@@ -80,21 +85,29 @@ pub enum State {
 }
 
 impl FileInfo {
-    /// What is in front of the file's first bytes.
-    fn front(&self) -> Vec<u8> {
-        let text = serde_json::to_vec(self).expect("plain data");
-        let mut front = BytesMut::new();
-        front.put_u16(text.len() as u16);
-        front.put_slice(&text);
-        front.to_vec()
+    /// A file of which nothing but the name is known at its beginning.
+    pub(crate) fn of_unknown_length(name: &str, nonce: u64) -> Self {
+        let (size, sha256) = (0, String::new());
+        Self { name: name.into(), size, sha256, nonce, streamed: true }
+    }
+
+    /// Takes the last block of such a file, which tells length and sum. Returns the bytes of the
+    /// file in it: none.
+    ///
+    /// Fails if it is no such block.
+    pub(crate) fn handle_trailer(&mut self, block: &[u8]) -> anyhow::Result<Bytes> {
+        anyhow::ensure!(block.len() == TRAILER_BYTES, "its last block says nothing");
+        let (size, sum) = block.split_at(8);
+        self.size = size.iter().fold(0, |size, byte| size << 8 | u64::from(*byte));
+        self.sha256 = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Bytes::new())
     }
 
     /// Reads the front of a first block; `None` if it is none, or the name is not one of a file.
-    pub fn read(block: &[u8]) -> Option<(Self, Bytes)> {
-        let length = usize::from(u16::from_be_bytes([*block.first()?, *block.get(1)?]));
-        let info: Self = serde_json::from_slice(block.get(2..2 + length)?).ok()?;
-        let rest = Bytes::copy_from_slice(&block[2 + length..]);
-        (is_name(&info.name) && info.size >= rest.len() as u64).then_some((info, rest))
+    pub(crate) fn read(block: &Bytes) -> Option<(Self, Bytes)> {
+        let (info, rest): (Self, Bytes) = read(Kind::File, block)?;
+        let is_fit = info.streamed || info.size >= rest.len() as u64;
+        (is_name(&info.name) && is_fit).then_some((info, rest))
     }
 }
 
@@ -129,8 +142,8 @@ impl Outgoing {
 
     /// What is in a block; `None` behind the last one.
     pub fn part(&self, number: u32) -> Option<Part> {
-        let (size, front) = (self.info.size, self.info.front());
-        let first = (FIRST_BYTES - front.len() as u64).min(size);
+        let (size, front) = (self.info.size, front(Kind::File, &self.info));
+        let first = ((FIRST_BYTES - front.len()) as u64).min(size);
         if number == 0 {
             return Some(Part { front, offset: 0, length: first, is_last: first == size });
         }
@@ -163,7 +176,13 @@ mod tests {
     use super::*;
 
     fn outgoing(size: u64) -> Outgoing {
-        let info = FileInfo { name: "map.png".into(), size, sha256: "ab".into(), nonce: 7 };
+        let info = FileInfo {
+            name: "map.png".into(),
+            size,
+            sha256: "ab".into(),
+            nonce: 7,
+            streamed: false,
+        };
         Outgoing {
             local: 1,
             path: "/map.png".into(),
@@ -189,17 +208,17 @@ mod tests {
                 assert_eq!(part.is_last, end == size);
             }
             assert_eq!(end, size);
-            assert!(parts[0].front.len() as u64 + parts[0].length <= FIRST_BYTES);
+            assert!(parts[0].front.len() + parts[0].length as usize <= FIRST_BYTES);
         }
     }
 
     #[test]
     fn a_first_block_tells_what_the_file_is() {
         let part = outgoing(5).part(0).expect("a first block");
-        let block = [part.front, b"bytes".to_vec()].concat();
+        let block = Bytes::from([part.front, b"bytes".to_vec()].concat());
         let (info, rest) = FileInfo::read(&block).expect("as it was written");
         assert_eq!((info, &rest[..]), (outgoing(5).info, &b"bytes"[..]));
-        assert!((0..block.len() - 5).all(|end| FileInfo::read(&block[..end]).is_none()));
+        assert!((0..block.len() - 5).all(|end| FileInfo::read(&block.slice(..end)).is_none()));
     }
 
     #[test]

@@ -37,7 +37,7 @@ mod row;
 mod security;
 mod speed;
 mod table;
-mod workers;
+pub(crate) mod workers;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -53,10 +53,19 @@ impl Hop {
         let Waiting { block: id, shape, is_virtual, .. } = asks;
         let is_possible = shape.is_possible()
             && shape.cost() <= self.config.memory_bytes / 2
-            && shape.opens == (id.number == 0)
-            && id.flow.source != self.node;
+            && shape.opens == (id.number == 0);
         if !is_possible {
             self.counters.contradictions += 1;
+            return;
+        }
+        if id.flow.source == self.node {
+            // Routes changed, and a block of ours comes back. We have it until it has arrived, and
+            // whoever offers it to us would do so for ever.
+            self.answer(asks);
+            return;
+        }
+        if self.is_over(&asks) {
+            self.answer(asks);
             return;
         }
         if shape.destination == self.node && self.is_settled(now, &asks) {
@@ -88,6 +97,19 @@ impl Hop {
         } else {
             self.wait(asks);
         }
+    }
+
+    /// Whether a block has passed here and has arrived. Its source alone asks for more than that,
+    /// and may have begun anew with the same number and the same bytes: then it goes on again.
+    fn is_over(&mut self, asks: &Waiting) -> bool {
+        let Waiting { block: id, shape, is_virtual, .. } = *asks;
+        let is_over = self.over.has(id, shape.crc);
+        if shape.opens && !is_over {
+            self.over.forget_flow(id.flow);
+        } else if is_over && is_virtual {
+            self.over.forget(id);
+        }
+        is_over && !is_virtual
     }
 
     /// Whether a block that is for this node needs no transfer: it was accepted, or its flow is
@@ -168,14 +190,27 @@ impl Hop {
     fn lets_pass(&mut self, now: Instant, asks: &Waiting) -> bool {
         let flow = asks.block.flow;
         if asks.shape.destination == self.node {
-            // What comes before its turn must leave room for what is next.
+            // An application that is slow to accept stops its flow. What comes before its turn, or
+            // while it is slow, must leave room for what is next, and all of them together for
+            // what passes through.
             let next = self.arrivals.get(&flow).map_or(0, |flow| flow.next);
-            let half = self.config.memory_bytes / 2;
-            return asks.block.number == next || self.memory + asks.shape.cost() <= half;
+            let is_given = |(_, block): &(&BlockId, &Block)| block.end == End::Given;
+            let given = self.of_flow(flow).filter(is_given).count() as u32;
+            let is_next = asks.block.number == next && given == 0;
+            let (cost, half) = (asks.shape.cost(), self.config.memory_bytes / 2);
+            let is_full = self.given_memory() + cost > half;
+            let may_wait = is_next || self.memory + cost <= half;
+            return given <= self.config.high_blocks && may_wait && !is_full;
         }
         let counts =
             |block: &Block| block.is_open() && (block.is_complete() || now <= block.used + SILENT);
-        let held = self.of_flow(flow).filter(|(_, block)| counts(block)).count() as u32;
+        let mut open = self.of_flow(flow).filter(|(_, block)| counts(block)).map(|(id, _)| *id);
+        let oldest = open.next();
+        let held = u32::from(oldest.is_some()) + open.count() as u32;
+        // Later blocks may wait at the destination for this one.
+        if oldest.is_some_and(|oldest| asks.block < oldest) {
+            return true;
+        }
         let is_braked = self.braked.contains(&flow);
         if held >= self.config.high_blocks || (is_braked && held > self.config.low_blocks) {
             self.braked.insert(flow);
@@ -185,6 +220,12 @@ impl Hop {
         // What is taken beside a block that goes on takes the air of the way onward.
         let via = self.routes.get(&asks.shape.destination);
         held == 0 || self.config.ahead == Ahead::Always || via.is_none_or(|via| self.is_gone(*via))
+    }
+
+    /// Memory of what applications were given and have not accepted.
+    fn given_memory(&self) -> u64 {
+        let given = self.blocks.values().filter(|block| block.end == End::Given);
+        given.map(|block| block.shape.cost()).sum()
     }
 
     fn take(&mut self, now: Instant, asks: Waiting) {

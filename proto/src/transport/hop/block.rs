@@ -8,6 +8,8 @@ use crate::wire::hop::BlockId;
 
 /// A block of fewer bytes goes together with its request (`hop.md` 3).
 pub(super) const SMALL_BYTES: u32 = 8_192;
+/// Hops that a block may make (`hop.md` 2).
+const HOPS: u8 = 50;
 /// Bytes that a frame and a block cost beside their payload.
 const FRAME_COST: u64 = 64;
 const BLOCK_COST: u64 = 512;
@@ -71,6 +73,28 @@ pub struct Whole {
     pub shape: Shape,
     /// Its bytes, frame by frame.
     pub frames: Vec<Bytes>,
+}
+
+impl Whole {
+    /// A block that begins here; number 0 opens its flow.
+    ///
+    /// Panics if it is empty, or has more than 65,535 frames.
+    pub fn build(id: BlockId, destination: NodeId, finishes: bool, frames: Vec<Bytes>) -> Self {
+        let mut hash = crc32fast::Hasher::new();
+        frames.iter().for_each(|frame| hash.update(frame));
+        let shape = Shape {
+            destination,
+            frames: u16::try_from(frames.len()).expect("a block of at most 65,535 frames"),
+            length: frames.iter().map(|frame| frame.len() as u32).sum(),
+            crc: hash.finalize(),
+            hops_left: HOPS,
+            hops_made: 0,
+            opens: id.number == 0,
+            finishes,
+        };
+        assert!(shape.frames > 0, "a block has a frame");
+        Self { id, shape, frames }
+    }
 }
 
 /// A block at a node.
@@ -185,6 +209,11 @@ impl Block {
     /// Whether it still has to be passed on.
     pub(super) fn is_open(&self) -> bool {
         self.end == End::Open
+    }
+
+    /// Whether a neighbour may be told that all of it is here: it is kept, or the next hop has it.
+    pub(super) fn is_sayable(&self) -> bool {
+        self.is_safe || matches!(self.end, End::PassedOn { .. })
     }
 
     /// Whether its bytes can be let go: nobody here needs them, and others have them.

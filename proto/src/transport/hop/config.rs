@@ -35,6 +35,8 @@ pub struct HopConfig {
     /// Whether a sender holds back when hardly anything of what it sent has come: somebody whom it
     /// cannot hear sends at the same time.
     pub yields: bool,
+    /// How a message for the next hop of a block gets there.
+    pub next_hop: NextHop,
     /// Bit-rate of requests and answers, in Mb/s; the lowest of the radio if it is not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control_mbps: Option<f64>,
@@ -46,6 +48,9 @@ pub struct HopConfig {
     pub durable: Durable,
     /// Disk for blocks, in bytes, where they are kept there.
     pub disk_bytes: u64,
+    /// How long a daemon may hear nothing of the other end of a stream before it gives the stream
+    /// up, in seconds. The simulator has no streams.
+    pub silence_s: f64,
 }
 
 impl Default for HopConfig {
@@ -62,11 +67,13 @@ impl Default for HopConfig {
             withhold: Withhold::WeightedSignal,
             schedule: Schedule::RoundRobin,
             yields: true,
+            next_hop: NextHop::Raw,
             control_mbps: None,
             end_to_end_s: 5.0,
             memory_bytes: 64 << 20,
             durable: Durable::Fsync,
             disk_bytes: 1 << 30,
+            silence_s: 60.0,
         }
     }
 }
@@ -75,6 +82,11 @@ impl HopConfig {
     /// How long a source waits for the destination's acknowledgement.
     pub fn end_to_end(&self) -> Duration {
         Duration::from_secs_f64(self.end_to_end_s)
+    }
+
+    /// How long the other end of a stream may be silent.
+    pub fn silence(&self) -> Duration {
+        Duration::from_secs_f64(self.silence_s)
     }
 }
 
@@ -113,6 +125,19 @@ pub enum Schedule {
     RoundRobin,
     /// Turns are in proportion to the share of frames that the next hop receives.
     ProportionalFair,
+}
+
+/// How messages get to the next hop of a block (`hop.md` 9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NextHop {
+    /// They go to the neighbour itself, and to another one as soon as the route is another.
+    #[default]
+    Raw,
+    /// They go to the address of the neighbour that was on the route when the block was first
+    /// offered, and are forwarded to it if that is no neighbour any more: what the paper's own
+    /// implementation did.
+    Ip,
 }
 
 /// Where a block is safe.

@@ -42,12 +42,12 @@ use bytes::Bytes;
 use self::admit::{Reception, Waiting};
 use self::block::{Block, End, Phase};
 pub use self::block::{Shape, Whole};
-pub use self::config::{Ahead, Durable, HopConfig, Schedule, Withhold};
+pub use self::config::{Ahead, Durable, HopConfig, NextHop, Schedule, Withhold};
 use self::out::{InRadio, Message};
 use self::pace::Pace;
 pub use self::port::{HopPort, Role, frames_of, key_of};
 use self::reach::Stranded;
-use self::receive::Arrivals;
+use self::receive::{Arrivals, Over};
 use crate::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, Duration, Instant, Name, NodeId, PacketOutcome, Rng,
     UnitId, UnitIds, named,
@@ -57,8 +57,6 @@ use crate::wire::udp;
 
 /// Set in the ids of our datagrams, so that their ends are told from those of others.
 const OURS: u64 = 1 << 62;
-/// Hops that a block may make (`hop.md` 2).
-const HOPS: u8 = 50;
 /// Blocks that a node holds at most.
 const BLOCKS: usize = 2_048;
 
@@ -100,6 +98,7 @@ struct Counters {
     frames_sent: u64,
     frames_received: u64,
     frames_again: u64,
+    frames_forwarded: u64,
     requests: u64,
     answers: u64,
     withheld: u64,
@@ -136,6 +135,8 @@ pub struct Hop {
     blocks: BTreeMap<BlockId, Block>,
     /// Flows that pass through and have not come down to L since they reached H.
     braked: BTreeSet<FlowKey>,
+    /// Blocks that passed here and are over.
+    over: Over,
     /// Flows that end here.
     arrivals: BTreeMap<FlowKey, Arrivals>,
     reception: Option<Reception>,
@@ -187,6 +188,7 @@ impl Hop {
             routes: BTreeMap::new(),
             blocks: BTreeMap::new(),
             braked: BTreeSet::new(),
+            over: Over::default(),
             arrivals: BTreeMap::new(),
             reception: None,
             waiting: Vec::new(),
@@ -216,6 +218,11 @@ impl Hop {
         self.keeps = true;
     }
 
+    /// Its node.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
     /// Its settings.
     pub fn config(&self) -> &HopConfig {
         &self.config
@@ -243,9 +250,15 @@ impl Hop {
             open += u32::from(block.is_open());
         }
         let next = u64::from(self.config.block_bytes) * 2;
+        let fits = |memory: u64, blocks: usize| {
+            memory + next <= self.config.memory_bytes && blocks < BLOCKS
+        };
         open <= self.config.high_blocks
-            && self.memory + next <= self.config.memory_bytes
-            && self.blocks.len() < BLOCKS
+            && (fits(self.memory, self.blocks.len()) || {
+                let cached = self.cached().map(|(_, shape)| shape.cost());
+                let (count, cost) = cached.fold((0, 0), |(n, sum), cost| (n + 1, sum + cost));
+                fits(self.memory - cost, self.blocks.len() - count)
+            })
     }
 
     /// Takes a block of a flow that begins here, frame by frame; number 0 opens the flow, and
@@ -260,19 +273,13 @@ impl Hop {
         finishes: bool,
         frames: Vec<Bytes>,
     ) {
-        let mut hash = crc32fast::Hasher::new();
-        frames.iter().for_each(|frame| hash.update(frame));
-        let shape = Shape {
-            destination,
-            frames: u16::try_from(frames.len()).expect("a block of at most 65,535 frames"),
-            length: frames.iter().map(|frame| frame.len() as u32).sum(),
-            crc: hash.finalize(),
-            hops_left: HOPS,
-            hops_made: 0,
-            opens: id.number == 0,
-            finishes,
-        };
-        assert!(shape.frames > 0, "a block has a frame");
+        self.push_whole(now, Whole::build(id, destination, finishes, frames));
+    }
+
+    /// The same for a block that was built before, to be kept elsewhere as well.
+    pub fn push_whole(&mut self, now: Instant, whole: Whole) {
+        let Whole { id, shape, frames } = whole;
+        self.make_room(now, shape.cost());
         self.insert(id, Block::whole(shape, frames, now));
         self.forward(now, id.flow);
     }
@@ -416,6 +423,7 @@ impl Hop {
             ("frames_sent", all.frames_sent),
             ("frames_received", all.frames_received),
             ("frames_again", all.frames_again),
+            ("frames_forwarded", all.frames_forwarded),
             ("requests", all.requests),
             ("answers", all.answers),
             ("withheld", all.withheld),

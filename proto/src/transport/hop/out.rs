@@ -3,7 +3,7 @@
 use std::net::SocketAddrV4;
 
 use super::block::Shape;
-use super::{Hop, OURS};
+use super::{Hop, NextHop, OURS};
 use crate::base::{
     AccessCategory, AckPolicy, Cx, Datagram, Destination, FlowId, Instant, Lane, NodeId,
     PacketOutcome, RoomBelow, TxOptions, UnitId,
@@ -15,8 +15,9 @@ use crate::wire::udp;
 const MESSAGES: usize = 1_024;
 /// Turns of frames that the radio may hold.
 const TURNS_IN_RADIO: u32 = 2;
-/// How often the destination's acknowledgement is sent again to a hop that does not take it.
-const ARRIVED_TRIES: u8 = 4;
+/// How often the destination's acknowledgement is sent again to a hop that does not take it: as long
+/// as a hidden node may fill the air with bursts. A lost one costs the wait for a virtual request.
+const ARRIVED_TRIES: u8 = 16;
 /// The lane of messages about blocks, and that of frames of blocks.
 const CONTROL_FLOW: FlowId = FlowId(wire::CONTROL_PORT);
 const DATA_FLOW: FlowId = FlowId(wire::DATA_PORT);
@@ -170,6 +171,10 @@ impl Hop {
         let socket = |node| SocketAddrV4::new(self.plan.ipv4(node), port);
         let payload = udp::encode(socket(self.node), socket(to), front, rest);
         let flow = if port == wire::DATA_PORT { DATA_FLOW } else { CONTROL_FLOW };
-        Datagram { id, to: Destination::NextHop(to), flow, payload, options }
+        let to = match self.config.next_hop {
+            NextHop::Raw => Destination::NextHop(to),
+            NextHop::Ip => Destination::End(to),
+        };
+        Datagram { id, to, flow, payload, options }
     }
 }

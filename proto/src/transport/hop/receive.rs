@@ -1,12 +1,14 @@
 //! Messages of neighbours other than requests, and what becomes of whole blocks.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use bytes::Bytes;
 
 use super::admit::Waiting;
 use super::bits::Bits;
 use super::block::{Block, End, Shape, Whole};
 use super::out::Message;
-use super::{Arrived, Delivery, Hop, Keep};
+use super::{Arrived, Delivery, Hop, Keep, NextHop};
 use crate::base::{Dbm, Instant, NodeId};
 use crate::wire::hop::{self as wire, BlockId, Body, FlowKey, Header};
 use crate::wire::udp;
@@ -15,6 +17,8 @@ use crate::wire::udp;
 const NOISE_DBM: f64 = -95.0;
 /// Flows that end here and are remembered.
 const FLOWS: usize = 1_024;
+/// Blocks that passed here and are over which are remembered.
+const REMEMBERED: usize = 1_024;
 
 /// A flow that ends here.
 #[derive(Clone, Copy, Debug)]
@@ -26,17 +30,53 @@ pub(super) struct Arrivals {
     /// Those before this one were accepted; all, if the flow is refused.
     pub(super) accepted: u32,
     pub(super) is_refused: bool,
+    /// Whether its last block was accepted: such a flow is forgotten before others.
+    pub(super) is_over: bool,
     pub(super) used: Instant,
 }
 
 impl Arrivals {
     pub(super) fn resumed(opened: u32, next: u32, now: Instant) -> Self {
-        Self { opened, next, accepted: next, is_refused: false, used: now }
+        let (is_refused, is_over) = (false, false);
+        Self { opened, next, accepted: next, is_refused, is_over, used: now }
     }
 
     pub(super) fn refused(now: Instant) -> Self {
-        let is_refused = true;
-        Self { opened: 0, next: u32::MAX, accepted: u32::MAX, is_refused, used: now }
+        let (is_refused, is_over) = (true, true);
+        Self { opened: 0, next: u32::MAX, accepted: u32::MAX, is_refused, is_over, used: now }
+    }
+}
+
+/// Blocks that passed here and are over: the destination has them, or refuses their flow. A node
+/// that has not heard of it, because it was away or on another way, may still offer them.
+#[derive(Debug, Default)]
+pub(super) struct Over {
+    /// The checksum of each.
+    blocks: BTreeMap<BlockId, u32>,
+    /// All of them and some that were forgotten, the oldest first.
+    order: VecDeque<BlockId>,
+}
+
+impl Over {
+    fn put(&mut self, id: BlockId, crc: u32) {
+        self.blocks.insert(id, crc);
+        self.order.push_back(id);
+        if self.order.len() > REMEMBERED {
+            let oldest = self.order.pop_front();
+            oldest.map(|id| self.blocks.remove(&id));
+        }
+    }
+
+    pub(super) fn has(&self, id: BlockId, crc: u32) -> bool {
+        self.blocks.get(&id) == Some(&crc)
+    }
+
+    pub(super) fn forget(&mut self, id: BlockId) {
+        self.blocks.remove(&id);
+    }
+
+    pub(super) fn forget_flow(&mut self, flow: FlowKey) {
+        self.blocks.retain(|id, _| id.flow != flow);
     }
 }
 
@@ -54,10 +94,18 @@ impl Hop {
             self.counters.malformed += 1;
             return;
         };
-        if header.via != via {
-            self.counters.contradictions += 1;
-            return;
-        }
+        let via = match self.config.next_hop {
+            NextHop::Raw if header.via != via => {
+                self.counters.contradictions += 1;
+                return;
+            }
+            NextHop::Raw => via,
+            NextHop::Ip => {
+                let is_data = matches!(body, Body::Data { .. });
+                self.counters.frames_forwarded += u64::from(is_data && header.via != via);
+                header.via
+            }
+        };
         let id = header.block;
         match body {
             Body::Data { frame, payload } => self.on_data(now, id, &header, frame, payload),
@@ -150,7 +198,8 @@ impl Hop {
 
     /// A block that was to be kept cannot be: it is not acknowledged, and may come again.
     pub fn handle_not_kept(&mut self, id: BlockId) {
-        if self.blocks.get(&id).is_some_and(|block| !block.is_safe) {
+        // One that the next hop or the application got in the meantime needs no keeping.
+        if self.blocks.get(&id).is_some_and(|block| block.is_open() && !block.is_safe) {
             self.counters.not_kept += 1;
             self.remove(id);
         }
@@ -176,10 +225,9 @@ impl Hop {
     pub fn accept(&mut self, now: Instant, id: BlockId) {
         let is_given = |block: &Block| block.end == End::Given;
         let Some(flow) = self.arrivals.get_mut(&id.flow) else { return };
-        if !self.blocks.get(&id).is_some_and(is_given) {
-            return;
-        }
+        let Some(block) = self.blocks.get(&id).filter(|block| is_given(block)) else { return };
         flow.accepted = id.number + 1;
+        flow.is_over |= block.shape.finishes;
         self.counters.blocks_delivered += 1;
         self.settle_given(now, id, false);
     }
@@ -205,10 +253,11 @@ impl Hop {
         self.admit_next(now);
     }
 
-    /// Forgets the flow that was silent for longest if there are too many.
+    /// Forgets the flow that was silent for longest if there are too many, first of those that are
+    /// over.
     pub(super) fn make_room_for_flow(&mut self) {
         if self.arrivals.len() >= FLOWS {
-            let oldest = self.arrivals.iter().min_by_key(|(_, flow)| flow.used);
+            let oldest = self.arrivals.iter().min_by_key(|(_, flow)| (!flow.is_over, flow.used));
             let oldest = *oldest.expect("there are many").0;
             self.counters.flows_forgotten += 1;
             self.arrivals.remove(&oldest);
@@ -236,6 +285,7 @@ impl Hop {
         if is_ours {
             self.arrived.push_back(Arrived { id, bytes, is_refused });
         } else {
+            self.over.put(id, shape.crc);
             self.pass_back(id, shape, is_refused);
         }
         self.forward(now, id.flow);
@@ -256,11 +306,13 @@ impl Hop {
     pub(super) fn bits_of(&self, id: BlockId, shape: Shape) -> Option<Bytes> {
         let is_past =
             |flow: FlowKey| self.arrivals.get(&flow).is_some_and(|flow| id.number < flow.accepted);
-        if shape.destination == self.node && is_past(id.flow) {
+        let is_ours = id.flow.source == self.node;
+        let is_over = is_ours || self.over.has(id, shape.crc);
+        if is_over || (shape.destination == self.node && is_past(id.flow)) {
             return Some(Bits::all(shape.frames).write());
         }
         let block = self.blocks.get(&id)?;
-        let is_sayable = !block.is_complete() || block.is_safe;
+        let is_sayable = !block.is_complete() || block.is_sayable();
         is_sayable.then(|| block.have.write())
     }
 }

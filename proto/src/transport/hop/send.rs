@@ -4,7 +4,7 @@ use super::admit::SILENT;
 use super::bits::Bits;
 use super::block::{Block, End, Phase, Shape, Transfer};
 use super::out::Message;
-use super::{Hop, Schedule};
+use super::{Hop, NextHop, Schedule};
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::{BlockId, Body, FlowKey};
 
@@ -16,7 +16,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(1_500);
 /// How often a neighbour that has answered for a block is asked again before the wait grows.
 const QUICK_TRIES: u32 = 6;
 /// The same of one that has not, and may withhold its answer.
-const FIRST_TRIES: u32 = 2;
+const FIRST_TRIES: u32 = 3;
 /// Weight of a round in the moving average of a neighbour's delivery.
 const ROUND_WEIGHT: f64 = 0.25;
 /// The least delivery that a share of the turns is computed from.
@@ -132,10 +132,13 @@ impl Hop {
     pub(super) fn ask(&mut self, now: Instant, id: BlockId) {
         let answers = &self.answer_time;
         let Some(block) = self.blocks.get_mut(&id) else { return };
-        // The route may be another by now.
-        let via = self.routes.get(&block.shape.destination).copied();
         let Some(transfer) = &mut block.transfer else { return };
-        transfer.via = via.unwrap_or(transfer.via);
+        let is_heard = !matches!(transfer.phase, Phase::Asked { tries, .. } if tries > QUICK_TRIES);
+        // The route may be another by now.
+        if self.config.next_hop == NextHop::Raw || !is_heard {
+            let via = self.routes.get(&block.shape.destination).copied();
+            transfer.via = via.unwrap_or(transfer.via);
+        }
         let tries = match transfer.phase {
             Phase::Asked { tries, .. } => tries + 1,
             Phase::Sending | Phase::Paused { .. } => 1,
@@ -236,6 +239,10 @@ impl Hop {
         }
         block.transfer = None;
         block.end = End::PassedOn { at: now };
+        let (shape, asked) = (block.shape, block.asked.filter(|_| !block.is_safe));
+        if let Some((to, round)) = asked {
+            self.queue(Message::Answer { block: id, to, round, shape });
+        }
         self.end_asking(id);
         self.forward(now, id.flow);
         // The brake may be off.

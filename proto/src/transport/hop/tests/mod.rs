@@ -3,6 +3,7 @@
 mod bad_input;
 mod chain;
 mod safety;
+mod stale;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,6 +42,8 @@ struct Row {
     deaf: Option<NodeId>,
     /// Flows that no application takes.
     unwanted: BTreeSet<FlowKey>,
+    /// Whether applications take blocks and do not accept them yet.
+    is_slow: bool,
 }
 
 /// Small blocks, so that tests are short: ten frames.
@@ -74,6 +77,7 @@ impl Row {
             arrived: Vec::new(),
             deaf: None,
             unwanted: BTreeSet::new(),
+            is_slow: false,
         };
         for node in 1..=nodes {
             row.nodes.push(row.machine(node));
@@ -204,7 +208,9 @@ impl Row {
                     continue;
                 }
                 self.delivered.push((delivery.id, delivery.frames.concat()));
-                self.nodes[index].accept(now, delivery.id);
+                if !self.is_slow {
+                    self.nodes[index].accept(now, delivery.id);
+                }
             }
             while let Some(arrived) = self.nodes[index].poll_arrived() {
                 self.arrived.push(arrived);

@@ -137,3 +137,20 @@ fn a_block_that_comes_before_its_turn_is_kept_and_does_not_stand_in_the_way() {
     row.assert_delivered(flow(1), &[100, 9_000, 9_000]);
     assert_eq!(kept(&mut row).1, [put[0].id]);
 }
+
+#[test]
+fn an_application_that_does_not_accept_stops_its_flow_until_it_does() {
+    let mut row = Row::new(3, small_config(), Harm::default(), 1);
+    let lengths = [5_000, 14_000, 14_000, 14_000, 14_000, 14_000, 14_000];
+    assert!(!row.send(flow(1), 3, &lengths[..1], Duration::ZERO));
+    later(&mut row, 1_000);
+    row.is_slow = true;
+    assert!(!row.send_on(&lengths, 3, MINUTE));
+    let given: Vec<u32> = row.delivered.iter().map(|(id, _)| id.number).collect();
+    assert_eq!(given, [0, 1, 2], "two that were not accepted, as H allows");
+    row.is_slow = false;
+    let now = row.now;
+    (1..=2).for_each(|number| row.hop(3).accept(now, BlockId { flow: flow(1), number }));
+    assert!(row.send_on(&lengths, 3, MINUTE));
+    row.assert_delivered(flow(1), &lengths);
+}

@@ -10,13 +10,20 @@ use farhop_proto::base::NodeId;
 use farhop_proto::transport::hop::{Durable, HopConfig, Shape, Whole, frames_of};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 use redb::backends::{FileBackend, InMemoryBackend};
-use redb::{Database, ReadableDatabase as _, ReadableTable as _, StorageBackend, TableDefinition};
+use redb::{
+    Database, ReadableDatabase as _, ReadableTable as _, StorageBackend, Table, TableDefinition,
+};
+use serde::Serialize;
 
-use super::records::{Incoming, Outgoing};
+use crate::files::{Incoming, Outgoing};
+use crate::sockets::{Receiving, Sending};
 
 const BLOCKS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("blocks");
 const OUTGOING: TableDefinition<'_, u16, &[u8]> = TableDefinition::new("outgoing");
 const INCOMING: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("incoming");
+const SENDING: TableDefinition<'_, u16, &[u8]> = TableDefinition::new("sending");
+const RECEIVING: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("receiving");
+const LETTERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("letters");
 /// Memory of the store for its own pages.
 const PAGES: usize = 4 << 20;
 /// Bytes of a block's key, and of what stands before its bytes.
@@ -86,6 +93,18 @@ pub enum Change {
     Incoming(Incoming),
     /// It is forgotten.
     NoIncoming(String),
+    /// Blocks that a program here sends.
+    Sending(Sending),
+    /// They are forgotten.
+    NoSending(u16),
+    /// Blocks for a program here.
+    Receiving(Receiving),
+    /// They are forgotten.
+    NoReceiving(String),
+    /// One of them.
+    Letter(BlockId, Bytes),
+    /// The program has it.
+    NoLetter(BlockId),
 }
 
 /// The store of a daemon.
@@ -125,28 +144,15 @@ impl Store {
     pub fn change(&self, changes: &[Change]) -> Result<(), StoreError> {
         let write = kept!(self.database.begin_write());
         {
-            let mut blocks = kept!(write.open_table(BLOCKS));
-            let mut outgoing = kept!(write.open_table(OUTGOING));
-            let mut incoming = kept!(write.open_table(INCOMING));
-            for change in changes {
-                match change {
-                    Change::Block(whole) => {
-                        let (key, value) = (key_of(whole.id), encode(whole));
-                        kept!(blocks.insert(&key[..], &value[..]));
-                    }
-                    Change::NoBlock(id) => drop(kept!(blocks.remove(&key_of(*id)[..]))),
-                    Change::Outgoing(file) => {
-                        let text = serde_json::to_vec(file).expect("plain data");
-                        kept!(outgoing.insert(file.local, &text[..]));
-                    }
-                    Change::NoOutgoing(local) => drop(kept!(outgoing.remove(local))),
-                    Change::Incoming(file) => {
-                        let text = serde_json::to_vec(file).expect("plain data");
-                        kept!(incoming.insert(&*file.id(), &text[..]));
-                    }
-                    Change::NoIncoming(id) => drop(kept!(incoming.remove(&**id))),
-                }
-            }
+            let mut tables = Tables {
+                blocks: kept!(write.open_table(BLOCKS)),
+                outgoing: kept!(write.open_table(OUTGOING)),
+                incoming: kept!(write.open_table(INCOMING)),
+                sending: kept!(write.open_table(SENDING)),
+                receiving: kept!(write.open_table(RECEIVING)),
+                letters: kept!(write.open_table(LETTERS)),
+            };
+            changes.iter().try_for_each(|change| tables.change(change))?;
         }
         kept!(write.commit());
         Ok(())
@@ -162,6 +168,42 @@ impl Store {
         for entry in kept!(table.iter()) {
             let (key, value) = kept!(entry);
             all.extend(decode(key.value(), value.value()));
+        }
+        Ok(all)
+    }
+
+    /// A block for a program here.
+    ///
+    /// Fails if the store cannot be read.
+    pub fn letter(&self, id: BlockId) -> Result<Option<Bytes>, StoreError> {
+        let read = kept!(self.database.begin_read());
+        let table = kept!(read.open_table(LETTERS));
+        let found = kept!(table.get(&key_of(id)[..]));
+        Ok(found.map(|value| Bytes::copy_from_slice(value.value())))
+    }
+
+    /// All blocks that programs here send, by their flows.
+    ///
+    /// Fails if the store cannot be read.
+    pub fn sending(&self) -> Result<Vec<Sending>, StoreError> {
+        let read = kept!(self.database.begin_read());
+        let table = kept!(read.open_table(SENDING));
+        let mut all = Vec::new();
+        for entry in kept!(table.iter()) {
+            all.extend(serde_json::from_slice(kept!(entry).1.value()).ok());
+        }
+        Ok(all)
+    }
+
+    /// All blocks for programs here, by their flows.
+    ///
+    /// Fails if the store cannot be read.
+    pub fn receiving(&self) -> Result<Vec<Receiving>, StoreError> {
+        let read = kept!(self.database.begin_read());
+        let table = kept!(read.open_table(RECEIVING));
+        let mut all = Vec::new();
+        for entry in kept!(table.iter()) {
+            all.extend(serde_json::from_slice(kept!(entry).1.value()).ok());
         }
         Ok(all)
     }
@@ -191,6 +233,53 @@ impl Store {
         }
         Ok(all)
     }
+}
+
+/// All tables, while they are changed.
+struct Tables<'a> {
+    blocks: Table<'a, &'static [u8], &'static [u8]>,
+    outgoing: Table<'a, u16, &'static [u8]>,
+    incoming: Table<'a, &'static str, &'static [u8]>,
+    sending: Table<'a, u16, &'static [u8]>,
+    receiving: Table<'a, &'static str, &'static [u8]>,
+    letters: Table<'a, &'static [u8], &'static [u8]>,
+}
+
+impl Tables<'_> {
+    fn change(&mut self, change: &Change) -> Result<(), StoreError> {
+        match change {
+            Change::Block(whole) => {
+                let (key, value) = (key_of(whole.id), encode(whole));
+                drop(kept!(self.blocks.insert(&key[..], &value[..])));
+            }
+            Change::NoBlock(id) => drop(kept!(self.blocks.remove(&key_of(*id)[..]))),
+            Change::Outgoing(file) => {
+                drop(kept!(self.outgoing.insert(file.local, &text_of(file)[..])));
+            }
+            Change::NoOutgoing(local) => drop(kept!(self.outgoing.remove(local))),
+            Change::Incoming(file) => {
+                drop(kept!(self.incoming.insert(&*file.id(), &text_of(file)[..])));
+            }
+            Change::NoIncoming(id) => drop(kept!(self.incoming.remove(&**id))),
+            Change::Sending(flow) => {
+                drop(kept!(self.sending.insert(flow.local, &text_of(flow)[..])));
+            }
+            Change::NoSending(local) => drop(kept!(self.sending.remove(local))),
+            Change::Receiving(flow) => {
+                drop(kept!(self.receiving.insert(&*flow.id(), &text_of(flow)[..])));
+            }
+            Change::NoReceiving(id) => drop(kept!(self.receiving.remove(&**id))),
+            Change::Letter(id, block) => {
+                drop(kept!(self.letters.insert(&key_of(*id)[..], &block[..])));
+            }
+            Change::NoLetter(id) => drop(kept!(self.letters.remove(&key_of(*id)[..]))),
+        }
+        Ok(())
+    }
+}
+
+fn text_of(record: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(record).expect("plain data")
 }
 
 fn key_of(id: BlockId) -> [u8; KEY_BYTES] {

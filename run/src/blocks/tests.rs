@@ -9,8 +9,8 @@ use farhop_proto::wire::hop::{BlockId, FlowKey};
 use tempfile::TempDir;
 
 use super::clerk::{Clerk, Done, Task};
-use super::records::{FileInfo, Incoming, Outgoing, State};
 use super::store::{Change, Store};
+use crate::files::{FileInfo, Incoming, Outgoing, Part, State};
 
 fn id(number: u32) -> BlockId {
     BlockId { flow: FlowKey { source: NodeId(1), local: 7 }, number }
@@ -120,7 +120,7 @@ fn blocks(size: u64, sha256: Option<&str>) -> Vec<(Vec<u8>, bool)> {
     let digest = ring::digest::digest(&ring::digest::SHA256, &content);
     let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     let sha256 = sha256.map_or(hex, str::to_owned);
-    let info = FileInfo { name: "map".into(), size, sha256, nonce: 1 };
+    let info = FileInfo { name: "map".into(), size, sha256, nonce: 1, streamed: false };
     let file = Outgoing {
         local: 7,
         path: "/map".into(),
@@ -132,7 +132,7 @@ fn blocks(size: u64, sha256: Option<&str>) -> Vec<(Vec<u8>, bool)> {
         arrived: 0,
         state: State::Moving,
     };
-    let block = |part: super::records::Part| {
+    let block = |part: Part| {
         let bytes = &content[part.offset as usize..(part.offset + part.length) as usize];
         ([&part.front[..], bytes].concat(), part.is_last)
     };

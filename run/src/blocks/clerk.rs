@@ -16,8 +16,9 @@ use farhop_proto::transport::hop::{Delivery, Durable, HopConfig, Whole};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 use ring::digest::{Context as Digest, SHA256};
 
-use super::records::{FileInfo, Incoming, Outgoing, Part, State};
 use super::store::{Change, Store};
+use crate::files::{FileInfo, Incoming, Outgoing, Part, State};
+use crate::sockets::{Receiving, Sending};
 
 /// Bytes read at once where a file is gone through.
 const CHUNK: usize = 1 << 18;
@@ -28,7 +29,7 @@ const TOGETHER: usize = 64;
 
 /// What is to be done.
 #[derive(Debug)]
-pub(super) enum Task {
+pub(crate) enum Task {
     /// Keep a block.
     Keep(Whole),
     /// Keep it no longer.
@@ -45,11 +46,25 @@ pub(super) enum Task {
     Fetched(Box<Incoming>),
     /// Forget a file that came here.
     ForgetIncoming(String),
+    /// Keep a block that a program here sends.
+    Hold(Box<(Whole, Sending)>),
+    /// One of them has arrived, or is given up.
+    Sent(BlockId, Box<Sending>),
+    /// Forget blocks that were sent from here.
+    ForgetSending(u16),
+    /// Keep a block for a program here.
+    Letter(Box<(Delivery, Receiving)>),
+    /// Read one of them.
+    Fetch(BlockId),
+    /// A program has one of them.
+    Confirm(BlockId, Box<Receiving>),
+    /// Forget blocks for a program here.
+    ForgetReceiving(Box<Receiving>),
 }
 
 /// What was done.
 #[derive(Debug)]
-pub(super) enum Done {
+pub(crate) enum Done {
     /// A block is kept.
     Kept(BlockId),
     /// It cannot be.
@@ -64,6 +79,16 @@ pub(super) enum Done {
     Read(u16, u32, Bytes, bool),
     /// It cannot be read, and why.
     Unreadable(u16, String),
+    /// A block that a program here sends is kept.
+    Held(Whole),
+    /// It cannot be, with the number of its flow.
+    NotHeld(u16),
+    /// A block for a program here is kept.
+    Letter(BlockId),
+    /// It cannot be.
+    NoLetter(BlockId),
+    /// It was read.
+    Fetched(BlockId, Option<Bytes>),
 }
 
 /// The thread's own things.
@@ -131,6 +156,7 @@ impl Clerk {
                     changes.push(Change::Incoming(*file));
                 }
                 Task::ForgetIncoming(id) => changes.push(Change::NoIncoming(id)),
+                other => self.on_socket(other, &mut changes, &mut done),
             }
         }
         if let Err(error) = self.store.change(&changes) {
@@ -138,6 +164,50 @@ impl Clerk {
             done = done.into_iter().filter_map(undone).collect();
         }
         done
+    }
+
+    /// What concerns blocks of programs.
+    fn on_socket(&mut self, task: Task, changes: &mut Vec<Change>, done: &mut Vec<Done>) {
+        match task {
+            Task::Hold(held) => {
+                let (whole, record) = *held;
+                changes.push(Change::Block(whole.clone()));
+                changes.push(Change::Sending(record));
+                done.push(Done::Held(whole));
+            }
+            Task::Sent(id, record) => {
+                changes.push(Change::NoBlock(id));
+                changes.push(Change::Sending(*record));
+            }
+            Task::ForgetSending(local) => changes.push(Change::NoSending(local)),
+            Task::Letter(letter) => {
+                let (Delivery { id, shape, frames }, record) = *letter;
+                // The first and the last have nothing for the program.
+                if id.number > 0 && !shape.finishes {
+                    changes.push(Change::Letter(id, frames.concat().into()));
+                }
+                changes.push(Change::Receiving(record));
+                done.push(Done::Letter(id));
+            }
+            Task::Fetch(id) => {
+                let letter = self.store.letter(id);
+                let letter =
+                    letter.inspect_err(|error| tracing::error!("a block is gone: {error}"));
+                done.push(Done::Fetched(id, letter.ok().flatten()));
+            }
+            Task::Confirm(id, record) => {
+                changes.push(Change::NoLetter(id));
+                changes.push(Change::Receiving(*record));
+            }
+            Task::ForgetReceiving(record) => {
+                let flow = record.flow();
+                let letters = record.confirmed..record.next;
+                let letters = letters.map(|number| Change::NoLetter(BlockId { flow, number }));
+                changes.extend(letters);
+                changes.push(Change::NoReceiving(record.id()));
+            }
+            _ => unreachable!("the caller has taken all others"),
+        }
     }
 
     fn on_delivery(&mut self, delivery: Delivery, changes: &mut Vec<Change>, done: &mut Vec<Done>) {
@@ -166,14 +236,23 @@ impl Clerk {
     fn take(&mut self, delivery: Delivery) -> Result<Incoming> {
         let Delivery { id, shape, frames } = delivery;
         let bytes = if id.number == 0 {
-            self.open(id, shape.crc, &frames.concat())?
+            self.open(id, shape.crc, &frames.concat().into())?
         } else {
             frames.concat().into()
         };
         let file = self.incoming.get(&id.flow).context("nothing is known of it")?;
         ensure!(file.next == id.number, "block {} came in place of {}", id.number, file.next);
         let mut file = file.clone();
-        ensure!(file.received + bytes.len() as u64 <= file.info.size, "it is longer than it said");
+        let bytes = if file.info.streamed {
+            let held = self.held_bytes() + bytes.len() as u64;
+            ensure!(held <= self.config.disk_bytes, "disk_bytes are used up");
+            if shape.finishes { file.info.handle_trailer(&bytes)? } else { bytes }
+        } else {
+            bytes
+        };
+        let end = file.received + bytes.len() as u64;
+        let is_known = !file.info.streamed || shape.finishes;
+        ensure!(!is_known || end <= file.info.size, "it is longer than it said");
         let part = self.part_file(&file.id());
         let on_disk = File::options().write(true).read(true).open(&part).context("its part")?;
         let mut digest = match self.digests.remove(&id.flow) {
@@ -210,10 +289,9 @@ impl Clerk {
     }
 
     /// Reads what a first block says, and makes the file. Returns what is in the block of it.
-    fn open(&mut self, id: BlockId, opened: u32, block: &[u8]) -> Result<Bytes> {
+    fn open(&mut self, id: BlockId, opened: u32, block: &Bytes) -> Result<Bytes> {
         let (info, rest) = FileInfo::read(block).context("its first block says nothing")?;
-        let moving = self.incoming.values().map(|file| file.info.size);
-        let held: u64 = moving.chain(self.waiting.values().copied()).sum();
+        let held = self.held_bytes();
         if held.saturating_add(info.size) > self.config.disk_bytes {
             bail!(
                 "'{}' has {} bytes, and of disk_bytes = {} are {held} taken",
@@ -238,6 +316,12 @@ impl Clerk {
         Ok(rest)
     }
 
+    /// Bytes of files that are here, or will be.
+    fn held_bytes(&self) -> u64 {
+        let moving = self.incoming.values().map(|file| file.info.size.max(file.received));
+        moving.chain(self.waiting.values().copied()).sum()
+    }
+
     /// The names of files are on disk like their bytes.
     fn sync_inbox(&self) -> io::Result<()> {
         if self.config.durable == Durable::Fsync {
@@ -256,7 +340,7 @@ impl Clerk {
 }
 
 /// Where a file is that came whole.
-pub(super) fn whole_file(inbox: &Path, id: &str) -> PathBuf {
+pub(crate) fn whole_file(inbox: &Path, id: &str) -> PathBuf {
     inbox.join(format!("{id}.whole"))
 }
 
@@ -265,6 +349,8 @@ fn undone(done: Done) -> Option<Done> {
     match done {
         Done::Kept(id) => Some(Done::NotKept(id)),
         Done::Accepted(id, _) => Some(Done::Refused(id)),
+        Done::Held(whole) => Some(Done::NotHeld(whole.id.flow.local)),
+        Done::Letter(id) => Some(Done::NoLetter(id)),
         other => Some(other),
     }
 }

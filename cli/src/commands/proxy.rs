@@ -1,0 +1,187 @@
+//! `farhop proxy` and `farhop exit`: TCP programs over block transport.
+
+use std::net::Shutdown;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use farhop_run::proxy::{Allowed, Entry, Exit, Exits, Forward, Place, Prefix, Redirect, Rules};
+use farhop_run::sockets::client::Daemon;
+
+use super::print_text;
+use super::status::{Wanted, only, statuses};
+use crate::{Failure, interrupt};
+
+/// How often it is looked for Ctrl-C.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Carries connections of TCP programs over blocks, to a node where `farhop exit` runs.
+///
+/// A program finds it by SOCKS 5 (`--socks`), at a port with a fixed target (`--forward`), or
+/// without knowing of it (`--transparent`, which needs root and nftables). Names of hosts that a
+/// SOCKS client gives are looked up at the exit. A connection whose exit is gone is reset.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    farhop proxy --exit valley --socks 1080        curl --socks5-hostname localhost:1080 URL\n  \
+    farhop proxy --exit valley --forward 2222=10.1.2.3:22\n  \
+    farhop proxy --exit 10.0.0.0/8=valley --exit gw --transparent\n  \
+    farhop proxy --clean                           removes what a killed proxy redirected")]
+pub(crate) struct ProxyOptions {
+    /// The node whose exit is used: for all targets, or for a part of them. Names go to the first.
+    #[arg(long, value_name = "[PREFIX=]NODE", required_unless_present = "clean")]
+    exit: Vec<String>,
+    /// Takes SOCKS 5 clients; at a port of this host alone unless an address is given.
+    #[arg(long, value_name = "[ADDRESS:]PORT")]
+    socks: Vec<Place>,
+    /// Takes connections that all have this target.
+    #[arg(long, value_name = "[ADDRESS:]PORT=HOST:PORT")]
+    forward: Vec<Forward>,
+    /// Takes all TCP connections for which there is an exit, but those within farhop's own network
+    /// and this host; also those that this host passes on.
+    #[arg(long)]
+    transparent: bool,
+    /// Removes what proxies redirected that were killed, and ends.
+    #[arg(long)]
+    clean: bool,
+    /// Connections at one time.
+    #[arg(long, default_value_t = 512, value_name = "COUNT")]
+    limit: usize,
+    #[command(flatten)]
+    daemon: DaemonOptions,
+}
+
+/// Connects streams of other nodes' proxies to their targets, until it is interrupted.
+///
+/// Without `--allow` all targets are allowed but what concerns this host or its wire alone:
+/// loopback, link-local, multicast. With it, only what it names.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    farhop exit\n  \
+    farhop exit --allow 10.0.0.0/8 --allow any:443\n  \
+    farhop exit --allow 127.0.0.1:8080     a server on this host alone")]
+pub(crate) struct ExitOptions {
+    /// A target that is allowed.
+    #[arg(long, value_name = "PREFIX[:PORT]")]
+    allow: Vec<Allowed>,
+    /// Connections at one time.
+    #[arg(long, default_value_t = 512, value_name = "COUNT")]
+    limit: usize,
+    #[command(flatten)]
+    daemon: DaemonOptions,
+}
+
+/// Which daemon carries the streams.
+#[derive(clap::Args)]
+struct DaemonOptions {
+    /// Node of the daemon, where several run here.
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
+    /// Folder of the control socket.
+    #[arg(long, value_name = "DIR")]
+    runtime_dir: Option<PathBuf>,
+}
+
+impl DaemonOptions {
+    fn wanted(&self) -> Wanted<'_> {
+        let (node, runtime_dir) = (self.node.as_deref(), self.runtime_dir.as_deref());
+        Wanted { node, lab: None, runtime_dir }
+    }
+
+    fn find(&self) -> Result<Daemon, Failure> {
+        only(self.wanted()).map(Daemon::at)
+    }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Failure {
+    Failure::Failed(error.to_string())
+}
+
+pub(crate) fn proxy(options: &ProxyOptions) -> Result<(), Failure> {
+    interrupt::watch();
+    if options.clean {
+        let removed = Redirect::clean().map_err(|error| failed(&error))?;
+        print_text(&format!("removed: {removed}"));
+        return Ok(());
+    }
+    if options.socks.is_empty() && options.forward.is_empty() && !options.transparent {
+        let ways = "--socks PORT, --forward PORT=HOST:PORT or --transparent";
+        return Err(Failure::Failed(format!("nothing to take: give {ways}")));
+    }
+    let exits = Exits::read(options.exit.iter().map(String::as_str));
+    let exits = exits.map_err(|error| failed(&error))?;
+    let daemon = options.daemon.find()?;
+    let entry = Entry::build(daemon, exits.clone(), options.limit);
+    let taken = |what: &dyn std::fmt::Display, error: std::io::Error| {
+        Failure::Failed(format!("cannot take connections at {what}: {error}"))
+    };
+    for place in &options.socks {
+        let bound = entry.take_socks(*place).map_err(|error| taken(place, error))?;
+        print_text(&format!("SOCKS 5 at {bound}"));
+    }
+    for forward in &options.forward {
+        let (place, target) = (forward.place, forward.target.clone());
+        let bound = entry.take_forward(forward.clone()).map_err(|error| taken(&place, error))?;
+        print_text(&format!("{target} at {bound}"));
+    }
+    let redirect = options.transparent.then(|| redirect(options, &entry, &exits)).transpose()?;
+    while !interrupt::has_come() {
+        thread::sleep(TICK);
+    }
+    drop(redirect);
+    Err(Failure::Interrupted)
+}
+
+fn redirect(options: &ProxyOptions, entry: &Entry, exits: &Exits) -> Result<Redirect, Failure> {
+    let port = entry.take_redirected()?;
+    let own = own_network(options)?;
+    let prefixes = exits.prefixes();
+    let redirect = Redirect::install(port, prefixes.as_deref(), &own);
+    let redirect = redirect.map_err(|error| failed(&error))?;
+    print_text(&format!("TCP is redirected to port {port}"));
+    Ok(redirect)
+}
+
+/// The network of farhop itself: it has routes, and needs no proxy.
+fn own_network(options: &ProxyOptions) -> Result<Vec<Prefix>, Failure> {
+    let status = statuses(options.daemon.wanted())?;
+    let addresses = status.first().map(|status| status["addresses"].clone()).unwrap_or_default();
+    let network = |address: &serde_json::Value| {
+        let address: std::net::IpAddr = address.as_str()?.parse().ok()?;
+        let bits = if address.is_ipv4() { 16 } else { 64 };
+        format!("{address}/{bits}").parse().ok()
+    };
+    Ok(addresses.as_array().into_iter().flatten().filter_map(network).collect())
+}
+
+pub(crate) fn exit(options: &ExitOptions) -> Result<(), Failure> {
+    interrupt::watch();
+    let daemon = options.daemon.find()?;
+    let rules = Rules { allowed: options.allow.clone() };
+    let exit = Exit::open(&daemon, rules.clone(), options.limit).map_err(|error| failed(&error))?;
+    print_text("connections are taken");
+    let mut exit = Some(exit);
+    loop {
+        let Some(mut open) = exit.take() else { break };
+        let handle = open.handle()?;
+        let serving = thread::spawn(move || while open.serve_next().is_ok() {});
+        while !interrupt::has_come() && !serving.is_finished() {
+            thread::sleep(TICK);
+        }
+        // It waits for the daemon, and may wait for ever.
+        let _ = handle.shutdown(Shutdown::Both);
+        let _ = serving.join();
+        exit = again(&daemon, &rules, options.limit);
+    }
+    Err(Failure::Interrupted)
+}
+
+/// The exit at a daemon that began anew; nothing if somebody wants an end first.
+fn again(daemon: &Daemon, rules: &Rules, limit: usize) -> Option<Exit> {
+    while !interrupt::has_come() {
+        if let Ok(exit) = Exit::open(daemon, rules.clone(), limit) {
+            return Some(exit);
+        }
+        thread::sleep(TICK);
+    }
+    None
+}

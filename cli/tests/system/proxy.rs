@@ -1,0 +1,204 @@
+//! Unchanged TCP programs over five hops of a lab: curl by SOCKS, git over ssh by a fixed port, and
+//! a page that curl fetches without knowing of any proxy.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::place::{Place, Running, stderr, wait_for};
+use crate::row::Row;
+
+const FARHOP: &str = env!("CARGO_BIN_EXE_farhop");
+/// Where the servers are: an address that only the last node has.
+const FAR: &str = "192.0.2.1";
+
+/// The scenario of six nodes in a row.
+fn scenario(place: &Place) -> String {
+    let mut text = "name = \"proxy\"\nduration_s = 1\nsecurity = \"off\"\n".to_owned();
+    text += "[radio]\nphy = \"802.11a\"\nrate_mbps = 54\n[stack.link]\nkind = \"plain\"\n";
+    let names: Vec<String> = (1..=6).map(|number| format!("n{number}")).collect();
+    for name in &names {
+        text += &format!("[[node]]\nname = \"{name}\"\n");
+    }
+    for ends in names.windows(2) {
+        text += "[[link]]\n";
+        text += &format!("between = [\"{}\", \"{}\"]\ndistance_km = 0.05\n", ends[0], ends[1]);
+    }
+    let file = place.path("proxy.toml");
+    fs::write(&file, text).expect("the scenario is written");
+    file
+}
+
+/// Starts a program in the lab that writes to files of the test.
+fn spawn(place: &Place, node: &str, words: &[&str]) -> Running {
+    place.spawn(node, words)
+}
+
+fn bytes(length: u32) -> Vec<u8> {
+    (0..length).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+/// Waits until something listens at a port of a node.
+fn wait_for_port(place: &Place, node: &str, port: u16) {
+    let row = format!(":{port:04X} 00000000:0000 0A");
+    let row6 = format!(":{port:04X} 00000000000000000000000000000000:0000 0A");
+    wait_for("a port", || {
+        let out = place.exec(node, &["cat", "/proc/net/tcp", "/proc/net/tcp6"]);
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        said.contains(&row) || said.contains(&row6)
+    });
+}
+
+#[test]
+#[ignore = "system: curl, git over ssh and nftables across a lab of six daemons, about 40 s"]
+fn programs_that_know_nothing_of_blocks_ride_on_them() {
+    let place = Place::new("proxy");
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: sshd and nftables want root");
+        return;
+    }
+    if !place.keep(&scenario(&place)) {
+        return;
+    }
+    let out = place.exec("n6", &["ip", "address", "add", &format!("{FAR}/32"), "dev", "lo"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let www = place.path("www");
+    fs::create_dir_all(&www).expect("a folder");
+    fs::write(place.path("www/page"), bytes(2_000_000)).expect("the page is written");
+    let _web = spawn(&place, "n6", &["python3", "-m", "http.server", "8000", "-d", &www]);
+    let exit = [FARHOP, "exit", "--node", "n6", "--allow", FAR, "--allow", "127.0.0.1:8000"];
+    let _exit = spawn(&place, "n6", &exit);
+    let forward = format!("2222={FAR}:2200");
+    let proxy = [FARHOP, "proxy", "--node", "n1", "--exit", "n6", "--socks", "1080"];
+    let proxy = [&proxy[..], &["--forward", &forward, "--transparent"]].concat();
+    let proxy = spawn(&place, "n1", &proxy);
+    wait_for_port(&place, "n6", 8_000);
+    wait_for_port(&place, "n1", 1_080);
+    curl_fetches_by_socks(&place);
+    git_clones_over_ssh(&place);
+    curl_is_redirected(&place);
+    proxy.signal(rustix::process::Signal::TERM);
+    wait_for("the redirect to be gone", || !tables(&place).contains("farhop_proxy"));
+}
+
+fn tables(place: &Place) -> String {
+    let out = place.exec("n1", &["nft", "list", "tables"]);
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+/// Fetches a page; returns the exit status of curl.
+fn curl(place: &Place, url: &str, words: &[&str]) -> Option<i32> {
+    let copy = place.path("copy");
+    let _ = fs::remove_file(&copy);
+    let fixed = ["curl", "-sS", "-m", "60", "-o", &copy, url];
+    let out = place.exec("n1", &[&fixed[..], words].concat());
+    if !out.status.success() {
+        println!("{url}: {}", stderr(&out).trim());
+    }
+    out.status.code()
+}
+
+fn assert_copied(place: &Place) {
+    let copy = fs::read(place.path("copy")).expect("it was fetched");
+    assert!(copy == bytes(2_000_000), "the page came changed: {} bytes", copy.len());
+}
+
+fn curl_fetches_by_socks(place: &Place) {
+    let socks = ["--socks5-hostname", "127.0.0.1:1080"];
+    let start = Instant::now();
+    assert_eq!(curl(place, "http://localhost:8000/page", &socks), Some(0));
+    println!("2 MB by SOCKS: {:.1} s", start.elapsed().as_secs_f64());
+    assert_copied(place);
+    // Curl names the reply of the proxy: refused there, and not allowed there.
+    assert_eq!(curl(place, &format!("http://{FAR}:81/"), &socks), Some(97));
+    assert_eq!(curl(place, "http://127.0.0.1:22/", &socks), Some(97));
+}
+
+fn git_clones_over_ssh(place: &Place) {
+    let run = |words: &[&str]| {
+        let out = place.exec("n6", words);
+        assert!(out.status.success(), "{words:?}: {}", stderr(&out));
+    };
+    let key = place.path("key");
+    run(&["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", &key]);
+    let repository = place.path("repository");
+    run(&["git", "init", "-q", &repository]);
+    fs::write(Path::new(&repository).join("file"), bytes(300_000)).expect("it is written");
+    run(&["git", "-C", &repository, "add", "file"]);
+    let who = ["-c", "user.name=a", "-c", "user.email=a@example.org"];
+    run(&[&["git", "-C", &repository], &who[..], &["commit", "-qm", "one"]].concat());
+    fs::create_dir_all("/run/sshd").expect("a folder that sshd wants");
+    let keys = format!("AuthorizedKeysFile={key}.pub");
+    let host = format!("HostKey={key}");
+    let options = ["-o", &keys, "-o", &host, "-o", "StrictModes=no", "-o", "PidFile=none"];
+    let sshd = ["/usr/sbin/sshd", "-D", "-e", "-f", "/dev/null", "-p", "2200"];
+    let _sshd = spawn(place, "n6", &[&sshd[..], &options].concat());
+    wait_for_port(place, "n6", 2_200);
+    let ssh = format!(
+        "ssh -p 2222 -i {key} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
+         -o LogLevel=ERROR"
+    );
+    let start = Instant::now();
+    let (from, to) = (format!("root@127.0.0.1:{repository}"), place.path("clone"));
+    let out = place
+        .exec("n1", &["env", &format!("GIT_SSH_COMMAND={ssh}"), "git", "clone", "-q", &from, &to]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    println!("git clone over ssh: {:.1} s", start.elapsed().as_secs_f64());
+    let file = fs::read(Path::new(&to).join("file")).expect("it was cloned");
+    assert!(file == bytes(300_000));
+}
+
+fn curl_is_redirected(place: &Place) {
+    let words = ["ip", "route", "add", "192.0.2.0/24", "dev", "lo"];
+    let out = place.exec("n1", &words);
+    assert!(out.status.success(), "{}", stderr(&out));
+    wait_for("the redirect", || tables(place).contains("farhop_proxy"));
+    assert_eq!(curl(place, &format!("http://{FAR}:8000/page"), &[]), Some(0));
+    assert_copied(place);
+    // What is no target of the exit is reset, and does not hang.
+    assert_eq!(curl(place, &format!("http://{FAR}:82/"), &[]), Some(56));
+}
+
+/// Six daemons on one host.
+const NODES: &[&str] = &["hill", "one", "two", "three", "four", "valley"];
+
+#[test]
+#[ignore = "system: a download of which the exit's daemon is killed, about 15 s"]
+fn a_connection_whose_exit_dies_ends_with_an_error() {
+    let place = Place::new("exit");
+    let Some(mut row) = Row::up(&place, NODES, 14_911) else { return };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("a port").port();
+    // A server that sends a little and then nothing.
+    thread::spawn(move || {
+        let mut held = Vec::new();
+        for client in listener.incoming() {
+            let mut client = client.expect("a client");
+            let head = b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\nbytes";
+            std::io::Write::write_all(&mut client, head).expect("it is sent");
+            held.push(client);
+        }
+    });
+    let allow = format!("127.0.0.1:{port}");
+    let _exit = place.start(&["exit", "--node", "valley", "--allow", &allow]);
+    let socks = "14921";
+    let _proxy = place.start(&["proxy", "--node", "hill", "--exit", "valley", "--socks", socks]);
+    wait_for("the proxy", || std::net::TcpStream::connect(("127.0.0.1", 14_921)).is_ok());
+    thread::sleep(Duration::from_millis(500));
+    let mut curl = std::process::Command::new("curl");
+    let url = format!("http://{allow}/");
+    curl.args(["-sSN", "-m", "60", "--socks5-hostname", "127.0.0.1:14921", &url]);
+    let mut curl = curl.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("curl");
+    let mut first = [0; 5];
+    let stdout = curl.stdout.as_mut().expect("a pipe");
+    std::io::Read::read_exact(stdout, &mut first).expect("the first bytes");
+    assert_eq!(&first, b"bytes");
+    let start = Instant::now();
+    row.kill_and_start(5);
+    let status = curl.wait().expect("it was started").code();
+    let took = start.elapsed();
+    assert!(status == Some(56) && took < Duration::from_secs(20), "{status:?} after {took:?}");
+    println!("the connection was reset after {:.1} s", took.as_secs_f64());
+}

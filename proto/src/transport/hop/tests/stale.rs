@@ -1,0 +1,128 @@
+//! Copies that were left behind, disks that are full, caches that are full: nothing stands still
+//! for ever.
+
+use super::*;
+
+fn later(row: &mut Row, ms: u64) {
+    let end = row.now + Duration::from_millis(ms);
+    row.run_until(end);
+}
+
+/// A whole block of one frame, for node `to`, as a node may have kept it.
+fn kept(id: BlockId, to: u16, bytes: &[u8]) -> Whole {
+    let shape = Shape {
+        destination: NodeId(to),
+        frames: 1,
+        length: bytes.len() as u32,
+        crc: crc32fast::hash(bytes),
+        hops_left: 40,
+        hops_made: 2,
+        opens: id.number == 0,
+        finishes: false,
+    };
+    Whole { id, shape, frames: vec![bytes.to_vec().into()] }
+}
+
+fn is_silent(row: &mut Row) -> bool {
+    let sent = |row: &mut Row| (1..=3).map(|node| row.count(node, "requests")).sum::<u64>();
+    later(row, 2_000);
+    let before = sent(row);
+    later(row, 10_000);
+    sent(row) == before
+}
+
+#[test]
+fn a_copy_whose_way_leads_back_to_its_source_is_not_offered_for_ever() {
+    let mut row = Row::new(3, small_config(), Harm::default(), 1);
+    // Node 3 has a block of node 2 for node 1, which arrived long ago on another way.
+    let key = FlowKey { source: NodeId(2), local: 1 };
+    let now = row.now;
+    row.hop(3).restore(now, kept(BlockId { flow: key, number: 4 }, 1, b"old"));
+    assert!(is_silent(&mut row));
+    assert_eq!(row.count(3, "blocks_passed_on"), 1);
+}
+
+#[test]
+fn a_relay_tells_those_who_come_late_that_a_block_is_over() {
+    let mut row = Row::new(4, small_config(), Harm::default(), 1);
+    assert!(row.send(flow(1), 4, &[100, 9_000], Duration::from_secs(60)));
+    assert_eq!(row.count(3, "blocks_held"), 0, "it was told and let go");
+    // Node 2 began anew with what it had kept, and was not told.
+    let (now, id) = (row.now, BlockId { flow: flow(1), number: 1 });
+    let bytes = text(id, 9_000);
+    let frames = frames_of(&bytes, 1_400);
+    let shape = Shape {
+        frames: frames.len() as u16,
+        length: 9_000,
+        crc: crc32fast::hash(&bytes),
+        opens: false,
+        finishes: true,
+        ..kept(id, 4, b"").shape
+    };
+    row.restart(2);
+    row.hop(2).restore(now, Whole { id, shape, frames });
+    let received = row.count(3, "frames_received");
+    assert!(is_silent(&mut row));
+    assert_eq!(row.count(3, "frames_received"), received, "nothing crossed twice");
+}
+
+#[test]
+fn a_block_that_was_given_before_the_disk_was_full_is_not_forgotten() {
+    let mut row = Row::new(2, small_config(), Harm::default(), 1);
+    row.nodes.iter_mut().for_each(Hop::keep_blocks);
+    assert!(row.send(flow(1), 2, &[100], Duration::from_secs(60)));
+    row.push(flow(1), 2, 2, 900, false);
+    later(&mut row, 100);
+    let Some(Keep::Put(whole)) = row.hop(2).poll_keep() else { panic!("it came too early") };
+    row.push(flow(1), 1, 2, 900, false);
+    later(&mut row, 8);
+    row.hop(2).handle_not_kept(whole.id);
+    later(&mut row, 20_000);
+    row.assert_delivered(flow(1), &[100, 900, 900]);
+    assert_eq!(row.arrived.len(), 3, "the source hears of all three");
+}
+
+#[test]
+fn what_the_next_hop_has_may_be_acknowledged_though_no_disk_has_it_here() {
+    let mut row = Row::new(4, small_config(), Harm::default(), 1);
+    assert!(row.send(flow(1), 4, &[100], Duration::from_secs(60)));
+    row.hop(2).keep_blocks();
+    row.deaf = Some(NodeId(4));
+    let before = row.count(1, "blocks_passed_on");
+    row.push(flow(1), 1, 4, 9_000, true);
+    later(&mut row, 1_000);
+    assert_eq!(row.count(1, "blocks_passed_on"), before + 1);
+}
+
+#[test]
+fn an_older_block_passes_the_brake() {
+    let mut row = Row::new(3, small_config(), Harm::default(), 1);
+    assert!(row.send(flow(1), 3, &[100], Duration::from_secs(60)));
+    row.deaf = Some(NodeId(3));
+    row.push(flow(1), 2, 3, 9_000, false);
+    later(&mut row, 2_000);
+    assert_eq!(row.count(2, "blocks_held"), 1, "H = 1: it is full");
+    row.push(flow(1), 1, 3, 9_000, false);
+    later(&mut row, 2_000);
+    assert_eq!(row.count(2, "blocks_held"), 2, "the destination may wait for this one");
+    row.push(flow(1), 3, 3, 9_000, false);
+    later(&mut row, 2_000);
+    assert_eq!(row.count(2, "blocks_held"), 2, "not for that one");
+}
+
+#[test]
+fn a_cache_that_is_full_makes_room_for_what_begins_here() {
+    let config = HopConfig { memory_bytes: 60_000, ..small_config() };
+    let mut row = Row::new(3, config, Harm::default(), 1);
+    row.deaf = Some(NodeId(1));
+    // Nobody tells node 2 that these have arrived, so it keeps them.
+    for local in 1..=5 {
+        row.push(flow(local), 0, 3, 8_000, false);
+        later(&mut row, 3_000);
+    }
+    let own = FlowKey { source: NodeId(2), local: 1 };
+    row.deaf = None;
+    row.nodes[0] = row.machine(1);
+    assert!(row.hop(2).has_room(own));
+    assert!(row.send(own, 3, &[8_000, 14_000, 14_000], Duration::from_secs(60)));
+}

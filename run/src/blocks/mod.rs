@@ -1,0 +1,289 @@
+//! Blocks between the machine of a node, the disk, and what they are for: files and sockets.
+//!
+//! A block that passes through is in the store before it is acknowledged, one for this node is
+//! where it belongs: in its file, in the store, or with the program that reads the stream. All
+//! disks are a thread's (`clerk`), and what follows from several tasks is written down in one file
+//! (`store`) at once. What a flow is for stands in its first block (`opening`).
+
+mod clerk;
+mod opening;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+
+use anyhow::{Context as _, Result, ensure};
+use farhop_proto::base::{Instant, NodeId};
+use farhop_proto::stack::NodePlan;
+use farhop_proto::transport::hop::{Arrived, Delivery, Hop, HopConfig, Keep};
+use farhop_proto::wire::hop::FlowKey;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
+
+use self::clerk::Clerk;
+pub(crate) use self::clerk::{Done, Task, whole_file};
+pub use self::clerk::{modified_ns, sum_file};
+pub(crate) use self::opening::{FIRST_BYTES, Kind, Opening, front, kind_of, read};
+pub use self::store::{Change, Store, StoreError};
+use crate::files::{Courier, FilesStatus, SendFile, State};
+use crate::sockets::{Sockets, SocketsStatus, Wish};
+
+/// What all who move blocks share.
+pub(crate) struct Office {
+    pub(crate) node: NodeId,
+    pub(crate) names: BTreeMap<NodeId, String>,
+    pub(crate) dir: PathBuf,
+    pub(crate) config: HopConfig,
+    tasks: Sender<Task>,
+}
+
+impl Office {
+    /// Gives the clerk a task.
+    pub(crate) fn ask(&self, task: Task) {
+        self.tasks.send(task).expect("the clerk ends after this");
+    }
+
+    /// The node with this name, which is not this one.
+    ///
+    /// Fails if there is none.
+    pub(crate) fn node_of(&self, name: &str) -> Result<NodeId> {
+        let known = self.names.iter().find(|(_, known)| **known == name);
+        let (node, _) = known.with_context(|| {
+            let names: Vec<_> = self.names.values().map(String::as_str).collect();
+            format!("no node '{name}' in the scenario; it has {}", names.join(", "))
+        })?;
+        ensure!(*node != self.node, "'{name}' is this node");
+        Ok(*node)
+    }
+
+    /// The name of a node.
+    pub(crate) fn name(&self, node: NodeId) -> String {
+        self.names.get(&node).cloned().unwrap_or_else(|| format!("node {}", node.0))
+    }
+
+    /// A flow that begins here.
+    pub(crate) fn flow(&self, local: u16) -> FlowKey {
+        FlowKey { source: self.node, local }
+    }
+}
+
+/// Where blocks of a daemon change hands.
+pub struct Exchange {
+    office: Office,
+    done: Receiver<Done>,
+    wake: Arc<OwnedFd>,
+    courier: Courier,
+    sockets: Sockets,
+    next_local: u16,
+}
+
+impl Exchange {
+    /// Opens what a node keeps in `dir`, and has its machine go on from there.
+    ///
+    /// Fails if the folder cannot be used, or another daemon uses it.
+    pub fn open(dir: &Path, plan: &NodePlan, now: Instant, hop: &mut Hop) -> Result<Self> {
+        let config = hop.config().clone();
+        let store = Store::open(dir, &config)?;
+        let (incoming, outgoing) = (store.incoming()?, store.outgoing()?);
+        for file in &incoming {
+            // Those that failed are refused as unknown.
+            if !matches!(file.state, State::Failed(_)) {
+                hop.restore_arrivals(now, file.flow(), file.opened, file.next);
+            }
+        }
+        let (sending, receiving) = (store.sending()?, store.receiving()?);
+        for flow in &receiving {
+            hop.restore_arrivals(now, flow.flow(), flow.opened, flow.next);
+        }
+        hop.keep_blocks();
+        store.blocks()?.into_iter().for_each(|whole| hop.restore(now, whole));
+        let clerk = Clerk::build(store, dir.join("inbox"), config.clone(), &incoming)?;
+        let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+        let (tasks, todo) = mpsc::channel();
+        let (report, done) = mpsc::channel();
+        let bell = Arc::clone(&wake);
+        let thread = thread::Builder::new().name("blocks".into());
+        thread.spawn(move || clerk.run(&todo, &report, &bell))?;
+        let (node, names, dir) = (plan.node, plan.names(), dir.into());
+        let sockets = Sockets::build(&config, sending, receiving);
+        Ok(Self {
+            office: Office { node, names, dir, config, tasks },
+            done,
+            wake,
+            courier: Courier::build(outgoing, incoming),
+            sockets,
+            next_local: random()? as u16,
+        })
+    }
+
+    /// Readable when the clerk has done something.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// What to wait on of programs with sockets.
+    pub fn sources(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        self.sockets.sources()
+    }
+
+    /// Which of those are ready, in their order.
+    pub fn set_ready(&mut self, ready: &[bool]) {
+        self.sockets.set_ready(ready);
+    }
+
+    /// When [`Exchange::turn`] is due whatever happens.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.sockets.poll_timeout()
+    }
+
+    /// Whether there is something to move, whatever the machine says.
+    pub fn is_called(&self, now: Instant) -> bool {
+        let has_clerk_done = rustix::io::read(self.wake.as_fd(), &mut [0; 8]).is_ok();
+        has_clerk_done || self.courier.has_outgoing() || self.sockets.is_called(now)
+    }
+
+    /// Moves blocks between the machine, the disk and programs.
+    pub fn turn(&mut self, now: Instant, hop: &mut Hop) {
+        while let Ok(done) = self.done.try_recv() {
+            self.on_done(now, hop, done);
+        }
+        while let Some(arrived) = hop.poll_arrived() {
+            self.on_arrived(now, hop, arrived);
+        }
+        while let Some(delivery) = hop.poll_delivery() {
+            self.on_delivery(now, hop, delivery);
+        }
+        self.courier.turn(&self.office, hop);
+        let spare = self.free_local();
+        self.sockets.turn(&self.office, now, hop, spare);
+        if !self.sockets.has_local(spare) {
+            // Numbers that come again soon could meet blocks of their last flow.
+            self.next_local = spare;
+        }
+        while let Some(keep) = hop.poll_keep() {
+            self.office.ask(match keep {
+                Keep::Put(whole) => Task::Keep(whole),
+                Keep::Drop(id) => Task::Drop(id),
+            });
+        }
+    }
+
+    fn on_done(&mut self, now: Instant, hop: &mut Hop, done: Done) {
+        let office = &self.office;
+        match done {
+            Done::Kept(id) => hop.handle_kept(id),
+            Done::NotKept(id) => hop.handle_not_kept(id),
+            Done::Accepted(id, file) => {
+                self.courier.on_stands(office, file);
+                hop.accept(now, id);
+            }
+            Done::Refused(id) => hop.refuse(now, id),
+            Done::Stands(file) => self.courier.on_stands(office, file),
+            Done::Read(local, number, bytes, is_last) => {
+                self.courier.on_read(office, now, hop, (local, number), (bytes, is_last));
+            }
+            Done::Unreadable(local, why) => self.courier.fail(office, hop, local, why),
+            other => self.sockets.on_done(office, now, hop, other),
+        }
+    }
+
+    fn on_arrived(&mut self, now: Instant, hop: &mut Hop, arrived: Arrived) {
+        if self.courier.has(arrived.id.flow.local) {
+            self.courier.on_arrived(&self.office, hop, arrived);
+        } else {
+            self.sockets.on_arrived(&self.office, now, hop, arrived);
+        }
+    }
+
+    fn on_delivery(&mut self, now: Instant, hop: &mut Hop, delivery: Delivery) {
+        let is_file = match delivery.id.number {
+            0 => kind_of(&delivery.frames).is_none_or(|kind| kind == Kind::File),
+            _ => !self.sockets.has(delivery.id.flow),
+        };
+        if is_file {
+            self.office.ask(Task::Deliver(delivery));
+        } else {
+            let local = if delivery.id.number == 0 { self.free_local() } else { 0 };
+            self.sockets.on_delivery(&self.office, now, hop, delivery, local);
+        }
+    }
+
+    /// A number that no flow from here has.
+    fn free_local(&mut self) -> u16 {
+        loop {
+            let local = self.next_local;
+            self.next_local = local.wrapping_add(1);
+            if !self.courier.has(local) && !self.sockets.has_local(local) {
+                return local;
+            }
+        }
+    }
+
+    /// Takes a file to be sent; returns its number here.
+    ///
+    /// Fails if there is no such node or file, or too many are on their way.
+    pub fn send(&mut self, wanted: SendFile) -> Result<u16> {
+        let local = self.free_local();
+        self.courier.send(&self.office, local, wanted)?;
+        Ok(local)
+    }
+
+    /// Gives up a file that is sent from here.
+    ///
+    /// Fails if there is none of that number under way.
+    pub fn cancel(&mut self, hop: &mut Hop, id: u16) -> Result<()> {
+        if self.sockets.cancel(&self.office, hop, id) {
+            return Ok(());
+        }
+        self.courier.cancel(&self.office, hop, id)
+    }
+
+    /// A file that came was fetched: its bytes are not needed here any more.
+    ///
+    /// Fails if there is none of that name.
+    pub fn fetched(&mut self, id: &str) -> Result<()> {
+        self.courier.fetched(&self.office, id)
+    }
+
+    /// All files.
+    pub fn files(&self) -> FilesStatus {
+        self.courier.status(&self.office)
+    }
+
+    /// All sockets.
+    pub fn sockets(&self) -> SocketsStatus {
+        self.sockets.status(&self.office)
+    }
+
+    /// Makes the connection of a program a socket. What is wrong is told there.
+    pub(crate) fn open_socket(
+        &mut self,
+        now: Instant,
+        program: UnixStream,
+        rest: &[u8],
+        wish: Wish,
+    ) {
+        let local = self.free_local();
+        self.sockets.open(&self.office, now, (program, rest), wish, local);
+    }
+
+    /// Where blocks and files are kept.
+    pub fn dir(&self) -> &Path {
+        &self.office.dir
+    }
+}
+
+/// A number that nobody can foresee.
+pub(crate) fn random() -> Result<u64> {
+    let mut bytes = [0; 8];
+    let drawn = SystemRandom::new().fill(&mut bytes);
+    ensure!(drawn.is_ok(), "the system has no random numbers");
+    Ok(u64::from_ne_bytes(bytes))
+}

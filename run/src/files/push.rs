@@ -1,0 +1,133 @@
+//! Files of which the length is not known when they begin: what `farhop push` does.
+
+use std::io::{self, Read};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use ring::digest::{Context as Digest, SHA256};
+
+use crate::blocks::random;
+use crate::sockets::client::{BlockSender, Daemon, SocketError};
+
+/// How long it is waited for a daemon that began anew.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// What is pushed, and where to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Push {
+    /// The daemon here.
+    pub daemon: Daemon,
+    /// The node that it is for.
+    pub to: String,
+    /// Its name there.
+    pub file: String,
+}
+
+/// A push under way.
+struct Pushing<'a> {
+    push: &'a Push,
+    /// What the daemon knows it by.
+    name: String,
+    sender: BlockSender,
+    watcher: &'a mut dyn FnMut(u64) -> bool,
+    done: u64,
+}
+
+impl Push {
+    /// Sends all bytes of `input` as one file, and waits until it has arrived and its sum was
+    /// right. `watcher` hears of the bytes that were taken and ends it by returning false. A daemon
+    /// that begins anew meanwhile is waited for. Returns the length.
+    ///
+    /// Fails if `input` cannot be read, the file is refused, or the watcher ends it.
+    pub fn run(&self, input: &mut dyn Read, watcher: &mut dyn FnMut(u64) -> bool) -> Result<u64> {
+        let name = format!("push-{:016x}", random()?);
+        let sender = BlockSender::push(&self.daemon, &self.to, &self.file, &name)?;
+        let mut pushing = Pushing { push: self, name, sender, watcher, done: 0 };
+        let outcome = pushing.send_all(input);
+        if outcome.is_err() {
+            // If it does not know of it any more, there is nothing to give up.
+            let _ = pushing.sender.cancel();
+            return outcome.map(|()| 0);
+        }
+        Ok(pushing.done)
+    }
+}
+
+impl Pushing<'_> {
+    fn send_all(&mut self, input: &mut dyn Read) -> Result<()> {
+        let mut digest = Digest::new(&SHA256);
+        let mut block = vec![0; self.sender.block_bytes()];
+        loop {
+            let length = fill(input, &mut block)?;
+            digest.update(&block[..length]);
+            if length > 0 {
+                self.send(&block[..length])?;
+            }
+            if length < block.len() {
+                break;
+            }
+        }
+        let trailer = [&self.done.to_be_bytes(), digest.finish().as_ref()].concat();
+        self.finish(&trailer)
+    }
+
+    fn send(&mut self, block: &[u8]) -> Result<()> {
+        let number = self.sender.next();
+        // A daemon that ended may have taken it, and not have said so any more.
+        while self.sender.next() == number {
+            if let Err(error) = self.sender.send(block) {
+                self.open_again(error)?;
+            }
+        }
+        self.done += block.len() as u64;
+        self.watch()
+    }
+
+    fn finish(&mut self, trailer: &[u8]) -> Result<()> {
+        loop {
+            let finished = self.sender.finish_with(trailer);
+            match finished.and_then(|()| self.sender.wait_until_arrived()) {
+                Ok(()) => return Ok(()),
+                Err(error) => self.open_again(error)?,
+            }
+        }
+    }
+
+    fn watch(&mut self) -> Result<()> {
+        if (self.watcher)(self.done) { Ok(()) } else { bail!("interrupted") }
+    }
+
+    /// Goes on with a daemon that began anew.
+    fn open_again(&mut self, error: SocketError) -> Result<()> {
+        if let SocketError::Refused(_) = error {
+            return Err(error.into());
+        }
+        let Push { daemon, to, file } = self.push;
+        loop {
+            self.watch()?;
+            match BlockSender::push(daemon, to, file, &self.name) {
+                Ok(sender) => {
+                    self.sender = sender;
+                    return Ok(());
+                }
+                Err(error @ SocketError::Refused(_)) => return Err(error.into()),
+                Err(_) => thread::sleep(AGAIN),
+            }
+        }
+    }
+}
+
+/// Reads until the block is full or nothing more comes; returns how many bytes.
+fn fill(input: &mut dyn Read, block: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < block.len() {
+        match input.read(&mut block[filled..]) {
+            Ok(0) => break,
+            Ok(length) => filled += length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

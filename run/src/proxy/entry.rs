@@ -1,0 +1,258 @@
+//! The near end: takes connections of TCP programs and asks an exit for what they want.
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use super::relay::{Places, Taken, beside, relay};
+use super::rules::{Exits, NotUnderstood};
+use super::socks;
+use super::target::{Answer, Ask, Failed, SERVICE, Target, line, read_line};
+use crate::sockets::client::{Daemon, SocketError, StreamSocket};
+
+/// How long a client may take to say what it wants.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+/// How long an exit may take to connect, once it has taken the stream.
+const ANSWER: Duration = Duration::from_secs(120);
+/// Connections that the kernel keeps until they are taken.
+const BACKLOG: i32 = 128;
+
+/// Where connections are taken: `PORT` of this host alone, or `ADDRESS:PORT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(pub SocketAddr);
+
+impl FromStr for Place {
+    type Err = NotUnderstood;
+
+    fn from_str(text: &str) -> Result<Self, NotUnderstood> {
+        let port = text.parse().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        let wrong = |_| NotUnderstood(format!("'{text}' is neither PORT nor ADDRESS:PORT"));
+        port.or_else(|_| text.parse()).map(Self).map_err(wrong)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.0)
+    }
+}
+
+/// A port of which all connections have the same target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Where they are taken.
+    pub place: Place,
+    /// What they are to.
+    pub target: Target,
+}
+
+impl FromStr for Forward {
+    type Err = NotUnderstood;
+
+    fn from_str(text: &str) -> Result<Self, NotUnderstood> {
+        let (place, target) = text.split_once('=').ok_or_else(|| {
+            NotUnderstood(format!("'{text}' has no '='; 2222=10.1.2.3:22 is a forward"))
+        })?;
+        Ok(Self { place: place.parse()?, target: target.parse()? })
+    }
+}
+
+/// What says where a connection goes.
+#[derive(Clone, Debug)]
+enum Way {
+    /// The client, by SOCKS.
+    Socks,
+    /// The port.
+    Fixed(Target),
+    /// The address that the client wanted before it was redirected.
+    Original,
+}
+
+/// An entry, at any number of places.
+#[derive(Debug)]
+pub struct Entry {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    daemon: Daemon,
+    exits: Exits,
+    places: Places,
+}
+
+impl Entry {
+    /// An entry without places, for at most `limit` connections.
+    pub fn build(daemon: Daemon, exits: Exits, limit: usize) -> Self {
+        Self { shared: Arc::new(Shared { daemon, exits, places: Places::new(limit) }) }
+    }
+
+    /// Takes SOCKS clients at a place. Returns where that is.
+    ///
+    /// Fails if it is not free.
+    pub fn take_socks(&self, place: Place) -> io::Result<SocketAddr> {
+        self.listen(place.0, Way::Socks)
+    }
+
+    /// Takes connections to one target.
+    ///
+    /// Fails if the place is not free.
+    pub fn take_forward(&self, forward: Forward) -> io::Result<SocketAddr> {
+        self.listen(forward.place.0, Way::Fixed(forward.target))
+    }
+
+    /// Takes redirected connections. Returns the port that they are to be redirected to.
+    ///
+    /// Fails if the system has no more ports.
+    pub fn take_redirected(&self) -> io::Result<u16> {
+        let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+        let bound = self.listen(any, Way::Original);
+        let only_4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        bound.or_else(|_| self.listen(only_4, Way::Original)).map(|bound| bound.port())
+    }
+
+    fn listen(&self, place: SocketAddr, way: Way) -> io::Result<SocketAddr> {
+        let socket = Socket::new(Domain::for_address(place), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        if place.is_ipv6() {
+            socket.set_only_v6(!place.ip().is_unspecified())?;
+        }
+        socket.bind(&place.into())?;
+        socket.listen(BACKLOG)?;
+        let listener: TcpListener = socket.into();
+        let bound = listener.local_addr()?;
+        let shared = Arc::clone(&self.shared);
+        beside(move || shared.take_all(&listener, &way))?;
+        Ok(bound)
+    }
+}
+
+impl Shared {
+    fn take_all(self: &Arc<Self>, listener: &TcpListener, way: &Way) {
+        loop {
+            let client = match listener.accept() {
+                Ok((client, _)) => client,
+                Err(error) => {
+                    // No descriptors: they come back.
+                    tracing::warn!("a connection is not taken: {error}");
+                    std::thread::sleep(Duration::from_millis(100));
+                    continue;
+                }
+            };
+            let Some(place) = self.places.take() else {
+                tracing::warn!("a connection is refused: too many");
+                reset(client);
+                continue;
+            };
+            let (shared, way) = (Arc::clone(self), way.clone());
+            if let Err(error) = beside(move || shared.serve(client, &way, place)) {
+                tracing::warn!("a connection is not served: {error}");
+            }
+        }
+    }
+
+    fn serve(&self, client: TcpStream, way: &Way, place: Taken) {
+        if let Err(error) = self.serve_one(client, way) {
+            tracing::debug!("a connection failed: {error}");
+        }
+        drop(place);
+    }
+
+    fn serve_one(&self, mut client: TcpStream, way: &Way) -> io::Result<()> {
+        client.set_read_timeout(Some(HANDSHAKE))?;
+        client.set_write_timeout(Some(HANDSHAKE))?;
+        let target = match way {
+            Way::Socks => socks::read_request(&mut client)?,
+            Way::Fixed(target) => target.clone(),
+            Way::Original => Target::Address(original_target(&client)?),
+        };
+        client.set_write_timeout(None)?;
+        let is_socks = matches!(way, Way::Socks);
+        match self.connect(&target) {
+            Ok((stream, bound)) => {
+                if is_socks {
+                    socks::tell_connected(&mut client, Some(bound))?;
+                }
+                relay(client, stream)
+            }
+            Err((failed, why)) => {
+                tracing::info!(%target, "not connected: {why}");
+                if is_socks {
+                    socks::tell_failed(&mut client, failed)?;
+                    return client.flush();
+                }
+                reset(client);
+                Ok(())
+            }
+        }
+    }
+
+    /// A stream to an exit that is connected to the target, and the address that it has there.
+    fn connect(&self, target: &Target) -> Result<(StreamSocket, SocketAddr), (Failed, String)> {
+        let exit = match target {
+            Target::Address(address) => self.exits.of_address(address.ip()),
+            Target::Name(..) => self.exits.of_names(),
+        };
+        let exit = exit.ok_or_else(|| (Failed::NoExit, format!("no exit for {target}")))?;
+        let ask = line(&Ask { connect: target.to_string() });
+        let stream = StreamSocket::connect(&self.daemon, exit, SERVICE, &ask);
+        let mut stream = stream.map_err(|error| {
+            let failed = match error {
+                SocketError::Silent(_) => Failed::TimedOut,
+                _ => Failed::NoExit,
+            };
+            (failed, format!("exit {exit}: {error}"))
+        })?;
+        let told = |error: io::Error| (Failed::of(&error), format!("exit {exit}: {error}"));
+        stream.set_read_timeout(Some(ANSWER)).map_err(told)?;
+        match read_line(&mut stream).map_err(told)? {
+            Answer::Connected(bound) => Ok((stream, bound)),
+            Answer::Failed(failed) => Err((failed, format!("exit {exit}: {failed}"))),
+        }
+    }
+}
+
+/// Where a connection went before nftables redirected it.
+fn original_target(client: &TcpStream) -> io::Result<SocketAddr> {
+    let own = client.local_addr()?;
+    let socket = SockRef::from(client);
+    let original = match own.ip().to_canonical() {
+        IpAddr::V4(_) => socket.original_dst_v4(),
+        IpAddr::V6(_) => socket.original_dst_v6(),
+    };
+    let original = original?.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+    let own = SocketAddr::new(own.ip().to_canonical(), own.port());
+    if original == own {
+        let what = "it was not redirected here, but meant this port";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    Ok(original)
+}
+
+/// Closes a connection as broken.
+fn reset(client: TcpStream) {
+    let _ = SockRef::from(&client).set_linger(Some(Duration::ZERO));
+    drop(client);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_of_this_host_alone() {
+        let forward: Forward = "2222=10.1.2.3:22".parse().expect("a forward");
+        assert_eq!(forward.place.to_string(), "127.0.0.1:2222");
+        assert_eq!(forward.target.to_string(), "10.1.2.3:22");
+        let forward: Forward = "[::]:80=example.org:8080".parse().expect("a forward");
+        assert_eq!(forward.place.to_string(), "[::]:80");
+        for text in ["2222", "x=10.1.2.3:22", "2222=10.1.2.3", "99999=a:1"] {
+            assert!(text.parse::<Forward>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The far end: takes streams and connects to their targets.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::MARK;
+use super::relay::{Places, Taken, beside, relay};
+use super::rules::Rules;
+use super::target::{Answer, Ask, Failed, SERVICE, Target, line, read_line};
+use crate::sockets::client::{Daemon, IncomingStream, SocketError, StreamListener};
+
+/// How long a target may take to answer.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long whoever opens a stream may take to say what it is for.
+const ASK_WAIT: Duration = Duration::from_secs(60);
+
+/// An exit.
+#[derive(Debug)]
+pub struct Exit {
+    listener: StreamListener,
+    rules: Arc<Rules>,
+    places: Places,
+}
+
+impl Exit {
+    /// The exit of a node, for at most `limit` connections.
+    ///
+    /// Fails if no daemon runs, or the node has an exit already.
+    pub fn open(daemon: &Daemon, rules: Rules, limit: usize) -> Result<Self, SocketError> {
+        let listener = StreamListener::bind(daemon, SERVICE)?;
+        Ok(Self { listener, rules: Arc::new(rules), places: Places::new(limit) })
+    }
+
+    /// Takes the next connection and serves it beside the rest.
+    ///
+    /// Fails if the daemon is gone.
+    pub fn serve_next(&mut self) -> Result<(), SocketError> {
+        let incoming = self.listener.next_incoming()?;
+        let Some(place) = self.places.take() else {
+            tracing::warn!(from = incoming.from(), "refused: too many connections");
+            self.listener.refuse(&incoming)?;
+            return Ok(());
+        };
+        let rules = Arc::clone(&self.rules);
+        beside(move || serve(incoming, &rules, place)).map(drop).or_else(|error| {
+            tracing::warn!("a connection is not served: {error}");
+            Ok(())
+        })
+    }
+
+    /// What ends [`Exit::serve_next`] when it is shut down.
+    ///
+    /// Fails if the system has no more descriptors.
+    pub fn handle(&self) -> io::Result<std::os::unix::net::UnixStream> {
+        self.listener.handle()
+    }
+}
+
+fn serve(incoming: IncomingStream, rules: &Rules, place: Taken) {
+    let from = incoming.from().to_owned();
+    if let Err(error) = serve_one(incoming, rules) {
+        tracing::debug!(from, "a connection failed: {error}");
+    }
+    drop(place);
+}
+
+fn serve_one(incoming: IncomingStream, rules: &Rules) -> io::Result<()> {
+    let from = incoming.from().to_owned();
+    let mut stream = incoming.accept(&[])?;
+    stream.set_read_timeout(Some(ASK_WAIT))?;
+    let Ask { connect } = read_line(&mut stream)?;
+    let target: Result<Target, _> = connect.parse();
+    let connected = target.map_err(|_| Failed::NoSuchName).and_then(|to| connect_to(&to, rules));
+    let answer = match &connected {
+        Ok((_, address)) => Answer::Connected(*address),
+        Err(failed) => Answer::Failed(*failed),
+    };
+    io::Write::write_all(&mut stream, &line(&answer))?;
+    match connected {
+        Ok((tcp, address)) => {
+            tracing::debug!(from, to = connect, %address, "connected");
+            relay(tcp, stream)
+        }
+        Err(failed) => {
+            tracing::info!(from, to = connect, "not connected: {failed}");
+            stream.finish()?;
+            // Whoever asked ends it.
+            io::copy(&mut stream, &mut io::sink()).map(drop)
+        }
+    }
+}
+
+/// Connects to the first address of a target that answers.
+fn connect_to(target: &Target, rules: &Rules) -> Result<(TcpStream, SocketAddr), Failed> {
+    let addresses: Vec<SocketAddr> = match target {
+        Target::Address(address) => vec![*address],
+        Target::Name(name, port) => {
+            let found = (name.as_str(), *port).to_socket_addrs();
+            found.map_err(|_| Failed::NoSuchName)?.collect()
+        }
+    };
+    let mut failed = Failed::NoSuchName;
+    for address in addresses {
+        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+        if !rules.allow(address.ip(), address.port()) {
+            failed = Failed::NotAllowed;
+            continue;
+        }
+        match connect(address) {
+            Ok(tcp) => return Ok((tcp, address)),
+            Err(error) => failed = Failed::of(&error),
+        }
+    }
+    Err(failed)
+}
+
+fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let domain = match address.ip() {
+        IpAddr::V4(_) => Domain::IPV4,
+        IpAddr::V6(_) => Domain::IPV6,
+    };
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    // Without the right to mark it nothing is redirected here either.
+    let _ = socket.set_mark(MARK);
+    socket.connect_timeout(&address.into(), PATIENCE)?;
+    Ok(socket.into())
+}

@@ -1,0 +1,164 @@
+//! The nftables table that sends TCP connections to the proxy.
+//!
+//! Its name has the process that it belongs to, with the time at which that began, so that a table
+//! of a process which is dead is known, and removed by the next one.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::process::{Command, Output, Stdio};
+
+use super::MARK;
+use super::rules::Prefix;
+
+/// How the names of all tables begin.
+const TABLE: &str = "farhop_proxy_";
+/// Where what is local to a host or its wire is: such connections are never redirected.
+const LOCAL_4: &str = "0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0/3";
+const LOCAL_6: &str = "::1, fe80::/10, ff00::/8";
+
+/// Why nothing can be redirected.
+#[derive(Debug, thiserror::Error)]
+pub enum RedirectError {
+    /// The program is not there.
+    #[error("nft cannot be run ({0}); it is in the package nftables")]
+    NoProgram(io::Error),
+    /// It does not do what it was asked for.
+    #[error("nft refuses: {0}; redirecting needs the right to change the network (root)")]
+    Refused(String),
+}
+
+/// Redirected connections; they go their own way again when it is dropped.
+#[derive(Debug)]
+pub struct Redirect {
+    table: String,
+}
+
+impl Redirect {
+    /// Redirects TCP connections of this host, and those that it passes on, to a port here: to
+    /// these prefixes, or to all but `except` and what is local. What dead processes left is
+    /// removed first.
+    ///
+    /// Fails if nft is missing, or may not.
+    pub fn install(
+        port: u16,
+        only: Option<&[Prefix]>,
+        except: &[Prefix],
+    ) -> Result<Self, RedirectError> {
+        Self::clean()?;
+        let own = std::process::id();
+        let table = format!("{TABLE}{own}_{}", began(own).unwrap_or(0));
+        run(&["-f", "-"], &script(&table, port, only, except))?;
+        Ok(Self { table })
+    }
+
+    /// Removes the tables of processes that are dead. Returns how many there were.
+    ///
+    /// Fails if nft is missing, or may not.
+    pub fn clean() -> Result<usize, RedirectError> {
+        let listed = run(&["list", "tables", "inet"], "")?;
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let names = listed.split_whitespace().filter(|word| word.starts_with(TABLE));
+        let mut removed = 0;
+        for name in names.filter(|name| !is_alive(name)) {
+            run(&["delete", "table", "inet", name], "")?;
+            removed += 1;
+        }
+        Ok(removed)
+    }
+}
+
+impl Drop for Redirect {
+    fn drop(&mut self) {
+        if let Err(error) = run(&["delete", "table", "inet", &self.table], "") {
+            tracing::warn!("connections are still redirected: {error}");
+        }
+    }
+}
+
+/// The table as nft reads it.
+fn script(table: &str, port: u16, only: Option<&[Prefix]>, except: &[Prefix]) -> String {
+    let mut rules = format!("meta mark {MARK:#x} return\nmeta l4proto != tcp return\n");
+    rules += &format!("ip daddr {{ {LOCAL_4} }} return\nip6 daddr {{ {LOCAL_6} }} return\n");
+    let family = |prefix: &Prefix| if prefix.is_ipv4() { "ip" } else { "ip6" };
+    for prefix in except {
+        rules += &format!("{} daddr {prefix} return\n", family(prefix));
+    }
+    match only {
+        None => rules += &format!("meta l4proto tcp redirect to :{port}\n"),
+        Some(only) => {
+            for prefix in only {
+                rules += &format!(
+                    "meta l4proto tcp {} daddr {prefix} redirect to :{port}\n",
+                    family(prefix)
+                );
+            }
+        }
+    }
+    // Of two rules that redirect one is enough; a table of its own disturbs no other.
+    format!(
+        "table inet {table} {{\n\
+         chain out {{\ntype nat hook output priority -100; policy accept;\n{rules}}}\n\
+         chain through {{\ntype nat hook prerouting priority -100; policy accept;\n\
+         fib daddr type local return\n{rules}}}\n}}\n"
+    )
+}
+
+/// Whether the process that a table belongs to still runs.
+fn is_alive(table: &str) -> bool {
+    let numbers = table.strip_prefix(TABLE).and_then(|rest| rest.split_once('_'));
+    let numbers = numbers.and_then(|(pid, at)| Some((pid.parse().ok()?, at.parse().ok()?)));
+    numbers.is_some_and(|(pid, at): (u32, u64)| began(pid) == Some(at))
+}
+
+/// When a process began, in the kernel's ticks; nothing if there is none.
+fn began(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may have spaces; the time is the 20th field behind it.
+    text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn run(words: &[&str], input: &str) -> Result<Output, RedirectError> {
+    let mut command = Command::new("nft");
+    command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Where only root looks.
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    let mut child = command.spawn().map_err(RedirectError::NoProgram)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // If it does not read, it says why.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let out = child.wait_with_output().map_err(RedirectError::NoProgram)?;
+    if out.status.success() {
+        return Ok(out);
+    }
+    let said = String::from_utf8_lossy(&out.stderr);
+    let first = said.lines().next().unwrap_or("it does not say why");
+    Err(RedirectError::Refused(first.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_alive_as_long_as_the_process_that_began_then() {
+        let own = std::process::id();
+        let at = began(own).expect("it runs");
+        assert!(is_alive(&format!("{TABLE}{own}_{at}")));
+        assert!(!is_alive(&format!("{TABLE}{own}_{}", at + 1)));
+        assert!(!is_alive(&format!("{TABLE}x")));
+    }
+
+    #[test]
+    fn what_is_local_or_of_the_exit_returns_before_anything_is_redirected() {
+        let prefix = |text: &str| text.parse::<Prefix>().expect("a prefix");
+        let all = script("t", 1234, None, &[prefix("10.66.0.0/16")]);
+        let redirect = all.find("redirect to :1234").expect("it is there");
+        for before in ["127.0.0.0/8", "mark 0x6661 return", "10.66.0.0/16 return"] {
+            assert!(all.find(before).is_some_and(|at| at < redirect), "{before}: {all}");
+        }
+        let some = script("t", 1234, Some(&[prefix("192.0.2.0/24")]), &[]);
+        assert!(some.contains("ip daddr 192.0.2.0/24 redirect to :1234"), "{some}");
+    }
+}

@@ -1,0 +1,114 @@
+//! Bytes of a connection to a stream and back, until both ways have ended.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use socket2::SockRef;
+
+use crate::sockets::client::StreamSocket;
+
+/// Bytes copied at once.
+const CHUNK: usize = 64 << 10;
+/// Memory for the stack of a thread.
+const STACK: usize = 128 << 10;
+
+/// Connections at one time, and a limit to them.
+#[derive(Debug)]
+pub(super) struct Places {
+    taken: Arc<AtomicUsize>,
+    limit: usize,
+}
+
+/// A place among the connections, free again when it is dropped.
+#[derive(Debug)]
+pub(super) struct Taken(Arc<AtomicUsize>);
+
+impl Places {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { taken: Arc::default(), limit }
+    }
+
+    /// A place, if there is one.
+    pub(super) fn take(&self) -> Option<Taken> {
+        let taken = Taken(Arc::clone(&self.taken));
+        (self.taken.fetch_add(1, Ordering::Relaxed) < self.limit).then_some(taken)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Runs something beside the rest.
+///
+/// Fails if the system has no more threads.
+pub(super) fn beside(work: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
+    thread::Builder::new().name("proxy".into()).stack_size(STACK).spawn(work)
+}
+
+/// Copies both ways until both have ended. A half that breaks off resets the other.
+///
+/// Fails if the system has no more threads or descriptors.
+pub(super) fn relay(tcp: TcpStream, stream: StreamSocket) -> io::Result<()> {
+    // A read of the stream may wait for ever; what ends it is the daemon.
+    stream.set_read_timeout(None)?;
+    tcp.set_read_timeout(None)?;
+    tcp.set_nodelay(true)?;
+    SockRef::from(&tcp).set_keepalive(true)?;
+    let is_broken = Arc::new(AtomicBool::new(false));
+    let (mut from, mut to) = (tcp.try_clone()?, stream.try_clone()?);
+    let broken = Arc::clone(&is_broken);
+    let other = beside(move || match copy_out(&mut from, &mut to, &broken) {
+        Ok(()) => {}
+        Err(_) => {
+            broken.store(true, Ordering::Relaxed);
+            to.reset();
+        }
+    })?;
+    let (mut from, mut to) = (stream, tcp);
+    match copy_in(&mut from, &mut to) {
+        Ok(()) => drop(to.shutdown(Shutdown::Write)),
+        Err(_) => {
+            is_broken.store(true, Ordering::Relaxed);
+            from.reset();
+            // Closing it is a reset then; only the reader is to wake up, and to send nothing.
+            let _ = SockRef::from(&to).set_linger(Some(Duration::ZERO));
+            let _ = to.shutdown(Shutdown::Read);
+        }
+    }
+    let _ = other.join();
+    Ok(())
+}
+
+/// From TCP to the stream.
+fn copy_out(from: &mut TcpStream, to: &mut StreamSocket, broken: &AtomicBool) -> io::Result<()> {
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let length = from.read(&mut chunk)?;
+        if broken.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        if length == 0 {
+            return to.finish();
+        }
+        to.write_all(&chunk[..length])?;
+    }
+}
+
+/// From the stream to TCP.
+fn copy_in(from: &mut StreamSocket, to: &mut TcpStream) -> io::Result<()> {
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let length = from.read(&mut chunk)?;
+        if length == 0 {
+            return Ok(());
+        }
+        to.write_all(&chunk[..length])?;
+    }
+}

@@ -1,0 +1,108 @@
+//! Programs that take connections, one for each service.
+
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+
+use rustix::event::PollFlags;
+
+use super::channel::{Channel, Kind};
+use super::is_service;
+
+/// What a program listens for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Purpose {
+    Streams,
+    Blocks,
+}
+
+/// The programs, by their services.
+#[derive(Debug, Default)]
+pub(super) struct Listeners {
+    all: BTreeMap<(Purpose, String), Channel>,
+    is_called: bool,
+    /// Whether one came since this was last asked.
+    is_new: bool,
+    refused: Vec<(Purpose, String)>,
+}
+
+impl Listeners {
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn services(&self) -> Vec<String> {
+        self.all.keys().map(|(_, service)| service.clone()).collect()
+    }
+
+    pub(super) fn sources(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        self.all.values().map(|channel| channel.source(true))
+    }
+
+    pub(super) fn set_ready(&mut self, ready: &mut dyn Iterator<Item = bool>) {
+        for channel in self.all.values_mut() {
+            if !channel.source(true).1.is_empty() {
+                let is_ready = ready.next().unwrap_or(false);
+                channel.set_ready(is_ready);
+                self.is_called |= is_ready;
+            }
+        }
+    }
+
+    pub(super) fn is_called(&self) -> bool {
+        self.is_called
+    }
+
+    /// Hears of what comes for a service from now on.
+    ///
+    /// Fails if another program does, or there can be no such service.
+    pub(super) fn add(
+        &mut self,
+        mut channel: Channel,
+        purpose: Purpose,
+        service: &str,
+    ) -> Result<&mut Channel, (Channel, String)> {
+        if !is_service(service) {
+            return Err((channel, format!("'{service}' is no name for a service")));
+        }
+        // One whose program has ended is not there any more.
+        self.turn();
+        let key = (purpose, service.to_owned());
+        if self.all.contains_key(&key) {
+            return Err((channel, format!("another program here listens for '{service}'")));
+        }
+        channel.say(Kind::Opened, "{}");
+        (self.is_called, self.is_new) = (true, true);
+        Ok(self.all.entry(key).or_insert(channel))
+    }
+
+    /// The program that listens for a service.
+    pub(super) fn find(&mut self, purpose: Purpose, service: &str) -> Option<&mut Channel> {
+        self.is_called = true;
+        self.all.get_mut(&(purpose, service.to_owned()))
+    }
+
+    /// Whether a program listens that did not when this was last asked.
+    pub(super) fn take_new(&mut self) -> bool {
+        std::mem::take(&mut self.is_new)
+    }
+
+    /// The connections that programs have refused since this was last asked.
+    pub(super) fn take_refused(&mut self) -> Vec<(Purpose, String)> {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Gives programs what they are to hear, and takes what they say.
+    pub(super) fn turn(&mut self) {
+        self.is_called = false;
+        for ((purpose, _), channel) in &mut self.all {
+            channel.write();
+            channel.set_ready(true);
+            while let Some((kind, payload)) = channel.poll_record() {
+                let id = String::from_utf8(payload.to_vec()).ok();
+                let id = id.filter(|_| kind == Kind::Refuse);
+                self.refused.extend(id.map(|id| (*purpose, id)));
+            }
+        }
+        self.all.retain(|_, channel| !channel.has_ended());
+    }
+}

@@ -1,0 +1,432 @@
+//! Sockets over blocks: streams, blocks and datagrams between programs of two nodes.
+//!
+//! A program asks for a socket over the control socket, and the connection becomes the socket
+//! ([`client`] is the program's end). A stream is two flows of blocks, one each way: the first block
+//! of the one says which service it is for, and the first block of the other names that flow, which
+//! accepts it. Who does not want it refuses the flow. Streams and datagrams live in memory: a
+//! daemon that began anew refuses what belongs to streams that it does not know, and so both ends
+//! hear of it.
+//!
+//! Nothing is read of a program that cannot go out, and no block is acknowledged that the program
+//! of the other end was not given: a reader that does not read stops the writer, hop by hop.
+//!
+//! | file | what stands there |
+//! |---|---|
+//! | `client` | the sockets of a program |
+//! | `channel` | the connection between a program and its daemon, as records |
+//! | `batch` | bytes become blocks |
+//! | `streams`, `stream` | all streams of a daemon; one of them |
+//! | `senders`, `receivers` | programs that send blocks, and that receive them |
+//! | `datagrams` | programs that send and receive datagrams |
+//! | `records` | what is written down of those |
+//! | `listeners` | programs that take connections |
+
+mod batch;
+mod channel;
+pub mod client;
+mod datagrams;
+mod listeners;
+mod receivers;
+mod records;
+mod senders;
+mod stream;
+mod streams;
+
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+
+use farhop_proto::base::Instant;
+use farhop_proto::transport::hop::{Arrived, Delivery, Hop, HopConfig};
+use farhop_proto::wire::hop::FlowKey;
+use rustix::event::PollFlags;
+use serde::{Deserialize, Serialize};
+
+use self::channel::{Cause, Channel};
+use self::datagrams::Datagrams;
+use self::listeners::{Listeners, Purpose};
+use self::receivers::Receivers;
+pub use self::records::{Receiving, Sending};
+use self::senders::{Senders, Wanted};
+use self::streams::{Refused, Streams};
+use crate::blocks::{Done, Kind as FlowKind, Office, kind_of};
+
+/// Sockets at one time.
+const SOCKETS: usize = 1_024;
+/// Longest name of a service, in bytes.
+const SERVICE_BYTES: usize = 64;
+
+/// Which socket a program wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "socket", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Wish {
+    /// A stream to a service of a node.
+    Connect {
+        /// The node.
+        to: String,
+        /// The service.
+        service: String,
+    },
+    /// To hear of streams to a service of this node.
+    Listen {
+        /// The service.
+        service: String,
+    },
+    /// A stream that a listener heard of.
+    Accept {
+        /// Its number.
+        id: u16,
+    },
+    /// To send blocks to a service of a node, or to go on with that.
+    SendBlocks {
+        /// The node.
+        to: String,
+        /// The service.
+        service: String,
+        /// What the program calls them.
+        name: String,
+    },
+    /// To send a file of which the length is not known, or to go on with that.
+    Push {
+        /// The node.
+        to: String,
+        /// Name of the file there.
+        file: String,
+        /// What the program calls it.
+        name: String,
+    },
+    /// To hear of blocks for a service of this node.
+    ListenBlocks {
+        /// The service.
+        service: String,
+    },
+    /// To send datagrams, and to receive those for a service of this node.
+    Bind {
+        /// The service.
+        service: String,
+    },
+    /// Blocks that a listener heard of.
+    TakeBlocks {
+        /// What they are called here.
+        id: String,
+    },
+}
+
+/// What a daemon knows of its sockets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SocketsStatus {
+    /// Sockets that there may be at most.
+    pub limit: usize,
+    /// Services that programs here listen for.
+    pub listening: Vec<String>,
+    /// Streams.
+    pub streams: Vec<StreamStatus>,
+    /// Flows of blocks that programs here send.
+    pub sending: Vec<Sending>,
+    /// Flows of blocks for programs here.
+    pub receiving: Vec<Receiving>,
+    /// What was counted.
+    pub counters: SocketCounters,
+}
+
+/// A stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamStatus {
+    /// Its number here.
+    pub id: u16,
+    /// The node at its other end.
+    pub peer: String,
+    /// The service.
+    pub service: String,
+    /// How it stands: "opening", "offered", "open" or "leaving".
+    pub state: String,
+    /// Bytes of the program here that went out.
+    pub sent: u64,
+    /// Bytes that the program here was given.
+    pub received: u64,
+}
+
+/// What was counted of sockets since the daemon began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketCounters {
+    /// Streams that were connected, from here and from elsewhere.
+    pub opened: u64,
+    /// Streams that nobody here took.
+    pub refused: u64,
+    /// Streams that did not end as their programs wanted.
+    pub reset: u64,
+    /// Those of them whose other end was silent for too long.
+    pub silent: u64,
+    /// Requests of programs that were refused because there were too many sockets.
+    pub over_limit: u64,
+    /// Datagrams of programs that went out.
+    pub datagrams_sent: u64,
+    /// Datagrams that programs were given.
+    pub datagrams_received: u64,
+    /// Datagrams for which there was no room or no receiver, as far as that is known; a flow that
+    /// was refused counts once.
+    pub datagrams_lost: u64,
+    /// Bytes of streams that went out.
+    pub bytes_sent: u64,
+    /// Bytes of streams that programs were given.
+    pub bytes_received: u64,
+}
+
+/// All sockets of a daemon.
+pub(crate) struct Sockets {
+    listeners: Listeners,
+    streams: Streams,
+    senders: Senders,
+    receivers: Receivers,
+    datagrams: Datagrams,
+    counters: SocketCounters,
+}
+
+impl Sockets {
+    /// Goes on with these flows of blocks.
+    pub(crate) fn build(
+        config: &HopConfig,
+        sending: Vec<Sending>,
+        receiving: Vec<Receiving>,
+    ) -> Self {
+        Self {
+            listeners: Listeners::default(),
+            streams: Streams::build(config),
+            senders: Senders::build(sending),
+            receivers: Receivers::build(receiving),
+            datagrams: Datagrams::default(),
+            counters: SocketCounters::default(),
+        }
+    }
+
+    /// What to wait on.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        let all = self.listeners.sources().chain(self.streams.sources());
+        let all = all.chain(self.senders.sources()).chain(self.receivers.sources());
+        let all = all.chain(self.datagrams.sources());
+        // The end of a program that nothing is wanted of would wake the loop for ever.
+        all.filter(|(_, flags)| !flags.is_empty())
+    }
+
+    /// Which of those are ready, in their order.
+    pub(crate) fn set_ready(&mut self, ready: &[bool]) {
+        let mut ready = ready.iter().copied();
+        self.listeners.set_ready(&mut ready);
+        self.streams.set_ready(&mut ready);
+        self.senders.set_ready(&mut ready);
+        self.receivers.set_ready(&mut ready);
+        self.datagrams.set_ready(&mut ready);
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let all = [
+            self.streams.poll_timeout(),
+            self.receivers.poll_timeout(),
+            self.datagrams.poll_timeout(),
+        ];
+        all.into_iter().flatten().min()
+    }
+
+    /// Whether [`Sockets::turn`] has something to do.
+    pub(crate) fn is_called(&self, now: Instant) -> bool {
+        self.listeners.is_called()
+            || self.streams.is_called()
+            || self.senders.is_called()
+            || self.receivers.is_called()
+            || self.datagrams.is_called()
+            || self.poll_timeout().is_some_and(|due| due <= now)
+    }
+
+    /// Whether a flow from elsewhere belongs to a socket.
+    pub(crate) fn has(&self, flow: FlowKey) -> bool {
+        self.streams.has(flow) || self.receivers.has(flow) || self.datagrams.has(flow)
+    }
+
+    /// Whether a flow from here with this number does.
+    pub(crate) fn has_local(&self, local: u16) -> bool {
+        let is_stream = self.streams.has_local(local);
+        is_stream || self.senders.has_local(local) || self.datagrams.has_local(local)
+    }
+
+    /// Moves bytes between programs and the machine; `spare` is a number for a flow that it may
+    /// make.
+    pub(crate) fn turn(&mut self, office: &Office, now: Instant, hop: &mut Hop, spare: u16) {
+        self.listeners.turn();
+        for (purpose, id) in self.listeners.take_refused() {
+            match purpose {
+                Purpose::Streams => self.streams.refuse(now, hop, &id, &mut self.counters),
+                Purpose::Blocks => self.receivers.refuse(office, now, hop, &id),
+            }
+        }
+        self.streams.turn(office, now, hop, &mut self.counters);
+        self.senders.turn(office, hop);
+        self.receivers.turn(office, now, hop, &mut self.listeners);
+        self.datagrams.turn(office, now, hop, Some(spare), &mut self.counters);
+    }
+
+    /// The clerk has done something with a block of a program.
+    pub(crate) fn on_done(&mut self, office: &Office, now: Instant, hop: &mut Hop, done: Done) {
+        match done {
+            Done::Held(whole) => self.senders.on_held(office, now, hop, whole),
+            Done::NotHeld(local) => self.senders.on_not_held(local),
+            Done::Letter(id) => {
+                self.receivers.on_kept(office, now, hop, id, &mut self.listeners);
+            }
+            Done::NoLetter(id) => {
+                hop.refuse(now, id);
+                self.receivers.on_not_kept(office, id);
+            }
+            Done::Fetched(id, block) => self.receivers.on_fetched(id, block),
+            _ => unreachable!("all others concern no socket"),
+        }
+    }
+
+    /// Gives up blocks that a program here sends. Returns whether there are some.
+    pub(crate) fn cancel(&mut self, office: &Office, hop: &mut Hop, local: u16) -> bool {
+        let is_moving = self.senders.is_moving(local);
+        if is_moving {
+            self.senders.fail(office, hop, local, "it was cancelled".into());
+        }
+        is_moving
+    }
+
+    /// The other end of a flow has a block, or refuses the flow.
+    pub(crate) fn on_arrived(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        hop: &mut Hop,
+        arrived: Arrived,
+    ) {
+        if self.senders.has_local(arrived.id.flow.local) {
+            self.senders.on_arrived(office, hop, arrived);
+        } else if self.datagrams.has_local(arrived.id.flow.local) {
+            self.datagrams.on_arrived(hop, arrived, &mut self.counters);
+        } else {
+            self.streams.on_arrived(now, hop, arrived, &mut self.counters);
+        }
+    }
+
+    /// A block came; `local` is a number for a socket that it may make.
+    pub(crate) fn on_delivery(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        hop: &mut Hop,
+        delivery: Delivery,
+        local: u16,
+    ) {
+        let (streams, listeners) = (&mut self.streams, &mut self.listeners);
+        match (delivery.id.number, kind_of(&delivery.frames)) {
+            (0, Some(FlowKind::Blocks)) => {
+                self.receivers.on_opening(office, now, hop, delivery, listeners);
+            }
+            (0, Some(FlowKind::Datagrams)) => {
+                self.datagrams.on_opening(office, now, hop, &delivery, &mut self.counters);
+            }
+            (0, _) => {
+                let arrived = (delivery, local);
+                streams.on_opening(office, now, hop, arrived, listeners, &mut self.counters);
+            }
+            _ if self.receivers.has(delivery.id.flow) => {
+                self.receivers.on_delivery(now, hop, delivery);
+            }
+            _ if self.datagrams.has(delivery.id.flow) => {
+                self.datagrams.on_delivery(office, now, hop, delivery, &mut self.counters);
+            }
+            _ => streams.on_delivery(now, hop, delivery, &mut self.counters),
+        }
+    }
+
+    /// Makes the connection of a program a socket, with the number `local` if it needs one.
+    pub(crate) fn open(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        (program, rest): (UnixStream, &[u8]),
+        wish: Wish,
+        local: u16,
+    ) {
+        let channel = Channel::new(program, rest);
+        let all = [self.streams.count(), self.listeners.count(), self.senders.count()];
+        let others = self.receivers.count() + self.datagrams.count();
+        let is_full = all.iter().sum::<usize>() + others >= SOCKETS;
+        let is_new = !matches!(wish, Wish::Accept { .. } | Wish::TakeBlocks { .. });
+        let opened = if is_full && is_new {
+            self.counters.over_limit += 1;
+            Err((channel, format!("there are {SOCKETS} sockets already")))
+        } else {
+            self.grant(office, now, channel, wish, local)
+        };
+        if let Err((mut channel, why)) = opened {
+            channel.say_no(Cause::Refused, &why);
+        }
+    }
+
+    fn grant(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        channel: Channel,
+        wish: Wish,
+        local: u16,
+    ) -> Result<(), Refused> {
+        match wish {
+            Wish::Connect { to, service } => {
+                self.streams.connect(office, now, channel, (&to, &service), local)
+            }
+            Wish::Listen { service } => {
+                let channel = self.listeners.add(channel, Purpose::Streams, &service)?;
+                for (id, from) in self.streams.offered(&service) {
+                    channel.say(channel::Kind::Incoming, offer(id, &office.name(from)));
+                }
+                Ok(())
+            }
+            Wish::Accept { id } => self.streams.accept(now, channel, id, &mut self.counters),
+            Wish::SendBlocks { to, service, name } => {
+                let wanted = Wanted { to: &to, service: &service, name: &name, file: None };
+                self.senders.open(office, channel, &wanted, local)
+            }
+            Wish::Push { to, file, name } => {
+                let wanted = Wanted { to: &to, service: "", name: &name, file: Some(&file) };
+                self.senders.open(office, channel, &wanted, local)
+            }
+            Wish::ListenBlocks { service } => {
+                let channel = self.listeners.add(channel, Purpose::Blocks, &service)?;
+                for offer in self.receivers.offers(office, &service) {
+                    channel.say(channel::Kind::Incoming, offer);
+                }
+                Ok(())
+            }
+            Wish::Bind { service } => self.datagrams.bind(channel, service),
+            Wish::TakeBlocks { id } => self.receivers.accept(channel, &id),
+        }
+    }
+
+    pub(crate) fn status(&self, office: &Office) -> SocketsStatus {
+        let (bytes_sent, bytes_received) = self.streams.bytes();
+        SocketsStatus {
+            limit: SOCKETS,
+            listening: [self.listeners.services(), self.datagrams.services().cloned().collect()]
+                .concat(),
+            streams: self.streams.status(office),
+            sending: self.senders.moving().cloned().collect(),
+            receiving: self.receivers.moving().cloned().collect(),
+            counters: SocketCounters { bytes_sent, bytes_received, ..self.counters },
+        }
+    }
+}
+
+/// Tells a program that there is no socket for it.
+pub(crate) fn refuse(program: UnixStream, why: &str) {
+    Channel::new(program, &[]).say_no(Cause::Refused, why);
+}
+
+/// What a listener is told of a stream that somebody wants.
+fn offer(id: u16, from: &str) -> Vec<u8> {
+    serde_json::json!({ "id": id, "from": from }).to_string().into_bytes()
+}
+
+/// Whether a service may have this name.
+fn is_service(name: &str) -> bool {
+    !name.is_empty() && name.len() <= SERVICE_BYTES && !name.chars().any(char::is_control)
+}

@@ -1,0 +1,349 @@
+//! Programs that receive blocks.
+//!
+//! A block is in the store before its source is told that it arrived, and stays there until the
+//! program has confirmed it. So each is given to the program until it has said that it has it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::BorrowedFd;
+
+use bytes::{Buf as _, Bytes};
+use farhop_proto::base::{Duration, Instant};
+use farhop_proto::transport::hop::{Delivery, Hop};
+use farhop_proto::wire::hop::{BlockId, FlowKey};
+use rustix::event::PollFlags;
+
+use super::channel::{Cause, Channel, Kind};
+use super::listeners::{Listeners, Purpose};
+use super::records::Receiving;
+use super::streams::Refused;
+use crate::blocks::{Kind as FlowKind, Office, Opening, Task, read};
+use crate::files::State;
+
+/// Blocks of a flow that are kept for its program.
+const KEPT: u32 = 8;
+/// Blocks that a program is given and has not confirmed.
+const GIVEN: u32 = 2;
+/// How long a new flow waits for a program that listens for it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// New flows that wait.
+const WAITING: usize = 64;
+/// Flows that are kept, those that are over included.
+const FLOWS: usize = 1_024;
+
+/// One of them.
+struct Receiver {
+    record: Receiving,
+    channel: Option<Channel>,
+    /// Number of the block that the program is given next.
+    given: u32,
+    /// Whether the clerk fetches that one.
+    is_fetching: bool,
+    /// Blocks that came and are not in the store.
+    held: VecDeque<Delivery>,
+    /// Whether the clerk writes one.
+    is_writing: bool,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Receivers {
+    all: BTreeMap<FlowKey, Receiver>,
+    todo: BTreeSet<FlowKey>,
+    /// First blocks of flows that nobody listens for yet.
+    waiting: Vec<(Instant, Delivery)>,
+}
+
+impl Receivers {
+    pub(super) fn build(records: Vec<Receiving>) -> Self {
+        let receiver = |record: Receiving| (record.flow(), Receiver::new(record));
+        Self { all: records.into_iter().map(receiver).collect(), ..Self::default() }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.all.values().filter(|one| one.record.state == State::Moving).count()
+    }
+
+    pub(super) fn has(&self, flow: FlowKey) -> bool {
+        self.all.contains_key(&flow)
+    }
+
+    pub(super) fn sources(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        self.all.values().filter_map(|one| Some(one.channel.as_ref()?.source(true)))
+    }
+
+    pub(super) fn set_ready(&mut self, ready: &mut dyn Iterator<Item = bool>) {
+        for (flow, receiver) in &mut self.all {
+            let Some(channel) = &mut receiver.channel else { continue };
+            if !channel.source(true).1.is_empty() && ready.next().unwrap_or(false) {
+                channel.set_ready(true);
+                self.todo.insert(*flow);
+            }
+        }
+    }
+
+    pub(super) fn is_called(&self) -> bool {
+        !self.todo.is_empty()
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.waiting.iter().map(|(since, _)| *since + PATIENCE).min()
+    }
+
+    /// The first block of a flow came.
+    pub(super) fn on_opening(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        hop: &mut Hop,
+        delivery: Delivery,
+        listeners: &mut Listeners,
+    ) {
+        let flow = delivery.id.flow;
+        let block = Bytes::from(delivery.frames.concat());
+        let opening: Option<(Opening, Bytes)> = read(FlowKind::Blocks, &block);
+        self.forget_old(office);
+        let is_full = self.waiting.len() >= WAITING || self.all.len() >= FLOWS;
+        let Some((opening, _)) = opening.filter(|_| !is_full) else {
+            return hop.refuse(now, delivery.id);
+        };
+        if let Some(old) = self.all.remove(&flow) {
+            // Its source has begun anew under the old number.
+            office.ask(Task::ForgetReceiving(Box::new(old.record)));
+        }
+        if listeners.find(Purpose::Blocks, &opening.service).is_none() {
+            return self.waiting.push((now, delivery));
+        }
+        let record = Receiving {
+            source: flow.source,
+            local: flow.local,
+            opened: delivery.shape.crc,
+            service: opening.service,
+            name: opening.name,
+            next: 0,
+            confirmed: 1,
+            is_finished: false,
+            state: State::Moving,
+        };
+        let mut receiver = Receiver::new(record);
+        receiver.held.push_back(delivery);
+        self.all.insert(flow, receiver);
+        self.todo.insert(flow);
+    }
+
+    /// Another block of a flow came.
+    pub(super) fn on_delivery(&mut self, now: Instant, hop: &mut Hop, delivery: Delivery) {
+        let flow = delivery.id.flow;
+        match self.all.get_mut(&flow) {
+            Some(receiver) if receiver.record.state == State::Moving => {
+                receiver.held.push_back(delivery);
+                self.todo.insert(flow);
+            }
+            _ => hop.refuse(now, delivery.id),
+        }
+    }
+
+    /// What a new listener is told: the flows of its service that no program has.
+    pub(super) fn offers(&self, office: &Office, service: &str) -> Vec<Vec<u8>> {
+        let is_one = |one: &&Receiver| {
+            let is_open = one.record.state == State::Moving && one.record.next > 0;
+            is_open && one.record.service == service && one.channel.is_none()
+        };
+        self.all.values().filter(is_one).map(|one| one.offer(office)).collect()
+    }
+
+    /// Gives a program a flow; another one that had it loses it.
+    pub(super) fn accept(&mut self, mut channel: Channel, id: &str) -> Result<(), Refused> {
+        let found = self.all.iter_mut().find(|(_, one)| one.record.id() == id);
+        let found = found.filter(|(_, one)| one.record.state == State::Moving);
+        let Some((flow, receiver)) = found else {
+            return Err((channel, format!("no blocks of {id} wait here")));
+        };
+        let next = receiver.record.confirmed - 1;
+        channel.say(Kind::Opened, serde_json::json!({ "id": id, "next": next }).to_string());
+        if let Some(mut old) = receiver.channel.replace(channel) {
+            old.say_no(Cause::Broken, "another program took its place");
+        }
+        receiver.given = receiver.record.confirmed;
+        self.todo.insert(*flow);
+        Ok(())
+    }
+
+    /// Moves blocks between the machine, the clerk and programs.
+    pub(super) fn turn(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        hop: &mut Hop,
+        listeners: &mut Listeners,
+    ) {
+        let (late, waiting) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|(since, _)| *since + PATIENCE <= now);
+        self.waiting = waiting;
+        late.into_iter().for_each(|(_, delivery): (_, Delivery)| hop.refuse(now, delivery.id));
+        if listeners.take_new() {
+            for (_, delivery) in std::mem::take(&mut self.waiting) {
+                self.on_opening(office, now, hop, delivery, listeners);
+            }
+        }
+        for flow in std::mem::take(&mut self.todo) {
+            if let Some(receiver) = self.all.get_mut(&flow) {
+                receiver.move_blocks(office);
+            }
+        }
+    }
+
+    /// A block is in the store.
+    pub(super) fn on_kept(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        hop: &mut Hop,
+        id: BlockId,
+        listeners: &mut Listeners,
+    ) {
+        hop.accept(now, id);
+        let Some(receiver) = self.all.get_mut(&id.flow) else { return };
+        receiver.is_writing = false;
+        self.todo.insert(id.flow);
+        if id.number == 0
+            && let Some(listener) = listeners.find(Purpose::Blocks, &receiver.record.service)
+        {
+            let offer = receiver.offer(office);
+            listener.say(Kind::Incoming, offer);
+        }
+    }
+
+    /// A block cannot be kept, and its flow was refused.
+    pub(super) fn on_not_kept(&mut self, office: &Office, id: BlockId) {
+        let Some(mut receiver) = self.all.remove(&id.flow) else { return };
+        if let Some(mut channel) = receiver.channel.take() {
+            channel.say_no(Cause::Broken, "the daemon cannot keep blocks; its log says why");
+        }
+        office.ask(Task::ForgetReceiving(Box::new(receiver.record)));
+    }
+
+    /// A block was read from the store; nothing if it is not there.
+    pub(super) fn on_fetched(&mut self, id: BlockId, block: Option<Bytes>) {
+        let Some(receiver) = self.all.get_mut(&id.flow) else { return };
+        receiver.is_fetching = false;
+        self.todo.insert(id.flow);
+        if let (Some(channel), Some(block)) = (&mut receiver.channel, block)
+            && receiver.given == id.number
+        {
+            receiver.given += 1;
+            let number = Bytes::copy_from_slice(&(id.number - 1).to_be_bytes());
+            channel.put(Kind::Data, &[number, block], None);
+        }
+    }
+
+    /// A listener does not want a flow.
+    pub(super) fn refuse(&mut self, office: &Office, now: Instant, hop: &mut Hop, id: &str) {
+        let found =
+            self.all.values().find(|one| one.record.id() == id).map(|one| one.record.flow());
+        if let Some(mut receiver) = found.and_then(|flow| self.all.remove(&flow)) {
+            hop.refuse(now, BlockId { flow: receiver.record.flow(), number: u32::MAX });
+            receiver.record.state = State::Failed("it was refused".into());
+            office.ask(Task::ForgetReceiving(Box::new(receiver.record)));
+        }
+    }
+
+    /// Of flows that are over something is kept, so that their sources can be told again.
+    fn forget_old(&mut self, office: &Office) {
+        let is_over = |one: &Receiver| one.record.state != State::Moving;
+        let over = self.all.iter().filter(|(_, one)| is_over(one)).map(|(flow, _)| *flow);
+        let over: Vec<FlowKey> = over.collect();
+        for flow in over.into_iter().skip(FLOWS / 2) {
+            if let Some(receiver) = self.all.remove(&flow) {
+                office.ask(Task::ForgetReceiving(Box::new(receiver.record)));
+            }
+        }
+    }
+
+    /// All flows that are not over.
+    pub(super) fn moving(&self) -> impl Iterator<Item = &Receiving> {
+        let records = self.all.values().map(|receiver| &receiver.record);
+        records.filter(|record| record.state == State::Moving)
+    }
+}
+
+impl Receiver {
+    fn new(record: Receiving) -> Self {
+        Self {
+            given: record.confirmed,
+            record,
+            channel: None,
+            is_fetching: false,
+            held: VecDeque::new(),
+            is_writing: false,
+        }
+    }
+
+    /// What a listener is told of it.
+    fn offer(&self, office: &Office) -> Vec<u8> {
+        let (id, name) = (self.record.id(), &self.record.name);
+        let from = office.name(self.record.source);
+        serde_json::json!({ "id": id, "from": from, "name": name }).to_string().into_bytes()
+    }
+
+    fn move_blocks(&mut self, office: &Office) {
+        self.hear(office);
+        let is_full = self.record.next >= self.record.confirmed + KEPT;
+        if !self.is_writing
+            && !is_full
+            && let Some(delivery) = self.held.pop_front()
+        {
+            self.record.next = delivery.id.number + 1;
+            self.record.is_finished = delivery.shape.finishes;
+            self.is_writing = true;
+            office.ask(Task::Letter(Box::new((delivery, self.record.clone()))));
+        }
+        // What is being written is not there yet.
+        let there = self.record.end().min(self.record.next - u32::from(self.is_writing));
+        let may_give = self.given < there && self.given < self.record.confirmed + GIVEN;
+        if self.channel.is_some() && !self.is_fetching && may_give {
+            self.is_fetching = true;
+            let id = BlockId { flow: self.record.flow(), number: self.given };
+            office.ask(Task::Fetch(id));
+        }
+        if let Some(channel) = &mut self.channel {
+            channel.write();
+        }
+        self.end_if_all(office);
+    }
+
+    /// Takes what the program says.
+    fn hear(&mut self, office: &Office) {
+        let Some(channel) = &mut self.channel else { return };
+        while let Some((kind, mut payload)) = channel.poll_record() {
+            if kind != Kind::Confirm || payload.len() != 4 {
+                continue;
+            }
+            let number = payload.get_u32().saturating_add(1);
+            if number != self.record.confirmed || number >= self.given {
+                continue;
+            }
+            self.record.confirmed += 1;
+            let id = BlockId { flow: self.record.flow(), number };
+            office.ask(Task::Confirm(id, Box::new(self.record.clone())));
+        }
+        if channel.has_ended() {
+            self.channel = None;
+            self.given = self.record.confirmed;
+        }
+    }
+
+    /// Tells the program once it has all.
+    fn end_if_all(&mut self, office: &Office) {
+        let is_all = self.record.is_finished && !self.is_writing;
+        if !is_all || self.record.confirmed < self.record.end() {
+            return;
+        }
+        let Some(mut channel) = self.channel.take() else { return };
+        channel.say(Kind::Finish, "");
+        channel.write();
+        self.record.state = State::Fetched;
+        let id = BlockId { flow: self.record.flow(), number: self.record.end() };
+        office.ask(Task::Confirm(id, Box::new(self.record.clone())));
+    }
+}

@@ -1,0 +1,75 @@
+//! What is written down of blocks of programs, so that they survive the daemon.
+
+use farhop_proto::base::NodeId;
+use farhop_proto::wire::hop::FlowKey;
+use serde::{Deserialize, Serialize};
+
+use crate::files::State;
+
+/// Blocks that a program here sends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sending {
+    /// Number of their flow at this node.
+    pub local: u16,
+    /// The destination.
+    pub to: NodeId,
+    /// The service there; empty for a file.
+    pub service: String,
+    /// What the program calls the flow: by this it goes on after either of them began anew.
+    pub name: String,
+    /// Blocks that were taken of the program, with the first one, which is ours.
+    pub taken: u32,
+    /// Those that the destination has, with ours; all before this one.
+    pub arrived: u32,
+    /// Whether the last of those taken ends the flow.
+    pub is_finished: bool,
+    /// How they stand.
+    pub state: State,
+}
+
+/// Blocks for a program here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receiving {
+    /// The node that sends them.
+    pub source: NodeId,
+    /// Number of their flow there.
+    pub local: u16,
+    /// Checksum of the first block, which tells it from other flows of that number.
+    pub opened: u32,
+    /// The service.
+    pub service: String,
+    /// What the sender calls the flow.
+    pub name: String,
+    /// Number of the block that is next.
+    pub next: u32,
+    /// Blocks that the program has confirmed, with the first one, which is not its.
+    pub confirmed: u32,
+    /// Whether the last one came; it has no bytes of the program.
+    pub is_finished: bool,
+    /// How they stand: `Fetched` once the program has all.
+    pub state: State,
+}
+
+impl Sending {
+    /// Blocks of the program that were taken.
+    pub(super) fn program_blocks(&self) -> u32 {
+        self.taken.saturating_sub(1 + u32::from(self.is_finished))
+    }
+}
+
+impl Receiving {
+    /// Their flow.
+    pub fn flow(&self) -> FlowKey {
+        FlowKey { source: self.source, local: self.local }
+    }
+
+    /// What the flow is called here, among all that came.
+    pub fn id(&self) -> String {
+        format!("{}-{}-{:08x}", self.source.0, self.local, self.opened)
+    }
+
+    /// Number of the first block that is not of the program any more.
+    pub(super) fn end(&self) -> u32 {
+        self.next - u32::from(self.is_finished)
+    }
+}

@@ -1,0 +1,365 @@
+//! Programs that send blocks, and those that push files of unknown length.
+//!
+//! A block is a program's until it is in the store; then the program is told that it was taken, and
+//! it goes its way whatever becomes of the program and of the daemon.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::BorrowedFd;
+
+use bytes::{Buf as _, Bytes};
+use farhop_proto::base::{Instant, NodeId};
+use farhop_proto::transport::hop::{Arrived, Hop, Whole, frames_of};
+use farhop_proto::wire::hop::BlockId;
+use rustix::event::PollFlags;
+
+use super::channel::{Cause, Channel, Kind};
+use super::is_service;
+use super::records::Sending;
+use super::streams::Refused;
+use crate::blocks::{Kind as FlowKind, Office, Opening, Task, front, random};
+use crate::files::{FileInfo, State, is_name};
+
+/// Flows that are over and remembered, so that their programs hear of it.
+const REMEMBERED: usize = 1_024;
+
+/// Bytes of a block at most, however long those of files may be.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// One of them.
+struct Sender {
+    record: Sending,
+    channel: Option<Channel>,
+    /// Whether the clerk has a block of it.
+    is_writing: bool,
+    /// A block of the program that waits for the machine to have room.
+    waiting: Option<(Bytes, bool)>,
+    /// Blocks that arrived before others.
+    early: BTreeSet<u32>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Senders {
+    all: BTreeMap<u16, Sender>,
+    todo: BTreeSet<u16>,
+}
+
+/// What a program wants to send.
+pub(super) struct Wanted<'a> {
+    pub(super) to: &'a str,
+    pub(super) service: &'a str,
+    pub(super) name: &'a str,
+    /// The name of a file there, if it is one.
+    pub(super) file: Option<&'a str>,
+}
+
+impl Senders {
+    pub(super) fn build(records: Vec<Sending>) -> Self {
+        let sender = |record: Sending| {
+            let (channel, is_writing, waiting) = (None, false, None);
+            let early = BTreeSet::new();
+            (record.local, Sender { record, channel, is_writing, waiting, early })
+        };
+        Self { all: records.into_iter().map(sender).collect(), todo: BTreeSet::new() }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.all.values().filter(|sender| sender.record.state == State::Moving).count()
+    }
+
+    pub(super) fn has_local(&self, local: u16) -> bool {
+        self.all.contains_key(&local)
+    }
+
+    pub(super) fn sources(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        let source = |sender: &'_ Sender| sender.reads();
+        self.all.values().filter_map(move |one| Some(one.channel.as_ref()?.source(source(one))))
+    }
+
+    pub(super) fn set_ready(&mut self, ready: &mut dyn Iterator<Item = bool>) {
+        for (local, sender) in &mut self.all {
+            let reads = sender.reads();
+            let Some(channel) = &mut sender.channel else { continue };
+            if !channel.source(reads).1.is_empty() && ready.next().unwrap_or(false) {
+                channel.set_ready(true);
+                self.todo.insert(*local);
+            }
+        }
+    }
+
+    pub(super) fn is_called(&self) -> bool {
+        !self.todo.is_empty()
+    }
+
+    /// Opens a flow for a program, or goes on with the one of that name.
+    pub(super) fn open(
+        &mut self,
+        office: &Office,
+        mut channel: Channel,
+        wanted: &Wanted<'_>,
+        local: u16,
+    ) -> Result<(), Refused> {
+        let to = match check(office, wanted) {
+            Ok(to) => to,
+            Err(why) => return Err((channel, why)),
+        };
+        let is_same = |record: &Sending| {
+            record.to == to && record.service == wanted.service && record.name == wanted.name
+        };
+        let known = self.all.iter_mut().find(|(_, sender)| is_same(&sender.record));
+        if let Some((local, sender)) = known {
+            if let State::Failed(why) = &sender.record.state {
+                let why = why.clone();
+                let local = *local;
+                self.forget(office, local);
+                return Err((channel, why));
+            }
+            channel.say(Kind::Opened, opened(office, &sender.record));
+            if let Some(mut old) = sender.channel.replace(channel) {
+                old.say_no(Cause::Broken, "another program took its place");
+            }
+            sender.waiting = None;
+            sender.tell_if_done();
+            self.todo.insert(*local);
+            return Ok(());
+        }
+        self.forget_old(office);
+        let (service, name) = (wanted.service.to_owned(), wanted.name.to_owned());
+        let (taken, arrived, is_finished, state) = (0, 0, false, State::Moving);
+        let record = Sending { local, to, service, name, taken, arrived, is_finished, state };
+        let first = Some((first_block(wanted).into(), false));
+        let sender = Sender {
+            record,
+            channel: Some(channel),
+            is_writing: false,
+            waiting: first,
+            early: BTreeSet::new(),
+        };
+        self.all.insert(local, sender);
+        self.todo.insert(local);
+        Ok(())
+    }
+
+    fn forget(&mut self, office: &Office, local: u16) {
+        self.all.remove(&local);
+        office.ask(Task::ForgetSending(local));
+    }
+
+    fn forget_old(&mut self, office: &Office) {
+        let is_over = |sender: &Sender| sender.record.state != State::Moving;
+        let over = self.all.iter().filter(|(_, sender)| is_over(sender));
+        let over: Vec<u16> = over.map(|(local, _)| *local).collect();
+        over.into_iter().skip(REMEMBERED).for_each(|local| self.forget(office, local));
+    }
+
+    /// Moves blocks of programs to the clerk.
+    pub(super) fn turn(&mut self, office: &Office, hop: &mut Hop) {
+        for local in std::mem::take(&mut self.todo) {
+            let Some(sender) = self.all.get_mut(&local) else { continue };
+            if sender.move_blocks(office, hop) {
+                self.todo.insert(local);
+            }
+        }
+    }
+
+    /// A block is in the store: it goes its way.
+    pub(super) fn on_held(&mut self, office: &Office, now: Instant, hop: &mut Hop, whole: Whole) {
+        let (local, number) = (whole.id.flow.local, whole.id.number);
+        let Some(sender) = self.all.get_mut(&local) else { return };
+        sender.is_writing = false;
+        if sender.record.state != State::Moving {
+            return;
+        }
+        hop.push_whole(now, whole);
+        if let Some(channel) = &mut sender.channel {
+            match number {
+                0 => channel.say(Kind::Opened, opened(office, &sender.record)),
+                _ => channel.say(Kind::Taken, (number - 1).to_be_bytes()),
+            }
+        }
+        self.todo.insert(local);
+    }
+
+    /// A block cannot be kept: the program hears so, and may try again.
+    pub(super) fn on_not_held(&mut self, local: u16) {
+        let Some(sender) = self.all.get_mut(&local) else { return };
+        (sender.is_writing, sender.waiting) = (false, None);
+        sender.record.taken -= 1;
+        sender.record.is_finished = false;
+        if let Some(mut channel) = sender.channel.take() {
+            channel.say_no(Cause::Broken, "the daemon cannot keep blocks; its log says why");
+        }
+        if sender.record.taken == 0 {
+            self.all.remove(&local);
+        }
+    }
+
+    /// The destination has a block, or refuses the flow.
+    pub(super) fn on_arrived(&mut self, office: &Office, hop: &mut Hop, arrived: Arrived) {
+        let (local, number) = (arrived.id.flow.local, arrived.id.number);
+        let Some(sender) = self.all.get_mut(&local) else { return };
+        if sender.record.state != State::Moving {
+            return;
+        }
+        if arrived.is_refused {
+            let why = match number {
+                0 => "nobody there takes it".to_owned(),
+                _ => "it is not taken there any more".to_owned(),
+            };
+            return self.fail(office, hop, local, why);
+        }
+        sender.early.insert(number);
+        while sender.early.remove(&sender.record.arrived) {
+            sender.record.arrived += 1;
+        }
+        let record = &mut sender.record;
+        if record.is_finished && record.arrived == record.taken {
+            record.state = State::Done;
+        }
+        office.ask(Task::Sent(arrived.id, Box::new(record.clone())));
+        sender.tell_if_done();
+        self.todo.insert(local);
+    }
+
+    /// Gives up a flow; its program hears why.
+    pub(super) fn fail(&mut self, office: &Office, hop: &mut Hop, local: u16, why: String) {
+        let Some(sender) = self.all.get_mut(&local) else { return };
+        let flow = office.flow(local);
+        hop.abandon(flow);
+        if let Some(mut channel) = sender.channel.take() {
+            channel.say_no(Cause::Refused, &why);
+        }
+        sender.record.state = State::Failed(why);
+        sender.waiting = None;
+        for number in sender.record.arrived..sender.record.taken {
+            let id = BlockId { flow, number };
+            office.ask(Task::Sent(id, Box::new(sender.record.clone())));
+        }
+    }
+
+    /// Whether a flow with this number is under way.
+    pub(super) fn is_moving(&self, local: u16) -> bool {
+        self.all.get(&local).is_some_and(|sender| sender.record.state == State::Moving)
+    }
+
+    /// All flows that are not over.
+    pub(super) fn moving(&self) -> impl Iterator<Item = &Sending> {
+        let records = self.all.values().map(|sender| &sender.record);
+        records.filter(|record| record.state == State::Moving)
+    }
+}
+
+impl Sender {
+    /// Whether more of the program can be taken.
+    fn reads(&self) -> bool {
+        !self.is_writing && self.waiting.is_none()
+    }
+
+    /// Returns whether something waits for the machine.
+    fn move_blocks(&mut self, office: &Office, hop: &mut Hop) -> bool {
+        if let Some(channel) = &mut self.channel {
+            channel.write();
+        }
+        if self.reads() {
+            self.take(office);
+        }
+        if self.channel.as_ref().is_some_and(Channel::has_ended) {
+            self.channel = None;
+        }
+        if self.is_writing || self.waiting.is_none() {
+            return false;
+        }
+        let flow = office.flow(self.record.local);
+        if !hop.has_room(flow) {
+            return true;
+        }
+        let Some((block, is_last)) = self.waiting.take() else { return false };
+        let id = BlockId { flow, number: self.record.taken };
+        self.record.taken += 1;
+        self.record.is_finished = is_last;
+        let frames = frames_of(&block, usize::from(office.config.frame_bytes));
+        let whole = Whole::build(id, self.record.to, is_last, frames);
+        office.ask(Task::Hold(Box::new((whole, self.record.clone()))));
+        self.is_writing = true;
+        false
+    }
+
+    /// Takes the next block of the program.
+    fn take(&mut self, office: &Office) {
+        let Some(channel) = &mut self.channel else { return };
+        let Some((kind, mut payload)) = channel.poll_record() else { return };
+        let most = most_bytes(office);
+        let wrong = match kind {
+            _ if self.record.is_finished => Some("it was finished before".to_owned()),
+            Kind::Data if payload.len() < 4 => Some("a block without a number".to_owned()),
+            Kind::Data => {
+                let number = payload.get_u32();
+                let next = self.record.program_blocks();
+                let is_next = number == next && payload.len() <= most;
+                let why = format!("block {number} of {} bytes came", payload.len());
+                let why = format!("{why} in place of {next}, of at most {most}");
+                self.waiting = is_next.then_some((payload, false));
+                (!is_next).then_some(why)
+            }
+            Kind::Finish => {
+                self.waiting = Some((payload, true));
+                None
+            }
+            _ => None,
+        };
+        if let Some(why) = wrong
+            && let Some(mut channel) = self.channel.take()
+        {
+            channel.say_no(Cause::Broken, &why);
+        }
+    }
+
+    /// Tells the program how much has arrived, and when it is all.
+    fn tell_if_done(&mut self) {
+        let Some(channel) = &mut self.channel else { return };
+        let arrived = self.record.arrived.saturating_sub(1);
+        channel.say(Kind::Arrived, arrived.to_be_bytes());
+        if self.record.state == State::Done {
+            channel.say(Kind::Finish, "");
+        }
+        channel.write();
+    }
+}
+
+fn check(office: &Office, wanted: &Wanted<'_>) -> Result<NodeId, String> {
+    let to = office.node_of(wanted.to).map_err(|error| format!("{error:#}"))?;
+    match wanted.file {
+        Some(file) if !is_name(file) => Err(format!("'{file}' is no name for a file")),
+        None if !is_service(wanted.service) => {
+            Err(format!("'{}' is no name for a service", wanted.service))
+        }
+        _ if !is_service(wanted.name) => Err(format!("'{}' is no name for blocks", wanted.name)),
+        _ => Ok(to),
+    }
+}
+
+/// The first block of a flow.
+fn first_block(wanted: &Wanted<'_>) -> Vec<u8> {
+    let nonce = random().unwrap_or_default();
+    if let Some(file) = wanted.file {
+        return front(FlowKind::File, &FileInfo::of_unknown_length(file, nonce));
+    }
+    let (service, name) = (wanted.service.to_owned(), wanted.name.to_owned());
+    front(FlowKind::Blocks, &Opening { service, name, answers: None, nonce })
+}
+
+/// What a program is told of its flow.
+fn opened(office: &Office, record: &Sending) -> Vec<u8> {
+    let Sending { local, is_finished, .. } = record;
+    let next = record.program_blocks();
+    let block_bytes = most_bytes(office);
+    let what = serde_json::json!({
+        "id": local, "next": next, "finished": is_finished, "block_bytes": block_bytes,
+    });
+    what.to_string().into()
+}
+
+/// Bytes of a block of a program at most.
+fn most_bytes(office: &Office) -> usize {
+    (office.config.block_bytes as usize).min(BLOCK_BYTES)
+}

@@ -1,0 +1,226 @@
+//! One stream of a program here.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use farhop_proto::base::{Instant, NodeId};
+use farhop_proto::transport::hop::{Delivery, Hop};
+use farhop_proto::wire::hop::{BlockId, FlowKey};
+
+use super::batch::{Batch, Mark};
+use super::channel::{Cause, Channel, Kind};
+
+/// Where a stream stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// A program here wants it, and the other end has not answered.
+    Opening,
+    /// A program elsewhere wants it, and nobody here has taken it.
+    Offered,
+    /// Bytes go both ways.
+    Open,
+    /// The program here is gone; the other end is still to hear of that, or to get the last bytes.
+    Leaving,
+}
+
+impl Stage {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Opening => "opening",
+            Self::Offered => "offered",
+            Self::Open => "open",
+            Self::Leaving => "leaving",
+        }
+    }
+}
+
+/// One end of a stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// The program's end; nothing while no program has it.
+    pub(super) channel: Option<Channel>,
+    pub(super) peer: NodeId,
+    pub(super) service: String,
+    pub(super) stage: Stage,
+    /// Our flow to the other end.
+    pub(super) ours: Batch,
+    /// The flow from there.
+    pub(super) theirs: Option<FlowKey>,
+    /// What came of it that no program was given.
+    held: VecDeque<Delivery>,
+    /// The last block of it, once that has come.
+    last: Option<BlockId>,
+    /// Whether the program has all of it, and knows that no more comes.
+    is_ended: bool,
+    /// Whether the program broke it off.
+    pub(super) is_broken: bool,
+    /// Whether the other end was asked whether it is there.
+    pub(super) is_probing: bool,
+    /// When something of the other end was last heard.
+    pub(super) heard: Instant,
+    pub(super) sent: u64,
+    pub(super) received: u64,
+}
+
+/// What a block from the other end says beside its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Nothing.
+    Bytes,
+    /// The other end was reset.
+    Reset,
+    /// What no end of a stream says.
+    Nonsense,
+}
+
+impl Stream {
+    pub(super) fn new(
+        peer: NodeId,
+        service: &str,
+        stage: Stage,
+        ours: Batch,
+        now: Instant,
+    ) -> Self {
+        Self {
+            channel: None,
+            peer,
+            service: service.into(),
+            stage,
+            ours,
+            theirs: None,
+            held: VecDeque::new(),
+            last: None,
+            is_ended: false,
+            is_broken: false,
+            is_probing: false,
+            heard: now,
+            sent: 0,
+            received: 0,
+        }
+    }
+
+    /// Takes what the program wrote, as long as less than `limit` bytes wait.
+    pub(super) fn take(&mut self, now: Instant, limit: usize) {
+        let Some(channel) = &mut self.channel else { return };
+        while self.ours.waiting() < limit {
+            match channel.poll_record() {
+                Some((Kind::Data, bytes)) => {
+                    self.sent += bytes.len() as u64;
+                    self.ours.write(now, &bytes);
+                }
+                Some((Kind::Flush, _)) => self.ours.flush(),
+                Some((Kind::Finish, _)) => self.ours.finish(),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        if !channel.has_ended() {
+            return;
+        }
+        self.channel = None;
+        self.stage = Stage::Leaving;
+        if !self.ours.is_finish_wanted() {
+            self.ours.reset();
+            self.is_broken = true;
+        }
+    }
+
+    /// Takes a block of the other end behind its first one.
+    pub(super) fn handle_block(&mut self, now: Instant, delivery: Delivery) -> Heard {
+        self.heard = now;
+        let mark = delivery.frames.first().and_then(|frame| frame.first().copied());
+        if mark == Some(Mark::Reset as u8) {
+            return Heard::Reset;
+        }
+        if mark != Some(Mark::Bytes as u8) {
+            return Heard::Nonsense;
+        }
+        if self.channel.is_some() {
+            self.give(delivery);
+        } else {
+            self.held.push_back(delivery);
+        }
+        Heard::Bytes
+    }
+
+    /// Gives the program a block.
+    fn give(&mut self, mut delivery: Delivery) {
+        let Some(channel) = &mut self.channel else { return };
+        if let Some(first) = delivery.frames.first_mut().filter(|first| !first.is_empty()) {
+            drop(first.split_to(1));
+        }
+        self.received += give(channel, &delivery.frames, &delivery);
+        self.last = Some(delivery.id).filter(|_| delivery.shape.finishes);
+    }
+
+    /// Gives the program the bytes of a first block, and all that came since.
+    pub(super) fn give_first(&mut self, first: &Delivery, bytes: Bytes) {
+        let Some(channel) = &mut self.channel else { return };
+        self.received += give(channel, &[bytes], first);
+        self.last = Some(first.id).filter(|_| first.shape.finishes);
+        while let Some(delivery) = self.held.pop_front() {
+            self.give(delivery);
+        }
+    }
+
+    /// Writes to the program what waits for it.
+    pub(super) fn write(&mut self, now: Instant, hop: &mut Hop) {
+        let settled = self.channel.as_mut().map(Channel::write).unwrap_or_default();
+        for id in settled {
+            hop.accept(now, id);
+            self.is_ended |= self.last == Some(id);
+        }
+    }
+
+    /// Gives the machine the blocks that it has room for. Returns whether one waits.
+    pub(super) fn push(
+        &mut self,
+        now: Instant,
+        hop: &mut Hop,
+        flow: FlowKey,
+        (block_bytes, frame_bytes): (usize, usize),
+    ) -> bool {
+        while self.stage != Stage::Offered && self.ours.has_block(now, block_bytes) {
+            if !hop.has_room(flow) {
+                return true;
+            }
+            let (number, block, is_last) = self.ours.take_block(now, block_bytes);
+            let frames = farhop_proto::transport::hop::frames_of(&block, frame_bytes);
+            hop.push(now, BlockId { flow, number }, self.peer, is_last, frames);
+        }
+        false
+    }
+
+    /// Whether nothing is left to do for either end.
+    pub(super) fn is_over(&self) -> bool {
+        self.ours.has_finished() && (self.is_ended || self.stage == Stage::Leaving)
+    }
+
+    /// Tells the program why there is no stream, as far as it listens.
+    pub(super) fn tell(&mut self, cause: Cause, why: &str) {
+        if let Some(mut channel) = self.channel.take() {
+            channel.say_no(cause, why);
+        }
+    }
+
+    /// Refuses what comes of the other end, and what has come and nobody was given.
+    pub(super) fn refuse(&self, now: Instant, hop: &mut Hop) {
+        if let Some(flow) = self.theirs.filter(|_| !self.is_ended) {
+            hop.refuse(now, BlockId { flow, number: u32::MAX });
+        }
+    }
+}
+
+/// Gives a program the bytes of a block, and its end if it is the last; the block is accepted when
+/// the kernel has all. Returns how many bytes there are.
+fn give(channel: &mut Channel, frames: &[Bytes], delivery: &Delivery) -> u64 {
+    let bytes: usize = frames.iter().map(Bytes::len).sum();
+    let is_last = delivery.shape.finishes;
+    if bytes > 0 || !is_last {
+        channel.put(Kind::Data, frames, Some(delivery.id).filter(|_| !is_last));
+    }
+    if is_last {
+        channel.put(Kind::Finish, &[], Some(delivery.id));
+    }
+    bytes as u64
+}

@@ -1,0 +1,454 @@
+//! All streams of a daemon.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::BorrowedFd;
+
+use bytes::Bytes;
+use farhop_proto::base::{Duration, Instant, NodeId};
+use farhop_proto::transport::hop::{Arrived, Delivery, Hop, HopConfig};
+use farhop_proto::wire::hop::FlowKey;
+use rustix::event::PollFlags;
+
+use super::batch::Batch;
+use super::channel::{Cause, Channel, Kind};
+use super::listeners::{Listeners, Purpose};
+use super::stream::{Heard, Stage, Stream};
+use super::{SocketCounters, StreamStatus, is_service, offer};
+use crate::blocks::{self, Kind as FlowKind, Office, Opening, front, random};
+
+/// How often it is looked for streams whose other end is silent.
+const LOOK: Duration = Duration::from_secs(1);
+/// After this time of silence a node is asked whether it is there.
+const PROBE: Duration = Duration::from_secs(5);
+/// How long a stream waits for a program that takes it.
+const OFFER: Duration = Duration::from_secs(60);
+/// Streams that wait for programs at one time.
+const OFFERS: usize = 128;
+/// Bytes of all programs that wait to go out, at which streams get less place.
+const WAITING_BYTES: usize = 32 << 20;
+/// Their place then.
+const LEAST_BYTES: usize = 16 << 10;
+
+/// All streams.
+pub(super) struct Streams {
+    block_bytes: usize,
+    all: BTreeMap<u16, Stream>,
+    by_flow: BTreeMap<FlowKey, u16>,
+    /// Those with which something is to be done.
+    todo: BTreeSet<u16>,
+    /// First blocks of streams that were not taken, with the bytes of the program.
+    offers: BTreeMap<u16, (Delivery, Bytes)>,
+    /// When silent ones are looked for again.
+    look: Option<Instant>,
+    waiting: usize,
+    /// Bytes sent and received of streams that are over.
+    passed: (u64, u64),
+}
+
+/// The connection of a program that does not become a stream, and why.
+pub(super) type Refused = (Channel, String);
+
+impl Streams {
+    pub(super) fn build(config: &HopConfig) -> Self {
+        Self {
+            block_bytes: config.block_bytes as usize,
+            all: BTreeMap::new(),
+            by_flow: BTreeMap::new(),
+            todo: BTreeSet::new(),
+            offers: BTreeMap::new(),
+            look: None,
+            waiting: 0,
+            passed: (0, 0),
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn has(&self, flow: FlowKey) -> bool {
+        self.by_flow.contains_key(&flow)
+    }
+
+    pub(super) fn has_local(&self, local: u16) -> bool {
+        self.all.contains_key(&local)
+    }
+
+    pub(super) fn sources(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        let limit = self.limit();
+        let source = move |stream: &'_ Stream| stream.ours.waiting() < limit;
+        self.all
+            .values()
+            .filter_map(move |stream| Some(stream.channel.as_ref()?.source(source(stream))))
+    }
+
+    pub(super) fn set_ready(&mut self, ready: &mut dyn Iterator<Item = bool>) {
+        let limit = self.limit();
+        for (local, stream) in &mut self.all {
+            let reads = stream.ours.waiting() < limit;
+            let Some(channel) = &mut stream.channel else { continue };
+            if !channel.source(reads).1.is_empty() && ready.next().unwrap_or(false) {
+                channel.set_ready(true);
+                self.todo.insert(*local);
+            }
+        }
+    }
+
+    /// Bytes of a stream that may wait.
+    fn limit(&self) -> usize {
+        if self.waiting < WAITING_BYTES { self.block_bytes } else { LEAST_BYTES }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        // Those with which something is to be done wait for room, which no time brings.
+        let waits = self.all.iter().filter(|(local, _)| !self.todo.contains(local));
+        let batches = waits.filter_map(|(_, stream)| stream.ours.poll_timeout());
+        batches.chain(self.look).min()
+    }
+
+    pub(super) fn is_called(&self) -> bool {
+        !self.todo.is_empty()
+    }
+
+    /// Opens a stream for a program.
+    pub(super) fn connect(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        channel: Channel,
+        (to, service): (&str, &str),
+        local: u16,
+    ) -> Result<(), Refused> {
+        let peer = match office.node_of(to) {
+            Ok(peer) if is_service(service) => peer,
+            Ok(_) => return Err((channel, format!("'{service}' is no name for a service"))),
+            Err(error) => return Err((channel, format!("{error:#}"))),
+        };
+        let ours = Batch::new(opening(service, None));
+        let mut stream = Stream::new(peer, service, Stage::Opening, ours, now);
+        stream.channel = Some(channel);
+        self.insert(now, local, stream);
+        Ok(())
+    }
+
+    fn insert(&mut self, now: Instant, local: u16, stream: Stream) {
+        self.all.insert(local, stream);
+        self.todo.insert(local);
+        self.look.get_or_insert(now + LOOK);
+    }
+
+    /// Gives a program a stream that was offered.
+    pub(super) fn accept(
+        &mut self,
+        now: Instant,
+        mut channel: Channel,
+        id: u16,
+        counters: &mut SocketCounters,
+    ) -> Result<(), Refused> {
+        let stream = self.all.get_mut(&id).filter(|stream| stream.stage == Stage::Offered);
+        let Some((stream, (first, bytes))) = stream.zip(self.offers.remove(&id)) else {
+            return Err((channel, "whoever wanted this stream does not want it any more".into()));
+        };
+        counters.opened += 1;
+        channel.say(Kind::Opened, serde_json::json!({ "id": id }).to_string());
+        (stream.channel, stream.stage, stream.heard) = (Some(channel), Stage::Open, now);
+        stream.give_first(&first, bytes);
+        self.todo.insert(id);
+        Ok(())
+    }
+
+    /// The streams to a service that no program has taken, and the nodes that they come from.
+    pub(super) fn offered(&self, service: &str) -> Vec<(u16, NodeId)> {
+        let is_one = |stream: &Stream| stream.stage == Stage::Offered && stream.service == service;
+        let all = self.all.iter().filter(|(_, stream)| is_one(stream));
+        all.map(|(id, stream)| (*id, stream.peer)).collect()
+    }
+
+    /// A listener does not want a stream.
+    pub(super) fn refuse(
+        &mut self,
+        now: Instant,
+        hop: &mut Hop,
+        id: &str,
+        counters: &mut SocketCounters,
+    ) {
+        if let Some(id) = id.parse().ok().filter(|id| self.offers.contains_key(id)) {
+            counters.refused += 1;
+            self.end(now, hop, id, (Cause::Refused, ""));
+        }
+    }
+
+    /// The first block of a flow came.
+    pub(super) fn on_opening(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        hop: &mut Hop,
+        (delivery, local): (Delivery, u16),
+        listeners: &mut Listeners,
+        counters: &mut SocketCounters,
+    ) {
+        let (id, peer) = (delivery.id, delivery.id.flow.source);
+        let block = Bytes::from(delivery.frames.concat());
+        let taken = match blocks::read::<Opening>(FlowKind::Stream, &block) {
+            Some((Opening { answers: Some(answered), .. }, bytes)) => {
+                self.on_answer(office, now, answered, &delivery, bytes, counters)
+            }
+            Some((Opening { service, .. }, bytes)) if self.offers.len() < OFFERS => {
+                listeners.find(Purpose::Streams, &service).is_some_and(|listener| {
+                    let ours = Batch::new(opening("", Some(id.flow.local)));
+                    let mut stream = Stream::new(peer, &service, Stage::Offered, ours, now);
+                    stream.theirs = Some(id.flow);
+                    self.by_flow.insert(id.flow, local);
+                    self.offers.insert(local, (delivery, bytes));
+                    self.insert(now, local, stream);
+                    listener.say(Kind::Incoming, offer(local, &office.name(peer)));
+                    true
+                })
+            }
+            _ => false,
+        };
+        if !taken {
+            counters.refused += 1;
+            hop.refuse(now, id);
+        }
+    }
+
+    /// The other end of a stream that was opened here takes it. Returns whether there is one.
+    fn on_answer(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        local: u16,
+        first: &Delivery,
+        bytes: Bytes,
+        counters: &mut SocketCounters,
+    ) -> bool {
+        let peer = first.id.flow.source;
+        let is_one = |stream: &&mut Stream| stream.stage == Stage::Opening && stream.peer == peer;
+        let Some(stream) = self.all.get_mut(&local).filter(is_one) else { return false };
+        counters.opened += 1;
+        let opened = serde_json::json!({ "id": local, "to": office.name(peer) });
+        if let Some(channel) = &mut stream.channel {
+            channel.say(Kind::Opened, opened.to_string());
+        }
+        (stream.stage, stream.theirs, stream.heard) = (Stage::Open, Some(first.id.flow), now);
+        stream.give_first(first, bytes);
+        self.by_flow.insert(first.id.flow, local);
+        self.todo.insert(local);
+        true
+    }
+
+    /// Another block of a flow of which there is a stream came.
+    pub(super) fn on_delivery(
+        &mut self,
+        now: Instant,
+        hop: &mut Hop,
+        delivery: Delivery,
+        counters: &mut SocketCounters,
+    ) {
+        let id = delivery.id;
+        let local = self.by_flow.get(&id.flow).copied();
+        let Some((local, stream)) =
+            local.and_then(|local| Some((local, self.all.get_mut(&local)?)))
+        else {
+            return hop.refuse(now, id);
+        };
+        self.todo.insert(local);
+        match stream.handle_block(now, delivery) {
+            Heard::Bytes => {}
+            Heard::Reset => {
+                hop.accept(now, id);
+                counters.reset += 1;
+                self.end(now, hop, local, (Cause::Broken, "the other end broke it off"));
+            }
+            Heard::Nonsense => {
+                counters.reset += 1;
+                let why = "the other end speaks in another way";
+                self.end(now, hop, local, (Cause::Broken, why));
+            }
+        }
+    }
+
+    /// The other end has a block of a stream, or refuses it.
+    pub(super) fn on_arrived(
+        &mut self,
+        now: Instant,
+        hop: &mut Hop,
+        arrived: Arrived,
+        counters: &mut SocketCounters,
+    ) {
+        let local = arrived.id.flow.local;
+        let Some(stream) = self.all.get_mut(&local) else { return };
+        (stream.heard, stream.is_probing) = (now, false);
+        stream.ours.handle_arrived();
+        self.todo.insert(local);
+        if arrived.is_refused {
+            let (cause, why) = match stream.stage {
+                Stage::Opening => {
+                    let why = format!("nobody takes streams for '{}' there", stream.service);
+                    (Cause::Refused, why)
+                }
+                _ => (Cause::Broken, "the other end is gone".to_owned()),
+            };
+            let peer = stream.peer;
+            counters.reset += u64::from(stream.stage == Stage::Open);
+            self.end(now, hop, local, (cause, &why));
+            self.probe_one(peer);
+        }
+    }
+
+    /// There is no stream any more: its program and its other end are told.
+    fn end(&mut self, now: Instant, hop: &mut Hop, local: u16, (cause, why): (Cause, &str)) {
+        let Some(mut stream) = self.remove(local) else { return };
+        stream.tell(cause, why);
+        stream.refuse(now, hop);
+        hop.abandon(FlowKey { source: hop.node(), local });
+    }
+
+    fn remove(&mut self, local: u16) -> Option<Stream> {
+        let stream = self.all.remove(&local)?;
+        self.offers.remove(&local);
+        self.todo.remove(&local);
+        if let Some(flow) = stream.theirs {
+            self.by_flow.remove(&flow);
+        }
+        self.waiting -= stream.ours.waiting().min(self.waiting);
+        self.passed.0 += stream.sent;
+        self.passed.1 += stream.received;
+        Some(stream)
+    }
+
+    /// Moves bytes between programs and the machine.
+    pub(super) fn turn(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        hop: &mut Hop,
+        counters: &mut SocketCounters,
+    ) {
+        if self.look.is_some_and(|look| look <= now) {
+            self.look_for_silent(office, now, hop, counters);
+            self.look = (!self.all.is_empty()).then_some(now + LOOK);
+        }
+        let is_due = |stream: &Stream| stream.ours.poll_timeout().is_some_and(|due| due <= now);
+        let due = self.all.iter().filter(|(_, stream)| is_due(stream)).map(|(local, _)| *local);
+        self.todo.extend(due.collect::<Vec<_>>());
+        for local in std::mem::take(&mut self.todo) {
+            self.move_bytes(office, now, hop, local, counters);
+        }
+    }
+
+    fn move_bytes(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        hop: &mut Hop,
+        local: u16,
+        counters: &mut SocketCounters,
+    ) {
+        let place = self.limit();
+        let Some(stream) = self.all.get_mut(&local) else { return };
+        let waited = stream.ours.waiting();
+        let sizes = (self.block_bytes, usize::from(office.config.frame_bytes));
+        stream.write(now, hop);
+        let was_broken = stream.is_broken;
+        stream.take(now, place);
+        counters.reset += u64::from(stream.is_broken && !was_broken);
+        let is_waiting = stream.push(now, hop, office.flow(local), sizes);
+        // Its place may be free again.
+        stream.take(now, place);
+        stream.write(now, hop);
+        self.waiting = (self.waiting + stream.ours.waiting()).saturating_sub(waited);
+        let has_more =
+            stream.channel.as_ref().is_some_and(Channel::is_ready) && stream.ours.waiting() < place;
+        if stream.is_over() {
+            stream.refuse(now, hop);
+            self.remove(local);
+        } else if is_waiting || has_more {
+            self.todo.insert(local);
+        }
+    }
+
+    /// Ends streams with nodes of which nothing was heard for too long, and those that no program
+    /// takes; asks nodes that are silent whether they are there.
+    fn look_for_silent(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        hop: &mut Hop,
+        counters: &mut SocketCounters,
+    ) {
+        let mut heard: BTreeMap<NodeId, Instant> = BTreeMap::new();
+        for stream in self.all.values() {
+            let last = heard.entry(stream.peer).or_insert(stream.heard);
+            *last = stream.heard.max(*last);
+        }
+        let silence = office.config.silence();
+        let has_ended = |stream: &Stream| match stream.stage {
+            Stage::Offered => stream.heard + OFFER <= now,
+            Stage::Opening => stream.heard + silence <= now,
+            _ => heard[&stream.peer] + silence <= now,
+        };
+        let ended: Vec<(u16, NodeId)> = self
+            .all
+            .iter()
+            .filter(|(_, stream)| has_ended(stream))
+            .map(|(local, stream)| (*local, stream.peer))
+            .collect();
+        for (local, peer) in ended {
+            counters.reset += 1;
+            counters.silent += 1;
+            let (name, seconds) = (office.name(peer), silence.as_secs_f64());
+            let why = format!("no word of {name} for {seconds:.0} s");
+            self.end(now, hop, local, (Cause::Silent, &why));
+        }
+        for (peer, last) in heard {
+            if last + PROBE <= now {
+                self.probe_one(peer);
+            }
+        }
+    }
+
+    /// Asks over the stream of a node that was silent for longest whether it is there. A node that
+    /// has begun anew refuses it, and then the next is asked for.
+    fn probe_one(&mut self, peer: NodeId) {
+        if self.all.values().any(|stream| stream.peer == peer && stream.is_probing) {
+            return;
+        }
+        let can = |stream: &Stream| {
+            stream.peer == peer && stream.stage == Stage::Open && stream.ours.can_probe()
+        };
+        let all = self.all.iter_mut().filter(|(_, stream)| can(stream));
+        if let Some((local, stream)) = all.min_by_key(|(_, stream)| stream.heard) {
+            stream.ours.probe();
+            stream.is_probing = true;
+            self.todo.insert(*local);
+        }
+    }
+
+    /// Bytes sent and received so far.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        let add =
+            |(sent, received), stream: &Stream| (sent + stream.sent, received + stream.received);
+        self.all.values().fold(self.passed, add)
+    }
+
+    pub(super) fn status(&self, office: &Office) -> Vec<StreamStatus> {
+        let status = |(id, stream): (&u16, &Stream)| StreamStatus {
+            id: *id,
+            peer: office.name(stream.peer),
+            service: stream.service.clone(),
+            state: stream.stage.name().into(),
+            sent: stream.sent,
+            received: stream.received,
+        };
+        self.all.iter().map(status).collect()
+    }
+}
+
+/// The front of the first block of a stream.
+fn opening(service: &str, answers: Option<u16>) -> Vec<u8> {
+    let (service, nonce) = (service.to_owned(), random().unwrap_or_default());
+    front(FlowKind::Stream, &Opening { service, answers, nonce, ..Opening::default() })
+}

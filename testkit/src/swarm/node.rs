@@ -1,0 +1,243 @@
+//! A machine with its disk and its applications, as a daemon has them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use farhop_proto::base::{AddressPlan, Duration, Instant, NodeId, Seed};
+use farhop_proto::transport::hop::{Arrived, Delivery, Hop, HopConfig, Keep, Whole, frames_of};
+use farhop_proto::wire::hop::{BlockId, FlowKey};
+
+use super::plan::FlowPlan;
+
+/// What survives the node.
+#[derive(Debug, Default)]
+pub(super) struct Disk {
+    blocks: BTreeMap<BlockId, Whole>,
+    /// Of flows that end here: the checksum of the first block, and the number of the next one.
+    pub(super) incoming: BTreeMap<FlowKey, (u32, u32)>,
+    /// Of flows that begin here: the blocks that have arrived.
+    arrived: BTreeMap<FlowKey, u32>,
+    pub(super) is_full: bool,
+}
+
+/// What a disk is to do.
+#[derive(Debug)]
+enum Task {
+    Keep(Whole),
+    Drop(BlockId),
+    Deliver(Delivery),
+    Note(FlowKey, u32),
+}
+
+/// A flow that begins here.
+#[derive(Debug)]
+struct Trip {
+    plan: FlowPlan,
+    next: u32,
+    arrived: u32,
+    /// Blocks that arrived before others.
+    early: BTreeSet<u32>,
+}
+
+pub(super) struct Node {
+    pub(super) hop: Hop,
+    pub(super) id: NodeId,
+    pub(super) is_up: bool,
+    /// How often it began anew.
+    pub(super) life: u32,
+    pub(super) disk: Disk,
+    config: HopConfig,
+    plans: Vec<FlowPlan>,
+    trips: BTreeMap<FlowKey, Trip>,
+    tasks: VecDeque<Task>,
+    /// Whether the disk is at work.
+    pub(super) is_writing: bool,
+    /// What its clock gains, as a factor, and what it showed at the start.
+    rate: f64,
+    shift: Duration,
+}
+
+impl Node {
+    pub(super) fn build(
+        id: NodeId,
+        config: &HopConfig,
+        plans: Vec<FlowPlan>,
+        (gain_ppm, shift): (f64, Duration),
+    ) -> Self {
+        let mut node = Self {
+            hop: machine(id, config, 0),
+            id,
+            is_up: true,
+            life: 0,
+            disk: Disk::default(),
+            config: config.clone(),
+            plans,
+            trips: BTreeMap::new(),
+            tasks: VecDeque::new(),
+            is_writing: false,
+            rate: 1.0 + gain_ppm * 1e-6,
+            shift,
+        };
+        node.begin(Instant::ZERO);
+        node
+    }
+
+    /// What its clock shows at a time of the air.
+    pub(super) fn local(&self, now: Instant) -> Instant {
+        let passed = Duration::from_nanos((now.as_nanos() as f64 * self.rate) as u64);
+        Instant::ZERO + self.shift + passed
+    }
+
+    /// When its clock has reached a time.
+    pub(super) fn global(&self, local: Instant) -> Instant {
+        let passed = local.since(Instant::ZERO).saturating_sub(self.shift);
+        let nanos = (passed.as_nanos() as f64 / self.rate).ceil() as u64;
+        // Whoever waits for it must find that it has come.
+        Instant::from_nanos(nanos + 1_000)
+    }
+
+    /// Loses what is not on the disk.
+    pub(super) fn crash(&mut self) {
+        self.is_up = false;
+        self.is_writing = false;
+        self.life += 1;
+        self.tasks.clear();
+    }
+
+    /// Goes on from its disk.
+    pub(super) fn begin(&mut self, now: Instant) {
+        let local = self.local(now);
+        self.is_up = true;
+        self.hop = machine(self.id, &self.config, self.life);
+        for (flow, (opened, next)) in &self.disk.incoming {
+            self.hop.restore_arrivals(local, *flow, *opened, *next);
+        }
+        self.hop.keep_blocks();
+        for whole in self.disk.blocks.values() {
+            self.hop.restore(local, whole.clone());
+        }
+        self.trips.clear();
+        for plan in &self.plans {
+            let arrived = self.disk.arrived.get(&plan.key).copied().unwrap_or(0);
+            let (next, early) = (arrived, BTreeSet::new());
+            self.trips.insert(plan.key, Trip { plan: plan.clone(), next, arrived, early });
+        }
+    }
+
+    /// Moves blocks between the machine, the disk and the applications. Returns the blocks of which
+    /// the source was told that they have come.
+    pub(super) fn turn(&mut self, now: Instant) -> Vec<Arrived> {
+        let local = self.local(now);
+        let mut told = Vec::new();
+        while let Some(arrived) = self.hop.poll_arrived() {
+            self.on_arrived(arrived);
+            told.push(arrived);
+        }
+        while let Some(delivery) = self.hop.poll_delivery() {
+            self.tasks.push_back(Task::Deliver(delivery));
+        }
+        while let Some(keep) = self.hop.poll_keep() {
+            self.tasks.push_back(match keep {
+                Keep::Put(whole) => Task::Keep(whole),
+                Keep::Drop(id) => Task::Drop(id),
+            });
+        }
+        for trip in self.trips.values_mut() {
+            let flow = trip.plan.key;
+            let count = trip.plan.lengths.len() as u32;
+            while now >= trip.plan.begins && trip.next < count && self.hop.has_room(flow) {
+                let id = BlockId { flow, number: trip.next };
+                let text = text(id, trip.plan.lengths[trip.next as usize]);
+                let frames = frames_of(&text, usize::from(self.config.frame_bytes));
+                trip.next += 1;
+                self.hop.push(local, id, trip.plan.to, trip.next == count, frames);
+            }
+        }
+        told
+    }
+
+    fn on_arrived(&mut self, arrived: Arrived) {
+        let flow = arrived.id.flow;
+        let Some(trip) = self.trips.get_mut(&flow) else { return };
+        trip.early.insert(arrived.id.number);
+        while trip.early.remove(&trip.arrived) {
+            trip.arrived += 1;
+        }
+        self.tasks.push_back(Task::Note(flow, trip.arrived));
+    }
+
+    /// Whether the disk has something to do.
+    pub(super) fn has_task(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
+    /// The disk has done what it had to do first. Returns the block that an application has now.
+    ///
+    /// Fails if that is not the next one of its flow, or not as it was written.
+    pub(super) fn on_disk_done(
+        &mut self,
+        now: Instant,
+        lengths: &BTreeMap<FlowKey, Vec<usize>>,
+    ) -> Result<Option<BlockId>, String> {
+        let local = self.local(now);
+        match self.tasks.pop_front().expect("the disk was at work") {
+            Task::Keep(whole) if self.disk.is_full => self.hop.handle_not_kept(whole.id),
+            Task::Keep(whole) => {
+                let id = whole.id;
+                self.disk.blocks.insert(id, whole);
+                self.hop.handle_kept(id);
+            }
+            Task::Drop(id) => _ = self.disk.blocks.remove(&id),
+            Task::Note(flow, arrived) => _ = self.disk.arrived.insert(flow, arrived),
+            // A disk that is full now is not full for good: it is tried again.
+            Task::Deliver(delivery) if self.disk.is_full => {
+                self.tasks.push_front(Task::Deliver(delivery));
+            }
+            Task::Deliver(Delivery { id, shape, frames }) => {
+                let next = self.disk.incoming.get(&id.flow).map_or(0, |(_, next)| *next);
+                if id.number != next {
+                    return Err(format!("{id:?} was delivered in the place of {next}"));
+                }
+                if frames.concat() != text(id, lengths[&id.flow][id.number as usize]) {
+                    return Err(format!("{id:?} was changed on its way"));
+                }
+                let opened = self.disk.incoming.get(&id.flow).map_or(shape.crc, |(crc, _)| *crc);
+                self.disk.incoming.insert(id.flow, (opened, next + 1));
+                self.hop.accept(local, id);
+                return Ok(Some(id));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the applications of all flows that begin here know that all has arrived.
+    pub(super) fn is_done(&self) -> bool {
+        self.trips.values().all(|trip| trip.arrived as usize == trip.plan.lengths.len())
+    }
+
+    /// What it holds, for someone who looks for a fault.
+    pub(super) fn describe(&self) -> String {
+        let waiting: Vec<_> =
+            self.hop.waiting().map(|(id, shape)| (id, shape.destination)).collect();
+        let trips: Vec<_> =
+            self.trips.values().map(|t| (t.plan.key.local, t.plan.to, t.next, t.arrived)).collect();
+        let counters: Vec<_> =
+            self.hop.counters().into_iter().filter(|(_, count)| *count > 0).collect();
+        format!(
+            "node {}: trips (flow, to, next, arrived) {trips:?}; waiting {waiting:?}; {counters:?}",
+            self.id.0
+        )
+    }
+}
+
+fn machine(id: NodeId, config: &HopConfig, life: u32) -> Hop {
+    let seed = Seed(u64::from(id.0) << 32 | u64::from(life));
+    Hop::build(config.clone(), id, AddressPlan::default(), None, seed.stream("hop"))
+}
+
+/// The bytes of a block, all different from those of others.
+fn text(id: BlockId, length: usize) -> Bytes {
+    let seed = u64::from(id.number) << 24 | u64::from(id.flow.local) << 8;
+    let seed = (seed | u64::from(id.flow.source.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (0..length).map(|at| (seed >> (at % 53)) as u8 ^ (at >> 3) as u8).collect()
+}
