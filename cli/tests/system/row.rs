@@ -7,7 +7,8 @@ use crate::place::{Place, wait_for};
 
 fn scenario(nodes: &[&str], ports: u16, name: &str) -> String {
     let mut text = format!(
-        "name = \"{name}\"\nsecurity = \"off\"\n[stack.hop]\nsilence_s = 20\n[radio]\nphy = \"802.11a\"\n\
+        "name = \"{name}\"\nsecurity = \"off\"\n[stack.hop]\nsilence_s = 20\n\
+         [radio]\nphy = \"802.11a\"\n\
          [stack.link]\nkind = \"plain\"\n"
     );
     let address = |index: usize| format!("127.0.0.1:{}", ports + index as u16);

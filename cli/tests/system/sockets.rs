@@ -5,7 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farhop_run::sockets::client::{
-    BlockListener, BlockReceiver, BlockSender, Daemon, SocketError, StreamListener, StreamSocket,
+    BlockListener, BlockReceiver, BlockSender, Daemon, DatagramSocket, SocketError, StreamListener,
+    StreamSocket,
 };
 
 use crate::place::Place;
@@ -162,4 +163,35 @@ fn a_reader_that_does_not_read_stops_the_writer_and_one_that_is_killed_resets_it
     writing.join().expect("it ends");
     assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
     drop(reader);
+}
+
+#[test]
+#[ignore = "system: datagrams across six daemons, about 10 s"]
+fn datagrams_go_both_ways_and_again_after_their_destination_began_anew() {
+    let place = Place::new("datagrams");
+    let Some(mut row) = Row::up(&place, NODES, 14_931) else { return };
+    let (from, to) = (daemon(&place, "hill"), daemon(&place, "valley"));
+    let mut client = DatagramSocket::bind(&from, "client").expect("a socket");
+    client.set_read_timeout(Some(Duration::from_millis(500))).expect("a time");
+    let ask = |client: &mut DatagramSocket, what: &[u8]| {
+        client.send_to("valley", "echo", what).expect("it is taken");
+        client.receive().ok().map(|datagram| datagram.bytes)
+    };
+    for round in 0..2 {
+        assert_eq!(ask(&mut client, b"nobody"), None, "nobody is there to answer");
+        let mut server = again(|| DatagramSocket::bind(&to, "echo"));
+        let serving = thread::spawn(move || {
+            while let Ok(asked) = server.receive() {
+                let sent = server.send_to(&asked.from, &asked.service, &asked.bytes);
+                assert!(sent.is_ok() && (&*asked.from, &*asked.service) == ("hill", "client"));
+            }
+        });
+        let limit = Instant::now() + Duration::from_secs(20);
+        // The first may still go to the flow that was refused.
+        while ask(&mut client, &[b'a' + round; 20_000]) != Some(vec![b'a' + round; 20_000]) {
+            assert!(Instant::now() < limit, "no answer for 20 s");
+        }
+        row.kill_and_start(5);
+        serving.join().expect("it ends with its daemon");
+    }
 }

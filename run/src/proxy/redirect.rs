@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_alive_as_long_as_the_process_that_began_then() {
+    fn a_table_is_alive_as_long_as_whoever_began_then() {
         let own = std::process::id();
         let at = began(own).expect("it runs");
         assert!(is_alive(&format!("{TABLE}{own}_{at}")));

@@ -1,9 +1,9 @@
 //! Sockets over blocks: streams, blocks and datagrams between programs of two nodes.
 //!
 //! A program asks for a socket over the control socket, and the connection becomes the socket
-//! ([`client`] is the program's end). A stream is two flows of blocks, one each way: the first block
-//! of the one says which service it is for, and the first block of the other names that flow, which
-//! accepts it. Who does not want it refuses the flow. Streams and datagrams live in memory: a
+//! ([`client`] is the program's end). A stream is two flows of blocks, one each way: the first
+//! block of the one says which service it is for, and the first block of the other names that flow,
+//! which accepts it. Who does not want it refuses the flow. Streams and datagrams live in memory: a
 //! daemon that began anew refuses what belongs to streams that it does not know, and so both ends
 //! hear of it.
 //!

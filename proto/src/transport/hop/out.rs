@@ -15,8 +15,9 @@ use crate::wire::udp;
 const MESSAGES: usize = 1_024;
 /// Turns of frames that the radio may hold.
 const TURNS_IN_RADIO: u32 = 2;
-/// How often the destination's acknowledgement is sent again to a hop that does not take it: as long
-/// as a hidden node may fill the air with bursts. A lost one costs the wait for a virtual request.
+/// How often the destination's acknowledgement is sent again to a hop that does not take it: as
+/// long as a hidden node may fill the air with bursts. A lost one costs the wait for a virtual
+/// request.
 const ARRIVED_TRIES: u8 = 16;
 /// The lane of messages about blocks, and that of frames of blocks.
 const CONTROL_FLOW: FlowId = FlowId(wire::CONTROL_PORT);
