@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use farhop_proto::base::{Rng, Seed};
 use farhop_proto::stack::{FlowKind, RoutingConfig, Scenario, VoipConfig};
-use farhop_proto::transport::hop::{Ahead, HopConfig, Withhold};
-use farhop_sim::engine::{FlowReport, Report};
+use farhop_proto::transport::hop::{Ahead, HopConfig, NextHop, Withhold};
+use farhop_sim::engine::{FlowReport, NodeReport, Report};
 
 use super::network::{Carrier, FILE, Net, file, jain, kbps, mean_kbps, names};
 use super::testbed::{self, hops, name, pairs};
@@ -342,24 +342,38 @@ fn t2(_: Effort, results: &Results) -> Findings {
 const CONVERGED_S: f64 = 60.0;
 
 fn t3_cases(effort: Effort) -> Vec<Case> {
-    let case = |carrier: Carrier| {
+    let case = |what: &str| {
+        let carrier = if what == "tcp" { Carrier::Tcp } else { Carrier::Hop };
         let net = with_flows(Net::testbed(), 10, carrier, Some(FILE)).with(|scenario| {
             scenario.stack.routing = RoutingConfig::Olsr(Default::default());
             scenario.flow.iter_mut().for_each(|flow| flow.start_s = CONVERGED_S);
             scenario.duration_s = CONVERGED_S + effort.seconds(600.0);
         });
-        net.case(format!("t3/{}", carrier.name())).vary(draw_far)
+        let next_hop = if what == "ip" { NextHop::Ip } else { NextHop::Raw };
+        let net = net.blocks(|hop| hop.next_hop = next_hop);
+        net.case(format!("t3/{what}")).vary(draw_far)
     };
-    vec![case(Carrier::Hop), case(Carrier::Tcp)]
+    ["hop", "ip", "tcp"].map(case).to_vec()
+}
+
+/// Share of the datagrams for next hops that another node had to pass on, in percent.
+fn passed_on(report: &Report) -> f64 {
+    let sum = |layer: &str, counter: &str| -> u64 {
+        let of = |node: &NodeReport| node.layers.get(layer)?.get(counter).copied();
+        report.nodes.iter().filter_map(of).sum()
+    };
+    let sent = ["frames_sent", "requests", "answers"].map(|counter| sum("hop", counter));
+    sum("routing", "forwarded") as f64 / sent.iter().sum::<u64>().max(1) as f64 * 100.0
 }
 
 fn t3(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
-    let [hop, tcp] = ["t3/hop", "t3/tcp"];
-    let gain = |at: At<'_>| mean_kbps(at.report(hop)) / mean_kbps(at.report(tcp)).max(1e-3);
-    found.add("gain", results.over_seeds(gain));
-    let fair = |at: At<'_>| fairness(at.report(hop)) - fairness(at.report(tcp));
+    let of = |at: At<'_>, what: &str| mean_kbps(at.report(&format!("t3/{what}"))).max(1e-3);
+    found.add("gain", results.over_seeds(|at| of(at, "hop") / of(at, "tcp")));
+    let fair = |at: At<'_>| fairness(at.report("t3/hop")) - fairness(at.report("t3/tcp"));
     found.add("fairness", results.over_seeds(fair));
+    found.add("forwarded", results.of("t3/ip", passed_on));
+    found.add("raw", results.over_seeds(|at| of(at, "hop") / of(at, "ip")));
     found
 }
 

@@ -157,6 +157,12 @@ mod tests {
     }
 
     #[test]
+    fn a_wire_has_no_access_categories() {
+        let base = RadioConfig { edca: true, ..RadioConfig::default() };
+        assert!(!read(r#"{ "phy": "wire" }"#).over(&base).edca);
+    }
+
+    #[test]
     fn it_is_written_as_it_was_read() {
         let text = r#"{"rate_mbps":2.0,"channel":6}"#;
         assert_eq!(serde_json::to_string(&read(text)).expect("plain data"), text);
