@@ -157,8 +157,11 @@ mod tests {
     /// The first seed from 1 on with which the facts hold.
     const SEED: u64 = 40;
 
+    /// Two nodes, and the signal between them in dBm.
+    type Signal = (u16, u16, f64);
+
     /// Two corners, and the rest anywhere.
-    fn generate(seed: u64) -> (Vec<[f64; 2]>, Vec<(u16, u16, f64)>) {
+    fn generate(seed: u64) -> (Vec<[f64; 2]>, Vec<Signal>) {
         let mut rng = Seed(seed).stream("testbed");
         let mut places = vec![[1.0, 1.0]];
         for _ in 0..NODES - 2 {
@@ -183,7 +186,7 @@ mod tests {
     }
 
     /// Hops between all nodes over links that are at least so strong.
-    fn distances(links: &[(u16, u16, f64)]) -> Vec<Vec<u8>> {
+    fn distances(links: &[Signal]) -> Vec<Vec<u8>> {
         let mut far = vec![vec![u8::MAX; usize::from(NODES)]; usize::from(NODES)];
         for (node, row) in far.iter_mut().enumerate() {
             row[node] = 0;
@@ -211,13 +214,13 @@ mod tests {
     const SENSE_DBM: f64 = -90.0;
 
     /// Whether the printed facts hold (`hop.md` 11).
-    fn holds(links: &[(u16, u16, f64)]) -> bool {
+    fn holds(links: &[Signal]) -> bool {
         let far = distances(links);
         let most = far.iter().flatten().copied().max().unwrap_or_default();
         let usable = links.iter().filter(|link| link.2 >= RECEIVE_DBM).count();
         let degree = 2.0 * usable as f64 / f64::from(NODES);
         let sensed = |a: usize, b: usize| {
-            let is = |link: &&(u16, u16, f64)| {
+            let is = |link: &&Signal| {
                 let ends = [usize::from(link.0) - 1, usize::from(link.1) - 1];
                 ends == [a.min(b), a.max(b)] && link.2 >= SENSE_DBM
             };
