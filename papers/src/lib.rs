@@ -6,8 +6,10 @@
 
 #![forbid(unsafe_code)]
 
+mod curve;
 mod estimate;
 mod figure;
+pub mod hop;
 mod results;
 mod row;
 pub mod wildnet;
@@ -73,7 +75,7 @@ pub struct Paper {
 }
 
 /// All papers.
-pub const PAPERS: &[Paper] = &[wildnet::PAPER];
+pub const PAPERS: &[Paper] = &[wildnet::PAPER, hop::PAPER];
 
 /// What came of one target.
 #[derive(Clone, Debug)]
@@ -135,7 +137,7 @@ mod tests {
         let effort = Effort { seeds: 1, quick: true };
         for target in PAPERS.iter().flat_map(|paper| (paper.targets)()) {
             for case in (target.cases)(effort) {
-                assert_eq!(case.scenario.problems(), [], "{} {}", target.id, case.key);
+                assert_eq!(case.with_seed(1).problems(), [], "{} {}", target.id, case.key);
             }
         }
     }

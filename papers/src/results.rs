@@ -14,13 +14,30 @@ pub struct Case {
     pub key: String,
     /// What is run.
     pub scenario: Scenario,
+    /// What differs from seed to seed beside the draws of the run.
+    pub vary: fn(&mut Scenario, u64),
 }
+
+fn vary_nothing(_: &mut Scenario, _: u64) {}
 
 impl Case {
     /// A scenario under a name.
     pub fn new(key: impl Into<String>, scenario: Scenario) -> Self {
         let key = key.into();
-        Self { scenario: Scenario { name: key.clone(), ..scenario }, key }
+        let scenario = Scenario { name: key.clone(), ..scenario };
+        Self { key, scenario, vary: vary_nothing }
+    }
+
+    /// The same, and something else with each seed.
+    pub fn vary(self, vary: fn(&mut Scenario, u64)) -> Self {
+        Self { vary, ..self }
+    }
+
+    /// What is run with a seed.
+    pub fn with_seed(&self, seed: u64) -> Scenario {
+        let mut scenario = self.scenario.clone();
+        (self.vary)(&mut scenario, seed);
+        scenario
     }
 }
 
@@ -68,7 +85,7 @@ impl Runs {
         let seeds = self.seeds;
         let job = |index: usize| {
             let seed = (index % seeds) as u64 + 1;
-            (self.cases[index / seeds].scenario.clone(), seed)
+            (self.cases[index / seeds].with_seed(seed), seed)
         };
         let all: f64 = self.cases.iter().map(|case| case.scenario.duration_s).sum();
         let all = all * seeds as f64;
@@ -111,6 +128,11 @@ impl Results {
         let values: Vec<f64> =
             (0..self.seeds).map(|seed| number(At { results: self, seed })).collect();
         Estimate::of(&values)
+    }
+
+    /// Looks at the results of each seed, in their order.
+    pub fn each_seed<'a>(&'a self, mut look: impl FnMut(At<'a>)) {
+        (0..self.seeds).for_each(|seed| look(At { results: self, seed }));
     }
 
     /// A number of the report of one case, over all seeds.

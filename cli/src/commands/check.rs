@@ -112,7 +112,9 @@ fn describe_air(scenario: &Scenario, plan: &Plan) -> String {
 fn describe_traffic(out: &mut String, scenario: &Scenario) {
     for flow in scenario.flow.iter().take(LISTED) {
         let what = match (flow.kind, flow.bytes, flow.rate_mbps) {
-            (FlowKind::Tcp | FlowKind::Hop, Some(bytes), _) => format!("{bytes} bytes"),
+            (FlowKind::Tcp | FlowKind::Hop | FlowKind::Relayed, Some(bytes), _) => {
+                format!("{bytes} bytes")
+            }
             (FlowKind::Udp, _, Some(rate)) => format!("{rate} Mb/s in {} B", flow.size_bytes),
             _ => "as much as goes".into(),
         };

@@ -8,8 +8,8 @@ use farhop_proto::link::wild::{Recovery, WildConfig};
 use farhop_proto::stack::{FlowConfig, FlowKind, RadioConfig};
 use farhop_sim::engine::{Distribution, Report};
 
-use super::curve::{Curve, curve, highest, lowest, ours};
 use super::network::Net;
+use crate::curve::{Curve, curve, highest, lowest, ours};
 use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Table, Target};
 
 pub(super) const TARGETS: &[Target] = &[Target {

@@ -1,7 +1,7 @@
 //! TCP over one long link: slots against CSMA, over distance and loss.
 
-use super::curve::{Curve, crossing, curve, highest, largest_rise, lowest, ours, totals};
 use super::network::{KM_PER_US, Net};
+use crate::curve::{Curve, crossing, curve, highest, largest_rise, lowest, ours, totals};
 use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Series, Table, Target};
 
 pub(super) const TARGETS: &[Target] = &[

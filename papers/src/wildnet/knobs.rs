@@ -3,8 +3,8 @@
 use farhop_proto::link::wild::{Recovery, Retries, parity};
 use farhop_sim::engine::{Distribution, FlowReport, Report};
 
-use super::curve::{Curve, curve, highest, largest_fall, largest_rise, ours, totals};
 use super::network::Net;
+use crate::curve::{Curve, curve, highest, largest_fall, largest_rise, ours, totals};
 use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Series, Target};
 
 pub(super) const TARGETS: &[Target] = &[
@@ -194,7 +194,7 @@ fn f14(_: Effort, results: &Results) -> Findings {
             (*loss, results.over_seeds(|seed| of(seed, 80) / of(seed, 20)))
         })
         .collect();
-    found.add("ratio-least", super::curve::lowest(&ratios));
+    found.add("ratio-least", crate::curve::lowest(&ratios));
     found.add("ratio-most", highest(&ratios));
     let names = F14_LOSS.map(|loss| format!("{:.0}% loss", loss * 100.0));
     let series = names.into_iter().zip(&curves).map(|(name, curve)| ours(name, curve)).collect();

@@ -1,7 +1,6 @@
 //! WiLDNet, NSDI 2007: long links in time slots (`wildnet.md`; targets W-* of `targets.md`).
 
 mod beyond;
-mod curve;
 mod distance;
 mod knobs;
 mod network;

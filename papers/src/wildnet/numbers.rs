@@ -6,8 +6,8 @@ use farhop_proto::link::wild::LOSS_SLOTS;
 use farhop_proto::stack::{ClockConfig, RadioConfig};
 use farhop_sim::engine::Report;
 
-use super::curve::{curve, highest, ours};
 use super::network::{CALIBRATED, KM_PER_US, Net};
+use crate::curve::{curve, highest, ours};
 use crate::{Case, Effort, Estimate, Figure, Findings, Results, Target};
 
 pub(super) const TARGETS: &[Target] = &[

@@ -2,8 +2,8 @@
 
 use farhop_sim::engine::Report;
 
-use super::curve::{curve, ours};
 use super::network::Net;
+use crate::curve::{curve, ours};
 use crate::{At, Case, Effort, Figure, Findings, Results, Target};
 
 pub(super) const TARGETS: &[Target] = &[

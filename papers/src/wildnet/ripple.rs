@@ -4,8 +4,8 @@ use farhop_proto::link::two_p::TwoPConfig;
 use farhop_proto::stack::LossConfig;
 use farhop_sim::engine::Report;
 
-use super::curve::{Curve, curve, ours};
 use super::network::{CALIBRATED, Net};
+use crate::curve::{Curve, curve, ours};
 use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Target};
 
 pub(super) const TARGETS: &[Target] = &[

@@ -5,8 +5,8 @@ use farhop_proto::stack::{
 };
 use farhop_sim::engine::{FlowReport, Report};
 
-use super::curve::{Curve, curve, highest, largest_fall, largest_rise, lowest, ours, totals};
 use super::network::Net;
+use crate::curve::{Curve, curve, highest, largest_fall, largest_rise, lowest, ours, totals};
 use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Series, Target};
 
 pub(super) const TARGETS: &[Target] = &[

@@ -3,8 +3,8 @@
 use farhop_proto::link::snoop::SnoopConfig;
 use farhop_proto::link::wild::Retries;
 
-use super::curve::{crossing, lowest, ours, totals};
 use super::network::{CALIBRATED, Net};
+use crate::curve::{crossing, lowest, ours, totals};
 use crate::{At, Case, Effort, Figure, Findings, Results, Target};
 
 pub(super) const TARGETS: &[Target] =

@@ -10,6 +10,7 @@ mod loss;
 mod mac;
 mod names;
 mod phy;
+mod relay;
 mod routing;
 mod security;
 mod slots;
@@ -25,6 +26,7 @@ use super::scenario::{
 };
 use flow::check_flow_kind;
 use names::Names;
+use relay::check_relay;
 
 /// Something impossible in a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -322,6 +324,7 @@ impl Scenario {
             }
         }
         check_flow_kind(found, &path, flow);
+        check_relay(found, &path, flow, names);
         let inside = 0.0..=self.duration_s;
         found.number(format!("{path}.start_s"), start, inside, "a time inside the run");
         let stop = flow.stop_s.unwrap_or(self.duration_s);

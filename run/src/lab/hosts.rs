@@ -28,7 +28,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), LabError> {
 
 /// The first thing of a flow that the lab does not have.
 fn unknown_to_kernel(flow: &FlowConfig) -> Option<String> {
-    if !matches!(flow.kind, FlowKind::Tcp | FlowKind::Udp) {
+    if !matches!(flow.kind, FlowKind::Tcp | FlowKind::Udp | FlowKind::Hop) {
         return Some(format!("flow of kind \"{}\"", flow.kind.name()));
     }
     if flow.congestion == Congestion::Westwood {

@@ -16,6 +16,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+mod blocks;
 mod children;
 mod control;
 mod hosts;

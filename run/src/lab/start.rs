@@ -275,8 +275,10 @@ impl Lab {
                 .doing(format!("tell {name} that the run begins"))?;
         }
         let scenario = self.scenario.clone();
-        let pids: Vec<u32> = self.state.nodes.iter().map(|(_, process)| process.pid).collect();
-        let flows = traffic::run(&scenario, &pids, &mut |elapsed| {
+        let pids = self.state.nodes.iter().map(|(_, process)| process.pid).collect();
+        let dir = self.dir.clone();
+        let nodes = traffic::Nodes { pids, dir: &dir };
+        let flows = traffic::run(&scenario, &nodes, &mut |elapsed| {
             self.tell(watcher, Progress::Running(elapsed, scenario.duration_s))?;
             self.check_children()
         })?;

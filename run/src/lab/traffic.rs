@@ -1,10 +1,11 @@
-//! The flows of a scenario over kernel sockets: two threads for each, one in the network namespace
-//! of either end. A socket stays in the namespace in which it was made.
+//! The flows of a scenario: two threads for each. Those over kernel sockets are in the network
+//! namespace of either end; a socket stays in the namespace in which it was made.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -15,7 +16,7 @@ use farhop_proto::stack::{Congestion, FlowConfig, FlowKind, Scenario};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use socket2::SockRef;
 
-use super::LabError;
+use super::{LabError, blocks};
 use crate::device::os;
 
 /// First port of the flows; each has one of its own.
@@ -81,22 +82,31 @@ struct Running {
     at_stop: Option<u64>,
 }
 
+/// What the two ends of a flow and the lab tell each other.
 #[derive(Default)]
-struct Shared {
-    stop: AtomicBool,
-    sent: AtomicU64,
-    delivered: AtomicU64,
+pub(super) struct Shared {
+    pub(super) stop: AtomicBool,
+    pub(super) sent: AtomicU64,
+    pub(super) delivered: AtomicU64,
     retransmissions: AtomicU64,
     /// Nanoseconds after the flow's start at which its last byte came; 0 while it has not.
-    finished: AtomicU64,
+    pub(super) finished: AtomicU64,
     udp: Mutex<UdpMeasured>,
 }
 
-/// Runs the flows to the end of the scenario. `pids` are the processes of the nodes; `tick` is
-/// told the seconds passed, and ends the run by failing.
+/// The nodes of a lab, for those who run programs on them.
+pub(super) struct Nodes<'a> {
+    /// The process of each.
+    pub(super) pids: Vec<u32>,
+    /// The folder with their control sockets.
+    pub(super) dir: &'a Path,
+}
+
+/// Runs the flows to the end of the scenario; `tick` is told the seconds passed, and ends the run
+/// by failing.
 pub(super) fn run(
     scenario: &Scenario,
-    pids: &[u32],
+    nodes: &Nodes<'_>,
     tick: &mut dyn FnMut(f64) -> Result<(), LabError>,
 ) -> Result<Vec<Measured>, LabError> {
     let begin = WallClock::now();
@@ -113,7 +123,7 @@ pub(super) fn run(
             at_stop: None,
         })
         .collect();
-    let outcome = drive(scenario, pids, begin, &mut flows, tick);
+    let outcome = drive(scenario, nodes, begin, &mut flows, tick);
     for flow in &flows {
         flow.shared.stop.store(true, Ordering::Relaxed);
     }
@@ -124,7 +134,7 @@ pub(super) fn run(
 
 fn drive(
     scenario: &Scenario,
-    pids: &[u32],
+    nodes: &Nodes<'_>,
     begin: WallClock,
     flows: &mut [Running],
     tick: &mut dyn FnMut(f64) -> Result<(), LabError>,
@@ -134,7 +144,7 @@ fn drive(
         let elapsed = begin.elapsed();
         for (index, flow) in flows.iter_mut().enumerate() {
             if !flow.has_started && elapsed.as_secs_f64() >= flow.config.start_s {
-                flow.start(scenario, pids, index);
+                flow.start(scenario, nodes, index);
             }
             if flow.at_measure.is_none() && elapsed.as_secs_f64() >= flow.measure_from(scenario) {
                 flow.at_measure = Some(flow.begin_measure());
@@ -166,29 +176,42 @@ fn drive(
 }
 
 impl Running {
-    fn start(&mut self, scenario: &Scenario, pids: &[u32], index: usize) {
+    fn start(&mut self, scenario: &Scenario, nodes: &Nodes<'_>, index: usize) {
         let node = |name: &str| scenario.node_id(name).expect("the scenario has no problems");
         let (from, to) = (node(&self.config.from), node(&self.config.to));
         let plan = AddressPlan(scenario.subnet);
         let port = FIRST_PORT + index as u16;
         let address = SocketAddr::from((plan.ipv4(to), port));
-        let pid = |node: farhop_proto::base::NodeId| pids[usize::from(node.0) - 1];
+        let pid = |node: farhop_proto::base::NodeId| nodes.pids[usize::from(node.0) - 1];
+        self.has_started = true;
         let (receiver, sender) = match self.config.kind {
             FlowKind::Tcp => (tcp_receiver as End, tcp_sender as End),
             FlowKind::Udp => (udp_receiver as End, udp_sender as End),
+            FlowKind::Hop => return self.start_blocks(index, nodes.dir),
             kind => unreachable!("flows of kind {} were refused", kind.name()),
         };
-        self.has_started = true;
         // Without a rate of its own a source offers what the radio could send at most.
         let fastest = || scenario.plan().nodes[0].radios[0].spec.rate.mbps();
         self.config.rate_mbps = self.config.rate_mbps.or_else(|| Some(fastest()));
         for (end, pid) in [(receiver, pid(to)), (sender, pid(from))] {
-            let (config, shared) = (self.config.clone(), self.shared.clone());
-            self.threads.push(thread::spawn(move || {
+            self.spawn(move |config, shared| {
                 enter(pid)?;
-                end(&config, address, &shared)
-            }));
+                end(config, address, shared)
+            });
         }
+    }
+
+    /// The control sockets of daemons are the same in all namespaces.
+    fn start_blocks(&mut self, index: usize, dir: &Path) {
+        let ends = blocks::Ends::build(&self.config, index, dir);
+        let same = ends.clone();
+        self.spawn(move |config, shared| blocks::receive(config, &ends, shared));
+        self.spawn(move |config, shared| blocks::send(config, &same, shared));
+    }
+
+    fn spawn(&mut self, end: impl FnOnce(&FlowConfig, &Shared) -> io::Result<()> + Send + 'static) {
+        let (config, shared) = (self.config.clone(), self.shared.clone());
+        self.threads.push(thread::spawn(move || end(&config, &shared)));
     }
 
     /// From when on it is measured, in seconds.
@@ -226,7 +249,11 @@ impl Running {
     }
 
     fn finish(mut self, scenario: &Scenario) -> Result<Measured, LabError> {
-        for thread in std::mem::take(&mut self.threads) {
+        // Those that wait for blocks do so until the daemons end.
+        let is_over =
+            |thread: &JoinHandle<_>| self.config.kind != FlowKind::Hop || thread.is_finished();
+        let threads = std::mem::take(&mut self.threads);
+        for thread in threads.into_iter().filter(is_over) {
             let result = thread.join();
             result
                 .unwrap_or_else(|_| Err(io::Error::other("its thread panicked")))
@@ -248,7 +275,7 @@ impl Running {
             completed_s: (finished > 0.0).then_some(finished),
             bins: self.bins,
             retransmissions: is_tcp.then(|| shared.retransmissions.load(Ordering::Relaxed)),
-            udp: (!is_tcp).then_some(udp),
+            udp: (self.config.kind == FlowKind::Udp).then_some(udp),
         })
     }
 }

@@ -106,6 +106,7 @@ pub fn flow_name(config: &farhop_proto::stack::FlowConfig) -> String {
 pub fn transport_name(config: &farhop_proto::stack::FlowConfig) -> String {
     match config.kind {
         FlowKind::Hop => "hop".into(),
+        FlowKind::Relayed => format!("relayed tcp/{}", config.congestion.name()),
         kind if kind.is_tcp() => format!("tcp/{}", config.congestion.name()),
         _ => "udp".into(),
     }

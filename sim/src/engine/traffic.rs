@@ -63,7 +63,7 @@ impl<'a> Traffic<'a> {
             let start = at(config.start_s);
             let measure_from = config.measure_from_s.or(scenario.measure_from_s);
             Flow {
-                app: apps::build(config, number, seed),
+                app: apps::build(config, number, seed, &index),
                 from: index(&config.from),
                 to: index(&config.to),
                 start,
@@ -118,7 +118,7 @@ impl<'a> Traffic<'a> {
                 port: FIRST_PORT + number as u16,
             };
             flow.advance(&mut net);
-            for node in [flow.from, flow.to] {
+            for node in [flow.from, flow.to].into_iter().chain(flow.app.relays()) {
                 if flow.app.writes() && !self.writers[node].contains(&number) {
                     self.writers[node].push(number);
                 }

@@ -1,5 +1,5 @@
-//! A swarm: networks of block machines drawn by lot, with all the harm that can be done to them, and
-//! oracles.
+//! A swarm: networks of block machines drawn by lot, with all the harm that can be done to them,
+//! and oracles.
 //!
 //! | file | what stands there |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | `node` | a machine with its disk and its applications, as a daemon has them |
 //! | `air` | time, and what happens to datagrams |
 //!
-//! While there is harm every block is delivered at most once, in order and unchanged, and no bound is
-//! passed. When all nodes and links are back, all that was sent arrives, and then nobody sends
+//! While there is harm every block is delivered at most once, in order and unchanged, and no bound
+//! is passed. When all nodes and links are back, all that was sent arrives, and then nobody sends
 //! anything any more.
 
 mod air;

@@ -1,7 +1,7 @@
 //! What is drawn by lot for a run.
 
 use farhop_proto::base::{Duration, Instant, NodeId, Rng, Seed};
-use farhop_proto::transport::hop::{HopConfig, Schedule, Withhold};
+use farhop_proto::transport::hop::{Ahead, HopConfig, Schedule, Withhold};
 use farhop_proto::wire::hop::FlowKey;
 
 /// Bytes of the largest first block of a flow.
@@ -140,6 +140,8 @@ fn config(rng: &mut Rng) -> HopConfig {
         low_blocks: rng.below(u64::from(high_blocks)) as u32,
         withhold: withhold[rng.below(5) as usize],
         schedule: if rng.chance(0.7) { Schedule::RoundRobin } else { Schedule::ProportionalFair },
+        ahead: if rng.chance(0.5) { Ahead::Gone } else { Ahead::Always },
+        yields: rng.chance(0.5),
         end_to_end_s: 0.5 + rng.uniform() * 4.5,
         // Some have hardly more memory than a few blocks need.
         memory_bytes: if is_tight { u64::from(block_bytes) * (5 + rng.below(8)) } else { 64 << 20 },

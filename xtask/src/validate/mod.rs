@@ -8,6 +8,7 @@
 //! | [`distance`] | stop-and-wait over kilometres, in closed form |
 //! | [`edca`] | a fixed point with contention zones (Robinson and Randhawa 2004) |
 //! | [`ht`] | air time of 802.11n and ac, worked out by hand |
+//! | [`hop`] | TCP of the kernel over the same air |
 //! | [`harq`] | Table I of the LL-HARQ paper; LL-ARQ in closed form |
 //! | [`kernel`] | TCP of the kernel, over the lab's emulated air |
 //! | [`security`] | the same without keys, the same beside mere noise |
@@ -28,6 +29,7 @@ mod document;
 mod edca;
 mod growth;
 mod harq;
+mod hop;
 mod ht;
 mod kernel;
 mod ns3;
@@ -84,6 +86,8 @@ pub(crate) enum Group {
     Ht,
     /// Links of units on the abstract link of their paper.
     Harq,
+    /// Files in blocks beside TCP of the kernel, in the lab.
+    Hop,
     /// TCP against the kernel's, in the lab.
     Kernel,
     /// What sealing costs, and strangers in the air.
@@ -107,6 +111,7 @@ impl Group {
             Self::Edca => "Shares of access categories against Robinson and Randhawa",
             Self::Ht => "802.11n and ac: one link against the closed form",
             Self::Harq => "LL-HARQ beside Table I of its paper, LL-ARQ beside the closed form",
+            Self::Hop => "Blocks hop by hop beside TCP of the kernel, in the lab",
             Self::Kernel => "TCP against the kernel's, in the lab",
             Self::Security => "What sealing costs, and what strangers achieve",
             Self::Determinism => "The same file and seed: the same trace",
@@ -125,6 +130,7 @@ impl Group {
             Self::Edca => edca::rows(quick),
             Self::Ht => ht::rows(quick),
             Self::Harq => harq::rows(quick, root),
+            Self::Hop => hop::rows(quick),
             Self::Kernel => kernel::rows(quick),
             Self::Security => security::rows(quick, root),
             Self::Determinism => determinism::rows(root),
@@ -141,7 +147,7 @@ impl Group {
             // It measures time, which other work on the machine spoils.
             Self::Growth => false,
             // It needs the rights of a lab and a machine that keeps up with real time.
-            Self::Kernel | Self::Security => false,
+            Self::Hop | Self::Kernel | Self::Security => false,
             // It needs ns-3 beside it.
             Self::Speed => false,
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::config::{LinkConfig, StackConfig};
-use super::scenario::{FlowKind, LossConfig, RadioConfig, Scenario};
+use super::scenario::{FlowConfig, FlowKind, LossConfig, RadioConfig, Scenario};
 use super::space::{Space, Thresholds};
 use crate::base::{AddressPlan, Bitrate, Dbm, Duration, NodeId, RadioId, RadioSpec};
 use crate::link::PeerSpec;
@@ -146,7 +146,7 @@ impl Scenario {
         };
         let names: Arc<[String]> = scenario.node.iter().map(|node| node.name.clone()).collect();
         let stack = Arc::new(scenario.stack.clone());
-        let has_blocks = scenario.flow.iter().any(|flow| flow.kind == FlowKind::Hop);
+        let has_blocks = scenario.flow.iter().any(FlowConfig::has_blocks);
         let hop = scenario.stack.hop.clone().or_else(|| has_blocks.then(HopConfig::default));
         let hop = hop.map(Arc::new);
         let security = scenario.security.clone().filter(SecurityConfig::is_on).map(Arc::new);
@@ -212,9 +212,13 @@ impl Scenario {
             (1..).zip(&self.node).map(|(id, node)| (&*node.name, NodeId(id))).collect();
         let mut wanted: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
         for flow in &self.flow {
-            let [from, to] = [&flow.from, &flow.to].map(|name| names[&**name]);
-            wanted.entry(to).or_default().push(from);
-            wanted.entry(from).or_default().push(to);
+            let relays = flow.relay.iter().flat_map(|relay| &relay.at);
+            let places = [&flow.from].into_iter().chain(relays).chain([&flow.to]);
+            let places: Vec<NodeId> = places.map(|name| names[&**name]).collect();
+            for [from, to] in places.array_windows().copied() {
+                wanted.entry(to).or_default().push(from);
+                wanted.entry(from).or_default().push(to);
+            }
         }
         let mut search = Search::default();
         for (to, mut from) in wanted {
@@ -225,6 +229,26 @@ impl Scenario {
                 add_path(topology, &search, source, to, nodes);
             }
         }
+        for flow in self.flow.iter().filter(|flow| flow.kind == FlowKind::Relayed) {
+            if flow.relay.as_ref().is_none_or(|relay| relay.at.is_empty()) {
+                add_steps(topology, names[&*flow.from], names[&*flow.to], nodes);
+            }
+        }
+    }
+}
+
+/// Gives the nodes along a route their routes to each other, as far as they are neighbours.
+fn add_steps(topology: &Topology, from: NodeId, to: NodeId, nodes: &mut [NodePlan]) {
+    let mut at = from;
+    while let Some(hop) = nodes[usize::from(at.0) - 1].next_hops.get(&to).copied() {
+        for (node, peer) in [(at, hop.via), (hop.via, at)] {
+            let steps = topology.steps(node).iter();
+            let radio = steps.filter(|step| step.node == peer).map(|step| step.radio).next();
+            let radio = radio.expect("neighbours hear each other");
+            let one = NextHop { via: peer, radio, hops: 1 };
+            nodes[usize::from(node.0) - 1].next_hops.entry(peer).or_insert(one);
+        }
+        at = hop.via;
     }
 }
 

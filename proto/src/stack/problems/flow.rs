@@ -29,15 +29,16 @@ fn check_keys(found: &mut Found, path: &str, flow: &FlowConfig) {
     let kind = flow.kind;
     let paced = matches!(kind, FlowKind::Udp | FlowKind::OnOff);
     let with_tcp = kind.is_tcp();
-    let carries_files = matches!(kind, FlowKind::Tcp | FlowKind::Hop);
+    let carries_files = matches!(kind, FlowKind::Tcp | FlowKind::Hop | FlowKind::Relayed);
     let keys = [
-        ("bytes", flow.bytes.is_some(), carries_files, "kind = \"tcp\" or \"hop\""),
+        ("bytes", flow.bytes.is_some(), carries_files, "kind = \"tcp\", \"hop\" or \"relayed\""),
         ("rate_mbps", flow.rate_mbps.is_some(), paced, "kind = \"udp\" or \"on-off\""),
         ("congestion", flow.congestion != Congestion::default(), with_tcp, "kind = \"tcp\""),
         ("tcp", !flow.tcp.is_default(), with_tcp, "kind = \"tcp\" or \"web\""),
         ("on_off", flow.on_off.is_some(), kind == FlowKind::OnOff, "kind = \"on-off\""),
         ("web", flow.web.is_some(), kind == FlowKind::Web, "kind = \"web\""),
         ("voip", flow.voip.is_some(), kind == FlowKind::Voip, "kind = \"voip\""),
+        ("relay", flow.relay.is_some(), kind == FlowKind::Relayed, "kind = \"relayed\""),
     ];
     for (key, given, fits, right) in keys {
         if given && !fits {

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::random_ends::RandomEnds;
+use super::relay::{Onward, RelayConfig};
 use super::tcp::{Congestion, TcpSettings};
 use crate::transport::tcp::TcpConfig;
 
@@ -31,7 +32,8 @@ pub struct FlowConfig {
     /// When its source stops, in seconds; the end of the run if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_s: Option<f64>,
-    /// Bytes to carry (`tcp` and `hop`, a file); without it, as many as go until it stops.
+    /// Bytes to carry (`tcp`, `hop` and `relayed`, a file); without it, as many as go until it
+    /// stops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// Offered rate of payload, in Mb/s (`udp`, and `on-off` while it sends);
@@ -45,10 +47,10 @@ pub struct FlowConfig {
     /// if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure_from_s: Option<f64>,
-    /// Congestion control (`tcp`, `web`).
+    /// Congestion control (`tcp`, `web`, `relayed`).
     #[serde(default)]
     pub congestion: Congestion,
-    /// Settings of TCP that differ from the preset (`tcp`, `web`).
+    /// Settings of TCP that differ from the preset (`tcp`, `web`, `relayed`).
     #[serde(default, skip_serializing_if = "TcpSettings::is_default")]
     pub tcp: TcpSettings,
     /// When an `on-off` flow sends.
@@ -60,6 +62,9 @@ pub struct FlowConfig {
     /// The call of a `voip` flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub voip: Option<VoipConfig>,
+    /// The relays of a `relayed` flow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<RelayConfig>,
 }
 
 fn default_size() -> usize {
@@ -84,6 +89,8 @@ pub enum FlowKind {
     Voip,
     /// Blocks, made reliable hop by hop.
     Hop,
+    /// A TCP connection for each hop, and applications that pass on what comes; in the simulator.
+    Relayed,
 }
 
 impl FlowKind {
@@ -96,16 +103,23 @@ impl FlowKind {
             Self::Web => "web",
             Self::Voip => "voip",
             Self::Hop => "hop",
+            Self::Relayed => "relayed",
         }
     }
 
     /// Whether it goes over TCP.
     pub const fn is_tcp(self) -> bool {
-        matches!(self, Self::Tcp | Self::Web)
+        matches!(self, Self::Tcp | Self::Web | Self::Relayed)
     }
 }
 
 impl FlowConfig {
+    /// Whether it goes in blocks, all the way or behind a relay.
+    pub fn has_blocks(&self) -> bool {
+        let behind = self.relay.as_ref().is_some_and(|relay| relay.onward == Onward::Hop);
+        self.kind == FlowKind::Hop || behind
+    }
+
     /// The TCP settings of the flow.
     pub fn tcp_config(&self) -> TcpConfig {
         self.tcp.config(self.congestion)

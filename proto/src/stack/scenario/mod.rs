@@ -16,6 +16,7 @@ mod propagation;
 mod radio;
 mod radio_override;
 mod random_ends;
+mod relay;
 mod security;
 mod space;
 mod sweep;
@@ -46,6 +47,7 @@ pub use propagation::{
 pub use radio::{EifsConfig, HostConfig, LinkOverhead, RadioConfig};
 pub use radio_override::RadioOverride;
 pub use random_ends::RandomEnds;
+pub use relay::{Onward, RelayConfig, RelayMode};
 pub use space::{
     AreaConfig, ChainLayout, CircleLayout, FileLayout, Generator, GridLayout, LayoutConfig,
     Position, RandomLayout,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::radio::RadioConfig;
+use crate::base::PhyKind;
 
 /// Keys that mean something else, or nothing, on another PHY.
 const OF_THE_PHY: [&str; 11] = [
@@ -48,6 +49,10 @@ impl RadioOverride {
         let (mut merged, own) = (fields(base), fields(&self.config));
         if self.has("phy") && self.config.phy != base.phy {
             merged.retain(|key, _| !OF_THE_PHY.contains(&key.as_str()));
+        }
+        if self.config.phy == PhyKind::Wire {
+            // Nothing contends there.
+            merged.retain(|key, _| !["edca", "access"].contains(&key.as_str()));
         }
         let given = |key: &String| Some((key.clone(), own.get(key)?.clone()));
         merged.extend(self.given.iter().filter_map(given));
@@ -131,7 +136,6 @@ impl JsonSchema for RadioOverride {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::PhyKind;
 
     fn read(text: &str) -> RadioOverride {
         serde_json::from_str(text).expect("settings of a radio")
@@ -150,6 +154,12 @@ mod tests {
         let own = read(r#"{ "phy": "802.11a" }"#).over(&base);
         assert_eq!((own.phy, own.rate_mbps), (PhyKind::A, None));
         assert_eq!(read(r#"{ "phy": "802.11b" }"#).over(&base), base);
+    }
+
+    #[test]
+    fn a_wire_has_no_access_categories() {
+        let base = RadioConfig { edca: true, ..RadioConfig::default() };
+        assert!(!read(r#"{ "phy": "wire" }"#).over(&base).edca);
     }
 
     #[test]

@@ -70,6 +70,7 @@ impl Scenario {
         let links = self.link.iter().flat_map(|link| &link.between);
         let mut names = links
             .chain(self.flow.iter().flat_map(|flow| [&flow.from, &flow.to]))
+            .chain(self.flow.iter().filter_map(|flow| flow.relay.as_ref()).flat_map(|one| &one.at))
             .chain(self.fault.iter().filter_map(|fault| fault.node.as_ref()))
             .chain(self.fault.iter().filter_map(|fault| fault.link.as_ref()).flatten());
         let is_plain = self.layout.is_empty() && !names.any(is_short);
@@ -126,7 +127,10 @@ impl Scenario {
             Some(scenario.node[index].name.clone())
         };
         let links = scenario.link.iter_mut().flat_map(|link| &mut link.between);
-        let flows = scenario.flow.iter_mut().flat_map(|flow| [&mut flow.from, &mut flow.to]);
+        let flows = scenario.flow.iter_mut().flat_map(|flow| {
+            let relays = flow.relay.iter_mut().flat_map(|relay| &mut relay.at);
+            [&mut flow.from, &mut flow.to].into_iter().chain(relays)
+        });
         let faults = scenario
             .fault
             .iter_mut()

@@ -3,14 +3,14 @@
 use super::block::{Block, End, Shape};
 use super::out::Message;
 use super::receive::Arrivals;
-use super::{Hop, Withhold};
+use super::{Ahead, Hop, Withhold};
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::BlockId;
 
 /// How long a node waits for a neighbour whose block it takes, and which is silent.
 const HOLD: Duration = Duration::from_millis(500);
-/// How long ago a neighbour may have asked to be still waiting: it asks every half second.
-const STILL_WAITING: Duration = Duration::from_millis(600);
+/// How long ago a neighbour may have asked to be still waiting: it asks every second and a half.
+const STILL_WAITING: Duration = Duration::from_millis(1_700);
 /// After this time without a frame or a request, part of a block stands in nobody's way.
 pub(super) const SILENT: Duration = Duration::from_secs(5);
 /// Neighbours that may wait; more are heard when they ask again.
@@ -217,7 +217,9 @@ impl Hop {
             return false;
         }
         self.braked.remove(&flow);
-        true
+        // What is taken beside a block that goes on takes the air of the way onward.
+        let via = self.routes.get(&asks.shape.destination);
+        held == 0 || self.config.ahead == Ahead::Always || via.is_none_or(|via| self.is_gone(*via))
     }
 
     /// Memory of what applications were given and have not accepted.

@@ -162,6 +162,11 @@ pub(super) enum Phase {
         /// How often it was.
         tries: u32,
     },
+    /// Nothing goes out until then: hardly anything came of the last round.
+    Paused {
+        /// When it goes on.
+        until: Instant,
+    },
     /// Frames go out, as far as they are here (DATA_SENT once the last one has).
     Sending,
 }

@@ -18,16 +18,23 @@ pub struct HopConfig {
     /// Blocks of a flow that a node sends to the next hop at a time; the later ones fill the
     /// waiting for answers about the first, as far as the next hop takes them. The paper has one.
     pub in_flight: u32,
-    /// Whether a node passes on what it has of a block before all of it is there.
+    /// Whether a node passes on what it has of a block before all of it is there. That pays where
+    /// hops do not share the air; on one channel relays that receive and send at once collide with
+    /// nodes that they cannot hear.
     pub pipeline: bool,
     /// Blocks of a flow that a node holds and has not passed on, at which it takes no more (H).
     pub high_blocks: u32,
     /// Those at which it takes some again (L).
     pub low_blocks: u32,
+    /// When a relay takes blocks of a flow beyond the first that it has not passed on.
+    pub ahead: Ahead,
     /// Whom a node hears first, of those that want to send it a block.
     pub withhold: Withhold,
     /// How transfers to several neighbours share the air.
     pub schedule: Schedule,
+    /// Whether a sender holds back when hardly anything of what it sent has come: somebody whom it
+    /// cannot hear sends at the same time.
+    pub yields: bool,
     /// How a message for the next hop of a block gets there.
     pub next_hop: NextHop,
     /// Bit-rate of requests and answers, in Mb/s; the lowest of the radio if it is not given.
@@ -53,11 +60,13 @@ impl Default for HopConfig {
             frame_bytes: 1_400,
             turn_frames: 6,
             in_flight: 2,
-            pipeline: true,
+            pipeline: false,
             high_blocks: 1,
             low_blocks: 0,
+            ahead: Ahead::Gone,
             withhold: Withhold::WeightedSignal,
             schedule: Schedule::RoundRobin,
+            yields: true,
             next_hop: NextHop::Raw,
             control_mbps: None,
             end_to_end_s: 5.0,
@@ -79,6 +88,17 @@ impl HopConfig {
     pub fn silence(&self) -> Duration {
         Duration::from_secs_f64(self.silence_s)
     }
+}
+
+/// When a relay takes blocks of a flow beyond the first that it has not passed on, up to H.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ahead {
+    /// While the next hop is gone: else they would take the air of the way onward.
+    #[default]
+    Gone,
+    /// Always, as in the paper.
+    Always,
 }
 
 /// Which of the neighbours that wait a node answers next (`hop.md` 7).

@@ -16,6 +16,8 @@
 //! | `admit` | requests of neighbours; whom the node hears next |
 //! | `receive` | other messages of neighbours; what becomes of whole blocks |
 //! | `send` | transfers to next hops, turns among them |
+//! | `pace` | how much is sent before the next request |
+//! | `reach` | which neighbours are there |
 //! | `out` | messages and frames on their way to the radio |
 //! | `block`, `bits` | one block, and which of its frames are there |
 //! | `port` | the end of a flow: bytes of an application into blocks and back |
@@ -25,7 +27,9 @@ mod bits;
 mod block;
 mod config;
 mod out;
+mod pace;
 mod port;
+mod reach;
 mod receive;
 mod send;
 #[cfg(test)]
@@ -38,9 +42,11 @@ use bytes::Bytes;
 use self::admit::{Reception, Waiting};
 use self::block::{Block, End, Phase};
 pub use self::block::{Shape, Whole};
-pub use self::config::{Durable, HopConfig, NextHop, Schedule, Withhold};
+pub use self::config::{Ahead, Durable, HopConfig, NextHop, Schedule, Withhold};
 use self::out::{InRadio, Message};
+use self::pace::Pace;
 pub use self::port::{HopPort, Role, frames_of, key_of};
+use self::reach::Stranded;
 use self::receive::{Arrivals, Over};
 use crate::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, Duration, Instant, Name, NodeId, PacketOutcome, Rng,
@@ -96,6 +102,7 @@ struct Counters {
     requests: u64,
     answers: u64,
     withheld: u64,
+    pauses: u64,
     held_back: u64,
     virtual_requests: u64,
     blocks_passed_on: u64,
@@ -148,6 +155,10 @@ pub struct Hop {
     delivery: BTreeMap<NodeId, f64>,
     /// How long each neighbour takes to answer, a moving average.
     answer_time: BTreeMap<NodeId, Duration>,
+    /// How much speaks for each neighbour being gone.
+    silence: BTreeMap<NodeId, u32>,
+    stranded: Stranded,
+    pace: BTreeMap<NodeId, Pace>,
     delivered: VecDeque<Delivery>,
     arrived: VecDeque<Arrived>,
     keep: VecDeque<Keep>,
@@ -188,6 +199,9 @@ impl Hop {
             turns: VecDeque::new(),
             delivery: BTreeMap::new(),
             answer_time: BTreeMap::new(),
+            silence: BTreeMap::new(),
+            stranded: Stranded::default(),
+            pace: BTreeMap::new(),
             delivered: VecDeque::new(),
             arrived: VecDeque::new(),
             keep: VecDeque::new(),
@@ -347,12 +361,11 @@ impl Hop {
     pub fn handle_rx(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
         match event {
             DatagramUp::Received { via, payload, signal } => {
+                self.on_heard(via);
                 self.on_packet(cx.now, via, &payload, signal);
             }
-            DatagramUp::Done(done) => {
-                self.on_out(cx.now, done.id, done.outcome != PacketOutcome::Failed);
-            }
-            DatagramUp::Dropped { id, .. } => self.on_out(cx.now, id, false),
+            DatagramUp::Done(done) => self.on_out(cx.now, done.id, done.outcome),
+            DatagramUp::Dropped { id, .. } => self.on_out(cx.now, id, PacketOutcome::Failed),
             DatagramUp::NextHop { dst, via, .. } => {
                 self.routes.insert(dst, via);
                 self.forward_all(cx.now);
@@ -369,7 +382,7 @@ impl Hop {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let of_block = |(id, block): (&BlockId, &Block)| match (&block.transfer, block.end) {
             (Some(transfer), _) => match transfer.phase {
-                Phase::Asked { due, .. } => Some(due),
+                Phase::Asked { due, .. } | Phase::Paused { until: due } => Some(due),
                 Phase::Sending => None,
             },
             (None, End::PassedOn { at }) if self.waits_for_arrival(id, block) => {
@@ -378,7 +391,8 @@ impl Hop {
             (None, _) => None,
         };
         let blocks = self.blocks.iter().filter_map(of_block);
-        blocks.chain(self.reception.as_ref().map(Reception::deadline)).min()
+        let reception = self.reception.as_ref().map(Reception::deadline);
+        blocks.chain(reception).chain(self.stranded_due()).min()
     }
 
     /// Asks again what was not answered, and goes on without those that fell silent.
@@ -391,7 +405,9 @@ impl Hop {
         let due: Vec<BlockId> =
             self.blocks.iter().filter(|(_, block)| is_due(block)).map(|(id, _)| *id).collect();
         due.into_iter().for_each(|id| self.ask_again(now, id));
+        self.end_pauses(now);
         self.ask_for_arrivals(now);
+        self.try_stranded(now);
         if self.reception.as_ref().is_some_and(|reception| reception.deadline() <= now) {
             self.reception = None;
             self.admit_next(now);
@@ -411,6 +427,7 @@ impl Hop {
             ("requests", all.requests),
             ("answers", all.answers),
             ("withheld", all.withheld),
+            ("pauses", all.pauses),
             ("held_back", all.held_back),
             ("virtual_requests", all.virtual_requests),
             ("blocks_passed_on", all.blocks_passed_on),

@@ -5,8 +5,8 @@ use std::net::SocketAddrV4;
 use super::block::Shape;
 use super::{Hop, NextHop, OURS};
 use crate::base::{
-    AccessCategory, AckPolicy, Cx, Datagram, Destination, FlowId, Instant, Lane, NodeId, RoomBelow,
-    TxOptions, UnitId,
+    AccessCategory, AckPolicy, Cx, Datagram, Destination, FlowId, Instant, Lane, NodeId,
+    PacketOutcome, RoomBelow, TxOptions, UnitId,
 };
 use crate::wire::hop::{self as wire, BlockId, Body, Header};
 use crate::wire::udp;
@@ -35,6 +35,7 @@ pub(super) enum Message {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum InRadio {
     Frame(BlockId),
+    Request(BlockId, NodeId),
     Message(Message),
 }
 
@@ -78,17 +79,22 @@ impl Hop {
     }
 
     /// A datagram of ours left the radio.
-    pub(super) fn on_out(&mut self, now: Instant, id: UnitId, is_sent: bool) {
+    pub(super) fn on_out(&mut self, now: Instant, id: UnitId, outcome: PacketOutcome) {
         match self.in_radio.remove(&id) {
             Some(InRadio::Frame(block)) => {
                 self.frames_in_radio -= 1;
                 self.on_frame_out(now, block);
             }
             Some(InRadio::Message(Message::Arrived { block, shape, is_refused, tries }))
-                if !is_sent && tries < ARRIVED_TRIES =>
+                if outcome == PacketOutcome::Failed =>
             {
-                self.queue(Message::Arrived { block, shape, is_refused, tries: tries + 1 });
+                let message = |tries| Message::Arrived { block, shape, is_refused, tries };
+                match tries < ARRIVED_TRIES {
+                    true => self.queue(message(tries + 1)),
+                    false => self.strand(now, message(0)),
+                }
             }
+            Some(InRadio::Request(block, to)) => self.on_request_out(now, block, to, outcome),
             // Requests and answers have timers.
             Some(InRadio::Message(_)) | None => {}
         }
@@ -116,7 +122,11 @@ impl Hop {
         };
         let front = wire::encode(&self.header(block, shape), &body);
         let content = Content { to, port: wire::CONTROL_PORT, options, front: &front, rest: &[] };
-        Some(self.datagram(content, InRadio::Message(message)))
+        let what = match message {
+            Message::Request { block } => InRadio::Request(block, to),
+            other => InRadio::Message(other),
+        };
+        Some(self.datagram(content, what))
     }
 
     fn frame(&mut self, now: Instant, id: BlockId, frame: u16) -> Datagram {

@@ -12,9 +12,11 @@ use crate::wire::hop::{BlockId, Body, FlowKey};
 /// long as answers took, within the other two limits. Each time it is half as long again.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LEAST_WAIT: Duration = Duration::from_millis(15);
-const LONGEST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_millis(1_500);
 /// How often a neighbour that has answered for a block is asked again before the wait grows.
 const QUICK_TRIES: u32 = 6;
+/// The same of one that has not, and may withhold its answer.
+const FIRST_TRIES: u32 = 3;
 /// Weight of a round in the moving average of a neighbour's delivery.
 const ROUND_WEIGHT: f64 = 0.25;
 /// The least delivery that a share of the turns is computed from.
@@ -139,12 +141,12 @@ impl Hop {
         }
         let tries = match transfer.phase {
             Phase::Asked { tries, .. } => tries + 1,
-            Phase::Sending => 1,
+            Phase::Sending | Phase::Paused { .. } => 1,
         };
         let first = answers.get(&transfer.via).map_or(FIRST_WAIT, |mean| *mean * 3);
         let first = first.clamp(LEAST_WAIT, LONGEST_WAIT);
         // Whoever has answered once withholds nothing: silence is a loss then.
-        let quick = if transfer.round > 1 { QUICK_TRIES } else { 1 };
+        let quick = if transfer.round > 1 { QUICK_TRIES } else { FIRST_TRIES };
         let grown = tries.saturating_sub(quick).min(16);
         let wait = (0..grown).fold(first, |wait, _| wait * 3 / 2).min(LONGEST_WAIT);
         transfer.phase = Phase::Asked { since: now, due: now + wait, tries };
@@ -203,18 +205,28 @@ impl Hop {
             let mean = self.answer_time.entry(via).or_insert(took);
             *mean = (*mean * 7 + took) / 8;
         }
-        if transfer.sent.count() > 0 {
-            let both = transfer.sent.count_common(&theirs);
-            let rate = f64::from(both) / f64::from(transfer.sent.count());
+        let (sent, both) = (transfer.sent.count(), transfer.sent.count_common(&theirs));
+        if sent > 0 {
+            let rate = f64::from(both) / f64::from(sent);
             let mean = self.delivery.entry(via).or_insert(1.0);
             *mean += ROUND_WEIGHT * (rate - *mean);
         }
         if theirs.is_full() {
             return self.on_passed_on(now, id);
         }
-        if matches!(transfer.phase, Phase::Asked { .. }) {
-            (transfer.theirs, transfer.sent) = (theirs, Bits::none(block.shape.frames));
-            (transfer.cursor, transfer.phase) = (0, Phase::Sending);
+        if !matches!(transfer.phase, Phase::Asked { .. }) {
+            return;
+        }
+        (transfer.theirs, transfer.sent) = (theirs, Bits::none(block.shape.frames));
+        transfer.cursor = 0;
+        let pause = self.on_round_end(via, sent.into(), both);
+        let is_paused = pause > Duration::ZERO;
+        let block = self.blocks.get_mut(&id).expect("it was there");
+        if let Some(transfer) = &mut block.transfer {
+            let until = now + pause;
+            transfer.phase = if is_paused { Phase::Paused { until } } else { Phase::Sending };
+        }
+        if !is_paused {
             self.turns.push_back(id);
             self.on_round(now, id);
         }
@@ -260,12 +272,15 @@ impl Hop {
     }
 
     /// Asks again once all that there is was sent and is out of the radio.
-    fn on_round(&mut self, now: Instant, id: BlockId) {
+    pub(super) fn on_round(&mut self, now: Instant, id: BlockId) {
+        let via = self.blocks.get(&id).and_then(|block| Some(block.transfer.as_ref()?.via));
+        let most = via.map_or(u32::MAX, |via| self.round_frames(via));
         let Some(block) = self.blocks.get_mut(&id) else { return };
         let (is_complete, ready) = (block.is_complete(), block.ready());
         let Some(transfer) = &mut block.transfer else { return };
-        let is_out = transfer.phase == Phase::Sending && transfer.in_radio == 0 && ready == 0;
-        if is_out && is_complete {
+        let is_idle = transfer.phase == Phase::Sending && transfer.in_radio == 0;
+        let is_whole = ready == 0 && is_complete;
+        if is_idle && (is_whole || u32::from(transfer.sent.count()) >= most) {
             transfer.round = transfer.round.wrapping_add(1);
             self.ask(now, id);
         }
@@ -333,6 +348,10 @@ impl Hop {
     fn frame_of(&mut self, id: BlockId) -> Option<u16> {
         let block = self.blocks.get_mut(&id)?;
         let transfer = block.transfer.as_mut().filter(|one| one.phase == Phase::Sending)?;
+        let most = self.pace.get(&transfer.via).copied().unwrap_or_default().round();
+        if u32::from(transfer.sent.count()) >= most {
+            return None;
+        }
         let others = [&transfer.theirs, &transfer.sent];
         // Behind the cursor there is something only if frames came late: once round is enough.
         let found = block.have.next_beyond(transfer.cursor, others);

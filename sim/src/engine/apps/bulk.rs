@@ -6,7 +6,7 @@ use farhop_proto::stack::{AnyTransport, FlowConfig, FlowKind, Stack};
 use farhop_proto::transport::hop::{HopPort, Role, key_of};
 use farhop_proto::transport::tcp::{FlowEnd, Tcp, TcpConfig};
 
-use super::{App, Net};
+use super::{App, Ends, Net};
 use crate::engine::report::FlowReport;
 use crate::engine::world::Node;
 
@@ -54,6 +54,19 @@ impl Bulk {
     }
 }
 
+/// Adds the ends of a flow of blocks: the source and the sink.
+pub(super) fn add_blocks(net: &mut Net<'_>, ends: Ends) -> (FlowId, FlowId) {
+    let machine = net.world.nodes[ends.nodes[0]].stack.flows.hop();
+    let config = machine.expect("the plan has it").config().clone();
+    let [source, _] = ends.nodes.map(|node| NodeId(node as u16 + 1));
+    let port = |role, end: FlowEnd| {
+        let key = key_of(source, end.local);
+        AnyTransport::Hop(Box::new(HopPort::build(&config, end.flow, role, key, end.to)))
+    };
+    let from = net.add(ends, 0, None, |end| port(Role::Source, end));
+    (from, net.add(ends, 1, None, |end| port(Role::Sink, end)))
+}
+
 impl App for Bulk {
     fn start(&mut self, net: &mut Net<'_>) {
         let ends = net.ends();
@@ -66,18 +79,7 @@ impl App for Bulk {
                 self.source = net.add(ends, 0, None, connect);
                 self.sink = net.add(ends, 1, None, listen);
             }
-            Carrier::Blocks => {
-                let machine = net.world.nodes[ends.nodes[0]].stack.flows.hop();
-                let config = machine.expect("the plan has it").config().clone();
-                let [source, _] = ends.nodes.map(|node| NodeId(node as u16 + 1));
-                let port = |role, end: FlowEnd| {
-                    let key = key_of(source, end.local);
-                    let port = HopPort::build(&config, end.flow, role, key, end.to);
-                    AnyTransport::Hop(Box::new(port))
-                };
-                self.source = net.add(ends, 0, None, |end| port(Role::Source, end));
-                self.sink = net.add(ends, 1, None, |end| port(Role::Sink, end));
-            }
+            Carrier::Blocks => (self.source, self.sink) = add_blocks(net, ends),
         }
         self.is_open = true;
     }

@@ -6,6 +6,7 @@
 mod bulk;
 mod datagrams;
 mod draw;
+mod relayed;
 mod voip;
 mod web;
 
@@ -31,6 +32,10 @@ pub(super) trait App {
     /// Whether it has anything for [`App::feed`] at all; asked when it begins.
     fn writes(&self) -> bool {
         false
+    }
+    /// The nodes beside its two at which it writes now.
+    fn relays(&self) -> Vec<usize> {
+        Vec::new()
     }
     /// Writes what its ends at `node` have room for.
     fn feed(&mut self, _node: usize, _cx: &mut Cx<'_>, _stack: &mut Stack) {}
@@ -119,11 +124,17 @@ impl Net<'_> {
     }
 }
 
-/// The application of a flow.
-pub(super) fn build(config: &FlowConfig, index: usize, seed: Seed) -> Box<dyn App> {
+/// The application of a flow; `place` gives the index of a node.
+pub(super) fn build(
+    config: &FlowConfig,
+    index: usize,
+    seed: Seed,
+    place: &dyn Fn(&str) -> usize,
+) -> Box<dyn App> {
     let rng = seed.stream(&format!("flow/{index}"));
     match config.kind {
         FlowKind::Tcp | FlowKind::Hop => Box::new(bulk::Bulk::build(config)),
+        FlowKind::Relayed => Box::new(relayed::Relayed::build(config, place)),
         FlowKind::Udp => Box::new(datagrams::Datagrams::constant(config)),
         FlowKind::OnOff => Box::new(datagrams::Datagrams::on_off(config, rng)),
         FlowKind::Web => Box::new(web::Web::build(config, rng)),

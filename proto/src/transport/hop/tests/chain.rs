@@ -32,7 +32,7 @@ fn a_small_block_needs_no_round_trip_before_its_frames() {
 
 #[test]
 fn a_relay_passes_on_what_it_has_before_all_of_it_is_there() {
-    let config = HopConfig { block_bytes: 140_000, ..small_config() };
+    let config = HopConfig { block_bytes: 140_000, pipeline: true, ..small_config() };
     let mut row = Row::new(3, config, Harm::default(), 1);
     assert!(row.send(flow(1), 3, &[100], MINUTE));
     row.push(flow(1), 1, 3, 140_000, true);
@@ -64,6 +64,62 @@ fn a_relay_that_has_not_passed_on_its_block_takes_no_other() {
     assert_eq!(row.count(2, "blocks_held"), 1, "H is 1");
     assert!(row.count(2, "held_back") > 0);
     assert!(!row.hop(1).has_room(flow(1)), "and the brake has come back to the source");
+}
+
+fn stores_much() -> HopConfig {
+    HopConfig { high_blocks: 100, ..small_config() }
+}
+
+#[test]
+fn a_relay_stores_blocks_for_a_neighbour_that_is_gone_and_passes_them_on_when_it_is_back() {
+    let mut row = Row::new(3, stores_much(), Harm::default(), 1);
+    assert!(row.send(flow(1), 3, &[100], MINUTE));
+    row.deaf = Some(NodeId(3));
+    let lengths = [14_000; 20];
+    (1..=20).for_each(|number| row.push(flow(1), number, 3, 14_000, number == 20));
+    let later = row.now + Duration::from_secs(10);
+    row.run_until(later);
+    assert_eq!(row.count(2, "blocks_held"), 20);
+    assert_eq!(row.count(1, "blocks_passed_on"), 21);
+    row.deaf = None;
+    let later = row.now + Duration::from_secs(10);
+    row.run_until(later);
+    row.assert_delivered(flow(1), &[&[100][..], &lengths].concat());
+}
+
+#[test]
+fn a_relay_takes_blocks_one_by_one_while_the_next_hop_takes_them() {
+    let mut row = Row::new(4, stores_much(), Harm::default(), 1);
+    assert!(row.send(flow(1), 4, &[100], MINUTE));
+    (1..=20).for_each(|number| row.push(flow(1), number, 4, 14_000, number == 20));
+    let mut most = 0;
+    while row.delivered.len() < 21 {
+        let step = row.now + Duration::from_millis(5);
+        row.run_until(step);
+        let held = row.hop(2).waiting().count();
+        most = most.max(held);
+        assert!(row.now < Instant::ZERO + MINUTE);
+    }
+    assert_eq!(most, 1, "the first hop leaves the air to the later ones");
+}
+
+#[test]
+fn a_source_hears_what_came_while_its_neighbour_was_gone() {
+    let mut row = Row::new(4, stores_much(), Harm::default(), 1);
+    assert!(row.send(flow(1), 4, &[100], MINUTE));
+    (1..=3).for_each(|number| row.push(flow(1), number, 4, 14_000, number == 3));
+    while row.count(1, "blocks_passed_on") < 4 {
+        let step = row.now + Duration::from_millis(1);
+        row.run_until(step);
+    }
+    row.deaf = Some(NodeId(1));
+    let later = row.now + Duration::from_secs(30);
+    row.run_until(later);
+    assert_eq!((row.delivered.len(), row.arrived.len() < 4), (4, true));
+    row.deaf = None;
+    let later = row.now + Duration::from_secs(3);
+    row.run_until(later);
+    assert_eq!(row.arrived.len(), 4);
 }
 
 #[test]
@@ -127,6 +183,19 @@ fn a_small_block_that_a_relay_lost_is_sent_again() {
     let later = row.now + Duration::from_secs(6);
     row.run_until(later);
     row.assert_delivered(flow(1), &[100]);
+}
+
+#[test]
+fn a_sender_holds_back_where_hardly_anything_comes() {
+    let pauses = |loss: f64, yields: bool| {
+        let config = HopConfig { yields, block_bytes: 140_000, ..small_config() };
+        let mut row = Row::new(2, config, Harm { loss, ..Harm::default() }, 1);
+        assert!(row.send(flow(1), 2, &[100, 140_000], MINUTE * 120));
+        row.count(1, "pauses")
+    };
+    assert!(pauses(0.85, true) > 0);
+    assert_eq!(pauses(0.85, false), 0);
+    assert_eq!(pauses(0.5, true), 0, "losses by chance are no reason");
 }
 
 #[test]

@@ -186,7 +186,7 @@ impl Row {
             }
             Event::Done(id, is_sent) => DatagramUp::Done(PacketDone {
                 id,
-                outcome: if is_sent { PacketOutcome::Sent } else { PacketOutcome::Failed },
+                outcome: if is_sent { PacketOutcome::Delivered } else { PacketOutcome::Failed },
                 attempts: 1,
                 air_time: Duration::ZERO,
             }),

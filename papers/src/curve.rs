@@ -3,45 +3,45 @@
 use crate::{Estimate, Findings, Results, Series};
 
 /// A curve: where, and what was measured there.
-pub(super) type Curve = Vec<(f64, Estimate)>;
+pub(crate) type Curve = Vec<(f64, Estimate)>;
 
 /// The curve of a number of the reports that are called by a place.
-pub(super) fn curve(at: &[f64], number: impl Fn(f64) -> Estimate) -> Curve {
+pub(crate) fn curve(at: &[f64], number: impl Fn(f64) -> Estimate) -> Curve {
     at.iter().map(|x| (*x, number(*x))).collect()
 }
 
 /// The curve of the goodput of all flows.
-pub(super) fn totals(results: &Results, at: &[f64], key: impl Fn(f64) -> String) -> Curve {
+pub(crate) fn totals(results: &Results, at: &[f64], key: impl Fn(f64) -> String) -> Curve {
     curve(at, |x| results.total(&key(x)))
 }
 
 /// The largest step up of a curve; negative if it falls everywhere.
-pub(super) fn largest_rise(curve: &[(f64, Estimate)]) -> Estimate {
+pub(crate) fn largest_rise(curve: &[(f64, Estimate)]) -> Estimate {
     let rise = |pair: &[(f64, Estimate)]| pair[1].1.mean - pair[0].1.mean;
     Estimate::exact(curve.windows(2).map(rise).fold(f64::NEG_INFINITY, f64::max))
 }
 
 /// The largest step down of a curve; negative if it rises everywhere.
-pub(super) fn largest_fall(curve: &[(f64, Estimate)]) -> Estimate {
+pub(crate) fn largest_fall(curve: &[(f64, Estimate)]) -> Estimate {
     let fall = |pair: &[(f64, Estimate)]| pair[0].1.mean - pair[1].1.mean;
     Estimate::exact(curve.windows(2).map(fall).fold(f64::NEG_INFINITY, f64::max))
 }
 
 /// The lowest point of a curve.
-pub(super) fn lowest(curve: &[(f64, Estimate)]) -> Estimate {
+pub(crate) fn lowest(curve: &[(f64, Estimate)]) -> Estimate {
     let least = curve.iter().map(|point| point.1).min_by(|a, b| a.mean.total_cmp(&b.mean));
     least.expect("a curve has points")
 }
 
 /// The highest point of a curve.
-pub(super) fn highest(curve: &[(f64, Estimate)]) -> Estimate {
+pub(crate) fn highest(curve: &[(f64, Estimate)]) -> Estimate {
     let most = curve.iter().map(|point| point.1).max_by(|a, b| a.mean.total_cmp(&b.mean));
     most.expect("a curve has points")
 }
 
 /// Where a curve first falls below another, between two points by a straight line; not a number if
 /// it never does.
-pub(super) fn crossing(falling: &[(f64, Estimate)], other: &[(f64, Estimate)]) -> Estimate {
+pub(crate) fn crossing(falling: &[(f64, Estimate)], other: &[(f64, Estimate)]) -> Estimate {
     let above = |index: usize| falling[index].1.mean - other[index].1.mean;
     let Some(after) = (1..falling.len()).find(|i| above(*i) <= 0.0 && above(i - 1) > 0.0) else {
         return Estimate::exact(f64::NAN);
@@ -53,13 +53,13 @@ pub(super) fn crossing(falling: &[(f64, Estimate)], other: &[(f64, Estimate)]) -
 
 impl Findings {
     /// Adds what was measured for a row.
-    pub(super) fn add(&mut self, key: impl Into<String>, ours: Estimate) {
+    pub(crate) fn add(&mut self, key: impl Into<String>, ours: Estimate) {
         self.measured.push((key.into(), ours));
     }
 }
 
 /// A curve as it is drawn.
-pub(super) fn ours(name: impl Into<String>, curve: &[(f64, Estimate)]) -> Series {
+pub(crate) fn ours(name: impl Into<String>, curve: &[(f64, Estimate)]) -> Series {
     Series::ours(name, curve.iter().copied())
 }
 

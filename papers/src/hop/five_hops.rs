@@ -1,0 +1,74 @@
+//! Five hops from corner to corner.
+
+use super::network::{Carrier, FILE, Net, kbps, names};
+use super::testbed::CORNERS;
+use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Series, Target};
+
+pub(super) const TARGETS: &[Target] = &[
+    Target { id: "H-F7b", title: "five hops, corner to corner", cases: f7b_cases, judge: f7b },
+    Target { id: "H-X1", title: "a relay fails in a block", cases: x1_cases, judge: x1 },
+];
+
+fn f7b_cases(_: Effort) -> Vec<Case> {
+    let [a, b] = names(CORNERS);
+    let case = |carrier: Carrier| {
+        let net = Net::testbed().file(carrier, [&a, &b], FILE).for_s(900.0);
+        net.case(format!("f7b/{}", carrier.name()))
+    };
+    Carrier::ALL.map(case).to_vec()
+}
+
+fn f7b(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let of = |at: At<'_>, carrier: Carrier| {
+        kbps(&at.report(&format!("f7b/{}", carrier.name())).flows[0])
+    };
+    for other in [Carrier::Tcp, Carrier::Stitched, Carrier::Dtn] {
+        let gain = |at: At<'_>| of(at, Carrier::Hop) / of(at, other);
+        found.add(other.name(), results.over_seeds(gain));
+    }
+    let others = |at: At<'_>| of(at, Carrier::Tcp).min(of(at, Carrier::Stitched));
+    found.add("dtn-lowest", results.over_seeds(|at| of(at, Carrier::Dtn) / others(at)));
+    let means = Carrier::ALL.map(|carrier| results.over_seeds(|at| of(at, carrier)));
+    let bars = means.into_iter().enumerate().map(|(bar, mean)| (bar as f64, mean));
+    let series = vec![Series::ours("Hop, TCP, stitched TCP, DTN", bars)];
+    let title = "Five hops: Hop, TCP, stitched TCP, DTN";
+    found.figures.push(Figure::new("H-F7b", title, "protocol", "goodput, kb/s", series));
+    found
+}
+
+/// When the fourth of six nodes fails, and for how long, in seconds.
+const FAILS: [f64; 2] = [12.0, 22.0];
+
+fn x1_cases(_: Effort) -> Vec<Case> {
+    let net = Net::chain(5, 0.0).file(Carrier::Hop, ["n1", "n6"], FILE / 2).for_s(120.0);
+    let net = net.with(|scenario| {
+        scenario.fault.push(farhop_proto::stack::FaultConfig {
+            node: Some("n4".into()),
+            from_s: FAILS[0],
+            to_s: FAILS[1],
+            ..Default::default()
+        });
+        // Whole blocks at the relays, so that it is known which hops were done.
+        scenario.stack.hop.as_mut().expect("every net has it").pipeline = false;
+    });
+    vec![net.case("x1")]
+}
+
+fn x1(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let came =
+        results.of("x1", |report| report.flows[0].delivered_bytes as f64 / FILE as f64 * 2.0);
+    found.add("came", came);
+    // Nobody is hidden from the first hop but by nodes behind the failure.
+    let again = |at: At<'_>| {
+        let hop = &at.report("x1").nodes[0].layers["hop"];
+        let passed = hop["blocks_passed_on"] as f64;
+        let blocks = (FILE / 2).div_ceil(1 << 20) as f64 + 1.0;
+        passed - blocks
+    };
+    found.add("again", results.over_seeds(again));
+    let asked = results.of("x1", |report| report.nodes[0].layers["hop"]["virtual_requests"] as f64);
+    found.add("virtual", Estimate { ..asked });
+    found
+}

@@ -1,0 +1,82 @@
+//! Downloads from a server on the wire through a gateway.
+
+use farhop_proto::stack::{
+    Congestion, FlowConfig, FlowKind, NodeConfig, Onward, RadioLinkConfig, RadioOverride,
+    RelayConfig,
+};
+
+use super::network::{Carrier, FILE, Net, file, mean_kbps};
+use super::testbed::{CORNERS, NODES, hops, name};
+use crate::{At, Case, Effort, Figure, Findings, Results, Series, Target};
+
+pub(super) const TARGETS: &[Target] =
+    &[Target { id: "H-F12", title: "downloads through a gateway", cases, judge }];
+
+/// What carries them.
+const WAYS: [&str; 4] = ["hop", "tcp", "split", "split-westwood"];
+
+/// The nodes that are farthest from the gateway, which stands in a corner: three of five hops, or
+/// of the most that there are.
+fn readers() -> Vec<u16> {
+    let mut all: Vec<u16> = (1..=NODES).filter(|node| *node != CORNERS[0]).collect();
+    all.sort_by_key(|node| (5_u8.abs_diff(hops(CORNERS[0], *node)), *node));
+    all.truncate(3);
+    all
+}
+
+/// 100 Mb/s and 20 ms there and back, without losses.
+fn wire(gateway: &str) -> RadioLinkConfig {
+    let own = serde_json::json!({ "phy": "wire", "rate_mbps": 100 });
+    let own: RadioOverride = serde_json::from_value(own).expect("a setting of radios");
+    RadioLinkConfig {
+        between: ["server".into(), gateway.into()],
+        delay_ms: 10.0,
+        radio: Some(own),
+        ..RadioLinkConfig::default()
+    }
+}
+
+fn download(way: &str, gateway: &str, reader: u16) -> FlowConfig {
+    let tcp = file(Carrier::Tcp, "server", &name(reader), Some(FILE));
+    let relay = |onward| {
+        Some(RelayConfig { at: vec![gateway.to_owned()], onward, ..RelayConfig::default() })
+    };
+    let kind = FlowKind::Relayed;
+    match way {
+        "hop" => FlowConfig { kind, relay: relay(Onward::Hop), ..tcp },
+        "split" => FlowConfig { kind, relay: relay(Onward::Tcp), ..tcp },
+        "split-westwood" => {
+            let congestion = Congestion::Westwood;
+            FlowConfig { kind, relay: relay(Onward::Tcp), congestion, ..tcp }
+        }
+        _ => tcp,
+    }
+}
+
+fn cases(_: Effort) -> Vec<Case> {
+    let gateway = name(CORNERS[0]);
+    let case = |way: &str| {
+        let net = Net::testbed().for_s(1_500.0).with(|scenario| {
+            scenario.node.push(NodeConfig { name: "server".into(), ..NodeConfig::default() });
+            scenario.link.push(wire(&gateway));
+            for reader in readers() {
+                scenario.flow.push(download(way, &gateway, reader));
+            }
+        });
+        net.case(format!("f12/{way}"))
+    };
+    WAYS.map(case).to_vec()
+}
+
+fn judge(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let of = |at: At<'_>, way: &str| mean_kbps(at.report(&format!("f12/{way}")));
+    let best = |at: At<'_>| WAYS[1..].iter().map(|way| of(at, way)).fold(0.0, f64::max);
+    found.add("gain", results.over_seeds(|at| of(at, "hop") / best(at)));
+    let bars = WAYS.iter().enumerate();
+    let bars = bars.map(|(bar, way)| (bar as f64, results.over_seeds(|at| of(at, way))));
+    let series = vec![Series::ours("Hop, TCP, split TCP, split Westwood+", bars)];
+    let title = "Downloads through a gateway: Hop, TCP, split TCP, split Westwood+";
+    found.figures.push(Figure::new("H-F12", title, "protocol", "goodput, kb/s", series));
+    found
+}

@@ -1,0 +1,448 @@
+//! Many flows at once on the testbed.
+
+use std::collections::BTreeMap;
+
+use farhop_proto::base::{Rng, Seed};
+use farhop_proto::stack::{FlowKind, RoutingConfig, Scenario, VoipConfig};
+use farhop_proto::transport::hop::{Ahead, HopConfig, NextHop, Withhold};
+use farhop_sim::engine::{FlowReport, NodeReport, Report};
+
+use super::network::{Carrier, FILE, Net, file, jain, kbps, mean_kbps, names};
+use super::testbed::{self, hops, name, pairs};
+use crate::curve::{Curve, ours};
+use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Series, Target};
+
+pub(super) const TARGETS: &[Target] = &[
+    Target { id: "H-F9a", title: "30 flows of two hops or more", cases: f9_cases, judge: f9a },
+    Target { id: "H-F9b", title: "30 flows: gain by hops", cases: f9_cases, judge: f9b },
+    Target { id: "H-F9c", title: "30 flows: who is starved", cases: f9_cases, judge: f9c },
+    Target { id: "H-T1", title: "30 flows: fairness by hops", cases: f9_cases, judge: t1 },
+    Target { id: "H-F10", title: "what each part brings", cases: f10_cases, judge: f10 },
+    Target { id: "H-F11", title: "30 flows of web sizes", cases: f11_cases, judge: f11 },
+    Target { id: "H-T2", title: "seven senders to one", cases: t2_cases, judge: t2 },
+    Target { id: "H-T3", title: "ten flows over OLSR", cases: t3_cases, judge: t3 },
+    Target { id: "H-T5", title: "a call beside five flows", cases: t5_cases, judge: t5 },
+];
+
+/// How long 30 files are given, in seconds.
+const F9_S: f64 = 1_200.0;
+
+/// Draws the ends of all flows of a scenario anew, from pairs so many hops apart.
+fn draw_ends(scenario: &mut Scenario, seed: u64, least: u8, most: u8) {
+    let all = pairs(least, most);
+    let mut rng = Seed(seed).stream("ends");
+    for flow in &mut scenario.flow {
+        let pair = all[below(&mut rng, all.len())];
+        [flow.from, flow.to] = names(pair);
+        flow.name = format!("{} to {}", flow.from, flow.to);
+    }
+}
+
+fn below(rng: &mut Rng, count: usize) -> usize {
+    ((rng.uniform() * count as f64) as usize).min(count - 1)
+}
+
+fn draw_far(scenario: &mut Scenario, seed: u64) {
+    draw_ends(scenario, seed, 2, u8::MAX);
+}
+
+fn with_flows(net: Net, count: usize, carrier: Carrier, bytes: Option<u64>) -> Net {
+    let [a, b] = names(testbed::CORNERS);
+    net.with(|scenario| {
+        for _ in 0..count {
+            scenario.flow.push(file(carrier, &a, &b, bytes));
+        }
+    })
+}
+
+/// Files between nodes two hops apart or more.
+fn far_files(effort: Effort, count: usize, carrier: Carrier) -> Net {
+    // Thirty blocks on their way take minutes: shorter runs would show their beginning only.
+    let seconds = if effort.quick { F9_S / 2.0 } else { F9_S };
+    with_flows(Net::testbed(), count, carrier, Some(FILE)).for_s(seconds)
+}
+
+fn f9_key(carrier: Carrier) -> String {
+    format!("f9/{}", carrier.name())
+}
+
+fn f9_cases(effort: Effort) -> Vec<Case> {
+    let case = |carrier| far_files(effort, 30, carrier).case(f9_key(carrier)).vary(draw_far);
+    Carrier::ALL.map(case).to_vec()
+}
+
+/// The same with blocks as they are by default, and TCP.
+pub(super) const PRODUCT: [&str; 2] = ["f9/product", "f9/tcp"];
+
+pub(super) fn for_product(effort: Effort) -> Vec<Case> {
+    let [hop, tcp] = [Carrier::Hop, Carrier::Tcp].map(|carrier| far_files(effort, 30, carrier));
+    [hop.product().case(PRODUCT[0]), tcp.case(PRODUCT[1])].map(|case| case.vary(draw_far)).to_vec()
+}
+
+fn flow_hops(flow: &FlowReport) -> u8 {
+    let number = |name: &str| name[1..].parse().expect("t and a number");
+    hops(number(&flow.from), number(&flow.to))
+}
+
+fn f9_of(at: At<'_>, carrier: Carrier) -> &Report {
+    at.report(&f9_key(carrier))
+}
+
+fn f9a(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let of = |at: At<'_>, carrier| mean_kbps(f9_of(at, carrier)).max(1e-3);
+    for other in [Carrier::Tcp, Carrier::Stitched, Carrier::Dtn] {
+        let gain = |at: At<'_>| of(at, Carrier::Hop) / of(at, other);
+        found.add(other.name(), results.over_seeds(gain));
+    }
+    let step = |more, less| results.over_seeds(|at| of(at, more) / of(at, less));
+    found.add("tcp-stitched", step(Carrier::Tcp, Carrier::Stitched));
+    found.add("stitched-dtn", step(Carrier::Stitched, Carrier::Dtn));
+    let means = Carrier::ALL.map(|carrier| results.over_seeds(|at| of(at, carrier)));
+    let bars = means.into_iter().enumerate().map(|(bar, mean)| (bar as f64, mean));
+    let series = vec![Series::ours("Hop, TCP, stitched TCP, DTN", bars)];
+    let title = "30 flows: mean goodput";
+    found.figures.push(Figure::new("H-F9a", title, "protocol", "goodput, kb/s", series));
+    found
+}
+
+/// Mean goodput of the flows of each number of hops, over all seeds; five and more are one.
+fn by_hops(results: &Results, carrier: Carrier) -> BTreeMap<u8, f64> {
+    let mut sums: BTreeMap<u8, (f64, f64)> = BTreeMap::new();
+    results.each_seed(|at| {
+        for flow in &f9_of(at, carrier).flows {
+            let sum = sums.entry(flow_hops(flow).min(5)).or_default();
+            *sum = (sum.0 + kbps(flow), sum.1 + 1.0);
+        }
+    });
+    sums.into_iter().map(|(hops, (sum, count))| (hops, sum / count)).collect()
+}
+
+fn f9b(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let [hop, tcp] = [Carrier::Hop, Carrier::Tcp].map(|carrier| by_hops(results, carrier));
+    let gain = |hops: &u8| {
+        let at = |of: &BTreeMap<u8, f64>| of.get(hops).copied().unwrap_or(f64::NAN);
+        at(&hop) / at(&tcp)
+    };
+    found.add("two", Estimate::exact(gain(&2)));
+    found.add("five-two", Estimate::exact(gain(&5) - gain(&2)));
+    let points = hop.keys().map(|hops| (f64::from(*hops), Estimate::exact(gain(hops))));
+    let printed = Series::published("printed", [(2.0, 1.8), (5.0, 2.8)]);
+    let series = vec![Series::ours("Hop over TCP", points), printed];
+    let title = "30 flows: gain by the length of the path";
+    found.figures.push(Figure::new("H-F9b", title, "hops", "gain", series));
+    found
+}
+
+fn starved(report: &Report) -> f64 {
+    let least = mean_kbps(report) * 0.05;
+    let few = report.flows.iter().filter(|flow| kbps(flow) < least).count();
+    few as f64 / report.flows.len() as f64 * 100.0
+}
+
+fn f9c(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    for carrier in [Carrier::Tcp, Carrier::Hop] {
+        found.add(carrier.name(), results.over_seeds(|at| starved(f9_of(at, carrier))));
+    }
+    let sorted = |carrier: Carrier| -> Curve {
+        let nth = |index: usize| {
+            results.over_seeds(|at| {
+                let mut all: Vec<f64> = f9_of(at, carrier).flows.iter().map(kbps).collect();
+                all.sort_by(f64::total_cmp);
+                all[index]
+            })
+        };
+        (0..30).map(|index| (index as f64 + 1.0, nth(index))).collect()
+    };
+    let lines = Carrier::ALL.map(|carrier| ours(carrier.name(), &sorted(carrier)));
+    let title = "30 flows: goodput of each, sorted";
+    found.figures.push(Figure::new("H-F9c", title, "flow", "goodput, kb/s", lines.to_vec()));
+    found
+}
+
+/// Jain's index of goodputs times hops (`hop.md` 13).
+pub(super) fn fairness(report: &Report) -> f64 {
+    let share = |flow: &FlowReport| kbps(flow) * f64::from(flow_hops(flow));
+    jain(&report.flows.iter().map(share).collect::<Vec<f64>>())
+}
+
+fn t1(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let of = |at: At<'_>, carrier| fairness(f9_of(at, carrier));
+    for carrier in Carrier::ALL {
+        found.add(carrier.name(), results.over_seeds(|at| of(at, carrier)));
+    }
+    let ratio = |a, b| results.over_seeds(|at| of(at, a) / of(at, b).max(1e-9));
+    found.add("hop-tcp", ratio(Carrier::Hop, Carrier::Tcp));
+    found.add("tcp-stitched", ratio(Carrier::Tcp, Carrier::Stitched));
+    found
+}
+
+/// Without either, with withholding, with both.
+const PARTS: [&str; 3] = ["basic", "withholding", "both"];
+const F10_FLOWS: [usize; 3] = [1, 10, 30];
+
+fn f10_cases(effort: Effort) -> Vec<Case> {
+    let set = |hop: &mut HopConfig, part: &str| {
+        hop.ahead = Ahead::Always;
+        hop.withhold = if part == "basic" { Withhold::Never } else { hop.withhold };
+        hop.high_blocks = if part == "both" { hop.high_blocks } else { 1_000 };
+    };
+    let case = |part: &str, count: usize| {
+        let net = far_files(effort, count, Carrier::Hop).blocks(|hop| set(hop, part));
+        net.for_s(if effort.quick { 300.0 } else { 900.0 })
+            .case(format!("f10/{part}/{count}"))
+            .vary(draw_far)
+    };
+    PARTS.iter().flat_map(|part| F10_FLOWS.map(|count| case(part, count))).collect()
+}
+
+fn f10(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let of =
+        |at: At<'_>, part: &str, count: usize| mean_kbps(at.report(&format!("f10/{part}/{count}")));
+    let gain = |more: &str, less: &str, count: usize| {
+        results.over_seeds(|at| of(at, more, count) / of(at, less, count).max(1e-3))
+    };
+    for count in F10_FLOWS {
+        found.add(format!("withholding-{count}"), gain("withholding", "basic", count));
+    }
+    found.add("pressure-30", gain("both", "withholding", 30));
+    let line = |part: &&str| {
+        let points = F10_FLOWS.map(|count| (count as f64, gain(part, "basic", count)));
+        ours(*part, &points)
+    };
+    let printed = Series::published("withholding, printed", [(1.0, 1.0), (10.0, 2.0), (30.0, 2.5)]);
+    let series = PARTS.iter().map(line).chain([printed]).collect();
+    let title = "What withholding and back-pressure bring";
+    found.figures.push(Figure::new("H-F10", title, "flows", "goodput over basic", series));
+    found
+}
+
+/// 35% below 10 KB, 60% below 100 KB, the rest below 1 MB, evenly in each class.
+fn draw_web(scenario: &mut Scenario, seed: u64) {
+    draw_ends(scenario, seed, 1, u8::MAX);
+    let mut rng = Seed(seed).stream("sizes");
+    for flow in &mut scenario.flow {
+        let (class, part) = (rng.uniform(), rng.uniform());
+        let (least, most) = match class {
+            small if small < 0.35 => (1e3, 1e4),
+            middle if middle < 0.95 => (1e4, 1e5),
+            _ => (1e5, 1e6),
+        };
+        flow.bytes = Some((least + part * (most - least)) as u64);
+        flow.start_s = (rng.uniform() * WEB_S * 1e3).floor() / 1e3;
+    }
+}
+
+/// Within how long the flows of the web mix start, in seconds.
+const WEB_S: f64 = 5.0;
+
+fn f11_cases(_: Effort) -> Vec<Case> {
+    let case = |carrier: Carrier| {
+        let net = with_flows(Net::testbed(), 30, carrier, Some(1)).for_s(180.0);
+        net.case(format!("f11/{}", carrier.name())).vary(draw_web)
+    };
+    vec![case(Carrier::Hop), case(Carrier::Tcp)]
+}
+
+/// Sizes up to which files are counted together, in bytes.
+const CLASSES: [(&str, u64, u64); 3] =
+    [("small", 0, 10_000), ("middle", 10_000, 20_000), ("large", 20_000, u64::MAX)];
+
+fn f11(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let mut gains: Vec<Vec<f64>> = vec![Vec::new(); CLASSES.len()];
+    let mut points = Vec::new();
+    let mut seed = 0;
+    results.each_seed(|at| {
+        seed += 1;
+        let mut drawn = f11_cases(Effort { seeds: 1, quick: true })[0].with_seed(seed);
+        let sizes = drawn.flow.drain(..).map(|flow| flow.bytes.unwrap_or_default());
+        let [hop, tcp] = ["f11/hop", "f11/tcp"].map(|key| &at.report(key).flows);
+        for ((size, hop), tcp) in sizes.zip(hop).zip(tcp) {
+            let gain = kbps(hop) / kbps(tcp).max(1e-3);
+            let class = CLASSES.iter().position(|(_, from, to)| (*from..*to).contains(&size));
+            gains[class.expect("a class for every size")].push(gain);
+            points.push(((size as f64).log10(), Estimate::exact(gain)));
+        }
+    });
+    for ((key, _, _), gains) in CLASSES.iter().zip(&mut gains) {
+        gains.sort_by(f64::total_cmp);
+        let median = gains.get(gains.len() / 2).copied().unwrap_or(f64::NAN);
+        found.add(*key, Estimate::exact(median));
+    }
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let series = vec![Series::ours("each flow", points)];
+    let title = "30 flows of web sizes: gain of each";
+    found.figures.push(Figure::new("H-F11", title, "log10 of bytes", "Hop over TCP", series));
+    found
+}
+
+/// The rows of Table 2.
+const T2: [&str; 4] = ["best", "weighted", "tcp", "rts"];
+
+fn t2_cases(effort: Effort) -> Vec<Case> {
+    let (point, near) = testbed::access_point();
+    let case = |what: &str| {
+        let carrier =
+            if ["best", "weighted"].contains(&what) { Carrier::Hop } else { Carrier::Tcp };
+        let net = Net::testbed().blocks(|hop| {
+            hop.withhold =
+                if what == "best" { Withhold::BestLink } else { Withhold::WeightedSignal };
+        });
+        let net = net.with(|scenario| {
+            scenario.radio.rts_threshold = (what == "rts").then_some(500);
+            for sender in &near {
+                scenario.flow.push(file(carrier, &name(*sender), &name(point), Some(FILE)));
+            }
+        });
+        net.seconds(effort, 600.0).case(format!("t2/{what}"))
+    };
+    T2.map(case).to_vec()
+}
+
+/// Goodput of all while the first file is under way, and fairness; the paper's kb/s are of the
+/// receiver.
+fn t2(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let of = |at: At<'_>, what: &str| {
+        let report = at.report(&format!("t2/{what}"));
+        report.flows.iter().map(kbps).sum::<f64>()
+    };
+    let index = |at: At<'_>, what: &str| {
+        let flows = &at.report(&format!("t2/{what}")).flows;
+        jain(&flows.iter().map(kbps).collect::<Vec<f64>>())
+    };
+    let ratio = |a: &str, b: &str| results.over_seeds(|at| of(at, a) / of(at, b).max(1e-3));
+    found.add("best-tcp", ratio("best", "tcp"));
+    found.add("best-weighted", ratio("best", "weighted"));
+    found.add("weighted-tcp", ratio("weighted", "tcp"));
+    found.add("tcp-rts", ratio("tcp", "rts"));
+    found.add("weighted-rts", ratio("weighted", "rts"));
+    found.add("fairness", results.over_seeds(|at| index(at, "weighted") - index(at, "best")));
+    let bars = |number: &dyn Fn(At<'_>, &str) -> f64| -> Curve {
+        let bar =
+            |(bar, what): (usize, &&str)| (bar as f64, results.over_seeds(|at| number(at, what)));
+        T2.iter().enumerate().map(bar).collect()
+    };
+    let printed = Series::published(
+        "printed",
+        [2_177.0, 1_279.0, 955.0, 743.0].into_iter().enumerate().map(|(bar, y)| (bar as f64, y)),
+    );
+    let series = vec![ours("sum of seven", &bars(&of)), printed];
+    let title = "Seven to one: best link, weighted, TCP, TCP with RTS";
+    found.figures.push(Figure::new("H-T2", title, "setting", "goodput, kb/s", series));
+    found
+}
+
+/// Flows start when OLSR has converged, in seconds.
+const CONVERGED_S: f64 = 60.0;
+
+fn t3_cases(effort: Effort) -> Vec<Case> {
+    let case = |what: &str| {
+        let carrier = if what == "tcp" { Carrier::Tcp } else { Carrier::Hop };
+        let net = with_flows(Net::testbed(), 10, carrier, Some(FILE)).with(|scenario| {
+            scenario.stack.routing = RoutingConfig::Olsr(Default::default());
+            scenario.flow.iter_mut().for_each(|flow| flow.start_s = CONVERGED_S);
+            scenario.duration_s = CONVERGED_S + effort.seconds(600.0);
+        });
+        let next_hop = if what == "ip" { NextHop::Ip } else { NextHop::Raw };
+        let net = net.blocks(|hop| hop.next_hop = next_hop);
+        net.case(format!("t3/{what}")).vary(draw_far)
+    };
+    ["hop", "ip", "tcp"].map(case).to_vec()
+}
+
+/// Share of the datagrams for next hops that another node had to pass on, in percent.
+fn passed_on(report: &Report) -> f64 {
+    let sum = |layer: &str, counter: &str| -> u64 {
+        let of = |node: &NodeReport| node.layers.get(layer)?.get(counter).copied();
+        report.nodes.iter().filter_map(of).sum()
+    };
+    let sent = ["frames_sent", "requests", "answers"].map(|counter| sum("hop", counter));
+    sum("routing", "forwarded") as f64 / sent.iter().sum::<u64>().max(1) as f64 * 100.0
+}
+
+fn t3(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let of = |at: At<'_>, what: &str| mean_kbps(at.report(&format!("t3/{what}"))).max(1e-3);
+    found.add("gain", results.over_seeds(|at| of(at, "hop") / of(at, "tcp")));
+    let fair = |at: At<'_>| fairness(at.report("t3/hop")) - fairness(at.report("t3/tcp"));
+    found.add("fairness", results.over_seeds(fair));
+    found.add("forwarded", results.of("t3/ip", passed_on));
+    found.add("raw", results.over_seeds(|at| of(at, "hop") / of(at, "ip")));
+    found
+}
+
+/// Five flows of three hops, and a call of three.
+fn draw_three(scenario: &mut Scenario, seed: u64) {
+    draw_ends(scenario, seed, 3, 3);
+}
+
+fn t5_cases(effort: Effort) -> Vec<Case> {
+    let case = |carrier: Carrier| {
+        let net = with_flows(Net::testbed(), 5, carrier, None).with(|scenario| {
+            let mut call = file(Carrier::Tcp, "t1", "t2", None);
+            call.kind = FlowKind::Voip;
+            call.congestion = Default::default();
+            call.tcp = Default::default();
+            call.voip = Some(VoipConfig { extra_ms: 30.0, ..VoipConfig::default() });
+            scenario.flow.push(call);
+        });
+        net.seconds(effort, 180.0).case(format!("t5/{}", carrier.name())).vary(draw_three)
+    };
+    vec![case(Carrier::Hop), case(Carrier::Tcp)]
+}
+
+fn t5(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let key = |carrier: Carrier| format!("t5/{}", carrier.name());
+    let goodput = |at: At<'_>, carrier| {
+        at.report(&key(carrier)).flows[..5].iter().map(kbps).sum::<f64>() / 5.0
+    };
+    let call = |at: At<'_>, carrier| at.report(&key(carrier)).flows[5].voip.unwrap_or_default();
+    let gain = |at: At<'_>| goodput(at, Carrier::Hop) / goodput(at, Carrier::Tcp).max(1e-3);
+    found.add("gain", results.over_seeds(gain));
+    let drop = |at: At<'_>| call(at, Carrier::Tcp).mos - call(at, Carrier::Hop).mos;
+    found.add("mos", results.over_seeds(drop));
+    let mean = |at: At<'_>, carrier| {
+        at.report(&key(carrier)).flows[5].delay_ms.map_or(f64::NAN, |delay| delay.mean)
+    };
+    let later = |at: At<'_>| mean(at, Carrier::Hop) - mean(at, Carrier::Tcp);
+    found.add("delay", results.over_seeds(later));
+    let rows = [Carrier::Hop, Carrier::Tcp].map(|carrier| {
+        let of = |number: &dyn Fn(At<'_>) -> f64| {
+            let all = results.over_seeds(number);
+            format!("{:.2} ({:.2})", all.mean, all.deviation)
+        };
+        vec![
+            carrier.name().to_owned(),
+            of(&|at| goodput(at, carrier)),
+            of(&|at| mean(at, carrier)),
+            of(&|at| call(at, carrier).loss * 100.0),
+            of(&|at| call(at, carrier).mos),
+            of(&|at| mos_paper(call(at, carrier).delay_ms, call(at, carrier).loss)),
+        ]
+    });
+    let head = ["", "goodput, kb/s", "network delay, ms", "not played, %", "MOS", "MOS as printed"];
+    found.tables.push(crate::Table {
+        title: "A call beside five flows".into(),
+        head: head.map(str::to_owned).to_vec(),
+        rows: rows.to_vec(),
+        note: "MOS as printed leaves out the constant 11 of the formula, as the paper's numbers \
+               do."
+        .into(),
+    });
+    found
+}
+
+/// The score that the paper's code must have computed (`hop.md` 12).
+fn mos_paper(delay_ms: f64, loss: f64) -> f64 {
+    let late = (delay_ms - 177.3).max(0.0);
+    let r = 94.2 - 0.024 * delay_ms - 0.11 * late - 40.0 * (1.0 + 10.0 * loss).ln();
+    let r = r.clamp(0.0, 100.0);
+    1.0 + 0.035 * r + 7e-6 * r * (r - 60.0) * (100.0 - r)
+}

@@ -1,0 +1,247 @@
+//! The calibration, and scenarios put together from it.
+
+use std::sync::LazyLock;
+
+use farhop_proto::link::plain::PlainConfig;
+use farhop_proto::stack::{
+    Congestion, FlowConfig, FlowKind, LinkConfig, LossConfig, NodeConfig, RadioConfig,
+    RadioLinkConfig, RelayConfig, RelayMode, Scenario, TcpSettings,
+};
+use farhop_proto::transport::hop::HopConfig;
+use farhop_sim::engine::{FlowReport, Report};
+use serde::Deserialize;
+
+use super::testbed::{TESTBED, name};
+use crate::{Case, Effort};
+
+/// The constants of the paper's boards.
+pub(super) const CALIBRATION: &str = include_str!("calibration.toml");
+
+/// What the file says.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Calibration {
+    pub(super) radio: RadioConfig,
+    link: PlainConfig,
+    tcp: TcpSettings,
+    pub(super) hop: HopConfig,
+    relay: RelayConfig,
+}
+
+/// The calibration, the same for all rows.
+pub(super) static CALIBRATED: LazyLock<Calibration> =
+    LazyLock::new(|| toml::from_str(CALIBRATION).expect("a test reads it"));
+
+/// A file of the paper, in bytes.
+pub(super) const FILE: u64 = 10_000_000;
+
+/// Settings of the MAC for TCP (`hop.md` 10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mac {
+    /// No TXOP, 11 retries.
+    Default,
+    /// TXOP, 11 retries.
+    Txop,
+    /// TXOP, 100 retries: the best one, for all but Fig. 7a.
+    Persistent,
+}
+
+/// What carries files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Carrier {
+    Hop,
+    Tcp,
+    Stitched,
+    Dtn,
+}
+
+impl Carrier {
+    pub(super) const ALL: [Self; 4] = [Self::Hop, Self::Tcp, Self::Stitched, Self::Dtn];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Hop => "hop",
+            Self::Tcp => "tcp",
+            Self::Stitched => "stitched",
+            Self::Dtn => "dtn",
+        }
+    }
+}
+
+/// A network that is being put together.
+#[derive(Clone, Debug)]
+pub(super) struct Net(Scenario);
+
+impl Net {
+    fn of(mut scenario: Scenario) -> Self {
+        scenario.stack.link = LinkConfig::Plain(CALIBRATED.link.clone());
+        scenario.stack.hop = Some(CALIBRATED.hop.clone());
+        Self(scenario).mac(Mac::Persistent)
+    }
+
+    /// The testbed.
+    pub(super) fn testbed() -> Self {
+        Self::of(TESTBED.scenario())
+    }
+
+    /// Two nodes, `n1` and `n2`, that lose this fraction of all frames.
+    pub(super) fn pair(loss: f64) -> Self {
+        Self::chain(1, loss)
+    }
+
+    /// Nodes `n1`, `n2` and so on 90 m apart, that are received by their neighbours and sensed up
+    /// to 220 m, so that those three hops apart are hidden; this fraction of all frames is lost on
+    /// every hop.
+    pub(super) fn chain(hops: usize, loss: f64) -> Self {
+        let text = "name = \"chain\"\nlayout = [{ kind = \"chain\", name = \"n\", count = 2, \
+                    spacing_m = 90 }]\n\
+                    propagation = { kind = \"range\", receive_m = 100, sense_m = 220 }\n";
+        let mut scenario: Scenario = toml::from_str(text).expect("a good scenario");
+        scenario.layout.clear();
+        scenario.radio = CALIBRATED.radio.clone();
+        let node = |index: usize| NodeConfig {
+            name: format!("n{}", index + 1),
+            position_m: Some(farhop_proto::stack::Position([index as f64 * 90.0, 0.0, 0.0])),
+            ..NodeConfig::default()
+        };
+        scenario.node = (0..=hops).map(node).collect();
+        let link = |index: usize| RadioLinkConfig {
+            between: [index, index + 1].map(|end| format!("n{}", end + 1)),
+            loss: Some(LossConfig::Bernoulli { p: loss }),
+            ..RadioLinkConfig::default()
+        };
+        scenario.link = (0..hops).map(link).collect();
+        Self::of(scenario)
+    }
+
+    /// Another scenario than can be made of the rest.
+    pub(super) fn with(mut self, change: impl FnOnce(&mut Scenario)) -> Self {
+        change(&mut self.0);
+        self
+    }
+
+    /// The blocks as calibrated but for a change that a row is about.
+    pub(super) fn blocks(self, change: impl FnOnce(&mut HopConfig)) -> Self {
+        self.with(|scenario| change(scenario.stack.hop.as_mut().expect("every net has it")))
+    }
+
+    /// Blocks as they are by default, and not as in the paper.
+    pub(super) fn product(self) -> Self {
+        self.blocks(|hop| *hop = HopConfig::default())
+    }
+
+    /// How the MAC treats TCP.
+    pub(super) fn mac(self, mac: Mac) -> Self {
+        self.with(|scenario| {
+            let attempts = if mac == Mac::Persistent { 101 } else { CALIBRATED.radio.attempts };
+            (scenario.radio.attempts, scenario.radio.long_attempts) = (attempts, attempts);
+            let txop = CALIBRATED.radio.access.background.txop_us;
+            let bursts = mac != Mac::Default;
+            scenario.radio.access.best_effort.txop_us = txop.filter(|_| bursts);
+        })
+    }
+
+    /// Adds a file between two nodes of a chain or, by their numbers, of the testbed.
+    pub(super) fn file(self, carrier: Carrier, [from, to]: [&str; 2], bytes: u64) -> Self {
+        self.with(|scenario| scenario.flow.push(file(carrier, from, to, Some(bytes))))
+    }
+
+    /// Adds a flow without an end.
+    pub(super) fn stream(self, carrier: Carrier, [from, to]: [&str; 2]) -> Self {
+        self.with(|scenario| scenario.flow.push(file(carrier, from, to, None)))
+    }
+
+    /// A run of so many seconds, or of fewer where it has to be quick.
+    pub(super) fn seconds(self, effort: Effort, full: f64) -> Self {
+        self.with(|scenario| scenario.duration_s = effort.seconds(full))
+    }
+
+    /// A run of so many seconds, whatever the effort: what waits costs nothing.
+    pub(super) fn for_s(self, seconds: f64) -> Self {
+        self.with(|scenario| scenario.duration_s = seconds)
+    }
+
+    /// The network under a name.
+    pub(super) fn case(self, key: impl Into<String>) -> Case {
+        // The 100 retries are for TCP: control of blocks has those of the card at most.
+        let has_blocks = self.0.flow.iter().any(FlowConfig::has_blocks);
+        let most = if has_blocks { CALIBRATED.radio.attempts } else { u8::MAX };
+        Case::new(
+            key,
+            self.with(|scenario| {
+                let radio = &mut scenario.radio;
+                radio.attempts = radio.attempts.min(most);
+                radio.long_attempts = radio.long_attempts.min(most);
+            })
+            .0,
+        )
+    }
+}
+
+/// A flow of a file, or of as much as goes.
+pub(super) fn file(carrier: Carrier, from: &str, to: &str, bytes: Option<u64>) -> FlowConfig {
+    let flow = FlowConfig {
+        name: format!("{from} to {to}"),
+        from: from.to_owned(),
+        to: to.to_owned(),
+        bytes,
+        size_bytes: 1_440,
+        ..FlowConfig::default()
+    };
+    if carrier == Carrier::Hop {
+        return FlowConfig { kind: FlowKind::Hop, ..flow };
+    }
+    let tcp = FlowConfig { congestion: Congestion::Cubic, tcp: CALIBRATED.tcp.clone(), ..flow };
+    let relay = |mode| Some(RelayConfig { mode, ..CALIBRATED.relay.clone() });
+    match carrier {
+        Carrier::Stitched => {
+            FlowConfig { kind: FlowKind::Relayed, relay: relay(RelayMode::Stream), ..tcp }
+        }
+        Carrier::Dtn => {
+            FlowConfig { kind: FlowKind::Relayed, relay: relay(RelayMode::Bundle), ..tcp }
+        }
+        _ => FlowConfig { kind: FlowKind::Tcp, ..tcp },
+    }
+}
+
+/// The names of two nodes of the testbed.
+pub(super) fn names(pair: [u16; 2]) -> [String; 2] {
+    pair.map(name)
+}
+
+/// Mean goodput of the flows of a run, in kb/s.
+pub(super) fn mean_kbps(report: &Report) -> f64 {
+    let sum: f64 = report.flows.iter().map(kbps).sum();
+    sum / report.flows.len().max(1) as f64
+}
+
+/// Goodput of a flow, in kb/s.
+pub(super) fn kbps(flow: &FlowReport) -> f64 {
+    flow.goodput_mbps * 1e3
+}
+
+/// Jain's index of some shares.
+pub(super) fn jain(shares: &[f64]) -> f64 {
+    let (sum, squares) =
+        shares.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    if squares > 0.0 { sum * sum / (shares.len() as f64 * squares) } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_calibration_is_that_of_the_paper() {
+        let hop = &CALIBRATED.hop;
+        assert_eq!((hop.high_blocks, hop.low_blocks, hop.in_flight), (1, 0, 1));
+        assert_eq!(CALIBRATED.radio.access.background.txop_us, Some(8_160));
+    }
+
+    #[test]
+    fn equal_shares_have_an_index_of_one() {
+        assert!((jain(&[2.0; 5]) - 1.0).abs() < 1e-12);
+        assert!((jain(&[1.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
+        assert_eq!(jain(&[0.0; 3]), 0.0);
+    }
+}

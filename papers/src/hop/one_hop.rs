@@ -1,0 +1,180 @@
+//! One hop: TCP with three settings of its MAC, sizes of files, losses behind the acknowledgement.
+
+use farhop_proto::base::PhyKind;
+use farhop_proto::stack::{DriverConfig, LossConfig};
+
+use super::network::{Carrier, FILE, Mac, Net, mean_kbps, names};
+use super::testbed::links;
+use crate::curve::{Curve, curve, lowest, ours};
+use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Series, Target};
+
+pub(super) const TARGETS: &[Target] = &[
+    Target { id: "H-F7a", title: "one hop: blocks and TCP", cases: f7a_cases, judge: f7a },
+    Target { id: "H-N1", title: "one hop of 802.11g", cases: n1_cases, judge: n1 },
+    Target { id: "H-F7c", title: "one hop: sizes of files", cases: f7c_cases, judge: f7c },
+    Target {
+        id: "H-F8",
+        title: "one hop: losses behind the MAC acknowledgement",
+        cases: f8_cases,
+        judge: f8,
+    },
+];
+
+const MACS: [(Mac, &str); 3] =
+    [(Mac::Default, "default"), (Mac::Txop, "txop"), (Mac::Persistent, "persistent")];
+
+/// Links of the testbed, from the worst to the best.
+fn sample() -> Vec<[u16; 2]> {
+    let all = links();
+    (0..5).map(|part| all[part * (all.len() - 1) / 4].0).collect()
+}
+
+fn f7a_cases(effort: Effort) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for pair in sample() {
+        let [a, b] = names(pair);
+        let net = |carrier, mac| {
+            let net = Net::testbed().mac(mac).file(carrier, [&a, &b], FILE);
+            net.seconds(effort, 240.0)
+        };
+        cases.push(net(Carrier::Hop, Mac::Persistent).case(format!("f7a/hop/{a}-{b}")));
+        for (mac, name) in MACS {
+            cases.push(net(Carrier::Tcp, mac).case(format!("f7a/{name}/{a}-{b}")));
+        }
+    }
+    cases
+}
+
+/// Mean over the links.
+fn f7a_mean(at: At<'_>, what: &str) -> f64 {
+    let pairs = sample();
+    let of =
+        |pair: &[u16; 2]| mean_kbps(at.report(&format!("f7a/{what}/{}", names(*pair).join("-"))));
+    pairs.iter().map(of).sum::<f64>() / pairs.len() as f64
+}
+
+fn f7a(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let best = |at: At<'_>| f7a_mean(at, "persistent");
+    found.add("gain", results.over_seeds(|at| f7a_mean(at, "hop") / best(at)));
+    let step = |from: &'static str, to: &'static str| {
+        results.over_seeds(|at| f7a_mean(at, to) / f7a_mean(at, from))
+    };
+    found.add("txop", step("default", "txop"));
+    found.add("persistent", step("txop", "persistent"));
+    let bars = ["default", "txop", "persistent", "hop"];
+    let means: Curve = (0..4)
+        .map(|bar| (f64::from(bar), results.over_seeds(|at| f7a_mean(at, bars[bar as usize]))))
+        .collect();
+    let title = "One hop: TCP, with TXOP, and 100 retries; Hop";
+    let series = vec![ours("mean of five links", &means)];
+    found.figures.push(Figure::new("H-F7a", title, "setting", "goodput, kb/s", series));
+    found
+}
+
+const G_LOSS: [(&str, f64); 2] = [("good", 0.0), ("lossy", 0.35)];
+
+fn n1_cases(effort: Effort) -> Vec<Case> {
+    let case = |carrier: Carrier, (name, loss): (&str, f64)| {
+        let net = Net::pair(loss).file(carrier, ["n1", "n2"], FILE).seconds(effort, 120.0);
+        let net = net.with(|scenario| {
+            scenario.radio.phy = PhyKind::G;
+            (scenario.radio.rate_mbps, scenario.radio.ack_rate_mbps) = (Some(54.0), Some(24.0));
+        });
+        net.case(format!("n1/{}/{name}", carrier.name()))
+    };
+    G_LOSS.iter().flat_map(|link| [Carrier::Hop, Carrier::Tcp].map(|c| case(c, *link))).collect()
+}
+
+fn n1(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    for (name, _) in G_LOSS {
+        let gain =
+            |at: At<'_>| at.total(&format!("n1/hop/{name}")) / at.total(&format!("n1/tcp/{name}"));
+        found.add(name, results.over_seeds(gain));
+    }
+    found
+}
+
+/// Sizes of files, in bytes.
+const SIZES: [u64; 7] = [1_000, 4_000, 8_000, 30_000, 100_000, 1_000_000, FILE];
+
+fn f7c_cases(_: Effort) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for pair in sample() {
+        let [a, b] = names(pair);
+        for (carrier, bytes) in
+            [Carrier::Hop, Carrier::Tcp].iter().flat_map(|c| SIZES.map(|size| (*c, size)))
+        {
+            let net = Net::testbed().file(carrier, [&a, &b], bytes).for_s(240.0);
+            cases.push(net.case(format!("f7c/{}/{bytes}/{a}-{b}", carrier.name())));
+        }
+    }
+    cases
+}
+
+/// How much sooner a file of this size is there than over TCP, over all links together.
+fn f7c_gain(results: &Results, bytes: u64) -> Estimate {
+    let sum = |at: At<'_>, carrier: Carrier| {
+        let key =
+            |pair: [u16; 2]| format!("f7c/{}/{bytes}/{}", carrier.name(), names(pair).join("-"));
+        sample().into_iter().map(|pair| mean_kbps(at.report(&key(pair)))).sum::<f64>()
+    };
+    results.over_seeds(|at| sum(at, Carrier::Hop) / sum(at, Carrier::Tcp))
+}
+
+fn f7c(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let sizes = SIZES.map(|bytes| bytes as f64);
+    let gains = curve(&sizes, |bytes| f7c_gain(results, bytes as u64));
+    found.add("small", lowest(&gains[..3]));
+    found.add("megabyte", gains[5].1);
+    found.add("falls", Estimate::exact(gains[6].1.mean / lowest(&gains[..3]).mean));
+    let by_log = gains.iter().map(|(bytes, gain)| (bytes.log10(), *gain)).collect::<Curve>();
+    let printed = Series::published("Hop, printed", [(5.0, 5.0), (6.0, 1.5), (7.0, 1.5)]);
+    let series = vec![ours("Hop over TCP", &by_log), printed];
+    let title = "One hop: gain by the size of the file";
+    found.figures.push(Figure::new("H-F7c", title, "log10 of bytes", "gain", series));
+    found
+}
+
+/// Frames that the driver drops after the card has acknowledged them.
+const DROPS: [f64; 7] = [0.0, 0.05, 0.1, 0.2, 0.4, 0.5, 0.8];
+
+fn f8_cases(effort: Effort) -> Vec<Case> {
+    let case = |carrier: Carrier, drops: f64| {
+        let net = Net::pair(0.0).stream(carrier, ["n1", "n2"]).seconds(effort, 300.0);
+        let net = net.with(|scenario| {
+            let driver = DriverConfig { q: drops, ack: true, loss: Box::default() };
+            scenario.link[0].loss = Some(LossConfig::Driver(driver));
+        });
+        net.case(format!("f8/{}/{drops}", carrier.name()))
+    };
+    DROPS.iter().flat_map(|drops| [Carrier::Hop, Carrier::Tcp].map(|c| case(c, *drops))).collect()
+}
+
+fn f8(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let of = |at: At<'_>, carrier: Carrier, drops: f64| {
+        mean_kbps(at.report(&format!("f8/{}/{drops}", carrier.name())))
+    };
+    let share = |carrier, drops: f64| {
+        results.over_seeds(|at| of(at, carrier, drops) / of(at, carrier, 0.0))
+    };
+    found.add("tcp-20", share(Carrier::Tcp, 0.2));
+    found.add("hop-50", share(Carrier::Hop, 0.5));
+    found.add("hop-80", share(Carrier::Hop, 0.8));
+    let least = |at: At<'_>| {
+        let gain = |drops: &f64| of(at, Carrier::Hop, *drops) - of(at, Carrier::Tcp, *drops);
+        DROPS.iter().map(gain).fold(f64::INFINITY, f64::min)
+    };
+    found.add("above", results.over_seeds(least));
+    let lines = [Carrier::Hop, Carrier::Tcp].map(|carrier| {
+        let points = curve(&DROPS, |drops| results.over_seeds(|at| of(at, carrier, drops)));
+        ours(carrier.name(), &points)
+    });
+    let title = "One hop: frames dropped behind the MAC acknowledgement";
+    let (x, y) = ("dropped by the driver", "goodput, kb/s");
+    found.figures.push(Figure::new("H-F8", title, x, y, lines.to_vec()));
+    found
+}

@@ -1,0 +1,74 @@
+//! A path of five hops that is never whole: three of its nodes are down in turn.
+
+use farhop_proto::stack::FaultConfig;
+use farhop_proto::transport::hop::Ahead;
+
+use super::network::{Carrier, Net, kbps, names};
+use super::testbed::{CORNERS, name, path};
+use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Series, Target};
+
+pub(super) const TARGETS: &[Target] =
+    &[Target { id: "H-T4", title: "partitions: H of 1 and of 100", cases, judge }];
+
+/// The connection is set up before the first node goes down.
+const BEFORE_S: f64 = 20.0;
+/// Then what was under way behind it comes, in seconds.
+const SETTLED_S: f64 = 5.0;
+/// How long each is down.
+const DOWN_S: f64 = 60.0;
+/// How long is measured.
+const MEASURED_S: f64 = 900.0;
+
+/// H, and what it means: as in the paper, or as it is by default.
+const CASES: [(&str, u32, Ahead); 3] =
+    [("h1", 1, Ahead::Always), ("h100", 100, Ahead::Gone), ("always", 100, Ahead::Always)];
+
+fn partitioned(carrier: Carrier) -> Net {
+    let [a, b] = names(CORNERS);
+    let nodes = path(CORNERS[0], CORNERS[1]);
+    let end = BEFORE_S + MEASURED_S;
+    Net::testbed().stream(carrier, [&a, &b]).for_s(end).with(|scenario| {
+        // What was under way behind the first failure still comes.
+        scenario.measure_from_s = Some(BEFORE_S + SETTLED_S);
+        let mut from_s = BEFORE_S;
+        // The third, fourth and fifth of six.
+        for node in nodes[2..5].iter().cycle() {
+            if from_s >= end {
+                break;
+            }
+            let to_s = (from_s + DOWN_S).min(end);
+            let node = Some(name(*node));
+            scenario.fault.push(FaultConfig { node, from_s, to_s, ..FaultConfig::default() });
+            from_s = to_s;
+        }
+    })
+}
+
+fn cases(_: Effort) -> Vec<Case> {
+    let hop = |(key, high, ahead): (&str, u32, Ahead)| {
+        let net = partitioned(Carrier::Hop).blocks(|hop| {
+            (hop.high_blocks, hop.ahead) = (high, ahead);
+        });
+        net.case(format!("t4/{key}"))
+    };
+    let tcp = partitioned(Carrier::Tcp).case("t4/tcp");
+    CASES.into_iter().map(hop).chain([tcp]).collect()
+}
+
+fn judge(_: Effort, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let of = |at: At<'_>, key: &str| kbps(&at.report(&format!("t4/{key}")).flows[0]);
+    let all = |key: &str| results.over_seeds(|at| of(at, key));
+    found.add("gain", results.over_seeds(|at| of(at, "h100") / of(at, "h1").max(1e-9)));
+    found.add("h1", all("h1"));
+    found.add("tcp", all("tcp"));
+    let bars = ["h1", "h100", "always", "tcp"].map(all);
+    let points = |values: &[Estimate]| -> Vec<(f64, Estimate)> {
+        values.iter().enumerate().map(|(bar, value)| (bar as f64, *value)).collect()
+    };
+    let printed = Series::published("printed", [(0.0, 40.0), (1.0, 281.0), (3.0, 0.0)]);
+    let title = "Partitions: H = 1, H = 100, H = 100 even while the next hop is there, TCP";
+    let series = vec![Series::ours("goodput", points(&bars)), printed];
+    found.figures.push(Figure::new("H-T4", title, "setting", "goodput, kb/s", series));
+    found
+}

@@ -1,0 +1,111 @@
+//! Which neighbours are there: a relay keeps more than one block of a flow only for a next hop that
+//! is gone, and what a source waits for is kept for one that comes back.
+
+use std::collections::VecDeque;
+
+use super::Hop;
+use super::block::Phase;
+use super::out::Message;
+use crate::base::{Duration, Instant, NodeId, PacketOutcome};
+use crate::wire::hop::BlockId;
+
+/// A neighbour counts as gone after this much of: a request that the radio gave up, and one of
+/// which it does not say whether it came, without a word from the neighbour in between: that is
+/// about a second, or some ten.
+const GONE: u32 = 12;
+const GIVEN_UP: u32 = 4;
+const UNKNOWN: u32 = 1;
+/// How long after that it is asked again at the earliest.
+const GIVEN_UP_WAIT: Duration = Duration::from_millis(200);
+/// How often a neighbour that is gone is tried with what waits for it.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Acknowledgements of destinations that may wait for neighbours to come back; the oldest go.
+const STRANDED: usize = 1_024;
+
+/// Acknowledgements of destinations that no neighbour has taken.
+#[derive(Debug, Default)]
+pub(super) struct Stranded {
+    messages: VecDeque<Message>,
+    /// When the first one is tried again.
+    due: Option<Instant>,
+}
+
+impl Hop {
+    /// Whether a neighbour has not been there for some time.
+    pub(super) fn is_gone(&self, node: NodeId) -> bool {
+        self.silence.get(&node).is_some_and(|silence| *silence >= GONE)
+    }
+
+    /// What became of a request to a neighbour. One that the radio has given up is not repeated
+    /// quickly: the radio has done so.
+    pub(super) fn on_request_out(
+        &mut self,
+        now: Instant,
+        id: BlockId,
+        to: NodeId,
+        outcome: PacketOutcome,
+    ) {
+        let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
+        if let (Some(transfer), PacketOutcome::Failed) = (transfer, outcome)
+            && let Phase::Asked { due, .. } = &mut transfer.phase
+        {
+            *due = (*due).max(now + GIVEN_UP_WAIT);
+        }
+        let silence = self.silence.entry(to).or_default();
+        *silence = match outcome {
+            PacketOutcome::Delivered => 0,
+            PacketOutcome::Sent => *silence + UNKNOWN,
+            PacketOutcome::Failed => *silence + GIVEN_UP,
+        };
+        *silence = (*silence).min(GONE);
+    }
+
+    /// A neighbour has said something: what waits for it goes out.
+    pub(super) fn on_heard(&mut self, node: NodeId) {
+        if self.silence.insert(node, 0).is_some_and(|silence| silence > 0) {
+            let waiting = std::mem::take(&mut self.stranded.messages);
+            for message in waiting {
+                match self.target(message) == Some(node) {
+                    true => self.queue(message),
+                    false => self.stranded.messages.push_back(message),
+                }
+            }
+        }
+    }
+
+    /// Keeps an acknowledgement that the next hop towards the source does not take.
+    pub(super) fn strand(&mut self, now: Instant, message: Message) {
+        if let Some(to) = self.target(message) {
+            self.silence.insert(to, GONE);
+        }
+        if self.stranded.messages.len() >= STRANDED {
+            self.stranded.messages.pop_front();
+            self.counters.messages_dropped += 1;
+        }
+        self.stranded.messages.push_back(message);
+        self.stranded.due.get_or_insert(now + AGAIN);
+    }
+
+    /// When one of them is tried again.
+    pub(super) fn stranded_due(&self) -> Option<Instant> {
+        self.stranded.due
+    }
+
+    /// Tries the first of them again.
+    pub(super) fn try_stranded(&mut self, now: Instant) {
+        if self.stranded.due.is_some_and(|due| due <= now) {
+            let first = self.stranded.messages.pop_front();
+            self.stranded.due = (!self.stranded.messages.is_empty()).then_some(now + AGAIN);
+            if let Some(message) = first {
+                self.queue(message);
+            }
+        }
+    }
+
+    fn target(&self, message: Message) -> Option<NodeId> {
+        match message {
+            Message::Arrived { block, .. } => self.routes.get(&block.flow.source).copied(),
+            Message::Request { .. } | Message::Answer { .. } => None,
+        }
+    }
+}

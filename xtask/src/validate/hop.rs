@@ -1,0 +1,148 @@
+//! `hop`: files in blocks beside TCP of the kernel, over the same emulated air.
+//!
+//! Real daemons carry both: blocks over the sockets of their daemons, TCP over plain IP with seven
+//! attempts of the radio. The ratio is against CUBIC; BBR stands beside it. What is on the air is
+//! the scenario's, and the loss is in the name of the row.
+
+use anyhow::{Context as _, Result};
+use farhop_sim::engine::Report;
+use toml::Table;
+
+use super::program::Program;
+use super::workers::median;
+use super::{Row, Tolerance};
+
+const GROUP: &str = "hop";
+/// Runs of each; their median counts.
+const RUNS: u64 = 3;
+
+/// A scenario, and by how much blocks are to be faster than CUBIC.
+struct Case {
+    name: &'static str,
+    hops: u32,
+    seconds: u32,
+    /// What every link loses, as a scenario says it.
+    loss: &'static str,
+    /// What goes wrong, as a scenario says it.
+    faults: &'static str,
+    settings: &'static str,
+    least: f64,
+}
+
+const CASES: [Case; 5] = [
+    Case {
+        name: "one hop, 20% of the frames lost on the air",
+        hops: 1,
+        seconds: 20,
+        loss: "0.2",
+        faults: "",
+        settings: "",
+        least: 1.0,
+    },
+    Case {
+        name: "one hop, 20% lost behind the MAC acknowledgement",
+        hops: 1,
+        seconds: 30,
+        loss: "{ kind = \"driver\", q = 0.2 }",
+        faults: "",
+        settings: "",
+        least: 5.0,
+    },
+    Case {
+        name: "five hops of 90 m, no loss",
+        hops: 5,
+        seconds: 60,
+        loss: "0",
+        faults: "",
+        settings: "",
+        least: 1.4,
+    },
+    Case {
+        name: "five hops of 90 m, 30% of the frames lost on every hop",
+        hops: 5,
+        seconds: 90,
+        loss: "0.3",
+        faults: "",
+        settings: "pipeline = false\n",
+        least: 3.0,
+    },
+    Case {
+        name: "five hops, nodes 3, 4 and 5 down in turn for a minute each",
+        hops: 5,
+        seconds: 360,
+        loss: "0",
+        faults: PARTITIONS,
+        settings: "high_blocks = 100\n",
+        least: f64::INFINITY,
+    },
+];
+
+/// Somebody on the way is always gone.
+const PARTITIONS: &str = "\
+    [[fault]]\nnode = \"n3\"\nfrom_s = 0\nto_s = 60\n\
+    [[fault]]\nnode = \"n4\"\nfrom_s = 60\nto_s = 120\n\
+    [[fault]]\nnode = \"n5\"\nfrom_s = 120\nto_s = 180\n\
+    [[fault]]\nnode = \"n3\"\nfrom_s = 180\nto_s = 240\n\
+    [[fault]]\nnode = \"n4\"\nfrom_s = 240\nto_s = 300\n\
+    [[fault]]\nnode = \"n5\"\nfrom_s = 300\nto_s = 360\n";
+
+/// The rows of this group. Needs the rights that a lab needs; the quick form has the first three
+/// cases, once each.
+pub(crate) fn rows(quick: bool) -> Result<Vec<Row>> {
+    let program = Program::build()?;
+    let count = if quick { 3 } else { CASES.len() };
+    CASES[..count].iter().map(|case| case.row(&program, if quick { 1 } else { RUNS })).collect()
+}
+
+impl Case {
+    fn row(&self, program: &Program, runs: u64) -> Result<Row> {
+        // A partition runs for minutes, and says yes or no.
+        let runs = if self.faults.is_empty() { runs } else { 1 };
+        let blocks = self.goodput(program, "kind = \"hop\"", runs)?;
+        let cubic = self.goodput(program, "kind = \"tcp\"\ncongestion = \"cubic\"", runs)?;
+        let bbr = self.goodput(program, "kind = \"tcp\"\ncongestion = \"bbr\"", 1)?;
+        let note = format!(
+            "blocks {blocks:.3}, CUBIC {cubic:.3}, BBR {bbr:.3} Mb/s; BBR: x {:.2}",
+            blocks / bbr
+        );
+        let row = if self.least.is_infinite() {
+            let name = format!("{}: blocks where TCP brings {cubic:.3} Mb/s", self.name);
+            Row::new(GROUP, name, "Mb/s", (blocks, 0.01), Tolerance::AtLeast)
+        } else {
+            let name = format!("{}: blocks over CUBIC", self.name);
+            Row::new(GROUP, name, "x", (blocks / cubic, self.least), Tolerance::AtLeast)
+        };
+        Ok(row.with_note(note))
+    }
+
+    /// The median of some runs, in Mb/s.
+    fn goodput(&self, program: &Program, flow: &str, runs: u64) -> Result<f64> {
+        let table: Table = self.scenario(flow).parse().context("the scenario of a case")?;
+        let mut all = Vec::new();
+        for seed in 1..=runs {
+            let (report, _): (Report, u32) = program.lab(&table, seed)?;
+            all.push(report.flows[0].goodput_mbps);
+        }
+        Ok(median(&all))
+    }
+
+    fn scenario(&self, flow: &str) -> String {
+        let Self { hops, seconds, loss, faults, settings, .. } = self;
+        let mut text = format!(
+            "name = \"hop-{hops}\"\nduration_s = {seconds}\n\
+             [radio]\nphy = \"802.11b\"\npreamble = \"long\"\nrate_mbps = 11\nack_rate_mbps = 2\n\
+             attempts = 7\nlong_attempts = 7\nedca = true\n\
+             access = {{ background = {{ txop_us = 8160 }} }}\n\
+             [propagation]\nkind = \"range\"\nreceive_m = 100\nsense_m = 220\n\
+             [stack.link]\nkind = \"plain\"\n[stack.hop]\n{settings}\
+             [[layout]]\nkind = \"chain\"\nname = \"n\"\ncount = {}\nspacing_m = 90\n\
+             [[flow]]\nfrom = \"n.first\"\nto = \"n.last\"\n{flow}\n{faults}",
+            hops + 1
+        );
+        for hop in 1..=*hops {
+            let next = hop + 1;
+            text += &format!("[[link]]\nbetween = [\"n{hop}\", \"n{next}\"]\nloss = {loss}\n");
+        }
+        text
+    }
+}
