@@ -204,8 +204,8 @@ mod tests {
         far
     }
 
-    /// Weaker links lose over 40% of the frames at 11 Mb/s: more than noise alone would, as echoes of
-    /// an office do. What the others lose is drawn for each by itself, and not by its signal.
+    /// Weaker links lose over 40% of the frames at 11 Mb/s: more than noise alone would, as echoes
+    /// of an office do. What the others lose is drawn for each by itself, and not by its signal.
     const RECEIVE_DBM: f64 = -80.0;
     /// Cards notice what they cannot decode at 11 Mb/s.
     const SENSE_DBM: f64 = -90.0;

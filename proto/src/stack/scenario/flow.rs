@@ -32,7 +32,8 @@ pub struct FlowConfig {
     /// When its source stops, in seconds; the end of the run if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_s: Option<f64>,
-    /// Bytes to carry (`tcp`, `hop` and `relayed`, a file); without it, as many as go until it stops.
+    /// Bytes to carry (`tcp`, `hop` and `relayed`, a file); without it, as many as go until it
+    /// stops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// Offered rate of payload, in Mb/s (`udp`, and `on-off` while it sends);

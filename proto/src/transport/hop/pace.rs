@@ -1,10 +1,10 @@
 //! How much a node sends to a neighbour before it asks what came, and when it holds back.
 //!
 //! Frames of blocks are not acknowledged one by one, so that the radio never finds out that a node
-//! which it cannot hear sends at the same time: both could go on for a second, and neither would get
-//! anything through. A round of which hardly anything came is therefore followed by a pause of random
-//! length and a short round, and rounds grow again with success. Losses by chance, even of half
-//! the frames, change nothing.
+//! which it cannot hear sends at the same time: both could go on for a second, and neither would
+//! get anything through. A round of which hardly anything came is therefore followed by a pause of
+//! random length and a short round, and rounds grow again with success. Losses by chance, even of
+//! half the frames, change nothing.
 
 use super::Hop;
 use super::block::Phase;
@@ -23,7 +23,7 @@ const GROWTH: u32 = 4;
 /// The first pause is up to this long, and each further one up to twice as long.
 const PAUSE: Duration = Duration::from_millis(10);
 const DOUBLINGS: u32 = 7;
-const FEW_DOUBLINGS: u32 = 3;
+const FEW_DOUBLINGS: u32 = 6;
 
 /// What a node allows itself towards a neighbour.
 #[derive(Clone, Copy, Debug)]

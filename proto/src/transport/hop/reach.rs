@@ -10,8 +10,8 @@ use crate::base::{Duration, Instant, NodeId, PacketOutcome};
 use crate::wire::hop::BlockId;
 
 /// A neighbour counts as gone after this much of: a request that the radio gave up, and one of
-/// which it does not say whether it came, without a word from the neighbour in between: that is about
-/// a second, or some ten.
+/// which it does not say whether it came, without a word from the neighbour in between. That is
+/// about a second, or some ten.
 const GONE: u32 = 12;
 const GIVEN_UP: u32 = 4;
 const UNKNOWN: u32 = 1;

@@ -219,7 +219,7 @@ impl Hop {
         }
         (transfer.theirs, transfer.sent) = (theirs, Bits::none(block.shape.frames));
         transfer.cursor = 0;
-        let pause = self.on_round_end(via, sent.into(), both.into());
+        let pause = self.on_round_end(via, sent.into(), both);
         let is_paused = pause > Duration::ZERO;
         let block = self.blocks.get_mut(&id).expect("it was there");
         if let Some(transfer) = &mut block.transfer {
