@@ -23,6 +23,7 @@ const GROWTH: u32 = 4;
 /// The first pause is up to this long, and each further one up to twice as long.
 const PAUSE: Duration = Duration::from_millis(10);
 const DOUBLINGS: u32 = 7;
+const FEW_DOUBLINGS: u32 = 6;
 
 /// What a node allows itself towards a neighbour.
 #[derive(Clone, Copy, Debug)]
@@ -71,8 +72,13 @@ impl Hop {
         if is_small && pace.failed <= CHANCE {
             return Duration::ZERO;
         }
+        // A few frames may merely have been overtaken by the request.
+        let doublings = match is_small {
+            true => (pace.failed - CHANCE - 1).min(FEW_DOUBLINGS),
+            false => (pace.failed - 1).min(DOUBLINGS),
+        };
         pace.round = if is_small { pace.round } else { SHORT_ROUND };
-        let longest = PAUSE * (1 << (pace.failed - 1).min(DOUBLINGS));
+        let longest = PAUSE * (1 << u64::from(doublings));
         self.counters.pauses += 1;
         Duration::from_secs_f64(longest.as_secs_f64() * self.rng.uniform())
     }
