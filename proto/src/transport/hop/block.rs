@@ -141,6 +141,8 @@ pub(super) struct Transfer {
     pub(super) sent: Bits,
     /// From which frame on there may be something to send.
     pub(super) cursor: u16,
+    /// Frames of this round at most.
+    pub(super) most: u32,
     /// Frames that the radio has.
     pub(super) in_radio: u32,
     pub(super) phase: Phase,

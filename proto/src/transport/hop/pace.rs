@@ -40,13 +40,6 @@ impl Default for Pace {
     }
 }
 
-impl Pace {
-    /// Frames of a round.
-    pub(super) fn round(self) -> u32 {
-        self.round
-    }
-}
-
 impl Hop {
     /// Frames of a round to a neighbour.
     pub(super) fn round_frames(&self, to: NodeId) -> u32 {

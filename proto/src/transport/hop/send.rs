@@ -59,8 +59,10 @@ impl Hop {
 
     /// Offers a block to the next hop; nothing where no route was ever known.
     pub(super) fn begin_transfer(&mut self, now: Instant, id: BlockId, is_virtual: bool) {
+        let Some(shape) = self.blocks.get(&id).map(|block| block.shape) else { return };
+        let Some(via) = self.routes.get(&shape.destination).copied() else { return };
+        let most = self.round_frames(via);
         let Some(block) = self.blocks.get_mut(&id) else { return };
-        let Some(via) = self.routes.get(&block.shape.destination).copied() else { return };
         if block.shape.hops_left == 0 {
             self.counters.out_of_hops += 1;
             return;
@@ -76,6 +78,7 @@ impl Hop {
             theirs: Bits::none(frames),
             sent: Bits::none(frames),
             cursor: 0,
+            most,
             in_radio: 0,
             phase: Phase::Asked { since: now, due: now, tries: 0 },
             is_virtual,
@@ -221,9 +224,11 @@ impl Hop {
         transfer.cursor = 0;
         let pause = self.on_round_end(via, sent.into(), both);
         let is_paused = pause > Duration::ZERO;
+        let most = self.round_frames(via);
         let block = self.blocks.get_mut(&id).expect("it was there");
         if let Some(transfer) = &mut block.transfer {
             let until = now + pause;
+            transfer.most = most;
             transfer.phase = if is_paused { Phase::Paused { until } } else { Phase::Sending };
         }
         if !is_paused {
@@ -273,14 +278,12 @@ impl Hop {
 
     /// Asks again once all that there is was sent and is out of the radio.
     pub(super) fn on_round(&mut self, now: Instant, id: BlockId) {
-        let via = self.blocks.get(&id).and_then(|block| Some(block.transfer.as_ref()?.via));
-        let most = via.map_or(u32::MAX, |via| self.round_frames(via));
         let Some(block) = self.blocks.get_mut(&id) else { return };
         let (is_complete, ready) = (block.is_complete(), block.ready());
         let Some(transfer) = &mut block.transfer else { return };
         let is_idle = transfer.phase == Phase::Sending && transfer.in_radio == 0;
         let is_whole = ready == 0 && is_complete;
-        if is_idle && (is_whole || u32::from(transfer.sent.count()) >= most) {
+        if is_idle && (is_whole || u32::from(transfer.sent.count()) >= transfer.most) {
             transfer.round = transfer.round.wrapping_add(1);
             self.ask(now, id);
         }
@@ -348,8 +351,7 @@ impl Hop {
     fn frame_of(&mut self, id: BlockId) -> Option<u16> {
         let block = self.blocks.get_mut(&id)?;
         let transfer = block.transfer.as_mut().filter(|one| one.phase == Phase::Sending)?;
-        let most = self.pace.get(&transfer.via).copied().unwrap_or_default().round();
-        if u32::from(transfer.sent.count()) >= most {
+        if u32::from(transfer.sent.count()) >= transfer.most {
             return None;
         }
         let others = [&transfer.theirs, &transfer.sent];
