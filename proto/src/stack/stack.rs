@@ -62,7 +62,7 @@ impl Stack {
         if let Some(config) = &plan.hop {
             let rng = seed.stream(&format!("node/{}/hop", plan.node.0));
             let config = HopConfig::clone(config);
-            flows.set_hop(Hop::build(config, plan.node, plan.addresses, plan.lowest_rate(), rng));
+            flows.set_hop(Hop::build(config, plan.node, plan.addresses, plan.response_rate(), rng));
         }
         Self {
             heeds_overheard: link.get().heeds_overheard(),

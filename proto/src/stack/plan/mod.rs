@@ -306,12 +306,15 @@ impl NodePlan {
         self.radios.iter().map(|radio| radio.spec).collect()
     }
 
-    /// The lowest bit-rate that messages of transports to neighbours may have on all radios;
-    /// nothing where a radio or the link chooses.
-    pub fn lowest_rate(&self) -> Option<Bitrate> {
-        let rates = self.control_rates(None).into_iter().map(|(_, rate)| rate);
-        let rates: Option<Vec<Bitrate>> = rates.collect();
-        rates?.into_iter().max_by_key(|rate| rate.bps())
+    /// The bit-rate of messages of transports to neighbours: that of the radio's acknowledgements,
+    /// without which nothing works in any case, and the lowest of several radios. Nothing where a
+    /// radio or the link chooses.
+    pub fn response_rate(&self) -> Option<Bitrate> {
+        let lowest =
+            self.radios.iter().map(|radio| radio.ack_rate).min_by_key(|rate| rate.bps())?;
+        let is_known = |radio: &RadioPlan| radio.spec.phy.basic_rates().contains(&lowest);
+        let is_ours = !self.stack.link.has_schedule() && self.radios.iter().all(is_known);
+        is_ours.then_some(lowest)
     }
 
     /// The bit-rate of messages to all neighbours of each radio: what was asked for or the lowest

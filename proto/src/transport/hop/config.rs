@@ -37,7 +37,8 @@ pub struct HopConfig {
     pub yields: bool,
     /// How a message for the next hop of a block gets there.
     pub next_hop: NextHop,
-    /// Bit-rate of requests and answers, in Mb/s; the lowest of the radio if it is not given.
+    /// Bit-rate of requests and answers, in Mb/s; that of the radio's acknowledgements if it is not
+    /// given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control_mbps: Option<f64>,
     /// How long a source waits for the destination's acknowledgement, in seconds.

@@ -170,19 +170,19 @@ pub struct Hop {
 }
 
 impl Hop {
-    /// The machine at `node`, whose requests go at `lowest` unless its settings say otherwise.
+    /// The machine at `node`, whose requests go at `rate` unless its settings say otherwise.
     pub fn build(
         config: HopConfig,
         node: NodeId,
         plan: AddressPlan,
-        lowest: Option<Bitrate>,
+        rate: Option<Bitrate>,
         rng: Rng,
     ) -> Self {
         Self {
             node,
             plan,
             turn_left: config.turn_frames,
-            control_rate: config.control_mbps.map(Bitrate::from_mbps).or(lowest),
+            control_rate: config.control_mbps.map(Bitrate::from_mbps).or(rate),
             config,
             keeps: false,
             routes: BTreeMap::new(),
