@@ -11,7 +11,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use anyhow::{Context as _, Result, ensure};
 use farhop_proto::base::{Instant, NodeId};
 use farhop_proto::stack::NodePlan;
 use farhop_proto::transport::hop::{Arrived, Delivery, Hop, HopConfig, Keep};
-use farhop_proto::wire::hop::FlowKey;
+use farhop_proto::wire::hop::{BlockId, FlowKey};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 
@@ -103,7 +103,9 @@ impl Exchange {
             hop.restore_arrivals(now, flow.flow(), flow.opened, flow.next);
         }
         hop.keep_blocks();
-        store.blocks()?.into_iter().for_each(|whole| hop.restore(now, whole));
+        let blocks = store.blocks()?;
+        let kept: BTreeSet<BlockId> = blocks.iter().map(|whole| whole.id).collect();
+        blocks.into_iter().for_each(|whole| hop.restore(now, whole));
         let clerk = Clerk::build(store, dir.join("inbox"), config.clone(), &incoming)?;
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let (tasks, todo) = mpsc::channel();
@@ -112,7 +114,7 @@ impl Exchange {
         let thread = thread::Builder::new().name("blocks".into());
         thread.spawn(move || clerk.run(&todo, &report, &bell))?;
         let (node, names, dir) = (plan.node, plan.names(), dir.into());
-        let sockets = Sockets::build(&config, sending, receiving);
+        let sockets = Sockets::build(&config, (plan.node, &kept), sending, receiving);
         Ok(Self {
             office: Office { node, names, dir, config, tasks },
             done,

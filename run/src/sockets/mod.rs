@@ -32,12 +32,13 @@ mod senders;
 mod stream;
 mod streams;
 
+use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
-use farhop_proto::base::Instant;
+use farhop_proto::base::{Instant, NodeId};
 use farhop_proto::transport::hop::{Arrived, Delivery, Hop, HopConfig};
-use farhop_proto::wire::hop::FlowKey;
+use farhop_proto::wire::hop::{BlockId, FlowKey};
 use rustix::event::PollFlags;
 use serde::{Deserialize, Serialize};
 
@@ -182,16 +183,17 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Goes on with these flows of blocks.
+    /// Goes on with these flows of blocks, of which node `node` has `kept` those that are not over.
     pub(crate) fn build(
         config: &HopConfig,
+        (node, kept): (NodeId, &BTreeSet<BlockId>),
         sending: Vec<Sending>,
         receiving: Vec<Receiving>,
     ) -> Self {
         Self {
             listeners: Listeners::default(),
             streams: Streams::build(config),
-            senders: Senders::build(sending),
+            senders: Senders::build(sending, node, kept),
             receivers: Receivers::build(receiving),
             datagrams: Datagrams::default(),
             counters: SocketCounters::default(),

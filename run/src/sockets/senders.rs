@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use bytes::{Buf as _, Bytes};
 use farhop_proto::base::{Instant, NodeId};
 use farhop_proto::transport::hop::{Arrived, Hop, Whole, frames_of};
-use farhop_proto::wire::hop::BlockId;
+use farhop_proto::wire::hop::{BlockId, FlowKey};
 use rustix::event::PollFlags;
 
 use super::channel::{Cause, Channel, Kind};
@@ -54,10 +54,14 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Senders {
-    pub(super) fn build(records: Vec<Sending>) -> Self {
+    /// Goes on with these flows. A block that was taken and is not among those that are `kept`
+    /// has arrived, perhaps before others.
+    pub(super) fn build(records: Vec<Sending>, node: NodeId, kept: &BTreeSet<BlockId>) -> Self {
         let sender = |record: Sending| {
             let (channel, is_writing, waiting) = (None, false, None);
-            let early = BTreeSet::new();
+            let flow = FlowKey { source: node, local: record.local };
+            let is_gone = |number: &u32| !kept.contains(&BlockId { flow, number: *number });
+            let early = (record.arrived..record.taken).filter(is_gone).collect();
             (record.local, Sender { record, channel, is_writing, waiting, early })
         };
         Self { all: records.into_iter().map(sender).collect(), todo: BTreeSet::new() }
