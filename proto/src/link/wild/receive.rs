@@ -141,7 +141,7 @@ impl Wild {
         let is_up = is_with_us || !slots.is_in_step(cx.now);
         peer.heard = Some(cx.now);
         peer.signal = frame.signal.or(peer.signal);
-        if frame.to == Some(self.node) {
+        if frame.to.is_none_or(|to| to == self.node) {
             peer.demand = header.demand;
         }
         if peer.is_up != is_up {

@@ -158,7 +158,7 @@ impl Wild {
         let incarnation = self.incarnation(now);
         let slots = &self.groups[place.0].slots;
         let (slot, cluster) = (slots.number(), slots.cluster());
-        let demand = content.peer.map_or(0, |index| self.demand(&self.peers[index]));
+        let demand = self.demand_told(place, content.peer);
         let overhead = self.settings.overhead;
         let port = self.port(place);
         let deadline = port.closes;
