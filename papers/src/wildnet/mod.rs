@@ -3,6 +3,7 @@
 mod beyond;
 mod distance;
 mod knobs;
+mod lab;
 mod network;
 mod numbers;
 mod relays;
@@ -12,6 +13,7 @@ mod snoop;
 
 use serde::Deserialize;
 
+pub(crate) use self::lab::cases as lab_cases;
 use crate::{Expected, Paper, Target};
 
 /// The paper.
