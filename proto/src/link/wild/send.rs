@@ -169,7 +169,9 @@ impl Wild {
         let base = content.peer.map_or(content.seq, |index| self.peers[index].sender.base());
         let header = Header {
             kind: content.kind,
-            flags: content.flags | if had_stamp { flag::FIRST_IN_SLOT } else { 0 },
+            flags: content.flags
+                | flag::TAKES_PARTS
+                | if had_stamp { flag::FIRST_IN_SLOT } else { 0 },
             flow: content.flow,
             seq: content.seq,
             flow_seq: content.flow_seq,

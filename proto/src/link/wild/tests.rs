@@ -277,7 +277,7 @@ fn acknowledgements_ride_with_data_and_end_with_it() {
     assert_eq!(bodies.len(), 2, "two frames for four packets");
     assert_eq!((bodies[0].0, bodies[1].0), (EtherType::FARHOP, EtherType::IPV4));
     let lengths = bundle::decode(&bodies[0].1).expect("a bundle of ours");
-    let lengths: Vec<_> = lengths.iter().map(|(_, packet)| packet.len()).collect();
+    let lengths: Vec<_> = lengths.iter().map(|piece| piece.bytes.len()).collect();
     assert_eq!(lengths, [1_040, 40, 40]);
     let (outcome, attempts, air_time) = (PacketOutcome::Delivered, 2, Duration::from_micros(9));
     wild.end(vec![PacketDone { id: UnitId(1), outcome, attempts, air_time }]);
@@ -383,4 +383,45 @@ fn what_a_beacon_asks_for_counts() {
     let told = turns_by(&mut hub(), &stations, 9);
     let [long, short] = [told[1].1, told[2].1];
     assert!(told[0].1 > 0.3 && long > 0.3 && short < 0.1, "{told:?}");
+}
+
+/// Node 1 with packets for node 2, which takes parts or does not; its frames in one slot, and what
+/// is in them, by length.
+fn filled(takes_parts: bool) -> Vec<Vec<(usize, bool, bool)>> {
+    let config = WildConfig { frame_bytes: Some(2_304), ..WildConfig::default() };
+    let peer = PeerSpec { node: NodeId(2), radio: RadioId(0) };
+    let mut wild = Wild::build(&config, NodeId(1), &[radio(0, 1)], &[peer], Seed(1));
+    wild.handle_timeout(&mut Cx::new(Instant::ZERO));
+    let flags = flag::FIRST_IN_SLOT | if takes_parts { flag::TAKES_PARTS } else { 0 };
+    comes(&mut wild, (2, 0), at(101_000), &Header { flags, ..data_of(2, 1, 1_000) }, true);
+    (1..=20).for_each(|id| offers(&mut wild, 2, id));
+    let frames = drain(&mut wild, at(100_000) + T + config.guard());
+    let data = frames.iter().map(|frame| decode(&frame.payload).expect("a frame of ours"));
+    data.filter(|decoded| decoded.header.kind == Kind::Data)
+        .map(|decoded| match decoded.header.protocol {
+            EtherType::FARHOP => {
+                assert!(decoded.body.len() + HEADER_BYTES + 8 <= 2_304);
+                let pieces = bundle::decode(&decoded.body).expect("a bundle of ours");
+                pieces.iter().map(|it| (it.bytes.len(), it.is_rest, it.goes_on)).collect()
+            }
+            _ => vec![(decoded.body.len(), false, false)],
+        })
+        .collect()
+}
+
+#[test]
+fn frames_are_filled_with_packets_and_parts_of_packets() {
+    let frames = filled(true);
+    println!("{frames:?}");
+    assert_eq!(frames[0].len(), 3, "{:?}", frames[0]);
+    assert_eq!(frames[0][0], (1_000, false, false));
+    assert!(frames[0][2].2 && frames[1][0].1, "what does not fit goes on in the next");
+    assert_eq!(frames[0][2].0 + frames[1][0].0, 1_000);
+    let sum = |frames: &[Vec<(usize, bool, bool)>]| -> usize {
+        frames.iter().flatten().map(|piece| piece.0).sum()
+    };
+    let whole = filled(false);
+    assert!(whole.iter().all(|frame| frame[..] == [(1_000, false, false)]), "{whole:?}");
+    let gain = sum(&frames) as f64 / sum(&whole) as f64;
+    assert!(gain > 1.2, "{gain}");
 }
