@@ -11,7 +11,8 @@ use farhop_proto::transport::hop::{Durable, HopConfig, Shape, Whole, frames_of};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 use redb::backends::{FileBackend, InMemoryBackend};
 use redb::{
-    Database, Key, ReadableDatabase as _, ReadableTable as _, StorageBackend, Table, TableDefinition,
+    Database, Key, ReadableDatabase as _, ReadableTable as _, StorageBackend, Table,
+    TableDefinition,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
