@@ -46,7 +46,7 @@ pub fn put_beside(
     };
     let measure = |reports| (outcome.target.judge)(effort, &results(reports)).measured;
     let (in_lab, in_sim) = (measure(lab), measure(sim));
-    let expected = (paper.expected)();
+    let expected = paper.expected();
     let of_target = expected.iter().filter(|row| row.id == outcome.target.id);
     for (row, expected) in outcome.rows.iter_mut().zip(of_target) {
         let find =
@@ -76,7 +76,7 @@ mod tests {
             let keys = cases(paper, target.id, true).into_iter().map(|case| case.key);
             keys.map(|key| (key, vec![report(mbps); 2])).collect()
         };
-        let expected = (paper.expected)();
+        let expected = paper.expected();
         let of_target = expected.iter().filter(|row| row.id == target.id);
         let rows = of_target.map(|row| Row::judge(row, Estimate::exact(1.0))).collect();
         let mut outcome = Outcome { target, rows, figures: Vec::new(), tables: Vec::new() };

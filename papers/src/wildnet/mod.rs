@@ -11,10 +11,8 @@ mod ripple;
 mod single;
 mod snoop;
 
-use serde::Deserialize;
-
 pub(crate) use self::lab::cases as lab_cases;
-use crate::{Expected, Paper, Target};
+use crate::{Paper, Target};
 
 /// The paper.
 pub(crate) const PAPER: Paper = Paper {
@@ -22,22 +20,9 @@ pub(crate) const PAPER: Paper = Paper {
     title: "WiLDNet: Design and Implementation of High Performance WiFi Based Long Distance \
             Networks (NSDI 2007)",
     targets,
-    expected,
+    rows: include_str!("rows.toml"),
     calibration: network::CALIBRATION,
 };
-
-const ROWS: &str = include_str!("rows.toml");
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Rows {
-    row: Vec<Expected>,
-}
-
-fn expected() -> Vec<Expected> {
-    let rows: Rows = toml::from_str(ROWS).expect("a test reads it");
-    rows.row
-}
 
 fn targets() -> Vec<Target> {
     let limit = &[distance::LIMIT];

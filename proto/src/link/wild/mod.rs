@@ -64,6 +64,9 @@ const LANES: usize = 1_024;
 const SMALLEST_WINDOW: usize = 128;
 /// IP packets that the slot capacity is counted in, in bytes.
 const FULL_PACKET_BYTES: usize = 1_500;
+/// Where frames are filled, so much air time is given down ahead: a frame on air and one that waits.
+/// With a whole slot ahead, what comes during the slot would find no place in it.
+const AHEAD: Duration = Duration::from_millis(3);
 /// Most bytes of an acknowledgement besides its bits.
 const ACK_BYTES: usize = 10;
 
@@ -157,6 +160,13 @@ struct Port {
 }
 
 impl Port {
+    /// Whether enough was given down for now; more is asked for when some of it has gone.
+    fn is_ahead(&self, now: Instant, settings: &Settings) -> bool {
+        settings.frame_bytes.is_some()
+            && self.planned > Duration::ZERO
+            && self.busy_until.since(now) > AHEAD
+    }
+
     /// Virtual time after a frame whose payload behind LLC/SNAP has `bytes` bytes.
     fn after(&self, now: Instant, bytes: usize, overhead: Duration) -> Instant {
         self.busy_until.max(now) + self.spec.unacknowledged(bytes) + overhead
@@ -405,7 +415,8 @@ impl Layer for Wild {
                 continue;
             }
             for port in 0..self.groups[group].ports.len() {
-                if !self.groups[group].ports[port].is_open(cx.now) {
+                let radio = &self.groups[group].ports[port];
+                if !radio.is_open(cx.now) || radio.is_ahead(cx.now, &self.settings) {
                     continue;
                 }
                 if let Some(frame) = self.next_frame(cx, (group, port), below) {
