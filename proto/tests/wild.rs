@@ -95,7 +95,7 @@ fn frames_of_parts_carry_more_and_every_packet_comes_once_and_in_order() {
             rates.iter().sum::<f64>()
         });
         println!("loss {loss}: {whole:.2} Mb/s by packets, {parts:.2} by parts");
-        assert!(counter(&pairs[1], 0, "frames_filled") > 1_000);
+        assert!(counter(&pairs[1], 0, "frames_filled") > 500);
         assert_eq!(counter(&pairs[1], 1, "parts_torn"), 0);
         assert!(parts > 1.05 * whole, "{parts} and {whole}");
     }

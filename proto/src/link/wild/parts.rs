@@ -202,12 +202,19 @@ impl Wild {
         let place = self.peers[index].place;
         let most = usize::from(self.settings.frame_bytes?)
             .saturating_sub(LLC_SNAP_BYTES + HEADER_BYTES + ack + self.port(place).spec.seal_bytes);
-        let beside = self.reserved(place, None);
+        // A frame that fills a slot to its end passes it if the radio draws a longer gap.
+        let spec = self.port(place).spec;
+        let spread = spec.mean_gap().saturating_sub(spec.phy.difs());
+        let beside = self.reserved(place, None) + spread;
         let fits = |bytes: usize| {
             self.fits(now, place, ack + bytes, beside)
                 && self.fits_any_slot(&self.peers[index], bytes)
         };
         let room = largest(most, fits);
+        if room < most && self.port(place).planned > Duration::ZERO {
+            // How much place the last one has is known when those before it are through.
+            return None;
+        }
         let peer = &mut self.peers[index];
         let riders = if self.settings.acks_ride { peer.queue.bare_acks(level, turn) } else { 0 };
         let kept = (riders * RIDER_BYTES).min(room / 4);
