@@ -18,7 +18,7 @@ fn scenario(nodes: &[&str], ports: u16, name: &str) -> String {
         let peers: Vec<String> = near.into_iter().flatten().map(peer).collect();
         text += &format!(
             "[[node]]\nname = \"{node}\"\n\
-             device = {{ kind = \"udp\", bind = \"{}\", peers = {{ {} }} }}\n",
+             device = {{ kind = \"udp\", bind = \"{}\", peers = {{ {} }}, paced = true }}\n",
             address(index),
             peers.join(", ")
         );
