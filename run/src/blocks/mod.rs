@@ -22,7 +22,7 @@ use std::thread;
 use anyhow::{Context as _, Result, ensure};
 use farhop_proto::base::{Instant, NodeId};
 use farhop_proto::stack::NodePlan;
-use farhop_proto::transport::hop::{Arrived, Delivery, Hop, HopConfig, Keep};
+use farhop_proto::transport::hop::{Arrived, Delivery, Durable, Hop, HopConfig, Keep};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
@@ -102,7 +102,10 @@ impl Exchange {
         for flow in &receiving {
             hop.restore_arrivals(now, flow.flow(), flow.opened, flow.next);
         }
-        hop.keep_blocks();
+        if config.durable != Durable::Memory {
+            // What is only in memory the machine has already.
+            hop.keep_blocks();
+        }
         let blocks = store.blocks()?;
         let kept: BTreeSet<BlockId> = blocks.iter().map(|whole| whole.id).collect();
         blocks.into_iter().for_each(|whole| hop.restore(now, whole));
