@@ -229,6 +229,7 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
         plan.radios.len(),
         options.devices.len()
     );
+    os::ask_for_descriptors();
     let signals = Signals::take().context("cannot take over signals")?;
     let dir = options.runtime_dir.clone().unwrap_or_else(runtime_dir);
     let mut control = Control::open(&dir, &plan.name)?;
