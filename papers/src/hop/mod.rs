@@ -11,31 +11,16 @@ mod one_hop;
 mod partition;
 mod testbed;
 
-use serde::Deserialize;
-
-use crate::{Expected, Paper, Target};
+use crate::{Paper, Target};
 
 /// The paper.
 pub(crate) const PAPER: Paper = Paper {
     name: "hop",
     title: "Block-switched Networks: A New Paradigm for Wireless Transport (NSDI 2009)",
     targets,
-    expected,
+    rows: include_str!("rows.toml"),
     calibration: network::CALIBRATION,
 };
-
-const ROWS: &str = include_str!("rows.toml");
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Rows {
-    row: Vec<Expected>,
-}
-
-fn expected() -> Vec<Expected> {
-    let rows: Rows = toml::from_str(ROWS).expect("a test reads it");
-    rows.row
-}
 
 fn targets() -> Vec<Target> {
     let few = [numbers::TARGETS, one_hop::TARGETS, five_hops::TARGETS, partition::TARGETS].concat();

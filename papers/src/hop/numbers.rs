@@ -5,18 +5,14 @@ use farhop_proto::transport::hop::HopConfig;
 use farhop_sim::engine::Report;
 
 use super::network::{CALIBRATED, Carrier, FILE, Net};
-use crate::{At, Case, Effort, Estimate, Findings, Results, Target};
+use crate::{At, Case, Effort, Estimate, Findings, Results, Target, no_cases};
 
 pub(super) const TARGETS: &[Target] = &[
     Target { id: "H-F2", title: "control frames of a block", cases: f2_cases, judge: f2 },
     Target { id: "H-F5", title: "the states of a block", cases: f2_cases, judge: f5 },
-    Target { id: "H-N3", title: "constants", cases: none, judge: n3 },
+    Target { id: "H-N3", title: "constants", cases: no_cases, judge: n3 },
     Target { id: "H-X2", title: "what control costs in air", cases: f2_cases, judge: x2 },
 ];
-
-fn none(_: Effort) -> Vec<Case> {
-    Vec::new()
-}
 
 /// Blocks of a megabyte over one hop without losses, and TCP.
 fn f2_cases(_: Effort) -> Vec<Case> {

@@ -10,9 +10,7 @@ mod ripple;
 mod single;
 mod snoop;
 
-use serde::Deserialize;
-
-use crate::{Expected, Paper, Target};
+use crate::{Paper, Target};
 
 /// The paper.
 pub(crate) const PAPER: Paper = Paper {
@@ -20,22 +18,9 @@ pub(crate) const PAPER: Paper = Paper {
     title: "WiLDNet: Design and Implementation of High Performance WiFi Based Long Distance \
             Networks (NSDI 2007)",
     targets,
-    expected,
+    rows: include_str!("rows.toml"),
     calibration: network::CALIBRATION,
 };
-
-const ROWS: &str = include_str!("rows.toml");
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Rows {
-    row: Vec<Expected>,
-}
-
-fn expected() -> Vec<Expected> {
-    let rows: Rows = toml::from_str(ROWS).expect("a test reads it");
-    rows.row
-}
 
 fn targets() -> Vec<Target> {
     let limit = &[distance::LIMIT];

@@ -8,18 +8,14 @@ use farhop_sim::engine::Report;
 
 use super::network::{CALIBRATED, KM_PER_US, Net};
 use crate::curve::{curve, highest, ours};
-use crate::{Case, Effort, Estimate, Figure, Findings, Results, Target};
+use crate::{Case, Effort, Estimate, Figure, Findings, Results, Target, no_cases};
 
 pub(super) const TARGETS: &[Target] = &[
-    Target { id: "W-N3", title: "distance without collisions", cases: none, judge: n3 },
+    Target { id: "W-N3", title: "distance without collisions", cases: no_cases, judge: n3 },
     Target { id: "W-N4", title: "the end of the ACK time-out", cases: n4_cases, judge: n4 },
-    Target { id: "W-N7", title: "how fast coding reacts", cases: none, judge: n7 },
+    Target { id: "W-N7", title: "how fast coding reacts", cases: no_cases, judge: n7 },
     Target { id: "W-X1", title: "error of the start of slots", cases: x1_cases, judge: x1 },
 ];
-
-fn none(_: Effort) -> Vec<Case> {
-    Vec::new()
-}
 
 /// Two ends cannot both begin while each other's frame is on its way for less than DIFS.
 fn n3(_: Effort, _: &Results) -> Findings {

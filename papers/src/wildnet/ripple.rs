@@ -6,10 +6,10 @@ use farhop_sim::engine::Report;
 
 use super::network::{CALIBRATED, Net};
 use crate::curve::{Curve, curve, ours};
-use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Target};
+use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Target, no_cases};
 
 pub(super) const TARGETS: &[Target] = &[
-    Target { id: "W-N6", title: "what a lost marker of 2P costs", cases: none, judge: n6 },
+    Target { id: "W-N6", title: "what a lost marker of 2P costs", cases: no_cases, judge: n6 },
     Target {
         id: "W-X2",
         title: "how the loss on one link spreads, in 2P and in slots",
@@ -23,10 +23,6 @@ pub(super) const TARGETS: &[Target] = &[
         judge: x3,
     },
 ];
-
-fn none(_: Effort) -> Vec<Case> {
-    Vec::new()
-}
 
 fn n6(_: Effort, _: &Results) -> Findings {
     let mut found = Findings::default();

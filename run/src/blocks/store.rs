@@ -11,9 +11,11 @@ use farhop_proto::transport::hop::{Durable, HopConfig, Shape, Whole, frames_of};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 use redb::backends::{FileBackend, InMemoryBackend};
 use redb::{
-    Database, ReadableDatabase as _, ReadableTable as _, StorageBackend, Table, TableDefinition,
+    Database, Key, ReadableDatabase as _, ReadableTable as _, StorageBackend, Table,
+    TableDefinition,
 };
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::files::{Incoming, Outgoing};
 use crate::sockets::{Receiving, Sending};
@@ -186,47 +188,37 @@ impl Store {
     ///
     /// Fails if the store cannot be read.
     pub fn sending(&self) -> Result<Vec<Sending>, StoreError> {
-        let read = kept!(self.database.begin_read());
-        let table = kept!(read.open_table(SENDING));
-        let mut all = Vec::new();
-        for entry in kept!(table.iter()) {
-            all.extend(serde_json::from_slice(kept!(entry).1.value()).ok());
-        }
-        Ok(all)
+        self.records(SENDING)
     }
 
     /// All blocks for programs here, by their flows.
     ///
     /// Fails if the store cannot be read.
     pub fn receiving(&self) -> Result<Vec<Receiving>, StoreError> {
-        let read = kept!(self.database.begin_read());
-        let table = kept!(read.open_table(RECEIVING));
-        let mut all = Vec::new();
-        for entry in kept!(table.iter()) {
-            all.extend(serde_json::from_slice(kept!(entry).1.value()).ok());
-        }
-        Ok(all)
+        self.records(RECEIVING)
     }
 
     /// All files that are sent from here.
     ///
     /// Fails if the store cannot be read.
     pub fn outgoing(&self) -> Result<Vec<Outgoing>, StoreError> {
-        let read = kept!(self.database.begin_read());
-        let table = kept!(read.open_table(OUTGOING));
-        let mut all = Vec::new();
-        for entry in kept!(table.iter()) {
-            all.extend(serde_json::from_slice(kept!(entry).1.value()).ok());
-        }
-        Ok(all)
+        self.records(OUTGOING)
     }
 
     /// All files that come or came here.
     ///
     /// Fails if the store cannot be read.
     pub fn incoming(&self) -> Result<Vec<Incoming>, StoreError> {
+        self.records(INCOMING)
+    }
+
+    /// All of a table that can be read; what cannot is left out.
+    fn records<K: Key + 'static, T: DeserializeOwned>(
+        &self,
+        table: TableDefinition<'_, K, &'static [u8]>,
+    ) -> Result<Vec<T>, StoreError> {
         let read = kept!(self.database.begin_read());
-        let table = kept!(read.open_table(INCOMING));
+        let table = kept!(read.open_table(table));
         let mut all = Vec::new();
         for entry in kept!(table.iter()) {
             all.extend(serde_json::from_slice(kept!(entry).1.value()).ok());

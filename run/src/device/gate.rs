@@ -58,6 +58,7 @@ struct Outstanding {
     id: farhop_proto::base::UnitId,
     sequence: u16,
     ack: AckPolicy,
+    /// Air time of one attempt, without the gap before it.
     air: Duration,
     /// When it should be through.
     ends: Instant,
@@ -108,7 +109,7 @@ impl TxGate {
     /// Whether a frame would end in time if it were handed over now. One that would not is counted
     /// as late.
     pub fn is_in_time(&mut self, now: Instant, frame: &Frame) -> bool {
-        let end = self.busy_until.max(now) + self.air(frame);
+        let end = self.busy_until.max(now) + self.gap(frame) + self.air(frame);
         let in_time = frame.options.deadline.is_none_or(|deadline| end <= deadline + SLACK);
         self.stats.frames_late += u64::from(!in_time);
         in_time
@@ -117,7 +118,7 @@ impl TxGate {
     /// Notes a frame that the device took; `after` is the time after the call.
     pub fn on_sent(&mut self, after: Instant, frame: &Frame, sequence: u16, guard: Duration) {
         let air = self.air(frame);
-        let ends = self.busy_until.max(after) + air;
+        let ends = self.busy_until.max(after) + self.gap(frame) + air;
         let mut slot_over = frame.options.deadline.map(|deadline| deadline + SLACK + guard);
         if let Some(deadline) = frame.options.deadline.filter(|_| slot_over < Some(ends)) {
             slot_over = None;
@@ -129,8 +130,7 @@ impl TxGate {
         }
         self.stats.frames_sent += 1;
         self.busy_until = ends;
-        let least = air.saturating_sub(self.spec.mean_gap());
-        self.on_air_until = self.on_air_until.max(after) + least;
+        self.on_air_until = self.on_air_until.max(after) + air;
         let (id, ack) = (frame.id, frame.options.ack);
         self.outstanding.push_back(Outstanding {
             id,
@@ -226,17 +226,26 @@ impl TxGate {
         self.stats
     }
 
-    /// Air time of one attempt with all that belongs to it, by the plan.
-    fn air(&self, frame: &Frame) -> Duration {
-        let spec = &self.spec;
-        if frame.options.ack == AckPolicy::NoAck {
-            return spec.unacknowledged(frame.payload.len());
+    /// The mean gap before a frame, by the plan.
+    fn gap(&self, frame: &Frame) -> Duration {
+        match frame.options.ack {
+            AckPolicy::NoAck => self.spec.mean_gap(),
+            AckPolicy::Normal => RadioSpec { gap: Gap::Backoff, ..self.spec }.mean_gap(),
         }
-        let rate = frame.options.rate.unwrap_or(spec.rate);
-        let bytes = DATA_HEADER_BYTES + LLC_SNAP_BYTES + frame.payload.len() + FCS_BYTES;
-        let backoff = RadioSpec { gap: Gap::Backoff, ..*spec }.mean_gap();
-        let ack = spec.phy.air_time(ACK_BYTES, spec.phy.control_rate(rate));
-        backoff + spec.phy.air_time(bytes, rate) + spec.phy.sifs() + ack
+    }
+
+    /// Air time of one attempt, by the plan, with the acknowledgement and without the gap before.
+    fn air(&self, frame: &Frame) -> Duration {
+        let phy = &self.spec.phy;
+        let rate = frame.options.rate.unwrap_or(self.spec.rate);
+        let mpdu = mpdu_bytes(frame.options.ack, frame.payload.len());
+        let data = phy.air_time(phy.psdu_bytes(mpdu, rate), rate);
+        match frame.options.ack {
+            AckPolicy::NoAck => data,
+            AckPolicy::Normal => {
+                data + phy.sifs() + phy.air_time(ACK_BYTES, phy.control_rate(rate))
+            }
+        }
     }
 }
 
@@ -305,6 +314,21 @@ mod tests {
             sent += 1;
         }
         assert_eq!(sent, 7, "7 frames of 1.33 ms without their gaps pass 8 ms");
+    }
+
+    #[test]
+    fn air_time_is_that_of_the_frame_at_its_own_rate_and_has_no_gap() {
+        let mut gate = TxGate::build(spec(), true);
+        let slow = Bitrate::from_100kbps(10);
+        for (id, rate) in [(0, None), (1, Some(slow))] {
+            let options = TxOptions { rate, ..frame(id, None).options };
+            let frame = Frame { options, ..frame(id, None) };
+            gate.on_sent(at(0), &frame, id as u16, Duration::ZERO);
+        }
+        let mut air = |id| gate.on_echo(at(50_000), id, false, 0).expect("an echo").air_time;
+        let bytes = mpdu_bytes(AckPolicy::NoAck, 1528);
+        assert_eq!(air(0), spec().phy.air_time(bytes, spec().rate));
+        assert_eq!(air(1), spec().phy.air_time(bytes, slow));
     }
 
     #[test]

@@ -199,16 +199,18 @@ impl Medium {
             let air = &mut self.air;
             match &mut self.ports[hearer.radio as usize] {
                 Port::Chip(chip) => {
-                    let is_at_rest = air.ear(chip.index).is_at_rest;
-                    match turn {
-                        Some(turn) => chip.on_turn(air, at, turn),
+                    let is_touched = match turn {
+                        Some(turn) => {
+                            chip.on_turn(air, at, turn);
+                            true
+                        }
                         None if is_end => chip.on_signal_end(air, at, &hearer, tx),
                         None => chip.on_signal_start(air, at, &hearer, tx),
-                    }
-                    if is_at_rest {
-                        chip.settle_receiver(air);
-                    } else {
+                    };
+                    if is_touched {
                         chip.settle(air);
+                    } else {
+                        chip.settle_receiver(air);
                     }
                 }
                 Port::Wire(wire) if is_end => wire.on_signal_end(air, at, &hearer, tx),

@@ -26,6 +26,9 @@ const ORDER_BITS: u32 = 40;
 pub(super) struct Order(u64);
 
 impl Entry {
+    /// After all others.
+    const NEVER: Self = Self(u128::MAX);
+
     fn new(at: Instant, order: Order, handle: usize) -> Self {
         let low = order.0 << HANDLE_BITS | handle as u64;
         Self(u128::from(at.as_nanos()) << 64 | u128::from(low))
@@ -43,7 +46,10 @@ impl Entry {
 /// Future events by handle.
 #[derive(Clone, Debug)]
 pub struct EventQueue {
+    /// The entries, and behind them some that never come: an entry with one child has four.
     heap: Vec<Entry>,
+    /// Entries of `heap` that do come.
+    count: usize,
     /// Where each handle stands in `heap`.
     place: Vec<u32>,
     issued: u64,
@@ -56,8 +62,8 @@ impl EventQueue {
     /// An empty queue for the handles `0..handles`.
     pub fn new(handles: usize) -> Self {
         assert!(handles <= 1 << HANDLE_BITS, "too many event handles");
-        let (heap, place) = (Vec::with_capacity(handles), vec![NOWHERE; handles]);
-        Self { heap, place, issued: 0, has_hole: false }
+        let (heap, place) = (vec![Entry::NEVER; handles + ARITY], vec![NOWHERE; handles]);
+        Self { heap, count: 0, place, issued: 0, has_hole: false }
     }
 
     /// Adds handles, up to `handles` in all.
@@ -65,6 +71,7 @@ impl EventQueue {
         assert!(handles <= 1 << HANDLE_BITS, "too many event handles");
         if handles > self.place.len() {
             self.place.resize(handles, NOWHERE);
+            self.heap.resize(handles + ARITY, Entry::NEVER);
         }
     }
 
@@ -77,7 +84,7 @@ impl EventQueue {
     pub fn peek(&self) -> Option<(Instant, usize)> {
         let first = match self.has_hole {
             true => self.least_child(0).map(|(_, entry)| entry),
-            false => self.heap.first().copied(),
+            false => (self.count > 0).then(|| self.heap[0]),
         };
         first.map(|entry| (entry.instant(), entry.handle()))
     }
@@ -86,7 +93,10 @@ impl EventQueue {
     /// and takes its place in the heap.
     pub fn take_due(&mut self, limit: Instant) -> Option<(Instant, usize)> {
         self.fill();
-        let first = *self.heap.first().filter(|first| first.instant() <= limit)?;
+        let first = self.heap[0];
+        if self.count == 0 || first.instant() > limit {
+            return None;
+        }
         self.take_first(first.handle());
         Some((first.instant(), first.handle()))
     }
@@ -135,8 +145,8 @@ impl EventQueue {
         if place == NOWHERE && std::mem::take(&mut self.has_hole) {
             self.sink(0, entry);
         } else if place == NOWHERE {
-            self.heap.push(entry);
-            self.rise(self.heap.len() - 1, entry);
+            self.count += 1;
+            self.rise(self.count - 1, entry);
         } else if entry < self.heap[place as usize] {
             self.rise(place as usize, entry);
         } else {
@@ -159,8 +169,9 @@ impl EventQueue {
     }
 
     fn take_out(&mut self, place: usize) {
-        let last = self.heap.pop().expect("a handle has a place in a heap that is not empty");
-        if place == self.heap.len() {
+        self.count -= 1;
+        let last = std::mem::replace(&mut self.heap[self.count], Entry::NEVER);
+        if place == self.count {
             return;
         }
         if place > 0 && last < self.heap[(place - 1) / ARITY] {
@@ -195,14 +206,12 @@ impl EventQueue {
 
     fn least_child(&self, place: usize) -> Option<(usize, Entry)> {
         let first = place * ARITY + 1;
-        let least = |a: (usize, Entry), b: (usize, Entry)| if b.1 < a.1 { b } else { a };
-        match self.heap.get(first..)? {
-            [a, b, c, d, ..] => Some(least(
-                least((first, *a), (first + 1, *b)),
-                least((first + 2, *c), (first + 3, *d)),
-            )),
-            few => (first..).zip(few.iter().copied()).reduce(least),
+        if first >= self.count {
+            return None;
         }
+        let least = |a: (usize, Entry), b: (usize, Entry)| if b.1 < a.1 { b } else { a };
+        let [a, b, c, d] = *self.heap[first..].first_chunk().expect("never fewer");
+        Some(least(least((first, a), (first + 1, b)), least((first + 2, c), (first + 3, d))))
     }
 
     fn put(&mut self, place: usize, entry: Entry) {

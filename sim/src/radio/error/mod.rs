@@ -63,6 +63,20 @@ impl ErrorCurve {
         ln.max(libm::log(GUESS)).min(0.0)
     }
 
+    /// The ratio from which on the logarithm of the success of a bit is no less than `ln`.
+    pub(super) fn reaches(&self, ln: f64) -> f64 {
+        let (mut below, mut above) = (0, OCTAVES * FINE);
+        while below < above {
+            let middle = usize::midpoint(below, above);
+            if self.point(middle) >= ln {
+                above = middle;
+            } else {
+                below = middle + 1;
+            }
+        }
+        ratio_of(above)
+    }
+
     fn octave(&self, octave: usize) -> &[f64; FINE + 1] {
         self.octaves[octave].get_or_init(|| {
             let mut points = Box::new([0.0; FINE + 1]);

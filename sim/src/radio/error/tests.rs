@@ -123,3 +123,16 @@ fn headers_are_sent_in_the_slowest_mode_of_their_kind() {
     let (curve, bits) = for_header(n, n.rates()[7], kind);
     assert!(same(curve, six) && bits == 72.0);
 }
+
+#[test]
+fn the_ratio_from_which_on_a_bit_succeeds_so_often_is_the_least_of_the_table() {
+    for (phy, rate) in modes() {
+        let curve = for_mode(phy, rate, CurveKind::Stock);
+        for ln in [-1e-3, -1e-9, -1e-18] {
+            let ratio = curve.reaches(ln);
+            let step = 1.0 + 1.0 / FINE as f64;
+            assert!(curve.ln_success_per_bit(ratio) >= ln, "{rate} at {ratio}");
+            assert!(curve.ln_success_per_bit(ratio / step) < ln, "{rate} below {ratio}");
+        }
+    }
+}

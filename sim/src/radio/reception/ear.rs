@@ -125,20 +125,19 @@ impl Ear {
         self.turn(now, was_sensing)
     }
 
+    /// Without branches: whether a signal changes anything is as good as drawn by lot, and wrong
+    /// guesses of a processor cost more than all of this.
+    #[inline]
     fn turn(&mut self, now: Instant, was_sensing: bool) -> Option<Turn> {
         let is_sensing = self.is_sensing();
-        if is_sensing == was_sensing || self.is_sending {
-            return None;
-        }
-        if is_sensing {
-            self.busy_since = now;
-            return self.has_carrier_sense.then_some(Turn::Busy);
-        }
-        self.busy += now.since(self.busy_since);
-        if self.has_carrier_sense {
-            self.idle_since = now;
-        }
-        self.has_carrier_sense.then_some(Turn::Idle)
+        let is_turn = (is_sensing != was_sensing) & !self.is_sending;
+        let is_idle = is_turn & !is_sensing;
+        let passed = if is_idle { now.since(self.busy_since) } else { Duration::ZERO };
+        self.busy += passed;
+        self.busy_since = if is_turn & is_sensing { now } else { self.busy_since };
+        self.idle_since = if is_idle & self.has_carrier_sense { now } else { self.idle_since };
+        let turn = if is_sensing { Turn::Busy } else { Turn::Idle };
+        (is_turn & self.has_carrier_sense).then_some(turn)
     }
 
     /// The own transmitter starts.

@@ -122,68 +122,103 @@ impl Chip {
         }
     }
 
-    /// The start of a signal arrives.
+    /// The start of a signal arrives. Returns whether more than the receiver may have changed.
+    #[inline]
     pub(super) fn on_signal_start(
         &mut self,
         air: &mut Air,
         now: Instant,
         hearer: &Hearer,
         tx: TxId,
-    ) {
-        let is_sibling = matches!(hearer.reach, Reach::Sibling(_));
-        let turn = if let Reach::Sibling(overlap) = hearer.reach {
-            if self.receiver.rng.chance(f64::from(overlap)) {
-                self.receiver.deafening.push(tx);
-                self.on_deafened(air, now);
-            }
-            air.ear_mut(self.index).hear_sibling(now, false)
-        } else {
-            if let Model::Sinr(sinr) = &mut self.receiver.model {
-                let ambient = air.ear(self.index).ambient();
-                sinr.detect_before(air, ambient, now, air.order(tx, false));
-                sinr.close_span(air, now, ambient);
-            }
-            air.ear_mut(self.index).hear(now, hearer.power, false)
-        };
-        if turn == Some(Turn::Busy) && air.ear(self.index).is_waiting {
+    ) -> bool {
+        if let Reach::Sibling(overlap) = hearer.reach {
+            self.on_sibling_start(air, now, overlap, tx);
+            return true;
+        }
+        let ear = air.ear_mut(self.index);
+        let (ambient, is_waiting) = (ear.ambient(), ear.is_waiting);
+        let turn = ear.hear(now, hearer.power, false);
+        let is_sending = ear.tx_until().is_some();
+        if let Model::Sinr(sinr) = &mut self.receiver.model {
+            sinr.on_change(air, ambient, now, (tx, false));
+        }
+        let is_busy = turn == Some(Turn::Busy) && is_waiting;
+        if is_busy {
             self.on_busy(air, now);
         }
-        if !self.is_up || is_sibling {
-            return;
-        }
         match self.receiver.model {
-            Model::Threshold(_) => self.on_threshold_start(air, now, hearer, tx),
-            Model::Sinr(_) => self.on_sinr_start(air, now, hearer, tx),
+            _ if !self.is_up => is_busy,
+            Model::Threshold(_) => {
+                self.on_threshold_start(air, now, hearer, tx);
+                true
+            }
+            Model::Sinr(_) => {
+                let is_deaf = is_sending || self.is_deaf(air);
+                self.on_sinr_start(air, now, hearer, tx, is_deaf);
+                is_busy
+            }
         }
     }
 
-    /// The end of a signal arrives.
-    pub(super) fn on_signal_end(&mut self, air: &mut Air, now: Instant, hearer: &Hearer, tx: TxId) {
+    /// Another radio of the node begins to send.
+    #[cold]
+    fn on_sibling_start(&mut self, air: &mut Air, now: Instant, overlap: f32, tx: TxId) {
+        if self.receiver.rng.chance(f64::from(overlap)) {
+            self.receiver.deafening.push(tx);
+            self.on_deafened(air, now);
+        }
+        let turn = air.ear_mut(self.index).hear_sibling(now, false);
+        if turn == Some(Turn::Busy) && air.ear(self.index).is_waiting {
+            self.on_busy(air, now);
+        }
+    }
+
+    /// The end of a signal arrives. Returns whether more than the receiver may have changed.
+    #[inline]
+    pub(super) fn on_signal_end(
+        &mut self,
+        air: &mut Air,
+        now: Instant,
+        hearer: &Hearer,
+        tx: TxId,
+    ) -> bool {
         let mut ended = None;
         // For the radio the medium counts as busy until what the frame says is known: NAV, EIFS.
-        let turn = if let Reach::Sibling(_) = hearer.reach {
+        let (turn, is_at_rest) = if let Reach::Sibling(_) = hearer.reach {
             self.receiver.deafening.retain(|loud| *loud != tx);
-            air.ear_mut(self.index).hear_sibling(now, true)
+            let ear = air.ear_mut(self.index);
+            (ear.hear_sibling(now, true), ear.is_at_rest)
         } else {
+            let ear = air.ear_mut(self.index);
+            let (ambient, is_at_rest) = (ear.ambient(), ear.is_at_rest);
+            let turn = ear.hear(now, hearer.power, true);
             let Receiver { model, rng, .. } = &mut self.receiver;
             ended = match model {
                 Model::Threshold(threshold) => threshold.end(tx),
                 Model::Sinr(sinr) => {
-                    let ambient = air.ear(self.index).ambient();
-                    sinr.detect_before(air, ambient, now, air.order(tx, true));
-                    sinr.close_span(air, now, ambient);
-                    sinr.end(air, now, tx, rng)
+                    sinr.on_change(air, ambient, now, (tx, true));
+                    Some(sinr.end(air, now, tx, rng))
                 }
             };
-            air.ear_mut(self.index).hear(now, hearer.power, true)
+            (turn, is_at_rest)
         };
-        let is_at_rest = air.ear(self.index).is_at_rest;
-        if let Some(ended) = ended {
+        let mut is_touched = false;
+        if let Some(ended) = ended.filter(|ended| self.concerns(ended)) {
             self.on_reception_end(air, now, ended);
+            is_touched = true;
         }
         if turn == Some(Turn::Idle) && self.is_up && !is_at_rest {
             self.on_idle(air, now);
+            is_touched = true;
         }
+        is_touched && !is_at_rest
+    }
+
+    /// Whether the end of a reception makes any difference.
+    fn concerns(&self, ended: &Ended) -> bool {
+        !matches!(ended, Ended::Unheard)
+            || self.config.eifs == EifsRule::Always
+            || matches!(self.phase, Phase::Awaiting { is_over: true, .. })
     }
 
     /// The medium becomes busy or idle by energy alone.

@@ -25,6 +25,9 @@ const DETECTION: Duration = Duration::from_micros(4);
 /// Below this, the logarithm of a success is certainty.
 const CERTAIN: f64 = -1e-12;
 
+/// No frame has more bits.
+const MOST_BITS: f64 = 8.0 * 65_535.0;
+
 /// What a preamble must have to be detected, and what it has to rise from.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::radio) struct Limits {
@@ -117,27 +120,26 @@ impl Spans {
         }
     }
 
-    /// Whether `bits` bits that are spread evenly from `from` to `until` pass.
+    /// Whether bits that are spread evenly from `from` to `until` pass.
+    #[inline]
     fn pass(
         &self,
         (from, until): (Instant, Instant),
-        bits: f64,
-        curve: &ErrorCurve,
+        part: &Part,
+        bits: impl FnOnce() -> f64,
         rng: &mut Rng,
     ) -> bool {
         // A clear frame without a change on the air.
-        let is_clear = |span: &Span| {
-            span.until >= until && bits * curve.ln_success_per_bit(span.ratio) > 0.5 * CERTAIN
-        };
-        if self.earlier.is_empty() && self.last.as_ref().is_some_and(is_clear) {
+        let is_clear = |span: &Span| span.until >= until && span.ratio >= part.certain;
+        if self.last.as_ref().is_some_and(is_clear) && self.earlier.is_empty() {
             return true;
         }
-        let ln = self.ln_success(from, until, bits, curve);
+        let ln = self.ln_success(from, until, bits(), part);
         ln >= CERTAIN || (ln > -40.0 && rng.chance(libm::exp(ln)))
     }
 
     /// The logarithm of the probability that such bits pass.
-    fn ln_success(&self, from: Instant, until: Instant, bits: f64, curve: &ErrorCurve) -> f64 {
+    fn ln_success(&self, from: Instant, until: Instant, bits: f64, part: &Part) -> f64 {
         let per_nano = bits / until.since(from).as_nanos().max(1) as f64;
         let mut at = from;
         let mut sum = 0.0;
@@ -146,8 +148,10 @@ impl Spans {
                 continue;
             }
             let end = span.until.min(until);
-            let bits = end.since(at).as_nanos() as f64 * per_nano;
-            sum += bits * curve.ln_success_per_bit(span.ratio);
+            if span.ratio < part.certain {
+                let bits = end.since(at).as_nanos() as f64 * per_nano;
+                sum += bits * part.curve.ln_success_per_bit(span.ratio);
+            }
             at = end;
             if at >= until {
                 break;
@@ -157,14 +161,28 @@ impl Spans {
     }
 }
 
+/// How a part of a frame fails.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    curve: &'static ErrorCurve,
+    /// From this ratio on it does not fail, as long as it may be.
+    certain: f64,
+}
+
+impl Part {
+    fn new(curve: &'static ErrorCurve, most_bits: f64) -> Self {
+        Self { curve, certain: curve.reaches(0.5 * CERTAIN / most_bits.max(1.0)) }
+    }
+}
+
 /// How the parts of a frame fail.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::radio) struct Errors {
     preamble: Duration,
     plcp: Duration,
-    header: &'static ErrorCurve,
+    header: Part,
     header_bits: f64,
-    payload: &'static ErrorCurve,
+    payload: Part,
     rate: Bitrate,
 }
 
@@ -175,9 +193,9 @@ impl Errors {
         Self {
             preamble: phy.preamble(rate),
             plcp: phy.plcp(rate),
-            header,
+            header: Part::new(header, header_bits),
             header_bits,
-            payload: error::for_mode(phy, rate, curve),
+            payload: Part::new(error::for_mode(phy, rate, curve), MOST_BITS),
             rate,
         }
     }
@@ -203,14 +221,31 @@ impl Sinr {
         self.detect_if(air, ambient, |frame| frame.start + DETECTION <= now);
     }
 
-    /// The same before an event of this place in the order of those of this moment.
-    pub(super) fn detect_before(&mut self, air: &Air, ambient: Power, now: Instant, order: Order) {
-        self.detect_if(air, ambient, |frame| {
-            let over = frame.start + DETECTION;
-            over < now || (over == now && frame.order < order)
-        });
+    /// The power on the air changes with the start or the end of a signal: what hangs on the power
+    /// up to now, `ambient`, is made up for.
+    #[inline]
+    pub(super) fn on_change(
+        &mut self,
+        air: &Air,
+        ambient: Power,
+        now: Instant,
+        (tx, is_end): (TxId, bool),
+    ) {
+        match self.state {
+            State::Free => return,
+            State::Detecting(_) => {
+                let order = air.order(tx, is_end);
+                self.detect_if(air, ambient, |frame| {
+                    let over = frame.start + DETECTION;
+                    over < now || (over == now && frame.order < order)
+                });
+            }
+            State::Locked(_) => {}
+        }
+        self.close_span(air, now, ambient);
     }
 
+    #[inline]
     fn detect_if(&mut self, air: &Air, ambient: Power, is_over: impl Fn(&Candidate) -> bool) {
         while let State::Detecting(frame) = self.state
             && is_over(&frame)
@@ -233,7 +268,7 @@ impl Sinr {
     }
 
     /// Ends the span in which the power on the air did not change.
-    pub(super) fn close_span(&mut self, air: &Air, now: Instant, ambient: Power) {
+    fn close_span(&mut self, air: &Air, now: Instant, ambient: Power) {
         if let State::Locked(locked) = &self.state {
             let ratio = air.limits.ratio(ambient, locked.frame.power);
             self.spans.push(Span { until: now, ratio });
@@ -241,17 +276,21 @@ impl Sinr {
     }
 
     /// Frees the receiver if its header has ended and failed. That is drawn once.
+    #[inline]
     fn judge_header(&mut self, air: &Air, now: Instant, rng: &mut Rng) {
-        let State::Locked(Locked { frame, is_header_judged, .. }) = &mut self.state else { return };
-        if *is_header_judged {
-            return;
+        if let State::Locked(Locked { is_header_judged: false, .. }) = &self.state {
+            self.judge_open_header(air, now, rng);
         }
+    }
+
+    fn judge_open_header(&mut self, air: &Air, now: Instant, rng: &mut Rng) {
+        let State::Locked(Locked { frame, is_header_judged, .. }) = &mut self.state else { return };
         let errors = air.errors(frame.tx);
         let (from, until) = (frame.start + errors.preamble, frame.start + errors.plcp);
         if until > now {
             return;
         }
-        if self.spans.pass((from, until), errors.header_bits, errors.header, rng) {
+        if self.spans.pass((from, until), &errors.header, || errors.header_bits, rng) {
             *is_header_judged = true;
         } else {
             self.state = State::Free;
@@ -304,28 +343,26 @@ impl Sinr {
     }
 
     /// A signal ends: how, if the receiver was locked on to it.
-    pub(super) fn end(
-        &mut self,
-        air: &Air,
-        now: Instant,
-        tx: TxId,
-        rng: &mut Rng,
-    ) -> Option<Ended> {
+    #[inline]
+    pub(super) fn end(&mut self, air: &Air, now: Instant, tx: TxId, rng: &mut Rng) -> Ended {
+        if self.is_free() {
+            return Ended::Unheard;
+        }
         self.judge_header(air, now, rng);
         let locked = match self.state {
             State::Locked(locked) if locked.frame.tx == tx => locked,
             _ => {
                 self.cut_off(tx);
-                return Some(Ended::Unheard);
+                return Ended::Unheard;
             }
         };
         let decoded = if locked.is_spoilt { 0 } else { self.decoded(air, now, &locked.frame, rng) };
         self.state = State::Free;
         let Candidate { link, start, signal, .. } = locked.frame;
-        Some(match decoded {
+        match decoded {
             0 => Ended::Failed,
             _ => Ended::Passed(Reception { tx, link, start, signal, decoded }),
-        })
+        }
     }
 
     /// A signal that ends in its preamble cannot be detected any more.
@@ -344,13 +381,13 @@ impl Sinr {
         let mpdus = air.transmission(frame.tx).mpdus();
         if mpdus.is_empty() {
             let from = frame.start + errors.plcp;
-            let bits = errors.payload_bits(now.since(from));
-            return u64::from(self.spans.pass((from, now), bits, errors.payload, rng));
+            let bits = || errors.payload_bits(now.since(from));
+            return u64::from(self.spans.pass((from, now), &errors.payload, bits, rng));
         }
         let passes = |mpdu: &Mpdu, rng: &mut Rng| {
             let (from, until) = (frame.start + mpdu.from, frame.start + mpdu.until);
-            let bits = mpdu.bytes as f64 * 8.0;
-            self.spans.pass((from, until), bits, errors.payload, rng)
+            let bits = || mpdu.bytes as f64 * 8.0;
+            self.spans.pass((from, until), &errors.payload, bits, rng)
         };
         mpdus
             .iter()
@@ -361,8 +398,15 @@ impl Sinr {
 
 impl Chip {
     /// The start of a signal arrives, and its power has been added.
-    pub(super) fn on_sinr_start(&mut self, air: &mut Air, now: Instant, hearer: &Hearer, tx: TxId) {
-        let is_deaf = self.is_transmitting(air) || self.is_deaf(air);
+    #[inline]
+    pub(super) fn on_sinr_start(
+        &mut self,
+        air: &mut Air,
+        now: Instant,
+        hearer: &Hearer,
+        tx: TxId,
+        is_deaf: bool,
+    ) {
         let Receiver { model, rng, .. } = &mut self.receiver;
         let Model::Sinr(sinr) = model else { return };
         sinr.judge_header(air, now, rng);
