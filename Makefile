@@ -93,6 +93,9 @@ paper-quick: build ## the same with short runs and few seeds, and some rows of H
 .PHONY: bench
 bench: build ## the speed and the cost that farhop promises
 	cargo xtask bench
+.PHONY: bench-forward
+bench-forward: build ## what a daemon needs to forward blocks, beside TCP of the kernel (root)
+	cargo xtask forward
 
 .PHONY: test-radio
 test-radio: setup-test build ## two daemons on real mac80211 in a virtual machine

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use farhop_proto::base::PhyKind;
-use farhop_proto::stack::{LayoutConfig, LinkConfig, MobilityKind, Problem, Scenario};
+use farhop_proto::stack::{LayoutConfig, LinkConfig, MobilityKind, NodeConfig, Problem, Scenario};
 use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -174,12 +174,18 @@ pub(crate) fn read_files(scenario: &mut Scenario, folder: &Path) -> Vec<Problem>
 
 /// Refuses what only the simulator has: several radios at a node where the link has no slots,
 /// wires, and nodes that move.
-pub(crate) fn refuse_for_devices(scenario: &Scenario) -> Result<(), Failure> {
+pub(crate) fn refuse_for_devices(
+    scenario: &Scenario,
+    may_have_several: impl Fn(&NodeConfig) -> bool,
+) -> Result<(), Failure> {
     let plan = scenario.plan_for_flows();
     let moves = scenario.mobility.kind != MobilityKind::Static
         || scenario.node.iter().any(|node| !node.path_m.is_empty());
     let has_slots = matches!(scenario.stack.link, LinkConfig::Wild(_));
-    let several = plan.nodes.iter().find(|node| node.radios.len() > 1 && !has_slots);
+    let several = plan.nodes.iter().zip(&scenario.node);
+    let mut several =
+        several.filter(|(plan, node)| plan.radios.len() > 1 && !may_have_several(node));
+    let several = several.next().filter(|_| !has_slots).map(|(plan, _)| plan);
     let has_wire = plan.nodes.iter().flat_map(|node| &node.radios);
     let mut has_wire = has_wire.filter(|radio| radio.spec.phy.kind == PhyKind::Wire);
     let what = match several {

@@ -17,7 +17,7 @@ use farhop_run::daemon::driver::Driver;
 use farhop_run::daemon::host::SocketHost;
 use farhop_run::daemon::{DaemonOptions, DeviceChoice, device_spec};
 use farhop_run::device::channel;
-use farhop_run::device::udp::Udp;
+use farhop_run::device::udp::{Udp, UdpSpec};
 use farhop_run::device::{Clock, Device};
 use rustix::event::PollFlags;
 
@@ -98,7 +98,9 @@ fn udp_pair(link: LinkConfig) -> ([UnixDatagram; 2], [UnixStream; 2], [JoinHandl
         let peer = (farhop_proto::base::NodeId(2 - index as u16), addresses[1 - index]);
         spawn(plan, port, stopped, move |plan, clock| {
             let spec = device_spec(plan, &plan.radios[0], clock);
-            Box::new(Udp::open(addresses[index], [peer].into(), spec).expect("a socket"))
+            let is_paced = plan.slot().is_some();
+            let udp = UdpSpec { bind: addresses[index], peers: [peer].into(), is_paced };
+            Box::new(Udp::open(&udp, spec).expect("a socket"))
         })
     });
     (hosts.try_into().expect("two"), stops.try_into().expect("two"), threads)

@@ -7,6 +7,7 @@
 mod bench;
 mod build;
 mod conformance;
+mod forward;
 mod swarm;
 mod tidy;
 mod validate;
@@ -31,6 +32,8 @@ enum Command {
     Bench(bench::Options),
     /// Compares the simulator with the lab, scenario by scenario.
     Conformance(conformance::Options),
+    /// Measures what it costs a daemon to forward blocks between two `udp` devices.
+    Forward(forward::Options),
     /// Runs networks of block machines drawn by lot, with faults and oracles.
     Swarm(swarm::Options),
     /// Checks the ranks of crates and modules, sizes, names and leftovers.
@@ -43,6 +46,7 @@ fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
         Command::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Conformance(options) => conformance::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Forward(options) => forward::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Swarm(options) => swarm::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Tidy => tidy::run(&workspace()?),
         Command::Validate(options) => validate::run(&options, &workspace()?),

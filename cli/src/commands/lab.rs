@@ -124,7 +124,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         None => {
             let file = options.file.as_deref().expect("clap asks for it");
             let loaded = load::load_to_run(file)?;
-            load::refuse_for_devices(&loaded.scenario)?;
+            load::refuse_for_devices(&loaded.scenario, |_| false)?;
             if options.keep { keep(options, file, &loaded) } else { run_once(options, &loaded) }
         }
     }

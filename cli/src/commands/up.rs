@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use farhop_proto::link::secure::SecurityConfig;
-use farhop_proto::stack::Scenario;
+use farhop_proto::stack::{DeviceConfig, Scenario};
 use farhop_run::daemon::{self, DaemonOptions, Security};
 use farhop_run::files::state_dir;
 use farhop_run::keys::{KeysStatus, NodeKeys, Store};
@@ -44,7 +44,9 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let loaded = load::load_to_run(&options.file)?;
     let scenario = &loaded.scenario;
-    load::refuse_for_devices(scenario)?;
+    // Sockets do not disturb each other.
+    let is_socket = |device: &DeviceConfig| matches!(device, DeviceConfig::Udp { .. });
+    load::refuse_for_devices(scenario, |node| node.all_devices().all(is_socket))?;
     let mut daemon = DaemonOptions::from_scenario(scenario, &options.node).map_err(|error| {
         Failure::Input(miette::miette!("{}: {error:#}", options.file.display()))
     })?;

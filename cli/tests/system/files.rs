@@ -113,3 +113,72 @@ fn what_is_pushed_arrives_though_both_ends_are_killed() {
     let got = fs::read(inbox(&row).join("site.tar")).expect("it came");
     assert!(got == content, "it came changed");
 }
+
+/// What hill sends, or valley gets, of files.
+fn files(row: &Row<'_>, node: &str, way: &str) -> serde_json::Value {
+    let out = row.place.farhop(&["cache", "--json", "--node", node]);
+    let value: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+    value["files"][way].clone()
+}
+
+/// Waits until valley has some of the only file.
+fn wait_for_some(row: &Row<'_>) {
+    wait_for("some of the file", || {
+        files(row, "valley", "incoming")[0]["received"].as_u64() > Some(500_000)
+    });
+}
+
+/// Waits until valley knows that no more comes of the file, and has nothing of it any more.
+fn wait_until_let_go(row: &Row<'_>) {
+    wait_for("valley to hear of it", || {
+        let state = files(row, "valley", "incoming")[0]["state"].to_string();
+        state.contains("its sender gave it up")
+    });
+    let inbox = row.place.dir.join("state/valley/inbox");
+    assert_eq!(fs::read_dir(inbox).expect("it is there").count(), 0);
+    wait_for("its blocks to be gone", || {
+        let out = row.place.farhop(&["cache", "--json", "--node", "valley"]);
+        let value: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+        value["cache"]["waiting"].as_array().is_some_and(Vec::is_empty)
+    });
+}
+
+#[test]
+#[ignore = "system: files across three daemons that are given up, about 10 s"]
+fn a_file_that_is_given_up_leaves_nothing_at_its_destination() {
+    let place = Place::new("given-up");
+    let Some(row) = Row::up(&place, NODES, 14_881) else { return };
+    let (path, content) = row.write("big.bin", 30_000_000);
+    let out = place.farhop(&["send", &path, "valley", "--node", "hill", "--no-wait"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    wait_for_some(&row);
+    let id = files(&row, "hill", "outgoing")[0]["id"].to_string();
+    let out = place.farhop(&["send", "--cancel", &id, "--node", "hill"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    wait_until_let_go(&row);
+    // What comes next is not in its way.
+    let out = place.farhop(&["send", &path, "valley:small.bin", "--node", "hill", "--no-wait"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    receive(&row);
+    assert!(fs::read(inbox(&row).join("small.bin")).expect("it came") == content);
+}
+
+#[test]
+#[ignore = "system: standard input across three daemons that is given up, about 5 s"]
+fn a_push_that_is_interrupted_leaves_nothing_at_its_destination() {
+    let place = Place::new("push-up");
+    let Some(row) = Row::up(&place, NODES, 14_971) else { return };
+    let mut command = place.command(&["push", "--stdin", "valley:site.tar", "--node", "hill"]);
+    let mut push = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().expect("farhop");
+    let mut stdin = push.stdin.take().expect("a pipe");
+    std::io::Write::write_all(&mut stdin, &[7; 3_000_000]).expect("it is read");
+    wait_for_some(&row);
+    let pid = rustix::process::Pid::from_raw(push.id() as i32).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("our own");
+    // It hears of that with the next bytes.
+    let _ = std::io::Write::write_all(&mut stdin, &[7; 3_000_000]);
+    drop(stdin);
+    wait_for("the push to end", || !matches!(push.try_wait(), Ok(None)));
+    assert!(!push.wait().expect("it was started").success());
+    wait_until_let_go(&row);
+}

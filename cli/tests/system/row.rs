@@ -5,9 +5,9 @@ use std::process::{Child, Stdio};
 
 use crate::place::{Place, wait_for};
 
-fn scenario(nodes: &[&str], ports: u16, name: &str) -> String {
+fn scenario(nodes: &[&str], ports: u16, silence_s: u32) -> String {
     let mut text = format!(
-        "name = \"{name}\"\nsecurity = \"off\"\n[stack.hop]\nsilence_s = 20\n\
+        "name = \"row\"\nsecurity = \"off\"\n[stack.hop]\nsilence_s = {silence_s}\n\
          [radio]\nphy = \"802.11a\"\n\
          [stack.link]\nkind = \"plain\"\n"
     );
@@ -18,7 +18,7 @@ fn scenario(nodes: &[&str], ports: u16, name: &str) -> String {
         let peers: Vec<String> = near.into_iter().flatten().map(peer).collect();
         text += &format!(
             "[[node]]\nname = \"{node}\"\n\
-             device = {{ kind = \"udp\", bind = \"{}\", peers = {{ {} }} }}\n",
+             device = {{ kind = \"udp\", bind = \"{}\", peers = {{ {} }}, paced = true }}\n",
             address(index),
             peers.join(", ")
         );
@@ -41,8 +41,18 @@ pub(crate) struct Row<'a> {
 impl<'a> Row<'a> {
     /// `None` where no TUN interface can be made.
     pub(crate) fn up(place: &'a Place, nodes: &'static [&'static str], ports: u16) -> Option<Self> {
+        Self::patient(place, nodes, ports, 20)
+    }
+
+    /// The same with a time after which streams with a node that is silent end.
+    pub(crate) fn patient(
+        place: &'a Place,
+        nodes: &'static [&'static str],
+        ports: u16,
+        silence_s: u32,
+    ) -> Option<Self> {
         let file = place.path("row.toml");
-        fs::write(&file, scenario(nodes, ports, "row")).expect("the scenario is written");
+        fs::write(&file, scenario(nodes, ports, silence_s)).expect("the scenario is written");
         let tun = format!("fh{ports}-");
         let mut row = Self { place, nodes, file, daemons: Vec::new(), tun };
         for index in 0..nodes.len() {

@@ -9,6 +9,8 @@ use farhop_run::sockets::client::{
     StreamSocket,
 };
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::place::Place;
 use crate::row::Row;
 
@@ -196,4 +198,24 @@ fn datagrams_go_both_ways_and_again_after_their_destination_began_anew() {
         row.kill_and_start(5);
         serving.join().expect("it ends with its daemon");
     }
+}
+
+#[test]
+#[ignore = "system: 1,024 sockets of one daemon, about 3 s"]
+fn a_daemon_has_1024_sockets_and_refuses_the_next_with_words() {
+    let place = Place::new("many");
+    let Some(_row) = Row::up(&place, &["hill", "valley"], 14_961) else { return };
+    let limit = getrlimit(Resource::Nofile);
+    let most = Rlimit { current: limit.maximum, ..limit };
+    setrlimit(Resource::Nofile, most).expect("as many as are allowed");
+    let hill = daemon(&place, "hill");
+    let bind = |name: &str| DatagramSocket::bind(&hill, name);
+    let mut all: Vec<DatagramSocket> =
+        (0..1_024).map(|number| bind(&format!("s{number}")).expect("a socket")).collect();
+    match bind("one-more") {
+        Err(SocketError::Refused(why)) => assert!(why.contains("1024 sockets"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    drop(all.pop());
+    again(|| bind("one-more"));
 }

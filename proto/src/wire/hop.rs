@@ -161,27 +161,34 @@ pub fn encode(header: &Header, body: &Body) -> Vec<u8> {
     };
     let mark = |is_so, flag| if is_so { flag } else { 0 };
     let marks = mark(header.opens, OPENS) | mark(header.finishes, FINISHES);
-    out.extend([VERSION << 4 | body.kind(), flags | marks, header.hops_left, header.hops_made]);
     let BlockId { flow, number: block } = header.block;
-    out.extend(flow.source.0.to_be_bytes());
-    out.extend(flow.local.to_be_bytes());
-    out.extend(block.to_be_bytes());
-    for word in [header.frames, number, flow.source.0, header.destination.0, header.via.0, 0] {
-        out.extend(word.to_be_bytes());
+    let [high, low] = [(block >> 16) as u16, block as u16];
+    let [source, destination, via] = [flow.source.0, header.destination.0, header.via.0];
+    let words = [source, flow.local, high, low, header.frames, number, source, destination, via, 0];
+    let mut front = [0; HEADER_BYTES];
+    front[..4].copy_from_slice(&[
+        VERSION << 4 | body.kind(),
+        flags | marks,
+        header.hops_left,
+        header.hops_made,
+    ]);
+    for (place, word) in front[4..].chunks_exact_mut(2).zip(words) {
+        place.copy_from_slice(&word.to_be_bytes());
     }
+    out.extend_from_slice(&front);
     let rest: &[u8] = match body {
         Body::Data { payload, .. } => payload,
         Body::Request { length, crc, .. } => {
-            out.extend(length.to_be_bytes());
-            out.extend(crc.to_be_bytes());
+            out.extend_from_slice(&length.to_be_bytes());
+            out.extend_from_slice(&crc.to_be_bytes());
             &[]
         }
         Body::Answer { bits, .. } => {
-            out.extend(bits);
+            out.extend_from_slice(bits);
             &[]
         }
         Body::Arrived { crc, .. } => {
-            out.extend(crc.to_be_bytes());
+            out.extend_from_slice(&crc.to_be_bytes());
             &[]
         }
     };

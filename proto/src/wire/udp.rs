@@ -55,6 +55,14 @@ pub fn encode(source: SocketAddrV4, destination: SocketAddrV4, front: &[u8], res
     packet.into()
 }
 
+/// The ports of an IPv4 packet with a UDP datagram, whether or not the rest of it is right.
+pub fn header(packet: &[u8]) -> Option<Header> {
+    let (protocol, datagram) = ip::payload(packet)?;
+    let is_udp = packet[0] >> 4 == 4 && protocol == ip::UDP && datagram.len() >= HEADER_BYTES;
+    let short = |at: usize| u16::from_be_bytes([datagram[at], datagram[at + 1]]);
+    is_udp.then(|| Header { source: short(0), destination: short(2) })
+}
+
 /// Reads an IPv4 packet with a UDP datagram: its header, and where in the packet the payload is.
 ///
 /// # Errors

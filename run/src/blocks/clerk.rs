@@ -46,6 +46,8 @@ pub(crate) enum Task {
     Fetched(Box<Incoming>),
     /// Forget a file that came here.
     ForgetIncoming(String),
+    /// A file that comes here was given up by its sender.
+    GiveUp(FlowKey),
     /// Keep a block that a program here sends.
     Hold(Box<(Whole, Sending)>),
     /// One of them has arrived, or is given up.
@@ -156,6 +158,10 @@ impl Clerk {
                     changes.push(Change::Incoming(*file));
                 }
                 Task::ForgetIncoming(id) => changes.push(Change::NoIncoming(id)),
+                Task::GiveUp(flow) => {
+                    let why = "its sender gave it up".to_owned();
+                    self.give_up(flow, why, &mut changes, &mut done);
+                }
                 other => self.on_socket(other, &mut changes, &mut done),
             }
         }
@@ -221,14 +227,25 @@ impl Clerk {
                 let why = format!("{error:#}");
                 tracing::warn!(source = flow.source.0, "a file is refused: {why}");
                 done.push(Done::Refused(id));
-                self.digests.remove(&flow);
-                if let Some(mut file) = self.incoming.remove(&flow) {
-                    let _ = fs::remove_file(self.part_file(&file.id()));
-                    file.state = State::Failed(why);
-                    changes.push(Change::Incoming(file.clone()));
-                    done.push(Done::Stands(file));
-                }
+                self.give_up(flow, why, changes, done);
             }
+        }
+    }
+
+    /// Lets go of what is here of a file.
+    fn give_up(
+        &mut self,
+        flow: FlowKey,
+        why: String,
+        changes: &mut Vec<Change>,
+        done: &mut Vec<Done>,
+    ) {
+        self.digests.remove(&flow);
+        if let Some(mut file) = self.incoming.remove(&flow) {
+            let _ = fs::remove_file(self.part_file(&file.id()));
+            file.state = State::Failed(why);
+            changes.push(Change::Incoming(file.clone()));
+            done.push(Done::Stands(file));
         }
     }
 

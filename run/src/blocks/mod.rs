@@ -6,6 +6,7 @@
 //! (`store`) at once. What a flow is for stands in its first block (`opening`).
 
 mod clerk;
+mod farewell;
 mod opening;
 mod store;
 #[cfg(test)]
@@ -22,7 +23,7 @@ use std::thread;
 use anyhow::{Context as _, Result, ensure};
 use farhop_proto::base::{Instant, NodeId};
 use farhop_proto::stack::NodePlan;
-use farhop_proto::transport::hop::{Arrived, Delivery, Hop, HopConfig, Keep};
+use farhop_proto::transport::hop::{Arrived, Delivery, Durable, Hop, HopConfig, Keep};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
@@ -30,6 +31,8 @@ use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use self::clerk::Clerk;
 pub(crate) use self::clerk::{Done, Task, whole_file};
 pub use self::clerk::{modified_ns, sum_file};
+use self::farewell::Farewells;
+pub(crate) use self::farewell::GivenUp;
 pub(crate) use self::opening::{FIRST_BYTES, Kind, Opening, front, kind_of, read};
 pub use self::store::{Change, Store, StoreError};
 use crate::files::{Courier, FilesStatus, SendFile, State};
@@ -81,6 +84,7 @@ pub struct Exchange {
     wake: Arc<OwnedFd>,
     courier: Courier,
     sockets: Sockets,
+    farewells: Farewells,
     next_local: u16,
 }
 
@@ -102,7 +106,10 @@ impl Exchange {
         for flow in &receiving {
             hop.restore_arrivals(now, flow.flow(), flow.opened, flow.next);
         }
-        hop.keep_blocks();
+        if config.durable != Durable::Memory {
+            // What is only in memory the machine has already.
+            hop.keep_blocks();
+        }
         let blocks = store.blocks()?;
         let kept: BTreeSet<BlockId> = blocks.iter().map(|whole| whole.id).collect();
         blocks.into_iter().for_each(|whole| hop.restore(now, whole));
@@ -121,6 +128,7 @@ impl Exchange {
             wake,
             courier: Courier::build(outgoing, incoming),
             sockets,
+            farewells: Farewells::default(),
             next_local: random()? as u16,
         })
     }
@@ -197,6 +205,9 @@ impl Exchange {
     }
 
     fn on_arrived(&mut self, now: Instant, hop: &mut Hop, arrived: Arrived) {
+        if self.farewells.end(arrived.id.flow.local) {
+            return;
+        }
         if self.courier.has(arrived.id.flow.local) {
             self.courier.on_arrived(&self.office, hop, arrived);
         } else {
@@ -205,6 +216,9 @@ impl Exchange {
     }
 
     fn on_delivery(&mut self, now: Instant, hop: &mut Hop, delivery: Delivery) {
+        if delivery.id.number == 0 && kind_of(&delivery.frames) == Some(Kind::GivenUp) {
+            return self.on_given_up(now, hop, &delivery);
+        }
         let is_file = match delivery.id.number {
             0 => kind_of(&delivery.frames).is_none_or(|kind| kind == Kind::File),
             _ => !self.sockets.has(delivery.id.flow),
@@ -217,12 +231,24 @@ impl Exchange {
         }
     }
 
+    /// The source of a file that comes here has given it up.
+    fn on_given_up(&mut self, now: Instant, hop: &mut Hop, delivery: &Delivery) {
+        let source = delivery.id.flow.source;
+        let file = GivenUp::read(&delivery.frames);
+        if let Some(flow) = file.and_then(|file| self.courier.coming(source, file)) {
+            hop.refuse(now, BlockId { flow, number: u32::MAX });
+            self.office.ask(Task::GiveUp(flow));
+        }
+        hop.accept(now, delivery.id);
+    }
+
     /// A number that no flow from here has.
     fn free_local(&mut self) -> u16 {
         loop {
             let local = self.next_local;
             self.next_local = local.wrapping_add(1);
-            if !self.courier.has(local) && !self.sockets.has_local(local) {
+            let is_taken = self.courier.has(local) || self.farewells.has(local);
+            if !is_taken && !self.sockets.has_local(local) {
                 return local;
             }
         }
@@ -237,14 +263,20 @@ impl Exchange {
         Ok(local)
     }
 
-    /// Gives up a file that is sent from here.
+    /// Gives up a file that is sent from here, or blocks of a program. The destination of a file
+    /// hears of it.
     ///
     /// Fails if there is none of that number under way.
-    pub fn cancel(&mut self, hop: &mut Hop, id: u16) -> Result<()> {
-        if self.sockets.cancel(&self.office, hop, id) {
-            return Ok(());
+    pub fn cancel(&mut self, now: Instant, hop: &mut Hop, id: u16) -> Result<()> {
+        let file = match self.sockets.cancel(&self.office, hop, id) {
+            Some(cancelled) => cancelled.file,
+            None => Some(self.courier.cancel(&self.office, hop, id)?),
+        };
+        if let Some(file) = file {
+            let (local, frame_bytes) = (self.free_local(), self.office.config.frame_bytes);
+            self.farewells.say(now, hop, file, local, frame_bytes);
         }
-        self.courier.cancel(&self.office, hop, id)
+        Ok(())
     }
 
     /// A file that came was fetched: its bytes are not needed here any more.

@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     Blocks = 3,
     /// Datagrams of a program.
     Datagrams = 4,
+    /// Says that a file was given up.
+    GivenUp = 5,
 }
 
 /// What a flow of a socket says of itself.
@@ -48,7 +50,7 @@ pub(crate) fn front(kind: Kind, what: &impl Serialize) -> Vec<u8> {
 
 /// What a first block is of; `None` if that does not exist.
 pub(crate) fn kind_of(frames: &[Bytes]) -> Option<Kind> {
-    let kinds = [Kind::File, Kind::Stream, Kind::Blocks, Kind::Datagrams];
+    let kinds = [Kind::File, Kind::Stream, Kind::Blocks, Kind::Datagrams, Kind::GivenUp];
     let first = *frames.first()?.first()?;
     kinds.into_iter().find(|kind| *kind as u8 == first)
 }

@@ -44,12 +44,13 @@ pub struct BlockStatus {
 ///
 /// Fails if nothing is kept here, or the request cannot be done.
 pub(super) fn answer(driver: &mut Driver, request: Request) -> Result<Value> {
+    let now = driver.now();
     let blocks = driver.blocks();
     let (exchange, hop) = blocks.context("this daemon carries no blocks; its log says why")?;
     Ok(match request {
         Request::Send(wanted) => json!({ "id": exchange.send(wanted)? }),
         Request::Cancel { id } => {
-            exchange.cancel(hop, id)?;
+            exchange.cancel(now, hop, id)?;
             json!({ "id": id })
         }
         Request::Files {} => serde_json::to_value(exchange.files())?,

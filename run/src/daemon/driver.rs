@@ -370,6 +370,7 @@ impl Driver {
             };
             let Some(down) = self.stack.poll_frame(&mut cx, &room) else {
                 self.is_cut = false;
+                self.flush();
                 return Ok(());
             };
             self.hand_down(now, down)?;
@@ -381,7 +382,12 @@ impl Driver {
         }
         self.is_cut = true;
         self.stats.turns_cut += 1;
+        self.flush();
         Ok(())
+    }
+
+    fn flush(&mut self) {
+        self.radios.iter_mut().for_each(|radio| radio.device.flush());
     }
 
     fn hand_down(&mut self, now: Instant, down: FrameDown) -> io::Result<()> {

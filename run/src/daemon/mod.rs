@@ -8,10 +8,13 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use farhop_proto::base::{Duration, Instant, NodeId, Seed};
-use farhop_proto::stack::{DeviceConfig, NodePlan, RadioPlan, Scenario, StackStatus};
+use farhop_proto::link::secure::SecurityConfig;
+use farhop_proto::stack::{DeviceConfig, NodeConfig, NodePlan, RadioPlan, Scenario, StackStatus};
+use farhop_proto::transport::hop::HopConfig;
 use rustix::event::PollFlags;
 use serde::Serialize;
 
@@ -19,7 +22,7 @@ use crate::device::ethernet::Ethernet;
 use crate::device::monitor::Monitor;
 use crate::device::signals::Signals;
 use crate::device::tun::{self, Tun};
-use crate::device::udp::Udp;
+use crate::device::udp::{self, Udp, UdpSpec};
 use crate::device::{Clock, Device, DeviceSpec, DeviceStatus, os};
 use crate::keys::KeysStatus;
 use crate::lateness::WakeupStats;
@@ -75,12 +78,7 @@ pub enum DeviceChoice {
         interface: String,
     },
     /// A UDP socket.
-    Udp {
-        /// Own address.
-        bind: SocketAddr,
-        /// Addresses of the neighbours.
-        peers: BTreeMap<NodeId, SocketAddr>,
-    },
+    Udp(UdpSpec),
 }
 
 /// What a daemon is doing.
@@ -139,7 +137,8 @@ impl DaemonOptions {
         );
         let devices: anyhow::Result<_> =
             devices.into_iter().map(|device| DeviceChoice::from_config(device, scenario)).collect();
-        let plan = with_blocks(scenario.plan().nodes.swap_remove(index));
+        let mut plan = with_blocks(scenario.plan().nodes.swap_remove(index));
+        fit_frames(&mut plan, scenario);
         Ok(Self {
             plan,
             seed: Seed(scenario.seed),
@@ -158,13 +157,15 @@ impl DeviceChoice {
         Ok(match config {
             DeviceConfig::Monitor { interface } => Self::Monitor { interface: interface.clone() },
             DeviceConfig::Ethernet { interface } => Self::Ethernet { interface: interface.clone() },
-            DeviceConfig::Udp { bind, peers } => {
+            DeviceConfig::Udp { bind, peers, paced } => {
                 let known = |(name, address): (&String, &SocketAddr)| {
                     let node = scenario.node_id(name);
                     Ok((node.with_context(|| format!("no node '{name}'"))?, *address))
                 };
                 let peers: anyhow::Result<_> = peers.iter().map(known).collect();
-                Self::Udp { bind: *bind, peers: peers? }
+                // Slots are planned by air time.
+                let is_paced = paced.unwrap_or(scenario.stack.link.has_schedule());
+                Self::Udp(UdpSpec { bind: *bind, peers: peers?, is_paced })
             }
         })
     }
@@ -173,7 +174,7 @@ impl DeviceChoice {
         Ok(match self {
             Self::Monitor { interface } => Box::new(Monitor::open(interface, spec)?),
             Self::Ethernet { interface } => Box::new(Ethernet::open(interface, spec)?),
-            Self::Udp { bind, peers } => Box::new(Udp::open(*bind, peers.clone(), spec)?),
+            Self::Udp(udp) => Box::new(Udp::open(udp, spec)?),
         })
     }
 }
@@ -182,6 +183,19 @@ impl DeviceChoice {
 pub fn with_blocks(mut plan: NodePlan) -> NodePlan {
     plan.hop.get_or_insert_default();
     plan
+}
+
+/// Cuts blocks so that a sealed frame is a datagram of a wire with the usual MTU, where there are
+/// `udp` devices and the scenario says nothing of frames.
+fn fit_frames(plan: &mut NodePlan, scenario: &Scenario) {
+    let mut devices = scenario.node.iter().flat_map(NodeConfig::all_devices);
+    let has_udp = devices.any(|device| matches!(device, DeviceConfig::Udp { .. }));
+    let is_sealed = scenario.security.as_ref().is_none_or(SecurityConfig::is_on);
+    if let Some(hop) = plan.hop.as_mut().filter(|_| has_udp && is_sealed)
+        && hop.frame_bytes == HopConfig::default().frame_bytes
+    {
+        Arc::make_mut(hop).frame_bytes = udp::SEALED_FRAME_BYTES;
+    }
 }
 
 /// What the device of a radio must know.
@@ -215,6 +229,7 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
         plan.radios.len(),
         options.devices.len()
     );
+    os::ask_for_descriptors();
     let signals = Signals::take().context("cannot take over signals")?;
     let dir = options.runtime_dir.clone().unwrap_or_else(runtime_dir);
     let mut control = Control::open(&dir, &plan.name)?;

@@ -143,6 +143,11 @@ impl TxGate {
         });
     }
 
+    /// Notes a frame that took no air.
+    pub fn on_passed(&mut self) {
+        self.stats.frames_sent += 1;
+    }
+
     /// Notes that the device took no more.
     pub fn on_full(&mut self, now: Instant) {
         self.stats.buffer_full += 1;

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | [`monitor`] | radiotap and 802.11, as a card in monitor mode or the emulated air takes it | the radio's | transmit status, or air time |
 //! | [`ethernet`] | an own EtherType over AF_PACKET | the kernel's | air time |
-//! | [`udp`] | datagrams to known addresses | the kernel's | air time |
+//! | [`udp`] | datagrams to known addresses | the kernel's | any, or air time |
 //! | [`tun`] | IP packets of the host | | |
 
 use std::collections::BTreeMap;
@@ -19,6 +19,7 @@ use serde::Serialize;
 pub mod card;
 pub mod channel;
 mod clock;
+mod datagrams;
 pub mod ethernet;
 mod gate;
 pub mod monitor;
@@ -62,6 +63,9 @@ pub trait Device {
     ///
     /// Fails if the interface is gone.
     fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()>;
+
+    /// Lets go of frames that it took and has only gathered: a turn is over.
+    fn flush(&mut self) {}
 
     /// When [`Device::handle_timeout`] is next due.
     fn poll_timeout(&self, now: Instant) -> Option<Instant>;

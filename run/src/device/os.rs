@@ -4,6 +4,8 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 /// Priority under `SCHED_FIFO`: above ordinary processes, below the kernel's own threads.
 const PRIORITY: i32 = 50;
 
@@ -17,6 +19,20 @@ pub fn ask_for_punctuality() -> bool {
     let parameters = libc::sched_param { sched_priority: PRIORITY };
     // SAFETY: the pointer is to a live `sched_param`; 0 stands for the calling thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) == 0 }
+}
+
+/// Descriptors that a process with sockets for programs may need.
+const DESCRIPTORS: u64 = 1 << 16;
+
+/// Has as many descriptors as are allowed without asking anybody: many systems begin with fewer
+/// than a daemon gives sockets.
+pub fn ask_for_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.map_or(DESCRIPTORS, |maximum| maximum.min(DESCRIPTORS));
+    if limit.current.is_some_and(|current| current < most) {
+        // Without them there are fewer sockets.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit });
+    }
 }
 
 /// Processor time and memory of this process.

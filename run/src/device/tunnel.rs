@@ -35,13 +35,17 @@ impl Tunnel {
         Self { gate, spec, frames_received: 0, dropped: BTreeMap::new() }
     }
 
+    /// The header of a frame.
+    pub(super) fn header(&self, frame: &Frame) -> [u8; HEADER_BYTES] {
+        let to = frame.to.map_or(EVERYBODY, |to| to.0);
+        let [[a, b], [c, d], [e, f]] =
+            [self.spec.node.0, to, frame.protocol.0].map(u16::to_be_bytes);
+        [VERSION, self.spec.radio.id.0, a, b, c, d, e, f]
+    }
+
     /// Appends a frame with its header.
     pub(super) fn put(&self, out: &mut Vec<u8>, frame: &Frame) {
-        out.extend_from_slice(&[VERSION, self.spec.radio.id.0]);
-        let to = frame.to.map_or(EVERYBODY, |to| to.0);
-        for word in [self.spec.node.0, to, frame.protocol.0] {
-            out.extend_from_slice(&word.to_be_bytes());
-        }
+        out.extend_from_slice(&self.header(frame));
         out.extend_from_slice(&frame.payload);
     }
 

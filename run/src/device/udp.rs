@@ -1,110 +1,215 @@
 //! UDP datagrams to neighbours at known addresses; broadcast goes to each of them.
+//!
+//! A socket has no air that frames would have to wait for. Unless it is to send as slowly as the
+//! radio that it stands for, it takes what it is given, and gives it to the kernel in trains at the
+//! end of a turn.
 
-use std::collections::BTreeMap;
-use std::io;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use farhop_proto::base::{Frame, FrameUp, Instant, NodeId, Room};
+use bytes::Bytes;
+use farhop_proto::base::{
+    Duration, Frame, FrameDone, FrameOutcome, FrameUp, Instant, NodeId, Room,
+};
+use socket2::SockAddr;
 
+use super::datagrams::{Datagrams, TRAIN_BYTES, TRAIN_DATAGRAMS};
 use super::monitor::unsent;
-use super::tunnel::Tunnel;
-use super::{BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, named};
+use super::tunnel::{HEADER_BYTES, Tunnel};
+use super::{Device, DeviceSpec, DeviceStatus, named};
+
+/// Bytes of a block in a frame that fits into a datagram of a wire with an MTU of 1,500: besides
+/// them are IPv6 and UDP (48), our header (8), the seal (24), and IPv4, UDP and the header of blocks
+/// within it (52).
+pub(crate) const SEALED_FRAME_BYTES: u16 = 1_368;
+/// Frames that may wait for the kernel.
+const WAITING: usize = 256;
+
+/// What a socket is bound to, and who is at its other ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpSpec {
+    /// Own address.
+    pub bind: SocketAddr,
+    /// Addresses of the neighbours.
+    pub peers: BTreeMap<NodeId, SocketAddr>,
+    /// Whether it sends no faster than the radio would.
+    pub is_paced: bool,
+}
 
 /// A UDP socket that stands for a radio.
 #[derive(Debug)]
 pub struct Udp {
     tunnel: Tunnel,
-    socket: UdpSocket,
+    socket: Datagrams,
     bound: SocketAddr,
-    peers: BTreeMap<NodeId, SocketAddr>,
-    buffer: Vec<u8>,
-    out: Vec<u8>,
+    peers: BTreeMap<NodeId, (SocketAddr, SockAddr)>,
+    is_paced: bool,
+    waiting: VecDeque<Waiting>,
+}
+
+/// A frame for a neighbour.
+#[derive(Debug)]
+struct Waiting {
+    to: NodeId,
+    header: [u8; HEADER_BYTES],
+    payload: Bytes,
+}
+
+impl Waiting {
+    fn length(&self) -> usize {
+        HEADER_BYTES + self.payload.len()
+    }
 }
 
 impl Udp {
     /// Binds the socket.
     ///
     /// Fails if the address is not one of this host or its port is taken.
-    pub fn open(
-        bind: SocketAddr,
-        peers: BTreeMap<NodeId, SocketAddr>,
-        spec: DeviceSpec,
-    ) -> io::Result<Self> {
+    pub fn open(udp: &UdpSpec, spec: DeviceSpec) -> io::Result<Self> {
+        let UdpSpec { bind, ref peers, is_paced } = *udp;
         let socket = UdpSocket::bind(bind).map_err(|error| named(error, &bind.to_string()))?;
-        socket.set_nonblocking(true)?;
+        let peer = |(node, address): (&NodeId, &SocketAddr)| (*node, (*address, (*address).into()));
         Ok(Self {
             tunnel: Tunnel::build(spec),
             bound: socket.local_addr()?,
-            socket,
-            peers,
-            buffer: vec![0; FRAME_BYTES],
-            out: Vec::with_capacity(FRAME_BYTES),
+            socket: Datagrams::new(socket)?,
+            peers: peers.iter().map(peer).collect(),
+            is_paced,
+            waiting: VecDeque::with_capacity(WAITING),
         })
     }
 
-    /// Sends what is in `out`; `None` that the buffer is full. A peer that is not there is no
-    /// error of ours.
-    fn transmit(&mut self, to: Option<NodeId>) -> Option<()> {
-        let known = self.peers.iter().filter(|(node, _)| to.is_none_or(|to| to == **node));
-        let mut unknown = true;
-        for (_, address) in known {
-            unknown = false;
-            match self.socket.send_to(&self.out, address) {
+    /// Has a frame wait for [`Udp::transmit`]; one for all waits once for each neighbour.
+    fn put(&mut self, frame: Frame) {
+        let (header, payload) = (self.tunnel.header(&frame), frame.payload);
+        match frame.to {
+            Some(to) if self.peers.contains_key(&to) => {
+                self.waiting.push_back(Waiting { to, header, payload });
+            }
+            None if !self.peers.is_empty() => {
+                let wait = |to: &NodeId| Waiting { to: *to, header, payload: payload.clone() };
+                self.waiting.extend(self.peers.keys().map(wait));
+            }
+            _ => self.tunnel.count("no-address"),
+        }
+    }
+
+    /// Sends what waits; `None` that the kernel takes no more. A peer that is not there is no error
+    /// of ours.
+    fn transmit(&mut self) -> Option<()> {
+        while let Some(first) = self.waiting.front() {
+            let (to, each) = (first.to, first.length());
+            let count = self.train();
+            let mut parts = Vec::with_capacity(2 * count);
+            for frame in self.waiting.range(..count) {
+                parts.extend([IoSlice::new(&frame.header), IoSlice::new(&frame.payload)]);
+            }
+            let (_, address) = &self.peers[&to];
+            let mut outcome = self.socket.send(address, &parts, each);
+            if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+            {
+                // That was said of an earlier datagram, and this one was not sent for it.
+                self.tunnel.count("unreachable");
+                outcome = self.socket.send(address, &parts, each);
+            }
+            match outcome {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 Err(_) => self.tunnel.count("unreachable"),
-                Ok(_) => {}
+                Ok(()) => {}
             }
-        }
-        if unknown {
-            self.tunnel.count("no-address");
+            self.waiting.drain(..count);
         }
         Some(())
+    }
+
+    /// How many of those that wait are a train.
+    fn train(&self) -> usize {
+        let (mut count, mut bytes) = (0, 0);
+        let Some((to, each)) = self.waiting.front().map(|first| (first.to, first.length())) else {
+            return 0;
+        };
+        for frame in self.waiting.iter().take(TRAIN_DATAGRAMS) {
+            let length = frame.length();
+            if count > 0 && (frame.to != to || length > each || bytes + length > TRAIN_BYTES) {
+                break;
+            }
+            (count, bytes) = (count + 1, bytes + length);
+            if length < each {
+                break;
+            }
+        }
+        count
+    }
+
+    /// Sends a frame that takes the air of its radio.
+    fn send_paced(&mut self, frame: &Frame, out: &mut Vec<FrameUp>) {
+        let now = self.tunnel.spec.clock.now();
+        if !self.tunnel.gate.is_in_time(now, frame) {
+            return out.push(unsent(frame));
+        }
+        self.put(frame.clone());
+        if self.transmit().is_some() {
+            let (after, guard) = (self.tunnel.spec.clock.now(), self.tunnel.spec.guard);
+            self.tunnel.gate.on_sent(after, frame, 0, guard);
+        } else {
+            self.waiting.clear();
+            self.tunnel.gate.on_full(now);
+            out.push(unsent(frame));
+        }
     }
 }
 
 impl Device for Udp {
     fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.socket.fd()
     }
 
     fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()> {
-        for _ in 0..BATCH {
-            let (length, from) = match self.socket.recv_from(&mut self.buffer) {
-                Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // An earlier datagram found nobody: the peer is not up.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
-                Err(error) => return Err(named(error, &self.bound.to_string())),
-            };
-            if self.peers.values().any(|peer| *peer == from) {
-                let now = self.tunnel.spec.clock.now();
-                out.extend(self.tunnel.take(&self.buffer[..length], now));
+        let now = self.tunnel.spec.clock.now();
+        let (tunnel, peers) = (&mut self.tunnel, &self.peers);
+        let received = self.socket.receive(|train| {
+            if peers.values().any(|(peer, _)| Some(*peer) == train.from) {
+                out.extend(train.datagrams().filter_map(|datagram| tunnel.take(datagram, now)));
             } else {
-                self.tunnel.count("stranger");
+                tunnel.count("stranger");
             }
+        });
+        match received {
+            // An earlier datagram found nobody: the peer is not up.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(named(error, &self.bound.to_string())),
+            Ok(_) => Ok(()),
         }
-        Ok(())
     }
 
     fn room(&self, now: Instant) -> Room {
-        self.tunnel.gate.room(now)
+        let room = self.tunnel.gate.room(now);
+        if self.is_paced || room.is_none() {
+            return room;
+        }
+        Room::units(WAITING.saturating_sub(self.waiting.len()))
     }
 
     fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()> {
-        self.out.clear();
-        self.tunnel.put(&mut self.out, &frame);
-        let now = self.tunnel.spec.clock.now();
-        if !self.tunnel.gate.is_in_time(now, &frame) {
-            out.push(unsent(&frame));
-        } else if self.transmit(frame.to).is_some() {
-            let (after, guard) = (self.tunnel.spec.clock.now(), self.tunnel.spec.guard);
-            self.tunnel.gate.on_sent(after, &frame, 0, guard);
-        } else {
-            self.tunnel.gate.on_full(now);
-            out.push(unsent(&frame));
+        if self.is_paced {
+            self.send_paced(&frame, out);
+            return Ok(());
         }
+        let (id, outcome) = (frame.id, FrameOutcome::Sent);
+        self.put(frame);
+        self.tunnel.gate.on_passed();
+        // It waits here for the end of the turn, and nowhere for air.
+        out.push(FrameUp::Done(FrameDone { id, outcome, attempts: 1, air_time: Duration::ZERO }));
         Ok(())
+    }
+
+    fn flush(&mut self) {
+        if !self.waiting.is_empty() && self.transmit().is_none() {
+            self.tunnel.gate.on_full(self.tunnel.spec.clock.now());
+        }
     }
 
     fn poll_timeout(&self, now: Instant) -> Option<Instant> {
@@ -119,5 +224,100 @@ impl Device for Udp {
 
     fn status(&self) -> DeviceStatus {
         self.tunnel.status("udp", self.bound.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Clock;
+    use farhop_proto::base::phy::Phy;
+    use farhop_proto::base::{
+        Bitrate, EtherType, FlowId, Gap, RadioId, RadioSpec, TxOptions, UnitId,
+    };
+
+    fn spec(node: u16) -> DeviceSpec {
+        let rate = Bitrate::from_100kbps(110);
+        let (id, phy, gap) = (RadioId(0), Phy::default(), Gap::Difs);
+        DeviceSpec {
+            node: NodeId(node),
+            radio: RadioSpec { id, phy, rate, gap, channel: 1, seal_bytes: 0 },
+            guard: Duration::ZERO,
+            transmit_status: false,
+            attempts: 1,
+            clock: Clock::start(),
+        }
+    }
+
+    fn frame(to: Option<NodeId>, number: u8, bytes: usize) -> Frame {
+        Frame {
+            id: UnitId(u64::from(number)),
+            radio: RadioId(0),
+            to,
+            flow: FlowId(0),
+            protocol: EtherType::IPV4,
+            payload: vec![number; bytes].into(),
+            options: TxOptions::default(),
+        }
+    }
+
+    /// Node 1 with the neighbours 2 and 3, which know it.
+    fn neighbours() -> (Udp, [Udp; 2]) {
+        let port = || {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+            socket.local_addr().expect("it is bound")
+        };
+        let [own, second, third] = [port(), port(), port()];
+        let open = |node, bind, peers| {
+            let udp = UdpSpec { bind, peers, is_paced: false };
+            Udp::open(&udp, spec(node)).expect("a socket")
+        };
+        let peers = [(NodeId(2), second), (NodeId(3), third)].into();
+        let of = |node, bind| open(node, bind, [(NodeId(1), own)].into());
+        (open(1, own, peers), [of(2, second), of(3, third)])
+    }
+
+    fn received(device: &mut Udp, count: usize) -> Vec<(u8, usize)> {
+        let mut up = Vec::new();
+        for _ in 0..10_000 {
+            device.receive(&mut up).expect("a socket");
+            if up.len() >= count {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        let frame = |event: &FrameUp| match event {
+            FrameUp::Received(frame) => (frame.payload[0], frame.payload.len()),
+            other => panic!("{other:?}"),
+        };
+        up.iter().map(frame).collect()
+    }
+
+    #[test]
+    fn frames_of_a_turn_come_in_their_order_and_those_for_all_at_each_neighbour() {
+        let (mut device, [mut second, mut third]) = neighbours();
+        let sent = [(1, 900), (2, 900), (3, 400), (4, 900), (5, 1_200), (6, 10), (7, 10)];
+        let mut up = Vec::new();
+        for (number, bytes) in sent {
+            let to = (number != 4).then_some(NodeId(2));
+            device.send(frame(to, number, bytes), &mut up).expect("a socket");
+        }
+        assert_eq!(up.len(), sent.len(), "each has left as far as the link can know");
+        assert!(!device.room(device.tunnel.spec.clock.now()).is_none());
+        device.flush();
+        assert_eq!(received(&mut second, sent.len()), sent);
+        assert_eq!(received(&mut third, 1), [(4, 900)]);
+    }
+
+    #[test]
+    fn a_device_that_is_not_flushed_has_room_for_some_frames_alone() {
+        let (mut device, _others) = neighbours();
+        for _ in 0..WAITING {
+            assert!(!device.room(Instant::ZERO).is_none());
+            device.send(frame(Some(NodeId(2)), 1, 100), &mut Vec::new()).expect("a socket");
+        }
+        assert!(device.room(Instant::ZERO).is_none());
+        device.flush();
+        assert!(!device.room(Instant::ZERO).is_none());
     }
 }

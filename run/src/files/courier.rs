@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
-use farhop_proto::base::Instant;
+use farhop_proto::base::{Instant, NodeId};
 use farhop_proto::transport::hop::{Arrived, Hop, frames_of};
-use farhop_proto::wire::hop::BlockId;
+use farhop_proto::wire::hop::{BlockId, FlowKey};
 use serde::{Deserialize, Serialize};
 
 use super::records::{FileInfo, Incoming, Outgoing, State, is_name};
-use crate::blocks::{Office, Task, modified_ns, random, whole_file};
+use crate::blocks::{GivenUp, Office, Task, modified_ns, random, whole_file};
 
 /// Files on their way from here, and files that came and were not fetched, at most.
 const FILES: usize = 256;
@@ -221,14 +221,29 @@ impl Courier {
         Ok(())
     }
 
-    /// Gives up a file that is sent from here.
+    /// Gives up a file that is sent from here; returns its destination and what that knows it by.
     ///
     /// Fails if there is none of that number under way.
-    pub(crate) fn cancel(&mut self, office: &Office, hop: &mut Hop, id: u16) -> Result<()> {
-        let is_moving = |trip: &Trip| trip.file.state == State::Moving;
-        ensure!(self.trips.get(&id).is_some_and(is_moving), "no file {id} is on its way");
+    pub(crate) fn cancel(
+        &mut self,
+        office: &Office,
+        hop: &mut Hop,
+        id: u16,
+    ) -> Result<(NodeId, GivenUp)> {
+        let moving = self.trips.get(&id).filter(|trip| trip.file.state == State::Moving);
+        let file = &moving.with_context(|| format!("no file {id} is on its way"))?.file;
+        let what = (file.to, GivenUp { local: id, nonce: file.info.nonce });
         self.fail(office, hop, id, "it was cancelled".into());
-        Ok(())
+        Ok(what)
+    }
+
+    /// The flow of a file that comes here from a node, if it is this one.
+    pub(crate) fn coming(&self, source: NodeId, what: GivenUp) -> Option<FlowKey> {
+        let is_it = |file: &&Incoming| {
+            let is_moving = file.state == State::Moving && file.source == source;
+            is_moving && (file.local, file.info.nonce) == (what.local, what.nonce)
+        };
+        self.incoming.values().find(is_it).map(Incoming::flow)
     }
 
     /// A file that came was fetched: its bytes are not needed here any more.

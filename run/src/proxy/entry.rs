@@ -203,7 +203,7 @@ impl Shared {
         let stream = StreamSocket::connect(&self.daemon, exit, SERVICE, &ask);
         let mut stream = stream.map_err(|error| {
             let failed = match error {
-                SocketError::Silent(_) => Failed::TimedOut,
+                SocketError::Silent(_) => Failed::Unreachable,
                 _ => Failed::NoExit,
             };
             (failed, format!("exit {exit}: {error}"))

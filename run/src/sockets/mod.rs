@@ -47,6 +47,7 @@ use self::datagrams::Datagrams;
 use self::listeners::{Listeners, Purpose};
 use self::receivers::Receivers;
 pub use self::records::{Receiving, Sending};
+pub(crate) use self::senders::Cancelled;
 use self::senders::{Senders, Wanted};
 use self::streams::{Refused, Streams};
 use crate::blocks::{Done, Kind as FlowKind, Office, kind_of};
@@ -282,13 +283,16 @@ impl Sockets {
         }
     }
 
-    /// Gives up blocks that a program here sends. Returns whether there are some.
-    pub(crate) fn cancel(&mut self, office: &Office, hop: &mut Hop, local: u16) -> bool {
-        let is_moving = self.senders.is_moving(local);
-        if is_moving {
-            self.senders.fail(office, hop, local, "it was cancelled".into());
-        }
-        is_moving
+    /// Gives up blocks that a program here sends; nothing if there are none.
+    pub(crate) fn cancel(
+        &mut self,
+        office: &Office,
+        hop: &mut Hop,
+        local: u16,
+    ) -> Option<Cancelled> {
+        let cancelled = self.senders.under_way(local)?;
+        self.senders.fail(office, hop, local, "it was cancelled".into());
+        Some(cancelled)
     }
 
     /// The other end of a flow has a block, or refuses the flow.

@@ -17,6 +17,9 @@ pub struct Sending {
     pub service: String,
     /// What the program calls the flow: by this it goes on after either of them began anew.
     pub name: String,
+    /// Of a file: what tells it from others of its number, as its first block says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<u64>,
     /// Blocks that were taken of the program, with the first one, which is ours.
     pub taken: u32,
     /// Those that the destination has, with ours; all before this one.

@@ -16,7 +16,7 @@ use super::channel::{Cause, Channel, Kind};
 use super::is_service;
 use super::records::Sending;
 use super::streams::Refused;
-use crate::blocks::{Kind as FlowKind, Office, Opening, Task, front, random};
+use crate::blocks::{GivenUp, Kind as FlowKind, Office, Opening, Task, front, random};
 use crate::files::{FileInfo, State, is_name};
 
 /// Flows that are over and remembered, so that their programs hear of it.
@@ -42,6 +42,12 @@ struct Sender {
 pub(super) struct Senders {
     all: BTreeMap<u16, Sender>,
     todo: BTreeSet<u16>,
+}
+
+/// A flow that its program gave up.
+pub(crate) struct Cancelled {
+    /// Where it went, and what it is known by there, if it was a file.
+    pub(crate) file: Option<(NodeId, GivenUp)>,
 }
 
 /// What a program wants to send.
@@ -130,8 +136,10 @@ impl Senders {
         self.forget_old(office);
         let (service, name) = (wanted.service.to_owned(), wanted.name.to_owned());
         let (taken, arrived, is_finished, state) = (0, 0, false, State::Moving);
-        let record = Sending { local, to, service, name, taken, arrived, is_finished, state };
-        let first = Some((first_block(wanted).into(), false));
+        let nonce = random().unwrap_or_default();
+        let file = wanted.file.map(|_| nonce);
+        let record = Sending { local, to, service, name, file, taken, arrived, is_finished, state };
+        let first = Some((first_block(wanted, nonce).into(), false));
         let sender = Sender {
             record,
             channel: Some(channel),
@@ -241,9 +249,11 @@ impl Senders {
         }
     }
 
-    /// Whether a flow with this number is under way.
-    pub(super) fn is_moving(&self, local: u16) -> bool {
-        self.all.get(&local).is_some_and(|sender| sender.record.state == State::Moving)
+    /// What there is to say of a flow that is under way once it is given up.
+    pub(super) fn under_way(&self, local: u16) -> Option<Cancelled> {
+        let record = &self.all.get(&local)?.record;
+        let file = record.file.map(|nonce| (record.to, GivenUp { local, nonce }));
+        (record.state == State::Moving).then_some(Cancelled { file })
     }
 
     /// All flows that are not over.
@@ -343,8 +353,7 @@ fn check(office: &Office, wanted: &Wanted<'_>) -> Result<NodeId, String> {
 }
 
 /// The first block of a flow.
-fn first_block(wanted: &Wanted<'_>) -> Vec<u8> {
-    let nonce = random().unwrap_or_default();
+fn first_block(wanted: &Wanted<'_>, nonce: u64) -> Vec<u8> {
     if let Some(file) = wanted.file {
         return front(FlowKind::File, &FileInfo::of_unknown_length(file, nonce));
     }

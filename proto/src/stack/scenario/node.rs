@@ -94,5 +94,9 @@ pub enum DeviceConfig {
         bind: std::net::SocketAddr,
         /// Address and port of each neighbour, by node name.
         peers: BTreeMap<String, std::net::SocketAddr>,
+        /// Whether it sends no faster than the radio of the scenario would; only where the link
+        /// plans the air (`wild`), if it is not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        paced: Option<bool>,
     },
 }

@@ -202,9 +202,8 @@ impl Hop {
             let may_wait = is_next || self.memory + cost <= half;
             return given <= self.config.high_blocks && may_wait && !is_full;
         }
-        let counts =
-            |block: &Block| block.is_open() && (block.is_complete() || now <= block.used + SILENT);
-        let mut open = self.of_flow(flow).filter(|(_, block)| counts(block)).map(|(id, _)| *id);
+        let counts = |block: &Block| block.is_complete() || now <= block.used + SILENT;
+        let mut open = self.open_of(flow).filter(|(_, block)| counts(block)).map(|(id, _)| *id);
         let oldest = open.next();
         let held = u32::from(oldest.is_some()) + open.count() as u32;
         // Later blocks may wait at the destination for this one.

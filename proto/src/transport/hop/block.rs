@@ -1,6 +1,6 @@
 //! A block at one node: what of it is there, and where it stands on its way to the next one.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::bits::Bits;
 use crate::base::{Instant, NodeId};
@@ -243,6 +243,19 @@ impl Block {
             self.data.iter_mut().for_each(|frame| *frame = Bytes::new());
         }
         is_right
+    }
+
+    /// Puts the bytes together: what frames came with is let go.
+    pub(super) fn pack(&mut self) {
+        let mut all = BytesMut::with_capacity(self.shape.length as usize);
+        self.data.iter().for_each(|frame| all.extend_from_slice(frame));
+        let all = all.freeze();
+        let mut at = 0;
+        for frame in &mut self.data {
+            let end = at + frame.len();
+            *frame = all.slice(at..end);
+            at = end;
+        }
     }
 
     /// Frames that could go out now.

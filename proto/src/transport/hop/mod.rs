@@ -19,6 +19,7 @@
 //! | `pace` | how much is sent before the next request |
 //! | `reach` | which neighbours are there |
 //! | `out` | messages and frames on their way to the radio |
+//! | `held` | blocks in and out, and who makes room |
 //! | `block`, `bits` | one block, and which of its frames are there |
 //! | `port` | the end of a flow: bytes of an application into blocks and back |
 
@@ -26,6 +27,7 @@ mod admit;
 mod bits;
 mod block;
 mod config;
+mod held;
 mod out;
 mod pace;
 mod port;
@@ -133,6 +135,8 @@ pub struct Hop {
     /// The last known next hop to each destination.
     routes: BTreeMap<NodeId, NodeId>,
     blocks: BTreeMap<BlockId, Block>,
+    /// Those of them that are to be passed on, or to be given to the application.
+    open: BTreeSet<BlockId>,
     /// Flows that pass through and have not come down to L since they reached H.
     braked: BTreeSet<FlowKey>,
     /// Blocks that passed here and are over.
@@ -187,6 +191,7 @@ impl Hop {
             keeps: false,
             routes: BTreeMap::new(),
             blocks: BTreeMap::new(),
+            open: BTreeSet::new(),
             braked: BTreeSet::new(),
             over: Over::default(),
             arrivals: BTreeMap::new(),
@@ -230,8 +235,8 @@ impl Hop {
 
     /// Whether a received IP packet is for it.
     pub fn accepts(packet: &[u8]) -> bool {
-        let port = |(header, _): (udp::Header, _)| header.destination;
-        matches!(udp::decode(packet).map(port), Ok(CONTROL_PORT | DATA_PORT))
+        let port = udp::header(packet).map(|header| header.destination);
+        matches!(port, Some(CONTROL_PORT | DATA_PORT))
     }
 
     /// Whether the end of a datagram is of one of its own.
@@ -444,54 +449,5 @@ impl Hop {
             ("flows_forgotten", all.flows_forgotten),
             ("messages_dropped", all.messages_dropped),
         ])
-    }
-
-    /// The blocks of a flow, in their order.
-    fn of_flow(&self, flow: FlowKey) -> impl Iterator<Item = (&BlockId, &Block)> {
-        let at = |number| BlockId { flow, number };
-        self.blocks.range(at(0)..=at(u32::MAX))
-    }
-
-    fn insert(&mut self, id: BlockId, block: Block) {
-        self.memory += block.shape.cost();
-        if let Some(old) = self.blocks.insert(id, block) {
-            self.memory -= old.shape.cost();
-        }
-    }
-
-    fn remove(&mut self, id: BlockId) -> Option<Block> {
-        let block = self.blocks.remove(&id)?;
-        self.memory -= block.shape.cost();
-        self.end_reception(id);
-        self.end_asking(id);
-        if self.keeps && block.is_safe && id.flow.source != self.node {
-            self.keep.push_back(Keep::Drop(id));
-        }
-        Some(block)
-    }
-
-    /// Lets go of blocks until another one of `cost` bytes fits: first of what others have, the
-    /// oldest first (`hop.md` 4), then of parts of blocks that fell silent, of which nothing was
-    /// acknowledged. Returns whether it fits.
-    fn make_room(&mut self, now: Instant, cost: u64) -> bool {
-        let is_full =
-            |hop: &Self| hop.memory + cost > hop.config.memory_bytes || hop.blocks.len() >= BLOCKS;
-        while is_full(self) {
-            let rank = |(id, block): &(&BlockId, &Block)| {
-                let is_other = id.flow.source != self.node;
-                let is_silent = block.used + admit::SILENT <= now && !block.is_complete();
-                match block.is_spare() {
-                    _ if !is_other => None,
-                    true => Some((0, block.used)),
-                    false if is_silent => Some((1, block.used)),
-                    false => None,
-                }
-            };
-            let all = self.blocks.iter().filter_map(|entry| Some((rank(&entry)?, *entry.0)));
-            let Some((_, oldest)) = all.min() else { return false };
-            self.counters.let_go += 1;
-            self.remove(oldest);
-        }
-        true
     }
 }

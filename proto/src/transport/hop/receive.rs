@@ -161,6 +161,8 @@ impl Hop {
         let is_here = block.shape.destination == self.node;
         if is_here {
             self.deliver(id.flow);
+        } else {
+            block.pack();
         }
         self.keep(id);
         if !is_here {
@@ -215,6 +217,7 @@ impl Hop {
                 return;
             }
             block.end = End::Given;
+            self.open.remove(&id);
             arrivals.next += 1;
             let frames = std::mem::take(&mut block.data);
             self.delivered.push_back(Delivery { id, shape: block.shape, frames });

@@ -27,7 +27,7 @@ impl Hop {
     pub(super) fn forward(&mut self, now: Instant, flow: FlowKey) {
         let (own, turn, pipelines) = (self.node, self.config.turn_frames, self.config.pipeline);
         let (mut next, mut under_way) = (None, 0);
-        for (id, block) in self.of_flow(flow).filter(|(_, block)| block.is_open()) {
+        for (id, block) in self.open_of(flow) {
             // What its sender has left stands in nobody's way.
             let is_silent = !block.is_complete() && block.used + SILENT <= now;
             if block.shape.destination == own || is_silent {
@@ -244,6 +244,7 @@ impl Hop {
         }
         block.transfer = None;
         block.end = End::PassedOn { at: now };
+        self.open.remove(&id);
         let (shape, asked) = (block.shape, block.asked.filter(|_| !block.is_safe));
         if let Some((to, round)) = asked {
             self.queue(Message::Answer { block: id, to, round, shape });
@@ -279,11 +280,14 @@ impl Hop {
     /// Asks again once all that there is was sent and is out of the radio.
     pub(super) fn on_round(&mut self, now: Instant, id: BlockId) {
         let Some(block) = self.blocks.get_mut(&id) else { return };
-        let (is_complete, ready) = (block.is_complete(), block.ready());
+        let is_idle =
+            |transfer: &Transfer| transfer.phase == Phase::Sending && transfer.in_radio == 0;
+        if !block.transfer.as_ref().is_some_and(is_idle) {
+            return;
+        }
+        let is_whole = block.is_complete() && block.ready() == 0;
         let Some(transfer) = &mut block.transfer else { return };
-        let is_idle = transfer.phase == Phase::Sending && transfer.in_radio == 0;
-        let is_whole = ready == 0 && is_complete;
-        if is_idle && (is_whole || u32::from(transfer.sent.count()) >= transfer.most) {
+        if is_whole || u32::from(transfer.sent.count()) >= transfer.most {
             transfer.round = transfer.round.wrapping_add(1);
             self.ask(now, id);
         }

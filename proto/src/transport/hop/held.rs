@@ -1,0 +1,67 @@
+//! Blocks in and out, and who makes room for whom.
+
+use super::block::Block;
+use super::{BLOCKS, Hop, Keep, admit};
+use crate::base::Instant;
+use crate::wire::hop::{BlockId, FlowKey};
+
+impl Hop {
+    /// The blocks of a flow, in their order.
+    pub(super) fn of_flow(&self, flow: FlowKey) -> impl Iterator<Item = (&BlockId, &Block)> {
+        let at = |number| BlockId { flow, number };
+        self.blocks.range(at(0)..=at(u32::MAX))
+    }
+
+    /// Those of a flow that are open, in their order: there are few, however many others are kept.
+    pub(super) fn open_of(&self, flow: FlowKey) -> impl Iterator<Item = (&BlockId, &Block)> {
+        let at = |number| BlockId { flow, number };
+        self.open.range(at(0)..=at(u32::MAX)).map(|id| (id, &self.blocks[id]))
+    }
+
+    pub(super) fn insert(&mut self, id: BlockId, block: Block) {
+        if block.is_open() {
+            self.open.insert(id);
+        }
+        self.memory += block.shape.cost();
+        if let Some(old) = self.blocks.insert(id, block) {
+            self.memory -= old.shape.cost();
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: BlockId) -> Option<Block> {
+        let block = self.blocks.remove(&id)?;
+        self.open.remove(&id);
+        self.memory -= block.shape.cost();
+        self.end_reception(id);
+        self.end_asking(id);
+        if self.keeps && block.is_safe && id.flow.source != self.node {
+            self.keep.push_back(Keep::Drop(id));
+        }
+        Some(block)
+    }
+
+    /// Lets go of blocks until another one of `cost` bytes fits: first of what others have, the
+    /// oldest first (`hop.md` 4), then of parts of blocks that fell silent, of which nothing was
+    /// acknowledged. Returns whether it fits.
+    pub(super) fn make_room(&mut self, now: Instant, cost: u64) -> bool {
+        let is_full =
+            |hop: &Self| hop.memory + cost > hop.config.memory_bytes || hop.blocks.len() >= BLOCKS;
+        while is_full(self) {
+            let rank = |(id, block): &(&BlockId, &Block)| {
+                let is_other = id.flow.source != self.node;
+                let is_silent = block.used + admit::SILENT <= now && !block.is_complete();
+                match block.is_spare() {
+                    _ if !is_other => None,
+                    true => Some((0, block.used)),
+                    false if is_silent => Some((1, block.used)),
+                    false => None,
+                }
+            };
+            let all = self.blocks.iter().filter_map(|entry| Some((rank(&entry)?, *entry.0)));
+            let Some((_, oldest)) = all.min() else { return false };
+            self.counters.let_go += 1;
+            self.remove(oldest);
+        }
+        true
+    }
+}

@@ -1,0 +1,207 @@
+//! `cargo xtask forward`: what it costs a daemon to forward blocks between two `udp` devices.
+//!
+//! Three namespaces in a row with veth pairs of the usual MTU, and a daemon in each. A stream of
+//! blocks goes from a program at the first to one at the last; what counts is the processor time of
+//! the daemon between them, user and system. TCP of the kernel through the same middle namespace
+//! stands beside it. The kernel forwards in soft interrupts, which no process is charged for, so
+//! that the two can be compared only by the time of the whole machine: that is given for both, and
+//! means something on a machine that does nothing else.
+
+mod daemons;
+mod kernel;
+mod place;
+mod usage;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use comfy_table::presets::ASCII_MARKDOWN;
+use comfy_table::{CellAlignment, Table};
+use serde::Serialize;
+
+use self::daemons::Mode;
+use self::place::Place;
+use self::usage::Cost;
+use crate::build;
+
+/// Gigabits that a daemon forwards in a second of its processor time.
+const PROMISED: f64 = 1.0;
+/// Bits of a gigabit.
+const GIGA: f64 = 1e9;
+
+/// Options of the command.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    cargo xtask forward\n  \
+    cargo xtask forward --megabytes 50 --only off    for a profiler\n  \
+    cargo xtask forward --radio 'phy = \"802.11ac\"'   paced like a radio")]
+pub(crate) struct Options {
+    /// Print the rows as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Bytes that each row sends, in millions.
+    #[arg(long, default_value_t = 400)]
+    megabytes: u64,
+    /// Only this row.
+    #[arg(long)]
+    only: Option<Mode>,
+    /// A line more for the radio of the scenario.
+    #[arg(long, default_value = "")]
+    radio: String,
+    /// Bytes of a block in a frame; what daemons choose if it is not given. Datagrams that are
+    /// longer than the MTU are sent one by one, in fragments.
+    #[arg(long)]
+    frame_bytes: Option<u16>,
+    /// A farhop that is there, in the place of the one that is built.
+    #[arg(long)]
+    program: Option<PathBuf>,
+}
+
+/// What one way of forwarding costs.
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    /// Rate of the transfer, which shares the machine with all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mbps: Option<f64>,
+    /// Processor time of the forwarder, user and system; nothing where no process forwards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system_s: Option<f64>,
+    /// Gigabits for each second of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gb_per_cpu_s: Option<f64>,
+    /// Gigabits for each second of processor time of the whole machine, both ends included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gb_per_machine_s: Option<f64>,
+    /// What the forwarder held at most, and held before there was anything to forward.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peak_mb: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idle_mb: Option<f64>,
+    /// Memory for blocks that it is set to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget_mb: Option<f64>,
+    /// Whether the promises on speed and memory are kept; nothing where none was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ok: Option<bool>,
+}
+
+impl Row {
+    fn new(name: &'static str, cost: &Cost) -> Self {
+        let gigabits = cost.bytes as f64 * 8.0 / GIGA;
+        Self {
+            name,
+            mbps: (gigabits > 0.0).then_some(gigabits * 1e3 / cost.wall_s),
+            user_s: None,
+            system_s: None,
+            gb_per_cpu_s: None,
+            gb_per_machine_s: (gigabits > 0.0).then_some(gigabits / cost.machine_s),
+            peak_mb: None,
+            idle_mb: None,
+            budget_mb: None,
+            ok: None,
+        }
+    }
+
+    fn with_memory(self, cost: &Cost, budget: u64) -> Self {
+        let megabytes = |bytes: u64| Some(bytes as f64 / 1e6);
+        Self {
+            peak_mb: megabytes(cost.peak_bytes),
+            idle_mb: megabytes(cost.idle_bytes),
+            budget_mb: megabytes(budget),
+            ..self
+        }
+    }
+
+    fn of_daemon(mode: Mode, cost: &Cost, budget: u64) -> Self {
+        let gigabits = cost.bytes as f64 * 8.0 / GIGA;
+        let per_second = gigabits / (cost.user_s + cost.system_s);
+        Self {
+            user_s: Some(cost.user_s),
+            system_s: Some(cost.system_s),
+            gb_per_cpu_s: Some(per_second),
+            ok: Some(per_second >= PROMISED && is_within(cost, budget)),
+            ..Self::new(mode.title(), cost).with_memory(cost, budget)
+        }
+    }
+}
+
+/// Whether the forwarder held no more than it may.
+fn is_within(cost: &Cost, budget: u64) -> bool {
+    cost.peak_bytes <= cost.idle_bytes + budget
+}
+
+/// Runs it; fails if a promise is not kept.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let farhop = options.program.clone().map_or_else(build::farhop, Ok)?;
+    let modes = Mode::ALL.into_iter().filter(|mode| options.only.is_none_or(|one| one == *mode));
+    let bytes = options.megabytes * 1_000_000;
+    let own =
+        options.frame_bytes.map_or_else(String::new, |bytes| format!("frame_bytes = {bytes}\n"));
+    let mut rows = Vec::new();
+    for mode in modes {
+        let place = Place::build()?;
+        let (cost, budget) =
+            daemons::measure(&farhop, &place, mode, (&options.radio, &own), bytes)?;
+        rows.push(Row::of_daemon(mode, &cost, budget));
+    }
+    if options.only.is_none() {
+        let (cost, budget) = daemons::fill(&farhop, &Place::build()?)?;
+        let full = Row::new("blocks for a node that is gone", &cost).with_memory(&cost, budget);
+        rows.push(Row { ok: Some(is_within(&cost, budget)), ..full });
+        let cost = kernel::measure(&Place::build()?, bytes * 4)?;
+        rows.push(Row::new("TCP, forwarded by the kernel", &cost));
+    }
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "rows": rows }))?);
+    } else {
+        println!("{}", table(&rows));
+    }
+    let is_kept = rows.iter().all(|row| row.ok != Some(false));
+    ensure!(is_kept, "a promise is not kept on this machine");
+    Ok(())
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN).set_header([
+        "forwarded",
+        "Mb/s",
+        "user s",
+        "system s",
+        "Gb per CPU s",
+        "Gb per machine s",
+        "peak MB",
+        "idle MB",
+        "budget MB",
+        "ok",
+    ]);
+    let figure =
+        |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.2}"));
+    for row in rows {
+        let verdict = match row.ok {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "",
+        };
+        table.add_row([
+            row.name.to_owned(),
+            figure(row.mbps),
+            figure(row.user_s),
+            figure(row.system_s),
+            figure(row.gb_per_cpu_s),
+            figure(row.gb_per_machine_s),
+            figure(row.peak_mb),
+            figure(row.idle_mb),
+            figure(row.budget_mb),
+            verdict.to_owned(),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
