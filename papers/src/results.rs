@@ -123,8 +123,8 @@ pub struct At<'a> {
 }
 
 impl Results {
-    /// Reports that somebody else has, by the names of their cases: of each the first so many as all
-    /// have. Cases without any give what is no number.
+    /// Reports that somebody else has, by the names of their cases: of each the first so many as
+    /// all have. Cases without any give what is no number.
     pub(crate) fn of_reports(mut reports: BTreeMap<String, Vec<Report>>) -> Self {
         let seeds = reports.values().map(Vec::len).filter(|count| *count > 0).min().unwrap_or(1);
         let flow = FlowReport { goodput_mbps: f64::NAN, ..FlowReport::default() };

@@ -277,7 +277,7 @@ impl Tree {
         panic!("not in step within {most} s");
     }
 
-    /// Runs on for so long; the frames that were judged meanwhile and those that must not have come.
+    /// Runs on for so long; the frames judged meanwhile and those that must not have come.
     fn judge_for(&mut self, seconds: f64) -> (u64, usize) {
         let (judged, faults) = (self.oracle.judged, self.oracle.faults.len());
         self.run_until(self.now + Duration::from_secs_f64(seconds));

@@ -26,7 +26,7 @@ const LAB_RUNS: usize = 5;
     farhop paper                              the papers\n  \
     farhop paper wildnet --quick              shorter runs of fewer seeds, in a minute\n  \
     farhop paper wildnet --out out/           every row, and a page with every figure\n  \
-    farhop paper wildnet --lab --out out/     some rows with real daemons too; can be taken up again\n  \
+    farhop paper wildnet --lab --out out/     some rows with real daemons too\n  \
     farhop paper wildnet --only W-F9b --json | jq '.rows[] | select(.ok | not)'")]
 pub(crate) struct Options {
     /// The paper; all are listed if none is given.
@@ -86,7 +86,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let tables: Vec<_> = outcomes.iter().flat_map(|outcome| &outcome.tables).collect();
     let json = serde_json::json!({
         "paper": paper.name, "version": env!("CARGO_PKG_VERSION"), "quick": options.quick,
-        "seeds": seeds, "wall_s": wall_s, "missed": missed, "apart": apart, "rows": rows, "tables": tables,
+        "seeds": seeds, "wall_s": wall_s, "missed": missed, "apart": apart,
+        "rows": rows, "tables": tables,
     });
     if let Some(dir) = &options.out {
         write(dir, paper, &outcomes, &json, effort)?;

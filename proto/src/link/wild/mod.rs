@@ -64,7 +64,7 @@ const LANES: usize = 1_024;
 const SMALLEST_WINDOW: usize = 128;
 /// IP packets that the slot capacity is counted in, in bytes.
 const FULL_PACKET_BYTES: usize = 1_500;
-/// Where frames are filled, so much air time is given down ahead: a frame on air and one that waits.
+/// Where frames are filled, so much air time is given down ahead: a frame on air, one that waits.
 /// With a whole slot ahead, what comes during the slot would find no place in it.
 const AHEAD: Duration = Duration::from_millis(3);
 /// Most bytes of an acknowledgement besides its bits.

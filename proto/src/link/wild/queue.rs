@@ -266,8 +266,8 @@ impl Queue {
     }
 
     /// Takes out as much of the flow at a place as `most` bytes of a bundle hold, the last packet
-    /// perhaps in part, and gives it one number in its flow; nothing if too little fits. Packets for
-    /// which `is_single` go by themselves.
+    /// perhaps in part, and gives it one number in its flow; nothing if too little fits. Packets
+    /// for which `is_single` go by themselves.
     pub(super) fn cut(
         &mut self,
         level: usize,

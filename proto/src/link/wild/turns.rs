@@ -265,8 +265,8 @@ impl Wild {
         u8::try_from(units).unwrap_or(u8::MAX)
     }
 
-    /// What a frame says of that: a beacon, of all neighbours of its radio together. A station whose
-    /// packets are too long for its turn has nothing else to ask for a longer one with.
+    /// What a frame says of that: a beacon, of all neighbours of its radio together. A station
+    /// whose packets are too long for its turn has nothing else to ask for a longer one with.
     pub(super) fn demand_told(&self, place: (usize, usize), peer: Option<usize>) -> u8 {
         let of = |index: &usize| self.demand(&self.peers[*index]);
         match peer {
