@@ -43,7 +43,7 @@ pub struct WildConfig {
     /// They then go up when these come, before earlier ones that are repeated.
     pub acks_ride: bool,
     /// Fills frames up to so many bytes behind the MAC header with packets and parts of packets,
-    /// for neighbours who can join them; without it a packet is a frame. 802.11 carries up to 2,304.
+    /// for neighbours who can join them; without it a packet is a frame. 802.11 carries 2,304.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame_bytes: Option<u16>,
     /// Time added to each frame's air time in the plan of a slot, in microseconds.

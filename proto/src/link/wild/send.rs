@@ -167,11 +167,10 @@ impl Wild {
         let on_air = now.max(port.busy_until) + port.spec.mean_gap();
         let delta_us = on_air.since(slots.start()).as_micros() as u32;
         let base = content.peer.map_or(content.seq, |index| self.peers[index].sender.base());
+        let first = if had_stamp { flag::FIRST_IN_SLOT } else { 0 };
         let header = Header {
             kind: content.kind,
-            flags: content.flags
-                | flag::TAKES_PARTS
-                | if had_stamp { flag::FIRST_IN_SLOT } else { 0 },
+            flags: content.flags | flag::TAKES_PARTS | first,
             flow: content.flow,
             seq: content.seq,
             flow_seq: content.flow_seq,
