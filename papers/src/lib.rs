@@ -10,6 +10,7 @@ mod curve;
 mod estimate;
 mod figure;
 pub mod hop;
+pub mod lab;
 mod results;
 mod row;
 pub mod wildnet;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use farhop_proto::stack::Scenario;
-use farhop_sim::engine::{Many, Report};
+use farhop_sim::engine::{FlowReport, Many, Report};
 
 use crate::estimate::Estimate;
 
@@ -123,6 +123,21 @@ pub struct At<'a> {
 }
 
 impl Results {
+    /// Reports that somebody else has, by the names of their cases: of each the first so many as all
+    /// have. Cases without any give what is no number.
+    pub(crate) fn of_reports(mut reports: BTreeMap<String, Vec<Report>>) -> Self {
+        let seeds = reports.values().map(Vec::len).filter(|count| *count > 0).min().unwrap_or(1);
+        let flow = FlowReport { goodput_mbps: f64::NAN, ..FlowReport::default() };
+        let nothing = Report { flows: vec![flow], ..Report::default() };
+        reports.values_mut().for_each(|of_case| of_case.resize(seeds, nothing.clone()));
+        Self { reports, seeds }
+    }
+
+    /// The reports, by the names of their cases.
+    pub fn into_reports(self) -> BTreeMap<String, Vec<Report>> {
+        self.reports
+    }
+
     /// A number of each seed's runs, over all seeds.
     pub fn over_seeds(&self, number: impl Fn(At<'_>) -> f64) -> Estimate {
         let values: Vec<f64> =

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::estimate::Estimate;
+use crate::lab::TOLERANCE;
 
 /// The range in which ours must lie, its ends included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -40,9 +41,15 @@ pub struct Expected {
     /// The most that is accepted.
     #[serde(default)]
     pub high: Option<f64>,
-    /// Why it misses, if it does, or how it is read.
+    /// How it is read, or why it may miss.
     #[serde(default)]
     pub note: String,
+    /// Why it misses, if it is known to.
+    #[serde(default)]
+    pub known: String,
+    /// Whether the lab is not held against the simulator here: a small difference of large numbers.
+    #[serde(default)]
+    pub loose: bool,
 }
 
 /// One published number or property beside ours.
@@ -63,12 +70,25 @@ pub struct Row {
     /// How it is read, or why it misses.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
+    /// Whether it is known to miss.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub known: bool,
+    /// What real daemons over an emulated air measured, under the kernel's TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lab: Option<Estimate>,
+    /// What the simulator measured with the same scenarios as the lab.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lab_sim: Option<Estimate>,
+    /// Whether these two agree; nothing where there is no lab, or too little to compare.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lab_ok: Option<bool>,
 }
 
 impl Row {
     /// Puts what was measured beside what was expected.
     pub fn judge(expected: &Expected, ours: Estimate) -> Self {
         let band = Band { low: expected.low, high: expected.high };
+        let is_known = !expected.known.is_empty();
         Self {
             id: expected.id.clone(),
             what: expected.what.clone(),
@@ -76,8 +96,26 @@ impl Row {
             ours,
             band,
             ok: band.contains(ours.mean),
-            note: expected.note.clone(),
+            note: if is_known { &expected.known } else { &expected.note }.clone(),
+            known: is_known,
+            lab: None,
+            lab_sim: None,
+            lab_ok: None,
         }
+    }
+
+    /// Puts beside it what a lab measured, and the simulator with the same scenarios.
+    pub(crate) fn set_lab(
+        &mut self,
+        expected: &Expected,
+        lab: Option<Estimate>,
+        sim: Option<Estimate>,
+    ) {
+        let is_number = |it: &Estimate| it.mean.is_finite();
+        let (lab, sim) = (lab.filter(is_number), sim.filter(is_number));
+        let agree = |lab: Estimate, sim: Estimate| (sim.mean / lab.mean - 1.0).abs() <= TOLERANCE;
+        (self.lab, self.lab_sim) = (lab, sim);
+        self.lab_ok = lab.zip(sim).filter(|_| !expected.loose).map(|(lab, sim)| agree(lab, sim));
     }
 }
 

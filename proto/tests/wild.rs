@@ -71,6 +71,49 @@ fn all_packets_come_once_and_in_order_at_half_the_frames_lost() {
     assert_eq!(pair.ledger.open(), 0, "every packet ended");
 }
 
+/// A link that fills its frames with parts of packets.
+fn filling(retries: u8) -> WildConfig {
+    let retries = Retries::Fixed(retries);
+    let recovery = Recovery::Arq;
+    WildConfig { frame_bytes: Some(2_304), retries, recovery, ..WildConfig::default() }
+}
+
+#[test]
+fn frames_of_parts_carry_more_and_every_packet_comes_once_and_in_order() {
+    for loss in [0.0, 0.3] {
+        let mut pairs = [
+            pair(WildConfig { frame_bytes: None, ..filling(40) }, PairConfig::with_loss(loss)),
+            pair(filling(40), PairConfig::with_loss(loss)),
+        ];
+        let [whole, parts] = pairs.each_mut().map(|pair| {
+            let rates = saturate(pair, 5.0);
+            pair.run_for(4.0);
+            pair.ledger.assert_at_most_once();
+            pair.ledger.assert_in_order();
+            pair.ledger.assert_all_came();
+            assert_eq!(pair.ledger.open(), 0, "every packet ended");
+            rates.iter().sum::<f64>()
+        });
+        println!("loss {loss}: {whole:.2} Mb/s by packets, {parts:.2} by parts");
+        assert!(counter(&pairs[1], 0, "frames_filled") > 1_000);
+        assert_eq!(counter(&pairs[1], 1, "parts_torn"), 0);
+        assert!(parts > 1.1 * whole, "{parts} and {whole}");
+    }
+}
+
+#[test]
+fn what_is_given_up_tears_no_other_packet() {
+    let mut pair = pair(filling(0), PairConfig::with_loss(0.3));
+    saturate(&mut pair, 5.0);
+    pair.run_for(4.0);
+    pair.ledger.assert_at_most_once();
+    pair.ledger.assert_in_order();
+    assert_eq!(pair.ledger.open(), 0, "every packet ended");
+    assert!(counter(&pair, 1, "parts_torn") > 100);
+    let came = pair.ledger.received(0, 1).len() as f64 / pair.ledger.sent(0, 1) as f64;
+    assert!((0.4..0.7).contains(&came), "most packets are in two frames: {came}");
+}
+
 #[test]
 fn what_remains_lost_is_the_loss_to_the_power_of_all_attempts() {
     for (p, retries) in [(0.3, 0_u8), (0.3, 1), (0.3, 2), (0.5, 3)] {

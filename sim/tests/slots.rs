@@ -1,7 +1,7 @@
 //! Networks of several long links under time slots: chains, stars, rows of single radios.
 
 use farhop_proto::link::secure::SecurityConfig;
-use farhop_proto::stack::{FaultConfig, Scenario};
+use farhop_proto::stack::{FaultConfig, FlowKind, Scenario};
 use farhop_sim::engine::{Report, RunOptions, run};
 
 /// A network under `wild`: links by their ends, length in kilometres, and channel (0 for the
@@ -88,6 +88,29 @@ fn the_stations_of_a_star_answer_in_turns_that_follow_their_demand() {
     let sum = |rates: &[f64]| rates.iter().sum::<f64>();
     assert!(sum(&down) > 3.0 && sum(&up) > 2.5 && one[0] > 2.3);
     assert!(up.iter().all(|rate| (0.6..1.6).contains(&(rate / sum(&up) * 3.0))), "{up:?}");
+}
+
+#[test]
+fn one_busy_station_of_four_has_nearly_the_whole_uplink_and_busy_ones_share_it() {
+    let stations = ["a", "b", "c", "d"];
+    let links = [0, 1, 2, 3].map(|at| ("hub", stations[at], 5.0 + 10.0 * at as f64, 0));
+    let up = |busy: &[&str]| {
+        let flows: Vec<_> = busy.iter().map(|from| (*from, "hub")).collect();
+        let mut scenario = network(&links, &flows, 0.0);
+        scenario.flow.iter_mut().for_each(|flow| flow.kind = FlowKind::Udp);
+        rates(&simulate(&scenario))
+    };
+    let alone = rates(&simulate(&{
+        let mut pair = network(&[("hub", "b", 15.0, 0)], &[("b", "hub")], 0.0);
+        pair.flow[0].kind = FlowKind::Udp;
+        pair
+    }));
+    let (one, all) = (up(&["b"]), up(&stations));
+    println!("without others {alone:.2?}, one busy {one:.2?}, all busy {all:.2?} Mb/s");
+    assert!(one[0] > 0.7 * alone[0], "{one:?} of {alone:?}");
+    let mean = all.iter().sum::<f64>() / 4.0;
+    assert!(all.iter().all(|rate| (0.9..1.1).contains(&(rate / mean))), "{all:?}");
+    assert!(mean * 4.0 > 0.7 * alone[0], "{all:?} of {alone:?}");
 }
 
 #[test]

@@ -266,7 +266,7 @@ fn hear_out(
 }
 
 /// Asks a process to end.
-fn end(child: &Child) {
+pub(crate) fn end(child: &Child) {
     let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(pid) = pid {
         // It may have ended by itself.

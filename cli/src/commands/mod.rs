@@ -7,6 +7,7 @@ pub(crate) mod keys;
 pub(crate) mod lab;
 pub(crate) mod noise;
 pub(crate) mod paper;
+mod paper_lab;
 pub(crate) mod proxy;
 pub(crate) mod schema;
 pub(crate) mod sim;

@@ -3,6 +3,7 @@
 mod beyond;
 mod distance;
 mod knobs;
+mod lab;
 mod network;
 mod numbers;
 mod relays;
@@ -10,6 +11,7 @@ mod ripple;
 mod single;
 mod snoop;
 
+pub(crate) use self::lab::cases as lab_cases;
 use crate::{Paper, Target};
 
 /// The paper.

@@ -104,6 +104,8 @@ pub mod flag {
     pub const LAST_IN_SLOT: u8 = 8;
     /// The packet will not be repeated.
     pub const NO_RETX: u8 = 16;
+    /// The sender joins parts of packets.
+    pub const TAKES_PARTS: u8 = 32;
 }
 
 /// The place of a frame in its code block.

@@ -1,6 +1,9 @@
-//! What theory says of a network, worked out apart from the code that is held against it.
+//! What theory says of a network, and what must hold in one, worked out apart from the code that
+//! is held against it.
 
 mod bianchi;
 pub mod edca;
+mod slots;
 
 pub use bianchi::{Bianchi, Saturation};
+pub use slots::{Fault, SlotOracle, Why};

@@ -42,6 +42,10 @@ pub struct WildConfig {
     /// Whether acknowledgements of TCP ride in the frames of other packets, where there is place.
     /// They then go up when these come, before earlier ones that are repeated.
     pub acks_ride: bool,
+    /// Fills frames up to so many bytes behind the MAC header with packets and parts of packets, for
+    /// neighbours who can join them; without it a packet is a frame. 802.11 carries up to 2,304.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame_bytes: Option<u16>,
     /// Time added to each frame's air time in the plan of a slot, in microseconds.
     pub overhead_us: f64,
     /// Classes of flows with values of their own; the first that matches counts.
@@ -64,6 +68,7 @@ impl Default for WildConfig {
             window_packets: None,
             queue_packets: 64,
             acks_ride: true,
+            frame_bytes: None,
             overhead_us: 0.0,
             class: Vec::new(),
         }

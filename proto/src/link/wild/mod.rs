@@ -18,6 +18,7 @@ mod config;
 mod cycle;
 mod done;
 mod packets;
+mod parts;
 mod peer;
 mod queue;
 mod receive;
@@ -39,6 +40,7 @@ pub use turns::Turn;
 
 use self::class::Classes;
 use self::clock::RadioClock;
+use self::parts::Parts;
 use self::peer::Peer;
 use self::riders::Riders;
 use self::send::Outstanding;
@@ -74,6 +76,7 @@ pub struct Wild {
     up: VecDeque<PacketUp>,
     copies: Copies,
     riders: Riders,
+    parts: Parts,
     outstanding: VecDeque<Outstanding>,
     ids: UnitIds,
     seed: Seed,
@@ -96,6 +99,7 @@ struct Settings {
     overhead: Duration,
     in_order: InOrder,
     acks_ride: bool,
+    frame_bytes: Option<u16>,
     block: usize,
     classes: Classes,
 }
@@ -110,6 +114,7 @@ impl Settings {
             overhead: Duration::from_secs_f64(config.overhead_us / 1e6),
             in_order: config.in_order,
             acks_ride: config.acks_ride,
+            frame_bytes: config.frame_bytes,
             block: usize::from(config.block_packets).clamp(1, MAX_DATA),
             classes: Classes::build(config),
         }
@@ -209,6 +214,7 @@ impl Wild {
             up: VecDeque::new(),
             copies: Copies::default(),
             riders: Riders::default(),
+            parts: Parts::default(),
             outstanding: VecDeque::new(),
             ids: UnitIds::default(),
             seed,
@@ -279,8 +285,10 @@ impl Wild {
         for index in 0..done.len() {
             done.extend(self.riders.end(&done[index]));
         }
-        done.retain(|done| self.copies.has_ended(done.id));
-        self.up.extend(done.into_iter().map(PacketUp::Done));
+        let mut ended = Vec::with_capacity(done.len());
+        done.into_iter().for_each(|done| self.parts.end(done, &mut ended));
+        ended.retain(|done| self.copies.has_ended(done.id));
+        self.up.extend(ended.into_iter().map(PacketUp::Done));
     }
 
     /// The neighbours of a radio that can be sent to.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::queue::Taken;
+use super::riders::BUNDLE_BYTES;
 use super::send::{Content, What};
 use super::sender::Terms;
 use super::{Recovery, Wild, retries_of};
@@ -182,31 +183,47 @@ impl Wild {
         if !peer.queue.has(level) || !peer.sender.has_room(level) {
             return self.close_blocks(now, index, level, false);
         }
-        let (ack, place) = (peer.ack(), peer.place);
+        let ack = peer.ack();
         for turn in 0..FLOWS_TRIED {
             let peer = &self.peers[index];
             let Some((packet, class)) = peer.queue.peek(level, turn) else { break };
             let codes = peer.sender.estimate.codes_new(class);
+            if peer.queue.is_cut(level, turn) || (!codes && self.cuts(index, class)) {
+                let Some(taken) = self.fill(now, index, (level, turn), ack.len()) else { continue };
+                return Some(self.send_new(now, (index, level), taken, None, &ack));
+            }
             let bytes = ack.len() + packet.payload.len();
             let Some(parity_air) = self.admit(now, (index, class), bytes, codes) else { continue };
             let peer = &mut self.peers[index];
             let mut taken = peer.queue.take(level, turn).expect("what was there");
             if parity_air.is_none() {
-                self.board(now, index, ack.len(), &mut taken);
+                self.board(now, index, (ack.len(), BUNDLE_BYTES), &mut taken, Vec::new());
             }
-            let peer = &mut self.peers[index];
-            let Taken { packet, flow_seq, class } = taken;
-            let (flow, protocol) = (packet.flow, packet.protocol);
-            let (payload, most_retries) = (packet.payload.clone(), retries_of(&packet));
-            let until = self.groups[place.0].slots.end();
-            let terms = Terms { flow_seq, class, level, most_retries, until };
-            let seq = peer.sender.push(packet, terms);
-            let is_last = peer.sender.is_last(seq);
-            let (what, head) = (What::First(seq), UnitHead { seq, flow, flow_seq, protocol });
-            let data = Data { what, head, class, attempt: 0, is_last, payload, parity_air };
-            return Some(self.data(now, index, data, &ack));
+            return Some(self.send_new(now, (index, level), taken, parity_air, &ack));
         }
         self.close_blocks(now, index, level, false)
+    }
+
+    /// Sends what was taken out of the queue.
+    fn send_new(
+        &mut self,
+        now: Instant,
+        (index, level): (usize, usize),
+        taken: Taken,
+        parity_air: Option<Duration>,
+        ack: &[u8],
+    ) -> Frame {
+        let peer = &mut self.peers[index];
+        let Taken { packet, flow_seq, class } = taken;
+        let (flow, protocol) = (packet.flow, packet.protocol);
+        let (payload, most_retries) = (packet.payload.clone(), retries_of(&packet));
+        let until = self.groups[peer.place.0].slots.end();
+        let terms = Terms { flow_seq, class, level, most_retries, until };
+        let seq = peer.sender.push(packet, terms);
+        let is_last = peer.sender.is_last(seq);
+        let (what, head) = (What::First(seq), UnitHead { seq, flow, flow_seq, protocol });
+        let data = Data { what, head, class, attempt: 0, is_last, payload, parity_air };
+        self.data(now, index, data, ack)
     }
 
     /// Closes the open blocks of a level that are filled by retransmissions, or by new packets,

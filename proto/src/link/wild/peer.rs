@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::Settings;
 use super::class::Precedence;
+use super::parts::Joiner;
 use super::queue::Queue;
 use super::receiver::Receiver;
 use super::recovery::Estimate;
@@ -49,6 +50,10 @@ pub(super) struct Peer {
     pub(super) demand: u8,
     /// How much later than the end of our slot its slot begins, in nanoseconds.
     pub(super) lag: Option<i64>,
+    /// Whether it joins parts of packets, as it says itself.
+    pub(super) takes_parts: bool,
+    /// Its own parts.
+    pub(super) joiner: Joiner,
     /// Why its frames are refused, while they are.
     pub(super) refused: Option<Refusal>,
 }
@@ -83,6 +88,8 @@ impl Peer {
             stamp: None,
             demand: 0,
             lag: None,
+            takes_parts: false,
+            joiner: Joiner::default(),
             refused: None,
         }
     }

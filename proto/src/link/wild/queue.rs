@@ -8,7 +8,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::class::{Choice, Class, Classes, Habit};
+use super::parts::LEAST as LEAST_PART;
+use super::riders::MOST as RIDERS;
 use crate::base::{FlowId, Instant, Packet};
+use crate::wire::bundle::{HEAD_BYTES, Piece};
 use crate::wire::ip;
 
 /// The waiting packets to one neighbour.
@@ -31,6 +34,8 @@ struct LaneQueue {
     class: usize,
     habit: Habit,
     packets: VecDeque<Packet>,
+    /// Bytes of the first packet that have gone out.
+    cut: usize,
     next_flow_seq: u16,
     used: Instant,
 }
@@ -42,6 +47,13 @@ pub(super) struct Taken {
     /// Number in the flow.
     pub(super) flow_seq: u16,
     pub(super) class: usize,
+}
+
+/// A piece of a packet that goes out.
+#[derive(Debug)]
+pub(super) struct Cut {
+    pub(super) packet: Packet,
+    pub(super) piece: Piece,
 }
 
 impl Queue {
@@ -120,7 +132,8 @@ impl Queue {
         }
         lane.packets.push_back(packet);
         if is_full {
-            return lane.packets.pop_front();
+            // What has begun to go out goes on.
+            return lane.packets.remove(usize::from(lane.cut > 0));
         }
         self.len += 1;
         None
@@ -152,7 +165,8 @@ impl Queue {
         let index = if self.lanes.len() < self.most_lanes {
             let (packets, habit) = (VecDeque::new(), Habit::default());
             let (class, next_flow_seq, used) = (0, 0, Instant::ZERO);
-            self.lanes.push(LaneQueue { flow, class, habit, packets, next_flow_seq, used });
+            let cut = 0;
+            self.lanes.push(LaneQueue { flow, class, habit, packets, cut, next_flow_seq, used });
             self.lanes.len() - 1
         } else {
             let idle = self.lanes.iter().enumerate().filter(|(_, lane)| lane.packets.is_empty());
@@ -185,7 +199,7 @@ impl Queue {
     /// part of the numbering of its flow, and goes before those that wait.
     pub(super) fn take_bare_ack(&mut self, bytes: usize) -> Option<Packet> {
         let is_fit = |index: &usize| {
-            let front = self.lanes[*index].packets.front();
+            let front = self.lanes[*index].packets.front().filter(|_| self.lanes[*index].cut == 0);
             front.is_some_and(|it| it.payload.len() <= bytes && ip::is_bare_ack(&it.payload))
         };
         let (level, turn) = self
@@ -224,6 +238,7 @@ impl Queue {
         let index = self.active[level].remove(turn)?;
         let lane = &mut self.lanes[index];
         let packet = lane.packets.pop_front()?;
+        lane.cut = 0;
         let flow_seq = lane.next_flow_seq;
         lane.next_flow_seq = flow_seq.wrapping_add(1);
         if !lane.packets.is_empty() {
@@ -231,6 +246,74 @@ impl Queue {
         }
         self.len -= 1;
         Some(Taken { packet, flow_seq, class: lane.class })
+    }
+
+    /// Whether a part of what [`Self::peek`] shows has gone out.
+    pub(super) fn is_cut(&self, level: usize, turn: usize) -> bool {
+        self.active[level].get(turn).is_some_and(|lane| self.lanes[*lane].cut > 0)
+    }
+
+    /// Acknowledgements of TCP that could go out now, of other flows than the one at a place; as
+    /// many as can ride in a frame at most.
+    pub(super) fn bare_acks(&self, level: usize, turn: usize) -> usize {
+        let own = self.active[level].get(turn);
+        let others = self.active.iter().flatten().filter(|lane| Some(*lane) != own);
+        let of = |lane: &usize| {
+            let packets = self.lanes[*lane].packets.iter().take(RIDERS);
+            packets.take_while(|packet| ip::is_bare_ack(&packet.payload)).count()
+        };
+        others.map(of).sum::<usize>().min(RIDERS)
+    }
+
+    /// Takes out as much of the flow at a place as `most` bytes of a bundle hold, the last packet
+    /// perhaps in part, and gives it one number in its flow; nothing if too little fits. Packets for
+    /// which `is_single` go by themselves.
+    pub(super) fn cut(
+        &mut self,
+        level: usize,
+        turn: usize,
+        most: usize,
+        is_single: impl Fn(&Packet) -> bool,
+    ) -> Option<(Vec<Cut>, u16, usize)> {
+        let index = *self.active[level].get(turn)?;
+        let lane = &mut self.lanes[index];
+        let (mut cuts, mut room) = (Vec::new(), most);
+        while let Some(packet) = lane.packets.front() {
+            let first: Option<&Cut> = cuts.first();
+            let terms = |it: &Packet| (it.options.ack, it.options.attempts, is_single(it));
+            if first.is_some_and(|it| is_single(packet) || terms(&it.packet) != terms(packet)) {
+                break;
+            }
+            let left = packet.payload.len() - lane.cut;
+            let least = if is_single(packet) { left } else { left.min(LEAST_PART) };
+            if room < HEAD_BYTES + least {
+                break;
+            }
+            let length = left.min(room - HEAD_BYTES);
+            let bytes = packet.payload.slice(lane.cut..lane.cut + length);
+            let (is_rest, goes_on) = (lane.cut > 0, length < left);
+            let piece = Piece { protocol: packet.protocol, bytes, is_rest, goes_on };
+            cuts.push(Cut { packet: packet.clone(), piece });
+            room -= HEAD_BYTES + length;
+            if goes_on {
+                lane.cut += length;
+                break;
+            }
+            lane.cut = 0;
+            lane.packets.pop_front();
+            self.len -= 1;
+        }
+        if cuts.is_empty() {
+            return None;
+        }
+        let flow_seq = lane.next_flow_seq;
+        lane.next_flow_seq = flow_seq.wrapping_add(1);
+        let (class, is_busy) = (lane.class, !lane.packets.is_empty());
+        self.active[level].remove(turn);
+        if is_busy {
+            self.active[level].push_back(index);
+        }
+        Some((cuts, flow_seq, class))
     }
 }
 

@@ -4,14 +4,13 @@ use super::Wild;
 use super::beacon::BEACON_BYTES;
 use super::peer::Refusal;
 use super::receiver::{Arrival, Verdict, unit_head};
-use super::riders::split;
 use super::slots::{SILENT_CYCLES, STALE_CYCLES, Stamp};
 use super::status::WildEvent;
 use crate::base::{
     Cx, Duration, EtherType, Instant, NodeId, PacketUp, ReceivedFrame, ReceivedPacket,
 };
 use crate::link::PeerSpec;
-use crate::wire::wild::{DecodeError, Decoded, Header, Kind, Turns, decode, flag};
+use crate::wire::wild::{DecodeError, Decoded, Header, Kind, Turns, UnitHead, decode, flag};
 
 impl Wild {
     /// Takes a frame that was for this node (or all), or that was only overheard.
@@ -47,6 +46,7 @@ impl Wild {
         if verdict == Verdict::Restarted {
             self.counters.restarts += 1;
             self.peers[index].stamp = None;
+            self.peers[index].joiner.clear();
         }
         if verdict != Verdict::Strange && header.kind != Kind::Idle {
             self.on_window(cx, index, &frame, decoded, &mut out);
@@ -141,7 +141,8 @@ impl Wild {
         let is_up = is_with_us || !slots.is_in_step(cx.now);
         peer.heard = Some(cx.now);
         peer.signal = frame.signal.or(peer.signal);
-        if frame.to == Some(self.node) {
+        peer.takes_parts = header.has(flag::TAKES_PARTS);
+        if frame.to.is_none_or(|to| to == self.node) {
             peer.demand = header.demand;
         }
         if peer.is_up != is_up {
@@ -260,13 +261,14 @@ impl Wild {
         let peer = &mut self.peers[index];
         for arrival in out {
             peer.received_bytes += arrival.payload.len() as u64;
-            let packets = split(arrival.head.protocol, arrival.payload);
-            self.counters.malformed_protocol += u64::from(packets.is_empty());
-            for (protocol, payload) in packets {
+            let UnitHead { flow, flow_seq, protocol, .. } = arrival.head;
+            let packets = peer.joiner.take(flow, flow_seq, protocol, arrival.payload);
+            self.counters.malformed_protocol += u64::from(packets.is_none());
+            for (protocol, payload) in packets.unwrap_or_default() {
                 self.up.push_back(PacketUp::Received(ReceivedPacket {
                     radio: peer.spec.radio,
                     from: peer.spec.node,
-                    flow: arrival.head.flow,
+                    flow,
                     protocol,
                     payload,
                     signal: arrival.signal,

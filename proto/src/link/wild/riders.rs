@@ -7,18 +7,16 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-
 use super::Wild;
 use super::config::InOrder;
 use super::queue::Taken;
-use crate::base::{Duration, EtherType, Instant, PacketDone, UnitId};
-use crate::wire::bundle::{self, HEAD_BYTES};
+use crate::base::{Duration, EtherType, Instant, Packet, PacketDone, UnitId};
+use crate::wire::bundle::{self, HEAD_BYTES, Piece};
 
 /// Riders in a frame, at most.
-const MOST: usize = 4;
+pub(super) const MOST: usize = 4;
 /// Longest bundle, in bytes, so that a frame fits where one of a full packet does.
-const BUNDLE_BYTES: usize = 1_700;
+pub(super) const BUNDLE_BYTES: usize = 1_700;
 
 /// Which packets ride with which.
 #[derive(Debug, Default)]
@@ -34,20 +32,55 @@ impl Riders {
 }
 
 impl Wild {
-    /// Lets acknowledgements that wait ride with a packet that goes out, as far as the frame
-    /// still fits with them. `ack` is the length of the link's own acknowledgement in it.
-    pub(super) fn board(&mut self, now: Instant, index: usize, ack: usize, taken: &mut Taken) {
-        let place = self.peers[index].place;
+    /// Lets acknowledgements that wait ride with a packet that goes out, or with the pieces that go
+    /// out in its name, as far as the frame still fits with them and has no more than `most` bytes.
+    /// `ack` is the length of the link's own acknowledgement in it.
+    pub(super) fn board(
+        &mut self,
+        now: Instant,
+        index: usize,
+        (ack, most): (usize, usize),
+        taken: &mut Taken,
+        mut pieces: Vec<Piece>,
+    ) {
+        let is_alone = pieces.is_empty();
+        if is_alone {
+            let Packet { protocol, payload, .. } = &taken.packet;
+            pieces.push(Piece::whole(*protocol, payload.clone()));
+        }
         // All copies of a broadcast have one name, by which riders could not be told apart.
         let is_copy = self.copies.is_one(taken.packet.id);
-        if !self.settings.acks_ride || self.settings.in_order == InOrder::Link || is_copy {
+        let rides = self.settings.acks_ride && self.settings.in_order != InOrder::Link && !is_copy;
+        let length = bundle::bytes(&pieces);
+        let riders = if rides { self.riders_for(now, index, ack, length, most) } else { vec![] };
+        if riders.is_empty() && is_alone {
             return;
         }
+        if !riders.is_empty() {
+            self.counters.acks_ridden += riders.len() as u64;
+            let ids = riders.iter().map(|rider| rider.id).collect();
+            self.riders.0.insert(taken.packet.id, ids);
+        }
+        let whole = |rider: Packet| Piece::whole(rider.protocol, rider.payload);
+        pieces.extend(riders.into_iter().map(whole));
+        taken.packet.protocol = EtherType::FARHOP;
+        taken.packet.payload = bundle::encode(&pieces);
+    }
+
+    /// Takes out the acknowledgements that fit beside `length` bytes.
+    fn riders_for(
+        &mut self,
+        now: Instant,
+        index: usize,
+        ack: usize,
+        mut length: usize,
+        most_bytes: usize,
+    ) -> Vec<Packet> {
+        let place = self.peers[index].place;
         let mut riders = Vec::new();
-        let mut length = HEAD_BYTES + taken.packet.payload.len();
         let beside = self.reserved(place, None);
         while riders.len() < MOST && self.peers[index].queue.len() > 0 {
-            let left = BUNDLE_BYTES.saturating_sub(length + HEAD_BYTES);
+            let left = most_bytes.saturating_sub(length + HEAD_BYTES);
             let fits = |more: usize| {
                 let bytes = length + HEAD_BYTES + more;
                 self.fits(now, place, ack + bytes, beside)
@@ -60,22 +93,6 @@ impl Wild {
             length += HEAD_BYTES + rider.payload.len();
             riders.push(rider);
         }
-        if riders.is_empty() {
-            return;
-        }
-        self.counters.acks_ridden += riders.len() as u64;
-        self.riders.0.insert(taken.packet.id, riders.iter().map(|rider| rider.id).collect());
-        let all = std::iter::once(&taken.packet).chain(&riders);
-        let packets: Vec<_> = all.map(|it| (it.protocol, it.payload.clone())).collect();
-        taken.packet.protocol = EtherType::FARHOP;
-        taken.packet.payload = bundle::encode(&packets);
+        riders
     }
-}
-
-/// The packets of one that came up: itself, or those of a bundle. Of one that is malformed none.
-pub(super) fn split(protocol: EtherType, payload: Bytes) -> Vec<(EtherType, Bytes)> {
-    if protocol != EtherType::FARHOP {
-        return vec![(protocol, payload)];
-    }
-    bundle::decode(&payload).unwrap_or_default()
 }

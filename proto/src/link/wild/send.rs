@@ -158,7 +158,7 @@ impl Wild {
         let incarnation = self.incarnation(now);
         let slots = &self.groups[place.0].slots;
         let (slot, cluster) = (slots.number(), slots.cluster());
-        let demand = content.peer.map_or(0, |index| self.demand(&self.peers[index]));
+        let demand = self.demand_told(place, content.peer);
         let overhead = self.settings.overhead;
         let port = self.port(place);
         let deadline = port.closes;
@@ -169,7 +169,9 @@ impl Wild {
         let base = content.peer.map_or(content.seq, |index| self.peers[index].sender.base());
         let header = Header {
             kind: content.kind,
-            flags: content.flags | if had_stamp { flag::FIRST_IN_SLOT } else { 0 },
+            flags: content.flags
+                | flag::TAKES_PARTS
+                | if had_stamp { flag::FIRST_IN_SLOT } else { 0 },
             flow: content.flow,
             seq: content.seq,
             flow_seq: content.flow_seq,

@@ -29,6 +29,7 @@ pub(super) struct Counters {
     pub(super) retransmissions: u64,
     pub(super) coded_sent: u64,
     pub(super) acks_ridden: u64,
+    pub(super) frames_filled: u64,
     pub(super) beacons: u64,
     pub(super) carriers: u64,
     pub(super) overheard: u64,
@@ -76,6 +77,7 @@ impl Counters {
             ("retransmissions", self.retransmissions),
             ("coded_sent", self.coded_sent),
             ("acks_ridden", self.acks_ridden),
+            ("frames_filled", self.frames_filled),
             ("beacons", self.beacons),
             ("carriers", self.carriers),
             ("overheard", self.overheard),
@@ -125,6 +127,7 @@ impl Wild {
                 ("skipped", got.skipped),
                 ("decoded", got.decoded),
                 ("impatient", got.impatient),
+                ("parts_torn", peer.joiner.torn),
             ] {
                 *counters.entry(name.into()).or_default() += count;
             }

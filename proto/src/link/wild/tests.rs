@@ -7,7 +7,7 @@ use crate::base::{
     EtherType, FlowId, Frame, FrameDone, FrameOutcome, Gap, PacketOutcome, Phy, RadioId,
     ReceivedFrame, Seq, TxOptions, UnitId,
 };
-use crate::wire::wild::{FULL_LENGTH, Header, Kind, decode, encode, flag};
+use crate::wire::wild::{FULL_LENGTH, Header, Kind, TurnEntry, Turns, decode, encode, flag};
 use crate::wire::{bundle, ip};
 
 const T: Duration = Duration::from_millis(20);
@@ -32,17 +32,16 @@ fn node(channels: [u16; 2]) -> Wild {
     wild
 }
 
-/// A data frame of a neighbour, as first frame of its slot, whose preamble came at `started`
-/// `delta_us` after its slot began.
-fn hears(wild: &mut Wild, from: u16, started: Instant, delta_us: u32, ours: bool) {
-    let header = Header {
+/// The first frame of a neighbour in its slot `slot`.
+fn data_of(from: u16, slot: u16, delta_us: u32) -> Header {
+    Header {
         kind: Kind::Data,
         flags: flag::FIRST_IN_SLOT,
         flow: FlowId(1),
         seq: Seq(u32::from(from) * 1_000),
         flow_seq: 0,
         attempt: 0,
-        slot: 1,
+        slot,
         delta_us,
         incarnation: 1,
         coded: None,
@@ -51,13 +50,32 @@ fn hears(wild: &mut Wild, from: u16, started: Instant, delta_us: u32, ours: bool
         cluster: 0,
         length: FULL_LENGTH,
         demand: 0,
-    };
+    }
+}
+
+/// A data frame of a neighbour, as first frame of its slot, whose preamble came at `started`
+/// `delta_us` after its slot began.
+fn hears(wild: &mut Wild, from: u16, started: Instant, delta_us: u32, ours: bool) {
+    let header = data_of(from, 1, delta_us);
+    comes(wild, (from, from as u8 - 2), started, &header, ours);
+}
+
+/// A frame of a neighbour comes to one of the node's radios.
+fn comes(
+    wild: &mut Wild,
+    (from, radio_id): (u16, u8),
+    started: Instant,
+    header: &Header,
+    ours: bool,
+) {
+    let is_beacon = header.kind == Kind::Idle;
+    let slot_us = (T.as_micros() as u32).to_be_bytes();
     let frame = ReceivedFrame {
-        radio: RadioId(from as u8 - 2),
+        radio: RadioId(radio_id),
         from: NodeId(from),
-        to: Some(NodeId(if ours { 1 } else { 9 })),
+        to: (!is_beacon).then_some(NodeId(if ours { 1 } else { 9 })),
         protocol: EtherType::FARHOP,
-        payload: encode(&header, &[], b"payload"),
+        payload: encode(header, &[], if is_beacon { &slot_us } else { b"payload" }),
         started,
         rate: radio(0, 1).rate,
         signal: None,
@@ -259,7 +277,7 @@ fn acknowledgements_ride_with_data_and_end_with_it() {
     assert_eq!(bodies.len(), 2, "two frames for four packets");
     assert_eq!((bodies[0].0, bodies[1].0), (EtherType::FARHOP, EtherType::IPV4));
     let lengths = bundle::decode(&bodies[0].1).expect("a bundle of ours");
-    let lengths: Vec<_> = lengths.iter().map(|(_, packet)| packet.len()).collect();
+    let lengths: Vec<_> = lengths.iter().map(|piece| piece.bytes.len()).collect();
     assert_eq!(lengths, [1_040, 40, 40]);
     let (outcome, attempts, air_time) = (PacketOutcome::Delivered, 2, Duration::from_micros(9));
     wild.end(vec![PacketDone { id: UnitId(1), outcome, attempts, air_time }]);
@@ -270,4 +288,140 @@ fn acknowledgements_ride_with_data_and_end_with_it() {
         })
         .collect();
     assert_eq!(ended, [(1, outcome, 9_000), (2, outcome, 0), (3, outcome, 0)]);
+}
+
+/// The middle of a star of four stations, nodes 2 to 5.
+fn hub() -> Wild {
+    let peers = [2, 3, 4, 5].map(|node| PeerSpec { node: NodeId(node), radio: RadioId(0) });
+    let mut wild = Wild::build(&WildConfig::default(), NodeId(1), &[radio(0, 1)], &peers, Seed(1));
+    wild.set_turns(&[Turn::Grants]);
+    wild.handle_timeout(&mut Cx::new(Instant::ZERO));
+    wild
+}
+
+/// As [`turns_by`], all in frames of data.
+fn turns_for(wild: &mut Wild, here: &[(u16, u8)], cycles: u16) -> Vec<(u16, f64)> {
+    let here: Vec<_> = here.iter().map(|(node, demand)| (*node, *demand, Kind::Data)).collect();
+    turns_by(wild, &here, cycles)
+}
+
+/// The stations that are here tell what they have waiting in frames of some kind, `cycles` times,
+/// and the middle tells them their turns: those that it gave out last, by node, in parts of a slot.
+fn turns_by(wild: &mut Wild, here: &[(u16, u8, Kind)], cycles: u16) -> Vec<(u16, f64)> {
+    let mut told = Vec::new();
+    for cycle in 0..u64::from(cycles) {
+        let slot = at(100_000) + T * 2 * cycle;
+        for (place, (from, demand, kind)) in here.iter().enumerate() {
+            let micros = 1_000 + 3_000 * place as u32;
+            let started = slot + Duration::from_micros(u64::from(micros));
+            let (demand, kind) = (*demand, *kind);
+            let header = Header { demand, kind, ..data_of(*from, cycle as u16 + 1, micros) };
+            comes(wild, (*from, 0), started, &header, true);
+        }
+        let frames = drain(wild, slot + T + WildConfig::default().guard());
+        let first = decode(&frames[0].payload).expect("a frame of ours");
+        assert_eq!((first.header.kind, frames[0].to), (Kind::Idle, None), "a beacon for all");
+        let turns = Turns::read(&first.body.slice(4..)).expect("turns");
+        told = turns.turns.iter().map(|it| (it.node, f64::from(it.length) / 65_536.0)).collect();
+        told.sort_unstable_by_key(|(node, _)| *node);
+        let ends = turns.turns.iter().map(|it| u32::from(it.from) + u32::from(it.length));
+        assert!(ends.max() < Some(65_536), "all within the slot");
+    }
+    told
+}
+
+#[test]
+fn a_station_with_much_gets_nearly_the_whole_slot_and_idle_ones_a_short_turn() {
+    let told = turns_for(&mut hub(), &[(2, 0), (3, 200), (4, 0), (5, 0)], 9);
+    let nodes: Vec<u16> = told.iter().map(|(node, _)| *node).collect();
+    assert_eq!(nodes, [2, 3, 4, 5]);
+    assert!(told[1].1 > 0.6, "{told:?}");
+    let idle = [told[0].1, told[2].1, told[3].1];
+    assert!(idle.iter().all(|turn| (0.02..0.1).contains(turn)), "{told:?}");
+}
+
+#[test]
+fn stations_that_all_have_much_get_the_same() {
+    let told = turns_for(&mut hub(), &[(2, 255), (3, 100), (4, 255), (5, 70)], 9);
+    assert!(told.iter().all(|(_, turn)| (0.2..0.25).contains(turn)), "{told:?}");
+}
+
+#[test]
+fn a_newcomer_finds_a_turn_that_is_nobodys() {
+    let mut wild = hub();
+    let told = turns_for(&mut wild, &[(2, 255), (3, 255), (4, 255)], 1);
+    let (node, open) = told[3];
+    assert!(node == Turns::OPEN && open > 0.0, "{told:?}");
+    let told = turns_for(&mut hub(), &[(2, 255), (3, 255), (4, 255), (5, 0)], 9);
+    assert_eq!(told[3].0, 5, "it was heard and has a turn of its own");
+    assert!(told[3].1 > 0.02, "{told:?}");
+}
+
+#[test]
+fn a_station_whose_packets_are_too_long_for_its_turn_asks_for_a_longer_one() {
+    let peer = PeerSpec { node: NodeId(2), radio: RadioId(0) };
+    let mut wild = Wild::build(&WildConfig::default(), NodeId(1), &[radio(0, 1)], &[peer], Seed(1));
+    wild.set_turns(&[Turn::Granted]);
+    wild.handle_timeout(&mut Cx::new(Instant::ZERO));
+    comes(&mut wild, (2, 0), at(101_000), &data_of(2, 1, 1_000), true);
+    (1..=20).for_each(|id| offers(&mut wild, 2, id));
+    let turn = TurnEntry { node: 1, from: 0x2000, length: 0x0c00 };
+    let now = at(103_000);
+    wild.on_turns(now, (0, 0), &Turns { cycles: 4, turns: vec![turn] });
+    let opens = at(100_000) + T + T / 8;
+    let frames = [drain(&mut wild, opens.offset(-500_000)), drain(&mut wild, opens)].concat();
+    assert_eq!(frames.len(), 1);
+    let header = decode(&frames[0].payload).expect("a frame of ours").header;
+    assert_eq!((header.kind, frames[0].to), (Kind::Idle, None));
+    assert!(header.demand > FULL_LENGTH, "20 packets take more than a slot: {}", header.demand);
+}
+
+#[test]
+fn what_a_beacon_asks_for_counts() {
+    let silent = [(4, 0, Kind::Data), (5, 0, Kind::Data)];
+    let stations = [&[(2, 255, Kind::Data), (3, 200, Kind::Idle)], &silent[..]].concat();
+    let told = turns_by(&mut hub(), &stations, 9);
+    let [long, short] = [told[1].1, told[2].1];
+    assert!(told[0].1 > 0.3 && long > 0.3 && short < 0.1, "{told:?}");
+}
+
+/// Node 1 with packets for node 2, which takes parts or does not; its frames in one slot, and what
+/// is in them, by length.
+fn filled(takes_parts: bool) -> Vec<Vec<(usize, bool, bool)>> {
+    let config = WildConfig { frame_bytes: Some(2_304), ..WildConfig::default() };
+    let peer = PeerSpec { node: NodeId(2), radio: RadioId(0) };
+    let mut wild = Wild::build(&config, NodeId(1), &[radio(0, 1)], &[peer], Seed(1));
+    wild.handle_timeout(&mut Cx::new(Instant::ZERO));
+    let flags = flag::FIRST_IN_SLOT | if takes_parts { flag::TAKES_PARTS } else { 0 };
+    comes(&mut wild, (2, 0), at(101_000), &Header { flags, ..data_of(2, 1, 1_000) }, true);
+    (1..=20).for_each(|id| offers(&mut wild, 2, id));
+    let frames = drain(&mut wild, at(100_000) + T + config.guard());
+    let data = frames.iter().map(|frame| decode(&frame.payload).expect("a frame of ours"));
+    data.filter(|decoded| decoded.header.kind == Kind::Data)
+        .map(|decoded| match decoded.header.protocol {
+            EtherType::FARHOP => {
+                assert!(decoded.body.len() + HEADER_BYTES + 8 <= 2_304);
+                let pieces = bundle::decode(&decoded.body).expect("a bundle of ours");
+                pieces.iter().map(|it| (it.bytes.len(), it.is_rest, it.goes_on)).collect()
+            }
+            _ => vec![(decoded.body.len(), false, false)],
+        })
+        .collect()
+}
+
+#[test]
+fn frames_are_filled_with_packets_and_parts_of_packets() {
+    let frames = filled(true);
+    println!("{frames:?}");
+    assert_eq!(frames[0].len(), 3, "{:?}", frames[0]);
+    assert_eq!(frames[0][0], (1_000, false, false));
+    assert!(frames[0][2].2 && frames[1][0].1, "what does not fit goes on in the next");
+    assert_eq!(frames[0][2].0 + frames[1][0].0, 1_000);
+    let sum = |frames: &[Vec<(usize, bool, bool)>]| -> usize {
+        frames.iter().flatten().map(|piece| piece.0).sum()
+    };
+    let whole = filled(false);
+    assert!(whole.iter().all(|frame| frame[..] == [(1_000, false, false)]), "{whole:?}");
+    let gain = sum(&frames) as f64 / sum(&whole) as f64;
+    assert!(gain > 1.2, "{gain}");
 }

@@ -265,6 +265,16 @@ impl Wild {
         u8::try_from(units).unwrap_or(u8::MAX)
     }
 
+    /// What a frame says of that: a beacon, of all neighbours of its radio together. A station whose
+    /// packets are too long for its turn has nothing else to ask for a longer one with.
+    pub(super) fn demand_told(&self, place: (usize, usize), peer: Option<usize>) -> u8 {
+        let of = |index: &usize| self.demand(&self.peers[*index]);
+        match peer {
+            Some(index) => of(&index),
+            None => self.port(place).peers.iter().map(of).fold(0, u8::saturating_add),
+        }
+    }
+
     /// The neighbour of a radio that is its node's only one there is in step again: how much later
     /// than the middle's own slot ended its slot began.
     pub(super) fn on_lag(&mut self, index: usize, began: Instant) {

@@ -94,6 +94,10 @@ fn check_wild(found: &mut Found, wild: &WildConfig, radio: &RadioConfig) {
         "a queue length in packets",
     );
     found.number(path("overhead_us"), wild.overhead_us, 0.0..=1e5, "a time in microseconds");
+    if let Some(bytes) = wild.frame_bytes {
+        let range = 600.0..=2304.0;
+        found.number(path("frame_bytes"), bytes.into(), range, "a length of frames in bytes");
+    }
     if let Some(window) = wild.window_packets {
         found.number(path("window_packets"), window.into(), 1.0..=1920.0, "a window in packets");
     }

@@ -1,0 +1,118 @@
+//! The second column: the runs of some rows once more, with real daemons over an emulated air.
+//!
+//! Nothing here starts a lab. Whoever can gets the runs from [`cases`] and hands their reports in.
+//! They are held against the simulator with the same scenarios: a lab has the kernel's TCP, so what
+//! it measures is not the row itself.
+
+use std::collections::BTreeMap;
+
+use farhop_sim::engine::Report;
+
+use crate::{Case, Effort, Outcome, Paper, Results, wildnet};
+
+/// How far the simulator may be from the lab.
+pub const TOLERANCE: f64 = 0.10;
+/// What the names of the runs begin with, besides the name of the case.
+const PREFIX: &str = "lab/";
+
+/// The runs that a target needs of a lab; none where it has no rows of one.
+pub fn cases(paper: &Paper, target: &str, quick: bool) -> Vec<Case> {
+    if paper.name == wildnet::PAPER.name { wildnet::lab_cases(target, quick) } else { Vec::new() }
+}
+
+/// Puts what came of a lab beside the rows of a target, and what came of the simulator with the
+/// same scenarios: reports by the names of their runs.
+pub fn put_beside(
+    paper: &Paper,
+    outcome: &mut Outcome,
+    effort: Effort,
+    lab: &BTreeMap<String, Vec<Report>>,
+    sim: &BTreeMap<String, Vec<Report>>,
+) {
+    let of_target: Vec<String> =
+        cases(paper, outcome.target.id, effort.quick).into_iter().map(|case| case.key).collect();
+    if of_target.is_empty() {
+        return;
+    }
+    // What a lab cannot run has no reports, and rows that need it no second column.
+    let all: Vec<String> =
+        (outcome.target.cases)(effort).into_iter().map(|case| case.key).collect();
+    let results = |reports: &BTreeMap<String, Vec<Report>>| {
+        let of = |key: &String| {
+            let found = reports.get(&format!("{PREFIX}{key}"));
+            (key.clone(), found.cloned().unwrap_or_default())
+        };
+        Results::of_reports(all.iter().map(of).collect())
+    };
+    let measure = |reports| (outcome.target.judge)(effort, &results(reports)).measured;
+    let (in_lab, in_sim) = (measure(lab), measure(sim));
+    let expected = paper.expected();
+    let of_target = expected.iter().filter(|row| row.id == outcome.target.id);
+    for (row, expected) in outcome.rows.iter_mut().zip(of_target) {
+        let find =
+            |all: &[(String, _)]| all.iter().find(|(key, _)| *key == expected.key).map(|it| it.1);
+        row.set_lab(expected, find(&in_lab), find(&in_sim));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farhop_sim::engine::FlowReport;
+
+    use super::*;
+    use crate::{Estimate, Row};
+
+    fn report(mbps: f64) -> Report {
+        let flow = FlowReport { goodput_mbps: mbps, ..FlowReport::default() };
+        Report { flows: vec![flow], ..Report::default() }
+    }
+
+    /// The rows of a target whose runs in the lab all gave one rate, and those in `sim` another.
+    fn rows(target: &str, in_lab: f64, in_sim: f64) -> Vec<Row> {
+        let effort = Effort { seeds: 1, quick: true };
+        let paper = &wildnet::PAPER;
+        let target = (paper.targets)().into_iter().find(|it| it.id == target).expect("a target");
+        let all = |mbps: f64| -> BTreeMap<String, Vec<Report>> {
+            let keys = cases(paper, target.id, true).into_iter().map(|case| case.key);
+            keys.map(|key| (key, vec![report(mbps); 2])).collect()
+        };
+        let expected = paper.expected();
+        let of_target = expected.iter().filter(|row| row.id == target.id);
+        let rows = of_target.map(|row| Row::judge(row, Estimate::exact(1.0))).collect();
+        let mut outcome = Outcome { target, rows, figures: Vec::new(), tables: Vec::new() };
+        put_beside(paper, &mut outcome, effort, &all(in_lab), &all(in_sim));
+        outcome.rows
+    }
+
+    #[test]
+    fn four_targets_of_wildnet_have_runs_in_the_lab_that_can_be_run() {
+        let paper = &wildnet::PAPER;
+        for (target, runs) in [("W-F9b", 24), ("W-F9c", 48), ("W-T2", 12), ("W-T3", 4), ("W-N4", 0)]
+        {
+            let cases = cases(paper, target, true);
+            assert_eq!(cases.len(), runs, "{target}");
+            for case in cases {
+                assert_eq!(case.scenario.problems(), [], "{}", case.key);
+            }
+        }
+    }
+
+    #[test]
+    fn the_lab_is_held_against_the_simulator() {
+        let near = rows("W-F9b", 5.0, 5.2);
+        let of = |row: &Row| (row.lab.map(|lab| lab.mean), row.lab_ok);
+        assert_eq!(of(&near[0]), (Some(5.0), Some(true)));
+        assert_eq!(of(&near[2]), (Some(0.0), None), "a rise of nothing is held against nothing");
+        let far = rows("W-F9b", 5.0, 6.0);
+        assert_eq!(of(&far[0]), (Some(5.0), Some(false)));
+    }
+
+    #[test]
+    fn what_a_lab_cannot_run_has_no_second_column() {
+        let rows = rows("W-T3", 5.0, 5.0);
+        let with = rows.iter().filter(|row| row.lab.is_some()).map(|row| row.what.as_str());
+        let with: Vec<&str> = with.collect();
+        assert_eq!(with.len(), 6, "{with:?}");
+        assert!(with.iter().all(|what| what.starts_with("WiLDNet")), "{with:?}");
+    }
+}
