@@ -34,6 +34,8 @@ pub(crate) enum Task {
     Keep(Whole),
     /// Keep it no longer.
     Drop(BlockId),
+    /// Read it.
+    Get(BlockId),
     /// Take a block of a file that comes here.
     Deliver(Delivery),
     /// Read a block of a file that is sent from here.
@@ -71,6 +73,8 @@ pub(crate) enum Done {
     Kept(BlockId),
     /// It cannot be.
     NotKept(BlockId),
+    /// A block that is kept was read, if it could be.
+    Got(BlockId, Option<Whole>),
     /// A block of a file that comes here is safe.
     Accepted(BlockId, Incoming),
     /// The file cannot be taken.
@@ -145,6 +149,12 @@ impl Clerk {
                     changes.push(Change::Block(whole));
                 }
                 Task::Drop(id) => changes.push(Change::NoBlock(id)),
+                Task::Get(id) => {
+                    let whole = self.store.block(id);
+                    let whole =
+                        whole.inspect_err(|error| tracing::error!("a block is gone: {error}"));
+                    done.push(Done::Got(id, whole.ok().flatten()));
+                }
                 Task::Deliver(delivery) => self.on_delivery(delivery, &mut changes, &mut done),
                 Task::Read(file, number, part) => done.push(match read(&file, &part) {
                     Ok(bytes) => Done::Read(file.local, number, bytes, part.is_last),

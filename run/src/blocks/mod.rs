@@ -110,9 +110,12 @@ impl Exchange {
             // What is only in memory the machine has already.
             hop.keep_blocks();
         }
-        let blocks = store.blocks()?;
-        let kept: BTreeSet<BlockId> = blocks.iter().map(|whole| whole.id).collect();
-        blocks.into_iter().for_each(|whole| hop.restore(now, whole));
+        // One after the other: there may be more than memory holds.
+        let mut kept: BTreeSet<BlockId> = BTreeSet::new();
+        store.each_block(|whole| {
+            kept.insert(whole.id);
+            hop.restore(now, whole);
+        })?;
         let clerk = Clerk::build(store, dir.join("inbox"), config.clone(), &incoming)?;
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let (tasks, todo) = mpsc::channel();
@@ -181,6 +184,7 @@ impl Exchange {
             self.office.ask(match keep {
                 Keep::Put(whole) => Task::Keep(whole),
                 Keep::Drop(id) => Task::Drop(id),
+                Keep::Get(id) => Task::Get(id),
             });
         }
     }
@@ -190,6 +194,7 @@ impl Exchange {
         match done {
             Done::Kept(id) => hop.handle_kept(id),
             Done::NotKept(id) => hop.handle_not_kept(id),
+            Done::Got(id, whole) => hop.handle_got(now, id, whole),
             Done::Accepted(id, file) => {
                 self.courier.on_stands(office, file);
                 hop.accept(now, id);

@@ -160,18 +160,28 @@ impl Store {
         Ok(())
     }
 
-    /// All blocks that are kept. One that is not readable is left out.
+    /// Shows all blocks that are kept, one after the other. One that is not readable is left out.
     ///
     /// Fails if the store cannot be read.
-    pub fn blocks(&self) -> Result<Vec<Whole>, StoreError> {
+    pub fn each_block(&self, mut see: impl FnMut(Whole)) -> Result<(), StoreError> {
         let read = kept!(self.database.begin_read());
         let table = kept!(read.open_table(BLOCKS));
-        let mut all = Vec::new();
         for entry in kept!(table.iter()) {
             let (key, value) = kept!(entry);
-            all.extend(decode(key.value(), value.value()));
+            decode(key.value(), value.value()).into_iter().for_each(&mut see);
         }
-        Ok(all)
+        Ok(())
+    }
+
+    /// A block that is kept; nothing if there is none, or it is not readable.
+    ///
+    /// Fails if the store cannot be read.
+    pub fn block(&self, id: BlockId) -> Result<Option<Whole>, StoreError> {
+        let read = kept!(self.database.begin_read());
+        let table = kept!(read.open_table(BLOCKS));
+        let key = key_of(id);
+        let found = kept!(table.get(&key[..]));
+        Ok(found.and_then(|value| decode(&key, value.value())))
     }
 
     /// A block for a program here.

@@ -44,8 +44,8 @@ pub trait Device {
     /// What to wait on until something has come.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Takes in what has come, at most [`BATCH`] frames. Whatever is not a frame of ours is
-    /// counted.
+    /// Takes in what has come, at most [`BATCH`] frames, or a few trains of them. Whatever is not a
+    /// frame of ours is counted.
     ///
     /// Fails if the interface is gone.
     fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()>;

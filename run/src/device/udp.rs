@@ -21,8 +21,8 @@ use super::tunnel::{HEADER_BYTES, Tunnel};
 use super::{Device, DeviceSpec, DeviceStatus, named};
 
 /// Bytes of a block in a frame that fits into a datagram of a wire with an MTU of 1,500: besides
-/// them are IPv6 and UDP (48), our header (8), the seal (24), and IPv4, UDP and the header of blocks
-/// within it (52).
+/// them are IPv6 and UDP (48), our header (8), the seal (24), and within it IPv4, UDP and the
+/// header of blocks (52).
 pub(crate) const SEALED_FRAME_BYTES: u16 = 1_368;
 /// Frames that may wait for the kernel.
 const WAITING: usize = 256;

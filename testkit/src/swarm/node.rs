@@ -25,6 +25,7 @@ pub(super) struct Disk {
 enum Task {
     Keep(Whole),
     Drop(BlockId),
+    Get(BlockId),
     Deliver(Delivery),
     Note(FlowKey, u32),
 }
@@ -140,6 +141,7 @@ impl Node {
             self.tasks.push_back(match keep {
                 Keep::Put(whole) => Task::Keep(whole),
                 Keep::Drop(id) => Task::Drop(id),
+                Keep::Get(id) => Task::Get(id),
             });
         }
         for trip in self.trips.values_mut() {
@@ -188,6 +190,10 @@ impl Node {
                 self.hop.handle_kept(id);
             }
             Task::Drop(id) => _ = self.disk.blocks.remove(&id),
+            Task::Get(id) => {
+                let whole = self.disk.blocks.get(&id).cloned();
+                self.hop.handle_got(local, id, whole);
+            }
             Task::Note(flow, arrived) => _ = self.disk.arrived.insert(flow, arrived),
             // A disk that is full now is not full for good: it is tried again.
             Task::Deliver(delivery) if self.disk.is_full => {

@@ -144,6 +144,10 @@ fn config(rng: &mut Rng) -> HopConfig {
         yields: rng.chance(0.5),
         end_to_end_s: 0.5 + rng.uniform() * 4.5,
         // Some have hardly more memory than a few blocks need.
+        disk_bytes: match rng.below(4) {
+            0 => u64::from(block_bytes) * (8 + rng.below(20)),
+            _ => 1 << 30,
+        },
         memory_bytes: if is_tight { u64::from(block_bytes) * (5 + rng.below(8)) } else { 64 << 20 },
         ..HopConfig::default()
     }

@@ -63,8 +63,8 @@ impl Mode {
     }
 }
 
-/// Sends so many bytes; `own` is what the settings of blocks have beside the usual. Returns what they
-/// cost, and the memory for blocks that daemons are set to.
+/// Sends so many bytes; `own` is what the settings of blocks have beside the usual. Returns what
+/// they cost, and the memory for blocks that daemons are set to.
 pub(super) fn measure(
     farhop: &Path,
     place: &Place,

@@ -100,9 +100,11 @@ impl Hop {
     }
 
     /// Whether a block has passed here and has arrived. Its source alone asks for more than that,
-    /// and may have begun anew with the same number and the same bytes: then it goes on again.
+    /// and may have begun anew with the same number and the same bytes: then it goes on again. In a
+    /// later round it is asked by someone who has not heard of the arrival.
     fn is_over(&mut self, asks: &Waiting) -> bool {
-        let Waiting { block: id, shape, is_virtual, .. } = *asks;
+        let Waiting { block: id, shape, .. } = *asks;
+        let is_virtual = asks.is_virtual && asks.round == 1;
         let is_over = self.over.has(id, shape.crc);
         if shape.opens && !is_over {
             self.over.forget_flow(id.flow);

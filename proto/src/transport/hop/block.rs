@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::bits::Bits;
+use super::park::Place;
 use crate::base::{Instant, NodeId};
 use crate::wire::hop::BlockId;
 
@@ -49,7 +50,7 @@ impl Shape {
         self.frames > 0 && (last == 0 || self.length > last * LEAST_FRAME_BYTES)
     }
 
-    /// Memory that is set aside for it.
+    /// Memory that it needs with all its bytes.
     pub(super) fn cost(&self) -> u64 {
         u64::from(self.length) + u64::from(self.frames) * FRAME_COST + BLOCK_COST
     }
@@ -101,8 +102,10 @@ impl Whole {
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) shape: Shape,
-    /// The bytes of each frame; empty where it is missing.
+    /// The bytes of each frame; empty where it is missing, and nothing at all where the bytes are
+    /// not in memory.
     pub(super) data: Vec<Bytes>,
+    pub(super) place: Place,
     pub(super) have: Bits,
     /// On its way to the next hop.
     pub(super) transfer: Option<Transfer>,
@@ -178,6 +181,7 @@ impl Block {
         Self {
             shape,
             data: vec![Bytes::new(); usize::from(shape.frames)],
+            place: Place::Memory,
             have: Bits::none(shape.frames),
             transfer: None,
             end: End::Open,
@@ -190,8 +194,8 @@ impl Block {
     /// A block of which all is there.
     pub(super) fn whole(shape: Shape, data: Vec<Bytes>, now: Instant) -> Self {
         let have = Bits::all(shape.frames);
-        let (transfer, end, asked) = (None, End::Open, None);
-        Self { shape, data, have, transfer, end, is_safe: true, asked, used: now }
+        let (transfer, end, asked, place) = (None, End::Open, None, Place::Memory);
+        Self { shape, data, place, have, transfer, end, is_safe: true, asked, used: now }
     }
 
     /// Whether a frame of so many bytes can be of this block.
@@ -202,6 +206,11 @@ impl Block {
             return (bytes > 0 || length == 0) && bytes <= length;
         }
         bytes * (frames - 1) < length && length <= bytes * frames
+    }
+
+    /// Memory that is set aside for it now.
+    pub(super) fn cost(&self) -> u64 {
+        if self.place == Place::Kept { BLOCK_COST } else { self.shape.cost() }
     }
 
     pub(super) fn is_complete(&self) -> bool {

@@ -43,11 +43,13 @@ pub struct HopConfig {
     pub control_mbps: Option<f64>,
     /// How long a source waits for the destination's acknowledgement, in seconds.
     pub end_to_end_s: f64,
-    /// Memory for blocks, in bytes; those that were passed on make room first.
+    /// Memory for blocks, in bytes. Where they are kept on disk those that nobody sends now leave
+    /// it for others, first those that were passed on; else those are let go.
     pub memory_bytes: u64,
     /// Where a block must be before a daemon acknowledges it. The simulator has memory alone.
     pub durable: Durable,
-    /// Disk for blocks, in bytes, where they are kept there.
+    /// Disk for blocks, in bytes, where they are kept there; those that were passed on are let go
+    /// for others.
     pub disk_bytes: u64,
     /// How long a daemon may hear nothing of the other end of a stream before it gives the stream
     /// up, in seconds. The simulator has no streams.

@@ -1,6 +1,7 @@
 //! Blocks in and out, and who makes room for whom.
 
 use super::block::Block;
+use super::park::Place;
 use super::{BLOCKS, Hop, Keep, admit};
 use crate::base::Instant;
 use crate::wire::hop::{BlockId, FlowKey};
@@ -22,16 +23,16 @@ impl Hop {
         if block.is_open() {
             self.open.insert(id);
         }
-        self.memory += block.shape.cost();
+        self.memory += block.cost();
         if let Some(old) = self.blocks.insert(id, block) {
-            self.memory -= old.shape.cost();
+            self.memory -= old.cost();
         }
     }
 
     pub(super) fn remove(&mut self, id: BlockId) -> Option<Block> {
         let block = self.blocks.remove(&id)?;
         self.open.remove(&id);
-        self.memory -= block.shape.cost();
+        self.memory -= block.cost();
         self.end_reception(id);
         self.end_asking(id);
         if self.keeps && block.is_safe && id.flow.source != self.node {
@@ -40,18 +41,26 @@ impl Hop {
         Some(block)
     }
 
-    /// Lets go of blocks until another one of `cost` bytes fits: first of what others have, the
-    /// oldest first (`hop.md` 4), then of parts of blocks that fell silent, of which nothing was
-    /// acknowledged. Returns whether it fits.
+    /// Makes room for another block of `cost` bytes: has bytes leave memory that are kept
+    /// elsewhere, and lets go of blocks, first of what others have, the oldest first (`hop.md` 4),
+    /// then of parts of blocks that fell silent, of which nothing was acknowledged. Returns whether
+    /// it fits.
     pub(super) fn make_room(&mut self, now: Instant, cost: u64) -> bool {
-        let is_full =
-            |hop: &Self| hop.memory + cost > hop.config.memory_bytes || hop.blocks.len() >= BLOCKS;
-        while is_full(self) {
+        while self.memory + cost > self.config.memory_bytes && self.park_one() {}
+        loop {
+            let is_crowded = self.blocks.len() >= BLOCKS
+                || (self.keeps && self.kept_bytes() + cost > self.config.disk_bytes);
+            let is_full = self.memory + cost > self.config.memory_bytes;
+            if !is_crowded && !is_full {
+                return true;
+            }
             let rank = |(id, block): &(&BlockId, &Block)| {
                 let is_other = id.flow.source != self.node;
                 let is_silent = block.used + admit::SILENT <= now && !block.is_complete();
+                // What is not in memory frees none.
+                let helps = is_crowded || block.place != Place::Kept;
                 match block.is_spare() {
-                    _ if !is_other => None,
+                    _ if !is_other || !helps => None,
                     true => Some((0, block.used)),
                     false if is_silent => Some((1, block.used)),
                     false => None,
@@ -62,6 +71,5 @@ impl Hop {
             self.counters.let_go += 1;
             self.remove(oldest);
         }
-        true
     }
 }

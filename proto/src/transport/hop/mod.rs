@@ -20,6 +20,7 @@
 //! | `reach` | which neighbours are there |
 //! | `out` | messages and frames on their way to the radio |
 //! | `held` | blocks in and out, and who makes room |
+//! | `park` | blocks whose bytes are on disk alone |
 //! | `block`, `bits` | one block, and which of its frames are there |
 //! | `port` | the end of a flow: bytes of an application into blocks and back |
 
@@ -30,6 +31,7 @@ mod config;
 mod held;
 mod out;
 mod pace;
+mod park;
 mod port;
 mod reach;
 mod receive;
@@ -92,6 +94,8 @@ pub enum Keep {
     Put(Whole),
     /// No longer needed.
     Drop(BlockId),
+    /// Wanted back: its bytes are [no longer in memory](Hop::handle_got).
+    Get(BlockId),
 }
 
 /// What was counted.
@@ -116,6 +120,7 @@ struct Counters {
     contradictions: u64,
     out_of_hops: u64,
     let_go: u64,
+    parked: u64,
     no_memory: u64,
     not_kept: u64,
     flows_forgotten: u64,
@@ -260,9 +265,12 @@ impl Hop {
         };
         open <= self.config.high_blocks
             && (fits(self.memory, self.blocks.len()) || {
-                let cached = self.cached().map(|(_, shape)| shape.cost());
-                let (count, cost) = cached.fold((0, 0), |(n, sum), cost| (n + 1, sum + cost));
-                fits(self.memory - cost, self.blocks.len() - count)
+                let may_go = |(id, block): &(&BlockId, &Block)| {
+                    self.is_spare(id, block) || self.park_rank(id, block).is_some()
+                };
+                let freed: u64 =
+                    self.blocks.iter().filter(may_go).map(|(_, block)| block.cost()).sum();
+                fits(self.memory - freed, self.blocks.len() - self.cached().count())
             })
     }
 
@@ -341,10 +349,12 @@ impl Hop {
 
     /// Blocks of others that the next hop has: they are here for the case that it loses them.
     pub fn cached(&self) -> impl Iterator<Item = (&BlockId, &Shape)> {
-        let own = self.node;
-        let cached =
-            move |(id, block): &(&BlockId, &Block)| id.flow.source != own && block.is_spare();
+        let cached = |(id, block): &(&BlockId, &Block)| self.is_spare(id, block);
         self.blocks.iter().filter(cached).map(|(id, block)| (id, &block.shape))
+    }
+
+    fn is_spare(&self, id: &BlockId, block: &Block) -> bool {
+        id.flow.source != self.node && block.is_spare()
     }
 
     /// Blocks that wait to be passed on, or to arrive.
@@ -444,6 +454,7 @@ impl Hop {
             ("contradictions", all.contradictions),
             ("out_of_hops", all.out_of_hops),
             ("let_go", all.let_go),
+            ("parked", all.parked),
             ("no_memory", all.no_memory),
             ("not_kept", all.not_kept),
             ("flows_forgotten", all.flows_forgotten),

@@ -7,7 +7,7 @@
 //! half the frames, change nothing.
 
 use super::Hop;
-use super::block::Phase;
+use super::block::{Block, Phase};
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::BlockId;
 
@@ -79,17 +79,11 @@ impl Hop {
     /// Goes on with transfers whose pause is over.
     pub(super) fn end_pauses(&mut self, now: Instant) {
         let is_over = |phase: Phase| matches!(phase, Phase::Paused { until } if until <= now);
-        let mut over: Vec<BlockId> = Vec::new();
-        for (id, block) in &mut self.blocks {
-            if let Some(transfer) = &mut block.transfer
-                && is_over(transfer.phase)
-            {
-                transfer.phase = Phase::Sending;
-                over.push(*id);
-            }
-        }
+        let phase = |block: &Block| block.transfer.as_ref().map(|transfer| transfer.phase);
+        let over = self.blocks.iter().filter(|(_, block)| phase(block).is_some_and(is_over));
+        let over: Vec<BlockId> = over.map(|(id, _)| *id).collect();
         for id in over {
-            self.turns.push_back(id);
+            self.begin_sending(now, id);
             self.on_round(now, id);
         }
     }

@@ -4,6 +4,7 @@ use super::admit::SILENT;
 use super::bits::Bits;
 use super::block::{Block, End, Phase, Shape, Transfer};
 use super::out::Message;
+use super::park::Place;
 use super::{Hop, NextHop, Schedule};
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::{BlockId, Body, FlowKey};
@@ -86,12 +87,8 @@ impl Hop {
         });
         self.ask(now, id);
         let block = self.blocks.get_mut(&id).expect("it was there");
-        if let Some(transfer) = &mut block.transfer
-            && block.shape.is_small()
-            && !is_virtual
-        {
-            transfer.phase = Phase::Sending;
-            self.turns.push_back(id);
+        if block.transfer.is_some() && block.shape.is_small() && !is_virtual {
+            self.begin_sending(now, id);
         }
     }
 
@@ -227,12 +224,13 @@ impl Hop {
         let most = self.round_frames(via);
         let block = self.blocks.get_mut(&id).expect("it was there");
         if let Some(transfer) = &mut block.transfer {
-            let until = now + pause;
             transfer.most = most;
-            transfer.phase = if is_paused { Phase::Paused { until } } else { Phase::Sending };
+            if is_paused {
+                transfer.phase = Phase::Paused { until: now + pause };
+            }
         }
         if !is_paused {
-            self.turns.push_back(id);
+            self.begin_sending(now, id);
             self.on_round(now, id);
         }
     }
@@ -353,7 +351,7 @@ impl Hop {
 
     /// A frame that the next hop of a block is missing.
     fn frame_of(&mut self, id: BlockId) -> Option<u16> {
-        let block = self.blocks.get_mut(&id)?;
+        let block = self.blocks.get_mut(&id).filter(|block| block.place == Place::Memory)?;
         let transfer = block.transfer.as_mut().filter(|one| one.phase == Phase::Sending)?;
         if u32::from(transfer.sent.count()) >= transfer.most {
             return None;

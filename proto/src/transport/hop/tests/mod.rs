@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod chain;
+mod parked;
 mod safety;
 mod stale;
 

@@ -22,6 +22,7 @@ fn kept(row: &mut Row) -> (Vec<Whole>, Vec<BlockId>) {
         match keep {
             Keep::Put(whole) => put.push(whole),
             Keep::Drop(id) => dropped.push(id),
+            Keep::Get(id) => panic!("{id:?} is in memory"),
         }
     }
     (put, dropped)
