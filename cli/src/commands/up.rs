@@ -46,7 +46,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let scenario = &loaded.scenario;
     // Sockets do not disturb each other.
     let is_socket = |device: &DeviceConfig| matches!(device, DeviceConfig::Udp { .. });
-    load::refuse_for_devices(scenario, |node| node.all_devices().all(is_socket))?;
+    load::refuse_for_devices(scenario, |node| {
+        node.all_devices().next().is_some() && node.all_devices().all(is_socket)
+    })?;
     let mut daemon = DaemonOptions::from_scenario(scenario, &options.node).map_err(|error| {
         Failure::Input(miette::miette!("{}: {error:#}", options.file.display()))
     })?;
