@@ -1,17 +1,14 @@
 //! Memory first, then the disk (`hop.md` 9): the bytes of blocks that nobody sends now leave memory
 //! when others need it, and are asked for again when they are to go out.
 
-use bytes::Bytes;
-
 use super::block::{Block, End, Phase};
+use super::send::QUICK_TRIES;
 use super::{Hop, Keep, Whole};
 use crate::base::{Duration, Instant};
 use crate::wire::hop::BlockId;
 
 /// After this time it is tried again to get memory for a block that is to go out.
 const NO_MEMORY_PAUSE: Duration = Duration::from_millis(200);
-/// A next hop that was asked this often and said nothing gets its block from the disk, if at all.
-const SILENT_TRIES: u32 = 6;
 
 /// Where the bytes of a whole block are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +31,7 @@ impl Hop {
         if !is_kept || !is_whole || block.shape.destination == self.node {
             return None;
         }
-        let is_silent = |phase| matches!(phase, Phase::Asked { tries, .. } if tries > SILENT_TRIES);
+        let is_silent = |phase| matches!(phase, Phase::Asked { tries, .. } if tries > QUICK_TRIES);
         match &block.transfer {
             None if block.end == End::Open => Some(1),
             None => Some(0),
@@ -47,13 +44,17 @@ impl Hop {
     pub(super) fn park_one(&mut self) -> bool {
         let rank = |(id, block)| Some((self.park_rank(id, block)?, block.used, *id));
         let Some((.., id)) = self.blocks.iter().filter_map(rank).min() else { return false };
-        let block = self.blocks.get_mut(&id).expect("it was just seen");
-        self.memory -= block.cost();
-        block.data = Vec::new();
-        block.place = Place::Kept;
-        self.memory += block.cost();
+        self.move_to(id, Place::Kept);
         self.counters.parked += 1;
         true
+    }
+
+    /// The bytes of a block that is here leave memory, or have memory set aside again.
+    fn move_to(&mut self, id: BlockId, place: Place) {
+        let block = self.blocks.get_mut(&id).expect("the caller has looked");
+        self.memory -= block.cost();
+        (block.place, block.data) = (place, Vec::new());
+        self.memory += block.cost();
     }
 
     /// Bytes of blocks of others that are kept, or are to be.
@@ -88,10 +89,7 @@ impl Hop {
             }
             return;
         }
-        let block = self.blocks.get_mut(&id).expect("it has a transfer");
-        self.memory -= block.cost();
-        block.place = Place::Coming;
-        self.memory += block.cost();
+        self.move_to(id, Place::Coming);
         self.keep.push_back(Keep::Get(id));
     }
 
@@ -106,7 +104,6 @@ impl Hop {
         block.place = Place::Memory;
         let frames = usize::from(block.shape.frames);
         if block.data.len() != frames || !block.verify() {
-            block.data = vec![Bytes::new(); frames];
             self.counters.corrupt += 1;
             self.remove(id);
             return;

@@ -15,7 +15,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LEAST_WAIT: Duration = Duration::from_millis(15);
 const LONGEST_WAIT: Duration = Duration::from_millis(1_500);
 /// How often a neighbour that has answered for a block is asked again before the wait grows.
-const QUICK_TRIES: u32 = 6;
+pub(super) const QUICK_TRIES: u32 = 6;
 /// The same of one that has not, and may withhold its answer.
 const FIRST_TRIES: u32 = 3;
 /// Weight of a round in the moving average of a neighbour's delivery.
