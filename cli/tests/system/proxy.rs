@@ -1,5 +1,5 @@
-//! Unchanged TCP programs over five hops of a lab: curl by SOCKS, git over ssh by a fixed port, and
-//! a page that curl fetches without knowing of any proxy.
+//! Unchanged TCP programs over five hops of a lab: curl and a browser by SOCKS, git over ssh by a
+//! fixed port, and a page that curl fetches without knowing of any proxy.
 
 use std::fs;
 use std::path::Path;
@@ -53,7 +53,7 @@ fn wait_for_port(place: &Place, node: &str, port: u16) {
 }
 
 #[test]
-#[ignore = "system: curl, git over ssh and nftables across a lab of six daemons, about 40 s"]
+#[ignore = "system: curl, a browser, git over ssh and nftables in a lab of six daemons, about 40 s"]
 fn programs_that_know_nothing_of_blocks_ride_on_them() {
     let place = Place::new("proxy");
     if !rustix::process::geteuid().is_root() {
@@ -82,6 +82,7 @@ fn programs_that_know_nothing_of_blocks_ride_on_them() {
     wait_for_port(&place, "n6", 8_000);
     wait_for_port(&place, "n1", 1_080);
     curl_fetches_by_socks(&place);
+    a_browser_shows_a_page(&place);
     git_clones_over_ssh(&place);
     curl_is_redirected(&place);
     proxy.signal(rustix::process::Signal::TERM);
@@ -119,6 +120,35 @@ fn curl_fetches_by_socks(place: &Place) {
     // Curl names the reply of the proxy: refused there, and not allowed there.
     assert_eq!(curl(place, &format!("http://{FAR}:81/"), &socks), Some(97));
     assert_eq!(curl(place, "http://127.0.0.1:22/", &socks), Some(97));
+}
+
+/// A page of many parts, for which a browser opens several connections at once; where there is one.
+fn a_browser_shows_a_page(place: &Place) {
+    if std::process::Command::new("chromium").arg("--version").output().is_err() {
+        println!("skipped: there is no chromium");
+        return;
+    }
+    let mut page = "<!doctype html><title>far</title><body onload=\"document.title = [...\
+        document.images].filter(image => image.naturalWidth == 8).length + ' pictures'\">"
+        .to_owned();
+    for number in 1..=24 {
+        page += &format!("<img src=\"{number}.svg\">");
+        let text = "<!-- some weight -->".repeat(500);
+        let picture = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"8\" height=\"8\">";
+        let file = place.path(&format!("www/{number}.svg"));
+        fs::write(file, format!("{picture}{text}</svg>")).expect("a picture is written");
+    }
+    fs::write(place.path("www/index.html"), page).expect("the page is written");
+    let own = format!("--user-data-dir={}", place.path("browser"));
+    let words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"];
+    let quiet = ["--disable-background-networking", "--disable-component-update", &own];
+    let proxy = ["--proxy-server=socks5://127.0.0.1:1080", "--dump-dom"];
+    let url = format!("http://{FAR}:8000/");
+    let start = Instant::now();
+    let out = place.exec("n1", &[&words[..], &quiet, &proxy, &[&url]].concat());
+    println!("a page of 24 pictures in a browser: {:.1} s", start.elapsed().as_secs_f64());
+    let shown = String::from_utf8_lossy(&out.stdout);
+    assert!(shown.contains("<title>24 pictures</title>"), "{shown}\n{}", stderr(&out));
 }
 
 fn git_clones_over_ssh(place: &Place) {
