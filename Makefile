@@ -22,7 +22,7 @@ build: ## the program, in target/release
 	cargo build --release --bin farhop
 
 .PHONY: test
-test: setup-test fmt-check lint doc unit test-wire tidy deny test-release scenarios paper-quick test-system conformance validate-quick test-radio ## all that CI checks
+test: setup-test fmt-check lint doc unit test-wire tidy deny scenarios paper-quick test-system conformance validate-quick test-radio ## all that CI checks
 	@echo "make test: all passed"
 
 .PHONY: fmt
@@ -54,12 +54,6 @@ test-wire: ## the test vectors of docs/wire.md by a foreign library
 .PHONY: test-system
 test-system: ## real daemons, kernel TCP, iperf3, ssh, curl, faults
 	cargo test --workspace --tests -- --ignored --test-threads 1
-
-# The simulator again as users build it: the same trace hashes must come out. One program is enough:
-# each one more is linked with optimisation over all crates.
-.PHONY: test-release
-test-release: ## the simulator's trace hashes in a release build
-	cargo test --release --workspace --test promises
 
 .PHONY: scenarios
 scenarios: build ## checks and simulates every file in scenarios/

@@ -2,8 +2,7 @@
 //! builds, and with one and two workers.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -19,13 +18,16 @@ const SEEDS: i64 = 4;
 /// The rows of this group.
 pub(crate) fn rows(root: &Path) -> Result<Vec<Row>> {
     let release = Program::build()?;
-    let debug = Program::at(debug_farhop()?)?;
+    let debug = Program::at(crate::build::farhop_debug()?)?;
     let mut grid = program::scenario(root, "validate/grid.toml")?;
     program::set(&mut grid, "duration_s", 1.5)?;
+    let mut demo = program::scenario(root, "demo.toml")?;
+    program::set(&mut demo, "duration_s", 10.0)?;
     let scenarios = [
         ("chain, UDP", chain::udp(root, 6, false, 5.0)?),
         ("chain, TCP", chain::tcp(root, 3, 5.0)?),
         ("grid", grid),
+        ("slots over 80 km", demo),
     ];
     let bar = workers::bar(GROUP, scenarios.len());
     let mut rows = Vec::new();
@@ -72,11 +74,4 @@ fn sweep(program: &Program, scenario: &Table, jobs: usize) -> Result<Vec<String>
 
 fn hash(report: &Value) -> Result<String> {
     Ok(report["trace_hash"].as_str().context("a report without a trace hash")?.to_owned())
-}
-
-fn debug_farhop() -> Result<PathBuf> {
-    let status = Command::new(env!("CARGO")).args(["build", "--quiet", "-p", "farhop"]).status()?;
-    ensure!(status.success(), "farhop does not build");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
-    Ok(target.join("debug/farhop"))
 }
