@@ -15,7 +15,7 @@ const DEMO_HASH: &str = "797cadc2f150b356";
 
 fn demo(loss: f64) -> Scenario {
     let mut scenario: Scenario =
-        toml::from_str(include_str!("../../scenarios/demo.toml")).expect("a good scenario");
+        toml::from_str(include_str!("../../../scenarios/demo.toml")).expect("a good scenario");
     scenario.link[0].loss = Some(LossConfig::Bernoulli { p: loss });
     scenario
 }

@@ -18,7 +18,7 @@ fn report(scenario: &Scenario) -> Report {
 }
 
 fn two_rows() -> Scenario {
-    scenario(include_str!("../../scenarios/olsr.toml"))
+    scenario(include_str!("../../../scenarios/olsr.toml"))
 }
 
 fn counted(report: &Report, layer: &str, name: &str) -> u64 {
@@ -49,7 +49,7 @@ fn without_keys_nothing_is_signed_and_with_keys_everything_is() {
 
 #[test]
 fn routes_over_links_with_slots_are_found_too() {
-    let mut chain = scenario(include_str!("../../scenarios/relay.toml"));
+    let mut chain = scenario(include_str!("../../../scenarios/relay.toml"));
     assert!(matches!(chain.stack.link, LinkConfig::Wild(_)));
     let given = report(&chain).total_mbps();
     chain.stack.routing = RoutingConfig::Olsr(OlsrConfig::default());

@@ -5,7 +5,7 @@ use farhop_sim::engine::{AdversaryReport, Report, RunOptions, run};
 
 fn scenario() -> Scenario {
     let scenario: Scenario =
-        toml::from_str(include_str!("../../scenarios/adversary.toml")).expect("a good scenario");
+        toml::from_str(include_str!("../../../scenarios/adversary.toml")).expect("a good scenario");
     assert!(scenario.problems().is_empty(), "{:?}", scenario.problems());
     scenario
 }

@@ -136,7 +136,7 @@ flow = [{{ from = "a", to = "c", kind = "udp", size_bytes = 1000 }}]
 
 #[test]
 fn a_gateway_has_a_radio_and_a_wire() {
-    let report = report(include_str!("../../scenarios/gateway.toml"));
+    let report = report(include_str!("../../../scenarios/gateway.toml"));
     let goodput = report.flows[0].goodput_mbps;
     assert!((1.0..10.0).contains(&goodput), "{goodput}");
 }
@@ -167,8 +167,8 @@ fault = [{{ node = "a", from_s = 1, to_s = 1.2 }}]
 #[test]
 fn the_same_file_and_seed_give_the_same_run() {
     for file in [
-        include_str!("../../scenarios/mesh-random.toml"),
-        include_str!("../../scenarios/grid.toml"),
+        include_str!("../../../scenarios/mesh-random.toml"),
+        include_str!("../../../scenarios/grid.toml"),
     ] {
         let (first, second) = (report(file), report(file));
         assert!(first.trace_hash.is_some() && first.trace_hash == second.trace_hash);

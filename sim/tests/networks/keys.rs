@@ -5,7 +5,7 @@ use farhop_proto::stack::{LinkConfig, LossConfig, Scenario};
 use farhop_sim::engine::{RunOptions, run};
 
 fn demo() -> Scenario {
-    toml::from_str(include_str!("../../scenarios/demo.toml")).expect("a good scenario")
+    toml::from_str(include_str!("../../../scenarios/demo.toml")).expect("a good scenario")
 }
 
 /// Bytes of the three messages of a handshake: init, response with a beacon, cookie.

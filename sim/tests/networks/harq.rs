@@ -14,7 +14,7 @@ const LOSSES: [f64; 6] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5];
 
 fn scenario(loss: f64) -> Scenario {
     let mut scenario: Scenario =
-        toml::from_str(include_str!("../../scenarios/harq.toml")).expect("a good scenario");
+        toml::from_str(include_str!("../../../scenarios/harq.toml")).expect("a good scenario");
     scenario.link[0].loss = Some(LossConfig::Bernoulli { p: loss });
     scenario.measure_from_s = None;
     scenario
@@ -170,7 +170,7 @@ fn sealing_the_packet_costs_24_bytes_of_it() {
 
 #[test]
 fn strangers_beside_radios_change_nothing() {
-    let text = include_str!("../../scenarios/adversary.toml");
+    let text = include_str!("../../../scenarios/adversary.toml");
     let mut scenario: Scenario = toml::from_str(text).expect("a good scenario");
     scenario.duration_s = 30.0;
     // Slots need no backoff, two that contend do.

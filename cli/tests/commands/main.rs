@@ -1,0 +1,9 @@
+//! The commands as a user types them, without the rights of a lab. One program: each one more would
+//! be linked by itself.
+
+mod bad_input;
+mod demo;
+mod paper;
+mod recorded_losses;
+mod sweep;
+mod top;

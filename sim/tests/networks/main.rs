@@ -1,0 +1,15 @@
+//! Whole networks in the simulator. One program: each one more would be linked by itself.
+
+mod adversary;
+mod applications;
+mod classes;
+mod harq;
+mod keys;
+mod mac;
+mod olsr;
+mod promises;
+mod recorded_losses;
+mod relayed;
+mod slots;
+mod space;
+mod tree;
