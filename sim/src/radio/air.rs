@@ -78,6 +78,32 @@ impl Held {
     }
 }
 
+/// Those of a group of hearers whose radios have to know of a start or an end: their places in the
+/// list, and what became of carrier sense where that is all there is.
+#[derive(Debug)]
+pub(super) struct Calls {
+    list: [(u32, Option<Turn>); Self::MOST],
+    count: usize,
+}
+
+impl Calls {
+    /// Of a larger group the rest is called next.
+    const MOST: usize = 16;
+
+    pub(super) const fn new() -> Self {
+        Self { list: [(0, None); Self::MOST], count: 0 }
+    }
+
+    /// There may be more who are reached at this time.
+    pub(super) fn is_full(&self) -> bool {
+        self.count == Self::MOST
+    }
+
+    pub(super) fn as_slice(&self) -> &[(u32, Option<Turn>)] {
+        &self.list[..self.count]
+    }
+}
+
 /// The air and its events.
 #[derive(Debug)]
 pub(super) struct Air {
@@ -296,33 +322,28 @@ impl Air {
         self.slab[tx.0 as usize].order[usize::from(is_end)]
     }
 
-    /// Lets a start or an end reach the hearers at `at`. Returns the next whose radio has to know;
-    /// for the others it was all done, and where only carrier sense changed, that comes along.
-    pub(super) fn pass(
-        &mut self,
-        tx: TxId,
-        is_end: bool,
-        at: Instant,
-    ) -> Option<(Hearer, Option<Turn>)> {
+    /// Lets a start or an end reach the hearers at `at`, which are those at one distance. Whose
+    /// radio has to know goes to `calls`; for the others it was all done.
+    ///
+    /// Whether a radio has to know is as good as drawn by lot, so that is written down without
+    /// branches. What a radio does then touches no other ear.
+    pub(super) fn pass(&mut self, tx: TxId, is_end: bool, at: Instant, calls: &mut Calls) {
         let held = &mut self.slab[tx.0 as usize];
         let delay = at.since(held.sent_at(is_end));
         let passed = &mut held.passed[usize::from(is_end)];
         let ears = &mut self.ears[..];
+        calls.count = 0;
         for hearer in &held.hearers[*passed as usize..] {
-            if hearer.delay != delay {
+            if hearer.delay != delay || calls.is_full() {
                 break;
             }
             *passed += 1;
             let ear = &mut ears[hearer.radio as usize];
-            if !matches!(hearer.reach, Reach::Energy) || ear.is_receiving {
-                return Some((*hearer, None));
-            }
-            let turn = ear.hear(at, hearer.power, is_end);
-            if turn.is_some() && ear.is_waiting {
-                return Some((*hearer, turn));
-            }
+            let is_plain = matches!(hearer.reach, Reach::Energy) & !ear.is_receiving;
+            let turn = ear.hear(at, hearer.power.if_so(is_plain), is_end);
+            calls.list[calls.count] = (*passed - 1, turn);
+            calls.count += usize::from(!is_plain | (turn.is_some() & ear.is_waiting));
         }
-        None
     }
 
     /// Has a start or an end go on from those whom it has reached. Returns when it reaches the

@@ -95,10 +95,11 @@ impl Chip {
 
     /// The same after a signal has come to a radio at rest, or has gone.
     pub(super) fn settle_receiver(&self, air: &mut Air) {
+        // All of it: a guess at which of them decides would be wrong too often.
         air.ear_mut(self.index).is_receiving = !self.is_up
-            || !self.receiver.is_free()
-            || self.config.eifs == EifsRule::Always
-            || matches!(self.phase, Phase::Awaiting { is_over: true, .. });
+            | !self.receiver.is_free()
+            | (self.config.eifs == EifsRule::Always)
+            | matches!(self.phase, Phase::Awaiting { is_over: true, .. });
     }
 
     /// Something of each part that a frame for others needs, so that it is at hand.

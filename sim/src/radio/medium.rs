@@ -7,7 +7,7 @@ use farhop_proto::base::{
     AccessCategory, FrameDown, FrameUp, Instant, NodeId, PhyKind, RadioId, Seed,
 };
 
-use super::air::{Air, TIMERS, Timer, TxId};
+use super::air::{Air, Calls, TIMERS, Timer, TxId};
 use super::chip::Chip;
 use super::config::{AirLink, ChipConfig, MediumConfig};
 use super::inject::Injected;
@@ -76,6 +76,8 @@ pub struct Medium {
     now: Instant,
     /// Timers that have gone off.
     events: u64,
+    /// Whose radios have to know of what reaches them now.
+    calls: Calls,
 }
 
 impl Medium {
@@ -94,7 +96,7 @@ impl Medium {
             }
         };
         let ports = config.radios.into_iter().enumerate().map(port).collect();
-        Self { ports, air, now: Instant::ZERO, events: 0 }
+        Self { ports, air, now: Instant::ZERO, events: 0, calls: Calls::new() }
     }
 
     /// Gives a frame to a radio, or takes one back. All that is due up to `now` happens first.
@@ -195,26 +197,33 @@ impl Medium {
 
     /// A start or an end reaches those whom it reaches at `at`.
     fn pass(&mut self, tx: TxId, is_end: bool, at: Instant) {
-        while let Some((hearer, turn)) = self.air.pass(tx, is_end, at) {
-            let air = &mut self.air;
-            match &mut self.ports[hearer.radio as usize] {
-                Port::Chip(chip) => {
-                    let is_touched = match turn {
-                        Some(turn) => {
-                            chip.on_turn(air, at, turn);
-                            true
+        let Self { ports, air, calls, .. } = self;
+        loop {
+            air.pass(tx, is_end, at, calls);
+            for (place, turn) in calls.as_slice() {
+                let hearer = air.hearers(tx)[*place as usize];
+                match &mut ports[hearer.radio as usize] {
+                    Port::Chip(chip) => {
+                        let is_touched = match turn {
+                            Some(turn) => {
+                                chip.on_turn(air, at, *turn);
+                                true
+                            }
+                            None if is_end => chip.on_signal_end(air, at, &hearer, tx),
+                            None => chip.on_signal_start(air, at, &hearer, tx),
+                        };
+                        if is_touched {
+                            chip.settle(air);
+                        } else {
+                            chip.settle_receiver(air);
                         }
-                        None if is_end => chip.on_signal_end(air, at, &hearer, tx),
-                        None => chip.on_signal_start(air, at, &hearer, tx),
-                    };
-                    if is_touched {
-                        chip.settle(air);
-                    } else {
-                        chip.settle_receiver(air);
                     }
+                    Port::Wire(wire) if is_end => wire.on_signal_end(air, at, &hearer, tx),
+                    Port::Wire(_) => {}
                 }
-                Port::Wire(wire) if is_end => wire.on_signal_end(air, at, &hearer, tx),
-                Port::Wire(_) => {}
+            }
+            if !calls.is_full() {
+                break;
             }
         }
     }

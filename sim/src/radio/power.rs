@@ -4,6 +4,7 @@
 //! floating point would leave crumbs. So power is a whole number of units of 10^-19 W: 20 dBm still
 //! fit eighty times, and a signal at -110 dBm is true to a hundred-thousandth.
 
+use std::hint::select_unpredictable;
 use std::ops::{AddAssign, SubAssign};
 
 use farhop_proto::base::Dbm;
@@ -22,6 +23,11 @@ impl Power {
 
     pub(super) fn of(dbm: Dbm) -> Self {
         Self((libm::pow(10.0, dbm.as_f64() / 10.0) * 1e-3 / UNIT) as u64)
+    }
+
+    /// All of it, or nothing; not by a branch.
+    pub(super) fn if_so(self, so: bool) -> Self {
+        select_unpredictable(so, self, Self::ZERO)
     }
 
     /// What is left without `other`, which is part of it.
