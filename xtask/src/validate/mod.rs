@@ -64,8 +64,8 @@ pub(crate) struct Options {
     /// Run ns-3 beside farhop, in place of comparing with what it gave before.
     #[arg(long)]
     ns3: bool,
-    /// Write the tables to docs/validation.md.
-    #[arg(long, conflicts_with = "only")]
+    /// Write the tables to docs/validation.md, in the place of those of the same groups.
+    #[arg(long)]
     write: bool,
 }
 
@@ -190,7 +190,8 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
     }
     if options.write {
         let path = root.join("docs/validation.md");
-        std::fs::write(&path, document::text(&sections, options.quick))
+        let old = std::fs::read_to_string(&path).unwrap_or_default();
+        std::fs::write(&path, document::updated(&old, &sections, options.quick))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(if sections.iter().all(Section::is_ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
