@@ -11,6 +11,6 @@ mod pair;
 pub mod swarm;
 
 pub use clock::Clock;
-pub use network::{FrameLoss, Make, Network, Span};
+pub use network::{FrameLoss, Make, Network, Span, keep_waiting};
 pub use oracle::Ledger;
 pub use pair::{Loss, OnAir, Pair, PairConfig, Source};

@@ -19,6 +19,8 @@ use crate::Clock;
 
 /// Frames that a chip holds.
 const CHIP_FRAMES: usize = 2;
+/// Packets that a lane of a link takes by default.
+const QUEUE_PACKETS: usize = 64;
 /// Packets that each lane is kept at.
 const WAITING: usize = 8;
 /// Payload of each packet, in bytes.
@@ -54,6 +56,28 @@ struct Node<L> {
     busy_until: Vec<Instant>,
     /// What its radios sent lately.
     on_air: VecDeque<(Instant, Instant)>,
+}
+
+/// Keeps some packets waiting in a link for each of its neighbours.
+pub fn keep_waiting(link: &mut impl Link, cx: &mut Cx<'_>, peers: &[PeerSpec], ids: &mut UnitIds) {
+    for peer in peers {
+        let (to, flow) = (Some(peer.node), FlowId(1));
+        let lane = Lane { radio: peer.radio, to, flow, ..Lane::default() };
+        let full = QUEUE_PACKETS - WAITING;
+        for _ in full..link.room(lane).units {
+            let packet = Packet {
+                id: ids.next_id(),
+                radio: peer.radio,
+                to,
+                flow,
+                protocol: EtherType::IPV4,
+                payload: Bytes::from_static(&[0; PACKET_BYTES]),
+                options: TxOptions::default(),
+                order: None,
+            };
+            link.handle_tx(cx, packet);
+        }
+    }
 }
 
 /// A network.
@@ -208,40 +232,14 @@ impl<L: Link> Network<L> {
             while let Some(event) = node.link.poll_rx(&mut cx) {
                 self.packets[at] += u64::from(matches!(event, PacketUp::Received(_)));
             }
-            self.offer(at);
-            let Node { link, held, clock, .. } = &mut self.nodes[at];
+            let Node { link, held, clock, peers, .. } = &mut self.nodes[at];
+            keep_waiting(link, &mut Cx::new(clock.local(self.now)), peers, &mut self.ids);
             let room = |lane: Lane| Room::units(CHIP_FRAMES - held[usize::from(lane.radio.0)]);
             let Some(unit) = link.poll_tx(&mut Cx::new(clock.local(self.now)), &room) else {
                 return;
             };
             let FrameDown::Frame(frame) = unit else { panic!("only frames are sent here") };
             self.transmit(at, frame);
-        }
-    }
-
-    /// Keeps some packets waiting for each neighbour.
-    fn offer(&mut self, at: usize) {
-        let Node { link, peers, clock, .. } = &mut self.nodes[at];
-        let mut cx = Cx::new(clock.local(self.now));
-        for peer in peers {
-            let (to, flow) = (Some(peer.node), FlowId(1));
-            let lane = Lane { radio: peer.radio, to, flow, ..Lane::default() };
-            let full = 64 - WAITING;
-            for _ in full..link.room(lane).units {
-                link.handle_tx(
-                    &mut cx,
-                    Packet {
-                        id: self.ids.next_id(),
-                        radio: peer.radio,
-                        to,
-                        flow,
-                        protocol: EtherType::IPV4,
-                        payload: Bytes::from_static(&[0; PACKET_BYTES]),
-                        options: TxOptions::default(),
-                        order: None,
-                    },
-                );
-            }
         }
     }
 

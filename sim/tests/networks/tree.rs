@@ -1,24 +1,18 @@
 //! A tree of 24 nodes with long links, all on one channel, on the medium of the simulator: every
 //! link finds step and keeps it, and no frame comes to a node that sends or may send.
 
-use bytes::Bytes;
 use farhop_proto::base::{
-    Cx, Duration, EtherType, FlowId, FrameUp, Instant, Lane, Layer as _, Packet, Rng, Room, Seed,
-    Trace, TxOptions, UnitIds,
+    Cx, Duration, FrameUp, Instant, Lane, Layer as _, Rng, Room, Seed, Trace, UnitIds,
 };
 use farhop_proto::link::Link as _;
 use farhop_proto::link::wild::{Wild, WildConfig};
 use farhop_proto::stack::{LinkConfig, NodePlan, Plan, Scenario};
 use farhop_sim::engine::medium_config;
 use farhop_sim::radio::{Medium, MediumEvent, TransmissionKind};
-use farhop_testkit::Clock;
 use farhop_testkit::oracles::SlotOracle;
+use farhop_testkit::{Clock, keep_waiting};
 
 const NODES: usize = 24;
-/// Packets that each neighbour is kept at.
-const WAITING: usize = 8;
-/// Payload of each packet, in bytes.
-const PACKET_BYTES: usize = 1_200;
 
 fn secs(seconds: f64) -> Instant {
     Instant::ZERO + Duration::from_secs_f64(seconds)
@@ -207,7 +201,10 @@ impl Tree {
     fn turn(&mut self, index: usize) {
         loop {
             while self.with(index, |wild, cx| wild.poll_rx(cx)).is_some() {}
-            self.offer(index);
+            let peers = self.nodes[index].plan.peers.clone();
+            let mut ids = std::mem::take(&mut self.ids);
+            self.with(index, |wild, cx| keep_waiting(wild, cx, &peers, &mut ids));
+            self.ids = ids;
             let first = self.nodes[index].first;
             let mut slots = Slots::default();
             let Node { wild, clock, .. } = &mut self.nodes[index];
@@ -225,28 +222,6 @@ impl Tree {
             let radio = first + usize::from(frame.radio.0);
             let unit = farhop_proto::base::FrameDown::Frame(frame);
             self.medium.handle_frame(self.now, radio, unit);
-        }
-    }
-
-    /// Keeps some packets waiting for each neighbour.
-    fn offer(&mut self, index: usize) {
-        for peer in self.nodes[index].plan.peers.clone() {
-            let (to, flow) = (Some(peer.node), FlowId(1));
-            let lane = Lane { radio: peer.radio, to, flow, ..Lane::default() };
-            let full = WildConfig::default().queue_packets - WAITING;
-            for _ in full..self.nodes[index].wild.room(lane).units {
-                let packet = Packet {
-                    id: self.ids.next_id(),
-                    radio: peer.radio,
-                    to,
-                    flow,
-                    protocol: EtherType::IPV4,
-                    payload: Bytes::from_static(&[0; PACKET_BYTES]),
-                    options: TxOptions::default(),
-                    order: None,
-                };
-                self.with(index, |wild, cx| wild.handle_tx(cx, packet));
-            }
         }
     }
 
