@@ -3,7 +3,7 @@
 //! ```text
 //! byte 0      version in the high half, kind in the low
 //! byte 1      flags: 1 virtual retransmission, 2 first block of its flow (SYN), 4 last one (FIN),
-//!             8 refused (with an E2E_ACK: RST)
+//!             8 refused (with an E2E_ACK: RST), 16 sent before the destination had taken the flow
 //! byte 2      hops that are left
 //! byte 3      hops that were made
 //! bytes 4-7   flow: the source's number, its number there
@@ -42,6 +42,7 @@ const VIRTUAL: u8 = 1;
 const OPENS: u8 = 2;
 const FINISHES: u8 = 4;
 const REFUSED: u8 = 8;
+const EARLY: u8 = 16;
 
 /// A flow of blocks, named by its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,6 +81,8 @@ pub struct Header {
     pub opens: bool,
     /// Whether it is the last one (FIN).
     pub finishes: bool,
+    /// Whether the source did not know yet, when it sent it, that the destination takes the flow.
+    pub is_early: bool,
 }
 
 /// What a message is about.
@@ -161,6 +164,7 @@ pub fn encode(header: &Header, body: &Body) -> Vec<u8> {
     };
     let mark = |is_so, flag| if is_so { flag } else { 0 };
     let marks = mark(header.opens, OPENS) | mark(header.finishes, FINISHES);
+    let marks = marks | mark(header.is_early, EARLY);
     let BlockId { flow, number: block } = header.block;
     let [high, low] = [(block >> 16) as u16, block as u16];
     let [source, destination, via] = [flow.source.0, header.destination.0, header.via.0];
@@ -225,6 +229,7 @@ pub fn decode(message: &Bytes) -> Result<(Header, Body), Malformed> {
         hops_made: message[3],
         opens: message[1] & OPENS != 0,
         finishes: message[1] & FINISHES != 0,
+        is_early: message[1] & EARLY != 0,
     };
     if short(16) != flow.source.0 || header.frames == 0 {
         return Err(Malformed::Contradiction);
@@ -267,6 +272,7 @@ mod tests {
             hops_made: 1,
             opens: false,
             finishes: true,
+            is_early: false,
         }
     }
 

@@ -301,7 +301,8 @@ fn encode(whole: &Whole) -> Vec<u8> {
     out.extend(shape.crc.to_be_bytes());
     let frame_bytes = frames.first().map_or(0, Bytes::len) as u16;
     out.extend([shape.hops_left, shape.hops_made]);
-    out.push(u8::from(shape.opens) | u8::from(shape.finishes) << 1);
+    let marks = [shape.opens, shape.finishes, shape.is_early];
+    out.push(marks.iter().rev().fold(0, |bits, mark| bits << 1 | u8::from(*mark)));
     out.extend(frame_bytes.to_be_bytes());
     frames.iter().for_each(|frame| out.extend_from_slice(frame));
     out
@@ -325,6 +326,7 @@ fn decode(key: &[u8], value: &[u8]) -> Option<Whole> {
         hops_made: value[13],
         opens: value[14] & 1 != 0,
         finishes: value[14] & 2 != 0,
+        is_early: value[14] & 4 != 0,
     };
     let frames = frames_of(&rest, usize::from(short(value, 15)).max(1));
     let is_whole = frames.len() == usize::from(shape.frames) && rest.len() as u32 == shape.length;

@@ -32,6 +32,7 @@ fn shape(number: u32, block: &Bytes, finishes: bool) -> Shape {
         hops_made: 2,
         opens: number == 0,
         finishes,
+        is_early: false,
     }
 }
 

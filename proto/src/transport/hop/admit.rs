@@ -82,6 +82,7 @@ impl Hop {
         }
         if let Some(block) = self.blocks.get_mut(&id) {
             block.used = now;
+            block.shape.is_early &= shape.is_early;
             if block.is_complete() {
                 block.asked = Some((asks.via, asks.round));
                 self.answer(asks);
@@ -124,6 +125,9 @@ impl Hop {
             self.abandon(id.flow);
             self.make_room_for_flow();
             self.arrivals.insert(id.flow, Arrivals::resumed(shape.crc, 0, now));
+        } else if known.is_none() && shape.is_early {
+            // The first one is on its way as well, and comes before this one is asked for again.
+            return true;
         } else if known.is_none() {
             // It was opened before this node began anew, or was forgotten.
             self.make_room_for_flow();

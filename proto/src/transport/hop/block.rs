@@ -36,6 +36,9 @@ pub struct Shape {
     pub opens: bool,
     /// Whether it is the last one.
     pub finishes: bool,
+    /// Whether the source does not know yet that the destination takes the flow. It may come there
+    /// before the first block.
+    pub is_early: bool,
 }
 
 impl Shape {
@@ -92,6 +95,7 @@ impl Whole {
             hops_made: 0,
             opens: id.number == 0,
             finishes,
+            is_early: false,
         };
         assert!(shape.frames > 0, "a block has a frame");
         Self { id, shape, frames }
@@ -112,6 +116,8 @@ pub(super) struct Block {
     pub(super) end: End,
     /// Whether it may be acknowledged as complete.
     pub(super) is_safe: bool,
+    /// Its source has asked whether it has arrived: the destination was silent for so long.
+    pub(super) is_overdue: bool,
     /// Who asked while it was whole and not safe, and in which round.
     pub(super) asked: Option<(NodeId, u16)>,
     /// When it last mattered, for letting go the oldest.
@@ -186,6 +192,7 @@ impl Block {
             transfer: None,
             end: End::Open,
             is_safe: false,
+            is_overdue: false,
             asked: None,
             used: now,
         }
@@ -194,8 +201,7 @@ impl Block {
     /// A block of which all is there.
     pub(super) fn whole(shape: Shape, data: Vec<Bytes>, now: Instant) -> Self {
         let have = Bits::all(shape.frames);
-        let (transfer, end, asked, place) = (None, End::Open, None, Place::Memory);
-        Self { shape, data, place, have, transfer, end, is_safe: true, asked, used: now }
+        Self { data, have, is_safe: true, ..Self::empty(shape, now) }
     }
 
     /// Whether a frame of so many bytes can be of this block.

@@ -250,11 +250,13 @@ impl Hop {
     }
 
     /// Whether it takes another block of a flow that begins here: H + 1 wait at most (`hop.md` 6),
-    /// and none behind the first one while its destination has not said that it takes the flow.
+    /// and none behind the first one while its destination has not said that it takes the flow. A
+    /// destination that says nothing for as long as a source waits for an acknowledgement is far
+    /// behind something that is down: then they go on, so that the way is crossed once.
     pub fn has_room(&self, flow: FlowKey) -> bool {
         let mut open = 0;
         for (_, block) in self.of_flow(flow) {
-            if block.shape.opens {
+            if block.shape.opens && !block.is_overdue {
                 return false;
             }
             open += u32::from(block.is_open());
@@ -291,10 +293,24 @@ impl Hop {
 
     /// The same for a block that was built before, to be kept elsewhere as well.
     pub fn push_whole(&mut self, now: Instant, whole: Whole) {
-        let Whole { id, shape, frames } = whole;
+        let Whole { id, mut shape, frames } = whole;
+        shape.is_early = self.is_early(id);
         self.make_room(now, shape.cost());
         self.insert(id, Block::whole(shape, frames, now));
         self.forward(now, id.flow);
+    }
+
+    /// Whether a block that begins here follows one that opens its flow and has not arrived.
+    fn is_early(&self, id: BlockId) -> bool {
+        let first = BlockId { number: 0, ..id };
+        id.flow.source == self.node && id.number > 0 && self.blocks.contains_key(&first)
+    }
+
+    /// The destination takes a flow that begins here, or refuses it.
+    fn settle_early(&mut self, flow: FlowKey) {
+        let first = BlockId { flow, number: 0 };
+        let last = BlockId { flow, number: u32::MAX };
+        self.blocks.range_mut(first..=last).for_each(|(_, block)| block.shape.is_early = false);
     }
 
     /// Drops all blocks of a flow that begins here.
@@ -305,7 +321,11 @@ impl Hop {
 
     /// Takes a block that was kept, after the node began anew.
     pub fn restore(&mut self, now: Instant, whole: Whole) {
-        let Whole { id, shape, frames } = whole;
+        let Whole { id, mut shape, frames } = whole;
+        shape.is_early = match id.flow.source == self.node {
+            true => self.is_early(id),
+            false => shape.is_early,
+        };
         let mut block = Block::whole(shape, frames, now);
         let is_here = shape.destination == self.node;
         let flow = self.arrivals.get(&id.flow).filter(|_| is_here);

@@ -31,6 +31,18 @@ pub(super) enum Message {
     Arrived { block: BlockId, shape: Shape, is_refused: bool, tries: u8 },
 }
 
+impl Message {
+    /// The same, to be tried as often as at first.
+    pub(super) fn anew(self) -> Self {
+        match self {
+            Self::Arrived { block, shape, is_refused, .. } => {
+                Self::Arrived { block, shape, is_refused, tries: 0 }
+            }
+            other => other,
+        }
+    }
+}
+
 /// What of ours the radio has.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum InRadio {
@@ -91,7 +103,8 @@ impl Hop {
                 let message = |tries| Message::Arrived { block, shape, is_refused, tries };
                 match tries < ARRIVED_TRIES {
                     true => self.queue(message(tries + 1)),
-                    false => self.strand(now, message(0)),
+                    // From then on one try at a time.
+                    false => self.strand(now, message(ARRIVED_TRIES)),
                 }
             }
             Some(InRadio::Request(block, to)) => self.on_request_out(now, block, to, outcome),
@@ -162,6 +175,7 @@ impl Hop {
             hops_made: shape.hops_made,
             opens: shape.opens,
             finishes: shape.finishes,
+            is_early: shape.is_early,
         }
     }
 

@@ -66,7 +66,7 @@ impl Hop {
             let waiting = std::mem::take(&mut self.stranded.messages);
             for message in waiting {
                 match self.target(message) == Some(node) {
-                    true => self.queue(message),
+                    true => self.queue(message.anew()),
                     false => self.stranded.messages.push_back(message),
                 }
             }

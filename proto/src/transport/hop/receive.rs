@@ -286,6 +286,7 @@ impl Hop {
         let bytes = block.shape.length;
         self.remove(id);
         if is_ours {
+            self.settle_early(id.flow);
             self.arrived.push_back(Arrived { id, bytes, is_refused });
         } else {
             self.over.put(id, shape.crc);
@@ -331,5 +332,6 @@ fn shape_of(header: &Header, length: u32, crc: u32) -> Shape {
         hops_made: header.hops_made.saturating_add(1),
         opens: header.opens,
         finishes: header.finishes,
+        is_early: header.is_early,
     }
 }

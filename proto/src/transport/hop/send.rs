@@ -112,6 +112,9 @@ impl Hop {
                 continue;
             }
             self.counters.virtual_requests += 1;
+            if let Some(block) = self.blocks.get_mut(&id) {
+                block.is_overdue = true;
+            }
             self.begin_transfer(now, id, true);
             // Without a way there it is tried again later.
             let block = self.blocks.get_mut(&id).filter(|block| block.transfer.is_none());

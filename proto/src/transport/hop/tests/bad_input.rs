@@ -15,6 +15,7 @@ fn header(id: BlockId, frames: u16) -> Header {
         hops_made: 0,
         opens: id.number == 0,
         finishes: false,
+        is_early: false,
     }
 }
 

@@ -88,6 +88,44 @@ fn a_relay_stores_blocks_for_a_neighbour_that_is_gone_and_passes_them_on_when_it
 }
 
 #[test]
+fn a_flow_goes_on_behind_a_first_block_whose_destination_is_out_of_reach() {
+    let mut row = Row::new(4, stores_much(), Harm::default(), 1);
+    row.deaf = Some(NodeId(3));
+    row.push(flow(1), 0, 4, 100, false);
+    assert!(!row.hop(1).has_room(flow(1)), "the destination may still say no");
+    let later = row.now + Duration::from_secs_f64(row.hop(1).config().end_to_end_s + 1.0);
+    row.run_until(later);
+    assert!(row.hop(1).has_room(flow(1)), "it is silent for long");
+    let lengths = [14_000; 5];
+    (1..=5).for_each(|number| row.push(flow(1), number, 4, 14_000, number == 5));
+    let later = row.now + Duration::from_secs(20);
+    row.run_until(later);
+    assert_eq!(row.count(2, "blocks_held"), 6, "they wait where the way ends");
+    // The source is gone when the way is free: nothing has to come back to it.
+    row.deaf = Some(NodeId(1));
+    let later = row.now + Duration::from_secs(10);
+    row.run_until(later);
+    row.assert_delivered(flow(1), &[&[100][..], &lengths].concat());
+}
+
+#[test]
+fn an_early_block_waits_for_the_one_that_opens_its_flow() {
+    let mut row = Row::new(3, stores_much(), Harm::default(), 1);
+    // Node 2 has the second block of a flow of which node 3 has heard nothing.
+    let (now, id) = (row.now, BlockId { flow: flow(1), number: 1 });
+    let mut whole = Whole::build(id, NodeId(3), true, vec![text(id, 900)]);
+    whole.shape.is_early = true;
+    row.hop(2).restore(now, whole);
+    let later = row.now + Duration::from_secs(10);
+    row.run_until(later);
+    assert_eq!((row.delivered.len(), row.count(3, "blocks_refused")), (0, 0));
+    row.push(flow(1), 0, 3, 100, false);
+    let later = row.now + Duration::from_secs(10);
+    row.run_until(later);
+    row.assert_delivered(flow(1), &[100, 900]);
+}
+
+#[test]
 fn a_relay_takes_blocks_one_by_one_while_the_next_hop_takes_them() {
     let mut row = Row::new(4, stores_much(), Harm::default(), 1);
     assert!(row.send(flow(1), 4, &[100], MINUTE));

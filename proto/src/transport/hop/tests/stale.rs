@@ -19,6 +19,7 @@ fn kept(id: BlockId, to: u16, bytes: &[u8]) -> Whole {
         hops_made: 2,
         opens: id.number == 0,
         finishes: false,
+        is_early: false,
     };
     Whole { id, shape, frames: vec![bytes.to_vec().into()] }
 }
@@ -57,6 +58,7 @@ fn a_relay_tells_those_who_come_late_that_a_block_is_over() {
         crc: crc32fast::hash(&bytes),
         opens: false,
         finishes: true,
+        is_early: false,
         ..kept(id, 4, b"").shape
     };
     row.restart(2);
