@@ -228,7 +228,8 @@ impl Receiver {
         if flow.held.is_empty() {
             self.holding.push(key);
         }
-        let at = flow.held.iter().rposition(|held| held.arrival.head.seq.is_before(seq));
+        // Of one frame several may ride: they have its number, and stay as they stood in it.
+        let at = flow.held.iter().rposition(|held| !held.arrival.head.seq.is_after(seq));
         flow.held.insert(at.map_or(0, |at| at + 1), Held { since: now, arrival });
         self.release(now, key, out);
     }
@@ -450,10 +451,10 @@ mod tests {
             story.0.on_data(NOW, host, &mut out);
             out.iter().map(|it| (it.head.flow.0, it.head.flow_seq)).collect::<Vec<_>>()
         };
-        // All hosts wait for 11; of flow 2 the third packet waits for the second.
+        // All hosts wait for 11; in flow 2 the third and fourth packet wait for the second.
         assert_eq!(bundle_comes(12, 2, &[rides(2, Some(0)), rides(3, None)]), [(2, 0), (3, 0)]);
-        assert_eq!(bundle_comes(13, 3, &[rides(2, Some(2))]), []);
-        assert_eq!(bundle_comes(14, 4, &[rides(2, Some(1))]), [(2, 1), (2, 2)]);
+        assert_eq!(bundle_comes(14, 4, &[rides(2, Some(2)), rides(2, Some(3))]), []);
+        assert_eq!(bundle_comes(13, 3, &[rides(2, Some(1))]), [(2, 1), (2, 2), (2, 3)]);
         assert_eq!(bundle_comes(11, 1, &[]), [(1, 1), (1, 2), (1, 3), (1, 4)]);
     }
 
