@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use farhop_papers::{Case, Effort, Outcome, Paper, Runs, lab};
 use farhop_proto::stack::Scenario;
+use farhop_run::files::sum_file;
 use farhop_sim::engine::Report;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,9 @@ struct Line {
     /// The case, as a scenario file.
     scenario: String,
     seed: u64,
+    /// SHA-256 of the program: what another one did says nothing of this one.
+    #[serde(default)]
+    program: String,
     report: Report,
 }
 
@@ -59,7 +63,8 @@ pub(super) fn put_beside(
     let cases: Vec<Case> = cases.into_values().collect();
     let sim = Runs::new(cases.clone(), effort.seeds).run(threads, &|_| !interrupt::has_come());
     let sim = sim.map_err(|_| Failure::Interrupted)?.into_reports();
-    let mut store = Store::open(dir)?;
+    let program = sum_file(&File::open(std::env::current_exe()?)?, &mut |_| true)?.0;
+    let mut store = Store::open(dir, program)?;
     let bar = Bar::start("runs in the lab");
     let reports = store.run_all(&cases, effort.seeds, &bar);
     bar.end();
@@ -74,12 +79,13 @@ pub(super) fn put_beside(
 struct Store {
     dir: PathBuf,
     file: File,
+    program: String,
     done: Vec<Line>,
 }
 
 impl Store {
-    /// Opens a folder, or makes it. Lines that are no runs of this version count for nothing.
-    fn open(dir: &Path) -> Result<Self, Failure> {
+    /// Opens a folder, or makes it. Lines that are no runs of this program count for nothing.
+    fn open(dir: &Path, program: String) -> Result<Self, Failure> {
         let fail = |error: std::io::Error| {
             Failure::Failed(format!("cannot keep runs in {}: {error}", dir.display()))
         };
@@ -93,13 +99,13 @@ impl Store {
             let line = line.map_err(fail)?;
             let run = serde_json::from_slice::<Line>(&line).ok();
             is_whole = run.is_some();
-            done.extend(run.filter(|run| run.report.version == env!("CARGO_PKG_VERSION")));
+            done.extend(run.filter(|run| run.program == program));
         }
         if !is_whole {
             // Somebody ended in the middle of a line: the next one begins anew.
             file.write_all(b"\n").map_err(fail)?;
         }
-        Ok(Self { dir: dir.to_owned(), file, done })
+        Ok(Self { dir: dir.to_owned(), file, program, done })
     }
 
     /// The reports of all runs, by case: those that are known, and the others one after the other.
@@ -138,7 +144,8 @@ impl Store {
             if report.lateness.as_ref().is_some_and(|lateness| lateness.late) {
                 continue;
             }
-            let line = Line { scenario: text, seed, report: report.clone() };
+            let program = self.program.clone();
+            let line = Line { scenario: text, seed, program, report: report.clone() };
             let mut bytes = serde_json::to_vec(&line).expect("a report is plain data");
             bytes.push(b'\n');
             self.file.write_all(&bytes)?;
@@ -204,22 +211,22 @@ fn run_in_lab(dir: &Path, text: &str, seed: u64) -> Result<Report, Failure> {
 mod tests {
     use super::*;
 
-    fn line(seed: u64, version: &str) -> String {
-        let report = Report { seed, version: version.into(), ..Report::default() };
-        let line = Line { scenario: "name = \"x\"".into(), seed, report };
+    fn line(seed: u64, program: &str) -> String {
+        let report = Report { seed, ..Report::default() };
+        let line = Line { scenario: "name = \"x\"".into(), seed, program: program.into(), report };
         serde_json::to_string(&line).expect("plain data")
     }
 
     #[test]
     fn runs_that_are_done_are_known_again_and_half_a_line_is_not() {
         let dir = tempfile_dir("runs");
-        let now = env!("CARGO_PKG_VERSION");
-        let text = [line(1, now), line(2, "0.0.0"), line(3, now)[..40].to_owned()].join("\n");
+        let now = "now";
+        let text = [line(1, now), line(2, "before"), line(3, now)[..40].to_owned()].join("\n");
         fs::write(dir.join(RUNS), text).expect("a file");
-        let mut store = Store::open(&dir).ok().expect("a folder");
+        let mut store = Store::open(&dir, now.into()).ok().expect("a folder");
         let seeds: Vec<u64> = store.done.iter().map(|line| line.seed).collect();
         store.file.write_all(format!("{}\n", line(4, now)).as_bytes()).expect("room");
-        let again = Store::open(&dir).ok().expect("a folder");
+        let again = Store::open(&dir, now.into()).ok().expect("a folder");
         let seeds_again: Vec<u64> = again.done.iter().map(|line| line.seed).collect();
         fs::remove_dir_all(&dir).expect("it was there");
         assert_eq!((seeds, seeds_again), (vec![1], vec![1, 4]));

@@ -6,6 +6,7 @@ mod debris;
 mod files;
 mod keys;
 mod noise;
+mod paper;
 mod place;
 mod proxy;
 mod real_programs;

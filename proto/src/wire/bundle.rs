@@ -1,18 +1,25 @@
 //! Several packets, or parts of them, as the body of one, whose EtherType is then
 //! [`EtherType::FARHOP`]: of each its EtherType (2), its length (2) and itself, in network byte
 //! order. The two highest bits of the length tell a part: that it goes on where the one before of
-//! its flow ended, and that it goes on in the next.
+//! its flow ended, and that it goes on in the next. The third tells a packet of another flow, which
+//! rides: before it stands its flow (2) and, where the highest bit is set too, its number in that
+//! (2).
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes};
 
-use crate::base::EtherType;
+use crate::base::{EtherType, FlowId};
 
 /// Length of what goes before each piece of a bundle, in bytes.
 pub const HEAD_BYTES: usize = 4;
-/// Bit of a length: the piece goes on with the packet that was open.
+/// Length of what goes before a packet that rides, at most, in bytes.
+pub const RIDE_BYTES: usize = HEAD_BYTES + 4;
+/// Bit of a length: the piece goes on with the packet that was open; of a packet that rides, that
+/// it has a number.
 const REST: u16 = 0x8000;
 /// Bit of a length: the packet goes on.
 const OPEN: u16 = 0x4000;
+/// Bit of a length: the packet is of another flow.
+const RIDES: u16 = 0x2000;
 
 /// A packet, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,12 +32,29 @@ pub struct Piece {
     pub is_rest: bool,
     /// Whether the packet goes on in the next bundle of the flow.
     pub goes_on: bool,
+    /// Where it belongs, if that is not the flow of the bundle; it is whole then.
+    pub ride: Option<Ride>,
+}
+
+/// Where a packet belongs that rides in the bundle of another flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ride {
+    /// Its flow.
+    pub flow: FlowId,
+    /// Its number in the flow, if it waits for those before it.
+    pub number: Option<u16>,
 }
 
 impl Piece {
     /// A packet as a whole.
     pub const fn whole(protocol: EtherType, bytes: Bytes) -> Self {
-        Self { protocol, bytes, is_rest: false, goes_on: false }
+        Self { protocol, bytes, is_rest: false, goes_on: false, ride: None }
+    }
+
+    /// Bytes of it in a bundle.
+    fn length(&self) -> usize {
+        let number = |ride: Ride| if ride.number.is_some() { 4 } else { 2 };
+        HEAD_BYTES + self.ride.map_or(0, number) + self.bytes.len()
     }
 
     /// Whether it is all of a packet.
@@ -41,21 +65,29 @@ impl Piece {
 
 /// Bytes of a bundle of pieces.
 pub fn bytes(pieces: &[Piece]) -> usize {
-    pieces.iter().map(|piece| HEAD_BYTES + piece.bytes.len()).sum()
+    pieces.iter().map(Piece::length).sum()
 }
 
 /// The bytes on the wire.
 ///
-/// Panics if a piece is 16 KiB long or longer.
+/// Panics if a piece is 8 KiB long or longer.
 pub fn encode(pieces: &[Piece]) -> Bytes {
     let mut out = Vec::with_capacity(bytes(pieces));
     for piece in pieces {
         let length = u16::try_from(piece.bytes.len()).expect("what a frame has place for");
-        assert!(length & (REST | OPEN) == 0, "what a frame has place for");
-        let rest = if piece.is_rest { REST } else { 0 };
+        assert!(length & (REST | OPEN | RIDES) == 0, "what a frame has place for");
+        let number = piece.ride.and_then(|ride| ride.number);
+        let rest = if piece.is_rest || number.is_some() { REST } else { 0 };
         let open = if piece.goes_on { OPEN } else { 0 };
-        out.extend_from_slice(&piece.protocol.0.to_be_bytes());
-        out.extend_from_slice(&(length | rest | open).to_be_bytes());
+        let rides = if piece.ride.is_some() { RIDES } else { 0 };
+        out.put_u16(piece.protocol.0);
+        out.put_u16(length | rest | open | rides);
+        if let Some(ride) = piece.ride {
+            out.put_u16(ride.flow.0);
+        }
+        if let Some(number) = number {
+            out.put_u16(number);
+        }
         out.extend_from_slice(&piece.bytes);
     }
     out.into()
@@ -66,18 +98,29 @@ pub fn decode(bundle: &Bytes) -> Option<Vec<Piece>> {
     let mut rest = bundle.clone();
     let mut pieces = Vec::new();
     while !rest.is_empty() {
-        let head: [u8; HEAD_BYTES] = *rest.first_chunk()?;
-        let _ = rest.split_to(HEAD_BYTES);
-        let protocol = EtherType(u16::from_be_bytes([head[0], head[1]]));
-        let word = u16::from_be_bytes([head[2], head[3]]);
-        let length = usize::from(word & !(REST | OPEN));
-        if protocol == EtherType::FARHOP || length > rest.len() {
+        let protocol = EtherType(take_word(&mut rest)?);
+        let word = take_word(&mut rest)?;
+        let (mut is_rest, goes_on) = (word & REST != 0, word & OPEN != 0);
+        let mut ride = None;
+        if word & RIDES != 0 {
+            let flow = FlowId(take_word(&mut rest)?);
+            let number = if is_rest { Some(take_word(&mut rest)?) } else { None };
+            (is_rest, ride) = (false, Some(Ride { flow, number }));
+        }
+        let length = usize::from(word & !(REST | OPEN | RIDES));
+        let is_part_that_rides = ride.is_some() && goes_on;
+        if protocol == EtherType::FARHOP || length > rest.len() || is_part_that_rides {
             return None;
         }
-        let (is_rest, goes_on) = (word & REST != 0, word & OPEN != 0);
-        pieces.push(Piece { protocol, bytes: rest.split_to(length), is_rest, goes_on });
+        pieces.push(Piece { protocol, bytes: rest.split_to(length), is_rest, goes_on, ride });
     }
     Some(pieces)
+}
+
+fn take_word(rest: &mut Bytes) -> Option<u16> {
+    let word = u16::from_be_bytes(*rest.first_chunk()?);
+    let _ = rest.split_to(2);
+    Some(word)
 }
 
 #[cfg(test)]
@@ -114,5 +157,21 @@ mod tests {
         let words = [2, 9, 16].map(|at| [whole[at], whole[at + 1]]);
         assert_eq!(words, [[0x80, 3], [0, 3], [0x40, 3]]);
         assert_eq!(decode(&whole), Some(pieces));
+    }
+
+    #[test]
+    fn what_rides_says_whose_it_is() {
+        let rides = |flow, number| Piece {
+            ride: Some(Ride { flow: FlowId(flow), number }),
+            ..Piece::whole(EtherType::IPV4, Bytes::from_static(b"xyz"))
+        };
+        let pieces = vec![rides(5, None), rides(258, Some(7))];
+        let whole = encode(&pieces);
+        assert_eq!(whole[..9], [8, 0, 0x20, 3, 0, 5, b'x', b'y', b'z']);
+        assert_eq!(whole[9..], [8, 0, 0xa0, 3, 1, 2, 0, 7, b'x', b'y', b'z']);
+        assert_eq!((whole.len(), decode(&whole)), (bytes(&pieces), Some(pieces)));
+        assert_eq!(decode(&whole.slice(..14)), None);
+        let part = [8, 0, 0x60, 3, 0, 5, b'x', b'y', b'z'];
+        assert_eq!(decode(&Bytes::copy_from_slice(&part)), None, "a part does not ride");
     }
 }

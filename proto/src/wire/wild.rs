@@ -104,8 +104,8 @@ pub mod flag {
     pub const LAST_IN_SLOT: u8 = 8;
     /// The packet will not be repeated.
     pub const NO_RETX: u8 = 16;
-    /// The sender joins parts of packets.
-    pub const TAKES_PARTS: u8 = 32;
+    /// The sender joins parts of packets, and takes apart what rides.
+    pub const TAKES_PARTS: u8 = 64;
 }
 
 /// The place of a frame in its code block.

@@ -352,4 +352,12 @@ impl RadioSpec {
             Gap::Sifs => self.phy.sifs(),
         }
     }
+
+    /// By how much the gap before a frame may differ from its mean.
+    pub fn gap_spread(&self) -> Duration {
+        match self.gap {
+            Gap::Backoff => self.mean_gap().saturating_sub(self.phy.difs()),
+            Gap::Difs | Gap::Sifs => Duration::ZERO,
+        }
+    }
 }

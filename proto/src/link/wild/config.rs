@@ -39,8 +39,9 @@ pub struct WildConfig {
     pub window_packets: Option<u16>,
     /// Packets that one flow may have waiting.
     pub queue_packets: usize,
-    /// Whether acknowledgements of TCP ride in the frames of other packets, where there is place.
-    /// They then go up when these come, before earlier ones that are repeated.
+    /// Whether acknowledgements of TCP and short packets ride in the frames of other packets, where
+    /// there is place. Acknowledgements then go up when these come, before earlier ones that are
+    /// repeated.
     pub acks_ride: bool,
     /// Fills frames up to so many bytes behind the MAC header with packets and parts of packets,
     /// for neighbours who can join them; without it a packet is a frame. 802.11 carries 2,304.

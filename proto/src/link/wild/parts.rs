@@ -16,7 +16,7 @@ use crate::base::phy::LLC_SNAP_BYTES;
 use crate::base::{
     Duration, EtherType, FlowId, Instant, Packet, PacketDone, PacketOutcome, UnitId,
 };
-use crate::wire::bundle::{self, HEAD_BYTES, Piece};
+use crate::wire::bundle::{self, Piece};
 use crate::wire::wild::HEADER_BYTES;
 
 /// A part is at least so long, in bytes, unless it is all that is left.
@@ -25,8 +25,6 @@ pub(super) const LEAST: usize = 120;
 const MOST_OPEN: usize = 256;
 /// Longest packet.
 const LONGEST: usize = 65_535;
-/// Bytes that are left in a frame for each acknowledgement of TCP that could ride in it.
-const RIDER_BYTES: usize = HEAD_BYTES + 60;
 
 /// Which packets are in which bundles.
 #[derive(Debug, Default)]
@@ -129,7 +127,8 @@ impl Joiner {
             return Some(vec![(protocol, payload)]);
         }
         let mut whole = Vec::new();
-        for piece in bundle::decode(&payload)? {
+        // What rides has gone its own way.
+        for piece in bundle::decode(&payload)?.into_iter().filter(|piece| piece.ride.is_none()) {
             if piece.is_whole() {
                 whole.push((piece.protocol, piece.bytes));
                 continue;
@@ -169,7 +168,7 @@ impl Open {
 
 /// The largest number up to `most` for which something holds that holds for all smaller ones; 0 if
 /// it holds for none.
-fn largest(most: usize, holds: impl Fn(usize) -> bool) -> usize {
+pub(super) fn largest(most: usize, holds: impl Fn(usize) -> bool) -> usize {
     if holds(most) {
         return most;
     }
@@ -204,8 +203,7 @@ impl Wild {
             .saturating_sub(LLC_SNAP_BYTES + HEADER_BYTES + ack + self.port(place).spec.seal_bytes);
         // A frame that fills a slot to its end passes it if the radio draws a longer gap.
         let spec = self.port(place).spec;
-        let spread = spec.mean_gap().saturating_sub(spec.phy.difs());
-        let beside = self.reserved(place, None) + spread;
+        let beside = self.reserved(place, None) + spec.gap_spread();
         let fits = |bytes: usize| {
             self.fits(now, place, ack + bytes, beside)
                 && self.fits_any_slot(&self.peers[index], bytes)
@@ -216,8 +214,8 @@ impl Wild {
             return None;
         }
         let peer = &mut self.peers[index];
-        let riders = if self.settings.acks_ride { peer.queue.bare_acks(level, turn) } else { 0 };
-        let kept = (riders * RIDER_BYTES).min(room / 4);
+        let riders = if self.settings.acks_ride { peer.queue.rider_bytes(level, turn) } else { 0 };
+        let kept = riders.min(room / 4);
         let copies = &self.copies;
         let is_one = |packet: &Packet| copies.is_one(packet.id);
         let (cuts, flow_seq, class) = peer.queue.cut(level, turn, room - kept, is_one)?;
@@ -242,7 +240,7 @@ mod tests {
     use crate::base::{RadioId, TxOptions};
 
     fn piece(text: &'static [u8], is_rest: bool, goes_on: bool) -> Piece {
-        Piece { protocol: EtherType::IPV4, bytes: Bytes::from_static(text), is_rest, goes_on }
+        Piece { is_rest, goes_on, ..Piece::whole(EtherType::IPV4, Bytes::from_static(text)) }
     }
 
     fn came(joiner: &mut Joiner, flow_seq: u16, pieces: &[Piece]) -> Vec<Vec<u8>> {

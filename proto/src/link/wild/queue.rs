@@ -11,8 +11,12 @@ use super::class::{Choice, Class, Classes, Habit};
 use super::parts::LEAST as LEAST_PART;
 use super::riders::MOST as RIDERS;
 use crate::base::{FlowId, Instant, Packet};
-use crate::wire::bundle::{HEAD_BYTES, Piece};
+use crate::wire::bundle::{HEAD_BYTES, Piece, RIDE_BYTES, Ride};
 use crate::wire::ip;
+
+/// Longest packet that rides, in bytes: it takes less air than the gap, the preamble and the headers
+/// of a frame by itself. An acknowledgement of TCP with all options has half of that.
+pub(super) const SHORT_BYTES: usize = 256;
 
 /// The waiting packets to one neighbour.
 #[derive(Debug)]
@@ -47,6 +51,26 @@ pub(super) struct Taken {
     /// Number in the flow.
     pub(super) flow_seq: u16,
     pub(super) class: usize,
+}
+
+/// The packet in whose frame others ride.
+pub(super) struct Host<'a> {
+    pub(super) packet: &'a Packet,
+    pub(super) class: usize,
+    /// Whether a packet is one of several copies of a broadcast.
+    pub(super) is_copy: &'a dyn Fn(&Packet) -> bool,
+}
+
+impl Host<'_> {
+    /// Whether a packet may ride: an acknowledgement of TCP, or one that is short and of which the
+    /// same is asked, for it is repeated and given up as its host is.
+    fn takes(&self, lane: &LaneQueue, packet: &Packet) -> bool {
+        let terms = |it: &Packet| (it.options.ack, it.options.attempts);
+        let is_like_it = lane.class == self.class && terms(packet) == terms(self.packet);
+        let is_short = packet.payload.len() <= SHORT_BYTES && !(self.is_copy)(packet);
+        ip::is_bare_ack(&packet.payload)
+            || (is_like_it && is_short && lane.flow != self.packet.flow)
+    }
 }
 
 /// A piece of a packet that goes out.
@@ -195,12 +219,14 @@ impl Queue {
         Some((lane.packets.front()?, lane.class))
     }
 
-    /// Takes out an acknowledgement of TCP of at most `bytes` bytes that could go out now. It is no
-    /// part of the numbering of its flow, and goes before those that wait.
-    pub(super) fn take_bare_ack(&mut self, bytes: usize) -> Option<Packet> {
+    /// Takes out a packet of at most `bytes` bytes that may ride with `host`, with its number in its
+    /// flow. An acknowledgement of TCP has none: it is no part of the numbering, and goes before
+    /// those of its flow that wait.
+    pub(super) fn take_rider(&mut self, bytes: usize, host: &Host<'_>) -> Option<(Packet, Ride)> {
         let is_fit = |index: &usize| {
-            let front = self.lanes[*index].packets.front().filter(|_| self.lanes[*index].cut == 0);
-            front.is_some_and(|it| it.payload.len() <= bytes && ip::is_bare_ack(&it.payload))
+            let lane = &self.lanes[*index];
+            let front = lane.packets.front().filter(|_| lane.cut == 0);
+            front.is_some_and(|it| it.payload.len() <= bytes && host.takes(lane, it))
         };
         let (level, turn) = self
             .active
@@ -209,12 +235,16 @@ impl Queue {
             .find_map(|(level, lanes)| Some((level, lanes.iter().position(is_fit)?)))?;
         let index = self.active[level][turn];
         let lane = &mut self.lanes[index];
-        let packet = lane.packets.pop_front();
+        let packet = lane.packets.pop_front()?;
+        let number = (!ip::is_bare_ack(&packet.payload)).then_some(lane.next_flow_seq);
+        lane.next_flow_seq = lane.next_flow_seq.wrapping_add(u16::from(number.is_some()));
         if lane.packets.is_empty() {
             self.active[level].remove(turn);
         }
         self.len -= 1;
-        packet
+        let number = number.filter(|_| self.classes.get(lane.class).is_ordered);
+        let ride = Ride { flow: lane.flow, number };
+        Some((packet, ride))
     }
 
     /// Takes out all packets like this, whatever their flow.
@@ -253,16 +283,21 @@ impl Queue {
         self.active[level].get(turn).is_some_and(|lane| self.lanes[*lane].cut > 0)
     }
 
-    /// Acknowledgements of TCP that could go out now, of other flows than the one at a place; as
-    /// many as can ride in a frame at most.
-    pub(super) fn bare_acks(&self, level: usize, turn: usize) -> usize {
-        let own = self.active[level].get(turn);
-        let others = self.active.iter().flatten().filter(|lane| Some(*lane) != own);
-        let of = |lane: &usize| {
-            let packets = self.lanes[*lane].packets.iter().take(RIDERS);
-            packets.take_while(|packet| ip::is_bare_ack(&packet.payload)).count()
+    /// Bytes of the packets of other flows than the one at a place that could ride with it; of no
+    /// more than can ride in a frame.
+    pub(super) fn rider_bytes(&self, level: usize, turn: usize) -> usize {
+        let Some(own) = self.active[level].get(turn).map(|lane| &self.lanes[*lane]) else {
+            return 0;
         };
-        others.map(of).sum::<usize>().min(RIDERS)
+        let Some(packet) = own.packets.front() else { return 0 };
+        let host = Host { packet, class: own.class, is_copy: &|_| false };
+        let lanes = self.active.iter().flatten().map(|lane| &self.lanes[*lane]);
+        let lanes = lanes.filter(|lane| lane.flow != own.flow && lane.cut == 0);
+        let all = lanes.flat_map(|lane| {
+            let packets = lane.packets.iter().take(RIDERS);
+            packets.take_while(|packet| host.takes(lane, packet))
+        });
+        all.take(RIDERS).map(|packet| RIDE_BYTES + packet.payload.len()).sum()
     }
 
     /// Takes out as much of the flow at a place as `most` bytes of a bundle hold, the last packet
@@ -292,7 +327,7 @@ impl Queue {
             let length = left.min(room - HEAD_BYTES);
             let bytes = packet.payload.slice(lane.cut..lane.cut + length);
             let (is_rest, goes_on) = (lane.cut > 0, length < left);
-            let piece = Piece { protocol: packet.protocol, bytes, is_rest, goes_on };
+            let piece = Piece { is_rest, goes_on, ..Piece::whole(packet.protocol, bytes) };
             cuts.push(Cut { packet: packet.clone(), piece });
             room -= HEAD_BYTES + length;
             if goes_on {

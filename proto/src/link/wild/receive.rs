@@ -262,7 +262,11 @@ impl Wild {
         for arrival in out {
             peer.received_bytes += arrival.payload.len() as u64;
             let UnitHead { flow, flow_seq, protocol, .. } = arrival.head;
-            let packets = peer.joiner.take(flow, flow_seq, protocol, arrival.payload);
+            // Without an order nothing goes in parts, and what has no number tells of no gap.
+            let packets = match arrival.is_ordered || protocol == EtherType::FARHOP {
+                true => peer.joiner.take(flow, flow_seq, protocol, arrival.payload),
+                false => Some(vec![(protocol, arrival.payload)]),
+            };
             self.counters.malformed_protocol += u64::from(packets.is_none());
             for (protocol, payload) in packets.unwrap_or_default() {
                 self.up.push_back(PacketUp::Received(ReceivedPacket {

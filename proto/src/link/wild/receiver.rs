@@ -13,6 +13,7 @@ use bytes::Bytes;
 use super::config::InOrder;
 use crate::base::{Bitrate, Dbm, Duration, EtherType, FlowId, Instant, Seq};
 use crate::link::code::Decoder;
+use crate::wire::bundle::{self, Piece, Ride};
 use crate::wire::wild::{BulkAck, Header, Kind, MAX_ACK_BITS, UnitHead, decode_unit};
 
 /// Code blocks that are kept.
@@ -197,13 +198,20 @@ impl Receiver {
         }
         self.bits[index] = true;
         self.slide();
+        let riders = riders(&arrival);
+        for arrival in std::iter::once(arrival).chain(riders) {
+            self.take(now, arrival, out);
+        }
+        self.release_passed(now, out);
+    }
+
+    fn take(&mut self, now: Instant, arrival: Arrival, out: &mut Vec<Arrival>) {
         match self.in_order {
             _ if !arrival.is_ordered => out.push(arrival),
             InOrder::Link => self.hold(now, FlowId(0), arrival, out),
             // The sender says whether there is an order; it may have a class that we have not.
             InOrder::Flow | InOrder::None => self.hold(now, arrival.head.flow, arrival, out),
         }
-        self.release_passed(now, out);
     }
 
     /// Takes a packet in the order of the flow `key`.
@@ -220,7 +228,8 @@ impl Receiver {
         if flow.held.is_empty() {
             self.holding.push(key);
         }
-        let at = flow.held.iter().rposition(|held| held.arrival.head.seq.is_before(seq));
+        // Of one frame several may ride: they have its number, and stay as they stood in it.
+        let at = flow.held.iter().rposition(|held| !held.arrival.head.seq.is_after(seq));
         flow.held.insert(at.map_or(0, |at| at + 1), Held { since: now, arrival });
         self.release(now, key, out);
     }
@@ -324,6 +333,20 @@ impl Receiver {
     }
 }
 
+/// What rides in a packet, each as a packet of its own flow.
+fn riders(host: &Arrival) -> Vec<Arrival> {
+    if host.head.protocol != EtherType::FARHOP {
+        return Vec::new();
+    }
+    let pieces = bundle::decode(&host.payload).unwrap_or_default().into_iter();
+    let arrival = |Piece { protocol, bytes, ride, .. }| {
+        let Ride { flow, number } = ride?;
+        let head = UnitHead { flow, protocol, flow_seq: number.unwrap_or(0), ..host.head };
+        Some(Arrival { head, is_ordered: number.is_some(), payload: bytes, ..host.clone() })
+    };
+    pieces.filter_map(arrival).collect()
+}
+
 /// What identifies a packet in a data frame.
 pub(super) fn unit_head(header: &Header) -> UnitHead {
     let protocol: EtherType = header.protocol;
@@ -409,6 +432,30 @@ mod tests {
         story.0.on_data(NOW, voice, &mut out);
         assert_eq!(out.len(), 1, "the flag of the frame counts");
         assert_eq!(story.gets(11, 10, 1, 1), [11, 13]);
+    }
+
+    #[test]
+    fn what_rides_waits_for_its_own_flow_and_not_for_that_of_its_host() {
+        let mut story = Story::new(InOrder::Flow);
+        assert_eq!(story.gets(10, 10, 1, 0), [10]);
+        let rides = |flow, number| Piece {
+            ride: Some(Ride { flow: FlowId(flow), number }),
+            ..Piece::whole(EtherType::IPV4, Bytes::from_static(b"short"))
+        };
+        let mut bundle_comes = |seq: u32, flow_seq: u16, riders: &[Piece]| {
+            let host =
+                UnitHead { flow_seq, protocol: EtherType::FARHOP, ..unit_head(&header(seq, 10)) };
+            let (payload, signal, rate) = (bundle::encode(riders), None, None);
+            let host = Arrival { head: host, is_ordered: true, payload, signal, rate };
+            let mut out = Vec::new();
+            story.0.on_data(NOW, host, &mut out);
+            out.iter().map(|it| (it.head.flow.0, it.head.flow_seq)).collect::<Vec<_>>()
+        };
+        // All hosts wait for 11; in flow 2 the third and fourth packet wait for the second.
+        assert_eq!(bundle_comes(12, 2, &[rides(2, Some(0)), rides(3, None)]), [(2, 0), (3, 0)]);
+        assert_eq!(bundle_comes(14, 4, &[rides(2, Some(2)), rides(2, Some(3))]), []);
+        assert_eq!(bundle_comes(13, 3, &[rides(2, Some(1))]), [(2, 1), (2, 2), (2, 3)]);
+        assert_eq!(bundle_comes(11, 1, &[]), [(1, 1), (1, 2), (1, 3), (1, 4)]);
     }
 
     #[test]

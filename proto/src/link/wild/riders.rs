@@ -1,17 +1,19 @@
-//! Acknowledgements of TCP that ride in the frame of another packet: most of what they cost by
-//! themselves is preamble and gap.
+//! Acknowledgements of TCP and short packets that ride in the frame of another packet: most of what
+//! they cost by themselves is preamble and gap.
 //!
 //! The frame's packet is then a bundle, one packet to the rest of the link: numbered, coded,
-//! repeated and acknowledged as a whole. Its riders have no place in the order of their flows;
-//! a bare acknowledgement that comes early or late only says less than it could.
+//! repeated and acknowledged as a whole. What rides does not wait for what its host waits for, but
+//! for those before it in its own flow. Acknowledgements have no place in the order of theirs: a
+//! bare acknowledgement that comes early or late only says less than it could.
 
 use std::collections::BTreeMap;
 
 use super::Wild;
 use super::config::InOrder;
-use super::queue::Taken;
+use super::parts::largest;
+use super::queue::{Host, SHORT_BYTES, Taken};
 use crate::base::{Duration, EtherType, Instant, Packet, PacketDone, UnitId};
-use crate::wire::bundle::{self, HEAD_BYTES, Piece};
+use crate::wire::bundle::{self, Piece, RIDE_BYTES, Ride};
 
 /// Riders in a frame, at most.
 pub(super) const MOST: usize = 4;
@@ -32,7 +34,7 @@ impl Riders {
 }
 
 impl Wild {
-    /// Lets acknowledgements that wait ride with a packet that goes out, or with the pieces that go
+    /// Lets acknowledgements and short packets that wait ride with a packet that goes out, or with the pieces that go
     /// out in its name, as far as the frame still fits with them and has no more than `most` bytes.
     /// `ack` is the length of the link's own acknowledgement in it.
     pub(super) fn board(
@@ -50,47 +52,55 @@ impl Wild {
         }
         // All copies of a broadcast have one name, by which riders could not be told apart.
         let is_copy = self.copies.is_one(taken.packet.id);
-        let rides = self.settings.acks_ride && self.settings.in_order != InOrder::Link && !is_copy;
+        let can_ride = self.settings.acks_ride && self.peers[index].takes_parts;
+        let rides = can_ride && self.settings.in_order != InOrder::Link && !is_copy;
         let length = bundle::bytes(&pieces);
-        let riders = if rides { self.riders_for(now, index, ack, length, most) } else { vec![] };
+        let riders = match rides {
+            true => self.riders_for(now, index, taken, (ack, length, most)),
+            false => Vec::new(),
+        };
         if riders.is_empty() && is_alone {
             return;
         }
         if !riders.is_empty() {
             self.counters.acks_ridden += riders.len() as u64;
-            let ids = riders.iter().map(|rider| rider.id).collect();
+            let ids = riders.iter().map(|(rider, _)| rider.id).collect();
             self.riders.0.insert(taken.packet.id, ids);
         }
-        let whole = |rider: Packet| Piece::whole(rider.protocol, rider.payload);
-        pieces.extend(riders.into_iter().map(whole));
+        let piece = |(rider, ride): (Packet, Ride)| Piece {
+            ride: Some(ride),
+            ..Piece::whole(rider.protocol, rider.payload)
+        };
+        pieces.extend(riders.into_iter().map(piece));
         taken.packet.protocol = EtherType::FARHOP;
         taken.packet.payload = bundle::encode(&pieces);
     }
 
-    /// Takes out the acknowledgements that fit beside `length` bytes.
+    /// Takes out what fits beside `length` bytes and may ride with what was taken.
     fn riders_for(
         &mut self,
         now: Instant,
         index: usize,
-        ack: usize,
-        mut length: usize,
-        most_bytes: usize,
-    ) -> Vec<Packet> {
+        taken: &Taken,
+        (ack, mut length, most_bytes): (usize, usize, usize),
+    ) -> Vec<(Packet, Ride)> {
         let place = self.peers[index].place;
         let mut riders = Vec::new();
         let beside = self.reserved(place, None);
         while riders.len() < MOST && self.peers[index].queue.len() > 0 {
-            let left = most_bytes.saturating_sub(length + HEAD_BYTES);
             let fits = |more: usize| {
-                let bytes = length + HEAD_BYTES + more;
-                self.fits(now, place, ack + bytes, beside)
+                let bytes = length + RIDE_BYTES + more;
+                bytes <= most_bytes
+                    && self.fits(now, place, ack + bytes, beside)
                     && self.fits_any_slot(&self.peers[index], bytes)
             };
-            // The longest bare acknowledgement has two headers with all their options.
-            let most = [60, 80, 120].into_iter().rev().find(|more| *more <= left && fits(*more));
+            let most = largest(SHORT_BYTES, fits);
+            let copies = &self.copies;
+            let is_copy = |packet: &Packet| copies.is_one(packet.id);
+            let host = Host { packet: &taken.packet, class: taken.class, is_copy: &is_copy };
             let queue = &mut self.peers[index].queue;
-            let Some(rider) = most.and_then(|most| queue.take_bare_ack(most)) else { break };
-            length += HEAD_BYTES + rider.payload.len();
+            let Some(rider) = queue.take_rider(most, &host) else { break };
+            length += RIDE_BYTES + rider.0.payload.len();
             riders.push(rider);
         }
         riders

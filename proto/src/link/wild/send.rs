@@ -7,8 +7,8 @@
 use super::peer::Peer;
 use super::{Port, Wild};
 use crate::base::{
-    AccessCategory, AckPolicy, Cx, Duration, EtherType, FlowId, Frame, Instant, Lane, RoomBelow,
-    Seq, TxOptions, UnitId,
+    AccessCategory, AckPolicy, Cx, Duration, EtherType, FlowId, Frame, Gap, Instant, Lane,
+    RoomBelow, Seq, TxOptions, UnitId,
 };
 use crate::wire::wild::{Coded, HEADER_BYTES, Header, Kind, encode, flag};
 
@@ -164,7 +164,7 @@ impl Wild {
         let deadline = port.closes;
         let carried = if let What::Carrier(bytes) = content.what { Some(bytes) } else { None };
         let had_stamp = !port.is_stamped || carried.is_some();
-        let on_air = now.max(port.busy_until) + port.spec.mean_gap();
+        let on_air = now.max(port.busy_until) + port.gap_of_next();
         let delta_us = on_air.since(slots.start()).as_micros() as u32;
         let base = content.peer.map_or(content.seq, |index| self.peers[index].sender.base());
         let first = if had_stamp { flag::FIRST_IN_SLOT } else { 0 };
@@ -212,6 +212,13 @@ impl Wild {
 }
 
 impl Port {
+    /// The gap before the next frame, its mean where it is drawn. The first of a slot finds the
+    /// medium idle and goes at once: what a radio has to count of its last draw, it has counted.
+    fn gap_of_next(&self) -> Duration {
+        let is_at_once = !self.is_stamped && self.spec.gap == Gap::Backoff;
+        if is_at_once { Duration::ZERO } else { self.spec.mean_gap() }
+    }
+
     /// A frame with `bytes` bytes goes down; the air time that is planned for it.
     fn take(&mut self, now: Instant, bytes: usize, overhead: Duration) -> Duration {
         self.is_stamped = true;

@@ -36,7 +36,7 @@ fn node(channels: [u16; 2]) -> Wild {
 fn data_of(from: u16, slot: u16, delta_us: u32) -> Header {
     Header {
         kind: Kind::Data,
-        flags: flag::FIRST_IN_SLOT,
+        flags: flag::FIRST_IN_SLOT | flag::TAKES_PARTS,
         flow: FlowId(1),
         seq: Seq(u32::from(from) * 1_000),
         flow_seq: 0,
@@ -259,13 +259,13 @@ fn tcp(id: u64, flow: u16, data: usize) -> Packet {
 }
 
 #[test]
-fn acknowledgements_ride_with_data_and_end_with_it() {
+fn acknowledgements_and_short_packets_ride_with_data_and_end_with_it() {
     let mut wild = node([1, 1]);
     hears(&mut wild, 2, at(101_000), 1_000, true);
     let opens = at(100_000) + T + WildConfig::default().guard();
     while wild.poll_rx(&mut Cx::new(opens)).is_some() {}
     let mut cx = Cx::new(opens);
-    for (id, flow, data) in [(1, 1, 1_000), (2, 2, 0), (3, 3, 0), (4, 2, 500)] {
+    for (id, flow, data) in [(1, 1, 1_000), (2, 2, 0), (3, 3, 0), (4, 2, 500), (5, 6, 20)] {
         wild.handle_tx(&mut cx, tcp(id, flow, data));
     }
     let bodies: Vec<_> = drain(&mut wild, opens)
@@ -274,11 +274,14 @@ fn acknowledgements_ride_with_data_and_end_with_it() {
         .filter(|decoded| decoded.header.kind == Kind::Data)
         .map(|decoded| (decoded.header.protocol, decoded.body))
         .collect();
-    assert_eq!(bodies.len(), 2, "two frames for four packets");
+    assert_eq!(bodies.len(), 2, "two frames for five packets");
     assert_eq!((bodies[0].0, bodies[1].0), (EtherType::FARHOP, EtherType::IPV4));
-    let lengths = bundle::decode(&bodies[0].1).expect("a bundle of ours");
-    let lengths: Vec<_> = lengths.iter().map(|piece| piece.bytes.len()).collect();
-    assert_eq!(lengths, [1_040, 40, 40]);
+    let pieces = bundle::decode(&bodies[0].1).expect("a bundle of ours");
+    let rides = |piece: &bundle::Piece| piece.ride.map(|ride| (ride.flow.0, ride.number));
+    let pieces: Vec<_> = pieces.iter().map(|piece| (piece.bytes.len(), rides(piece))).collect();
+    let expected =
+        [(1_040, None), (40, Some((2, None))), (40, Some((3, None))), (60, Some((6, Some(0))))];
+    assert_eq!(pieces, expected, "only what is no bare acknowledgement has a number");
     let (outcome, attempts, air_time) = (PacketOutcome::Delivered, 2, Duration::from_micros(9));
     wild.end(vec![PacketDone { id: UnitId(1), outcome, attempts, air_time }]);
     let ended: Vec<_> = std::iter::from_fn(|| wild.poll_rx(&mut cx))
@@ -287,7 +290,25 @@ fn acknowledgements_ride_with_data_and_end_with_it() {
             _ => None,
         })
         .collect();
-    assert_eq!(ended, [(1, outcome, 9_000), (2, outcome, 0), (3, outcome, 0)]);
+    assert_eq!(ended, [(1, outcome, 9_000), (2, outcome, 0), (3, outcome, 0), (5, outcome, 0)]);
+}
+
+#[test]
+fn the_first_frame_of_a_slot_is_stamped_as_going_at_once_where_gaps_are_drawn() {
+    let delta = |gap| {
+        let radios = [RadioSpec { gap, ..radio(0, 1) }];
+        let peers = [PeerSpec { node: NodeId(2), radio: RadioId(0) }];
+        let mut wild = Wild::build(&WildConfig::default(), NodeId(1), &radios, &peers, Seed(1));
+        wild.handle_timeout(&mut Cx::new(Instant::ZERO));
+        hears(&mut wild, 2, at(101_000), 1_000, true);
+        let opens = at(100_000) + T + WildConfig::default().guard();
+        offers(&mut wild, 2, 1);
+        let first = drain(&mut wild, opens).swap_remove(0);
+        decode(&first.payload).expect("a frame of ours").header.delta_us
+    };
+    let guard = WildConfig::default().guard().as_micros() as u32;
+    assert_eq!(delta(Gap::Backoff), guard);
+    assert_eq!(delta(Gap::Difs), guard + 50);
 }
 
 /// The middle of a star of four stations, nodes 2 to 5.

@@ -79,6 +79,10 @@ pub struct TcpSettings {
     /// How long fewer segments wait for their acknowledgement, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delayed_ack_ms: Option<f64>,
+    /// Whether segments that come together are acknowledged as if each had come by itself, as
+    /// kernels did that merge none on their way up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acks_singly: Option<bool>,
     /// Initial window, in segments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u32>,
@@ -114,6 +118,7 @@ impl TcpSettings {
         if let Some(ms) = self.delayed_ack_ms {
             (config.delayed_ack.min, config.delayed_ack.max) = (millis(ms), millis(ms));
         }
+        config.delayed_ack.singly = self.acks_singly.unwrap_or(false);
         config.delayed_ack.segments = self.delayed_ack.unwrap_or(config.delayed_ack.segments);
         config.ecn = self.ecn.unwrap_or(config.ecn);
         config.sack = self.sack.unwrap_or(config.sack);

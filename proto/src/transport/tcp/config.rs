@@ -59,6 +59,9 @@ pub struct DelayedAck {
     /// How much later than that the host's timer fires (`tcp_comp_sack_slack_ns`): an idle host
     /// sets its clock to the end of the slack.
     pub compression_slack: Duration,
+    /// Segments that come together are acknowledged as if each had come by itself: a kernel that
+    /// merges none on their way up (Linux before 2.6.29).
+    pub singly: bool,
 }
 
 /// The tick that a host's timers are counted in.
@@ -197,6 +200,7 @@ impl TcpConfig {
                 push: true,
                 compression: Duration::from_millis(1),
                 compression_slack: Duration::from_micros(100),
+                singly: false,
             },
             window_bytes: 6 << 20,
             send_buffer_bytes: 4 << 20,

@@ -50,6 +50,8 @@ use sender::{Cut, Sender};
 const ORIGIN: u64 = 1 << 32;
 /// The most that one message is taken to hold, in bytes.
 const MESSAGE_BYTES: u64 = 64 << 10;
+/// Acknowledgements that wait to leave, at most; more are merged.
+const MOST_ANSWERS: usize = 64;
 const TICK_NANOS: u64 = 1_000_000;
 
 /// Where the connection is.
@@ -103,6 +105,8 @@ pub struct Tcp {
     reset: Option<(Seq, Option<Seq>)>,
     wire_flow: FlowId,
     up: VecDeque<MessageUp>,
+    /// Acknowledgements that leave before anything else.
+    answers: VecDeque<Bytes>,
     ids: UnitIds,
     refused: Refused,
 }
@@ -144,6 +148,7 @@ impl Tcp {
             reset: None,
             wire_flow,
             up: VecDeque::new(),
+            answers: VecDeque::new(),
             ids: UnitIds::default(),
             refused: Refused::default(),
             handshake: Handshake::default(),
@@ -203,6 +208,7 @@ impl Tcp {
         }
         match self.phase {
             Phase::SynSent | Phase::SynReceived => self.poll_syn(now),
+            Phase::Open | Phase::Done if !self.answers.is_empty() => self.answers.pop_front(),
             Phase::Open | Phase::Done => self.poll_segment(now),
             Phase::Listen | Phase::Failed => None,
         }
@@ -261,8 +267,14 @@ impl Tcp {
                 flags = flags.with(Flags::CWR);
             }
         }
+        let header = self.acknowledging(now, place, flags, sack);
+        self.receiver.on_ack_sent(now, cut.is_some_and(|cut| cut.length > 0));
+        Some(self.encode(&header, cut))
+    }
+
+    fn acknowledging(&self, now: Instant, place: u64, flags: Flags, sack: SackBlocks) -> Header {
         let stamp = self.timestamp(now);
-        let header = Header {
+        Header {
             seq: self.wire(place),
             ack: self.receiver.ack(),
             flags,
@@ -273,9 +285,21 @@ impl Tcp {
                 ..Options::default()
             },
             ..self.header()
-        };
-        self.receiver.on_ack_sent(now, cut.is_some_and(|cut| cut.length > 0));
-        Some(self.encode(&header, cut))
+        }
+    }
+
+    /// Before the next segment is taken: where each is acknowledged by itself, what is owed for
+    /// those before is written down now, and not merged with what will be owed for this one.
+    fn answer_singly(&mut self, now: Instant) {
+        let is_owed = self.config.delayed_ack.singly && self.receiver.wants_ack();
+        if !is_owed || self.phase != Phase::Open || self.answers.len() >= MOST_ANSWERS {
+            return;
+        }
+        let flags = Flags::ACK.with(self.marks.ack_flags());
+        let sack = self.receiver.sack_blocks();
+        let header = self.acknowledging(now, self.sender.nxt, flags, sack);
+        self.receiver.on_ack_sent(now, false);
+        self.answers.push_back(self.encode(&header, None));
     }
 
     fn header(&self) -> Header {
@@ -311,7 +335,9 @@ impl Tcp {
         self.reset.is_some()
             || self.handshake.to_send
             || (matches!(self.phase, Phase::Open | Phase::Done)
-                && (self.receiver.wants_ack() || !self.sender.is_idle()))
+                && (!self.answers.is_empty()
+                    || self.receiver.wants_ack()
+                    || !self.sender.is_idle()))
     }
 }
 
@@ -322,6 +348,7 @@ impl Layer for Tcp {
     fn handle_rx(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
         if let DatagramUp::Received { payload, .. } = event {
             let before = self.window_state();
+            self.answer_singly(cx.now);
             self.on_segment(cx.now, &payload);
             self.trace_window(cx, before);
         }

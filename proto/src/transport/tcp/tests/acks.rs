@@ -77,6 +77,29 @@ fn four_segments_may_share_an_acknowledgement() {
 }
 
 #[test]
+fn segments_that_come_together_share_an_acknowledgement_unless_each_pair_has_its_own() {
+    for (singly, expected) in [(false, 1), (true, 3)] {
+        let mut config = TcpConfig { initial_window: 10, ..TcpConfig::classic() };
+        config.delayed_ack.singly = singly;
+        let mut pipe = Pipe::new(&config, None, 5, 1_000);
+        pipe.run_ms(50);
+        pipe.write(&[0; 6 * 1_448], false);
+        let mut cx = Cx::new(pipe.now);
+        let all = |end: &mut Tcp, cx: &mut Cx<'_>| {
+            let next = || end.poll_tx(cx, &|_| Room::UNLIMITED);
+            std::iter::from_fn(next).map(|it| it.payload).collect::<Vec<_>>()
+        };
+        let segments = all(&mut pipe.ends[0], &mut cx);
+        assert_eq!(segments.len(), 6);
+        for payload in segments {
+            let event = DatagramUp::Received { via: NodeId(9), payload, signal: None };
+            pipe.ends[1].handle_rx(&mut cx, event);
+        }
+        assert_eq!(all(&mut pipe.ends[1], &mut cx).len(), expected, "singly: {singly}");
+    }
+}
+
+#[test]
 fn what_is_pushed_is_acknowledged_at_once_unless_data_is_answered_with_data() {
     // `tcp_cleanup_rbuf`: an application that empties the buffer of it sends an acknowledgement.
     let quick = |push: bool| DelayedAck { push, ..unpushed(0).delayed_ack };
