@@ -11,8 +11,8 @@ use super::{Group, Section, table};
 
 const HEAD: &str = "# Validation\n\n\
     The simulator beside theory, an independent simulator and the kernel. Written by\n\
-    `cargo xtask validate --write`, each section by the last run that had it (`--only NAME`, `--quick`);\n\
-    do not edit. A row that is outside what is allowed says NO and stays here.\n";
+    `cargo xtask validate --write`, each section by the last run that had it (`--only NAME`,\n\
+    `--quick`); do not edit. A row that is outside what is allowed says NO and stays here.\n";
 
 /// The document with these sections in the place of those of their groups. What could not be
 /// measured takes no place from what was.
