@@ -6,7 +6,7 @@ use super::forward::{Forwarder, NextHop, Routes};
 use super::{Routing, RoutingStatus, Signing};
 use crate::base::{
     AddressPlan, Cx, Datagram, DatagramUp, Datagrams, Destination, Instant, Lane, Layer, NodeId,
-    Packet, PacketUp, Packets, PublicKey, Room, RoomBelow,
+    Packet, PacketUp, Packets, PublicKey, RadioId, Room, RoomBelow,
 };
 
 /// The protocol at one node.
@@ -16,34 +16,66 @@ pub struct Fixed {
     forwarder: Forwarder,
 }
 
-/// In the order of the destinations.
+/// Neighbours that are remembered by what they sent.
+const HEARD: usize = 1_024;
+
 #[derive(Debug)]
-struct FixedRoutes(Box<[(NodeId, NextHop)]>);
+struct FixedRoutes {
+    /// In the order of the destinations.
+    all: Box<[(NodeId, NextHop)]>,
+    /// The radio, where all routes have the same one.
+    radio: Option<RadioId>,
+    /// By which radio neighbours were heard, where there are several.
+    heard: BTreeMap<NodeId, RadioId>,
+}
+
+impl FixedRoutes {
+    fn build(next_hops: BTreeMap<NodeId, NextHop>) -> Self {
+        let first = next_hops.values().next().map(|hop| hop.radio);
+        let radio = first.filter(|radio| next_hops.values().all(|hop| hop.radio == *radio));
+        Self { all: next_hops.into_iter().collect(), radio, heard: BTreeMap::new() }
+    }
+
+    fn on_heard(&mut self, from: NodeId, radio: RadioId) {
+        if self.radio.is_none() && (self.heard.len() < HEARD || self.heard.contains_key(&from)) {
+            self.heard.insert(from, radio);
+        }
+    }
+}
 
 impl Routes for FixedRoutes {
     fn route(&self, to: Destination) -> Option<NextHop> {
         let (Destination::End(node) | Destination::NextHop(node)) = to;
-        let index = self.0.binary_search_by_key(&node, |route| route.0);
-        let hop = index.ok().map(|index| self.0[index].1);
+        let index = self.all.binary_search_by_key(&node, |route| route.0);
+        let hop = index.ok().map(|index| self.all[index].1);
         if matches!(to, Destination::End(_)) {
             return hop;
         }
         // A neighbour may be known as the way to others alone.
-        let all = || self.0.iter().map(|route| route.1);
-        hop.filter(|hop| hop.via == node).or_else(|| all().find(|hop| hop.via == node))
+        let all = || self.all.iter().map(|route| route.1);
+        let known = hop.filter(|hop| hop.via == node);
+        let known = known.or_else(|| all().find(|hop| hop.via == node));
+        // Routes there and back may differ: who is nobody's next hop here may have us as theirs.
+        known.or_else(|| {
+            let radio = match self.radio {
+                Some(radio) => radio,
+                None => *self.heard.get(&node)?,
+            };
+            Some(NextHop { via: node, radio, hops: 1 })
+        })
     }
 }
 
 impl Fixed {
     /// The protocol at `node` with its routes.
     pub fn build(node: NodeId, plan: AddressPlan, next_hops: BTreeMap<NodeId, NextHop>) -> Self {
-        let routes = FixedRoutes(next_hops.into_iter().collect());
+        let routes = FixedRoutes::build(next_hops);
         Self { routes, forwarder: Forwarder::new(node, plan) }
     }
 
     /// Something of each part of it, so that it is at hand.
     pub(crate) fn fetch(&self) -> u64 {
-        let route = self.routes.0.first().map_or(0, |(_, hop)| hop.via.0);
+        let route = self.routes.all.first().map_or(0, |(_, hop)| hop.via.0);
         u64::from(route) ^ self.forwarder.fetch()
     }
 
@@ -53,7 +85,7 @@ impl Fixed {
             let NextHop { via, hops, .. } = *hop;
             DatagramUp::NextHop { dst: *dst, via, hops }
         };
-        self.forwarder.up.extend(self.routes.0.iter().map(next_hop));
+        self.forwarder.up.extend(self.routes.all.iter().map(next_hop));
     }
 }
 
@@ -62,6 +94,9 @@ impl Layer for Fixed {
     type Below = Packets;
 
     fn handle_rx(&mut self, _cx: &mut Cx<'_>, event: PacketUp) {
+        if let PacketUp::Received(packet) = &event {
+            self.routes.on_heard(packet.from, packet.radio);
+        }
         self.forwarder.handle_rx(event, &self.routes);
     }
 
@@ -95,7 +130,7 @@ impl Routing for Fixed {
     fn set_keys(&mut self, _cx: &mut Cx<'_>, _keys: &BTreeMap<NodeId, PublicKey>) {}
 
     fn status(&self, _now: Instant) -> RoutingStatus {
-        self.forwarder.status("fixed", self.routes.0.iter().map(|(to, hop)| (to, hop, None)))
+        self.forwarder.status("fixed", self.routes.all.iter().map(|(to, hop)| (to, hop, None)))
     }
 }
 
@@ -183,6 +218,35 @@ mod tests {
         let only_flow_2 = |lane: Lane| Room::units(usize::from(lane.flow == FlowId(2)));
         let packet = relay.poll_tx(&mut cx(), &only_flow_2).expect("the flow that has room");
         assert_eq!((packet.id, packet.to), (UnitId(2), Some(NodeId(3))));
+    }
+
+    fn to_neighbour(node: u16) -> Datagram {
+        Datagram {
+            id: UnitId(1),
+            to: Destination::NextHop(NodeId(node)),
+            flow: FlowId(1),
+            payload: ip_packet(Ipv4Addr::new(10, 66, 0, node as u8)),
+            options: TxOptions::default(),
+        }
+    }
+
+    #[test]
+    fn a_neighbour_is_answered_though_no_route_leads_by_it() {
+        let mut relay = relay();
+        relay.handle_tx(&mut cx(), to_neighbour(4));
+        let packet = relay.poll_tx(&mut cx(), &|_| Room::UNLIMITED).expect("a packet");
+        assert_eq!(packet.to, Some(NodeId(4)));
+    }
+
+    #[test]
+    fn where_there_are_several_radios_it_goes_by_the_one_that_heard_the_neighbour() {
+        let hop = |via, radio| NextHop { via: NodeId(via), radio: RadioId(radio), hops: 1 };
+        let routes = [(NodeId(1), hop(1, 0)), (NodeId(3), hop(3, 1))];
+        let mut relay = Fixed::build(ME, AddressPlan::default(), routes.into());
+        assert_eq!(relay.routes.route(Destination::NextHop(NodeId(4))), None);
+        relay.routes.on_heard(NodeId(4), RadioId(1));
+        assert_eq!(relay.routes.route(Destination::NextHop(NodeId(4))), Some(hop(4, 1)));
+        assert_eq!(relay.routes.route(Destination::End(NodeId(4))), None);
     }
 
     #[test]

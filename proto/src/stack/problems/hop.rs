@@ -21,6 +21,8 @@ pub(super) fn check_hop(found: &mut Found, hop: &HopConfig) {
     found.number(path("in_flight"), in_flight, 1.0..=16.0, "a number of blocks");
     let high = f64::from(hop.high_blocks);
     found.number(path("high_blocks"), high, 1.0..=1_000.0, "a number of blocks");
+    let spell = f64::from(hop.spell_blocks);
+    found.number(path("spell_blocks"), spell, 0.0..=1e6, "a number of blocks, or 0");
     let below = f64::from(hop.high_blocks.max(1)) - 1.0;
     let low = f64::from(hop.low_blocks);
     found.number(path("low_blocks"), low, 0.0..=below, "a number of blocks below high_blocks");

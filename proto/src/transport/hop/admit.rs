@@ -13,6 +13,8 @@ const HOLD: Duration = Duration::from_millis(500);
 const STILL_WAITING: Duration = Duration::from_millis(1_700);
 /// After this time without a frame or a request, part of a block stands in nobody's way.
 pub(super) const SILENT: Duration = Duration::from_secs(5);
+/// Up to this part of a block is short: it costs those that wait little.
+const SHORT: u32 = 4;
 /// Neighbours that may wait; more are heard when they ask again.
 const WAITERS: usize = 64;
 
@@ -276,7 +278,7 @@ impl Hop {
                 fit.push(index);
             }
         }
-        if let Some(chosen) = self.choose(&fit) {
+        if let Some(chosen) = self.choose(&self.furthest(&fit)) {
             // Blocks of a flow come in their order.
             let flow = self.waiting[chosen].block.flow;
             let same = fit.into_iter().filter(|index| self.waiting[*index].block.flow == flow);
@@ -284,6 +286,18 @@ impl Hop {
             let asks = self.waiting.remove(index);
             self.take(now, asks);
         }
+    }
+
+    /// Those of them that are furthest in their spells, and what is short. All nodes of a way see
+    /// the same numbers, so that they prefer the same flows without a word to each other.
+    pub(super) fn furthest(&self, fit: &[usize]) -> Vec<usize> {
+        let short = self.config.block_bytes / SHORT;
+        let is_short = |index: usize| self.waiting[index].shape.length <= short;
+        let rank = |index: usize| self.config.in_spell(self.waiting[index].block.number);
+        let long = fit.iter().copied().filter(|index| !is_short(*index));
+        let furthest = long.map(rank).max();
+        let stays = |index: &usize| is_short(*index) || Some(rank(*index)) == furthest;
+        fit.iter().copied().filter(stays).collect()
     }
 
     /// One of those that wait, by their places among them.

@@ -30,6 +30,11 @@ pub struct HopConfig {
     pub ahead: Ahead,
     /// Whom a node hears first, of those that want to send it a block.
     pub withhold: Withhold,
+    /// Blocks of a flow after which it stands in line anew. Of those that wait, a node hears the
+    /// flow first that is furthest in its spell, so that flows end one after the other and not all
+    /// at last; what is much smaller than a block takes part in the choice all the same. With 0 a
+    /// choice of `withhold` is for one block, as in the paper.
+    pub spell_blocks: u32,
     /// How transfers to several neighbours share the air.
     pub schedule: Schedule,
     /// Whether a sender holds back when hardly anything of what it sent has come: somebody whom it
@@ -68,6 +73,7 @@ impl Default for HopConfig {
             low_blocks: 0,
             ahead: Ahead::Gone,
             withhold: Withhold::WeightedSignal,
+            spell_blocks: 16,
             schedule: Schedule::RoundRobin,
             yields: true,
             next_hop: NextHop::Raw,
@@ -82,6 +88,11 @@ impl Default for HopConfig {
 }
 
 impl HopConfig {
+    /// How far a block of this number is in the spell of its flow.
+    pub(super) fn in_spell(&self, number: u32) -> u32 {
+        number.checked_rem(self.spell_blocks).unwrap_or(0)
+    }
+
     /// How long a source waits for the destination's acknowledgement.
     pub fn end_to_end(&self) -> Duration {
         Duration::from_secs_f64(self.end_to_end_s)

@@ -149,15 +149,21 @@ impl Hop {
         let transfer = block.transfer.as_mut().expect("it is under way");
         transfer.sent.set(frame);
         transfer.in_radio += 1;
+        let is_late = shape.is_small() && transfer.round > 1;
         let to = transfer.via;
         self.frames_in_radio += 1;
         self.counters.frames_sent += 1;
-        let options = TxOptions {
-            access: AccessCategory::Background,
-            ack: AckPolicy::NoAck,
-            attempts: Some(1),
-            burst: true,
-            ..TxOptions::default()
+        // A small block that did not come at once goes as messages do: it opens a flow, or somebody
+        // waits for it, and there is no burst that the acknowledgements would break.
+        let options = match is_late {
+            true => TxOptions { access: AccessCategory::BestEffort, ..TxOptions::default() },
+            false => TxOptions {
+                access: AccessCategory::Background,
+                ack: AckPolicy::NoAck,
+                attempts: Some(1),
+                burst: true,
+                ..TxOptions::default()
+            },
         };
         let body = Body::Data { frame, payload: payload.clone() };
         let front = wire::encode(&self.header(id, shape), &body);

@@ -28,6 +28,21 @@ fn a_small_block_needs_no_round_trip_before_its_frames() {
     let first = row.now + Duration::from_millis(9);
     row.run_until(first);
     row.assert_delivered(flow(1), &[8_000]);
+    assert_eq!(row.acknowledged, 0);
+}
+
+#[test]
+fn a_small_block_that_did_not_come_at_once_is_acknowledged_frame_by_frame() {
+    let mut row = clean(2);
+    row.push(flow(1), 0, 2, 8_000, true);
+    row.deaf = Some(NodeId(2));
+    let later = row.now + Duration::from_millis(30);
+    row.run_until(later);
+    row.deaf = None;
+    let later = row.now + Duration::from_secs(3);
+    row.run_until(later);
+    row.assert_delivered(flow(1), &[8_000]);
+    assert_eq!(row.acknowledged, 6);
 }
 
 #[test]
@@ -178,6 +193,24 @@ fn one_of_two_senders_waits_until_the_other_is_done() {
     }
     assert_eq!(most, 1);
     assert!(row.count(2, "withheld") > 0);
+}
+
+#[test]
+fn the_flow_that_is_furthest_in_its_spell_goes_first_and_short_blocks_beside_it() {
+    let mut row = clean(2);
+    let asks = |number, length: usize| {
+        let id = BlockId { flow: flow(1 + number as u16), number };
+        let shape = Whole::build(id, NodeId(2), false, frames_of(&text(id, length), 1_400)).shape;
+        let (via, round, is_virtual) = (NodeId(1), 1, false);
+        let (signal_db, since, heard) = (10.0, Instant::ZERO, Instant::ZERO);
+        Waiting { block: id, via, round, is_virtual, shape, signal_db, since, heard }
+    };
+    let hop = row.hop(2);
+    hop.waiting = vec![asks(1, 14_000), asks(15, 14_000), asks(17, 14_000), asks(2, 3_500)];
+    assert_eq!(hop.furthest(&[0, 1, 2, 3]), [1, 3]);
+    assert_eq!(hop.furthest(&[0, 2]), [0, 2]);
+    hop.config.spell_blocks = 0;
+    assert_eq!(hop.furthest(&[0, 1, 2, 3]), [0, 1, 2, 3]);
 }
 
 #[test]

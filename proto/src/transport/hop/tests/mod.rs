@@ -9,7 +9,9 @@ mod stale;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::base::{Datagram, Destination, PacketDone, Room, Seed, UnitId as Unit};
+use crate::base::{
+    AckPolicy, Datagram, Destination, FlowId, PacketDone, Room, Seed, UnitId as Unit,
+};
 
 /// What the air does to a datagram.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +41,8 @@ struct Row {
     /// Blocks that were given to applications.
     delivered: Vec<(BlockId, Vec<u8>)>,
     arrived: Vec<Arrived>,
+    /// Frames of blocks that went with MAC acknowledgement.
+    acknowledged: usize,
     /// A node that hears nothing.
     deaf: Option<NodeId>,
     /// Flows that no application takes.
@@ -76,6 +80,7 @@ impl Row {
             rng: Seed(seed).stream("air"),
             delivered: Vec::new(),
             arrived: Vec::new(),
+            acknowledged: 0,
             deaf: None,
             unwanted: BTreeSet::new(),
             is_slow: false,
@@ -222,6 +227,8 @@ impl Row {
     fn transmit(&mut self, index: usize, datagram: Datagram) {
         let Destination::NextHop(to) = datagram.to else { panic!("blocks go to neighbours") };
         let from = NodeId(index as u16 + 1);
+        let is_acknowledged = datagram.options.ack == AckPolicy::Normal;
+        self.acknowledged += usize::from(is_acknowledged && datagram.flow == FlowId(DATA_PORT));
         // A millisecond each, one after another.
         let after = self.count_of(index) + 1;
         let done = self.now + Duration::from_millis(after);
