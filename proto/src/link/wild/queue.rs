@@ -14,8 +14,8 @@ use crate::base::{FlowId, Instant, Packet};
 use crate::wire::bundle::{HEAD_BYTES, Piece, RIDE_BYTES, Ride};
 use crate::wire::ip;
 
-/// Longest packet that rides, in bytes: it takes less air than the gap, the preamble and the headers
-/// of a frame by itself. An acknowledgement of TCP with all options has half of that.
+/// Longest packet that rides, in bytes: it takes less air than the gap, the preamble and the
+/// headers of a frame by itself. An acknowledgement of TCP with all options has half of that.
 pub(super) const SHORT_BYTES: usize = 256;
 
 /// The waiting packets to one neighbour.
@@ -219,9 +219,9 @@ impl Queue {
         Some((lane.packets.front()?, lane.class))
     }
 
-    /// Takes out a packet of at most `bytes` bytes that may ride with `host`, with its number in its
-    /// flow. An acknowledgement of TCP has none: it is no part of the numbering, and goes before
-    /// those of its flow that wait.
+    /// Takes out a packet of at most `bytes` bytes that may ride with `host`, with its number in
+    /// its flow. An acknowledgement of TCP has none: it is no part of the numbering, and goes
+    /// before those of its flow that wait.
     pub(super) fn take_rider(&mut self, bytes: usize, host: &Host<'_>) -> Option<(Packet, Ride)> {
         let is_fit = |index: &usize| {
             let lane = &self.lanes[*index];

@@ -34,9 +34,9 @@ impl Riders {
 }
 
 impl Wild {
-    /// Lets acknowledgements and short packets that wait ride with a packet that goes out, or with the pieces that go
-    /// out in its name, as far as the frame still fits with them and has no more than `most` bytes.
-    /// `ack` is the length of the link's own acknowledgement in it.
+    /// Lets acknowledgements and short packets that wait ride with a packet that goes out, or with
+    /// the pieces that go out in its name, as far as the frame still fits with them and has no
+    /// more than `most` bytes. `ack` is the length of the link's own acknowledgement in it.
     pub(super) fn board(
         &mut self,
         now: Instant,
