@@ -17,7 +17,12 @@ fn with(adversary: AdversaryConfig, seconds: f64) -> Scenario {
 }
 
 fn result(scenario: &Scenario) -> (Report, AdversaryReport) {
-    let report = run(scenario, RunOptions::default()).expect("it runs");
+    seeded(scenario, scenario.seed)
+}
+
+fn seeded(scenario: &Scenario, seed: u64) -> (Report, AdversaryReport) {
+    let options = RunOptions { seed: Some(seed), ..RunOptions::default() };
+    let report = run(scenario, options).expect("it runs");
     let adversary = report.adversary.clone().expect("there is a stranger");
     println!("{:.2} Mb/s, {adversary:?}", report.total_mbps());
     (report, adversary)
@@ -59,18 +64,26 @@ fn the_same_seed_meets_the_same_stranger() {
     assert_eq!((one.trace_hash, first), (other.trace_hash, second));
 }
 
-/// Attacks the nodes for so many seconds at each duty. Returns how many hostile frames there were.
+/// TCP beside 30% of hostile air differs by 8% from seed to seed: their mean counts.
+const SEEDS: u64 = 4;
+
+/// Attacks the nodes for so many seconds at each duty and seed. Returns how many hostile frames there were.
 fn attack(attacks: [(f64, f64, FlowKind); 3]) -> u64 {
     let attack_at = |(duty, seconds, kind): (f64, f64, FlowKind)| {
         let mut scenario = with(AdversaryConfig { duty, ..AdversaryConfig::default() }, seconds);
         scenario.flow.iter_mut().for_each(|flow| flow.kind = kind);
-        let (report, adversary) = result(&scenario);
-        assert_eq!(adversary.accepted, 0, "at {duty}: {adversary:?}");
-        assert_eq!(adversary.by_kind.len(), 7, "every kind: {adversary:?}");
-        assert!(report.total_mbps() > 0.5, "at {duty} there is nothing to compare");
-        let ratio = adversary.honest_goodput_ratio.expect("there is something to compare");
+        let (mut sent, mut ratios) = (0, 0.0);
+        for seed in 1..=SEEDS {
+            let (report, adversary) = seeded(&scenario, seed);
+            assert_eq!(adversary.accepted, 0, "at {duty}: {adversary:?}");
+            assert_eq!(adversary.by_kind.len(), 7, "every kind: {adversary:?}");
+            assert!(report.total_mbps() > 0.5, "at {duty} there is nothing to compare");
+            ratios += adversary.honest_goodput_ratio.expect("there is something to compare");
+            sent += adversary.sent;
+        }
+        let ratio = ratios / SEEDS as f64;
         assert!(ratio >= 0.95, "at {duty}: {ratio}");
-        adversary.sent
+        sent
     };
     attacks.map(attack_at).iter().sum()
 }
@@ -81,5 +94,5 @@ fn nodes_with_keys_take_nothing_and_lose_nothing() {
     let attacks =
         [(0.1, 60.0, FlowKind::Tcp), (0.3, 80.0, FlowKind::Tcp), (0.6, 100.0, FlowKind::Udp)];
     let sent = attack(attacks);
-    assert!(sent > 90_000, "{sent}");
+    assert!(sent > 360_000, "{sent}");
 }

@@ -198,24 +198,28 @@ impl Receiver {
         }
         self.bits[index] = true;
         self.slide();
-        let riders = riders(&arrival);
-        for arrival in std::iter::once(arrival).chain(riders) {
-            self.take(now, arrival, out);
+        // All that came in a frame is there before any of it goes up: nothing more is missing then.
+        let (riders, free): (Vec<_>, Vec<_>) =
+            riders(&arrival).into_iter().partition(|rider| rider.is_ordered);
+        let keys: Vec<FlowId> = riders.into_iter().map(|rider| self.hold(now, rider)).collect();
+        if arrival.is_ordered {
+            let key = self.hold(now, arrival);
+            self.release(now, key, out);
+        } else {
+            out.push(arrival);
         }
+        out.extend(free);
+        keys.into_iter().for_each(|key| self.release(now, key, out));
         self.release_passed(now, out);
     }
 
-    fn take(&mut self, now: Instant, arrival: Arrival, out: &mut Vec<Arrival>) {
-        match self.in_order {
-            _ if !arrival.is_ordered => out.push(arrival),
-            InOrder::Link => self.hold(now, FlowId(0), arrival, out),
+    /// Takes a packet in the order of its flow, or of the link. Returns which that is.
+    fn hold(&mut self, now: Instant, arrival: Arrival) -> FlowId {
+        let key = match self.in_order {
+            InOrder::Link => FlowId(0),
             // The sender says whether there is an order; it may have a class that we have not.
-            InOrder::Flow | InOrder::None => self.hold(now, arrival.head.flow, arrival, out),
-        }
-    }
-
-    /// Takes a packet in the order of the flow `key`.
-    fn hold(&mut self, now: Instant, key: FlowId, arrival: Arrival, out: &mut Vec<Arrival>) {
+            InOrder::Flow | InOrder::None => arrival.head.flow,
+        };
         if self.flows.len() >= FLOWS && !self.flows.contains_key(&key) {
             self.forget_idle_flow();
         }
@@ -231,7 +235,7 @@ impl Receiver {
         // Of one frame several may ride: they have its number, and stay as they stood in it.
         let at = flow.held.iter().rposition(|held| !held.arrival.head.seq.is_after(seq));
         flow.held.insert(at.map_or(0, |at| at + 1), Held { since: now, arrival });
-        self.release(now, key, out);
+        key
     }
 
     fn forget_idle_flow(&mut self) {
@@ -452,10 +456,14 @@ mod tests {
             out.iter().map(|it| (it.head.flow.0, it.head.flow_seq)).collect::<Vec<_>>()
         };
         // All hosts wait for 11; in flow 2 the third and fourth packet wait for the second.
-        assert_eq!(bundle_comes(12, 2, &[rides(2, Some(0)), rides(3, None)]), [(2, 0), (3, 0)]);
+        assert_eq!(bundle_comes(12, 2, &[rides(2, Some(0)), rides(3, None)]), [(3, 0), (2, 0)]);
         assert_eq!(bundle_comes(14, 4, &[rides(2, Some(2)), rides(2, Some(3))]), []);
         assert_eq!(bundle_comes(13, 3, &[rides(2, Some(1))]), [(2, 1), (2, 2), (2, 3)]);
         assert_eq!(bundle_comes(11, 1, &[]), [(1, 1), (1, 2), (1, 3), (1, 4)]);
+        // What comes late in one frame goes up together, before what is there already.
+        assert_eq!(bundle_comes(16, 6, &[rides(2, Some(6))]), []);
+        let late = bundle_comes(15, 5, &[rides(2, Some(4)), rides(2, Some(5))]);
+        assert_eq!(late, [(1, 5), (1, 6), (2, 4), (2, 5), (2, 6)]);
     }
 
     #[test]
