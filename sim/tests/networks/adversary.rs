@@ -67,7 +67,8 @@ fn the_same_seed_meets_the_same_stranger() {
 /// TCP beside 30% of hostile air differs by 8% from seed to seed: their mean counts.
 const SEEDS: u64 = 4;
 
-/// Attacks the nodes for so many seconds at each duty and seed. Returns how many hostile frames there were.
+/// Attacks the nodes for so many seconds at each duty and seed. Returns how many hostile frames
+/// there were.
 fn attack(attacks: [(f64, f64, FlowKind); 3]) -> u64 {
     let attack_at = |(duty, seconds, kind): (f64, f64, FlowKind)| {
         let mut scenario = with(AdversaryConfig { duty, ..AdversaryConfig::default() }, seconds);
