@@ -95,7 +95,9 @@ impl Hop {
     /// Whether a block of ours is with the next hop, and nobody asks yet whether it has arrived.
     pub(super) fn waits_for_arrival(&self, id: &BlockId, block: &Block) -> bool {
         let is_out = block.transfer.is_none() && matches!(block.end, End::PassedOn { .. });
-        is_out && id.flow.source == self.node && !self.asking.contains_key(&id.flow)
+        // An early one cannot arrive before the first, which is to be asked for.
+        let may_be_there = is_out && !block.shape.is_early;
+        may_be_there && id.flow.source == self.node && !self.asking.contains_key(&id.flow)
     }
 
     /// Asks for those that should have arrived, one of each flow at a time (`hop.md` 5).
