@@ -359,7 +359,8 @@ pub struct Turns {
 pub struct TurnEntry {
     /// The node, or [`Turns::OPEN`] for whoever has no turn.
     pub node: u16,
-    /// From the start of its slot, in 65,536ths of the slot.
+    /// From the start of its slot, in 65,536ths of that slot: of what the slot of the beacon leaves
+    /// of a cycle.
     pub from: u16,
     /// How long, in 65,536ths of the slot.
     pub length: u16,

@@ -1,7 +1,7 @@
 //! Networks of several long links under time slots: chains, stars, rows of single radios.
 
 use farhop_proto::link::secure::SecurityConfig;
-use farhop_proto::stack::{FaultConfig, FlowKind, Scenario};
+use farhop_proto::stack::{FaultConfig, FlowKind, LinkConfig, Scenario};
 use farhop_sim::engine::{Report, RunOptions, run};
 
 /// A network under `wild`: links by their ends, length in kilometres, and channel (0 for the
@@ -111,6 +111,32 @@ fn one_busy_station_of_four_has_nearly_the_whole_uplink_and_busy_ones_share_it()
     let mean = all.iter().sum::<f64>() / 4.0;
     assert!(all.iter().all(|rate| (0.9..1.1).contains(&(rate / mean))), "{all:?}");
     assert!(mean * 4.0 > 0.7 * alone[0], "{all:?} of {alone:?}");
+}
+
+#[test]
+fn the_busy_side_of_a_star_has_most_of_a_cycle() {
+    let links = [("hub", "a", 5.0, 0), ("hub", "b", 40.0, 0), ("hub", "c", 20.0, 0)];
+    let (down, up) = ([("hub", "a"), ("hub", "b"), ("hub", "c")], [("a", "hub"), ("c", "hub")]);
+    let both = [down[0], down[1], down[2], up[0], up[1]];
+    let sum = |flows: &[(&str, &str)], kind: FlowKind, loss: f64, is_split: bool| {
+        let mut scenario = network(&links, flows, loss);
+        scenario.flow.iter_mut().for_each(|flow| flow.kind = kind);
+        let LinkConfig::Wild(wild) = &mut scenario.stack.link else { panic!("wild") };
+        (wild.slot_least_ms, wild.slot_most_ms) =
+            if is_split { (Some(5.0), Some(35.0)) } else { (None, None) };
+        rates(&simulate(&scenario)).iter().sum::<f64>()
+    };
+    for (name, flows, kind, loss, least, most) in [
+        ("down", &down[..], FlowKind::Udp, 0.0, 1.5, 2.0),
+        ("up", &up[..], FlowKind::Udp, 0.0, 1.4, 2.0),
+        ("both ways", &both[..], FlowKind::Udp, 0.0, 0.95, 1.1),
+        ("down", &down[..], FlowKind::Tcp, 0.1, 1.3, 2.0),
+        ("up", &up[..], FlowKind::Tcp, 0.1, 1.3, 2.0),
+    ] {
+        let [even, split] = [false, true].map(|is_split| sum(flows, kind, loss, is_split));
+        println!("{name}, {kind:?}, loss {loss}: {even:.2} in halves, {split:.2} Mb/s split");
+        assert!((least..most).contains(&(split / even)), "{name}: {split:.2} over {even:.2}");
+    }
 }
 
 #[test]

@@ -9,9 +9,11 @@ use crate::link::PeerSpec;
 impl Wild {
     /// A send slot begins: the guard is over.
     pub(super) fn on_slot_began(&mut self, cx: &mut Cx<'_>, group: usize) {
+        for port in 0..self.groups[group].ports.len() {
+            self.give_turns((group, port));
+        }
         if self.groups[group].slots.is_in_step(cx.now) {
-            let length = self.own_length(group);
-            self.groups[group].slots.set_own(length);
+            self.set_lengths(group);
         }
         let slots = &self.groups[group].slots;
         let (number, until, channel) = (slots.number(), slots.end(), self.groups[group].channel);
@@ -21,7 +23,6 @@ impl Wild {
         for port in 0..self.groups[group].ports.len() {
             let Group { slots, ports, .. } = &mut self.groups[group];
             ports[port].on_slot(cx.now, slots, &self.settings);
-            self.give_turns((group, port));
         }
         for index in 0..self.peers.len() {
             if self.peers[index].place.0 == group {

@@ -122,7 +122,7 @@ impl Wild {
         }
         let rest = decoded.body.slice(BEACON_BYTES.min(decoded.body.len())..);
         match Turns::read(&rest) {
-            Some(turns) => self.on_turns(now, place, &turns),
+            Some(turns) => self.on_turns(now, place, self.length_of(&decoded.header), &turns),
             None => self.counters.malformed_turns += u64::from(!rest.is_empty()),
         }
     }
@@ -137,8 +137,9 @@ impl Wild {
         let peer = &mut self.peers[index];
         let slots = &mut self.groups[peer.place.0].slots;
         let is_with_us = slots.on_heard(cx.now, header.cluster, length);
+        let (is_in_step, group) = (slots.is_in_step(cx.now), peer.place.0);
         // Who is not in step with others has only this neighbour to find step with.
-        let is_up = is_with_us || !slots.is_in_step(cx.now);
+        let is_up = is_with_us || !is_in_step;
         peer.heard = Some(cx.now);
         peer.signal = frame.signal.or(peer.signal);
         peer.takes_parts = header.has(flag::TAKES_PARTS);
@@ -153,6 +154,8 @@ impl Wild {
                 self.drop_copies(index);
             }
         }
+        self.follow_length(group);
+        self.set_timeout(cx.now);
     }
 
     /// When a frame began, on the node's clock.
@@ -210,7 +213,6 @@ impl Wild {
                 cx.emit(|| WildEvent::InStep { from });
             }
         }
-        self.set_timeout(cx.now);
     }
 
     /// Takes what concerns the windows of both directions.

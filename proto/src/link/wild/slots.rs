@@ -170,9 +170,15 @@ impl Slots {
         self.theirs
     }
 
-    /// Sets the length of the send slot that has just begun.
+    /// Sets the length of the send slot that has just begun, or of the next.
     pub(super) fn set_own(&mut self, length: Duration) {
         self.own = length;
+    }
+
+    /// Sets the length of the slot in which the neighbours will answer, where that is this node's
+    /// to say.
+    pub(super) fn set_theirs(&mut self, length: Duration) {
+        self.theirs = length;
     }
 
     /// The slot counter.
@@ -396,7 +402,10 @@ impl Slots {
         if (1..=most).contains(&cycles) {
             let excess = apart / cycles - two_slots;
             let most = two_slots / 16;
-            self.excess = (self.excess + (excess - self.excess) / 4).clamp(-most, most);
+            // More than that is no way there and back: slots had other lengths.
+            if excess.abs() <= most {
+                self.excess += (excess - self.excess) / 4;
+            }
         }
     }
 

@@ -313,8 +313,12 @@ fn the_first_frame_of_a_slot_is_stamped_as_going_at_once_where_gaps_are_drawn() 
 
 /// The middle of a star of four stations, nodes 2 to 5.
 fn hub() -> Wild {
+    hub_with(&WildConfig::default())
+}
+
+fn hub_with(config: &WildConfig) -> Wild {
     let peers = [2, 3, 4, 5].map(|node| PeerSpec { node: NodeId(node), radio: RadioId(0) });
-    let mut wild = Wild::build(&WildConfig::default(), NodeId(1), &[radio(0, 1)], &peers, Seed(1));
+    let mut wild = Wild::build(config, NodeId(1), &[radio(0, 1)], &peers, Seed(1));
     wild.set_turns(&[Turn::Grants]);
     wild.handle_timeout(&mut Cx::new(Instant::ZERO));
     wild
@@ -368,6 +372,39 @@ fn stations_that_all_have_much_get_the_same() {
 }
 
 #[test]
+fn the_middle_of_a_star_splits_a_cycle_by_what_waits_on_either_side() {
+    let (slot_least_ms, slot_most_ms) = (Some(5.0), Some(35.0));
+    let config = WildConfig { slot_least_ms, slot_most_ms, ..WildConfig::default() };
+    // Packets that wait at the middle, what each of two stations could fill, and the length.
+    for (waiting, demand, least, most) in
+        [(0, 0, 64, 64), (0, 255, 16, 16), (60, 0, 90, 112), (60, 255, 64, 64), (8, 255, 16, 48)]
+    {
+        let mut wild = hub_with(&config);
+        let here = [(2, demand, Kind::Data), (3, demand, Kind::Data)];
+        (1..=waiting).for_each(|id| offers(&mut wild, 2, id));
+        turns_by(&mut wild, &here, 1);
+        let length = wild.groups[0].slots.own().div_duration(T / 64);
+        println!("{waiting} packets, demand {demand}: {length} of 64");
+        assert!((least..=most).contains(&length), "{waiting}, {demand}: {length}");
+        let theirs = wild.groups[0].slots.theirs();
+        assert_eq!(wild.groups[0].slots.own() + theirs, T * 2, "a cycle stays as it is");
+    }
+}
+
+#[test]
+fn a_shorter_slot_of_a_neighbour_is_followed_though_its_stamp_was_lost() {
+    let mut wild = node([1, 6]);
+    hears(&mut wild, 2, at(101_000), 1_000, true);
+    wild.handle_timeout(&mut Cx::new(at(140_000)));
+    let header = Header { flags: 0, length: FULL_LENGTH / 4, ..data_of(2, 2, 0) };
+    comes(&mut wild, (2, 0), at(143_000), &header, true);
+    let guard = WildConfig::default().guard();
+    assert_eq!(wild.groups[0].slots.start(), at(145_000));
+    assert_eq!(wild.groups[0].slots.due(), at(145_000) + guard);
+    assert!(wild.poll_timeout() <= Some(at(145_000) + guard), "{:?}", wild.poll_timeout());
+}
+
+#[test]
 fn a_newcomer_finds_a_turn_that_is_nobodys() {
     let mut wild = hub();
     let told = turns_for(&mut wild, &[(2, 255), (3, 255), (4, 255)], 1);
@@ -388,7 +425,7 @@ fn a_station_whose_packets_are_too_long_for_its_turn_asks_for_a_longer_one() {
     (1..=20).for_each(|id| offers(&mut wild, 2, id));
     let turn = TurnEntry { node: 1, from: 0x2000, length: 0x0c00 };
     let now = at(103_000);
-    wild.on_turns(now, (0, 0), &Turns { cycles: 4, turns: vec![turn] });
+    wild.on_turns(now, (0, 0), T, &Turns { cycles: 4, turns: vec![turn] });
     let opens = at(100_000) + T + T / 8;
     let frames = [drain(&mut wild, opens.offset(-500_000)), drain(&mut wild, opens)].concat();
     assert_eq!(frames.len(), 1);

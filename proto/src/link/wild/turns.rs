@@ -8,10 +8,15 @@
 //! Turns are counted from the start of the slot of whoever has them. That start is later by the
 //! way there and back for a far neighbour than for a near one, so the middle moves the turns of
 //! the near ones on by the difference.
+//!
+//! Where slots may have other lengths, the middle of a star splits each cycle between its own slot
+//! and that of its neighbours, by what waits on either side, when it gives turns out. A cycle stays
+//! as long as it is: the neighbours know their slot from the length of the middle's, which every
+//! frame tells.
 
 use super::peer::Peer;
-use super::slots::Slots;
-use super::{Port, Settings, Wild};
+use super::slots::{Phase, Slots};
+use super::{Group, Port, Settings, Wild};
 use crate::base::{Duration, Instant};
 use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, Header, TurnEntry, Turns};
 
@@ -62,9 +67,31 @@ pub(super) struct PortTurns {
     own: Option<(Span, Instant)>,
     /// The turn of whoever has none.
     open: Option<(Span, Instant)>,
-    /// What this node gave its neighbours.
+    /// What this node gave its neighbours, and how long its own slots are while that holds.
     given: Turns,
+    split: Option<Duration>,
     rounds: u32,
+}
+
+/// What the neighbours of the middle of a star need of a cycle.
+struct Needs<'a> {
+    /// Those who get turns.
+    here: Vec<&'a Peer>,
+    /// By so much the farthest hears later than the nearest, there and back.
+    skew: Duration,
+    /// The turn of newcomers.
+    open: Option<Duration>,
+    /// What each must have.
+    least: Duration,
+    /// What each could fill.
+    wanted: Vec<Duration>,
+}
+
+impl Needs<'_> {
+    /// What is not for those who are here.
+    fn fixed(&self, settings: &Settings) -> Duration {
+        settings.guard + self.skew + self.open.unwrap_or(Duration::ZERO)
+    }
 }
 
 impl Port {
@@ -126,8 +153,15 @@ impl Wild {
         }
     }
 
-    /// Takes the turns that the only neighbour of a radio gives out.
-    pub(super) fn on_turns(&mut self, now: Instant, place: (usize, usize), turns: &Turns) {
+    /// Takes the turns that the only neighbour of a radio gives out, in whose slot of `length` they
+    /// came.
+    pub(super) fn on_turns(
+        &mut self,
+        now: Instant,
+        place: (usize, usize),
+        length: Duration,
+        turns: &Turns,
+    ) {
         let (slot, own) = (self.settings.slot, self.node.0);
         let port = self.port_mut(place);
         if port.turns.turn != Turn::Granted {
@@ -135,8 +169,8 @@ impl Wild {
         }
         // The slot that these turns are of begins within a slot, and each cycle takes two.
         let until = now + slot * 2 * u64::from(turns.cycles);
-        let part =
-            |fraction: u16| Duration::from_nanos((slot.as_nanos() * u64::from(fraction)) >> 16);
+        let ours = (slot * 2).saturating_sub(length).as_nanos();
+        let part = |fraction: u16| Duration::from_nanos((ours * u64::from(fraction)) >> 16);
         let find = |node: u16| {
             let turn = turns.turns.iter().find(|turn| turn.node == node)?;
             let (from, length) = (part(turn.from), part(turn.length));
@@ -146,7 +180,8 @@ impl Wild {
         port.turns.open = find(Turns::OPEN);
     }
 
-    /// Gives out turns anew, if the last ones are over. To be called once in a slot.
+    /// Gives out turns anew, if the last ones are over. To be called at the start of a slot, before
+    /// its length is asked for.
     pub(super) fn give_turns(&mut self, place: (usize, usize)) {
         if self.port(place).turns.turn != Turn::Grants {
             return;
@@ -156,9 +191,12 @@ impl Wild {
         if given.cycles > 0 {
             return;
         }
-        let turns = self.turns(place);
+        let needs = self.needs(place);
+        let split = self.split(place, &needs);
+        let turns = self.turns(place, needs, self.settings.slot * 2 - split);
         let port = &mut self.port_mut(place).turns;
         port.rounds = port.rounds.wrapping_add(1);
+        port.split = Some(split);
         port.given = Turns { cycles: CYCLES, turns };
     }
 
@@ -172,7 +210,7 @@ impl Wild {
         out
     }
 
-    fn turns(&self, place: (usize, usize)) -> Vec<TurnEntry> {
+    fn needs(&self, place: (usize, usize)) -> Needs<'_> {
         let port = self.port(place);
         let rounds = port.turns.rounds as usize;
         let (here, away): (Vec<&Peer>, Vec<&Peer>) =
@@ -185,19 +223,53 @@ impl Wild {
         here.truncate(Turns::MOST - 1);
         let lags = || here.iter().map(|peer| peer.lag.unwrap_or(0));
         let (near, far) = (lags().min().unwrap_or(0), lags().max().unwrap_or(0));
-        let skew = Duration::from_nanos(far.abs_diff(near));
         let air = |bytes| port.spec.unacknowledged(HEADER_BYTES + bytes) + self.settings.overhead;
         let is_open =
             !away.is_empty() && (here.is_empty() || port.turns.rounds.is_multiple_of(OPEN_OF));
-        let open = if is_open { air(NEWCOMER_BYTES) + NEWCOMER_SKEW } else { Duration::ZERO };
-        let slot = self.settings.slot;
-        let left = slot.saturating_sub(self.settings.guard + skew + open);
-        let least = air(ACK_BYTES) * 2 + GAP;
-        let wanted: Vec<Duration> = here
-            .iter()
-            .map(|peer| slot * u64::from(peer.demand) / u64::from(FULL_LENGTH))
-            .collect();
-        let shares = share(left, least, air(super::FULL_PACKET_BYTES) + GAP, &wanted);
+        let unit = self.settings.slot / u64::from(FULL_LENGTH);
+        Needs {
+            skew: Duration::from_nanos(far.abs_diff(near)),
+            open: is_open.then(|| air(NEWCOMER_BYTES) + NEWCOMER_SKEW),
+            least: air(ACK_BYTES) * 2 + GAP,
+            wanted: here.iter().map(|peer| unit * u64::from(peer.demand)).collect(),
+            here,
+        }
+    }
+
+    /// How long the slots of the middle of a star are to be: each side has as much of a cycle as it
+    /// can fill, and half of it where both can fill more.
+    fn split(&self, place: (usize, usize), needs: &Needs<'_>) -> Duration {
+        let Settings { slot, least, most, guard, .. } = self.settings;
+        let group = &self.groups[place.0];
+        if least == most || group.ports.len() > 1 {
+            return slot;
+        }
+        let port = self.port(place);
+        let units = |index: &usize| u64::from(self.demand(&self.peers[*index]));
+        let unit = slot / u64::from(FULL_LENGTH);
+        let ours = guard + unit * port.peers.iter().map(units).sum::<u64>();
+        let bare = needs.fixed(&self.settings) + needs.least * needs.here.len() as u64;
+        let theirs = needs.wanted.iter().fold(bare, |sum, wanted| sum + *wanted);
+        let cycle = slot * 2;
+        let split = if ours > slot {
+            ours.min(cycle - theirs.min(slot))
+        } else if theirs > slot {
+            ours.max(cycle.saturating_sub(theirs))
+        } else {
+            slot
+        };
+        let shortest = |least: Duration| least.max(cycle.saturating_sub(most)).min(slot);
+        let split = split.clamp(shortest(least), cycle - shortest(least.max(bare)));
+        unit * split.div_duration(unit)
+    }
+
+    fn turns(&self, place: (usize, usize), needs: Needs<'_>, slot: Duration) -> Vec<TurnEntry> {
+        let Needs { here, open, least, wanted, .. } = &needs;
+        let port = self.port(place);
+        let frame = port.spec.unacknowledged(HEADER_BYTES + super::FULL_PACKET_BYTES);
+        let left = slot.saturating_sub(needs.fixed(&self.settings));
+        let shares = share(left, *least, frame + self.settings.overhead + GAP, wanted);
+        let far = here.iter().map(|peer| peer.lag.unwrap_or(0)).max().unwrap_or(0);
         let mut entries = Vec::with_capacity(here.len() + 1);
         let mut from = self.settings.guard;
         let fraction = |time: Duration| {
@@ -214,7 +286,7 @@ impl Wild {
             });
             from += share;
         }
-        if is_open {
+        if let Some(open) = open {
             // Where a newcomer is, nobody knows: it may come late by its way there and back.
             let length = fraction(open.saturating_sub(NEWCOMER_SKEW));
             entries.push(TurnEntry { node: Turns::OPEN, from: fraction(from), length });
@@ -223,10 +295,18 @@ impl Wild {
     }
 
     /// How long the send slot that begins is to be: as long as what waits takes, up to what the
-    /// neighbours leave of a cycle; always as long as it is configured, if there is enough.
+    /// neighbours leave of a cycle; always as long as it is configured, if there is enough. In a
+    /// star it is what its middle says.
     pub(super) fn own_length(&self, group: usize) -> Duration {
         let Settings { slot, least, most, guard, .. } = self.settings;
         let ports = &self.groups[group].ports;
+        if let [port] = &ports[..] {
+            match port.turns.turn {
+                Turn::Grants => return port.turns.split.unwrap_or(slot),
+                Turn::Granted => return slot * 2 - self.groups[group].slots.theirs().min(slot * 2),
+                Turn::Whole | Turn::Part { .. } => {}
+            }
+        }
         if least == most || ports.iter().any(|port| port.turns.turn != Turn::Whole) {
             return slot;
         }
@@ -239,6 +319,30 @@ impl Wild {
         let length = wanted.min(left.min(most).max(slot)).max(least);
         let full = u64::from(FULL_LENGTH);
         slot * (length * full).as_nanos().div_ceil(slot.as_nanos()) / full
+    }
+
+    /// Sets the lengths of the send slot that begins, and of the one that follows it where they are
+    /// this node's to say.
+    pub(super) fn set_lengths(&mut self, group: usize) {
+        let own = self.own_length(group);
+        let is_middle =
+            matches!(&self.groups[group].ports[..], [port] if port.turns.turn == Turn::Grants);
+        let slots = &mut self.groups[group].slots;
+        slots.set_own(own);
+        if is_middle {
+            slots.set_theirs(self.settings.slot * 2 - own);
+        }
+    }
+
+    /// The slot of the middle of a star has another length: so has that of this node, which has not
+    /// begun.
+    pub(super) fn follow_length(&mut self, group: usize) {
+        let Group { slots, ports, .. } = &self.groups[group];
+        let is_granted = matches!(&ports[..], [port] if port.turns.turn == Turn::Granted);
+        if is_granted && slots.phase() == Phase::Receive {
+            let own = self.own_length(group);
+            self.groups[group].slots.set_own(own);
+        }
     }
 
     /// A length as a header tells it.
@@ -280,7 +384,7 @@ impl Wild {
     pub(super) fn on_lag(&mut self, index: usize, began: Instant) {
         let (group, _) = self.peers[index].place;
         let slots = &self.groups[group].slots;
-        let lag = began.signed_since(slots.sent_from() + self.settings.slot);
+        let lag = began.signed_since(slots.sent_from() + slots.own());
         if lag.unsigned_abs() < self.settings.slot.as_nanos() {
             let known = &mut self.peers[index].lag;
             *known = Some(known.map_or(lag, |known| known + (lag - known) / 4));
