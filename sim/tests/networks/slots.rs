@@ -1,7 +1,7 @@
 //! Networks of several long links under time slots: chains, stars, rows of single radios.
 
 use farhop_proto::link::secure::SecurityConfig;
-use farhop_proto::stack::{FaultConfig, FlowKind, LinkConfig, Scenario};
+use farhop_proto::stack::{FaultConfig, FlowKind, LinkConfig, OnOffConfig, Scenario};
 use farhop_sim::engine::{Report, RunOptions, run};
 
 /// A network under `wild`: links by their ends, length in kilometres, and channel (0 for the
@@ -136,6 +136,38 @@ fn the_busy_side_of_a_star_has_most_of_a_cycle() {
         let [even, split] = [false, true].map(|is_split| sum(flows, kind, loss, is_split));
         println!("{name}, {kind:?}, loss {loss}: {even:.2} in halves, {split:.2} Mb/s split");
         assert!((least..most).contains(&(split / even)), "{name}: {split:.2} over {even:.2}");
+    }
+}
+
+#[test]
+fn a_star_whose_slots_change_their_lengths_keeps_its_step() {
+    let links = [("hub", "a", 5.0, 0), ("hub", "b", 40.0, 0), ("hub", "c", 20.0, 0)];
+    let flows = [("hub", "a"), ("b", "hub"), ("hub", "c"), ("c", "hub")];
+    for seed in 1..=6 {
+        let [even, split] = [false, true].map(|is_split| {
+            let mut scenario = network(&links, &flows, 0.1);
+            for flow in &mut scenario.flow {
+                let on_s = 0.35 + 0.01 * seed as f64;
+                let on_off = OnOffConfig { on_s, off_s: 0.5, exponential: true };
+                (flow.kind, flow.rate_mbps) = (FlowKind::OnOff, Some(6.0));
+                flow.on_off = Some(on_off);
+            }
+            let LinkConfig::Wild(wild) = &mut scenario.stack.link else { panic!("wild") };
+            if is_split {
+                (wild.slot_least_ms, wild.slot_most_ms) = (Some(5.0), Some(35.0));
+            }
+            let options = RunOptions { seed: Some(seed), ..RunOptions::default() };
+            run(&scenario, options).expect("it runs")
+        });
+        let of = |counter: &str| -> u64 {
+            split.nodes.iter().map(|node| node.layers["radio"][counter]).sum()
+        };
+        let [before, after] = [&even, &split].map(|report| rates(report).iter().sum::<f64>());
+        let (collisions, missed) = (of("collisions"), of("missed"));
+        println!("{before:.2} and {after:.2} Mb/s, {collisions} collisions, {missed} missed");
+        assert!(after > 0.98 * before, "seed {seed}: {after:.2} of {before:.2} Mb/s");
+        // Nobody sends while another does, but before all have found their step.
+        assert!(collisions <= 12 && missed <= 4, "seed {seed}: {collisions}, {missed}");
     }
 }
 
