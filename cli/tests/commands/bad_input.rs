@@ -316,29 +316,45 @@ fn every_scenario_of_the_repository_passes() {
     }
 }
 
+/// The commands that a help lists, but for `help` itself.
+fn listed(help: &str) -> Vec<String> {
+    let list = help.split("\nCommands:\n").nth(1).unwrap_or_default();
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
+}
+
 #[test]
 fn the_help_of_every_command_has_examples() {
-    let commands: [&[&str]; 15] = [
-        &[],
-        &["demo"],
-        &["lab"],
-        &["lab", "exec"],
-        &["lab", "list"],
-        &["lab", "down"],
-        &["sim"],
-        &["up"],
-        &["status"],
-        &["keys"],
-        &["keys", "trust"],
-        &["keys", "list"],
-        &["keys", "revoke"],
-        &["check"],
-        &["schema"],
-    ];
-    for words in commands {
-        let out = farhop(&[words, &["--help"]].concat());
-        assert!(out.status.success());
-        assert!(String::from_utf8_lossy(&out.stdout).contains("Examples:"), "{words:?}");
+    let mut commands = vec![vec![]];
+    let mut seen = 0;
+    while let Some(words) = commands.pop() {
+        let all: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
+        let out = farhop(&all);
+        let help = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success() && help.contains("Examples:"), "{words:?}");
+        commands.extend(listed(&help).into_iter().map(|name| [&words[..], &[name]].concat()));
+        seen += 1;
+    }
+    assert!(seen > 20, "{seen} commands");
+}
+
+#[test]
+fn check_tells_what_each_flow_sends_and_who_finds_the_routes() {
+    let folder = Folder::new("told");
+    let calls = flow("voip") + "voip = { codec = \"g711\" }\n" + &flow("web") + &flow("on-off");
+    let text = good() + &calls + "rate_mbps = 2\n\n[stack.routing]\nkind = \"olsr\"\n";
+    let out = farhop(&["check", &folder.write("told.toml", &text)]);
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{}", stderr(&out));
+    for words in [
+        "routing olsr",
+        "from hill to valley, as much as goes, 0 s",
+        "a call of 172 B every 20 ms, played up to 60 ms late",
+        "pages, read for 30 s in the mean",
+        "2 Mb/s in 1440 B for 1 s and nothing for 1 s in the mean",
+    ] {
+        assert!(said.contains(words), "no '{words}': {said}");
     }
 }
 
