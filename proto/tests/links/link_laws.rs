@@ -2,7 +2,7 @@
 //! once and in the order of their flow, each ends once, what there was room for is not dropped,
 //! and a deadline is never behind. `Pair` asserts the last three at every step.
 
-use farhop_proto::base::{Duration, Instant, NodeId, Seed};
+use farhop_proto::base::{AckPolicy, Duration, Instant, NodeId, Seed, TxOptions};
 use farhop_proto::link::Link;
 use farhop_proto::link::blindfec::{BlindFec, BlindFecConfig};
 use farhop_proto::link::harq::{ArqConfig, Harq, HarqConfig, Resend};
@@ -236,4 +236,22 @@ fn plain_counts_what_the_chip_holds_as_queued() {
     let under_way = pair.ledger.open();
     assert_eq!(under_way, 5);
     assert_eq!(pair.status(0).neighbours[0].node, NodeId(2));
+}
+
+#[test]
+fn plain_tells_the_loss_of_what_was_to_be_acknowledged() {
+    let config = PairConfig { half_duplex: false, ..PairConfig::with_loss(0.3) };
+    let mut pair = Pair::build(config, |node, radio, _| {
+        Plain::build(&PlainConfig::default(), node, std::slice::from_ref(radio), Seed(1))
+    });
+    let options = TxOptions { ack: AckPolicy::NoAck, attempts: Some(1), ..TxOptions::default() };
+    pair.add(Source { options, ..Source::saturated(0, 1, secs(1.0)) });
+    pair.run_until(secs(2.0));
+    let without = pair.status(0).neighbours[0].clone();
+    assert_eq!(without.loss, None, "nobody knows what came");
+    assert!(without.sent_bytes > 100_000, "{} bytes", without.sent_bytes);
+    pair.add(Source { from: secs(2.0), ..Source::saturated(0, 2, secs(5.0)) });
+    pair.run_until(secs(6.0));
+    let loss = pair.status(0).neighbours[0].loss.expect("it is known now");
+    assert!((loss - 0.3).abs() < 0.05, "{loss}");
 }
