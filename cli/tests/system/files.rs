@@ -80,7 +80,10 @@ fn a_file_crosses_a_lab() {
     let out = place.farhop(&["send", &path, "valley"]);
     assert!(stderr(&out).contains("several daemons run here"), "{}", stderr(&out));
     // Within the lab it is clear who sends.
-    let out = place.exec("hill", &[env!("CARGO_BIN_EXE_farhop"), "send", &path, "valley"]);
+    let send = |to| place.exec("hill", &[env!("CARGO_BIN_EXE_farhop"), "send", &path, to]);
+    let said = stderr(&send("nowhere"));
+    assert!(said.starts_with("farhop: no node 'nowhere'"), "in the words of the daemon: {said}");
+    let out = send("valley");
     assert!(out.status.success(), "{}", stderr(&out));
     let out = place.farhop(&["receive", &inbox, "--count", "1", "--node", "valley"]);
     assert!(out.status.success(), "{}", stderr(&out));
