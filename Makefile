@@ -14,7 +14,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
 
 .PHONY: demo
-demo: setup-demo build ## TCP over 80 km, with farhop and without: about three minutes, a table and a page
+demo: setup-demo build ## TCP over 80 km, with farhop and without: about two minutes, a table and a page
 	$(FARHOP) demo
 
 .PHONY: build

@@ -8,8 +8,8 @@ use farhop_proto::base::{Duration, PhyKind};
 use farhop_proto::link::harq::{ArqConfig, HarqConfig};
 use farhop_proto::link::wild::WildConfig;
 use farhop_proto::stack::{
-    FlowKind, Hop, LinkConfig, LossConfig, NodePlan, Plan, PropagationKind, RadioLinkConfig,
-    RadioPlan, Scenario,
+    Codec, FlowConfig, FlowKind, Hop, LinkConfig, LossConfig, NodePlan, OnOffConfig, Plan,
+    PropagationKind, RadioLinkConfig, RadioPlan, Scenario, VoipConfig,
 };
 use farhop_proto::wire::blindfec;
 use farhop_proto::wire::harq::UNIT_HEADER_BYTES;
@@ -44,11 +44,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 pub(crate) fn describe(scenario: &Scenario) -> String {
     let plan = scenario.plan_for_flows();
     let mut out = format!(
-        "{}: {} s, seed {}, link {}, routing fixed\n",
+        "{}: {} s, seed {}, link {}, routing {}\n",
         scenario.name,
         scenario.duration_s,
         scenario.seed,
-        scenario.stack.link.name()
+        scenario.stack.link.name(),
+        scenario.stack.routing.name()
     );
     if !scenario.description.is_empty() {
         let _ = writeln!(out, "{}", scenario.description);
@@ -109,15 +110,36 @@ fn describe_air(scenario: &Scenario, plan: &Plan) -> String {
     )
 }
 
+/// How much a flow sends.
+fn describe_sending(flow: &FlowConfig) -> String {
+    let rate = || match flow.rate_mbps {
+        Some(rate) => format!("{rate} Mb/s in {} B", flow.size_bytes),
+        None => "as much as goes".into(),
+    };
+    match flow.kind {
+        FlowKind::Tcp | FlowKind::Hop | FlowKind::Relayed => {
+            flow.bytes.map_or_else(|| "as much as goes".into(), |bytes| format!("{bytes} bytes"))
+        }
+        FlowKind::Udp => rate(),
+        FlowKind::OnOff => {
+            let OnOffConfig { on_s, off_s, exponential } = flow.on_off.unwrap_or_default();
+            let mean = if exponential { " in the mean" } else { "" };
+            format!("{} for {on_s} s and nothing for {off_s} s{mean}", rate())
+        }
+        FlowKind::Web => {
+            format!("pages, read for {} s in the mean", flow.web.unwrap_or_default().think_s)
+        }
+        FlowKind::Voip => {
+            let VoipConfig { codec, playout_ms, .. } = flow.voip.unwrap_or_default();
+            let (bytes, packet_ms) = (codec.packet_bytes(), Codec::PACKET_S * 1e3);
+            format!("a call of {bytes} B every {packet_ms} ms, played up to {playout_ms} ms late")
+        }
+    }
+}
+
 fn describe_traffic(out: &mut String, scenario: &Scenario) {
     for flow in scenario.flow.iter().take(LISTED) {
-        let what = match (flow.kind, flow.bytes, flow.rate_mbps) {
-            (FlowKind::Tcp | FlowKind::Hop | FlowKind::Relayed, Some(bytes), _) => {
-                format!("{bytes} bytes")
-            }
-            (FlowKind::Udp, _, Some(rate)) => format!("{rate} Mb/s in {} B", flow.size_bytes),
-            _ => "as much as goes".into(),
-        };
+        let what = describe_sending(flow);
         let stop = flow.stop_s.unwrap_or(scenario.duration_s);
         let _ = writeln!(
             out,

@@ -241,8 +241,8 @@ const HEAD: [&str; 8] = [
     "back Mb/s",
     "total Mb/s",
     "ratio",
-    "printed Mb/s",
-    "published",
+    "published Mb/s",
+    "what the paper says",
     "",
 ];
 
@@ -281,7 +281,9 @@ fn write(dir: &Path, runs: &[Run]) -> Result<PathBuf, Failure> {
             (runs.first().map_or(0, |run| run.report.seed)) }
         (page::figure(&bars))
         table {
-            tr { @for head in HEAD { th { (head) } } }
+            tr { @for (index, head) in HEAD.iter().enumerate() {
+                th.text[index == 6] { (head) }
+            } }
             @for run in runs {
                 tr { @for (index, cell) in row(run).iter().enumerate() {
                     td.text[index == 6].late[index == 7] { (cell) }

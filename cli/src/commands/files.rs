@@ -77,7 +77,7 @@ pub(crate) struct PushOptions {
     farhop receive                       into this folder\n  \
     farhop receive /srv/maps --count 1   ends after one file")]
 pub(crate) struct ReceiveOptions {
-    /// The folder.
+    /// The folder; made if it is not there.
     #[arg(default_value = ".")]
     dir: PathBuf,
     /// Ends after so many files.
@@ -106,13 +106,14 @@ pub(crate) struct CacheOptions {
 #[derive(clap::Subcommand)]
 enum CacheCommand {
     /// Lets go of blocks of others that the next node has. What waits to be passed on stays.
+    #[command(after_help = "Examples:\n  farhop cache clear")]
     Clear,
 }
 
 /// Which daemon is asked.
 #[derive(clap::Args)]
 struct DaemonOptions {
-    /// Node of the daemon, where several run here.
+    /// Node of the daemon, where several run here; in `farhop lab exec` it is that node.
     #[arg(long, value_name = "NODE", global = true)]
     node: Option<String>,
     /// Folder of the control socket.
@@ -233,9 +234,8 @@ fn wait_until_sent(daemon: &Daemon, id: u16, label: &str, bar: &Bar) -> Result<S
 pub(crate) fn receive(options: &ReceiveOptions) -> Result<(), Failure> {
     interrupt::watch();
     let daemon = Daemon::find(&options.daemon)?;
-    if !options.dir.is_dir() {
-        return Err(Failure::Failed(format!("{} is not a folder", options.dir.display())));
-    }
+    std::fs::create_dir_all(&options.dir)
+        .map_err(|error| Failure::Failed(format!("{}: {error}", options.dir.display())))?;
     let bar = Bar::start("waiting for files");
     let outcome = receive_all(&daemon, options, &bar);
     bar.end();

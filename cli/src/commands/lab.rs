@@ -46,7 +46,7 @@ pub(crate) struct Options {
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
-    /// Write report.json, report.html and flows.svg into this folder.
+    /// Write report.json, report.html, flows.svg and Parquet tables into this folder.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Seed in place of the scenario's.

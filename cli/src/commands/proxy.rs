@@ -73,7 +73,7 @@ pub(crate) struct ExitOptions {
 /// Which daemon carries the streams.
 #[derive(clap::Args)]
 struct DaemonOptions {
-    /// Node of the daemon, where several run here.
+    /// Node of the daemon, where several run here; in `farhop lab exec` it is that node.
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
     /// Folder of the control socket.
@@ -100,7 +100,7 @@ pub(crate) fn proxy(options: &ProxyOptions) -> Result<(), Failure> {
     interrupt::watch();
     if options.clean {
         let removed = Redirect::clean().map_err(|error| failed(&error))?;
-        print_text(&format!("removed: {removed}"));
+        print_text(&format!("tables of killed proxies that were removed: {removed}"));
         return Ok(());
     }
     if options.socks.is_empty() && options.forward.is_empty() && !options.transparent {

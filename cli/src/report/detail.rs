@@ -144,7 +144,7 @@ pub(super) fn counters(nodes: &[NodeReport]) -> Markup {
             details {
                 summary { (node.name) }
                 table {
-                    tr { th { "layer" } th { "counter" } th { "count" } }
+                    tr { th { "layer" } th.text { "counter" } th { "count" } }
                     @for (layer, counters) in &node.layers {
                         @for (name, count) in counters.iter().filter(|(_, count)| **count > 0) {
                             tr { td { (layer) } td.text { (name) } td { (count) } }

@@ -3,17 +3,18 @@
 use farhop_sim::engine::{LinkReport, Report};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::detail;
+use super::{detail, text};
 
 const STYLE: &str = "
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 62rem;
   margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem }
-table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto }
-th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #ddd;
+table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto;
+  font-size: .9rem }
+th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #ddd;
   white-space: nowrap }
-th:first-child, td:first-child { text-align: left } th { border-bottom: 2px solid #888 }
-td.text { text-align: left; white-space: normal } figure { margin: 1rem 0 }
+th:first-child, td:first-child, th.text { text-align: left } th { border-bottom: 2px solid #888 }
+.text { text-align: left; white-space: normal } figure { margin: 1rem 0 }
 svg { max-width: 100%; height: auto } .late { color: #b00020; font-weight: 600 }
 pre { background: #f5f5f5; padding: 1rem; overflow-x: auto; font-size: .85rem }
 .note { color: #555; font-size: .9rem } summary { cursor: pointer; margin: .4rem 0 }";
@@ -68,7 +69,11 @@ pub(crate) fn report(report: &Report, series: &str, scenario: &str) -> String {
         @if !report.flows.is_empty() { (figure(series)) }
         h2 { "Flows" }
         (flows(report))
-        h2 { "Air time of each link" }
+        @for line in report.flows.iter().filter_map(text::remark) {
+            p.note { (line) }
+        }
+        h2 { "Air time" }
+        p.note { "What the radio of the sender spends on all its neighbours together." }
         @if !report.links.is_empty() { (detail::air_chart(&report.links)) }
         (links(&report.links))
         (detail::beliefs(&report.links))

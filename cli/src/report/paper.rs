@@ -141,7 +141,9 @@ fn rows(rows: &[Row]) -> Markup {
     html! {
         @if !rows.is_empty() {
             table {
-                tr { @for head in &HEAD[1..] { th { (head) } } }
+                tr { @for (index, head) in HEAD[1..].iter().enumerate() {
+                    th.text[index == 1] { (head) }
+                } }
                 @for row in rows {
                     tr {
                         td { (row.what) } td.text { (row.published) } td { (ours(row)) }

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use farhop_sim::engine::{AdversaryReport, Counters, Lateness, Report};
+use farhop_sim::engine::{
+    AdversaryReport, Counters, FlowReport, Lateness, ObjectsReport, Report, VoipReport,
+};
 
 /// A table whose first column is text and whose others are numbers.
 pub(crate) fn table(head: &[&str], rows: Vec<Vec<String>>) -> Table {
@@ -94,12 +96,41 @@ fn flows(report: &Report) -> String {
     if rows.is_empty() {
         return "no flows\n".into();
     }
-    format!("{}\nall flows: {:.2} Mb/s\n", table(&head, rows), report.total_mbps())
+    let mut out = table(&head, rows).to_string() + "\n";
+    for line in report.flows.iter().filter_map(remark) {
+        out += &line;
+        out.push('\n');
+    }
+    let _ = writeln!(out, "all flows: {:.2} Mb/s", report.total_mbps());
+    out
+}
+
+/// What the application of a flow had of it, in one line, where that is more than a rate.
+pub(super) fn remark(flow: &FlowReport) -> Option<String> {
+    let name = &flow.name;
+    if let Some(call) = &flow.voip {
+        let VoipReport { mos, r_factor, loss, delay_ms, .. } = call;
+        return Some(format!(
+            "{name}: MOS {mos:.2} (R {r_factor:.0}), {:.1} % not played, {delay_ms:.0} ms from \
+             mouth to ear",
+            loss * 100.0
+        ));
+    }
+    if let Some(objects) = &flow.objects {
+        let ObjectsReport { count, failed, pages, page_ms, .. } = objects;
+        let times = page_ms.map_or(String::new(), |page| {
+            format!(", p50/p95 {:.2} / {:.2} s each", page.p50 / 1e3, page.p95 / 1e3)
+        });
+        return Some(format!(
+            "{name}: {pages} pages{times}; {count} objects, {failed} more failed"
+        ));
+    }
+    flow.completed_s.map(|seconds| format!("{name}: all there after {seconds:.2} s"))
 }
 
 fn links(report: &Report) -> String {
     let head = [
-        "air time of a link, %",
+        "air time of the sender, %",
         "data",
         "again",
         "coding",

@@ -1,58 +1,16 @@
 //! What the program says to a file that is wrong, and what it promises of one that is right.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
 
+use crate::folder::{Folder, PAIR, farhop, flat, flow, json, program, refusal, stderr};
+
 /// A good scenario; the tests spoil a line of it each.
-const GOOD: &str = r#"name = "bad-input"
-
-[radio]
-rate_mbps = 11
-
-[stack.link]
-kind = "wild"
-
-[[node]]
-name = "hill"
-
-[[node]]
-name = "valley"
-
-[[link]]
-between = ["hill", "valley"]
-distance_km = 80
-
-[[flow]]
-from = "hill"
-to = "valley"
-kind = "tcp"
-"#;
-
-fn farhop(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_farhop")).args(words).output().expect("farhop runs")
-}
-
-/// A folder that is gone when the test ends.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("farhop-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a folder for the test");
-        Self(dir)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a plain path").to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn good() -> String {
+    let head = "name = \"bad-input\"\n\n[radio]\nrate_mbps = 11\n\n[stack.link]\nkind = \"wild\"\n";
+    format!("{head}\n{PAIR}distance_km = 80\n{}", flow("tcp"))
 }
 
 fn scenarios() -> Vec<PathBuf> {
@@ -80,17 +38,12 @@ fn demo() -> String {
 /// Spoils the good scenario and gives what `check` says to it: status 2 and nothing on stdout.
 fn spoiled(test: &str, spoil: &[(&str, &str)]) -> String {
     let folder = Folder::new(test);
-    let file = folder.file("bad.toml");
-    let mut text = GOOD.to_owned();
+    let mut text = good();
     for (good, bad) in spoil {
         assert!(text.contains(good), "nothing to spoil: {good}");
         text = text.replacen(good, bad, 1);
     }
-    std::fs::write(&file, text).expect("the file is written");
-    let out = farhop(&["check", &file]);
-    let said = String::from_utf8(out.stderr).expect("text");
-    assert_eq!(out.status.code(), Some(2), "{said}");
-    assert!(out.stdout.is_empty());
+    let said = refusal(&["check", &folder.write("bad.toml", &text)]);
     assert!(said.contains("bad.toml"), "no file: {said}");
     said
 }
@@ -98,8 +51,7 @@ fn spoiled(test: &str, spoil: &[(&str, &str)]) -> String {
 #[test]
 fn the_good_file_is_good() {
     let folder = Folder::new("good");
-    let file = folder.file("good.toml");
-    std::fs::write(&file, GOOD).expect("the file is written");
+    let file = folder.write("good.toml", &good());
     assert_eq!(farhop(&["check", &file]).status.code(), Some(0));
 }
 
@@ -120,10 +72,8 @@ fn each_wrong_thing_is_named_with_its_line_and_what_would_be_right() {
     for (index, (good, bad, line, words)) in cases.into_iter().enumerate() {
         let said = spoiled(&format!("case-{index}"), &[(good, bad)]);
         assert!(said.contains(&format!("bad.toml{line}")), "not at {line}: {said}");
-        // A long message is broken into lines.
-        let flat = said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>();
         for word in words {
-            assert!(flat.join(" ").contains(word), "'{word}' is missing: {said}");
+            assert!(said.contains(word), "'{word}' is missing: {said}");
         }
     }
 }
@@ -131,13 +81,8 @@ fn each_wrong_thing_is_named_with_its_line_and_what_would_be_right() {
 /// What `check` says to the good scenario with more text behind it, in one line.
 fn with_more(test: &str, more: &str) -> String {
     let folder = Folder::new(test);
-    let file = folder.file("bad.toml");
-    std::fs::write(&file, format!("{GOOD}{more}")).expect("the file is written");
-    std::fs::write(folder.file("nan.csv"), "a,0,0\nb,nan,3\n").expect("the file is written");
-    let out = farhop(&["check", &file]);
-    let said = String::from_utf8(out.stderr).expect("text");
-    assert_eq!(out.status.code(), Some(2), "{said}");
-    said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
+    folder.write("nan.csv", "a,0,0\nb,nan,3\n");
+    refusal(&["check", &folder.write("bad.toml", &(good() + more))])
 }
 
 #[test]
@@ -190,17 +135,14 @@ fn impossible_places_layouts_and_faults_are_named() {
 #[test]
 fn what_only_the_simulator_has_is_refused_elsewhere_in_one_line() {
     let folder = Folder::new("several");
-    let file = folder.file("several.toml");
     let more = "[[node]]\nname = \"town\"\n[[link]]\nbetween = [\"hill\", \"town\"]\n\
                 radio = { channel = 6 }\n";
     // Under `wild` daemons have several radios too.
-    let text = format!("{GOOD}{more}").replace("\"wild\"", "\"plain\"");
-    std::fs::write(&file, text).expect("the file is written");
+    let text = format!("{}{more}", good()).replace("\"wild\"", "\"plain\"");
+    let file = folder.write("several.toml", &text);
     assert_eq!(farhop(&["check", &file]).status.code(), Some(0));
     for words in [&["lab", &file][..], &["up", &file, "--node", "hill"]] {
-        let out = farhop(words);
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{said}");
+        let said = refusal(words);
         assert!(said.contains("'hill' has 2 radios") && said.contains("farhop sim"), "{said}");
     }
 }
@@ -211,7 +153,7 @@ fn all_that_is_impossible_is_said_at_once() {
         "several",
         &[("= 80", "= -80"), ("= 11", "= 12"), ("name = \"valley\"", "name = \"hill\"")],
     );
-    assert!(said.contains("one of: hill\n") || said.contains("one of: hill "), "{said}");
+    assert!(said.contains("one of: hill "), "{said}");
     for (line, word) in [
         (":17:", "-80 is not a distance"),
         (":4:", "no rate of 12"),
@@ -259,17 +201,14 @@ fn an_impossible_value_is_told_beside_a_typing_error() {
 #[test]
 fn what_a_command_is_asked_for_must_be_in_the_file() {
     let folder = Folder::new("asked");
-    let (file, capture) = (folder.file("good.toml"), folder.file("air.pcapng"));
-    std::fs::write(&file, GOOD).expect("the file is written");
+    let (file, capture) = (folder.write("good.toml", &good()), folder.file("air.pcapng"));
     let commands: [&[&str]; 3] = [
         &["sim", &file, "--pcap", &capture, "--at", "moon"],
         &["up", &file, "--node", "moon"],
         &["demo", "--seconds", "-1"],
     ];
     for words in commands {
-        let out = farhop(words);
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{words:?}: {said}");
+        let said = refusal(words);
         assert!(said.contains("moon") || said.contains("0.5 to 3600"), "{words:?}: {said}");
     }
     assert!(!Path::new(&capture).exists(), "a capture of nothing");
@@ -278,18 +217,17 @@ fn what_a_command_is_asked_for_must_be_in_the_file() {
 #[test]
 fn what_cannot_be_written_is_named() {
     let folder = Folder::new("unwritable");
-    let file = folder.file("good.toml");
-    std::fs::write(&file, GOOD).expect("the file is written");
+    let file = folder.write("good.toml", &good());
     let nowhere = folder.file("no/such/folder.out");
     for option in ["--pcap", "--trace"] {
         let out = farhop(&["sim", &file, option, &nowhere]);
-        let said = String::from_utf8_lossy(&out.stderr);
+        let said = stderr(&out);
         assert_eq!(out.status.code(), Some(1), "{said}");
         assert!(said.contains(&nowhere) && said.contains("No such file"), "{said}");
     }
     // A file stands where the folder should be.
     let out = farhop(&["sim", &file, "--out", &file]);
-    let said = String::from_utf8_lossy(&out.stderr);
+    let said = stderr(&out);
     assert_eq!(out.status.code(), Some(1), "{said}");
     assert!(said.contains("report.json"), "{said}");
 }
@@ -297,12 +235,11 @@ fn what_cannot_be_written_is_named() {
 #[test]
 fn the_page_of_a_run_needs_nothing_else_and_escapes_what_it_was_given() {
     let folder = Folder::new("page");
-    let (file, out) = (folder.file("page.toml"), folder.file("out"));
-    let text = GOOD.replace("\"bad-input\"", "\"<script>x</script> & y\"\nduration_s = 1");
-    std::fs::write(&file, text + "name = \"<b> & c\"\n").expect("the file is written");
+    let text = good().replace("\"bad-input\"", "\"<script>x</script> & y\"\nduration_s = 1");
+    let file = folder.write("page.toml", &(text + "name = \"<b> & c\"\n"));
+    let out = folder.file("out");
     assert!(farhop(&["sim", &file, "--out", &out]).status.success());
-    let read = |name: &str| std::fs::read_to_string(Path::new(&out).join(name)).expect(name);
-    let (page, chart) = (read("report.html"), read("flows.svg"));
+    let (page, chart) = (folder.read("out/report.html"), folder.read("out/flows.svg"));
     assert!(page.contains("&lt;b&gt; &amp; c") && chart.contains("&lt;b&gt; &amp; c"));
     assert!(!page.contains("<script") && !chart.contains("<script"), "{chart}");
     for outside in ["http://", "https://", "src=", "@import"] {
@@ -310,7 +247,7 @@ fn the_page_of_a_run_needs_nothing_else_and_escapes_what_it_was_given() {
         assert!(!page.contains(outside), "the page wants {outside}");
     }
     assert_eq!(page.matches("<svg").count(), 2, "the flows over time, and the air");
-    let report: Value = serde_json::from_str(&read("report.json")).expect("it is JSON");
+    let report: Value = serde_json::from_str(&folder.read("out/report.json")).expect("it is JSON");
     assert_eq!(report["flows"][0]["name"], "<b> & c");
 }
 
@@ -321,16 +258,16 @@ fn every_command_that_takes_a_file_refuses_a_bad_one_and_builds_nothing() {
     let runtime = folder.file("run");
     let commands: [&[&str]; 4] = [&["check"], &["sim"], &["lab"], &["up", "--node", "hill"]];
     for words in commands {
-        let out = Command::new(env!("CARGO_BIN_EXE_farhop"))
+        let out = program()
             .args(words)
             .arg(&missing)
             .env("FARHOP_RUNTIME_DIR", &runtime)
             .output()
             .expect("farhop runs");
-        let said = String::from_utf8_lossy(&out.stderr);
+        let said = flat(&out);
         assert_eq!(out.status.code(), Some(2), "{words:?}: {said}");
-        let flat: String = said.split_whitespace().filter(|word| *word != "│").collect();
-        assert!(flat.contains("missing.toml") && flat.contains("Nosuchfile"), "{words:?}: {said}");
+        assert!(said.contains("missing.toml"), "{words:?}: {said}");
+        assert!(said.contains("No such file"), "{words:?}: {said}");
     }
     assert!(!Path::new(&runtime).exists(), "something was half built");
 }
@@ -338,7 +275,7 @@ fn every_command_that_takes_a_file_refuses_a_bad_one_and_builds_nothing() {
 #[test]
 fn the_schema_has_the_keys_of_a_scenario() {
     let out = farhop(&["schema"]);
-    let schema: Value = serde_json::from_slice(&out.stdout).expect("it is JSON");
+    let schema = json(&out);
     assert!(schema["$schema"].as_str().is_some_and(|name| name.contains("json-schema.org")));
     for key in [
         "name",
@@ -374,42 +311,57 @@ fn every_scenario_of_the_repository_passes() {
     assert!(files.len() >= 5, "{files:?}");
     for file in files {
         let out = farhop(&["check", file.to_str().expect("a plain path")]);
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        assert!(out.status.success(), "{}", stderr(&out));
         assert!(String::from_utf8_lossy(&out.stdout).contains("node "));
     }
 }
 
+/// The commands that a help lists, but for `help` itself.
+fn listed(help: &str) -> Vec<String> {
+    let list = help.split("\nCommands:\n").nth(1).unwrap_or_default();
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
+}
+
 #[test]
 fn the_help_of_every_command_has_examples() {
-    let commands: [&[&str]; 15] = [
-        &[],
-        &["demo"],
-        &["lab"],
-        &["lab", "exec"],
-        &["lab", "list"],
-        &["lab", "down"],
-        &["sim"],
-        &["up"],
-        &["status"],
-        &["keys"],
-        &["keys", "trust"],
-        &["keys", "list"],
-        &["keys", "revoke"],
-        &["check"],
-        &["schema"],
-    ];
-    for words in commands {
-        let out = farhop(&[words, &["--help"]].concat());
-        assert!(out.status.success());
-        assert!(String::from_utf8_lossy(&out.stdout).contains("Examples:"), "{words:?}");
+    let mut commands = vec![vec![]];
+    let mut seen = 0;
+    while let Some(words) = commands.pop() {
+        let all: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
+        let out = farhop(&all);
+        let help = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success() && help.contains("Examples:"), "{words:?}");
+        commands.extend(listed(&help).into_iter().map(|name| [&words[..], &[name]].concat()));
+        seen += 1;
+    }
+    assert!(seen > 20, "{seen} commands");
+}
+
+#[test]
+fn check_tells_what_each_flow_sends_and_who_finds_the_routes() {
+    let folder = Folder::new("told");
+    let calls = flow("voip") + "voip = { codec = \"g711\" }\n" + &flow("web") + &flow("on-off");
+    let text = good() + &calls + "rate_mbps = 2\n\n[stack.routing]\nkind = \"olsr\"\n";
+    let out = farhop(&["check", &folder.write("told.toml", &text)]);
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{}", stderr(&out));
+    for words in [
+        "routing olsr",
+        "from hill to valley, as much as goes, 0 s",
+        "a call of 172 B every 20 ms, played up to 60 ms late",
+        "pages, read for 30 s in the mean",
+        "2 Mb/s in 1440 B for 1 s and nothing for 1 s in the mean",
+    ] {
+        assert!(said.contains(words), "no '{words}': {said}");
     }
 }
 
 #[test]
 fn a_seed_decides_what_goes_on_air() {
     let hash = |seed: &str| {
-        let out = farhop(&["sim", &demo(), "--json", "--seed", seed]);
-        let report: Value = serde_json::from_slice(&out.stdout).expect("it is JSON");
+        let report = json(&farhop(&["sim", &demo(), "--json", "--seed", seed]));
         report["trace_hash"].as_str().expect("a hash").to_owned()
     };
     assert_eq!(hash("1"), hash("1"));
@@ -419,12 +371,10 @@ fn a_seed_decides_what_goes_on_air() {
 #[test]
 fn the_simulator_has_no_bbr_and_says_so_in_one_sentence() {
     let folder = Folder::new("bbr");
-    let file = folder.file("bbr.toml");
-    let text = format!("{GOOD}congestion = \"bbr\"\n");
-    std::fs::write(&file, text).expect("the file is written");
+    let file = folder.write("bbr.toml", &(good() + "congestion = \"bbr\"\n"));
     let capture = folder.file("air.pcapng");
     let out = farhop(&["sim", &file, "--pcap", &capture]);
-    let said = String::from_utf8_lossy(&out.stderr);
+    let said = stderr(&out);
     assert_eq!(out.status.code(), Some(1));
     assert!(!Path::new(&capture).exists(), "a capture of nothing");
     assert!(said.contains("BBR") && said.contains("farhop lab"), "{said}");
@@ -436,13 +386,13 @@ fn a_capture_of_the_air_is_read_by_wireshark() {
     let folder = Folder::new("pcap");
     let file = folder.file("air.pcapng");
     let out = farhop(&["sim", &demo(), "--json", "--pcap", &file, "--at", "valley"]);
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{}", stderr(&out));
     let tshark = |filter: &str| -> usize {
         let out = Command::new("tshark")
             .args(["-r", &file, "-Y", filter])
             .output()
             .expect("tshark is missing: run scripts/setup.sh");
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        assert!(out.status.success(), "{}", stderr(&out));
         String::from_utf8_lossy(&out.stdout).lines().count()
     };
     let frames = tshark("radiotap && wlan");

@@ -1,33 +1,29 @@
 //! The demo, as a new user runs it: what it promises holds.
 
-use std::process::Command;
-
 use serde_json::Value;
 
-fn demo(dir: &std::path::Path) -> Option<Value> {
-    let out = Command::new(env!("CARGO_BIN_EXE_farhop"))
-        .args(["demo", "--json", "--out"])
-        .arg(dir.join("demo"))
-        .env("FARHOP_RUNTIME_DIR", dir.join("run"))
+use crate::folder::{Folder, json, program, stderr};
+
+fn demo(folder: &Folder) -> Option<Value> {
+    let out = program()
+        .args(["demo", "--json", "--out", &folder.file("demo")])
+        .env("FARHOP_RUNTIME_DIR", folder.file("run"))
         .output()
         .expect("farhop runs");
-    let said = String::from_utf8_lossy(&out.stderr);
+    let said = stderr(&out);
     if !out.status.success() && said.contains("namespace") {
         println!("skipped: {}", said.trim());
         return None;
     }
-    assert!(out.status.success(), "{said}");
-    Some(serde_json::from_slice(&out.stdout).expect("JSON"))
+    Some(json(&out))
 }
 
 #[test]
 #[ignore = "system: five labs in real time, two minutes"]
 fn wild_carries_half_as_much_again_as_plain_802_11() {
-    let dir = std::env::temp_dir().join(format!("farhop-demo-{}", std::process::id()));
-    let result = demo(&dir);
-    let page = std::fs::read_to_string(dir.join("demo/demo.html")).unwrap_or_default();
-    let _ = std::fs::remove_dir_all(&dir);
-    let Some(result) = result else { return };
+    let folder = Folder::new("demo");
+    let Some(result) = demo(&folder) else { return };
+    let page = folder.read("demo/demo.html");
     let runs = result["runs"].as_array().expect("a list of runs");
     assert_eq!(runs.len(), 5);
     assert_eq!(page.matches("<svg").count(), 6, "the bars, and each run over time");

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod demo;
+mod folder;
 mod paper;
 mod recorded_losses;
 mod sweep;

@@ -2,8 +2,9 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
+
+use crate::folder::{Folder, farhop, stderr};
 
 /// What the daemon says.
 const STATUS: &str = r#"{"name": "mast", "pid": 7, "uptime_s": 5.0, "names": {"2": "barn"},
@@ -13,13 +14,12 @@ const STATUS: &str = r#"{"name": "mast", "pid": 7, "uptime_s": 5.0, "names": {"2
     "abandoned": 0}]}]}}}"#;
 
 /// A folder with the socket of a daemon for `mast`; gone when the test ends.
-struct Place(PathBuf);
+struct Place(Folder);
 
 impl Place {
     fn build(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("farhop-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a folder");
-        let socket = UnixListener::bind(dir.join("mast.sock")).expect("a socket");
+        let folder = Folder::new(name);
+        let socket = UnixListener::bind(folder.path().join("mast.sock")).expect("a socket");
         let answer = STATUS.replace('\n', " ") + "\n";
         std::thread::spawn(move || {
             for stream in socket.incoming() {
@@ -32,12 +32,11 @@ impl Place {
                 }
             }
         });
-        Self(dir)
+        Self(folder)
     }
 
-    fn words(&self) -> Vec<String> {
-        let dir = self.0.to_str().expect("a path of letters").to_owned();
-        ["top", "mast", "--runtime-dir", &dir].map(str::to_owned).to_vec()
+    fn words(&self) -> [String; 4] {
+        ["top", "mast", "--runtime-dir", &self.0.file("")].map(str::to_owned)
     }
 
     /// What a terminal of 24 lines gets from it while `keys` are typed, and the exit status.
@@ -69,22 +68,13 @@ impl Place {
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn without_a_terminal_it_prints_blocks() {
     let place = Place::build("top-plain");
     let run = |more: &[&str]| {
-        let out = Command::new(env!("CARGO_BIN_EXE_farhop"))
-            .args(place.words())
-            .args(more)
-            .output()
-            .expect("farhop runs");
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let words = place.words();
+        let out = farhop(&[&words.each_ref().map(String::as_str), more].concat());
+        assert!(out.status.success(), "{}", stderr(&out));
         String::from_utf8(out.stdout).expect("text")
     };
     let once = run(&[]);
@@ -97,11 +87,8 @@ fn without_a_terminal_it_prints_blocks() {
 
 #[test]
 fn nobody_to_look_at_is_an_error() {
-    let out = Command::new(env!("CARGO_BIN_EXE_farhop"))
-        .args(["top", "nobody", "--runtime-dir", "/nonexistent"])
-        .output()
-        .expect("farhop runs");
-    let said = String::from_utf8_lossy(&out.stderr);
+    let out = farhop(&["top", "nobody", "--runtime-dir", "/nonexistent"]);
+    let said = stderr(&out);
     assert_eq!(out.status.code(), Some(1));
     assert!(said.contains("no daemon for 'nobody' is running"), "{said}");
 }

@@ -77,8 +77,13 @@ fn a_file_crosses_a_lab() {
     let content: Vec<u8> = (0..400_000_u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
     let (path, inbox) = (place.path("sent.bin"), place.path("in"));
     fs::write(&path, &content).expect("the file is written");
-    fs::create_dir_all(&inbox).expect("a folder");
-    let out = place.farhop(&["send", &path, "valley", "--node", "hill"]);
+    let out = place.farhop(&["send", &path, "valley"]);
+    assert!(stderr(&out).contains("several daemons run here"), "{}", stderr(&out));
+    // Within the lab it is clear who sends.
+    let send = |to| place.exec("hill", &[env!("CARGO_BIN_EXE_farhop"), "send", &path, to]);
+    let said = stderr(&send("nowhere"));
+    assert!(said.starts_with("farhop: no node 'nowhere'"), "in the words of the daemon: {said}");
+    let out = send("valley");
     assert!(out.status.success(), "{}", stderr(&out));
     let out = place.farhop(&["receive", &inbox, "--count", "1", "--node", "valley"]);
     assert!(out.status.success(), "{}", stderr(&out));

@@ -84,6 +84,9 @@ fn an_ordinary_user_has_labs_too() {
     let out = as_nobody(&place, &[&[farhop.as_str()], &ping[..]].concat());
     let said = String::from_utf8_lossy(&out.stdout);
     assert!(said.contains(" 0% packet loss"), "{said}{}", stderr(&out));
+    let cache = ["lab", "exec", "hill", "--", farhop.as_str(), "cache", "--json"];
+    let out = as_nobody(&place, &[&[farhop.as_str()], &cache[..]].concat());
+    assert!(out.status.success(), "{}", stderr(&out));
     let out = as_nobody(&place, &[&farhop, "lab", "down"]);
     assert!(out.status.success(), "{}", stderr(&out));
     place.assert_empty();

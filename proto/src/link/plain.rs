@@ -229,10 +229,13 @@ impl Plain {
             self.air.retransmission += done.air_time.saturating_sub(first);
         }
         if let Some(neighbour) = frame.to.and_then(|to| self.neighbour(to, frame.radio)) {
-            neighbour.attempts += u64::from(done.attempts);
+            // Of what went without acknowledgement nobody knows whether it came.
+            let is_known = outcome != PacketOutcome::Sent;
+            neighbour.attempts += if is_known { u64::from(done.attempts) } else { 0 };
+            neighbour.sent_bytes +=
+                if outcome == PacketOutcome::Failed { 0 } else { frame.bytes as u64 };
             if outcome == PacketOutcome::Delivered {
                 neighbour.delivered += 1;
-                neighbour.sent_bytes += frame.bytes as u64;
                 neighbour.failures = 0;
             } else if outcome == PacketOutcome::Failed && done.attempts > 0 {
                 neighbour.failures = neighbour.failures.saturating_add(1);

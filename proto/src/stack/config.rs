@@ -95,6 +95,14 @@ pub enum RoutingConfig {
 }
 
 impl RoutingConfig {
+    /// The name, as files write it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Fixed {} => "fixed",
+            Self::Olsr(_) => "olsr",
+        }
+    }
+
     /// Whether nodes tell all others what they know, so that each must know the keys of all.
     pub const fn floods(&self) -> bool {
         matches!(self, Self::Olsr(_))

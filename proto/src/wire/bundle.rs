@@ -13,6 +13,9 @@ use crate::base::{EtherType, FlowId};
 pub const HEAD_BYTES: usize = 4;
 /// Length of what goes before a packet that rides, at most, in bytes.
 pub const RIDE_BYTES: usize = HEAD_BYTES + 4;
+/// Packets that ride in a bundle, at most. Each may have to wait in a flow of its own, so that a
+/// neighbour who sends more could have this node hold far more than a window of frames.
+pub const MOST_RIDERS: usize = 4;
 /// Bit of a length: the piece goes on with the packet that was open; of a packet that rides, that
 /// it has a number.
 const REST: u16 = 0x8000;
@@ -97,6 +100,7 @@ pub fn encode(pieces: &[Piece]) -> Bytes {
 pub fn decode(bundle: &Bytes) -> Option<Vec<Piece>> {
     let mut rest = bundle.clone();
     let mut pieces = Vec::new();
+    let mut riders = 0;
     while !rest.is_empty() {
         let protocol = EtherType(take_word(&mut rest)?);
         let word = take_word(&mut rest)?;
@@ -106,10 +110,12 @@ pub fn decode(bundle: &Bytes) -> Option<Vec<Piece>> {
             let flow = FlowId(take_word(&mut rest)?);
             let number = if is_rest { Some(take_word(&mut rest)?) } else { None };
             (is_rest, ride) = (false, Some(Ride { flow, number }));
+            riders += 1;
         }
         let length = usize::from(word & !(REST | OPEN | RIDES));
         let is_part_that_rides = ride.is_some() && goes_on;
-        if protocol == EtherType::FARHOP || length > rest.len() || is_part_that_rides {
+        let is_wrong = protocol == EtherType::FARHOP || is_part_that_rides;
+        if is_wrong || length > rest.len() || riders > MOST_RIDERS {
             return None;
         }
         pieces.push(Piece { protocol, bytes: rest.split_to(length), is_rest, goes_on, ride });
@@ -173,5 +179,8 @@ mod tests {
         assert_eq!(decode(&whole.slice(..14)), None);
         let part = [8, 0, 0x60, 3, 0, 5, b'x', b'y', b'z'];
         assert_eq!(decode(&Bytes::copy_from_slice(&part)), None, "a part does not ride");
+        let most = vec![rides(5, Some(0)); MOST_RIDERS];
+        assert_eq!(decode(&encode(&most)), Some(most));
+        assert_eq!(decode(&encode(&vec![rides(5, Some(0)); MOST_RIDERS + 1])), None);
     }
 }

@@ -2,7 +2,7 @@
 //! once and in the order of their flow, each ends once, what there was room for is not dropped,
 //! and a deadline is never behind. `Pair` asserts the last three at every step.
 
-use farhop_proto::base::{Duration, Instant, NodeId, Seed};
+use farhop_proto::base::{AckPolicy, Duration, Instant, NodeId, Seed, TxOptions};
 use farhop_proto::link::Link;
 use farhop_proto::link::blindfec::{BlindFec, BlindFecConfig};
 use farhop_proto::link::harq::{ArqConfig, Harq, HarqConfig, Resend};
@@ -92,18 +92,7 @@ fn recoveries() -> impl Strategy<Value = Recovery> {
 }
 
 /// Runs the sources, then lets the links finish. Something has to come.
-fn run<L: Link>(pair: Pair<L>, sources: &[Source]) -> Pair<L> {
-    let pair = run_out(pair, sources);
-    // Sources of one flow count more than once, on both sides of the comparison.
-    let total = |count: &dyn Fn(&Source) -> usize| sources.iter().map(count).sum::<usize>();
-    let came = total(&|source| pair.ledger.received(source.end, source.flow).len());
-    let sent = total(&|source| pair.ledger.sent(source.end, source.flow));
-    assert!(sent > 100 && came > sent / 5, "{came} of {sent} packets came");
-    pair
-}
-
-/// The same of a link that may bring nothing.
-fn run_out<L: Link>(mut pair: Pair<L>, sources: &[Source]) -> Pair<L> {
+fn run<L: Link>(mut pair: Pair<L>, sources: &[Source]) -> Pair<L> {
     for source in sources {
         pair.add(*source);
     }
@@ -111,6 +100,11 @@ fn run_out<L: Link>(mut pair: Pair<L>, sources: &[Source]) -> Pair<L> {
     // The longest queue is three flows of 64 packets, each repeated up to ten times.
     pair.run_for(8.0);
     pair.ledger.assert_at_most_once();
+    // Sources of one flow count more than once, on both sides of the comparison.
+    let total = |count: &dyn Fn(&Source) -> usize| sources.iter().map(count).sum::<usize>();
+    let came = total(&|source| pair.ledger.received(source.end, source.flow).len());
+    let sent = total(&|source| pair.ledger.sent(source.end, source.flow));
+    assert!(sent > 100 && came > sent / 5, "{came} of {sent} packets came");
     pair
 }
 
@@ -153,14 +147,13 @@ proptest! {
 
     #[test]
     fn two_p_keeps_the_laws(pipe in pipes(), sources in sources(), phase_ms in 8.0..40.0_f64) {
-        // Nothing numbers its frames: what the air doubles comes twice. Both ends may take the same
-        // phase for theirs, and nothing is repeated.
+        // Nothing numbers its frames: what the air doubles comes twice.
         let pipe = Pipe { duplicate: 0.0, reorder: 0.0, ..pipe };
         let config = TwoPConfig { phase_ms, ..TwoPConfig::default() };
         let pair = Pair::build(pipe.config(), |node, radio, peer| {
             TwoP::build(&config, node, std::slice::from_ref(radio), &[peer], Seed(pipe.seed))
         });
-        let pair = run_out(pair, &sources);
+        let pair = run(pair, &sources);
         pair.ledger.assert_in_order();
         prop_assert_eq!(pair.ledger.open(), 0, "every packet ended");
     }
@@ -243,4 +236,22 @@ fn plain_counts_what_the_chip_holds_as_queued() {
     let under_way = pair.ledger.open();
     assert_eq!(under_way, 5);
     assert_eq!(pair.status(0).neighbours[0].node, NodeId(2));
+}
+
+#[test]
+fn plain_tells_the_loss_of_what_was_to_be_acknowledged() {
+    let config = PairConfig { half_duplex: false, ..PairConfig::with_loss(0.3) };
+    let mut pair = Pair::build(config, |node, radio, _| {
+        Plain::build(&PlainConfig::default(), node, std::slice::from_ref(radio), Seed(1))
+    });
+    let options = TxOptions { ack: AckPolicy::NoAck, attempts: Some(1), ..TxOptions::default() };
+    pair.add(Source { options, ..Source::saturated(0, 1, secs(1.0)) });
+    pair.run_until(secs(2.0));
+    let without = pair.status(0).neighbours[0].clone();
+    assert_eq!(without.loss, None, "nobody knows what came");
+    assert!(without.sent_bytes > 100_000, "{} bytes", without.sent_bytes);
+    pair.add(Source { from: secs(2.0), ..Source::saturated(0, 2, secs(5.0)) });
+    pair.run_until(secs(6.0));
+    let loss = pair.status(0).neighbours[0].loss.expect("it is known now");
+    assert!((loss - 0.3).abs() < 0.05, "{loss}");
 }

@@ -44,3 +44,30 @@ fn each_lost_marker_costs_five_milliseconds() {
     assert!((idle_ms - p * 5.0).abs() < 0.4, "{idle_ms} ms idle a phase");
     assert!((timeouts / (2.0 * phases) - p).abs() < 0.08, "{timeouts} time-outs");
 }
+
+/// Two ends begin at random, some of them nearly together, at distances at which their markers
+/// come into each other's last frame, into the gap behind it, or cross. Sending in step would
+/// lose all; a few phases at the start may be.
+#[test]
+fn ends_that_begin_together_come_apart() {
+    for seed in 0..400 {
+        let config = PairConfig {
+            delay: Duration::from_micros(seed % 8 * 80),
+            wake_late: Duration::from_micros(seed % 5 * 300),
+            chip_frames: 1 + seed as usize % 3,
+            seed: Seed(seed),
+            ..PairConfig::default()
+        };
+        let mut pair = Pair::build(config, |node, radio, peer| {
+            let config = TwoPConfig::default();
+            TwoP::build(&config, node, std::slice::from_ref(radio), &[peer], Seed(seed))
+        });
+        for end in [0, 1] {
+            pair.add(Source { from: secs(0.3), ..Source::saturated(end, 1, secs(1.5)) });
+        }
+        pair.run_until(secs(5.0));
+        let came: usize = [0, 1].map(|end| pair.ledger.received(end, 1).len()).iter().sum();
+        let sent: usize = [0, 1].map(|end| pair.ledger.sent(end, 1)).iter().sum();
+        assert!(came * 10 > sent * 7, "seed {seed}: {came} of {sent} packets came");
+    }
+}

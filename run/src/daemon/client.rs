@@ -39,6 +39,12 @@ pub enum ControlError {
         /// Why.
         error: io::Error,
     },
+    /// The daemon does not do what it is asked for.
+    #[error("{reason}")]
+    Refused {
+        /// Its words.
+        reason: String,
+    },
     /// What came back is no answer.
     #[error("{}: the daemon's answer is not understood: {reason}", path.display())]
     Answer {
@@ -110,19 +116,21 @@ pub fn ask(path: &Path, request: Request) -> Result<serde_json::Value, ControlEr
         }
         _ => ControlError::Io { path: path.into(), error },
     };
-    let refuse = |reason: String| ControlError::Answer { path: path.into(), reason };
+    let unclear = |error: serde_json::Error| ControlError::Answer {
+        path: path.into(),
+        reason: error.to_string(),
+    };
     let mut stream = UnixStream::connect(path).map_err(fail)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(fail)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(fail)?;
-    let mut request = serde_json::to_string(&request).map_err(|error| refuse(error.to_string()))?;
+    let mut request = serde_json::to_string(&request).map_err(unclear)?;
     request.push('\n');
     stream.write_all(request.as_bytes()).map_err(fail)?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).map_err(fail)?;
-    let answer: serde_json::Value =
-        serde_json::from_str(&line).map_err(|error| refuse(error.to_string()))?;
+    let answer: serde_json::Value = serde_json::from_str(&line).map_err(unclear)?;
     match answer.get("error").and_then(serde_json::Value::as_str) {
-        Some(reason) => Err(refuse(reason.into())),
+        Some(reason) => Err(ControlError::Refused { reason: reason.into() }),
         None => Ok(answer),
     }
 }

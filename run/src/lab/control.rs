@@ -1,10 +1,12 @@
 //! Running programs inside a lab, and taking labs down from outside.
 
+use std::env;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration as StdDuration, Instant as WallClock};
 
@@ -13,26 +15,43 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::programs::{end_programs, signal};
 use super::state::{LabState, Process};
-use super::{Doing as _, LAB_VARIABLE, LabError, list};
+use super::{Doing as _, LAB_VARIABLE, LabError, labs_dir, list};
+use crate::daemon;
 
 /// How long a lab may take to go down by itself.
 const PATIENCE: StdDuration = StdDuration::from_secs(3);
+
+/// Name of the environment variable with the node in whose network a program was started.
+const NODE_VARIABLE: &str = "FARHOP_LAB_NODE";
 
 /// Runs a program in the place of this process, in the network of a node of a lab; `@air` stands
 /// for the air. Returns only if that fails.
 ///
 /// To be called before the process has other threads.
 pub fn exec(lab: &LabState, node: &str, command: &[String]) -> LabError {
+    // Inside, an ordinary user looks like root, whose folder is another one.
+    let runtime = labs_dir();
     match enter(lab, node) {
         Err(error) => error,
         Ok(()) => {
             let Some((program, words)) = command.split_first() else {
                 return LabError::NotFound("no program to run".into());
             };
-            let error = Command::new(program).args(words).env(LAB_VARIABLE, lab.mark()).exec();
+            let mut command = Command::new(program);
+            command.args(words).env(LAB_VARIABLE, lab.mark()).env(NODE_VARIABLE, node);
+            command.envs(runtime.parent().map(|dir| ("FARHOP_RUNTIME_DIR", dir)));
+            let error = command.exec();
             LabError::Io { what: program.clone(), error }
         }
     }
+}
+
+/// The control socket of the node in whose network [`exec`] started this program, if it did.
+pub fn own_socket() -> Option<PathBuf> {
+    let (mark, node) = (env::var(LAB_VARIABLE).ok()?, env::var(NODE_VARIABLE).ok()?);
+    let lab = list().into_iter().find(|lab| lab.mark() == mark)?;
+    let own = daemon::list(&lab.dir()).into_iter().find(|daemon| daemon.name == node)?;
+    Some(own.path)
 }
 
 fn enter(lab: &LabState, node: &str) -> Result<(), LabError> {

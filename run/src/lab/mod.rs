@@ -31,7 +31,7 @@ mod stranger;
 mod traffic;
 
 pub use children::{run_air, run_node};
-pub use control::{down, exec};
+pub use control::{down, exec, own_socket};
 pub use isolate::isolate;
 pub use start::{Lab, LabOptions, Progress, Scripts};
 pub use state::{LabState, Namespace, Process, find, list};

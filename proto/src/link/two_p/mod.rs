@@ -8,7 +8,10 @@
 //! a phase lasts as long with less to send.
 //!
 //! Two ends that time out together send over each other's markers, again and again: from the
-//! second time-out in a row on a random part of up to a quarter phase is added.
+//! second time-out in a row on a random part of up to a quarter phase is added. On a long link
+//! such markers cross and come after all, or come into a gap of the other's sending. They answer
+//! nothing: a marker counts only while its node listens, and not before the guard of the one that
+//! sent it can have passed since. Else both would send on in step, and never time out.
 
 mod send;
 mod status;
@@ -34,7 +37,8 @@ pub struct TwoPConfig {
     pub phase_ms: f64,
     /// How long a node waits for the markers of its neighbours, in phases.
     pub timeout: f64,
-    /// Time at the start of each sending phase in which nothing is sent, in milliseconds.
+    /// Time at the start of each sending phase in which nothing is sent, in milliseconds; longer
+    /// than a frame is under way.
     pub guard_ms: f64,
     /// Packets to one neighbour that may wait.
     pub queue_packets: usize,
@@ -50,6 +54,11 @@ impl TwoPConfig {
     /// Length of a sending phase.
     pub fn phase(&self) -> Duration {
         Duration::from_secs_f64(self.phase_ms / 1e3)
+    }
+
+    /// The time at the start of a sending phase in which nothing is sent.
+    pub fn guard(&self) -> Duration {
+        Duration::from_secs_f64(self.guard_ms / 1e3)
     }
 
     /// How long a node waits for markers.
@@ -98,8 +107,19 @@ enum Phase {
     New,
     /// Sending (SynTx), from after the guard to the end.
     Send { from: Instant, end: Instant },
-    /// Listening (SynRx), at the latest up to the time-out.
-    Listen { until: Instant },
+    /// Listening (SynRx), at the latest up to the time-out. A marker that comes by `deaf_until`
+    /// was sent before ours was heard.
+    Listen { deaf_until: Instant, until: Instant },
+}
+
+impl Phase {
+    /// Whether a marker that comes now answers ours.
+    fn takes_markers(self, now: Instant) -> bool {
+        match self {
+            Self::New | Self::Send { .. } => false,
+            Self::Listen { deaf_until, .. } => now >= deaf_until,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -117,7 +137,7 @@ struct Peer {
     spec: PeerSpec,
     group: usize,
     queue: VecDeque<Packet>,
-    /// Whether its marker has come since our last sending phase.
+    /// Whether its marker has come since we listen.
     has_marked: bool,
     /// Whether our marker of this phase has been given down.
     is_told: bool,
@@ -141,6 +161,7 @@ struct Counters {
     timeouts: u64,
     markers_sent: u64,
     markers_heard: u64,
+    markers_crossed: u64,
     frames_sent: u64,
     frames_late: u64,
     overheard: u64,
@@ -220,9 +241,10 @@ impl TwoP {
                 Phase::New => {
                     let patience = self.config.patience();
                     let wait = patience.mul_f64(self.groups[group].rng.uniform());
-                    self.groups[group].phase = Phase::Listen { until: now + wait + SHORTEST };
+                    let until = now + wait + SHORTEST;
+                    self.groups[group].phase = Phase::Listen { deaf_until: now, until };
                 }
-                Phase::Listen { until } => {
+                Phase::Listen { until, .. } => {
                     let has_peers = self.peers_of(group).next().is_some();
                     if has_peers && self.peers_of(group).all(|peer| peer.has_marked) {
                         self.groups[group].timeouts = 0;
@@ -251,14 +273,14 @@ impl TwoP {
     /// Begins to send (SynTx).
     fn send(&mut self, now: Instant, group: usize) {
         self.counters.phases += 1;
-        let guard = Duration::from_secs_f64(self.config.guard_ms / 1e3);
+        let guard = self.config.guard();
         self.air.guard += guard;
         let state = &mut self.groups[group];
         state.number = state.number.wrapping_add(1);
         state.phase = Phase::Send { from: now + guard, end: now + self.config.phase() };
         state.ports.iter_mut().for_each(|port| port.busy_until = now);
         for peer in self.peers.iter_mut().filter(|peer| peer.group == group) {
-            (peer.has_marked, peer.is_told) = (false, false);
+            peer.is_told = false;
         }
     }
 
@@ -268,7 +290,11 @@ impl TwoP {
         let most = self.config.idle_after_loss();
         let state = &mut self.groups[group];
         let bump = if state.timeouts > 1 { state.rng.uniform() } else { 0.0 };
-        state.phase = Phase::Listen { until: now + patience + most.mul_f64(bump) };
+        let until = now + patience + most.mul_f64(bump);
+        state.phase = Phase::Listen { deaf_until: now + self.config.guard(), until };
+        for peer in self.peers.iter_mut().filter(|peer| peer.group == group) {
+            peer.has_marked = false;
+        }
     }
 
     fn on_received(&mut self, now: Instant, frame: ReceivedFrame) {
@@ -281,8 +307,10 @@ impl TwoP {
         if frame.protocol == EtherType::FARHOP {
             match decode(&frame.payload) {
                 Ok(decoded) if decoded.header.kind == Kind::Marker => {
-                    peer.has_marked = true;
+                    let is_answer = self.groups[peer.group].phase.takes_markers(now);
+                    peer.has_marked |= is_answer;
                     self.counters.markers_heard += 1;
+                    self.counters.markers_crossed += u64::from(!is_answer);
                 }
                 _ => self.counters.malformed += 1,
             }
@@ -314,8 +342,7 @@ impl TwoP {
         let here = |port: &&Port| port.peers.contains(&index);
         let port = self.groups[peer.group].ports.iter().find(here).expect("its radio");
         let markers = port.spec.unacknowledged(HEADER_BYTES) * port.peers.len() as u64;
-        let guard = Duration::from_secs_f64(self.config.guard_ms / 1e3);
-        guard + port.spec.unacknowledged(bytes) + markers <= self.config.phase()
+        self.config.guard() + port.spec.unacknowledged(bytes) + markers <= self.config.phase()
     }
 
     fn count_drop(&mut self, id: UnitId, cause: DropCause) {
@@ -333,7 +360,7 @@ impl TwoP {
     fn due(&self, now: Instant, group: usize) -> Instant {
         match self.groups[group].phase {
             Phase::New => Instant::ZERO,
-            Phase::Listen { until } => until,
+            Phase::Listen { until, .. } => until,
             Phase::Send { from, end } => {
                 let ports = &self.groups[group].ports;
                 let markers = ports.iter().map(|port| self.marker_time(port));

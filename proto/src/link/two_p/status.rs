@@ -21,6 +21,7 @@ impl Link for TwoP {
                 ("timeouts", counters.timeouts),
                 ("markers_sent", counters.markers_sent),
                 ("markers_heard", counters.markers_heard),
+                ("markers_crossed", counters.markers_crossed),
                 ("frames_sent", counters.frames_sent),
                 ("frames_late", counters.frames_late),
                 ("overheard", counters.overheard),
@@ -42,7 +43,7 @@ impl TwoP {
     fn slot_status(&self, group: &Group, port: &Port, now: Instant) -> SlotStatus {
         let (phase, end) = match group.phase {
             Phase::New => ("start", now),
-            Phase::Listen { until } => ("receive", until),
+            Phase::Listen { until, .. } => ("receive", until),
             Phase::Send { from, .. } if now < from => ("guard", from),
             Phase::Send { end, .. } => ("send", end),
         };

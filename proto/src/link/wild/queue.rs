@@ -9,9 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::class::{Choice, Class, Classes, Habit};
 use super::parts::LEAST as LEAST_PART;
-use super::riders::MOST as RIDERS;
 use crate::base::{FlowId, Instant, Packet};
-use crate::wire::bundle::{HEAD_BYTES, Piece, RIDE_BYTES, Ride};
+use crate::wire::bundle::{HEAD_BYTES, MOST_RIDERS, Piece, RIDE_BYTES, Ride};
 use crate::wire::ip;
 
 /// Longest packet that rides, in bytes: it takes less air than the gap, the preamble and the
@@ -294,10 +293,10 @@ impl Queue {
         let lanes = self.active.iter().flatten().map(|lane| &self.lanes[*lane]);
         let lanes = lanes.filter(|lane| lane.flow != own.flow && lane.cut == 0);
         let all = lanes.flat_map(|lane| {
-            let packets = lane.packets.iter().take(RIDERS);
+            let packets = lane.packets.iter().take(MOST_RIDERS);
             packets.take_while(|packet| host.takes(lane, packet))
         });
-        all.take(RIDERS).map(|packet| RIDE_BYTES + packet.payload.len()).sum()
+        all.take(MOST_RIDERS).map(|packet| RIDE_BYTES + packet.payload.len()).sum()
     }
 
     /// Takes out as much of the flow at a place as `most` bytes of a bundle hold, the last packet

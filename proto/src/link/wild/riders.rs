@@ -13,10 +13,8 @@ use super::config::InOrder;
 use super::parts::largest;
 use super::queue::{Host, SHORT_BYTES, Taken};
 use crate::base::{Duration, EtherType, Instant, Packet, PacketDone, UnitId};
-use crate::wire::bundle::{self, Piece, RIDE_BYTES, Ride};
+use crate::wire::bundle::{self, MOST_RIDERS, Piece, RIDE_BYTES, Ride};
 
-/// Riders in a frame, at most.
-pub(super) const MOST: usize = 4;
 /// Longest bundle, in bytes, so that a frame fits where one of a full packet does.
 pub(super) const BUNDLE_BYTES: usize = 1_700;
 
@@ -87,7 +85,7 @@ impl Wild {
         let place = self.peers[index].place;
         let mut riders = Vec::new();
         let beside = self.reserved(place, None);
-        while riders.len() < MOST && self.peers[index].queue.len() > 0 {
+        while riders.len() < MOST_RIDERS && self.peers[index].queue.len() > 0 {
             let fits = |more: usize| {
                 let bytes = length + RIDE_BYTES + more;
                 bytes <= most_bytes

@@ -1,0 +1,164 @@
+//! A source and a sink by themselves.
+
+use super::*;
+use crate::base::NodeId;
+
+fn end(own: u8, peer: u8) -> FlowEnd {
+    FlowEnd {
+        flow: FlowId(3),
+        to: NodeId(peer.into()),
+        local: SocketAddrV4::new([10, 66, 0, own].into(), 4_000),
+        remote: SocketAddrV4::new([10, 66, 0, peer].into(), 4_000),
+    }
+}
+
+fn source(rate: Option<Bitrate>, bytes: Option<u64>) -> Udp {
+    Udp::build(UdpConfig::Source { rate, size: 1_000, bytes }, end(1, 2))
+}
+
+fn at_ms(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(ms)
+}
+
+/// All packets of a source within `ms` milliseconds, with when they were sent.
+fn packets(udp: &mut Udp, ms: u64) -> Vec<(Instant, Bytes)> {
+    let mut packets = Vec::new();
+    let mut now = Instant::ZERO;
+    while now <= at_ms(ms) {
+        let mut cx = Cx::new(now);
+        udp.handle_timeout(&mut cx);
+        while let Some(datagram) = udp.poll_tx(&mut cx, &|_| Room::UNLIMITED) {
+            assert_eq!(datagram.flow, ip::flow(&datagram.payload));
+            packets.push((now, datagram.payload));
+        }
+        match udp.poll_timeout() {
+            Some(due) => {
+                assert!(due > now);
+                now = due;
+            }
+            None => break,
+        }
+    }
+    packets
+}
+
+fn receive(sink: &mut Udp, now: Instant, payload: &Bytes) {
+    assert!(sink.accepts(payload));
+    let event = DatagramUp::Received { via: NodeId(1), payload: payload.clone(), signal: None };
+    sink.handle_rx(&mut Cx::new(now), event);
+}
+
+#[test]
+fn a_paused_source_is_silent_and_starts_again_at_once() {
+    for rate in [Some(Bitrate::from_mbps(1.0)), None] {
+        let mut udp = source(rate, None);
+        let take = |udp: &mut Udp, ms| {
+            let mut cx = Cx::new(at_ms(ms));
+            udp.handle_timeout(&mut cx);
+            udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some()
+        };
+        assert!(take(&mut udp, 0));
+        udp.pause();
+        assert_eq!((take(&mut udp, 20), udp.poll_timeout()), (false, None));
+        udp.resume();
+        assert!(take(&mut udp, 50));
+    }
+}
+
+#[test]
+fn loss_counts_from_when_measuring_began() {
+    let sent = packets(&mut source(Some(Bitrate::from_mbps(1.0)), None), 159);
+    let mut sink = Udp::build(UdpConfig::Sink, end(2, 1));
+    receive(&mut sink, at_ms(1), &sent[5].1);
+    sink.begin_measure();
+    assert_eq!((sink.loss(), sink.samples().len()), (None, 0));
+    receive(&mut sink, at_ms(2), &sent[7].1);
+    receive(&mut sink, at_ms(3), &sent[9].1);
+    assert_eq!((sink.loss(), sink.samples().len(), sink.lost()), (Some(0.5), 2, 7));
+}
+
+#[test]
+fn a_constant_rate_is_kept() {
+    // 1,000 bytes at 1 Mb/s: one each 8 ms, the first at once.
+    let mut udp = source(Some(Bitrate::from_mbps(1.0)), None);
+    let sent = packets(&mut udp, 79);
+    assert_eq!(sent.len(), 10);
+    assert_eq!(sent[9].0, at_ms(72));
+    assert_eq!(sent[0].1.len(), 1_028);
+}
+
+#[test]
+fn a_source_ends_after_its_bytes() {
+    let mut udp = source(Some(Bitrate::from_mbps(1.0)), Some(3_000));
+    assert_eq!(packets(&mut udp, 1_000).len(), 3);
+    assert_eq!(udp.poll_timeout(), None);
+    let mut backlogged = source(None, Some(5_000));
+    assert_eq!(packets(&mut backlogged, 0).len(), 5);
+}
+
+#[test]
+fn without_room_the_backlog_stays_bounded() {
+    let mut udp = source(Some(Bitrate::from_mbps(1.0)), None);
+    let blocked = |udp: &mut Udp, now| {
+        let mut cx = Cx::new(now);
+        udp.handle_timeout(&mut cx);
+        udp.poll_tx(&mut cx, &|_| Room::NONE).is_none()
+    };
+    assert!(blocked(&mut udp, Instant::ZERO) && blocked(&mut udp, at_ms(8_000)));
+    assert_eq!(udp.status().counters["overflows"], 1_001 - MAX_BACKLOG);
+    let mut cx = Cx::new(at_ms(8_001));
+    let mut sent = 0;
+    while udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some() {
+        sent += 1;
+    }
+    assert_eq!(sent, MAX_BACKLOG);
+}
+
+#[test]
+fn a_sink_finds_loss_repetition_and_reordering() {
+    let sent = packets(&mut source(Some(Bitrate::from_mbps(1.0)), None), 79);
+    let mut sink = Udp::build(UdpConfig::Sink, end(2, 1));
+    for number in [0, 1, 4, 3, 4, 9, 0] {
+        receive(&mut sink, sent[9].0, &sent[number].1);
+    }
+    let status = sink.status();
+    assert_eq!(sink.lost(), 5);
+    assert_eq!(status.counters["duplicates"], 2);
+    assert_eq!(status.counters["out_of_order"], 1);
+    assert_eq!(status.delivered_bytes, 5_000);
+}
+
+#[test]
+fn a_sink_measures_delay_and_jitter() {
+    let sent = packets(&mut source(Some(Bitrate::from_mbps(1.0)), None), 400);
+    let mut sink = Udp::build(UdpConfig::Sink, end(2, 1));
+    // The delay goes to and fro between 10 and 14 ms: the jitter tends to 4 ms.
+    for (number, (at, packet)) in sent.iter().enumerate() {
+        let delay = Duration::from_millis(if number % 2 == 0 { 10 } else { 14 });
+        receive(&mut sink, *at + delay, packet);
+    }
+    let delays: Vec<i64> = sink.samples().iter().map(|sample| sample.delay_us).collect();
+    assert_eq!(delays[..2], [10_000, 14_000]);
+    assert_eq!(delays.len(), sent.len());
+    let jitter = sink.jitter().as_millis_f64();
+    assert!((3.8..=4.0).contains(&jitter), "{jitter} ms");
+}
+
+#[test]
+fn samples_are_thinned_and_never_unbounded() {
+    let mut sink = Sink::new();
+    for number in 0..600_000 {
+        sink.on_payload(Instant::from_nanos(number * 1_000), number, 0, 100);
+    }
+    assert!(sink.samples.len() < MAX_SAMPLES && sink.samples.len() > MAX_SAMPLES / 4);
+    assert_eq!((sink.received, sink.stride), (600_000, 4));
+}
+
+#[test]
+fn what_is_no_payload_of_ours_is_counted() {
+    let mut sink = Udp::build(UdpConfig::Sink, end(2, 1));
+    let short = udp::encode(end(1, 2).local, end(1, 2).remote, b"hi", &[]);
+    receive(&mut sink, Instant::ZERO, &short);
+    assert_eq!(sink.status().counters["malformed"], 1);
+    assert!(!sink.accepts(&short[..20]));
+}
