@@ -83,8 +83,8 @@ pub(super) struct Wanted<'a> {
     pub(super) runtime_dir: Option<&'a Path>,
 }
 
-/// The control socket of the only daemon that is wanted, within `farhop lab exec` without more words
-/// that of its node; an error if there is none, or several.
+/// The control socket of the only daemon that is wanted, within `farhop lab exec` without more
+/// words that of its node; an error if there is none, or several.
 pub(super) fn only(wanted: Wanted<'_>) -> Result<PathBuf, Failure> {
     let is_any = wanted.node.is_none() && wanted.runtime_dir.is_none();
     if let Some(socket) = lab::own_socket().filter(|_| is_any) {

@@ -1,4 +1,4 @@
-//! What the tests here share: the built program, a folder for its files, and two nodes to put there.
+//! What the tests here share: the built program, a folder for its files, two nodes to put there.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
