@@ -36,7 +36,8 @@ impl Hop {
             }
             if let Some(transfer) = &block.transfer {
                 under_way += 1;
-                // A relay that does not take this one takes none behind it either.
+                // A relay that does not take this one takes none behind it either. Once it
+                // answers, the next may fill the waiting for answers.
                 let is_new = transfer.round == 1 && matches!(transfer.phase, Phase::Asked { .. });
                 let is_withheld = is_new && transfer.via != block.shape.destination;
                 if under_way >= self.config.in_flight || is_withheld {
@@ -240,7 +241,6 @@ impl Hop {
         if !is_paused {
             self.begin_sending(now, id);
             self.on_round(now, id);
-            // The next one may fill the waiting for answers.
             self.forward(now, id.flow);
         }
     }
