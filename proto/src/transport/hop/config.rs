@@ -42,8 +42,9 @@ pub struct HopConfig {
     pub yields: bool,
     /// How a message for the next hop of a block gets there.
     pub next_hop: NextHop,
-    /// Bit-rate of requests and answers, in Mb/s; that of the radio's acknowledgements if it is not
-    /// given.
+    /// Bit-rate of requests and answers, in Mb/s. If it is not given, they go as data does, which
+    /// is soon over where somebody hidden leaves the air for a moment only, and one that the radio
+    /// has given up is followed by one at the bit-rate of the radio's acknowledgements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control_mbps: Option<f64>,
     /// How long a source waits for the destination's acknowledgement, in seconds.

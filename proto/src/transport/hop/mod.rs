@@ -133,8 +133,10 @@ pub struct Hop {
     node: NodeId,
     plan: AddressPlan,
     config: HopConfig,
-    /// Bit-rate of requests and answers; nothing leaves it to the radio.
-    control_rate: Option<Bitrate>,
+    /// The surest bit-rate of the radio, for requests and answers that it has given up.
+    sure_rate: Option<Bitrate>,
+    /// Neighbours for which the radio gave up the last message at its own bit-rate.
+    unsure: BTreeSet<NodeId>,
     /// Whether blocks are kept where they survive the node.
     keeps: bool,
     /// The last known next hop to each destination.
@@ -179,7 +181,8 @@ pub struct Hop {
 }
 
 impl Hop {
-    /// The machine at `node`, whose requests go at `rate` unless its settings say otherwise.
+    /// The machine at `node`, whose requests go at `rate` where the radio's own bit-rate fails,
+    /// unless its settings say otherwise.
     pub fn build(
         config: HopConfig,
         node: NodeId,
@@ -191,7 +194,8 @@ impl Hop {
             node,
             plan,
             turn_left: config.turn_frames,
-            control_rate: config.control_mbps.map(Bitrate::from_mbps).or(rate),
+            sure_rate: rate,
+            unsure: BTreeSet::new(),
             config,
             keeps: false,
             routes: BTreeMap::new(),

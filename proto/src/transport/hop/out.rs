@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use super::block::Shape;
 use super::{Hop, NextHop, OURS};
 use crate::base::{
-    AccessCategory, AckPolicy, Cx, Datagram, Destination, FlowId, Instant, Lane, NodeId,
+    AccessCategory, AckPolicy, Bitrate, Cx, Datagram, Destination, FlowId, Instant, Lane, NodeId,
     PacketOutcome, RoomBelow, TxOptions, UnitId,
 };
 use crate::wire::hop::{self as wire, BlockId, Body, Header};
@@ -47,8 +47,7 @@ impl Message {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum InRadio {
     Frame(BlockId),
-    Request(BlockId, NodeId),
-    Message(Message),
+    Message(Message, NodeId),
 }
 
 /// A datagram before it has its headers.
@@ -97,7 +96,24 @@ impl Hop {
                 self.frames_in_radio -= 1;
                 self.on_frame_out(now, block);
             }
-            Some(InRadio::Message(Message::Arrived { block, shape, is_refused, tries }))
+            Some(InRadio::Message(message, to)) => {
+                self.on_message_out(to, outcome);
+                self.after_message(now, message, to, outcome);
+            }
+            None => {}
+        }
+    }
+
+    fn after_message(
+        &mut self,
+        now: Instant,
+        message: Message,
+        to: NodeId,
+        outcome: PacketOutcome,
+    ) {
+        match message {
+            Message::Request { block } => self.on_request_out(now, block, to, outcome),
+            Message::Arrived { block, shape, is_refused, tries }
                 if outcome == PacketOutcome::Failed =>
             {
                 let message = |tries| Message::Arrived { block, shape, is_refused, tries };
@@ -107,10 +123,24 @@ impl Hop {
                     false => self.strand(now, message(ARRIVED_TRIES)),
                 }
             }
-            Some(InRadio::Request(block, to)) => self.on_request_out(now, block, to, outcome),
-            // Requests and answers have timers.
-            Some(InRadio::Message(_)) | None => {}
+            // Requests have timers.
+            Message::Answer { .. } | Message::Arrived { .. } => {}
         }
+    }
+
+    /// What became of a message: one that the radio gave up is followed by one at another bit-rate.
+    fn on_message_out(&mut self, to: NodeId, outcome: PacketOutcome) {
+        match outcome {
+            PacketOutcome::Delivered => _ = self.unsure.remove(&to),
+            PacketOutcome::Failed if !self.unsure.remove(&to) => _ = self.unsure.insert(to),
+            PacketOutcome::Failed | PacketOutcome::Sent => {}
+        }
+    }
+
+    /// The bit-rate of the next message to a neighbour; nothing leaves it to the radio.
+    fn message_rate(&self, to: NodeId) -> Option<Bitrate> {
+        let sure = || self.sure_rate.filter(|_| self.unsure.contains(&to));
+        self.config.control_mbps.map(Bitrate::from_mbps).or_else(sure)
     }
 
     /// A message as it goes out, unless it has become pointless.
@@ -130,16 +160,12 @@ impl Hop {
         let options = TxOptions {
             access: AccessCategory::Voice,
             ack: AckPolicy::Normal,
-            rate: self.control_rate,
+            rate: self.message_rate(to),
             ..TxOptions::default()
         };
         let front = wire::encode(&self.header(block, shape), &body);
         let content = Content { to, port: wire::CONTROL_PORT, options, front: &front, rest: &[] };
-        let what = match message {
-            Message::Request { block } => InRadio::Request(block, to),
-            other => InRadio::Message(other),
-        };
-        Some(self.datagram(content, what))
+        Some(self.datagram(content, InRadio::Message(message, to)))
     }
 
     fn frame(&mut self, now: Instant, id: BlockId, frame: u16) -> Datagram {

@@ -34,9 +34,13 @@ impl Hop {
             if block.shape.destination == own || is_silent {
                 continue;
             }
-            if block.transfer.is_some() {
+            if let Some(transfer) = &block.transfer {
                 under_way += 1;
-                if under_way >= self.config.in_flight {
+                // A relay that does not take this one takes none behind it either. Once it
+                // answers, the next may fill the waiting for answers.
+                let is_new = transfer.round == 1 && matches!(transfer.phase, Phase::Asked { .. });
+                let is_withheld = is_new && transfer.via != block.shape.destination;
+                if under_way >= self.config.in_flight || is_withheld {
                     return;
                 }
                 continue;
@@ -237,6 +241,7 @@ impl Hop {
         if !is_paused {
             self.begin_sending(now, id);
             self.on_round(now, id);
+            self.forward(now, id.flow);
         }
     }
 

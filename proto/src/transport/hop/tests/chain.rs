@@ -323,3 +323,47 @@ proptest! {
         }
     }
 }
+
+/// Node 1 of a row, whose way to the nodes beyond leads by node 2.
+fn first_node() -> Hop {
+    let (plan, rate) = (AddressPlan::default(), Bitrate::from_mbps(1.0));
+    let rng = Seed(1).stream("hop");
+    let mut hop = Hop::build(small_config(), NodeId(1), plan, Some(rate), rng);
+    for dst in [2, 3] {
+        let event = DatagramUp::NextHop { dst: NodeId(dst), via: NodeId(2), hops: dst as u8 - 1 };
+        hop.handle_rx(&mut Cx::new(Instant::ZERO), event);
+    }
+    hop
+}
+
+fn push_large(hop: &mut Hop, number: u32, to: u16) {
+    let id = BlockId { flow: flow(1), number };
+    hop.push(Instant::ZERO, id, NodeId(to), false, frames_of(&text(id, 9_000), 1_400));
+}
+
+#[test]
+fn what_the_radio_gave_up_is_followed_by_a_message_at_the_surest_bit_rate() {
+    let mut hop = first_node();
+    push_large(&mut hop, 0, 3);
+    let (mut now, mut rates) = (Instant::ZERO, Vec::new());
+    for outcome in [PacketOutcome::Failed, PacketOutcome::Delivered, PacketOutcome::Delivered] {
+        let request = hop.poll_tx(&mut Cx::new(now), &|_| Room::UNLIMITED).expect("it asks");
+        rates.push(request.options.rate.map(|rate| rate.mbps()));
+        let done = PacketDone { id: request.id, outcome, attempts: 1, air_time: Duration::ZERO };
+        hop.handle_rx(&mut Cx::new(now), DatagramUp::Done(done));
+        now = hop.poll_timeout().expect("it asks again");
+        hop.handle_timeout(&mut Cx::new(now));
+    }
+    assert_eq!(rates, [None, Some(1.0), None]);
+}
+
+#[test]
+fn a_relay_is_asked_for_one_block_until_it_takes_it() {
+    let asked = |to: u16| {
+        let mut hop = first_node();
+        (0..2).for_each(|number| push_large(&mut hop, number, to));
+        std::iter::from_fn(|| hop.poll_tx(&mut Cx::new(Instant::ZERO), &|_| Room::UNLIMITED))
+            .count()
+    };
+    assert_eq!((asked(3), asked(2)), (1, 2));
+}
