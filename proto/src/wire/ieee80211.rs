@@ -77,9 +77,11 @@ pub fn station(address: &[u8]) -> Option<Station> {
     }
 }
 
-/// Appends a data frame, from the MAC header to the payload.
+/// Appends a data frame, from the MAC header to the payload: a QoS frame where it has an access
+/// category or goes without acknowledgement, which no other can say.
 pub fn put_data(out: &mut Vec<u8>, header: &DataHeader, payload: &[u8]) {
-    put(out, header, header.ack == AckPolicy::NoAck, payload);
+    let is_qos = header.ack == AckPolicy::NoAck || header.access != AccessCategory::BestEffort;
+    put(out, header, is_qos, payload);
 }
 
 /// Appends a QoS data frame, with acknowledgement or without.
@@ -274,6 +276,18 @@ mod tests {
         put_data(&mut out, &header, b"x");
         assert_eq!(out.len(), 24 + 8 + 1);
         assert_eq!(decode(&out.into()).map(|(header, _)| header), Ok(header));
+    }
+
+    #[test]
+    fn an_acknowledged_frame_keeps_its_access_category() {
+        use AccessCategory::{Background, BestEffort, Video, Voice};
+        for (access, qos_bytes) in [(BestEffort, 0), (Background, 2), (Video, 2), (Voice, 2)] {
+            let header = DataHeader { ack: AckPolicy::Normal, access, ..HEADER };
+            let mut out = Vec::new();
+            put_data(&mut out, &header, b"x");
+            assert_eq!(out.len(), 24 + qos_bytes + 8 + 1);
+            assert_eq!(decode(&out.into()).map(|(header, _)| header), Ok(header));
+        }
     }
 
     #[test]
