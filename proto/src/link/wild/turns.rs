@@ -16,7 +16,7 @@
 
 use super::peer::Peer;
 use super::slots::{Phase, Slots};
-use super::{Group, Port, Settings, Wild};
+use super::{Port, Settings, Wild};
 use crate::base::{Duration, Instant};
 use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, Header, TurnEntry, Turns};
 
@@ -240,8 +240,7 @@ impl Wild {
     /// can fill, and half of it where both can fill more.
     fn split(&self, place: (usize, usize), needs: &Needs<'_>) -> Duration {
         let Settings { slot, least, most, guard, .. } = self.settings;
-        let group = &self.groups[place.0];
-        if least == most || group.ports.len() > 1 {
+        if least == most || self.sole_turn(place.0).is_none() {
             return slot;
         }
         let port = self.port(place);
@@ -300,12 +299,12 @@ impl Wild {
     pub(super) fn own_length(&self, group: usize) -> Duration {
         let Settings { slot, least, most, guard, .. } = self.settings;
         let ports = &self.groups[group].ports;
-        if let [port] = &ports[..] {
-            match port.turns.turn {
-                Turn::Grants => return port.turns.split.unwrap_or(slot),
-                Turn::Granted => return slot * 2 - self.groups[group].slots.theirs().min(slot * 2),
-                Turn::Whole | Turn::Part { .. } => {}
+        match self.sole_turn(group) {
+            Some(Turn::Grants) => return ports[0].turns.split.unwrap_or(slot),
+            Some(Turn::Granted) => {
+                return (slot * 2).saturating_sub(self.groups[group].slots.theirs());
             }
+            Some(Turn::Whole | Turn::Part { .. }) | None => {}
         }
         if least == most || ports.iter().any(|port| port.turns.turn != Turn::Whole) {
             return slot;
@@ -324,22 +323,28 @@ impl Wild {
     /// Sets the lengths of the send slot that begins, and of the one that follows it where they are
     /// this node's to say.
     pub(super) fn set_lengths(&mut self, group: usize) {
-        let own = self.own_length(group);
-        let is_middle =
-            matches!(&self.groups[group].ports[..], [port] if port.turns.turn == Turn::Grants);
+        let (own, sole) = (self.own_length(group), self.sole_turn(group));
         let slots = &mut self.groups[group].slots;
         slots.set_own(own);
-        if is_middle {
+        if sole == Some(Turn::Grants) {
             slots.set_theirs(self.settings.slot * 2 - own);
+        }
+    }
+
+    /// The turn of the only radio of a channel: the lengths of slots that several radios share
+    /// are not for one of them to say.
+    fn sole_turn(&self, group: usize) -> Option<Turn> {
+        match &self.groups[group].ports[..] {
+            [port] => Some(port.turns.turn),
+            _ => None,
         }
     }
 
     /// The slot of the middle of a star has another length: so has that of this node, which has not
     /// begun.
     pub(super) fn follow_length(&mut self, group: usize) {
-        let Group { slots, ports, .. } = &self.groups[group];
-        let is_granted = matches!(&ports[..], [port] if port.turns.turn == Turn::Granted);
-        if is_granted && slots.phase() == Phase::Receive {
+        let is_granted = self.sole_turn(group) == Some(Turn::Granted);
+        if is_granted && self.groups[group].slots.phase() == Phase::Receive {
             let own = self.own_length(group);
             self.groups[group].slots.set_own(own);
         }

@@ -123,7 +123,7 @@ impl Hop {
                     false => self.strand(now, message(ARRIVED_TRIES)),
                 }
             }
-            // Requests have timers.
+            // Whoever misses an answer asks again.
             Message::Answer { .. } | Message::Arrived { .. } => {}
         }
     }
