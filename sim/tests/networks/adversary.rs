@@ -79,7 +79,9 @@ fn attack(attacks: [(f64, f64, FlowKind); 3]) -> u64 {
             assert_eq!(adversary.accepted, 0, "at {duty}: {adversary:?}");
             assert_eq!(adversary.by_kind.len(), 7, "every kind: {adversary:?}");
             assert!(report.total_mbps() > 0.5, "at {duty} there is nothing to compare");
-            ratios += adversary.honest_goodput_ratio.expect("there is something to compare");
+            let ratio = adversary.honest_goodput_ratio.expect("there is something to compare");
+            assert!(ratio > 0.8, "at {duty} with seed {seed}: {ratio}");
+            ratios += ratio;
             sent += adversary.sent;
         }
         let ratio = ratios / SEEDS as f64;
