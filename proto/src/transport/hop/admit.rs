@@ -9,6 +9,9 @@ use crate::wire::hop::BlockId;
 
 /// How long a node waits for a neighbour whose block it takes, and which is silent.
 const HOLD: Duration = Duration::from_millis(500);
+/// How long it waits, where others wait too, for what a neighbour of which it has just taken a
+/// block asks next: the turn of somebody else on air, and an answer.
+const NEXT: Duration = Duration::from_millis(20);
 /// How long ago a neighbour may have asked to be still waiting: it asks every second and a half.
 const STILL_WAITING: Duration = Duration::from_millis(1_700);
 /// After this time without a frame or a request, part of a block stands in nobody's way.
@@ -22,6 +25,8 @@ const WAITERS: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Reception {
     via: NodeId,
+    /// Those under way. Without any the neighbour is about to ask for its next one, so that it has
+    /// part in the choice: it could not ask before.
     blocks: Vec<BlockId>,
     pub(super) heard: Instant,
 }
@@ -33,7 +38,7 @@ impl Reception {
 
     /// When the neighbour has been silent for too long.
     pub(super) fn deadline(&self) -> Instant {
-        self.heard + HOLD
+        self.heard + if self.blocks.is_empty() { NEXT } else { HOLD }
     }
 }
 
@@ -94,10 +99,16 @@ impl Hop {
             }
         }
         let is_ours = self.reception.as_ref().is_some_and(|reception| reception.has(id));
-        if is_ours || self.may_take(now, &asks) {
+        let is_next = |one: &Reception| one.blocks.is_empty() && one.via == asks.via;
+        if self.reception.as_ref().is_some_and(is_next) && !shape.is_small() {
+            self.reception = None;
+            self.wait(asks);
+            self.admit_next(now);
+        } else if is_ours || self.may_take(now, &asks) {
             self.waiting.retain(|other| other.block != id);
             self.take(now, asks);
         } else {
+            self.counters.withheld += 1;
             self.wait(asks);
         }
     }
@@ -180,7 +191,7 @@ impl Hop {
     /// waits.
     fn may_join(&self, reception: &Reception, asks: &Waiting) -> bool {
         reception.via == asks.via
-            && reception.blocks.len() < self.config.in_flight as usize
+            && (1..self.config.in_flight as usize).contains(&reception.blocks.len())
             && self.waiting.iter().all(|other| other.via == asks.via)
     }
 
@@ -188,7 +199,7 @@ impl Hop {
     pub(super) fn end_reception(&mut self, id: BlockId) {
         if let Some(reception) = &mut self.reception {
             reception.blocks.retain(|block| *block != id);
-            if reception.blocks.is_empty() {
+            if reception.blocks.is_empty() && self.waiting.is_empty() {
                 self.reception = None;
             }
         }
@@ -260,7 +271,6 @@ impl Hop {
     }
 
     fn wait(&mut self, asks: Waiting) {
-        self.counters.withheld += 1;
         if let Some(known) = self.waiting.iter_mut().find(|other| other.block == asks.block) {
             *known = Waiting { since: known.since, ..asks };
         } else if self.waiting.len() < WAITERS {
@@ -270,6 +280,10 @@ impl Hop {
 
     /// Hears the next of those that wait (`hop.md` 7).
     pub(super) fn admit_next(&mut self, now: Instant) {
+        let is_about_to_ask = |one: &Reception| one.blocks.is_empty() && one.deadline() > now;
+        if self.reception.as_ref().is_some_and(is_about_to_ask) {
+            return;
+        }
         self.waiting.retain(|asks| asks.heard + STILL_WAITING >= now);
         let mut fit: Vec<usize> = Vec::new();
         for index in 0..self.waiting.len() {

@@ -116,8 +116,6 @@ pub(super) struct Block {
     pub(super) end: End,
     /// Whether it may be acknowledged as complete.
     pub(super) is_safe: bool,
-    /// Its source has asked whether it has arrived: the destination was silent for so long.
-    pub(super) is_overdue: bool,
     /// Who asked while it was whole and not safe, and in which round.
     pub(super) asked: Option<(NodeId, u16)>,
     /// When it last mattered, for letting go the oldest.
@@ -192,7 +190,6 @@ impl Block {
             transfer: None,
             end: End::Open,
             is_safe: false,
-            is_overdue: false,
             asked: None,
             used: now,
         }

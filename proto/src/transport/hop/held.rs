@@ -46,10 +46,20 @@ impl Hop {
     /// then of parts of blocks that fell silent, of which nothing was acknowledged. Returns whether
     /// it fits.
     pub(super) fn make_room(&mut self, now: Instant, cost: u64) -> bool {
+        self.free(now, cost, true)
+    }
+
+    /// The same for the bytes of one that is held already: it needs memory, and no place beside the
+    /// others.
+    pub(super) fn make_memory(&mut self, now: Instant, cost: u64) -> bool {
+        self.free(now, cost, false)
+    }
+
+    fn free(&mut self, now: Instant, cost: u64, is_another: bool) -> bool {
         while self.memory + cost > self.config.memory_bytes && self.park_one() {}
         loop {
-            let is_crowded = self.blocks.len() >= BLOCKS
-                || (self.keeps && self.kept_bytes() + cost > self.config.disk_bytes);
+            let fills_disk = || self.keeps && self.kept_bytes() + cost > self.config.disk_bytes;
+            let is_crowded = is_another && (self.blocks.len() >= BLOCKS || fills_disk());
             let is_full = self.memory + cost > self.config.memory_bytes;
             if !is_crowded && !is_full {
                 return true;

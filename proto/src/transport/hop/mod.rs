@@ -253,18 +253,11 @@ impl Hop {
         id.0 & OURS != 0
     }
 
-    /// Whether it takes another block of a flow that begins here: H + 1 wait at most (`hop.md` 6),
-    /// and none behind the first one while its destination has not said that it takes the flow. A
-    /// destination that says nothing for as long as a source waits for an acknowledgement is far
-    /// behind something that is down: then they go on, so that the way is crossed once.
+    /// Whether it takes another block of a flow that begins here: H + 1 wait at most (`hop.md` 6).
+    /// They go on before the destination has said that it takes the flow, so that the way is
+    /// crossed once.
     pub fn has_room(&self, flow: FlowKey) -> bool {
-        let mut open = 0;
-        for (_, block) in self.of_flow(flow) {
-            if block.shape.opens && !block.is_overdue {
-                return false;
-            }
-            open += u32::from(block.is_open());
-        }
+        let open = self.of_flow(flow).filter(|(_, block)| block.is_open()).count() as u32;
         let next = u64::from(self.config.block_bytes) * 2;
         let fits = |memory: u64, blocks: usize| {
             memory + next <= self.config.memory_bytes && blocks < BLOCKS

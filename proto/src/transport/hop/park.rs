@@ -82,7 +82,7 @@ impl Hop {
             Place::Kept => {}
         }
         // It must not be let go to make room for itself: with a transfer it is not spare.
-        if !self.make_room(now, cost) {
+        if !self.make_memory(now, cost) {
             let block = self.blocks.get_mut(&id).expect("it has a transfer");
             if let Some(transfer) = &mut block.transfer {
                 transfer.phase = Phase::Paused { until: now + NO_MEMORY_PAUSE };
