@@ -102,11 +102,23 @@ impl Chip {
             return;
         }
         let at = self.functions.iter().map(|function| function.at).min().unwrap_or(Instant::MAX);
-        let planned = air.timer(self.index, Timer::Access);
         if at == Instant::MAX {
+            self.cancel_access(air);
+        } else if self.access_at != at.max(now) {
+            self.set_access(air, at.max(now));
+        }
+    }
+
+    /// Sets the event at which something may go.
+    pub(super) fn set_access(&mut self, air: &mut Air, at: Instant) {
+        self.access_at = at;
+        air.set_timer(self.index, Timer::Access, at);
+    }
+
+    pub(super) fn cancel_access(&mut self, air: &mut Air) {
+        if self.access_at != Instant::MAX {
+            self.access_at = Instant::MAX;
             air.cancel_timer(self.index, Timer::Access);
-        } else if planned != Some(at.max(now)) {
-            air.set_timer(self.index, Timer::Access, at.max(now));
         }
     }
 
@@ -154,6 +166,7 @@ impl Chip {
 
     /// Something may go.
     pub(super) fn on_access(&mut self, air: &mut Air, now: Instant) {
+        self.access_at = Instant::MAX;
         if self.exchange.is_some() {
             self.on_pause_end(air, now);
             return;

@@ -60,6 +60,8 @@ pub(super) struct Chip {
     pub(super) error_at: Option<Instant>,
     /// Data frames for others received without error; not counted in `stats`.
     pub(super) overheard: u64,
+    /// When the event is due at which something may go; never where there is none.
+    pub(super) access_at: Instant,
     /// The exchange of the function that has the air.
     pub(super) exchange: Option<Exchange>,
     /// Access functions in rising priority; one alone without EDCA.
@@ -130,6 +132,7 @@ impl Chip {
             is_up: true,
             functions: functions(&config),
             rates: Rates::build(config.rate_control, config.phy, config.rate, stream("rate")),
+            access_at: Instant::MAX,
             exchange: None,
             phase: Phase::Free,
             last_tx_end: Instant::ZERO,
@@ -232,7 +235,6 @@ impl Chip {
         }
         air.ear_mut(self.index).start_sending(now, end);
         self.on_own_start(air, now);
-        air.set_timer(self.index, Timer::TxEnd, end);
         let radio = self.index;
         air.transmit(Transmission { radio, from, start: now, end, rate, nav, kind });
     }
@@ -300,6 +302,7 @@ impl Chip {
         for timer in Timer::ALL {
             air.cancel_timer(self.index, timer);
         }
+        self.access_at = Instant::MAX;
         self.has_nav_timer = false;
         if self.is_transmitting(air) {
             self.last_tx_end = now;

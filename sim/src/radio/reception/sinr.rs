@@ -135,7 +135,7 @@ impl Spans {
             return true;
         }
         let ln = self.ln_success(from, until, bits(), part);
-        ln >= CERTAIN || (ln > -40.0 && rng.chance(libm::exp(ln)))
+        ln >= CERTAIN || (ln > -40.0 && is_below_exp(rng.uniform(), ln))
     }
 
     /// The logarithm of the probability that such bits pass.
@@ -159,6 +159,13 @@ impl Spans {
         }
         sum
     }
+}
+
+/// Whether a number is below e to a power that is not positive. That lies between the first sums of
+/// its series, which nearly always settle it.
+fn is_below_exp(number: f64, power: f64) -> bool {
+    let low = 1.0 + power;
+    number < low || (number < low + 0.5 * power * power && number < libm::exp(power))
 }
 
 /// How a part of a frame fails.
