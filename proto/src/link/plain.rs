@@ -86,6 +86,11 @@ impl RadioQueue {
         self.waiting.len() + self.with_chip
     }
 
+    /// Whether nothing is to go to the chip.
+    fn has_nothing(&self) -> bool {
+        self.waiting.is_empty() && self.wanted.is_empty()
+    }
+
     /// Where the next packet stands: in front, unless it waits for keys.
     fn next_place(&self, below: &RoomBelow<'_>) -> Option<usize> {
         let front = self.waiting.front()?.lane();
@@ -207,9 +212,7 @@ impl Plain {
     }
 
     fn on_done(&mut self, now: Instant, done: FrameDone) {
-        // The chip ends frames nearly always in their order.
-        let found = self.outstanding.binary_search_by_key(&done.id, |frame| frame.id);
-        let Some(frame) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
+        let Some(frame) = self.take_outstanding(done.id) else {
             self.counters.unknown_done += 1;
             return;
         };
@@ -250,6 +253,15 @@ impl Plain {
         let Some(id) = frame.packet else { return };
         let (attempts, air_time) = (done.attempts, done.air_time);
         self.up.push_back(PacketUp::Done(PacketDone { id, outcome, attempts, air_time }));
+    }
+
+    /// The chip ends frames nearly always in their order.
+    fn take_outstanding(&mut self, id: UnitId) -> Option<Outstanding> {
+        if self.outstanding.front()?.id == id {
+            return self.outstanding.pop_front();
+        }
+        let found = self.outstanding.binary_search_by_key(&id, |frame| frame.id);
+        self.outstanding.remove(found.ok()?)
     }
 
     fn on_wanted(&mut self, wanted: Wanted) {
@@ -359,6 +371,9 @@ impl Layer for Plain {
     }
 
     fn poll_tx(&mut self, _cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<FrameDown> {
+        if self.radios.iter().all(RadioQueue::has_nothing) {
+            return None;
+        }
         if let Some(frame) = self.carrier(below) {
             return Some(FrameDown::Frame(frame));
         }
@@ -369,7 +384,10 @@ impl Layer for Plain {
             self.drop_without_keys(below);
             return None;
         };
-        let packet = queue.waiting.remove(at)?;
+        let packet = match at {
+            0 => queue.waiting.pop_front()?,
+            at => queue.waiting.remove(at)?,
+        };
         queue.with_chip += 1;
         let id = self.ids.next_id();
         self.outstanding.push_back(Outstanding {
