@@ -27,7 +27,7 @@ impl Chip {
     /// When the interframe space of a function is over, if the medium stays idle.
     fn gap_end(&self, air: &Air, index: usize, is_short: bool) -> Instant {
         let aifs = self.functions[index].aifs;
-        let since = air.ear(self.index).idle_since.max(self.settled_at);
+        let since = air.ear(self.index).idle_since().max(self.settled_at);
         let mut end = since + if is_short { self.config.phy.sifs() } else { aifs };
         if self.config.carrier_sense {
             end = end.max(self.nav_until + aifs);
@@ -89,8 +89,8 @@ impl Chip {
             let slots = function.backoff.unwrap_or(0);
             self.gap_end(air, index, false) + self.config.slot * u64::from(slots)
         } else {
-            let is_short =
-                self.config.gap == Gap::Sifs && air.ear(self.index).idle_since == self.last_tx_end;
+            let is_short = self.config.gap == Gap::Sifs
+                && air.ear(self.index).idle_since() == self.last_tx_end;
             self.gap_end(air, index, is_short)
         };
         self.functions[index].at = at.max(now);
@@ -156,12 +156,6 @@ impl Chip {
             }
         }
         self.arm(air, now);
-    }
-
-    /// The medium becomes idle.
-    pub(super) fn on_idle(&mut self, air: &mut Air, now: Instant) {
-        air.ear_mut(self.index).idle_since = now;
-        self.resume(air, now);
     }
 
     /// Something may go.

@@ -102,16 +102,11 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Of a larger group the rest is called next.
+    /// Of a larger group the rest follows as if it stood behind.
     const MOST: usize = 16;
 
     pub(super) const fn new() -> Self {
         Self { list: [Call { place: 0, turn: None, is_plain: true }; Self::MOST], count: 0 }
-    }
-
-    /// There may be more who are reached at this time.
-    pub(super) fn is_full(&self) -> bool {
-        self.count == Self::MOST
     }
 
     pub(super) fn as_slice(&self) -> &[Call] {
@@ -343,23 +338,26 @@ impl Air {
     ///
     /// Whether a radio has to know is as good as drawn by lot, so that is written down without
     /// branches. What a radio does then touches no other ear.
+    #[inline(never)]
     pub(super) fn pass(&mut self, tx: TxId, is_end: bool, at: Instant, calls: &mut Calls) {
         let held = &mut self.slab[tx.0 as usize];
         let delay = at.since(held.sent_at(is_end));
         let passed = &mut held.passed[usize::from(is_end)];
         let ears = &mut self.ears[..];
-        calls.count = 0;
-        for hearer in &held.hearers[*passed as usize..] {
-            if hearer.delay != delay || calls.is_full() {
+        let Calls { list, count } = calls;
+        let (mut place, mut called) = (*passed, 0);
+        for hearer in held.hearers[place as usize..].iter().take(Calls::MOST) {
+            if hearer.delay != delay {
                 break;
             }
-            *passed += 1;
             let ear = &mut ears[hearer.radio as usize];
             let is_plain = matches!(hearer.reach, Reach::Energy) & !ear.is_receiving;
             let turn = ear.hear(at, hearer.power, is_end);
-            calls.list[calls.count] = Call { place: *passed - 1, turn, is_plain };
-            calls.count += usize::from(!is_plain | (turn.is_some() & ear.is_waiting));
+            list[called % Calls::MOST] = Call { place, turn, is_plain };
+            called += usize::from(!is_plain | (turn.is_some() & ear.is_waiting));
+            place += 1;
         }
+        (*passed, *count) = (place, called);
     }
 
     /// Has a start or an end go on from those whom it has reached. Returns when it reaches the

@@ -90,8 +90,9 @@ impl Chip {
     pub(super) fn settle(&self, air: &mut Air) {
         let is_still = self.functions.iter().all(Edcaf::is_at_rest);
         let ear = air.ear_mut(self.index);
-        ear.is_waiting = self.exchange.is_none() && !is_still;
-        ear.is_at_rest = self.exchange.is_none() && is_still;
+        let is_free = self.exchange.is_none();
+        ear.is_waiting = is_free & !is_still & ear.has_carrier_sense;
+        ear.is_at_rest = is_free & is_still;
         self.settle_receiver(air);
     }
 
@@ -245,7 +246,7 @@ impl Chip {
         ear.stop_sending(now);
         let is_idle = !ear.is_busy();
         if is_idle {
-            ear.idle_since = now;
+            ear.rest(now);
         }
         if self.phase == Phase::Sending {
             self.on_step_sent(air, now);
@@ -296,7 +297,7 @@ impl Chip {
         }
         self.is_up = up;
         if up {
-            air.ear_mut(self.index).idle_since = now;
+            air.ear_mut(self.index).rest(now);
             return;
         }
         for timer in Timer::ALL {

@@ -207,32 +207,27 @@ impl Medium {
     /// A start or an end reaches those whom it reaches at `at`.
     fn pass(&mut self, tx: TxId, is_end: bool, at: Instant) {
         let Self { ports, air, calls, .. } = self;
-        loop {
-            air.pass(tx, is_end, at, calls);
-            for &Call { place, turn, is_plain } in calls.as_slice() {
-                let hearer = air.hearers(tx)[place as usize];
-                match &mut ports[hearer.radio as usize] {
-                    Port::Chip(chip) => {
-                        let is_touched = match turn {
-                            Some(turn) if is_plain => {
-                                chip.on_turn(air, at, turn);
-                                true
-                            }
-                            _ if is_end => chip.on_signal_end(air, at, (&hearer, turn), tx),
-                            _ => chip.on_signal_start(air, at, (&hearer, turn), tx),
-                        };
-                        if is_touched {
-                            chip.settle(air);
-                        } else {
-                            chip.settle_receiver(air);
+        air.pass(tx, is_end, at, calls);
+        for &Call { place, turn, is_plain } in calls.as_slice() {
+            let hearer = air.hearers(tx)[place as usize];
+            match &mut ports[hearer.radio as usize] {
+                Port::Chip(chip) => {
+                    let is_touched = match turn {
+                        Some(turn) if is_plain => {
+                            chip.on_turn(air, at, turn);
+                            true
                         }
+                        _ if is_end => chip.on_signal_end(air, at, (&hearer, turn), tx),
+                        _ => chip.on_signal_start(air, at, (&hearer, turn), tx),
+                    };
+                    if is_touched {
+                        chip.settle(air);
+                    } else {
+                        chip.settle_receiver(air);
                     }
-                    Port::Wire(wire) if is_end => wire.on_signal_end(air, at, &hearer, tx),
-                    Port::Wire(_) => {}
                 }
-            }
-            if !calls.is_full() {
-                break;
+                Port::Wire(wire) if is_end => wire.on_signal_end(air, at, &hearer, tx),
+                Port::Wire(_) => {}
             }
         }
     }
@@ -308,7 +303,7 @@ impl Medium {
     pub fn stats(&self, radio: usize) -> ChipStats {
         match &self.ports[radio] {
             Port::Chip(chip) => {
-                let (busy, overheard) = (self.air.ear(radio).busy, chip.overheard);
+                let (busy, overheard) = (self.air.ear(radio).busy(), chip.overheard);
                 ChipStats { busy, overheard, ..chip.stats }
             }
             Port::Wire(wire) => wire.stats,

@@ -207,8 +207,8 @@ impl Chip {
             self.on_reception_end(air, now, ended);
             is_touched = true;
         }
-        if turn == Some(Turn::Idle) && self.is_up && !is_at_rest {
-            self.on_idle(air, now);
+        if turn == Some(Turn::Idle) && self.is_up && !is_at_rest && self.config.carrier_sense {
+            self.resume(air, now);
             is_touched = true;
         }
         is_touched && !is_at_rest
@@ -225,7 +225,7 @@ impl Chip {
     pub(super) fn on_turn(&mut self, air: &mut Air, now: Instant, turn: Turn) {
         match turn {
             Turn::Busy => self.on_busy(air, now),
-            Turn::Idle => self.on_idle(air, now),
+            Turn::Idle => self.resume(air, now),
         }
     }
 
