@@ -11,7 +11,7 @@ use super::flows::{Flows, FlowsStats};
 use super::plan::NodePlan;
 use crate::base::{
     Cx, FrameDown, FrameUp, Identity, Instant, Layer, Moved, Name, NodeId, PublicKey, RoomBelow,
-    Seed, settle,
+    Seed, settle, sooner,
 };
 use crate::link::secure::{Keys, Secure, SecureSpec, SecurityStatus};
 use crate::link::{Link, LinkStatus};
@@ -199,13 +199,15 @@ impl Stack {
 
     /// When [`Stack::handle_timeout`] is next due.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let layers = [
-            self.link.get().poll_timeout(),
-            self.secure.as_ref().and_then(|secure| secure.poll_timeout()),
-            self.routing.get().poll_timeout(),
-            self.flows.poll_timeout(),
-        ];
-        layers.into_iter().flatten().min()
+        let (link, routing) = match (&self.link, &self.routing) {
+            // As in `turn`.
+            (AnyLink::Plain(link), AnyRouting::Fixed(routing)) => {
+                (link.poll_timeout(), routing.poll_timeout())
+            }
+            (link, routing) => (link.get().poll_timeout(), routing.get().poll_timeout()),
+        };
+        let secure = self.secure.as_ref().and_then(|secure| secure.poll_timeout());
+        sooner(sooner(link, routing), sooner(secure, self.flows.poll_timeout()))
     }
 
     /// Fires every timer that is due.

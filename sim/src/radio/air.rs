@@ -199,6 +199,12 @@ impl Air {
         &self.slab[tx.0 as usize].transmission
     }
 
+    /// Whether all frames come over a link that can be decoded, and nobody wants to know.
+    pub(super) fn loses_nothing(&self, link: u32) -> bool {
+        let link = self.links.get(link);
+        link.loss.is_none() && link.is_up && self.fates.is_none()
+    }
+
     /// What the losses of a link make of a transmission that began to arrive at `start`, or of one
     /// of its MPDUs. The first of those has the preamble and the header of all.
     pub(super) fn fate(&mut self, link: u32, tx: TxId, start: Instant, place: usize) -> Fate {

@@ -257,6 +257,9 @@ impl Chip {
         if air.is_cut_off(tx) {
             return Some(0);
         }
+        if air.loses_nothing(link) {
+            return Some(reception.decoded);
+        }
         let is_for_us = air.transmission(tx).is_data_for(self.node);
         let count = air.transmission(tx).mpdus().len().max(1);
         let mut decoded = reception.decoded & (u64::MAX >> (64 - count));
