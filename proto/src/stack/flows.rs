@@ -473,7 +473,7 @@ mod tests {
     #[test]
     fn an_end_with_nothing_to_give_is_asked_again_once_it_was_told_something() {
         let (mut flows, mut cx) = (one_source(), Cx::new(Instant::ZERO));
-        source(&mut flows).pause();
+        source(&mut flows).pause(Instant::ZERO);
         assert!(flows.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_none());
         assert!(!flows.may_sink());
         source(&mut flows).resume();

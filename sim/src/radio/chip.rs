@@ -89,20 +89,25 @@ impl Chip {
     /// Tells its ear what to care for. To be called when anything was done to it.
     pub(super) fn settle(&self, air: &mut Air) {
         let is_still = self.functions.iter().all(Edcaf::is_at_rest);
-        let ear = air.ear_mut(self.index);
         let is_free = self.exchange.is_none();
+        let ear = air.ear_mut(self.index);
         ear.is_waiting = is_free & !is_still & ear.has_carrier_sense;
         ear.is_at_rest = is_free & is_still;
-        self.settle_receiver(air);
+        ear.is_receiving = self.is_receiving();
     }
 
     /// The same after a signal has come to a radio at rest, or has gone.
     pub(super) fn settle_receiver(&self, air: &mut Air) {
+        air.ear_mut(self.index).is_receiving = self.is_receiving();
+    }
+
+    /// Whether energy that comes and goes matters to what it receives.
+    fn is_receiving(&self) -> bool {
         // All of it: a guess at which of them decides would be wrong too often.
-        air.ear_mut(self.index).is_receiving = !self.is_up
+        !self.is_up
             | !self.receiver.is_free()
             | (self.config.eifs == EifsRule::Always)
-            | matches!(self.phase, Phase::Awaiting { is_over: true, .. });
+            | matches!(self.phase, Phase::Awaiting { is_over: true, .. })
     }
 
     /// Something of each part that a frame for others needs, so that it is at hand.
