@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::queue::{QueueConfig, Red, Verdict};
-use super::{AirShares, Link, LinkStatus, NeighbourStatus, bare_packet, lacks_keys};
+use super::{AirShares, Link, LinkStatus, NeighbourStatus, bare_packet, lacks_only_keys};
 use crate::base::named;
 use crate::base::{
     AccessCategory, AckPolicy, Cx, Dbm, DropCause, EtherType, FlowId, Frame, FrameDone, FrameDown,
@@ -98,7 +98,7 @@ impl RadioQueue {
             return Some(0);
         }
         let has_room = |packet: &Packet| !below(packet.lane()).is_none();
-        if lacks_keys(below, front) { self.waiting.iter().position(has_room) } else { None }
+        if lacks_only_keys(below, front) { self.waiting.iter().position(has_room) } else { None }
     }
 }
 
@@ -273,12 +273,13 @@ impl Plain {
     }
 
     /// What waits for a neighbour without keys may take half of a queue, so that others have room.
+    /// To be called where no queue had a packet with room.
     fn drop_without_keys(&mut self, below: &RoomBelow<'_>) {
         for index in 0..self.radios.len() {
             let queue = &mut self.radios[index];
             let has_many = 2 * queue.waiting.len() > self.limit;
             let front = queue.waiting.front().filter(|_| has_many);
-            if front.is_some_and(|packet| lacks_keys(below, packet.lane())) {
+            if front.is_some_and(|packet| lacks_only_keys(below, packet.lane())) {
                 let packet = queue.waiting.pop_front().expect("it is in front");
                 self.count_drop(packet.id, DropCause::QueueFull);
             }
