@@ -8,7 +8,7 @@
 //! change meanwhile; they live in a slab and are freed when their end has passed the last hearer.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use farhop_proto::base::{Bitrate, Duration, FrameUp, Instant, Phy, Seed};
 
@@ -50,7 +50,7 @@ pub(super) struct TxId(u32);
 #[derive(Debug)]
 struct Held {
     transmission: Transmission,
-    hearers: Arc<[Hearer]>,
+    hearers: Rc<[Hearer]>,
     /// How many hearers the start and the end have passed.
     passed: [u32; 2],
     /// Their places in the order of events, and that of the end at the transmitter.
@@ -264,7 +264,7 @@ impl Air {
         if self.is_recording {
             self.recorded.push_back(transmission.clone());
         }
-        let hearers = Arc::clone(self.links.hearers(transmission.radio));
+        let hearers = Rc::clone(self.links.hearers(transmission.radio));
         let own = self.queue.take_order();
         let order = [self.queue.take_order(), self.queue.take_order(), own];
         let phy = self.links.phy(transmission.radio);
