@@ -3,9 +3,10 @@
 //! A transmission passes twice along the list of those who hear its radio, with its start and with
 //! its end, which its own radio is told of first. It has one place in the event queue, which moves
 //! on from delay to delay, so that hearers at one distance cost no further event, and from the
-//! start to the end; two only where it is over at some before it begins at others. Where a hearer only senses it, its ear is all that
-//! is touched. Transmissions keep the list that they set out with, so that links may
-//! change meanwhile; they live in a slab and are freed when their end has passed the last hearer.
+//! start to the end; two only where it is over at some before it begins at others. Where a hearer
+//! only senses it, its ear is all that is touched. Transmissions keep the list that they set out
+//! with, so that links may change meanwhile; they live in a slab and are freed when their end has
+//! passed the last hearer.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
