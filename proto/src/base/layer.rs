@@ -148,21 +148,30 @@ pub trait Layer {
     fn handle_timeout(&mut self, cx: &mut Cx<'_>);
 }
 
+/// Which ways something moved between two neighbours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Events went up. Whatever followed of them between the two has moved as well.
+    pub up: bool,
+    /// Units went down, for which the lower layer may have events now.
+    pub down: bool,
+}
+
 /// Moves all that can move between two neighbours: events up, then units down.
-/// Returns whether anything moved.
+#[inline]
 pub fn settle<B: Boundary>(
     cx: &mut Cx<'_>,
     upper: &mut (impl Layer<Below = B> + ?Sized),
     lower: &mut (impl Layer<Above = B> + ?Sized),
-) -> bool {
-    let mut moved = false;
+) -> Moved {
+    let mut moved = Moved::default();
     while let Some(event) = lower.poll_rx(cx) {
         upper.handle_rx(cx, event);
-        moved = true;
+        moved.up = true;
     }
     while let Some(unit) = upper.poll_tx(cx, &|lane| lower.room(lane)) {
         lower.handle_tx(cx, unit);
-        moved = true;
+        moved.down = true;
     }
     moved
 }

@@ -22,6 +22,6 @@ pub use limit::Limit;
 pub use phy::{Band, Gap, GuardInterval, Phy, PhyKind, Preamble, RadioSpec, Width};
 pub use rng::{Rng, Seed};
 pub use seq::Seq;
-pub use time::{Duration, Instant};
+pub use time::{Duration, Instant, sooner};
 pub use trace::Trace;
 pub use units::{Bitrate, Dbm};

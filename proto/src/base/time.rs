@@ -64,6 +64,15 @@ impl Instant {
     }
 }
 
+/// The sooner of two times that may never come.
+#[inline]
+pub fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
 impl Duration {
     /// No time at all.
     pub const ZERO: Self = Self(0);

@@ -40,7 +40,12 @@ pub trait Link: Layer<Above = Packets, Below = Frames> {
 /// Whether nothing can be sent on a lane because no keys are shared with its neighbour, though the
 /// radio has room: then waiting helps nobody.
 fn lacks_keys(below: &RoomBelow<'_>, lane: Lane) -> bool {
-    below(lane).is_none() && !below(Lane { flow: FlowId::CONTROL, ..lane }).is_none()
+    below(lane).is_none() && lacks_only_keys(below, lane)
+}
+
+/// The same of a lane for which there is no room.
+fn lacks_only_keys(below: &RoomBelow<'_>, lane: Lane) -> bool {
+    !below(Lane { flow: FlowId::CONTROL, ..lane }).is_none()
 }
 
 /// The packet that a frame is where a link adds no header of its own.

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::queue::{QueueConfig, Red, Verdict};
-use super::{AirShares, Link, LinkStatus, NeighbourStatus, bare_packet, lacks_keys};
+use super::{AirShares, Link, LinkStatus, NeighbourStatus, bare_packet, lacks_only_keys};
 use crate::base::named;
 use crate::base::{
     AccessCategory, AckPolicy, Cx, Dbm, DropCause, EtherType, FlowId, Frame, FrameDone, FrameDown,
@@ -86,6 +86,11 @@ impl RadioQueue {
         self.waiting.len() + self.with_chip
     }
 
+    /// Whether nothing is to go to the chip.
+    fn has_nothing(&self) -> bool {
+        self.waiting.is_empty() && self.wanted.is_empty()
+    }
+
     /// Where the next packet stands: in front, unless it waits for keys.
     fn next_place(&self, below: &RoomBelow<'_>) -> Option<usize> {
         let front = self.waiting.front()?.lane();
@@ -93,7 +98,7 @@ impl RadioQueue {
             return Some(0);
         }
         let has_room = |packet: &Packet| !below(packet.lane()).is_none();
-        if lacks_keys(below, front) { self.waiting.iter().position(has_room) } else { None }
+        if lacks_only_keys(below, front) { self.waiting.iter().position(has_room) } else { None }
     }
 }
 
@@ -207,9 +212,7 @@ impl Plain {
     }
 
     fn on_done(&mut self, now: Instant, done: FrameDone) {
-        // The chip ends frames nearly always in their order.
-        let found = self.outstanding.binary_search_by_key(&done.id, |frame| frame.id);
-        let Some(frame) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
+        let Some(frame) = self.take_outstanding(done.id) else {
             self.counters.unknown_done += 1;
             return;
         };
@@ -252,6 +255,15 @@ impl Plain {
         self.up.push_back(PacketUp::Done(PacketDone { id, outcome, attempts, air_time }));
     }
 
+    /// The chip ends frames nearly always in their order.
+    fn take_outstanding(&mut self, id: UnitId) -> Option<Outstanding> {
+        if self.outstanding.front()?.id == id {
+            return self.outstanding.pop_front();
+        }
+        let found = self.outstanding.binary_search_by_key(&id, |frame| frame.id);
+        self.outstanding.remove(found.ok()?)
+    }
+
     fn on_wanted(&mut self, wanted: Wanted) {
         let queue = self.radios.iter_mut().find(|queue| queue.radio == wanted.radio);
         let Some(queue) = queue else { return };
@@ -261,12 +273,13 @@ impl Plain {
     }
 
     /// What waits for a neighbour without keys may take half of a queue, so that others have room.
+    /// To be called where no queue had a packet with room.
     fn drop_without_keys(&mut self, below: &RoomBelow<'_>) {
         for index in 0..self.radios.len() {
             let queue = &mut self.radios[index];
             let has_many = 2 * queue.waiting.len() > self.limit;
             let front = queue.waiting.front().filter(|_| has_many);
-            if front.is_some_and(|packet| lacks_keys(below, packet.lane())) {
+            if front.is_some_and(|packet| lacks_only_keys(below, packet.lane())) {
                 let packet = queue.waiting.pop_front().expect("it is in front");
                 self.count_drop(packet.id, DropCause::QueueFull);
             }
@@ -359,6 +372,9 @@ impl Layer for Plain {
     }
 
     fn poll_tx(&mut self, _cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<FrameDown> {
+        if self.radios.iter().all(RadioQueue::has_nothing) {
+            return None;
+        }
         if let Some(frame) = self.carrier(below) {
             return Some(FrameDown::Frame(frame));
         }
@@ -369,7 +385,10 @@ impl Layer for Plain {
             self.drop_without_keys(below);
             return None;
         };
-        let packet = queue.waiting.remove(at)?;
+        let packet = match at {
+            0 => queue.waiting.pop_front()?,
+            at => queue.waiting.remove(at)?,
+        };
         queue.with_chip += 1;
         let id = self.ids.next_id();
         self.outstanding.push_back(Outstanding {

@@ -156,7 +156,11 @@ impl Forwarder {
         let mut index = 0;
         while let Some(out) = self.out.get(index) {
             if !below(out.packet.lane()).is_none() {
-                return self.out.remove(index).map(|out| out.packet);
+                let out = match index {
+                    0 => self.out.pop_front(),
+                    _ => self.out.remove(index),
+                };
+                return out.map(|out| out.packet);
             }
             if out.transit {
                 // The link owns the buffer of the node: what it has no room for is lost here.

@@ -11,6 +11,7 @@ use super::any::AnyTransport;
 use crate::base::{
     AddressPlan, Cx, Datagram, DatagramUp, Datagrams, Dbm, Destination, FlowId, Instant, Lane,
     Layer, Message, MessageUp, Messages, NodeId, PacketDone, Room, RoomBelow, TxOptions, UnitIds,
+    sooner,
 };
 use crate::transport::hop::{Hop, HopPort};
 use crate::wire::hop::FlowKey;
@@ -277,6 +278,9 @@ impl Flows {
     /// Drops what the host and transports without backpressure sent and nobody had room for, as a
     /// full interface queue does. Returns whether there was anything.
     pub(super) fn drop_unsent(&mut self) -> bool {
+        if self.host.is_none() && !self.is_holding {
+            return false;
+        }
         let from_host = self.host.as_mut().map_or(0, |host| host.from.drain(..).len());
         let mut dropped = from_host as u64;
         if std::mem::take(&mut self.is_holding) {
@@ -424,7 +428,7 @@ impl Layer for Flows {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let hop = self.hop.as_ref().and_then(|hop| hop.poll_timeout());
-        self.ends.iter().filter_map(End::poll_timeout).chain(hop).min()
+        self.ends.iter().map(End::poll_timeout).fold(hop, sooner)
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
@@ -469,7 +473,7 @@ mod tests {
     #[test]
     fn an_end_with_nothing_to_give_is_asked_again_once_it_was_told_something() {
         let (mut flows, mut cx) = (one_source(), Cx::new(Instant::ZERO));
-        source(&mut flows).pause();
+        source(&mut flows).pause(Instant::ZERO);
         assert!(flows.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_none());
         assert!(!flows.may_sink());
         source(&mut flows).resume();

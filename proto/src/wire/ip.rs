@@ -150,21 +150,26 @@ pub fn with_ecn(packet: Bytes, ecn: Ecn) -> Bytes {
 /// The flow of a packet: a hash of protocol, addresses and ports, neither 0 nor
 /// [`FlowId::CONTROL`]; 0 if it is not IP.
 pub fn flow(packet: &[u8]) -> FlowId {
-    let addresses = match packet.first().map(|first| first >> 4) {
-        Some(4) if packet.len() >= IPV4_HEADER_BYTES => &packet[12..20],
-        Some(6) if packet.len() >= IPV6_HEADER_BYTES => &packet[8..40],
+    const START: u32 = 0x811c_9dc5;
+    let hash = match packet.first().map(|first| first >> 4) {
+        Some(4) if packet.len() >= IPV4_HEADER_BYTES => fnv(START, &packet[12..20]),
+        Some(6) if packet.len() >= IPV6_HEADER_BYTES => fnv(START, &packet[8..40]),
         _ => return FlowId(0),
     };
-    let (protocol, ports) = match payload(packet) {
-        Some((protocol @ (TCP | UDP), body)) if body.len() >= 4 => (protocol, &body[..4]),
-        Some((protocol, _)) => (protocol, &[][..]),
-        None => (0, &[][..]),
+    let hash = match payload(packet) {
+        Some((protocol @ (TCP | UDP), body)) if body.len() >= 4 => {
+            fnv(fnv(hash, &body[..4]), &[protocol])
+        }
+        Some((protocol, _)) => fnv(hash, &[protocol]),
+        None => fnv(hash, &[0]),
     };
-    let mut hash = 0x811c_9dc5_u32;
-    for byte in addresses.iter().chain(ports).chain([&protocol]) {
-        hash = (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-    }
     FlowId((((hash >> 16) ^ hash) as u16).clamp(1, FlowId::CONTROL.0 - 1))
+}
+
+/// Goes on with a hash of the kind FNV-1a.
+#[inline]
+fn fnv(hash: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(hash, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 /// A copy of a packet for the next hop, with its hop limit one lower; `None` if that was used up.

@@ -211,17 +211,10 @@ impl World {
         let node = &mut self.nodes[index];
         let trace = self.decisions.as_deref_mut().map(|decisions| decisions.of(index, now));
         let mut cx = Cx::with_trace(node.clock.local(now), trace);
-        let event = match event.event {
-            FrameUp::Received(mut frame) => {
-                frame.started = node.clock.local(frame.started);
-                FrameUp::Received(frame)
-            }
-            FrameUp::Overheard(mut frame) => {
-                frame.started = node.clock.local(frame.started);
-                FrameUp::Overheard(frame)
-            }
-            done => done,
-        };
+        let mut event = event.event;
+        if let FrameUp::Received(frame) | FrameUp::Overheard(frame) = &mut event {
+            frame.started = node.clock.local(frame.started);
+        }
         node.has_news |= node.stack.handle_frame(&mut cx, event);
         self.visit(index);
     }

@@ -24,18 +24,17 @@ impl Chip {
         air.ear(self.index).is_busy()
     }
 
-    /// When the interframe space of a function is over, if the medium stays idle.
-    fn gap_end(&self, air: &Air, index: usize, is_short: bool) -> Instant {
-        let aifs = self.functions[index].aifs;
-        let since = air.ear(self.index).idle_since.max(self.settled_at);
-        let mut end = since + if is_short { self.config.phy.sifs() } else { aifs };
-        if self.config.carrier_sense {
-            end = end.max(self.nav_until + aifs);
-            if let Some(error_at) = self.error_at {
-                end = end.max(error_at + self.after_error + aifs);
-            }
-        }
-        end
+    /// When the interframe spaces began, if the medium stays idle.
+    fn gap_start(&self, air: &Air) -> Instant {
+        let since = air.ear(self.index).idle_since().max(self.settled_at);
+        self.announced_end().map_or(since, |end| end.max(since))
+    }
+
+    /// Until when others have the air by what they said, or may have by what was not understood;
+    /// nothing for a radio that does not care.
+    fn announced_end(&self) -> Option<Instant> {
+        let error = self.error_at.map_or(Instant::ZERO, |at| at + self.after_error);
+        self.config.carrier_sense.then(|| self.nav_until.max(error))
     }
 
     /// Takes the next frame of a function into service, or the one in service into the next
@@ -61,7 +60,7 @@ impl Chip {
     /// A frame that finds the medium idle for long enough goes at once, any other draws. How long
     /// that is, the standard and ns-3 see differently, see [`FirstAccess`].
     fn take_up_backoff(&mut self, air: &Air, now: Instant, index: usize) {
-        let gap_end = self.gap_end(air, index, false);
+        let gap_end = self.gap_start(air) + self.functions[index].aifs;
         let is_free = !self.is_busy(air) && self.exchange.is_none() && now >= gap_end;
         let over = |slots: u32| gap_end + self.config.slot * u64::from(slots);
         match self.functions[index].backoff {
@@ -85,13 +84,18 @@ impl Chip {
         if function.wait != Wait::Contending || self.exchange.is_some() || self.is_busy(air) {
             return;
         }
+        let gap_end = self.gap_start(air) + function.aifs;
         let at = if function.is_drawing(self.config.gap) {
             let slots = function.backoff.unwrap_or(0);
-            self.gap_end(air, index, false) + self.config.slot * u64::from(slots)
+            gap_end + self.config.slot * u64::from(slots)
+        } else if self.config.gap == Gap::Sifs
+            && air.ear(self.index).idle_since() == self.last_tx_end
+        {
+            let short = self.last_tx_end.max(self.settled_at) + self.config.phy.sifs();
+            let announced = self.announced_end().map(|end| end + function.aifs);
+            announced.map_or(short, |end| end.max(short))
         } else {
-            let is_short =
-                self.config.gap == Gap::Sifs && air.ear(self.index).idle_since == self.last_tx_end;
-            self.gap_end(air, index, is_short)
+            gap_end
         };
         self.functions[index].at = at.max(now);
     }
@@ -102,11 +106,23 @@ impl Chip {
             return;
         }
         let at = self.functions.iter().map(|function| function.at).min().unwrap_or(Instant::MAX);
-        let planned = air.timer(self.index, Timer::Access);
         if at == Instant::MAX {
+            self.cancel_access(air);
+        } else if self.access_at != at.max(now) {
+            self.set_access(air, at.max(now));
+        }
+    }
+
+    /// Sets the event at which something may go.
+    pub(super) fn set_access(&mut self, air: &mut Air, at: Instant) {
+        self.access_at = at;
+        air.set_timer(self.index, Timer::Access, at);
+    }
+
+    pub(super) fn cancel_access(&mut self, air: &mut Air) {
+        if self.access_at != Instant::MAX {
+            self.access_at = Instant::MAX;
             air.cancel_timer(self.index, Timer::Access);
-        } else if planned != Some(at.max(now)) {
-            air.set_timer(self.index, Timer::Access, at.max(now));
         }
     }
 
@@ -129,31 +145,23 @@ impl Chip {
         if self.exchange.is_some() {
             return;
         }
-        for index in 0..self.functions.len() {
-            let function = &self.functions[index];
+        let (gap_start, slot) = (self.gap_start(air), self.config.slot);
+        for function in &mut self.functions {
             let is_waiting = function.wait == Wait::Contending;
             if is_waiting && function.at <= now {
                 continue;
             }
-            if function.backoff.is_some() {
-                let gap_end = self.gap_end(air, index, false);
-                self.functions[index].freeze(now, gap_end, self.config.slot);
-            }
+            function.freeze(now, gap_start + function.aifs, slot);
             if is_waiting {
-                self.functions[index].at = Instant::MAX;
+                function.at = Instant::MAX;
             }
         }
         self.arm(air, now);
     }
 
-    /// The medium becomes idle.
-    pub(super) fn on_idle(&mut self, air: &mut Air, now: Instant) {
-        air.ear_mut(self.index).idle_since = now;
-        self.resume(air, now);
-    }
-
     /// Something may go.
     pub(super) fn on_access(&mut self, air: &mut Air, now: Instant) {
+        self.access_at = Instant::MAX;
         if self.exchange.is_some() {
             self.on_pause_end(air, now);
             return;

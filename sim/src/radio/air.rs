@@ -1,14 +1,15 @@
 //! The air: what is on its way, what all radios sense of it, and their future events.
 //!
 //! A transmission passes twice along the list of those who hear its radio, with its start and with
-//! its end. It has one place in the event queue, which moves on from delay to delay, so that
-//! hearers at one distance cost no further event, and from the start to the end; two only where it
-//! is over at some before it begins at others. Where a hearer only senses it, its ear is all that
-//! is touched. Transmissions keep the list that they set out with, so that links may
-//! change meanwhile; they live in a slab and are freed when their end has passed the last hearer.
+//! its end, which its own radio is told of first. It has one place in the event queue, which moves
+//! on from delay to delay, so that hearers at one distance cost no further event, and from the
+//! start to the end; two only where it is over at some before it begins at others. Where a hearer
+//! only senses it, its ear is all that is touched. Transmissions keep the list that they set out
+//! with, so that links may change meanwhile; they live in a slab and are freed when their end has
+//! passed the last hearer.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use farhop_proto::base::{Bitrate, Duration, FrameUp, Instant, Phy, Seed};
 
@@ -25,8 +26,6 @@ use super::transmission::{Mpdu, Transmission};
 pub(super) enum Timer {
     /// The end of the gap or the backoff, or the time before which a frame must not go.
     Access,
-    /// The end of the own transmission.
-    TxEnd,
     /// No acknowledgement can come any more.
     AckTimeout,
     /// SIFS after a frame that wants an acknowledgement.
@@ -36,12 +35,14 @@ pub(super) enum Timer {
 }
 
 /// Timers of each radio.
-pub(super) const TIMERS: usize = 5;
+pub(super) const TIMERS: usize = 4;
 
 impl Timer {
-    pub(super) const ALL: [Self; TIMERS] =
-        [Self::Access, Self::TxEnd, Self::AckTimeout, Self::Reply, Self::Nav];
+    pub(super) const ALL: [Self; TIMERS] = [Self::Access, Self::AckTimeout, Self::Reply, Self::Nav];
 }
+
+/// The order of the end at the transmitter, behind those of the start and of the end.
+const OWN: usize = 2;
 
 /// Names a transmission in the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +51,14 @@ pub(super) struct TxId(u32);
 #[derive(Debug)]
 struct Held {
     transmission: Transmission,
-    hearers: Arc<[Hearer]>,
+    hearers: Rc<[Hearer]>,
     /// How many hearers the start and the end have passed.
     passed: [u32; 2],
-    /// Their places in the order of events.
-    order: [Order; 2],
-    /// The first hearer knows of the end before the last knows of the start, so that both need an
-    /// event.
+    /// Their places in the order of events, and that of the end at the transmitter.
+    order: [Order; 3],
+    /// The end has passed the transmitter, or never will, since that was switched off.
+    has_left: bool,
+    /// The end is there before the start has passed all, so that both need an event.
     is_split: bool,
     /// The start has passed all hearers, and the event is that of the end.
     is_ending: bool,
@@ -71,35 +73,44 @@ impl Held {
         if is_end { self.transmission.end } else { self.transmission.start }
     }
 
-    /// When the start or the end reaches the next hearer.
-    fn next_edge(&self, is_end: bool) -> Option<Instant> {
+    /// When the start or the end reaches the next hearer, or the end the transmitter, and the place
+    /// of that in the order of events.
+    fn next_edge(&self, is_end: bool) -> Option<(Instant, Order)> {
+        if is_end && !self.has_left {
+            return Some((self.transmission.end, self.order[OWN]));
+        }
         let hearer = self.hearers.get(self.passed[usize::from(is_end)] as usize)?;
-        Some(self.sent_at(is_end) + hearer.delay)
+        Some((self.sent_at(is_end) + hearer.delay, self.order[usize::from(is_end)]))
     }
 }
 
-/// Those of a group of hearers whose radios have to know of a start or an end: their places in the
-/// list, and what became of carrier sense where that is all there is.
+/// One of those whose radios have to know of a start or an end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    /// Its place in the list of hearers.
+    pub(super) place: u32,
+    /// What became of carrier sense.
+    pub(super) turn: Option<Turn>,
+    /// And that is all there is.
+    pub(super) is_plain: bool,
+}
+
+/// Those of a group of hearers whose radios have to know of a start or an end.
 #[derive(Debug)]
 pub(super) struct Calls {
-    list: [(u32, Option<Turn>); Self::MOST],
+    list: [Call; Self::MOST],
     count: usize,
 }
 
 impl Calls {
-    /// Of a larger group the rest is called next.
+    /// Of a larger group the rest follows as if it stood behind.
     const MOST: usize = 16;
 
     pub(super) const fn new() -> Self {
-        Self { list: [(0, None); Self::MOST], count: 0 }
+        Self { list: [Call { place: 0, turn: None, is_plain: true }; Self::MOST], count: 0 }
     }
 
-    /// There may be more who are reached at this time.
-    pub(super) fn is_full(&self) -> bool {
-        self.count == Self::MOST
-    }
-
-    pub(super) fn as_slice(&self) -> &[(u32, Option<Turn>)] {
+    pub(super) fn as_slice(&self) -> &[Call] {
         &self.list[..self.count]
     }
 }
@@ -181,16 +192,18 @@ impl Air {
         self.queue.cancel(radio * TIMERS + timer as usize);
     }
 
-    pub(super) fn timer(&self, radio: usize, timer: Timer) -> Option<Instant> {
-        self.queue.due(radio * TIMERS + timer as usize)
-    }
-
     pub(super) fn report(&mut self, radio: usize, at: Instant, event: FrameUp) {
         self.reports.push_back(MediumEvent { radio, at, event });
     }
 
     pub(super) fn transmission(&self, tx: TxId) -> &Transmission {
         &self.slab[tx.0 as usize].transmission
+    }
+
+    /// Whether all frames come over a link that can be decoded, and nobody wants to know.
+    pub(super) fn loses_nothing(&self, link: u32) -> bool {
+        let link = self.links.get(link);
+        link.loss.is_none() && link.is_up && self.fates.is_none()
     }
 
     /// What the losses of a link make of a transmission that began to arrive at `start`, or of one
@@ -252,18 +265,16 @@ impl Air {
         if self.is_recording {
             self.recorded.push_back(transmission.clone());
         }
-        let hearers = Arc::clone(self.links.hearers(transmission.radio));
-        if hearers.is_empty() {
-            return;
-        }
-        let order = [self.queue.take_order(), self.queue.take_order()];
+        let hearers = Rc::clone(self.links.hearers(transmission.radio));
+        let own = self.queue.take_order();
+        let order = [self.queue.take_order(), self.queue.take_order(), own];
         let phy = self.links.phy(transmission.radio);
         let mode = if self.sums_energy { self.mode(phy, transmission.rate) } else { 0 };
-        let delay = |hearer: Option<&Hearer>| hearer.map_or(Duration::ZERO, |at| at.delay);
-        let spread = delay(hearers.last()).saturating_sub(delay(hearers.first()));
+        let length = transmission.end - transmission.start;
         let held = Held {
-            is_split: spread >= transmission.end - transmission.start,
-            is_ending: false,
+            is_split: hearers.last().is_some_and(|last| last.delay >= length),
+            is_ending: hearers.is_empty(),
+            has_left: false,
             transmission,
             hearers,
             passed: [0, 0],
@@ -271,7 +282,7 @@ impl Air {
             mode,
             is_cut_off: false,
         };
-        let is_split = held.is_split;
+        let (is_split, is_ending) = (held.is_split, held.is_ending);
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slab[slot as usize] = held;
@@ -283,10 +294,16 @@ impl Air {
                 self.slab.len() as u32 - 1
             }
         };
-        self.set_edge(TxId(slot), false);
+        self.set_edge(TxId(slot), is_ending);
         if is_split {
             self.set_edge(TxId(slot), true);
         }
+    }
+
+    /// Whose transmission it is that ends now, before anybody else knows of that.
+    pub(super) fn leave(&mut self, tx: TxId, is_end: bool) -> Option<usize> {
+        let held = &mut self.slab[tx.0 as usize];
+        (is_end && !std::mem::replace(&mut held.has_left, true)).then_some(held.transmission.radio)
     }
 
     /// Sets the event at which a start or an end reaches the next hearer.
@@ -295,7 +312,7 @@ impl Air {
         let second = usize::from(is_end && held.is_split);
         let handle = self.ears.len() * TIMERS + tx.0 as usize * 2 + second;
         match held.next_edge(is_end) {
-            Some(at) => self.queue.set_in_order(handle, at, held.order[usize::from(is_end)]),
+            Some((at, order)) => self.queue.set_in_order(handle, at, order),
             None => self.queue.cancel(handle),
         }
     }
@@ -309,7 +326,8 @@ impl Air {
 
     /// Whether the start or the end of a transmission has reached nobody yet.
     pub(super) fn is_first(&self, tx: TxId, is_end: bool) -> bool {
-        self.slab[tx.0 as usize].passed[usize::from(is_end)] == 0
+        let held = &self.slab[tx.0 as usize];
+        if is_end { !held.has_left } else { held.passed[0] == 0 }
     }
 
     /// Those whom a transmission reaches.
@@ -327,23 +345,26 @@ impl Air {
     ///
     /// Whether a radio has to know is as good as drawn by lot, so that is written down without
     /// branches. What a radio does then touches no other ear.
+    #[inline(never)]
     pub(super) fn pass(&mut self, tx: TxId, is_end: bool, at: Instant, calls: &mut Calls) {
         let held = &mut self.slab[tx.0 as usize];
         let delay = at.since(held.sent_at(is_end));
         let passed = &mut held.passed[usize::from(is_end)];
         let ears = &mut self.ears[..];
-        calls.count = 0;
-        for hearer in &held.hearers[*passed as usize..] {
-            if hearer.delay != delay || calls.is_full() {
+        let Calls { list, count } = calls;
+        let (mut place, mut called) = (*passed, 0);
+        for hearer in held.hearers[place as usize..].iter().take(Calls::MOST) {
+            if hearer.delay != delay {
                 break;
             }
-            *passed += 1;
             let ear = &mut ears[hearer.radio as usize];
             let is_plain = matches!(hearer.reach, Reach::Energy) & !ear.is_receiving;
-            let turn = ear.hear(at, hearer.power.if_so(is_plain), is_end);
-            calls.list[calls.count] = (*passed - 1, turn);
-            calls.count += usize::from(!is_plain | (turn.is_some() & ear.is_waiting));
+            let turn = ear.hear(at, hearer.power, is_end);
+            list[called % Calls::MOST] = Call { place, turn, is_plain };
+            called += usize::from(!is_plain | (turn.is_some() & ear.is_waiting));
+            place += 1;
         }
+        (*passed, *count) = (place, called);
     }
 
     /// Has a start or an end go on from those whom it has reached. Returns when it reaches the
@@ -351,8 +372,7 @@ impl Air {
     /// for that. A transmission that has passed all is forgotten.
     pub(super) fn go_on(&mut self, tx: TxId, is_end: bool, until: Instant) -> Option<Instant> {
         let held = &mut self.slab[tx.0 as usize];
-        let order = held.order[usize::from(is_end)];
-        if let Some(next) = held.next_edge(is_end) {
+        if let Some((next, order)) = held.next_edge(is_end) {
             if next <= until && self.queue.would_be_next(next, order) {
                 return Some(next);
             }
@@ -365,7 +385,6 @@ impl Air {
         self.set_edge(tx, is_end || is_ending);
         if is_end {
             let held = &mut self.slab[tx.0 as usize];
-            held.hearers = Arc::default();
             let spare = held.transmission.forget_payload();
             self.spare.extend(spare);
             self.free.push(tx.0);
@@ -377,12 +396,16 @@ impl Air {
     pub(super) fn cut_off(&mut self, radio: usize, now: Instant) {
         for slot in 0..self.slab.len() {
             let held = &mut self.slab[slot];
-            if held.transmission.radio == radio && held.transmission.end > now {
+            if held.transmission.radio != radio || held.has_left {
+                continue;
+            }
+            held.has_left = true;
+            if held.transmission.end > now {
                 held.transmission.end = now;
                 held.is_cut_off = true;
                 held.is_split |= !held.is_ending;
-                self.set_edge(TxId(slot as u32), true);
             }
+            self.set_edge(TxId(slot as u32), true);
         }
     }
 

@@ -60,6 +60,8 @@ pub(super) struct Chip {
     pub(super) error_at: Option<Instant>,
     /// Data frames for others received without error; not counted in `stats`.
     pub(super) overheard: u64,
+    /// When the event is due at which something may go; never where there is none.
+    pub(super) access_at: Instant,
     /// The exchange of the function that has the air.
     pub(super) exchange: Option<Exchange>,
     /// Access functions in rising priority; one alone without EDCA.
@@ -87,19 +89,25 @@ impl Chip {
     /// Tells its ear what to care for. To be called when anything was done to it.
     pub(super) fn settle(&self, air: &mut Air) {
         let is_still = self.functions.iter().all(Edcaf::is_at_rest);
+        let is_free = self.exchange.is_none();
         let ear = air.ear_mut(self.index);
-        ear.is_waiting = self.exchange.is_none() && !is_still;
-        ear.is_at_rest = self.exchange.is_none() && is_still;
-        self.settle_receiver(air);
+        ear.is_waiting = is_free & !is_still & ear.has_carrier_sense;
+        ear.is_at_rest = is_free & is_still;
+        ear.is_receiving = self.is_receiving();
     }
 
     /// The same after a signal has come to a radio at rest, or has gone.
     pub(super) fn settle_receiver(&self, air: &mut Air) {
+        air.ear_mut(self.index).is_receiving = self.is_receiving();
+    }
+
+    /// Whether energy that comes and goes matters to what it receives.
+    fn is_receiving(&self) -> bool {
         // All of it: a guess at which of them decides would be wrong too often.
-        air.ear_mut(self.index).is_receiving = !self.is_up
+        !self.is_up
             | !self.receiver.is_free()
             | (self.config.eifs == EifsRule::Always)
-            | matches!(self.phase, Phase::Awaiting { is_over: true, .. });
+            | matches!(self.phase, Phase::Awaiting { is_over: true, .. })
     }
 
     /// Something of each part that a frame for others needs, so that it is at hand.
@@ -130,6 +138,7 @@ impl Chip {
             is_up: true,
             functions: functions(&config),
             rates: Rates::build(config.rate_control, config.phy, config.rate, stream("rate")),
+            access_at: Instant::MAX,
             exchange: None,
             phase: Phase::Free,
             last_tx_end: Instant::ZERO,
@@ -232,7 +241,6 @@ impl Chip {
         }
         air.ear_mut(self.index).start_sending(now, end);
         self.on_own_start(air, now);
-        air.set_timer(self.index, Timer::TxEnd, end);
         let radio = self.index;
         air.transmit(Transmission { radio, from, start: now, end, rate, nav, kind });
     }
@@ -243,7 +251,7 @@ impl Chip {
         ear.stop_sending(now);
         let is_idle = !ear.is_busy();
         if is_idle {
-            ear.idle_since = now;
+            ear.rest(now);
         }
         if self.phase == Phase::Sending {
             self.on_step_sent(air, now);
@@ -294,12 +302,13 @@ impl Chip {
         }
         self.is_up = up;
         if up {
-            air.ear_mut(self.index).idle_since = now;
+            air.ear_mut(self.index).rest(now);
             return;
         }
         for timer in Timer::ALL {
             air.cancel_timer(self.index, timer);
         }
+        self.access_at = Instant::MAX;
         self.has_nav_timer = false;
         if self.is_transmitting(air) {
             self.last_tx_end = now;

@@ -41,7 +41,7 @@ impl Chip {
             self.on_busy(air, now);
         }
         self.exchange = Some(exchange);
-        air.cancel_timer(self.index, Timer::Access);
+        self.cancel_access(air);
         self.settle_internal_collisions(air, now, index);
         self.count_attempt(&exchange);
         self.send_step(air, now);
@@ -199,7 +199,7 @@ impl Chip {
             exchange.step = Step::Data;
         }
         self.phase = Phase::Pausing;
-        air.set_timer(self.index, Timer::Access, now + self.config.phy.sifs());
+        self.set_access(air, now + self.config.phy.sifs());
     }
 
     pub(super) fn on_pause_end(&mut self, air: &mut Air, now: Instant) {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use farhop_proto::base::{Dbm, Duration, NodeId, Phy, PhyKind, RadioId, Seed};
 
@@ -74,7 +74,7 @@ struct Station {
     /// Paths from it, in the order in which they were made.
     paths: Vec<u32>,
     /// Who hears it now, nearest first.
-    hearers: Arc<[Hearer]>,
+    hearers: Rc<[Hearer]>,
 }
 
 /// The links between all radios.
@@ -101,7 +101,7 @@ impl Links {
             receive_threshold: config.receive_threshold,
             sense_threshold: config.sense_threshold,
             paths: Vec::new(),
-            hearers: Arc::default(),
+            hearers: Rc::default(),
         };
         let mut links = Self {
             stations: config.radios.iter().map(station).collect(),
@@ -123,7 +123,7 @@ impl Links {
     }
 
     /// Who hears a radio now.
-    pub(super) fn hearers(&self, radio: usize) -> &Arc<[Hearer]> {
+    pub(super) fn hearers(&self, radio: usize) -> &Rc<[Hearer]> {
         &self.stations[radio].hearers
     }
 

@@ -7,7 +7,7 @@ use farhop_proto::base::{
     AccessCategory, FrameDown, FrameUp, Instant, NodeId, PhyKind, RadioId, Seed,
 };
 
-use super::air::{Air, Calls, TIMERS, Timer, TxId};
+use super::air::{Air, Call, Calls, TIMERS, Timer, TxId};
 use super::chip::Chip;
 use super::config::{AirLink, ChipConfig, MediumConfig};
 use super::inject::Injected;
@@ -173,7 +173,10 @@ impl Medium {
             let mut next = Some(at);
             while let Some(at) = next {
                 self.now = at;
-                self.pass(tx, is_end, at);
+                match self.air.leave(tx, is_end) {
+                    Some(radio) => self.end(radio, at),
+                    None => self.pass(tx, is_end, at),
+                }
                 // Who is told of reports wants to hear of them at once.
                 let until = if self.air.reports.is_empty() { until } else { at };
                 next = self.air.go_on(tx, is_end, until);
@@ -185,7 +188,6 @@ impl Medium {
         let air = &mut self.air;
         match (Timer::ALL[handle % TIMERS], &mut self.ports[handle / TIMERS]) {
             (Timer::Access, port) => of_port!(port, on_access(air, at)),
-            (Timer::TxEnd, port) => of_port!(port, on_tx_end(air, at)),
             (Timer::AckTimeout, Port::Chip(chip)) => chip.on_ack_timeout(air, at),
             (Timer::Reply, Port::Chip(chip)) => chip.on_reply(air, at),
             (Timer::Nav, Port::Chip(chip)) => chip.on_nav_unused(air, at),
@@ -195,35 +197,37 @@ impl Medium {
         self.air.queue.fill();
     }
 
+    /// The own transmission of a radio ends.
+    fn end(&mut self, radio: usize, at: Instant) {
+        self.events += 1;
+        of_port!(&mut self.ports[radio], on_tx_end(&mut self.air, at));
+        self.ports[radio].settle(&mut self.air);
+    }
+
     /// A start or an end reaches those whom it reaches at `at`.
     fn pass(&mut self, tx: TxId, is_end: bool, at: Instant) {
         let Self { ports, air, calls, .. } = self;
-        loop {
-            air.pass(tx, is_end, at, calls);
-            for (place, turn) in calls.as_slice() {
-                let hearer = air.hearers(tx)[*place as usize];
-                match &mut ports[hearer.radio as usize] {
-                    Port::Chip(chip) => {
-                        let is_touched = match turn {
-                            Some(turn) => {
-                                chip.on_turn(air, at, *turn);
-                                true
-                            }
-                            None if is_end => chip.on_signal_end(air, at, &hearer, tx),
-                            None => chip.on_signal_start(air, at, &hearer, tx),
-                        };
-                        if is_touched {
-                            chip.settle(air);
-                        } else {
-                            chip.settle_receiver(air);
+        air.pass(tx, is_end, at, calls);
+        for &Call { place, turn, is_plain } in calls.as_slice() {
+            let hearer = air.hearers(tx)[place as usize];
+            match &mut ports[hearer.radio as usize] {
+                Port::Chip(chip) => {
+                    let is_touched = match turn {
+                        Some(turn) if is_plain => {
+                            chip.on_turn(air, at, turn);
+                            true
                         }
+                        _ if is_end => chip.on_signal_end(air, at, (&hearer, turn), tx),
+                        _ => chip.on_signal_start(air, at, (&hearer, turn), tx),
+                    };
+                    if is_touched {
+                        chip.settle(air);
+                    } else {
+                        chip.settle_receiver(air);
                     }
-                    Port::Wire(wire) if is_end => wire.on_signal_end(air, at, &hearer, tx),
-                    Port::Wire(_) => {}
                 }
-            }
-            if !calls.is_full() {
-                break;
+                Port::Wire(wire) if is_end => wire.on_signal_end(air, at, &hearer, tx),
+                Port::Wire(_) => {}
             }
         }
     }
@@ -299,7 +303,7 @@ impl Medium {
     pub fn stats(&self, radio: usize) -> ChipStats {
         match &self.ports[radio] {
             Port::Chip(chip) => {
-                let (busy, overheard) = (self.air.ear(radio).busy, chip.overheard);
+                let (busy, overheard) = (self.air.ear(radio).busy(), chip.overheard);
                 ChipStats { busy, overheard, ..chip.stats }
             }
             Port::Wire(wire) => wire.stats,

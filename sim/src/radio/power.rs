@@ -4,7 +4,6 @@
 //! floating point would leave crumbs. So power is a whole number of units of 10^-19 W: 20 dBm still
 //! fit eighty times, and a signal at -110 dBm is true to a hundred-thousandth.
 
-use std::hint::select_unpredictable;
 use std::ops::{AddAssign, SubAssign};
 
 use farhop_proto::base::Dbm;
@@ -25,9 +24,15 @@ impl Power {
         Self((libm::pow(10.0, dbm.as_f64() / 10.0) * 1e-3 / UNIT) as u64)
     }
 
-    /// All of it, or nothing; not by a branch.
-    pub(super) fn if_so(self, so: bool) -> Self {
-        select_unpredictable(so, self, Self::ZERO)
+    /// This power and `other`.
+    pub(super) const fn with(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+
+    /// With `other`, or without it; not by a branch.
+    pub(super) const fn changed_by(self, other: Self, is_less: bool) -> Self {
+        let all_if_less = 0_u64.wrapping_sub(is_less as u64);
+        Self(self.0.wrapping_add((other.0 ^ all_if_less).wrapping_sub(all_if_less)))
     }
 
     /// What is left without `other`, which is part of it.

@@ -90,7 +90,6 @@ impl Wire {
         self.sequence = (self.sequence + 1) & 0xfff;
         self.stats.attempts += 1;
         self.stats.air_data += end - now;
-        air.set_timer(self.index, Timer::TxEnd, end);
         let (radio, from) = (self.index, self.config.node);
         let nav = Duration::ZERO;
         air.transmit(Transmission { radio, from, start: now, end, rate, nav, kind });

@@ -166,9 +166,10 @@ impl Udp {
         }
     }
 
-    /// Has a source send nothing until it is resumed; what was due before still goes.
-    pub fn pause(&mut self) {
+    /// Has a source send nothing from `now` on until it is resumed; what was due before still goes.
+    pub fn pause(&mut self, now: Instant) {
         if let Role::Source(source) = &mut self.role {
+            source.advance(now);
             (source.paused, source.due) = (true, Instant::MAX);
         }
     }
@@ -389,7 +390,7 @@ impl Layer for Udp {
         let Role::Source(source) = &mut self.role else {
             return None;
         };
-        if !source.started {
+        if !source.started || source.backlog > 0 {
             source.advance(cx.now);
         }
         let lane = Lane { flow: self.wire_flow, ..Lane::default() };
@@ -407,9 +408,11 @@ impl Layer for Udp {
         })
     }
 
+    /// A source with payloads that wait for room need not wake up for more of them: what has fallen
+    /// due is made up for when it is asked for one.
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.role {
-            Role::Source(source) if source.due < Instant::MAX => Some(source.due),
+            Role::Source(Source { due, backlog: 0, .. }) if *due < Instant::MAX => Some(*due),
             _ => None,
         }
     }

@@ -58,7 +58,7 @@ fn a_paused_source_is_silent_and_starts_again_at_once() {
             udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some()
         };
         assert!(take(&mut udp, 0));
-        udp.pause();
+        udp.pause(at_ms(0));
         assert_eq!((take(&mut udp, 20), udp.poll_timeout()), (false, None));
         udp.resume();
         assert!(take(&mut udp, 50));

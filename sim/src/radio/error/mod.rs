@@ -29,6 +29,8 @@ const HIGHEST: i32 = 16;
 const OCTAVES: usize = (HIGHEST - LOWEST) as usize;
 /// Points of an octave.
 const FINE: usize = 1 << FINE_BITS;
+/// Points that are computed at once. A point takes up to 10 us, and most runs meet few ratios.
+const STRETCH: usize = 8;
 /// Bits of a double below those of the index.
 const REST_BITS: u32 = 52 - FINE_BITS;
 
@@ -40,17 +42,17 @@ const GUESS: f64 = 0.5;
 pub(super) struct ErrorCurve {
     mode: Mode,
     kind: CurveKind,
-    /// What was asked for so far: a run meets few of the ratios that there are.
-    octaves: [OnceLock<Octave>; OCTAVES],
+    /// What was asked for so far.
+    stretches: [OnceLock<Stretch>; OCTAVES * FINE / STRETCH],
 }
 
-/// The logarithm of the success of a bit at the points of one octave, rising, and at the first
-/// point of the next.
-type Octave = Box<[f64; FINE + 1]>;
+/// The logarithm of the success of a bit at the points of a stretch, rising, and at the first point
+/// of the next.
+type Stretch = Box<[f64; STRETCH + 1]>;
 
 impl ErrorCurve {
     fn new(mode: Mode, kind: CurveKind) -> Self {
-        Self { mode, kind, octaves: [const { OnceLock::new() }; OCTAVES] }
+        Self { mode, kind, stretches: [const { OnceLock::new() }; OCTAVES * FINE / STRETCH] }
     }
 
     fn point(&self, index: usize) -> f64 {
@@ -77,18 +79,22 @@ impl ErrorCurve {
         ratio_of(above)
     }
 
-    fn octave(&self, octave: usize) -> &[f64; FINE + 1] {
-        self.octaves[octave].get_or_init(|| {
-            let mut points = Box::new([0.0; FINE + 1]);
-            for (fine, point) in points.iter_mut().enumerate() {
-                *point = self.point((octave << FINE_BITS) + fine);
+    /// The values at a point and at the next.
+    #[inline]
+    fn pair(&self, index: usize) -> [f64; 2] {
+        let (stretch, place) = (index / STRETCH, index % STRETCH);
+        let points = self.stretches[stretch].get_or_init(|| {
+            let mut points = Box::new([0.0; STRETCH + 1]);
+            for (place, point) in points.iter_mut().enumerate() {
+                *point = self.point(stretch * STRETCH + place);
             }
             // What rounding leaves of certainty may be no higher than what follows.
-            for fine in (0..FINE).rev() {
-                points[fine] = points[fine].min(points[fine + 1]);
+            for place in (0..STRETCH).rev() {
+                points[place] = points[place].min(points[place + 1]);
             }
             points
-        })
+        });
+        [points[place], points[place + 1]]
     }
 
     /// The logarithm of the success of a bit at a ratio that is not negative. Outside of the table
@@ -98,15 +104,14 @@ impl ErrorCurve {
         let bits = sinr.to_bits() as i64;
         let index = (bits >> REST_BITS) - index_base();
         if index < 0 {
-            return self.octave(0)[0];
+            return self.pair(0)[0];
         }
-        let (octave, fine) = (index as usize >> FINE_BITS, index as usize % FINE);
-        if octave >= OCTAVES {
-            return self.octave(OCTAVES - 1)[FINE];
+        let index = index as usize;
+        if index >= OCTAVES * FINE {
+            return self.pair(OCTAVES * FINE - 1)[1];
         }
         let rest = (bits & ((1 << REST_BITS) - 1)) as f64 * (1.0 / (1_u64 << REST_BITS) as f64);
-        let points = self.octave(octave);
-        let (low, high) = (points[fine], points[fine + 1]);
+        let [low, high] = self.pair(index);
         low + rest * (high - low)
     }
 }

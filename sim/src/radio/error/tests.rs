@@ -86,7 +86,7 @@ fn a_better_ratio_is_never_worse_and_the_ends_hold() {
         let lns: Vec<f64> = ratios.iter().map(|ratio| curve.ln_success_per_bit(*ratio)).collect();
         assert!(lns.is_sorted(), "{rate}");
         assert!(lns.iter().all(|ln| (-0.7..=0.0).contains(ln)), "{rate}");
-        assert_eq!(curve.ln_success_per_bit(0.0), curve.octave(0)[0]);
+        assert_eq!(curve.ln_success_per_bit(0.0), curve.pair(0)[0]);
         assert!(curve.ln_success_per_bit(f64::INFINITY) > -1e-12, "{rate}");
     }
 }

@@ -4,11 +4,13 @@
 //! and goes. In a network of ten thousand radios that is most of all work. So the ears of all
 //! radios stand side by side, and it is done here without a look at the rest of the radio.
 
+use std::hint::select_unpredictable;
+
 use farhop_proto::base::{Duration, Instant};
 
 use super::super::power::Power;
 
-/// What becomes of the medium for a radio with carrier sense.
+/// What becomes of the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::radio) enum Turn {
     Busy,
@@ -21,17 +23,16 @@ pub(in crate::radio) enum Turn {
 pub(in crate::radio) struct Ear {
     /// All signals at the antenna, as far as they count.
     ambient: Power,
-    /// What makes the medium busy; nothing at all while a sibling sends.
+    /// What makes the medium busy; nothing at all while the radio or a sibling sends.
     sense: Power,
     /// Its value otherwise.
     threshold: Power,
-    /// Since when the medium is busy, where it is.
-    busy_since: Instant,
-    /// When it last became idle, as a radio with carrier sense knows it.
-    pub(in crate::radio) idle_since: Instant,
+    /// Since when the medium is idle, or was last, and since when it is busy.
+    since: [Instant; 2],
     /// Sum of the busy times that have ended.
-    pub(in crate::radio) busy: Duration,
-    /// When the own transmission ends, while there is one.
+    busy_nanos: u64,
+    /// When the own transmission ends, or has ended: where energy does not count, the medium is
+    /// idle from then on.
     tx_until: Instant,
     is_sending: bool,
     /// What is being received suffers from energy that comes and goes.
@@ -40,10 +41,14 @@ pub(in crate::radio) struct Ear {
     pub(in crate::radio) is_waiting: bool,
     /// There is nothing to send and no backoff to count. No signal changes that.
     pub(in crate::radio) is_at_rest: bool,
-    has_carrier_sense: bool,
+    pub(in crate::radio) has_carrier_sense: bool,
     /// Transmitting radios of the same node on overlapping channels.
     siblings: u16,
 }
+
+/// Places in [`Ear::since`].
+const IDLE: usize = 0;
+const BUSY: usize = 1;
 
 impl Ear {
     pub(in crate::radio) fn new(sense: Power, has_carrier_sense: bool) -> Self {
@@ -52,14 +57,13 @@ impl Ear {
             ambient: Power::ZERO,
             sense,
             threshold: sense,
-            busy_since: Instant::ZERO,
-            idle_since: Instant::ZERO,
-            busy: Duration::ZERO,
+            since: [Instant::ZERO; 2],
+            busy_nanos: 0,
             tx_until: Instant::ZERO,
             is_sending: false,
             // Until the radio has said that it does not care.
             is_receiving: true,
-            is_waiting: true,
+            is_waiting: has_carrier_sense,
             is_at_rest: false,
             has_carrier_sense,
             siblings: 0,
@@ -68,7 +72,12 @@ impl Ear {
 
     /// Any of it, so that all of it is at hand.
     pub(in crate::radio) fn fetch(&self) -> u64 {
-        self.busy_since.as_nanos()
+        self.busy_nanos
+    }
+
+    /// How long the medium was busy, as far as that is over.
+    pub(in crate::radio) fn busy(&self) -> Duration {
+        Duration::from_nanos(self.busy_nanos)
     }
 
     /// All signals at the antenna.
@@ -81,7 +90,7 @@ impl Ear {
         self.is_sending.then_some(self.tx_until)
     }
 
-    /// Whether there is something on the air, the own transmission not counted.
+    /// Whether there is something on the air, the own transmission counted.
     fn is_sensing(&self) -> bool {
         self.ambient >= self.sense
     }
@@ -91,12 +100,25 @@ impl Ear {
         self.is_sending || (self.has_carrier_sense && self.is_sensing())
     }
 
+    /// When the medium last became idle, as far as this radio cares.
+    pub(in crate::radio) fn idle_since(&self) -> Instant {
+        if self.has_carrier_sense { self.since[IDLE] } else { self.tx_until }
+    }
+
+    /// The medium counts as idle from now on.
+    pub(in crate::radio) fn rest(&mut self, now: Instant) {
+        (self.since[IDLE], self.tx_until) = (now, now);
+    }
+
     /// Whether a radio of the same node sends.
     pub(super) fn has_sibling(&self) -> bool {
         self.siblings > 0
     }
 
     /// A signal comes, or goes.
+    ///
+    /// Without branches: whether a signal changes anything is as good as drawn by lot, and wrong
+    /// guesses of a processor cost more than all of this.
     #[inline]
     pub(in crate::radio) fn hear(
         &mut self,
@@ -105,11 +127,7 @@ impl Ear {
         is_end: bool,
     ) -> Option<Turn> {
         let was_sensing = self.is_sensing();
-        if is_end {
-            self.ambient -= power;
-        } else {
-            self.ambient += power;
-        }
+        self.ambient = self.ambient.changed_by(power, is_end);
         self.turn(now, was_sensing)
     }
 
@@ -121,38 +139,42 @@ impl Ear {
         } else {
             self.siblings += 1;
         }
-        self.sense = if self.siblings == 0 { self.threshold } else { Power::ZERO };
+        self.set_sense();
         self.turn(now, was_sensing)
     }
 
-    /// Without branches: whether a signal changes anything is as good as drawn by lot, and wrong
-    /// guesses of a processor cost more than all of this.
     #[inline]
     fn turn(&mut self, now: Instant, was_sensing: bool) -> Option<Turn> {
         let is_sensing = self.is_sensing();
-        let is_turn = (is_sensing != was_sensing) & !self.is_sending;
-        let is_idle = is_turn & !is_sensing;
-        let passed = if is_idle { now.since(self.busy_since) } else { Duration::ZERO };
-        self.busy += passed;
-        self.busy_since = if is_turn & is_sensing { now } else { self.busy_since };
-        self.idle_since = if is_idle & self.has_carrier_sense { now } else { self.idle_since };
-        let turn = if is_sensing { Turn::Busy } else { Turn::Idle };
-        (is_turn & self.has_carrier_sense).then_some(turn)
+        let is_turn = is_sensing != was_sensing;
+        let passed = now.as_nanos().wrapping_sub(self.since[BUSY].as_nanos());
+        let is_over = u64::from(is_turn & was_sensing);
+        self.busy_nanos = self.busy_nanos.wrapping_add(passed & is_over.wrapping_neg());
+        let since = &mut self.since[usize::from(is_sensing)];
+        *since = select_unpredictable(is_turn, now, *since);
+        is_turn.then_some(if is_sensing { Turn::Busy } else { Turn::Idle })
+    }
+
+    fn set_sense(&mut self) {
+        let is_drowned = self.is_sending || self.siblings > 0;
+        self.sense = if is_drowned { Power::ZERO } else { self.threshold };
     }
 
     /// The own transmitter starts.
     pub(in crate::radio) fn start_sending(&mut self, now: Instant, until: Instant) {
-        if !self.is_sensing() && !self.is_sending {
-            self.busy_since = now;
+        if !self.is_sensing() {
+            self.since[BUSY] = now;
         }
         (self.is_sending, self.tx_until) = (true, until);
+        self.set_sense();
     }
 
     /// The own transmitter stops.
     pub(in crate::radio) fn stop_sending(&mut self, now: Instant) {
-        self.is_sending = false;
+        (self.is_sending, self.tx_until) = (false, now);
+        self.set_sense();
         if !self.is_sensing() {
-            self.busy += now.since(self.busy_since);
+            self.busy_nanos += now.since(self.since[BUSY]).as_nanos();
         }
     }
 }

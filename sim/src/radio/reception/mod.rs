@@ -122,25 +122,25 @@ impl Chip {
         }
     }
 
-    /// The start of a signal arrives. Returns whether more than the receiver may have changed.
+    /// The start of a signal has arrived, and the ear has heard it. Returns whether more than the
+    /// receiver may have changed.
     #[inline]
     pub(super) fn on_signal_start(
         &mut self,
         air: &mut Air,
         now: Instant,
-        hearer: &Hearer,
+        (hearer, turn): (&Hearer, Option<Turn>),
         tx: TxId,
     ) -> bool {
         if let Reach::Sibling(overlap) = hearer.reach {
             self.on_sibling_start(air, now, overlap, tx);
             return true;
         }
-        let ear = air.ear_mut(self.index);
-        let (ambient, is_waiting) = (ear.ambient(), ear.is_waiting);
-        let turn = ear.hear(now, hearer.power, false);
+        let ear = air.ear(self.index);
+        let (before, is_waiting) = (ear.ambient().without(hearer.power), ear.is_waiting);
         let is_sending = ear.tx_until().is_some();
         if let Model::Sinr(sinr) = &mut self.receiver.model {
-            sinr.on_change(air, ambient, now, (tx, false));
+            sinr.on_change(air, before, now, (tx, false));
         }
         let is_busy = turn == Some(Turn::Busy) && is_waiting;
         if is_busy {
@@ -173,13 +173,14 @@ impl Chip {
         }
     }
 
-    /// The end of a signal arrives. Returns whether more than the receiver may have changed.
+    /// The end of a signal has arrived, and the ear has heard it. Returns whether more than the
+    /// receiver may have changed.
     #[inline]
     pub(super) fn on_signal_end(
         &mut self,
         air: &mut Air,
         now: Instant,
-        hearer: &Hearer,
+        (hearer, turn): (&Hearer, Option<Turn>),
         tx: TxId,
     ) -> bool {
         let mut ended = None;
@@ -189,14 +190,13 @@ impl Chip {
             let ear = air.ear_mut(self.index);
             (ear.hear_sibling(now, true), ear.is_at_rest)
         } else {
-            let ear = air.ear_mut(self.index);
-            let (ambient, is_at_rest) = (ear.ambient(), ear.is_at_rest);
-            let turn = ear.hear(now, hearer.power, true);
+            let ear = air.ear(self.index);
+            let (before, is_at_rest) = (ear.ambient().with(hearer.power), ear.is_at_rest);
             let Receiver { model, rng, .. } = &mut self.receiver;
             ended = match model {
                 Model::Threshold(threshold) => threshold.end(tx),
                 Model::Sinr(sinr) => {
-                    sinr.on_change(air, ambient, now, (tx, true));
+                    sinr.on_change(air, before, now, (tx, true));
                     Some(sinr.end(air, now, tx, rng))
                 }
             };
@@ -207,8 +207,8 @@ impl Chip {
             self.on_reception_end(air, now, ended);
             is_touched = true;
         }
-        if turn == Some(Turn::Idle) && self.is_up && !is_at_rest {
-            self.on_idle(air, now);
+        if turn == Some(Turn::Idle) && self.is_up && !is_at_rest && self.config.carrier_sense {
+            self.resume(air, now);
             is_touched = true;
         }
         is_touched && !is_at_rest
@@ -225,7 +225,7 @@ impl Chip {
     pub(super) fn on_turn(&mut self, air: &mut Air, now: Instant, turn: Turn) {
         match turn {
             Turn::Busy => self.on_busy(air, now),
-            Turn::Idle => self.on_idle(air, now),
+            Turn::Idle => self.resume(air, now),
         }
     }
 
@@ -256,6 +256,9 @@ impl Chip {
         let Reception { tx, link, start, .. } = reception;
         if air.is_cut_off(tx) {
             return Some(0);
+        }
+        if air.loses_nothing(link) {
+            return Some(reception.decoded);
         }
         let is_for_us = air.transmission(tx).is_data_for(self.node);
         let count = air.transmission(tx).mpdus().len().max(1);

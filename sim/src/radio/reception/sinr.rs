@@ -135,7 +135,7 @@ impl Spans {
             return true;
         }
         let ln = self.ln_success(from, until, bits(), part);
-        ln >= CERTAIN || (ln > -40.0 && rng.chance(libm::exp(ln)))
+        ln >= CERTAIN || (ln > -40.0 && is_below_exp(rng.uniform(), ln))
     }
 
     /// The logarithm of the probability that such bits pass.
@@ -159,6 +159,13 @@ impl Spans {
         }
         sum
     }
+}
+
+/// Whether a number is below e to a power that is not positive. That lies between the first sums of
+/// its series, which nearly always settle it.
+fn is_below_exp(number: f64, power: f64) -> bool {
+    let low = 1.0 + power;
+    number < low || (number < low + 0.5 * power * power && number < libm::exp(power))
 }
 
 /// How a part of a frame fails.
@@ -232,35 +239,45 @@ impl Sinr {
         (tx, is_end): (TxId, bool),
     ) {
         match self.state {
-            State::Free => return,
+            State::Free => {}
             State::Detecting(_) => {
                 let order = air.order(tx, is_end);
-                self.detect_if(air, ambient, |frame| {
+                let locked = self.detect_if(air, ambient, |frame| {
                     let over = frame.start + DETECTION;
                     over < now || (over == now && frame.order < order)
                 });
+                if let Some(ratio) = locked {
+                    self.spans.push(Span { until: now, ratio });
+                }
             }
-            State::Locked(_) => {}
+            State::Locked(_) => self.close_span(air, now, ambient),
         }
-        self.close_span(air, now, ambient);
     }
 
+    /// Returns the ratio of the preamble that it locks on to, if it does.
     #[inline]
-    fn detect_if(&mut self, air: &Air, ambient: Power, is_over: impl Fn(&Candidate) -> bool) {
+    fn detect_if(
+        &mut self,
+        air: &Air,
+        ambient: Power,
+        is_over: impl Fn(&Candidate) -> bool,
+    ) -> Option<f64> {
         while let State::Detecting(frame) = self.state
             && is_over(&frame)
         {
             let is_strongest =
                 self.others.as_slice().iter().all(|other| other.power <= frame.power);
-            if is_strongest && air.limits.ratio(ambient, frame.power) >= air.limits.preamble_ratio {
+            let ratio = air.limits.ratio(ambient, frame.power);
+            if is_strongest && ratio >= air.limits.preamble_ratio {
                 self.others.clear();
                 self.spans.clear();
                 self.state =
                     State::Locked(Locked { frame, is_header_judged: false, is_spoilt: false });
-            } else {
-                self.next_candidate();
+                return Some(ratio);
             }
+            self.next_candidate();
         }
+        None
     }
 
     fn next_candidate(&mut self) {
