@@ -2,7 +2,7 @@
 //!
 //! Interference is a running sum to which signals are added and from which they are taken again;
 //! floating point would leave crumbs. So power is a whole number of units of 10^-19 W: 20 dBm still
-//! fit eighty times, and a signal at -110 dBm is true to a hundred-thousandth.
+//! fit eighteen times, and a signal at -110 dBm is true to a hundred-thousandth.
 
 use std::ops::{AddAssign, SubAssign};
 
