@@ -24,9 +24,10 @@ pub(super) const TARGETS: &[Target] = &[
     Target { id: "H-T5", title: "a call beside five flows", cases: t5_cases, judge: t5 },
 ];
 
-/// How long 30 files are given, in seconds. It is not printed, and chosen by what is printed of the
-/// baselines in H-T1 and H-F9c alone: an index of 0.06 for DTN, of which two files of 30 must have
-/// come, 0.35 and 0.32 for TCP and stitched TCP, and a third of TCP's flows with next to nothing.
+/// How long files between far nodes are given, in seconds. It is not printed, and chosen by what is
+/// printed of the baselines in H-T1 and H-F9c alone: an index of 0.06 for DTN, of which two files
+/// of 30 must have come, 0.35 and 0.32 for TCP and stitched TCP, and a third of TCP's flows with
+/// next to nothing.
 const F9_S: f64 = 500.0;
 
 /// Draws the ends of all flows of a scenario anew, from pairs so many hops apart.
