@@ -9,13 +9,14 @@ type Use = (&'static str, &'static str, fn(&AirReport) -> f64);
 
 /// Uses of air, as they are stacked in a bar, with colours that people with any colour vision can
 /// tell apart (Okabe and Ito, 2008).
-const USES: [Use; 7] = [
+const USES: [Use; 8] = [
     ("data", "#0072b2", |air| air.data),
     ("again", "#d55e00", |air| air.retransmission),
     ("coding", "#009e73", |air| air.coding),
     ("acks", "#cc79a7", |air| air.acknowledgement),
     ("guard", "#e69f00", |air| air.guard),
-    ("collisions", "#505050", |air| air.collision),
+    ("collided", "#505050", |air| air.collision),
+    ("others", "#a6cee3", |air| air.others),
     ("idle", "#e8e8e8", |air| air.idle),
 ];
 
@@ -38,7 +39,7 @@ pub(super) fn air_chart(links: &[LinkReport]) -> Markup {
                 font-family="sans-serif" font-size="13" fill="#282828" {
                 rect width="100%" height="100%" fill="#fff" {}
                 @for (index, (name, colour, _)) in USES.iter().enumerate() {
-                    @let x = NAMES + index as f64 * 94.0;
+                    @let x = NAMES + index as f64 * 82.0;
                     rect x=(x) y="8" width="14" height="14" fill=(colour) {}
                     text x=(x + 20.0) y="20" { (name) }
                 }

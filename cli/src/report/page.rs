@@ -73,7 +73,9 @@ pub(crate) fn report(report: &Report, series: &str, scenario: &str) -> String {
             p.note { (line) }
         }
         h2 { "Air time" }
-        p.note { "What the radio of the sender spends on all its neighbours together." }
+        p.note {
+            "What the radio of the sender spends on this neighbour, and on its others."
+        }
         @if !report.links.is_empty() { (detail::air_chart(&report.links)) }
         (links(&report.links))
         (detail::beliefs(&report.links))
@@ -129,15 +131,17 @@ fn flows(report: &Report) -> Markup {
     }
 }
 
+/// Shares of time, as the columns of their table.
+const HEADS: [&str; 8] =
+    ["data", "again", "coding", "acks", "guard", "collision", "others", "idle"];
+
 fn links(links: &[LinkReport]) -> Markup {
     let percent = |share: f64| format!("{:.1}", share * 100.0);
     html! {
         table {
             tr {
                 th { "share of the time, %" }
-                @for share in ["data", "again", "coding", "acks", "guard", "collision", "idle"] {
-                    th { (share) }
-                }
+                @for share in HEADS { th { (share) } }
             }
             @for link in links {
                 tr {
@@ -145,7 +149,7 @@ fn links(links: &[LinkReport]) -> Markup {
                     td { (percent(link.air.data)) } td { (percent(link.air.retransmission)) }
                     td { (percent(link.air.coding)) } td { (percent(link.air.acknowledgement)) }
                     td { (percent(link.air.guard)) } td { (percent(link.air.collision)) }
-                    td { (percent(link.air.idle)) }
+                    td { (percent(link.air.others)) } td { (percent(link.air.idle)) }
                 }
             }
         }

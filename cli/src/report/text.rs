@@ -137,6 +137,7 @@ fn links(report: &Report) -> String {
         "ack",
         "guard",
         "collision",
+        "others",
         "idle",
         "loss seen",
         "slot corrected",
@@ -151,6 +152,7 @@ fn links(report: &Report) -> String {
             air.acknowledgement,
             air.guard,
             air.collision,
+            air.others,
             air.idle,
         ];
         row.extend(shares.map(|share| format!("{:.1}", share * 100.0)));

@@ -81,7 +81,7 @@ pub struct LinkStatus {
     /// Neighbours.
     pub neighbours: Vec<NeighbourStatus>,
     /// Air time that this node spent or left.
-    pub air: AirShares,
+    pub air: AirTimes,
     /// Counters by name.
     pub counters: BTreeMap<Name, u64>,
     /// Units dropped, by cause.
@@ -193,4 +193,45 @@ pub struct AirShares {
     pub acknowledgement: Duration,
     /// Guards of send slots.
     pub guard: Duration,
+}
+
+impl AirShares {
+    /// All of it.
+    pub fn sum(&self) -> Duration {
+        let Self { data, retransmission, coding, acknowledgement, guard } = *self;
+        data + retransmission + coding + acknowledgement + guard
+    }
+}
+
+/// Air time by radio and neighbour.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AirTimes(Vec<AirTime>);
+
+/// Air time of a radio that one neighbour cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AirTime {
+    /// The radio.
+    pub radio: RadioId,
+    /// The neighbour; none for guards, and for frames that are for all.
+    pub to: Option<NodeId>,
+    /// What for.
+    pub shares: AirShares,
+}
+
+impl AirTimes {
+    /// What a neighbour cost.
+    pub fn of(&mut self, radio: RadioId, to: Option<NodeId>) -> &mut AirShares {
+        let found = self.0.iter().position(|time| (time.radio, time.to) == (radio, to));
+        let place = found.unwrap_or_else(|| {
+            self.0.push(AirTime { radio, to, shares: AirShares::default() });
+            self.0.len() - 1
+        });
+        &mut self.0[place].shares
+    }
+
+    /// Each neighbour of each radio that has cost any.
+    pub fn iter(&self) -> impl Iterator<Item = &AirTime> {
+        self.0.iter()
+    }
 }

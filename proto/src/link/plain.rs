@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::queue::{QueueConfig, Red, Verdict};
-use super::{AirShares, Link, LinkStatus, NeighbourStatus, bare_packet, lacks_only_keys};
+use super::{AirTimes, Link, LinkStatus, NeighbourStatus, bare_packet, lacks_only_keys};
 use crate::base::named;
 use crate::base::{
     AccessCategory, AckPolicy, Cx, Dbm, DropCause, EtherType, FlowId, Frame, FrameDone, FrameDown,
@@ -66,7 +66,7 @@ pub struct Plain {
     ids: UnitIds,
     /// In the order of their keys; there are few.
     neighbours: Vec<((NodeId, RadioId), Neighbour)>,
-    air: AirShares,
+    air: AirTimes,
     counters: Counters,
     drops: BTreeMap<DropCause, u64>,
 }
@@ -163,7 +163,7 @@ impl Plain {
             outstanding: VecDeque::with_capacity(USUAL),
             ids: UnitIds::default(),
             neighbours: Vec::new(),
-            air: AirShares::default(),
+            air: AirTimes::default(),
             counters: Counters::default(),
             drops: BTreeMap::new(),
         }
@@ -175,7 +175,8 @@ impl Plain {
         let neighbour = self.neighbours.first().map_or(0, |(_, neighbour)| neighbour.attempts);
         let last = self.neighbours.last().map_or(0, |(_, neighbour)| neighbour.attempts);
         let sent = self.outstanding.front().map_or(0, |frame| frame.id.0);
-        let rest = self.up.len() as u64 ^ self.air.data.as_nanos() ^ self.counters.frames_sent;
+        let rest =
+            self.up.len() as u64 ^ self.air.iter().count() as u64 ^ self.counters.frames_sent;
         queue as u64 ^ neighbour ^ last ^ sent ^ rest ^ self.counters.unknown_done
     }
 
@@ -228,8 +229,9 @@ impl Plain {
         self.counters.retransmissions += repeats;
         if done.attempts > 0 {
             let first = done.air_time / u64::from(done.attempts);
-            self.air.data += first;
-            self.air.retransmission += done.air_time.saturating_sub(first);
+            let air = self.air.of(frame.radio, frame.to);
+            air.data += first;
+            air.retransmission += done.air_time.saturating_sub(first);
         }
         if let Some(neighbour) = frame.to.and_then(|to| self.neighbour(to, frame.radio)) {
             // Of what went without acknowledgement nobody knows whether it came.
@@ -434,7 +436,7 @@ impl Link for Plain {
                 .iter()
                 .map(|entry| self.neighbour_status(entry, now))
                 .collect(),
-            air: self.air,
+            air: self.air.clone(),
             counters: named([
                 ("frames_sent", counters.frames_sent),
                 ("frames_acked", counters.frames_acked),

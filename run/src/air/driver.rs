@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use farhop_proto::base::{Duration, Instant, Seed};
 use farhop_proto::stack::{Plan, Scenario};
 use farhop_sim::adversary;
-use farhop_sim::radio::{ChipConfig, ChipStats, Medium};
+use farhop_sim::radio::{ChipConfig, ChipStats, LinkAir, Medium};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +76,8 @@ pub struct AirStatus {
     pub hostile: HostileStats,
     /// Radios by [`RadioEnd::name`]: the chip's counters, and those of its veth.
     pub radios: BTreeMap<String, (ChipStats, AttachStats)>,
+    /// Air time by link.
+    pub links: Vec<LinkAir>,
 }
 
 /// The air.
@@ -205,6 +207,7 @@ impl Air {
             late_arrivals: late.count,
             worst_arrival_us: late.worst.as_nanos() as f64 / 1e3,
             radios: self.ends.iter().enumerate().map(radio).collect(),
+            links: self.model.medium().links_air().collect(),
         }
     }
 }

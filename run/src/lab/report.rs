@@ -2,11 +2,11 @@
 
 use std::io;
 
-use farhop_proto::base::Duration;
+use farhop_proto::base::{Duration, NodeId};
 use farhop_proto::stack::{Scenario, StackStatus};
 use farhop_sim::engine::{
-    AdversaryReport, Counters, Distribution, FlowReport, Lateness, ProcessLateness, Report,
-    add_rejected, air_report, flow_name, link_report, node_report, transport_name,
+    AdversaryReport, Counters, Distribution, FlowReport, Lateness, LinkTimes, ProcessLateness,
+    Report, add_rejected, flow_name, node_report, transport_name,
 };
 use farhop_sim::radio::ChipStats;
 use serde::de::DeserializeOwned;
@@ -47,16 +47,16 @@ pub(super) fn build(
         let radios = air.radios.iter().filter(|(radio, _)| is_of(radio));
         radios.fold(ChipStats::default(), |sum, (_, (chip, _))| sum.plus(chip))
     };
+    let times: LinkTimes = air.links.iter().copied().collect();
     for (index, stack) in stacks.iter().enumerate() {
         let name = &scenario.node[index].name;
         report.nodes.push(node_report(name, stack, &chip(index)));
         let uptime = after[index + 1]["uptime_s"].as_f64().unwrap_or(scenario.duration_s);
         for neighbour in &stack.link.neighbours {
-            let peer = usize::from(neighbour.node.0) - 1;
             let span = Duration::from_secs_f64(uptime);
-            let shares = air_report(&stack.link, &chip(index), &chip(peer), span);
-            let to = &scenario.node[peer].name;
-            report.links.push(link_report(name, to, &stack.link.kind, neighbour, shares));
+            let to = &scenario.node[usize::from(neighbour.node.0) - 1].name;
+            let own = NodeId(index as u16 + 1);
+            report.links.push(times.link_report(own, (name, to), &stack.link, neighbour, span));
         }
     }
     Ok(report)

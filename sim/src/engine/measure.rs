@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use farhop_proto::base::{DropCause, Duration, Instant};
-use farhop_proto::link::{LinkStatus, NeighbourStatus};
+use farhop_proto::base::{DropCause, Duration, Instant, NodeId};
 use farhop_proto::stack::{FlowKind, Scenario, StackStatus};
 
-use super::report::{AirReport, Counters, FlowReport, LinkReport, NodeReport, Report};
+use super::air_time::LinkTimes;
+use super::report::{Counters, FlowReport, NodeReport, Report};
 use super::traffic::{Flow, Traffic};
 use super::world::{Node, World, is_told_overheard};
 use crate::radio::{ChipStats, Medium};
@@ -23,6 +23,7 @@ pub(super) fn report(
     let World { nodes: ends, medium, wakeups, hostile, .. } = world;
     let run = end.since(Instant::ZERO);
     let chips: Vec<ChipStats> = ends.iter().map(|node| chip_stats(&medium, node)).collect();
+    let times: LinkTimes = medium.links_air().collect();
     let report = Report {
         scenario: scenario.name.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -45,6 +46,7 @@ pub(super) fn report(
     let mut nodes = Vec::with_capacity(ends.len());
     for ((node, end_node), chip) in scenario.node.iter().zip(ends).zip(&chips) {
         let mut status = end_node.stack.status(end_node.local(end));
+        let own = NodeId(nodes.len() as u16 + 1);
         if !is_told_overheard(&end_node.stack, adversary.is_some()) {
             *status.link.counters.entry("overheard".into()).or_default() += chip.overheard;
         }
@@ -55,9 +57,8 @@ pub(super) fn report(
         nodes.push(node_report(&node.name, &status, chip));
         for neighbour in &status.link.neighbours {
             let to = scenario.node_name(neighbour.node).unwrap_or_default();
-            let peer = &chips[usize::from(neighbour.node.0) - 1];
-            let air = air_report(&status.link, chip, peer, run);
-            links.push(link_report(&node.name, to, &status.link.kind, neighbour, air));
+            let names = (node.name.as_str(), to);
+            links.push(times.link_report(own, names, &status.link, neighbour, run));
         }
     }
     Report { flows, links, nodes, adversary, ..report }
@@ -110,55 +111,6 @@ pub fn transport_name(config: &farhop_proto::stack::FlowConfig) -> String {
         kind if kind.is_tcp() => format!("tcp/{}", config.congestion.name()),
         _ => "udp".into(),
     }
-}
-
-/// One direction of a link as the sender's link protocol and radio saw it.
-pub fn link_report(
-    from: &str,
-    to: &str,
-    protocol: &str,
-    neighbour: &NeighbourStatus,
-    air: AirReport,
-) -> LinkReport {
-    LinkReport {
-        from: from.into(),
-        to: to.into(),
-        protocol: protocol.into(),
-        loss_estimate: neighbour.loss,
-        sync_error_us: neighbour.sync_error_ns.map(|nanos| nanos as f64 / 1e3),
-        air,
-    }
-}
-
-/// Shares of a run's time that a radio spent. What collided is not counted as data as well.
-pub fn air_report(
-    link: &LinkStatus,
-    chip: &ChipStats,
-    peer: &ChipStats,
-    run: Duration,
-) -> AirReport {
-    let share = |span: Duration| span.as_secs_f64() / run.as_secs_f64();
-    let planned = link.air;
-    let collided = share(peer.air_collided);
-    let parts = [planned.data, planned.retransmission, planned.coding].map(share);
-    let sum: f64 = parts.iter().sum();
-    let intact = if sum > 0.0 { (1.0 - collided / sum).max(0.0) } else { 1.0 };
-    let air = AirReport {
-        data: parts[0] * intact,
-        retransmission: parts[1] * intact,
-        coding: parts[2] * intact,
-        acknowledgement: share(planned.acknowledgement + chip.air_ack),
-        guard: share(planned.guard),
-        collision: collided.min(sum),
-        idle: 0.0,
-    };
-    let used = air.data
-        + air.retransmission
-        + air.coding
-        + air.acknowledgement
-        + air.guard
-        + air.collision;
-    AirReport { idle: (1.0 - used).max(0.0), ..air }
 }
 
 /// One node's counters.

@@ -1,6 +1,7 @@
 //! Discrete events: a scenario in virtual time.
 
 mod air;
+mod air_time;
 mod apps;
 mod capture;
 mod clock;
@@ -19,7 +20,8 @@ mod traffic;
 mod world;
 
 pub use air::medium_config;
+pub use air_time::LinkTimes;
 pub use many::{Finished, Many};
-pub use measure::{add_rejected, air_report, flow_name, link_report, node_report, transport_name};
+pub use measure::{add_rejected, flow_name, node_report, transport_name};
 pub use report::*;
 pub use run::{Progress, RunError, RunOptions, run};

@@ -193,8 +193,19 @@ pub struct AirReport {
     /// Own transmissions that collided at the receiver (their share of the ones above is here, not
     /// there).
     pub collision: f64,
+    /// What the same radio sent to its other neighbours, or to all.
+    #[serde(default)]
+    pub others: f64,
     /// The rest: listening, waiting, nothing to send.
     pub idle: f64,
+}
+
+impl AirReport {
+    /// All but `idle`.
+    pub fn used(&self) -> f64 {
+        let Self { data, retransmission, coding, acknowledgement, guard, .. } = *self;
+        data + retransmission + coding + acknowledgement + guard + self.collision + self.others
+    }
 }
 
 /// One node.

@@ -13,6 +13,7 @@ use farhop_proto::base::{Dbm, Duration, NodeId, Phy, PhyKind, RadioId, Seed};
 use super::config::{AirLink, ChipConfig, Interference, MediumConfig, channel_overlap};
 use super::loss::{LossModel, LossProcess};
 use super::power::Power;
+use super::stats::LinkAir;
 
 /// What a radio is to a hearer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,6 +48,10 @@ pub(super) struct Link {
     pub(super) loss: Option<Box<LossProcess>>,
     /// The last sequence number that was accepted of each access category.
     pub(super) last_sequence: [Option<u16>; 4],
+    /// Air time of acknowledgements for frames over it.
+    pub(super) acknowledged: Duration,
+    /// Air time of frames for the hearer that something else on air destroyed.
+    pub(super) collided: Duration,
 }
 
 /// One direction between two radios, as far as every hearer knows it.
@@ -127,6 +132,20 @@ impl Links {
         &self.stations[radio].hearers
     }
 
+    /// What frames over each link took, where they took any.
+    pub(super) fn air(&self) -> impl Iterator<Item = LinkAir> {
+        let end = |radio: u32| {
+            let station = &self.stations[radio as usize];
+            (station.node, station.radio)
+        };
+        self.paths.iter().filter_map(move |path| {
+            let Link { acknowledged, collided, .. } = *self.get(path.link?);
+            let (from, to) = (end(path.from), end(path.to));
+            let air = LinkAir { from, to, acknowledged, collided };
+            (acknowledged + collided > Duration::ZERO).then_some(air)
+        })
+    }
+
     /// The PHY of a radio.
     pub(super) fn phy(&self, radio: usize) -> Phy {
         self.stations[radio].phy
@@ -193,6 +212,8 @@ impl Links {
             is_addressed: path.is_addressed,
             loss: (*loss != LossModel::None).then(build),
             last_sequence: [None; 4],
+            acknowledged: Duration::ZERO,
+            collided: Duration::ZERO,
         };
         self.paths[index as usize].link = Some(self.links.len() as u32);
         self.links.push(link);

@@ -13,7 +13,7 @@ use super::config::{AirLink, ChipConfig, MediumConfig};
 use super::inject::Injected;
 use super::links::Reach;
 use super::loss::FateRecord;
-use super::stats::ChipStats;
+use super::stats::{ChipStats, LinkAir};
 use super::transmission::{Transmission, TransmissionKind};
 use super::wire::Wire;
 
@@ -297,6 +297,11 @@ impl Medium {
     pub fn set_links(&mut self, now: Instant, radio: usize, links: &[AirLink]) {
         self.handle_timeout(now);
         self.air.links.replace(radio, links);
+    }
+
+    /// What frames over each link took, where they took any.
+    pub fn links_air(&self) -> impl Iterator<Item = LinkAir> {
+        self.air.links.air()
     }
 
     /// Counters of a radio.

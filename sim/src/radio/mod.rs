@@ -62,5 +62,5 @@ pub use loss::{
 pub(crate) use medium::FEW;
 pub use medium::{Medium, MediumEvent};
 pub use queue::EventQueue;
-pub use stats::ChipStats;
+pub use stats::{ChipStats, LinkAir};
 pub use transmission::{Answer, Mpdu, Transmission, TransmissionKind};

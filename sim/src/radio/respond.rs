@@ -23,6 +23,8 @@ pub(super) struct Reply {
     accept: bool,
     /// The Duration field of what it answers.
     nav: Duration,
+    /// The link over which that came.
+    link: u32,
     kind: ReplyKind,
 }
 
@@ -199,6 +201,7 @@ impl Chip {
             rate: heard.rate,
             accept: self.reply_accept,
             nav: heard.nav,
+            link: heard.link,
             kind,
         });
         air.set_timer(self.index, Timer::Reply, now + self.config.phy.sifs());
@@ -231,7 +234,10 @@ impl Chip {
         };
         match reply.kind {
             ReplyKind::Cts => self.stats.air_control += air_time,
-            _ => self.stats.air_ack += air_time,
+            _ => {
+                self.stats.air_ack += air_time;
+                air.links.get_mut(reply.link).acknowledged += air_time;
+            }
         }
         let nav = reply.nav.saturating_sub(self.config.phy.sifs() + air_time);
         self.transmit(air, now, now + air_time, (rate, nav), kind);

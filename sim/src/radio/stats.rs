@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use farhop_proto::base::{Duration, Name};
+use farhop_proto::base::{Duration, Name, NodeId, RadioId};
 use serde::{Deserialize, Serialize};
 
 /// Counters of one radio since the start of the run.
@@ -94,6 +94,19 @@ pub struct ChipStats {
     pub backoff_slots: u64,
     /// Backoff drawn, as time.
     pub backoff: Duration,
+}
+
+/// Air time of a link from one radio to another beside what its frames say of themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkAir {
+    /// The sending node and its radio.
+    pub from: (NodeId, RadioId),
+    /// The receiving node and its radio.
+    pub to: (NodeId, RadioId),
+    /// Acknowledgements by the receiver for frames over the link.
+    pub acknowledged: Duration,
+    /// Frames for the receiver that something else on air destroyed there.
+    pub collided: Duration,
 }
 
 impl ChipStats {

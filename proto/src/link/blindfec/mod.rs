@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use self::receiver::Receiver;
 use super::code::Encoder;
-use super::{AirShares, Link, LinkStatus, NeighbourStatus};
+use super::{AirTimes, Link, LinkStatus, NeighbourStatus};
 use crate::base::{
     AckPolicy, Cx, DropCause, Duration, EtherType, FlowId, Frame, FrameDone, FrameDown,
     FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome,
@@ -77,11 +77,11 @@ pub struct BlindFec {
     senders: BTreeMap<Target, Sender>,
     receivers: BTreeMap<(RadioId, NodeId), (Receiver, Heard)>,
     up: VecDeque<PacketUp>,
-    outstanding: VecDeque<(UnitId, Option<UnitId>)>,
+    outstanding: VecDeque<(UnitId, Target, Option<UnitId>)>,
     ids: UnitIds,
     seed: Seed,
     incarnation: Option<u8>,
-    air: AirShares,
+    air: AirTimes,
     counters: Counters,
     drops: BTreeMap<DropCause, u64>,
 }
@@ -123,7 +123,7 @@ impl BlindFec {
             ids: UnitIds::default(),
             seed,
             incarnation: None,
-            air: AirShares::default(),
+            air: AirTimes::default(),
             counters: Counters::default(),
             drops: BTreeMap::new(),
         }
@@ -168,11 +168,11 @@ impl BlindFec {
 
     fn on_done(&mut self, done: FrameDone) {
         let found = self.outstanding.binary_search_by_key(&done.id, |frame| frame.0);
-        let Some((_, packet)) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
+        let Some((_, to, packet)) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
             return;
         };
-        let share = if packet.is_some() { &mut self.air.data } else { &mut self.air.coding };
-        *share += done.air_time;
+        let air = self.air.of(to.0, to.1);
+        *if packet.is_some() { &mut air.data } else { &mut air.coding } += done.air_time;
         let Some(id) = packet else { return };
         let outcome = match done.outcome {
             FrameOutcome::Sent | FrameOutcome::Unknown => PacketOutcome::Sent,
@@ -226,7 +226,7 @@ impl BlindFec {
         options: TxOptions,
     ) -> Frame {
         let id = self.ids.next_id();
-        self.outstanding.push_back((id, packet));
+        self.outstanding.push_back((id, (radio, to), packet));
         let options = TxOptions { ack: AckPolicy::NoAck, attempts: Some(1), ..options };
         let flow = if payload.is_empty() { FlowId::CONTROL } else { FlowId(0) };
         Frame { id, radio, to, flow, protocol: EtherType::FARHOP, payload, options }
@@ -366,7 +366,7 @@ impl Link for BlindFec {
             kind: "blindfec".into(),
             slots: Vec::new(),
             neighbours: self.receivers.iter().map(neighbour).collect(),
-            air: self.air,
+            air: self.air.clone(),
             counters: named([
                 ("data_sent", self.counters.data_sent),
                 ("coded_sent", self.counters.parity_sent),

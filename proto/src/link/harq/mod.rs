@@ -29,7 +29,7 @@ use self::receiver::Receiver;
 use self::sender::Sender;
 use self::status::Counters;
 use super::queue::{QueueConfig, Red, Verdict};
-use super::{AirShares, bare_packet};
+use super::{AirTimes, bare_packet};
 use crate::base::{
     Cx, Dbm, DropCause, EtherType, FlowId, FrameDone, FrameDown, FrameOutcome, FrameUp, Frames,
     Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome, PacketUp, Packets, RadioId,
@@ -61,11 +61,11 @@ pub struct Harq {
     /// Neighbours to whom there is something to say beside new packets.
     busy: BTreeSet<Key>,
     up: VecDeque<PacketUp>,
-    outstanding: VecDeque<(UnitId, Given)>,
+    outstanding: VecDeque<(UnitId, (RadioId, Option<NodeId>), Given)>,
     ids: UnitIds,
     seed: Seed,
     incarnation: Option<u16>,
-    air: AirShares,
+    air: AirTimes,
     counters: Counters,
     drops: BTreeMap<DropCause, u64>,
 }
@@ -94,7 +94,6 @@ struct Peer {
 #[derive(Clone, Copy, Debug)]
 enum Given {
     Unit {
-        to: Key,
         burst: u64,
         use_of_air: UseOfAir,
     },
@@ -157,7 +156,7 @@ impl Harq {
             ids: UnitIds::default(),
             seed,
             incarnation: None,
-            air: AirShares::default(),
+            air: AirTimes::default(),
             counters: Counters::default(),
             drops: BTreeMap::new(),
         }
@@ -266,21 +265,23 @@ impl Harq {
 
     fn on_done(&mut self, now: Instant, done: FrameDone) {
         let found = self.outstanding.binary_search_by_key(&done.id, |frame| frame.0);
-        let Some((_, given)) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
+        let Some((_, to, given)) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
             return;
         };
         let is_sent = !matches!(done.outcome, FrameOutcome::Late | FrameOutcome::Cancelled);
         self.counters.frames_not_sent += u64::from(!is_sent);
+        let air = self.air.of(to.0, to.1);
         let share = match given {
-            Given::Unit { use_of_air: UseOfAir::Data, .. } | Given::Packet(_) => &mut self.air.data,
-            Given::Unit { use_of_air: UseOfAir::Parity, .. } => &mut self.air.coding,
-            Given::Unit { use_of_air: UseOfAir::Repair, .. } => &mut self.air.retransmission,
-            Given::Control => &mut self.air.acknowledgement,
+            Given::Unit { use_of_air: UseOfAir::Data, .. } | Given::Packet(_) => &mut air.data,
+            Given::Unit { use_of_air: UseOfAir::Parity, .. } => &mut air.coding,
+            Given::Unit { use_of_air: UseOfAir::Repair, .. } => &mut air.retransmission,
+            Given::Control => &mut air.acknowledgement,
         };
         *share += done.air_time;
         match given {
-            Given::Unit { to, burst, .. } => {
-                if let Some(peer) = self.peers.get_mut(&to) {
+            Given::Unit { burst, .. } => {
+                let key = to.1.map(|node| (to.0, node));
+                if let Some(peer) = key.and_then(|key| self.peers.get_mut(&key)) {
                     peer.sender.on_unit_done(now, burst, done.air_time);
                 }
             }

@@ -16,7 +16,7 @@ impl Harq {
     fn give(&mut self, key: Key, given: Given, payload: Bytes, options: TxOptions) -> Frame {
         let (radio, to) = (key.0, Some(key.1));
         let id = self.ids.next_id();
-        self.outstanding.push_back((id, given));
+        self.outstanding.push_back((id, (radio, to), given));
         let (flow, protocol) = (FlowId(0), EtherType::FARHOP);
         Frame { id, radio, to, flow, protocol, payload, options }
     }
@@ -167,7 +167,7 @@ impl Harq {
     /// A packet for all goes as it is: nobody could report what is missing.
     fn whole(&mut self, packet: Packet) -> Frame {
         let id = self.ids.next_id();
-        self.outstanding.push_back((id, Given::Packet(packet.id)));
+        self.outstanding.push_back((id, (packet.radio, None), Given::Packet(packet.id)));
         Frame {
             id,
             radio: packet.radio,
@@ -199,7 +199,7 @@ impl Harq {
             overhead: UNIT_HEADER_BYTES as u16,
             ..options
         };
-        let given = Given::Unit { to: key, burst, use_of_air };
+        let given = Given::Unit { burst, use_of_air };
         Some(self.give(key, given, encode_unit(incarnation, &header, &body), options))
     }
 }

@@ -51,7 +51,7 @@ impl Link for Harq {
             kind: self.kind.into(),
             slots: Vec::new(),
             neighbours: self.peers.iter().map(neighbour).collect(),
-            air: self.air,
+            air: self.air.clone(),
             counters: named([
                 ("units_sent", counters.units_sent),
                 ("data_bytes", counters.data_bytes),

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{AirShares, PeerSpec, bare_packet};
+use super::{AirTimes, PeerSpec, bare_packet};
 use crate::base::{
     Cx, DropCause, Duration, EtherType, FrameDone, FrameDown, FrameOutcome, FrameUp, Frames,
     Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome, PacketUp, Packets, RadioSpec,
@@ -85,7 +85,7 @@ pub struct TwoP {
     up: VecDeque<PacketUp>,
     outstanding: VecDeque<Outstanding>,
     ids: UnitIds,
-    air: AirShares,
+    air: AirTimes,
     counters: Counters,
     drops: BTreeMap<DropCause, u64>,
 }
@@ -150,7 +150,10 @@ struct Peer {
 #[derive(Debug)]
 struct Outstanding {
     id: UnitId,
-    packet: Option<(UnitId, usize, usize)>,
+    /// The neighbour, as a place among all.
+    peer: usize,
+    /// The packet and its bytes.
+    packet: Option<(UnitId, usize)>,
     group: usize,
     is_marker: bool,
 }
@@ -220,7 +223,7 @@ impl TwoP {
             up: VecDeque::new(),
             outstanding: VecDeque::new(),
             ids: UnitIds::default(),
-            air: AirShares::default(),
+            air: AirTimes::default(),
             counters: Counters::default(),
             drops: BTreeMap::new(),
         }
@@ -274,11 +277,13 @@ impl TwoP {
     fn send(&mut self, now: Instant, group: usize) {
         self.counters.phases += 1;
         let guard = self.config.guard();
-        self.air.guard += guard;
         let state = &mut self.groups[group];
         state.number = state.number.wrapping_add(1);
         state.phase = Phase::Send { from: now + guard, end: now + self.config.phase() };
-        state.ports.iter_mut().for_each(|port| port.busy_until = now);
+        for port in &mut state.ports {
+            port.busy_until = now;
+            self.air.of(port.spec.id, None).guard += guard;
+        }
         for peer in self.peers.iter_mut().filter(|peer| peer.group == group) {
             peer.is_told = false;
         }
@@ -326,11 +331,12 @@ impl TwoP {
         let is_sent = matches!(done.outcome, FrameOutcome::Sent | FrameOutcome::Unknown);
         self.counters.frames_sent += u64::from(is_sent);
         self.counters.frames_late += u64::from(!is_sent);
-        let share =
-            if frame.packet.is_some() { &mut self.air.data } else { &mut self.air.acknowledgement };
-        *share += done.air_time;
-        let Some((id, index, bytes)) = frame.packet else { return };
-        self.peers[index].sent_bytes += if is_sent { bytes as u64 } else { 0 };
+        let peer = &mut self.peers[frame.peer];
+        let air = self.air.of(peer.spec.radio, Some(peer.spec.node));
+        *if frame.packet.is_some() { &mut air.data } else { &mut air.acknowledgement } +=
+            done.air_time;
+        let Some((id, bytes)) = frame.packet else { return };
+        peer.sent_bytes += if is_sent { bytes as u64 } else { 0 };
         let outcome = if is_sent { PacketOutcome::Sent } else { PacketOutcome::Failed };
         let (attempts, air_time) = (done.attempts, done.air_time);
         self.up.push_back(PacketUp::Done(PacketDone { id, outcome, attempts, air_time }));

@@ -102,8 +102,14 @@ impl TwoP {
     ) -> Frame {
         let (group, port) = place;
         let id = self.ids.next_id();
-        let packet = packet.map(|packet| (packet, index, payload.len()));
-        self.outstanding.push_back(Outstanding { id, packet, group, is_marker: false });
+        let packet = packet.map(|packet| (packet, payload.len()));
+        self.outstanding.push_back(Outstanding {
+            id,
+            peer: index,
+            packet,
+            group,
+            is_marker: false,
+        });
         let port = &mut self.groups[group].ports[port];
         let planned = port.spec.unacknowledged(payload.len());
         port.busy_until = port.busy_until.max(now) + planned;

@@ -15,7 +15,7 @@ impl Link for TwoP {
             kind: "two-p".into(),
             slots: self.slot_statuses(now),
             neighbours: self.peers.iter().map(|peer| neighbour_status(peer, now)).collect(),
-            air: self.air,
+            air: self.air.clone(),
             counters: named([
                 ("phases", counters.phases),
                 ("timeouts", counters.timeouts),

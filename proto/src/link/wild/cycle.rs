@@ -18,10 +18,10 @@ impl Wild {
         let slots = &self.groups[group].slots;
         let (number, until, channel) = (slots.number(), slots.end(), self.groups[group].channel);
         self.counters.slots += 1;
-        self.air.guard += self.settings.guard;
         cx.emit(|| WildEvent::SlotBegan { channel, number });
         for port in 0..self.groups[group].ports.len() {
             let Group { slots, ports, .. } = &mut self.groups[group];
+            self.air.of(ports[port].spec.id, None).guard += self.settings.guard;
             ports[port].on_slot(cx.now, slots, &self.settings);
         }
         for index in 0..self.peers.len() {

@@ -23,11 +23,14 @@ impl Wild {
             return self.on_late(frame);
         }
         self.counters.frames_sent += 1;
+        let to = frame.peer.map(|index| self.peers[index].spec.node);
+        let radio = self.port_mut(frame.place).spec.id;
+        let air = self.air.of(radio, to);
         let share = match frame.what {
-            What::First(_) => &mut self.air.data,
-            What::Repeat(_) => &mut self.air.retransmission,
-            What::Parity => &mut self.air.coding,
-            What::Control | What::Carrier(_) => &mut self.air.acknowledgement,
+            What::First(_) => &mut air.data,
+            What::Repeat(_) => &mut air.retransmission,
+            What::Parity => &mut air.coding,
+            What::Control | What::Carrier(_) => &mut air.acknowledgement,
         };
         *share += done.air_time;
         if let (Some(index), What::First(seq) | What::Repeat(seq)) = (frame.peer, frame.what) {

@@ -54,7 +54,7 @@ use crate::base::{
     Packet, PacketDone, PacketUp, Packets, PhyKind, RadioId, RadioSpec, Room, RoomBelow, Seed, Seq,
     UnitIds,
 };
-use crate::link::AirShares;
+use crate::link::AirTimes;
 use crate::link::copies::Copies;
 use crate::wire::wild::{HEADER_BYTES, MAX_ACK_BITS};
 
@@ -87,7 +87,7 @@ pub struct Wild {
     /// Drawn with the first call, so that it differs after a restart.
     incarnation: Option<u8>,
     timeout: Instant,
-    air: AirShares,
+    air: AirTimes,
     counters: Counters,
     drops: BTreeMap<DropCause, u64>,
 }
@@ -231,7 +231,7 @@ impl Wild {
             node,
             incarnation: None,
             timeout: Instant::ZERO,
-            air: AirShares::default(),
+            air: AirTimes::default(),
             counters: Counters::default(),
             drops: BTreeMap::new(),
         }

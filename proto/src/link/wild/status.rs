@@ -136,7 +136,7 @@ impl Wild {
             kind: "wild".into(),
             slots: self.slot_statuses(now),
             neighbours: self.peers.iter().map(|peer| self.neighbour_status(peer, now)).collect(),
-            air: self.air,
+            air: self.air.clone(),
             counters,
             drops: self.drops.clone(),
         }

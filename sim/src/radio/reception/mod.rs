@@ -10,7 +10,7 @@ mod rare;
 mod sinr;
 mod threshold;
 
-use farhop_proto::base::{Dbm, Instant, Rng};
+use farhop_proto::base::{Dbm, Duration, Instant, Rng};
 
 pub(super) use self::ear::{Ear, Turn};
 use self::rare::Rare;
@@ -287,16 +287,27 @@ impl Chip {
     }
 
     /// The own transmitter starts, and takes the antenna from what was being received.
-    pub(super) fn on_own_start(&mut self, air: &Air, now: Instant) {
+    pub(super) fn on_own_start(&mut self, air: &mut Air, now: Instant) {
         match &mut self.receiver.model {
-            Model::Threshold(_) => self.on_threshold_own_start(now),
+            Model::Threshold(_) => self.on_threshold_own_start(air, now),
             Model::Sinr(sinr) => {
                 sinr.detect(air, air.ear(self.index).ambient(), now);
-                if let Some(length) = sinr.drop_reception(now) {
+                if let Some((frame, length)) = sinr.drop_reception(now) {
                     self.stats.missed += 1;
-                    self.stats.air_collided += length;
+                    self.on_collided(air, frame, length);
                 }
             }
+        }
+    }
+
+    /// A frame was destroyed by something else on air, over the link if it could have been decoded.
+    fn on_collided(&mut self, air: &mut Air, (tx, link): (TxId, Option<u32>), length: Duration) {
+        self.stats.air_collided += length;
+        if let Some(link) = link
+            && air.links.get(link).is_addressed
+            && air.transmission(tx).to() == Some(self.node)
+        {
+            air.links.get_mut(link).collided += length;
         }
     }
 

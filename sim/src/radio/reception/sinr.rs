@@ -341,11 +341,16 @@ impl Sinr {
         self.state = State::Free;
     }
 
-    /// Drops what is being received; returns how long it has lasted, if there was anything.
-    pub(super) fn drop_reception(&mut self, now: Instant) -> Option<Duration> {
-        let length = self.frame().map(|frame| now.since(frame.start));
+    /// Drops what is being received; returns which frame over which link it was, and how long it
+    /// has lasted.
+    pub(super) fn drop_reception(
+        &mut self,
+        now: Instant,
+    ) -> Option<((TxId, Option<u32>), Duration)> {
+        let of = |frame: &Candidate| ((frame.tx, Some(frame.link)), now.since(frame.start));
+        let dropped = self.frame().map(of);
         self.reset();
-        length
+        dropped
     }
 
     /// Destroys what is being received. Returns whether there was anything to destroy.
@@ -441,7 +446,12 @@ impl Chip {
         match sinr.state {
             State::Free => sinr.state = State::Detecting(candidate),
             State::Detecting(_) => sinr.others.push(candidate),
-            State::Locked(_) => self.stats.collisions += 1,
+            State::Locked(_) => {
+                self.stats.collisions += 1;
+                let transmission = air.transmission(tx);
+                let length = transmission.end - transmission.start;
+                self.on_collided(air, (tx, Some(link)), length);
+            }
         }
     }
 }

@@ -35,6 +35,11 @@ struct Occupant {
 }
 
 impl Occupant {
+    /// The frame, and the link over which it can be decoded.
+    fn frame(&self) -> (TxId, Option<u32>) {
+        (self.tx, (self.link != u32::MAX).then_some(self.link))
+    }
+
     fn ended(&self) -> Ended {
         let Self { link, tx, start, signal, .. } = *self;
         if self.is_intact {
@@ -108,18 +113,18 @@ impl Chip {
             is_locked: is_clear,
         };
         if self.threshold().occupant.is_some() {
-            self.on_overlap(now, arrival, is_deaf);
+            self.on_overlap(air, now, arrival, is_deaf);
             return;
         }
         if is_deaf {
             self.stats.missed += 1;
-            self.stats.air_collided += length;
+            self.on_collided(air, (tx, link), length);
         }
         self.threshold().occupant = Some(arrival);
     }
 
     /// The start of a frame arrives while another occupies the receiver.
-    fn on_overlap(&mut self, now: Instant, arrival: Occupant, is_deaf: bool) {
+    fn on_overlap(&mut self, air: &mut Air, now: Instant, arrival: Occupant, is_deaf: bool) {
         let capture_db = self.config.capture_db;
         let always = self.config.eifs == EifsRule::Always;
         let current = self.threshold().occupant.as_mut().expect("something to overlap with");
@@ -138,7 +143,7 @@ impl Chip {
         }
         if was_intact {
             self.stats.collisions += 1;
-            self.stats.air_collided += before.end - before.start;
+            self.on_collided(air, before.frame(), before.end - before.start);
         }
         // The reception that was locked on to still fails at its own end.
         if is_longer && (before.is_locked || always) {
@@ -149,10 +154,10 @@ impl Chip {
         } else {
             self.stats.collisions += 1;
         }
-        self.stats.air_collided += arrival.end - arrival.start;
+        self.on_collided(air, arrival.frame(), arrival.end - arrival.start);
     }
 
-    pub(super) fn on_threshold_own_start(&mut self, now: Instant) {
+    pub(super) fn on_threshold_own_start(&mut self, air: &mut Air, now: Instant) {
         let Some(occupant) =
             self.threshold().occupant.as_mut().filter(|occupant| occupant.end > now)
         else {
@@ -160,10 +165,10 @@ impl Chip {
         };
         let was_intact = std::mem::take(&mut occupant.is_intact);
         occupant.is_locked = false;
-        let length = occupant.end - occupant.start;
+        let (frame, length) = (occupant.frame(), occupant.end - occupant.start);
         if was_intact {
             self.stats.missed += 1;
-            self.stats.air_collided += length;
+            self.on_collided(air, frame, length);
         }
         if self.error_at.is_some_and(|at| at > now) {
             self.error_at = None;
