@@ -9,7 +9,8 @@ use crate::base::Duration;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HopConfig {
-    /// Bytes of a block.
+    /// Bytes of a block. The hops of a way share the air by blocks, so that somebody who waits for
+    /// little beside a transfer waits less with smaller ones; each costs its requests and answers.
     pub block_bytes: u32,
     /// Bytes of a block in one frame.
     pub frame_bytes: u16,
