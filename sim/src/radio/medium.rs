@@ -13,6 +13,7 @@ use super::config::{AirLink, ChipConfig, MediumConfig};
 use super::inject::Injected;
 use super::links::Reach;
 use super::loss::FateRecord;
+use super::reception::Turn;
 use super::stats::ChipStats;
 use super::transmission::{Transmission, TransmissionKind};
 use super::wire::Wire;
@@ -208,7 +209,8 @@ impl Medium {
     fn pass(&mut self, tx: TxId, is_end: bool, at: Instant) {
         let Self { ports, air, calls, .. } = self;
         air.pass(tx, is_end, at, calls);
-        for &Call { place, turn, is_plain } in calls.as_slice() {
+        for &Call { place, is_turn, is_plain } in calls.as_slice() {
+            let turn = Turn::of(is_turn, is_end);
             let hearer = air.hearers(tx)[place as usize];
             match &mut ports[hearer.radio as usize] {
                 Port::Chip(chip) => {
