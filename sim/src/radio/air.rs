@@ -91,8 +91,8 @@ pub(super) struct Call {
     pub(super) place: u32,
     /// The medium has become busy with the start, or idle with the end.
     pub(super) is_turn: bool,
-    /// And that is all there is.
-    pub(super) is_plain: bool,
+    /// There is more to it than that.
+    pub(super) is_signal: bool,
 }
 
 /// Those of a group of hearers whose radios have to know of a start or an end.
@@ -107,7 +107,7 @@ impl Calls {
     const MOST: usize = 16;
 
     pub(super) const fn new() -> Self {
-        Self { list: [Call { place: 0, is_turn: false, is_plain: true }; Self::MOST], count: 0 }
+        Self { list: [Call { place: 0, is_turn: false, is_signal: false }; Self::MOST], count: 0 }
     }
 
     pub(super) fn as_slice(&self) -> &[Call] {
@@ -361,15 +361,16 @@ impl Air {
         let ears = &mut self.ears[..];
         let Calls { list, count } = calls;
         let (mut place, mut called) = (*passed, 0);
-        for hearer in held.hearers[place as usize..].iter().take(Calls::MOST) {
+        let until = held.hearers.len().min(place as usize + Calls::MOST);
+        for hearer in &held.hearers[place as usize..until] {
             if hearer.delay != delay {
                 break;
             }
             let ear = &mut ears[hearer.radio as usize];
-            let is_plain = matches!(hearer.reach, Reach::Energy) & !ear.is_receiving;
+            let is_signal = !matches!(hearer.reach, Reach::Energy) | ear.is_receiving;
             let is_turn = ear.hear::<IS_END>(at, hearer.power);
-            list[called % Calls::MOST] = Call { place, is_turn, is_plain };
-            called += usize::from(!is_plain | (is_turn & ear.is_waiting));
+            list[called % Calls::MOST] = Call { place, is_turn, is_signal };
+            called += usize::from(is_signal | (is_turn & ear.is_waiting));
             place += 1;
         }
         (*passed, *count) = (place, called);

@@ -209,13 +209,13 @@ impl Medium {
     fn pass(&mut self, tx: TxId, is_end: bool, at: Instant) {
         let Self { ports, air, calls, .. } = self;
         air.pass(tx, is_end, at, calls);
-        for &Call { place, is_turn, is_plain } in calls.as_slice() {
+        for &Call { place, is_turn, is_signal } in calls.as_slice() {
             let turn = Turn::of(is_turn, is_end);
             let hearer = air.hearers(tx)[place as usize];
             match &mut ports[hearer.radio as usize] {
                 Port::Chip(chip) => {
                     let is_touched = match turn {
-                        Some(turn) if is_plain => {
+                        Some(turn) if !is_signal => {
                             chip.on_turn(air, at, turn);
                             true
                         }

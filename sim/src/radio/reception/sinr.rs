@@ -115,8 +115,14 @@ impl Spans {
     }
 
     fn push(&mut self, span: Span) {
-        if let Some(before) = self.last.replace(span) {
-            self.earlier.push(before);
+        match &mut self.last {
+            // Somebody has only looked, or what came and went at once was equally strong.
+            Some(last) if last.ratio == span.ratio => last.until = span.until,
+            last => {
+                if let Some(before) = last.replace(span) {
+                    self.earlier.push(before);
+                }
+            }
         }
     }
 
@@ -232,6 +238,18 @@ impl Sinr {
     /// up to now, `ambient`, is made up for.
     #[inline]
     pub(super) fn on_change(
+        &mut self,
+        air: &Air,
+        ambient: Power,
+        now: Instant,
+        (tx, is_end): (TxId, bool),
+    ) {
+        if !self.is_free() {
+            self.on_change_under_way(air, ambient, now, (tx, is_end));
+        }
+    }
+
+    fn on_change_under_way(
         &mut self,
         air: &Air,
         ambient: Power,
