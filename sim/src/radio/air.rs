@@ -331,7 +331,7 @@ impl Air {
     }
 
     /// Those whom a transmission reaches.
-    pub(super) fn hearers(&self, tx: TxId) -> &[Hearer] {
+    pub(super) fn hearers(&self, tx: TxId) -> &Rc<[Hearer]> {
         &self.slab[tx.0 as usize].hearers
     }
 

@@ -103,7 +103,7 @@ impl Chip {
     }
 
     /// The medium is spoken for.
-    fn set_nav(&mut self, now: Instant, nav: Duration) {
+    pub(super) fn set_nav(&mut self, now: Instant, nav: Duration) {
         if !nav.is_zero() {
             self.nav_until = self.nav_until.max(now + nav);
         }

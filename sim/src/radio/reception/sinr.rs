@@ -196,6 +196,8 @@ pub(in crate::radio) struct Errors {
     header: Part,
     header_bits: f64,
     payload: Part,
+    /// From this ratio on neither part fails.
+    certain: f64,
     rate: Bitrate,
 }
 
@@ -203,12 +205,15 @@ impl Errors {
     /// Of a frame at `rate`.
     pub(in crate::radio) fn of(phy: Phy, rate: Bitrate, curve: CurveKind) -> Self {
         let (header, header_bits) = error::for_header(phy, rate, curve);
+        let header = Part::new(header, header_bits);
+        let payload = Part::new(error::for_mode(phy, rate, curve), MOST_BITS);
         Self {
             preamble: phy.preamble(rate),
             plcp: phy.plcp(rate),
-            header: Part::new(header, header_bits),
+            certain: header.certain.max(payload.certain),
+            header,
             header_bits,
-            payload: Part::new(error::for_mode(phy, rate, curve), MOST_BITS),
+            payload,
             rate,
         }
     }
@@ -375,6 +380,31 @@ impl Sinr {
                 false
             }
         }
+    }
+
+    /// A frame ends that nothing has come or gone beside, and that is too clear to fail: what
+    /// [`Self::on_change`] and [`Self::end`] would come to, at once. `ambient` is the power up to
+    /// now.
+    #[inline]
+    pub(super) fn end_if_clear(
+        &mut self,
+        air: &Air,
+        ambient: Power,
+        now: Instant,
+        tx: TxId,
+    ) -> Option<Reception> {
+        let State::Detecting(frame) = &self.state else { return None };
+        if frame.tx != tx || frame.start + DETECTION >= now || !self.others.is_empty() {
+            return None;
+        }
+        let ratio = air.limits.ratio(ambient, frame.power);
+        let is_clear = ratio >= air.limits.preamble_ratio && ratio >= air.errors(tx).certain;
+        if !is_clear || !air.transmission(tx).mpdus().is_empty() {
+            return None;
+        }
+        let Candidate { link, start, signal, .. } = *frame;
+        self.state = State::Free;
+        Some(Reception { tx, link, start, signal, decoded: 1 })
     }
 
     /// A signal ends: how, if the receiver was locked on to it.
