@@ -99,6 +99,8 @@ struct Locked {
 struct Spans {
     last: Option<Span>,
     earlier: Rare<Span>,
+    /// The least of the ratios.
+    worst: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,9 +114,11 @@ impl Spans {
     fn clear(&mut self) {
         self.earlier.clear();
         self.last = None;
+        self.worst = f64::INFINITY;
     }
 
     fn push(&mut self, span: Span) {
+        self.worst = self.worst.min(span.ratio);
         match &mut self.last {
             // Somebody has only looked, or what came and went at once was equally strong.
             Some(last) if last.ratio == span.ratio => last.until = span.until,
@@ -135,9 +139,7 @@ impl Spans {
         bits: impl FnOnce() -> f64,
         rng: &mut Rng,
     ) -> bool {
-        // A clear frame without a change on the air.
-        let is_clear = |span: &Span| span.until >= until && span.ratio >= part.certain;
-        if self.last.as_ref().is_some_and(is_clear) && self.earlier.is_empty() {
+        if self.worst >= part.certain {
             return true;
         }
         let ln = self.ln_success(from, until, bits(), part);
