@@ -19,7 +19,7 @@ pub(super) use self::sinr::{Errors, Limits};
 use self::threshold::Threshold;
 use super::air::{Air, TxId};
 use super::chip::{Chip, Phase};
-use super::config::{ChipConfig, EifsRule, Interference};
+use super::config::{ChipConfig, Interference};
 use super::links::{Hearer, Reach};
 use super::loss::Fate;
 use super::power::Power;
@@ -223,7 +223,7 @@ impl Chip {
     /// Whether the end of a reception makes any difference.
     fn concerns(&self, ended: &Ended) -> bool {
         !matches!(ended, Ended::Unheard)
-            || self.config.eifs == EifsRule::Always
+            || self.heeds_all
             || matches!(self.phase, Phase::Awaiting { is_over: true, .. })
     }
 
@@ -234,7 +234,7 @@ impl Chip {
         let transmission = air.transmission(tx);
         let (is_for_others, is_data) = match &transmission.kind {
             TransmissionKind::Data { to: Some(to), .. } => {
-                (*to != self.node && !self.config.overhear, true)
+                (*to != self.node && !self.overhears, true)
             }
             TransmissionKind::Ack(answer) => (answer.to_radio != self.index, false),
             _ => (false, false),
@@ -260,7 +260,7 @@ impl Chip {
     }
 
     fn on_reception_end(&mut self, air: &mut Air, now: Instant, ended: Ended) {
-        let always = self.config.eifs == EifsRule::Always;
+        let always = self.heeds_all;
         match ended {
             Ended::Passed(reception) => match self.survivors(air, reception) {
                 None if !always => {}

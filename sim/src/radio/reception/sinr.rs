@@ -55,14 +55,14 @@ impl Limits {
     }
 }
 
-/// A receiver under summed interference.
+/// A receiver under summed interference. What a clear frame needs stands in front.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Sinr {
     state: State,
-    spans: Spans,
     /// Preambles that began in the detection window of another, in the order of their starts.
     others: Rare<Candidate>,
+    spans: Spans,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
