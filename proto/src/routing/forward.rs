@@ -80,8 +80,16 @@ impl Forwarder {
 
     /// Takes an event from the link.
     pub(super) fn handle_rx(&mut self, event: PacketUp, routes: &impl Routes) {
+        // Most packets are for others: they stay where they are, and are only looked at.
+        if let PacketUp::Received(packet) = &event
+            && !self.is_for_us(packet, routes)
+        {
+            return;
+        }
         match event {
-            PacketUp::Received(packet) => self.on_received(packet, routes),
+            PacketUp::Received(ReceivedPacket { from: via, payload, signal, .. }) => {
+                self.up.push_back(DatagramUp::Received { via, payload, signal });
+            }
             PacketUp::Done(done) if is_transit(done.id) => {}
             PacketUp::Done(done) => self.up.push_back(DatagramUp::Done(done)),
             PacketUp::Dropped { id, cause } => {
@@ -94,28 +102,23 @@ impl Forwarder {
         }
     }
 
-    fn on_received(&mut self, packet: ReceivedPacket, routes: &impl Routes) {
-        if !matches!(packet.protocol, EtherType::IPV4 | EtherType::IPV6) {
-            return self.count_drop(DropCause::Malformed);
-        }
-        let Some(dst) = ip::destination(&packet.payload) else {
-            return self.count_drop(DropCause::Malformed);
+    /// Whether a packet is for this node; one that is not is sent on or dropped.
+    fn is_for_us(&mut self, packet: &ReceivedPacket, routes: &impl Routes) -> bool {
+        let is_ip = matches!(packet.protocol, EtherType::IPV4 | EtherType::IPV6);
+        let Some(dst) = ip::destination(&packet.payload).filter(|_| is_ip) else {
+            self.count_drop(DropCause::Malformed);
+            return false;
         };
         match self.plan.node(dst) {
-            Some(node) if node == self.node => {
-                let ReceivedPacket { from: via, payload, signal, .. } = packet;
-                self.up.push_back(DatagramUp::Received { via, payload, signal });
-            }
+            Some(node) if node == self.node => return true,
             Some(node) => self.on_transit(node, packet, routes),
-            None if dst.is_multicast() => {
-                let ReceivedPacket { from: via, payload, signal, .. } = packet;
-                self.up.push_back(DatagramUp::Received { via, payload, signal });
-            }
+            None if dst.is_multicast() => return true,
             None => self.count_drop(DropCause::NoRoute),
         }
+        false
     }
 
-    fn on_transit(&mut self, dst: NodeId, packet: ReceivedPacket, routes: &impl Routes) {
+    fn on_transit(&mut self, dst: NodeId, packet: &ReceivedPacket, routes: &impl Routes) {
         let Some(hop) = routes.route(Destination::End(dst)) else {
             return self.count_drop(DropCause::NoRoute);
         };

@@ -205,17 +205,16 @@ impl World {
         }
     }
 
-    fn on_event(&mut self, now: Instant, event: MediumEvent) {
+    fn on_event(&mut self, now: Instant, mut event: MediumEvent) {
         let index = self.node_of_radio[event.radio] as usize;
         self.fetch(index);
         let node = &mut self.nodes[index];
         let trace = self.decisions.as_deref_mut().map(|decisions| decisions.of(index, now));
         let mut cx = Cx::with_trace(node.clock.local(now), trace);
-        let mut event = event.event;
-        if let FrameUp::Received(frame) | FrameUp::Overheard(frame) = &mut event {
+        if let FrameUp::Received(frame) | FrameUp::Overheard(frame) = &mut event.event {
             frame.started = node.clock.local(frame.started);
         }
-        node.has_news |= node.stack.handle_frame(&mut cx, event);
+        node.has_news |= node.stack.handle_frame(&mut cx, event.event);
         self.visit(index);
     }
 

@@ -18,7 +18,7 @@ use super::links::{Hearer, Link, Links, Reach};
 use super::loss::{Exposed, Fate, FateRecord};
 use super::medium::MediumEvent;
 use super::queue::{EventQueue, Order};
-use super::reception::{Ear, Errors, Limits, Receiver, Turn};
+use super::reception::{Ear, Errors, Limits, Receiver};
 use super::transmission::{Mpdu, Transmission};
 
 /// The timers of one radio.
@@ -89,10 +89,10 @@ impl Held {
 pub(super) struct Call {
     /// Its place in the list of hearers.
     pub(super) place: u32,
-    /// What became of carrier sense.
-    pub(super) turn: Option<Turn>,
-    /// And that is all there is.
-    pub(super) is_plain: bool,
+    /// The medium has become busy with the start, or idle with the end.
+    pub(super) is_turn: bool,
+    /// There is more to it than that.
+    pub(super) is_signal: bool,
 }
 
 /// Those of a group of hearers whose radios have to know of a start or an end.
@@ -107,7 +107,7 @@ impl Calls {
     const MOST: usize = 16;
 
     pub(super) const fn new() -> Self {
-        Self { list: [Call { place: 0, turn: None, is_plain: true }; Self::MOST], count: 0 }
+        Self { list: [Call { place: 0, is_turn: false, is_signal: false }; Self::MOST], count: 0 }
     }
 
     pub(super) fn as_slice(&self) -> &[Call] {
@@ -331,7 +331,7 @@ impl Air {
     }
 
     /// Those whom a transmission reaches.
-    pub(super) fn hearers(&self, tx: TxId) -> &[Hearer] {
+    pub(super) fn hearers(&self, tx: TxId) -> &Rc<[Hearer]> {
         &self.slab[tx.0 as usize].hearers
     }
 
@@ -345,23 +345,32 @@ impl Air {
     ///
     /// Whether a radio has to know is as good as drawn by lot, so that is written down without
     /// branches. What a radio does then touches no other ear.
-    #[inline(never)]
     pub(super) fn pass(&mut self, tx: TxId, is_end: bool, at: Instant, calls: &mut Calls) {
+        if is_end {
+            self.pass_on::<true>(tx, at, calls);
+        } else {
+            self.pass_on::<false>(tx, at, calls);
+        }
+    }
+
+    #[inline(never)]
+    fn pass_on<const IS_END: bool>(&mut self, tx: TxId, at: Instant, calls: &mut Calls) {
         let held = &mut self.slab[tx.0 as usize];
-        let delay = at.since(held.sent_at(is_end));
-        let passed = &mut held.passed[usize::from(is_end)];
+        let delay = at.since(held.sent_at(IS_END));
+        let passed = &mut held.passed[usize::from(IS_END)];
         let ears = &mut self.ears[..];
         let Calls { list, count } = calls;
         let (mut place, mut called) = (*passed, 0);
-        for hearer in held.hearers[place as usize..].iter().take(Calls::MOST) {
+        let until = held.hearers.len().min(place as usize + Calls::MOST);
+        for hearer in &held.hearers[place as usize..until] {
             if hearer.delay != delay {
                 break;
             }
             let ear = &mut ears[hearer.radio as usize];
-            let is_plain = matches!(hearer.reach, Reach::Energy) & !ear.is_receiving;
-            let turn = ear.hear(at, hearer.power, is_end);
-            list[called % Calls::MOST] = Call { place, turn, is_plain };
-            called += usize::from(!is_plain | (turn.is_some() & ear.is_waiting));
+            let is_signal = !matches!(hearer.reach, Reach::Energy) | ear.is_receiving;
+            let is_turn = ear.hear::<IS_END>(at, hearer.power);
+            list[called % Calls::MOST] = Call { place, is_turn, is_signal };
+            called += usize::from(is_signal | (is_turn & ear.is_waiting));
             place += 1;
         }
         (*passed, *count) = (place, called);

@@ -39,27 +39,30 @@ pub(super) enum Phase {
     },
 }
 
-/// One radio. What a frame for others needs stands in front.
+/// One radio. What a frame for others needs stands in front: in the first cache line and the third
+/// if nothing comes or goes beside it, so that what is read of the settings is repeated there.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Chip {
     pub(super) receiver: Receiver,
-    /// Shared by all radios with the same settings, whose node and number it therefore lacks.
-    pub(super) config: Arc<ChipConfig>,
     pub(super) index: usize,
     pub(super) node: NodeId,
     pub(super) radio: RadioId,
     pub(super) is_up: bool,
     /// Time that was announced is given free if nothing follows.
     pub(super) has_nav_timer: bool,
-    pub(super) reply_accept: bool,
-    pub(super) reply_bits: u16,
+    /// Whatever ends matters to it: without a frame that passed, EIFS follows.
+    pub(super) heeds_all: bool,
+    /// Frames for others are reported.
+    pub(super) overhears: bool,
     pub(super) nav_until: Instant,
     pub(super) phase: Phase,
     /// The end of the last frame in error, after which EIFS applies.
     pub(super) error_at: Option<Instant>,
     /// Data frames for others received without error; not counted in `stats`.
     pub(super) overheard: u64,
+    /// Shared by all radios with the same settings, whose node and number it therefore lacks.
+    pub(super) config: Arc<ChipConfig>,
     /// When the event is due at which something may go; never where there is none.
     pub(super) access_at: Instant,
     /// The exchange of the function that has the air.
@@ -71,6 +74,8 @@ pub(super) struct Chip {
     pub(super) last_tx_end: Instant,
     /// Data frames heard up to the last failure.
     pub(super) heard_before: u64,
+    pub(super) reply_accept: bool,
+    pub(super) reply_bits: u16,
     /// Failures since then.
     pub(super) lone_failures: u8,
     pub(super) stats: ChipStats,
@@ -106,7 +111,7 @@ impl Chip {
         // All of it: a guess at which of them decides would be wrong too often.
         !self.is_up
             | !self.receiver.is_free()
-            | (self.config.eifs == EifsRule::Always)
+            | self.heeds_all
             | matches!(self.phase, Phase::Awaiting { is_over: true, .. })
     }
 
@@ -136,6 +141,8 @@ impl Chip {
             after_error: config.eifs().saturating_sub(config.difs()),
             rng: stream("backoff"),
             is_up: true,
+            heeds_all: config.eifs == EifsRule::Always,
+            overhears: config.overhear,
             functions: functions(&config),
             rates: Rates::build(config.rate_control, config.phy, config.rate, stream("rate")),
             access_at: Instant::MAX,

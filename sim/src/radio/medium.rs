@@ -1,6 +1,7 @@
 //! The medium: all radios and the air between them, driven by its caller.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use farhop_proto::base::{
@@ -11,8 +12,9 @@ use super::air::{Air, Call, Calls, TIMERS, Timer, TxId};
 use super::chip::Chip;
 use super::config::{AirLink, ChipConfig, MediumConfig};
 use super::inject::Injected;
-use super::links::Reach;
+use super::links::{Hearer, Reach};
 use super::loss::FateRecord;
+use super::reception::Turn;
 use super::stats::{ChipStats, LinkAir};
 use super::transmission::{Transmission, TransmissionKind};
 use super::wire::Wire;
@@ -170,12 +172,13 @@ impl Medium {
             if self.ports.len() > FEW && self.air.is_first(tx, is_end) {
                 self.fetch(tx, is_end);
             }
+            let hearers = Rc::clone(self.air.hearers(tx));
             let mut next = Some(at);
             while let Some(at) = next {
                 self.now = at;
                 match self.air.leave(tx, is_end) {
                     Some(radio) => self.end(radio, at),
-                    None => self.pass(tx, is_end, at),
+                    None => self.pass(tx, is_end, at, &hearers),
                 }
                 // Who is told of reports wants to hear of them at once.
                 let until = if self.air.reports.is_empty() { until } else { at };
@@ -205,20 +208,21 @@ impl Medium {
     }
 
     /// A start or an end reaches those whom it reaches at `at`.
-    fn pass(&mut self, tx: TxId, is_end: bool, at: Instant) {
+    fn pass(&mut self, tx: TxId, is_end: bool, at: Instant, hearers: &[Hearer]) {
         let Self { ports, air, calls, .. } = self;
         air.pass(tx, is_end, at, calls);
-        for &Call { place, turn, is_plain } in calls.as_slice() {
-            let hearer = air.hearers(tx)[place as usize];
+        for &Call { place, is_turn, is_signal } in calls.as_slice() {
+            let turn = Turn::of(is_turn, is_end);
+            let hearer = &hearers[place as usize];
             match &mut ports[hearer.radio as usize] {
                 Port::Chip(chip) => {
                     let is_touched = match turn {
-                        Some(turn) if is_plain => {
+                        Some(turn) if !is_signal => {
                             chip.on_turn(air, at, turn);
                             true
                         }
-                        _ if is_end => chip.on_signal_end(air, at, (&hearer, turn), tx),
-                        _ => chip.on_signal_start(air, at, (&hearer, turn), tx),
+                        _ if is_end => chip.on_signal_end(air, at, (hearer, turn), tx),
+                        _ => chip.on_signal_start(air, at, (hearer, turn), tx),
                     };
                     if is_touched {
                         chip.settle(air);
@@ -226,7 +230,7 @@ impl Medium {
                         chip.settle_receiver(air);
                     }
                 }
-                Port::Wire(wire) if is_end => wire.on_signal_end(air, at, &hearer, tx),
+                Port::Wire(wire) if is_end => wire.on_signal_end(air, at, hearer, tx),
                 Port::Wire(_) => {}
             }
         }

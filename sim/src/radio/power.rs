@@ -29,12 +29,6 @@ impl Power {
         Self(self.0 + other.0)
     }
 
-    /// With `other`, or without it; not by a branch.
-    pub(super) const fn changed_by(self, other: Self, is_less: bool) -> Self {
-        let all_if_less = 0_u64.wrapping_sub(is_less as u64);
-        Self(self.0.wrapping_add((other.0 ^ all_if_less).wrapping_sub(all_if_less)))
-    }
-
     /// What is left without `other`, which is part of it.
     pub(super) const fn without(self, other: Self) -> Self {
         Self(self.0 - other.0)

@@ -105,7 +105,7 @@ impl Chip {
     }
 
     /// The medium is spoken for.
-    fn set_nav(&mut self, now: Instant, nav: Duration) {
+    pub(super) fn set_nav(&mut self, now: Instant, nav: Duration) {
         if !nav.is_zero() {
             self.nav_until = self.nav_until.max(now + nav);
         }
@@ -260,7 +260,7 @@ impl Chip {
         };
         let (wants_ack, sequence, attempt) = (*wants_ack, *sequence, *attempt);
         let (access, window) = (*access, *window);
-        let is_reported = heard.is_ours || self.config.overhear;
+        let is_reported = heard.is_ours || self.overhears;
         let frame = is_reported.then(|| ReceivedFrame {
             to: *to,
             protocol: *protocol,
@@ -331,7 +331,7 @@ impl Chip {
         let (to, key) = (*to, (*access, *window));
         let count = air.transmission(reception.tx).mpdus().len();
         for place in (0..count).filter(|place| reception.decoded >> place & 1 == 1) {
-            if !heard.is_ours && !self.config.overhear {
+            if !heard.is_ours && !self.overhears {
                 self.overheard += 1;
                 continue;
             }

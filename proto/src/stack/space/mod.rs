@@ -20,6 +20,8 @@ pub(super) const LIGHT_M_PER_S: f64 = 299_702_000.0;
 const SEPARATE_CHANNELS: u16 = 4;
 /// Shadowing is cut off at so many standard deviations: a signal has an end.
 const SHADOW_SIGMAS: f64 = 3.0;
+/// More than signals and floors together lose when they are rounded to hundredths of a decibel.
+const ROUNDED_DB: f64 = 0.02;
 
 /// Radios at places, and the propagation between them.
 #[derive(Clone, Debug)]
@@ -32,6 +34,8 @@ pub struct Space {
     loss_spread: Option<[f64; 2]>,
     sites: Vec<Site>,
     near: Near,
+    /// Nobody is heard farther than this, in metres.
+    farthest_m: f64,
 }
 
 /// A radio at a place.
@@ -89,13 +93,15 @@ impl Space {
             loss_spread: config.loss_spread,
             sites: Vec::new(),
             near: Near::default(),
+            farthest_m: 0.0,
         })
     }
 
     /// Puts radios into the space, in the place of those that were there.
     pub fn put(&mut self, sites: Vec<Site>) {
         self.sites = sites;
-        self.near = Near::build(&self.sites, self.reach_m(), self.wrap_m);
+        self.near = Near::build(&self.sites, self.reach_m(0.0), self.wrap_m);
+        self.farthest_m = self.reach_m(ROUNDED_DB);
     }
 
     /// The radios.
@@ -110,12 +116,14 @@ impl Space {
         self.near.move_to(site as u32, from, at_m);
     }
 
-    /// How far the strongest radio is heard by the most sensitive one, in metres.
-    fn reach_m(&self) -> f64 {
+    /// How far the strongest radio is heard by the most sensitive one, in metres, or by one that is
+    /// more sensitive by so many decibels.
+    fn reach_m(&self, more_db: f64) -> f64 {
         let most = |of: &dyn Fn(&Site) -> f64| self.sites.iter().map(of).fold(f64::MIN, f64::max);
         let sent = most(&|site| site.sent_dbm);
         let sensed = most(&|site| site.gain_db - site.floor_dbm);
-        self.path_loss.reach_m(sent, -sensed - self.shadowing_db * SHADOW_SIGMAS)
+        let floor = -sensed - self.shadowing_db * SHADOW_SIGMAS;
+        self.path_loss.reach_m(sent, floor - more_db)
     }
 
     /// Indices of the radios that may hear a radio at a place, in rising order.
@@ -141,6 +149,9 @@ impl Space {
             return None;
         }
         let distance = self.distance_m(source.at_m, sink.at_m);
+        if distance > self.farthest_m {
+            return None;
+        }
         let floor = Dbm::from_f64(sink.floor_dbm);
         let received = self.path_loss.received(source.sent_dbm, distance)? + sink.gain_db;
         // Most candidates are too far away whatever their shadow is.

@@ -17,6 +17,13 @@ pub(in crate::radio) enum Turn {
     Idle,
 }
 
+impl Turn {
+    /// What a signal does that comes or ends, if the medium turns with it.
+    pub(in crate::radio) fn of(is_turn: bool, is_end: bool) -> Option<Self> {
+        is_turn.then_some(if is_end { Self::Idle } else { Self::Busy })
+    }
+}
+
 /// What a radio senses.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -115,20 +122,21 @@ impl Ear {
         self.siblings > 0
     }
 
-    /// A signal comes, or goes.
+    /// A signal comes, or goes. Returns whether the medium becomes busy with that, or idle.
     ///
     /// Without branches: whether a signal changes anything is as good as drawn by lot, and wrong
     /// guesses of a processor cost more than all of this.
     #[inline]
-    pub(in crate::radio) fn hear(
+    pub(in crate::radio) fn hear<const IS_END: bool>(
         &mut self,
         now: Instant,
         power: Power,
-        is_end: bool,
-    ) -> Option<Turn> {
+    ) -> bool {
         let was_sensing = self.is_sensing();
-        self.ambient = self.ambient.changed_by(power, is_end);
-        self.turn(now, was_sensing)
+        self.ambient = if IS_END { self.ambient.without(power) } else { self.ambient.with(power) };
+        let is_turn = self.is_sensing() != was_sensing;
+        self.turn::<IS_END>(now, is_turn);
+        is_turn
     }
 
     /// A radio of the same node begins to send, or ends.
@@ -140,19 +148,25 @@ impl Ear {
             self.siblings += 1;
         }
         self.set_sense();
-        self.turn(now, was_sensing)
+        let is_turn = self.is_sensing() != was_sensing;
+        if is_end {
+            self.turn::<true>(now, is_turn);
+        } else {
+            self.turn::<false>(now, is_turn);
+        }
+        Turn::of(is_turn, is_end)
     }
 
+    /// The medium becomes idle or busy, if this is a turn.
     #[inline]
-    fn turn(&mut self, now: Instant, was_sensing: bool) -> Option<Turn> {
-        let is_sensing = self.is_sensing();
-        let is_turn = is_sensing != was_sensing;
-        let passed = now.as_nanos().wrapping_sub(self.since[BUSY].as_nanos());
-        let is_over = u64::from(is_turn & was_sensing);
-        self.busy_nanos = self.busy_nanos.wrapping_add(passed & is_over.wrapping_neg());
-        let since = &mut self.since[usize::from(is_sensing)];
-        *since = select_unpredictable(is_turn, now, *since);
-        is_turn.then_some(if is_sensing { Turn::Busy } else { Turn::Idle })
+    fn turn<const IS_IDLE: bool>(&mut self, now: Instant, is_turn: bool) {
+        if IS_IDLE {
+            let passed = now.as_nanos().wrapping_sub(self.since[BUSY].as_nanos());
+            self.busy_nanos += select_unpredictable(is_turn, passed, 0);
+            self.since[IDLE] = select_unpredictable(is_turn, now, self.since[IDLE]);
+        } else {
+            self.since[BUSY] = select_unpredictable(is_turn, now, self.since[BUSY]);
+        }
     }
 
     fn set_sense(&mut self) {

@@ -19,10 +19,11 @@ pub(super) use self::sinr::{Errors, Limits};
 use self::threshold::Threshold;
 use super::air::{Air, TxId};
 use super::chip::{Chip, Phase};
-use super::config::{ChipConfig, EifsRule, Interference};
+use super::config::{ChipConfig, Interference};
 use super::links::{Hearer, Reach};
 use super::loss::Fate;
 use super::power::Power;
+use super::transmission::TransmissionKind;
 
 /// A reception that passed, in whole or in part.
 #[derive(Clone, Copy, Debug)]
@@ -195,15 +196,20 @@ impl Chip {
             let Receiver { model, rng, .. } = &mut self.receiver;
             ended = match model {
                 Model::Threshold(threshold) => threshold.end(tx),
-                Model::Sinr(sinr) => {
-                    sinr.on_change(air, before, now, (tx, true));
-                    Some(sinr.end(air, now, tx, rng))
-                }
+                Model::Sinr(sinr) => Some(match sinr.end_if_clear(air, before, now, tx) {
+                    Some(reception) => Ended::Passed(reception),
+                    None => {
+                        sinr.on_change(air, before, now, (tx, true));
+                        sinr.end(air, now, tx, rng)
+                    }
+                }),
             };
             (turn, is_at_rest)
         };
         let mut is_touched = false;
-        if let Some(ended) = ended.filter(|ended| self.concerns(ended)) {
+        if let Some(ended) = ended.filter(|ended| self.concerns(ended))
+            && !self.passes_by(air, now, &ended)
+        {
             self.on_reception_end(air, now, ended);
             is_touched = true;
         }
@@ -217,8 +223,32 @@ impl Chip {
     /// Whether the end of a reception makes any difference.
     fn concerns(&self, ended: &Ended) -> bool {
         !matches!(ended, Ended::Unheard)
-            || self.config.eifs == EifsRule::Always
+            || self.heeds_all
             || matches!(self.phase, Phase::Awaiting { is_over: true, .. })
+    }
+
+    /// Whether a frame was received of which all that matters is for how long the air is spoken
+    /// for: nearly all frames are for others. What it says is heeded then.
+    fn passes_by(&mut self, air: &Air, now: Instant, ended: &Ended) -> bool {
+        let Ended::Passed(Reception { tx, link, .. }) = *ended else { return false };
+        let transmission = air.transmission(tx);
+        let (is_for_others, is_data) = match &transmission.kind {
+            TransmissionKind::Data { to: Some(to), .. } => {
+                (*to != self.node && !self.overhears, true)
+            }
+            TransmissionKind::Ack(answer) => (answer.to_radio != self.index, false),
+            _ => (false, false),
+        };
+        let is_usual = !self.has_nav_timer
+            && !matches!(self.phase, Phase::Awaiting { is_over: true, .. })
+            && air.loses_nothing(link)
+            && !air.is_cut_off(tx);
+        if is_for_others && is_usual {
+            self.error_at = None;
+            self.set_nav(now, transmission.nav);
+            self.overheard += u64::from(is_data);
+        }
+        is_for_others && is_usual
     }
 
     /// The medium becomes busy or idle by energy alone.
@@ -230,7 +260,7 @@ impl Chip {
     }
 
     fn on_reception_end(&mut self, air: &mut Air, now: Instant, ended: Ended) {
-        let always = self.config.eifs == EifsRule::Always;
+        let always = self.heeds_all;
         match ended {
             Ended::Passed(reception) => match self.survivors(air, reception) {
                 None if !always => {}

@@ -55,14 +55,14 @@ impl Limits {
     }
 }
 
-/// A receiver under summed interference.
+/// A receiver under summed interference. What a clear frame needs stands in front.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Sinr {
     state: State,
-    spans: Spans,
     /// Preambles that began in the detection window of another, in the order of their starts.
     others: Rare<Candidate>,
+    spans: Spans,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,6 +99,8 @@ struct Locked {
 struct Spans {
     last: Option<Span>,
     earlier: Rare<Span>,
+    /// The least of the ratios.
+    worst: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,11 +114,19 @@ impl Spans {
     fn clear(&mut self) {
         self.earlier.clear();
         self.last = None;
+        self.worst = f64::INFINITY;
     }
 
     fn push(&mut self, span: Span) {
-        if let Some(before) = self.last.replace(span) {
-            self.earlier.push(before);
+        self.worst = self.worst.min(span.ratio);
+        match &mut self.last {
+            // Somebody has only looked, or what came and went at once was equally strong.
+            Some(last) if last.ratio == span.ratio => last.until = span.until,
+            last => {
+                if let Some(before) = last.replace(span) {
+                    self.earlier.push(before);
+                }
+            }
         }
     }
 
@@ -129,9 +139,7 @@ impl Spans {
         bits: impl FnOnce() -> f64,
         rng: &mut Rng,
     ) -> bool {
-        // A clear frame without a change on the air.
-        let is_clear = |span: &Span| span.until >= until && span.ratio >= part.certain;
-        if self.last.as_ref().is_some_and(is_clear) && self.earlier.is_empty() {
+        if self.worst >= part.certain {
             return true;
         }
         let ln = self.ln_success(from, until, bits(), part);
@@ -190,6 +198,8 @@ pub(in crate::radio) struct Errors {
     header: Part,
     header_bits: f64,
     payload: Part,
+    /// From this ratio on neither part fails.
+    certain: f64,
     rate: Bitrate,
 }
 
@@ -197,12 +207,15 @@ impl Errors {
     /// Of a frame at `rate`.
     pub(in crate::radio) fn of(phy: Phy, rate: Bitrate, curve: CurveKind) -> Self {
         let (header, header_bits) = error::for_header(phy, rate, curve);
+        let header = Part::new(header, header_bits);
+        let payload = Part::new(error::for_mode(phy, rate, curve), MOST_BITS);
         Self {
             preamble: phy.preamble(rate),
             plcp: phy.plcp(rate),
-            header: Part::new(header, header_bits),
+            certain: header.certain.max(payload.certain),
+            header,
             header_bits,
-            payload: Part::new(error::for_mode(phy, rate, curve), MOST_BITS),
+            payload,
             rate,
         }
     }
@@ -232,6 +245,18 @@ impl Sinr {
     /// up to now, `ambient`, is made up for.
     #[inline]
     pub(super) fn on_change(
+        &mut self,
+        air: &Air,
+        ambient: Power,
+        now: Instant,
+        (tx, is_end): (TxId, bool),
+    ) {
+        if !self.is_free() {
+            self.on_change_under_way(air, ambient, now, (tx, is_end));
+        }
+    }
+
+    fn on_change_under_way(
         &mut self,
         air: &Air,
         ambient: Power,
@@ -362,6 +387,31 @@ impl Sinr {
                 false
             }
         }
+    }
+
+    /// A frame ends that nothing has come or gone beside, and that is too clear to fail: what
+    /// [`Self::on_change`] and [`Self::end`] would come to, at once. `ambient` is the power up to
+    /// now.
+    #[inline]
+    pub(super) fn end_if_clear(
+        &mut self,
+        air: &Air,
+        ambient: Power,
+        now: Instant,
+        tx: TxId,
+    ) -> Option<Reception> {
+        let State::Detecting(frame) = &self.state else { return None };
+        if frame.tx != tx || frame.start + DETECTION >= now || !self.others.is_empty() {
+            return None;
+        }
+        let ratio = air.limits.ratio(ambient, frame.power);
+        let is_clear = ratio >= air.limits.preamble_ratio && ratio >= air.errors(tx).certain;
+        if !is_clear || !air.transmission(tx).mpdus().is_empty() {
+            return None;
+        }
+        let Candidate { link, start, signal, .. } = *frame;
+        self.state = State::Free;
+        Some(Reception { tx, link, start, signal, decoded: 1 })
     }
 
     /// A signal ends: how, if the receiver was locked on to it.

@@ -6,7 +6,6 @@ use farhop_proto::base::{Dbm, Duration, Instant};
 
 use super::super::air::{Air, TxId};
 use super::super::chip::Chip;
-use super::super::config::EifsRule;
 use super::super::links::{Hearer, Reach};
 use super::{Ended, Model, Reception};
 
@@ -126,7 +125,7 @@ impl Chip {
     /// The start of a frame arrives while another occupies the receiver.
     fn on_overlap(&mut self, air: &mut Air, now: Instant, arrival: Occupant, is_deaf: bool) {
         let capture_db = self.config.capture_db;
-        let always = self.config.eifs == EifsRule::Always;
+        let always = self.heeds_all;
         let current = self.threshold().occupant.as_mut().expect("something to overlap with");
         if current.signal.above(arrival.signal) >= capture_db {
             self.stats.captures += 1;
