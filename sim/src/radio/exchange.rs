@@ -322,7 +322,7 @@ impl Chip {
 
     /// Counts failures since a data frame was last heard; whether they are many.
     fn is_quiet(&mut self) -> bool {
-        let heard = self.stats.received + self.stats.duplicates + self.stats.overheard;
+        let heard = self.stats.received + self.stats.duplicates + self.overheard;
         let is_alone = std::mem::replace(&mut self.heard_before, heard) == heard;
         self.lone_failures = if is_alone { self.lone_failures.saturating_add(1) } else { 0 };
         self.lone_failures > QUIET_FAILURES

@@ -105,3 +105,15 @@ fn a_quiet_window_stays_as_it_is_while_nobody_is_heard() {
     close(backoff(true), 7.0 * 15.5, 0.05);
     assert!(backoff(false) > 10.0 * backoff(true));
 }
+
+#[test]
+fn a_window_grows_where_frames_for_others_are_heard() {
+    let radios = vec![ChipConfig { quiet_backoff: true, ..chip(1) }, chip(2), chip(3)];
+    let mut medium = Medium::new(mesh(radios, us(1)), Seed(1));
+    let source = |radio, to| Saturated { radio, to, bytes: 100, options: TxOptions::default() };
+    // Node 9 does not exist.
+    saturate(&mut medium, 3, &[source(0, 9), source(1, 3)], Duration::from_secs(120));
+    let stats = medium.stats(0);
+    assert!(stats.overheard > 1000 && stats.received == 0);
+    close(stats.backoff_slots as f64 / stats.failures as f64, 1516.5, 0.05);
+}
