@@ -334,8 +334,8 @@ impl Chip {
     fn on_collided(&mut self, air: &mut Air, (tx, link): (TxId, Option<u32>), length: Duration) {
         self.stats.air_collided += length;
         if let Some(link) = link
-            && air.links.get(link).is_addressed
             && air.transmission(tx).to() == Some(self.node)
+            && air.links.get(link).is_addressed
         {
             air.links.get_mut(link).collided += length;
         }
