@@ -8,6 +8,7 @@
 mod ear;
 mod rare;
 mod sinr;
+mod spans;
 mod threshold;
 
 use farhop_proto::base::{Dbm, Duration, Instant, Rng};
