@@ -5,11 +5,11 @@ use farhop_sim::engine::{AirReport, Lateness, LinkReport, NodeReport};
 use maud::{Markup, html};
 
 /// What the air is used for: name, colour, share.
-type Use = (&'static str, &'static str, fn(&AirReport) -> f64);
+pub(super) type Use = (&'static str, &'static str, fn(&AirReport) -> f64);
 
-/// Uses of air, as they are stacked in a bar, with colours that people with any colour vision can
-/// tell apart (Okabe and Ito, 2008).
-const USES: [Use; 8] = [
+/// Uses of air, as they are listed and stacked in a bar, with colours that people with any colour
+/// vision can tell apart (Okabe and Ito, 2008).
+pub(super) const USES: [Use; 8] = [
     ("data", "#0072b2", |air| air.data),
     ("again", "#d55e00", |air| air.retransmission),
     ("coding", "#009e73", |air| air.coding),

@@ -73,9 +73,7 @@ pub(crate) fn report(report: &Report, series: &str, scenario: &str) -> String {
             p.note { (line) }
         }
         h2 { "Air time" }
-        p.note {
-            "What the radio of the sender spends on this neighbour, and on its others."
-        }
+        p.note { "What the radio of the sender spends on this neighbour, and on its others." }
         @if !report.links.is_empty() { (detail::air_chart(&report.links)) }
         (links(&report.links))
         (detail::beliefs(&report.links))
@@ -131,25 +129,18 @@ fn flows(report: &Report) -> Markup {
     }
 }
 
-/// Shares of time, as the columns of their table.
-const HEADS: [&str; 8] =
-    ["data", "again", "coding", "acks", "guard", "collision", "others", "idle"];
-
 fn links(links: &[LinkReport]) -> Markup {
     let percent = |share: f64| format!("{:.1}", share * 100.0);
     html! {
         table {
             tr {
                 th { "share of the time, %" }
-                @for share in HEADS { th { (share) } }
+                @for (name, _, _) in detail::USES { th { (name) } }
             }
             @for link in links {
                 tr {
                     td { (link.from) " to " (link.to) " (" (link.protocol) ")" }
-                    td { (percent(link.air.data)) } td { (percent(link.air.retransmission)) }
-                    td { (percent(link.air.coding)) } td { (percent(link.air.acknowledgement)) }
-                    td { (percent(link.air.guard)) } td { (percent(link.air.collision)) }
-                    td { (percent(link.air.others)) } td { (percent(link.air.idle)) }
+                    @for (_, _, share) in detail::USES { td { (percent(share(&link.air))) } }
                 }
             }
         }

@@ -175,8 +175,8 @@ impl Plain {
         let neighbour = self.neighbours.first().map_or(0, |(_, neighbour)| neighbour.attempts);
         let last = self.neighbours.last().map_or(0, |(_, neighbour)| neighbour.attempts);
         let sent = self.outstanding.front().map_or(0, |frame| frame.id.0);
-        let rest =
-            self.up.len() as u64 ^ self.air.iter().count() as u64 ^ self.counters.frames_sent;
+        let air = self.air.iter().next().map_or(0, |time| time.shares.data.as_nanos());
+        let rest = self.up.len() as u64 ^ air ^ self.counters.frames_sent;
         queue as u64 ^ neighbour ^ last ^ sent ^ rest ^ self.counters.unknown_done
     }
 

@@ -96,19 +96,6 @@ pub struct ChipStats {
     pub backoff: Duration,
 }
 
-/// Air time of a link from one radio to another beside what its frames say of themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkAir {
-    /// The sending node and its radio.
-    pub from: (NodeId, RadioId),
-    /// The receiving node and its radio.
-    pub to: (NodeId, RadioId),
-    /// Acknowledgements by the receiver for frames over the link.
-    pub acknowledged: Duration,
-    /// Frames for the receiver that something else on air destroyed there.
-    pub collided: Duration,
-}
-
 impl ChipStats {
     /// Every counter by its name; times in microseconds.
     pub fn counters(&self) -> BTreeMap<Name, u64> {
@@ -213,4 +200,17 @@ impl ChipStats {
         self.backoff += other.backoff;
         self
     }
+}
+
+/// Air time of a link from one radio to another beside what its frames say of themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkAir {
+    /// The sending node and its radio.
+    pub from: (NodeId, RadioId),
+    /// The receiving node and its radio.
+    pub to: (NodeId, RadioId),
+    /// Acknowledgements by the receiver for frames over the link.
+    pub acknowledged: Duration,
+    /// Frames for the receiver that something else on air destroyed there.
+    pub collided: Duration,
 }

@@ -1,13 +1,8 @@
 //! What the report says of the air time of each link.
 
-use farhop_proto::stack::Scenario;
-use farhop_sim::engine::{AirReport, Report, RunOptions, run};
+use farhop_sim::engine::{AirReport, Report};
 
-fn report(text: &str) -> Report {
-    let scenario: Scenario = toml::from_str(text).expect("a scenario");
-    assert_eq!(scenario.problems(), []);
-    run(&scenario, RunOptions::default()).expect("a run")
-}
+use super::report;
 
 fn air(report: &Report, from: &str, to: &str) -> AirReport {
     let link = report.links.iter().find(|link| (&*link.from, &*link.to) == (from, to));

@@ -14,3 +14,13 @@ mod relayed;
 mod slots;
 mod space;
 mod tree;
+
+use farhop_proto::stack::Scenario;
+use farhop_sim::engine::{Report, RunOptions, run};
+
+/// What came of a scenario that has no problems.
+fn report(text: &str) -> Report {
+    let scenario: Scenario = toml::from_str(text).expect("a scenario");
+    assert_eq!(scenario.problems(), []);
+    run(&scenario, RunOptions::default()).expect("a run")
+}

@@ -1,17 +1,8 @@
 //! Stories of nodes at places: chains, radios of links, movement, faults, late hosts.
 
-use farhop_proto::stack::Scenario;
-use farhop_sim::engine::{Report, RunOptions, run};
+use farhop_sim::engine::Report;
 
-fn scenario(text: &str) -> Scenario {
-    let scenario: Scenario = toml::from_str(text).expect("a scenario");
-    assert_eq!(scenario.problems(), []);
-    scenario
-}
-
-fn report(text: &str) -> Report {
-    run(&scenario(text), RunOptions::default()).expect("a run")
-}
+use super::report;
 
 /// A chain in the range model, saturated from end to end.
 fn chain(count: u32, more: &str) -> String {
