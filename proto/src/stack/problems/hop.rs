@@ -26,6 +26,8 @@ pub(super) fn check_hop(found: &mut Found, hop: &HopConfig) {
     let below = f64::from(hop.high_blocks.max(1)) - 1.0;
     let low = f64::from(hop.low_blocks);
     found.number(path("low_blocks"), low, 0.0..=below, "a number of blocks below high_blocks");
+    let gap = hop.interactive_gap_ms;
+    found.number(path("interactive_gap_ms"), gap, 0.0..=400.0, "a time in milliseconds, or 0");
     if let Some(control) = hop.control_mbps {
         found.number(path("control_mbps"), control, 0.1..=1_000.0, "a bit-rate in Mb/s");
     }

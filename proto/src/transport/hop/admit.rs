@@ -236,8 +236,8 @@ impl Hop {
         }
         self.braked.remove(&flow);
         // What is taken beside a block that goes on takes the air of the way onward.
-        let via = self.routes.get(&asks.shape.destination);
-        held == 0 || self.config.ahead == Ahead::Always || via.is_none_or(|via| self.is_gone(*via))
+        let via = self.next_hop(asks.shape.destination);
+        held == 0 || self.config.ahead == Ahead::Always || via.is_none_or(|via| self.is_gone(via))
     }
 
     /// Memory of what applications were given and have not accepted.

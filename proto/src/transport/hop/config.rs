@@ -41,6 +41,11 @@ pub struct HopConfig {
     /// Whether a sender holds back when hardly anything of what it sent has come: somebody whom it
     /// cannot hear sends at the same time.
     pub yields: bool,
+    /// How long a node leaves the air alone after every 48 frames of blocks, in milliseconds, while
+    /// somebody waits for small ones that pass it, and their way has three hops or more to one
+    /// side: a request is not heard while somebody sends who does not hear its sender. 0 for no
+    /// gaps.
+    pub interactive_gap_ms: f64,
     /// How a message for the next hop of a block gets there.
     pub next_hop: NextHop,
     /// Bit-rate of requests and answers, in Mb/s. If it is not given, they go as data does, which
@@ -78,6 +83,7 @@ impl Default for HopConfig {
             spell_blocks: 16,
             schedule: Schedule::RoundRobin,
             yields: true,
+            interactive_gap_ms: 40.0,
             next_hop: NextHop::Raw,
             control_mbps: None,
             end_to_end_s: 5.0,

@@ -17,7 +17,8 @@
 //! | `receive` | other messages of neighbours; what becomes of whole blocks |
 //! | `send` | transfers to next hops, turns among them |
 //! | `pace` | how much is sent before the next request |
-//! | `reach` | which neighbours are there |
+//! | `gap` | gaps for those who wait for little |
+//! | `reach` | ways, and which neighbours are there |
 //! | `out` | messages and frames on their way to the radio |
 //! | `held` | blocks in and out, and who makes room |
 //! | `park` | blocks whose bytes are on disk alone |
@@ -28,6 +29,7 @@ mod admit;
 mod bits;
 mod block;
 mod config;
+mod gap;
 mod held;
 mod out;
 mod pace;
@@ -47,10 +49,11 @@ use self::admit::{Reception, Waiting};
 use self::block::{Block, End, Phase};
 pub use self::block::{Shape, Whole};
 pub use self::config::{Ahead, Durable, HopConfig, NextHop, Schedule, Withhold};
+use self::gap::Gap;
 use self::out::{InRadio, Message};
 use self::pace::Pace;
 pub use self::port::{HopPort, Role, frames_of, key_of};
-use self::reach::Stranded;
+use self::reach::{Route, Stranded};
 use self::receive::{Arrivals, Over};
 use crate::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, Duration, Instant, Name, NodeId, PacketOutcome, Rng,
@@ -109,6 +112,7 @@ struct Counters {
     answers: u64,
     withheld: u64,
     pauses: u64,
+    gaps: u64,
     held_back: u64,
     virtual_requests: u64,
     blocks_passed_on: u64,
@@ -139,8 +143,8 @@ pub struct Hop {
     unsure: BTreeSet<NodeId>,
     /// Whether blocks are kept where they survive the node.
     keeps: bool,
-    /// The last known next hop to each destination.
-    routes: BTreeMap<NodeId, NodeId>,
+    /// The last known way to each destination.
+    routes: BTreeMap<NodeId, Route>,
     blocks: BTreeMap<BlockId, Block>,
     /// Those of them that are to be passed on, or to be given to the application.
     open: BTreeSet<BlockId>,
@@ -170,6 +174,7 @@ pub struct Hop {
     silence: BTreeMap<NodeId, u32>,
     stranded: Stranded,
     pace: BTreeMap<NodeId, Pace>,
+    gap: Gap,
     delivered: VecDeque<Delivery>,
     arrived: VecDeque<Arrived>,
     keep: VecDeque<Keep>,
@@ -216,6 +221,7 @@ impl Hop {
             silence: BTreeMap::new(),
             stranded: Stranded::default(),
             pace: BTreeMap::new(),
+            gap: Gap::default(),
             delivered: VecDeque::new(),
             arrived: VecDeque::new(),
             keep: VecDeque::new(),
@@ -398,8 +404,8 @@ impl Hop {
             }
             DatagramUp::Done(done) => self.on_out(cx.now, done.id, done.outcome),
             DatagramUp::Dropped { id, .. } => self.on_out(cx.now, id, PacketOutcome::Failed),
-            DatagramUp::NextHop { dst, via, .. } => {
-                self.routes.insert(dst, via);
+            DatagramUp::NextHop { dst, via, hops } => {
+                self.routes.insert(dst, Route { via, hops });
                 self.forward_all(cx.now);
             }
         }
@@ -424,7 +430,7 @@ impl Hop {
         };
         let blocks = self.blocks.iter().filter_map(of_block);
         let reception = self.reception.as_ref().map(Reception::deadline);
-        blocks.chain(reception).chain(self.stranded_due()).min()
+        blocks.chain(reception).chain(self.stranded_due()).chain(self.gap.poll_timeout()).min()
     }
 
     /// Asks again what was not answered, and goes on without those that fell silent.
@@ -438,6 +444,7 @@ impl Hop {
             self.blocks.iter().filter(|(_, block)| is_due(block)).map(|(id, _)| *id).collect();
         due.into_iter().for_each(|id| self.ask_again(now, id));
         self.end_pauses(now);
+        self.gap.handle_timeout(now);
         self.ask_for_arrivals(now);
         self.try_stranded(now);
         if self.reception.as_ref().is_some_and(|reception| reception.deadline() <= now) {
@@ -460,6 +467,7 @@ impl Hop {
             ("answers", all.answers),
             ("withheld", all.withheld),
             ("pauses", all.pauses),
+            ("gaps", all.gaps),
             ("held_back", all.held_back),
             ("virtual_requests", all.virtual_requests),
             ("blocks_passed_on", all.blocks_passed_on),

@@ -72,7 +72,8 @@ impl Hop {
         }
         let most = TURNS_IN_RADIO * u32::from(self.config.turn_frames);
         if self.frames_in_radio < most && !self.turns.is_empty() && has_room(DATA_FLOW) {
-            let (block, frame) = self.next_frame()?;
+            let (block, frame) = self.next_frame(cx.now)?;
+            self.before_frame(cx.now, block);
             return Some(self.frame(cx.now, block, frame));
         }
         None
@@ -94,6 +95,9 @@ impl Hop {
         match self.in_radio.remove(&id) {
             Some(InRadio::Frame(block)) => {
                 self.frames_in_radio -= 1;
+                if self.frames_in_radio == 0 {
+                    self.on_radio_idle(now);
+                }
                 self.on_frame_out(now, block);
             }
             Some(InRadio::Message(message, to)) => {
@@ -153,7 +157,7 @@ impl Hop {
                 (block, to, shape, Body::Answer { round, bits })
             }
             Message::Arrived { block, shape, is_refused, .. } => {
-                let to = *self.routes.get(&block.flow.source)?;
+                let to = self.next_hop(block.flow.source)?;
                 (block, to, shape, Body::Arrived { crc: shape.crc, is_refused })
             }
         };

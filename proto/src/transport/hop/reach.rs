@@ -1,5 +1,5 @@
-//! Which neighbours are there: a relay keeps more than one block of a flow only for a next hop that
-//! is gone, and what a source waits for is kept for one that comes back.
+//! Ways, and which neighbours are there: a relay keeps more than one block of a flow only for a next
+//! hop that is gone, and what a source waits for is kept for one that comes back.
 
 use std::collections::VecDeque;
 
@@ -30,7 +30,21 @@ pub(super) struct Stranded {
     due: Option<Instant>,
 }
 
+/// The way to a destination.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route {
+    /// The next hop.
+    pub(super) via: NodeId,
+    /// Hops to the destination.
+    pub(super) hops: u8,
+}
+
 impl Hop {
+    /// The last known next hop to a destination.
+    pub(super) fn next_hop(&self, to: NodeId) -> Option<NodeId> {
+        self.routes.get(&to).map(|route| route.via)
+    }
+
     /// Whether a neighbour has not been there for some time.
     pub(super) fn is_gone(&self, node: NodeId) -> bool {
         self.silence.get(&node).is_some_and(|silence| *silence >= GONE)
@@ -104,7 +118,7 @@ impl Hop {
 
     fn target(&self, message: Message) -> Option<NodeId> {
         match message {
-            Message::Arrived { block, .. } => self.routes.get(&block.flow.source).copied(),
+            Message::Arrived { block, .. } => self.next_hop(block.flow.source),
             Message::Request { .. } | Message::Answer { .. } => None,
         }
     }

@@ -66,7 +66,7 @@ impl Hop {
     /// Offers a block to the next hop; nothing where no route was ever known.
     pub(super) fn begin_transfer(&mut self, now: Instant, id: BlockId, is_virtual: bool) {
         let Some(shape) = self.blocks.get(&id).map(|block| block.shape) else { return };
-        let Some(via) = self.routes.get(&shape.destination).copied() else { return };
+        let Some(via) = self.next_hop(shape.destination) else { return };
         let most = self.round_frames(via);
         let Some(block) = self.blocks.get_mut(&id) else { return };
         if block.shape.hops_left == 0 {
@@ -143,8 +143,8 @@ impl Hop {
         let is_heard = !matches!(transfer.phase, Phase::Asked { tries, .. } if tries > QUICK_TRIES);
         // The route may be another by now.
         if self.config.next_hop == NextHop::Raw || !is_heard {
-            let via = self.routes.get(&block.shape.destination).copied();
-            transfer.via = via.unwrap_or(transfer.via);
+            let route = self.routes.get(&block.shape.destination);
+            transfer.via = route.map_or(transfer.via, |route| route.via);
         }
         let tries = match transfer.phase {
             Phase::Asked { tries, .. } => tries + 1,
@@ -300,9 +300,11 @@ impl Hop {
     }
 
     /// The next frame of the block whose turn it is.
-    pub(super) fn next_frame(&mut self) -> Option<(BlockId, u16)> {
+    pub(super) fn next_frame(&mut self, now: Instant) -> Option<(BlockId, u16)> {
+        let is_gap = self.is_gap(now);
         // Each time round a transfer gets a credit of at least `LEAST_DELIVERY`.
-        while let Some(id) = self.oldest_of_first() {
+        while !is_gap || self.small_first() {
+            let id = self.oldest_of_first()?;
             let Some(frame) = self.frame_of(id) else {
                 self.end_turn();
                 continue;

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod chain;
+mod gap;
 mod parked;
 mod safety;
 mod stale;
@@ -41,6 +42,8 @@ struct Row {
     /// Blocks that were given to applications.
     delivered: Vec<(BlockId, Vec<u8>)>,
     arrived: Vec<Arrived>,
+    /// When each frame of a block was given to the radio of node 1.
+    first_frames: Vec<Instant>,
     /// Frames of blocks that went with MAC acknowledgement.
     acknowledged: usize,
     /// A node that hears nothing.
@@ -80,6 +83,7 @@ impl Row {
             rng: Seed(seed).stream("air"),
             delivered: Vec::new(),
             arrived: Vec::new(),
+            first_frames: Vec::new(),
             acknowledged: 0,
             deaf: None,
             unwanted: BTreeSet::new(),
@@ -229,6 +233,9 @@ impl Row {
         let from = NodeId(index as u16 + 1);
         let is_acknowledged = datagram.options.ack == AckPolicy::Normal;
         self.acknowledged += usize::from(is_acknowledged && datagram.flow == FlowId(DATA_PORT));
+        if from == NodeId(1) && datagram.flow == FlowId(DATA_PORT) {
+            self.first_frames.push(self.now);
+        }
         // A millisecond each, one after another.
         let after = self.count_of(index) + 1;
         let done = self.now + Duration::from_millis(after);

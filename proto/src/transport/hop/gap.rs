@@ -1,0 +1,99 @@
+//! Gaps in what a node sends, for those who wait for little: keystrokes, requests, small files.
+//!
+//! Where a small block is asked for, the bursts of a node two hops on may be heard, and its sender,
+//! three hops away, does not hear them: it is not heard until the whole block of the other is over,
+//! and then the same happens at the next hop. A node that interactive traffic passes therefore
+//! leaves the air alone for a moment after every few bursts.
+
+use super::Hop;
+use super::block::Shape;
+use crate::base::{Duration, Instant};
+use crate::wire::hop::BlockId;
+
+/// How long there is interactive traffic after the last of it.
+const LASTS: Duration = Duration::from_secs(10);
+/// Frames of blocks between two gaps.
+const FRAMES: u32 = 48;
+/// So many hops away somebody sends the same way unheard.
+const UNHEARD: u8 = 3;
+
+/// Where a node is between two gaps.
+#[derive(Debug, Default)]
+pub(super) struct Gap {
+    /// When it held the last of interactive traffic.
+    interactive: Option<Instant>,
+    /// Frames since the last gap.
+    frames: u32,
+    /// Since when the radio has no frame of a block.
+    idle: Instant,
+    /// When the gap is over in which the node is.
+    until: Option<Instant>,
+}
+
+impl Gap {
+    /// A block came, or begins here. A small one is interactive if it is all of its flow, or in the
+    /// midst of one: transfers too begin and end with what is small.
+    pub(super) fn on_block(&mut self, now: Instant, shape: &Shape) {
+        if shape.is_small() && shape.opens == shape.finishes {
+            self.interactive = Some(now);
+        }
+    }
+
+    /// When [`Gap::handle_timeout`] is due.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// Ends the gap.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if self.until.is_some_and(|until| until <= now) {
+            (self.until, self.frames) = (None, 0);
+        }
+    }
+}
+
+impl Hop {
+    /// How long gaps are at present, if there are any.
+    fn gap_length(&self, now: Instant) -> Option<Duration> {
+        let is_interactive = self.gap.interactive.is_some_and(|at| now < at + LASTS);
+        let length = Duration::from_secs_f64(self.config.interactive_gap_ms / 1e3);
+        (is_interactive && length > Duration::ZERO).then_some(length)
+    }
+
+    /// Whether only small blocks have turns: the node is in a gap, or about to be in one.
+    pub(super) fn is_gap(&self, now: Instant) -> bool {
+        let is_draining = self.frames_in_radio > 0 && self.gap.frames >= FRAMES;
+        self.gap.until.is_some() || (is_draining && self.gap_length(now).is_some())
+    }
+
+    /// The next frame to the radio is one of this block.
+    pub(super) fn before_frame(&mut self, now: Instant, id: BlockId) {
+        let has_paused = |length| self.frames_in_radio == 0 && self.gap.idle + length <= now;
+        if self.gap_length(now).is_none_or(has_paused) {
+            self.gap.frames = 0;
+        }
+        let Shape { destination, hops_made, .. } = self.blocks[&id].shape;
+        let hops_left = self.routes.get(&destination).map_or(0, |route| route.hops);
+        self.gap.frames += u32::from(hops_made.max(hops_left) >= UNHEARD);
+    }
+
+    /// The radio has no frame of a block any more.
+    pub(super) fn on_radio_idle(&mut self, now: Instant) {
+        self.gap.idle = now;
+        if self.gap.frames >= FRAMES {
+            self.gap.until = self.gap_length(now).map(|length| now + length);
+            self.counters.gaps += u64::from(self.gap.until.is_some());
+        }
+    }
+
+    /// Puts a small block in front of those that have turns. Returns whether there is one.
+    pub(super) fn small_first(&mut self) -> bool {
+        let is_small = |id: &BlockId| self.blocks.get(id).is_some_and(|it| it.shape.is_small());
+        let Some(index) = self.turns.iter().position(is_small) else { return false };
+        if index > 0 {
+            self.turns.swap(0, index);
+            self.turn_left = self.config.turn_frames;
+        }
+        true
+    }
+}

@@ -1,0 +1,64 @@
+//! Gaps beside interactive traffic.
+
+use super::*;
+
+/// How often node 1 sends no frame for as long as a gap, amid the frames of one block for the last
+/// of so many nodes, after it has had a small block of another flow.
+fn gaps(nodes: u16, config: HopConfig, small_is_all: bool) -> usize {
+    let mut row = Row::new(nodes, config, Harm::default(), 1);
+    let lengths = [4_000, 4_000];
+    let lengths = if small_is_all { &lengths[..1] } else { &lengths };
+    assert!(row.send(flow(2), nodes, lengths, Duration::from_secs(10)));
+    row.push(flow(1), 0, nodes, 7_000, false);
+    row.run_until(row.now + Duration::from_secs(1));
+    row.first_frames.clear();
+    row.push(flow(1), 1, nodes, 210_000, true);
+    row.run_until(row.now + Duration::from_secs(5));
+    assert!(row.first_frames.len() >= 150, "a block of 150 frames");
+    let long = |pair: &[Instant]| pair[1].since(pair[0]) >= Duration::from_millis(40);
+    row.first_frames.windows(2).filter(|pair| long(pair)).count()
+}
+
+fn config() -> HopConfig {
+    HopConfig { block_bytes: 210_000, ..HopConfig::default() }
+}
+
+#[test]
+fn a_node_leaves_gaps_where_small_blocks_pass_that_it_may_drown() {
+    assert_eq!(gaps(4, config(), true), 3, "one after every 48 frames of 150");
+    assert_eq!(gaps(3, config(), true), 0, "all hear each other");
+    assert_eq!(gaps(4, HopConfig { interactive_gap_ms: 0.0, ..config() }, true), 0, "not wanted");
+    assert_eq!(gaps(4, config(), false), 0, "a transfer begins and ends with a small block");
+}
+
+#[test]
+fn small_blocks_go_in_a_gap() {
+    let mut row = Row::new(4, config(), Harm::default(), 1);
+    row.push(flow(2), 0, 4, 4_000, true);
+    row.push(flow(1), 0, 4, 7_000, false);
+    row.run_until(Instant::ZERO + Duration::from_secs(1));
+    row.push(flow(1), 1, 4, 210_000, true);
+    let large = row.first_frames.len();
+    let in_gap = |row: &mut Row| row.hop(1).gap.poll_timeout().is_some();
+    while !in_gap(&mut row) {
+        row.run_until(row.now + Duration::from_millis(1));
+    }
+    assert_eq!(row.first_frames.len() - large, 48);
+    row.push(flow(3), 0, 4, 4_000, true);
+    row.run_until(row.now + Duration::from_millis(20));
+    assert!(in_gap(&mut row), "it is not over");
+    assert_eq!(row.first_frames.len() - large, 48 + 3, "the frames of the small block");
+}
+
+#[test]
+fn there_is_no_gap_once_nobody_has_waited_for_a_while() {
+    let mut row = Row::new(4, config(), Harm::default(), 1);
+    row.push(flow(2), 0, 4, 4_000, true);
+    row.push(flow(1), 0, 4, 7_000, false);
+    row.run_until(Instant::ZERO + Duration::from_secs(11));
+    row.push(flow(1), 1, 4, 210_000, true);
+    row.first_frames.clear();
+    row.run_until(Instant::ZERO + Duration::from_secs(16));
+    let longest = row.first_frames.windows(2).map(|pair| pair[1].since(pair[0])).max();
+    assert!(longest.is_some_and(|longest| longest < Duration::from_millis(40)), "{longest:?}");
+}
