@@ -1,5 +1,5 @@
-//! Ways, and which neighbours are there: a relay keeps more than one block of a flow only for a next
-//! hop that is gone, and what a source waits for is kept for one that comes back.
+//! Ways, and which neighbours are there: a relay keeps more than one block of a flow only for a
+//! next hop that is gone, and what a source waits for is kept for one that comes back.
 
 use std::collections::VecDeque;
 
