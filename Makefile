@@ -8,6 +8,8 @@ MAKEFLAGS += --no-builtin-rules
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FARHOP := $(TARGET)/release/farhop
+# Which branches are taken how often; cargo xtask profile counts it.
+COUNTED := --config 'build.rustflags=["-Cprofile-use=$(CURDIR)/profile/farhop.profdata"]'
 
 .PHONY: help
 help: ## this list
@@ -19,7 +21,7 @@ demo: setup-demo build ## TCP over 80 km, with farhop and without: about two min
 
 .PHONY: build
 build: ## the program, in target/release
-	cargo build --release --bin farhop
+	cargo build --release --bin farhop $(COUNTED)
 
 .PHONY: test
 test: setup-test fmt-check lint doc unit test-wire tidy deny scenarios paper-quick test-system conformance validate-quick test-radio ## all that CI checks

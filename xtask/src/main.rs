@@ -8,6 +8,7 @@ mod bench;
 mod build;
 mod conformance;
 mod forward;
+mod profile;
 mod swarm;
 mod tidy;
 mod validate;
@@ -34,6 +35,8 @@ enum Command {
     Conformance(conformance::Options),
     /// Measures what it costs a daemon to forward blocks between two `udp` devices.
     Forward(forward::Options),
+    /// Counts which branches of farhop are taken how often, for release builds.
+    Profile,
     /// Runs networks of block machines drawn by lot, with faults and oracles.
     Swarm(swarm::Options),
     /// Checks the ranks of crates and modules, sizes, names and leftovers.
@@ -47,6 +50,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Conformance(options) => conformance::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Forward(options) => forward::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Profile => profile::run(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::Swarm(options) => swarm::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Tidy => tidy::run(&workspace()?),
         Command::Validate(options) => validate::run(&options, &workspace()?),
