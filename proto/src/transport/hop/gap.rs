@@ -60,10 +60,16 @@ impl Hop {
         (is_interactive && length > Duration::ZERO).then_some(length)
     }
 
-    /// Whether only small blocks have turns: the node is in a gap, or about to be in one.
-    pub(super) fn is_gap(&self, now: Instant) -> bool {
-        let is_draining = self.frames_in_radio > 0 && self.gap.frames >= FRAMES;
-        self.gap.until.is_some() || (is_draining && self.gap_length(now).is_some())
+    /// Whether only small blocks have turns.
+    pub(super) fn is_gap(&self) -> bool {
+        self.gap.until.is_some()
+    }
+
+    /// Whether nothing has a turn: a gap begins once the radio is done. Small blocks too wait that
+    /// long, or many of them would keep it from beginning, and so from ending.
+    pub(super) fn is_before_gap(&self, now: Instant) -> bool {
+        let is_due = self.frames_in_radio > 0 && self.gap.frames >= FRAMES && !self.is_gap();
+        is_due && self.gap_length(now).is_some()
     }
 
     /// The next frame to the radio is one of this block.
@@ -80,7 +86,7 @@ impl Hop {
     /// The radio has no frame of a block any more.
     pub(super) fn on_radio_idle(&mut self, now: Instant) {
         self.gap.idle = now;
-        if self.gap.frames >= FRAMES {
+        if self.gap.frames >= FRAMES && !self.is_gap() {
             self.gap.until = self.gap_length(now).map(|length| now + length);
             self.counters.gaps += u64::from(self.gap.until.is_some());
         }

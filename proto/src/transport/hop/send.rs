@@ -301,7 +301,10 @@ impl Hop {
 
     /// The next frame of the block whose turn it is.
     pub(super) fn next_frame(&mut self, now: Instant) -> Option<(BlockId, u16)> {
-        let is_gap = self.is_gap(now);
+        if self.is_before_gap(now) {
+            return None;
+        }
+        let is_gap = self.is_gap();
         // Each time round a transfer gets a credit of at least `LEAST_DELIVERY`.
         while !is_gap || self.small_first() {
             let id = self.oldest_of_first()?;

@@ -31,34 +31,47 @@ fn a_node_leaves_gaps_where_small_blocks_pass_that_it_may_drown() {
     assert_eq!(gaps(4, config(), false), 0, "a transfer begins and ends with a small block");
 }
 
-#[test]
-fn small_blocks_go_in_a_gap() {
+/// A row whose node 1 begins a large block so long after a small one of another flow.
+fn beside_small(wait: Duration) -> Row {
     let mut row = Row::new(4, config(), Harm::default(), 1);
     row.push(flow(2), 0, 4, 4_000, true);
     row.push(flow(1), 0, 4, 7_000, false);
-    row.run_until(Instant::ZERO + Duration::from_secs(1));
+    row.run_until(row.now + wait);
+    row.first_frames.clear();
     row.push(flow(1), 1, 4, 210_000, true);
-    let large = row.first_frames.len();
-    let in_gap = |row: &mut Row| row.hop(1).gap.poll_timeout().is_some();
-    while !in_gap(&mut row) {
+    row
+}
+
+#[test]
+fn small_blocks_go_in_a_gap_and_do_not_prolong_it() {
+    let mut row = beside_small(Duration::from_secs(1));
+    let until = |row: &mut Row| row.hop(1).gap.poll_timeout();
+    while until(&mut row).is_none() {
         row.run_until(row.now + Duration::from_millis(1));
     }
-    assert_eq!(row.first_frames.len() - large, 48);
+    let end = until(&mut row);
+    assert_eq!(row.first_frames.len(), 48);
     row.push(flow(3), 0, 4, 4_000, true);
     row.run_until(row.now + Duration::from_millis(20));
-    assert!(in_gap(&mut row), "it is not over");
-    assert_eq!(row.first_frames.len() - large, 48 + 3, "the frames of the small block");
+    assert_eq!(until(&mut row), end, "it is not over, and no longer than it was");
+    assert_eq!(row.first_frames.len(), 48 + 3, "the frames of the small block");
+}
+
+#[test]
+fn a_large_block_comes_however_many_small_ones_pass() {
+    let mut row = beside_small(Duration::from_secs(1));
+    for local in 3..503 {
+        row.push(flow(local), 0, 4, 4_000, true);
+        row.run_until(row.now + Duration::from_millis(10));
+    }
+    let large = BlockId { flow: flow(1), number: 1 };
+    assert!(row.delivered.iter().any(|(id, _)| *id == large), "it is there after 5 s");
 }
 
 #[test]
 fn there_is_no_gap_once_nobody_has_waited_for_a_while() {
-    let mut row = Row::new(4, config(), Harm::default(), 1);
-    row.push(flow(2), 0, 4, 4_000, true);
-    row.push(flow(1), 0, 4, 7_000, false);
-    row.run_until(Instant::ZERO + Duration::from_secs(11));
-    row.push(flow(1), 1, 4, 210_000, true);
-    row.first_frames.clear();
-    row.run_until(Instant::ZERO + Duration::from_secs(16));
+    let mut row = beside_small(Duration::from_secs(11));
+    row.run_until(row.now + Duration::from_secs(5));
     let longest = row.first_frames.windows(2).map(|pair| pair[1].since(pair[0])).max();
     assert!(longest.is_some_and(|longest| longest < Duration::from_millis(40)), "{longest:?}");
 }
