@@ -36,7 +36,8 @@ impl Power {
 
     /// This power over another.
     pub(super) fn ratio(self, other: Self) -> f64 {
-        self.0 as f64 / other.0.max(1) as f64
+        // Numbers with a sign are converted by one instruction.
+        self.0.cast_signed() as f64 / other.0.max(1).cast_signed() as f64
     }
 }
 

@@ -46,10 +46,9 @@ impl Limits {
         Self { noise: Power::of(noise), preamble_min, preamble_ratio }
     }
 
-    fn ratio(&self, ambient: Power, power: Power) -> f64 {
-        let mut rest = self.noise;
-        rest += ambient.without(power);
-        power.ratio(rest)
+    /// Noise and interference beside a signal of this power.
+    fn rest(&self, ambient: Power, power: Power) -> Power {
+        self.noise.with(ambient.without(power))
     }
 }
 
@@ -172,34 +171,34 @@ impl Sinr {
                     let over = frame.start + DETECTION;
                     over < now || (over == now && frame.order < order)
                 });
-                if let Some(ratio) = locked {
-                    self.spans.push(Span { until: now, ratio });
+                if let Some(rest) = locked {
+                    self.spans.push(Span { until: now, rest });
                 }
             }
             State::Locked(_) => self.close_span(air, now, ambient),
         }
     }
 
-    /// Returns the ratio of the preamble that it locks on to, if it does.
+    /// Returns noise and interference beside the preamble that it locks on to, if it does.
     #[inline]
     fn detect_if(
         &mut self,
         air: &Air,
         ambient: Power,
         is_over: impl Fn(&Candidate) -> bool,
-    ) -> Option<f64> {
+    ) -> Option<Power> {
         while let State::Detecting(frame) = self.state
             && is_over(&frame)
         {
             let is_strongest =
                 self.others.as_slice().iter().all(|other| other.power <= frame.power);
-            let ratio = air.limits.ratio(ambient, frame.power);
-            if is_strongest && ratio >= air.limits.preamble_ratio {
+            let rest = air.limits.rest(ambient, frame.power);
+            if is_strongest && frame.power.ratio(rest) >= air.limits.preamble_ratio {
                 self.others.clear();
                 self.spans.clear();
                 self.state =
                     State::Locked(Locked { frame, is_header_judged: false, is_spoilt: false });
-                return Some(ratio);
+                return Some(rest);
             }
             self.next_candidate();
         }
@@ -213,8 +212,8 @@ impl Sinr {
     /// Ends the span in which the power on the air did not change.
     fn close_span(&mut self, air: &Air, now: Instant, ambient: Power) {
         if let State::Locked(locked) = &self.state {
-            let ratio = air.limits.ratio(ambient, locked.frame.power);
-            self.spans.push(Span { until: now, ratio });
+            let rest = air.limits.rest(ambient, locked.frame.power);
+            self.spans.push(Span { until: now, rest });
         }
     }
 
@@ -233,7 +232,8 @@ impl Sinr {
         if until > now {
             return;
         }
-        if self.spans.pass((from, until), &errors.header, || errors.header_bits, rng) {
+        let power = frame.power;
+        if self.spans.pass(power, (from, until), &errors.header, || errors.header_bits, rng) {
             *is_header_judged = true;
         } else {
             self.state = State::Free;
@@ -305,7 +305,7 @@ impl Sinr {
         if frame.tx != tx || frame.start + DETECTION >= now || !self.others.is_empty() {
             return None;
         }
-        let ratio = air.limits.ratio(ambient, frame.power);
+        let ratio = frame.power.ratio(air.limits.rest(ambient, frame.power));
         let is_clear = ratio >= air.limits.preamble_ratio && ratio >= air.errors(tx).certain;
         if !is_clear || !air.transmission(tx).mpdus().is_empty() {
             return None;
@@ -355,12 +355,18 @@ impl Sinr {
         if mpdus.is_empty() {
             let from = frame.start + errors.plcp;
             let bits = || errors.payload_bits(now.since(from));
-            return u64::from(self.spans.pass((from, now), &errors.payload, bits, rng));
+            return u64::from(self.spans.pass(
+                frame.power,
+                (from, now),
+                &errors.payload,
+                bits,
+                rng,
+            ));
         }
         let passes = |mpdu: &Mpdu, rng: &mut Rng| {
             let (from, until) = (frame.start + mpdu.from, frame.start + mpdu.until);
             let bits = || mpdu.bytes as f64 * 8.0;
-            self.spans.pass((from, until), &errors.payload, bits, rng)
+            self.spans.pass(frame.power, (from, until), &errors.payload, bits, rng)
         };
         mpdus
             .iter()

@@ -1,42 +1,45 @@
-//! The ratio of a frame to noise and interference over its time, and whether its bits pass.
+//! What was on the air beside a frame over its time, and whether its bits pass.
+//!
+//! Kept are powers: of most frames only the worst of their ratios is ever asked for.
 
 use farhop_proto::base::{Instant, Rng};
 
 use super::super::error::ErrorCurve;
+use super::super::power::Power;
 use super::rare::Rare;
 
 /// Below this, the logarithm of a success is certainty.
 const CERTAIN: f64 = -1e-12;
 
-/// The ratio over time since the lock. Most frames have but one span, and that stands here.
+/// Noise and interference since the lock. Most frames have but one span, and that stands here.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Spans {
     last: Option<Span>,
     earlier: Rare<Span>,
-    /// The least of the ratios.
-    worst: f64,
+    /// The most of all spans.
+    most: Power,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) until: Instant,
-    /// Signal over noise and interference.
-    pub(super) ratio: f64,
+    /// Noise and interference.
+    pub(super) rest: Power,
 }
 
 impl Spans {
     pub(super) fn clear(&mut self) {
         self.earlier.clear();
         self.last = None;
-        self.worst = f64::INFINITY;
+        self.most = Power::ZERO;
     }
 
     pub(super) fn push(&mut self, span: Span) {
-        self.worst = self.worst.min(span.ratio);
+        self.most = self.most.max(span.rest);
         match &mut self.last {
             // Somebody has only looked, or what came and went at once was equally strong.
-            Some(last) if last.ratio == span.ratio => last.until = span.until,
+            Some(last) if last.rest == span.rest => last.until = span.until,
             last => {
                 if let Some(before) = last.replace(span) {
                     self.earlier.push(before);
@@ -45,24 +48,31 @@ impl Spans {
         }
     }
 
-    /// Whether bits that are spread evenly from `from` to `until` pass.
+    /// Whether bits of a frame of this power that are spread evenly from `from` to `until` pass.
     #[inline]
     pub(super) fn pass(
         &self,
+        power: Power,
         (from, until): (Instant, Instant),
         part: &Part,
         bits: impl FnOnce() -> f64,
         rng: &mut Rng,
     ) -> bool {
-        if self.worst >= part.certain {
+        if power.ratio(self.most) >= part.certain {
             return true;
         }
-        let ln = self.ln_success(from, until, bits(), part);
+        let ln = self.ln_success(power, (from, until), bits(), part);
         ln >= CERTAIN || (ln > -40.0 && is_below_exp(rng.uniform(), ln))
     }
 
     /// The logarithm of the probability that such bits pass.
-    fn ln_success(&self, from: Instant, until: Instant, bits: f64, part: &Part) -> f64 {
+    fn ln_success(
+        &self,
+        power: Power,
+        (from, until): (Instant, Instant),
+        bits: f64,
+        part: &Part,
+    ) -> f64 {
         let per_nano = bits / until.since(from).as_nanos().max(1) as f64;
         let mut at = from;
         let mut sum = 0.0;
@@ -71,9 +81,10 @@ impl Spans {
                 continue;
             }
             let end = span.until.min(until);
-            if span.ratio < part.certain {
+            let ratio = power.ratio(span.rest);
+            if ratio < part.certain {
                 let bits = end.since(at).as_nanos() as f64 * per_nano;
-                sum += bits * part.curve.ln_success_per_bit(span.ratio);
+                sum += bits * part.curve.ln_success_per_bit(ratio);
             }
             at = end;
             if at >= until {
