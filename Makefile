@@ -8,7 +8,7 @@ MAKEFLAGS += --no-builtin-rules
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FARHOP := $(TARGET)/release/farhop
-# Which branches are taken how often; cargo xtask profile counts it, and xtask builds with it too.
+# Which branches are taken how often; cargo xtask profile counts it.
 COUNTED := --config 'build.rustflags=["-Cprofile-use=$(CURDIR)/profile/farhop.profdata"]'
 
 .PHONY: help

@@ -5,17 +5,17 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::profile;
-
 /// What `cargo run` tells xtask of itself. Build scripts of dependencies (ring's) look at the same
-/// names, and would build again what `make build` has built without them.
-const OWN: [&str; 4] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"];
+/// names, and would build again what `make build` has built without them. What `make` tells of
+/// itself is for those that it starts itself.
+const OWN: [&str; 5] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "MAKE"];
 
-/// Builds farhop in release form, as `make build` does, and says where it is.
+/// Builds farhop in release form, and says where it is. How that is done stands in the Makefile.
 pub(crate) fn farhop() -> Result<PathBuf> {
-    let counted = crate::workspace()?.join(profile::COUNTED);
-    let flags = flags(&format!("-Cprofile-use={}", counted.display()));
-    build(&["--release", "--config", &flags], &target(), "release")
+    let mut make = command("make");
+    make.args(["--silent", "--no-print-directory", "build"]).current_dir(crate::workspace()?);
+    ensure!(make.status()?.success(), "farhop does not build");
+    Ok(target().join("release").join("farhop"))
 }
 
 /// The same with debug assertions, as tests are built.
@@ -28,7 +28,8 @@ pub(crate) fn farhop_debug() -> Result<PathBuf> {
 pub(crate) fn farhop_counting() -> Result<PathBuf> {
     let folder = target().join("counting");
     let built = crate::workspace()?.join(&folder).join("built");
-    let flags = flags(&format!("-Cprofile-generate={}", built.display()));
+    let flag = format!("-Cprofile-generate={}", built.display());
+    let flags = format!("build.rustflags=[{flag:?}]");
     build(&["--release", "--config", &flags], &folder, "release")
 }
 
@@ -36,19 +37,20 @@ fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from)
 }
 
-/// A flag for the compiler, as cargo takes it.
-fn flags(flag: &str) -> String {
-    format!("build.rustflags=[{flag:?}]")
-}
-
 fn build(profile: &[&str], target: &Path, folder: &str) -> Result<PathBuf> {
-    let mut cargo = Command::new(env!("CARGO"));
-    for (name, _) in std::env::vars_os() {
-        if OWN.iter().any(|own| name.to_string_lossy().starts_with(own)) {
-            cargo.env_remove(name);
-        }
-    }
-    let cargo = cargo.args(["build", "--bin", "farhop", "--target-dir"]).arg(target).args(profile);
+    let mut cargo = command(env!("CARGO"));
+    cargo.args(["build", "--bin", "farhop", "--target-dir"]).arg(target).args(profile);
     ensure!(cargo.status()?.success(), "farhop does not build");
     Ok(target.join(folder).join("farhop"))
+}
+
+/// A program that builds as if a person had typed it.
+fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if OWN.iter().any(|own| name.to_string_lossy().starts_with(own)) {
+            command.env_remove(name);
+        }
+    }
+    command
 }

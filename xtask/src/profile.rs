@@ -1,7 +1,7 @@
 //! `cargo xtask profile`: which branches of farhop are taken how often, for the compiler.
 //!
 //! Builds farhop with counters, simulates every file of `scenarios` with it and writes what was
-//! counted to `profile/farhop.profdata`, which release builds read (`build`). A compiler of another
+//! counted to `profile/farhop.profdata`, which release builds read (Makefile). A compiler of another
 //! version, or a function that was changed since, finds nothing of its own there and is compiled
 //! as without.
 
@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::build;
 
 /// What was counted, from the workspace.
-pub(crate) const COUNTED: &str = "profile/farhop.profdata";
+const COUNTED: &str = "profile/farhop.profdata";
 
 /// Counts, and writes the file.
 pub(crate) fn run(root: &Path) -> Result<()> {
