@@ -20,6 +20,7 @@
 //! | BSYN | length of the block (4), CRC-32 over it (4) |
 //! | BACK | one bit for each frame that is there, frame 0 in the highest bit of byte 0 |
 //! | E2E_ACK | CRC-32 of the block (4) |
+//! | LISTEN | nothing |
 //!
 //! A flow opens with its first block, of less than 8 KB; the end-to-end acknowledgement of that
 //! one is the answer (SYN_ACK), and a refused one is RST. So both have the reliability of blocks.
@@ -120,6 +121,9 @@ pub enum Body {
         /// Whether the flow is refused.
         is_refused: bool,
     },
+    /// The sender of this listens to those who have little to send (LISTEN, not in the paper). The
+    /// block is one that it had from whom it tells that.
+    Listen,
 }
 
 /// Why a message is none.
@@ -144,6 +148,7 @@ impl Body {
             Self::Request { .. } => 2,
             Self::Answer { .. } => 3,
             Self::Arrived { .. } => 4,
+            Self::Listen => 5,
         }
     }
 }
@@ -161,6 +166,7 @@ pub fn encode(header: &Header, body: &Body) -> Vec<u8> {
         Body::Request { round, is_virtual, .. } => (u8::from(*is_virtual) * VIRTUAL, *round),
         Body::Answer { round, .. } => (0, *round),
         Body::Arrived { is_refused, .. } => (u8::from(*is_refused) * REFUSED, 0),
+        Body::Listen => (0, 0),
     };
     let mark = |is_so, flag| if is_so { flag } else { 0 };
     let marks = mark(header.opens, OPENS) | mark(header.finishes, FINISHES);
@@ -195,6 +201,7 @@ pub fn encode(header: &Header, body: &Body) -> Vec<u8> {
             out.extend_from_slice(&crc.to_be_bytes());
             &[]
         }
+        Body::Listen => &[],
     };
     let sum = ip::checksum(u32::from(!ip::checksum(0, rest)), &out);
     out[22..24].copy_from_slice(&sum.to_be_bytes());
@@ -251,7 +258,8 @@ pub fn decode(message: &Bytes) -> Result<(Header, Body), Malformed> {
         4 if rest.len() == 4 => {
             Body::Arrived { crc: long(HEADER_BYTES), is_refused: message[1] & REFUSED != 0 }
         }
-        1..=4 => return Err(Malformed::Contradiction),
+        5 if rest.is_empty() => Body::Listen,
+        1..=5 => return Err(Malformed::Contradiction),
         _ => return Err(Malformed::Kind),
     };
     Ok((header, body))
@@ -293,13 +301,14 @@ mod tests {
         assert_eq!(found[24..], [0xcb, 0xf4, 0x39, 0x26]);
     }
 
-    fn bodies() -> [Body; 5] {
+    fn bodies() -> [Body; 6] {
         [
             Body::Data { frame: 9, payload: Bytes::from_static(b"odd") },
             Body::Data { frame: 0, payload: Bytes::from_static(b"even") },
             Body::Request { round: 2, is_virtual: true, length: 13_000, crc: 0xcbf4_3926 },
             Body::Answer { round: 2, bits: Bytes::from_static(&[0b1010_0000, 0b0100_0000]) },
             Body::Arrived { crc: 0xcbf4_3926, is_refused: true },
+            Body::Listen,
         ]
     }
 

@@ -390,6 +390,7 @@ fn words(packet: &Bytes) -> String {
                 "arrived".into()
             }
         }
+        Body::Listen => "listens".into(),
     };
     format!("{block}: {what}, {} hops made", header.hops_made)
 }

@@ -24,7 +24,7 @@ const WAITERS: usize = 64;
 /// The one neighbour whose blocks a node takes at a time.
 #[derive(Clone, Debug)]
 pub(super) struct Reception {
-    via: NodeId,
+    pub(super) via: NodeId,
     /// Those under way. Without any the neighbour is about to ask for its next one, so that it has
     /// part in the choice: it could not ask before.
     blocks: Vec<BlockId>,
@@ -71,6 +71,7 @@ impl Hop {
             self.answer(asks);
             return;
         }
+        self.on_small_request(now, &asks);
         if self.is_over(&asks) {
             self.answer(asks);
             return;

@@ -47,6 +47,12 @@ impl Shape {
         self.length < SMALL_BYTES
     }
 
+    /// Whether somebody waits for little: it is all of its flow, or in the midst of one. Transfers
+    /// too begin and end with what is small.
+    pub(super) fn is_interactive(&self) -> bool {
+        self.is_small() && self.opens == self.finishes
+    }
+
     /// Whether there can be such a block.
     pub(super) fn is_possible(&self) -> bool {
         let last = u32::from(self.frames).saturating_sub(1);

@@ -3,7 +3,8 @@
 //! Where a small block is asked for, the bursts of a node two hops on may be heard, and its sender,
 //! three hops away, does not hear them: it is not heard until the whole block of the other is over,
 //! and then the same happens at the next hop. A node that interactive traffic passes therefore
-//! leaves the air alone for a moment after every few bursts.
+//! leaves the air alone for a moment after every few bursts, and so does one whose neighbour asks
+//! for it ([`super::listen`]).
 
 use super::Hop;
 use super::block::Shape;
@@ -11,9 +12,13 @@ use crate::base::{Duration, Instant};
 use crate::wire::hop::BlockId;
 
 /// How long there is interactive traffic after the last of it.
-const LASTS: Duration = Duration::from_secs(10);
+pub(super) const LASTS: Duration = Duration::from_secs(10);
 /// Frames of blocks between two gaps.
 const FRAMES: u32 = 48;
+/// How long a gap that a neighbour asked for may take to begin.
+const SOON: Duration = Duration::from_millis(500);
+/// From the end of such a gap to the next one.
+const APART: Duration = Duration::from_millis(100);
 /// So many hops away somebody sends the same way unheard.
 const UNHEARD: u8 = 3;
 
@@ -26,15 +31,18 @@ pub(super) struct Gap {
     frames: u32,
     /// Since when the radio has no frame of a block.
     idle: Instant,
+    /// When a neighbour asked for the gap that has not ended yet.
+    asked: Option<Instant>,
+    /// When a neighbour may ask for one again.
+    next_asked: Instant,
     /// When the gap is over in which the node is.
     until: Option<Instant>,
 }
 
 impl Gap {
-    /// A block came, or begins here. A small one is interactive if it is all of its flow, or in the
-    /// midst of one: transfers too begin and end with what is small.
+    /// A block came, or begins here.
     pub(super) fn on_block(&mut self, now: Instant, shape: &Shape) {
-        if shape.is_small() && shape.opens == shape.finishes {
+        if shape.is_interactive() {
             self.interactive = Some(now);
         }
     }
@@ -48,6 +56,9 @@ impl Gap {
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if self.until.is_some_and(|until| until <= now) {
             (self.until, self.frames) = (None, 0);
+            if self.asked.take().is_some() {
+                self.next_asked = now + APART;
+            }
         }
     }
 }
@@ -56,8 +67,20 @@ impl Hop {
     /// How long gaps are at present, if there are any.
     fn gap_length(&self, now: Instant) -> Option<Duration> {
         let is_interactive = self.gap.interactive.is_some_and(|at| now < at + LASTS);
+        let is_asked = self.gap.asked.is_some_and(|at| now < at + SOON);
         let length = Duration::from_secs_f64(self.config.interactive_gap_ms / 1e3);
-        (is_interactive && length > Duration::ZERO).then_some(length)
+        ((is_interactive || is_asked) && length > Duration::ZERO).then_some(length)
+    }
+
+    /// A neighbour asks for a gap: it begins once the radio is done.
+    pub(super) fn on_asked_for_gap(&mut self, now: Instant) {
+        if self.is_gap() || now < self.gap.next_asked {
+            return;
+        }
+        (self.gap.asked, self.gap.frames) = (Some(now), FRAMES);
+        if self.frames_in_radio == 0 {
+            self.on_radio_idle(now);
+        }
     }
 
     /// Whether only small blocks have turns.
@@ -76,7 +99,7 @@ impl Hop {
     pub(super) fn before_frame(&mut self, now: Instant, id: BlockId) {
         let has_paused = |length| self.frames_in_radio == 0 && self.gap.idle + length <= now;
         if self.gap_length(now).is_none_or(has_paused) {
-            self.gap.frames = 0;
+            (self.gap.frames, self.gap.asked) = (0, None);
         }
         let Shape { destination, hops_made, .. } = self.blocks[&id].shape;
         let hops_left = self.routes.get(&destination).map_or(0, |route| route.hops);

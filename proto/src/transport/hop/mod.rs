@@ -18,6 +18,7 @@
 //! | `send` | transfers to next hops, turns among them |
 //! | `pace` | how much is sent before the next request |
 //! | `gap` | gaps for those who wait for little |
+//! | `listen` | gaps for those whom the sender of a transfer does not hear |
 //! | `reach` | ways, and which neighbours are there |
 //! | `out` | messages and frames on their way to the radio |
 //! | `held` | blocks in and out, and who makes room |
@@ -31,6 +32,7 @@ mod block;
 mod config;
 mod gap;
 mod held;
+mod listen;
 mod out;
 mod pace;
 mod park;
@@ -50,6 +52,7 @@ use self::block::{Block, End, Phase};
 pub use self::block::{Shape, Whole};
 pub use self::config::{Ahead, Durable, HopConfig, NextHop, Schedule, Withhold};
 use self::gap::Gap;
+use self::listen::Listen;
 use self::out::{InRadio, Message};
 use self::pace::Pace;
 pub use self::port::{HopPort, Role, frames_of, key_of};
@@ -113,6 +116,7 @@ struct Counters {
     withheld: u64,
     pauses: u64,
     gaps: u64,
+    gaps_asked: u64,
     held_back: u64,
     virtual_requests: u64,
     blocks_passed_on: u64,
@@ -175,6 +179,7 @@ pub struct Hop {
     stranded: Stranded,
     pace: BTreeMap<NodeId, Pace>,
     gap: Gap,
+    listen: Listen,
     delivered: VecDeque<Delivery>,
     arrived: VecDeque<Arrived>,
     keep: VecDeque<Keep>,
@@ -222,6 +227,7 @@ impl Hop {
             stranded: Stranded::default(),
             pace: BTreeMap::new(),
             gap: Gap::default(),
+            listen: Listen::default(),
             delivered: VecDeque::new(),
             arrived: VecDeque::new(),
             keep: VecDeque::new(),
@@ -430,7 +436,8 @@ impl Hop {
         };
         let blocks = self.blocks.iter().filter_map(of_block);
         let reception = self.reception.as_ref().map(Reception::deadline);
-        blocks.chain(reception).chain(self.stranded_due()).chain(self.gap.poll_timeout()).min()
+        let gaps = self.gap.poll_timeout().into_iter().chain(self.listen.poll_timeout());
+        blocks.chain(reception).chain(self.stranded_due()).chain(gaps).min()
     }
 
     /// Asks again what was not answered, and goes on without those that fell silent.
@@ -445,6 +452,7 @@ impl Hop {
         due.into_iter().for_each(|id| self.ask_again(now, id));
         self.end_pauses(now);
         self.gap.handle_timeout(now);
+        self.tell_that_it_listens(now);
         self.ask_for_arrivals(now);
         self.try_stranded(now);
         if self.reception.as_ref().is_some_and(|reception| reception.deadline() <= now) {
@@ -468,6 +476,7 @@ impl Hop {
             ("withheld", all.withheld),
             ("pauses", all.pauses),
             ("gaps", all.gaps),
+            ("gaps_asked", all.gaps_asked),
             ("held_back", all.held_back),
             ("virtual_requests", all.virtual_requests),
             ("blocks_passed_on", all.blocks_passed_on),

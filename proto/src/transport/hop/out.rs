@@ -29,6 +29,7 @@ pub(super) enum Message {
     Request { block: BlockId },
     Answer { block: BlockId, to: NodeId, round: u16, shape: Shape },
     Arrived { block: BlockId, shape: Shape, is_refused: bool, tries: u8 },
+    Listen { block: BlockId, to: NodeId, shape: Shape },
 }
 
 impl Message {
@@ -128,7 +129,7 @@ impl Hop {
                 }
             }
             // Whoever misses an answer asks again.
-            Message::Answer { .. } | Message::Arrived { .. } => {}
+            Message::Answer { .. } | Message::Arrived { .. } | Message::Listen { .. } => {}
         }
     }
 
@@ -160,6 +161,7 @@ impl Hop {
                 let to = self.next_hop(block.flow.source)?;
                 (block, to, shape, Body::Arrived { crc: shape.crc, is_refused })
             }
+            Message::Listen { block, to, shape } => (block, to, shape, Body::Listen),
         };
         let options = TxOptions {
             access: AccessCategory::Voice,

@@ -123,6 +123,7 @@ impl Hop {
             Body::Arrived { crc, is_refused } => {
                 self.on_arrived(now, id, shape_of(&header, 0, crc), is_refused);
             }
+            Body::Listen => self.on_listen(now, via),
         }
     }
 
@@ -136,15 +137,18 @@ impl Hop {
             return;
         }
         block.used = now;
-        if let Some(reception) = self.reception.as_mut().filter(|one| one.has(id)) {
-            reception.heard = now;
-        }
+        let reception = self.reception.as_mut().filter(|one| one.has(id));
+        let is_large = reception.map(|reception| reception.heard = now).is_some();
         if !block.put(frame, payload) {
             self.counters.frames_again += 1;
             return;
         }
+        let is_complete = block.is_complete();
         self.counters.frames_received += 1;
-        if block.is_complete() {
+        if is_large {
+            self.on_large_frame(now, header.via, id);
+        }
+        if is_complete {
             self.on_complete(now, id);
         } else {
             self.forward(now, id.flow);

@@ -3,6 +3,7 @@
 mod bad_input;
 mod chain;
 mod gap;
+mod listen;
 mod parked;
 mod safety;
 mod stale;

@@ -1,0 +1,112 @@
+//! Those who have little to send beside a transfer that they do not hear.
+//!
+//! Of two neighbours of a node that do not hear each other one may send blocks for minutes, and
+//! what the other sends is lost in them. The node alone hears both. While it takes large blocks of
+//! one neighbour, and others have sent it small ones a short time ago, it therefore asks that one
+//! for a gap now and then, and tells the others once the gap has begun: what they have asked for in
+//! vain they ask for then.
+
+use std::collections::BTreeMap;
+
+use super::Hop;
+use super::admit::Waiting;
+use super::block::{Phase, Shape};
+use super::gap::LASTS;
+use super::out::Message;
+use crate::base::{Duration, Instant, NodeId};
+use crate::wire::hop::BlockId;
+
+/// Between two gaps that a node asks for, which bounds what they cost and how long is waited.
+const PERIOD: Duration = Duration::from_millis(250);
+/// What the radio of a neighbour has already is sent before its gap begins.
+const LEAD: Duration = Duration::from_millis(20);
+/// Neighbours with small blocks that are remembered.
+const NEIGHBOURS: usize = 64;
+
+/// What a node knows of those who have little to send to it.
+#[derive(Debug, Default)]
+pub(super) struct Listen {
+    /// The last small block of each neighbour, and when it was asked for.
+    small: BTreeMap<NodeId, (Instant, BlockId, Shape)>,
+    /// When it may ask for a gap again.
+    next: Instant,
+    /// When those who have little to send are told of the gap.
+    due: Option<Instant>,
+}
+
+impl Listen {
+    /// When [`Hop::tell_that_it_listens`] is due.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+}
+
+impl Hop {
+    /// A neighbour asks for a small block: it may need a gap.
+    pub(super) fn on_small_request(&mut self, now: Instant, asks: &Waiting) {
+        if !asks.shape.is_interactive() {
+            return;
+        }
+        let small = &mut self.listen.small;
+        small.retain(|_, (at, ..)| now < *at + LASTS);
+        if small.len() < NEIGHBOURS || small.contains_key(&asks.via) {
+            small.insert(asks.via, (now, asks.block, asks.shape));
+        }
+    }
+
+    /// A frame of a large block came from a neighbour.
+    pub(super) fn on_large_frame(&mut self, now: Instant, from: NodeId, id: BlockId) {
+        let is_wanted = self.config.interactive_gap_ms > 0.0;
+        if !is_wanted || self.listen.small.is_empty() || self.listen.due.is_some() {
+            return;
+        }
+        let is_recent = |at: Instant| now < at + LASTS;
+        let small = &self.listen.small;
+        if now < self.listen.next || !small.iter().any(|(to, it)| *to != from && is_recent(it.0)) {
+            return;
+        }
+        let Some(shape) = self.blocks.get(&id).map(|block| block.shape) else { return };
+        self.queue(Message::Listen { block: id, to: from, shape });
+        self.counters.gaps_asked += 1;
+        self.listen.next = now + PERIOD;
+        self.listen.due = Some(now + LEAD);
+    }
+
+    /// Tells those who have little to send, if it is time to.
+    pub(super) fn tell_that_it_listens(&mut self, now: Instant) {
+        if self.listen.due.is_none_or(|due| now < due) {
+            return;
+        }
+        self.listen.due = None;
+        let from = self.reception.as_ref().map(|reception| reception.via);
+        self.listen.small.retain(|_, (at, ..)| now < *at + LASTS);
+        let others = self.listen.small.iter().filter(|(node, _)| Some(**node) != from);
+        let others: Vec<Message> = others
+            .map(|(to, (_, block, shape))| Message::Listen {
+                block: *block,
+                to: *to,
+                shape: *shape,
+            })
+            .collect();
+        others.into_iter().for_each(|message| self.queue(message));
+    }
+
+    /// A neighbour listens to those who have little to send. One that sends it much leaves a gap.
+    pub(super) fn on_listen(&mut self, now: Instant, via: NodeId) {
+        let (mut small, mut is_large) = (Vec::new(), false);
+        for (id, block) in &self.blocks {
+            let Some(transfer) = block.transfer.as_ref().filter(|it| it.via == via) else {
+                continue;
+            };
+            match transfer.phase {
+                Phase::Sending => is_large |= !block.shape.is_small(),
+                Phase::Asked { .. } if block.shape.is_small() => small.push(*id),
+                Phase::Asked { .. } | Phase::Paused { .. } => {}
+            }
+        }
+        small.into_iter().for_each(|id| self.ask_again(now, id));
+        if is_large {
+            self.on_asked_for_gap(now);
+        }
+    }
+}
