@@ -9,14 +9,13 @@ use super::out::Message;
 use crate::base::{Duration, Instant, NodeId, PacketOutcome};
 use crate::wire::hop::BlockId;
 
-/// A neighbour counts as gone after this much of: a request that the radio gave up, and one of
-/// which it does not say whether it came, without a word from the neighbour in between: that is
-/// about a second, or some ten.
+/// A neighbour counts as gone after this many requests that the radio gave up, or of which it does
+/// not say whether they came, without a word from the neighbour in between: that is one or two
+/// seconds, or some ten.
 const GONE: u32 = 12;
-const GIVEN_UP: u32 = 4;
-const UNKNOWN: u32 = 1;
-/// How long after that it is asked again at the earliest.
-const GIVEN_UP_WAIT: Duration = Duration::from_millis(200);
+/// How long after one was given up the next goes at the earliest: by then a turn of somebody hidden
+/// is over.
+const GIVEN_UP_WAIT: Duration = Duration::from_millis(60);
 /// How often a neighbour that is gone is tried with what waits for it.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Acknowledgements of destinations that may wait for neighbours to come back; the oldest go.
@@ -68,8 +67,7 @@ impl Hop {
         let silence = self.silence.entry(to).or_default();
         *silence = match outcome {
             PacketOutcome::Delivered => 0,
-            PacketOutcome::Sent => *silence + UNKNOWN,
-            PacketOutcome::Failed => *silence + GIVEN_UP,
+            PacketOutcome::Sent | PacketOutcome::Failed => *silence + 1,
         };
         *silence = (*silence).min(GONE);
     }
