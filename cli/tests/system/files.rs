@@ -187,3 +187,22 @@ fn a_push_that_is_interrupted_leaves_nothing_at_its_destination() {
     assert!(!push.wait().expect("it was started").success());
     wait_until_let_go(&row);
 }
+
+#[test]
+#[ignore = "system: a file across three daemons that is changed on the way, about 5 s"]
+fn a_file_that_is_changed_while_it_is_sent_leaves_nothing_at_its_destination() {
+    let place = Place::new("changed");
+    let Some(row) = Row::up(&place, NODES, 14_991) else { return };
+    let (path, _) = row.write("big.bin", 30_000_000);
+    let out = place.farhop(&["send", &path, "valley", "--node", "hill", "--no-wait"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    wait_for_some(&row);
+    fs::File::options()
+        .append(true)
+        .open(&path)
+        .and_then(|mut file| std::io::Write::write_all(&mut file, b"more"))
+        .expect("it is ours");
+    wait_until_let_go(&row);
+    let state = files(&row, "hill", "outgoing")[0]["state"].to_string();
+    assert!(state.contains("was changed while it was sent"), "{state}");
+}

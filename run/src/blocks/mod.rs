@@ -204,7 +204,10 @@ impl Exchange {
             Done::Read(local, number, bytes, is_last) => {
                 self.courier.on_read(office, now, hop, (local, number), (bytes, is_last));
             }
-            Done::Unreadable(local, why) => self.courier.fail(office, hop, local, why),
+            Done::Unreadable(local, why) => {
+                let given_up = self.courier.give_up(office, hop, local, why);
+                self.say_farewell(now, hop, given_up);
+            }
             other => self.sockets.on_done(office, now, hop, other),
         }
     }
@@ -277,11 +280,16 @@ impl Exchange {
             Some(cancelled) => cancelled.file,
             None => Some(self.courier.cancel(&self.office, hop, id)?),
         };
+        self.say_farewell(now, hop, file);
+        Ok(())
+    }
+
+    /// The destination of a file hears that it does not come, if there is one.
+    fn say_farewell(&mut self, now: Instant, hop: &mut Hop, file: Option<(NodeId, GivenUp)>) {
         if let Some(file) = file {
             let (local, frame_bytes) = (self.free_local(), self.office.config.frame_bytes);
             self.farewells.say(now, hop, file, local, frame_bytes);
         }
-        Ok(())
     }
 
     /// A file that came was fetched: its bytes are not needed here any more.

@@ -152,8 +152,8 @@ impl Courier {
         hop.push(now, BlockId { flow, number }, trip.file.to, is_last, frames);
     }
 
-    /// Gives up a file that is sent from here.
-    pub(crate) fn fail(&mut self, office: &Office, hop: &mut Hop, local: u16, why: String) {
+    /// Ends a file that is sent from here.
+    fn fail(&mut self, office: &Office, hop: &mut Hop, local: u16, why: String) {
         let Some(trip) = self.trips.get_mut(&local) else { return };
         tracing::warn!(path = %trip.file.path.display(), "not sent: {why}");
         trip.file.state = State::Failed(why);
@@ -230,11 +230,23 @@ impl Courier {
         hop: &mut Hop,
         id: u16,
     ) -> Result<(NodeId, GivenUp)> {
+        let given_up = self.give_up(office, hop, id, "it was cancelled".into());
+        given_up.with_context(|| format!("no file {id} is on its way"))
+    }
+
+    /// The same, and says why; nothing if there is none of that number under way.
+    pub(crate) fn give_up(
+        &mut self,
+        office: &Office,
+        hop: &mut Hop,
+        id: u16,
+        why: String,
+    ) -> Option<(NodeId, GivenUp)> {
         let moving = self.trips.get(&id).filter(|trip| trip.file.state == State::Moving);
-        let file = &moving.with_context(|| format!("no file {id} is on its way"))?.file;
+        let file = &moving?.file;
         let what = (file.to, GivenUp { local: id, nonce: file.info.nonce });
-        self.fail(office, hop, id, "it was cancelled".into());
-        Ok(what)
+        self.fail(office, hop, id, why);
+        Some(what)
     }
 
     /// The flow of a file that comes here from a node, if it is this one.
