@@ -115,10 +115,15 @@ impl Hop {
         }
     }
 
+    /// Whether a block is here, and small.
+    pub(super) fn is_small(&self, id: &BlockId) -> bool {
+        self.blocks.get(id).is_some_and(|block| block.shape.is_small())
+    }
+
     /// Puts a small block in front of those that have turns. Returns whether there is one.
     pub(super) fn small_first(&mut self) -> bool {
-        let is_small = |id: &BlockId| self.blocks.get(id).is_some_and(|it| it.shape.is_small());
-        let Some(index) = self.turns.iter().position(is_small) else { return false };
+        let index = self.turns.iter().position(|id| self.is_small(id));
+        let Some(index) = index else { return false };
         if index > 0 {
             self.turns.swap(0, index);
             self.turn_left = self.config.turn_frames;

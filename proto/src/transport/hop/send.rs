@@ -307,7 +307,7 @@ impl Hop {
         let is_gap = self.is_gap();
         // Each time round a transfer gets a credit of at least `LEAST_DELIVERY`.
         while !is_gap || self.small_first() {
-            let id = self.oldest_of_first()?;
+            let id = self.oldest_of_first(is_gap)?;
             let Some(frame) = self.frame_of(id) else {
                 self.end_turn();
                 continue;
@@ -327,11 +327,12 @@ impl Hop {
         None
     }
 
-    /// Puts that block of the flow whose turn it is first which is the oldest: later ones fill its
-    /// waiting.
-    fn oldest_of_first(&mut self) -> Option<BlockId> {
+    /// Puts that block of the flow whose turn it is first which is the oldest, of small ones in a
+    /// gap: later ones fill its waiting.
+    fn oldest_of_first(&mut self, is_gap: bool) -> Option<BlockId> {
         let first = *self.turns.front()?;
-        let same = self.turns.iter().enumerate().filter(|(_, id)| id.flow == first.flow);
+        let may_go = |id: &BlockId| id.flow == first.flow && (!is_gap || self.is_small(id));
+        let same = self.turns.iter().enumerate().filter(|(_, id)| may_go(id));
         let (index, oldest) = same.min_by_key(|(_, id)| id.number).map(|(at, id)| (at, *id))?;
         self.turns.swap(0, index);
         Some(oldest)

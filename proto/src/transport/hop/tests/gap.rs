@@ -75,3 +75,17 @@ fn there_is_no_gap_once_nobody_has_waited_for_a_while() {
     let longest = row.first_frames.windows(2).map(|pair| pair[1].since(pair[0])).max();
     assert!(longest.is_some_and(|longest| longest < Duration::from_millis(40)), "{longest:?}");
 }
+
+#[test]
+fn a_small_block_goes_in_a_gap_before_a_large_one_of_its_own_flow() {
+    let mut row = beside_small(Duration::from_secs(1));
+    while row.hop(1).gap.poll_timeout().is_none() {
+        row.run_until(row.now + Duration::from_millis(1));
+    }
+    assert_eq!(row.first_frames.len(), 48);
+    row.push(flow(1), 2, 4, 4_000, true);
+    row.run_until(row.now + Duration::from_millis(20));
+    assert_eq!(row.first_frames.len(), 48 + 3, "only the frames of the small block");
+    row.run_until(row.now + Duration::from_secs(5));
+    assert!([1, 2].iter().all(|number| row.arrived.iter().any(|one| one.id.number == *number)));
+}
