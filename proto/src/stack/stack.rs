@@ -81,7 +81,11 @@ impl Stack {
         let mut flows = Flows::build(plan.addresses);
         if let Some(config) = &plan.hop {
             let rng = seed.stream(&format!("node/{}/hop", plan.node.0));
-            let config = HopConfig::clone(config);
+            let mut config = HopConfig::clone(config);
+            // Where the link says when radios send, nobody sends unheard.
+            if plan.stack.link.has_schedule() {
+                config.interactive_gap_ms = 0.0;
+            }
             flows.set_hop(Hop::build(config, plan.node, plan.addresses, plan.response_rate(), rng));
         }
         Self {

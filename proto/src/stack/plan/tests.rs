@@ -169,3 +169,15 @@ fn ten_thousand_nodes_and_five_thousand_flows_are_planned() {
     let routes: usize = plan.nodes.iter().map(|node| node.next_hops.len()).sum();
     assert!((10_000..40_000).contains(&routes), "{routes}");
 }
+
+#[test]
+fn blocks_leave_no_gaps_where_a_link_has_a_schedule() {
+    let gap_ms = |link: LinkConfig| {
+        let mut scenario = chain(4);
+        (scenario.stack.link, scenario.stack.hop) = (link, Some(HopConfig::default()));
+        let stack = crate::stack::Stack::build(&scenario.plan().nodes[0], crate::base::Seed(1));
+        stack.flows.hop().map(|hop| hop.config().interactive_gap_ms)
+    };
+    assert_eq!(gap_ms(LinkConfig::default()), Some(40.0));
+    assert_eq!(gap_ms(LinkConfig::Wild(Default::default())), Some(0.0));
+}

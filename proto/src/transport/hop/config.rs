@@ -44,7 +44,7 @@ pub struct HopConfig {
     /// How long a node leaves the air alone after every 48 frames of blocks, in milliseconds, while
     /// somebody waits for small ones that pass it, and their way has three hops or more to one
     /// side: a request is not heard while somebody sends who does not hear its sender. 0 for no
-    /// gaps.
+    /// gaps; there are none where the link has a schedule.
     pub interactive_gap_ms: f64,
     /// How a message for the next hop of a block gets there.
     pub next_hop: NextHop,
