@@ -3,8 +3,9 @@
 //! Where a small block is asked for, the bursts of a node two hops on may be heard, and its sender,
 //! three hops away, does not hear them: it is not heard until the whole block of the other is over,
 //! and then the same happens at the next hop. A node that interactive traffic passes therefore
-//! leaves the air alone for a moment after every few bursts, and so does one whose neighbour asks
-//! for it ([`super::listen`]).
+//! leaves the air alone for a moment after every few bursts, and for no longer than it has used it:
+//! bursts are short where the bit-rate is high, and hardly anything would be left between gaps. One
+//! whose neighbour asks for it ([`super::listen`]) does so at once.
 
 use super::Hop;
 use super::block::Shape;
@@ -29,8 +30,10 @@ pub(super) struct Gap {
     interactive: Option<Instant>,
     /// Frames since the last gap.
     frames: u32,
-    /// Since when the radio has no frame of a block.
-    idle: Instant,
+    /// How long the radio has had frames since then, but for those that it has now.
+    busy: Duration,
+    /// Since when it has frames of blocks, or has none.
+    since: Instant,
     /// When a neighbour asked for the gap that has not ended yet.
     asked: Option<Instant>,
     /// When a neighbour may ask for one again.
@@ -55,11 +58,19 @@ impl Gap {
     /// Ends the gap.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if self.until.is_some_and(|until| until <= now) {
-            (self.until, self.frames) = (None, 0);
+            self.until = None;
+            (self.frames, self.busy) = (0, Duration::ZERO);
             if self.asked.take().is_some() {
                 self.next_asked = now + APART;
             }
         }
+    }
+
+    /// Whether a gap was asked for, or as much went out as there is between gaps of this length.
+    fn is_due(&self, now: Instant, length: Duration, is_busy: bool) -> bool {
+        let busy = self.busy + if is_busy { now.since(self.since) } else { Duration::ZERO };
+        let is_much = self.frames >= FRAMES && busy >= length;
+        self.until.is_none() && (is_much || self.asked.is_some())
     }
 }
 
@@ -77,7 +88,7 @@ impl Hop {
         if self.is_gap() || now < self.gap.next_asked {
             return;
         }
-        (self.gap.asked, self.gap.frames) = (Some(now), FRAMES);
+        self.gap.asked = Some(now);
         if self.frames_in_radio == 0 {
             self.on_radio_idle(now);
         }
@@ -91,15 +102,20 @@ impl Hop {
     /// Whether nothing has a turn: a gap begins once the radio is done. Small blocks too wait that
     /// long, or many of them would keep it from beginning, and so from ending.
     pub(super) fn is_before_gap(&self, now: Instant) -> bool {
-        let is_due = self.frames_in_radio > 0 && self.gap.frames >= FRAMES && !self.is_gap();
-        is_due && self.gap_length(now).is_some()
+        let is_due = |length| self.gap.is_due(now, length, true);
+        self.frames_in_radio > 0 && self.gap_length(now).is_some_and(is_due)
     }
 
     /// The next frame to the radio is one of this block.
     pub(super) fn before_frame(&mut self, now: Instant, id: BlockId) {
-        let has_paused = |length| self.frames_in_radio == 0 && self.gap.idle + length <= now;
-        if self.gap_length(now).is_none_or(has_paused) {
-            (self.gap.frames, self.gap.asked) = (0, None);
+        let is_idle = self.frames_in_radio == 0;
+        let has_paused = |length| is_idle && self.gap.since + length <= now;
+        let is_anew = self.gap_length(now).is_none_or(has_paused);
+        if is_anew {
+            (self.gap.frames, self.gap.busy, self.gap.asked) = (0, Duration::ZERO, None);
+        }
+        if is_anew || is_idle {
+            self.gap.since = now;
         }
         let Shape { destination, hops_made, .. } = self.blocks[&id].shape;
         let hops_left = self.routes.get(&destination).map_or(0, |route| route.hops);
@@ -108,10 +124,12 @@ impl Hop {
 
     /// The radio has no frame of a block any more.
     pub(super) fn on_radio_idle(&mut self, now: Instant) {
-        self.gap.idle = now;
-        if self.gap.frames >= FRAMES && !self.is_gap() {
-            self.gap.until = self.gap_length(now).map(|length| now + length);
-            self.counters.gaps += u64::from(self.gap.until.is_some());
+        self.gap.busy += now.since(self.gap.since);
+        self.gap.since = now;
+        let length = self.gap_length(now).filter(|length| self.gap.is_due(now, *length, false));
+        if let Some(length) = length {
+            self.gap.until = Some(now + length);
+            self.counters.gaps += 1;
         }
     }
 

@@ -15,12 +15,12 @@ fn gaps(nodes: u16, config: HopConfig, small_is_all: bool) -> usize {
     row.push(flow(1), 1, nodes, 210_000, true);
     row.run_until(row.now + Duration::from_secs(5));
     assert!(row.first_frames.len() >= 150, "a block of 150 frames");
-    let long = |pair: &[Instant]| pair[1].since(pair[0]) >= Duration::from_millis(40);
+    let long = |pair: &[Instant]| pair[1].since(pair[0]) >= Duration::from_millis(30);
     row.first_frames.windows(2).filter(|pair| long(pair)).count()
 }
 
 fn config() -> HopConfig {
-    HopConfig { block_bytes: 210_000, ..HopConfig::default() }
+    HopConfig { block_bytes: 210_000, interactive_gap_ms: 30.0, ..HopConfig::default() }
 }
 
 #[test]
@@ -73,7 +73,26 @@ fn there_is_no_gap_once_nobody_has_waited_for_a_while() {
     let mut row = beside_small(Duration::from_secs(11));
     row.run_until(row.now + Duration::from_secs(5));
     let longest = row.first_frames.windows(2).map(|pair| pair[1].since(pair[0])).max();
-    assert!(longest.is_some_and(|longest| longest < Duration::from_millis(40)), "{longest:?}");
+    assert!(longest.is_some_and(|longest| longest < Duration::from_millis(30)), "{longest:?}");
+}
+
+#[test]
+fn a_node_leaves_the_air_alone_for_no_longer_than_it_has_used_it() {
+    // 48 frames of a millisecond are over long before 200 ms, as at a high bit-rate before 40.
+    let config = HopConfig { interactive_gap_ms: 200.0, block_bytes: 840_000, ..config() };
+    let mut row = Row::new(4, config, Harm::default(), 1);
+    row.push(flow(2), 0, 4, 4_000, true);
+    row.push(flow(1), 0, 4, 7_000, false);
+    row.run_until(row.now + Duration::from_secs(1));
+    row.first_frames.clear();
+    row.push(flow(1), 1, 4, 840_000, true);
+    row.run_until(row.now + Duration::from_secs(5));
+    let long = |pair: &&[Instant]| pair[1].since(pair[0]) >= Duration::from_millis(200);
+    let gaps: Vec<_> = row.first_frames.windows(2).filter(long).collect();
+    assert_eq!(gaps.len(), 2, "600 frames take 600 ms");
+    for pair in gaps.windows(2) {
+        assert!(pair[1][0].since(pair[0][1]) >= Duration::from_millis(180), "{pair:?}");
+    }
 }
 
 #[test]
