@@ -18,8 +18,9 @@ use crate::wire::hop::BlockId;
 
 /// Between two gaps that a node asks for, which bounds what they cost and how long is waited.
 const PERIOD: Duration = Duration::from_millis(250);
-/// What the radio of a neighbour has already is sent before its gap begins.
-const LEAD: Duration = Duration::from_millis(20);
+/// The neighbour hears of it once its burst is over, and what its radio has goes out before its gap
+/// begins.
+const LEAD: Duration = Duration::from_millis(30);
 /// Neighbours with small blocks that are remembered.
 const NEIGHBOURS: usize = 64;
 

@@ -19,8 +19,9 @@ const TURNS_IN_RADIO: u32 = 2;
 /// long as a hidden node may fill the air with bursts. A lost one costs the wait for a virtual
 /// request.
 const ARRIVED_TRIES: u8 = 16;
-/// How often the radio tries a request before it gives it up: somebody hidden who sends a burst is
-/// not over sooner, and loses a frame to each try. It goes again a little later (`reach`).
+/// How often the radio tries a request of a transfer before it gives it up: somebody hidden who
+/// sends a burst is not over sooner, and loses a frame to each try. It goes again a little later
+/// (`reach`). Those who wait for little are few, and have all tries of the radio.
 const REQUEST_ATTEMPTS: u8 = 3;
 /// The lane of messages about blocks, and that of frames of blocks.
 const CONTROL_FLOW: FlowId = FlowId(wire::CONTROL_PORT);
@@ -166,11 +167,12 @@ impl Hop {
             }
             Message::Listen { block, to, shape } => (block, to, shape, Body::Listen),
         };
+        let is_of_transfer = matches!(message, Message::Request { .. }) && !shape.is_interactive();
         let options = TxOptions {
             access: AccessCategory::Voice,
             ack: AckPolicy::Normal,
             rate: self.message_rate(to),
-            attempts: matches!(message, Message::Request { .. }).then_some(REQUEST_ATTEMPTS),
+            attempts: is_of_transfer.then_some(REQUEST_ATTEMPTS),
             ..TxOptions::default()
         };
         let front = wire::encode(&self.header(block, shape), &body);

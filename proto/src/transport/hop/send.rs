@@ -19,6 +19,8 @@ const LONGEST_WAIT: Duration = Duration::from_millis(1_500);
 pub(super) const QUICK_TRIES: u32 = 6;
 /// The same of one that has not, and may withhold its answer.
 const FIRST_TRIES: u32 = 3;
+/// The same where somebody waits for little: for a second at least.
+const INTERACTIVE_TRIES: u32 = 20;
 /// Weight of a round in the moving average of a neighbour's delivery.
 const ROUND_WEIGHT: f64 = 0.25;
 /// The least delivery that a share of the turns is computed from.
@@ -153,7 +155,11 @@ impl Hop {
         let first = answers.get(&transfer.via).map_or(FIRST_WAIT, |mean| *mean * 3);
         let first = first.clamp(LEAST_WAIT, LONGEST_WAIT);
         // Whoever has answered once withholds nothing: silence is a loss then.
-        let quick = if transfer.round > 1 { QUICK_TRIES } else { FIRST_TRIES };
+        let quick = match transfer.round {
+            _ if block.shape.is_interactive() => INTERACTIVE_TRIES,
+            1 => FIRST_TRIES,
+            _ => QUICK_TRIES,
+        };
         let grown = tries.saturating_sub(quick).min(16);
         let wait = (0..grown).fold(first, |wait, _| wait * 3 / 2).min(LONGEST_WAIT);
         transfer.phase = Phase::Asked { since: now, due: now + wait, tries };
