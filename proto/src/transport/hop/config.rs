@@ -45,7 +45,8 @@ pub struct HopConfig {
     /// somebody waits for small ones that pass it, and their way has three hops or more to one
     /// side: a request is not heard while somebody sends who does not hear its sender. It is never
     /// for longer than the radio was busy with blocks since the last gap: where 48 frames are sent
-    /// sooner, more of them go first. 0 for no gaps; there are none where the link has a schedule.
+    /// sooner, more of them go first. A neighbour that hears others who wait, and takes our blocks,
+    /// asks for such a moment too. 0 for no gaps; there are none where the link has a schedule.
     pub interactive_gap_ms: f64,
     /// How a message for the next hop of a block gets there.
     pub next_hop: NextHop,
