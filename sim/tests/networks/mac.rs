@@ -92,3 +92,20 @@ fn what_no_card_takes_is_refused() {
         assert!(found.iter().any(|found| found == path), "{radio}: {found:?}");
     }
 }
+
+#[test]
+fn blocks_cross_every_kind_of_link_on_a_radio_with_access_categories() {
+    for kind in ["plain", "blindfec", "arq", "harq", "two-p", "wild"] {
+        let text = format!(
+            "name = \"links\"\nduration_s = 5\n\
+             radio = {{ edca = true }}\nstack.link = {{ kind = \"{kind}\" }}\n\
+             node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
+             link = [{{ between = [\"a\", \"b\"] }}]\n\
+             flow = [{{ from = \"a\", to = \"b\", kind = \"hop\", bytes = 100000 }}]"
+        );
+        let scenario: Scenario = toml::from_str(&text).expect("a scenario");
+        assert_eq!(scenario.problems(), [], "{kind}");
+        let report = run(&scenario, RunOptions::default()).expect("it runs");
+        assert_eq!(report.flows[0].delivered_bytes, 100_000, "{kind}");
+    }
+}

@@ -306,7 +306,7 @@ impl Layer for BlindFec {
             let payload = encode(&header, &unit);
             return Some(FrameDown::Frame(self.give(to, payload, None, TxOptions::default())));
         }
-        let at = self.waiting.iter().position(|packet| has_room(&(packet.radio, packet.to)))?;
+        let at = self.waiting.iter().position(|packet| !below(packet.lane()).is_none())?;
         let packet = self.waiting.remove(at)?;
         Some(FrameDown::Frame(self.data(cx.now, packet)))
     }
