@@ -32,7 +32,7 @@ pub(crate) struct Options {
     /// Seed in place of the scenario's.
     #[arg(long)]
     seed: Option<u64>,
-    /// Write what is on air at a node, as pcapng with radiotap headers.
+    /// Write what the radios of a node hear and send, as pcapng with radiotap headers.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// The node to capture at; the first if it is not given.

@@ -381,23 +381,46 @@ fn the_simulator_has_no_bbr_and_says_so_in_one_sentence() {
     assert_eq!(said.trim().lines().count(), 1, "{said}");
 }
 
+/// How many frames of a capture pass a filter.
+fn tshark(file: &str, filter: &str) -> usize {
+    let out = Command::new("tshark")
+        .args(["-r", file, "-Y", filter])
+        .output()
+        .expect("tshark is missing: run scripts/setup.sh");
+    assert!(out.status.success(), "{}", stderr(&out));
+    String::from_utf8_lossy(&out.stdout).lines().count()
+}
+
 #[test]
 fn a_capture_of_the_air_is_read_by_wireshark() {
     let folder = Folder::new("pcap");
     let file = folder.file("air.pcapng");
     let out = farhop(&["sim", &demo(), "--json", "--pcap", &file, "--at", "valley"]);
     assert!(out.status.success(), "{}", stderr(&out));
-    let tshark = |filter: &str| -> usize {
-        let out = Command::new("tshark")
-            .args(["-r", &file, "-Y", filter])
-            .output()
-            .expect("tshark is missing: run scripts/setup.sh");
-        assert!(out.status.success(), "{}", stderr(&out));
-        String::from_utf8_lossy(&out.stdout).lines().count()
-    };
+    let tshark = |filter: &str| tshark(&file, filter);
     let frames = tshark("radiotap && wlan");
     assert!(frames > 1_000, "{frames} frames");
     assert_eq!(tshark("frame"), frames);
     assert_eq!(tshark("_ws.malformed"), 0);
     assert!(tshark("radiotap.mactime && radiotap.datarate == 11") > 1_000);
+}
+
+#[test]
+fn a_capture_has_what_the_radios_of_the_node_hear_on_their_channels() {
+    let folder = Folder::new("pcap-channels");
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/two-radios.toml");
+    let scenario = scenario.to_str().expect("a plain path");
+    let capture = |node: &str| {
+        let file = folder.file(&format!("{node}.pcapng"));
+        let out = farhop(&["sim", scenario, "--json", "--pcap", &file, "--at", node]);
+        assert!(out.status.success(), "{}", stderr(&out));
+        assert_eq!(tshark(&file, "_ws.malformed"), 0);
+        let on = |mhz: u16| tshark(&file, &format!("radiotap.channel.freq == {mhz}"));
+        assert_eq!(tshark(&file, "frame"), on(2412) + on(2437), "frames of no channel at {node}");
+        [on(2412), on(2437)]
+    };
+    let [hill, village, town] = ["hill", "village", "town"].map(capture);
+    assert!(hill.iter().all(|frames| *frames > 1_000), "{hill:?}");
+    assert_eq!(village, [hill[0], 0]);
+    assert_eq!(town, [0, hill[1]]);
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::time::Duration as StdDuration;
 
-use farhop_proto::base::{AccessCategory, AckPolicy, Dbm, Duration, Instant, NodeId, Phy, RadioId};
+use farhop_proto::base::{AccessCategory, AckPolicy, Instant, NodeId, RadioId};
 use farhop_proto::stack::{NodePlan, Plan};
 use farhop_proto::wire::ieee80211::{self, Control, DataHeader, Station};
 use farhop_proto::wire::radiotap;
@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::decisions::Decision;
-use crate::radio::{Mpdu, Transmission, TransmissionKind};
+use crate::radio::{Medium, Mpdu, Transmission, TransmissionKind};
 
 /// Every transmission and every decision of a layer as a JSON line.
 pub(super) struct TraceWriter<'a>(Box<dyn Write + 'a>);
@@ -87,12 +87,8 @@ impl<'a> TraceWriter<'a> {
 pub(super) struct Capture<'a> {
     out: PcapNgWriter<io::BufWriter<Box<dyn Write + 'a>>>,
     node: NodeId,
-    /// Delay and signal from each node that it hears.
-    heard: Vec<(NodeId, Duration, Dbm)>,
     /// Every radio of the network by its index on the medium.
     stations: Vec<Station>,
-    phy: Phy,
-    channel: u16,
     /// A-MPDUs so far.
     ampdus: u32,
 }
@@ -114,42 +110,26 @@ impl<'a> Capture<'a> {
             ],
         };
         out.write_pcapng_block(interface).map_err(io::Error::other)?;
-        let hears = plan
-            .hops
-            .iter()
-            .filter(|hop| hop.usable && hop.to.0 == node.node)
-            .map(|hop| (hop.from.0, hop.delay, hop.signal));
         let radios = plan
             .nodes
             .iter()
             .flat_map(|node| node.radios.iter().map(|radio| (node.node, radio.spec.id)));
-        let spec = node.radios[0].spec;
-        Ok(Self {
-            out,
-            node: node.node,
-            heard: hears.collect(),
-            stations: radios.collect(),
-            phy: spec.phy,
-            channel: spec.channel,
-            ampdus: 0,
-        })
+        Ok(Self { out, node: node.node, stations: radios.collect(), ampdus: 0 })
     }
 
-    pub(super) fn add(&mut self, transmission: &Transmission) -> io::Result<()> {
-        let own = transmission.from == self.node;
-        let heard = self.heard.iter().find(|(from, ..)| *from == transmission.from);
-        let (delay, signal) = match heard {
-            _ if own => (Duration::ZERO, None),
-            Some((_, delay, signal)) => (*delay, Some(*signal)),
-            None => return Ok(()),
+    /// Adds what is going on air, if the node hears it.
+    pub(super) fn add(&mut self, transmission: &Transmission, medium: &Medium) -> io::Result<()> {
+        let Some((delay, signal)) = medium.heard_at(self.node, transmission.radio) else {
+            return Ok(());
         };
+        let (phy, channel) = medium.tuned(transmission.radio);
         let at = transmission.start + delay;
-        let tsft_us = (at + self.phy.plcp(transmission.rate)).as_nanos() / 1_000;
+        let tsft_us = (at + phy.plcp(transmission.rate)).as_nanos() / 1_000;
         let mut captured = radiotap::Captured {
             tsft_us,
-            phy: self.phy,
+            phy,
             rate: transmission.rate,
-            channel: self.channel,
+            channel,
             signal,
             ampdu: None,
         };

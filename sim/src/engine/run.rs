@@ -23,7 +23,7 @@ pub type Progress<'a> = Box<dyn FnMut(f64) -> bool + 'a>;
 pub struct RunOptions<'a> {
     /// Seed in place of the scenario's.
     pub seed: Option<u64>,
-    /// Where to write what is on air at a node, as pcapng with radiotap headers.
+    /// Where to write what the radios of a node hear and send, as pcapng with radiotap headers.
     pub pcap: Option<(String, Box<dyn Write + 'a>)>,
     /// Where to write every transmission and what the layers decide, as JSON lines.
     pub trace: Option<Box<dyn Write + 'a>>,
@@ -194,7 +194,7 @@ impl Run<'_, '_, '_> {
     fn record(&mut self, world: &mut World) -> Result<(), RunError> {
         while let Some(transmission) = world.medium.poll_transmission() {
             if let Some(capture) = &mut self.capture {
-                capture.add(&transmission)?;
+                capture.add(&transmission, &world.medium)?;
             }
             if let Some(trace) = &mut self.trace {
                 trace.add(&transmission)?;

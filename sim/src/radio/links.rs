@@ -146,6 +146,16 @@ impl Links {
         })
     }
 
+    /// The node of a radio.
+    pub(super) fn node(&self, radio: usize) -> NodeId {
+        self.stations[radio].node
+    }
+
+    /// The channel of a radio.
+    pub(super) fn channel(&self, radio: usize) -> u16 {
+        self.stations[radio].channel
+    }
+
     /// The PHY of a radio.
     pub(super) fn phy(&self, radio: usize) -> Phy {
         self.stations[radio].phy

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use farhop_proto::base::{
-    AccessCategory, FrameDown, FrameUp, Instant, NodeId, PhyKind, RadioId, Seed,
+    AccessCategory, Dbm, Duration, FrameDown, FrameUp, Instant, NodeId, Phy, PhyKind, RadioId, Seed,
 };
 
 use super::air::{Air, Call, Calls, TIMERS, Timer, TxId};
@@ -348,6 +348,30 @@ impl Medium {
     /// Whether transmissions are kept for [`Self::poll_transmission`]; off at first.
     pub fn record_transmissions(&mut self, on: bool) {
         self.air.is_recording = on;
+    }
+
+    /// The PHY and the channel of a radio.
+    pub(crate) fn tuned(&self, radio: usize) -> (Phy, u16) {
+        (self.air.links.phy(radio), self.air.links.channel(radio))
+    }
+
+    /// What a node has of the frames of a radio now: nothing of a delay and a signal where they
+    /// are its own, and those at the strongest of its radios that can decode them otherwise.
+    /// `None` where none can: what falls over from another channel is no more than energy.
+    pub(crate) fn heard_at(&self, node: NodeId, radio: usize) -> Option<(Duration, Option<Dbm>)> {
+        let links = &self.air.links;
+        if links.node(radio) == node {
+            return Some((Duration::ZERO, None));
+        }
+        let can_decode = |hearer: &&Hearer| {
+            let sink = hearer.radio as usize;
+            matches!(hearer.reach, Reach::Decodable(_))
+                && links.node(sink) == node
+                && links.phy(sink) == links.phy(radio)
+        };
+        let all = links.hearers(radio).iter().filter(can_decode);
+        let strongest = all.max_by_key(|hearer| hearer.signal)?;
+        Some((strongest.delay, Some(strongest.signal)))
     }
 
     /// The next recorded transmission, in the order of their starts.
