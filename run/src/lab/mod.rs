@@ -25,6 +25,7 @@ mod keys;
 mod network;
 mod programs;
 mod report;
+mod room;
 mod start;
 mod state;
 mod stranger;

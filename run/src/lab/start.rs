@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::children::{AIR, far_end, near_end, radio_ends, ready_file};
 use super::state::{LabState, Process, SCENARIO_FILE, new_dir};
 use super::stranger::{self, StrangerStatus};
-use super::{Doing as _, LAB_VARIABLE, LabError, hosts, keys, network, report, traffic};
+use super::{Doing as _, LAB_VARIABLE, LabError, hosts, keys, network, report, room, traffic};
 use crate::daemon::client::ask;
 use crate::daemon::control::Request;
 use crate::daemon::{query, socket_path};
@@ -68,8 +68,9 @@ pub struct Lab {
 impl Lab {
     /// Builds the lab of a scenario and waits until all links are in step.
     ///
-    /// This process must be [isolated](super::isolate()). Fails if the kernel refuses something, a
-    /// process ends, or the links are not in step in 15 s; nothing is left behind.
+    /// This process must be [isolated](super::isolate()). Fails if the network is too large for this
+    /// machine, the kernel refuses something, a process ends, or the links are not in step in 15 s;
+    /// nothing is left behind.
     pub fn start(
         scenario: &Scenario,
         options: &LabOptions,
@@ -94,6 +95,7 @@ impl Lab {
         scripts: Option<Scripts>,
         watcher: Watcher<'_>,
     ) -> Result<Self, LabError> {
+        room::check(scenario.node.len())?;
         hosts::check(scenario)?;
         let (id, dir) = new_dir(&scenario.name)?;
         let own = Process::find(std::process::id());
