@@ -67,8 +67,10 @@ pub(super) fn legend<'a, 'b: 'a, CT: CoordTranslate>(
 /// Height of what is inside the axes of [`over_time`], about.
 const PLOT_HEIGHT: f64 = 240.0;
 
-/// Seconds over which goodput is averaged in a chart.
+/// Seconds over which goodput is averaged in a chart, at most.
 const SMOOTH_S: f64 = 1.0;
+/// How many points the line of a short run has at least, as far as it was measured so finely.
+const LEAST_POINTS: f64 = 10.0;
 
 /// One bar of [`bars`].
 pub(crate) struct Bar {
@@ -96,8 +98,14 @@ pub(crate) fn over_time(title: &str, flows: &[FlowReport]) -> String {
     svg(340, |area| draw_over_time(area, title, flows))
 }
 
+/// What was measured of a flow, in seconds from the start of the run.
+fn measured_s(flow: &FlowReport) -> f64 {
+    flow.over_time_mbps.len() as f64 * flow.bin_s
+}
+
 fn smooth(flow: &FlowReport) -> Vec<(f64, f64)> {
-    let bins = (SMOOTH_S / flow.bin_s).round().max(1.0) as usize;
+    let step = SMOOTH_S.min(measured_s(flow) / LEAST_POINTS);
+    let bins = (step / flow.bin_s).round().max(1.0) as usize;
     let mean = |(index, chunk): (usize, &[f64])| {
         let middle = (index * bins) as f64 + chunk.len() as f64 / 2.0;
         (middle * flow.bin_s, chunk.iter().sum::<f64>() / chunk.len() as f64)
@@ -107,11 +115,13 @@ fn smooth(flow: &FlowReport) -> Vec<(f64, f64)> {
 
 fn draw_over_time(area: &Area<'_>, title: &str, flows: &[FlowReport]) -> Drawn {
     let lines: Vec<Vec<(f64, f64)>> = flows.iter().map(smooth).collect();
-    let points = || lines.iter().flatten();
-    let end = points().map(|point| point.0).fold(1.0, f64::max) + SMOOTH_S / 2.0;
-    // Room for the names above the lines, so that they hide none.
-    let names = (20 + 19 * flows.len().min(COLOURS.len())) as f64;
-    let top = points().map(|point| point.1).fold(0.1, f64::max) / (1.0 - names / PLOT_HEIGHT);
+    let end = flows.iter().map(measured_s).fold(0.0, f64::max);
+    let end = if end > 0.0 { end } else { SMOOTH_S };
+    // Room for the names above the lines, so that they hide none. The last says what has none.
+    let nameless = flows.len().saturating_sub(COLOURS.len());
+    let names = (20 + 19 * (flows.len() - nameless + nameless.min(1))) as f64;
+    let top = lines.iter().flatten().map(|point| point.1).fold(0.1, f64::max)
+        / (1.0 - names / PLOT_HEIGHT);
     let mut chart = ChartBuilder::on(area)
         .margin(14)
         .caption(title, (FONT, 17).into_font().color(&INK))
@@ -121,11 +131,17 @@ fn draw_over_time(area: &Area<'_>, title: &str, flows: &[FlowReport]) -> Drawn {
     let mut mesh = chart.configure_mesh();
     style(&mut mesh);
     mesh.x_desc("time, s")
-        .x_label_formatter(&|seconds| format!("{seconds:.*}", usize::from(end < 10.0)))
+        .x_label_formatter(&|seconds| {
+            format!("{seconds:.*}", usize::from(end < 10.0) + usize::from(end < 1.0))
+        })
         .y_desc("goodput, Mb/s")
         .draw()?;
     for (index, (flow, line)) in flows.iter().zip(lines).enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
+        if let [point] = line[..] {
+            // A line through one point is none.
+            chart.draw_series([Circle::new(point, 4, colour.filled())])?;
+        }
         let series = chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
         if index >= COLOURS.len() {
             continue;
@@ -133,6 +149,11 @@ fn draw_over_time(area: &Area<'_>, title: &str, flows: &[FlowReport]) -> Drawn {
         series
             .label(format!("{} ({})", flow.name, flow.transport))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+    }
+    if nameless > 0 {
+        let more = if nameless == 1 { "flow" } else { "flows" };
+        let nothing = LineSeries::new([], TRANSPARENT);
+        chart.draw_series(nothing)?.label(format!("and {nameless} more {more}"));
     }
     legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
@@ -197,16 +218,47 @@ fn label_bar(area: &Area<'_>, bar: &Bar, top: (i32, i32), foot: (i32, i32)) -> D
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_chart_names_every_flow_and_its_units() {
-        let flow = |name: &str| FlowReport {
+    fn flow(name: &str, bins: usize) -> FlowReport {
+        FlowReport {
             name: name.into(),
             transport: "tcp/reno".into(),
             bin_s: 0.1,
-            over_time_mbps: vec![3.0; 50],
+            over_time_mbps: vec![3.0; bins],
             ..FlowReport::default()
-        };
-        let svg = over_time("demo", &[flow("there"), flow("back")]);
+        }
+    }
+
+    /// How many points the line of the only flow of a chart has.
+    fn points(svg: &str) -> usize {
+        let lines = svg.lines().filter(|line| line.starts_with("<polyline fill=\"none\""));
+        let colour = "stroke=\"#0072B2\"";
+        let lines: Vec<&str> = lines.filter(|line| line.contains(colour)).collect();
+        let (_, points) = lines[0].split_once("points=\"").expect("a line has points");
+        points.split('"').next().expect("they end").split_whitespace().count()
+    }
+
+    #[test]
+    fn a_short_run_has_something_to_see_and_ends_where_its_axis_does() {
+        let svg = over_time("short", &[flow("there", 10)]);
+        assert_eq!(points(&svg), 10, "{svg}");
+        assert!(svg.contains("\n1.0\n") && !svg.contains("\n1.1\n"), "{svg}");
+        assert_eq!(points(&over_time("long", &[flow("there", 600)])), 60);
+        let svg = over_time("one bin", &[flow("there", 1)]);
+        assert!(svg.contains("<circle"), "{svg}");
+        over_time("nothing", &[flow("there", 0)]);
+    }
+
+    #[test]
+    fn the_legend_says_how_many_flows_it_leaves_out() {
+        let flows = |count: usize| vec![flow("one", 50); count];
+        assert!(!over_time("few", &flows(7)).contains("more flow"));
+        assert!(over_time("one more", &flows(8)).contains("and 1 more flow\n"));
+        assert!(over_time("many", &flows(100)).contains("and 93 more flows"));
+    }
+
+    #[test]
+    fn a_chart_names_every_flow_and_its_units() {
+        let svg = over_time("demo", &[flow("there", 50), flow("back", 50)]);
         for word in ["there (tcp/reno)", "back (tcp/reno)", "goodput, Mb/s", "time, s", "</svg>"] {
             assert!(svg.contains(word), "no {word} in {svg}");
         }
