@@ -121,11 +121,8 @@ fn flows(report: &Report) -> Markup {
                     }
                 }
             }
-            tr {
-                td { "all" } td {} td { (format!("{:.2}", report.total_mbps())) }
-                @for _ in 0..4 { td {} }
-            }
         }
+        p.note { "All flows: " (text::all_flows(report)) "." }
     }
 }
 
@@ -159,6 +156,7 @@ mod tests {
         let page = report(&finished, "<?xml?><svg></svg>", "name = \"<x>\"");
         assert!(page.contains("a &lt;b&gt; c"));
         assert!(page.contains("name = \"&lt;x&gt;\"") || page.contains("&lt;x&gt;"));
+        assert!(page.contains("All flows: 0.00 MB"));
         assert!(page.contains("<svg></svg>") && !page.contains("<?xml"));
     }
 }

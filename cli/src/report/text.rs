@@ -101,8 +101,17 @@ fn flows(report: &Report) -> String {
         out += &line;
         out.push('\n');
     }
-    let _ = writeln!(out, "all flows: {:.2} Mb/s", report.total_mbps());
+    let _ = writeln!(out, "all flows: {}", all_flows(report));
     out
+}
+
+/// What came of all flows, over the whole run: goodputs of flows that ran at different times have
+/// no sum.
+pub(super) fn all_flows(report: &Report) -> String {
+    let bytes: u64 = report.flows.iter().map(|flow| flow.delivered_bytes).sum();
+    let seconds = report.simulated_s;
+    let rate = if seconds > 0.0 { bytes as f64 * 8.0 / seconds / 1e6 } else { 0.0 };
+    format!("{:.2} MB in the {seconds:.1} s of the run, {rate:.2} Mb/s", bytes as f64 / 1e6)
 }
 
 /// What the application of a flow had of it, in one line, where that is more than a rate.
@@ -184,4 +193,23 @@ fn counters(counters: &Counters) -> String {
     let each: Vec<String> =
         counters.iter().map(|(name, count)| format!("{name} {count}")).collect();
     each.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_that_ran_one_after_the_other_are_not_added_as_if_together() {
+        let flow = |goodput_mbps, delivered_bytes| FlowReport {
+            goodput_mbps,
+            delivered_bytes,
+            ..FlowReport::default()
+        };
+        let flows = vec![flow(1.08, 3_000_000), flow(0.35, 675_000)];
+        let report = Report { simulated_s: 60.0, flows, ..Report::default() };
+        let text = super::report(&report);
+        let line = text.lines().find(|line| line.starts_with("all flows"));
+        assert_eq!(line, Some("all flows: 3.67 MB in the 60.0 s of the run, 0.49 Mb/s"));
+    }
 }

@@ -262,7 +262,8 @@ impl Lateness {
 }
 
 impl Report {
-    /// Goodput of all flows together, in Mb/s.
+    /// Goodputs of all flows added, each over the time that the flow ran, in Mb/s: what they carry
+    /// together where they run at the same time.
     pub fn total_mbps(&self) -> f64 {
         self.flows.iter().map(|flow| flow.goodput_mbps).sum()
     }
