@@ -125,6 +125,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             let file = options.file.as_deref().expect("clap asks for it");
             let loaded = load::load_to_run(file)?;
             load::refuse_for_devices(&loaded.scenario, |_| false)?;
+            if loaded.scenario.sweep.is_some() {
+                eprintln!(
+                    "farhop: the lab leaves [sweep] out and runs the scenario once as it stands; \
+                     `farhop sim` runs all of it"
+                );
+            }
             if options.keep { keep(options, file, &loaded) } else { run_once(options, &loaded) }
         }
     }

@@ -108,3 +108,17 @@ fn keys_and_values_that_do_not_fit_are_refused_before_anything_runs() {
         assert!(said.contains(expected), "{from} to {to}: {said}");
     }
 }
+
+#[test]
+fn the_lab_says_that_it_leaves_a_sweep_out() {
+    let folder = Folder::new("sweep-lab");
+    // Whatever else there is to say of it: the lab does not get as far as building this.
+    let said = |text: &str| stderr(&farhop(&["lab", &scenario(&folder, text)]));
+    let web = sweep().replace("kind = \"udp\"", "kind = \"web\"");
+    let found = said(&web);
+    let about = |said: &str| said.lines().filter(|line| line.contains("[sweep]")).count();
+    assert_eq!(about(&found), 1, "{found}");
+    assert!(found.contains("`farhop sim`"), "{found}");
+    let (plain, _) = web.split_once("[sweep]").expect("there is one");
+    assert_eq!(about(&said(plain)), 0);
+}
