@@ -21,8 +21,9 @@ use crate::device::signals::Signals;
 use crate::device::{os, tun};
 use crate::keys::NodeKeys;
 
-/// How long a node waits for its radio to be given to it.
-const PATIENCE: StdDuration = StdDuration::from_secs(10);
+/// How long a node waits for its radio to be given to it: the lab does so one node after the other,
+/// and ends its nodes if it gives up itself.
+const PATIENCE: StdDuration = StdDuration::from_secs(60);
 /// Name of the air among the processes of a lab; no node can have it.
 pub(super) const AIR: &str = "@air";
 

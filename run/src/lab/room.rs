@@ -7,8 +7,8 @@ use std::thread::available_parallelism;
 
 use super::LabError;
 
-/// Nodes for each core. On two cores, 64 nodes come up within the time that they are given, and
-/// their daemons are punctual; of 96, some wait longer for their radio than they are told to.
+/// Nodes for each core. So many were seen to work: on two cores that do other things too, 64 nodes
+/// come up within half a minute and their daemons are punctual.
 const NODES_PER_CORE: usize = 32;
 /// Memory for each node: its daemon has 12 MiB, the kernel as much for its namespace, interfaces
 /// and sockets, and flows have buffers.

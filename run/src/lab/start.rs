@@ -68,9 +68,9 @@ pub struct Lab {
 impl Lab {
     /// Builds the lab of a scenario and waits until all links are in step.
     ///
-    /// This process must be [isolated](super::isolate()). Fails if the network is too large for this
-    /// machine, the kernel refuses something, a process ends, or the links are not in step in 15 s;
-    /// nothing is left behind.
+    /// This process must be [isolated](super::isolate()). Fails if the network is too large for
+    /// this machine, the kernel refuses something, a process ends, or the links are not in step in
+    /// 15 s; nothing is left behind.
     pub fn start(
         scenario: &Scenario,
         options: &LabOptions,
