@@ -1,9 +1,9 @@
 //! `cargo xtask profile`: which branches of farhop are taken how often, for the compiler.
 //!
 //! Builds farhop with counters, simulates every file of `scenarios` with it and writes what was
-//! counted to `profile/farhop.profdata`, which release builds read (Makefile). A compiler of another
-//! version, or a function that was changed since, finds nothing of its own there and is compiled
-//! as without.
+//! counted to `profile/farhop.profdata`, which release builds read (Makefile). A compiler of
+//! another version, or a function that was changed since, finds nothing of its own there and is
+//! compiled as without.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
