@@ -25,8 +25,24 @@ pub(crate) struct Loaded {
     /// The scenario with its layouts and random flows written out.
     pub(crate) scenario: Scenario,
     pub(crate) text: String,
+    /// The file, as it was named.
+    pub(crate) name: String,
     /// The folder that names of files start from.
     pub(crate) folder: PathBuf,
+}
+
+impl Loaded {
+    /// The failure that these problems of the file are, each at its place; `help` is said as it is.
+    pub(crate) fn refuse(&self, problems: Vec<Problem>) -> Failure {
+        let document = DeTable::parse(&self.text).expect("the text was read before");
+        let complaint = |Problem { path, message, help }| Complaint {
+            span: span(&document, &path),
+            message,
+            help,
+        };
+        let complaints = problems.into_iter().map(complaint).collect();
+        Failure::Input(all_wrong(&self.name, self.text.clone(), complaints))
+    }
 }
 
 /// One wrong thing in a file.
@@ -95,7 +111,7 @@ pub(crate) fn load(file: &Path) -> Result<Loaded, Failure> {
         .map_err(|error| Failure::Input(miette::miette!("cannot read {name}: {error}")))?;
     let folder = file.parent().unwrap_or(Path::new("")).to_owned();
     match scenario(&text, &folder) {
-        Ok(scenario) => Ok(Loaded { scenario, text, folder }),
+        Ok(scenario) => Ok(Loaded { scenario, text, name, folder }),
         Err(complaints) => Err(Failure::Input(all_wrong(&name, text, complaints))),
     }
 }
@@ -148,6 +164,12 @@ fn scenario(text: &str, folder: &Path) -> Result<Scenario, Vec<Complaint>> {
     }
     complaints.sort_by_key(|complaint| complaint.span.start);
     Err(complaints)
+}
+
+/// What the parser says of a scenario that was put together, and what may help, for people.
+pub(crate) fn in_plain_words(error: &toml::de::Error) -> (String, String) {
+    let Complaint { message, help, .. } = read::complaint(error, 0..0);
+    (message, help)
 }
 
 /// Reads the files that a scenario names, from a folder. Returns what is impossible in all of it.

@@ -183,7 +183,12 @@ fn run_on_time(
     index: usize,
     bar: &Bar,
 ) -> Result<(Report, bool), Failure> {
-    let loaded = Loaded { scenario: scenario.clone(), text: String::new(), folder: PathBuf::new() };
+    let loaded = Loaded {
+        scenario: scenario.clone(),
+        text: String::new(),
+        name: scenario.name.clone(),
+        folder: PathBuf::new(),
+    };
     let mut late = false;
     for attempt in 1..=2 {
         let again = if attempt > 1 { ", again (it was late)" } else { "" };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use farhop_proto::stack::{Scenario, SweepConfig, SweepValue};
+use farhop_proto::stack::{Problem, Scenario, SweepConfig, SweepValue, VaryConfig};
 use serde::Deserialize as _;
 use toml::{Table, Value};
 
@@ -31,21 +31,78 @@ impl Points {
     ///
     /// Fails if a key of the sweep does not exist or a value does not fit there.
     pub(crate) fn build(loaded: &Loaded, seed: Option<u64>) -> Result<Self, Failure> {
-        let Loaded { scenario, text, folder } = loaded;
+        let Loaded { scenario, text, folder, .. } = loaded;
         let mut base: Table = text.parse().expect("the text was read before");
         base.remove("sweep");
         let sweep = scenario.sweep.clone().expect("a scenario with a sweep");
         let first_seed = seed.unwrap_or(scenario.seed);
         let points = Self { base, sweep, first_seed, folder: folder.clone() };
-        // Each value by itself first: with many keys the combinations are many more.
-        for (place, vary) in points.sweep.vary.iter().enumerate() {
-            for value in &vary.values {
-                let mut values = points.sweep.point(0);
+        let problems = points.problems();
+        if problems.is_empty() { Ok(points) } else { Err(loaded.refuse(problems)) }
+    }
+
+    /// What is wrong with the keys; else with the first value of each; else with the others. Each
+    /// by itself: with many keys the combinations are many more.
+    fn problems(&self) -> Vec<Problem> {
+        let first = self.sweep.point(0);
+        let wrong_keys = self.wrong_keys(&first);
+        if !wrong_keys.is_empty() {
+            return wrong_keys;
+        }
+        if let Err(refusal) = self.scenario_of(&first) {
+            let place = self.culprit(&first, &refusal);
+            return vec![self.problem(place, 0, refusal)];
+        }
+        let mut problems = Vec::new();
+        for (place, vary) in self.sweep.vary.iter().enumerate() {
+            for (index, value) in vary.values.iter().enumerate().skip(1) {
+                let mut values = first.clone();
                 values[place] = (&vary.key, value);
-                points.scenario_of(&values)?;
+                if let Err(refusal) = self.scenario_of(&values) {
+                    problems.push(self.problem(place, index, refusal));
+                }
             }
         }
-        Ok(points)
+        problems
+    }
+
+    /// The keys that lead nowhere.
+    fn wrong_keys(&self, first: &[(&str, &SweepValue)]) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (place, (key, value)) in first.iter().enumerate() {
+            let value = Value::try_from(value).expect("what a file can hold");
+            let mut root = Value::Table(self.base.clone());
+            if let Err((message, help)) = put(&mut root, key, &value) {
+                let path = format!("sweep.vary[{place}].key");
+                problems.push(Problem { path, message: format!("{key}: {message}"), help });
+            }
+        }
+        problems
+    }
+
+    /// Which of these values is at fault: the one without which the scenario is not refused so.
+    fn culprit(&self, values: &[(&str, &SweepValue)], refusal: &Refusal) -> usize {
+        let is_at_fault = |place: &usize| {
+            let mut others = values.to_vec();
+            others.remove(*place);
+            self.scenario_of(&others).err().is_none_or(|other| other.message != refusal.message)
+        };
+        (0..values.len()).find(is_at_fault).unwrap_or(0)
+    }
+
+    /// A refusal of a value, at the place of what is wrong in the file.
+    fn problem(&self, place: usize, index: usize, refusal: Refusal) -> Problem {
+        let Some(VaryConfig { key, values }) = self.sweep.vary.get(place) else {
+            let Refusal { message, help, .. } = refusal;
+            return Problem { path: "sweep".into(), message, help };
+        };
+        let Refusal { message, help, is_of_key } = refusal;
+        if is_of_key {
+            let path = format!("sweep.vary[{place}].key");
+            return Problem { path, message: format!("{key}: {message}"), help };
+        }
+        let path = format!("sweep.vary[{place}].values[{index}]");
+        Problem { path, message: format!("with {key} = {}: {message}", values[index]), help }
     }
 
     /// How many runs there are.
@@ -64,49 +121,73 @@ impl Points {
     }
 
     /// The scenario of a run.
+    ///
+    /// Fails if the values of the run do not fit together.
     pub(crate) fn scenario(&self, index: u64) -> Result<Scenario, Failure> {
-        self.scenario_of(&self.sweep.point(index / self.sweep.seeds.count()))
+        let values = self.sweep.point(index / self.sweep.seeds.count());
+        self.scenario_of(&values).map_err(|Refusal { message, help, .. }| {
+            let point = values.iter().map(|(key, value)| format!("{key} = {value}"));
+            let point: Vec<String> = point.collect();
+            let message = format!("the sweep cannot run with {}: {message}", point.join(", "));
+            Failure::Input(miette::miette!(help = help, "{message}"))
+        })
     }
 
-    fn scenario_of(&self, values: &[(&str, &SweepValue)]) -> Result<Scenario, Failure> {
-        let wrong = |what: String| {
-            let point: Vec<String> =
-                values.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-            Failure::Input(miette::miette!(
-                "the sweep cannot run with {}: {what}",
-                point.join(", ")
-            ))
-        };
+    fn scenario_of(&self, values: &[(&str, &SweepValue)]) -> Result<Scenario, Refusal> {
         let mut root = Value::Table(self.base.clone());
         for (key, value) in values {
             let value = Value::try_from(value).expect("what a file can hold");
-            put(&mut root, key, &value).map_err(|what| wrong(format!("{key}: {what}")))?;
+            put(&mut root, key, &value).map_err(|(message, help)| Refusal {
+                message: format!("{key}: {message}"),
+                help,
+                is_of_key: true,
+            })?;
         }
-        let mut scenario = Scenario::deserialize(root).map_err(|error| wrong(error.to_string()))?;
-        match load::read_files(&mut scenario, &self.folder).first() {
-            Some(problem) => Err(wrong(format!(
-                "{}: {}; right would be: {}",
-                problem.path, problem.message, problem.help
-            ))),
+        let mut scenario = Scenario::deserialize(root).map_err(|error| {
+            let is_of_key = error.message().starts_with("unknown field");
+            let (message, help) = load::in_plain_words(&error);
+            Refusal { message, help, is_of_key }
+        })?;
+        match load::read_files(&mut scenario, &self.folder).into_iter().next() {
+            Some(Problem { message, help, .. }) => {
+                let help = format!("right would be: {help}");
+                Err(Refusal { message, help, is_of_key: false })
+            }
             None => Ok(scenario),
         }
     }
 }
 
+/// Why there is no scenario with some values.
+struct Refusal {
+    message: String,
+    help: String,
+    /// Whether a key is wrong, whatever its values.
+    is_of_key: bool,
+}
+
 /// Puts a value where a key leads: `a.b`, `list[0].c`, `list[name].c`, `list[*].c`. Tables on the
 /// way that the file leaves out are made.
-fn put(at: &mut Value, key: &str, value: &Value) -> Result<(), String> {
+///
+/// Fails with what is wrong and what would be right.
+fn put(at: &mut Value, key: &str, value: &Value) -> Result<(), (String, String)> {
     let (step, rest) = match key.split_once('.') {
         Some((step, rest)) => (step, Some(rest)),
         None => (key, None),
     };
     let (name, place) = match step.split_once('[') {
         Some((name, place)) => {
-            (name, Some(place.strip_suffix(']').ok_or("a '[' without its ']'")?))
+            let place = place.strip_suffix(']').ok_or_else(|| {
+                ("a '[' without its ']'".to_owned(), format!("right would be: {step}]"))
+            })?;
+            (name, Some(place))
         }
         None => (step, None),
     };
-    let table = at.as_table_mut().ok_or_else(|| format!("there is no key '{name}' there"))?;
+    let table = at.as_table_mut().ok_or_else(|| {
+        let help = "right would be: a key of the scenario, as `farhop schema` prints them";
+        (format!("there is no key '{name}' there"), help.to_owned())
+    })?;
     let Some(place) = place else {
         return match rest {
             None => {
@@ -118,8 +199,10 @@ fn put(at: &mut Value, key: &str, value: &Value) -> Result<(), String> {
             }
         };
     };
-    let list = table.get_mut(name).and_then(Value::as_array_mut);
-    let list = list.ok_or_else(|| format!("the scenario has no [[{name}]]"))?;
+    if !table.get(name).is_some_and(is_list) {
+        return Err(no_list(table, name));
+    }
+    let list = table.get_mut(name).and_then(Value::as_array_mut).expect("it is one");
     let is_meant = |index: usize, element: &Value| {
         place == "*"
             || place.parse() == Ok(index)
@@ -135,7 +218,40 @@ fn put(at: &mut Value, key: &str, value: &Value) -> Result<(), String> {
             }
         }
     }
-    if found { Ok(()) } else { Err(format!("the scenario has no {name} '{place}'")) }
+    if found {
+        Ok(())
+    } else {
+        Err((format!("the scenario has no {name} '{place}'"), places(list)))
+    }
+}
+
+/// What may stand in the brackets behind the name of a list.
+fn places(list: &[Value]) -> String {
+    let names = list.iter().filter_map(|element| element.get("name")?.as_str());
+    let mut places: Vec<String> = names.map(str::to_owned).collect();
+    match list.len() {
+        0 => {}
+        1 => places.insert(0, "0".into()),
+        count => places.insert(0, format!("0 to {}", count - 1)),
+    }
+    places.push("* for all".into());
+    format!("right would be: in the brackets {}", places.join(", "))
+}
+
+/// What is said of a list that is not there, and of those that are.
+fn no_list(table: &Table, name: &str) -> (String, String) {
+    let lists = table.iter().filter(|(_, list)| is_list(list)).map(|(name, _)| name.as_str());
+    let lists: Vec<&str> = lists.collect();
+    let help = match lists.as_slice() {
+        [] => "right would be: a key without '[': the scenario has no lists".to_owned(),
+        lists => format!("right would be: one of these lists: {}", lists.join(", ")),
+    };
+    (format!("the scenario has no [[{name}]]"), help)
+}
+
+/// Whether this is a list of tables.
+fn is_list(value: &Value) -> bool {
+    value.as_array().is_some_and(|list| list.iter().all(Value::is_table))
 }
 
 #[cfg(test)]
@@ -144,7 +260,7 @@ mod tests {
 
     fn after(text: &str, key: &str, value: &str) -> Result<String, String> {
         let mut root = Value::Table(text.parse().expect("good text"));
-        put(&mut root, key, &Value::String(value.into()))?;
+        put(&mut root, key, &Value::String(value.into())).map_err(|(message, _)| message)?;
         Ok(toml::to_string(&root).expect("a table"))
     }
 
@@ -167,5 +283,58 @@ mod tests {
         assert_eq!(after(text, "flow[c].x", "q"), Err("the scenario has no flow 'c'".into()));
         assert_eq!(after(text, "link[0].x", "q"), Err("the scenario has no [[link]]".into()));
         assert_eq!(after(text, "name.x", "q"), Err("there is no key 'x' there".into()));
+    }
+
+    /// A scenario with a sweep: what its problems are, as the text at their places, what is wrong
+    /// and what would be right.
+    fn said(vary: &str) -> String {
+        let text = format!(
+            "name = \"x\"\nnode = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n[[link]]\n\
+             between = [\"a\", \"b\"]\ndistance_km = 1\n{vary}"
+        );
+        let (program, thread) = (std::process::id(), std::thread::current().id());
+        let file = std::env::temp_dir().join(format!("farhop-sweep-{program}-{thread:?}.toml"));
+        std::fs::write(&file, text).expect("a file");
+        let loaded = load::load(&file).ok().expect("all but the sweep is good");
+        std::fs::remove_file(&file).expect("it was made");
+        match Points::build(&loaded, None) {
+            Ok(points) => format!("{} runs", points.runs()),
+            // The width of the terminal breaks lines, marked at the side.
+            Err(Failure::Input(report)) => {
+                let text = format!("{report:?}");
+                text.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
+            }
+            Err(_) => "another failure".into(),
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_sweep_has_its_place_and_what_would_be_right() {
+        let vary = |key: &str, values: &str| {
+            said(&format!("[[sweep.vary]]\nkey = \"{key}\"\nvalues = {values}\n"))
+        };
+        assert_eq!(vary("link[0].loss", "[0, 0.1]"), "2 runs");
+        for (key, values, words) in [
+            ("link[3].loss", "[0]", ["no link '3'", "in the brackets 0, * for all"]),
+            ("link[0].los", "[0]", ["unknown field `los`", "did you mean `loss`?"]),
+            ("lonk.loss", "[0]", ["unknown field `lonk`", "did you mean `link`?"]),
+            ("lonk[0].loss", "[0]", ["no [[lonk]]", "one of these lists: link, node"]),
+            ("link[0].loss", "[0, 5]", ["with link[0].loss = 5: ", "right would be"]),
+            ("link[0].loss", "[5, 0]", ["with link[0].loss = 5: ", "right would be"]),
+        ] {
+            let said = vary(key, values);
+            for word in words.into_iter().chain(["here"]) {
+                assert!(said.contains(word), "no '{word}' in {said}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_several_first_values_the_one_at_fault_is_named() {
+        let said = said(
+            "[[sweep.vary]]\nkey = \"seed\"\nvalues = [1, 2]\n\
+             [[sweep.vary]]\nkey = \"link[0].loss\"\nvalues = [7, 0]\n",
+        );
+        assert!(said.contains("with link[0].loss = 7: "), "{said}");
     }
 }
