@@ -17,7 +17,7 @@ use farhop_proto::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
 use farhop_sim::engine::{flow_name, transport_name};
 
 use super::print_text;
-use crate::{Failure, load};
+use crate::{Failure, load, sweep};
 
 /// What a frame of `blindfec` has beside its packet, in bytes.
 const BLIND_BYTES: usize = blindfec::HEADER_BYTES + UNIT_HEAD_BYTES;
@@ -36,7 +36,11 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let loaded = load::load(&options.file)?;
-    print_text(describe(&loaded.scenario).trim_end());
+    let mut text = describe(&loaded.scenario);
+    if loaded.scenario.sweep.is_some() {
+        let _ = writeln!(text, "sweep: {}", sweep::describe(&loaded)?);
+    }
+    print_text(text.trim_end());
     Ok(())
 }
 

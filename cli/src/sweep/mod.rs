@@ -35,6 +35,13 @@ pub(crate) struct Options<'a> {
     pub(crate) yes: bool,
 }
 
+/// What the sweep of a scenario would do, for people.
+///
+/// Fails if a key of it does not exist or a value does not fit there.
+pub(crate) fn describe(loaded: &Loaded) -> Result<String, Failure> {
+    Ok(Points::build(loaded, None)?.describe())
+}
+
 /// Runs the sweep of a scenario.
 pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure> {
     let points = Points::build(loaded, options.seed)?;

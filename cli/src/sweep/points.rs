@@ -110,6 +110,20 @@ impl Points {
         self.sweep.runs().expect("a sweep without problems can be counted")
     }
 
+    /// How many runs there are, and of what.
+    pub(crate) fn describe(&self) -> String {
+        let count = |count: u64, what: &str| match count {
+            1 => format!("1 {what}"),
+            count => format!("{count} {what}s"),
+        };
+        let keys = self.sweep.vary.iter().map(|VaryConfig { key, values }| {
+            format!("{} of {key}", count(values.len() as u64, "value"))
+        });
+        let seeds = count(self.sweep.seeds.count(), "seed");
+        let of: Vec<String> = keys.chain([seeds]).collect();
+        format!("{}: {}", count(self.runs(), "run"), of.join(", "))
+    }
+
     /// What is particular to a run.
     pub(crate) fn run(&self, index: u64) -> Run {
         let seeds = self.sweep.seeds.count();
@@ -298,7 +312,7 @@ mod tests {
         let loaded = load::load(&file).ok().expect("all but the sweep is good");
         std::fs::remove_file(&file).expect("it was made");
         match Points::build(&loaded, None) {
-            Ok(points) => format!("{} runs", points.runs()),
+            Ok(points) => points.describe(),
             // The width of the terminal breaks lines, marked at the side.
             Err(Failure::Input(report)) => {
                 let text = format!("{report:?}");
@@ -313,7 +327,8 @@ mod tests {
         let vary = |key: &str, values: &str| {
             said(&format!("[[sweep.vary]]\nkey = \"{key}\"\nvalues = {values}\n"))
         };
-        assert_eq!(vary("link[0].loss", "[0, 0.1]"), "2 runs");
+        let good = vary("link[0].loss", "[0, 0.1]");
+        assert_eq!(good, "2 runs: 2 values of link[0].loss, 1 seed");
         for (key, values, words) in [
             ("link[3].loss", "[0]", ["no link '3'", "in the brackets 0, * for all"]),
             ("link[0].los", "[0]", ["unknown field `los`", "did you mean `loss`?"]),

@@ -104,9 +104,16 @@ fn keys_and_values_that_do_not_fit_are_refused_before_anything_runs() {
         ("seeds = 2", "seeds = 0", "runs nothing"),
     ] {
         let file = scenario(&folder, &sweep().replace(from, to));
-        let said = refusal(&["sim", &file]);
-        assert!(said.contains(expected), "{from} to {to}: {said}");
+        for command in ["sim", "check"] {
+            let said = refusal(&[command, &file]);
+            assert!(said.contains(expected), "{from} to {to}: {said}");
+        }
     }
+    let file = scenario(&folder, &sweep());
+    let out = farhop(&["check", &file]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(said.contains("sweep: 4 runs: 2 values of link[0].loss, 2 seeds\n"), "{said}");
 }
 
 #[test]
