@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use farhop_run::daemon::query;
 use farhop_run::proxy::{Allowed, Entry, Exit, Exits, Forward, Place, Prefix, Redirect, Rules};
 use farhop_run::sockets::client::Daemon;
 
@@ -110,6 +111,8 @@ pub(crate) fn proxy(options: &ProxyOptions) -> Result<(), Failure> {
     let exits = Exits::read(options.exit.iter().map(String::as_str));
     let exits = exits.map_err(|error| failed(&error))?;
     let daemon = options.daemon.find()?;
+    let status = query(daemon.path()).map_err(|error| failed(&error))?;
+    check_exits(&exits, &status)?;
     let entry = Entry::build(daemon, exits.clone(), options.limit);
     let taken = |what: &dyn std::fmt::Display, error: std::io::Error| {
         Failure::Failed(format!("cannot take connections at {what}: {error}"))
@@ -129,6 +132,27 @@ pub(crate) fn proxy(options: &ProxyOptions) -> Result<(), Failure> {
     }
     drop(redirect);
     Err(Failure::Interrupted)
+}
+
+/// Refuses exits that the daemon with this status cannot reach, ever: nodes that its scenario does
+/// not have, and its own.
+fn check_exits(exits: &Exits, status: &serde_json::Value) -> Result<(), Failure> {
+    let names = status["names"].as_object().into_iter().flatten();
+    let mut names: Vec<(u64, &str)> =
+        names.filter_map(|(number, name)| Some((number.parse().ok()?, name.as_str()?))).collect();
+    names.sort_unstable();
+    let names: Vec<&str> = names.into_iter().map(|(_, name)| name).collect();
+    for node in exits.nodes() {
+        if !names.contains(&node) {
+            let known = names.join(", ");
+            let what = format!("no node '{node}' in the scenario; it has {known}");
+            return Err(Failure::Failed(what));
+        }
+        if status["name"] == node {
+            return Err(Failure::Failed(format!("'{node}' is this node")));
+        }
+    }
+    Ok(())
 }
 
 fn redirect(options: &ProxyOptions, entry: &Entry, exits: &Exits) -> Result<Redirect, Failure> {
@@ -184,4 +208,27 @@ fn again(daemon: &Daemon, rules: &Rules, limit: usize) -> Option<Exit> {
         thread::sleep(TICK);
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_exit_is_another_node_of_the_scenario() {
+        let status = json!({ "name": "a", "names": { "1": "a", "2": "b", "10": "c" } });
+        let said = |exit: &[&str]| {
+            let exits = Exits::read(exit.iter().copied()).expect("exits");
+            match check_exits(&exits, &status) {
+                Err(Failure::Failed(what)) => what,
+                Err(_) => "another failure".into(),
+                Ok(()) => String::new(),
+            }
+        };
+        assert_eq!(said(&["b", "10.0.0.0/8=c"]), "");
+        assert_eq!(said(&["b", "10.0.0.0/8=d"]), "no node 'd' in the scenario; it has a, b, c");
+        assert_eq!(said(&["a"]), "'a' is this node");
+    }
 }

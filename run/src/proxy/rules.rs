@@ -177,6 +177,11 @@ impl Exits {
         self.default.as_deref()
     }
 
+    /// The nodes that are exits, some perhaps several times.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.default.iter().chain(self.routes.iter().map(|(_, node)| node)).map(String::as_str)
+    }
+
     /// What has an exit of its own; nothing if all has one.
     pub fn prefixes(&self) -> Option<Vec<Prefix>> {
         let all = self.routes.iter().map(|(prefix, _)| *prefix).collect();
@@ -239,6 +244,7 @@ mod tests {
         assert_eq!((of("10.1.2.3"), of("10.2.0.1")), (Some("near"), Some("gw")));
         assert_eq!((of("192.0.2.1"), exits.of_names()), (Some("far"), Some("far")));
         assert!(exits.prefixes().is_none());
+        assert_eq!(exits.nodes().collect::<Vec<_>>(), ["far", "near", "gw"]);
         let some = Exits::read(["10.0.0.0/8=gw"]).expect("exits");
         assert_eq!(some.of_address("192.0.2.1".parse().expect("an address")), None);
         assert_eq!(some.prefixes().map(|all| all.len()), Some(1));
