@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use farhop_run::daemon::control::{Control, Request};
-use farhop_run::daemon::{ControlError, list, query, socket_path};
+use farhop_run::daemon::{ControlError, barred, list, query, socket_path};
 use serde_json::json;
 
 fn serve(control: &mut Control) {
@@ -142,4 +142,29 @@ fn a_directory_of_another_user_is_refused() {
     std::os::unix::fs::chown(&dir, Some(12_345), None).expect("another owner");
     let error = Control::open(&dir, "a").expect_err("refused");
     assert!(error.to_string().contains("belongs to another user"), "{error}");
+}
+
+#[test]
+fn what_another_user_may_not_use_is_told_from_what_is_not_there() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let _control = Control::open(dir.path(), "a").expect("a socket");
+    let as_another = |mode: u32| {
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).expect("ours");
+        let path = dir.path().to_owned();
+        let look = move || {
+            // Of this thread alone.
+            let nobody = rustix::process::Uid::from_raw(65_534);
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root may");
+            (list(&path).len(), barred(&path))
+        };
+        std::thread::spawn(look).join().expect("it looks")
+    };
+    assert_eq!((list(dir.path()).len(), barred(dir.path())), (1, vec![]));
+    assert_eq!(as_another(0o755), (0, vec![dir.path().join("a.sock")]));
+    assert_eq!(as_another(0o700), (0, vec![dir.path().to_owned()]));
+    assert_eq!(barred(&dir.path().join("none")), Vec::<std::path::PathBuf>::new());
 }

@@ -117,14 +117,22 @@ fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
     };
     let labs = lab::list().into_iter().filter(lab::LabState::is_alive).filter(is_wanted);
     let own = if wanted.lab.is_none() { Some(dir) } else { None };
-    let dirs = own.into_iter().chain(labs.map(|lab| lab.dir()));
-    let mut running: Vec<_> = dirs.flat_map(|dir| daemon::list(&dir)).collect();
+    let dirs: Vec<_> = own.into_iter().chain(labs.map(|lab| lab.dir())).collect();
+    let mut running: Vec<_> = dirs.iter().flat_map(|dir| daemon::list(dir)).collect();
     // The air of a lab has a socket too, but is no node.
     running.retain(|daemon| !daemon.name.starts_with('@'));
     if let Some(node) = wanted.node {
         running.retain(|daemon| daemon.name == node);
     }
     if running.is_empty() {
+        let mut barred = dirs.iter().flat_map(|dir| daemon::barred(dir));
+        if let Some(path) = barred.next() {
+            return Err(Failure::Failed(format!(
+                "no permission to use {}: a daemon answers its own user and root; take that user, \
+                 or `sudo farhop ...`",
+                path.display()
+            )));
+        }
         let who = wanted.node.map_or("no daemon".into(), |node| format!("no daemon for '{node}'"));
         let place = wanted.lab.map_or(String::new(), |lab| format!(" in the lab '{lab}'"));
         return Err(Failure::Failed(format!(

@@ -99,6 +99,22 @@ pub fn list(dir: &Path) -> Vec<Running> {
     found
 }
 
+/// What in `dir` this user may not use: the sockets of others' daemons, or the folder itself.
+pub fn barred(dir: &Path) -> Vec<PathBuf> {
+    let is_barred = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    let entries = match fs::read_dir(dir) {
+        Err(error) if is_barred(&error) => return vec![dir.to_owned()],
+        entries => entries.into_iter().flatten().flatten(),
+    };
+    let sockets = entries.map(|entry| entry.path()).filter(|path| {
+        let is_socket = path.to_str().is_some_and(|path| path.ends_with(SUFFIX));
+        is_socket && UnixStream::connect(path).is_err_and(|error| is_barred(&error))
+    });
+    let mut barred: Vec<_> = sockets.collect();
+    barred.sort();
+    barred
+}
+
 /// Asks the daemon behind `path` what it is doing.
 ///
 /// Fails if none runs, or does not answer within 2 s.
