@@ -116,7 +116,7 @@ struct DaemonOptions {
     /// Node of the daemon, where several run here; in `farhop lab exec` it is that node.
     #[arg(long, value_name = "NODE", global = true)]
     node: Option<String>,
-    /// Folder of the control socket.
+    /// Folder of the control socket: the daemons there, and no others.
     #[arg(long, value_name = "DIR", global = true)]
     runtime_dir: Option<PathBuf>,
 }

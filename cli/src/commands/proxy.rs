@@ -77,7 +77,7 @@ struct DaemonOptions {
     /// Node of the daemon, where several run here; in `farhop lab exec` it is that node.
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// Folder of the control socket.
+    /// Folder of the control socket: the daemons there, and no others.
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
 }

@@ -31,7 +31,7 @@ pub(crate) struct Options {
     /// Print it again every second until it is interrupted.
     #[arg(long)]
     watch: bool,
-    /// Folder of the control socket.
+    /// Folder of the control socket: the daemons there, and no others.
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
 }
@@ -79,7 +79,8 @@ pub(super) struct Wanted<'a> {
     pub(super) node: Option<&'a str>,
     /// Only those of the lab with this id or scenario.
     pub(super) lab: Option<&'a str>,
-    /// Where control sockets are; without it, where they usually are.
+    /// Where control sockets are, and nowhere else; without it, where they usually are, and in
+    /// labs.
     pub(super) runtime_dir: Option<&'a Path>,
 }
 
@@ -115,7 +116,9 @@ fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
     let is_wanted = |state: &lab::LabState| {
         wanted.lab.is_none_or(|name| state.id == name || state.scenario == name)
     };
-    let labs = lab::list().into_iter().filter(lab::LabState::is_alive).filter(is_wanted);
+    let is_elsewhere = wanted.runtime_dir.is_some() && wanted.lab.is_none();
+    let labs = if is_elsewhere { Vec::new() } else { lab::list() };
+    let labs = labs.into_iter().filter(lab::LabState::is_alive).filter(is_wanted);
     let own = if wanted.lab.is_none() { Some(dir) } else { None };
     let dirs: Vec<_> = own.into_iter().chain(labs.map(|lab| lab.dir())).collect();
     let mut running: Vec<_> = dirs.iter().flat_map(|dir| daemon::list(dir)).collect();

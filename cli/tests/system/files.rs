@@ -79,6 +79,15 @@ fn a_file_crosses_a_lab() {
     fs::write(&path, &content).expect("the file is written");
     let out = place.farhop(&["send", &path, "valley"]);
     assert!(stderr(&out).contains("several daemons run here"), "{}", stderr(&out));
+    // A folder of control sockets is that one alone, whatever labs there are.
+    let folder = place.labs()[0]["id"].as_str().map(|id| place.runtime().join("labs").join(id));
+    let folder = folder.expect("a lab");
+    let folder = folder.to_str().expect("a plain path");
+    let out = place.farhop(&["status", "--json", "--runtime-dir", folder]);
+    let statuses: serde_json::Value = serde_json::from_slice(&out.stdout).expect("statuses");
+    assert_eq!(statuses.as_array().map(Vec::len), Some(3));
+    let out = place.farhop(&["cache", "--runtime-dir", &place.path("empty")]);
+    assert!(stderr(&out).contains("no daemon is running"), "{}", stderr(&out));
     // Within the lab it is clear who sends.
     let send = |to| place.exec("hill", &[env!("CARGO_BIN_EXE_farhop"), "send", &path, to]);
     let said = stderr(&send("nowhere"));
