@@ -325,8 +325,12 @@ fn describe_security(status: &Value) -> String {
         let _ = write!(out, "  key of {}: ", name.as_str().unwrap_or("?"));
         let key = peer["key"].as_str().and_then(|key| key.parse::<PublicKey>().ok());
         let Some(key) = key else {
-            out += "NOT TRUSTED yet: `farhop keys trust LINE --name ";
-            let _ = writeln!(out, "{}`", name.as_str().unwrap_or("NODE"));
+            let revoked = status["keys"]["revoked"].as_array();
+            let is_revoked = revoked.is_some_and(|all| all.contains(name));
+            let what =
+                if is_revoked { "REVOKED, a new one is taken by" } else { "NOT TRUSTED yet:" };
+            let name = name.as_str().unwrap_or("NODE");
+            let _ = writeln!(out, "{what} `farhop keys trust LINE --name {name}`");
             continue;
         };
         out += &key.fingerprint();
@@ -520,6 +524,9 @@ mod tests {
         status["stack"]["security"]["peers"][0]["key"] = Value::Null;
         let said = describe(&status, None);
         assert!(said.contains("key of valley: NOT TRUSTED yet: `farhop keys trust"), "{said}");
+        status["keys"] = json!({ "unused": [], "revoked": ["valley"] });
+        let said = describe(&status, None);
+        assert!(said.contains("key of valley: REVOKED") && !said.contains("NOT TRUSTED"), "{said}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use farhop_proto::base::PublicKey;
 use farhop_proto::stack::{NodePlan, Scenario};
 use serde::{Deserialize, Serialize};
 
-use super::{KeysError, Store};
+use super::{KeysError, Store, Trust};
 
 /// Where a daemon has the keys of its neighbours from.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub struct KeysStatus {
     pub missing: Vec<String>,
     /// Trusted names that no node has.
     pub unused: Vec<String>,
-    /// Nodes whose key in the scenario was revoked here.
+    /// Nodes whose key in the scenario was revoked here, and those that have none since theirs was.
     pub revoked: Vec<String>,
 }
 
@@ -101,6 +101,13 @@ impl NodeKeys {
                     });
                 }
                 _ => {}
+            }
+        }
+        for entry in trusted.entries().filter(|entry| entry.state == Trust::Revoked) {
+            let name = &entry.name;
+            let is_without = *name != self.name && !nodes.contains_key(name);
+            if is_without && self.numbers.contains_key(name) && !revoked.contains(name) {
+                revoked.push(name.clone());
             }
         }
         let is_missing = |name: &&String| !nodes.contains_key(*name);

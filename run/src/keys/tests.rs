@@ -233,6 +233,20 @@ fn a_key_that_was_revoked_is_refused_though_the_scenario_names_it() {
 }
 
 #[test]
+fn a_node_whose_key_of_the_folder_was_revoked_is_told_from_one_that_never_had_one() {
+    let (_dir, store) = folder();
+    let own = store.own_or_new().expect("a key").0.public();
+    let keys = chain([None; 3], &store);
+    let revoked = || keys.read(own).expect("all is well").revoked;
+    store.trust(key(2), Some("valley")).expect("a key");
+    assert_eq!(revoked(), [] as [&str; 0]);
+    store.revoke("valley", &BTreeMap::new()).expect("it is trusted");
+    assert_eq!(revoked(), ["valley"]);
+    store.trust(key(5), Some("valley")).expect("its new key");
+    assert_eq!(revoked(), [] as [&str; 0]);
+}
+
+#[test]
 fn a_scenario_and_a_folder_that_disagree_are_told_apart() {
     let (_dir, store) = folder();
     let own = store.own_or_new().expect("a key").0.public();
