@@ -318,17 +318,31 @@ fn hold(options: &HoldOptions, say: &dyn Fn(Word)) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A lab as the list has it for programs.
+#[derive(Serialize)]
+struct Listed<'a> {
+    #[serde(flatten)]
+    lab: &'a lab::LabState,
+    /// Whether somebody holds it.
+    alive: bool,
+    /// Nodes of it that have died, `@air` for the air.
+    died: Vec<&'a str>,
+}
+
 fn list(json: bool) -> Result<(), Failure> {
     let labs = lab::list();
     if json {
-        return print_json(&labs);
+        let listed = labs.iter().map(|lab| Listed { lab, alive: lab.is_alive(), died: lab.died() });
+        return print_json(&listed.collect::<Vec<_>>());
     }
     if labs.is_empty() {
         print_text("no labs");
     }
     for lab in labs {
         let nodes: Vec<&str> = lab.nodes.iter().map(|(name, _)| name.as_str()).collect();
+        let died = lab.died();
         let state = match (lab.is_alive(), lab.ready) {
+            (true, true) if !died.is_empty() => &format!("up, but DEAD in it: {}", died.join(", ")),
             (true, true) => "up",
             (true, false) => "being built or running its flows",
             (false, _) => "dead: `farhop lab down` removes what it left",

@@ -99,6 +99,17 @@ impl LabState {
         self.holder.is_alive()
     }
 
+    /// The nodes, and the air as `@air`, whose processes have ended, though the lab is up: of one
+    /// that is being built, or that nobody holds, this says nothing.
+    pub fn died(&self) -> Vec<&str> {
+        if !self.ready || !self.is_alive() {
+            return Vec::new();
+        }
+        let nodes = self.nodes.iter().map(|(name, process)| (name.as_str(), process));
+        let all = nodes.chain(self.air.iter().map(|air| (super::children::AIR, air)));
+        all.filter(|(_, process)| !process.is_alive()).map(|(name, _)| name).collect()
+    }
+
     /// What everything of this lab has in its environment. An id alone would not do: another
     /// runtime directory may have a lab of the same id.
     pub(super) fn mark(&self) -> String {
@@ -198,5 +209,24 @@ mod tests {
         assert!(own.is_alive());
         assert!(!Process { started: own.started + 1, ..own }.is_alive());
         assert_eq!(Process::find(u32::MAX), None);
+    }
+
+    #[test]
+    fn nodes_that_died_are_known_while_the_lab_is_up() {
+        let own = Process::find(std::process::id()).expect("this process runs");
+        let gone = Process { started: own.started + 1, ..own };
+        let mut lab = LabState {
+            id: "x-1".into(),
+            scenario: "x".into(),
+            holder: own,
+            air: Some(gone),
+            nodes: vec![("a".into(), own), ("b".into(), gone)],
+            namespaces: Vec::new(),
+            ready: true,
+            failed: None,
+        };
+        assert_eq!(lab.died(), ["b", "@air"]);
+        lab.holder = gone;
+        assert_eq!(lab.died(), [] as [&str; 0]);
     }
 }
