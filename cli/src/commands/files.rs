@@ -168,7 +168,11 @@ pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
     }
     let bar = Bar::start(&label);
     let outcome = wait_until_sent(&daemon, id, &label, &bar);
+    // First: what stands in the line of the bar is gone when it is drawn again.
     bar.end();
+    if let Err(Failure::Interrupted) = outcome {
+        eprintln!("farhop: it goes on as number {id}; `farhop send --cancel {id}` ends it");
+    }
     outcome.map(|text| print_text(&text))
 }
 
@@ -224,7 +228,6 @@ fn wait_until_sent(daemon: &Daemon, id: u16, label: &str, bar: &Bar) -> Result<S
             }
         }
         if interrupt::has_come() {
-            eprintln!("farhop: it goes on as number {id}; `farhop send --cancel {id}` ends it");
             return Err(Failure::Interrupted);
         }
         std::thread::sleep(TICK);
