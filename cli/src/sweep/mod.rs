@@ -45,6 +45,10 @@ pub(crate) fn describe(loaded: &Loaded) -> Result<String, Failure> {
 /// Runs the sweep of a scenario.
 pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure> {
     let points = Points::build(loaded, options.seed)?;
+    // First: a sweep that is refused leaves nothing in its folder.
+    if points.runs() > MANY && !options.yes {
+        ask(&points, options.threads)?;
+    }
     let (mut store, done) = match options.out {
         Some(dir) => {
             let (store, done) = Store::open(dir, &loaded.text, options.fresh)?;
@@ -52,9 +56,6 @@ pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure>
         }
         None => (None, Vec::new()),
     };
-    if points.runs() > MANY && !options.yes {
-        ask(&points, options.threads)?;
-    }
     let mut finished = Runs::build(&points, done, options.json);
     let todo: Vec<u64> =
         (0..points.runs()).filter(|index| !finished.lines.contains_key(index)).collect();

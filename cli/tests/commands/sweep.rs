@@ -88,7 +88,9 @@ fn runs_of_another_scenario_are_not_mixed_in() {
 fn a_million_runs_are_not_started_without_a_word() {
     let folder = Folder::new("sweep-million");
     let file = scenario(&folder, &sweep().replace("seeds = 2", "seeds = 500_000"));
-    let said = refusal(&["sim", &file]);
+    let out = folder.file("out");
+    let said = refusal(&["sim", &file, "--out", &out]);
+    assert!(!fs::exists(&out).expect("it can be seen"), "something is left of what was refused");
     assert!(said.contains("1000000 runs") && said.contains("--yes"), "{said}");
     assert!([" min ", " h ", " days "].iter().any(|unit| said.contains(unit)), "{said}");
 }
