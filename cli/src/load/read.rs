@@ -260,6 +260,10 @@ fn help(message: &str) -> String {
     if message == "duplicate key" {
         return "keep one of the two".into();
     }
+    if message.contains("invalid socket address") {
+        return "right would be: ADDRESS:PORT, for example 192.0.2.7:4800 or [2001:db8::7]:4800"
+            .into();
+    }
     if !message.starts_with("unknown field") && !message.starts_with("unknown variant") {
         return "`farhop schema` prints all that a scenario may say".into();
     }
@@ -341,6 +345,15 @@ mod tests {
         let found = complaints(text);
         assert_eq!(found[0].0, "\"much\"");
         assert!(found[0].1.contains("a loss between 0 and 1"), "{found:?}");
+    }
+
+    #[test]
+    fn an_address_without_its_port_is_told_what_it_lacks() {
+        let text = "name = \"x\"\n[[node]]\nname = \"a\"\ndevice = { kind = \"udp\", \
+                    bind = \"127.0.0.1:1\", peers = { b = \"127.0.0.1\" } }\n";
+        let document = DeTable::parse(text).expect("well-formed");
+        let found = read(&document).complaints;
+        assert!(found[0].help.contains("ADDRESS:PORT"), "{found:?}");
     }
 
     #[test]

@@ -37,10 +37,26 @@ impl<'a> Names<'a> {
         by_number.sort_unstable();
         let names: Vec<&str> = by_number.iter().take(LISTED).map(|(_, name)| *name).collect();
         let mut help = format!("one of: {}", names.join(", "));
+        if names.is_empty() {
+            help = "a node of the scenario, which has none yet: add `[[node]]`".into();
+        }
         if by_number.len() > LISTED {
             help = format!("{help} and {} more", by_number.len() - LISTED);
         }
         found.add(path, format!("there is no node '{name}'"), help);
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_there_are_no_nodes_no_list_of_them_is_given() {
+        let mut found = Found::default();
+        let names = Names(BTreeMap::new());
+        assert!(!names.check(&mut found, "flow[0].from".into(), "a"));
+        assert!(found.0[0].help.contains("[[node]]"), "{:?}", found.0);
     }
 }
