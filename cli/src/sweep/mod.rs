@@ -127,12 +127,18 @@ fn run_all(
     finished: &mut (dyn FnMut(u64, Line) -> Result<(), Failure> + Send),
 ) -> Result<(), Failure> {
     let bar = Bar::start(&format!("{}: {} runs", scenario.name, todo.len()));
-    let job = |place: usize| {
-        let run = points.scenario(todo[place]).ok().expect("every value was tried before");
-        (run, points.run(todo[place]).seed)
-    };
     let total = scenario.duration_s * todo.len() as f64;
     let trouble = std::sync::Mutex::new(None);
+    let job = |place: usize| {
+        let run = points.scenario(todo[place]).unwrap_or_else(|failure| {
+            // What runs in its place ends at once, and is not kept.
+            if let Ok(mut trouble) = trouble.lock() {
+                trouble.get_or_insert(failure);
+            }
+            scenario.clone()
+        });
+        (run, points.run(todo[place]).seed)
+    };
     let is_over = || interrupt::has_come() || trouble.lock().is_ok_and(|it| it.is_some());
     let progress = |seconds: f64| {
         bar.fill(seconds / total);
@@ -140,6 +146,9 @@ fn run_all(
     };
     let many = Many { runs: todo.len(), threads: options.threads, job: &job, progress: &progress };
     many.run(&mut |place, outcome| {
+        if trouble.lock().is_ok_and(|it| it.is_some()) {
+            return;
+        }
         let result = outcome.map_err(|error| Failure::Failed(error.to_string())).and_then(
             |report: Report| {
                 let point = points.run(todo[place]).point;

@@ -10,6 +10,9 @@ use toml::{Table, Value};
 use crate::Failure;
 use crate::load::{self, Loaded};
 
+/// Points that are tried before anything runs.
+const TRIED: u64 = 1_000;
+
 /// The points of a sweep: combinations of values, each run with every seed.
 pub(crate) struct Points {
     base: Table,
@@ -63,7 +66,20 @@ impl Points {
                 }
             }
         }
-        problems
+        if problems.is_empty() { self.wrong_points() } else { problems }
+    }
+
+    /// The first point whose values do not fit together, though each fits by itself. Of very many
+    /// points only the first are tried; the others are refused when their turn comes.
+    fn wrong_points(&self) -> Vec<Problem> {
+        let points = self.sweep.points().unwrap_or(u64::MAX).min(TRIED);
+        let refused = (0..points).find_map(|index| {
+            let values = self.sweep.point(index);
+            let Refusal { message, help, .. } = self.scenario_of(&values).err()?;
+            let message = format!("with {}: {message}", written(&values));
+            Some(Problem { path: "sweep".into(), message, help })
+        });
+        refused.into_iter().collect()
     }
 
     /// The keys that lead nowhere.
@@ -140,9 +156,7 @@ impl Points {
     pub(crate) fn scenario(&self, index: u64) -> Result<Scenario, Failure> {
         let values = self.sweep.point(index / self.sweep.seeds.count());
         self.scenario_of(&values).map_err(|Refusal { message, help, .. }| {
-            let point = values.iter().map(|(key, value)| format!("{key} = {value}"));
-            let point: Vec<String> = point.collect();
-            let message = format!("the sweep cannot run with {}: {message}", point.join(", "));
+            let message = format!("the sweep cannot run with {}: {message}", written(&values));
             Failure::Input(miette::miette!(help = help, "{message}"))
         })
     }
@@ -170,6 +184,12 @@ impl Points {
             None => Ok(scenario),
         }
     }
+}
+
+/// Keys with their values, as a file has them.
+fn written(values: &[(&str, &SweepValue)]) -> String {
+    let words: Vec<String> = values.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    words.join(", ")
 }
 
 /// Why there is no scenario with some values.
@@ -342,6 +362,17 @@ mod tests {
                 assert!(said.contains(word), "no '{word}' in {said}");
             }
         }
+    }
+
+    #[test]
+    fn values_that_do_not_fit_together_are_refused_though_each_fits_by_itself() {
+        let said = said(
+            "[stack.link]\nkind = \"wild\"\nslot_ms = 20\n\
+             [[sweep.vary]]\nkey = \"stack.link.slot_ms\"\nvalues = [20, 5]\n\
+             [[sweep.vary]]\nkey = \"stack.link.guard_ms\"\nvalues = [1.5, 8]\n",
+        );
+        let words = "with stack.link.slot_ms = 5, stack.link.guard_ms = 8: ";
+        assert!(said.contains(words), "{said}");
     }
 
     #[test]
