@@ -21,6 +21,8 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// The neighbour hears of it once its burst is over, and what its radio has goes out before its gap
 /// begins.
 const LEAD: Duration = Duration::from_millis(30);
+/// What was asked for more recently is not asked for again, however often a neighbour listens.
+const JUST_NOW: Duration = Duration::from_millis(10);
 /// Neighbours with small blocks that are remembered.
 const NEIGHBOURS: usize = 64;
 
@@ -101,7 +103,9 @@ impl Hop {
             };
             match transfer.phase {
                 Phase::Sending => is_large |= !block.shape.is_small(),
-                Phase::Asked { .. } if block.shape.is_small() => small.push(*id),
+                Phase::Asked { since, .. } if block.shape.is_small() && since + JUST_NOW <= now => {
+                    small.push(*id);
+                }
                 Phase::Asked { .. } | Phase::Paused { .. } => {}
             }
         }

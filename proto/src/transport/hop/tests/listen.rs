@@ -87,3 +87,18 @@ fn a_neighbour_that_always_listens_leaves_air_for_others() {
     let large = BlockId { flow: flow(1), number: 1 };
     assert!(row.delivered.iter().any(|(id, _)| *id == large), "the block is there");
 }
+
+#[test]
+fn a_neighbour_that_always_listens_is_not_asked_all_the_time() {
+    let mut row = Row::new(3, config(), Harm::default(), 1);
+    row.deaf = Some(NodeId(2));
+    row.push(other(2), 0, 2, 4_000, true);
+    let end = row.now + Duration::from_secs(1);
+    while row.now < end {
+        let now = row.now;
+        row.hop(3).on_listen(now, NodeId(2));
+        row.run_until(now + Duration::from_millis(1));
+    }
+    let requests = row.count(3, "requests");
+    assert!((50..=110).contains(&requests), "{requests} requests in a second");
+}
