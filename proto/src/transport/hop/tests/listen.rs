@@ -78,7 +78,7 @@ fn a_neighbour_that_always_listens_leaves_air_for_others() {
     row.run_until(row.now + Duration::from_secs(1));
     row.push(flow(1), 1, 2, 210_000, true);
     // Alone it takes a fifth of a second.
-    let end = row.now + Duration::from_millis(600);
+    let end = row.now + Duration::from_millis(400);
     while row.now < end {
         let now = row.now;
         row.hop(1).on_listen(now, NodeId(2));
