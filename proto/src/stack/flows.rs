@@ -194,9 +194,8 @@ impl Flows {
         let Some(hop) = self.hop.as_mut().filter(|_| !self.is_hop_outside) else { return };
         for end in &mut self.ends {
             let AnyTransport::Hop(port) = &mut end.transport else { continue };
-            while let Some(flow) = port.source_of().filter(|flow| hop.has_room(*flow)) {
+            while port.waiting().is_some_and(|(flow, bytes)| hop.has_room(flow, bytes)) {
                 let Some((id, to, is_last, frames)) = port.poll_block() else { break };
-                debug_assert_eq!(id.flow, flow);
                 hop.push(now, id, to, is_last, frames);
             }
         }

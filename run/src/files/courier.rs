@@ -115,8 +115,8 @@ impl Courier {
             let is_moving = trip.file.state == State::Moving;
             if is_moving
                 && !trip.is_reading
-                && hop.has_room(trip.file.flow(office.node))
                 && let Some(part) = trip.file.part(trip.next)
+                && hop.has_room(trip.file.flow(office.node), part.bytes())
             {
                 trip.is_reading = true;
                 office.ask(Task::Read(Box::new(trip.file.clone()), trip.next, part));

@@ -134,6 +134,13 @@ pub struct Part {
     pub is_last: bool,
 }
 
+impl Part {
+    /// Bytes of its block.
+    pub fn bytes(&self) -> usize {
+        self.front.len() + self.length as usize
+    }
+}
+
 impl Outgoing {
     /// The flow at its source, `node`.
     pub fn flow(&self, node: NodeId) -> FlowKey {
@@ -208,7 +215,7 @@ mod tests {
                 assert_eq!(part.is_last, end == size);
             }
             assert_eq!(end, size);
-            assert!(parts[0].front.len() + parts[0].length as usize <= FIRST_BYTES);
+            assert!(parts[0].bytes() <= FIRST_BYTES);
         }
     }
 

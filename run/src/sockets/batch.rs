@@ -133,16 +133,22 @@ impl Batch {
         self.next == 0 || is_due || is_next || is_full || is_asked
     }
 
+    /// Bytes of the next block.
+    pub(super) fn next_bytes(&self, block_bytes: usize) -> usize {
+        let is_first = self.next == 0;
+        let front = if is_first { self.front.len() } else { size_of::<Mark>() };
+        let limit = if is_first { FIRST_BYTES.min(block_bytes) } else { block_bytes };
+        front + self.filling.len().min(limit.saturating_sub(front))
+    }
+
     /// The next block: its number, its bytes, and whether it is the last.
     pub(super) fn take_block(&mut self, now: Instant, block_bytes: usize) -> (u32, Bytes, bool) {
-        let is_first = self.next == 0;
+        let (is_first, bytes) = (self.next == 0, self.next_bytes(block_bytes));
         let mark = if self.is_reset { Mark::Reset } else { Mark::Bytes };
         let front = if is_first { std::mem::take(&mut self.front) } else { vec![mark as u8] };
-        let limit = if is_first { FIRST_BYTES.min(block_bytes) } else { block_bytes };
-        let length = self.filling.len().min(limit.saturating_sub(front.len()));
-        let mut block = BytesMut::with_capacity(front.len() + length);
+        let mut block = BytesMut::with_capacity(bytes);
         block.put_slice(&front);
-        block.put_slice(&self.filling.split_to(length));
+        block.put_slice(&self.filling.split_to(bytes - front.len()));
         if self.filling.is_empty() {
             (self.since, self.is_urgent) = (None, false);
         } else {

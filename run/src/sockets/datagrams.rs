@@ -245,7 +245,7 @@ impl Datagrams {
         let Some(out) = self.outs.get_mut(&local) else { return };
         let (flow, block_bytes) = (office.flow(local), office.config.block_bytes as usize);
         while out.batch.has_block(now, block_bytes) {
-            if !hop.has_room(flow) {
+            if !hop.has_room(flow, out.batch.next_bytes(block_bytes)) {
                 self.todo.insert(local);
                 return;
             }

@@ -280,11 +280,11 @@ impl Sender {
         if self.channel.as_ref().is_some_and(Channel::has_ended) {
             self.channel = None;
         }
-        if self.is_writing || self.waiting.is_none() {
+        let Some((block, _)) = self.waiting.as_ref().filter(|_| !self.is_writing) else {
             return false;
-        }
+        };
         let flow = office.flow(self.record.local);
-        if !hop.has_room(flow) {
+        if !hop.has_room(flow, block.len()) {
             return true;
         }
         let Some((block, is_last)) = self.waiting.take() else { return false };

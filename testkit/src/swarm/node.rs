@@ -147,9 +147,12 @@ impl Node {
         for trip in self.trips.values_mut() {
             let flow = trip.plan.key;
             let count = trip.plan.lengths.len() as u32;
-            while now >= trip.plan.begins && trip.next < count && self.hop.has_room(flow) {
+            while let Some(length) = trip.plan.lengths.get(trip.next as usize).copied()
+                && now >= trip.plan.begins
+                && self.hop.has_room(flow, length)
+            {
                 let id = BlockId { flow, number: trip.next };
-                let text = text(id, trip.plan.lengths[trip.next as usize]);
+                let text = text(id, length);
                 let frames = frames_of(&text, usize::from(self.config.frame_bytes));
                 trip.next += 1;
                 self.hop.push(local, id, trip.plan.to, trip.next == count, frames);

@@ -41,6 +41,12 @@ pub struct Shape {
     pub is_early: bool,
 }
 
+/// Memory that a block of so many bytes needs at most: its frames may be short.
+pub(super) fn most_cost(bytes: usize) -> u64 {
+    let frames = bytes as u64 / u64::from(LEAST_FRAME_BYTES) + 1;
+    bytes as u64 + frames * FRAME_COST + BLOCK_COST
+}
+
 impl Shape {
     /// Whether it goes together with its request.
     pub(super) fn is_small(&self) -> bool {

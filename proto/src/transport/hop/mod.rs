@@ -265,12 +265,14 @@ impl Hop {
         id.0 & OURS != 0
     }
 
-    /// Whether it takes another block of a flow that begins here: H + 1 wait at most (`hop.md` 6).
-    /// They go on before the destination has said that it takes the flow, so that the way is
-    /// crossed once.
-    pub fn has_room(&self, flow: FlowKey) -> bool {
+    /// Whether it takes another block of a flow that begins here, of so many bytes: H + 1 wait at
+    /// most (`hop.md` 6). They go on before the destination has said that it takes the flow, so
+    /// that the way is crossed once. There must be memory for frames as short as they may be: with
+    /// longer ones a block leaves almost as much as it takes, so that many transfers do not keep
+    /// what is small from going out.
+    pub fn has_room(&self, flow: FlowKey, bytes: usize) -> bool {
         let open = self.of_flow(flow).filter(|(_, block)| block.is_open()).count() as u32;
-        let next = u64::from(self.config.block_bytes) * 2;
+        let next = block::most_cost(bytes);
         let fits = |memory: u64, blocks: usize| {
             memory + next <= self.config.memory_bytes && blocks < BLOCKS
         };

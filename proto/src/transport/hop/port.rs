@@ -87,6 +87,11 @@ impl HopPort {
         (self.role == Role::Sink).then_some(self.key)
     }
 
+    /// The flow and the bytes of the block that waits for the machine to have room.
+    pub fn waiting(&self) -> Option<(FlowKey, usize)> {
+        self.ready.as_ref().map(|(block, _)| (self.key, block.len()))
+    }
+
     /// Gives the next block to the machine, which has room for it: its number, the node that it is
     /// for, whether it is the last, and its frames.
     pub fn poll_block(&mut self) -> Option<(BlockId, NodeId, bool, Vec<Bytes>)> {

@@ -78,7 +78,23 @@ fn a_relay_that_has_not_passed_on_its_block_takes_no_other() {
     row.run_until(later);
     assert_eq!(row.count(2, "blocks_held"), 1, "H is 1");
     assert!(row.count(2, "held_back") > 0);
-    assert!(!row.hop(1).has_room(flow(1)), "and the brake has come back to the source");
+    assert!(!row.hop(1).has_room(flow(1), 14_000), "and the brake has come back to the source");
+}
+
+#[test]
+fn transfers_that_fill_the_memory_leave_some_for_what_is_small() {
+    let config = HopConfig { memory_bytes: 140_000, ..small_config() };
+    let mut row = Row::new(3, config, Harm::default(), 1);
+    row.deaf = Some(NodeId(2));
+    let mut local = 1;
+    while row.hop(1).has_room(flow(local), 14_000) {
+        row.push(flow(local), 0, 3, 14_000, false);
+        local += 1;
+    }
+    assert!((8..=10).contains(&local), "{} transfers", local - 1);
+    assert!(row.hop(1).has_room(flow(local), 4_000));
+    row.push(flow(local), 0, 3, 4_000, true);
+    assert!(row.count(1, "memory_held") <= 140_000);
 }
 
 fn stores_much() -> HopConfig {

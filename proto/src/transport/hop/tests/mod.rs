@@ -149,9 +149,11 @@ impl Row {
     fn send_more(&mut self, flow: FlowKey, to: u16, lengths: &[usize], limit: Duration) -> bool {
         let end = self.now + limit;
         loop {
-            while self.pushed < lengths.len() && self.hop(flow.source.0).has_room(flow) {
+            while let Some(length) = lengths.get(self.pushed).copied()
+                && self.hop(flow.source.0).has_room(flow, length)
+            {
                 let next = self.pushed;
-                self.push(flow, next as u32, to, lengths[next], next + 1 == lengths.len());
+                self.push(flow, next as u32, to, length, next + 1 == lengths.len());
                 self.pushed += 1;
             }
             let arrived = self.arrived.iter().filter(|one| one.id.flow == flow).count();

@@ -39,7 +39,7 @@ impl Disk {
 fn send(row: &mut Row, disk: &mut Disk, wanted: usize, limit_s: u64) {
     let end = row.now + Duration::from_secs(limit_s);
     while row.arrived.len() < wanted && row.now < end {
-        while row.pushed < BLOCKS as usize && row.hop(1).has_room(flow(1)) {
+        while row.pushed < BLOCKS as usize && row.hop(1).has_room(flow(1), LENGTH) {
             let number = row.pushed as u32;
             row.push(flow(1), number, 3, LENGTH, number + 1 == BLOCKS);
             row.pushed += 1;

@@ -125,6 +125,6 @@ fn a_cache_that_is_full_makes_room_for_what_begins_here() {
     let own = FlowKey { source: NodeId(2), local: 1 };
     row.deaf = None;
     row.nodes[0] = row.machine(1);
-    assert!(row.hop(2).has_room(own));
+    assert!(row.hop(2).has_room(own, 8_000));
     assert!(row.send(own, 3, &[8_000, 14_000, 14_000], Duration::from_secs(60)));
 }
