@@ -44,8 +44,8 @@ pub(super) struct Gap {
 
 impl Gap {
     /// A block came, or begins here.
-    pub(super) fn on_block(&mut self, now: Instant, shape: &Shape) {
-        if shape.is_interactive() {
+    pub(super) fn on_block(&mut self, now: Instant, id: BlockId, shape: &Shape) {
+        if shape.is_interactive(id.number) {
             self.interactive = Some(now);
         }
     }

@@ -47,7 +47,7 @@ impl Listen {
 impl Hop {
     /// A neighbour asks for a small block: it may need a gap.
     pub(super) fn on_small_request(&mut self, now: Instant, asks: &Waiting) {
-        if !asks.shape.is_interactive() {
+        if !asks.shape.is_interactive(asks.block.number) {
             return;
         }
         let small = &mut self.listen.small;

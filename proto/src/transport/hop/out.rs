@@ -167,7 +167,8 @@ impl Hop {
             }
             Message::Listen { block, to, shape } => (block, to, shape, Body::Listen),
         };
-        let is_of_transfer = matches!(message, Message::Request { .. }) && !shape.is_interactive();
+        let is_interactive = shape.is_interactive(block.number);
+        let is_of_transfer = matches!(message, Message::Request { .. }) && !is_interactive;
         let options = TxOptions {
             access: AccessCategory::Voice,
             ack: AckPolicy::Normal,

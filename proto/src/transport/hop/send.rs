@@ -156,7 +156,7 @@ impl Hop {
         let first = first.clamp(LEAST_WAIT, LONGEST_WAIT);
         // Whoever has answered once withholds nothing: silence is a loss then.
         let quick = match transfer.round {
-            _ if block.shape.is_interactive() => INTERACTIVE_TRIES,
+            _ if block.shape.is_interactive(id.number) => INTERACTIVE_TRIES,
             1 => FIRST_TRIES,
             _ => QUICK_TRIES,
         };

@@ -3,11 +3,9 @@
 use super::*;
 
 /// How often node 1 sends no frame for as long as a gap, amid the frames of one block for the last
-/// of so many nodes, after it has had a small block of another flow.
-fn gaps(nodes: u16, config: HopConfig, small_is_all: bool) -> usize {
+/// of so many nodes, after it has had blocks of these lengths of another flow.
+fn gaps(nodes: u16, config: HopConfig, lengths: &[usize]) -> usize {
     let mut row = Row::new(nodes, config, Harm::default(), 1);
-    let lengths = [4_000, 4_000];
-    let lengths = if small_is_all { &lengths[..1] } else { &lengths };
     assert!(row.send(flow(2), nodes, lengths, Duration::from_secs(10)));
     row.push(flow(1), 0, nodes, 7_000, false);
     row.run_until(row.now + Duration::from_secs(1));
@@ -25,10 +23,13 @@ fn config() -> HopConfig {
 
 #[test]
 fn a_node_leaves_gaps_where_small_blocks_pass_that_it_may_drown() {
-    assert_eq!(gaps(4, config(), true), 3, "one after every 48 frames of 150");
-    assert_eq!(gaps(3, config(), true), 0, "all hear each other");
-    assert_eq!(gaps(4, HopConfig { interactive_gap_ms: 0.0, ..config() }, true), 0, "not wanted");
-    assert_eq!(gaps(4, config(), false), 0, "a transfer begins and ends with a small block");
+    const SMALL: [usize; 1] = [4_000];
+    assert_eq!(gaps(4, config(), &SMALL), 3, "one after every 48 frames of 150");
+    assert_eq!(gaps(4, config(), &[7_000, 5_000]), 3, "12 KB are little too");
+    assert_eq!(gaps(3, config(), &SMALL), 0, "all hear each other");
+    assert_eq!(gaps(4, HopConfig { interactive_gap_ms: 0.0, ..config() }, &SMALL), 0, "not wanted");
+    let transfer = [7_000, 14_000, 4_000];
+    assert_eq!(gaps(4, config(), &transfer), 0, "a transfer begins and ends with a small block");
 }
 
 /// A row whose node 1 begins a large block so long after a small one of another flow.
