@@ -140,9 +140,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             "machine": page::machine(), "page": page,
         }));
     }
-    print_text(&table(&runs));
-    print_text(NOTE);
-    print_text(&page.display().to_string());
+    print_text(&table(&runs))?;
+    print_text(NOTE)?;
+    print_text(&page.display().to_string())?;
     Ok(())
 }
 

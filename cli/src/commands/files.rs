@@ -153,7 +153,7 @@ pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
     let daemon = Daemon::find(&options.daemon)?;
     if let Some(id) = options.cancel {
         let Taken { id } = daemon.ask(Request::Cancel { id })?;
-        print_text(&format!("cancelled: {id}"));
+        print_text(&format!("cancelled: {id}"))?;
         return Ok(());
     }
     let (Some(file), Some(to)) = (&options.file, &options.to) else {
@@ -163,7 +163,7 @@ pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
     let label = format!("{} to {}", file.display(), wanted.to);
     let Taken { id } = daemon.ask(Request::Send(wanted))?;
     if options.no_wait {
-        print_text(&format!("on its way as number {id}: {label}"));
+        print_text(&format!("on its way as number {id}: {label}"))?;
         return Ok(());
     }
     let bar = Bar::start(&label);
@@ -173,7 +173,7 @@ pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
     if let Err(Failure::Interrupted) = outcome {
         eprintln!("farhop: it goes on as number {id}; `farhop send --cancel {id}` ends it");
     }
-    outcome.map(|text| print_text(&text))
+    outcome.and_then(|text| print_text(&text))
 }
 
 /// What is to be sent, with its checksum.
@@ -209,7 +209,7 @@ pub(crate) fn push(options: &PushOptions) -> Result<(), Failure> {
         Err(error) => return Err(Failure::Failed(format!("{label}: {error:#}"))),
         Ok(size) => size,
     };
-    print_text(&format!("arrived: {label}, {size} bytes"));
+    print_text(&format!("arrived: {label}, {size} bytes"))?;
     Ok(())
 }
 
@@ -259,6 +259,10 @@ fn receive_all(daemon: &Daemon, options: &ReceiveOptions, bar: &Bar) -> Result<(
                     let (name, size) = (place.display(), info.size);
                     bar.line(&format!("{name}: {size} bytes from {from}"));
                     left -= 1;
+                }
+                // Its length comes at its end.
+                State::Moving if info.streamed => {
+                    bar.say(&format!("{} from {from}, {received} bytes", info.name));
                 }
                 State::Moving => {
                     bar.say(&format!("{} from {from}", info.name));
@@ -315,7 +319,7 @@ pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
         if options.json {
             return print_json(&answer);
         }
-        print_text(&format!("cleared: {} blocks", answer["cleared"]));
+        print_text(&format!("cleared: {} blocks", answer["cleared"]))?;
         return Ok(());
     }
     let cache: CacheStatus = daemon.ask(Request::Cache {})?;
@@ -323,7 +327,7 @@ pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
     if options.json {
         return print_json(&serde_json::json!({ "cache": cache, "files": files }));
     }
-    print_text(describe_cache(&cache, &files).trim_end());
+    print_text(describe_cache(&cache, &files).trim_end())?;
     Ok(())
 }
 
@@ -350,8 +354,12 @@ fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
             writeln!(text, "  {id}: {name} to {to}, {arrived} of {size} bytes, {}", word(state));
     }
     for IncomingStatus { from, info, received, state, .. } in &files.incoming {
-        let (name, size) = (&info.name, info.size);
-        let _ = writeln!(text, "  {name} from {from}, {received} of {size} bytes, {}", word(state));
+        let bytes = match state {
+            // Its length comes at its end.
+            State::Moving if info.streamed => format!("{received} bytes so far"),
+            _ => format!("{received} of {} bytes", info.size),
+        };
+        let _ = writeln!(text, "  {} from {from}, {bytes}, {}", info.name, word(state));
     }
     text
 }

@@ -104,10 +104,10 @@ fn show(options: &Options, store: &Store) -> Result<(), Failure> {
             "key": key, "fingerprint": fingerprint, "folder": folder.to_string(), "new": is_new,
         }));
     }
-    print_text(&key.to_string());
-    print_text(&format!("fingerprint {fingerprint}, key in {folder}"));
+    print_text(&key.to_string())?;
+    print_text(&format!("fingerprint {fingerprint}, key in {folder}"))?;
     if std::io::stdout().is_terminal() {
-        print_text(&picture(&key));
+        print_text(&picture(&key))?;
     }
     Ok(())
 }
@@ -132,9 +132,9 @@ fn trust(
         return print_json(&row(&entry, told.as_ref().map(|told| &told.keys)));
     }
     let word = if is_news { "trusted" } else { "trusted already" };
-    print_text(&format!("{word}: {}, {}{}", entry.name, entry.key.fingerprint(), holds(&told)));
+    print_text(&format!("{word}: {}, {}{}", entry.name, entry.key.fingerprint(), holds(&told)))?;
     if let Some(note) = note(&entry, told.as_ref().map(|told| &told.keys)) {
-        print_text(&note);
+        print_text(&note)?;
     }
     Ok(())
 }
@@ -149,7 +149,7 @@ fn revoke(options: &Options, store: &Store, who: &str) -> Result<(), Failure> {
         return print_json(&row(&entry, told.as_ref().map(|told| &told.keys)));
     }
     let word = if is_news { "revoked" } else { "revoked already" };
-    print_text(&format!("{word}: {}, {}{}", entry.name, entry.key.fingerprint(), holds(&told)));
+    print_text(&format!("{word}: {}, {}{}", entry.name, entry.key.fingerprint(), holds(&told)))?;
     Ok(())
 }
 
@@ -232,7 +232,7 @@ fn list(options: &Options, store: &Store) -> Result<(), Failure> {
         let folder = store.dir().display();
         out = format!("no keys are trusted in {folder}: `farhop keys trust LINE --name NODE`");
     }
-    print_text(out.trim_end());
+    print_text(out.trim_end())?;
     Ok(())
 }
 

@@ -118,7 +118,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         Some(Command::Down { id, .. }) => {
             let ids = lab::down(id.as_deref())?;
             let what = if ids.is_empty() { "no lab was there".into() } else { ids.join(", ") };
-            print_text(&format!("down: {what}"));
+            print_text(&format!("down: {what}"))?;
             Ok(())
         }
         None => {
@@ -231,7 +231,7 @@ fn keep(options: &Options, file: &Path, loaded: &Loaded) -> Result<(), Failure> 
         print_text(&format!(
             "lab {id} is up: `farhop lab exec NODE -- CMD` runs a program in it, `farhop lab down` \
              takes it down"
-        ));
+        ))?;
     }
     Ok(())
 }
@@ -336,7 +336,7 @@ fn list(json: bool) -> Result<(), Failure> {
         return print_json(&listed.collect::<Vec<_>>());
     }
     if labs.is_empty() {
-        print_text("no labs");
+        print_text("no labs")?;
     }
     for lab in labs {
         let nodes: Vec<&str> = lab.nodes.iter().map(|(name, _)| name.as_str()).collect();
@@ -347,7 +347,7 @@ fn list(json: bool) -> Result<(), Failure> {
             (true, false) => "being built or running its flows",
             (false, _) => "dead: `farhop lab down` removes what it left",
         };
-        print_text(&format!("{}: {state}; nodes {}", lab.id, nodes.join(", ")));
+        print_text(&format!("{}: {state}; nodes {}", lab.id, nodes.join(", ")))?;
     }
     Ok(())
 }

@@ -15,25 +15,31 @@ pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod up;
 
+use std::io::{self, Write as _};
+
 use serde::Serialize;
 
 use crate::Failure;
 
 /// Prints data as JSON on standard output.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    use std::io::Write as _;
     // Piece by piece: the report of ten thousand nodes as one text would be its largest part.
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let written = serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from);
-    match written.and_then(|()| writeln!(out)).and_then(|()| out.flush()) {
-        // A reader that has gone away is no error.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let written = serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from);
+    printed(written.and_then(|()| writeln!(out)).and_then(|()| out.flush()))
 }
 
-/// Prints text on standard output; a reader that has gone away is no error.
-pub(crate) fn print_text(text: &str) {
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stdout(), "{text}");
+/// Prints text on standard output.
+pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
+    printed(writeln!(io::stdout(), "{text}"))
+}
+
+/// A reader that has gone away is no error; a full disk is one.
+fn printed(outcome: io::Result<()>) -> Result<(), Failure> {
+    match outcome {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Failed(format!("standard output cannot be written: {error}")))
+        }
+        _ => Ok(()),
+    }
 }

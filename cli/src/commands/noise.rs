@@ -43,7 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
-    super::print_text(&format!("{sent} frames sent, made from {} samples", samples.len()));
+    super::print_text(&format!("{sent} frames sent, made from {} samples", samples.len()))?;
     Ok(())
 }
 

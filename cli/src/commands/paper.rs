@@ -1,5 +1,6 @@
 //! `farhop paper`: the published experiments, made again.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -54,15 +55,15 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     seeds: Option<u16>,
     /// Runs at a time; as many as there are cores if it is not given.
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    jobs: usize,
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let Some(name) = &options.name else {
         for paper in PAPERS {
             let targets = (paper.targets)().len();
-            print_text(&format!("{:<10} {}; {targets} targets", paper.name, paper.title));
+            print_text(&format!("{:<10} {}; {targets} targets", paper.name, paper.title))?;
         }
         return Ok(());
     };
@@ -72,12 +73,13 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let effort = Effort { seeds, quick: options.quick };
     interrupt::watch();
     let begun = Instant::now();
-    let mut outcomes = make(paper, &targets, effort, options.jobs)?;
+    let threads = options.jobs.map_or(0, NonZeroUsize::get);
+    let mut outcomes = make(paper, &targets, effort, threads)?;
     if options.lab {
         let repeats = options.seeds.map_or(if options.quick { 1 } else { LAB_RUNS }, usize::from);
         let dir = paper_lab::folder(options.out.as_deref(), paper);
         let effort = Effort { seeds: repeats, ..effort };
-        paper_lab::put_beside(paper, &mut outcomes, effort, &dir, options.jobs)?;
+        paper_lab::put_beside(paper, &mut outcomes, effort, &dir, threads)?;
     }
     let wall_s = begun.elapsed().as_secs_f64();
     let rows: Vec<&Row> = outcomes.iter().flat_map(|outcome| &outcome.rows).collect();
@@ -95,16 +97,16 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if options.json {
         print_json(&json)?;
     } else {
-        print_text(&report::paper::text(&outcomes));
+        print_text(&report::paper::text(&outcomes))?;
         print_text(&format!(
             "{} rows, {missed} outside their band; {wall_s:.0} s, {seeds} seeds",
             rows.len()
-        ));
+        ))?;
         if options.lab {
-            print_text(&format!("{apart} rows in which lab and sim are apart by more than 10%"));
+            print_text(&format!("{apart} rows in which lab and sim are apart by more than 10%"))?;
         }
         if let Some(dir) = &options.out {
-            print_text(&dir.join("paper.html").display().to_string());
+            print_text(&dir.join("paper.html").display().to_string())?;
         }
     }
     let known = rows.iter().filter(|row| !row.ok && row.known).count();

@@ -101,7 +101,7 @@ pub(crate) fn proxy(options: &ProxyOptions) -> Result<(), Failure> {
     interrupt::watch();
     if options.clean {
         let removed = Redirect::clean().map_err(|error| failed(&error))?;
-        print_text(&format!("tables of killed proxies that were removed: {removed}"));
+        print_text(&format!("tables of killed proxies that were removed: {removed}"))?;
         return Ok(());
     }
     if options.socks.is_empty() && options.forward.is_empty() && !options.transparent {
@@ -119,12 +119,12 @@ pub(crate) fn proxy(options: &ProxyOptions) -> Result<(), Failure> {
     };
     for place in &options.socks {
         let bound = entry.take_socks(*place).map_err(|error| taken(place, error))?;
-        print_text(&format!("SOCKS 5 at {bound}"));
+        print_text(&format!("SOCKS 5 at {bound}"))?;
     }
     for forward in &options.forward {
         let (place, target) = (forward.place, forward.target.clone());
         let bound = entry.take_forward(forward.clone()).map_err(|error| taken(&place, error))?;
-        print_text(&format!("{target} at {bound}"));
+        print_text(&format!("{target} at {bound}"))?;
     }
     let redirect = options.transparent.then(|| redirect(options, &entry, &exits)).transpose()?;
     while !interrupt::has_come() {
@@ -161,7 +161,7 @@ fn redirect(options: &ProxyOptions, entry: &Entry, exits: &Exits) -> Result<Redi
     let prefixes = exits.prefixes();
     let redirect = Redirect::install(port, prefixes.as_deref(), &own);
     let redirect = redirect.map_err(|error| failed(&error))?;
-    print_text(&format!("TCP is redirected to port {port}"));
+    print_text(&format!("TCP is redirected to port {port}"))?;
     Ok(redirect)
 }
 
@@ -182,7 +182,7 @@ pub(crate) fn exit(options: &ExitOptions) -> Result<(), Failure> {
     let daemon = options.daemon.find()?;
     let rules = Rules { allowed: options.allow.clone() };
     let exit = Exit::open(&daemon, rules.clone(), options.limit).map_err(|error| failed(&error))?;
-    print_text("connections are taken");
+    print_text("connections are taken")?;
     let mut exit = Some(exit);
     loop {
         let Some(mut open) = exit.take() else { break };

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Write};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use farhop_sim::engine::{self, RunError, RunOptions};
@@ -45,8 +46,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     losses: Option<PathBuf>,
     /// Runs of a sweep at a time; as many as there are cores if it is not given.
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    jobs: usize,
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
     /// Begin a sweep anew, whatever its folder holds.
     #[arg(long, requires = "out")]
     fresh: bool,
@@ -143,7 +144,7 @@ fn run_sweep(loaded: &load::Loaded, options: &Options) -> Result<(), Failure> {
             json: options.json,
             out: options.out.as_ref(),
             seed: options.seed,
-            threads: options.jobs,
+            threads: options.jobs.map_or(0, NonZeroUsize::get),
             fresh: options.fresh,
             yes: options.yes,
         },

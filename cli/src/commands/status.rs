@@ -54,9 +54,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         } else {
             let text = describe_all(&statuses, &before);
             if options.watch && std::io::stdout().is_terminal() {
-                print_text(&format!("{CLEAR}{}", text.trim_end()));
+                print_text(&format!("{CLEAR}{}", text.trim_end()))?;
             } else {
-                print_text(text.trim_end());
+                print_text(text.trim_end())?;
             }
         }
         before = statuses;

@@ -67,7 +67,7 @@ fn print_blocks(options: &Options) -> Result<(), Failure> {
     let mut before: Vec<Value> = Vec::new();
     for look in 0..options.count.unwrap_or(1) {
         if look > 0 {
-            print_text("");
+            print_text("")?;
             let next = Instant::now() + EVERY;
             while Instant::now() < next {
                 if interrupt::has_come() {
@@ -77,7 +77,7 @@ fn print_blocks(options: &Options) -> Result<(), Failure> {
             }
         }
         let now = statuses(options.wanted())?;
-        print_text(describe_all(&now, &before).trim_end());
+        print_text(describe_all(&now, &before).trim_end())?;
         before = now;
     }
     Ok(())

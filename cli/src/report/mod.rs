@@ -42,9 +42,9 @@ pub(crate) fn save(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Failur
 
 /// Prints a report for people, and where its page is.
 pub(crate) fn print(report: &Report, out: &Option<PathBuf>) -> Result<(), Failure> {
-    print_text(text::report(report).trim_end());
+    print_text(text::report(report).trim_end())?;
     if let Some(dir) = out {
-        print_text(&dir.join("report.html").display().to_string());
+        print_text(&dir.join("report.html").display().to_string())?;
     }
     Ok(())
 }

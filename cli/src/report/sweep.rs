@@ -145,9 +145,9 @@ pub(crate) fn print(
     let head = head(scenario, lines);
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let rows = points(scenario, lines).iter().map(row).collect();
-    print_text(&table(&head, rows).to_string());
+    print_text(&table(&head, rows).to_string())?;
     if let Some(dir) = out {
-        print_text(&dir.join("report.html").display().to_string());
+        print_text(&dir.join("report.html").display().to_string())?;
     }
     Ok(())
 }

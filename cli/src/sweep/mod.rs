@@ -5,7 +5,7 @@ mod points;
 mod store;
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -14,6 +14,7 @@ use farhop_sim::engine::{self, Many, Report, RunOptions};
 
 use self::points::Points;
 use self::store::Store;
+use crate::commands::print_text;
 use crate::load::Loaded;
 use crate::progress::Bar;
 use crate::{Failure, interrupt, report};
@@ -56,7 +57,7 @@ pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure>
         }
         None => (None, Vec::new()),
     };
-    let mut finished = Runs::build(&points, done, options.json);
+    let mut finished = Runs::build(&points, done, options.json)?;
     let todo: Vec<u64> =
         (0..points.runs()).filter(|index| !finished.lines.contains_key(index)).collect();
     let outcome = run_all(&loaded.scenario, &points, &todo, options, &mut |index, line| {
@@ -64,8 +65,7 @@ pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure>
         if let Some(store) = &mut store {
             store.add(&text)?;
         }
-        finished.add(index, line, text);
-        Ok(())
+        finished.add(index, line, text)
     });
     let lines: Vec<Line> = finished.lines.into_values().collect();
     if let Some(dir) = options.out
@@ -91,7 +91,7 @@ struct Runs {
 }
 
 impl Runs {
-    fn build(points: &Points, done: Vec<Line>, json: bool) -> Self {
+    fn build(points: &Points, done: Vec<Line>, json: bool) -> Result<Self, Failure> {
         let mut runs = Self { lines: BTreeMap::new(), unprinted: json.then(Default::default) };
         let mut open: Vec<u64> = (0..points.runs()).collect();
         for line in done {
@@ -100,22 +100,21 @@ impl Runs {
             if let Some(place) = place {
                 let index = open.remove(place);
                 let text = serde_json::to_string(&line).expect("a report is plain data");
-                runs.add(index, line, text);
+                runs.add(index, line, text)?;
             }
         }
-        runs
+        Ok(runs)
     }
 
-    fn add(&mut self, index: u64, line: Line, text: String) {
+    fn add(&mut self, index: u64, line: Line, text: String) -> Result<(), Failure> {
         self.lines.insert(index, line);
-        let Some((next, waiting)) = &mut self.unprinted else { return };
+        let Some((next, waiting)) = &mut self.unprinted else { return Ok(()) };
         waiting.insert(index, text);
-        let mut out = std::io::stdout().lock();
         while let Some(text) = waiting.remove(next) {
-            // A reader that has gone away is no error.
-            let _ = writeln!(out, "{text}");
+            print_text(&text)?;
             *next += 1;
         }
+        Ok(())
     }
 }
 

@@ -381,6 +381,28 @@ fn the_simulator_has_no_bbr_and_says_so_in_one_sentence() {
     assert_eq!(said.trim().lines().count(), 1, "{said}");
 }
 
+#[test]
+fn what_finds_no_room_on_standard_output_ends_with_a_reason() {
+    let folder = Folder::new("full");
+    let good = format!("duration_s = 1\n{}", good());
+    let sweep = good.clone() + "[[sweep.vary]]\nkey = \"link[0].loss\"\nvalues = [0, 0.1]\n";
+    let (file, sweep) = (folder.write("good.toml", &good), folder.write("sweep.toml", &sweep));
+    let commands: [&[&str]; 5] = [
+        &["check", &file],
+        &["sim", &file],
+        &["sim", &sweep],
+        &["sim", &sweep, "--json"],
+        &["paper"],
+    ];
+    for command in commands {
+        let full =
+            std::fs::File::options().write(true).open("/dev/full").expect("it can be opened");
+        let out = program().args(command).stdout(full).output().expect("the program was built");
+        assert_eq!(out.status.code(), Some(1), "{command:?}");
+        assert!(stderr(&out).contains("standard output cannot be written"), "{}", stderr(&out));
+    }
+}
+
 /// How many frames of a capture pass a filter.
 fn tshark(file: &str, filter: &str) -> usize {
     let out = Command::new("tshark")
