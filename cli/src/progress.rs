@@ -1,9 +1,10 @@
 //! A line that moves while something takes longer than two seconds; on a terminal only.
 
 use std::io::IsTerminal as _;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Steps of a bar from its begin to its end.
 const STEPS: u64 = 1_000;
@@ -11,21 +12,59 @@ const STEPS: u64 = 1_000;
 /// What is done before this shows no bar.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// From its first fraction on it is not looked so long how fast a bar fills: what was finished
+/// before, and the first bytes of a file, are there at once.
+const SETTLING: Duration = Duration::from_secs(1);
+/// What must be done after that before it can be told how long the rest takes.
+const TELLING: f64 = 0.01;
+
 /// A bar that fills.
 pub(crate) struct Bar {
     bar: ProgressBar,
     started: Instant,
     can_show: bool,
+    pace: Mutex<Option<Pace>>,
+}
+
+/// How fast a bar fills.
+#[derive(Clone, Copy)]
+struct Pace {
+    begun: Instant,
+    /// Since when it is looked, and what was done then.
+    from: (Instant, f64),
+    done: f64,
+}
+
+impl Pace {
+    fn begin(now: Instant, done: f64) -> Self {
+        Self { begun: now, from: (now, done), done }
+    }
+
+    /// Time until all is done, if it can be told.
+    fn left(&mut self, now: Instant, done: f64) -> Option<Duration> {
+        if done < self.done {
+            *self = Self::begin(now, done);
+        }
+        self.done = done;
+        if now < self.begun + SETTLING {
+            self.from = (now, done);
+        }
+        let (since, before) = self.from;
+        let took = done - before;
+        (took >= TELLING).then(|| (now - since).mul_f64((1.0 - done) / took))
+    }
 }
 
 impl Bar {
     /// A bar that shows itself if this takes long, and never where standard error is no terminal.
     pub(crate) fn start(what: &str) -> Self {
         let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::hidden());
-        let style = "{msg:<44} [{bar:30}] {percent:>3}% {eta} left";
+        let style = "{msg:<44} [{bar:30}] {percent:>3}% {prefix} left";
         bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
         bar.set_message(what.to_owned());
-        Self { bar, started: Instant::now(), can_show: std::io::stderr().is_terminal() }
+        bar.set_prefix("?");
+        let can_show = std::io::stderr().is_terminal();
+        Self { bar, started: Instant::now(), can_show, pace: Mutex::new(None) }
     }
 
     /// Says what is being done.
@@ -36,7 +75,13 @@ impl Bar {
 
     /// Fills the bar up to a fraction.
     pub(crate) fn fill(&self, fraction: f64) {
-        self.bar.set_position((fraction.clamp(0.0, 1.0) * STEPS as f64) as u64);
+        let (now, done) = (Instant::now(), fraction.clamp(0.0, 1.0));
+        if let Ok(mut pace) = self.pace.lock() {
+            let left = pace.get_or_insert_with(|| Pace::begin(now, done)).left(now, done);
+            let text = left.map_or("?".into(), |left| format!("{:#}", HumanDuration(left)));
+            self.bar.set_prefix(text);
+        }
+        self.bar.set_position((done * STEPS as f64) as u64);
         self.show();
     }
 
@@ -59,5 +104,26 @@ impl Bar {
     /// Takes the bar away.
     pub(crate) fn end(self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_there_at_once_does_not_say_how_long_the_rest_takes() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut pace = Pace::begin(start, 0.5);
+        assert_eq!(pace.left(at(1), 0.5), None);
+        assert_eq!(pace.left(at(900), 0.5), None);
+        // A tenth in ten seconds.
+        let left = pace.left(at(10_900), 0.6).expect("it can be told").as_secs_f64();
+        assert!((left - 40.0).abs() < 0.01, "{left}");
+        // The next file.
+        assert_eq!(pace.left(at(60_000), 0.0), None);
+        let left = pace.left(at(62_000), 0.5).expect("it can be told").as_secs_f64();
+        assert!((left - 2.0).abs() < 0.01, "{left}");
     }
 }
