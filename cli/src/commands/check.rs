@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if loaded.scenario.sweep.is_some() {
         let _ = writeln!(text, "sweep: {}", sweep::describe(&loaded)?);
     }
-    print_text(text.trim_end());
+    print_text(text.trim_end())?;
     Ok(())
 }
 
@@ -213,7 +213,7 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
                  a slot, {} retries",
                 wild.slot_ms,
                 wild.guard_ms,
-                packets_a_slot(wild, radio),
+                packets_a_slot(wild, radio, wild.slot()),
                 wild.retries
             );
             describe_classes(&mut out, wild);
@@ -254,11 +254,11 @@ fn word(setting: impl serde::Serialize) -> String {
     word.as_str().unwrap_or_default().to_owned()
 }
 
-/// Packets of full size that fit into a send slot.
-fn packets_a_slot(wild: &WildConfig, radio: &RadioPlan) -> u64 {
+/// Packets of full size that fit into a send slot of this length.
+fn packets_a_slot(wild: &WildConfig, radio: &RadioPlan, slot: Duration) -> u64 {
     let frame = radio.spec.unacknowledged(PACKET_BYTES + HEADER_BYTES);
     let overhead = Duration::from_secs_f64(wild.overhead_us / 1e6);
-    wild.slot().saturating_sub(wild.guard()).div_duration(frame + overhead)
+    slot.saturating_sub(wild.guard()).div_duration(frame + overhead)
 }
 
 /// The most that a link can carry when nothing is lost and nobody else is on the air.
@@ -266,7 +266,10 @@ fn describe_limit(one_way: Duration, radio: &RadioPlan, config: &LinkConfig) -> 
     let there_and_back = one_way * 2;
     let (packets, time, way) = match config {
         LinkConfig::Wild(wild) => {
-            (packets_a_slot(wild, radio), wild.slot() * 2 + there_and_back, "each way")
+            // The longest slot beside the shortest, if they follow the demand.
+            let (most, least) = (wild.slot_most(), wild.slot_least());
+            let way = if most == least { "each way" } else { "one way" };
+            (packets_a_slot(wild, radio, most), most + least + there_and_back, way)
         }
         LinkConfig::BlindFec(blind) => {
             let frame = radio.spec.unacknowledged(PACKET_BYTES + BLIND_BYTES);
@@ -346,8 +349,12 @@ mod tests {
     use super::*;
 
     fn described(link: &str, km: u32) -> String {
+        described_with(&format!("kind = \"{link}\""), km)
+    }
+
+    fn described_with(link: &str, km: u32) -> String {
         let text = format!(
-            "name = \"x\"\nstack.link = {{ kind = \"{link}\" }}\nradio.gap = \"difs\"\n\
+            "name = \"x\"\nstack.link = {{ {link} }}\nradio.gap = \"difs\"\n\
              node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n[[link]]\n\
              between = [\"a\", \"b\"]\ndistance_km = {km}\n"
         );
@@ -369,5 +376,12 @@ mod tests {
             let said = described("wild", km);
             assert!(said.contains(&format!("at most {limit} Mb/s each way")), "{said}");
         }
+    }
+
+    #[test]
+    fn slots_that_follow_the_demand_carry_more_one_way() {
+        // 26 packets in 33.5 ms of every 40 ms.
+        let said = described_with("kind = \"wild\", slot_least_ms = 5, slot_most_ms = 35", 1);
+        assert!(said.contains("at most 7.80 Mb/s one way"), "{said}");
     }
 }
