@@ -11,9 +11,11 @@ use farhop_proto::base::Instant;
 const NOWHERE: u32 = u32::MAX;
 /// Children of an entry.
 const ARITY: usize = 4;
+/// Place of the first entry, the last of its line: so the lines after it are whole families.
+const TOP: usize = ARITY - 1;
 
 /// The time, the place in the order of setting and the handle, from the highest bits to the lowest:
-/// one comparison of whole numbers, and the four children of an entry share a cache line.
+/// one comparison of whole numbers, and the four children of an entry fit a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry(u128);
 
@@ -43,13 +45,32 @@ impl Entry {
     }
 }
 
+/// Entries with one parent, in one cache line. Those that are missing never come.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Family([Entry; ARITY]);
+
+impl Family {
+    const EMPTY: Self = Self([Entry::NEVER; ARITY]);
+}
+
+/// The places of the children of an entry begin here, and are one family.
+const fn children(place: usize) -> usize {
+    (place - TOP + 1) * ARITY
+}
+
+/// The place of the parent of an entry.
+const fn parent(place: usize) -> usize {
+    place / ARITY - 1 + TOP
+}
+
 /// Future events by handle.
 #[derive(Clone, Debug)]
 pub struct EventQueue {
-    /// The entries, and behind them some that never come: an entry with one child has four.
-    heap: Vec<Entry>,
-    /// Entries of `heap` that do come.
-    count: usize,
+    /// The entries by their places from [`TOP`] on.
+    heap: Vec<Family>,
+    /// Behind the place of the last entry.
+    end: usize,
     /// Where each handle stands in `heap`.
     place: Vec<u32>,
     issued: u64,
@@ -61,17 +82,18 @@ pub struct EventQueue {
 impl EventQueue {
     /// An empty queue for the handles `0..handles`.
     pub fn new(handles: usize) -> Self {
-        assert!(handles <= 1 << HANDLE_BITS, "too many event handles");
-        let (heap, place) = (vec![Entry::NEVER; handles + ARITY], vec![NOWHERE; handles]);
-        Self { heap, count: 0, place, issued: 0, has_hole: false }
+        let mut queue =
+            Self { heap: Vec::new(), end: TOP, place: Vec::new(), issued: 0, has_hole: false };
+        queue.grow(handles);
+        queue
     }
 
     /// Adds handles, up to `handles` in all.
     pub fn grow(&mut self, handles: usize) {
         assert!(handles <= 1 << HANDLE_BITS, "too many event handles");
-        if handles > self.place.len() {
+        if handles >= self.place.len() {
             self.place.resize(handles, NOWHERE);
-            self.heap.resize(handles + ARITY, Entry::NEVER);
+            self.heap.resize((TOP + handles).div_ceil(ARITY).max(1), Family::EMPTY);
         }
     }
 
@@ -83,8 +105,8 @@ impl EventQueue {
     /// The next event, which stays in the queue until it is cancelled or set again.
     pub fn peek(&self) -> Option<(Instant, usize)> {
         let first = match self.has_hole {
-            true => self.least_child(0).map(|(_, entry)| entry),
-            false => (self.count > 0).then(|| self.heap[0]),
+            true => self.least_child(TOP).map(|(_, entry)| entry),
+            false => (self.end > TOP).then(|| self.entry(TOP)),
         };
         first.map(|entry| (entry.instant(), entry.handle()))
     }
@@ -93,8 +115,8 @@ impl EventQueue {
     /// and takes its place in the heap.
     pub fn take_due(&mut self, limit: Instant) -> Option<(Instant, usize)> {
         self.fill();
-        let first = self.heap[0];
-        if self.count == 0 || first.instant() > limit {
+        let first = self.entry(TOP);
+        if self.end == TOP || first.instant() > limit {
             return None;
         }
         self.take_first(first.handle());
@@ -103,7 +125,7 @@ impl EventQueue {
 
     /// The same of the event of `handle`, which is the next.
     pub(super) fn take_first(&mut self, handle: usize) {
-        debug_assert_eq!(self.place[handle], 0, "the next event");
+        debug_assert_eq!(self.place[handle], TOP as u32, "the next event");
         self.place[handle] = NOWHERE;
         self.has_hole = true;
     }
@@ -111,14 +133,14 @@ impl EventQueue {
     /// Closes the gap that was left at the top.
     pub(super) fn fill(&mut self) {
         if std::mem::take(&mut self.has_hole) {
-            self.take_out(0);
+            self.take_out(TOP);
         }
     }
 
     /// When the event of a handle is due.
     pub fn due(&self, handle: usize) -> Option<Instant> {
         let place = self.place[handle];
-        (place != NOWHERE).then(|| self.heap[place as usize].instant())
+        (place != NOWHERE).then(|| self.entry(place as usize).instant())
     }
 
     /// A place in the order of setting, for an event that is set later with
@@ -137,17 +159,17 @@ impl EventQueue {
     /// Sets the event of a handle with a place in the order that was taken before.
     pub(super) fn set_in_order(&mut self, handle: usize, at: Instant, order: Order) {
         let entry = Entry::new(at, order, handle);
-        if self.has_hole && self.place[handle] != NOWHERE && entry < self.heap[0] {
+        if self.has_hole && self.place[handle] != NOWHERE && entry < self.entry(TOP) {
             // It would rise above the gap.
             self.fill();
         }
         let place = self.place[handle];
         if place == NOWHERE && std::mem::take(&mut self.has_hole) {
-            self.sink(0, entry);
+            self.sink(TOP, entry);
         } else if place == NOWHERE {
-            self.count += 1;
-            self.rise(self.count - 1, entry);
-        } else if entry < self.heap[place as usize] {
+            self.end += 1;
+            self.rise(self.end - 1, entry);
+        } else if entry < self.entry(place as usize) {
             self.rise(place as usize, entry);
         } else {
             self.sink(place as usize, entry);
@@ -157,7 +179,7 @@ impl EventQueue {
     /// Whether the next event would still be the next if it moved to this time.
     pub(super) fn would_be_next(&self, at: Instant, order: Order) -> bool {
         let entry = Entry::new(at, order, 0);
-        self.least_child(0).is_none_or(|(_, other)| entry < other)
+        self.least_child(TOP).is_none_or(|(_, other)| entry < other)
     }
 
     /// Removes the event of a handle, if it has one.
@@ -169,12 +191,12 @@ impl EventQueue {
     }
 
     fn take_out(&mut self, place: usize) {
-        self.count -= 1;
-        let last = std::mem::replace(&mut self.heap[self.count], Entry::NEVER);
-        if place == self.count {
+        self.end -= 1;
+        let last = std::mem::replace(self.entry_mut(self.end), Entry::NEVER);
+        if place == self.end {
             return;
         }
-        if place > 0 && last < self.heap[(place - 1) / ARITY] {
+        if place > TOP && last < self.entry(parent(place)) {
             self.rise(place, last);
         } else {
             self.sink(place, last);
@@ -182,14 +204,13 @@ impl EventQueue {
     }
 
     fn rise(&mut self, mut place: usize, entry: Entry) {
-        while place > 0 {
-            let parent = (place - 1) / ARITY;
-            let above = self.heap[parent];
+        while place > TOP {
+            let above = self.entry(parent(place));
             if above < entry {
                 break;
             }
             self.put(place, above);
-            place = parent;
+            place = parent(place);
         }
         self.put(place, entry);
     }
@@ -205,17 +226,25 @@ impl EventQueue {
     }
 
     fn least_child(&self, place: usize) -> Option<(usize, Entry)> {
-        let first = place * ARITY + 1;
-        if first >= self.count {
+        let first = children(place);
+        if first >= self.end {
             return None;
         }
         let least = |a: (usize, Entry), b: (usize, Entry)| if b.1 < a.1 { b } else { a };
-        let [a, b, c, d] = *self.heap[first..].first_chunk().expect("never fewer");
+        let Family([a, b, c, d]) = self.heap[first / ARITY];
         Some(least(least((first, a), (first + 1, b)), least((first + 2, c), (first + 3, d))))
     }
 
+    fn entry(&self, place: usize) -> Entry {
+        self.heap[place / ARITY].0[place % ARITY]
+    }
+
+    fn entry_mut(&mut self, place: usize) -> &mut Entry {
+        &mut self.heap[place / ARITY].0[place % ARITY]
+    }
+
     fn put(&mut self, place: usize, entry: Entry) {
-        self.heap[place] = entry;
+        *self.entry_mut(place) = entry;
         self.place[entry.handle()] = place as u32;
     }
 }
