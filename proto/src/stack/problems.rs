@@ -107,6 +107,11 @@ impl Found {
 impl Scenario {
     /// Everything that is impossible in this scenario; nothing if it can be run.
     pub fn problems(&self) -> Vec<Problem> {
+        self.topology().err().unwrap_or_default()
+    }
+
+    /// Who hears whom with all layouts written out, or everything that is impossible.
+    pub(super) fn topology(&self) -> Result<Topology, Vec<Problem>> {
         let mut found = Found(Vec::new());
         let what = "a length of a run in seconds";
         found.number("duration_s".into(), self.duration_s, 0.001..=1e7, what);
@@ -161,7 +166,10 @@ impl Scenario {
         if found.0.is_empty() {
             self.check_drawn(&mut found);
         }
-        found.0
+        match topology {
+            Some(topology) if found.0.is_empty() => Ok(topology),
+            _ => Err(found.0),
+        }
     }
 
     /// Whether a fault can name the link between two nodes.

@@ -177,11 +177,16 @@ impl Links {
         assert!(from < count && to < count, "link {index} to an unknown radio");
         assert!(from != to, "link {index} leads from a radio to itself");
         let (source, sink) = (&self.stations[from], &self.stations[to]);
+        let is_of_node =
+            |index: usize| self.stations.get(index).is_some_and(|other| other.node == sink.node);
         let reaches_node = |other: &u32| {
             let other = &self.stations[self.paths[*other as usize].to as usize];
             other.node == sink.node && other.channel == source.channel
         };
-        let is_addressed = source.channel == sink.channel && !source.paths.iter().any(reaches_node);
+        // The radios of a node stand together: most nodes have one, and no path to another.
+        let has_others = is_of_node(to + 1) || is_of_node(to.wrapping_sub(1));
+        let is_addressed = source.channel == sink.channel
+            && !(has_others && source.paths.iter().any(reaches_node));
         self.paths.push(Path {
             delay: config.delay,
             from: from as u32,
@@ -243,7 +248,10 @@ impl Links {
                 Some(link) => Reach::Decodable(link),
                 None => Reach::Energy,
             };
-            let signal = path.signal.weaker_by(-10.0 * libm::log10(overlap));
+            let signal = match overlap {
+                1.0 => path.signal,
+                _ => path.signal.weaker_by(-10.0 * libm::log10(overlap)),
+            };
             if signal < sink.sense_threshold && !self.sums_energy {
                 return None;
             }

@@ -136,10 +136,10 @@ impl Scenario {
     }
 
     fn plan_with(&self, routes: Routes) -> Plan {
-        let problems = self.problems();
-        assert!(problems.is_empty(), "a scenario with problems cannot be planned: {problems:?}");
+        let topology = self.topology().unwrap_or_else(|problems| {
+            panic!("a scenario with problems cannot be planned: {problems:?}")
+        });
         let scenario = self.expanded();
-        let topology = Topology::build(&scenario);
         let turns = match scenario.stack.link {
             LinkConfig::Wild(_) => topology.turns(),
             _ => Vec::new(),

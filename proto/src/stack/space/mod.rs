@@ -155,7 +155,8 @@ impl Space {
         let floor = Dbm::from_f64(sink.floor_dbm);
         let received = self.path_loss.received(source.sent_dbm, distance)? + sink.gain_db;
         // Most candidates are too far away whatever their shadow is.
-        if Dbm::from_f64(received + self.shadowing_db * SHADOW_SIGMAS) < floor {
+        let most = self.shadowing_db * SHADOW_SIGMAS;
+        if most > 0.0 && Dbm::from_f64(received + most) < floor {
             return None;
         }
         let signal = Dbm::from_f64(received + self.shadow_db(from, by));
