@@ -11,11 +11,11 @@ use farhop_proto::base::Instant;
 const NOWHERE: u32 = u32::MAX;
 /// Children of an entry.
 const ARITY: usize = 4;
-/// Place of the first entry, the last of its line: so the lines after it are whole families.
-const TOP: usize = ARITY - 1;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// The time, the place in the order of setting and the handle, from the highest bits to the lowest:
-/// one comparison of whole numbers, and the four children of an entry fit a cache line.
+/// one comparison of whole numbers, and the four children of an entry share a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry(u128);
 
@@ -45,32 +45,16 @@ impl Entry {
     }
 }
 
-/// Entries with one parent, in one cache line. Those that are missing never come.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Family([Entry; ARITY]);
-
-impl Family {
-    const EMPTY: Self = Self([Entry::NEVER; ARITY]);
-}
-
-/// The places of the children of an entry begin here, and are one family.
-const fn children(place: usize) -> usize {
-    (place - TOP + 1) * ARITY
-}
-
-/// The place of the parent of an entry.
-const fn parent(place: usize) -> usize {
-    place / ARITY - 1 + TOP
-}
-
 /// Future events by handle.
 #[derive(Clone, Debug)]
 pub struct EventQueue {
-    /// The entries by their places from [`TOP`] on.
-    heap: Vec<Family>,
-    /// Behind the place of the last entry.
-    end: usize,
+    /// The entries from `first` on, and behind them some that never come: an entry with one child
+    /// has four.
+    heap: Vec<Entry>,
+    /// So many entries do not count, so that the children of an entry stand in one cache line.
+    first: usize,
+    /// Entries of `heap` that do come.
+    count: usize,
     /// Where each handle stands in `heap`.
     place: Vec<u32>,
     issued: u64,
@@ -82,8 +66,8 @@ pub struct EventQueue {
 impl EventQueue {
     /// An empty queue for the handles `0..handles`.
     pub fn new(handles: usize) -> Self {
-        let mut queue =
-            Self { heap: Vec::new(), end: TOP, place: Vec::new(), issued: 0, has_hole: false };
+        let (heap, place) = (Vec::new(), Vec::new());
+        let mut queue = Self { heap, first: 0, count: 0, place, issued: 0, has_hole: false };
         queue.grow(handles);
         queue
     }
@@ -91,9 +75,15 @@ impl EventQueue {
     /// Adds handles, up to `handles` in all.
     pub fn grow(&mut self, handles: usize) {
         assert!(handles <= 1 << HANDLE_BITS, "too many event handles");
-        if handles >= self.place.len() {
+        let room = self.heap.len().saturating_sub(2 * ARITY);
+        if handles > room || self.heap.is_empty() {
+            let mut heap = vec![Entry::NEVER; handles.max(room * 2) + 2 * ARITY];
+            let first = heap[1..].as_ptr().align_offset(LINE).min(ARITY - 1);
+            heap[first..][..self.count].copy_from_slice(&self.heap[self.first..][..self.count]);
+            (self.heap, self.first) = (heap, first);
+        }
+        if handles > self.place.len() {
             self.place.resize(handles, NOWHERE);
-            self.heap.resize((TOP + handles).div_ceil(ARITY).max(1), Family::EMPTY);
         }
     }
 
@@ -105,8 +95,8 @@ impl EventQueue {
     /// The next event, which stays in the queue until it is cancelled or set again.
     pub fn peek(&self) -> Option<(Instant, usize)> {
         let first = match self.has_hole {
-            true => self.least_child(TOP).map(|(_, entry)| entry),
-            false => (self.end > TOP).then(|| self.entry(TOP)),
+            true => self.second(),
+            false => (self.count > 0).then(|| self.entry(0)),
         };
         first.map(|entry| (entry.instant(), entry.handle()))
     }
@@ -115,8 +105,8 @@ impl EventQueue {
     /// and takes its place in the heap.
     pub fn take_due(&mut self, limit: Instant) -> Option<(Instant, usize)> {
         self.fill();
-        let first = self.entry(TOP);
-        if self.end == TOP || first.instant() > limit {
+        let first = self.entry(0);
+        if self.count == 0 || first.instant() > limit {
             return None;
         }
         self.take_first(first.handle());
@@ -125,7 +115,7 @@ impl EventQueue {
 
     /// The same of the event of `handle`, which is the next.
     pub(super) fn take_first(&mut self, handle: usize) {
-        debug_assert_eq!(self.place[handle], TOP as u32, "the next event");
+        debug_assert_eq!(self.place[handle], 0, "the next event");
         self.place[handle] = NOWHERE;
         self.has_hole = true;
     }
@@ -133,7 +123,7 @@ impl EventQueue {
     /// Closes the gap that was left at the top.
     pub(super) fn fill(&mut self) {
         if std::mem::take(&mut self.has_hole) {
-            self.take_out(TOP);
+            self.take_out(0);
         }
     }
 
@@ -159,27 +149,28 @@ impl EventQueue {
     /// Sets the event of a handle with a place in the order that was taken before.
     pub(super) fn set_in_order(&mut self, handle: usize, at: Instant, order: Order) {
         let entry = Entry::new(at, order, handle);
-        if self.has_hole && self.place[handle] != NOWHERE && entry < self.entry(TOP) {
+        if self.has_hole && self.place[handle] != NOWHERE && entry < self.entry(0) {
             // It would rise above the gap.
             self.fill();
         }
         let place = self.place[handle];
         if place == NOWHERE && std::mem::take(&mut self.has_hole) {
-            self.sink(TOP, entry);
+            self.places().sink(0, entry);
         } else if place == NOWHERE {
-            self.end += 1;
-            self.rise(self.end - 1, entry);
+            let last = self.count;
+            self.count += 1;
+            self.places().rise(last, entry);
         } else if entry < self.entry(place as usize) {
-            self.rise(place as usize, entry);
+            self.places().rise(place as usize, entry);
         } else {
-            self.sink(place as usize, entry);
+            self.places().sink(place as usize, entry);
         }
     }
 
     /// Whether the next event would still be the next if it moved to this time.
     pub(super) fn would_be_next(&self, at: Instant, order: Order) -> bool {
         let entry = Entry::new(at, order, 0);
-        self.least_child(TOP).is_none_or(|(_, other)| entry < other)
+        self.second().is_none_or(|other| entry < other)
     }
 
     /// Removes the event of a handle, if it has one.
@@ -190,33 +181,59 @@ impl EventQueue {
         }
     }
 
-    fn take_out(&mut self, place: usize) {
-        self.end -= 1;
-        let last = std::mem::replace(self.entry_mut(self.end), Entry::NEVER);
-        if place == self.end {
-            return;
-        }
-        if place > TOP && last < self.entry(parent(place)) {
-            self.rise(place, last);
-        } else {
-            self.sink(place, last);
-        }
+    fn entry(&self, place: usize) -> Entry {
+        self.heap[self.first..][place]
     }
 
+    /// The next event but for that in the first place.
+    fn second(&self) -> Option<Entry> {
+        least_child(&self.heap[self.first..], self.count, 0).map(|(_, entry)| entry)
+    }
+
+    /// What changes when entries move, to be had before the first does.
+    fn places(&mut self) -> Places<'_> {
+        let heap = &mut self.heap[self.first..];
+        Places { heap, count: self.count, place: &mut self.place }
+    }
+
+    fn take_out(&mut self, place: usize) {
+        self.count -= 1;
+        let mut places = self.places();
+        let last = std::mem::replace(&mut places.heap[places.count], Entry::NEVER);
+        if place == places.count {
+            return;
+        }
+        if place > 0 && last < places.heap[(place - 1) / ARITY] {
+            places.rise(place, last);
+        } else {
+            places.sink(place, last);
+        }
+    }
+}
+
+/// The entries, and where each handle stands.
+struct Places<'a> {
+    heap: &'a mut [Entry],
+    count: usize,
+    place: &'a mut [u32],
+}
+
+impl Places<'_> {
     fn rise(&mut self, mut place: usize, entry: Entry) {
-        while place > TOP {
-            let above = self.entry(parent(place));
+        while place > 0 {
+            let parent = (place - 1) / ARITY;
+            let above = self.heap[parent];
             if above < entry {
                 break;
             }
             self.put(place, above);
-            place = parent(place);
+            place = parent;
         }
         self.put(place, entry);
     }
 
     fn sink(&mut self, mut place: usize, entry: Entry) {
-        while let Some((child, least)) = self.least_child(place)
+        while let Some((child, least)) = least_child(self.heap, self.count, place)
             && least < entry
         {
             self.put(place, least);
@@ -225,28 +242,21 @@ impl EventQueue {
         self.put(place, entry);
     }
 
-    fn least_child(&self, place: usize) -> Option<(usize, Entry)> {
-        let first = children(place);
-        if first >= self.end {
-            return None;
-        }
-        let least = |a: (usize, Entry), b: (usize, Entry)| if b.1 < a.1 { b } else { a };
-        let Family([a, b, c, d]) = self.heap[first / ARITY];
-        Some(least(least((first, a), (first + 1, b)), least((first + 2, c), (first + 3, d))))
-    }
-
-    fn entry(&self, place: usize) -> Entry {
-        self.heap[place / ARITY].0[place % ARITY]
-    }
-
-    fn entry_mut(&mut self, place: usize) -> &mut Entry {
-        &mut self.heap[place / ARITY].0[place % ARITY]
-    }
-
     fn put(&mut self, place: usize, entry: Entry) {
-        *self.entry_mut(place) = entry;
+        self.heap[place] = entry;
         self.place[entry.handle()] = place as u32;
     }
+}
+
+/// The child of an entry that comes first, among so many entries that do come.
+fn least_child(heap: &[Entry], count: usize, place: usize) -> Option<(usize, Entry)> {
+    let first = place * ARITY + 1;
+    if first >= count {
+        return None;
+    }
+    let least = |a: (usize, Entry), b: (usize, Entry)| if b.1 < a.1 { b } else { a };
+    let [a, b, c, d] = *heap[first..].first_chunk().expect("never fewer");
+    Some(least(least((first, a), (first + 1, b)), least((first + 2, c), (first + 3, d))))
 }
 
 #[cfg(test)]
