@@ -34,6 +34,12 @@ impl Power {
         Self(self.0 - other.0)
     }
 
+    /// What this power surely is `ratio` times of.
+    pub(super) fn over(self, ratio: f64) -> Self {
+        // A little less, whichever way the quotient and a ratio are rounded.
+        Self((self.0.cast_signed() as f64 / ratio * (1.0 - 1e-9)) as u64)
+    }
+
     /// This power over another.
     pub(super) fn ratio(self, other: Self) -> f64 {
         // Numbers with a sign are converted by one instruction.

@@ -195,7 +195,7 @@ impl Sinr {
             let rest = air.limits.rest(ambient, frame.power);
             if is_strongest && frame.power.ratio(rest) >= air.limits.preamble_ratio {
                 self.others.clear();
-                self.spans.clear();
+                self.spans.begin(frame.power.over(air.errors(frame.tx).certain));
                 self.state =
                     State::Locked(Locked { frame, is_header_judged: false, is_spoilt: false });
                 return Some(rest);

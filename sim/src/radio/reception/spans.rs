@@ -17,6 +17,8 @@ const CERTAIN: f64 = -1e-12;
 pub(super) struct Spans {
     last: Option<Span>,
     earlier: Rare<Span>,
+    /// So much makes no bit fail, and one such span is as good as another.
+    harmless: Power,
     /// The most of all spans.
     most: Power,
 }
@@ -29,8 +31,10 @@ pub(super) struct Span {
 }
 
 impl Spans {
-    pub(super) fn clear(&mut self) {
+    /// Forgets all spans, at the lock on to a frame to which so much is harmless.
+    pub(super) fn begin(&mut self, harmless: Power) {
         self.earlier.clear();
+        self.harmless = harmless;
         self.last = None;
         self.most = Power::ZERO;
     }
@@ -38,6 +42,7 @@ impl Spans {
     pub(super) fn push(&mut self, span: Span) {
         self.most = self.most.max(span.rest);
         match &mut self.last {
+            Some(last) if last.rest.max(span.rest) <= self.harmless => *last = span,
             // Somebody has only looked, or what came and went at once was equally strong.
             Some(last) if last.rest == span.rest => last.until = span.until,
             last => {
@@ -113,5 +118,45 @@ pub(super) struct Part {
 impl Part {
     pub(super) fn new(curve: &'static ErrorCurve, most_bits: f64) -> Self {
         Self { curve, certain: curve.reaches(0.5 * CERTAIN / most_bits.max(1.0)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farhop_proto::base::{Bitrate, Dbm, Phy, Seed};
+
+    use super::*;
+    use crate::radio::config::CurveKind;
+    use crate::radio::error;
+
+    #[test]
+    fn spans_that_make_no_bit_fail_are_one_and_change_nothing() {
+        let (phy, power) = (Phy::default(), Power::of(Dbm::new(-60)));
+        let rate = Bitrate::from_mbps(11.0);
+        let part = Part::new(error::for_mode(phy, rate, CurveKind::Stock), 1e5);
+        let mut rng = Seed(3).stream("spans");
+        let (mut merged, mut passes) = (0, 0);
+        for _ in 0..200 {
+            let [mut all, mut few] = [Power::ZERO, power.over(part.certain)].map(|harmless| {
+                let mut spans = Spans::default();
+                spans.begin(harmless);
+                spans
+            });
+            for until in 1..=20 {
+                let until = Instant::from_nanos(until * 50_000);
+                // Around what is harmless beside this signal, and equal now and then.
+                let dbm = -78.0 + rng.below(14) as f64;
+                let span = Span { until, rest: Power::of(Dbm::from_f64(dbm)) };
+                all.push(span);
+                few.push(span);
+            }
+            merged += all.earlier.as_slice().len() - few.earlier.as_slice().len();
+            let over = (Instant::from_nanos(120_000), Instant::from_nanos(970_000));
+            let ln = |spans: &Spans| spans.ln_success(power, over, 1e4, &part);
+            assert_eq!(ln(&all), ln(&few));
+            passes += u32::from(ln(&all) > -1.0);
+        }
+        assert!(merged > 100, "{merged} spans fewer");
+        assert!((10..190).contains(&passes), "{passes} frames of 200 are likely to pass");
     }
 }
