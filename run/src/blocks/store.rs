@@ -36,10 +36,10 @@ const FRONT_BYTES: usize = 17;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store itself.
-    #[error("the block cache: {0}")]
+    #[error("the block cache")]
     Store(#[from] redb::Error),
     /// The system.
-    #[error("the folder of the block cache: {0}")]
+    #[error("the folder of the block cache")]
     Io(#[from] io::Error),
 }
 
