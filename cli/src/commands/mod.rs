@@ -17,6 +17,7 @@ pub(crate) mod up;
 
 use std::io::{self, Write as _};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use crate::Failure;
@@ -32,6 +33,15 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 /// Prints text on standard output.
 pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
     printed(writeln!(io::stdout(), "{text}"))
+}
+
+/// Whether somebody may still read standard output: the other end of a pipe can be gone.
+pub(crate) fn has_reader() -> bool {
+    let stdout = io::stdout();
+    let mut out = [PollFd::new(&stdout, PollFlags::empty())];
+    // Whatever else is wrong shows when something is written.
+    poll(&mut out, Some(&Timespec::default())).is_err()
+        || !out[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 /// A reader that has gone away is no error; a full disk is one.

@@ -10,7 +10,7 @@ use farhop_run::daemon::{self, runtime_dir};
 use farhop_run::lab;
 use serde_json::Value;
 
-use super::{print_json, print_text};
+use super::{has_reader, print_json, print_text};
 use crate::{Failure, interrupt};
 
 /// Clears a terminal and goes to its first line.
@@ -64,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             return Ok(());
         }
         for _ in 0..10 {
-            if interrupt::has_come() {
+            if interrupt::has_come() || !has_reader() {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(100));

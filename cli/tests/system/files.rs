@@ -88,6 +88,8 @@ fn a_file_crosses_a_lab() {
     assert_eq!(statuses.as_array().map(Vec::len), Some(3));
     let out = place.farhop(&["cache", "--runtime-dir", &place.path("empty")]);
     assert!(stderr(&out).contains("no daemon is running"), "{}", stderr(&out));
+    // What watches ends with whoever reads it.
+    assert_eq!(place.start_unread(&["status", "--watch"]).end(), (Some(0), String::new()));
     // Within the lab it is clear who sends.
     let send = |to| place.exec("hill", &[env!("CARGO_BIN_EXE_farhop"), "send", &path, to]);
     let said = stderr(&send("nowhere"));

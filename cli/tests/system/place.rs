@@ -127,6 +127,15 @@ impl Place {
         Running(command.spawn().expect("farhop starts"))
     }
 
+    /// Starts farhop with a standard output that nobody reads.
+    pub(crate) fn start_unread(&self, words: &[&str]) -> Running {
+        let mut command = self.command(words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("farhop starts");
+        drop(child.stdout.take());
+        Running(child)
+    }
+
     /// What is written down of the labs here, by folder.
     pub(crate) fn labs(&self) -> Vec<Value> {
         let folders = std::fs::read_dir(self.runtime().join("labs")).into_iter().flatten();
