@@ -6,7 +6,8 @@
 //! means over all of them are compared. A lab that was late is built again and not believed.
 //!
 //! Single runs differ by up to a fifth where nearly all of their time goes into a few time-outs, so
-//! labs are added until the standard error of the kernel's mean is small beside the tolerance.
+//! labs are added until the standard error of the kernel's mean is small beside the tolerance, and
+//! beside how far the difference is from it: else chance would decide on which side it lies.
 
 use anyhow::{Context as _, Result};
 use farhop_proto::stack::Scenario;
@@ -14,8 +15,9 @@ use farhop_sim::engine::{self, Report, RunOptions};
 use toml::Table;
 
 use super::program::Program;
-use super::{Row, Tolerance};
+use super::{Row, Tolerance, workers};
 
+const GROUP: &str = "kernel";
 /// How far the simulator may be from the kernel.
 const TOLERANCE: f64 = 0.10;
 /// Pairs in a lab: runs of the kernel.
@@ -24,8 +26,10 @@ const PAIRS: u32 = 5;
 const SEEDS: u64 = 10;
 /// Standard error of the kernel's mean, as a share of it, at which no more labs are added.
 const STANDARD_ERROR: f64 = 0.025;
+/// So many standard errors the difference should be from the tolerance, on either side.
+const CLEAR: f64 = 2.0;
 /// Labs of a point at most, the late ones not counted.
-const LABS: u64 = 8;
+const LABS: u64 = 16;
 /// How long a host of the lab takes to react, measured on the clock of the air: from the end of a
 /// data frame or a TCP acknowledgement to the arrival of the frame that answers it, by way of the
 /// daemon, the TUN interface, the kernel, and back; those that the kernel held back on purpose left
@@ -51,44 +55,54 @@ pub(crate) fn rows(quick: bool) -> Result<Vec<Row>> {
     let program = Program::build()?;
     let distances: &[f64] = if quick { &[1.0] } else { &[1.0, 40.0, 100.0] };
     let losses: &[f64] = if quick { &[0.0, 0.03] } else { &[0.0, 0.01, 0.03, 0.05] };
-    let mut rows = Vec::new();
+    let mut points = Vec::new();
     for congestion in ["reno", "newreno", "cubic"] {
         for &km in distances {
-            for &loss in losses {
-                let point = Point { congestion, km, loss };
-                rows.push(point.row(&program, quick)?);
-            }
+            points.extend(losses.iter().map(|&loss| Point { congestion, km, loss }));
         }
     }
-    Ok(rows)
+    let bar = workers::bar(GROUP, points.len());
+    let rows = points.iter().map(|point| {
+        let row = point.row(&program, quick)?;
+        bar.inc(1);
+        workers::tell(
+            &bar,
+            &format!("{}: {:.3} beside {:.3} Mb/s", row.name, row.ours, row.reference),
+        );
+        Ok(row)
+    });
+    let rows = rows.collect();
+    bar.finish_and_clear();
+    rows
 }
 
 impl Point {
     fn row(self, program: &Program, quick: bool) -> Result<Row> {
         let text = self.scenario(if quick { 10 } else { 40 });
-        let table: Table = text.parse().context("the scenario of a point")?;
-        let (mut runs, mut late, most) = (Vec::new(), 0, if quick { 1 } else { LABS });
-        for seed in 1..=most {
-            let (report, late_before) = program.lab(&table, seed)?;
-            runs.extend(goodputs(&report));
-            late += late_before;
-            if standard_error(&runs) <= STANDARD_ERROR * mean(&runs) {
-                break;
-            }
-        }
         let scenario: Scenario = toml::from_str(&text).context("the scenario of a point")?;
         let mut ours = Vec::new();
         for seed in 1..=SEEDS {
             let options = RunOptions { seed: Some(seed), ..RunOptions::default() };
             ours.extend(goodputs(&engine::run(&scenario, options)?));
         }
+        let ours = mean(&ours);
+        let table: Table = text.parse().context("the scenario of a point")?;
+        let (mut runs, mut late, most) = (Vec::new(), 0, if quick { 1 } else { LABS });
+        for seed in 1..=most {
+            let (report, late_before) = program.lab(&table, seed)?;
+            runs.extend(goodputs(&report));
+            late += late_before;
+            if is_settled(ours, mean(&runs), standard_error(&runs)) {
+                break;
+            }
+        }
         let Self { congestion, km, loss } = self;
         let name = format!("{congestion}, {km} km, loss {loss}");
         let kernel = mean(&runs);
         let error = standard_error(&runs) / kernel * 100.0;
         let note = format!("{} runs, +- {error:.1}%; {late} labs were late", runs.len());
-        let figures = (mean(&ours), kernel);
-        let row = Row::new("kernel", name, "Mb/s", figures, Tolerance::Relative(TOLERANCE));
+        let figures = (ours, kernel);
+        let row = Row::new(GROUP, name, "Mb/s", figures, Tolerance::Relative(TOLERANCE));
         Ok(row.with_note(note))
     }
 
@@ -118,6 +132,13 @@ fn goodputs(report: &Report) -> impl Iterator<Item = f64> {
     report.flows.iter().map(|flow| flow.goodput_mbps)
 }
 
+/// Whether more runs of the kernel would hardly change on which side of the tolerance `ours` lies.
+fn is_settled(ours: f64, kernel: f64, standard_error: f64) -> bool {
+    let (ratio, error) = (ours / kernel, standard_error / kernel);
+    let from_edge = ((ratio - 1.0).abs() - TOLERANCE).abs();
+    error <= STANDARD_ERROR && from_edge >= CLEAR * error * ratio
+}
+
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
@@ -132,6 +153,17 @@ fn standard_error(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_lies_at_the_edge_is_settled_by_more_runs() {
+        assert!(is_settled(1.02, 1.0, 0.02));
+        assert!(!is_settled(1.02, 1.0, 0.03), "too few runs for anything");
+        for at_the_edge in [0.88, 0.92, 1.08, 1.12] {
+            assert!(!is_settled(at_the_edge, 1.0, 0.02), "{at_the_edge}");
+            assert!(is_settled(at_the_edge, 1.0, 0.005), "{at_the_edge}");
+        }
+        assert!(is_settled(1.2, 1.0, 0.02), "surely outside");
+    }
 
     #[test]
     fn the_standard_error_is_that_of_the_mean() {

@@ -13,6 +13,16 @@ pub(crate) fn bar(what: &str, count: usize) -> ProgressBar {
         .with_message(what.to_owned())
 }
 
+/// Says something above a bar, or alone where there is no terminal for one.
+pub(crate) fn tell(bar: &ProgressBar, what: &str) {
+    if bar.is_hidden() {
+        let (done, all) = (bar.position(), bar.length().unwrap_or_default());
+        eprintln!("{} {done}/{all}: {what}", bar.message());
+    } else {
+        bar.println(what);
+    }
+}
+
 /// The results of `measure` on each item, in their order.
 pub(crate) fn map<T: Sync, R: Send>(
     what: &str,
