@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::any::{AnyLink, AnyRouting};
 use super::flows::{Flows, FlowsStats};
-use super::plan::NodePlan;
+use super::plan::{NodePlan, RadioPlan};
 use crate::base::{
-    Cx, FrameDown, FrameUp, Identity, Instant, Layer, Moved, Name, NodeId, PublicKey, RoomBelow,
-    Seed, settle, sooner,
+    Cx, FrameDown, FrameUp, Identity, Instant, Layer, Moved, Name, NodeId, PhyKind, PublicKey,
+    RoomBelow, Seed, settle, sooner,
 };
 use crate::link::secure::{Keys, Secure, SecureSpec, SecurityStatus};
 use crate::link::{Link, LinkStatus};
@@ -82,8 +82,9 @@ impl Stack {
         if let Some(config) = &plan.hop {
             let rng = seed.stream(&format!("node/{}/hop", plan.node.0));
             let mut config = HopConfig::clone(config);
-            // Where the link says when radios send, nobody sends unheard.
-            if plan.stack.link.has_schedule() {
+            // Nobody sends unheard where the link says when radios send, nor over wires.
+            let is_wire = |radio: &RadioPlan| radio.spec.phy.kind == PhyKind::Wire;
+            if plan.stack.link.has_schedule() || plan.radios.iter().all(is_wire) {
                 config.interactive_gap_ms = 0.0;
             }
             flows.set_hop(Hop::build(config, plan.node, plan.addresses, plan.response_rate(), rng));

@@ -1,4 +1,5 @@
 use super::*;
+use crate::base::PhyKind;
 use crate::stack::{
     AreaConfig, ChainLayout, FlowConfig, LayoutConfig, NodeConfig, PropagationConfig,
     PropagationKind, RadioLinkConfig, RandomEnds, RandomLayout,
@@ -171,13 +172,16 @@ fn ten_thousand_nodes_and_five_thousand_flows_are_planned() {
 }
 
 #[test]
-fn blocks_leave_no_gaps_where_a_link_has_a_schedule() {
-    let gap_ms = |link: LinkConfig| {
+fn blocks_leave_no_gaps_where_nobody_sends_unheard() {
+    let gap_ms = |link: LinkConfig, phy: PhyKind| {
         let mut scenario = chain(4);
         (scenario.stack.link, scenario.stack.hop) = (link, Some(HopConfig::default()));
+        scenario.radio.phy = phy;
         let stack = crate::stack::Stack::build(&scenario.plan().nodes[0], crate::base::Seed(1));
         stack.flows.hop().map(|hop| hop.config().interactive_gap_ms)
     };
-    assert_eq!(gap_ms(LinkConfig::default()), Some(40.0));
-    assert_eq!(gap_ms(LinkConfig::Wild(Default::default())), Some(0.0));
+    let plain = LinkConfig::default;
+    assert_eq!(gap_ms(plain(), PhyKind::B), Some(40.0));
+    assert_eq!(gap_ms(plain(), PhyKind::Wire), Some(0.0));
+    assert_eq!(gap_ms(LinkConfig::Wild(Default::default()), PhyKind::B), Some(0.0), "a schedule");
 }
