@@ -50,7 +50,7 @@ fn x1_cases(_: Effort) -> Vec<Case> {
             ..Default::default()
         });
         // Whole blocks at the relays, so that it is known which hops were done.
-        scenario.stack.hop.as_mut().expect("every net has it").pipeline = false;
+        scenario.stack.hop.as_mut().expect("every net has it").pipeline = Some(false);
     });
     vec![net.case("x1")]
 }

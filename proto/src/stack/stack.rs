@@ -87,6 +87,7 @@ impl Stack {
             if plan.stack.link.has_schedule() || plan.radios.iter().all(is_wire) {
                 config.interactive_gap_ms = 0.0;
             }
+            config.pipeline.get_or_insert_with(|| plan.has_separate_hops());
             flows.set_hop(Hop::build(config, plan.node, plan.addresses, plan.response_rate(), rng));
         }
         Self {

@@ -135,7 +135,7 @@ fn config(rng: &mut Rng) -> HopConfig {
         frame_bytes,
         turn_frames: 1 + rng.below(8) as u16,
         in_flight: 1 + rng.below(3) as u32,
-        pipeline: rng.chance(0.7),
+        pipeline: Some(rng.chance(0.7)),
         high_blocks,
         low_blocks: rng.below(u64::from(high_blocks)) as u32,
         withhold: withhold[rng.below(5) as usize],

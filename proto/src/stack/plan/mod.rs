@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::config::{LinkConfig, StackConfig};
 use super::scenario::{FlowConfig, FlowKind, LossConfig, RadioConfig, Scenario};
-use super::space::{Space, Thresholds};
-use crate::base::{AddressPlan, Bitrate, Dbm, Duration, NodeId, RadioId, RadioSpec};
+use super::space::{SEPARATE_CHANNELS, Space, Thresholds};
+use crate::base::{AddressPlan, Bitrate, Dbm, Duration, NodeId, PhyKind, RadioId, RadioSpec};
 use crate::link::PeerSpec;
 use crate::link::secure::SecurityConfig;
 use crate::link::wild::Turn;
@@ -325,6 +325,24 @@ impl NodePlan {
             asked.or(lowest).filter(|_| !self.stack.link.has_schedule())
         };
         self.radios.iter().map(|radio| (radio.spec.id, rate(radio))).collect()
+    }
+
+    /// Whether what comes from one neighbour and what goes on to another do not share the air: each
+    /// has a radio of its own, on a channel of its own, or they are reached by wire.
+    pub fn has_separate_hops(&self) -> bool {
+        let on_air: Vec<&RadioSpec> = self
+            .radios
+            .iter()
+            .map(|radio| &radio.spec)
+            .filter(|spec| spec.phy.kind != PhyKind::Wire)
+            .collect();
+        let is_for_one =
+            |spec: &&RadioSpec| self.peers.iter().filter(|peer| peer.radio == spec.id).count() <= 1;
+        let is_apart = |(index, spec): (usize, &&RadioSpec)| {
+            let others = on_air[..index].iter();
+            others.clone().all(|other| other.channel.abs_diff(spec.channel) >= SEPARATE_CHANNELS)
+        };
+        on_air.iter().all(is_for_one) && on_air.iter().enumerate().all(is_apart)
     }
 
     /// The names of all nodes.

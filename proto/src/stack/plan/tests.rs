@@ -1,5 +1,6 @@
 use super::*;
-use crate::base::PhyKind;
+use crate::base::{PhyKind, Seed};
+use crate::stack::scenario::RadioOverride;
 use crate::stack::{
     AreaConfig, ChainLayout, FlowConfig, LayoutConfig, NodeConfig, PropagationConfig,
     PropagationKind, RadioLinkConfig, RandomEnds, RandomLayout,
@@ -22,6 +23,11 @@ fn chain(length: usize) -> Scenario {
             .collect(),
         ..Scenario::default()
     }
+}
+
+/// Settings of a radio that differ from those of all.
+fn own(json: &str) -> Option<RadioOverride> {
+    serde_json::from_str(json).expect("settings of a radio")
 }
 
 /// A chain in the air: neighbours at 90 m, reception up to 100 m, sensing up to 220 m.
@@ -110,7 +116,6 @@ fn a_link_in_the_file_is_stronger_than_the_model() {
 #[test]
 fn links_with_radios_of_their_own_make_nodes_with_several() {
     let mut scenario = chain(3);
-    let own = |text: &str| serde_json::from_str(text).expect("settings of a radio");
     scenario.link[0].radio = own(r#"{ "channel": 6 }"#);
     scenario.link[1].radio = own(r#"{ "channel": 11 }"#);
     let plan = scenario.plan();
@@ -131,7 +136,6 @@ fn links_with_radios_of_their_own_make_nodes_with_several() {
 #[test]
 fn a_node_on_another_channel_is_heard_but_has_no_route() {
     let mut scenario = placed_chain(2).expanded().into_owned();
-    let own = |text: &str| serde_json::from_str(text).expect("settings of a radio");
     scenario.node[1].radio = own(r#"{ "channel": 3 }"#);
     let plan = scenario.plan();
     assert_eq!(plan.hops.len(), 2);
@@ -177,11 +181,32 @@ fn blocks_leave_no_gaps_where_nobody_sends_unheard() {
         let mut scenario = chain(4);
         (scenario.stack.link, scenario.stack.hop) = (link, Some(HopConfig::default()));
         scenario.radio.phy = phy;
-        let stack = crate::stack::Stack::build(&scenario.plan().nodes[0], crate::base::Seed(1));
+        let stack = crate::stack::Stack::build(&scenario.plan().nodes[0], Seed(1));
         stack.flows.hop().map(|hop| hop.config().interactive_gap_ms)
     };
     let plain = LinkConfig::default;
     assert_eq!(gap_ms(plain(), PhyKind::B), Some(40.0));
     assert_eq!(gap_ms(plain(), PhyKind::Wire), Some(0.0));
     assert_eq!(gap_ms(LinkConfig::Wild(Default::default()), PhyKind::B), Some(0.0), "a schedule");
+}
+
+#[test]
+fn blocks_are_passed_on_in_part_where_hops_do_not_share_the_air() {
+    let pipelines = |channels: [Option<u16>; 2], phy: PhyKind, node: usize| {
+        let mut scenario = chain(3);
+        scenario.stack.hop = Some(HopConfig::default());
+        scenario.radio.phy = phy;
+        for (link, channel) in scenario.link.iter_mut().zip(channels) {
+            link.radio = channel.and_then(|channel| own(&format!("{{ \"channel\": {channel} }}")));
+        }
+        let stack = crate::stack::Stack::build(&scenario.plan().nodes[node], Seed(1));
+        stack.flows.hop().and_then(|hop| hop.config().pipeline)
+    };
+    let relay = 1;
+    assert_eq!(pipelines([None, None], PhyKind::B, relay), Some(false), "one radio");
+    assert_eq!(pipelines([Some(1), Some(1)], PhyKind::B, relay), Some(false), "one channel");
+    assert_eq!(pipelines([Some(1), Some(3)], PhyKind::B, relay), Some(false), "they overlap");
+    assert_eq!(pipelines([Some(1), Some(6)], PhyKind::B, relay), Some(true));
+    assert_eq!(pipelines([Some(6), None], PhyKind::B, relay), Some(true), "6 and the common 1");
+    assert_eq!(pipelines([None, None], PhyKind::Wire, relay), Some(true));
 }

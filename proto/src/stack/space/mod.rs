@@ -17,7 +17,7 @@ use crate::base::{Dbm, Duration, Rng, Seed};
 /// Speed of light in air, in metres per second.
 pub(super) const LIGHT_M_PER_S: f64 = 299_702_000.0;
 /// Channels this far apart do not hear each other (`radio.md` 6).
-const SEPARATE_CHANNELS: u16 = 4;
+pub(super) const SEPARATE_CHANNELS: u16 = 4;
 /// Shadowing is cut off at so many standard deviations: a signal has an end.
 const SHADOW_SIGMAS: f64 = 3.0;
 /// More than signals and floors together lose when they are rounded to hundredths of a decibel.

@@ -19,10 +19,12 @@ pub struct HopConfig {
     /// Blocks of a flow that a node sends to the next hop at a time; the later ones fill the
     /// waiting for answers about the first, as far as the next hop takes them. The paper has one.
     pub in_flight: u32,
-    /// Whether a node passes on what it has of a block before all of it is there. That pays where
-    /// hops do not share the air; on one channel relays that receive and send at once collide with
+    /// Whether a node passes on what it has of a block before all of it is there. If it is not
+    /// given, where its hops do not share the air: over wires, and where each neighbour has a radio
+    /// and a channel of its own. On one channel relays that receive and send at once collide with
     /// nodes that they cannot hear.
-    pub pipeline: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<bool>,
     /// Blocks of a flow that a node holds and has not passed on, at which it takes no more (H).
     pub high_blocks: u32,
     /// Those at which it takes some again (L).
@@ -77,7 +79,7 @@ impl Default for HopConfig {
             frame_bytes: 1_400,
             turn_frames: 6,
             in_flight: 2,
-            pipeline: false,
+            pipeline: None,
             high_blocks: 1,
             low_blocks: 0,
             ahead: Ahead::Gone,

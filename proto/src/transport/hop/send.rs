@@ -29,7 +29,8 @@ const LEAST_DELIVERY: f64 = 0.05;
 impl Hop {
     /// Starts to pass on the next block of a flow, if it is time to.
     pub(super) fn forward(&mut self, now: Instant, flow: FlowKey) {
-        let (own, turn, pipelines) = (self.node, self.config.turn_frames, self.config.pipeline);
+        let (own, turn) = (self.node, self.config.turn_frames);
+        let pipelines = self.config.pipeline.unwrap_or_default();
         let (mut next, mut under_way) = (None, 0);
         for (id, block) in self.open_of(flow) {
             // What its sender has left stands in nobody's way.

@@ -47,7 +47,7 @@ fn a_small_block_that_did_not_come_at_once_is_acknowledged_frame_by_frame() {
 
 #[test]
 fn a_relay_passes_on_what_it_has_before_all_of_it_is_there() {
-    let config = HopConfig { block_bytes: 140_000, pipeline: true, ..small_config() };
+    let config = HopConfig { block_bytes: 140_000, pipeline: Some(true), ..small_config() };
     let mut row = Row::new(3, config, Harm::default(), 1);
     assert!(row.send(flow(1), 3, &[100], MINUTE));
     row.push(flow(1), 1, 3, 140_000, true);
