@@ -46,12 +46,12 @@ impl Entry {
 }
 
 /// Future events by handle.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct EventQueue {
     /// The entries from `first` on, and behind them some that never come: an entry with one child
     /// has four.
     heap: Vec<Entry>,
-    /// So many entries do not count, so that the children of an entry stand in one cache line.
+    /// Where the first entry stands: so that the children of an entry share a cache line.
     first: usize,
     /// Entries of `heap` that do come.
     count: usize,
@@ -316,6 +316,16 @@ mod tests {
             }
         }
         assert!(fired > 10_000, "{fired} events fired");
+    }
+
+    #[test]
+    fn the_children_of_an_entry_share_a_cache_line() {
+        let mut queue = EventQueue::new(1);
+        for handles in [1, 9, 10, 200, 5_000] {
+            queue.grow(handles);
+            let children = queue.heap[queue.first..][1..=ARITY].as_ptr();
+            assert_eq!(children.addr() % LINE, 0, "{handles} handles");
+        }
     }
 
     #[test]

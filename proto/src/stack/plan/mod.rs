@@ -330,19 +330,14 @@ impl NodePlan {
     /// Whether what comes from one neighbour and what goes on to another do not share the air: each
     /// has a radio of its own, on a channel of its own, or they are reached by wire.
     pub fn has_separate_hops(&self) -> bool {
-        let on_air: Vec<&RadioSpec> = self
-            .radios
-            .iter()
-            .map(|radio| &radio.spec)
-            .filter(|spec| spec.phy.kind != PhyKind::Wire)
-            .collect();
+        let specs = self.radios.iter().map(|radio| &radio.spec);
+        let on_air = specs.filter(|spec| spec.phy.kind != PhyKind::Wire);
         let is_for_one =
-            |spec: &&RadioSpec| self.peers.iter().filter(|peer| peer.radio == spec.id).count() <= 1;
-        let is_apart = |(index, spec): (usize, &&RadioSpec)| {
-            let others = on_air[..index].iter();
-            others.clone().all(|other| other.channel.abs_diff(spec.channel) >= SEPARATE_CHANNELS)
-        };
-        on_air.iter().all(is_for_one) && on_air.iter().enumerate().all(is_apart)
+            |id: RadioId| self.peers.iter().filter(|peer| peer.radio == id).count() <= 1;
+        let mut channels: Vec<u16> = on_air.clone().map(|spec| spec.channel).collect();
+        channels.sort_unstable();
+        on_air.clone().all(|spec| is_for_one(spec.id))
+            && channels.array_windows().all(|[a, b]| b - a >= SEPARATE_CHANNELS)
     }
 
     /// The names of all nodes.

@@ -48,7 +48,8 @@ pub struct HopConfig {
     /// side: a request is not heard while somebody sends who does not hear its sender. It is never
     /// for longer than the radio was busy with blocks since the last gap: where 48 frames are sent
     /// sooner, more of them go first. A neighbour that hears others who wait, and takes our blocks,
-    /// asks for such a moment too. 0 for no gaps; there are none where the link has a schedule.
+    /// asks for such a moment too. 0 for no gaps; there are none over wires, nor where the link has
+    /// a schedule.
     pub interactive_gap_ms: f64,
     /// How a message for the next hop of a block gets there.
     pub next_hop: NextHop,
