@@ -210,7 +210,7 @@ pub fn ip(bytes: &[u8]) {
     let _ = wire::ip::payload(&packet);
     let _ = wire::udp::decode(&packet);
     let _ = wire::tcp::decode(&packet);
-    let _ = wire::ip::forwarded(&packet);
+    let _ = wire::ip::forwarded(packet);
 }
 
 /// After authentication: what a neighbour says of routes, packet after packet, to a node with keys

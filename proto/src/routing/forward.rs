@@ -53,6 +53,7 @@ pub(super) struct Forwarder {
 #[derive(Debug)]
 struct Outgoing {
     packet: Packet,
+    /// From another node, as it came.
     transit: bool,
 }
 
@@ -79,9 +80,9 @@ impl Forwarder {
     }
 
     /// Takes an event from the link.
-    pub(super) fn handle_rx(&mut self, event: PacketUp, routes: &impl Routes) {
-        // Most packets are for others: they stay where they are, and are only looked at.
-        if let PacketUp::Received(packet) = &event
+    pub(super) fn handle_rx(&mut self, mut event: PacketUp, routes: &impl Routes) {
+        // Most packets are for others: they stay where they are, and only the payload is taken.
+        if let PacketUp::Received(packet) = &mut event
             && !self.is_for_us(packet, routes)
         {
             return;
@@ -103,7 +104,7 @@ impl Forwarder {
     }
 
     /// Whether a packet is for this node; one that is not is sent on or dropped.
-    fn is_for_us(&mut self, packet: &ReceivedPacket, routes: &impl Routes) -> bool {
+    fn is_for_us(&mut self, packet: &mut ReceivedPacket, routes: &impl Routes) -> bool {
         let is_ip = matches!(packet.protocol, EtherType::IPV4 | EtherType::IPV6);
         let Some(dst) = ip::destination(&packet.payload).filter(|_| is_ip) else {
             self.count_drop(DropCause::Malformed);
@@ -111,21 +112,17 @@ impl Forwarder {
         };
         match self.plan.node(dst) {
             Some(node) if node == self.node => return true,
-            Some(node) => self.on_transit(node, packet, routes),
+            Some(node) => self.on_transit(node, std::mem::take(&mut packet.payload), routes),
             None if dst.is_multicast() => return true,
             None => self.count_drop(DropCause::NoRoute),
         }
         false
     }
 
-    fn on_transit(&mut self, dst: NodeId, packet: &ReceivedPacket, routes: &impl Routes) {
+    fn on_transit(&mut self, dst: NodeId, payload: Bytes, routes: &impl Routes) {
         let Some(hop) = routes.route(Destination::End(dst)) else {
             return self.count_drop(DropCause::NoRoute);
         };
-        let Some(payload) = ip::forwarded(&packet.payload) else {
-            return self.count_drop(DropCause::HopLimit);
-        };
-        self.forwarded += 1;
         let (id, flow) = (self.transit_id(), ip::flow(&payload));
         let packet = packet_to(id, hop, flow, payload, TxOptions::default());
         self.out.push_back(Outgoing { packet, transit: true });
@@ -158,19 +155,26 @@ impl Forwarder {
     pub(super) fn poll_tx(&mut self, below: &RoomBelow<'_>) -> Option<Packet> {
         let mut index = 0;
         while let Some(out) = self.out.get(index) {
-            if !below(out.packet.lane()).is_none() {
-                let out = match index {
-                    0 => self.out.pop_front(),
-                    _ => self.out.remove(index),
-                };
-                return out.map(|out| out.packet);
-            }
-            if out.transit {
-                // The link owns the buffer of the node: what it has no room for is lost here.
-                self.out.remove(index);
-                self.count_drop(DropCause::QueueFull);
-            } else {
+            let has_room = !below(out.packet.lane()).is_none();
+            if !has_room && !out.transit {
                 index += 1;
+                continue;
+            }
+            let out = match index {
+                0 => self.out.pop_front(),
+                _ => self.out.remove(index),
+            };
+            let Outgoing { packet, transit } = out?;
+            if !has_room {
+                // The link owns the buffer of the node: what it has no room for is lost here.
+                self.count_drop(DropCause::QueueFull);
+            } else if !transit {
+                return Some(packet);
+            } else if let Some(payload) = ip::forwarded(packet.payload) {
+                self.forwarded += 1;
+                return Some(Packet { payload, ..packet });
+            } else {
+                self.count_drop(DropCause::HopLimit);
             }
         }
         None

@@ -172,29 +172,27 @@ fn fnv(hash: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// A copy of a packet for the next hop, with its hop limit one lower; `None` if that was used up.
-pub fn forwarded(packet: &Bytes) -> Option<Bytes> {
-    let mut copy = packet.to_vec();
-    match copy.first()? >> 4 {
-        4 if copy.len() >= IPV4_HEADER_BYTES => {
-            if copy[8] <= 1 {
-                return None;
-            }
-            copy[8] -= 1;
-            // RFC 1624: the checksum grows by what the covered word shrinks.
-            let sum = u32::from(u16::from_be_bytes([copy[10], copy[11]])) + 0x0100;
-            let sum = (sum & 0xffff) + (sum >> 16);
-            copy[10..12].copy_from_slice(&(sum as u16).to_be_bytes());
-        }
-        6 if copy.len() >= IPV6_HEADER_BYTES => {
-            if copy[7] <= 1 {
-                return None;
-            }
-            copy[7] -= 1;
-        }
+/// The packet for the next hop, with its hop limit one lower; `None` if that was used up. Copied
+/// only if it is shared.
+pub fn forwarded(packet: Bytes) -> Option<Bytes> {
+    let place = match packet.first()? >> 4 {
+        4 if packet.len() >= IPV4_HEADER_BYTES => 8,
+        6 if packet.len() >= IPV6_HEADER_BYTES => 7,
         _ => return None,
+    };
+    if packet[place] <= 1 {
+        return None;
     }
-    Some(copy.into())
+    let is_ipv4 = place == 8;
+    let mut packet = Vec::from(packet);
+    packet[place] -= 1;
+    if is_ipv4 {
+        // RFC 1624: the checksum grows by what the covered word shrinks.
+        let sum = u32::from(u16::from_be_bytes([packet[10], packet[11]])) + 0x0100;
+        let sum = (sum & 0xffff) + (sum >> 16);
+        packet[10..12].copy_from_slice(&(sum as u16).to_be_bytes());
+    }
+    Some(packet.into())
 }
 
 /// Writes an IPv4 header with its checksum in front of a body of `body` bytes.
@@ -256,7 +254,7 @@ mod tests {
         packet[10..12].fill(0);
         let sum = checksum(0, &packet[..20]);
         packet[10..12].copy_from_slice(&sum.to_be_bytes());
-        let next = forwarded(&packet.into()).expect("hops left");
+        let next = forwarded(packet.into()).expect("hops left");
         assert_eq!(next[8], 63);
         assert_eq!(checksum(0, &next[..20]), 0);
     }
@@ -291,7 +289,7 @@ mod tests {
     fn the_last_hop_is_not_forwarded() {
         let mut packet = PING.to_vec();
         packet[8] = 1;
-        assert_eq!(forwarded(&packet.into()), None);
+        assert_eq!(forwarded(packet.into()), None);
     }
 
     #[test]
