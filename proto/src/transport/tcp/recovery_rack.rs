@@ -221,16 +221,9 @@ impl Sender {
                 if !(self.state == State::Open || tally.resend_lost) {
                     return;
                 }
+                self.look_outside_recovery(now, tally);
             }
-            State::Cwr => {
-                self.count_duplicate(tally);
-                self.find_losses(now, tally);
-            }
-            State::Open | State::Disorder => {
-                self.count_duplicate(tally);
-                self.undo_dsack();
-                self.find_losses(now, tally);
-            }
+            State::Cwr | State::Open | State::Disorder => self.look_outside_recovery(now, tally),
         }
         if self.board.lost_out > 0 {
             return self.enter_recovery(tally.echo_mark);
@@ -243,12 +236,16 @@ impl Sender {
         }
     }
 
-    /// Counts duplicates while nothing is being recovered.
-    fn count_duplicate(&mut self, tally: &Tally) {
+    /// Looks for losses while nothing is being recovered, or when a time-out's recovery is over.
+    fn look_outside_recovery(&mut self, now: Instant, tally: &mut Tally) {
         if tally.una_advanced {
             self.board.assumed = 0;
         }
         self.assume_arrived(tally.duplicate);
+        if self.state <= State::Disorder {
+            self.undo_dsack();
+        }
+        self.find_losses(now, tally);
     }
 
     fn find_losses(&mut self, now: Instant, tally: &mut Tally) {

@@ -36,14 +36,15 @@ impl Sender {
         self.limit_assumed(acked);
     }
 
-    /// No more can have arrived than were sent: what looks like more was reordering.
+    /// No more can have arrived than were sent: what looks like more was reordering
+    /// (`tcp_check_reno_reordering`).
     fn limit_assumed(&mut self, addend: u32) {
         let out = self.board.packets_out();
         let holes = self.board.lost_out.max(1).min(out);
         if self.board.assumed + holes > out {
             self.board.assumed = out - holes;
-            let reordering = (out + addend).min(MAX_REORDERING);
-            self.rack.reordering = self.rack.reordering.max(reordering);
+            // Set, not raised: of few segments in flight two duplicates may then tell of a loss.
+            self.rack.reordering = (out + addend).min(MAX_REORDERING);
             self.rack.reordering_seen = true;
         }
     }

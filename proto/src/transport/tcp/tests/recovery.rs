@@ -213,3 +213,49 @@ fn without_sack_a_needless_time_out_is_undone_but_its_recovery_goes_on() {
         assert_eq!(sender.window.cwnd, before);
     }
 }
+
+/// A bare acknowledgement of all up to `number`.
+fn bare_ack(number: u64) -> sender::Ack {
+    let window = 1 << 30;
+    sender::Ack {
+        number,
+        window,
+        sacks: [(0, 0); 4],
+        sack_count: 0,
+        echo: None,
+        bare: true,
+        echo_mark: false,
+    }
+}
+
+#[test]
+fn without_sack_duplicates_of_a_time_outs_recovery_are_forgotten_when_it_ends() {
+    // `tcp_fastretrans_alert` falls from `TCP_CA_Loss` into the case of the other states.
+    let (mut pipe, now) = busy(&TcpConfig { sack: false, ..windowed(60) });
+    let sender = &mut pipe.ends[0].sender;
+    sender.enter_loss(now);
+    let end = sender.high_seq;
+    sender.window_end += 1 << 20;
+    while sender.nxt < end + 20 * 1_448 {
+        sender.window.cwnd += 30;
+        sender.next_segment(now, 0).expect("there is more to send");
+    }
+    sender.on_ack(now, &bare_ack(end - 1_448));
+    (0..5).for_each(|_| assert!(sender.on_ack(now, &bare_ack(end - 1_448))));
+    assert_eq!((sender.state, sender.board.assumed), (sender::State::Loss, 5));
+    sender.on_ack(now, &bare_ack(end + 1_448));
+    // They still tell of a loss, but no more of what is in flight.
+    assert_eq!((sender.state, sender.board.assumed), (sender::State::Recovery, 0));
+}
+
+#[test]
+fn without_sack_more_duplicates_than_segments_set_what_counts_as_reordering() {
+    // `tcp_check_reno_reordering` sets it, be it higher or lower than before.
+    let (mut pipe, now) = busy(&TcpConfig { sack: false, ..windowed(60) });
+    let sender = &mut pipe.ends[0].sender;
+    let una = sender.nxt - 2 * 1_448;
+    sender.on_ack(now, &bare_ack(una));
+    assert_eq!(sender.board.packets_out(), 2);
+    (0..2).for_each(|_| assert!(sender.on_ack(now, &bare_ack(una))));
+    assert_eq!(sender.rack.reordering, 2);
+}
