@@ -17,7 +17,7 @@ use crate::Failure;
 mod read;
 mod recordings;
 
-use read::Complaint;
+use read::{COMPLAINTS, Complaint};
 
 /// A scenario with the text that it was read from.
 #[derive(Debug)]
@@ -80,16 +80,23 @@ impl Diagnostic for Wrong {
     }
 }
 
-/// All wrong things in a file, where there are several.
+/// What is wrong in a file, where there are several things.
 #[derive(Debug)]
 struct AllWrong {
     file: String,
+    count: usize,
+    /// The first of them.
     wrong: Vec<Wrong>,
 }
 
 impl std::fmt::Display for AllWrong {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {} things are wrong", self.file, self.wrong.len())
+        let Self { file, count, wrong } = self;
+        write!(f, "{file}: {count} things are wrong")?;
+        match wrong.len() {
+            told if told < *count => write!(f, "; the first {told}:"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -230,10 +237,11 @@ fn all_wrong(file: &str, text: String, complaints: Vec<Complaint>) -> miette::Re
         help: complaint.help,
         label: LabeledSpan::new_primary_with_span(Some("here".into()), complaint.span),
     };
-    let mut wrong: Vec<Wrong> = complaints.into_iter().map(wrong).collect();
-    match wrong.len() {
+    let count = complaints.len();
+    let mut wrong: Vec<Wrong> = complaints.into_iter().take(COMPLAINTS).map(wrong).collect();
+    match count {
         1 => wrong.remove(0).into(),
-        _ => AllWrong { file: file.into(), wrong }.into(),
+        _ => AllWrong { file: file.into(), count, wrong }.into(),
     }
 }
 

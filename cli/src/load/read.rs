@@ -14,8 +14,9 @@ use strsim::levenshtein;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, Deserializer, Error};
 
-/// Complaints after which a document is not looked at any further.
-const COMPLAINTS: usize = 20;
+/// Complaints after which a document is not read any further, and the most that are told of: what
+/// is wrong at one of many nodes is so at each.
+pub(super) const COMPLAINTS: usize = 20;
 /// Letters that a word may differ by from the one that was meant.
 const TYPING_ERROR: usize = 3;
 

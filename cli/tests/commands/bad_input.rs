@@ -191,6 +191,18 @@ fn all_that_cannot_be_read_is_said_at_once_each_at_its_own_line() {
 }
 
 #[test]
+fn of_very_many_things_that_are_wrong_the_first_are_told() {
+    let flow = |number: usize| {
+        format!("[[flow]]\nfrom = \"hill\"\nto = \"moon-{number:03}\"\nkind = \"tcp\"\n")
+    };
+    let flows = (0..500).map(flow).collect::<String>();
+    let said = spoiled("many", &[("[[flow]]", &format!("{flows}[[flow]]"))]);
+    let is_told = |word: &str| said.contains(word);
+    assert!(is_told("500 things are wrong; the first 20:"), "{}", said.lines().next().unwrap());
+    assert!(is_told("moon-019") && !is_told("moon-030"));
+}
+
+#[test]
 fn an_impossible_value_is_told_beside_a_typing_error() {
     let said = spoiled("both", &[("rate_mbps", "rate_mbs"), ("= 80", "= -80")]);
     for word in ["bad.toml:4:", "did you mean `rate_mbps`?", "bad.toml:17:", "-80 is not"] {
