@@ -87,8 +87,10 @@ impl Stack {
             if plan.stack.link.has_schedule() || plan.radios.iter().all(is_wire) {
                 config.interactive_gap_ms = 0.0;
             }
-            config.pipeline.get_or_insert_with(|| plan.has_separate_hops());
-            flows.set_hop(Hop::build(config, plan.node, plan.addresses, plan.response_rate(), rng));
+            let rate = plan.response_rate();
+            let mut hop = Hop::build(config, plan.node, plan.addresses, rate, rng);
+            hop.set_airs(plan.airs());
+            flows.set_hop(hop);
         }
         Self {
             heeds_overheard: link.get().heeds_overheard(),

@@ -7,7 +7,7 @@ use farhop_proto::base::{AddressPlan, Duration, Instant, NodeId, Seed};
 use farhop_proto::transport::hop::{Arrived, Delivery, Hop, HopConfig, Keep, Whole, frames_of};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 
-use super::plan::FlowPlan;
+use super::plan::{FlowPlan, MOST_NODES};
 
 /// What survives the node.
 #[derive(Debug, Default)]
@@ -241,7 +241,10 @@ impl Node {
 
 fn machine(id: NodeId, config: &HopConfig, life: u32) -> Hop {
     let seed = Seed(u64::from(id.0) << 32 | u64::from(life));
-    Hop::build(config.clone(), id, AddressPlan::default(), None, seed.stream("hop"))
+    let mut hop = Hop::build(config.clone(), id, AddressPlan::default(), None, seed.stream("hop"));
+    // Of the neighbours of a node, some share the air and others do not.
+    hop.set_airs((1..=MOST_NODES).map(|node| (NodeId(node), usize::from(node / 2 % 2))).collect());
+    hop
 }
 
 /// The bytes of a block, all different from those of others.

@@ -4,6 +4,8 @@ use farhop_proto::base::{Duration, Instant, NodeId, Rng, Seed};
 use farhop_proto::transport::hop::{Ahead, HopConfig, Schedule, Withhold};
 use farhop_proto::wire::hop::FlowKey;
 
+/// Nodes of the largest network.
+pub(super) const MOST_NODES: u16 = 9;
 /// Bytes of the largest first block of a flow.
 const FIRST_BYTES: u64 = 8_191;
 
@@ -68,7 +70,7 @@ impl Plan {
     /// Draws one.
     pub fn draw(seed: u64) -> Self {
         let mut rng = Seed(seed).stream("swarm");
-        let nodes = 2 + rng.below(8) as u16;
+        let nodes = 2 + rng.below(u64::from(MOST_NODES) - 1) as u16;
         let links = links(&mut rng, nodes);
         let config = config(&mut rng);
         let flows = flows(&mut rng, nodes, &config);
@@ -135,7 +137,7 @@ fn config(rng: &mut Rng) -> HopConfig {
         frame_bytes,
         turn_frames: 1 + rng.below(8) as u16,
         in_flight: 1 + rng.below(3) as u32,
-        pipeline: Some(rng.chance(0.7)),
+        pipeline: [None, Some(true), Some(true), Some(false)][rng.below(4) as usize],
         high_blocks,
         low_blocks: rng.below(u64::from(high_blocks)) as u32,
         withhold: withhold[rng.below(5) as usize],

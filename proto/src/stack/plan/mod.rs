@@ -327,17 +327,29 @@ impl NodePlan {
         self.radios.iter().map(|radio| (radio.spec.id, rate(radio))).collect()
     }
 
-    /// Whether what comes from one neighbour and what goes on to another do not share the air: each
-    /// has a radio of its own, on a channel of its own, or they are reached by wire.
-    pub fn has_separate_hops(&self) -> bool {
-        let specs = self.radios.iter().map(|radio| &radio.spec);
-        let on_air = specs.filter(|spec| spec.phy.kind != PhyKind::Wire);
-        let is_for_one =
-            |id: RadioId| self.peers.iter().filter(|peer| peer.radio == id).count() <= 1;
-        let mut channels: Vec<u16> = on_air.clone().map(|spec| spec.channel).collect();
-        channels.sort_unstable();
-        on_air.clone().all(|spec| is_for_one(spec.id))
-            && channels.array_windows().all(|[a, b]| b - a >= SEPARATE_CHANNELS)
+    /// The air that each neighbour is reached over: where two have different ones, one can be heard
+    /// while something is sent to the other. It is that of the radio, and radios on overlapping
+    /// channels share theirs; a wire is by itself. Neighbours that several radios reach are not
+    /// there.
+    pub fn airs(&self) -> BTreeMap<NodeId, usize> {
+        let count = self.radios.len();
+        let spec = |radio: usize| &self.radios[radio].spec;
+        let is_wire = |radio: usize| spec(radio).phy.kind == PhyKind::Wire;
+        let mut airs: Vec<usize> = (0..count).collect();
+        for (a, b) in (0..count).flat_map(|b| (0..b).map(move |a| (a, b))) {
+            let is_apart = spec(a).channel.abs_diff(spec(b).channel) >= SEPARATE_CHANNELS;
+            if !(is_apart || is_wire(a) || is_wire(b)) {
+                let (from, to) = (airs[b], airs[a]);
+                airs.iter_mut().filter(|air| **air == from).for_each(|air| *air = to);
+            }
+        }
+        let air = |(index, peer): (usize, &PeerSpec)| {
+            let radio = usize::from(peer.radio.0);
+            (peer.node, if is_wire(radio) { count + index } else { airs[radio] })
+        };
+        let ways = |node: NodeId| self.peers.iter().filter(|peer| peer.node == node).count();
+        let peers = self.peers.iter().enumerate().filter(|(_, peer)| ways(peer.node) == 1);
+        peers.map(air).collect()
     }
 
     /// The names of all nodes.

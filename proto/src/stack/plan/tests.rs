@@ -190,23 +190,30 @@ fn blocks_leave_no_gaps_where_nobody_sends_unheard() {
     assert_eq!(gap_ms(LinkConfig::Wild(Default::default()), PhyKind::B), Some(0.0), "a schedule");
 }
 
+/// The airs that a node in the midst of a star reaches the others over, by the settings of their
+/// links: where the number comes again, the air is the same.
+fn airs_of_hub(links: &[&str]) -> Vec<usize> {
+    let mut scenario = chain(links.len() + 1);
+    for (index, (link, settings)) in scenario.link.iter_mut().zip(links).enumerate() {
+        link.between[0] = "n0".into();
+        link.between[1] = format!("n{}", index + 1);
+        link.radio = own(settings);
+    }
+    scenario.plan().nodes[0].airs().into_values().collect()
+}
+
 #[test]
-fn blocks_are_passed_on_in_part_where_hops_do_not_share_the_air() {
-    let pipelines = |channels: [Option<u16>; 2], phy: PhyKind, node: usize| {
-        let mut scenario = chain(3);
-        scenario.stack.hop = Some(HopConfig::default());
-        scenario.radio.phy = phy;
-        for (link, channel) in scenario.link.iter_mut().zip(channels) {
-            link.radio = channel.and_then(|channel| own(&format!("{{ \"channel\": {channel} }}")));
-        }
-        let stack = crate::stack::Stack::build(&scenario.plan().nodes[node], Seed(1));
-        stack.flows.hop().and_then(|hop| hop.config().pipeline)
+fn neighbours_share_the_air_of_a_radio_and_of_overlapping_channels_but_not_of_wires() {
+    let (one, three, six) = ("{\"channel\": 1}", "{\"channel\": 3}", "{\"channel\": 6}");
+    let wire = "{\"phy\": \"wire\", \"rate_mbps\": 10}";
+    assert_eq!(airs_of_hub(&[one, one]), [0, 0]);
+    assert_eq!(airs_of_hub(&[one, three]), [0, 0], "they overlap");
+    assert_eq!(airs_of_hub(&[one, six]), [0, 1]);
+    assert_eq!(airs_of_hub(&["null", six]), [0, 1], "the common one is 1");
+    assert_eq!(airs_of_hub(&[one, three, six, three]), [0, 0, 0, 0], "3 overlaps with both");
+    let [first, second, third, fourth] = airs_of_hub(&[wire, "null", wire, "null"])[..] else {
+        panic!("four neighbours")
     };
-    let relay = 1;
-    assert_eq!(pipelines([None, None], PhyKind::B, relay), Some(false), "one radio");
-    assert_eq!(pipelines([Some(1), Some(1)], PhyKind::B, relay), Some(false), "one channel");
-    assert_eq!(pipelines([Some(1), Some(3)], PhyKind::B, relay), Some(false), "they overlap");
-    assert_eq!(pipelines([Some(1), Some(6)], PhyKind::B, relay), Some(true));
-    assert_eq!(pipelines([Some(6), None], PhyKind::B, relay), Some(true), "6 and the common 1");
-    assert_eq!(pipelines([None, None], PhyKind::Wire, relay), Some(true));
+    assert_eq!(second, fourth);
+    assert!(first != third && ![first, third].contains(&second));
 }

@@ -20,9 +20,9 @@ pub struct HopConfig {
     /// waiting for answers about the first, as far as the next hop takes them. The paper has one.
     pub in_flight: u32,
     /// Whether a node passes on what it has of a block before all of it is there. If it is not
-    /// given, where its hops do not share the air: over wires, and where each neighbour has a radio
-    /// and a channel of its own. On one channel relays that receive and send at once collide with
-    /// nodes that they cannot hear.
+    /// given, where the neighbour that it comes from and the one that it goes to do not share the
+    /// air: by wire, and over radios on channels apart. On one channel relays that receive and send
+    /// at once collide with nodes that they cannot hear.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<bool>,
     /// Blocks of a flow that a node holds and has not passed on, at which it takes no more (H).

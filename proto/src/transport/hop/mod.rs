@@ -147,6 +147,8 @@ pub struct Hop {
     unsure: BTreeSet<NodeId>,
     /// Whether blocks are kept where they survive the node.
     keeps: bool,
+    /// Which air each neighbour is reached over; of others it is not known.
+    airs: BTreeMap<NodeId, usize>,
     /// The last known way to each destination.
     routes: BTreeMap<NodeId, Route>,
     blocks: BTreeMap<BlockId, Block>,
@@ -208,6 +210,7 @@ impl Hop {
             unsure: BTreeSet::new(),
             config,
             keeps: false,
+            airs: BTreeMap::new(),
             routes: BTreeMap::new(),
             blocks: BTreeMap::new(),
             open: BTreeSet::new(),
@@ -315,13 +318,6 @@ impl Hop {
     fn is_early(&self, id: BlockId) -> bool {
         let first = BlockId { number: 0, ..id };
         id.flow.source == self.node && id.number > 0 && self.blocks.contains_key(&first)
-    }
-
-    /// The destination takes a flow that begins here, or refuses it.
-    fn settle_early(&mut self, flow: FlowKey) {
-        let first = BlockId { flow, number: 0 };
-        let last = BlockId { flow, number: u32::MAX };
-        self.blocks.range_mut(first..=last).for_each(|(_, block)| block.shape.is_early = false);
     }
 
     /// Drops all blocks of a flow that begins here.

@@ -300,6 +300,13 @@ impl Hop {
         self.admit_next(now);
     }
 
+    /// The destination takes a flow that begins here, or refuses it.
+    fn settle_early(&mut self, flow: FlowKey) {
+        let first = BlockId { flow, number: 0 };
+        let last = BlockId { flow, number: u32::MAX };
+        self.blocks.range_mut(first..=last).for_each(|(_, block)| block.shape.is_early = false);
+    }
+
     /// Passes an end-to-end acknowledgement on towards the source.
     fn pass_back(&mut self, id: BlockId, shape: Shape, is_refused: bool) {
         if shape.hops_left == 0 {

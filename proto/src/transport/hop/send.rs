@@ -1,5 +1,7 @@
 //! Transfers to next hops, and whose turn it is.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::admit::SILENT;
 use super::bits::Bits;
 use super::block::{Block, End, Phase, Shape, Transfer};
@@ -27,10 +29,15 @@ const ROUND_WEIGHT: f64 = 0.25;
 const LEAST_DELIVERY: f64 = 0.05;
 
 impl Hop {
+    /// Tells it which air each neighbour is reached over: part of a block goes on to one while the
+    /// rest comes from another, unless they share theirs.
+    pub fn set_airs(&mut self, airs: BTreeMap<NodeId, usize>) {
+        self.airs = airs;
+    }
+
     /// Starts to pass on the next block of a flow, if it is time to.
     pub(super) fn forward(&mut self, now: Instant, flow: FlowKey) {
-        let (own, turn) = (self.node, self.config.turn_frames);
-        let pipelines = self.config.pipeline.unwrap_or_default();
+        let own = self.node;
         let (mut next, mut under_way) = (None, 0);
         for (id, block) in self.open_of(flow) {
             // What its sender has left stands in nobody's way.
@@ -49,7 +56,7 @@ impl Hop {
                 }
                 continue;
             }
-            if block.is_complete() || (pipelines && block.have.count() >= turn) {
+            if block.is_complete() || self.may_go_in_part(*id, block) {
                 next = Some(*id);
                 break;
             }
@@ -59,10 +66,21 @@ impl Hop {
         }
     }
 
+    /// Whether a block may go on while the rest of it comes: relays that send and receive at once
+    /// on one air collide with nodes that they cannot hear.
+    fn may_go_in_part(&self, id: BlockId, block: &Block) -> bool {
+        let is_apart = || {
+            let from = self.reception.as_ref().filter(|reception| reception.has(id))?.via;
+            let to = self.next_hop(block.shape.destination)?;
+            Some(self.airs.get(&from)? != self.airs.get(&to)?)
+        };
+        let has_turn = block.have.count() >= self.config.turn_frames;
+        has_turn && self.config.pipeline.or_else(is_apart).unwrap_or_default()
+    }
+
     /// The same for all flows.
     pub(super) fn forward_all(&mut self, now: Instant) {
-        let flows: std::collections::BTreeSet<FlowKey> =
-            self.blocks.keys().map(|id| id.flow).collect();
+        let flows: BTreeSet<FlowKey> = self.blocks.keys().map(|id| id.flow).collect();
         flows.into_iter().for_each(|flow| self.forward(now, flow));
     }
 

@@ -379,3 +379,21 @@ fn a_relay_is_asked_for_one_block_until_it_takes_it() {
     };
     assert_eq!((asked(3), asked(2)), (1, 2));
 }
+
+#[test]
+fn part_of_a_block_goes_on_where_the_hops_do_not_share_the_air() {
+    let ends = [(1_u16, [0, 0]), (2, [0, 1])];
+    let took = ends.map(|(case, airs)| {
+        let mut row = Row::new(3, small_config(), Harm::default(), u64::from(case));
+        row.hop(2).set_airs([NodeId(1), NodeId(3)].into_iter().zip(airs).collect());
+        row.push(flow(1), 0, 3, 14_000, true);
+        while row.count(2, "frames_sent") == 0 {
+            let next = row.now + Duration::from_micros(100);
+            row.run_until(next);
+        }
+        row.count(2, "frames_received")
+    });
+    let frames = 14_000_u64.div_ceil(u64::from(small_config().frame_bytes));
+    assert_eq!(took[0], frames, "all of it is there");
+    assert!(took[1] < frames, "{} of {frames} were there", took[1]);
+}
