@@ -1,5 +1,7 @@
 //! Requests of neighbours (BSYN), and whom the node hears next.
 
+use std::collections::BTreeSet;
+
 use super::block::{Block, End, Shape};
 use super::out::Message;
 use super::receive::Arrivals;
@@ -21,7 +23,7 @@ const SHORT: u32 = 4;
 /// Neighbours that may wait; more are heard when they ask again.
 const WAITERS: usize = 64;
 
-/// The one neighbour whose blocks a node takes at a time.
+/// The one neighbour whose blocks a node takes at a time, of those that share an air.
 #[derive(Clone, Debug)]
 pub(super) struct Reception {
     pub(super) via: NodeId,
@@ -99,10 +101,11 @@ impl Hop {
                 };
             }
         }
-        let is_ours = self.reception.as_ref().is_some_and(|reception| reception.has(id));
+        let is_ours = self.receptions.values().any(|reception| reception.has(id));
         let is_next = |one: &Reception| one.blocks.is_empty() && one.via == asks.via;
-        if self.reception.as_ref().is_some_and(is_next) && !shape.is_small() {
-            self.reception = None;
+        let air = self.air(asks.via);
+        if self.receptions.get(&air).is_some_and(is_next) && !shape.is_small() {
+            self.receptions.remove(&air);
             self.wait(asks);
             self.admit_next(now);
         } else if is_ours || self.may_take(now, &asks) {
@@ -175,7 +178,7 @@ impl Hop {
     fn may_take(&mut self, now: Instant, asks: &Waiting) -> bool {
         let is_free = asks.shape.is_small()
             || self.config.withhold == Withhold::Never
-            || self.reception.as_ref().is_none_or(|reception| self.may_join(reception, asks));
+            || self.reception_beside(asks).is_none_or(|reception| self.may_join(reception, asks));
         if !is_free || self.blocks.contains_key(&asks.block) {
             return is_free;
         }
@@ -193,17 +196,26 @@ impl Hop {
     fn may_join(&self, reception: &Reception, asks: &Waiting) -> bool {
         reception.via == asks.via
             && (1..self.config.in_flight as usize).contains(&reception.blocks.len())
-            && self.waiting.iter().all(|other| other.via == asks.via)
+            && self.waits_over(self.air(asks.via)).all(|other| other.via == asks.via)
+    }
+
+    /// Of those whose blocks are taken, the one on the air of another.
+    fn reception_beside(&self, asks: &Waiting) -> Option<&Reception> {
+        self.receptions.get(&self.air(asks.via))
+    }
+
+    /// Those that want to send a block over an air.
+    fn waits_over(&self, air: Option<usize>) -> impl Iterator<Item = &Waiting> {
+        self.waiting.iter().filter(move |asks| self.air(asks.via) == air)
     }
 
     /// A block is whole, or was let go.
     pub(super) fn end_reception(&mut self, id: BlockId) {
-        if let Some(reception) = &mut self.reception {
+        let waited: BTreeSet<_> = self.waiting.iter().map(|asks| self.air(asks.via)).collect();
+        self.receptions.retain(|air, reception| {
             reception.blocks.retain(|block| *block != id);
-            if reception.blocks.is_empty() && self.waiting.is_empty() {
-                self.reception = None;
-            }
-        }
+            !reception.blocks.is_empty() || waited.contains(air)
+        });
     }
 
     /// Whether the flow has passed on enough of what came before (`hop.md` 6).
@@ -254,7 +266,7 @@ impl Hop {
         }
         if !shape.is_small() {
             let fresh = || Reception { via, blocks: Vec::new(), heard: now };
-            let reception = self.reception.get_or_insert_with(fresh);
+            let reception = self.receptions.entry(self.air(via)).or_insert_with(fresh);
             reception.heard = now;
             if !reception.has(id) {
                 reception.blocks.push(id);
@@ -279,17 +291,22 @@ impl Hop {
         }
     }
 
-    /// Hears the next of those that wait (`hop.md` 7).
+    /// Hears the next of those that wait, over each air (`hop.md` 7).
     pub(super) fn admit_next(&mut self, now: Instant) {
+        let airs: BTreeSet<_> = self.waiting.iter().map(|asks| self.air(asks.via)).collect();
+        airs.into_iter().for_each(|air| self.admit_next_over(now, air));
+    }
+
+    fn admit_next_over(&mut self, now: Instant, air: Option<usize>) {
         let is_about_to_ask = |one: &Reception| one.blocks.is_empty() && one.deadline() > now;
-        if self.reception.as_ref().is_some_and(is_about_to_ask) {
+        if self.receptions.get(&air).is_some_and(is_about_to_ask) {
             return;
         }
         self.waiting.retain(|asks| asks.heard + STILL_WAITING >= now);
         let mut fit: Vec<usize> = Vec::new();
         for index in 0..self.waiting.len() {
             let asks = self.waiting[index];
-            if self.may_take(now, &asks) {
+            if self.air(asks.via) == air && self.may_take(now, &asks) {
                 fit.push(index);
             }
         }

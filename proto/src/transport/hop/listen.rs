@@ -63,9 +63,10 @@ impl Hop {
         if !is_wanted || self.listen.small.is_empty() || self.listen.due.is_some() {
             return;
         }
-        let is_recent = |at: Instant| now < at + LASTS;
-        let small = &self.listen.small;
-        if now < self.listen.next || !small.iter().any(|(to, it)| *to != from && is_recent(it.0)) {
+        let is_beside = |(to, (at, ..)): (&NodeId, &(Instant, BlockId, Shape))| {
+            *to != from && now < *at + LASTS && self.air(*to) == self.air(from)
+        };
+        if now < self.listen.next || !self.listen.small.iter().any(is_beside) {
             return;
         }
         let Some(shape) = self.blocks.get(&id).map(|block| block.shape) else { return };
@@ -81,9 +82,9 @@ impl Hop {
             return;
         }
         self.listen.due = None;
-        let from = self.reception.as_ref().map(|reception| reception.via);
         self.listen.small.retain(|_, (at, ..)| now < *at + LASTS);
-        let others = self.listen.small.iter().filter(|(node, _)| Some(**node) != from);
+        let sends_much = |node| self.receptions.values().any(|reception| reception.via == node);
+        let others = self.listen.small.iter().filter(|(node, _)| !sends_much(**node));
         let others: Vec<Message> = others
             .map(|(to, (_, block, shape))| Message::Listen {
                 block: *block,

@@ -147,7 +147,7 @@ pub struct Hop {
     unsure: BTreeSet<NodeId>,
     /// Whether blocks are kept where they survive the node.
     keeps: bool,
-    /// Which air each neighbour is reached over; of others it is not known.
+    /// Which air each neighbour is reached over; it is not known of others.
     airs: BTreeMap<NodeId, usize>,
     /// The last known way to each destination.
     routes: BTreeMap<NodeId, Route>,
@@ -160,7 +160,8 @@ pub struct Hop {
     over: Over,
     /// Flows that end here.
     arrivals: BTreeMap<FlowKey, Arrivals>,
-    reception: Option<Reception>,
+    /// By the air that they come over.
+    receptions: BTreeMap<Option<usize>, Reception>,
     waiting: Vec<Waiting>,
     messages: VecDeque<Message>,
     in_radio: BTreeMap<UnitId, InRadio>,
@@ -217,7 +218,7 @@ impl Hop {
             braked: BTreeSet::new(),
             over: Over::default(),
             arrivals: BTreeMap::new(),
-            reception: None,
+            receptions: BTreeMap::new(),
             waiting: Vec::new(),
             messages: VecDeque::new(),
             in_radio: BTreeMap::new(),
@@ -433,9 +434,9 @@ impl Hop {
             (None, _) => None,
         };
         let blocks = self.blocks.iter().filter_map(of_block);
-        let reception = self.reception.as_ref().map(Reception::deadline);
+        let receptions = self.receptions.values().map(Reception::deadline);
         let gaps = self.gap.poll_timeout().into_iter().chain(self.listen.poll_timeout());
-        blocks.chain(reception).chain(self.stranded_due()).chain(gaps).min()
+        blocks.chain(receptions).chain(self.stranded_due()).chain(gaps).min()
     }
 
     /// Asks again what was not answered, and goes on without those that fell silent.
@@ -453,8 +454,9 @@ impl Hop {
         self.tell_that_it_listens(now);
         self.ask_for_arrivals(now);
         self.try_stranded(now);
-        if self.reception.as_ref().is_some_and(|reception| reception.deadline() <= now) {
-            self.reception = None;
+        let receptions = self.receptions.len();
+        self.receptions.retain(|_, reception| reception.deadline() > now);
+        if self.receptions.len() < receptions {
             self.admit_next(now);
         }
     }

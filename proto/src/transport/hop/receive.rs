@@ -137,7 +137,7 @@ impl Hop {
             return;
         }
         block.used = now;
-        let reception = self.reception.as_mut().filter(|one| one.has(id));
+        let reception = self.receptions.values_mut().find(|one| one.has(id));
         let is_large = reception.map(|reception| reception.heard = now).is_some();
         if !block.put(frame, payload) {
             self.counters.frames_again += 1;

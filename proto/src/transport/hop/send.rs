@@ -29,10 +29,16 @@ const ROUND_WEIGHT: f64 = 0.25;
 const LEAST_DELIVERY: f64 = 0.05;
 
 impl Hop {
-    /// Tells it which air each neighbour is reached over: part of a block goes on to one while the
-    /// rest comes from another, unless they share theirs.
+    /// Tells it which air each neighbour is reached over. Of those that share one, large blocks
+    /// come from one at a time, and part of a block goes on only to one that does not share the air
+    /// that the rest comes over.
     pub fn set_airs(&mut self, airs: BTreeMap<NodeId, usize>) {
         self.airs = airs;
+    }
+
+    /// The air that a neighbour is reached over. Those of which it is not known share one.
+    pub(super) fn air(&self, neighbour: NodeId) -> Option<usize> {
+        self.airs.get(&neighbour).copied()
     }
 
     /// Starts to pass on the next block of a flow, if it is time to.
@@ -70,9 +76,9 @@ impl Hop {
     /// on one air collide with nodes that they cannot hear.
     fn may_go_in_part(&self, id: BlockId, block: &Block) -> bool {
         let is_apart = || {
-            let from = self.reception.as_ref().filter(|reception| reception.has(id))?.via;
+            let from = self.receptions.values().find(|reception| reception.has(id))?.via;
             let to = self.next_hop(block.shape.destination)?;
-            Some(self.airs.get(&from)? != self.airs.get(&to)?)
+            Some(self.air(from)? != self.air(to)?)
         };
         let has_turn = block.have.count() >= self.config.turn_frames;
         has_turn && self.config.pipeline.or_else(is_apart).unwrap_or_default()

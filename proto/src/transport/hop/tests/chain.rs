@@ -397,3 +397,21 @@ fn part_of_a_block_goes_on_where_the_hops_do_not_share_the_air() {
     assert_eq!(took[0], frames, "all of it is there");
     assert!(took[1] < frames, "{} of {frames} were there", took[1]);
 }
+
+#[test]
+fn large_blocks_come_from_one_neighbour_at_a_time_over_each_air() {
+    let withheld = [[0, 0], [0, 1]].map(|airs| {
+        let mut row = Row::new(3, small_config(), Harm::default(), 1);
+        row.hop(2).set_airs([NodeId(1), NodeId(3)].into_iter().zip(airs).collect());
+        row.push(flow(1), 0, 2, 14_000, true);
+        let other = FlowKey { source: NodeId(3), local: 1 };
+        row.push(other, 0, 2, 14_000, true);
+        let later = row.now + Duration::from_secs(3);
+        row.run_until(later);
+        row.assert_delivered(flow(1), &[14_000]);
+        row.assert_delivered(other, &[14_000]);
+        row.count(2, "withheld")
+    });
+    assert!(withheld[0] > 0, "one waits for the other");
+    assert_eq!(withheld[1], 0);
+}
