@@ -57,6 +57,16 @@ struct Outgoing {
     transit: bool,
 }
 
+impl Outgoing {
+    /// Makes a packet what the next hop is to have; returns whether it may go there.
+    fn lower_hop_limit(&mut self) -> bool {
+        let payload = ip::forwarded(std::mem::take(&mut self.packet.payload));
+        let may_go = payload.is_some();
+        self.packet.payload = payload.unwrap_or_default();
+        may_go
+    }
+}
+
 impl Forwarder {
     pub(super) fn new(node: NodeId, plan: AddressPlan) -> Self {
         Self {
@@ -154,27 +164,25 @@ impl Forwarder {
     /// Gives the next packet of those that there is room for.
     pub(super) fn poll_tx(&mut self, below: &RoomBelow<'_>) -> Option<Packet> {
         let mut index = 0;
-        while let Some(out) = self.out.get(index) {
-            let has_room = !below(out.packet.lane()).is_none();
-            if !has_room && !out.transit {
-                index += 1;
-                continue;
-            }
-            let out = match index {
-                0 => self.out.pop_front(),
-                _ => self.out.remove(index),
-            };
-            let Outgoing { packet, transit } = out?;
-            if !has_room {
-                // The link owns the buffer of the node: what it has no room for is lost here.
-                self.count_drop(DropCause::QueueFull);
-            } else if !transit {
-                return Some(packet);
-            } else if let Some(payload) = ip::forwarded(packet.payload) {
-                self.forwarded += 1;
-                return Some(Packet { payload, ..packet });
-            } else {
+        while let Some(out) = self.out.get_mut(index) {
+            let transit = out.transit;
+            if !below(out.packet.lane()).is_none() {
+                let has_hops_left = !transit || out.lower_hop_limit();
+                let out = match index {
+                    0 => self.out.pop_front(),
+                    _ => self.out.remove(index),
+                };
+                if has_hops_left {
+                    self.forwarded += u64::from(transit);
+                    return out.map(|out| out.packet);
+                }
                 self.count_drop(DropCause::HopLimit);
+            } else if transit {
+                // The link owns the buffer of the node: what it has no room for is lost here.
+                self.out.remove(index);
+                self.count_drop(DropCause::QueueFull);
+            } else {
+                index += 1;
             }
         }
         None
