@@ -176,9 +176,10 @@ impl Hop {
 
     /// Whether a block is taken now.
     fn may_take(&mut self, now: Instant, asks: &Waiting) -> bool {
+        let beside = self.receptions.get(&self.air(asks.via));
         let is_free = asks.shape.is_small()
             || self.config.withhold == Withhold::Never
-            || self.reception_beside(asks).is_none_or(|reception| self.may_join(reception, asks));
+            || beside.is_none_or(|reception| self.may_join(reception, asks));
         if !is_free || self.blocks.contains_key(&asks.block) {
             return is_free;
         }
@@ -194,24 +195,21 @@ impl Hop {
     /// Whether a neighbour may send another block beside the one that is taken of it: nobody else
     /// waits.
     fn may_join(&self, reception: &Reception, asks: &Waiting) -> bool {
+        let air = self.air(asks.via);
+        let is_no_rival = |other: &Waiting| other.via == asks.via || self.air(other.via) != air;
         reception.via == asks.via
             && (1..self.config.in_flight as usize).contains(&reception.blocks.len())
-            && self.waits_over(self.air(asks.via)).all(|other| other.via == asks.via)
+            && self.waiting.iter().all(is_no_rival)
     }
 
-    /// Of those whose blocks are taken, the one on the air of another.
-    fn reception_beside(&self, asks: &Waiting) -> Option<&Reception> {
-        self.receptions.get(&self.air(asks.via))
-    }
-
-    /// Those that want to send a block over an air.
-    fn waits_over(&self, air: Option<usize>) -> impl Iterator<Item = &Waiting> {
-        self.waiting.iter().filter(move |asks| self.air(asks.via) == air)
+    /// The airs over which somebody waits.
+    fn waited(&self) -> BTreeSet<Option<usize>> {
+        self.waiting.iter().map(|asks| self.air(asks.via)).collect()
     }
 
     /// A block is whole, or was let go.
     pub(super) fn end_reception(&mut self, id: BlockId) {
-        let waited: BTreeSet<_> = self.waiting.iter().map(|asks| self.air(asks.via)).collect();
+        let waited = self.waited();
         self.receptions.retain(|air, reception| {
             reception.blocks.retain(|block| *block != id);
             !reception.blocks.is_empty() || waited.contains(air)
@@ -293,8 +291,7 @@ impl Hop {
 
     /// Hears the next of those that wait, over each air (`hop.md` 7).
     pub(super) fn admit_next(&mut self, now: Instant) {
-        let airs: BTreeSet<_> = self.waiting.iter().map(|asks| self.air(asks.via)).collect();
-        airs.into_iter().for_each(|air| self.admit_next_over(now, air));
+        self.waited().into_iter().for_each(|air| self.admit_next_over(now, air));
     }
 
     fn admit_next_over(&mut self, now: Instant, air: Option<usize>) {
