@@ -175,15 +175,15 @@ fn fnv(hash: u32, bytes: &[u8]) -> u32 {
 /// The packet for the next hop, with its hop limit one lower; `None` if that was used up. Copied
 /// only if it is shared.
 pub fn forwarded(packet: Bytes) -> Option<Bytes> {
-    let place = match packet.first()? >> 4 {
-        4 if packet.len() >= IPV4_HEADER_BYTES => 8,
-        6 if packet.len() >= IPV6_HEADER_BYTES => 7,
+    let is_ipv4 = match packet.first()? >> 4 {
+        4 if packet.len() >= IPV4_HEADER_BYTES => true,
+        6 if packet.len() >= IPV6_HEADER_BYTES => false,
         _ => return None,
     };
+    let place = if is_ipv4 { 8 } else { 7 };
     if packet[place] <= 1 {
         return None;
     }
-    let is_ipv4 = place == 8;
     let mut packet = Vec::from(packet);
     packet[place] -= 1;
     if is_ipv4 {
