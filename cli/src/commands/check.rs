@@ -313,33 +313,38 @@ fn describe_link(link: &RadioLinkConfig, hops: &[Hop]) -> String {
     }
 }
 
+/// A share in percent, as somebody would have written it.
+fn percent(share: f64) -> f64 {
+    (share * 1e9).round() / 1e7
+}
+
 fn loss(config: &LossConfig) -> String {
     match config {
-        LossConfig::Bernoulli { p } => format!("{} %", p * 100.0),
+        LossConfig::Bernoulli { p } => format!("{} %", percent(*p)),
         LossConfig::GilbertElliott { good_ms, bad_ms, good_loss, bad_loss } => {
             let share = bad_ms / (good_ms + bad_ms);
             let mean = share * bad_loss + (1.0 - share) * good_loss;
             format!("{:.1} % in bursts of {bad_ms} ms", mean * 100.0)
         }
         LossConfig::BernoulliUnits { p, unit_bytes } => {
-            format!("{} % of units of {unit_bytes} bytes", p * 100.0)
+            format!("{} % of units of {unit_bytes} bytes", percent(*p))
         }
         LossConfig::GilbertElliottFrames { to_bad, to_good, good_loss, bad_loss } => {
             let share = to_bad / (to_bad + to_good);
             let mean = share * bad_loss + (1.0 - share) * good_loss;
             format!("{:.1} % in bursts of {:.1} frames", mean * 100.0, 1.0 / to_good)
         }
-        LossConfig::Runs(runs) => format!("{} % in measured runs", runs.loss * 100.0),
+        LossConfig::Runs(runs) => format!("{} % in measured runs", percent(runs.loss)),
         LossConfig::Interferer(interferer) => {
             format!("by an interferer of {} Mb/s", interferer.load_mbps)
         }
-        LossConfig::Drift(drift) => format!("{} % that drifts", drift.loss * 100.0),
+        LossConfig::Drift(drift) => format!("{} % that drifts", percent(drift.loss)),
         LossConfig::Modulated(modulated) => {
             format!("{} % modulated by {}", modulated.loss * 100.0, modulated.spread)
         }
         LossConfig::Trace(trace) => format!("of the recording {}", trace.file),
         LossConfig::Driver(driver) => {
-            format!("{}, and {} % in the driver", loss(&driver.loss), driver.q * 100.0)
+            format!("{}, and {} % in the driver", loss(&driver.loss), percent(driver.q))
         }
     }
 }
@@ -359,6 +364,14 @@ mod tests {
              between = [\"a\", \"b\"]\ndistance_km = {km}\n"
         );
         describe(&toml::from_str(&text).expect("a good scenario"))
+    }
+
+    #[test]
+    fn losses_are_told_as_they_were_written() {
+        let of = |p, unit_bytes| loss(&LossConfig::BernoulliUnits { p, unit_bytes });
+        assert_eq!(of(0.0606, 250), "6.06 % of units of 250 bytes");
+        assert_eq!(loss(&LossConfig::Bernoulli { p: 0.07 }), "7 %");
+        assert_eq!(loss(&LossConfig::Bernoulli { p: 1e-6 }), "0.0001 %");
     }
 
     #[test]

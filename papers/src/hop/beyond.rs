@@ -6,7 +6,7 @@ use farhop_proto::stack::{
     AccessConfig, Congestion, DriverConfig, FlowConfig, FlowKind, LinkConfig, LossConfig, Scenario,
 };
 
-use super::many::{self, fairness};
+use super::many::{self, fairness, starved};
 use super::network::{Carrier, Mac, Net, mean_kbps};
 use crate::curve::{curve, highest, ours};
 use crate::{At, Case, Effort, Figure, Findings, Results, Target};
@@ -107,6 +107,7 @@ fn judge(_: Effort, results: &Results) -> Findings {
     let gain = |at: At<'_>| mean_kbps(at.report(hop)) / mean_kbps(at.report(tcp)).max(1e-3);
     found.add("gain", results.over_seeds(gain));
     found.add("fairness", results.of(hop, fairness));
+    found.add("starved", results.of(hop, starved));
     for (key, _) in FIVE {
         let of = |at: At<'_>, carrier: Carrier| {
             at.total(&format!("beyond/five/{}/{key}", carrier.name()))

@@ -136,7 +136,8 @@ fn f9b(_: Effort, results: &Results) -> Findings {
     found
 }
 
-fn starved(report: &Report) -> f64 {
+/// The share of the flows that have less than 5% of the mean goodput, in percent.
+pub(super) fn starved(report: &Report) -> f64 {
     let least = mean_kbps(report) * 0.05;
     let few = report.flows.iter().filter(|flow| kbps(flow) < least).count();
     few as f64 / report.flows.len() as f64 * 100.0

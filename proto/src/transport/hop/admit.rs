@@ -1,5 +1,6 @@
 //! Requests of neighbours (BSYN), and whom the node hears next.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::block::{Block, End, Shape};
@@ -20,6 +21,9 @@ const STILL_WAITING: Duration = Duration::from_millis(1_700);
 pub(super) const SILENT: Duration = Duration::from_secs(5);
 /// Up to this part of a block is short: it costs those that wait little.
 const SHORT: u32 = 4;
+/// How often, where flows have spells, the one is heard that has had least: else those that began
+/// last would wait for all the others.
+const LEAST_FIRST: f64 = 0.4;
 /// Neighbours that may wait; more are heard when they ask again.
 const WAITERS: usize = 64;
 
@@ -307,7 +311,12 @@ impl Hop {
                 fit.push(index);
             }
         }
-        if let Some(chosen) = self.choose(&self.furthest(&fit)) {
+        let is_choice = fit.len() > 1 && self.config.spell_blocks > 0;
+        let preferred = match is_choice && self.rng.uniform() < LEAST_FIRST {
+            true => self.least(&fit),
+            false => self.furthest(&fit),
+        };
+        if let Some(chosen) = self.choose(&preferred) {
             // Blocks of a flow come in their order.
             let flow = self.waiting[chosen].block.flow;
             let same = fit.into_iter().filter(|index| self.waiting[*index].block.flow == flow);
@@ -320,12 +329,22 @@ impl Hop {
     /// Those of them that are furthest in their spells, and what is short. All nodes of a way see
     /// the same numbers, so that they prefer the same flows without a word to each other.
     pub(super) fn furthest(&self, fit: &[usize]) -> Vec<usize> {
+        self.foremost(fit, |number| self.config.in_spell(number))
+    }
+
+    /// Those of them of whose flows the fewest blocks have come before, and what is short.
+    pub(super) fn least(&self, fit: &[usize]) -> Vec<usize> {
+        self.foremost(fit, Reverse)
+    }
+
+    /// Those of them whose blocks have the highest rank by their numbers, and what is short.
+    fn foremost<R: Ord>(&self, fit: &[usize], rank: impl Fn(u32) -> R) -> Vec<usize> {
         let short = self.config.block_bytes / SHORT;
         let is_short = |index: usize| self.waiting[index].shape.length <= short;
-        let rank = |index: usize| self.config.in_spell(self.waiting[index].block.number);
+        let rank = |index: usize| rank(self.waiting[index].block.number);
         let long = fit.iter().copied().filter(|index| !is_short(*index));
-        let furthest = long.map(rank).max();
-        let stays = |index: &usize| is_short(*index) || Some(rank(*index)) == furthest;
+        let highest = long.map(rank).max();
+        let stays = |index: &usize| is_short(*index) || Some(rank(*index)) == highest;
         fit.iter().copied().filter(stays).collect()
     }
 

@@ -33,10 +33,11 @@ pub struct HopConfig {
     pub ahead: Ahead,
     /// Whom a node hears first, of those that want to send it a block.
     pub withhold: Withhold,
-    /// Blocks of a flow after which it stands in line anew. Of those that wait, a node hears the
-    /// flow first that is furthest in its spell, so that flows end one after the other and not all
-    /// at last; what is much smaller than a block takes part in the choice all the same. With 0 a
-    /// choice of `withhold` is for one block, as in the paper.
+    /// Blocks of a flow after which it stands in line anew. Of those that wait, a node mostly hears
+    /// the flow that is furthest in its spell, so that flows end one after the other and not all at
+    /// last, and two times in five the one that has had least, so that none waits for all others;
+    /// what is much smaller than a block takes part in the choice all the same. With 0 a choice of
+    /// `withhold` is for one block, as in the paper.
     pub spell_blocks: u32,
     /// How transfers to several neighbours share the air.
     pub schedule: Schedule,

@@ -208,7 +208,7 @@ fn one_of_two_senders_waits_until_the_other_is_done() {
 }
 
 #[test]
-fn the_flow_that_is_furthest_in_its_spell_goes_first_and_short_blocks_beside_it() {
+fn the_furthest_in_its_spell_or_the_one_with_least_goes_first_and_short_blocks_beside_it() {
     let mut row = clean(2);
     let asks = |number, length: usize| {
         let id = BlockId { flow: flow(1 + number as u16), number };
@@ -221,6 +221,8 @@ fn the_flow_that_is_furthest_in_its_spell_goes_first_and_short_blocks_beside_it(
     hop.waiting = vec![asks(1, 14_000), asks(15, 14_000), asks(17, 14_000), asks(2, 3_500)];
     assert_eq!(hop.furthest(&[0, 1, 2, 3]), [1, 3]);
     assert_eq!(hop.furthest(&[0, 2]), [0, 2]);
+    assert_eq!(hop.least(&[0, 1, 2, 3]), [0, 3]);
+    assert_eq!(hop.least(&[1, 2]), [1]);
     hop.config.spell_blocks = 0;
     assert_eq!(hop.furthest(&[0, 1, 2, 3]), [0, 1, 2, 3]);
 }
