@@ -22,7 +22,7 @@ pub(super) const SILENT: Duration = Duration::from_secs(5);
 /// Up to this part of a block is short: it costs those that wait little.
 const SHORT: u32 = 4;
 /// How often, where flows have spells, the one is heard that has had least: else those that began
-/// last would wait for all the others.
+/// last, or have far to go, would wait for all the others.
 const LEAST_FIRST: f64 = 0.4;
 /// Neighbours that may wait; more are heard when they ask again.
 const WAITERS: usize = 64;
@@ -311,11 +311,7 @@ impl Hop {
                 fit.push(index);
             }
         }
-        let is_choice = fit.len() > 1 && self.config.spell_blocks > 0;
-        let preferred = match is_choice && self.rng.uniform() < LEAST_FIRST {
-            true => self.least(&fit),
-            false => self.furthest(&fit),
-        };
+        let preferred = self.preferred(&fit);
         if let Some(chosen) = self.choose(&preferred) {
             // Blocks of a flow come in their order.
             let flow = self.waiting[chosen].block.flow;
@@ -326,22 +322,37 @@ impl Hop {
         }
     }
 
-    /// Those of them that are furthest in their spells, and what is short. All nodes of a way see
-    /// the same numbers, so that they prefer the same flows without a word to each other.
+    /// Those of them that are to be heard first, where flows have spells.
+    fn preferred(&mut self, fit: &[usize]) -> Vec<usize> {
+        if fit.len() < 2 || self.config.spell_blocks == 0 {
+            return fit.to_vec();
+        }
+        match self.rng.uniform() < LEAST_FIRST {
+            true => self.least(fit),
+            false => self.furthest(fit),
+        }
+    }
+
+    /// Those of them with the fewest hops from their source to their destination, of these the
+    /// furthest in their spells, and what is short. All nodes of a way see the same numbers, so
+    /// that they prefer the same flows without a word to each other.
     pub(super) fn furthest(&self, fit: &[usize]) -> Vec<usize> {
-        self.foremost(fit, |number| self.config.in_spell(number))
+        self.foremost(fit, |Waiting { block, shape, .. }| {
+            let left = self.routes.get(&shape.destination).map_or(0, |route| route.hops);
+            (Reverse(shape.hops_made.saturating_add(left)), self.config.in_spell(block.number))
+        })
     }
 
     /// Those of them of whose flows the fewest blocks have come before, and what is short.
     pub(super) fn least(&self, fit: &[usize]) -> Vec<usize> {
-        self.foremost(fit, Reverse)
+        self.foremost(fit, |asks| Reverse(asks.block.number))
     }
 
-    /// Those of them whose blocks have the highest rank by their numbers, and what is short.
-    fn foremost<R: Ord>(&self, fit: &[usize], rank: impl Fn(u32) -> R) -> Vec<usize> {
+    /// Those of them with the highest rank, and what is short.
+    fn foremost<R: Ord>(&self, fit: &[usize], rank: impl Fn(&Waiting) -> R) -> Vec<usize> {
         let short = self.config.block_bytes / SHORT;
         let is_short = |index: usize| self.waiting[index].shape.length <= short;
-        let rank = |index: usize| rank(self.waiting[index].block.number);
+        let rank = |index: usize| rank(&self.waiting[index]);
         let long = fit.iter().copied().filter(|index| !is_short(*index));
         let highest = long.map(rank).max();
         let stays = |index: &usize| is_short(*index) || Some(rank(*index)) == highest;

@@ -34,10 +34,11 @@ pub struct HopConfig {
     /// Whom a node hears first, of those that want to send it a block.
     pub withhold: Withhold,
     /// Blocks of a flow after which it stands in line anew. Of those that wait, a node mostly hears
-    /// the flow that is furthest in its spell, so that flows end one after the other and not all at
-    /// last, and two times in five the one that has had least, so that none waits for all others;
-    /// what is much smaller than a block takes part in the choice all the same. With 0 a choice of
-    /// `withhold` is for one block, as in the paper.
+    /// the flow with the fewest hops, and of several the one that is furthest in its spell, so that
+    /// flows end one after the other and not all at last; two times in five it hears the one that
+    /// has had least, so that none waits for all others. What is much smaller than a block takes
+    /// part in the choice all the same. With 0 a choice of `withhold` is for one block, as in the
+    /// paper.
     pub spell_blocks: u32,
     /// How transfers to several neighbours share the air.
     pub schedule: Schedule,

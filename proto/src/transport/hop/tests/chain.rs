@@ -223,6 +223,13 @@ fn the_furthest_in_its_spell_or_the_one_with_least_goes_first_and_short_blocks_b
     assert_eq!(hop.furthest(&[0, 2]), [0, 2]);
     assert_eq!(hop.least(&[0, 1, 2, 3]), [0, 3]);
     assert_eq!(hop.least(&[1, 2]), [1]);
+    hop.waiting[0].shape.hops_made = 1;
+    hop.waiting[1].shape.hops_made = 2;
+    assert_eq!(hop.furthest(&[0, 1, 2, 3]), [2, 3], "fewer hops before further in the spell");
+    hop.waiting[2].shape.hops_made = 1;
+    assert_eq!(hop.furthest(&[0, 1, 2]), [0, 2]);
+    assert_eq!(hop.least(&[0, 1, 2]), [0]);
+    hop.waiting.iter_mut().for_each(|asks| asks.shape.hops_made = 0);
     hop.config.spell_blocks = 0;
     assert_eq!(hop.furthest(&[0, 1, 2, 3]), [0, 1, 2, 3]);
 }
