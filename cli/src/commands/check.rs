@@ -340,7 +340,7 @@ fn loss(config: &LossConfig) -> String {
         }
         LossConfig::Drift(drift) => format!("{} % that drifts", percent(drift.loss)),
         LossConfig::Modulated(modulated) => {
-            format!("{} % modulated by {}", modulated.loss * 100.0, modulated.spread)
+            format!("{} % modulated by {}", percent(modulated.loss), modulated.spread)
         }
         LossConfig::Trace(trace) => format!("of the recording {}", trace.file),
         LossConfig::Driver(driver) => {

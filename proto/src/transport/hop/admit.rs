@@ -323,7 +323,7 @@ impl Hop {
     }
 
     /// Those of them that are to be heard first, where flows have spells.
-    fn preferred(&mut self, fit: &[usize]) -> Vec<usize> {
+    pub(super) fn preferred(&mut self, fit: &[usize]) -> Vec<usize> {
         if fit.len() < 2 || self.config.spell_blocks == 0 {
             return fit.to_vec();
         }
