@@ -181,8 +181,11 @@ pub(crate) fn lateness_line(lateness: &Lateness) -> String {
     };
     let processes: Vec<String> = lateness.processes.iter().map(process).collect();
     let verdict = if lateness.late { "LATE, not valid" } else { "on time" };
+    let others = lateness.others_cpu.map_or_else(String::new, |others| {
+        format!("; other programs kept {others:.2} of a processor busy")
+    });
     format!(
-        "{verdict}: wake-ups later than 1 ms: {}; {} of {} slots overrun\n",
+        "{verdict}: wake-ups later than 1 ms: {}; {} of {} slots overrun{others}\n",
         processes.join(", "),
         lateness.slots_overrun,
         lateness.slots

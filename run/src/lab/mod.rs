@@ -23,6 +23,7 @@ mod hosts;
 mod isolate;
 mod keys;
 mod network;
+mod others;
 mod programs;
 mod report;
 mod room;

@@ -35,7 +35,7 @@ pub(super) fn end_programs(lab: &LabState) {
 }
 
 /// The programs that were started inside a lab.
-fn programs(lab: &LabState) -> Vec<Process> {
+pub(super) fn programs(lab: &LabState) -> Vec<Process> {
     let own: BTreeSet<u32> = own_processes(lab).chain([std::process::id()]).collect();
     let (mark, known) = (lab.mark(), own_namespaces(lab));
     let of_nodes = lab.nodes.iter().filter(|(_, process)| process.is_alive());
@@ -73,13 +73,15 @@ pub(super) fn signal(process: &Process, signal: Signal) {
     }
 }
 
-fn own_processes(lab: &LabState) -> impl Iterator<Item = u32> {
+/// The holder, the air and the nodes, as far as they live.
+pub(super) fn own_processes(lab: &LabState) -> impl Iterator<Item = u32> {
     let nodes = lab.nodes.iter().map(|(_, process)| process);
     let all = nodes.chain(lab.air.as_ref()).chain([&lab.holder]);
     all.filter(|process| process.is_alive()).map(|process| process.pid)
 }
 
-fn processes() -> impl Iterator<Item = u32> {
+/// The numbers of all processes that can be seen.
+pub(super) fn processes() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }

@@ -15,7 +15,9 @@ use serde_json::Value;
 use super::children::{AIR, far_end, near_end, radio_ends, ready_file};
 use super::state::{LabState, Process, SCENARIO_FILE, new_dir};
 use super::stranger::{self, StrangerStatus};
-use super::{Doing as _, LAB_VARIABLE, LabError, hosts, keys, network, report, room, traffic};
+use super::{
+    Doing as _, LAB_VARIABLE, LabError, hosts, keys, network, others, report, room, traffic,
+};
 use crate::daemon::client::ask;
 use crate::daemon::control::Request;
 use crate::daemon::{query, socket_path};
@@ -268,6 +270,7 @@ impl Lab {
         &mut self,
         watcher: &mut dyn FnMut(Progress) -> bool,
     ) -> Result<Report, LabError> {
+        let others_before = others::cpu_s(&self.state);
         let wall = WallClock::now();
         let before = self.statuses()?;
         let strangers = self.scenario.adversary.iter().map(|stranger| stranger.name.as_str());
@@ -289,6 +292,10 @@ impl Lab {
         report.adversary = self.adversary(&before, &after)?;
         report.seed = self.seed;
         report.wall_s = wall.elapsed().as_secs_f64();
+        if let Some(lateness) = &mut report.lateness {
+            let others = (others::cpu_s(&self.state) - others_before).max(0.0);
+            lateness.others_cpu = Some(others / report.wall_s);
+        }
         Ok(report)
     }
 

@@ -228,6 +228,10 @@ pub struct Lateness {
     pub slots_overrun: u64,
     /// Send slots.
     pub slots: u64,
+    /// Processors that were busy with what is not of the lab, in the mean: such a lab can be in
+    /// time, but its hosts take longer to react.
+    #[serde(default)]
+    pub others_cpu: Option<f64>,
     /// Whether the run is not valid: over 1% of the wake-ups of a process were later than 1 ms, or
     /// over 0.1% of the slots were overrun.
     pub late: bool,
@@ -257,7 +261,7 @@ impl Lateness {
     pub fn judge(processes: Vec<ProcessLateness>, slots: u64, slots_overrun: u64) -> Self {
         let woken_late = processes.iter().any(|process| process.late_1ms * 100 > process.wakeups);
         let late = woken_late || slots_overrun * 1000 > slots;
-        Self { processes, slots_overrun, slots, late }
+        Self { processes, slots_overrun, slots, others_cpu: None, late }
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use farhop_sim::engine::Report;
 use toml::Table;
 
-use super::program::Program;
+use super::program::{ANY, Program};
 use super::workers::median;
 use super::{Row, Tolerance};
 
@@ -121,7 +121,7 @@ impl Case {
         let table: Table = self.scenario(flow).parse().context("the scenario of a case")?;
         let mut all = Vec::new();
         for seed in 1..=runs {
-            let (report, _): (Report, u32) = program.lab(&table, seed)?;
+            let (report, _): (Report, u32) = program.lab(&table, seed, ANY)?;
             all.push(report.flows[0].goodput_mbps);
         }
         Ok(median(&all))

@@ -11,8 +11,16 @@ use serde_json::Value;
 use tempfile::TempDir;
 use toml::Table;
 
-/// Labs that may be late, one after the other.
+/// Labs that may be late, or not still, one after the other.
 const LAB_TRIES: u32 = 4;
+/// How often a run is asked for its memory: so that what it needs at its end is seen.
+const POLL: Duration = Duration::from_millis(2);
+/// The same beside a lab, which is not to be disturbed.
+const LAB_POLL: Duration = Duration::from_millis(100);
+/// Processors that others may keep busy beside a lab of which tens of microseconds matter.
+pub(crate) const STILL: f64 = 0.05;
+/// The same where they do not matter.
+pub(crate) const ANY: f64 = f64::INFINITY;
 
 /// farhop in release form, and a place for files that goes away with it.
 pub(crate) struct Program {
@@ -53,17 +61,22 @@ impl Program {
         Ok(Run { report, memory_kb })
     }
 
-    /// A lab that was in time, and how many were late before: those are not believed.
-    pub(crate) fn lab(&self, scenario: &Table, seed: u64) -> Result<(Report, u32)> {
-        for late in 0..LAB_TRIES {
+    /// A lab that was in time, beside which others kept at most `others` processors busy, and how
+    /// many before it were not so: those are not believed.
+    pub(crate) fn lab(&self, scenario: &Table, seed: u64, others: f64) -> Result<(Report, u32)> {
+        for refused in 0..LAB_TRIES {
             let (said, _) = self.json("lab", scenario, &[format!("--seed={seed}")])?;
             let report: Report =
                 serde_json::from_str(&said).context("a report that is not understood")?;
-            if !report.lateness.as_ref().is_some_and(|lateness| lateness.late) {
-                return Ok((report, late));
+            let lateness = report.lateness.as_ref().context("a lab that was not timed")?;
+            if !lateness.late && lateness.others_cpu.is_some_and(|busy| busy <= others) {
+                return Ok((report, refused));
             }
         }
-        bail!("{LAB_TRIES} labs in a row were late: this machine is too busy to compare with");
+        bail!(
+            "{LAB_TRIES} labs in a row were late, or other programs kept more than {others} of a \
+             processor busy: this machine is too busy to compare with"
+        );
     }
 
     /// What a command (`sim` or `lab`) prints as JSON, and the most memory that it had.
@@ -81,12 +94,13 @@ impl Program {
         process.arg(command).arg(&file).arg("--json").args(arguments).stdin(Stdio::null());
         process.stdout(File::create(&out)?).stderr(File::create(&errors)?);
         let mut child = process.spawn().context("farhop does not run")?;
+        let poll = if command == "lab" { LAB_POLL } else { POLL };
         let mut memory_kb = 0;
         let status = loop {
             memory_kb = memory_kb.max(high_water_kb(child.id()));
             match child.try_wait()? {
                 Some(status) => break status,
-                None => std::thread::sleep(Duration::from_millis(2)),
+                None => std::thread::sleep(poll),
             }
         };
         if !status.success() {

@@ -11,7 +11,7 @@ use farhop_sim::engine::{AdversaryReport, Report};
 use serde::Deserialize as _;
 use toml::{Table, Value};
 
-use super::program::{self, Program, first, set, table};
+use super::program::{self, ANY, Program, first, set, table};
 use super::{Row, Tolerance, workers};
 
 const GROUP: &str = "security";
@@ -67,7 +67,7 @@ fn attacks(program: &Program, root: &Path, shorter: f64) -> Result<Vec<Row>> {
 
 /// A stranger among daemons.
 fn lab_attack(program: &Program, root: &Path, seconds: f64) -> Result<Vec<Row>> {
-    let (report, _) = program.lab(&attack(root, 0.3, seconds)?, 1)?;
+    let (report, _) = program.lab(&attack(root, 0.3, seconds)?, 1, ANY)?;
     let mut rows = judged("lab, 30% of the time", &report)?;
     let sent = (adversary(&report)?.sent as f64, LAB_FRAMES * seconds / LAB_ATTACK_S);
     rows.push(Row::new(GROUP, "lab: hostile frames", "frames", sent, Tolerance::AtLeast));
@@ -117,7 +117,7 @@ fn cost(program: &Program, root: &Path, driver: &str, seconds: f64) -> Result<Ro
             let security = Table::from_iter([("mode".to_owned(), Value::from(mode))]);
             scenario.insert("security".into(), security.into());
             *sum += match driver {
-                "lab" => program.lab(&scenario, 1)?.0.total_mbps(),
+                "lab" => program.lab(&scenario, 1, ANY)?.0.total_mbps(),
                 _ => program.goodput(&scenario, 1)?,
             };
             bar.inc(1);
