@@ -9,6 +9,7 @@ mod build;
 mod conformance;
 mod forward;
 mod profile;
+mod scratch;
 mod swarm;
 mod tidy;
 mod validate;
@@ -46,7 +47,9 @@ enum Command {
 }
 
 fn main() -> anyhow::Result<ExitCode> {
-    match Arguments::parse().command {
+    let arguments = Arguments::parse();
+    scratch::watch()?;
+    match arguments.command {
         Command::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Conformance(options) => conformance::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Forward(options) => forward::run(&options).map(|()| ExitCode::SUCCESS),

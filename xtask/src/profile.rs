@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 
 use crate::build;
+use crate::scratch::Scratch;
 
 /// What was counted, from the workspace.
 const COUNTED: &str = "profile/farhop.profdata";
@@ -19,7 +20,7 @@ const COUNTED: &str = "profile/farhop.profdata";
 pub(crate) fn run(root: &Path) -> Result<()> {
     let merge = profdata()?;
     let farhop = build::farhop_counting()?;
-    let folder = tempfile::tempdir()?;
+    let folder = Scratch::new()?;
     let files = scenarios(&root.join("scenarios"))?;
     for (index, file) in files.iter().enumerate() {
         eprintln!("{} of {}: {}", index + 1, files.len(), file.display());

@@ -13,10 +13,10 @@ use farhop_proto::transport::hop::HopConfig;
 use farhop_run::daemon::socket_path;
 use farhop_run::keys::Store;
 use farhop_run::sockets::client::{Daemon, StreamListener, StreamSocket};
-use tempfile::TempDir;
 
 use super::place::{Guarded, NODES, Place, WIRES, wait_for};
 use super::usage::{Cost, Meter, resident};
+use crate::scratch::Scratch;
 
 /// What the programs at the ends write and read at once.
 const CHUNK: usize = 1 << 16;
@@ -149,14 +149,14 @@ fn write(stream: &mut StreamSocket, bytes: u64) -> Result<()> {
 
 /// The daemons, which end with this.
 struct Row {
-    dir: TempDir,
+    dir: Scratch,
     daemons: Vec<Guarded>,
 }
 
 impl Row {
     /// `own` is what the settings of blocks have beside the usual.
     fn start(farhop: &Path, place: &Place, mode: Mode, radio: &str, own: &str) -> Result<Self> {
-        let dir = TempDir::with_prefix("farhop-forward-")?;
+        let dir = Scratch::new()?;
         let mut row = Self { dir, daemons: Vec::new() };
         let file = row.path("forward.toml");
         fs::write(&file, row.scenario(mode, radio, own)?)?;

@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use farhop_sim::engine::Report;
 use serde_json::Value;
-use tempfile::TempDir;
 use toml::Table;
+
+use crate::scratch::Scratch;
 
 /// Labs that may be late, or not still, one after the other.
 const LAB_TRIES: u32 = 4;
@@ -25,7 +26,7 @@ pub(crate) const ANY: f64 = f64::INFINITY;
 /// farhop in release form, and a place for files that goes away with it.
 pub(crate) struct Program {
     farhop: PathBuf,
-    folder: TempDir,
+    folder: Scratch,
 }
 
 /// What a run said, and the most memory that it had, in kB.
@@ -44,7 +45,7 @@ impl Program {
 
     /// The program at a place.
     pub(crate) fn at(farhop: PathBuf) -> Result<Self> {
-        Ok(Self { farhop, folder: tempfile::tempdir()? })
+        Ok(Self { farhop, folder: Scratch::new()? })
     }
 
     /// Goodput of all flows together, in Mb/s.
