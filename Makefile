@@ -25,6 +25,13 @@ demo: setup-demo build ## TCP over 80 km, with farhop and without: about two min
 build: ## the program, in target/release
 	cargo build --release --bin farhop $(COUNTED)
 
+# Does not build: root has no Rust where it came by rustup.
+PREFIX ?= /usr/local
+.PHONY: install
+install: ## what `make build` made, to /usr/local/bin (PREFIX=... for elsewhere)
+	@test -x $(FARHOP) || { echo "install: there is no $(FARHOP) yet: make build" >&2; exit 1; }
+	install -D -m 755 $(FARHOP) $(DESTDIR)$(PREFIX)/bin/farhop
+
 .PHONY: test
 test: setup-test fmt-check lint doc unit test-wire tidy deny scenarios paper-quick test-system conformance validate-quick test-radio ## all that CI checks
 	@echo "make test: all passed"

@@ -55,6 +55,12 @@ if ! command -v cargo >/dev/null; then
     say "missing: cargo; see https://rustup.rs (Cargo.toml names the oldest version that will do)"
     exit 1
 fi
+oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
+version=$(cargo --version | cut -d' ' -f2)
+if [ "$(printf '%s\n' "$oldest" "$version" | sort -V | head -1)" != "$oldest" ]; then
+    say "cargo is $version, and $oldest is the oldest that will do; with rustup: rustup update"
+    exit 1
+fi
 [ "$1" != demo ] || exit 0
 for part in fmt clippy; do
     cargo "$part" --version >/dev/null 2>&1 || {

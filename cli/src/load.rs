@@ -201,12 +201,21 @@ pub(crate) fn read_files(scenario: &mut Scenario, folder: &Path) -> Vec<Problem>
     unreadable
 }
 
-/// Refuses what only the simulator has: several radios at a node where the link has no slots,
-/// wires, and nodes that move.
+/// Refuses what only the simulator has.
 pub(crate) fn refuse_for_devices(
     scenario: &Scenario,
     may_have_several: impl Fn(&NodeConfig) -> bool,
 ) -> Result<(), Failure> {
+    let only = simulated_only(scenario, may_have_several);
+    only.map_or(Ok(()), |only| Err(Failure::Input(miette::miette!("{only}"))))
+}
+
+/// What only the simulator has, if the scenario has it: several radios at a node where the link
+/// has no slots, wires, and nodes that move.
+pub(crate) fn simulated_only(
+    scenario: &Scenario,
+    may_have_several: impl Fn(&NodeConfig) -> bool,
+) -> Option<String> {
     let plan = scenario.plan_for_flows();
     let moves = scenario.mobility.kind != MobilityKind::Static
         || scenario.node.iter().any(|node| !node.path_m.is_empty());
@@ -223,9 +232,9 @@ pub(crate) fn refuse_for_devices(
         }
         None if has_wire.next().is_some() => "some nodes are joined by wires".into(),
         None if moves => "some nodes move".into(),
-        None => return Ok(()),
+        None => return None,
     };
-    Err(Failure::Input(miette::miette!("{what}: `farhop sim` only")))
+    Some(format!("{what}: `farhop sim` only"))
 }
 
 /// One diagnostic of them all.

@@ -14,6 +14,7 @@ use farhop_proto::stack::{
 use farhop_proto::wire::blindfec;
 use farhop_proto::wire::harq::UNIT_HEADER_BYTES;
 use farhop_proto::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
+use farhop_run::lab;
 use farhop_sim::engine::{flow_name, transport_name};
 
 use super::print_text;
@@ -39,6 +40,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let mut text = describe(&loaded.scenario);
     if loaded.scenario.sweep.is_some() {
         let _ = writeln!(text, "sweep: {}", sweep::describe(&loaded)?);
+    }
+    let scenario = &loaded.scenario;
+    let refused = load::simulated_only(scenario, |_| false).or_else(|| lab::refusal(scenario));
+    if let Some(why) = refused {
+        let _ = writeln!(text, "farhop lab would refuse it: {why}");
     }
     print_text(text.trim_end())?;
     Ok(())

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use farhop_proto::base::PublicKey;
-use farhop_run::daemon::{self, runtime_dir};
+use farhop_run::daemon::{self, runtime_dirs};
 use farhop_run::lab;
 use serde_json::Value;
 
@@ -112,14 +112,14 @@ pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
 
 /// The daemons that are wanted, at least one.
 fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
-    let dir = wanted.runtime_dir.map_or_else(runtime_dir, Path::to_owned);
+    let own = wanted.runtime_dir.map_or_else(runtime_dirs, |dir| vec![dir.to_owned()]);
     let is_wanted = |state: &lab::LabState| {
         wanted.lab.is_none_or(|name| state.id == name || state.scenario == name)
     };
     let is_elsewhere = wanted.runtime_dir.is_some() && wanted.lab.is_none();
     let labs = if is_elsewhere { Vec::new() } else { lab::list() };
     let labs = labs.into_iter().filter(lab::LabState::is_alive).filter(is_wanted);
-    let own = if wanted.lab.is_none() { Some(dir) } else { None };
+    let own = if wanted.lab.is_none() { own } else { Vec::new() };
     let dirs: Vec<_> = own.into_iter().chain(labs.map(|lab| lab.dir())).collect();
     let mut running: Vec<_> = dirs.iter().flat_map(|dir| daemon::list(dir)).collect();
     // The air of a lab has a socket too, but is no node.
@@ -128,16 +128,16 @@ fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
         running.retain(|daemon| daemon.name == node);
     }
     if running.is_empty() {
+        let who = wanted.node.map_or("no daemon".into(), |node| format!("no daemon for '{node}'"));
+        let place = wanted.lab.map_or(String::new(), |lab| format!(" in the lab '{lab}'"));
         let mut barred = dirs.iter().flat_map(|dir| daemon::barred(dir));
         if let Some(path) = barred.next() {
             return Err(Failure::Failed(format!(
-                "no permission to use {}: a daemon answers its own user and root; take that user, \
-                 or `sudo farhop ...`",
+                "{who}{place} is running that you may ask; what is in {} is another user's, and a \
+                 daemon answers its own user and root: take that user, or `sudo farhop ...`",
                 path.display()
             )));
         }
-        let who = wanted.node.map_or("no daemon".into(), |node| format!("no daemon for '{node}'"));
-        let place = wanted.lab.map_or(String::new(), |lab| format!(" in the lab '{lab}'"));
         return Err(Failure::Failed(format!(
             "{who}{place} is running: start one with `farhop up FILE --node NAME` or \
              `farhop lab FILE --keep`"

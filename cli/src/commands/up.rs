@@ -17,9 +17,9 @@ use crate::{Failure, load};
 /// keys the scenario names or `farhop keys trust` was told.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    farhop up mesh.toml --node hill\n  \
-    farhop up mesh.toml --node hill --tun wlan-hill\n  \
-    farhop up mesh.toml --node hill --keys /etc/farhop-hill")]
+    farhop up scenarios/up-udp.toml --node left\n  \
+    farhop up link.toml --node hill --tun wlan-hill\n  \
+    farhop up link.toml --node hill --keys /etc/farhop-hill")]
 pub(crate) struct Options {
     /// The scenario.
     file: PathBuf,

@@ -365,6 +365,8 @@ fn check_tells_what_each_flow_sends_and_who_finds_the_routes() {
         "a call of 172 B every 20 ms, played up to 60 ms late",
         "pages, read for 30 s in the mean",
         "2 Mb/s in 1440 B for 1 s and nothing for 1 s in the mean",
+        "farhop lab would refuse it",
+        "no flow of kind \"voip\"",
     ] {
         assert!(said.contains(words), "no '{words}': {said}");
     }

@@ -13,6 +13,8 @@ use super::control::Request;
 const PATIENCE: StdDuration = StdDuration::from_secs(2);
 /// How a socket's file ends.
 const SUFFIX: &str = ".sock";
+/// Where the sockets of root's daemons are.
+const ROOTS: &str = "/run/farhop";
 
 /// Why there is no control socket, or no answer on it.
 #[derive(Debug, thiserror::Error)]
@@ -67,18 +69,31 @@ pub struct Running {
 /// The directory of control sockets: `FARHOP_RUNTIME_DIR`, else `/run/farhop` for root, else
 /// `farhop` in `XDG_RUNTIME_DIR`, else `/tmp/farhop-UID`.
 pub fn runtime_dir() -> PathBuf {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    if let Some(dir) = set("FARHOP_RUNTIME_DIR") {
+    if let Some(dir) = path_in("FARHOP_RUNTIME_DIR") {
         return dir;
     }
     let user = rustix::process::geteuid();
     if user.is_root() {
-        return "/run/farhop".into();
+        return ROOTS.into();
     }
-    match set("XDG_RUNTIME_DIR") {
+    match path_in("XDG_RUNTIME_DIR") {
         Some(dir) => dir.join("farhop"),
         None => format!("/tmp/farhop-{}", user.as_raw()).into(),
     }
+}
+
+/// The directories in which daemons may be found: this user's, and root's unless the environment
+/// says where they are.
+pub fn runtime_dirs() -> Vec<PathBuf> {
+    let mut dirs = vec![runtime_dir()];
+    if path_in("FARHOP_RUNTIME_DIR").is_none() && !dirs.contains(&ROOTS.into()) {
+        dirs.push(ROOTS.into());
+    }
+    dirs
+}
+
+fn path_in(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 /// The control socket of a node.

@@ -36,7 +36,9 @@ pub mod host;
 mod keyring;
 
 pub use blocks::{BlockStatus, CacheStatus};
-pub use client::{ControlError, Running, barred, list, query, runtime_dir, socket_path};
+pub use client::{
+    ControlError, Running, barred, list, query, runtime_dir, runtime_dirs, socket_path,
+};
 use control::{Control, Request};
 use driver::{Driver, DriverStats};
 use host::HostStatus;

@@ -47,6 +47,11 @@ fn unknown_to_kernel(flow: &FlowConfig) -> Option<String> {
     (flow.tcp != switches).then(|| "TCP settings other than sack, timestamps and ecn".into())
 }
 
+/// Why a lab would refuse the flows of a scenario, if it would.
+pub fn refusal(scenario: &Scenario) -> Option<String> {
+    check(scenario).err().map(|error| error.to_string())
+}
+
 /// What the namespace of a node is told.
 ///
 /// Fails if the flows of the node want different things.

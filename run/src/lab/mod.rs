@@ -34,6 +34,7 @@ mod traffic;
 
 pub use children::{run_air, run_node};
 pub use control::{down, exec, own_socket};
+pub use hosts::refusal;
 pub use isolate::isolate;
 pub use start::{Lab, LabOptions, Progress, Scripts};
 pub use state::{LabState, Namespace, Process, find, list};

@@ -63,7 +63,7 @@ mod tests {
     use crate::lab::state::Process;
 
     #[test]
-    fn a_process_answers_for_itself_and_its_children() {
+    fn whoever_started_programs_answers_for_those_that_ended() {
         let stat = "77 (a ) b) S 1 77 77 0 -1 4194304 5 6 7 8 100 20 3 4 20 0 1 0 999";
         assert_eq!(ticks_of(stat), Some(127));
         let of_the_kernel = stat.replace("4194304", "2097216");
