@@ -1,8 +1,10 @@
 //! `farhop send`, `farhop receive` and `farhop cache`: files over block transport.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,9 +12,12 @@ use farhop_run::daemon::client::ask;
 use farhop_run::daemon::control::Request;
 use farhop_run::daemon::{BlockStatus, CacheStatus};
 use farhop_run::files::{
-    FilesStatus, IncomingStatus, OutgoingStatus, Push, SendFile, State, sum_file,
+    FilesStatus, IncomingStatus, NAME_BYTES, OutgoingStatus, Push, SendFile, State, sum_file,
 };
 use farhop_run::sockets;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 
 use super::status::{Wanted, only};
@@ -202,7 +207,7 @@ pub(crate) fn push(options: &PushOptions) -> Result<(), Failure> {
     };
     let push =
         Push { daemon: sockets::client::Daemon::at(daemon.0), to: to.into(), file: file.into() };
-    let outcome = push.run(&mut io::stdin().lock(), &mut watcher);
+    let outcome = push.run(&mut Input::of_stdin()?, &mut watcher);
     bar.end();
     let size = match outcome {
         Err(_) if interrupt::has_come() => return Err(Failure::Interrupted),
@@ -211,6 +216,30 @@ pub(crate) fn push(options: &PushOptions) -> Result<(), Failure> {
     };
     print_text(&format!("arrived: {label}, {size} bytes"))?;
     Ok(())
+}
+
+/// Standard input, of which nothing comes any more once somebody wants an end: a read alone would
+/// wait for whoever writes.
+struct Input(File);
+
+impl Input {
+    fn of_stdin() -> io::Result<Self> {
+        Ok(Self(io::stdin().as_fd().try_clone_to_owned()?.into()))
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
+        while !interrupt::has_come() {
+            // A file that cannot be waited for is always ready.
+            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&tick)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                _ => return self.0.read(buffer),
+            }
+        }
+        Err(io::Error::other("interrupted"))
+    }
 }
 
 fn wait_until_sent(daemon: &Daemon, id: u16, label: &str, bar: &Bar) -> Result<String, Failure> {
@@ -247,13 +276,25 @@ pub(crate) fn receive(options: &ReceiveOptions) -> Result<(), Failure> {
 
 fn receive_all(daemon: &Daemon, options: &ReceiveOptions, bar: &Bar) -> Result<(), Failure> {
     let mut left = options.count.unwrap_or(usize::MAX);
+    let mut unplaced = BTreeSet::new();
     while left > 0 {
+        let mut outcome = Ok(());
         let incoming = daemon.files().map(|files| files.incoming).unwrap_or_default();
         for file in incoming {
             let IncomingStatus { info, from, received, state, .. } = &file;
             match state {
-                State::Done if left > 0 => {
-                    let place = fetch(&file, &options.dir)?;
+                State::Done if left > 0 && !unplaced.contains(&file.id) => {
+                    let place = match fetch(&file, &options.dir) {
+                        Ok(place) => place,
+                        Err(error) => {
+                            // Others need not wait for it. It stays with the daemon.
+                            let what = format!("not fetched: {}: {error}", info.name);
+                            bar.line(&what);
+                            unplaced.insert(file.id.clone());
+                            outcome = Err(Failure::Failed(what));
+                            continue;
+                        }
+                    };
                     let _: serde_json::Value =
                         daemon.ask(Request::Fetched { id: file.id.clone() })?;
                     let (name, size) = (place.display(), info.size);
@@ -275,6 +316,9 @@ fn receive_all(daemon: &Daemon, options: &ReceiveOptions, bar: &Bar) -> Result<(
             return Err(Failure::Interrupted);
         }
         if left > 0 {
+            if options.count.is_some() {
+                outcome?;
+            }
             std::thread::sleep(TICK);
         }
     }
@@ -283,33 +327,62 @@ fn receive_all(daemon: &Daemon, options: &ReceiveOptions, bar: &Bar) -> Result<(
 
 /// Puts a file that came into a folder, under a name that no other file has. It appears whole or
 /// not at all.
-fn fetch(file: &IncomingStatus, dir: &Path) -> Result<PathBuf, Failure> {
-    let name = &file.info.name;
-    let told = |error: io::Error| Failure::Failed(format!("{name}: {error}"));
+fn fetch(file: &IncomingStatus, dir: &Path) -> io::Result<PathBuf> {
     let part = dir.join(format!(".{}.part", file.id));
-    fs::copy(&file.path, &part).map_err(told)?;
-    File::open(&part).and_then(|copy| copy.sync_all()).map_err(told)?;
+    let place = fs::copy(&file.path, &part)
+        .and_then(|_| File::open(&part)?.sync_all())
+        .and_then(|()| place(file, dir, &part));
+    if place.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    place
+}
+
+/// Gives the copy of a file its name.
+fn place(file: &IncomingStatus, dir: &Path, part: &Path) -> io::Result<PathBuf> {
     for number in 1.. {
-        let place = dir.join(if number == 1 { name.clone() } else { format!("{name}.{number}") });
-        match fs::hard_link(&part, &place) {
+        let place = dir.join(numbered(&file.info.name, number));
+        match rename_to_new(part, &place) {
             Ok(()) => {}
             // It was fetched before, and the daemon was not told any more.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && has(&place, file)? => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && has(&place, file) => {
+                fs::remove_file(part)?;
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-            Err(error) => return Err(told(error)),
+            Err(error) => return Err(error),
         }
-        fs::remove_file(&part).map_err(told)?;
-        File::open(dir).and_then(|dir| dir.sync_all()).map_err(told)?;
+        File::open(dir)?.sync_all()?;
         return Ok(place);
     }
     unreachable!("one of the numbers is free")
 }
 
+/// A name with a number, no longer than names may be.
+fn numbered(name: &str, number: u32) -> String {
+    if number == 1 {
+        return name.to_owned();
+    }
+    let end = format!(".{number}");
+    let most = name.floor_char_boundary(NAME_BYTES - end.len());
+    format!("{}{end}", &name[..most])
+}
+
+/// Gives a file another name, unless there is a file of that name.
+fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        // Some file systems have no links, and some not this.
+        Err(_) => Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?),
+    }
+}
+
 /// Whether a place holds just this file.
-fn has(place: &Path, file: &IncomingStatus) -> Result<bool, Failure> {
-    let open = File::open(place)?;
-    let is_as_long = open.metadata()?.len() == file.info.size;
-    Ok(is_as_long && sum_file(&open, &mut |_| true)?.0 == file.info.sha256)
+fn has(place: &Path, file: &IncomingStatus) -> bool {
+    let is_as_long = |data: fs::Metadata| data.is_file() && data.len() == file.info.size;
+    let sum = || sum_file(&File::open(place).ok()?, &mut |_| true).ok();
+    fs::symlink_metadata(place).is_ok_and(is_as_long)
+        && sum().is_some_and(|(sha256, _)| sha256 == file.info.sha256)
 }
 
 pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
@@ -362,4 +435,19 @@ fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
         let _ = writeln!(text, "  {} from {from}, {bytes}, {}", info.name, word(state));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_makes_no_name_longer_than_names_may_be() {
+        assert_eq!(numbered("map", 1), "map");
+        assert_eq!(numbered("map", 12), "map.12");
+        let long = "ä".repeat(127) + "b";
+        assert_eq!(long.len(), NAME_BYTES);
+        assert_eq!(numbered(&long, 1), long);
+        assert_eq!(numbered(&long, 2), "ä".repeat(126) + ".2");
+    }
 }

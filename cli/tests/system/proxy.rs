@@ -261,3 +261,48 @@ fn a_client_hears_that_an_exit_that_stays_away_is_not_to_be_reached() {
     assert!(out.status.code() == Some(97) && stderr(&out).contains("(4)"), "{}", stderr(&out));
     assert!(took < Duration::from_secs(12), "{took:?}");
 }
+
+#[test]
+#[ignore = "system: a proxy and an exit that are ended in the middle of a connection, about 5 s"]
+fn nobody_takes_a_part_for_the_whole_when_a_proxy_is_ended() {
+    let place = Place::new("ended");
+    let Some(_row) = Row::up(&place, &["hill", "ridge", "valley"], 14_981) else { return };
+    let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let target = format!("127.0.0.1:{}", server.local_addr().expect("a port").port());
+    let forward = format!("14987={target}");
+    for ended in ["proxy", "exit"] {
+        let exit = place.start(&["exit", "--node", "valley", "--allow", &target]);
+        let words = ["proxy", "--node", "hill", "--exit", "valley", "--forward", &forward];
+        let proxy = place.start(&words);
+        // Until the exit listens a connection is refused.
+        let mut here = None;
+        wait_for("the proxy and the exit", || {
+            here = std::net::TcpStream::connect("127.0.0.1:14987").ok().filter(|client| {
+                let mut first = [0; 5];
+                server.set_nonblocking(true).expect("it can be");
+                let limit = Instant::now() + Duration::from_secs(1);
+                while Instant::now() < limit {
+                    if let Ok((mut far, _)) = server.accept() {
+                        far.set_nonblocking(false).expect("it can be");
+                        std::io::Write::write_all(&mut far, b"bytes").expect("it is sent");
+                        std::mem::forget(far);
+                        let got = std::io::Read::read_exact(&mut &*client, &mut first);
+                        return got.is_ok() && &first == b"bytes";
+                    }
+                    thread::sleep(Duration::from_millis(10));
+                }
+                false
+            });
+            here.is_some()
+        });
+        // The other one goes on.
+        let (running, _other) = if ended == "proxy" { (proxy, exit) } else { (exit, proxy) };
+        running.signal(rustix::process::Signal::TERM);
+        running.end();
+        let mut client = here.expect("it is connected");
+        client.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+        let rest = std::io::Read::read(&mut client, &mut [0]);
+        let is_reset = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset;
+        assert!(rest.as_ref().is_err_and(is_reset), "{ended}: {rest:?}");
+    }
+}

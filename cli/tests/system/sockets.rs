@@ -170,6 +170,29 @@ fn a_reader_that_does_not_read_stops_the_writer_and_one_that_is_killed_resets_it
 }
 
 #[test]
+#[ignore = "system: a stream whose reader pauses for longer than its other end may be silent, 20 s"]
+fn a_stream_whose_reader_pauses_goes_on_while_its_node_is_there() {
+    let place = Place::new("pause");
+    let Some(_row) = Row::patient(&place, &["hill", "ridge", "valley"], 14_991, 6) else { return };
+    let (from, to) = (daemon(&place, "hill"), daemon(&place, "valley"));
+    let mut listener = again(|| StreamListener::bind(&to, "source"));
+    // The one end has said all, the other is not read: neither can ask over the stream.
+    let writing = thread::spawn(move || {
+        let mut stream = listener.next_incoming().expect("one").accept(b"").expect("a stream");
+        stream.write_all(&[7; 8_000_000])?;
+        stream.finish()?;
+        stream.read(&mut [0]).map(drop)
+    });
+    let mut stream = again(|| StreamSocket::connect(&from, "valley", "source", b""));
+    stream.finish().expect("it is taken");
+    thread::sleep(Duration::from_secs(15));
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).expect("it is all there");
+    assert_eq!(all.len(), 8_000_000);
+    writing.join().expect("it ends").expect("all was taken");
+}
+
+#[test]
 #[ignore = "system: datagrams across six daemons, about 10 s"]
 fn datagrams_go_both_ways_and_again_after_their_destination_began_anew() {
     let place = Place::new("datagrams");

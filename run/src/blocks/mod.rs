@@ -6,7 +6,8 @@
 //! (`store`) at once. What a flow is for stands in its first block (`opening`).
 
 mod clerk;
-mod farewell;
+mod inbox;
+mod notice;
 mod opening;
 mod store;
 #[cfg(test)]
@@ -29,10 +30,13 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 
 use self::clerk::Clerk;
-pub(crate) use self::clerk::{Done, Task, whole_file};
-pub use self::clerk::{modified_ns, sum_file};
-use self::farewell::Farewells;
-pub(crate) use self::farewell::GivenUp;
+pub use self::clerk::modified_ns;
+pub(crate) use self::clerk::{Done, Task};
+use self::inbox::Inbox;
+pub use self::inbox::sum_file;
+pub(crate) use self::inbox::whole_file;
+pub(crate) use self::notice::GivenUp;
+use self::notice::Notices;
 pub(crate) use self::opening::{FIRST_BYTES, Kind, Opening, front, kind_of, read};
 pub use self::store::{Change, Store, StoreError};
 use crate::files::{Courier, FilesStatus, SendFile, State};
@@ -84,7 +88,7 @@ pub struct Exchange {
     wake: Arc<OwnedFd>,
     courier: Courier,
     sockets: Sockets,
-    farewells: Farewells,
+    notices: Notices,
     next_local: u16,
 }
 
@@ -95,7 +99,7 @@ impl Exchange {
     pub fn open(dir: &Path, plan: &NodePlan, now: Instant, hop: &mut Hop) -> Result<Self> {
         let config = hop.config().clone();
         let store = Store::open(dir, &config)?;
-        let (incoming, outgoing) = (store.incoming()?, store.outgoing()?);
+        let (mut incoming, outgoing) = (store.incoming()?, store.outgoing()?);
         for file in &incoming {
             // Those that failed are refused as unknown.
             if !matches!(file.state, State::Failed(_)) {
@@ -116,7 +120,8 @@ impl Exchange {
             kept.insert(whole.id);
             hop.restore(now, whole);
         })?;
-        let clerk = Clerk::build(store, dir.join("inbox"), config.clone(), &incoming)?;
+        let inbox = Inbox::build(dir.join("inbox"), &config, &store, &mut incoming)?;
+        let clerk = Clerk::new(store, inbox);
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let (tasks, todo) = mpsc::channel();
         let (report, done) = mpsc::channel();
@@ -131,7 +136,7 @@ impl Exchange {
             wake,
             courier: Courier::build(outgoing, incoming),
             sockets,
-            farewells: Farewells::default(),
+            notices: Notices::default(),
             next_local: random()? as u16,
         })
     }
@@ -180,6 +185,12 @@ impl Exchange {
             // Numbers that come again soon could meet blocks of their last flow.
             self.next_local = spare;
         }
+        for node in self.sockets.take_silent() {
+            if !self.notices.has_to(node) {
+                let flow = (self.free_local(), self.office.config.frame_bytes);
+                self.notices.hail(now, hop, node, flow);
+            }
+        }
         while let Some(keep) = hop.poll_keep() {
             self.office.ask(match keep {
                 Keep::Put(whole) => Task::Keep(whole),
@@ -206,15 +217,15 @@ impl Exchange {
             }
             Done::Unreadable(local, why) => {
                 let given_up = self.courier.give_up(office, hop, local, why);
-                self.say_farewell(now, hop, given_up);
+                self.tell(now, hop, given_up);
             }
             other => self.sockets.on_done(office, now, hop, other),
         }
     }
 
     fn on_arrived(&mut self, now: Instant, hop: &mut Hop, arrived: Arrived) {
-        if self.farewells.end(arrived.id.flow.local) {
-            return;
+        if let Some(node) = self.notices.end(arrived.id.flow.local) {
+            return self.sockets.on_there(now, node);
         }
         if self.courier.has(arrived.id.flow.local) {
             self.courier.on_arrived(&self.office, hop, arrived);
@@ -226,6 +237,9 @@ impl Exchange {
     fn on_delivery(&mut self, now: Instant, hop: &mut Hop, delivery: Delivery) {
         if delivery.id.number == 0 && kind_of(&delivery.frames) == Some(Kind::GivenUp) {
             return self.on_given_up(now, hop, &delivery);
+        }
+        if delivery.id.number == 0 && kind_of(&delivery.frames) == Some(Kind::Hail) {
+            return hop.accept(now, delivery.id);
         }
         let is_file = match delivery.id.number {
             0 => kind_of(&delivery.frames).is_none_or(|kind| kind == Kind::File),
@@ -255,7 +269,7 @@ impl Exchange {
         loop {
             let local = self.next_local;
             self.next_local = local.wrapping_add(1);
-            let is_taken = self.courier.has(local) || self.farewells.has(local);
+            let is_taken = self.courier.has(local) || self.notices.has(local);
             if !is_taken && !self.sockets.has_local(local) {
                 return local;
             }
@@ -280,15 +294,15 @@ impl Exchange {
             Some(cancelled) => cancelled.file,
             None => Some(self.courier.cancel(&self.office, hop, id)?),
         };
-        self.say_farewell(now, hop, file);
+        self.tell(now, hop, file);
         Ok(())
     }
 
     /// The destination of a file hears that it does not come, if there is one.
-    fn say_farewell(&mut self, now: Instant, hop: &mut Hop, file: Option<(NodeId, GivenUp)>) {
+    fn tell(&mut self, now: Instant, hop: &mut Hop, file: Option<(NodeId, GivenUp)>) {
         if let Some(file) = file {
-            let (local, frame_bytes) = (self.free_local(), self.office.config.frame_bytes);
-            self.farewells.say(now, hop, file, local, frame_bytes);
+            let flow = (self.free_local(), self.office.config.frame_bytes);
+            self.notices.tell(now, hop, file, flow);
         }
     }
 

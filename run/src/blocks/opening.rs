@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Datagrams = 4,
     /// Says that a file was given up.
     GivenUp = 5,
+    /// Says nothing: that it arrives tells that its destination is there.
+    Hail = 6,
 }
 
 /// What a flow of a socket says of itself.
@@ -50,7 +52,8 @@ pub(crate) fn front(kind: Kind, what: &impl Serialize) -> Vec<u8> {
 
 /// What a first block is of; `None` if that does not exist.
 pub(crate) fn kind_of(frames: &[Bytes]) -> Option<Kind> {
-    let kinds = [Kind::File, Kind::Stream, Kind::Blocks, Kind::Datagrams, Kind::GivenUp];
+    let kinds =
+        [Kind::File, Kind::Stream, Kind::Blocks, Kind::Datagrams, Kind::GivenUp, Kind::Hail];
     let first = *frames.first()?.first()?;
     kinds.into_iter().find(|kind| *kind as u8 == first)
 }

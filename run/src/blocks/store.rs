@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use bytes::Bytes;
@@ -109,10 +110,14 @@ pub enum Change {
     NoLetter(BlockId),
 }
 
+/// What opens the file of a store.
+pub(super) type Opens = Box<dyn Fn() -> Result<Database, StoreError> + Send>;
+
 /// The store of a daemon.
-#[derive(Debug)]
 pub struct Store {
-    database: Database,
+    /// None while it could not be opened again.
+    database: Option<Database>,
+    opens: Opens,
 }
 
 impl Store {
@@ -120,31 +125,55 @@ impl Store {
     ///
     /// Fails if another process has it, or it cannot be read or written.
     pub fn open(dir: &Path, config: &HopConfig) -> Result<Self, StoreError> {
-        fs::create_dir_all(dir)?;
-        let path = dir.join("blocks.redb");
-        let file = || {
-            let mut options = fs::OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(false).open(&path)
-        };
-        let mut builder = Database::builder();
-        builder.set_cache_size(PAGES);
-        let database = match config.durable {
-            Durable::Fsync => builder.create_with_backend(kept!(FileBackend::new(file()?))),
-            Durable::PageCache => {
-                builder.create_with_backend(Unsynced(kept!(FileBackend::new(file()?))))
-            }
-            Durable::Memory => builder.create_with_backend(InMemoryBackend::new()),
-        };
-        let store = Self { database: kept!(database) };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        // Blocks of others are in it, and folders of earlier versions could be read by all.
+        if let Err(error) = fs::set_permissions(dir, fs::Permissions::from_mode(0o700)) {
+            tracing::warn!(dir = %dir.display(), "others may read what is kept here: {error}");
+        }
+        let (path, durable) = (dir.join("blocks.redb"), config.durable);
+        Self::build(Box::new(move || {
+            let file = || {
+                let mut options = fs::OpenOptions::new();
+                options.read(true).write(true).create(true).truncate(false).open(&path)
+            };
+            let mut builder = Database::builder();
+            builder.set_cache_size(PAGES);
+            let database = match durable {
+                Durable::Fsync => builder.create_with_backend(kept!(FileBackend::new(file()?))),
+                Durable::PageCache => {
+                    builder.create_with_backend(Unsynced(kept!(FileBackend::new(file()?))))
+                }
+                Durable::Memory => builder.create_with_backend(InMemoryBackend::new()),
+            };
+            Ok(kept!(database))
+        }))
+    }
+
+    pub(super) fn build(opens: Opens) -> Result<Self, StoreError> {
+        let store = Self { database: Some(opens()?), opens };
         store.change(&[])?;
         Ok(store)
+    }
+
+    /// Opens it anew: the database does nothing more after an error of the disk.
+    ///
+    /// Fails if it still cannot be written.
+    pub fn open_again(&mut self) -> Result<(), StoreError> {
+        // It has a lock on its file.
+        self.database = None;
+        self.database = Some((self.opens)()?);
+        Ok(())
+    }
+
+    fn database(&self) -> Result<&Database, StoreError> {
+        self.database.as_ref().ok_or(StoreError::Store(redb::Error::PreviousIo))
     }
 
     /// Makes changes, all or none. When this returns they are as safe as the settings say.
     ///
     /// Fails if they cannot be written.
     pub fn change(&self, changes: &[Change]) -> Result<(), StoreError> {
-        let write = kept!(self.database.begin_write());
+        let write = kept!(self.database()?.begin_write());
         {
             let mut tables = Tables {
                 blocks: kept!(write.open_table(BLOCKS)),
@@ -164,7 +193,7 @@ impl Store {
     ///
     /// Fails if the store cannot be read.
     pub fn each_block(&self, mut see: impl FnMut(Whole)) -> Result<(), StoreError> {
-        let read = kept!(self.database.begin_read());
+        let read = kept!(self.database()?.begin_read());
         let table = kept!(read.open_table(BLOCKS));
         for entry in kept!(table.iter()) {
             let (key, value) = kept!(entry);
@@ -177,7 +206,7 @@ impl Store {
     ///
     /// Fails if the store cannot be read.
     pub fn block(&self, id: BlockId) -> Result<Option<Whole>, StoreError> {
-        let read = kept!(self.database.begin_read());
+        let read = kept!(self.database()?.begin_read());
         let table = kept!(read.open_table(BLOCKS));
         let key = key_of(id);
         let found = kept!(table.get(&key[..]));
@@ -188,7 +217,7 @@ impl Store {
     ///
     /// Fails if the store cannot be read.
     pub fn letter(&self, id: BlockId) -> Result<Option<Bytes>, StoreError> {
-        let read = kept!(self.database.begin_read());
+        let read = kept!(self.database()?.begin_read());
         let table = kept!(read.open_table(LETTERS));
         let found = kept!(table.get(&key_of(id)[..]));
         Ok(found.map(|value| Bytes::copy_from_slice(value.value())))
@@ -227,7 +256,7 @@ impl Store {
         &self,
         table: TableDefinition<'_, K, &'static [u8]>,
     ) -> Result<Vec<T>, StoreError> {
-        let read = kept!(self.database.begin_read());
+        let read = kept!(self.database()?.begin_read());
         let table = kept!(read.open_table(table));
         let mut all = Vec::new();
         for entry in kept!(table.iter()) {

@@ -1,14 +1,21 @@
 //! What is kept survives, and what comes is written where it belongs.
 
 use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use farhop_proto::base::NodeId;
 use farhop_proto::transport::hop::{Delivery, Durable, HopConfig, Shape, Whole, frames_of};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
+use redb::backends::FileBackend;
+use redb::{Database, StorageBackend};
 use tempfile::TempDir;
 
 use super::clerk::{Clerk, Done, Task};
+use super::inbox::Inbox;
 use super::store::{Change, Store, StoreError};
 use crate::files::{FileInfo, Incoming, Outgoing, Part, State};
 
@@ -97,8 +104,9 @@ impl Desk {
     fn clerk(dir: &TempDir) -> Clerk {
         let config = config(Durable::Fsync);
         let store = Store::open(dir.path(), &config).expect("a store");
-        let incoming = store.incoming().expect("it can be read");
-        Clerk::build(store, dir.path().join("inbox"), config, &incoming).expect("a clerk")
+        let mut incoming = store.incoming().expect("it can be read");
+        let inbox = Inbox::build(dir.path().join("inbox"), &config, &store, &mut incoming);
+        Clerk::new(store, inbox.expect("a folder"))
     }
 
     /// As after a crash: what is written is all that is left.
@@ -186,4 +194,119 @@ fn a_block_of_a_file_that_nobody_opened_is_refused() {
     let mut desk = Desk::new();
     let done = desk.deliver(3, vec![0; 100], false);
     assert!(matches!(done[..], [Done::Refused(_)]), "{done:?}");
+}
+
+/// A disk on which nothing can be written while it is full.
+#[derive(Debug)]
+struct Disk {
+    file: FileBackend,
+    is_full: Arc<AtomicBool>,
+}
+
+impl Disk {
+    fn check(&self) -> io::Result<()> {
+        let is_full = self.is_full.load(Ordering::Relaxed);
+        if is_full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.check().and_then(|()| self.file.set_len(len))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.check().and_then(|()| self.file.sync_data())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.check().and_then(|()| self.file.write(offset, data))
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.file.close()
+    }
+}
+
+#[test]
+fn a_disk_that_was_full_is_used_again_once_there_is_room() {
+    let dir = TempDir::new().expect("a folder");
+    let is_full = Arc::new(AtomicBool::new(false));
+    let (path, disk) = (dir.path().join("blocks.redb"), Arc::clone(&is_full));
+    let opens = move || {
+        let mut options = fs::OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(&path)?;
+        let file = FileBackend::new(file).map_err(|error| StoreError::Store(error.into()))?;
+        let disk = Disk { file, is_full: Arc::clone(&disk) };
+        let database = Database::builder().create_with_backend(disk);
+        database.map_err(|error| StoreError::Store(error.into()))
+    };
+    let store = Store::build(Box::new(opens)).expect("a store");
+    let inbox = dir.path().join("inbox");
+    let own = Inbox::build(inbox.clone(), &config(Durable::Fsync), &store, &mut []);
+    let mut desk = Desk { dir, clerk: Clerk::new(store, own.expect("a folder")) };
+    let parts = blocks(35_000, None);
+    assert!(accepted(&desk.deliver(0, parts[0].0.clone(), false)).is_some());
+    is_full.store(true, Ordering::Relaxed);
+    let kept = desk.clerk.perform(vec![Task::Keep(whole(5, 3_000))]);
+    assert!(matches!(kept[..], [Done::NotKept(_)]), "{kept:?}");
+    let part = desk.deliver(1, parts[1].0.clone(), false);
+    assert!(matches!(part[..], [Done::Refused(_), Done::Stands(_)]), "{part:?}");
+    is_full.store(false, Ordering::Relaxed);
+    let kept = desk.clerk.perform(vec![Task::Keep(whole(6, 3_000))]);
+    assert!(matches!(kept[..], [Done::Kept(_)]), "{kept:?}");
+    drop(desk.clerk);
+    let store = Store::open(desk.dir.path(), &config(Durable::Fsync)).expect("the same store");
+    let blocks = all_blocks(&store).expect("it can be read");
+    assert_eq!(blocks.iter().map(|block| block.id.number).collect::<Vec<_>>(), [6]);
+    let files = store.incoming().expect("it can be read");
+    assert!(matches!(&files[..], [Incoming { state: State::Failed(_), .. }]), "{files:?}");
+    assert_eq!(fs::read_dir(inbox).expect("it is there").count(), 0);
+}
+
+#[test]
+fn what_a_crash_left_half_done_is_done_at_the_next_start() {
+    let mut desk = Desk::new();
+    let mut last = None;
+    for (number, (block, is_last)) in (0..).zip(blocks(35_000, None)) {
+        last = accepted(&desk.deliver(number, block, is_last)).cloned();
+    }
+    let file = last.expect("it is whole");
+    let inbox = desk.dir.path().join("inbox");
+    let [part, whole] = ["part", "whole"].map(|end| inbox.join(format!("{}.{end}", file.id())));
+    fs::rename(&whole, &part).expect("as before it got its name");
+    desk = desk.restart();
+    assert!(whole.exists() && !part.exists(), "it is there under its name");
+    let fetched = Incoming { state: State::Fetched, ..file.clone() };
+    desk.clerk.perform(vec![Task::Fetched(Box::new(fetched))]);
+    assert!(!whole.exists());
+    fs::write(&whole, "as before it was removed").expect("it can be written");
+    desk = desk.restart();
+    assert!(!whole.exists());
+    desk.clerk.perform(vec![Task::Fetched(Box::new(file))]);
+    desk = desk.restart();
+    drop(desk.clerk);
+    let store = Store::open(desk.dir.path(), &config(Durable::Fsync)).expect("the same store");
+    let files = store.incoming().expect("it can be read");
+    assert!(matches!(&files[..], [Incoming { state: State::Failed(_), .. }]), "its bytes are gone");
+}
+
+#[test]
+fn what_is_kept_is_nobody_elses_to_read() {
+    let dir = TempDir::new().expect("a folder");
+    let node = dir.path().join("state").join("hill");
+    let mode = || fs::metadata(&node).expect("it is there").permissions().mode() & 0o777;
+    drop(Store::open(&node, &config(Durable::Fsync)).expect("a new store"));
+    assert_eq!(mode(), 0o700);
+    fs::set_permissions(&node, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    drop(Store::open(&node, &config(Durable::Fsync)).expect("the same store"));
+    assert_eq!(mode(), 0o700, "as an earlier version made it");
 }

@@ -147,6 +147,9 @@ impl Courier {
     ) {
         let Some(trip) = self.trips.get_mut(&local) else { return };
         trip.is_reading = false;
+        if trip.file.state != State::Moving {
+            return;
+        }
         let flow = trip.file.flow(office.node);
         let frames = frames_of(&bytes, usize::from(office.config.frame_bytes));
         hop.push(now, BlockId { flow, number }, trip.file.to, is_last, frames);

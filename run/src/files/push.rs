@@ -13,6 +13,9 @@ use crate::sockets::client::{BlockSender, Daemon, SocketError};
 /// How long it is waited for a daemon that began anew.
 const AGAIN: Duration = Duration::from_millis(200);
 
+/// How often it is looked whether somebody wants an end.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// What is pushed, and where to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Push {
@@ -74,24 +77,40 @@ impl Pushing<'_> {
 
     fn send(&mut self, block: &[u8]) -> Result<()> {
         let number = self.sender.next();
-        // A daemon that ended may have taken it, and not have said so any more.
+        let mut outcome = self.sender.begin(block);
         while self.sender.next() == number {
-            if let Err(error) = self.sender.send(block) {
-                self.open_again(error)?;
-            }
+            outcome = match outcome {
+                Ok(()) => self.hear(),
+                Err(error) => {
+                    self.open_again(error)?;
+                    // A daemon that ended may have taken it, and not have said so any more.
+                    let is_taken = self.sender.next() != number;
+                    if is_taken { Ok(()) } else { self.sender.begin(block) }
+                }
+            };
+            self.watch()?;
         }
         self.done += block.len() as u64;
         self.watch()
     }
 
     fn finish(&mut self, trailer: &[u8]) -> Result<()> {
-        loop {
-            let finished = self.sender.finish_with(trailer);
-            match finished.and_then(|()| self.sender.wait_until_arrived()) {
-                Ok(()) => return Ok(()),
-                Err(error) => self.open_again(error)?,
-            }
+        let mut outcome = self.sender.finish_with(trailer);
+        while !self.sender.has_arrived() {
+            outcome = match outcome {
+                Ok(()) => self.hear(),
+                Err(error) => {
+                    self.open_again(error)?;
+                    self.sender.finish_with(trailer)
+                }
+            };
+            self.watch()?;
         }
+        Ok(())
+    }
+
+    fn hear(&mut self) -> Result<(), SocketError> {
+        self.sender.hear_within(LOOK)
     }
 
     fn watch(&mut self) -> Result<()> {
@@ -106,13 +125,14 @@ impl Pushing<'_> {
         let Push { daemon, to, file } = self.push;
         loop {
             self.watch()?;
+            thread::sleep(AGAIN);
             match BlockSender::push(daemon, to, file, &self.name) {
                 Ok(sender) => {
                     self.sender = sender;
                     return Ok(());
                 }
                 Err(error @ SocketError::Refused(_)) => return Err(error.into()),
-                Err(_) => thread::sleep(AGAIN),
+                Err(_) => {}
             }
         }
     }

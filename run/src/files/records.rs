@@ -10,7 +10,7 @@ use crate::blocks::{FIRST_BYTES, Kind, front, read};
 /// Bytes of the last block of a file of unknown length: length (8), SHA-256 (32).
 const TRAILER_BYTES: usize = 40;
 /// Longest name of a file, in bytes, as on most file systems.
-const NAME_BYTES: usize = 255;
+pub const NAME_BYTES: usize = 255;
 
 /// What a file is, as its sender tells it in front of the first bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -52,7 +52,8 @@ pub(super) fn beside(work: impl FnOnce() + Send + 'static) -> io::Result<thread:
     thread::Builder::new().name("proxy".into()).stack_size(STACK).spawn(work)
 }
 
-/// Copies both ways until both have ended. A half that breaks off resets the other.
+/// Copies both ways until both have ended. A half that breaks off resets the other, and so does the
+/// end of this process before: nobody takes a part for the whole.
 ///
 /// Fails if the system has no more threads or descriptors.
 pub(super) fn relay(tcp: TcpStream, stream: StreamSocket) -> io::Result<()> {
@@ -61,6 +62,8 @@ pub(super) fn relay(tcp: TcpStream, stream: StreamSocket) -> io::Result<()> {
     tcp.set_read_timeout(None)?;
     tcp.set_nodelay(true)?;
     SockRef::from(&tcp).set_keepalive(true)?;
+    // To close it is a reset from now on, whoever does it.
+    SockRef::from(&tcp).set_linger(Some(Duration::ZERO))?;
     let is_broken = Arc::new(AtomicBool::new(false));
     let (mut from, mut to) = (tcp.try_clone()?, stream.try_clone()?);
     let broken = Arc::clone(&is_broken);
@@ -77,12 +80,15 @@ pub(super) fn relay(tcp: TcpStream, stream: StreamSocket) -> io::Result<()> {
         Err(_) => {
             is_broken.store(true, Ordering::Relaxed);
             from.reset();
-            // Closing it is a reset then; only the reader is to wake up, and to send nothing.
-            let _ = SockRef::from(&to).set_linger(Some(Duration::ZERO));
+            // Only the reader is to wake up, and to send nothing.
             let _ = to.shutdown(Shutdown::Read);
         }
     }
     let _ = other.join();
+    if !is_broken.load(Ordering::Relaxed) {
+        // What was written last may be under way still.
+        SockRef::from(&to).set_linger(None)?;
+    }
     Ok(())
 }
 

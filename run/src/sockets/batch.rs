@@ -105,6 +105,11 @@ impl Batch {
         self.flying == 0 && self.finish == Finish::No && self.next > 0
     }
 
+    /// Whether the other end has still to take a block.
+    pub(super) fn is_flying(&self) -> bool {
+        self.flying > 0
+    }
+
     pub(super) fn is_finish_wanted(&self) -> bool {
         self.finish != Finish::No
     }

@@ -96,6 +96,8 @@ pub(super) struct Channel {
     socket: UnixStream,
     inbox: BytesMut,
     outbox: VecDeque<Piece>,
+    /// Bytes in it.
+    unwritten: usize,
     is_ready: bool,
     /// Whether the program sends nothing any more: it closed its end, or broke the rules.
     is_over: bool,
@@ -107,7 +109,8 @@ impl Channel {
     /// `rest` is what the program sent behind its request.
     pub(super) fn new(socket: UnixStream, rest: &[u8]) -> Self {
         let (inbox, outbox) = (BytesMut::from(rest), VecDeque::new());
-        Self { socket, inbox, outbox, is_ready: true, is_over: false, is_deaf: false }
+        let (unwritten, is_ready, is_over, is_deaf) = (0, true, false, false);
+        Self { socket, inbox, outbox, unwritten, is_ready, is_over, is_deaf }
     }
 
     /// What to wait on; `reads` says whether there is place for more of the program's bytes.
@@ -133,7 +136,7 @@ impl Channel {
 
     /// Bytes that the program has not read.
     pub(super) fn unwritten(&self) -> usize {
-        self.outbox.iter().map(|piece| piece.bytes.len()).sum()
+        self.unwritten
     }
 
     /// The length of the first record, if all of it is here.
@@ -191,6 +194,7 @@ impl Channel {
             return;
         }
         let length: usize = parts.iter().map(Bytes::len).sum();
+        self.unwritten += HEAD_BYTES + length;
         let head = Bytes::copy_from_slice(&kind.head(length));
         self.outbox.push_back(Piece { bytes: head, settles: None });
         let pieces = parts.iter().filter(|part| !part.is_empty());
@@ -214,12 +218,16 @@ impl Channel {
         let mut settled = Vec::new();
         while let Some(first) = self.outbox.front_mut() {
             match self.socket.write(&first.bytes) {
-                Ok(length) => first.bytes.advance(length),
+                Ok(length) => {
+                    first.bytes.advance(length);
+                    self.unwritten -= length;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
                     self.is_deaf = true;
                     self.outbox.clear();
+                    self.unwritten = 0;
                     break;
                 }
             }
@@ -228,5 +236,30 @@ impl Channel {
             }
         }
         settled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_program_has_not_read_is_counted() {
+        let (socket, mut program) = UnixStream::pair().expect("two sockets");
+        socket.set_nonblocking(true).expect("it can be");
+        let mut channel = Channel::new(socket, b"");
+        let long = Bytes::from(vec![7; 1 << 22]);
+        for part in [Bytes::from_static(b"ab"), Bytes::new(), long.clone()] {
+            channel.put(Kind::Data, &[part], None);
+        }
+        let all = 3 * HEAD_BYTES + 2 + long.len();
+        assert_eq!(channel.unwritten(), all);
+        channel.write();
+        assert!(channel.unwritten() > 0, "so much does not fit");
+        let mut read = vec![0; all - channel.unwritten()];
+        program.read_exact(&mut read).expect("it is there");
+        drop(program);
+        channel.write();
+        assert_eq!(channel.unwritten(), 0, "nobody reads it any more");
     }
 }

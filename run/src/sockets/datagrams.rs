@@ -224,6 +224,9 @@ impl Datagrams {
         mut spare: Option<u16>,
         counters: &mut SocketCounters,
     ) {
+        if self.outs.len() >= FLOWS {
+            self.make_room(office, hop, counters);
+        }
         for service in std::mem::take(&mut self.ready) {
             self.take(office, now, &service, &mut spare, counters);
         }
@@ -238,6 +241,18 @@ impl Datagrams {
         }
         for local in std::mem::take(&mut self.todo) {
             self.push(office, now, hop, local);
+        }
+    }
+
+    /// Gives up the oldest of the flows that nobody writes any more and that have not arrived:
+    /// those to a node that is away would take the place of all others.
+    fn make_room(&mut self, office: &Office, hop: &mut Hop, counters: &mut SocketCounters) {
+        let is_closing = |(_, out): &(&u16, &Out)| out.batch.is_finish_wanted();
+        let oldest = self.outs.iter().filter(is_closing).min_by_key(|(_, out)| out.used);
+        if let Some(local) = oldest.map(|(local, _)| *local) {
+            counters.datagrams_lost += 1;
+            hop.abandon(office.flow(local));
+            self.outs.remove(&local);
         }
     }
 

@@ -283,6 +283,16 @@ impl Sockets {
         }
     }
 
+    /// Nodes that are silent and that no stream can ask whether they are there.
+    pub(crate) fn take_silent(&mut self) -> BTreeSet<NodeId> {
+        self.streams.take_silent()
+    }
+
+    /// A node is there.
+    pub(crate) fn on_there(&mut self, now: Instant, node: NodeId) {
+        self.streams.on_there(now, node);
+    }
+
     /// Gives up blocks that a program here sends; nothing if there are none.
     pub(crate) fn cancel(
         &mut self,

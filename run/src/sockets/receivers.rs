@@ -49,8 +49,16 @@ struct Receiver {
 pub(super) struct Receivers {
     all: BTreeMap<FlowKey, Receiver>,
     todo: BTreeSet<FlowKey>,
-    /// First blocks of flows that nobody listens for yet.
-    waiting: Vec<(Instant, Delivery)>,
+    /// Flows that nobody listens for yet.
+    waiting: Vec<Unclaimed>,
+}
+
+/// A new flow, until a program listens for it.
+struct Unclaimed {
+    since: Instant,
+    first: Delivery,
+    /// What came behind it, in its order.
+    more: Vec<Delivery>,
 }
 
 impl Receivers {
@@ -64,7 +72,7 @@ impl Receivers {
     }
 
     pub(super) fn has(&self, flow: FlowKey) -> bool {
-        self.all.contains_key(&flow)
+        self.all.contains_key(&flow) || self.waiting.iter().any(|one| one.is_of(flow))
     }
 
     pub(super) fn sources(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
@@ -86,7 +94,7 @@ impl Receivers {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.waiting.iter().map(|(since, _)| *since + PATIENCE).min()
+        self.waiting.iter().map(|one| one.since + PATIENCE).min()
     }
 
     /// The first block of a flow came.
@@ -110,8 +118,10 @@ impl Receivers {
             // Its source has begun anew under the old number.
             office.ask(Task::ForgetReceiving(Box::new(old.record)));
         }
+        self.waiting.retain(|one| !one.is_of(flow));
         if listeners.find(Purpose::Blocks, &opening.service).is_none() {
-            return self.waiting.push((now, delivery));
+            let (since, first, more) = (now, delivery, Vec::new());
+            return self.waiting.push(Unclaimed { since, first, more });
         }
         let record = Receiving {
             source: flow.source,
@@ -133,6 +143,9 @@ impl Receivers {
     /// Another block of a flow came.
     pub(super) fn on_delivery(&mut self, now: Instant, hop: &mut Hop, delivery: Delivery) {
         let flow = delivery.id.flow;
+        if let Some(unclaimed) = self.waiting.iter_mut().find(|one| one.is_of(flow)) {
+            return unclaimed.more.push(delivery);
+        }
         match self.all.get_mut(&flow) {
             Some(receiver) if receiver.record.state == State::Moving => {
                 receiver.held.push_back(delivery);
@@ -176,14 +189,12 @@ impl Receivers {
         hop: &mut Hop,
         listeners: &mut Listeners,
     ) {
-        let (late, waiting) = std::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition(|(since, _)| *since + PATIENCE <= now);
-        self.waiting = waiting;
-        late.into_iter().for_each(|(_, delivery): (_, Delivery)| hop.refuse(now, delivery.id));
+        let late = self.waiting.extract_if(.., |one| one.since + PATIENCE <= now);
+        late.for_each(|one| hop.refuse(now, one.first.id));
         if listeners.take_new() {
-            for (_, delivery) in std::mem::take(&mut self.waiting) {
-                self.on_opening(office, now, hop, delivery, listeners);
+            for Unclaimed { first, more, .. } in std::mem::take(&mut self.waiting) {
+                self.on_opening(office, now, hop, first, listeners);
+                more.into_iter().for_each(|delivery| self.on_delivery(now, hop, delivery));
             }
         }
         for flow in std::mem::take(&mut self.todo) {
@@ -228,9 +239,17 @@ impl Receivers {
         let Some(receiver) = self.all.get_mut(&id.flow) else { return };
         receiver.is_fetching = false;
         self.todo.insert(id.flow);
-        if let (Some(channel), Some(block)) = (&mut receiver.channel, block)
-            && receiver.given == id.number
-        {
+        if receiver.given != id.number {
+            return;
+        }
+        let Some(block) = block else {
+            // Asked for again at once it would be gone again.
+            if let Some(mut channel) = receiver.channel.take() {
+                channel.say_no(Cause::Broken, "the daemon cannot read a block; its log says why");
+            }
+            return;
+        };
+        if let Some(channel) = &mut receiver.channel {
             receiver.given += 1;
             let number = Bytes::copy_from_slice(&(id.number - 1).to_be_bytes());
             channel.put(Kind::Data, &[number, block], None);
@@ -264,6 +283,12 @@ impl Receivers {
     pub(super) fn moving(&self) -> impl Iterator<Item = &Receiving> {
         let records = self.all.values().map(|receiver| &receiver.record);
         records.filter(|record| record.state == State::Moving)
+    }
+}
+
+impl Unclaimed {
+    fn is_of(&self, flow: FlowKey) -> bool {
+        self.first.id.flow == flow
     }
 }
 

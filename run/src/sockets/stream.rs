@@ -163,6 +163,15 @@ impl Stream {
         }
     }
 
+    /// Takes for word of the other end what is no whole block: one that comes slowly, or that the
+    /// program here does not read, behind which nothing can come.
+    pub(super) fn look_for_signs(&mut self, now: Instant, hop: &Hop) {
+        let is_full = self.channel.as_ref().is_some_and(|channel| channel.unwritten() > 0);
+        let heard = if is_full { Some(now) } else { None };
+        let heard = heard.or_else(|| hop.heard_of(self.theirs?));
+        self.heard = heard.map_or(self.heard, |heard| heard.max(self.heard));
+    }
+
     /// Writes to the program what waits for it.
     pub(super) fn write(&mut self, now: Instant, hop: &mut Hop) {
         let settled = self.channel.as_mut().map(Channel::write).unwrap_or_default();

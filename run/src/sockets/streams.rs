@@ -40,6 +40,8 @@ pub(super) struct Streams {
     offers: BTreeMap<u16, (Delivery, Bytes)>,
     /// When silent ones are looked for again.
     look: Option<Instant>,
+    /// Nodes that are silent and that no stream can ask.
+    silent: BTreeSet<NodeId>,
     waiting: usize,
     /// Bytes sent and received of streams that are over.
     passed: (u64, u64),
@@ -57,6 +59,7 @@ impl Streams {
             todo: BTreeSet::new(),
             offers: BTreeMap::new(),
             look: None,
+            silent: BTreeSet::new(),
             waiting: 0,
             passed: (0, 0),
         }
@@ -380,7 +383,8 @@ impl Streams {
         counters: &mut SocketCounters,
     ) {
         let mut heard: BTreeMap<NodeId, Instant> = BTreeMap::new();
-        for stream in self.all.values() {
+        for stream in self.all.values_mut() {
+            stream.look_for_signs(now, hop);
             let last = heard.entry(stream.peer).or_insert(stream.heard);
             *last = stream.heard.max(*last);
         }
@@ -404,27 +408,47 @@ impl Streams {
             self.end(now, hop, local, (Cause::Silent, &why));
         }
         for (peer, last) in heard {
-            if last + PROBE <= now {
-                self.probe_one(peer);
+            if last + PROBE <= now && !self.probe_one(peer) && self.has_flying(peer) {
+                self.silent.insert(peer);
             }
         }
     }
 
+    /// Whether a node has still to take blocks of a stream. If it begins anew, it refuses them: so
+    /// to know that it is there is enough.
+    fn has_flying(&self, peer: NodeId) -> bool {
+        self.all.values().any(|stream| stream.peer == peer && stream.ours.is_flying())
+    }
+
+    pub(super) fn take_silent(&mut self) -> BTreeSet<NodeId> {
+        std::mem::take(&mut self.silent)
+    }
+
+    /// A node said that it is there, and no more.
+    pub(super) fn on_there(&mut self, now: Instant, node: NodeId) {
+        let flying = |stream: &&mut Stream| stream.peer == node && stream.ours.is_flying();
+        let open = |stream: &&mut Stream| matches!(stream.stage, Stage::Open | Stage::Leaving);
+        let all = self.all.values_mut().filter(flying).filter(open);
+        all.for_each(|stream| stream.heard = now);
+    }
+
     /// Asks over the stream of a node that was silent for longest whether it is there. A node that
-    /// has begun anew refuses it, and then the next is asked for.
-    fn probe_one(&mut self, peer: NodeId) {
+    /// has begun anew refuses it, and then the next is asked for. Returns whether it is asked.
+    fn probe_one(&mut self, peer: NodeId) -> bool {
         if self.all.values().any(|stream| stream.peer == peer && stream.is_probing) {
-            return;
+            return true;
         }
         let can = |stream: &Stream| {
             stream.peer == peer && stream.stage == Stage::Open && stream.ours.can_probe()
         };
         let all = self.all.iter_mut().filter(|(_, stream)| can(stream));
-        if let Some((local, stream)) = all.min_by_key(|(_, stream)| stream.heard) {
-            stream.ours.probe();
-            stream.is_probing = true;
-            self.todo.insert(*local);
-        }
+        let Some((local, stream)) = all.min_by_key(|(_, stream)| stream.heard) else {
+            return false;
+        };
+        stream.ours.probe();
+        stream.is_probing = true;
+        self.todo.insert(*local);
+        true
     }
 
     /// Bytes sent and received so far.

@@ -232,7 +232,9 @@ impl Hop {
             let given = self.of_flow(flow).filter(is_given).count() as u32;
             let is_next = asks.block.number == next && given == 0;
             let (cost, half) = (asks.shape.cost(), self.config.memory_bytes / 2);
-            let is_full = self.given_memory() + cost > half;
+            // Answers and openings go past programs that do not read.
+            let reserve = if is_next && asks.shape.is_small() { half / 2 } else { 0 };
+            let is_full = self.given_memory() + cost > half + reserve;
             let may_wait = is_next || self.memory + cost <= half;
             return given <= self.config.high_blocks && may_wait && !is_full;
         }

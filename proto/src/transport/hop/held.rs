@@ -19,6 +19,12 @@ impl Hop {
         self.open.range(at(0)..=at(u32::MAX)).map(|id| (id, &self.blocks[id]))
     }
 
+    /// When something last came of the blocks of this flow that are under way here; nothing if
+    /// there are none.
+    pub fn heard_of(&self, flow: FlowKey) -> Option<Instant> {
+        self.open_of(flow).map(|(_, block)| block.used).max()
+    }
+
     pub(super) fn insert(&mut self, id: BlockId, block: Block) {
         if block.is_open() {
             self.open.insert(id);

@@ -339,7 +339,9 @@ impl Hop {
         let flow = self.arrivals.get(&id.flow).filter(|_| is_here);
         // One that is for this node was accepted, or waits for others of its flow.
         let is_over = is_here && flow.is_none_or(|flow| id.number < flow.accepted);
-        if is_over || !block.verify() || !self.make_room(now, shape.cost()) {
+        // What begins here was taken from a program, which has it no more.
+        let has_room = self.make_room(now, shape.cost()) || id.flow.source == self.node;
+        if is_over || !block.verify() || !has_room {
             self.counters.corrupt += u64::from(!is_over);
             self.keep.push_back(Keep::Drop(id));
             return;

@@ -1,6 +1,7 @@
 //! Sockets of blocks, for programs that must not lose one.
 
 use std::io;
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -95,15 +96,30 @@ impl BlockSender {
     ///
     /// Panics if the flow is finished, or the block is too long.
     pub fn send(&mut self, block: &[u8]) -> Result<u32, SocketError> {
-        assert!(!self.is_finished, "nothing comes behind the end");
-        assert!(block.len() <= self.block_bytes, "a block of at most {} bytes", self.block_bytes);
         let number = self.next;
-        let record = [&number.to_be_bytes(), block].concat();
-        self.line.put(Kind::Data, &record)?;
+        self.begin(block)?;
         while self.next == number {
             self.hear()?;
         }
         Ok(number)
+    }
+
+    /// Gives the daemon a block; [`BlockSender::next`] is another once it is taken.
+    pub(crate) fn begin(&mut self, block: &[u8]) -> Result<(), SocketError> {
+        assert!(!self.is_finished, "nothing comes behind the end");
+        assert!(block.len() <= self.block_bytes, "a block of at most {} bytes", self.block_bytes);
+        let record = [&self.next.to_be_bytes(), block].concat();
+        Ok(self.line.put(Kind::Data, &record)?)
+    }
+
+    /// Whether all blocks have arrived, and no more come.
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.has_arrived
+    }
+
+    /// Hears of the daemon, if it says something soon.
+    pub(crate) fn hear_within(&mut self, limit: Duration) -> Result<(), SocketError> {
+        if self.line.is_readable(limit)? { self.hear() } else { Ok(()) }
     }
 
     /// Says that no more blocks come.

@@ -25,6 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde::Deserialize;
 
 pub use self::blocks::{BlockListener, BlockReceiver, BlockSender, IncomingBlocks};
@@ -125,6 +127,16 @@ impl Line {
         record.extend(kind.head(payload.len()));
         record.extend_from_slice(payload);
         self.socket.write_all(&record)
+    }
+
+    /// Whether the daemon says something before the time is over.
+    fn is_readable(&self, limit: Duration) -> io::Result<bool> {
+        let limit =
+            Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&limit)) {
+            Err(Errno::INTR) => Ok(false),
+            ready => Ok(ready? > 0),
+        }
     }
 
     /// What the next record is, and how many bytes it has. That it is broken off is an error.

@@ -113,6 +113,18 @@ fn an_older_block_passes_the_brake() {
 }
 
 #[test]
+fn what_begins_here_is_there_again_though_the_memory_was_made_less() {
+    let config = HopConfig { memory_bytes: 1_000, ..small_config() };
+    let mut row = Row::new(2, config, Harm::default(), 1);
+    let now = row.now;
+    for number in 0..4 {
+        let id = BlockId { flow: flow(1), number };
+        row.hop(1).restore(now, kept(id, 2, &text(id, 900)));
+    }
+    assert_eq!(row.hop(1).waiting().count(), 4, "their programs do not have them any more");
+}
+
+#[test]
 fn a_cache_that_is_full_makes_room_for_what_begins_here() {
     let config = HopConfig { memory_bytes: 60_000, ..small_config() };
     let mut row = Row::new(3, config, Harm::default(), 1);

@@ -1,0 +1,282 @@
+//! Files that come to this node, on disk: a part that grows, and is renamed once it is whole and
+//! that is written down.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use bytes::Bytes;
+use farhop_proto::transport::hop::{Delivery, Durable, HopConfig};
+use farhop_proto::wire::hop::{BlockId, FlowKey};
+use ring::digest::{Context as Digest, SHA256};
+
+use super::store::{Change, Store};
+use crate::files::{FileInfo, Incoming, State};
+
+/// Bytes read at once where a file is gone through.
+const CHUNK: usize = 1 << 18;
+/// Files that come, or came and were not fetched, at most.
+const FILES: usize = 4_096;
+
+/// The folder, and the files that are not fetched.
+pub(super) struct Inbox {
+    dir: PathBuf,
+    durable: Durable,
+    disk_bytes: u64,
+    incoming: BTreeMap<FlowKey, Incoming>,
+    /// Sums over what is here of files that come.
+    digests: BTreeMap<FlowKey, Digest>,
+    /// Bytes of all files that are whole.
+    waiting: BTreeMap<String, u64>,
+    moves: Vec<Move>,
+}
+
+/// What becomes of a file of the inbox, by its id.
+enum Move {
+    /// The part is the whole.
+    Whole(String),
+    /// It is not needed any more.
+    Gone(String),
+}
+
+impl Inbox {
+    /// Goes on with what is written down of files. What a crash left half done is done.
+    ///
+    /// Fails if the folder cannot be used, or nothing can be written down.
+    pub(super) fn build(
+        dir: PathBuf,
+        config: &HopConfig,
+        store: &Store,
+        all: &mut [Incoming],
+    ) -> Result<Self> {
+        fs::create_dir_all(&dir)?;
+        mend(store, &dir, all)?;
+        let moving = all.iter().filter(|file| file.state == State::Moving);
+        let incoming = moving.map(|file| (file.flow(), file.clone())).collect();
+        let done = all.iter().filter(|file| file.state == State::Done);
+        let waiting = done.map(|file| (file.id(), file.info.size)).collect();
+        let HopConfig { durable, disk_bytes, .. } = *config;
+        let (digests, moves) = (BTreeMap::new(), Vec::new());
+        Ok(Self { dir, durable, disk_bytes, incoming, digests, waiting, moves })
+    }
+
+    /// The bytes of a file are not needed here any more.
+    pub(super) fn fetched(&mut self, id: String) {
+        self.waiting.remove(&id);
+        self.moves.push(Move::Gone(id));
+    }
+
+    /// Lets go of what is here of a file that comes; nothing if there is none.
+    pub(super) fn give_up(&mut self, flow: FlowKey, why: String) -> Option<Incoming> {
+        let file = self.incoming.remove(&flow)?;
+        Some(self.drop_part(file, why))
+    }
+
+    /// What was taken of these files is not written down: lets go of them. Returns how they stand.
+    pub(super) fn undo(&mut self, files: Vec<Incoming>) -> Vec<Incoming> {
+        self.moves.clear();
+        let why = "the daemon there cannot keep it";
+        files.into_iter().map(|file| self.drop_part(file, why.into())).collect()
+    }
+
+    fn drop_part(&mut self, mut file: Incoming, why: String) -> Incoming {
+        self.digests.remove(&file.flow());
+        self.incoming.remove(&file.flow());
+        self.waiting.remove(&file.id());
+        // There is none if it could not be made.
+        let _ = fs::remove_file(self.part_file(&file.id()));
+        file.state = State::Failed(why);
+        file
+    }
+
+    /// What is written down now is made true. After a crash before, [`mend`] does it.
+    pub(super) fn settle(&mut self) {
+        for one in std::mem::take(&mut self.moves) {
+            let outcome = match &one {
+                Move::Whole(id) => fs::rename(self.part_file(id), self.whole_file(id)),
+                Move::Gone(id) => fs::remove_file(self.whole_file(id)),
+            };
+            if let Err(error) = outcome.and_then(|()| self.sync_inbox()) {
+                let (Move::Whole(id) | Move::Gone(id)) = one;
+                tracing::error!("the file {id} in {}: {error}", self.dir.display());
+            }
+        }
+    }
+
+    /// Writes a block of a file where it belongs.
+    pub(super) fn take(&mut self, delivery: Delivery) -> Result<Incoming> {
+        let Delivery { id, shape, frames } = delivery;
+        let bytes = if id.number == 0 {
+            self.open(id, shape.crc, &frames.concat().into())?
+        } else {
+            frames.concat().into()
+        };
+        let file = self.incoming.get(&id.flow).context("nothing is known of it")?;
+        ensure!(file.next == id.number, "block {} came in place of {}", id.number, file.next);
+        let mut file = file.clone();
+        let bytes = if file.info.streamed {
+            let held = self.held_bytes() + bytes.len() as u64;
+            ensure!(held <= self.disk_bytes, "disk_bytes are used up");
+            if shape.finishes { file.info.handle_trailer(&bytes)? } else { bytes }
+        } else {
+            bytes
+        };
+        let end = file.received + bytes.len() as u64;
+        let is_known = !file.info.streamed || shape.finishes;
+        ensure!(!is_known || end <= file.info.size, "it is longer than it said");
+        let part = self.part_file(&file.id());
+        let on_disk = File::options().write(true).read(true).open(&part).context("its part")?;
+        let mut digest = match self.digests.remove(&id.flow) {
+            Some(digest) => digest,
+            None => sum_of(&on_disk, file.received)?,
+        };
+        on_disk.write_all_at(&bytes, file.received)?;
+        digest.update(&bytes);
+        file.received += bytes.len() as u64;
+        file.next += 1;
+        if shape.finishes {
+            ensure!(file.received == file.info.size, "it ends before its end");
+            ensure!(
+                hex(digest.clone().finish().as_ref()) == file.info.sha256,
+                "its checksum is wrong"
+            );
+            // Of what came before a crash more may be there than is known.
+            on_disk.set_len(file.info.size)?;
+            file.state = State::Done;
+        }
+        if self.durable == Durable::Fsync {
+            on_disk.sync_data()?;
+        }
+        if file.state == State::Done {
+            self.moves.push(Move::Whole(file.id()));
+            self.waiting.insert(file.id(), file.info.size);
+            self.incoming.remove(&id.flow);
+        } else {
+            self.digests.insert(id.flow, digest);
+            self.incoming.insert(id.flow, file.clone());
+        }
+        Ok(file)
+    }
+
+    /// Reads what a first block says, and makes the file. Returns what is in the block of it.
+    fn open(&mut self, id: BlockId, opened: u32, block: &Bytes) -> Result<Bytes> {
+        let (info, rest) = FileInfo::read(block).context("its first block says nothing")?;
+        let held = self.held_bytes();
+        if held.saturating_add(info.size) > self.disk_bytes {
+            bail!(
+                "'{}' has {} bytes, and of disk_bytes = {} are {held} taken",
+                info.name,
+                info.size,
+                self.disk_bytes
+            );
+        }
+        let files = self.incoming.len() + self.waiting.len();
+        ensure!(files < FILES, "{files} files are here already, and nobody fetches them");
+        let (source, local) = (id.flow.source, id.flow.local);
+        let (received, next, state) = (0, 0, State::Moving);
+        let file = Incoming { source, local, opened, info, received, next, state };
+        if let Some(old) = self.incoming.remove(&id.flow) {
+            let _ = fs::remove_file(self.part_file(&old.id()));
+        }
+        self.digests.remove(&id.flow);
+        let part = self.part_file(&file.id());
+        File::create(&part).with_context(|| part.display().to_string())?;
+        self.sync_inbox()?;
+        self.incoming.insert(id.flow, file);
+        Ok(rest)
+    }
+
+    /// Bytes of files that are here, or will be.
+    fn held_bytes(&self) -> u64 {
+        let moving = self.incoming.values().map(|file| file.info.size.max(file.received));
+        moving.chain(self.waiting.values().copied()).sum()
+    }
+
+    /// The names of files are on disk like their bytes.
+    fn sync_inbox(&self) -> io::Result<()> {
+        if self.durable == Durable::Fsync {
+            File::open(&self.dir)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    fn part_file(&self, id: &str) -> PathBuf {
+        part_file(&self.dir, id)
+    }
+
+    fn whole_file(&self, id: &str) -> PathBuf {
+        whole_file(&self.dir, id)
+    }
+}
+
+/// Makes the files of an inbox what is written down of them: a crash may have come between.
+fn mend(store: &Store, inbox: &Path, files: &mut [Incoming]) -> Result<()> {
+    let mut changes = Vec::new();
+    for file in files {
+        let (part, whole) = (part_file(inbox, &file.id()), whole_file(inbox, &file.id()));
+        match file.state {
+            State::Moving => {}
+            State::Done => {
+                if !whole.exists() && fs::rename(part, whole).is_err() {
+                    file.state = State::Failed("its bytes are gone".into());
+                    changes.push(Change::Incoming(file.clone()));
+                }
+            }
+            State::Fetched | State::Failed(_) => {
+                // There is none, unless the daemon ended before it was removed.
+                let _ = (fs::remove_file(part), fs::remove_file(whole));
+            }
+        }
+    }
+    Ok(store.change(&changes)?)
+}
+
+fn part_file(inbox: &Path, id: &str) -> PathBuf {
+    inbox.join(format!("{id}.part"))
+}
+
+/// Where a file is that came whole.
+pub(crate) fn whole_file(inbox: &Path, id: &str) -> PathBuf {
+    inbox.join(format!("{id}.whole"))
+}
+
+/// The sum over the first bytes of a file, to be gone on with.
+fn sum_of(file: &File, length: u64) -> Result<Digest> {
+    let mut digest = Digest::new(&SHA256);
+    let mut rest = io::Read::take(file, length);
+    let mut chunk = vec![0; CHUNK];
+    let mut done = 0;
+    while done < length {
+        let got = rest.read(&mut chunk)?;
+        ensure!(got > 0, "part of what came is gone");
+        digest.update(&chunk[..got]);
+        done += got as u64;
+    }
+    Ok(digest)
+}
+
+/// SHA-256 of a file in hexadecimal, and its length; `watcher` hears of the bytes done and ends it
+/// by returning false.
+///
+/// Fails if the file cannot be read, or the watcher ends it.
+pub fn sum_file(file: &File, watcher: &mut dyn FnMut(u64) -> bool) -> Result<(String, u64)> {
+    let mut digest = Digest::new(&SHA256);
+    let mut chunk = vec![0; CHUNK];
+    let (mut done, mut file) = (0, file);
+    loop {
+        let got = file.read(&mut chunk)?;
+        if got == 0 {
+            return Ok((hex(digest.finish().as_ref()), done));
+        }
+        digest.update(&chunk[..got]);
+        done += got as u64;
+        ensure!(watcher(done), "interrupted");
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,116 @@
+//! What daemons tell each other beside what programs send: each notice is a flow of one block,
+//! which has the reliability of all others.
+//!
+//! The destination of a file that was given up at its source hears so. Until then it keeps what it
+//! has of the file, and so it does if the source ends before. And a node that nothing was heard of
+//! is hailed: that a hail arrives says that it is there.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use farhop_proto::base::{Instant, NodeId};
+use farhop_proto::transport::hop::{Hop, frames_of};
+use farhop_proto::wire::hop::{BlockId, FlowKey};
+use serde::{Deserialize, Serialize};
+
+use super::opening::{Kind, front, read};
+use super::random;
+
+/// Notices on their way; of more at one time their destinations hear nothing.
+const NOTICES: usize = 64;
+
+/// A file that was given up, as its destination knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GivenUp {
+    /// Number of its flow at the source.
+    pub(crate) local: u16,
+    /// What tells it from other files of that number.
+    pub(crate) nonce: u64,
+}
+
+impl GivenUp {
+    /// What the block of such a notice says; `None` if it says nothing.
+    pub(super) fn read(frames: &[Bytes]) -> Option<Self> {
+        read(Kind::GivenUp, &frames.concat().into()).map(|(what, _)| what)
+    }
+}
+
+/// A hail says nothing, and never the same twice.
+#[derive(Serialize)]
+struct Hail {
+    nonce: u64,
+}
+
+/// Notices of which nobody has said yet that they came: the numbers of their flows, and whom they
+/// are for.
+#[derive(Debug, Default)]
+pub(super) struct Notices(BTreeMap<u16, NodeId>);
+
+impl Notices {
+    pub(super) fn has(&self, local: u16) -> bool {
+        self.0.contains_key(&local)
+    }
+
+    /// Whether one is on its way to a node.
+    pub(super) fn has_to(&self, node: NodeId) -> bool {
+        self.0.values().any(|to| *to == node)
+    }
+
+    /// Tells a destination of a file, by a flow with a number that is free.
+    pub(super) fn tell(
+        &mut self,
+        now: Instant,
+        hop: &mut Hop,
+        (to, what): (NodeId, GivenUp),
+        (local, frame_bytes): (u16, u16),
+    ) {
+        self.send(now, hop, (to, front(Kind::GivenUp, &what)), (local, frame_bytes));
+    }
+
+    /// Hails a node, likewise.
+    pub(super) fn hail(
+        &mut self,
+        now: Instant,
+        hop: &mut Hop,
+        to: NodeId,
+        (local, frame_bytes): (u16, u16),
+    ) {
+        let nonce = random().unwrap_or_default();
+        self.send(now, hop, (to, front(Kind::Hail, &Hail { nonce })), (local, frame_bytes));
+    }
+
+    fn send(
+        &mut self,
+        now: Instant,
+        hop: &mut Hop,
+        (to, block): (NodeId, Vec<u8>),
+        (local, frame_bytes): (u16, u16),
+    ) {
+        if self.0.len() >= NOTICES {
+            return;
+        }
+        self.0.insert(local, to);
+        let flow = FlowKey { source: hop.node(), local };
+        let frames = frames_of(&Bytes::from(block), usize::from(frame_bytes));
+        hop.push(now, BlockId { flow, number: 0 }, to, true, frames);
+    }
+
+    /// A block of ours has come, or is refused. Returns whom it was for, if it was a notice.
+    pub(super) fn end(&mut self, local: u16) -> Option<NodeId> {
+        self.0.remove(&local)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_says_which_file_and_is_no_file_itself() {
+        let what = GivenUp { local: 7, nonce: u64::MAX };
+        let block = Bytes::from(front(Kind::GivenUp, &what));
+        assert_eq!(GivenUp::read(&frames_of(&block, 10)), Some(what));
+        assert!(crate::files::FileInfo::read(&block).is_none());
+        assert_eq!(GivenUp::read(&[block.slice(..block.len() - 1)]), None);
+    }
+}
