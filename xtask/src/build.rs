@@ -33,7 +33,8 @@ pub(crate) fn farhop_counting() -> Result<PathBuf> {
     build(&["--release", "--config", &flags], &folder, "release")
 }
 
-fn target() -> PathBuf {
+/// Where cargo builds.
+pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from)
 }
 

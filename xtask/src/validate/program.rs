@@ -1,19 +1,23 @@
 //! Whole scenarios through the program: files of `scenarios`, with counts changed.
 
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use farhop_run::files::sum_file;
 use farhop_sim::engine::Report;
 use serde_json::Value;
 use toml::Table;
 
 use crate::scratch::Scratch;
 
-/// Labs that may be late, or not still, one after the other.
+/// Labs that may be late, one after the other.
 const LAB_TRIES: u32 = 4;
+/// The same where others must be still: who compiles something will be done some time.
+const STILL_TRIES: u32 = 20;
 /// How often a run is asked for its memory: so that what it needs at its end is seen.
 const POLL: Duration = Duration::from_millis(2);
 /// The same beside a lab, which is not to be disturbed.
@@ -27,6 +31,14 @@ pub(crate) const ANY: f64 = f64::INFINITY;
 pub(crate) struct Program {
     farhop: PathBuf,
     folder: Scratch,
+    kept: Option<Kept>,
+}
+
+/// Labs that are done, so that measurements of hours go on where they were ended.
+struct Kept {
+    folder: PathBuf,
+    /// SHA-256 of the program: what another one did says nothing of this one.
+    program: String,
 }
 
 /// What a run said, and the most memory that it had, in kB.
@@ -45,7 +57,21 @@ impl Program {
 
     /// The program at a place.
     pub(crate) fn at(farhop: PathBuf) -> Result<Self> {
-        Ok(Self { farhop, folder: Scratch::new()? })
+        Ok(Self { farhop, folder: Scratch::new()?, kept: None })
+    }
+
+    /// Keeps each lab that is done, in a folder of this name, until they are forgotten.
+    pub(crate) fn keep_labs(&mut self, name: &str) -> Result<()> {
+        let folder = crate::build::target().join("validate").join(name);
+        std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        let (program, _) = sum_file(&File::open(&self.farhop)?, &mut |_| true)?;
+        self.kept = Some(Kept { folder, program });
+        Ok(())
+    }
+
+    /// All that was wanted of them is known: the next measurement begins anew.
+    pub(crate) fn forget_labs(&self) -> Result<()> {
+        self.kept.as_ref().map_or(Ok(()), |kept| Ok(std::fs::remove_dir_all(&kept.folder)?))
     }
 
     /// Goodput of all flows together, in Mb/s.
@@ -65,7 +91,21 @@ impl Program {
     /// A lab that was in time, beside which others kept at most `others` processors busy, and how
     /// many before it were not so: those are not believed.
     pub(crate) fn lab(&self, scenario: &Table, seed: u64, others: f64) -> Result<(Report, u32)> {
-        for refused in 0..LAB_TRIES {
+        let Some(kept) = &self.kept else { return self.new_lab(scenario, seed, others) };
+        let file = kept.file(scenario, seed, others)?;
+        // One that was not written to its end is made again.
+        let known = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let lab = self.new_lab(scenario, seed, others)?;
+        std::fs::write(&file, serde_json::to_vec(&lab)?)?;
+        Ok(lab)
+    }
+
+    fn new_lab(&self, scenario: &Table, seed: u64, others: f64) -> Result<(Report, u32)> {
+        let tries = if others < ANY { STILL_TRIES } else { LAB_TRIES };
+        for refused in 0..tries {
             let (said, _) = self.json("lab", scenario, &[format!("--seed={seed}")])?;
             let report: Report =
                 serde_json::from_str(&said).context("a report that is not understood")?;
@@ -75,7 +115,7 @@ impl Program {
             }
         }
         bail!(
-            "{LAB_TRIES} labs in a row were late, or other programs kept more than {others} of a \
+            "{tries} labs in a row were late, or other programs kept more than {others} of a \
              processor busy: this machine is too busy to compare with"
         );
     }
@@ -112,6 +152,16 @@ impl Program {
             );
         }
         Ok((std::fs::read_to_string(&out)?, memory_kb))
+    }
+}
+
+impl Kept {
+    /// Where a lab is kept.
+    fn file(&self, scenario: &Table, seed: u64, others: f64) -> Result<PathBuf> {
+        let mut hasher = DefaultHasher::new();
+        let what = (&self.program, toml::to_string(scenario)?, seed, others.to_bits());
+        what.hash(&mut hasher);
+        Ok(self.folder.join(format!("{:016x}.json", hasher.finish())))
     }
 }
 
@@ -161,6 +211,25 @@ mod tests {
         assert!(set(layout, "cuont", 9).is_err());
         assert!(first(&mut scenario, "flow").is_err());
         assert_eq!(scenario["layout"][0]["count"].as_integer(), Some(9));
+    }
+
+    #[test]
+    fn a_lab_is_known_again_by_all_that_it_hangs_on() {
+        let kept = |program: &str| Kept { folder: "x".into(), program: program.into() };
+        let one: Table = "name = 'one'".parse().unwrap();
+        let other: Table = "name = 'other'".parse().unwrap();
+        let file =
+            |program, scenario, seed, others| kept(program).file(scenario, seed, others).unwrap();
+        let it = file("a", &one, 1, ANY);
+        assert_eq!(file("a", &one, 1, ANY), it);
+        for another in [
+            file("b", &one, 1, ANY),
+            file("a", &other, 1, ANY),
+            file("a", &one, 2, ANY),
+            file("a", &one, 1, STILL),
+        ] {
+            assert_ne!(another, it);
+        }
     }
 
     #[test]
