@@ -7,7 +7,7 @@ use farhop_proto::base::{Frame, FrameUp, Instant, UnitId};
 use farhop_sim::radio;
 
 use super::port::{AttachSpec, AttachStats, Port};
-use crate::device::{BATCH, Clock, PacketSocket, from_realtime, passing};
+use crate::device::{BATCH, Clock, PacketSocket, arrived, passing};
 
 /// A frame to be injected, and when the kernel got it.
 #[derive(Debug)]
@@ -76,8 +76,7 @@ impl Attachment {
             if arrival.outgoing {
                 continue;
             }
-            let at =
-                arrival.stamp.map_or_else(|| clock.now(), |stamp| from_realtime(stamp, offset));
+            let at = arrived(arrival.stamp, offset, clock.now());
             let what = self.port.take(&buffer[..arrival.length]);
             into.extend(what.map(|what| Injected { at, radio, what }));
         }

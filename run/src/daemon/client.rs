@@ -3,6 +3,7 @@
 use std::env;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration as StdDuration;
@@ -86,10 +87,20 @@ pub fn runtime_dir() -> PathBuf {
 /// says where they are.
 pub fn runtime_dirs() -> Vec<PathBuf> {
     let mut dirs = vec![runtime_dir()];
-    if path_in("FARHOP_RUNTIME_DIR").is_none() && !dirs.contains(&ROOTS.into()) {
-        dirs.push(ROOTS.into());
+    if path_in("FARHOP_RUNTIME_DIR").is_none() {
+        // Anybody may have made one in /tmp.
+        dirs.retain(|dir| is_ours(dir));
+        if !dirs.contains(&ROOTS.into()) {
+            dirs.push(ROOTS.into());
+        }
     }
     dirs
+}
+
+/// Whether a folder, or the link to it, belongs to this user or to root.
+pub(crate) fn is_ours(dir: &Path) -> bool {
+    let us = rustix::process::geteuid().as_raw();
+    fs::symlink_metadata(dir).is_ok_and(|data| data.uid() == us || data.uid() == 0)
 }
 
 fn path_in(variable: &str) -> Option<PathBuf> {

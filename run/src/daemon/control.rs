@@ -6,14 +6,14 @@
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use rustix::event::PollFlags;
 use serde::{Deserialize, Serialize};
 
-use super::client::{ControlError, socket_path};
+use super::client::{ControlError, is_ours, socket_path};
 use crate::files::SendFile;
 use crate::sockets::Wish;
 
@@ -160,9 +160,7 @@ impl Drop for Control {
 /// Makes a directory for this user alone, and refuses one that somebody else could have laid out.
 fn make_dir(dir: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let owner = fs::symlink_metadata(dir)?.uid();
-    let us = rustix::process::geteuid().as_raw();
-    if owner == us || owner == 0 {
+    if is_ours(dir) {
         return Ok(());
     }
     let reason = format!("{} belongs to another user", dir.display());

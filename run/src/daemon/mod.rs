@@ -36,6 +36,7 @@ pub mod host;
 mod keyring;
 
 pub use blocks::{BlockStatus, CacheStatus};
+pub(crate) use client::is_ours;
 pub use client::{
     ControlError, Running, barred, list, query, runtime_dir, runtime_dirs, socket_path,
 };

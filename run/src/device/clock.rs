@@ -47,9 +47,11 @@ impl Clock {
     }
 }
 
-/// The time of a kernel time stamp on the node's clock.
-pub(crate) fn from_realtime(stamp: StdDuration, offset: i128) -> Instant {
-    Instant::from_nanos((stamp.as_nanos() as i128 - offset).max(0) as u64)
+/// The time of a kernel time stamp on the node's clock, and now if there is none. It is not after
+/// now: the time of day may have been set between the stamp and the question for `offset`.
+pub(crate) fn arrived(stamp: Option<StdDuration>, offset: i128, now: Instant) -> Instant {
+    let on_ours = |stamp: StdDuration| (stamp.as_nanos() as i128 - offset).max(0) as u64;
+    stamp.map_or(now, |stamp| Instant::from_nanos(on_ours(stamp)).min(now))
 }
 
 /// A span as the system calls want it.
@@ -89,6 +91,8 @@ impl StampFilter {
     /// offset in nanoseconds that turns radio time into node time.
     pub fn offset(&mut self, radio_end_nanos: u64, host: Instant) -> i64 {
         let sample = (host.as_nanos() as i64).wrapping_sub(radio_end_nanos as i64);
+        // Else the slices would stand still until then.
+        self.begun = self.begun.min(host);
         while host.since(self.begun) >= SLICE {
             self.slices.rotate_right(1);
             self.slices[0] = None;
@@ -160,6 +164,26 @@ mod tests {
     fn late_wakeups_do_not_move_the_stamps() {
         let errors = errors_us(20, 0, None);
         assert!(errors[10..].iter().all(|error| (error - 60.0).abs() < 1.0), "{errors:?}");
+    }
+
+    #[test]
+    fn a_time_of_day_that_is_set_brings_nothing_from_the_future() {
+        let now = Instant::from_nanos(20_000_000_000);
+        let at = |seconds| Some(StdDuration::from_secs(seconds));
+        assert_eq!(arrived(at(1_019), 1_000_000_000_000, now), now - Duration::from_secs(1));
+        assert_eq!(arrived(at(900_000), 1_000_000_000_000, now), now);
+        assert_eq!(arrived(None, 0, now), now);
+        // A host's time that was a year ahead once: drift is followed all the same.
+        let mut filter = StampFilter::default();
+        let year = Duration::from_secs(31_536_000);
+        filter.offset(1_000, now + year);
+        let mut offsets = (0..1_000_u64).map(|step| {
+            let host = now + Duration::from_millis(10) * step;
+            filter.offset(20_000_000_000 + step * 9_999_500, host)
+        });
+        let (first, last) = (offsets.nth(400), offsets.last());
+        let moved = last.zip(first).map(|(last, first)| last - first);
+        assert!(moved.is_some_and(|moved| moved > 200_000), "{moved:?} ns of 300,000");
     }
 
     #[test]

@@ -9,8 +9,7 @@ use farhop_proto::wire::ieee80211;
 use super::monitor::unsent;
 use super::tunnel::Tunnel;
 use super::{
-    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, from_realtime, named,
-    passing,
+    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, arrived, named, passing,
 };
 
 /// Length of an Ethernet header, in bytes.
@@ -62,8 +61,7 @@ impl Device for Ethernet {
             if arrival.outgoing {
                 continue;
             }
-            let now = || self.tunnel.spec.clock.now();
-            let host = arrival.stamp.map_or_else(now, |stamp| from_realtime(stamp, offset));
+            let host = arrived(arrival.stamp, offset, self.tunnel.spec.clock.now());
             match self.buffer[..arrival.length].get(ETHERNET_BYTES..) {
                 Some(packet) => out.extend(self.tunnel.take(packet, host)),
                 None => self.tunnel.count("truncated"),

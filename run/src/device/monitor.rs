@@ -14,8 +14,7 @@ use farhop_proto::base::{
 
 use super::card::Card;
 use super::{
-    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, from_realtime, named,
-    passing,
+    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, arrived, named, passing,
 };
 
 /// A card in monitor mode.
@@ -78,7 +77,7 @@ impl Device for Monitor {
             if arrival.outgoing {
                 continue;
             }
-            let host = arrival.stamp.map_or_else(|| clock.now(), |at| from_realtime(at, offset));
+            let host = arrived(arrival.stamp, offset, clock.now());
             out.extend(self.card.take(&self.buffer[..arrival.length], host));
         }
         Ok(())

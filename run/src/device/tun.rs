@@ -1,5 +1,6 @@
 //! The virtual interface of a node: IP packets to and from the host's own stack.
 
+use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -43,9 +44,14 @@ impl Tun {
             .name(name)
             .mtu(MTU)
             .ipv4(plan.ipv4(node), AddressPlan::IPV4_PREFIX, None)
-            .ipv6(plan.ipv6(node), AddressPlan::IPV6_PREFIX)
             .build_sync()
             .map_err(|error| explain(error, name))?;
+        // Else the kernel forgets it when somebody takes the interface down. Where there is no
+        // such file there is no IPv6.
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/keep_addr_on_down"), "1");
+        if let Err(error) = device.add_address_v6(plan.ipv6(node), AddressPlan::IPV6_PREFIX) {
+            tracing::warn!("{name}: only IPv4, for it takes no address of IPv6 ({error})");
+        }
         device.set_nonblocking(true)?;
         Ok(Self { device, name: name.into(), buffer: vec![0; 65_536], stats: TunStats::default() })
     }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{Doing as _, LabError, labs_dir};
+use crate::daemon;
 use crate::device::os;
 
 /// File with the state, in the folder of a lab.
@@ -137,13 +138,22 @@ impl LabState {
     }
 }
 
-/// All labs that are written down, running or left over, by id.
+/// All labs that are written down, running or left over, by id. What another user wrote is none.
 pub fn list() -> Vec<LabState> {
-    let entries = fs::read_dir(labs_dir()).into_iter().flatten().flatten();
-    let mut labs: Vec<LabState> =
-        entries.filter_map(|entry| LabState::load(&entry.path())).collect();
+    let mut labs = list_in(&labs_dir());
     labs.sort_by(|a, b| a.id.cmp(&b.id));
     labs
+}
+
+fn list_in(dir: &Path) -> Vec<LabState> {
+    let is_ours = [Some(dir), dir.parent()].into_iter().flatten().all(daemon::is_ours);
+    let entries = fs::read_dir(dir).ok().filter(|_| is_ours).into_iter().flatten().flatten();
+    // Its id is a name in this folder, and no way out of it: all that is there is removed one day.
+    let lab = |entry: fs::DirEntry| {
+        let lab = LabState::load(&entry.path()).filter(|_| daemon::is_ours(&entry.path()))?;
+        (entry.file_name().to_str() == Some(&lab.id)).then_some(lab)
+    };
+    entries.filter_map(lab).collect()
 }
 
 /// The running lab with this id, or the only one.
@@ -188,10 +198,8 @@ pub(super) fn new_dir(scenario: &str) -> Result<(String, PathBuf), LabError> {
 /// Makes a folder for this user alone, and refuses one that somebody else could have laid out.
 fn make_private(dir: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let us = rustix::process::geteuid().as_raw();
     for part in [Some(dir), dir.parent()].into_iter().flatten() {
-        let owner = fs::symlink_metadata(part)?.uid();
-        if owner != us && owner != 0 {
+        if !daemon::is_ours(part) {
             let reason = format!("{} belongs to another user", part.display());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
         }
@@ -209,6 +217,30 @@ mod tests {
         assert!(own.is_alive());
         assert!(!Process { started: own.started + 1, ..own }.is_alive());
         assert_eq!(Process::find(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_lab_that_names_another_folder_is_none() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let own = Process::find(std::process::id()).expect("this process runs");
+        for (folder, id) in [("right-1", "right-1"), ("wrong-1", "/home"), ("wrong-2", "../..")] {
+            let lab = LabState {
+                id: id.into(),
+                scenario: "none".into(),
+                holder: own,
+                air: None,
+                nodes: Vec::new(),
+                namespaces: Vec::new(),
+                ready: true,
+                failed: None,
+            };
+            let folder = dir.path().join("labs").join(folder);
+            fs::create_dir_all(&folder).expect("a folder");
+            let text = serde_json::to_vec(&lab).expect("plain data");
+            fs::write(folder.join(STATE_FILE), text).expect("it is ours");
+        }
+        let found = list_in(&dir.path().join("labs"));
+        assert_eq!(found.iter().map(|lab| &*lab.id).collect::<Vec<_>>(), ["right-1"]);
     }
 
     #[test]

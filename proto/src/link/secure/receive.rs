@@ -236,10 +236,16 @@ impl Secure {
         let mut begun = self.peers[index].begun.remove(at).expect("found there");
         let handshakes = self.handshakes(index).ok_or(Reason::NotTrusted)?;
         let read = handshakes.read_response(&mut begun.state, message);
-        let (theirs, (there, back), frame) = read.map_err(|refusal| match refusal {
-            Refusal::Forged => Reason::HandshakeForged,
-            Refusal::Mode => Reason::OtherMode,
-        })?;
+        let (theirs, (there, back), frame) = match read {
+            Ok(read) => read,
+            Err(Refusal::Mode) => return Err(Reason::OtherMode),
+            Err(Refusal::Forged) => {
+                // An answer to another first message of this number, from long ago perhaps, and
+                // sent again by somebody: the one to this may still come.
+                self.peers[index].begun.insert(at, begun);
+                return Err(Reason::HandshakeForged);
+            }
+        };
         let (cipher, keys) = (self.config.cipher, (&there, &back));
         let session = Session::new(cipher, (epoch, theirs), keys, cx.now, true);
         self.peers[index].on_session(cx.now, session);

@@ -246,6 +246,41 @@ fn recordings_of_a_whole_life_change_nothing_after_a_restart_of_both() {
 }
 
 #[test]
+fn recorded_answers_do_not_spoil_the_handshakes_that_are_under_way() {
+    let is = |kind, payload: &Bytes| Header::decode(payload).is_ok_and(|head| head.kind == kind);
+    // One for each number that a first message can have, all from node 2.
+    let mut old: BTreeMap<u8, Bytes> = BTreeMap::new();
+    for life in 0..=255 {
+        let mut air = Air::pair(&config());
+        air.nodes = vec![Node::new(1, &[2], life, &config()), Node::new(2, &[1], life, &config())];
+        air.loss = 0.8;
+        air.run(SECOND);
+        let all = air.recorded.into_iter().filter(|(from, ..)| *from == NodeId(2));
+        let answers = all.filter(|(.., payload)| is(Kind::Response, payload));
+        old.extend(answers.map(|(.., payload)| (payload[1], payload)));
+    }
+    let mut air = Air::pair(&config());
+    air.nodes = vec![Node::new(1, &[2], 77, &config()), Node::new(2, &[1], 78, &config())];
+    let (mut seen, mut spoiled) = (0, 0);
+    for _ in 0..50_000 {
+        air.run(Duration::from_micros(100));
+        let new = air.recorded.split_off(seen);
+        air.recorded.extend(new.iter().cloned());
+        seen = air.recorded.len();
+        for (from, _, payload) in new {
+            let answer = old.get(&payload[1]).filter(|_| is(Kind::Init, &payload));
+            if let Some(answer) = answer.filter(|_| from == NodeId(1)) {
+                spoiled += 1;
+                air.deliver(NodeId(2), Some(NodeId(1)), answer.clone());
+            }
+        }
+    }
+    assert!(spoiled > 0 && air.nodes[0].rejected("handshake-forged") >= spoiled);
+    assert!(air.nodes[0].has_session(2), "{spoiled} recordings keep the two apart");
+    assert!(air.reaches());
+}
+
+#[test]
 fn a_flood_of_recorded_first_messages_puts_the_cookie_in_force_and_nobody_out() {
     let mut old = Vec::new();
     for life in 10..90 {
