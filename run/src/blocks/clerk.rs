@@ -96,6 +96,7 @@ pub(super) struct Clerk {
     inbox: Inbox,
     /// Changes that could not be written down, and must be.
     owed: Vec<Change>,
+    /// Whether the store is to be opened again: after an error it does nothing more.
     has_failed: bool,
 }
 
@@ -121,6 +122,12 @@ impl Clerk {
 
     /// Does some tasks, and writes down what follows from them together.
     pub(super) fn perform(&mut self, tasks: Vec<Task>) -> Vec<Done> {
+        if self.has_failed
+            && let Err(error) = self.store.open_again()
+        {
+            // What is read fails then, and what is to be written.
+            tracing::error!("the store cannot be opened again: {error}");
+        }
         let (mut changes, mut done) = (std::mem::take(&mut self.owed), Vec::new());
         for task in tasks {
             match task {
@@ -154,25 +161,17 @@ impl Clerk {
                 other => self.on_socket(other, &mut changes, &mut done),
             }
         }
-        match self.write_down(&changes) {
+        let outcome = self.store.change(&changes);
+        self.has_failed = outcome.is_err();
+        match outcome {
             Ok(()) => self.inbox.settle(),
             Err(error) => {
-                tracing::error!("nothing can be kept, so nothing is acknowledged: {error:#}");
+                tracing::error!("nothing can be kept, so nothing is acknowledged: {error}");
                 self.owed.extend(changes.into_iter().filter(is_failure));
                 done = self.undo(done);
             }
         }
         done
-    }
-
-    fn write_down(&mut self, changes: &[Change]) -> Result<()> {
-        if self.has_failed {
-            // It does nothing more after an error, also once there is room again.
-            self.store.open_again()?;
-        }
-        let outcome = self.store.change(changes);
-        self.has_failed = outcome.is_err();
-        Ok(outcome?)
     }
 
     /// What is left of what was done if it could not be written down. What came of files is let go

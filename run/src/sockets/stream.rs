@@ -58,6 +58,8 @@ pub(super) struct Stream {
     pub(super) is_probing: bool,
     /// When something of the other end was last heard.
     pub(super) heard: Instant,
+    /// When a block was last under way behind which nothing could come.
+    pub(super) held_up: Instant,
     pub(super) sent: u64,
     pub(super) received: u64,
 }
@@ -94,6 +96,7 @@ impl Stream {
             is_broken: false,
             is_probing: false,
             heard: now,
+            held_up: now,
             sent: 0,
             received: 0,
         }
@@ -163,13 +166,13 @@ impl Stream {
         }
     }
 
-    /// Takes for word of the other end what is no whole block: one that comes slowly, or that the
-    /// program here does not read, behind which nothing can come.
-    pub(super) fn look_for_signs(&mut self, now: Instant, hop: &Hop) {
-        let is_full = self.channel.as_ref().is_some_and(|channel| channel.unwritten() > 0);
-        let heard = if is_full { Some(now) } else { None };
-        let heard = heard.or_else(|| hop.heard_of(self.theirs?));
-        self.heard = heard.map_or(self.heard, |heard| heard.max(self.heard));
+    /// Looks whether a block is under way behind which nothing can come yet: one that comes slowly,
+    /// or that the program here does not read. That is no word of the other end, which may be gone.
+    pub(super) fn look(&mut self, now: Instant, hop: &Hop) {
+        let is_unread = self.channel.as_ref().is_some_and(|channel| channel.unwritten() > 0);
+        let is_coming = || hop.heard_of(self.theirs?);
+        let held_up = if is_unread { Some(now) } else { is_coming() };
+        self.held_up = held_up.map_or(self.held_up, |at| at.max(self.held_up));
     }
 
     /// Writes to the program what waits for it.

@@ -384,7 +384,7 @@ impl Streams {
     ) {
         let mut heard: BTreeMap<NodeId, Instant> = BTreeMap::new();
         for stream in self.all.values_mut() {
-            stream.look_for_signs(now, hop);
+            stream.look(now, hop);
             let last = heard.entry(stream.peer).or_insert(stream.heard);
             *last = stream.heard.max(*last);
         }
@@ -392,7 +392,7 @@ impl Streams {
         let has_ended = |stream: &Stream| match stream.stage {
             Stage::Offered => stream.heard + OFFER <= now,
             Stage::Opening => stream.heard + silence <= now,
-            _ => heard[&stream.peer] + silence <= now,
+            _ => heard[&stream.peer].max(stream.held_up) + silence <= now,
         };
         let ended: Vec<(u16, NodeId)> = self
             .all
