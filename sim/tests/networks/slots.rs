@@ -91,6 +91,47 @@ fn the_stations_of_a_star_answer_in_turns_that_follow_their_demand() {
 }
 
 #[test]
+fn a_star_of_many_stations_serves_all_of_them() {
+    for count in [12, 30, 60] {
+        let names: Vec<String> = (0..count).map(|at| format!("s{at}")).collect();
+        let far = |at: usize| 5.0 + (at % 20) as f64;
+        let links: Vec<_> =
+            names.iter().enumerate().map(|(at, name)| ("hub", &**name, far(at), 0)).collect();
+        for is_up in [true, false] {
+            let flow = |name| if is_up { (name, "hub") } else { ("hub", name) };
+            let flows: Vec<_> = names.iter().map(|name| flow(&**name)).collect();
+            let mut scenario = network(&links, &flows, 0.05);
+            scenario.flow.iter_mut().for_each(|flow| flow.kind = FlowKind::Udp);
+            // All have found their turns by then.
+            (scenario.measure_from_s, scenario.duration_s) = (Some(4.0), 16.0);
+            let rates = rates(&simulate(&scenario));
+            let (sum, least) = (rates.iter().sum::<f64>(), rates.iter().copied().reduce(f64::min));
+            let part = least.unwrap_or(0.0) * count as f64 / sum;
+            println!(
+                "{count} stations, up {is_up}: {sum:.2} Mb/s, the least {part:.2} of the mean"
+            );
+            assert!(sum > 2.4 && part > 0.5, "{sum:.2} Mb/s, {part:.2}");
+        }
+    }
+}
+
+#[test]
+fn slots_in_a_row_are_as_long_as_each_other_whatever_lengths_are_allowed() {
+    for both in [false, true] {
+        let [even, free] = [false, true].map(|is_free| {
+            let mut scenario = chain(4, &[80.0, 20.0, 50.0], &[1], both, 0.1);
+            let LinkConfig::Wild(wild) = &mut scenario.stack.link else { panic!("wild") };
+            if is_free {
+                (wild.slot_least_ms, wild.slot_most_ms) = (Some(5.0), Some(35.0));
+            }
+            rates(&simulate(&scenario)).iter().sum::<f64>()
+        });
+        println!("both ways {both}: {even:.2} and {free:.2} Mb/s");
+        assert!(free > 0.95 * even, "{free:.2} of {even:.2} Mb/s");
+    }
+}
+
+#[test]
 fn one_busy_station_of_four_has_nearly_the_whole_uplink_and_busy_ones_share_it() {
     let stations = ["a", "b", "c", "d"];
     let links = [0, 1, 2, 3].map(|at| ("hub", stations[at], 5.0 + 10.0 * at as f64, 0));

@@ -15,7 +15,8 @@ pub struct WildConfig {
     /// Length of a send slot, in milliseconds; the receive slot is as long.
     pub slot_ms: f64,
     /// The shortest send slot of a node that has little to send, in milliseconds; without it all
-    /// are as long as `slot_ms`.
+    /// are as long as `slot_ms`. It is for two nodes and for stars: where a node has several radios
+    /// on a channel, all slots there are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot_least_ms: Option<f64>,
     /// The longest send slot of a node whose neighbours have little to send, in milliseconds.

@@ -2,6 +2,7 @@
 
 use super::slots::{SILENT_CYCLES, STALE_CYCLES};
 use super::status::WildEvent;
+use super::turns::Turn;
 use super::{Group, Wild};
 use crate::base::{Cx, PacketUp};
 use crate::link::PeerSpec;
@@ -25,8 +26,10 @@ impl Wild {
             ports[port].on_slot(cx.now, slots, &self.settings);
         }
         for index in 0..self.peers.len() {
-            if self.peers[index].place.0 == group {
-                self.peers[index].on_slot(number, until);
+            let place = self.peers[index].place;
+            if place.0 == group {
+                let sharers = self.port(place).peers.len();
+                self.peers[index].on_slot(number, until, sharers);
             }
         }
         self.on_cycle(cx, group);
@@ -39,23 +42,25 @@ impl Wild {
     }
 
     fn on_cycle(&mut self, cx: &mut Cx<'_>, group: usize) {
-        let patience = self.settings.slot * 2 * STALE_CYCLES;
         let mut is_missing = false;
         for index in 0..self.peers.len() {
             if self.peers[index].place.0 == group {
                 self.on_peer_cycle(cx, index);
-                let heard = self.peers[index].heard;
-                is_missing |= heard.is_none_or(|heard| cx.now.since(heard) > patience);
+                is_missing |= self.is_silent(cx.now, &self.peers[index], STALE_CYCLES);
             }
         }
-        self.groups[group].slots.set_missing(is_missing);
+        // A station that is not in step with the middle of its star is in step with nobody, and
+        // draws when it sends: the middle need not give up slots of its own to hear it.
+        let ports = &self.groups[group].ports;
+        let is_middle = ports.iter().all(|port| port.turns.turn == Turn::Grants);
+        self.groups[group].slots.set_missing(is_missing && !is_middle);
     }
 
     /// Once in a cycle for each neighbour: silence, and what waited too long.
     fn on_peer_cycle(&mut self, cx: &mut Cx<'_>, index: usize) {
-        let silence = self.settings.slot * 2 * SILENT_CYCLES;
+        let is_gone = self.is_silent(cx.now, &self.peers[index], SILENT_CYCLES);
         let peer = &mut self.peers[index];
-        if peer.is_up && peer.heard.is_none_or(|heard| cx.now.since(heard) > silence) {
+        if peer.is_up && is_gone {
             peer.is_up = false;
             let PeerSpec { node, radio } = peer.spec;
             self.up.push_back(PacketUp::Neighbour { node, radio, up: false });

@@ -17,6 +17,7 @@ mod clock;
 mod config;
 mod cycle;
 mod done;
+mod grants;
 mod packets;
 mod parts;
 mod peer;
@@ -58,8 +59,9 @@ use crate::link::AirTimes;
 use crate::link::copies::Copies;
 use crate::wire::wild::{HEADER_BYTES, MAX_ACK_BITS};
 
-/// Lanes of a node, over all neighbours.
+/// Lanes of a node, over all neighbours, and least of one of them.
 const LANES: usize = 1_024;
+const LEAST_LANES: usize = 64;
 /// Smallest default window, in packets.
 const SMALLEST_WINDOW: usize = 128;
 /// IP packets that the slot capacity is counted in, in bytes.
@@ -208,7 +210,7 @@ impl Wild {
                 }
             }
         }
-        let lanes = LANES / peers.len().max(1);
+        let lanes = (LANES / peers.len().max(1)).max(LEAST_LANES);
         let mut all = Vec::with_capacity(peers.len());
         for (index, spec) in peers.iter().enumerate() {
             let place = place(&groups, spec);

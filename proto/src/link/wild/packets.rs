@@ -141,15 +141,16 @@ impl Wild {
         self.fits(now, peer.place, bytes, beside).then_some(None)
     }
 
-    /// Whether a packet that coding alone repairs would have its parity in a slot of its own, with
-    /// room for one frame more.
+    /// Whether a packet that coding alone repairs would have its parity in a whole slot, or turn,
+    /// like this one, with room for one frame more.
     fn is_worth_waiting(&self, (index, class): (usize, usize), bytes: usize) -> bool {
         let peer = &self.peers[index];
         let frames = peer.sender.estimate.parity(class, 1) as u64 + 2;
         let unit = HEADER_BYTES + UNIT_HEAD_BYTES + bytes;
         let air = self.port(peer.place).spec.unacknowledged(unit) + self.settings.overhead;
         let is_alone = self.settings.classes.get(class).rules.recovery == Recovery::Fec;
-        is_alone && self.settings.guard + air * frames <= self.settings.slot
+        let port = self.port(peer.place);
+        is_alone && air * frames <= port.closes.since(port.opens)
     }
 
     fn repeat(&mut self, now: Instant, index: usize, level: usize) -> Option<Frame> {
@@ -188,7 +189,9 @@ impl Wild {
             let peer = &self.peers[index];
             let Some((packet, class)) = peer.queue.peek(level, turn) else { break };
             let codes = peer.sender.estimate.codes_new(class);
-            if peer.queue.is_cut(level, turn) || (!codes && self.cuts(index, class)) {
+            // A copy of a broadcast is never cut, and may be longer than a frame that is filled.
+            let is_filled = !codes && self.cuts(index, class) && !self.copies.is_one(packet.id);
+            if is_filled || peer.queue.is_cut(level, turn) {
                 let Some(taken) = self.fill(now, index, (level, turn), ack.len()) else { continue };
                 return Some(self.send_new(now, (index, level), taken, None, &ack));
             }

@@ -96,6 +96,8 @@ impl Parts {
 #[derive(Debug, Default)]
 pub(super) struct Joiner {
     open: BTreeMap<FlowId, Open>,
+    /// Parts that were taken.
+    taken: u64,
     /// Parts without the rest of their packets.
     pub(super) torn: u64,
 }
@@ -104,6 +106,8 @@ pub(super) struct Joiner {
 struct Open {
     /// Number in the flow of the bundle that goes on with it.
     next: u16,
+    /// When its last part came, counted in parts.
+    at: u64,
     protocol: EtherType,
     bytes: Vec<u8>,
 }
@@ -135,23 +139,34 @@ impl Joiner {
             }
             let open = match piece.is_rest {
                 true => self.open.remove(&flow).filter(|open| open.fits(&piece)),
-                false => Some(Open { next: 0, protocol: piece.protocol, bytes: Vec::new() }),
+                false => Some(Open { next: 0, at: 0, protocol: piece.protocol, bytes: Vec::new() }),
             };
             let Some(mut open) = open else {
                 self.torn += 1;
                 continue;
             };
             open.bytes.extend_from_slice(&piece.bytes);
+            self.taken += 1;
             if !piece.goes_on {
                 whole.push((open.protocol, open.bytes.into()));
-            } else if self.open.len() < MOST_OPEN || self.open.contains_key(&flow) {
-                open.next = flow_seq.wrapping_add(1);
-                self.torn += u64::from(self.open.insert(flow, open).is_some());
-            } else {
-                self.torn += 1;
+                continue;
+            }
+            (open.next, open.at) = (flow_seq.wrapping_add(1), self.taken);
+            self.torn += u64::from(self.open.insert(flow, open).is_some());
+            if self.open.len() > MOST_OPEN {
+                self.forget_oldest();
             }
         }
         Some(whole)
+    }
+
+    /// Gives up what has waited longest: of a flow that ended, the rest never comes.
+    fn forget_oldest(&mut self) {
+        let oldest = self.open.iter().min_by_key(|(_, open)| open.at).map(|(flow, _)| *flow);
+        if let Some(flow) = oldest {
+            self.open.remove(&flow);
+            self.torn += 1;
+        }
     }
 
     /// The neighbour began anew.
@@ -258,6 +273,23 @@ mod tests {
         let last = [piece(b"more", true, false), piece(b"three", false, false)];
         assert_eq!(came(&mut joiner, 1, &last), [&b"two and more"[..], b"three"]);
         assert_eq!((joiner.torn, joiner.open.len()), (0, 0));
+    }
+
+    #[test]
+    fn of_too_many_open_packets_the_oldest_is_given_up() {
+        let mut joiner = Joiner::default();
+        let mut comes = |flow: usize, seq: u16, piece: Piece| {
+            let bundle = bundle::encode(&[piece]);
+            let whole = joiner.take(FlowId(flow as u16), seq, EtherType::FARHOP, bundle);
+            whole.expect("a bundle").len()
+        };
+        for flow in 0..=MOST_OPEN {
+            assert_eq!(comes(flow, 0, piece(b"be", false, true)), 0);
+        }
+        let end = || piece(b"gin", true, false);
+        assert_eq!(comes(0, 1, end()), 0, "flows that ended had made room for none");
+        assert_eq!([comes(1, 1, end()), comes(MOST_OPEN, 1, end())], [1, 1]);
+        assert_eq!(joiner.open.len(), MOST_OPEN - 2);
     }
 
     #[test]

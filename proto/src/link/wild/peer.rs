@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::Settings;
 use super::class::Precedence;
+use super::grants::Served;
 use super::parts::Joiner;
 use super::queue::Queue;
 use super::receiver::Receiver;
@@ -19,8 +20,14 @@ use crate::wire::wild::Coded;
 /// First frames of a slot that carry a copy of the acknowledgement: one copy at 10 to 50% loss
 /// would waste a whole cycle too often.
 const PIGGYBACKED_ACKS: u8 = 3;
-/// Copies of an acknowledgement that go by themselves.
+/// Copies of an acknowledgement that go by themselves; one, where more than so many share a radio.
 const ALONE_ACKS: u8 = 2;
+const FEW: usize = 4;
+/// An acknowledgement goes by itself in so many slots after something came that it tells of.
+const OWED_SLOTS: u8 = 4;
+/// Where several share a radio, one that tells nothing new goes in one of so many slots: the other
+/// side measures its losses by it.
+const IDLE_ACKS_OF: u16 = 8;
 
 /// One neighbour.
 #[derive(Debug)]
@@ -50,6 +57,8 @@ pub(super) struct Peer {
     pub(super) demand: u8,
     /// How much later than the end of our slot its slot begins, in nanoseconds.
     pub(super) lag: Option<i64>,
+    /// The turns that it had, where this node gives them out.
+    pub(super) served: Served,
     /// Whether it joins parts of packets, as it says itself.
     pub(super) takes_parts: bool,
     /// Its own parts.
@@ -88,17 +97,32 @@ impl Peer {
             stamp: None,
             demand: 0,
             lag: None,
+            served: Served::default(),
             takes_parts: false,
             joiner: Joiner::default(),
             refused: None,
         }
     }
 
-    /// A send slot begins.
-    pub(super) fn on_slot(&mut self, number: u16, until: Instant) {
+    /// A send slot begins, of a radio that `sharers` neighbours share.
+    pub(super) fn on_slot(&mut self, number: u16, until: Instant, sharers: usize) {
         self.sender.on_slot(number, until);
         self.codes.iter_mut().for_each(Coding::on_slot);
-        self.acks = AckCopies { record: None, left: PIGGYBACKED_ACKS, alone: ALONE_ACKS };
+        let owed = self.acks.owed;
+        let is_its_turn = number.wrapping_add(self.spec.node.0).is_multiple_of(IDLE_ACKS_OF);
+        let alone = match sharers {
+            1 => ALONE_ACKS,
+            _ if owed == 0 && !is_its_turn => 0,
+            2..=FEW => ALONE_ACKS,
+            _ => 1,
+        };
+        let owed = owed.saturating_sub(1);
+        self.acks = AckCopies { record: None, left: PIGGYBACKED_ACKS, alone, owed };
+    }
+
+    /// Something came that is to be acknowledged.
+    pub(super) fn owes_ack(&mut self) {
+        self.acks.owed = OWED_SLOTS;
     }
 
     /// Whether data or parity waits that may be sent now.
@@ -164,6 +188,8 @@ pub(super) struct AckCopies {
     pub(super) left: u8,
     /// Copies that may still go by themselves.
     pub(super) alone: u8,
+    /// Slots in which some do, though nothing new comes.
+    owed: u8,
 }
 
 /// The code block that is open, and parity that waits.

@@ -23,6 +23,8 @@ pub(super) struct Queue {
     classes: Classes,
     lanes: Vec<LaneQueue>,
     by_flow: BTreeMap<FlowId, usize>,
+    /// The next number of flows whose lanes others have: whoever receives them remembers theirs.
+    gone: BTreeMap<FlowId, u16>,
     /// Lanes with packets, by the level of their class.
     active: Vec<VecDeque<usize>>,
     most_lanes: usize,
@@ -82,10 +84,11 @@ pub(super) struct Cut {
 impl Queue {
     /// At most `most_lanes` flows.
     pub(super) fn new(classes: Classes, most_lanes: usize) -> Self {
-        let (lanes, by_flow) = (Vec::new(), BTreeMap::new());
+        let (lanes, by_flow, gone) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let active = vec![VecDeque::new(); classes.levels()];
         let drops = vec![0; classes.all().len()];
-        Self { classes, lanes, by_flow, active, most_lanes: most_lanes.max(1), len: 0, drops }
+        let most_lanes = most_lanes.max(1);
+        Self { classes, lanes, by_flow, gone, active, most_lanes, len: 0, drops }
     }
 
     /// Waiting packets of all flows.
@@ -185,10 +188,10 @@ impl Queue {
         if let Some(index) = self.by_flow.get(&flow) {
             return *index;
         }
+        let next_flow_seq = self.gone.remove(&flow).unwrap_or(0);
         let index = if self.lanes.len() < self.most_lanes {
             let (packets, habit) = (VecDeque::new(), Habit::default());
-            let (class, next_flow_seq, used) = (0, 0, Instant::ZERO);
-            let cut = 0;
+            let (class, cut, used) = (0, 0, Instant::ZERO);
             self.lanes.push(LaneQueue { flow, class, habit, packets, cut, next_flow_seq, used });
             self.lanes.len() - 1
         } else {
@@ -196,8 +199,9 @@ impl Queue {
             let (index, lane) = idle.min_by_key(|(_, lane)| lane.used).expect("an idle lane");
             self.by_flow.remove(&lane.flow);
             let lane = &mut self.lanes[index];
-            lane.flow = flow;
-            lane.next_flow_seq = 0;
+            let before = std::mem::replace(&mut lane.flow, flow);
+            self.gone.insert(before, lane.next_flow_seq);
+            lane.next_flow_seq = next_flow_seq;
             lane.habit = Habit::default();
             index
         };
@@ -438,6 +442,17 @@ mod tests {
         let taken = queue.take(0, 1).expect("the newcomer");
         assert_eq!((taken.packet.id.0, taken.flow_seq), (3, 0));
         assert_eq!(queue.lanes.len(), 2);
+    }
+
+    #[test]
+    fn a_flow_whose_lane_another_had_goes_on_with_its_numbers() {
+        let mut queue = plain(4, 1);
+        let mut number = |id, flow| {
+            assert!(push(&mut queue, id, flow));
+            queue.take(0, 0).expect("what was there").flow_seq
+        };
+        assert_eq!([number(1, 1), number(2, 1), number(3, 2), number(4, 1)], [0, 1, 0, 2]);
+        assert_eq!(number(5, 2), 1);
     }
 
     #[test]

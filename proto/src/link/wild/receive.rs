@@ -141,6 +141,7 @@ impl Wild {
         // Who is not in step with others has only this neighbour to find step with.
         let is_up = is_with_us || !is_in_step;
         peer.heard = Some(cx.now);
+        peer.served.unheard = 0;
         peer.signal = frame.signal.or(peer.signal);
         peer.takes_parts = header.has(flag::TAKES_PARTS);
         if frame.to.is_none_or(|to| to == self.node) {
@@ -240,6 +241,9 @@ impl Wild {
             if lost > 0 {
                 cx.emit(|| WildEvent::Lost { to, packets: lost });
             }
+        }
+        if matches!(header.kind, Kind::Data | Kind::Fec) {
+            self.peers[index].owes_ack();
         }
         let receiver = &mut self.peers[index].receiver;
         let is_ordered = header.has(flag::IN_ORDER);

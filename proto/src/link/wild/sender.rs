@@ -129,6 +129,11 @@ impl Sender {
         self.base = seq;
     }
 
+    /// Sets how long it takes until all that was sent could be acknowledged.
+    pub(super) fn set_cycle(&mut self, cycle: Duration) {
+        self.cycle = cycle;
+    }
+
     /// The first sequence that may still be repeated.
     pub(super) fn base(&self) -> Seq {
         self.base

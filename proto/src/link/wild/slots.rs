@@ -191,11 +191,6 @@ impl Slots {
         self.sent_from
     }
 
-    /// One time in `of`, by chance.
-    pub(super) fn draws(&mut self, of: u64) -> bool {
-        self.rng.below(of) == 0
-    }
-
     pub(super) fn phase(&self) -> Phase {
         self.phase
     }
@@ -401,8 +396,9 @@ impl Slots {
         let most = if is_even { STALE_CYCLES as i64 } else { 1 };
         if (1..=most).contains(&cycles) {
             let excess = apart / cycles - two_slots;
-            let most = two_slots / 16;
-            // More than that is no way there and back: slots had other lengths.
+            // More than that is no way there and back: slots had other lengths. Over 200 km it is
+            // 1.3 ms, however short the slots are.
+            let most = two_slots / if is_even { 4 } else { 16 };
             if excess.abs() <= most {
                 self.excess += (excess - self.excess) / 4;
             }
@@ -506,6 +502,24 @@ mod tests {
         let mut slots = in_step();
         let stamp = slots.on_stamp(at(1_041_300), at(1_041_200), Duration::from_millis(21), 0, T);
         assert_eq!(stamp, Stamp::TooLong);
+    }
+
+    #[test]
+    fn the_cycle_is_learned_where_the_way_is_long_beside_the_slot() {
+        // 80 km there and back.
+        let (t, way) = (Duration::from_millis(4), Duration::from_micros(534));
+        let guard = Duration::from_millis(1);
+        let mut slots = Slots::new(t, guard, Seed(1).stream("short"));
+        slots.advance(Instant::ZERO);
+        let begin = at(1_000_000);
+        slots.on_stamp(begin, begin, Duration::ZERO, 0, t);
+        for round in 1..60 {
+            slots.advance(slots.due());
+            slots.advance(slots.due());
+            let heard = begin + (t * 2 + way) * round;
+            slots.on_stamp(heard, heard, Duration::ZERO, 0, t);
+        }
+        assert!((slots.excess - 534_000).abs() < 1_000, "{} ns", slots.excess);
     }
 
     #[test]

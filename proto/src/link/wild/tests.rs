@@ -10,6 +10,8 @@ use crate::base::{
 use crate::wire::wild::{FULL_LENGTH, Header, Kind, TurnEntry, Turns, decode, encode, flag};
 use crate::wire::{bundle, ip};
 
+mod star;
+
 const T: Duration = Duration::from_millis(20);
 
 fn at(micros: u64) -> Instant {
@@ -311,86 +313,6 @@ fn the_first_frame_of_a_slot_is_stamped_as_going_at_once_where_gaps_are_drawn() 
     assert_eq!(delta(Gap::Difs), guard + 50);
 }
 
-/// The middle of a star of four stations, nodes 2 to 5.
-fn hub() -> Wild {
-    hub_with(&WildConfig::default())
-}
-
-fn hub_with(config: &WildConfig) -> Wild {
-    let peers = [2, 3, 4, 5].map(|node| PeerSpec { node: NodeId(node), radio: RadioId(0) });
-    let mut wild = Wild::build(config, NodeId(1), &[radio(0, 1)], &peers, Seed(1));
-    wild.set_turns(&[Turn::Grants]);
-    wild.handle_timeout(&mut Cx::new(Instant::ZERO));
-    wild
-}
-
-/// As [`turns_by`], all in frames of data.
-fn turns_for(wild: &mut Wild, here: &[(u16, u8)], cycles: u16) -> Vec<(u16, f64)> {
-    let here: Vec<_> = here.iter().map(|(node, demand)| (*node, *demand, Kind::Data)).collect();
-    turns_by(wild, &here, cycles)
-}
-
-/// The stations that are here tell what they have waiting in frames of some kind, `cycles` times,
-/// and the middle tells them their turns: those that it gave out last, by node, in parts of a slot.
-fn turns_by(wild: &mut Wild, here: &[(u16, u8, Kind)], cycles: u16) -> Vec<(u16, f64)> {
-    let mut told = Vec::new();
-    for cycle in 0..u64::from(cycles) {
-        let slot = at(100_000) + T * 2 * cycle;
-        for (place, (from, demand, kind)) in here.iter().enumerate() {
-            let micros = 1_000 + 3_000 * place as u32;
-            let started = slot + Duration::from_micros(u64::from(micros));
-            let (demand, kind) = (*demand, *kind);
-            let header = Header { demand, kind, ..data_of(*from, cycle as u16 + 1, micros) };
-            comes(wild, (*from, 0), started, &header, true);
-        }
-        let frames = drain(wild, slot + T + WildConfig::default().guard());
-        let first = decode(&frames[0].payload).expect("a frame of ours");
-        assert_eq!((first.header.kind, frames[0].to), (Kind::Idle, None), "a beacon for all");
-        let turns = Turns::read(&first.body.slice(4..)).expect("turns");
-        told = turns.turns.iter().map(|it| (it.node, f64::from(it.length) / 65_536.0)).collect();
-        told.sort_unstable_by_key(|(node, _)| *node);
-        let ends = turns.turns.iter().map(|it| u32::from(it.from) + u32::from(it.length));
-        assert!(ends.max() < Some(65_536), "all within the slot");
-    }
-    told
-}
-
-#[test]
-fn a_station_with_much_gets_nearly_the_whole_slot_and_idle_ones_a_short_turn() {
-    let told = turns_for(&mut hub(), &[(2, 0), (3, 200), (4, 0), (5, 0)], 9);
-    let nodes: Vec<u16> = told.iter().map(|(node, _)| *node).collect();
-    assert_eq!(nodes, [2, 3, 4, 5]);
-    assert!(told[1].1 > 0.6, "{told:?}");
-    let idle = [told[0].1, told[2].1, told[3].1];
-    assert!(idle.iter().all(|turn| (0.02..0.1).contains(turn)), "{told:?}");
-}
-
-#[test]
-fn stations_that_all_have_much_get_the_same() {
-    let told = turns_for(&mut hub(), &[(2, 255), (3, 100), (4, 255), (5, 70)], 9);
-    assert!(told.iter().all(|(_, turn)| (0.2..0.25).contains(turn)), "{told:?}");
-}
-
-#[test]
-fn the_middle_of_a_star_splits_a_cycle_by_what_waits_on_either_side() {
-    let (slot_least_ms, slot_most_ms) = (Some(5.0), Some(35.0));
-    let config = WildConfig { slot_least_ms, slot_most_ms, ..WildConfig::default() };
-    // Packets that wait at the middle, what each of two stations could fill, and the length.
-    for (waiting, demand, least, most) in
-        [(0, 0, 64, 64), (0, 255, 16, 16), (60, 0, 90, 112), (60, 255, 64, 64), (8, 255, 16, 48)]
-    {
-        let mut wild = hub_with(&config);
-        let here = [(2, demand, Kind::Data), (3, demand, Kind::Data)];
-        (1..=waiting).for_each(|id| offers(&mut wild, 2, id));
-        turns_by(&mut wild, &here, 1);
-        let length = wild.groups[0].slots.own().div_duration(T / 64);
-        println!("{waiting} packets, demand {demand}: {length} of 64");
-        assert!((least..=most).contains(&length), "{waiting}, {demand}: {length}");
-        let theirs = wild.groups[0].slots.theirs();
-        assert_eq!(wild.groups[0].slots.own() + theirs, T * 2, "a cycle stays as it is");
-    }
-}
-
 #[test]
 fn a_shorter_slot_of_a_neighbour_is_followed_though_its_stamp_was_lost() {
     let mut wild = node([1, 6]);
@@ -402,45 +324,6 @@ fn a_shorter_slot_of_a_neighbour_is_followed_though_its_stamp_was_lost() {
     assert_eq!(wild.groups[0].slots.start(), at(145_000));
     assert_eq!(wild.groups[0].slots.due(), at(145_000) + guard);
     assert!(wild.poll_timeout() <= Some(at(145_000) + guard), "{:?}", wild.poll_timeout());
-}
-
-#[test]
-fn a_newcomer_finds_a_turn_that_is_nobodys() {
-    let mut wild = hub();
-    let told = turns_for(&mut wild, &[(2, 255), (3, 255), (4, 255)], 1);
-    let (node, open) = told[3];
-    assert!(node == Turns::OPEN && open > 0.0, "{told:?}");
-    let told = turns_for(&mut hub(), &[(2, 255), (3, 255), (4, 255), (5, 0)], 9);
-    assert_eq!(told[3].0, 5, "it was heard and has a turn of its own");
-    assert!(told[3].1 > 0.02, "{told:?}");
-}
-
-#[test]
-fn a_station_whose_packets_are_too_long_for_its_turn_asks_for_a_longer_one() {
-    let peer = PeerSpec { node: NodeId(2), radio: RadioId(0) };
-    let mut wild = Wild::build(&WildConfig::default(), NodeId(1), &[radio(0, 1)], &[peer], Seed(1));
-    wild.set_turns(&[Turn::Granted]);
-    wild.handle_timeout(&mut Cx::new(Instant::ZERO));
-    comes(&mut wild, (2, 0), at(101_000), &data_of(2, 1, 1_000), true);
-    (1..=20).for_each(|id| offers(&mut wild, 2, id));
-    let turn = TurnEntry { node: 1, from: 0x2000, length: 0x0c00 };
-    let now = at(103_000);
-    wild.on_turns(now, (0, 0), T, &Turns { cycles: 4, turns: vec![turn] });
-    let opens = at(100_000) + T + T / 8;
-    let frames = [drain(&mut wild, opens.offset(-500_000)), drain(&mut wild, opens)].concat();
-    assert_eq!(frames.len(), 1);
-    let header = decode(&frames[0].payload).expect("a frame of ours").header;
-    assert_eq!((header.kind, frames[0].to), (Kind::Idle, None));
-    assert!(header.demand > FULL_LENGTH, "20 packets take more than a slot: {}", header.demand);
-}
-
-#[test]
-fn what_a_beacon_asks_for_counts() {
-    let silent = [(4, 0, Kind::Data), (5, 0, Kind::Data)];
-    let stations = [&[(2, 255, Kind::Data), (3, 200, Kind::Idle)], &silent[..]].concat();
-    let told = turns_by(&mut hub(), &stations, 9);
-    let [long, short] = [told[1].1, told[2].1];
-    assert!(told[0].1 > 0.3 && long > 0.3 && short < 0.1, "{told:?}");
 }
 
 /// Node 1 with packets for node 2, which takes parts or does not; its frames in one slot, and what
@@ -478,6 +361,40 @@ fn filled(takes_parts: bool) -> Vec<Vec<(usize, bool, bool)>> {
             _ => vec![(decoded.body.len(), false, false)],
         })
         .collect()
+}
+
+#[test]
+fn a_broadcast_that_is_longer_than_a_filled_frame_goes_by_itself() {
+    let config = WildConfig { frame_bytes: Some(600), ..WildConfig::default() };
+    let peer = |node| PeerSpec { node: NodeId(node), radio: RadioId(0) };
+    let mut wild = Wild::build(&config, NodeId(1), &[radio(0, 1)], &[peer(2), peer(3)], Seed(1));
+    wild.handle_timeout(&mut Cx::new(Instant::ZERO));
+    for from in [2, 3] {
+        comes(&mut wild, (from, 0), at(101_000), &data_of(from, 1, 1_000), true);
+    }
+    let packet = Packet { to: None, ..tcp(1, 5, 1_200) };
+    wild.handle_tx(&mut Cx::new(at(102_000)), packet);
+    let opens = at(100_000) + T + config.guard();
+    let long = drain(&mut wild, opens).iter().filter(|frame| frame.payload.len() > 1_200).count();
+    assert_eq!(long, 2, "one to each neighbour");
+}
+
+#[test]
+fn what_coding_alone_repairs_does_not_wait_for_a_turn_that_never_comes() {
+    let config = WildConfig { recovery: Recovery::Fec, ..WildConfig::default() };
+    let peer = PeerSpec { node: NodeId(2), radio: RadioId(0) };
+    let mut wild = Wild::build(&config, NodeId(1), &[radio(0, 1)], &[peer], Seed(1));
+    // 3.5 ms, and a packet with its parity takes 5 and more.
+    wild.set_turns(&[Turn::Part { index: 0, count: 4 }]);
+    wild.handle_timeout(&mut Cx::new(Instant::ZERO));
+    comes(&mut wild, (2, 0), at(101_000), &data_of(2, 1, 1_000), true);
+    (0..64).for_each(|_| wild.peers[0].sender.estimate.on_slot(20, 14));
+    assert!(wild.peers[0].sender.estimate.parity(0, 1) >= 3);
+    (1..=20).for_each(|id| offers(&mut wild, 2, id));
+    let frames = drain(&mut wild, at(100_000) + T + config.guard());
+    let is_data =
+        |frame: &&Frame| decode(&frame.payload).expect("a frame of ours").header.kind == Kind::Data;
+    assert_eq!(frames.iter().filter(is_data).count(), 3);
 }
 
 #[test]

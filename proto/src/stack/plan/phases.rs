@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::topology::{RadioUse, Step, Topology};
 use crate::base::{NodeId, PhyKind, RadioId};
 use crate::link::wild::Turn;
+use crate::stack::scenario::RadioConfig;
 
 /// Channels that do not touch, by band: what is proposed for a link.
 const APART_24_GHZ: [u16; 3] = [1, 6, 11];
@@ -94,6 +95,10 @@ type Station = (NodeId, RadioId);
 impl Topology {
     /// When each radio may send in the slot of its node, by node and radio: radios that are
     /// received by the same radio take turns.
+    ///
+    /// Slots may have lengths of their own between two nodes and in a star. Where a node has
+    /// several radios on a channel its neighbours would differ, and it could follow one of them:
+    /// all who are joined with it have one part of one.
     pub(in crate::stack) fn turns(&self) -> Vec<Vec<Turn>> {
         let mut turns: Vec<Vec<Turn>> =
             self.radios.iter().map(|radios| vec![Turn::Whole; radios.len()]).collect();
@@ -120,7 +125,46 @@ impl Topology {
                 set(station, Turn::Part { index: known[station], count });
             }
         }
+        let rows = self.rows();
+        for (number, turns) in turns.iter_mut().enumerate() {
+            for (turn, radio) in turns.iter_mut().zip(&self.radios[number]) {
+                let place = (NodeId(number as u16 + 1), radio.config.channel);
+                let is_aired = radio.config.phy != PhyKind::Wire;
+                if *turn == Turn::Whole && is_aired && rows.contains(&place) {
+                    *turn = Turn::Part { index: 0, count: 1 };
+                }
+            }
+        }
         turns
+    }
+
+    /// The nodes that are joined, over radios of one channel, with one that has several there.
+    fn rows(&self) -> BTreeSet<Place> {
+        let has_several = |place: &Place| {
+            let on_it = self.steps(place.0).iter().filter(|step| {
+                let config = &self.radio_of(place.0, step).config;
+                config.channel == place.1 && config.phy != PhyKind::Wire
+            });
+            on_it.map(|step| step.radio).collect::<BTreeSet<RadioId>>().len() > 1
+        };
+        let mut edge: VecDeque<Place> = self.places().into_iter().filter(has_several).collect();
+        let mut rows: BTreeSet<Place> = edge.iter().copied().collect();
+        while let Some(place) = edge.pop_front() {
+            let joined = self.neighbours(place).map(|node| (node, place.1));
+            edge.extend(joined.filter(|next| rows.insert(*next)));
+        }
+        rows
+    }
+
+    /// The radios that have a part of a slot, each with how many parts there are.
+    pub(in crate::stack) fn parts(&self) -> Vec<(u8, &RadioConfig)> {
+        let turns = self.turns();
+        let all = turns.iter().flatten().zip(self.radios.iter().flatten());
+        all.filter_map(|(turn, radio)| match turn {
+            Turn::Part { count, .. } => Some((*count, &*radio.config)),
+            Turn::Whole | Turn::Grants | Turn::Granted => None,
+        })
+        .collect()
     }
 
     /// By radio those that it hears and that hear it.

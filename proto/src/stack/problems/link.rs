@@ -2,6 +2,7 @@
 
 use super::Found;
 use super::hop::check_hop;
+use crate::base::Duration;
 use crate::link::blindfec::BlindFecConfig;
 use crate::link::harq::{ArqConfig, HarqConfig};
 use crate::link::queue::QueueConfig;
@@ -13,7 +14,7 @@ use crate::stack::scenario::{LinkOverhead, RadioConfig};
 
 /// The largest packet that hosts send, and what a frame has beside it: headers, a bulk
 /// acknowledgement and a seal.
-const PACKET_BYTES: usize = 1_500;
+pub(super) const PACKET_BYTES: usize = 1_500;
 const OVERHEAD_BYTES: usize = 110;
 
 /// The link and what stands around it.
@@ -105,13 +106,18 @@ fn check_wild(found: &mut Found, wild: &WildConfig, radio: &RadioConfig) {
     check_room(found, wild, radio);
 }
 
+/// How long the largest packet of a host is on air.
+pub(super) fn packet_on_air(radio: &RadioConfig) -> Duration {
+    radio.phy().air_time(PACKET_BYTES + OVERHEAD_BYTES, radio.rate())
+}
+
 /// Whether a packet fits into a slot.
 fn check_room(found: &mut Found, wild: &WildConfig, radio: &RadioConfig) {
     // With other settings out of range there is nothing to compute from.
     if !found.0.is_empty() {
         return;
     }
-    let air = radio.phy().air_time(PACKET_BYTES + OVERHEAD_BYTES, radio.rate());
+    let air = packet_on_air(radio);
     let room = wild.slot_least().as_millis_f64() - wild.guard_ms;
     if air.as_millis_f64() > room {
         let air = air.as_millis_f64();

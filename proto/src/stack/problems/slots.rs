@@ -1,8 +1,11 @@
 //! Networks in which time slots cannot work.
 
 use super::Found;
+use super::link::{PACKET_BYTES, packet_on_air};
 use super::names::Names;
 use crate::base::{NodeId, PhyKind};
+use crate::link::wild::WildConfig;
+use crate::stack::config::LinkConfig;
 use crate::stack::plan::{Topology, channels_that_help};
 use crate::stack::scenario::{RadioLinkConfig, Scenario};
 
@@ -34,6 +37,28 @@ pub(super) fn check_phases(
             None => "stack.link".to_owned(),
         };
         found.add(path, message, help(scenario, names, ring.channel));
+    }
+    if let LinkConfig::Wild(wild) = &scenario.stack.link {
+        check_parts(found, wild, topology);
+    }
+}
+
+/// Whether a packet fits into the shortest part of a slot, where radios with common receivers have
+/// one each.
+fn check_parts(found: &mut Found, wild: &WildConfig, topology: &Topology) {
+    let parts = topology.parts();
+    let shortest = parts.iter().max_by_key(|(count, radio)| (*count, packet_on_air(radio)));
+    let Some((count, radio)) = shortest.filter(|(count, _)| *count > 1) else { return };
+    let air = packet_on_air(radio).as_millis_f64();
+    let room = wild.slot_ms / f64::from(*count) - wild.guard_ms;
+    if air > room {
+        let message = format!(
+            "{count} radios with common receivers take turns in a slot: a packet of {PACKET_BYTES} \
+             bytes is {air:.1} ms on air; the guard leaves {room:.1} ms of a part"
+        );
+        let help = "a longer slot, a shorter guard, a higher rate, or another channel for some \
+                    of the links";
+        found.add("stack.link.slot_ms", message, help);
     }
 }
 
@@ -116,6 +141,34 @@ mod tests {
             }
         }
         panic!("still refused: {:?}", ring(&links).problems());
+    }
+
+    #[test]
+    fn parts_of_a_slot_that_hold_no_packet_are_refused() {
+        // Stars that overlap: all five radios are received by one of the others.
+        let names = ["a", "b", "c", "d", "e"];
+        let stations = |slot_ms: f64| {
+            let named: Vec<_> = names
+                .iter()
+                .enumerate()
+                .map(|(at, name)| serde_json::json!({ "name": name, "position_m": [at * 400, 0] }))
+                .collect();
+            let scenario = serde_json::json!({
+                "name": "row",
+                "radio": { "channel": 1 },
+                "propagation": { "kind": "range", "receive_m": 500 },
+                "stack": { "link": { "kind": "wild", "slot_ms": slot_ms } },
+                "node": named,
+            });
+            let scenario: Scenario = serde_json::from_value(scenario).expect("a scenario");
+            scenario.problems()
+        };
+        assert_eq!(stations(20.0), []);
+        let problems = stations(5.0);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems[0].path, "stack.link.slot_ms");
+        let message = "radios with common receivers take turns in a slot";
+        assert!(problems[0].message.contains(message), "{}", problems[0].message);
     }
 
     #[test]

@@ -357,7 +357,7 @@ pub struct Turns {
 /// One turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurnEntry {
-    /// The node, or [`Turns::OPEN`] for whoever has no turn.
+    /// The node.
     pub node: u16,
     /// From the start of its slot, in 65,536ths of that slot: of what the slot of the beacon leaves
     /// of a cycle.
@@ -367,8 +367,6 @@ pub struct TurnEntry {
 }
 
 impl Turns {
-    /// In the place of a node: for those who have no turn.
-    pub const OPEN: u16 = 0xffff;
     /// Most turns of one beacon.
     pub const MOST: usize = 200;
 

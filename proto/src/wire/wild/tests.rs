@@ -50,8 +50,7 @@ fn a_frame_has_these_bytes() {
 #[test]
 fn turns_have_these_bytes() {
     let turn = |node, from, length| TurnEntry { node, from, length };
-    let turns =
-        Turns { cycles: 4, turns: vec![turn(7, 0, 0x4000), turn(Turns::OPEN, 0x4000, 0x100)] };
+    let turns = Turns { cycles: 4, turns: vec![turn(7, 0, 0x4000), turn(0xffff, 0x4000, 0x100)] };
     let mut bytes = Vec::new();
     turns.put(&mut bytes);
     let golden = [4, 0, 7, 0, 0, 0x40, 0, 0xff, 0xff, 0x40, 0, 1, 0];

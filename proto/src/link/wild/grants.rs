@@ -1,0 +1,346 @@
+//! The turns that the middle of a star gives out.
+//!
+//! The start of a neighbour's slot is later by the way there and back for a far one than for a near
+//! one, so the turns of the near ones are moved on by the difference.
+//!
+//! Half of the slot is for packets, whatever happens: where a shortest turn for each neighbour does
+//! not fit into the other half, they are served in rounds, those who have nothing waiting in one of
+//! four. Whoever is missing is asked by name, so that two who come at the same time do not meet:
+//! many at once while nobody is here, else out of what nobody wants.
+//!
+//! Where slots may have other lengths, the middle splits each cycle between its own slot and that
+//! of its neighbours as well, by what waits on either side. A cycle stays as long as it is: the
+//! neighbours know their slot from the length of the middle's, which every frame tells.
+
+use std::cmp::Reverse;
+
+use super::peer::Peer;
+use super::turns::Turn;
+use super::{Settings, Wild};
+use crate::base::{Duration, Instant};
+use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, TurnEntry, Turns};
+
+/// Cycles for which turns are given out at once, where all are served in each round.
+const CYCLES: u64 = 4;
+/// One round in so many has a turn for somebody who is missing, whatever the others want.
+const GUESTS_OF: u32 = 2;
+/// Whoever has packets waiting is served as if it had waited so many times as long.
+const BUSY_WEIGHT: u32 = 4;
+/// Between two turns, for frames that are longer than planned.
+const GAP: Duration = Duration::from_micros(60);
+/// By so much may the ways of a newcomer and of the others differ (90 km, there and back).
+const NEWCOMER_SKEW: Duration = Duration::from_micros(600);
+/// Payload of a frame by which a newcomer makes itself known.
+const NEWCOMER_BYTES: usize = 200;
+/// Payload of an acknowledgement by itself.
+const ACK_BYTES: usize = 40;
+
+/// What the middle of a star gave out last.
+#[derive(Debug, Default)]
+pub(super) struct Grants {
+    given: Turns,
+    /// Who has turns, as indices.
+    holders: Vec<usize>,
+    /// How long this node's own slots are while that holds.
+    pub(super) split: Option<Duration>,
+    rounds: u32,
+}
+
+/// What the middle of a star knows of the turns of a neighbour.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Served {
+    /// Round of its last turn.
+    round: u32,
+    /// Round of its last turn with place for a packet, of those in which it wanted one.
+    fed: u32,
+    /// Turns that it had since it was heard.
+    pub(super) unheard: u8,
+}
+
+/// What the neighbours of the middle of a star need of a cycle.
+struct Needs {
+    /// Those who get turns, in their order.
+    here: Vec<usize>,
+    /// Those who are missing; who was asked longest ago is the first.
+    away: Vec<usize>,
+    /// How many of them are asked, whatever the others want.
+    guests: usize,
+    /// In so many rounds all are served.
+    rounds: u64,
+    /// By so much the farthest hears later than the nearest, there and back.
+    skew: Duration,
+    /// What each must have.
+    least: Duration,
+    /// What a packet takes.
+    packet: Duration,
+    /// What somebody who is missing must have.
+    invitation: Duration,
+    /// What each could fill, with its acknowledgements.
+    wanted: Vec<Duration>,
+}
+
+impl Needs {
+    /// What is not for those who are here.
+    fn fixed(&self, settings: &Settings, guests: usize) -> Duration {
+        settings.guard + self.skew + self.invitation * guests as u64
+    }
+
+    /// What all who are here could use.
+    fn asked(&self) -> Duration {
+        self.wanted.iter().map(|wanted| self.least.max(*wanted)).sum()
+    }
+
+    /// How many of those who are missing are asked within `slot`.
+    fn guests(&self, settings: &Settings, slot: Duration) -> usize {
+        let spare = slot.saturating_sub(self.fixed(settings, 0) + self.asked());
+        let spare = if self.here.is_empty() { spare } else { spare / 2 };
+        let fit = spare.div_duration(self.invitation) as usize;
+        let most = self.away.len().min(Turns::MOST - self.here.len());
+        if self.guests == 0 { 0 } else { fit.max(self.guests).min(most) }
+    }
+}
+
+impl Wild {
+    /// Gives out turns anew, if the last ones are over. To be called at the start of a slot, before
+    /// its length is asked for.
+    pub(super) fn give_turns(&mut self, place: (usize, usize)) {
+        if self.port(place).turns.turn != Turn::Grants {
+            return;
+        }
+        let given = &mut self.port_mut(place).turns.grants.given;
+        given.cycles = given.cycles.saturating_sub(1);
+        if given.cycles == 0 {
+            self.give_new_turns(place);
+        }
+        for at in 0..self.port(place).turns.grants.holders.len() {
+            let index = self.port(place).turns.grants.holders[at];
+            let served = &mut self.peers[index].served;
+            served.unheard = served.unheard.saturating_add(1);
+        }
+    }
+
+    fn give_new_turns(&mut self, place: (usize, usize)) {
+        let needs = self.needs(place);
+        let split = self.split(place, &needs);
+        let slot = self.settings.slot * 2 - split;
+        let guests = needs.guests(&self.settings, slot);
+        let left = slot.saturating_sub(needs.fixed(&self.settings, guests));
+        let shares = share(left, needs.least, needs.packet, &needs.wanted);
+        let turns = self.turns(&needs, guests, &shares, slot);
+        let cycles = (CYCLES / needs.rounds).max(1);
+        let grants = &mut self.port_mut(place).turns.grants;
+        grants.rounds = grants.rounds.wrapping_add(1);
+        let round = grants.rounds;
+        grants.split = Some(split);
+        grants.given = Turns { cycles: cycles as u8, turns };
+        grants.holders = [&needs.here, &needs.away[..guests]].concat();
+        for index in &needs.away[..guests] {
+            self.peers[*index].served.round = round;
+        }
+        for (place, index) in needs.here.iter().enumerate() {
+            let wanted = needs.wanted[place];
+            let peer = &mut self.peers[*index];
+            let waited = u64::from(round.wrapping_sub(peer.served.round));
+            let waited = waited.min(needs.rounds * u64::from(BUSY_WEIGHT));
+            let apart = if waited > 1 { waited * cycles } else { 1 };
+            peer.sender.set_cycle(self.settings.slot * 2 * apart);
+            peer.served.round = round;
+            if !wanted.is_zero() && shares[place] >= wanted.min(needs.packet) {
+                peer.served.fed = round;
+            }
+        }
+    }
+
+    /// The turns that hold, for a beacon; empty where none are given.
+    pub(super) fn given_turns(&self, place: (usize, usize)) -> Vec<u8> {
+        let turns = &self.port(place).turns;
+        let mut out = Vec::new();
+        if turns.turn == Turn::Grants {
+            turns.grants.given.put(&mut out);
+        }
+        out
+    }
+
+    /// Whether a neighbour has not been heard for so many cycles, though it had turns in half of
+    /// them at least.
+    pub(super) fn is_silent(&self, now: Instant, peer: &Peer, cycles: u64) -> bool {
+        let patience = self.settings.slot * 2 * cycles;
+        let has_turns = self.port(peer.place).turns.turn == Turn::Grants;
+        let was_asked = !has_turns || u64::from(peer.served.unheard) >= cycles / 2;
+        was_asked && peer.heard.is_none_or(|heard| now.since(heard) > patience)
+    }
+
+    fn needs(&self, place: (usize, usize)) -> Needs {
+        let Settings { slot, guard, overhead, .. } = self.settings;
+        let port = self.port(place);
+        let round = port.turns.grants.rounds.wrapping_add(1);
+        let peer = |index: &usize| &self.peers[*index];
+        let (mut here, mut away): (Vec<usize>, Vec<usize>) =
+            port.peers.iter().partition(|index| peer(index).is_up);
+        let waited = |index: &usize| {
+            let it = peer(index);
+            let is_busy = it.demand > 0 || it.queue.len() > 0 || it.sender.unfinished() > 0;
+            let waited = round.wrapping_sub(it.served.round);
+            waited.saturating_mul(if is_busy { BUSY_WEIGHT } else { 1 })
+        };
+        // Of those who waited as long another one is the first each time.
+        let turned = |index: &usize| (index + round as usize) % self.peers.len();
+        away.sort_by_key(|index| (peer(index).served.round, turned(index)));
+        here.sort_by_key(|index| (Reverse(waited(index)), turned(index)));
+        let lags = || here.iter().map(|index| peer(index).lag.unwrap_or(0));
+        let skew = lags().max().unwrap_or(0).abs_diff(lags().min().unwrap_or(0));
+        let skew = Duration::from_nanos(skew);
+        let air = |bytes| port.spec.unacknowledged(HEADER_BYTES + bytes) + overhead;
+        let least = air(ACK_BYTES) * 2 + GAP;
+        let most = (slot.saturating_sub(guard + skew) / 2).div_duration(least).max(1);
+        let rounds = (here.len() as u64).div_ceil(most).max(1);
+        let is_due = away.len() > here.len() || round.is_multiple_of(GUESTS_OF);
+        here.truncate((most as usize).min(Turns::MOST - 1));
+        // Where not all can have a packet, who had one longest ago is the first.
+        here.sort_by_key(|index| (peer(index).served.fed, turned(index)));
+        let unit = slot / u64::from(FULL_LENGTH);
+        let packet = air(super::FULL_PACKET_BYTES + ACK_BYTES) + GAP;
+        // Acknowledgements ride where there are packets.
+        let beside = packet.saturating_sub(air(super::FULL_PACKET_BYTES));
+        let wanted = |demand: u8| match demand {
+            0 => Duration::ZERO,
+            _ => unit * u64::from(demand) + beside,
+        };
+        Needs {
+            guests: usize::from(is_due && !away.is_empty()),
+            rounds,
+            skew,
+            least,
+            packet,
+            invitation: air(NEWCOMER_BYTES) + NEWCOMER_SKEW,
+            wanted: here.iter().map(|index| wanted(peer(index).demand)).collect(),
+            here,
+            away,
+        }
+    }
+
+    /// How long the slots of the middle of a star are to be: each side has as much of a cycle as it
+    /// can fill, and half of it where both can fill more.
+    fn split(&self, place: (usize, usize), needs: &Needs) -> Duration {
+        let Settings { slot, least, most, guard, .. } = self.settings;
+        if least == most || self.sole_turn(place.0).is_none() {
+            return slot;
+        }
+        let port = self.port(place);
+        let units = |index: &usize| u64::from(self.demand(&self.peers[*index]));
+        let unit = slot / u64::from(FULL_LENGTH);
+        let ours = guard + unit * port.peers.iter().map(units).sum::<u64>();
+        let fixed = needs.fixed(&self.settings, needs.guests);
+        let bare = fixed + needs.least * needs.here.len() as u64;
+        let theirs = fixed + needs.asked();
+        let cycle = slot * 2;
+        let split = if ours > slot {
+            ours.min(cycle - theirs.min(slot))
+        } else if theirs > slot {
+            ours.max(cycle.saturating_sub(theirs))
+        } else {
+            slot
+        };
+        let shortest = |least: Duration| least.max(cycle.saturating_sub(most)).min(slot);
+        let split = split.clamp(shortest(least), cycle - shortest(least.max(bare)));
+        unit * split.div_duration(unit)
+    }
+
+    /// The turns within `slot` of those who are here, with their shares, and of so many guests.
+    fn turns(
+        &self,
+        needs: &Needs,
+        guests: usize,
+        shares: &[Duration],
+        slot: Duration,
+    ) -> Vec<TurnEntry> {
+        let lag = |index: &usize| self.peers[*index].lag;
+        let far = needs.here.iter().filter_map(lag).max().unwrap_or(0);
+        let mut entries = Vec::with_capacity(needs.here.len() + guests);
+        let mut from = self.settings.guard;
+        let fraction = |time: Duration| {
+            u16::try_from((time.as_nanos() << 16) / slot.as_nanos()).unwrap_or(u16::MAX)
+        };
+        let mut add = |index: &usize, from: Duration, length: Duration| {
+            let node = self.peers[*index].spec.node.0;
+            entries.push(TurnEntry { node, from: fraction(from), length: fraction(length) });
+        };
+        for (index, share) in needs.here.iter().zip(shares) {
+            let later = Duration::from_nanos(far.abs_diff(lag(index).unwrap_or(far)));
+            add(index, from + later, share.saturating_sub(GAP));
+            from += *share;
+        }
+        for index in &needs.away[..guests] {
+            // How far it is, nobody knows: it may come late by its way there and back.
+            add(index, from, needs.invitation.saturating_sub(NEWCOMER_SKEW));
+            from += needs.invitation;
+        }
+        entries
+    }
+}
+
+/// Splits a time among those who want something of it: `least` for each, else what it wants, in
+/// equal parts if that is too much, or in parts of `frame` to the first ones; what nobody wants
+/// goes to all.
+fn share(left: Duration, least: Duration, frame: Duration, wanted: &[Duration]) -> Vec<Duration> {
+    let all = wanted.len() as u64;
+    if all == 0 {
+        return Vec::new();
+    }
+    let least = least.min(left / all);
+    let mut left = left.saturating_sub(least * all);
+    let mut shares = vec![least; wanted.len()];
+    let more = |at: usize| wanted[at].saturating_sub(least);
+    let mut open: Vec<usize> = (0..wanted.len()).filter(|at| !more(*at).is_zero()).collect();
+    let frame = frame.saturating_sub(least);
+    if left < frame * open.len() as u64 {
+        open.truncate(left.div_duration(frame) as usize);
+    }
+    while !open.is_empty() {
+        let part = left / open.len() as u64;
+        let before = open.len();
+        open.retain(|at| {
+            let is_content = more(*at) <= part;
+            if is_content {
+                shares[*at] += more(*at);
+                left = left.saturating_sub(more(*at));
+            }
+            !is_content
+        });
+        if open.len() == before {
+            open.iter().for_each(|at| shares[*at] += part);
+            left = left.saturating_sub(part * before as u64);
+            break;
+        }
+    }
+    shares.iter_mut().for_each(|share| *share += left / all);
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn whoever_wants_little_gets_it_and_the_others_share_the_rest() {
+        let shares = share(ms(18), ms(1), ms(3), &[ms(2), ms(60), ms(60)]);
+        assert_eq!(shares, [ms(2), ms(8), ms(8)]);
+    }
+
+    #[test]
+    fn what_nobody_wants_is_for_all() {
+        let micros = Duration::from_micros;
+        let shares = share(ms(18), ms(1), ms(3), &[ms(0), ms(4)]);
+        assert_eq!(shares, [micros(7_500), micros(10_500)]);
+    }
+
+    #[test]
+    fn where_not_all_can_send_a_packet_the_first_ones_do() {
+        let shares = share(ms(9), ms(1), ms(3), &[ms(9); 5]);
+        assert_eq!(shares, [ms(3), ms(3), ms(1), ms(1), ms(1)]);
+    }
+}
