@@ -11,7 +11,7 @@ impl Wild {
     /// A send slot begins: the guard is over.
     pub(super) fn on_slot_began(&mut self, cx: &mut Cx<'_>, group: usize) {
         for port in 0..self.groups[group].ports.len() {
-            self.give_turns((group, port));
+            self.give_turns(cx.now, (group, port));
         }
         if self.groups[group].slots.is_in_step(cx.now) {
             self.set_lengths(group);
@@ -23,7 +23,8 @@ impl Wild {
         for port in 0..self.groups[group].ports.len() {
             let Group { slots, ports, .. } = &mut self.groups[group];
             self.air.of(ports[port].spec.id, None).guard += self.settings.guard;
-            ports[port].on_slot(cx.now, slots, &self.settings);
+            let is_joined = ports[port].peers.iter().any(|index| self.peers[*index].is_up);
+            ports[port].on_slot(cx.now, slots, &self.settings, is_joined);
         }
         for index in 0..self.peers.len() {
             let place = self.peers[index].place;
@@ -49,10 +50,9 @@ impl Wild {
                 is_missing |= self.is_silent(cx.now, &self.peers[index], STALE_CYCLES);
             }
         }
-        // A station that is not in step with the middle of its star is in step with nobody, and
-        // draws when it sends: the middle need not give up slots of its own to hear it.
-        let ports = &self.groups[group].ports;
-        let is_middle = ports.iter().all(|port| port.turns.turn == Turn::Grants);
+        // A station that has no other radio on the channel, and is not in step with the middle of
+        // its star, draws when it sends: the middle need not give up slots of its own to hear it.
+        let is_middle = self.sole_turn(group) == Some(Turn::Grants { splits: true });
         self.groups[group].slots.set_missing(is_missing && !is_middle);
     }
 

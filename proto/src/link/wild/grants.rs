@@ -61,13 +61,17 @@ pub(super) struct Served {
 struct Needs {
     /// Those who get turns, in their order.
     here: Vec<usize>,
+    /// How many there are.
+    all: usize,
     /// Those who are missing; who was asked longest ago is the first.
     away: Vec<usize>,
     /// How many of them are asked, whatever the others want.
     guests: usize,
     /// In so many rounds all are served.
     rounds: u64,
-    /// By so much the farthest hears later than the nearest, there and back.
+    /// How much later than this node's slot ends that of the farthest begins: the way there and
+    /// back. By so much less, the nearest's.
+    far: Duration,
     skew: Duration,
     /// What each must have.
     least: Duration,
@@ -82,7 +86,9 @@ struct Needs {
 impl Needs {
     /// What is not for those who are here.
     fn fixed(&self, settings: &Settings, guests: usize) -> Duration {
-        settings.guard + self.skew + self.invitation * guests as u64
+        // Where guests are nobody knows: the first may be nearer than all others.
+        let far = if guests > 0 { self.far } else { Duration::ZERO };
+        settings.guard + self.skew + far + self.invitation * guests as u64
     }
 
     /// What all who are here could use.
@@ -92,25 +98,26 @@ impl Needs {
 
     /// How many of those who are missing are asked within `slot`.
     fn guests(&self, settings: &Settings, slot: Duration) -> usize {
-        let spare = slot.saturating_sub(self.fixed(settings, 0) + self.asked());
+        let spare = slot.saturating_sub(self.fixed(settings, 0) + self.far + self.asked());
         let spare = if self.here.is_empty() { spare } else { spare / 2 };
         let fit = spare.div_duration(self.invitation) as usize;
         let most = self.away.len().min(Turns::MOST - self.here.len());
-        if self.guests == 0 { 0 } else { fit.max(self.guests).min(most) }
+        let is_few = self.guests == 0 && self.away.len() <= self.all;
+        if is_few { 0 } else { fit.max(self.guests).min(most) }
     }
 }
 
 impl Wild {
     /// Gives out turns anew, if the last ones are over. To be called at the start of a slot, before
     /// its length is asked for.
-    pub(super) fn give_turns(&mut self, place: (usize, usize)) {
-        if self.port(place).turns.turn != Turn::Grants {
+    pub(super) fn give_turns(&mut self, now: Instant, place: (usize, usize)) {
+        if !self.port(place).turns.turn.is_middle() {
             return;
         }
         let given = &mut self.port_mut(place).turns.grants.given;
         given.cycles = given.cycles.saturating_sub(1);
         if given.cycles == 0 {
-            self.give_new_turns(place);
+            self.give_new_turns(now, place);
         }
         for at in 0..self.port(place).turns.grants.holders.len() {
             let index = self.port(place).turns.grants.holders[at];
@@ -119,9 +126,9 @@ impl Wild {
         }
     }
 
-    fn give_new_turns(&mut self, place: (usize, usize)) {
+    fn give_new_turns(&mut self, now: Instant, place: (usize, usize)) {
         let needs = self.needs(place);
-        let split = self.split(place, &needs);
+        let split = self.split(now, place, &needs);
         let slot = self.settings.slot * 2 - split;
         let guests = needs.guests(&self.settings, slot);
         let left = slot.saturating_sub(needs.fixed(&self.settings, guests));
@@ -142,7 +149,7 @@ impl Wild {
             let peer = &mut self.peers[*index];
             let waited = u64::from(round.wrapping_sub(peer.served.round));
             let waited = waited.min(needs.rounds * u64::from(BUSY_WEIGHT));
-            let apart = if waited > 1 { waited * cycles } else { 1 };
+            let apart = if needs.rounds > 1 { waited.max(needs.rounds) * cycles } else { 1 };
             peer.sender.set_cycle(self.settings.slot * 2 * apart);
             peer.served.round = round;
             if !wanted.is_zero() && shares[place] >= wanted.min(needs.packet) {
@@ -155,18 +162,18 @@ impl Wild {
     pub(super) fn given_turns(&self, place: (usize, usize)) -> Vec<u8> {
         let turns = &self.port(place).turns;
         let mut out = Vec::new();
-        if turns.turn == Turn::Grants {
+        if turns.turn.is_middle() {
             turns.grants.given.put(&mut out);
         }
         out
     }
 
-    /// Whether a neighbour has not been heard for so many cycles, though it had turns in half of
-    /// them at least.
+    /// Whether a neighbour has not been heard for so many cycles, in which it had a turn.
     pub(super) fn is_silent(&self, now: Instant, peer: &Peer, cycles: u64) -> bool {
         let patience = self.settings.slot * 2 * cycles;
-        let has_turns = self.port(peer.place).turns.turn == Turn::Grants;
-        let was_asked = !has_turns || u64::from(peer.served.unheard) >= cycles / 2;
+        // The last of its turns may lie ahead.
+        let had_turns = u64::from(peer.served.unheard) > cycles;
+        let was_asked = had_turns || !self.port(peer.place).turns.turn.is_middle();
         was_asked && peer.heard.is_none_or(|heard| now.since(heard) > patience)
     }
 
@@ -187,19 +194,22 @@ impl Wild {
         let turned = |index: &usize| (index + round as usize) % self.peers.len();
         away.sort_by_key(|index| (peer(index).served.round, turned(index)));
         here.sort_by_key(|index| (Reverse(waited(index)), turned(index)));
-        let lags = || here.iter().map(|index| peer(index).lag.unwrap_or(0));
-        let skew = lags().max().unwrap_or(0).abs_diff(lags().min().unwrap_or(0));
-        let skew = Duration::from_nanos(skew);
+        let lags = here.iter().map(|index| peer(index).lag.unwrap_or(0).max(0).unsigned_abs());
+        let (near, far) = (lags.clone().min().unwrap_or(0), lags.max().unwrap_or(0));
+        let skew = Duration::from_nanos(far - near);
         let air = |bytes| port.spec.unacknowledged(HEADER_BYTES + bytes) + overhead;
         let least = air(ACK_BYTES) * 2 + GAP;
-        let most = (slot.saturating_sub(guard + skew) / 2).div_duration(least).max(1);
+        let packet = air(super::FULL_PACKET_BYTES + ACK_BYTES) + GAP;
+        let room = slot.saturating_sub(guard + skew);
+        let beside_packet = room.saturating_sub(packet.saturating_sub(least));
+        let most = (room / 2).min(beside_packet).div_duration(least).max(1);
         let rounds = (here.len() as u64).div_ceil(most).max(1);
-        let is_due = away.len() > here.len() || round.is_multiple_of(GUESTS_OF);
+        let is_due = here.is_empty() || round.is_multiple_of(GUESTS_OF);
+        let all = here.len();
         here.truncate((most as usize).min(Turns::MOST - 1));
         // Where not all can have a packet, who had one longest ago is the first.
         here.sort_by_key(|index| (peer(index).served.fed, turned(index)));
         let unit = slot / u64::from(FULL_LENGTH);
-        let packet = air(super::FULL_PACKET_BYTES + ACK_BYTES) + GAP;
         // Acknowledgements ride where there are packets.
         let beside = packet.saturating_sub(air(super::FULL_PACKET_BYTES));
         let wanted = |demand: u8| match demand {
@@ -209,21 +219,24 @@ impl Wild {
         Needs {
             guests: usize::from(is_due && !away.is_empty()),
             rounds,
+            far: Duration::from_nanos(far),
             skew,
             least,
             packet,
             invitation: air(NEWCOMER_BYTES) + NEWCOMER_SKEW,
             wanted: here.iter().map(|index| wanted(peer(index).demand)).collect(),
             here,
+            all,
             away,
         }
     }
 
     /// How long the slots of the middle of a star are to be: each side has as much of a cycle as it
     /// can fill, and half of it where both can fill more.
-    fn split(&self, place: (usize, usize), needs: &Needs) -> Duration {
+    fn split(&self, now: Instant, place: (usize, usize), needs: &Needs) -> Duration {
         let Settings { slot, least, most, guard, .. } = self.settings;
-        if least == most || self.sole_turn(place.0).is_none() {
+        let is_free = self.sole_turn(place.0) == Some(Turn::Grants { splits: true });
+        if least == most || !is_free || !self.groups[place.0].slots.is_in_step(now) {
             return slot;
         }
         let port = self.port(place);
@@ -254,8 +267,6 @@ impl Wild {
         shares: &[Duration],
         slot: Duration,
     ) -> Vec<TurnEntry> {
-        let lag = |index: &usize| self.peers[*index].lag;
-        let far = needs.here.iter().filter_map(lag).max().unwrap_or(0);
         let mut entries = Vec::with_capacity(needs.here.len() + guests);
         let mut from = self.settings.guard;
         let fraction = |time: Duration| {
@@ -266,10 +277,14 @@ impl Wild {
             entries.push(TurnEntry { node, from: fraction(from), length: fraction(length) });
         };
         for (index, share) in needs.here.iter().zip(shares) {
-            let later = Duration::from_nanos(far.abs_diff(lag(index).unwrap_or(far)));
-            add(index, from + later, share.saturating_sub(GAP));
+            let lag = self.peers[*index]
+                .lag
+                .map_or(needs.far, |lag| Duration::from_nanos(lag.max(0).unsigned_abs()));
+            add(index, from + needs.far.saturating_sub(lag), share.saturating_sub(GAP));
             from += *share;
         }
+        // The others arrive as much later.
+        from += needs.far;
         for index in &needs.away[..guests] {
             // How far it is, nobody knows: it may come late by its way there and back.
             add(index, from, needs.invitation.saturating_sub(NEWCOMER_SKEW));

@@ -25,9 +25,9 @@ const ALONE_ACKS: u8 = 2;
 const FEW: usize = 4;
 /// An acknowledgement goes by itself in so many slots after something came that it tells of.
 const OWED_SLOTS: u8 = 4;
-/// Where several share a radio, one that tells nothing new goes in one of so many slots: the other
-/// side measures its losses by it.
-const IDLE_ACKS_OF: u16 = 8;
+/// Where more than a few share a radio, one that tells nothing new goes in one of so many slots:
+/// the other side measures its losses by it.
+const IDLE_ACKS_OF: u16 = 4;
 
 /// One neighbour.
 #[derive(Debug)]
@@ -111,10 +111,8 @@ impl Peer {
         let owed = self.acks.owed;
         let is_its_turn = number.wrapping_add(self.spec.node.0).is_multiple_of(IDLE_ACKS_OF);
         let alone = match sharers {
-            1 => ALONE_ACKS,
-            _ if owed == 0 && !is_its_turn => 0,
-            2..=FEW => ALONE_ACKS,
-            _ => 1,
+            0..=FEW => ALONE_ACKS,
+            _ => u8::from(owed > 0 || is_its_turn),
         };
         let owed = owed.saturating_sub(1);
         self.acks = AckCopies { record: None, left: PIGGYBACKED_ACKS, alone, owed };

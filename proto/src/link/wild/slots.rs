@@ -19,6 +19,8 @@
 
 use crate::base::{Duration, Instant, Rng};
 
+/// The way there and back over 200 km, in nanoseconds.
+const LONGEST_WAY: i64 = 1_400_000;
 /// Cycles of listening at the start.
 const LISTEN_CYCLES: u64 = 4;
 /// Cycles without a stamp after which the next one counts in full.
@@ -396,9 +398,9 @@ impl Slots {
         let most = if is_even { STALE_CYCLES as i64 } else { 1 };
         if (1..=most).contains(&cycles) {
             let excess = apart / cycles - two_slots;
-            // More than that is no way there and back: slots had other lengths. Over 200 km it is
-            // 1.3 ms, however short the slots are.
-            let most = two_slots / if is_even { 4 } else { 16 };
+            // More than that is no way there and back: slots had other lengths.
+            let most = two_slots / 16;
+            let most = if is_even { most.max(LONGEST_WAY).min(two_slots / 4) } else { most };
             if excess.abs() <= most {
                 self.excess += (excess - self.excess) / 4;
             }

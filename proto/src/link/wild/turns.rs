@@ -28,10 +28,21 @@ pub enum Turn {
         /// How many there are.
         count: u8,
     },
-    /// All the time, and it tells its neighbours when they may.
-    Grants,
+    /// All the time, and it tells its neighbours when they may: it is the middle of a star.
+    Grants {
+        /// Whether the slots of the star may have lengths of their own: none of its nodes has
+        /// another radio on the channel.
+        splits: bool,
+    },
     /// When its only neighbour says so.
     Granted,
+}
+
+impl Turn {
+    /// Whether it is that of the middle of a star.
+    pub(super) fn is_middle(self) -> bool {
+        matches!(self, Self::Grants { .. })
+    }
 }
 
 /// A part of a slot, from its start.
@@ -58,8 +69,15 @@ impl Port {
     }
 
     /// A send slot begins: from when to when this radio may send in it.
-    pub(super) fn on_slot(&mut self, now: Instant, slots: &Slots, settings: &Settings) {
-        let span = self.span(now, slots, settings);
+    /// `is_joined` tells whether it hears a neighbour in step with it.
+    pub(super) fn on_slot(
+        &mut self,
+        now: Instant,
+        slots: &Slots,
+        settings: &Settings,
+        is_joined: bool,
+    ) {
+        let span = self.span(now, slots, settings, is_joined);
         let at = |offset: Duration| slots.start() + offset;
         (self.opens, self.closes) =
             span.map_or((now, now), |span| (at(span.from), at(span.until).min(slots.end())));
@@ -68,18 +86,26 @@ impl Port {
         self.is_stamped = false;
     }
 
-    fn span(&self, now: Instant, slots: &Slots, settings: &Settings) -> Option<Span> {
+    fn span(
+        &self,
+        now: Instant,
+        slots: &Slots,
+        settings: &Settings,
+        is_joined: bool,
+    ) -> Option<Span> {
         let whole = Span { from: settings.guard, until: slots.own() };
         if !slots.is_in_step(now) {
             return Some(whole);
         }
         match self.turns.turn {
-            Turn::Whole | Turn::Grants => Some(whole),
+            Turn::Whole | Turn::Grants { .. } => Some(whole),
             Turn::Part { index, count } => {
                 let part = settings.slot / u64::from(count);
                 let from = part * u64::from(index);
                 Some(Span { from: from + settings.guard, until: from + part })
             }
+            // In step with others than the middle of its star, which has yet to hear of them.
+            Turn::Granted if !is_joined => Some(whole),
             Turn::Granted => self.turns.own.filter(|(_, until)| now < *until).map(|(span, _)| span),
         }
     }
@@ -137,7 +163,7 @@ impl Wild {
         let Settings { slot, least, most, guard, .. } = self.settings;
         let ports = &self.groups[group].ports;
         match self.sole_turn(group) {
-            Some(Turn::Grants) => return ports[0].turns.grants.split.unwrap_or(slot),
+            Some(Turn::Grants { .. }) => return ports[0].turns.grants.split.unwrap_or(slot),
             Some(Turn::Granted) => {
                 return (slot * 2).saturating_sub(self.groups[group].slots.theirs());
             }
@@ -163,7 +189,7 @@ impl Wild {
         let (own, sole) = (self.own_length(group), self.sole_turn(group));
         let slots = &mut self.groups[group].slots;
         slots.set_own(own);
-        if sole == Some(Turn::Grants) {
+        if sole.is_some_and(Turn::is_middle) {
             slots.set_theirs(self.settings.slot * 2 - own);
         }
     }

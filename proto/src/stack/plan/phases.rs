@@ -107,10 +107,15 @@ impl Topology {
         let mut set = |station: &Station, turn: Turn| {
             turns[usize::from(station.0.0) - 1][usize::from(station.1.0)] = turn;
         };
+        let rows = self.rows();
+        let place = |(node, radio): &Station| {
+            let radios = &self.radios[usize::from(node.0) - 1];
+            (*node, radios[usize::from(radio.0)].config.channel)
+        };
         let mut known: BTreeMap<Station, u8> = BTreeMap::new();
         for (station, neighbours) in &heard {
             if several(station) && !neighbours.iter().any(several) {
-                set(station, Turn::Grants);
+                set(station, Turn::Grants { splits: !rows.contains(&place(station)) });
                 neighbours.iter().for_each(|neighbour| set(neighbour, Turn::Granted));
                 known.extend(neighbours.iter().map(|neighbour| (*neighbour, 0)));
             }
@@ -125,7 +130,6 @@ impl Topology {
                 set(station, Turn::Part { index: known[station], count });
             }
         }
-        let rows = self.rows();
         for (number, turns) in turns.iter_mut().enumerate() {
             for (turn, radio) in turns.iter_mut().zip(&self.radios[number]) {
                 let place = (NodeId(number as u16 + 1), radio.config.channel);
@@ -162,7 +166,7 @@ impl Topology {
         let all = turns.iter().flatten().zip(self.radios.iter().flatten());
         all.filter_map(|(turn, radio)| match turn {
             Turn::Part { count, .. } => Some((*count, &*radio.config)),
-            Turn::Whole | Turn::Grants | Turn::Granted => None,
+            Turn::Whole | Turn::Grants { .. } | Turn::Granted => None,
         })
         .collect()
     }

@@ -46,12 +46,12 @@ pub(super) fn check_phases(
 /// Whether a packet fits into the shortest part of a slot, where radios with common receivers have
 /// one each.
 fn check_parts(found: &mut Found, wild: &WildConfig, topology: &Topology) {
-    let parts = topology.parts();
-    let shortest = parts.iter().max_by_key(|(count, radio)| (*count, packet_on_air(radio)));
-    let Some((count, radio)) = shortest.filter(|(count, _)| *count > 1) else { return };
-    let air = packet_on_air(radio).as_millis_f64();
-    let room = wild.slot_ms / f64::from(*count) - wild.guard_ms;
-    if air > room {
+    let parts = topology.parts().into_iter().filter(|(count, _)| *count > 1);
+    let mut parts = parts.map(|(count, radio)| {
+        let room = wild.slot_ms / f64::from(count) - wild.guard_ms;
+        (count, packet_on_air(radio).as_millis_f64(), room)
+    });
+    if let Some((count, air, room)) = parts.find(|(_, air, room)| air > room) {
         let message = format!(
             "{count} radios with common receivers take turns in a slot: a packet of {PACKET_BYTES} \
              bytes is {air:.1} ms on air; the guard leaves {room:.1} ms of a part"
