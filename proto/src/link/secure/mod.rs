@@ -196,7 +196,7 @@ impl Secure {
         self.broadcast = OwnBroadcast::new(self.config.cipher, epoch, secret, now);
         for peer in self.peers.iter_mut().filter(|peer| peer.current.is_some()) {
             peer.owes_key = true;
-            peer.ask_at = now;
+            peer.own_at = now;
         }
     }
 
@@ -221,13 +221,15 @@ impl Secure {
     /// Asks the link for frames, where there is need of one.
     fn ask(&mut self, now: Instant) {
         for peer in &mut self.peers {
-            let Some(need) = peer.need(now, self.node).filter(|_| peer.ask_at <= now) else {
+            let Some(need) = peer.need(now, self.node) else { continue };
+            if *peer.ask_at(need) > now {
                 continue;
-            };
+            }
             let is_answer = need == peer::Need::Answer;
             let (radio, to, bytes) = (peer.spec.radio, peer.spec.node, peer.bytes(need));
             self.up.push_back(FrameUp::Wanted(Wanted { radio, to, bytes, is_answer }));
-            peer.ask_at = now + later(&mut self.rng, peer.interval(now, need));
+            *peer.ask_at(need) = now + later(&mut self.rng, peer.interval(now, need));
+            peer.is_own_asked |= !is_answer;
         }
     }
 

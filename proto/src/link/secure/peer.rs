@@ -104,8 +104,15 @@ pub(super) struct Peer {
     next_epoch: u8,
     /// Since when there has been no session.
     alone_since: Instant,
-    /// When the link is next asked for a frame, if there is need of one.
-    pub(super) ask_at: Instant,
+    /// When the link is next asked for a frame for an answer, if somebody waits for one.
+    pub(super) answer_at: Instant,
+    /// The same for what this node has to say by itself. First messages of others, which may be
+    /// recordings, do not put it off.
+    pub(super) own_at: Instant,
+    /// Whether the link was asked for a frame for that, and has not placed it.
+    pub(super) is_own_asked: bool,
+    /// Whether the last frame that was wanted bore an answer.
+    pub(super) has_answered: bool,
     pub(super) last_handshake: Option<Instant>,
     pub(super) rejected: Rejected,
     pub(super) sealed: u64,
@@ -134,7 +141,10 @@ impl Peer {
             renewals: Limit::new(4, Duration::from_secs(1)),
             next_epoch: first_epoch,
             alone_since: now,
-            ask_at: now,
+            answer_at: now,
+            own_at: now,
+            is_own_asked: false,
+            has_answered: false,
             last_handshake: None,
             rejected: Rejected::default(),
             sealed: 0,
@@ -197,7 +207,7 @@ impl Peer {
         }
         let state = Box::new(state);
         self.answers.push_back(Answer { theirs, state, is_sealed, came: now });
-        self.ask_at = now;
+        self.answer_at = now;
         true
     }
 
@@ -216,7 +226,7 @@ impl Peer {
         self.freely.fill();
         self.last_handshake = Some(now);
         self.owes_key = true;
-        self.ask_at = now;
+        self.own_at = now;
     }
 
     /// Moves a session that the other has used to the front. Returns whether it was pending.
@@ -233,7 +243,7 @@ impl Peer {
     /// A cookie that came in answer to a first message of ours.
     pub(super) fn on_cookie(&mut self, now: Instant, cookie: Cookie) {
         self.cookie = Some((cookie, now));
-        self.ask_at = now;
+        self.own_at = now;
     }
 
     /// The cookie to go with a first message.
@@ -252,20 +262,33 @@ impl Peer {
         self.broadcast = None;
         (self.owes_key, self.owes_ack) = (false, None);
         self.alone_since = now;
-        self.ask_at = now;
+        self.own_at = now;
         true
     }
 
     /// What it is to be told now, if anything.
     pub(super) fn need(&self, now: Instant, us: NodeId) -> Option<Need> {
-        if !self.answers.is_empty() || !self.cookie_answers.is_empty() {
-            return Some(Need::Answer);
-        }
+        let own = self.own_need(now, us);
+        let is_asked = !self.answers.is_empty() || !self.cookie_answers.is_empty();
+        // However many ask, every other frame is for what is due here.
+        let is_our_turn = self.has_answered && (self.is_own_asked || self.own_at <= now);
+        if is_asked && !(is_our_turn && own.is_some()) { Some(Need::Answer) } else { own }
+    }
+
+    fn own_need(&self, now: Instant, us: NodeId) -> Option<Need> {
         match &self.current {
             Some(session) if session.rekey_at() <= now => Some(Need::Renew),
             Some(_) => (self.owes_key || self.owes_ack.is_some()).then_some(Need::Tell),
             None if self.known.is_some() && now >= self.begins_at(us) => Some(Need::Begin),
             None => None,
+        }
+    }
+
+    /// When the link is next asked for a frame for a need.
+    pub(super) fn ask_at(&mut self, need: Need) -> &mut Instant {
+        match need {
+            Need::Answer => &mut self.answer_at,
+            Need::Tell | Need::Renew | Need::Begin => &mut self.own_at,
         }
     }
 
@@ -303,11 +326,17 @@ impl Peer {
     pub(super) fn due(&self, now: Instant, us: NodeId) -> Instant {
         let over = |session: &Session| session.expires_at();
         let sessions = self.pending.iter().chain(&self.previous).map(over).min();
-        let next = match &self.current {
-            _ if self.need(now, us).is_some() => self.ask_at,
+        let own = match &self.current {
+            _ if self.own_need(now, us).is_some() => self.own_at,
             Some(session) => session.rekey_at().min(session.expires_at()),
-            None if self.known.is_some() => self.begins_at(us).max(self.ask_at),
+            None if self.known.is_some() => self.begins_at(us).max(self.own_at),
             None => Instant::MAX,
+        };
+        let next = match self.need(now, us) {
+            // What was due here before has its turn behind the answer.
+            Some(Need::Answer) if own <= now => self.answer_at,
+            Some(Need::Answer) => self.answer_at.min(own),
+            _ => own,
         };
         let current = self.current.as_ref().map_or(Instant::MAX, over);
         next.min(current).min(sessions.unwrap_or(Instant::MAX))

@@ -198,7 +198,7 @@ impl Secure {
         let peer = &mut self.peers[index];
         if peer.cookie_answers.len() < COOKIE_ANSWERS && peer.cookies.take(cx.now) {
             peer.cookie_answers.push_back(to);
-            peer.ask_at = cx.now;
+            peer.answer_at = cx.now;
             self.ask(cx.now);
             self.set_timeout(cx.now);
         }
@@ -276,7 +276,7 @@ impl Secure {
                     peer.broadcast = Some(key);
                 }
                 peer.owes_ack = Some(epoch);
-                peer.ask_at = cx.now;
+                peer.own_at = cx.now;
             }
             Said::BroadcastAck(epoch) => peer.owes_key &= epoch != self.broadcast.epoch,
         }

@@ -70,14 +70,18 @@ impl Secure {
             Some(Need::Answer) => self
                 .answer(now, index, &frame.payload)
                 .or_else(|| self.answer_with_cookie(now, index))
-                .or_else(|| self.carrier(now, index, &frame.payload)),
+                .or_else(|| self.carrier(now, index, need, &frame.payload)),
             Some(Need::Begin) => self.begin(now, index).map(Bytes::from),
-            Some(Need::Tell | Need::Renew) | None => self.carrier(now, index, &frame.payload),
+            Some(Need::Tell | Need::Renew) | None => self.carrier(now, index, need, &frame.payload),
         };
         let peer = &mut self.peers[index];
+        peer.has_answered = need == Some(Need::Answer);
+        peer.is_own_asked &= peer.has_answered;
         match peer.need(now, self.node) {
-            Some(Need::Answer) => peer.ask_at = now,
-            Some(need) => peer.ask_at = now + later(&mut self.rng, peer.interval(now, need)),
+            Some(Need::Answer) => peer.answer_at = now,
+            // What this node has to say was not said yet.
+            Some(_) if peer.has_answered => {}
+            Some(need) => peer.own_at = now + later(&mut self.rng, peer.interval(now, need)),
             None => {}
         }
         self.ask(now);
@@ -128,13 +132,19 @@ impl Secure {
     }
 
     /// A frame of the link under keys, with what there is to say about keys.
-    fn carrier(&mut self, now: Instant, index: usize, frame: &[u8]) -> Option<Bytes> {
+    fn carrier(
+        &mut self,
+        now: Instant,
+        index: usize,
+        need: Option<Need>,
+        frame: &[u8],
+    ) -> Option<Bytes> {
         self.peers[index].current.as_ref()?;
         let mut body = vec![0, 0];
-        if !self.peers[index].answers.is_empty() {
-            Said::Response(&self.respond(now, index, 0, &[])?).append(&mut body);
-        } else if self.peers[index].need(now, self.node) == Some(Need::Renew) {
+        if need == Some(Need::Renew) {
             Said::Init(&self.begin(now, index)?).append(&mut body);
+        } else if !self.peers[index].answers.is_empty() {
+            Said::Response(&self.respond(now, index, 0, &[])?).append(&mut body);
         }
         let peer = &mut self.peers[index];
         if peer.owes_key {

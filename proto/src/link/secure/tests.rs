@@ -330,6 +330,35 @@ fn keys_are_replaced_after_two_minutes_without_a_gap() {
 }
 
 #[test]
+fn recorded_first_messages_put_off_no_renewal_and_no_meeting() {
+    let mut air = Air::pair(&config());
+    air.loss = 1.0;
+    air.run(SECOND * 400);
+    let is_init =
+        |payload: &Bytes| Header::decode(payload).is_ok_and(|head| head.kind == Kind::Init);
+    let mut old = std::mem::take(&mut air.recorded);
+    old.retain(|(.., payload)| is_init(payload));
+    assert!(old.len() > 1_000, "more than are remembered: {}", old.len());
+    let mut recordings = old.iter().cycle();
+    let mut replays = |air: &mut Air, length: Duration| {
+        for _ in 0..length.as_micros() / 50_000 {
+            let (from, to, payload) = recordings.next().expect("some");
+            air.deliver(*from, *to, payload.clone());
+            air.run(Duration::from_millis(50));
+        }
+    };
+    replays(&mut air, SECOND * 20);
+    assert!(!air.nodes[0].has_session(2));
+    air.loss = 0.0;
+    replays(&mut air, SECOND * 3);
+    assert!(air.nodes[0].has_session(2) && air.nodes[1].has_session(1), "they meet");
+    replays(&mut air, SECOND * 400);
+    let expired: u64 = air.nodes.iter().map(|node| node.counter("sessions_expired")).sum();
+    assert_eq!(expired, 0, "every session was renewed in time");
+    assert!(air.reaches());
+}
+
+#[test]
 fn nodes_that_part_for_hours_meet_again_by_themselves() {
     let mut air = Air::pair(&config());
     air.run(SECOND);
