@@ -4,7 +4,8 @@
 //! the block acknowledgement does not name go again in the next A-MPDU, together with new ones as
 //! far as the window reaches. Without a block acknowledgement the whole attempt has failed. After a
 //! frame that is given up a request moves the receiver's window past it; a request that is given
-//! up too is owed before the next frame for that neighbour. The header has no HT control, and what
+//! up too is owed: it goes before the next new frame for that neighbour, or as soon as that
+//! acknowledges something. The header has no HT control, and what
 //! an aggregate costs in air time is shared evenly among its frames.
 
 use farhop_proto::base::phy::AmpduSize;
@@ -127,7 +128,7 @@ impl Chip {
                 attempt: out.sent,
                 bytes,
                 from: phy.byte_time(first, exchange.rate),
-                until: phy.byte_time(first + bytes, exchange.rate).min(exchange.air_time),
+                until: phy.byte_end(first + bytes, exchange.rate).min(exchange.air_time),
             });
         }
         self.stats.aggregated += mpdus.len() as u64;
@@ -154,7 +155,7 @@ impl Chip {
             return;
         }
         let share = length / exchange.mpdus as u64;
-        let (mut place, mut left, mut acked) = (0, exchange.mpdus, 0);
+        let (mut place, mut left, mut acked, mut any_given_up) = (0, exchange.mpdus, 0, false);
         while left > 0 {
             let out = &mut self.functions[exchange.owner].queue[place];
             if !std::mem::take(&mut out.is_in_flight) {
@@ -170,15 +171,26 @@ impl Chip {
                 self.end_frame(air, now, exchange.owner, place, outcome);
                 continue;
             }
-            out.failed[0] = out.failed[0].saturating_add(1);
+            let class = usize::from(exchange.is_long);
+            out.failed[class] = out.failed[class].saturating_add(1);
             if out.is_exhausted(&self.config) {
                 self.end_frame(air, now, exchange.owner, place, FrameOutcome::Failed);
+                any_given_up = true;
             } else {
                 place += 1;
             }
         }
-        self.on_trial(now, &exchange, acked, acked > 0);
+        self.on_trial(now, &exchange, acked, acked > 0 || any_given_up);
+        self.on_answered(&exchange);
         self.end_exchange(air, now, &exchange, true);
+    }
+
+    /// The receiver of an exchange is there: a request that is owed to it goes next, for all that
+    /// it has acknowledged may wait at its end for what was given up.
+    pub(super) fn on_answered(&mut self, exchange: &Exchange) {
+        if let Some(to) = exchange.to {
+            self.functions[exchange.owner].pay_request(to);
+        }
     }
 
     /// A request was not answered. Returns whether it is given up.
@@ -205,7 +217,7 @@ impl Edcaf {
         }
     }
 
-    /// A frame for `to` goes next into the queue; a request that is owed goes before it.
+    /// A request that is owed to a neighbour goes before the frames in the queue.
     pub(super) fn pay_request(&mut self, to: NodeId) {
         if let Some(peer) = self.originators.get_mut(&to)
             && std::mem::take(&mut peer.owes_request)

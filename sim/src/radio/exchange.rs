@@ -7,7 +7,7 @@
 //! inside its radio as a failed announcement.
 
 use farhop_proto::base::phy::{ACK_BYTES, RTS_BYTES};
-use farhop_proto::base::{Bitrate, Duration, FrameOutcome, Instant};
+use farhop_proto::base::{AckPolicy, Bitrate, Duration, FrameOutcome, Instant};
 
 use super::air::{Air, Timer};
 use super::chip::{Chip, Phase};
@@ -26,6 +26,14 @@ impl Chip {
         let most = if txop.is_zero() { Instant::MAX.since(now) } else { txop };
         let mut exchange = self.plan(now, index, most);
         let step = self.first_step(&exchange);
+        let announcement = self.announcement(&exchange, step);
+        if exchange.mpdus > 1 && announcement + exchange.air_time + exchange.response > most {
+            // As many as fit into the TXOP behind what announces them.
+            self.land(&exchange);
+            let until = exchange.until;
+            exchange = self.plan(now, index, most.saturating_sub(announcement));
+            exchange.until = until;
+        }
         if self.is_late(&exchange, now + self.announcement(&exchange, step)) {
             self.end_frame(air, now, index, 0, FrameOutcome::Late);
             self.contend(air, now, index);
@@ -155,6 +163,8 @@ impl Chip {
         }
         let function = &self.functions[index];
         let head = function.head();
+        // Numbers under an agreement are those of the function, whatever its frames ask for.
+        let access = if is_agreed { self.access_of(index) } else { head.frame.options.access };
         TransmissionKind::Data {
             id: head.frame.id,
             to: head.frame.to,
@@ -163,7 +173,7 @@ impl Chip {
             wants_ack: exchange.awaited != Awaited::Nothing,
             sequence: head.sequence,
             attempt: head.sent,
-            access: self.is_qos(&head.frame).then_some(head.frame.options.access),
+            access: self.is_qos(&head.frame).then_some(access),
             window: exchange.to.filter(|_| is_agreed).map(|to| function.window_start(to)),
         }
     }
@@ -248,6 +258,7 @@ impl Chip {
         self.settled_at = now;
         let exchange = self.exchange.expect("an exchange is under way");
         self.on_trial(now, &exchange, 1, true);
+        self.on_answered(&exchange);
         let head = self.functions[exchange.owner].queue.front_mut();
         head.expect("a frame is in service").spent += length;
         let outcome = if answer.accept {
@@ -303,7 +314,8 @@ impl Chip {
         acked: u32,
         is_last: bool,
     ) {
-        if let Some(to) = exchange.to {
+        // A frame with a rate of its own choice says nothing about ours.
+        if let Some(to) = exchange.to.filter(|_| !exchange.has_own_rate) {
             let Exchange { rate, attempt, .. } = *exchange;
             let trial = Trial { rate, sent: exchange.mpdus as u32, acked, attempt, is_last };
             self.rates.on_trial(now, to, trial);
@@ -363,9 +375,14 @@ impl Chip {
         self.stats.internal_collisions += 1;
         let is_given_up = if self.functions[index].requests.is_empty() {
             let head = self.functions[index].queue.front_mut().expect("a frame is in service");
-            // What would have been announced failed with its RTS: a short frame too.
-            head.failed[0] = head.failed[0].saturating_add(1);
-            let is_exhausted = head.is_exhausted(&self.config);
+            let options = head.frame.options;
+            let is_answered = head.frame.to.is_some() && options.ack == AckPolicy::Normal;
+            if is_answered {
+                // What would have been announced failed with its RTS: a short frame too.
+                head.failed[0] = head.failed[0].saturating_add(1);
+            }
+            // What nobody answers has no count of failures.
+            let is_exhausted = is_answered && head.is_exhausted(&self.config);
             if is_exhausted {
                 self.end_frame(air, now, index, 0, FrameOutcome::Failed);
             }

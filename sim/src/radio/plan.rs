@@ -47,6 +47,8 @@ pub(super) struct Exchange {
     pub(super) mpdus: usize,
     /// Which attempt it is of its first frame, from 1.
     pub(super) attempt: u8,
+    /// Its first frame has a rate of its own choice.
+    pub(super) has_own_rate: bool,
     /// The data is longer than the RTS threshold.
     pub(super) is_long: bool,
     /// The end of the TXOP.
@@ -85,7 +87,8 @@ impl Chip {
     pub(super) fn plan(&mut self, now: Instant, index: usize, most: Duration) -> Exchange {
         let sifs = self.config.phy.sifs();
         if let Some(request) = self.functions[index].requests.front() {
-            let rate = self.config.ack_rate(self.config.rate);
+            // What the rate control has found may not hold any more.
+            let rate = self.config.ack_rate(self.rates.lowest());
             return Exchange {
                 owner: index,
                 step: Step::Request,
@@ -96,6 +99,7 @@ impl Chip {
                 response: sifs + self.config.block_ack_air_time(rate),
                 mpdus: 0,
                 attempt: 0,
+                has_own_rate: false,
                 is_long: false,
                 until: now + most,
             };
@@ -104,6 +108,7 @@ impl Chip {
         let head = self.functions[index].head();
         let (to, attempt) = (head.frame.to, head.attempts.saturating_add(1));
         let is_answered = to.is_some() && head.frame.options.ack == AckPolicy::Normal;
+        let has_own_rate = head.frame.options.rate.is_some();
         let bytes = self.mpdu_bytes(&head.frame);
         let (mut mpdus, mut psdu) = (1, self.config.phy.psdu_bytes(bytes, rate));
         if is_answered && self.config.aggregates() && self.config.phy.mcs(rate).is_some() {
@@ -128,6 +133,7 @@ impl Chip {
             response,
             mpdus,
             attempt,
+            has_own_rate,
             is_long: to.is_some() && self.config.rts_threshold.is_some_and(|most| psdu > most),
             until: now + most,
         }

@@ -32,6 +32,13 @@ pub(super) struct Trial {
     pub(super) is_last: bool,
 }
 
+impl Trial {
+    /// Whether at least half of what was sent has arrived.
+    fn is_success(self) -> bool {
+        self.acked > 0 && 2 * self.acked >= self.sent
+    }
+}
+
 /// How long after a failure the Prism firmware stays down.
 const PRISM_STAY: Duration = Duration::from_secs(10);
 /// Frames in a row that lead a step up.
@@ -77,6 +84,11 @@ impl Rates {
         Self { control, rates: rates.collect(), fixed, peers: BTreeMap::new(), rng }
     }
 
+    /// The rate that reaches furthest: the only one, where it is fixed.
+    pub(super) fn lowest(&self) -> Bitrate {
+        self.rates.first().map_or(self.fixed, |(rate, _)| *rate)
+    }
+
     /// Whether all attempts of a frame go at the rate of the first.
     pub(super) fn keeps_rate(&self) -> bool {
         self.control != RateControl::Minstrel
@@ -116,11 +128,10 @@ impl Rates {
         }
         let highest = self.rates.len() - 1;
         let place = self.rates.iter().position(|(rate, _)| *rate == trial.rate);
-        // A frame with a rate of its own choice says nothing about ours.
         let Some(place) = place else { return };
         let times = std::mem::take(&mut self.rates);
         match self.peer_known(to) {
-            Some(Peer::Prism(prism)) if trial.is_last => prism.on_end(now, trial.acked > 0),
+            Some(Peer::Prism(prism)) if trial.is_last => prism.on_end(now, trial.is_success()),
             Some(Peer::Arf(arf)) => arf.on_trial(trial, place, highest),
             Some(Peer::Minstrel(minstrel)) => minstrel.on_trial(now, place, trial, &times),
             _ => {}
@@ -173,7 +184,7 @@ impl Arf {
     }
 
     fn on_trial(&mut self, trial: Trial, place: usize, highest: usize) {
-        let is_acked = trial.acked > 0;
+        let is_acked = trial.is_success();
         if trial.attempt == 1 && self.is_probe {
             self.is_probe = false;
             if !is_acked {

@@ -258,6 +258,7 @@ impl Chip {
         else {
             unreachable!("only data frames come here");
         };
+        let is_to_all = to.is_none();
         let (wants_ack, sequence, attempt) = (*wants_ack, *sequence, *attempt);
         let (access, window) = (*access, *window);
         let is_reported = heard.is_ours || self.overhears;
@@ -274,6 +275,10 @@ impl Chip {
                 air.report(self.index, now, FrameUp::Overheard(frame));
             }
             return;
+        }
+        if is_to_all {
+            // Of a TXOP that goes on.
+            self.set_nav(now, heard.nav);
         }
         if wants_ack {
             self.answer(air, now, heard, ReplyKind::Ack);

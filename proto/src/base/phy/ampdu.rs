@@ -88,14 +88,28 @@ impl Phy {
         ampdu.bytes()
     }
 
-    /// From the start of a frame at `rate` to the symbol that has the first bit of a byte of its
-    /// PSDU; with the byte behind the last one, to the symbol that ends it.
+    /// From the start of a frame at `rate` to the start of the symbol that has the first bit of a
+    /// byte of its PSDU.
     pub fn byte_time(&self, byte: usize, rate: Bitrate) -> Duration {
-        let bits = byte as u64 * 8;
+        self.symbols_time(byte, rate, |bits, per_symbol| bits / per_symbol)
+    }
+
+    /// From the start of a frame at `rate` to the end of the symbol that has the last bit of the
+    /// first `bytes` bytes of its PSDU.
+    pub fn byte_end(&self, bytes: usize, rate: Bitrate) -> Duration {
+        self.symbols_time(bytes, rate, u64::div_ceil)
+    }
+
+    fn symbols_time(
+        &self,
+        bytes: usize,
+        rate: Bitrate,
+        count: impl Fn(u64, u64) -> u64,
+    ) -> Duration {
         let Some(per_symbol) = self.mcs_bits_of(rate) else {
-            return self.plcp(rate) + rate.time(byte as u64);
+            return self.plcp(rate) + rate.time(bytes as u64);
         };
-        let symbols = (SERVICE_BITS + bits) / per_symbol;
+        let symbols = count(SERVICE_BITS + bytes as u64 * 8, per_symbol);
         let symbol = match self.guard_interval {
             GuardInterval::Long => 4_000,
             GuardInterval::Short => 3_600,

@@ -163,6 +163,67 @@ fn the_receiver_hears_of_it_even_when_the_sender_was_cut_off_meanwhile() {
 }
 
 #[test]
+fn a_request_that_was_given_up_goes_when_the_receiver_answers_again() {
+    let mut medium = medium(pair(HT, 0.0, 0.0));
+    give(&mut medium, at(1000), 0..3, TxOptions::default());
+    medium.handle_timeout(at(5000));
+    medium.set_link_up(at(5000), 0, false);
+    // What is given up after one attempt, and then its request; and what is tried for much longer.
+    let once = TxOptions { attempts: Some(1), ..TxOptions::default() };
+    give(&mut medium, at(5000), 3..4, once);
+    give(&mut medium, at(5000), 4..8, TxOptions { attempts: Some(200), ..TxOptions::default() });
+    let is_given_up = |medium: &Medium| medium.stats(0).block_ack_requests >= 7;
+    while let Some(now) = medium.poll_timeout() {
+        medium.handle_timeout(now);
+        if is_given_up(&medium) && medium.stats(0).attempts > 20 {
+            medium.set_link_up(now, 0, true);
+        }
+    }
+    let reports = run_out(&mut medium);
+    assert_eq!(arrived(&reports), [0, 1, 2, 4, 5, 6, 7], "nothing new has to come behind them");
+}
+
+#[test]
+fn frames_of_several_categories_are_one_row_where_one_function_sends_them() {
+    let mut medium = medium(pair(HT, 0.0, 0.0));
+    let mut next = 0;
+    let mut reports = Vec::new();
+    // One alone, several together, one alone.
+    for (count, access) in [
+        (1, AccessCategory::Voice),
+        (3, AccessCategory::BestEffort),
+        (1, AccessCategory::Background),
+        (1, AccessCategory::Voice),
+    ] {
+        let start = at(1000 + 50_000 * next);
+        let together = Some(start + us(100));
+        let options = TxOptions { access, not_before: together, ..TxOptions::default() };
+        give(&mut medium, start, next..next + count, options);
+        next += count;
+        reports.extend(run_out(&mut medium));
+    }
+    assert_eq!(arrived(&reports), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(medium.stats(0).aggregates, 1);
+}
+
+#[test]
+fn every_frame_of_an_aggregate_takes_a_symbol_at_least() {
+    let phy = Phy { kind: PhyKind::Ac, width: Width::Mhz80, ..HT };
+    let mut medium = medium(pair(phy, 0.0, 0.0));
+    let together = TxOptions { not_before: Some(at(2000)), ..TxOptions::default() };
+    for id in 0..30 {
+        medium.handle_frame(at(1000), 0, frame(id, Some(2), 40, together));
+    }
+    run_out(&mut medium);
+    let sent = transmissions(&mut medium);
+    let burst = sent.iter().find(|tx| tx.mpdus().len() == 30).expect("one aggregate");
+    let shortest = burst.mpdus().iter().map(|mpdu| mpdu.until - mpdu.from).min();
+    assert_eq!(shortest, Some(us(4)), "{:?}", burst.mpdus());
+    let last = burst.mpdus().last().expect("thirty");
+    assert_eq!(last.until, burst.end - burst.start);
+}
+
+#[test]
 fn no_more_than_64_frames_are_in_one_transmission_or_between_the_first_and_the_last() {
     let fast = Phy { kind: PhyKind::Ac, width: Width::Mhz80, ..HT };
     let mut medium = medium(pair(fast, 0.1, 0.0));

@@ -115,14 +115,32 @@ fn of_two_categories_that_are_ready_together_the_higher_one_sends() {
     assert_eq!(medium.stats(0).internal_collisions, 1);
 }
 
+/// Voice with a window of nothing is ready whenever its interframe space is over.
+fn greedy(categories: &mut [AcParams; 4]) {
+    categories[3].cw_min = 0;
+    categories[3].cw_max = 0;
+    categories[1] = categories[3];
+}
+
+#[test]
+fn a_frame_that_nobody_answers_only_waits_for_the_others_of_its_radio() {
+    let mut medium = medium(mesh(vec![station(1, greedy), station(2, greedy)], Duration::ZERO));
+    let later = |options| TxOptions { not_before: Some(at(1000)), ..options };
+    let access = AccessCategory::BestEffort;
+    let once = TxOptions { access, attempts: Some(1), ..no_ack() };
+    medium.handle_frame(at(500), 0, frame(0, Some(2), 500, later(once)));
+    for id in 1..40 {
+        let options = later(of(AccessCategory::Voice));
+        medium.handle_frame(at(500), 0, frame(id, Some(2), 500, options));
+    }
+    let reports = run_out(&mut medium);
+    let last = dones(&reports).last().map(|(_, _, done)| (done.id.0, done.outcome));
+    assert_eq!(last, Some((0, FrameOutcome::Sent)));
+    assert!(medium.stats(0).internal_collisions > 7);
+}
+
 #[test]
 fn frames_that_never_win_inside_their_radio_are_given_up() {
-    // Voice with a window of nothing is ready whenever its interframe space is over.
-    let greedy = |categories: &mut [AcParams; 4]| {
-        categories[3].cw_min = 0;
-        categories[3].cw_max = 0;
-        categories[1] = categories[3];
-    };
     let mut medium = medium(mesh(vec![station(1, greedy), station(2, greedy)], Duration::ZERO));
     for id in 0..20 {
         let access = if id == 0 { AccessCategory::BestEffort } else { AccessCategory::Voice };
