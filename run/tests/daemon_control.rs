@@ -5,6 +5,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Barrier;
+use std::thread;
 use std::time::Duration;
 
 use farhop_run::daemon::control::{Control, Request};
@@ -88,6 +90,38 @@ fn a_second_daemon_of_the_name_is_refused_and_a_dead_one_replaced() {
     assert!(matches!(second, ControlError::Running { .. }), "{second}");
     assert!(path.exists(), "the first keeps its socket");
     drop(control);
+    assert!(!path.exists());
+}
+
+#[test]
+fn of_several_that_begin_at_once_one_has_the_socket() {
+    for _ in 0..200 {
+        let dir = tempfile::tempdir().expect("a directory");
+        drop(UnixListener::bind(socket_path(dir.path(), "a")).expect("what a dead one left"));
+        let starts = Barrier::new(8);
+        let begin = || {
+            starts.wait();
+            Control::open(dir.path(), "a").ok()
+        };
+        let begun: Vec<Control> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(begin)).collect();
+            threads.into_iter().filter_map(|it| it.join().expect("no panic")).collect()
+        });
+        assert_eq!(begun.len(), 1);
+        UnixStream::connect(socket_path(dir.path(), "a")).expect("its socket is there");
+    }
+}
+
+#[test]
+fn a_daemon_that_ends_leaves_the_socket_of_another() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = socket_path(dir.path(), "a");
+    let first = Control::open(dir.path(), "a").expect("a socket");
+    fs::remove_file(&path).expect("somebody removed it");
+    let second = Control::open(dir.path(), "a").expect("a socket");
+    drop(first);
+    assert!(path.exists());
+    drop(second);
     assert!(!path.exists());
 }
 

@@ -66,8 +66,9 @@ fn namespace() -> Result<PathBuf, String> {
 
 /// A daemon in a namespace of its own.
 struct Node {
-    /// The namespace, to go into.
+    /// The namespace, to go into, and its path.
     namespace: File,
+    path: PathBuf,
     stop: Option<UnixStream>,
     thread: Option<thread::JoinHandle<anyhow::Result<()>>>,
 }
@@ -96,12 +97,18 @@ impl Node {
         });
         let path = tell.recv().map_err(|error| error.to_string())??;
         let namespace = File::open(&path).map_err(|error| error.to_string())?;
-        let path = path.display();
+        let node = Self { namespace, path, stop: Some(stop), thread: Some(thread) };
+        node.plug(outside)?;
+        go.send(()).map_err(|error| error.to_string())?;
+        Ok(node)
+    }
+
+    /// Gives the node a radio at the other end of a new veth.
+    fn plug(&self, outside: &str) -> Result<(), String> {
+        let path = self.path.display();
         ip(&format!("link add {outside} type veth peer name radio netns {path}"))?;
         ip(&format!("link set {outside} mtu 2400 up"))?;
-        inside(&namespace, || ip("link set radio mtu 2400 up"))?;
-        go.send(()).map_err(|error| error.to_string())?;
-        Ok(Self { namespace, stop: Some(stop), thread: Some(thread) })
+        inside(&self.namespace, || ip("link set radio mtu 2400 up"))
     }
 
     /// A UDP socket in the node's namespace.
@@ -131,6 +138,36 @@ fn inside<T: Send>(namespace: &File, action: impl FnOnce() -> T + Send) -> T {
         });
         thread.join().expect("no panic")
     })
+}
+
+/// An air between the two radios; true ends it.
+fn start_air() -> (Arc<AtomicBool>, thread::JoinHandle<()>) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let sockets = ["air0", "air1"].map(open);
+    let air = thread::spawn({
+        let stop = stop.clone();
+        move || run_air(&sockets, &stop)
+    });
+    (stop, air)
+}
+
+fn end_air((stop, air): (Arc<AtomicBool>, thread::JoinHandle<()>)) {
+    stop.store(true, Ordering::Relaxed);
+    air.join().expect("no panic");
+}
+
+fn open(name: &str) -> PacketSocket {
+    PacketSocket::open(name, None).expect("a veth")
+}
+
+/// Waits until what a daemon says of its device is so.
+fn wait_for(path: &Path, what: &str, is_so: impl Fn(&Value) -> bool) {
+    (0..200)
+        .find(|_| {
+            thread::sleep(StdDuration::from_millis(50));
+            query(path).is_ok_and(|status| is_so(&status["devices"][0]))
+        })
+        .unwrap_or_else(|| panic!("no daemon whose device {what}"));
 }
 
 /// Answers each injected frame with an echo and hands it to the other radio; loses every tenth.
@@ -221,22 +258,9 @@ fn run_two_daemons(dir: &Path) -> Result<(), String> {
     namespace()?;
     let [a, b] = plans();
     let nodes = [Node::start(a, "air0", dir)?, Node::start(b, "air1", dir)?];
-    let open = |name: &str| PacketSocket::open(name, None).expect("a veth");
-    let (sockets, flooder) = ([open("air0"), open("air1")], open("air1"));
-    let stop = Arc::new(AtomicBool::new(false));
-    let air = thread::spawn({
-        let stop = stop.clone();
-        move || run_air(&sockets, &stop)
-    });
+    let (air, flooder) = (start_air(), open("air1"));
     let paths = ["a", "b"].map(|name| socket_path(dir, name));
-    for path in &paths {
-        (0..200)
-            .find(|_| {
-                thread::sleep(StdDuration::from_millis(50));
-                query(path).is_ok()
-            })
-            .expect("a daemon that answers");
-    }
+    paths.iter().for_each(|path| wait_for(path, "answers", |_| true));
     let ends = [nodes[0].socket("10.66.0.1:9000"), nodes[1].socket("10.66.0.2:9000")];
     exchange(&ends[0], &ends[1], "10.66.0.2:9000", 20);
     exchange(&ends[1], &ends[0], "10.66.0.1:9000", 20);
@@ -262,9 +286,19 @@ fn run_two_daemons(dir: &Path) -> Result<(), String> {
     assert!(after["wakeups"]["timer"].as_u64() > Some(0), "{after}");
     assert_eq!(after["name"], "b");
 
+    // A card is unplugged and comes back; programs here keep their sockets.
+    end_air(air);
+    drop(flooder);
+    ip("link del air1")?;
+    wait_for(&paths[1], "is gone", |device| device["is_gone"] == true);
+    nodes[1].plug("air1")?;
+    let air = start_air();
+    wait_for(&paths[1], "is back", |device| device["is_gone"] == false);
+    exchange(&ends[0], &ends[1], "10.66.0.2:9000", 20);
+    exchange(&ends[1], &ends[0], "10.66.0.1:9000", 20);
+
     nodes.into_iter().for_each(Node::end);
-    stop.store(true, Ordering::Relaxed);
-    air.join().expect("no panic");
+    end_air(air);
     assert!(paths.iter().all(|path| !path.exists()), "sockets go with their daemons");
     Ok(())
 }

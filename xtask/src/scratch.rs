@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// Those that are in use.
@@ -42,13 +43,30 @@ impl Drop for Scratch {
     }
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP end the program without leaving folders.
+/// From now on SIGINT, SIGTERM and SIGHUP end the program and those that it runs, a lab perhaps,
+/// without leaving folders.
 pub(crate) fn watch() -> Result<()> {
     let end = || {
+        end_children_of(std::process::id());
         folders().iter().for_each(|folder| remove(folder));
         std::process::exit(INTERRUPTED);
     };
     ctrlc::set_handler(end).context("signals cannot be watched")
+}
+
+/// Asks the programs that a process has started to end.
+fn end_children_of(parent: u32) {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for process in processes {
+        let name = process.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let stat = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
+        // Behind the name of the program, which may have spaces and brackets: state and parent.
+        let of = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
+        if let Some(pid) = Pid::from_raw(pid).filter(|_| of == Some(&*parent.to_string())) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
 }
 
 fn remove(folder: &Path) {
@@ -67,6 +85,24 @@ fn folders() -> MutexGuard<'static, BTreeSet<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read as _;
+    use std::process::{Command, Stdio};
+    use std::time::Instant;
+
+    #[test]
+    fn what_a_program_has_started_ends() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 100; echo $?"]).stdout(Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        let start = Instant::now();
+        while shell.try_wait().unwrap().is_none() && start.elapsed() < Duration::from_secs(20) {
+            end_children_of(shell.id());
+            thread::sleep(Duration::from_millis(20));
+        }
+        let mut said = String::new();
+        shell.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said.trim(), "143", "sleep was asked to end, the shell was not");
+    }
 
     #[test]
     fn a_folder_goes_with_its_user_and_at_a_signal() {

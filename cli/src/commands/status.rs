@@ -184,6 +184,9 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
             sent["frames_late"],
             sent["frames_outside_slot"]
         );
+        if device["is_gone"] == true {
+            out.push_str("    its interface is gone: it is opened again when it is back\n");
+        }
         list(&mut out, "    no frames for us", &device["dropped"]);
     }
     out += &describe_security(status);

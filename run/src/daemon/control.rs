@@ -6,11 +6,12 @@
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use rustix::event::PollFlags;
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::client::{ControlError, is_ours, socket_path};
@@ -63,6 +64,8 @@ pub enum Request {
 pub struct Control {
     listener: UnixListener,
     path: PathBuf,
+    /// Number of its file.
+    file: u64,
     clients: Vec<Client>,
 }
 
@@ -95,6 +98,9 @@ impl Control {
         let path = socket_path(dir, name);
         let fail = |error| ControlError::Io { path: path.clone(), error };
         make_dir(dir).map_err(fail)?;
+        // Of two that begin at once over what a dead one left, the second sees the first.
+        let place = fs::File::open(dir).map_err(fail)?;
+        flock(&place, FlockOperation::LockExclusive).map_err(|error| fail(error.into()))?;
         match UnixStream::connect(&path) {
             Ok(_) => return Err(ControlError::Running { name: name.into(), path }),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -105,7 +111,8 @@ impl Control {
         let listener = UnixListener::bind(&path).map_err(fail)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
-        Ok(Self { listener, path, clients: Vec::new() })
+        let file = fs::metadata(&path).map_err(fail)?.ino();
+        Ok(Self { listener, path, file, clients: Vec::new() })
     }
 
     /// What to wait on.
@@ -152,8 +159,10 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // It may be gone with its directory already.
-        let _ = fs::remove_file(&self.path);
+        // It may be gone with its directory already, or be another daemon's that came after that.
+        if fs::metadata(&self.path).is_ok_and(|data| data.ino() == self.file) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use rustix::event::PollFlags;
 use serde::Serialize;
 
 use crate::device::ethernet::Ethernet;
+use crate::device::lasting::Lasting;
 use crate::device::monitor::Monitor;
 use crate::device::signals::Signals;
 use crate::device::tun::{self, Tun};
@@ -221,7 +222,7 @@ fn guard(plan: &NodePlan) -> Duration {
 /// Runs a node until SIGTERM, SIGINT or `options.stop`, and cleans up.
 ///
 /// Fails if a daemon of that name or with that key runs already, a device or the TUN interface
-/// cannot be opened, or an interface goes away.
+/// cannot be opened, or the TUN interface goes away.
 pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
     let security = options.security.take();
     let plan = &options.plan;
@@ -242,8 +243,10 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
     let open = |security| Keyring::open(security, plan, &socket, &mut driver);
     let mut keyring = security.map(open).transpose()?;
     for (choice, radio) in options.devices.iter().zip(&plan.radios) {
-        let device = choice.open(device_spec(plan, radio, clock));
-        driver.add_radio(radio.spec.id, device.context("cannot open the device")?);
+        let (choice, spec) = (choice.clone(), device_spec(plan, radio, clock));
+        let device = Lasting::open(clock, Box::new(move || choice.open(spec.clone())));
+        let device = device.context("cannot open the device")?;
+        driver.add_radio(radio.spec.id, Box::new(device));
     }
     let dir = options.state_dir.as_ref().map(|dir| dir.join(&plan.name));
     if let Err(error) = driver.keep_blocks(dir.as_deref(), plan) {

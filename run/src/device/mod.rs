@@ -6,6 +6,9 @@
 //! | [`ethernet`] | an own EtherType over AF_PACKET | the kernel's | air time |
 //! | [`udp`] | datagrams to known addresses | the kernel's | any, or air time |
 //! | [`tun`] | IP packets of the host | | |
+//!
+//! A daemon has each of them in a [`lasting::Lasting`], which opens it again after its interface
+//! was away.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,6 +25,7 @@ mod clock;
 mod datagrams;
 pub mod ethernet;
 mod gate;
+pub mod lasting;
 pub mod monitor;
 pub mod os;
 mod packet;
@@ -108,6 +112,10 @@ pub struct DeviceStatus {
     pub kind: &'static str,
     /// Interface or address.
     pub name: String,
+    /// Whether the interface is gone: it is opened again when it is back.
+    pub is_gone: bool,
+    /// Times that it went away.
+    pub times_gone: u64,
     /// What it gives: transmit status, hardware time stamps.
     pub capabilities: BTreeMap<&'static str, bool>,
     /// Frames received for this node or overheard.

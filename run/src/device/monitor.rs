@@ -141,6 +141,7 @@ impl Device for Monitor {
             clock_jumps: card.clock_jumps(),
             sent: card.gate.stats(),
             dropped: card.dropped().clone(),
+            ..DeviceStatus::default()
         }
     }
 }

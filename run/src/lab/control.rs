@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::programs::{end_programs, signal};
-use super::state::{LabState, Process};
+use super::state::{LabState, Process, remove_unborn};
 use super::{Doing as _, LAB_VARIABLE, LabError, labs_dir, list};
 use crate::daemon;
 
@@ -100,6 +100,7 @@ pub fn down(id: Option<&str>) -> Result<Vec<String>, LabError> {
             _ => {}
         }
     }
+    remove_unborn();
     Ok(labs.into_iter().map(|lab| lab.id).collect())
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration as StdDuration;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,9 @@ use crate::device::os;
 
 /// File with the state, in the folder of a lab.
 const STATE_FILE: &str = "lab.json";
+const NEW_STATE_FILE: &str = "lab.json.new";
+/// A lab is written down as soon as it has a folder: one without that is nobody's after this time.
+const UNBORN: StdDuration = StdDuration::from_secs(60);
 /// File with the scenario, in the folder of a lab.
 pub(super) const SCENARIO_FILE: &str = "scenario.json";
 
@@ -127,7 +131,7 @@ impl LabState {
     pub(super) fn save(&self) -> Result<(), LabError> {
         let dir = self.dir();
         let text = serde_json::to_vec_pretty(self).map_err(io::Error::other).doing("lab.json")?;
-        let new = dir.join("lab.json.new");
+        let new = dir.join(NEW_STATE_FILE);
         fs::write(&new, text).doing(new.display().to_string())?;
         fs::rename(&new, dir.join(STATE_FILE)).doing(dir.display().to_string())
     }
@@ -154,6 +158,28 @@ fn list_in(dir: &Path) -> Vec<LabState> {
         (entry.file_name().to_str() == Some(&lab.id)).then_some(lab)
     };
     entries.filter_map(lab).collect()
+}
+
+/// Removes folders of labs that ended before they were written down.
+pub(super) fn remove_unborn() {
+    remove_unborn_in(&labs_dir(), UNBORN);
+}
+
+fn remove_unborn_in(dir: &Path, age: StdDuration) {
+    let is_ours = [Some(dir), dir.parent()].into_iter().flatten().all(daemon::is_ours);
+    let entries = fs::read_dir(dir).ok().filter(|_| is_ours).into_iter().flatten().flatten();
+    for entry in entries {
+        let path = entry.path();
+        let born = entry.metadata().and_then(|data| data.modified()).ok();
+        let is_old = born.and_then(|at| at.elapsed().ok()).is_some_and(|passed| passed >= age);
+        if is_old && daemon::is_ours(&path) && !path.join(STATE_FILE).exists() {
+            // Of what is no folder, or has more than was begun to be written, nothing goes.
+            for file in [NEW_STATE_FILE, SCENARIO_FILE] {
+                let _ = fs::remove_file(path.join(file));
+            }
+            let _ = fs::remove_dir(&path);
+        }
+    }
 }
 
 /// The running lab with this id, or the only one.
@@ -241,6 +267,25 @@ mod tests {
         }
         let found = list_in(&dir.path().join("labs"));
         assert_eq!(found.iter().map(|lab| &*lab.id).collect::<Vec<_>>(), ["right-1"]);
+    }
+
+    #[test]
+    fn folders_of_labs_that_never_were_go() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let labs = dir.path().join("labs");
+        for (folder, file) in
+            [("a-1", None), ("b-1", Some("lab.json.new")), ("c-1", Some(STATE_FILE))]
+        {
+            fs::create_dir_all(labs.join(folder)).expect("a folder");
+            if let Some(file) = file {
+                fs::write(labs.join(folder).join(file), "{").expect("it is ours");
+            }
+        }
+        remove_unborn_in(&labs, UNBORN);
+        let left = || fs::read_dir(&labs).expect("a folder").count();
+        assert_eq!(left(), 3, "one of them may be about to be written down");
+        remove_unborn_in(&labs, StdDuration::ZERO);
+        assert!(left() == 1 && labs.join("c-1").exists());
     }
 
     #[test]

@@ -1,0 +1,261 @@
+//! A device that outlives its interface: a card that was unplugged, or whose driver began anew, is
+//! opened again when it is there. Until then its radio has no room, and the node carries on with
+//! the others.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use farhop_proto::base::{Duration, Frame, FrameUp, Instant, ReceivedFrame, Room};
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::monitor::unsent;
+use super::{Clock, Device, DeviceStatus};
+
+/// How often an interface that is gone is looked for.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Opens a device, for the first time or again.
+pub type Open = Box<dyn FnMut() -> io::Result<Box<dyn Device>>>;
+
+/// The device, or what is left of it.
+pub struct Lasting {
+    clock: Clock,
+    open: Open,
+    device: Result<Box<dyn Device>, Gone>,
+    times_gone: u64,
+}
+
+/// An interface that is gone.
+struct Gone {
+    look_at: Instant,
+    /// What the device had done.
+    status: DeviceStatus,
+    /// Nothing ever comes from it.
+    never: OwnedFd,
+}
+
+impl Lasting {
+    /// Opens the device.
+    ///
+    /// Fails if it cannot be opened: only one that was there is waited for.
+    pub fn open(clock: Clock, mut open: Open) -> io::Result<Self> {
+        let device = Ok(open()?);
+        Ok(Self { clock, open, device, times_gone: 0 })
+    }
+
+    /// The interface is gone: what it was given ends, and is not known to have been sent.
+    ///
+    /// Fails if the process has no file descriptors left.
+    fn lose(&mut self, error: &io::Error, out: &mut Vec<FrameUp>) -> io::Result<()> {
+        let Ok(device) = &mut self.device else { return Ok(()) };
+        tracing::warn!("{error}: its radio is silent until the interface is back");
+        device.handle_timeout(Instant::MAX, out);
+        let never = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let look_at = self.clock.now() + LOOK;
+        self.device = Err(Gone { look_at, status: device.status(), never });
+        self.times_gone += 1;
+        Ok(())
+    }
+}
+
+impl Device for Lasting {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match &self.device {
+            Ok(device) => device.fd(),
+            Err(gone) => gone.never.as_fd(),
+        }
+    }
+
+    fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()> {
+        let Ok(device) = &mut self.device else { return Ok(()) };
+        match device.receive(out) {
+            Ok(()) => Ok(()),
+            Err(error) => self.lose(&error, out),
+        }
+    }
+
+    fn antenna(&self, frame: &ReceivedFrame) -> u8 {
+        self.device.as_ref().map_or(0, |device| device.antenna(frame))
+    }
+
+    fn room(&self, now: Instant) -> Room {
+        self.device.as_ref().map_or(Room::NONE, |device| device.room(now))
+    }
+
+    fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()> {
+        let back = unsent(&frame);
+        let Ok(device) = &mut self.device else {
+            out.push(back);
+            return Ok(());
+        };
+        match device.send(frame, out) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                out.push(back);
+                self.lose(&error, out)
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Ok(device) = &mut self.device {
+            device.flush();
+        }
+    }
+
+    fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        match &self.device {
+            Ok(device) => device.poll_timeout(now),
+            Err(gone) => Some(gone.look_at),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, out: &mut Vec<FrameUp>) {
+        match &mut self.device {
+            Ok(device) => device.handle_timeout(now, out),
+            Err(gone) if gone.look_at <= now => {
+                gone.look_at = now + LOOK;
+                if let Ok(device) = (self.open)() {
+                    tracing::info!("{} is back", gone.status.name);
+                    self.device = Ok(device);
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn status(&self) -> DeviceStatus {
+        let is_gone = self.device.is_err();
+        let status = match &self.device {
+            Ok(device) => device.status(),
+            Err(gone) => gone.status.clone(),
+        };
+        DeviceStatus { is_gone, times_gone: self.times_gone, ..status }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use farhop_proto::base::{
+        EtherType, FlowId, FrameDone, FrameOutcome, NodeId, RadioId, TxOptions, UnitId,
+    };
+    use std::cell::Cell;
+    use std::os::unix::net::UnixStream;
+    use std::rc::Rc;
+
+    /// A card that is there or not, and that has one frame under way.
+    struct Card {
+        is_there: Rc<Cell<bool>>,
+        bell: UnixStream,
+        under_way: Vec<UnitId>,
+    }
+
+    fn done(id: UnitId, outcome: FrameOutcome) -> FrameUp {
+        FrameUp::Done(FrameDone { id, outcome, attempts: 0, air_time: Duration::ZERO })
+    }
+
+    impl Card {
+        fn check(&self) -> io::Result<()> {
+            let gone = || io::Error::from_raw_os_error(libc::ENXIO);
+            if self.is_there.get() { Ok(()) } else { Err(gone()) }
+        }
+    }
+
+    impl Device for Card {
+        fn fd(&self) -> BorrowedFd<'_> {
+            self.bell.as_fd()
+        }
+
+        fn receive(&mut self, _out: &mut Vec<FrameUp>) -> io::Result<()> {
+            self.check()
+        }
+
+        fn room(&self, _now: Instant) -> Room {
+            Room::units(1)
+        }
+
+        fn send(&mut self, frame: Frame, _out: &mut Vec<FrameUp>) -> io::Result<()> {
+            self.check()?;
+            self.under_way.push(frame.id);
+            Ok(())
+        }
+
+        fn poll_timeout(&self, _now: Instant) -> Option<Instant> {
+            None
+        }
+
+        fn handle_timeout(&mut self, now: Instant, out: &mut Vec<FrameUp>) {
+            if now == Instant::MAX {
+                out.extend(self.under_way.drain(..).map(|id| done(id, FrameOutcome::Unknown)));
+            }
+        }
+
+        fn status(&self) -> DeviceStatus {
+            DeviceStatus { name: "card".into(), ..DeviceStatus::default() }
+        }
+    }
+
+    fn frame(id: u64) -> Frame {
+        Frame {
+            id: UnitId(id),
+            radio: RadioId(0),
+            to: Some(NodeId(2)),
+            flow: FlowId(0),
+            protocol: EtherType::FARHOP,
+            payload: Bytes::new(),
+            options: TxOptions::default(),
+        }
+    }
+
+    fn ended(out: &mut Vec<FrameUp>) -> Vec<(u64, FrameOutcome)> {
+        let ended = out.drain(..).map(|event| match event {
+            FrameUp::Done(done) => (done.id.0, done.outcome),
+            _ => panic!("nothing came"),
+        });
+        ended.collect()
+    }
+
+    #[test]
+    fn what_goes_away_is_opened_again_when_it_is_back() {
+        let is_there = Rc::new(Cell::new(true));
+        let clock = Clock::start();
+        let card = is_there.clone();
+        let open = move || {
+            if !card.get() {
+                return Err(io::Error::from_raw_os_error(libc::ENODEV));
+            }
+            let (bell, _) = UnixStream::pair()?;
+            let card: Box<dyn Device> =
+                Box::new(Card { is_there: card.clone(), bell, under_way: Vec::new() });
+            Ok(card)
+        };
+        let mut device = Lasting::open(clock, Box::new(open)).expect("it is there");
+        let mut out = Vec::new();
+        device.send(frame(1), &mut out).expect("it is there");
+        is_there.set(false);
+        device.send(frame(2), &mut out).expect("the daemon goes on");
+        assert_eq!(ended(&mut out), [(2, FrameOutcome::Late), (1, FrameOutcome::Unknown)]);
+        device.receive(&mut out).expect("the daemon goes on");
+        assert!(device.room(clock.now()).is_none() && device.status().is_gone);
+        assert_eq!(device.status().name, "card");
+        let due = device.poll_timeout(clock.now()).expect("it is looked for");
+        device.handle_timeout(due, &mut out);
+        assert!(device.status().is_gone, "it is not there yet");
+        is_there.set(true);
+        device.handle_timeout(due, &mut out);
+        assert!(device.status().is_gone, "it is looked for once in a second");
+        device.handle_timeout(due + LOOK, &mut out);
+        let status = device.status();
+        assert_eq!((status.is_gone, status.times_gone), (false, 1));
+        device.send(frame(3), &mut out).expect("it is there");
+        assert!(!device.room(clock.now()).is_none() && out.is_empty());
+    }
+
+    #[test]
+    fn what_was_never_there_is_an_error() {
+        let open = || Err(io::Error::from_raw_os_error(libc::ENODEV));
+        assert!(Lasting::open(Clock::start(), Box::new(open)).is_err());
+    }
+}
