@@ -270,6 +270,18 @@ impl Lab {
         &mut self,
         watcher: &mut dyn FnMut(Progress) -> bool,
     ) -> Result<Report, LabError> {
+        self.report_flows(watcher).or_else(|error| match error {
+            // Ctrl-C in a terminal ends them too.
+            LabError::Interrupted => Err(error),
+            // A process that has ended is why all else fails, whoever notices first.
+            _ => self.check_children().and(Err(error)),
+        })
+    }
+
+    fn report_flows(
+        &mut self,
+        watcher: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<Report, LabError> {
         let others_before = others::cpu_s(&self.state);
         let wall = WallClock::now();
         let before = self.statuses()?;
