@@ -9,6 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration as StdDuration;
 
 use rustix::event::PollFlags;
 use rustix::fs::{FlockOperation, flock};
@@ -18,6 +20,8 @@ use super::client::{ControlError, is_ours, socket_path};
 use crate::files::SendFile;
 use crate::sockets::Wish;
 
+/// Looks for a free directory, each 20 ms after the last.
+const LOCK_TRIES: u32 = 100;
 /// Clients at one time; one more takes the place of the oldest.
 const CLIENTS: usize = 64;
 /// Longest request, in bytes.
@@ -100,7 +104,7 @@ impl Control {
         make_dir(dir).map_err(fail)?;
         // Of two that begin at once over what a dead one left, the second sees the first.
         let place = fs::File::open(dir).map_err(fail)?;
-        flock(&place, FlockOperation::LockExclusive).map_err(|error| fail(error.into()))?;
+        lock(&place).map_err(fail)?;
         match UnixStream::connect(&path) {
             Ok(_) => return Err(ControlError::Running { name: name.into(), path }),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -164,6 +168,17 @@ impl Drop for Control {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Takes the lock of a directory, which others hold for a moment only.
+fn lock(place: &fs::File) -> io::Result<()> {
+    for _ in 0..LOCK_TRIES {
+        match flock(place, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => thread::sleep(StdDuration::from_millis(20)),
+            outcome => return Ok(outcome?),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::WouldBlock, "another program holds its folder"))
 }
 
 /// Makes a directory for this user alone, and refuses one that somebody else could have laid out.

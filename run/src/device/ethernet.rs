@@ -47,6 +47,10 @@ impl Device for Ethernet {
         self.socket.as_fd()
     }
 
+    fn is_gone(&self) -> bool {
+        self.socket.is_gone()
+    }
+
     fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()> {
         let offset = self.tunnel.spec.clock.realtime_offset();
         for _ in 0..BATCH {

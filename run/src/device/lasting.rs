@@ -2,6 +2,7 @@
 //! opened again when it is there. Until then its radio has no room, and the node carries on with
 //! the others.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -21,15 +22,11 @@ pub type Open = Box<dyn FnMut() -> io::Result<Box<dyn Device>>>;
 pub struct Lasting {
     clock: Clock,
     open: Open,
-    device: Result<Box<dyn Device>, Gone>,
-    times_gone: u64,
-}
-
-/// An interface that is gone.
-struct Gone {
+    /// What it had done, where the interface is gone.
+    device: Result<Box<dyn Device>, DeviceStatus>,
+    /// When it is next looked whether the interface is there.
     look_at: Instant,
-    /// What the device had done.
-    status: DeviceStatus,
+    times_gone: u64,
     /// Nothing ever comes from it.
     never: OwnedFd,
 }
@@ -39,22 +36,18 @@ impl Lasting {
     ///
     /// Fails if it cannot be opened: only one that was there is waited for.
     pub fn open(clock: Clock, mut open: Open) -> io::Result<Self> {
-        let device = Ok(open()?);
-        Ok(Self { clock, open, device, times_gone: 0 })
+        let (device, never) = (Ok(open()?), eventfd(0, EventfdFlags::CLOEXEC)?);
+        Ok(Self { clock, open, device, look_at: clock.now() + LOOK, times_gone: 0, never })
     }
 
     /// The interface is gone: what it was given ends, and is not known to have been sent.
-    ///
-    /// Fails if the process has no file descriptors left.
-    fn lose(&mut self, error: &io::Error, out: &mut Vec<FrameUp>) -> io::Result<()> {
-        let Ok(device) = &mut self.device else { return Ok(()) };
-        tracing::warn!("{error}: its radio is silent until the interface is back");
+    fn lose(&mut self, why: &dyn fmt::Display, out: &mut Vec<FrameUp>) {
+        let Ok(device) = &mut self.device else { return };
+        tracing::warn!("{why}: its radio is silent until the interface is back");
         device.handle_timeout(Instant::MAX, out);
-        let never = eventfd(0, EventfdFlags::CLOEXEC)?;
-        let look_at = self.clock.now() + LOOK;
-        self.device = Err(Gone { look_at, status: device.status(), never });
+        self.look_at = self.clock.now() + LOOK;
+        self.device = Err(device.status());
         self.times_gone += 1;
-        Ok(())
     }
 }
 
@@ -62,16 +55,16 @@ impl Device for Lasting {
     fn fd(&self) -> BorrowedFd<'_> {
         match &self.device {
             Ok(device) => device.fd(),
-            Err(gone) => gone.never.as_fd(),
+            Err(_) => self.never.as_fd(),
         }
     }
 
     fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()> {
         let Ok(device) = &mut self.device else { return Ok(()) };
-        match device.receive(out) {
-            Ok(()) => Ok(()),
-            Err(error) => self.lose(&error, out),
+        if let Err(error) = device.receive(out) {
+            self.lose(&error, out);
         }
+        Ok(())
     }
 
     fn antenna(&self, frame: &ReceivedFrame) -> u8 {
@@ -88,13 +81,11 @@ impl Device for Lasting {
             out.push(back);
             return Ok(());
         };
-        match device.send(frame, out) {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                out.push(back);
-                self.lose(&error, out)
-            }
+        if let Err(error) = device.send(frame, out) {
+            out.push(back);
+            self.lose(&error, out);
         }
+        Ok(())
     }
 
     fn flush(&mut self) {
@@ -105,21 +96,29 @@ impl Device for Lasting {
 
     fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         match &self.device {
-            Ok(device) => device.poll_timeout(now),
-            Err(gone) => Some(gone.look_at),
+            Ok(device) => device.poll_timeout(now).into_iter().chain([self.look_at]).min(),
+            Err(_) => Some(self.look_at),
         }
     }
 
     fn handle_timeout(&mut self, now: Instant, out: &mut Vec<FrameUp>) {
+        let is_due = self.look_at <= now;
+        if is_due {
+            self.look_at = now + LOOK;
+        }
         match &mut self.device {
+            Ok(device) if is_due && device.is_gone() => {
+                let name = device.status().name;
+                self.lose(&format!("{name} is gone"), out);
+            }
             Ok(device) => device.handle_timeout(now, out),
-            Err(gone) if gone.look_at <= now => {
-                gone.look_at = now + LOOK;
-                if let Ok(device) = (self.open)() {
-                    tracing::info!("{} is back", gone.status.name);
+            Err(status) if is_due => match (self.open)() {
+                Ok(device) => {
+                    tracing::info!("{} is back", status.name);
                     self.device = Ok(device);
                 }
-            }
+                Err(error) => tracing::debug!("{error}"),
+            },
             Err(_) => {}
         }
     }
@@ -128,7 +127,7 @@ impl Device for Lasting {
         let is_gone = self.device.is_err();
         let status = match &self.device {
             Ok(device) => device.status(),
-            Err(gone) => gone.status.clone(),
+            Err(status) => status.clone(),
         };
         DeviceStatus { is_gone, times_gone: self.times_gone, ..status }
     }
@@ -170,6 +169,10 @@ mod tests {
 
         fn receive(&mut self, _out: &mut Vec<FrameUp>) -> io::Result<()> {
             self.check()
+        }
+
+        fn is_gone(&self) -> bool {
+            !self.is_there.get()
         }
 
         fn room(&self, _now: Instant) -> Room {
@@ -241,6 +244,7 @@ mod tests {
         assert!(device.room(clock.now()).is_none() && device.status().is_gone);
         assert_eq!(device.status().name, "card");
         let due = device.poll_timeout(clock.now()).expect("it is looked for");
+        assert!(due > clock.now() && due <= clock.now() + LOOK);
         device.handle_timeout(due, &mut out);
         assert!(device.status().is_gone, "it is not there yet");
         is_there.set(true);
@@ -251,6 +255,23 @@ mod tests {
         assert_eq!((status.is_gone, status.times_gone), (false, 1));
         device.send(frame(3), &mut out).expect("it is there");
         assert!(!device.room(clock.now()).is_none() && out.is_empty());
+    }
+
+    #[test]
+    fn a_radio_that_only_receives_notices_too() {
+        let is_there = Rc::new(Cell::new(true));
+        let (clock, card) = (Clock::start(), is_there.clone());
+        let open = move || {
+            let (bell, _) = UnixStream::pair()?;
+            let card: Box<dyn Device> =
+                Box::new(Card { is_there: card.clone(), bell, under_way: Vec::new() });
+            Ok(card)
+        };
+        let mut device = Lasting::open(clock, Box::new(open)).expect("it is there");
+        is_there.set(false);
+        let due = device.poll_timeout(clock.now()).expect("it is looked at");
+        device.handle_timeout(due, &mut Vec::new());
+        assert!(device.status().is_gone);
     }
 
     #[test]

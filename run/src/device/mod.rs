@@ -54,6 +54,11 @@ pub trait Device {
     /// Fails if the interface is gone.
     fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()>;
 
+    /// Whether its interface is gone, which one that only receives does not notice.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
     /// By which antenna a frame came that was just received; 0 where that is not known.
     fn antenna(&self, _frame: &ReceivedFrame) -> u8 {
         0

@@ -61,6 +61,10 @@ impl Device for Monitor {
         self.socket.as_fd()
     }
 
+    fn is_gone(&self) -> bool {
+        self.socket.is_gone()
+    }
+
     fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()> {
         self.card.begin_turn();
         let clock = self.card.spec.clock;

@@ -3,6 +3,7 @@
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
 use std::time::Duration as StdDuration;
 
 /// Longest frame: the largest MPDU of 802.11 with a long radiotap header.
@@ -36,18 +37,21 @@ impl PacketSocket {
     ///
     /// Fails without the right to open raw sockets, or if the interface does not exist.
     pub fn open(interface: &str, protocol: Option<u16>) -> io::Result<Self> {
-        let protocol = protocol.unwrap_or(libc::ETH_P_ALL as u16).to_be();
-        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: plain system call without pointers; the result is checked.
-        let fd = checked(unsafe { libc::socket(libc::AF_PACKET, kind, protocol.into()) })?;
-        // SAFETY: `fd` was just opened and belongs to nobody else.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let index = rustix::net::netdevice::name_to_index(&fd, interface).map_err(|error| {
+        // Asked by another socket: to close a packet socket takes the kernel milliseconds.
+        let any = UnixDatagram::unbound()?;
+        let index = rustix::net::netdevice::name_to_index(&any, interface).map_err(|error| {
             io::Error::new(
                 io::Error::from(error).kind(),
                 format!("no interface '{interface}': {error}"),
             )
         })?;
+        let protocol = protocol.unwrap_or(libc::ETH_P_ALL as u16).to_be();
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // Of no protocol until it is bound, so that frames of other interfaces do not come.
+        // SAFETY: plain system call without pointers; the result is checked.
+        let fd = checked(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
+        // SAFETY: `fd` was just opened and belongs to nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let socket = Self { fd };
         socket.bind(index, protocol)?;
         socket.set_option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
@@ -73,6 +77,17 @@ impl PacketSocket {
             libc::bind(self.fd.as_raw_fd(), (&raw const address).cast::<libc::sockaddr>(), length)
         };
         checked(bound).map(drop)
+    }
+
+    /// Whether the interface is gone for good: another of its name is another one.
+    pub fn is_gone(&self) -> bool {
+        // SAFETY: all-zero bytes are a valid `sockaddr_ll`.
+        let mut address: libc::sockaddr_ll = unsafe { MaybeUninit::zeroed().assume_init() };
+        let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        let place = (&raw mut address).cast::<libc::sockaddr>();
+        // SAFETY: the pointers are to a live `sockaddr_ll` and to its length.
+        let named = unsafe { libc::getsockname(self.fd.as_raw_fd(), place, &raw mut length) };
+        named == 0 && address.sll_ifindex < 0
     }
 
     fn set_option(&self, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {

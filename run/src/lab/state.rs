@@ -172,11 +172,14 @@ fn remove_unborn_in(dir: &Path, age: StdDuration) {
         let path = entry.path();
         let born = entry.metadata().and_then(|data| data.modified()).ok();
         let is_old = born.and_then(|at| at.elapsed().ok()).is_some_and(|passed| passed >= age);
-        if is_old && daemon::is_ours(&path) && !path.join(STATE_FILE).exists() {
-            // Of what is no folder, or has more than was begun to be written, nothing goes.
-            for file in [NEW_STATE_FILE, SCENARIO_FILE] {
-                let _ = fs::remove_file(path.join(file));
-            }
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if !(is_old && is_folder && daemon::is_ours(&path)) {
+            continue;
+        }
+        let mut inside = fs::read_dir(&path).into_iter().flatten().flatten();
+        // What has more in it than was begun to be written is no such folder.
+        if inside.all(|file| file.file_name() == NEW_STATE_FILE) {
+            let _ = fs::remove_file(path.join(NEW_STATE_FILE));
             let _ = fs::remove_dir(&path);
         }
     }

@@ -150,7 +150,10 @@ impl Chip {
         self.settled_at = now;
         let exchange = self.exchange.expect("an exchange is under way");
         if exchange.mpdus == 0 {
-            self.functions[exchange.owner].requests.pop_front();
+            let function = &mut self.functions[exchange.owner];
+            if let Some(request) = function.requests.pop_front() {
+                function.originators.entry(request.to).or_default().owes_request = false;
+            }
             self.end_exchange(air, now, &exchange, true);
             return;
         }

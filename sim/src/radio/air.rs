@@ -215,7 +215,8 @@ impl Air {
         let transmission = &self.slab[tx.0 as usize].transmission;
         let whole = transmission.end - transmission.start;
         let plcp = self.links.phy(transmission.radio).plcp(transmission.rate).min(whole);
-        let span = transmission.mpdus().get(place).map(|mpdu| (mpdu.from, mpdu.until));
+        let mpdu = transmission.mpdus().get(place);
+        let span = mpdu.map(|mpdu| (mpdu.from, mpdu.until));
         let (from, until) = match span {
             None => (Duration::ZERO, whole),
             Some((_, until)) if place == 0 => (Duration::ZERO, until),
@@ -224,7 +225,11 @@ impl Air {
         let plcp = if place == 0 { plcp } else { Duration::ZERO };
         let length = until.saturating_sub(from);
         let seconds = length.saturating_sub(plcp).as_secs_f64();
-        let bytes = (seconds * transmission.rate.bps() as f64 / 8.0 + 0.5) as u32;
+        // Those of an MPDU share symbols with others.
+        let bytes = mpdu.map_or_else(
+            || (seconds * transmission.rate.bps() as f64 / 8.0 + 0.5) as u32,
+            |mpdu| mpdu.bytes as u32,
+        );
         let frame = Exposed { start: start + from, length, plcp, bytes };
         let from = transmission.radio;
         let Link { to, loss, .. } = self.links.get_mut(link);

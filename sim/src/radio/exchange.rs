@@ -25,7 +25,7 @@ impl Chip {
         let txop = self.functions[index].params.txop;
         let most = if txop.is_zero() { Instant::MAX.since(now) } else { txop };
         let mut exchange = self.plan(now, index, most);
-        let step = self.first_step(&exchange);
+        let mut step = self.first_step(&exchange);
         let announcement = self.announcement(&exchange, step);
         if exchange.mpdus > 1 && announcement + exchange.air_time + exchange.response > most {
             // As many as fit into the TXOP behind what announces them.
@@ -33,6 +33,7 @@ impl Chip {
             let until = exchange.until;
             exchange = self.plan(now, index, most.saturating_sub(announcement));
             exchange.until = until;
+            step = self.first_step(&exchange);
         }
         if self.is_late(&exchange, now + self.announcement(&exchange, step)) {
             self.end_frame(air, now, index, 0, FrameOutcome::Late);
@@ -60,7 +61,9 @@ impl Chip {
         if exchange.step == Step::Request {
             return;
         }
-        let rate = self.rates.keeps_rate().then_some(exchange.rate);
+        // Of an aggregate each attempt has others in it, and a rate of its own.
+        let keeps_rate = self.rates.keeps_rate() && exchange.mpdus == 1;
+        let rate = keeps_rate.then_some(exchange.rate);
         self.each_in_flight(exchange, |out| {
             out.attempts = out.attempts.saturating_add(1);
             out.rate = out.rate.or(rate);

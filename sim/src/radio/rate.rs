@@ -131,7 +131,9 @@ impl Rates {
         let Some(place) = place else { return };
         let times = std::mem::take(&mut self.rates);
         match self.peer_known(to) {
-            Some(Peer::Prism(prism)) if trial.is_last => prism.on_end(now, trial.is_success()),
+            Some(Peer::Prism(prism)) if trial.is_last && place == prism.rate => {
+                prism.on_end(now, trial.is_success());
+            }
             Some(Peer::Arf(arf)) => arf.on_trial(trial, place, highest),
             Some(Peer::Minstrel(minstrel)) => minstrel.on_trial(now, place, trial, &times),
             _ => {}

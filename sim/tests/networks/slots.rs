@@ -117,14 +117,17 @@ fn a_star_of_many_stations_serves_all_of_them() {
 fn a_star_whose_turns_hold_one_long_packet_carries_it() {
     let names = ["a", "b", "c", "d", "e", "f"];
     let links = names.map(|name| ("hub", name, 10.0, 0));
-    for busy in [1, 6] {
+    for (busy, is_missing) in [(1, false), (6, false), (5, true)] {
         let flows: Vec<_> = names[..busy].iter().map(|name| (*name, "hub")).collect();
         let mut scenario = network(&links, &flows, 0.0);
+        // The last one is never there, and is asked all the time.
+        let fault = FaultConfig { node: Some("f".into()), to_s: 30.0, ..Default::default() };
+        scenario.fault.extend(is_missing.then_some(fault));
         scenario.flow.iter_mut().for_each(|flow| flow.kind = FlowKind::Udp);
         (scenario.radio.rate_mbps, scenario.radio.ack_rate_mbps) = (Some(1.0), Some(1.0));
         (scenario.measure_from_s, scenario.duration_s) = (Some(4.0), 30.0);
         let rates = rates(&simulate(&scenario));
-        println!("{busy} of 6 busy: {rates:.3?} Mb/s");
+        println!("{busy} of 6 busy, one missing {is_missing}: {rates:.3?} Mb/s");
         // A packet in each cycle of 40 ms is 0.29 Mb/s.
         assert!(rates.iter().sum::<f64>() > 0.2, "{rates:?}");
         assert!(rates.iter().all(|rate| *rate > 0.1 / busy as f64), "{rates:?}");

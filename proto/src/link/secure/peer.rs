@@ -260,6 +260,8 @@ impl Peer {
             return false;
         }
         self.broadcast = None;
+        // Nothing is left to bear these.
+        self.answers.retain(|answer| !answer.is_sealed);
         (self.owes_key, self.owes_ack) = (false, None);
         self.alone_since = now;
         self.own_at = now;

@@ -76,7 +76,10 @@ impl Secure {
         };
         let peer = &mut self.peers[index];
         peer.has_answered = need == Some(Need::Answer);
-        peer.is_own_asked &= peer.has_answered;
+        // Links place one frame for all that was wanted.
+        if std::mem::take(&mut peer.is_own_asked) && peer.has_answered {
+            peer.own_at = now;
+        }
         match peer.need(now, self.node) {
             Some(Need::Answer) => peer.answer_at = now,
             // What this node has to say was not said yet.
@@ -143,7 +146,7 @@ impl Secure {
         let mut body = vec![0, 0];
         if need == Some(Need::Renew) {
             Said::Init(&self.begin(now, index)?).append(&mut body);
-        } else if !self.peers[index].answers.is_empty() {
+        } else if need == Some(Need::Answer) && !self.peers[index].answers.is_empty() {
             Said::Response(&self.respond(now, index, 0, &[])?).append(&mut body);
         }
         let peer = &mut self.peers[index];

@@ -201,7 +201,10 @@ impl Wild {
         let least = air(ACK_BYTES) * 2 + GAP;
         let packet = air(super::FULL_PACKET_BYTES + ACK_BYTES) + GAP;
         let room = slot.saturating_sub(guard + skew);
-        let beside_packet = room.saturating_sub(packet.saturating_sub(least));
+        let invitation = air(NEWCOMER_BYTES) + NEWCOMER_SKEW;
+        let far = Duration::from_nanos(far);
+        let for_guest = if away.is_empty() { Duration::ZERO } else { invitation + far };
+        let beside_packet = room.saturating_sub(packet.saturating_sub(least) + for_guest);
         let most = (room / 2).min(beside_packet).div_duration(least).max(1);
         let rounds = (here.len() as u64).div_ceil(most).max(1);
         let is_due = here.is_empty() || round.is_multiple_of(GUESTS_OF);
@@ -219,11 +222,11 @@ impl Wild {
         Needs {
             guests: usize::from(is_due && !away.is_empty()),
             rounds,
-            far: Duration::from_nanos(far),
+            far,
             skew,
             least,
             packet,
-            invitation: air(NEWCOMER_BYTES) + NEWCOMER_SKEW,
+            invitation,
             wanted: here.iter().map(|index| wanted(peer(index).demand)).collect(),
             here,
             all,

@@ -193,6 +193,11 @@ impl Slots {
         self.sent_from
     }
 
+    /// One time in `of`, by chance.
+    pub(super) fn draws(&mut self, of: u64) -> bool {
+        self.rng.below(of) == 0
+    }
+
     pub(super) fn phase(&self) -> Phase {
         self.phase
     }

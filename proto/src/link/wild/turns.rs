@@ -15,6 +15,9 @@ use super::{Port, Settings, Wild};
 use crate::base::{Duration, Instant};
 use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, Header, Turns};
 
+/// A station that does not hear the middle of its star sends in one of so many slots.
+const ALONE_OF: u64 = 4;
+
 /// When a radio may send within the slot of its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Turn {
@@ -73,7 +76,7 @@ impl Port {
     pub(super) fn on_slot(
         &mut self,
         now: Instant,
-        slots: &Slots,
+        slots: &mut Slots,
         settings: &Settings,
         is_joined: bool,
     ) {
@@ -89,7 +92,7 @@ impl Port {
     fn span(
         &self,
         now: Instant,
-        slots: &Slots,
+        slots: &mut Slots,
         settings: &Settings,
         is_joined: bool,
     ) -> Option<Span> {
@@ -104,8 +107,9 @@ impl Port {
                 let from = part * u64::from(index);
                 Some(Span { from: from + settings.guard, until: from + part })
             }
-            // In step with others than the middle of its star, which has yet to hear of them.
-            Turn::Granted if !is_joined => Some(whole),
+            // In step with others than the middle of its star, which has yet to hear of them; or
+            // the middle is not heard for a while, and others of the star have their turns.
+            Turn::Granted if !is_joined => slots.draws(ALONE_OF).then_some(whole),
             Turn::Granted => self.turns.own.filter(|(_, until)| now < *until).map(|(span, _)| span),
         }
     }
