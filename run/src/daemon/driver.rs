@@ -258,7 +258,7 @@ impl Driver {
 
     /// Takes what has come, fires what is due, and hands down what there is room for.
     ///
-    /// Fails if an interface is gone.
+    /// Fails if the port to the host is gone, or the interface of a device that does not last.
     pub fn turn(&mut self) -> io::Result<()> {
         self.stats.turns += 1;
         let now = self.clock.now();

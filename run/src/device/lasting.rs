@@ -200,6 +200,18 @@ mod tests {
         }
     }
 
+    /// What opens the card, while it is there.
+    fn card(is_there: &Rc<Cell<bool>>) -> Open {
+        let is_there = is_there.clone();
+        Box::new(move || {
+            if !is_there.get() {
+                return Err(io::Error::from_raw_os_error(libc::ENODEV));
+            }
+            let (bell, _) = UnixStream::pair()?;
+            Ok(Box::new(Card { is_there: is_there.clone(), bell, under_way: Vec::new() }))
+        })
+    }
+
     fn frame(id: u64) -> Frame {
         Frame {
             id: UnitId(id),
@@ -224,17 +236,7 @@ mod tests {
     fn what_goes_away_is_opened_again_when_it_is_back() {
         let is_there = Rc::new(Cell::new(true));
         let clock = Clock::start();
-        let card = is_there.clone();
-        let open = move || {
-            if !card.get() {
-                return Err(io::Error::from_raw_os_error(libc::ENODEV));
-            }
-            let (bell, _) = UnixStream::pair()?;
-            let card: Box<dyn Device> =
-                Box::new(Card { is_there: card.clone(), bell, under_way: Vec::new() });
-            Ok(card)
-        };
-        let mut device = Lasting::open(clock, Box::new(open)).expect("it is there");
+        let mut device = Lasting::open(clock, card(&is_there)).expect("it is there");
         let mut out = Vec::new();
         device.send(frame(1), &mut out).expect("it is there");
         is_there.set(false);
@@ -260,14 +262,8 @@ mod tests {
     #[test]
     fn a_radio_that_only_receives_notices_too() {
         let is_there = Rc::new(Cell::new(true));
-        let (clock, card) = (Clock::start(), is_there.clone());
-        let open = move || {
-            let (bell, _) = UnixStream::pair()?;
-            let card: Box<dyn Device> =
-                Box::new(Card { is_there: card.clone(), bell, under_way: Vec::new() });
-            Ok(card)
-        };
-        let mut device = Lasting::open(clock, Box::new(open)).expect("it is there");
+        let clock = Clock::start();
+        let mut device = Lasting::open(clock, card(&is_there)).expect("it is there");
         is_there.set(false);
         let due = device.poll_timeout(clock.now()).expect("it is looked at");
         device.handle_timeout(due, &mut Vec::new());
@@ -276,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_was_never_there_is_an_error() {
-        let open = || Err(io::Error::from_raw_os_error(libc::ENODEV));
-        assert!(Lasting::open(Clock::start(), Box::new(open)).is_err());
+        let is_there = Rc::new(Cell::new(false));
+        assert!(Lasting::open(Clock::start(), card(&is_there)).is_err());
     }
 }

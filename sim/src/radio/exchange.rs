@@ -26,14 +26,16 @@ impl Chip {
         let most = if txop.is_zero() { Instant::MAX.since(now) } else { txop };
         let mut exchange = self.plan(now, index, most);
         let mut step = self.first_step(&exchange);
-        let announcement = self.announcement(&exchange, step);
-        if exchange.mpdus > 1 && announcement + exchange.air_time + exchange.response > most {
-            // As many as fit into the TXOP behind what announces them.
-            self.land(&exchange);
-            let until = exchange.until;
-            exchange = self.plan(now, index, most.saturating_sub(announcement));
-            exchange.until = until;
-            step = self.first_step(&exchange);
+        if exchange.mpdus > 1 {
+            let announcement = self.announcement(&exchange, step);
+            if announcement + exchange.air_time + exchange.response > most {
+                // As many as fit into the TXOP behind what announces them.
+                self.land(&exchange);
+                let until = exchange.until;
+                exchange = self.plan(now, index, most.saturating_sub(announcement));
+                exchange.until = until;
+                step = self.first_step(&exchange);
+            }
         }
         if self.is_late(&exchange, now + self.announcement(&exchange, step)) {
             self.end_frame(air, now, index, 0, FrameOutcome::Late);
