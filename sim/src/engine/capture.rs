@@ -1,6 +1,7 @@
 //! What goes on air, as JSON lines and as pcapng of what one node hears.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration as StdDuration;
 
@@ -81,6 +82,10 @@ impl<'a> TraceWriter<'a> {
         serde_json::to_writer(&mut self.0, line)?;
         self.0.write_all(b"\n")
     }
+
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// What one node hears and sends, as pcapng.
@@ -91,6 +96,9 @@ pub(super) struct Capture<'a> {
     stations: Vec<Station>,
     /// A-MPDUs so far.
     ampdus: u32,
+    /// Packets by their time and their number: what comes from far away comes later.
+    waiting: BTreeMap<(Instant, u64), Vec<u8>>,
+    packets: u64,
 }
 
 impl<'a> Capture<'a> {
@@ -114,14 +122,16 @@ impl<'a> Capture<'a> {
             .nodes
             .iter()
             .flat_map(|node| node.radios.iter().map(|radio| (node.node, radio.spec.id)));
-        Ok(Self { out, node: node.node, stations: radios.collect(), ampdus: 0 })
+        let (stations, waiting) = (radios.collect(), BTreeMap::new());
+        Ok(Self { out, node: node.node, stations, ampdus: 0, waiting, packets: 0 })
     }
 
-    /// Adds what is going on air, if the node hears it.
+    /// Adds what is going on air, if the node hears it. Transmissions come in the order of their
+    /// starts.
     pub(super) fn add(&mut self, transmission: &Transmission, medium: &Medium) -> io::Result<()> {
-        let Some((delay, signal)) = medium.heard_at(self.node, transmission.radio) else {
-            return Ok(());
-        };
+        self.write_until(transmission.start)?;
+        let sender = (transmission.radio, transmission.rate);
+        let Some((delay, signal)) = medium.heard_at(self.node, sender) else { return Ok(()) };
         let (phy, channel) = medium.tuned(transmission.radio);
         let at = transmission.start + delay;
         let tsft_us = (at + phy.plcp(transmission.rate)).as_nanos() / 1_000;
@@ -140,6 +150,18 @@ impl<'a> Capture<'a> {
             let mut packet = Vec::new();
             radiotap::put_captured(&mut packet, &captured);
             put_mpdu(&mut packet, transmission, place, &self.stations);
+            self.waiting.insert((at, self.packets), packet);
+            self.packets += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes what came before a time.
+    fn write_until(&mut self, limit: Instant) -> io::Result<()> {
+        while let Some(first) = self.waiting.first_entry()
+            && first.key().0 < limit
+        {
+            let ((at, _), packet) = first.remove_entry();
             self.write(at, &packet)?;
         }
         Ok(())
@@ -157,7 +179,8 @@ impl<'a> Capture<'a> {
         Ok(())
     }
 
-    pub(super) fn finish(self) -> io::Result<()> {
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.write_until(Instant::MAX)?;
         self.out.into_inner().flush()
     }
 }

@@ -139,6 +139,9 @@ fn run_once<'a>(
     if let Some(capture) = run.capture.take() {
         capture.finish()?;
     }
+    if let Some(trace) = run.trace.take() {
+        trace.finish()?;
+    }
     let scripts = world.hostile.as_mut().map(|hostile| hostile.take_scripts());
     let mut report = measure::report(scenario, world, &run.traffic, run.end, run.bin);
     report.seed = seed;

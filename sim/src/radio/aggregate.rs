@@ -5,8 +5,8 @@
 //! far as the window reaches. Without a block acknowledgement the whole attempt has failed. After a
 //! frame that is given up a request moves the receiver's window past it; a request that is given
 //! up too is owed: it goes before the next new frame for that neighbour, or as soon as that
-//! acknowledges something. The header has no HT control, and what
-//! an aggregate costs in air time is shared evenly among its frames.
+//! acknowledges something of any function. The header has no HT control, and what an aggregate
+//! costs in air time is shared evenly among its frames.
 
 use farhop_proto::base::phy::AmpduSize;
 use farhop_proto::base::{
@@ -16,7 +16,7 @@ use farhop_proto::base::{
 use super::air::{Air, Timer};
 use super::chip::Chip;
 use super::config::ACCESS;
-use super::edcaf::{Edcaf, Request};
+use super::edcaf::{Edcaf, Request, Wait};
 use super::plan::Exchange;
 use super::recipient::{NUMBERS, WINDOW, distance};
 use super::transmission::{Answer, Mpdu, TransmissionKind};
@@ -184,15 +184,20 @@ impl Chip {
             }
         }
         self.on_trial(now, &exchange, acked, acked > 0 || any_given_up);
-        self.on_answered(&exchange);
+        self.on_answered(air, now, &exchange);
         self.end_exchange(air, now, &exchange, true);
     }
 
-    /// The receiver of an exchange is there: a request that is owed to it goes next, for all that
+    /// The receiver of an exchange is there: requests that are owed to it go next, for all that
     /// it has acknowledged may wait at its end for what was given up.
-    pub(super) fn on_answered(&mut self, exchange: &Exchange) {
-        if let Some(to) = exchange.to {
-            self.functions[exchange.owner].pay_request(to);
+    pub(super) fn on_answered(&mut self, air: &mut Air, now: Instant, exchange: &Exchange) {
+        let Some(to) = exchange.to.filter(|_| self.config.aggregates()) else { return };
+        for index in 0..self.functions.len() {
+            let function = &mut self.functions[index];
+            function.pay_request(to);
+            if function.wait == Wait::Idle && !function.is_empty() {
+                self.contend(air, now, index);
+            }
         }
     }
 

@@ -270,7 +270,7 @@ impl Air {
         if self.is_recording {
             self.recorded.push_back(transmission.clone());
         }
-        let hearers = Rc::clone(self.links.hearers(transmission.radio));
+        let hearers = Rc::clone(self.links.hearers(transmission.radio, transmission.rate));
         let own = self.queue.take_order();
         let order = [self.queue.take_order(), self.queue.take_order(), own];
         let phy = self.links.phy(transmission.radio);

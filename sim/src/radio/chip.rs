@@ -280,7 +280,8 @@ impl Chip {
         let out = function.queue.remove(place).expect("a frame that ends is in its queue");
         if let Some(to) = out.frame.to.filter(|_| out.attempts > 0) {
             let is_agreed = self.config.aggregates() && out.frame.options.ack == AckPolicy::Normal;
-            if outcome == FrameOutcome::Failed && is_agreed && out.sent > 0 {
+            let is_missing = matches!(outcome, FrameOutcome::Failed | FrameOutcome::Nacked(_));
+            if is_missing && is_agreed && out.sent > 0 {
                 function.ask_to_move_on(to);
             }
         }

@@ -263,7 +263,7 @@ impl Chip {
         self.settled_at = now;
         let exchange = self.exchange.expect("an exchange is under way");
         self.on_trial(now, &exchange, 1, true);
-        self.on_answered(&exchange);
+        self.on_answered(air, now, &exchange);
         let head = self.functions[exchange.owner].queue.front_mut();
         head.expect("a frame is in service").spent += length;
         let outcome = if answer.accept {

@@ -3,12 +3,15 @@
 //!
 //! Of most links a network needs only how loud and how late they are. What else there is to a link,
 //! its losses and what its receiver remembers, stands apart, and only where frames can be decoded.
+//!
+//! Where radios of different PHYs share a channel, what some send in their newer format is energy
+//! to others (802.11g beside 802.11b), so a radio may have two lists of hearers.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::rc::Rc;
 
-use farhop_proto::base::{Dbm, Duration, NodeId, Phy, PhyKind, RadioId, Seed};
+use farhop_proto::base::{Bitrate, Dbm, Duration, NodeId, Phy, PhyKind, RadioId, Seed};
 
 use super::config::{AirLink, ChipConfig, Interference, MediumConfig, channel_overlap};
 use super::loss::{LossModel, LossProcess};
@@ -27,7 +30,7 @@ pub(super) enum Reach {
 }
 
 /// One radio that hears another.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Hearer {
     pub(super) delay: Duration,
     pub(super) power: Power,
@@ -80,6 +83,8 @@ struct Station {
     paths: Vec<u32>,
     /// Who hears it now, nearest first.
     hearers: Rc<[Hearer]>,
+    /// The same for frames in its newer format, where not all decode those who decode the others.
+    newer: Option<Rc<[Hearer]>>,
 }
 
 /// The links between all radios.
@@ -107,6 +112,7 @@ impl Links {
             sense_threshold: config.sense_threshold,
             paths: Vec::new(),
             hearers: Rc::default(),
+            newer: None,
         };
         let mut links = Self {
             stations: config.radios.iter().map(station).collect(),
@@ -127,9 +133,13 @@ impl Links {
         links
     }
 
-    /// Who hears a radio now.
-    pub(super) fn hearers(&self, radio: usize) -> &Rc<[Hearer]> {
-        &self.stations[radio].hearers
+    /// Who hears a radio now, if it sends at `rate`.
+    pub(super) fn hearers(&self, radio: usize, rate: Bitrate) -> &Rc<[Hearer]> {
+        let station = &self.stations[radio];
+        match &station.newer {
+            Some(newer) if station.phy.is_newer(rate) => newer,
+            _ => &station.hearers,
+        }
     }
 
     /// What frames over each link took, where they took any.
@@ -200,17 +210,25 @@ impl Links {
         self.open(index, &config.loss);
     }
 
-    /// Whether frames can be decoded over a path.
-    fn is_clear(&self, path: &Path) -> bool {
+    /// Whether frames at `rate` can be decoded over a path.
+    fn is_clear(&self, path: &Path, rate: Bitrate) -> bool {
         let (source, sink) = (&self.stations[path.from as usize], &self.stations[path.to as usize]);
-        sink.phy.kind == PhyKind::Wire
-            || (source.channel == sink.channel && path.signal >= sink.receive_threshold)
+        let is_heard = source.channel == sink.channel && path.signal >= sink.receive_threshold;
+        (is_heard || sink.phy.kind == PhyKind::Wire) && sink.phy.decodes(&source.phy, rate)
+    }
+
+    /// A rate of each of the formats that a radio sends, the older first.
+    fn formats(&self, radio: usize) -> [Bitrate; 2] {
+        let phy = &self.stations[radio].phy;
+        let rates = phy.rates();
+        [phy.basic_rates()[0], rates[rates.len() - 1]]
     }
 
     /// Makes the link of a path over which frames can be decoded, unless there is one.
     fn open(&mut self, index: u32, loss: &LossModel) {
         let path = self.paths[index as usize];
-        if path.link.is_some() || !self.is_clear(&path) {
+        let formats = self.formats(path.from as usize);
+        if path.link.is_some() || !formats.iter().any(|rate| self.is_clear(&path, *rate)) {
             return;
         }
         let (source, sink) = (&self.stations[path.from as usize], &self.stations[path.to as usize]);
@@ -234,8 +252,21 @@ impl Links {
         self.links.push(link);
     }
 
-    /// Makes the list of those who hear a radio from its paths and its node's other radios.
+    /// Makes the lists of those who hear a radio.
     fn line_up(&mut self, radio: usize) {
+        let [older, newer] = self.formats(radio);
+        let phy = self.stations[radio].phy;
+        let mut sinks = self.stations[radio].paths.iter().map(|path| self.paths[*path as usize].to);
+        let are_alike = sinks.all(|sink| self.stations[sink as usize].phy == phy);
+        let hearers = self.list(radio, older);
+        let newer = (!are_alike && phy.is_newer(newer)).then(|| self.list(radio, newer));
+        let station = &mut self.stations[radio];
+        station.newer = newer.filter(|newer| *newer != hearers);
+        station.hearers = hearers;
+    }
+
+    /// Who hears a radio at `rate`, from its paths and its node's other radios.
+    fn list(&self, radio: usize, rate: Bitrate) -> Rc<[Hearer]> {
         let source = &self.stations[radio];
         let from_path = |index: &u32| {
             let path = &self.paths[*index as usize];
@@ -244,7 +275,7 @@ impl Links {
             if overlap == 0.0 || !path.is_up {
                 return None;
             }
-            let reach = match path.link.filter(|_| self.is_clear(path)) {
+            let reach = match path.link.filter(|_| self.is_clear(path, rate)) {
                 Some(link) => Reach::Decodable(link),
                 None => Reach::Energy,
             };
@@ -261,7 +292,7 @@ impl Links {
         let mut hearers: Vec<Hearer> = source.paths.iter().filter_map(from_path).collect();
         hearers.extend(self.siblings(radio));
         hearers.sort_by_key(|hearer| hearer.delay);
-        self.stations[radio].hearers = hearers.into();
+        hearers.into()
     }
 
     /// The other radios of a node, where their channels overlap (`radio.md` 6). The radios of a

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use farhop_proto::base::{
-    AccessCategory, Dbm, Duration, FrameDown, FrameUp, Instant, NodeId, Phy, PhyKind, RadioId, Seed,
+    AccessCategory, Bitrate, Dbm, Duration, FrameDown, FrameUp, Instant, NodeId, Phy, PhyKind,
+    RadioId, Seed,
 };
 
 use super::air::{Air, Call, Calls, TIMERS, Timer, TxId};
@@ -355,21 +356,25 @@ impl Medium {
         (self.air.links.phy(radio), self.air.links.channel(radio))
     }
 
-    /// What a node has of the frames of a radio now: nothing of a delay and a signal where they
-    /// are its own, and those at the strongest of its radios that can decode them otherwise.
-    /// `None` where none can: what falls over from another channel is no more than energy.
-    pub(crate) fn heard_at(&self, node: NodeId, radio: usize) -> Option<(Duration, Option<Dbm>)> {
+    /// What a node has of a radio's frames at `rate` now: nothing of a delay and a signal where
+    /// they are its own, and those at the strongest of its radios that can decode them otherwise.
+    /// `None` where none can, or is switched on: what falls over from another channel is no more
+    /// than energy.
+    pub(crate) fn heard_at(
+        &self,
+        node: NodeId,
+        (radio, rate): (usize, Bitrate),
+    ) -> Option<(Duration, Option<Dbm>)> {
         let links = &self.air.links;
         if links.node(radio) == node {
             return Some((Duration::ZERO, None));
         }
         let can_decode = |hearer: &&Hearer| {
             let sink = hearer.radio as usize;
-            matches!(hearer.reach, Reach::Decodable(_))
-                && links.node(sink) == node
-                && links.phy(sink) == links.phy(radio)
+            let is_up = matches!(&self.ports[sink], Port::Chip(chip) if chip.is_up);
+            matches!(hearer.reach, Reach::Decodable(_)) && links.node(sink) == node && is_up
         };
-        let all = links.hearers(radio).iter().filter(can_decode);
+        let all = links.hearers(radio, rate).iter().filter(can_decode);
         let strongest = all.max_by_key(|hearer| hearer.signal)?;
         Some((strongest.delay, Some(strongest.signal)))
     }

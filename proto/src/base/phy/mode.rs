@@ -272,6 +272,36 @@ impl Phy {
         alike.rfind(|basic| *basic <= reference).unwrap_or(lowest)
     }
 
+    /// Whether a frame at `rate` is in the newer of the two formats that a radio sends: OFDM of
+    /// mixed g beside DSSS, HT or VHT beside the older OFDM. Other radios send but one.
+    pub fn is_newer(&self, rate: Bitrate) -> bool {
+        match self.kind {
+            PhyKind::G => self.mixed && !DSSS.contains(&rate),
+            _ => self.stream_mcs(rate).is_some(),
+        }
+    }
+
+    /// Whether a radio of this PHY decodes what one of `sender` sends at `rate` on its channel: a
+    /// format that it knows, in its band and at its clock; HT and VHT neither wider than its own
+    /// channel nor of more streams. Receivers of g and n know DSSS at 2.4 GHz too (802.11-2012
+    /// 19.1.1 and 20.1.1), and guard intervals of either length.
+    pub fn decodes(&self, sender: &Self, rate: Bitrate) -> bool {
+        if (self.band(), self.slower()) != (sender.band(), sender.slower()) {
+            return false;
+        }
+        let has_room = self.width >= sender.width && self.streams >= sender.streams;
+        match sender.mode(rate) {
+            Mode::Wire => self.kind == PhyKind::Wire,
+            Mode::Dbpsk | Mode::Dqpsk | Mode::Cck5 | Mode::Cck11 => true,
+            Mode::Ofdm(Ofdm { format, .. }) => match (format, self.kind) {
+                (_, PhyKind::B | PhyKind::Wire) => false,
+                (Format::NonHt, _) => true,
+                (Format::Ht, kind) => matches!(kind, PhyKind::N | PhyKind::Ac) && has_room,
+                (Format::Vht, kind) => kind == PhyKind::Ac && has_room,
+            },
+        }
+    }
+
     /// Whether frames at `rate` are DSSS or CCK.
     pub(super) fn is_dsss(&self, rate: Bitrate) -> bool {
         self.kind == PhyKind::B || (self.mixed && self.kind == PhyKind::G && DSSS.contains(&rate))

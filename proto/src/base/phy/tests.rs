@@ -184,3 +184,31 @@ fn a_wire_takes_the_time_of_its_bytes_alone() {
     assert!(wire.has_rate(Bitrate::from_bps(1)) && !wire.has_rate(Bitrate::from_bps(0)));
     assert_eq!(wire.control_rate(Bitrate::from_100kbps(100)).mbps(), 10.0);
 }
+
+#[test]
+fn a_radio_decodes_its_own_format_and_the_older_ones_of_its_band() {
+    let phy = |kind| Phy { kind, ..Phy::default() };
+    let mixed = Phy { mixed: true, ..phy(PhyKind::G) };
+    let at_2_ghz = Phy { band: Band::Ghz2, ..phy(PhyKind::N) };
+    let decodes = |receiver: Phy, sender: Phy| {
+        let rates = [sender.basic_rates()[0], *sender.rates().last().expect("rates")];
+        rates.map(|rate| receiver.decodes(&sender, rate))
+    };
+    let [b, a, n, ac] = [PhyKind::B, PhyKind::A, PhyKind::N, PhyKind::Ac].map(phy);
+    for own in [b, a, mixed, at_2_ghz, n, ac, phy(PhyKind::Wire)] {
+        assert_eq!(decodes(own, own), [true; 2], "{own:?}");
+    }
+    // DSSS of 802.11g, and its OFDM.
+    assert_eq!(decodes(b, mixed), [true, false]);
+    assert_eq!([decodes(mixed, b), decodes(at_2_ghz, b)], [[true; 2]; 2]);
+    // The older OFDM of 802.11n and ac, and their own.
+    assert_eq!([decodes(a, n), decodes(a, ac), decodes(n, ac)], [[true, false]; 3]);
+    assert_eq!([decodes(n, a), decodes(ac, n)], [[true; 2]; 2]);
+    // Wider channels, more streams, another clock, another band.
+    let wide = Phy { width: Width::Mhz40, ..n };
+    assert_eq!([decodes(n, wide), decodes(n, Phy { streams: 2, ..n })], [[true, false]; 2]);
+    assert_eq!(decodes(wide, n), [true; 2]);
+    let narrow = Phy { width: Width::Mhz5, ..a };
+    assert_eq!([decodes(a, narrow), decodes(narrow, a)], [[false; 2]; 2]);
+    assert_eq!([decodes(n, at_2_ghz), decodes(b, a), decodes(a, b)], [[false; 2]; 3]);
+}

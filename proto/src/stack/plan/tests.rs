@@ -1,8 +1,9 @@
 use super::*;
 use crate::base::{PhyKind, Seed};
 use crate::stack::scenario::RadioOverride;
+use crate::stack::space::LIGHT_M_PER_S;
 use crate::stack::{
-    AreaConfig, ChainLayout, FlowConfig, LayoutConfig, NodeConfig, PropagationConfig,
+    AreaConfig, ChainLayout, FlowConfig, LayoutConfig, NodeConfig, Position, PropagationConfig,
     PropagationKind, RadioLinkConfig, RandomEnds, RandomLayout,
 };
 
@@ -77,6 +78,32 @@ fn routes_use_only_links_that_can_be_received() {
     assert_eq!((hop.via, hop.hops), (NodeId(2), 4));
     // What is only sensed does not stretch the time-out: 90 m there and back, SIFS and a slot.
     assert_eq!(plan.nodes[0].radios[0].ack_timeout.as_nanos() / 100, 306);
+}
+
+#[test]
+fn who_moves_hears_acknowledgements_from_wherever_it_goes() {
+    let timeout = |scenario: &Scenario| scenario.plan().nodes[0].radios[0].ack_timeout;
+    let mut scenario = Scenario {
+        node: [("a", 0.0), ("b", 100.0)]
+            .map(|(name, x)| NodeConfig {
+                name: name.into(),
+                position_m: Some(Position([x, 0.0, 0.0])),
+                ..NodeConfig::default()
+            })
+            .into(),
+        duration_s: 1.0,
+        ..Scenario::default()
+    };
+    let standing = timeout(&scenario);
+    // A kilometre away at the end.
+    scenario.node[1].path_m = vec![vec![100.0, 0.0, 1000.0]];
+    let longer_m = 1000.0_f64.hypot(100.0) - 100.0;
+    let round_trip = Duration::from_secs_f64(2.0 * longer_m / LIGHT_M_PER_S);
+    let longer = timeout(&scenario).saturating_sub(standing);
+    assert!(longer.as_nanos().abs_diff(round_trip.as_nanos()) < 5, "{longer}, {round_trip}");
+    // As far as its signal goes, where that is less.
+    scenario.propagation = range();
+    assert_eq!(timeout(&scenario), standing);
 }
 
 #[test]

@@ -21,7 +21,8 @@ const OF_THE_AIR: [&str; 3] = ["receive_dbm", "sense_dbm", "floor_dbm"];
 pub(in crate::stack) struct RadioUse {
     pub(super) config: Arc<RadioConfig>,
     pub(super) thresholds: Thresholds,
-    /// Delay of the longest hop over which it can be received.
+    /// Delay of the longest hop over which it can be received; where nodes move, of the longest
+    /// that there may ever be.
     pub(super) longest: Duration,
 }
 
@@ -74,6 +75,7 @@ impl Topology {
         topology.place(scenario);
         topology.add_links(scenario, &ends);
         topology.add_heard(&ends, scenario);
+        topology.stretch(scenario);
         topology.line_up();
         topology
     }
@@ -213,6 +215,19 @@ impl Topology {
         }
         self.hops.shrink_to_fit();
         self.space = Some(space);
+    }
+
+    /// Where nodes move, any two may be as far from each other as they can decode each other.
+    fn stretch(&mut self, scenario: &Scenario) {
+        let Some(space) = self.space.as_ref().filter(|_| scenario.has_movers()) else { return };
+        let receive = |node: &NodeId| self.radios[index(*node)][0].thresholds.receive;
+        let least = self.sites.iter().map(receive).fold(f64::MAX, f64::min);
+        let farthest_m = space.decodable_m(least).min(scenario.span_m());
+        let delay = Duration::from_secs_f64(farthest_m / LIGHT_M_PER_S);
+        for node in &self.sites {
+            let longest = &mut self.radios[index(*node)][0].longest;
+            *longest = delay.max(*longest);
+        }
     }
 
     fn add_hop(&mut self, hop: Hop) {

@@ -2,7 +2,7 @@
 
 use super::space::{POWERS_DBM, check_numbers};
 use super::{Found, NAME_LENGTH, Names};
-use crate::stack::scenario::{AdversaryConfig, MobilityKind, Scenario};
+use crate::stack::scenario::{AdversaryConfig, Scenario};
 
 /// Checks the adversaries of a scenario whose layouts are nodes.
 pub(super) fn check_adversaries(found: &mut Found, names: &Names<'_>, scenario: &Scenario) {
@@ -57,9 +57,7 @@ fn check_place(
     if let Some(signal) = adversary.signal_dbm {
         found.number(format!("{path}.signal_dbm"), signal, POWERS_DBM, "a power in dBm");
     }
-    let is_moving = scenario.node.iter().any(|node| !node.path_m.is_empty())
-        || scenario.mobility.kind != MobilityKind::Static;
-    if is_moving {
+    if scenario.has_movers() {
         let help = "nodes that stand still";
         found.add(path, "an adversary does not follow nodes that move", help);
     }

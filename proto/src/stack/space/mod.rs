@@ -11,7 +11,9 @@ use near::Near;
 pub use path_loss::{PathLoss, gaussian, sensitivity};
 pub(super) use positions::read as read_positions;
 
-use super::scenario::{AreaConfig, LossConfig, PropagationKind, RadioConfig, Scenario};
+use super::scenario::{
+    AreaConfig, LossConfig, MobilityKind, PropagationKind, RadioConfig, Scenario,
+};
 use crate::base::{Dbm, Duration, Rng, Seed};
 
 /// Speed of light in air, in metres per second.
@@ -126,6 +128,19 @@ impl Space {
         self.path_loss.reach_m(sent, floor - more_db)
     }
 
+    /// How far apart two of the radios may be at most while one decodes signals of `receive_dbm`
+    /// of the other, in metres.
+    pub(super) fn decodable_m(&self, receive_dbm: f64) -> f64 {
+        let most = |of: &dyn Fn(&Site) -> f64| self.sites.iter().map(of).fold(f64::MIN, f64::max);
+        let (sent, gain) = (most(&|site| site.sent_dbm), most(&|site| site.gain_db));
+        match self.path_loss {
+            PathLoss::Range { receive_m, .. } => receive_m,
+            path_loss => {
+                path_loss.reach_m(sent, receive_dbm - gain - self.shadowing_db * SHADOW_SIGMAS)
+            }
+        }
+    }
+
     /// Indices of the radios that may hear a radio at a place, in rising order.
     pub fn around(&self, at_m: [f64; 3], found: &mut Vec<u32>) {
         self.near.around(at_m, found);
@@ -231,6 +246,37 @@ impl Site {
 }
 
 impl Scenario {
+    /// Whether a node moves.
+    pub(super) fn has_movers(&self) -> bool {
+        self.mobility.kind != MobilityKind::Static
+            || self.node.iter().any(|node| !node.path_m.is_empty())
+    }
+
+    /// How far apart two nodes may ever be, in metres: the diagonal of a box around all that their
+    /// places, paths and walks reach.
+    pub(super) fn span_m(&self) -> f64 {
+        let walks = self.area.filter(|_| self.mobility.kind == MobilityKind::RandomWalk);
+        let corners = walks.into_iter().flat_map(|area| [[0.0; 2], area.size_m]);
+        let corners = corners.map(|[x, y]| [Some(x), Some(y), None]);
+        let on_paths = self.node.iter().flat_map(|node| &node.path_m);
+        let axis = |point: &[f64], axis: usize| point.get(axis).copied().unwrap_or_default();
+        let on_paths = on_paths.map(|point| [1, 2, 3].map(|at| Some(axis(point, at))));
+        let places = self.node.iter().filter_map(|node| Some(node.place()?.map(Some)));
+        let mut ends = [[f64::MAX, f64::MIN]; 3];
+        for place in corners.chain(on_paths).chain(places) {
+            for ([low, high], at) in ends.iter_mut().zip(place) {
+                (*low, *high) = (low.min(at.unwrap_or(*low)), high.max(at.unwrap_or(*high)));
+            }
+        }
+        let wrap_m = self.area.filter(|area| area.wrap).map(|area| area.size_m);
+        let side = |axis: usize| {
+            let span = (ends[axis][1] - ends[axis][0]).max(0.0);
+            let size = wrap_m.and_then(|size| size.get(axis).copied());
+            size.map_or(span, |size| span.min(size / 2.0))
+        };
+        [0, 1, 2].map(|axis| side(axis) * side(axis)).iter().sum::<f64>().sqrt()
+    }
+
     /// The model of propagation, where the file leaves it open too.
     pub fn propagation_kind(&self) -> PropagationKind {
         let is_placed = || {

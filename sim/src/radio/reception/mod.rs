@@ -47,6 +47,8 @@ enum Ended {
     Failed,
     /// It only occupied the receiver.
     Unheard,
+    /// Too weak to occupy anything: a share of the noise.
+    Unsensed,
 }
 
 /// The receiver of one radio. What every frame needs stands in front.
@@ -205,6 +207,12 @@ impl Chip {
                     }
                 }),
             };
+            if self.heeds_all
+                && hearer.signal < self.config.sense_threshold
+                && matches!(ended, Some(Ended::Unheard))
+            {
+                ended = Some(Ended::Unsensed);
+            }
             (turn, is_at_rest)
         };
         let mut is_touched = false;
@@ -223,8 +231,8 @@ impl Chip {
 
     /// Whether the end of a reception makes any difference.
     fn concerns(&self, ended: &Ended) -> bool {
-        !matches!(ended, Ended::Unheard)
-            || self.heeds_all
+        !matches!(ended, Ended::Unheard | Ended::Unsensed)
+            || (self.heeds_all && matches!(ended, Ended::Unheard))
             || matches!(self.phase, Phase::Awaiting { is_over: true, .. })
     }
 
@@ -271,6 +279,7 @@ impl Chip {
                     self.on_received(air, now, Reception { decoded, ..reception });
                 }
             },
+            Ended::Unsensed => {}
             Ended::Unheard if !always => {}
             Ended::Failed | Ended::Unheard => self.error_at = Some(now),
         }

@@ -1,7 +1,7 @@
 //! A-MPDUs, block acknowledgements, and what 802.11n and ac carry.
 
 use super::*;
-use crate::radio::{Transmission, TransmissionKind};
+use crate::radio::{AcParams, Transmission, TransmissionKind};
 use farhop_proto::base::phy::{GuardInterval, PhyKind, Width};
 
 const HT: Phy = Phy {
@@ -138,12 +138,7 @@ fn a_frame_that_is_given_up_holds_nothing_back() {
     let reports = run_out(&mut medium);
     let got = arrived(&reports);
     assert!(got.is_sorted() && got.len() > 60 && got.len() < 110, "{got:?}");
-    let acked: Vec<_> = dones(&reports)
-        .iter()
-        .filter(|(_, _, done)| done.outcome == FrameOutcome::Acked(0))
-        .map(|(_, _, done)| done.id.0)
-        .collect();
-    assert_eq!(got, acked);
+    assert_eq!(got, acknowledged(&reports));
     assert!(medium.stats(0).block_ack_requests > 0);
 }
 
@@ -181,6 +176,53 @@ fn a_request_that_was_given_up_goes_when_the_receiver_answers_again() {
     }
     let reports = run_out(&mut medium);
     assert_eq!(arrived(&reports), [0, 1, 2, 4, 5, 6, 7], "nothing new has to come behind them");
+}
+
+/// The numbers of the frames that were acknowledged.
+fn acknowledged(reports: &[(usize, Instant, FrameUp)]) -> Vec<u64> {
+    let is_acked = |done: &FrameDone| matches!(done.outcome, FrameOutcome::Acked(_));
+    dones(reports).iter().filter(|end| is_acked(&end.2)).map(|end| end.2.id.0).collect()
+}
+
+#[test]
+fn a_request_of_a_category_that_has_nothing_more_goes_when_another_is_answered() {
+    let mut config = pair(HT, 0.3, 0.0);
+    for radio in &mut config.radios {
+        radio.edca = Some(AcParams::all(&radio.phy));
+    }
+    let mut medium = medium(config);
+    let access = AccessCategory::Voice;
+    let together = Some(at(1000));
+    let once =
+        TxOptions { access, attempts: Some(1), not_before: together, ..TxOptions::default() };
+    give(&mut medium, at(500), 0..20, once);
+    while let Some(now) = medium.poll_timeout() {
+        medium.handle_timeout(now);
+        medium.set_link_up(now, 0, medium.stats(0).block_acks_received == 0);
+    }
+    let mut reports = run_out(&mut medium);
+    assert!(arrived(&reports).len() < acknowledged(&reports).len(), "some wait at the receiver");
+    medium.set_link_up(at(1_000_000), 0, true);
+    give(&mut medium, at(1_000_000), 20..21, TxOptions::default());
+    reports.extend(run_out(&mut medium));
+    let mut arrived = arrived(&reports);
+    arrived.sort_unstable();
+    assert_eq!(arrived, acknowledged(&reports));
+}
+
+#[test]
+fn a_frame_that_the_receiver_refuses_holds_nothing_back() {
+    let mut medium = medium(pair(HT, 0.0, 0.0));
+    let mut reports = Vec::new();
+    for (start, ids, accept) in [(1000, 0..1, true), (50_000, 1..2, false), (100_000, 2..5, true)] {
+        let state = FrameDown::ReplyState { radio: RadioId(0), bits: 0, accept };
+        medium.handle_frame(at(start), 1, state);
+        give(&mut medium, at(start), ids, TxOptions::default());
+        medium.handle_timeout(at(start + 10_000));
+        reports.extend(run_out(&mut medium));
+    }
+    assert_eq!(arrived(&reports), [0, 2, 3, 4]);
+    assert_eq!(medium.stats(0).refused, 1);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod aggregation;
 mod announced;
 mod chain;
+mod coexistence;
 mod contention;
 mod edca;
 mod faults;

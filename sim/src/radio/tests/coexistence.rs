@@ -1,0 +1,69 @@
+//! Radios of different PHYs on one channel, and signals too weak to be heeded.
+
+use super::*;
+use crate::radio::{CurveKind, EifsRule, Interference, SinrConfig};
+use farhop_proto::base::PhyKind;
+
+#[test]
+fn an_802_11b_radio_senses_ofdm_and_understands_dsss() {
+    let mixed = Phy { kind: PhyKind::G, mixed: true, ..Phy::default() };
+    let chip = |node, phy| ChipConfig::new(NodeId(node), RadioId(0), phy);
+    let radios = vec![chip(1, mixed), chip(2, mixed), chip(3, Phy::default())];
+    let mut medium = medium(mesh(radios, Duration::ZERO));
+    // 1500 bytes, and the acknowledgements of that: at 24 Mb/s, and at 2 Mb/s.
+    for (id, rate, start, ack_end, is_understood) in
+        [(1, 540, 1000, 1000 + 254 + 10 + 34, false), (2, 110, 50_000, 50_000 + 1310 + 258, true)]
+    {
+        let rate = Some(Bitrate::from_100kbps(rate));
+        let options = TxOptions { rate, ..TxOptions::default() };
+        medium.handle_frame(at(start), 0, frame(id, Some(2), 1500, options));
+        // That finds the air busy, whatever is on it.
+        medium.handle_frame(at(start + 50), 2, frame(id + 10, None, 100, no_ack()));
+        let reports = run_out(&mut medium);
+        let is_overheard = |report: &&(usize, Instant, FrameUp)| {
+            report.0 == 2 && matches!(report.2, FrameUp::Overheard(_))
+        };
+        let overheard = reports.iter().filter(is_overheard).count();
+        assert_eq!(overheard, usize::from(is_understood), "{id}");
+        let own = on_air(&mut medium).into_iter().find(|air| air.0 == 2).expect("it was sent");
+        assert!(own.1 >= ack_end + 50, "{own:?} during an exchange up to {ack_end}");
+    }
+}
+
+#[test]
+fn a_radio_of_802_11g_answers_802_11b() {
+    let mixed = Phy { kind: PhyKind::G, mixed: true, ..Phy::default() };
+    let radios = [Phy::default(), mixed];
+    let chip = |(node, phy)| ChipConfig::new(NodeId(node), RadioId(0), phy);
+    let mut medium = medium(mesh((1..).zip(radios).map(chip).collect(), us(1)));
+    medium.handle_frame(at(1000), 0, frame(1, Some(2), 500, TxOptions::default()));
+    let done = dones(&run_out(&mut medium))[0].2;
+    assert_eq!((done.outcome, done.attempts), (FrameOutcome::Acked(0), 1));
+}
+
+#[test]
+fn after_what_it_cannot_sense_a_radio_waits_for_nothing() {
+    let heeding =
+        |node| ChipConfig { eifs: EifsRule::Always, sense_threshold: Dbm::new(-90), ..chip(node) };
+    let start_behind = |signal: i32| {
+        let mut config = mesh(vec![heeding(1), heeding(2), heeding(3)], Duration::ZERO);
+        config.interference = Interference::Sinr(SinrConfig {
+            noise: Dbm::new(-80),
+            preamble_min: Dbm::new(-120),
+            preamble_snr_db: 4.0,
+            curve: CurveKind::default(),
+        });
+        for link in config.links.iter_mut().filter(|link| link.from == 2) {
+            link.signal = Dbm::new(signal);
+        }
+        let mut medium = medium(config);
+        medium.handle_frame(at(1000), 2, frame(1, None, 1500, no_ack()));
+        medium.handle_frame(at(2300), 0, frame(2, None, 100, no_ack()));
+        run_out(&mut medium);
+        on_air(&mut medium)[1].1
+    };
+    // The first frame ends at 2214 us, lost in the noise in either case.
+    assert_eq!(start_behind(-95), 2300);
+    // SIFS, an acknowledgement of 304 us and DIFS.
+    assert!(start_behind(-85) >= 2214 + 10 + 304 + 50);
+}
