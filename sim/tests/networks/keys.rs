@@ -75,3 +75,40 @@ fn sealing_costs_less_than_two_and_a_half_percent() {
     println!("{clear:.3} Mb/s in the clear, {sealed:.3} sealed: {:.2} %", cost * 100.0);
     assert!((0.0..=0.025).contains(&cost), "{clear:.3} and {sealed:.3} Mb/s");
 }
+
+/// Three in a star, all links of one kind; the third may be off.
+fn star(kind: &str, is_sealed: bool, is_third_off: bool) -> Vec<f64> {
+    let fault = "[[fault]]\nnode = \"c\"\nfrom_s = 0\nto_s = 10\n";
+    let text = format!(
+        "name = \"star\"\nduration_s = 10\nmeasure_from_s = 2\n\
+         node = [{{ name = \"hub\" }}, {{ name = \"a\" }}, {{ name = \"c\" }}]\n\
+         link = [{{ between = [\"hub\", \"c\"], distance_km = 2 }}, \
+                 {{ between = [\"hub\", \"a\"], distance_km = 5 }}]\n\
+         flow = [{{ from = \"hub\", to = \"a\", kind = \"udp\", rate_mbps = 0.2 }}, \
+                 {{ from = \"a\", to = \"hub\", kind = \"udp\", rate_mbps = 0.2, \
+                    start_s = 0.01 }}, \
+                 {{ from = \"hub\", to = \"c\", kind = \"udp\", rate_mbps = 0.2 }}]\n\
+         [stack.link]\nkind = \"{kind}\"\n{}",
+        if is_third_off { fault } else { "" }
+    );
+    let mut scenario: Scenario = toml::from_str(&text).expect("a scenario");
+    assert_eq!(scenario.problems(), []);
+    scenario.security = is_sealed.then(SecurityConfig::default);
+    let report = run(&scenario, RunOptions::default()).expect("it runs");
+    report.flows.iter().map(|flow| flow.goodput_mbps).collect()
+}
+
+#[test]
+fn every_link_carries_its_traffic_under_keys() {
+    for kind in ["plain", "wild", "two-p", "harq", "blindfec"] {
+        let (clear, sealed) = (star(kind, false, false), star(kind, true, false));
+        println!("{kind}: {clear:.2?} Mb/s in the clear, {sealed:.2?} sealed");
+        for (clear, sealed) in clear.iter().zip(&sealed) {
+            assert!(*clear > 0.18 && *sealed > 0.9 * clear, "{kind}");
+        }
+        let without = star(kind, true, true);
+        println!("{kind}: {without:.2?} Mb/s beside one that is off");
+        let has_enough = without[..2].iter().all(|mbps| *mbps > 0.15);
+        assert!(has_enough && without[2] == 0.0, "{kind}: {without:?}");
+    }
+}

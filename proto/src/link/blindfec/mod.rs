@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use self::receiver::Receiver;
 use super::code::Encoder;
-use super::{AirTimes, Link, LinkStatus, NeighbourStatus};
+use super::{AirTimes, Link, LinkStatus, NeighbourStatus, lacks_keys};
 use crate::base::{
     AckPolicy, Cx, DropCause, Duration, EtherType, FlowId, Frame, FrameDone, FrameDown,
     FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome,
@@ -65,6 +65,9 @@ impl BlindFecConfig {
 /// Whom frames go to: a neighbour of one radio, or all of them.
 type Target = (RadioId, Option<NodeId>);
 
+/// Who sent over which radio, and whether to all: blocks to all are counted by themselves.
+type Source = (RadioId, NodeId, bool);
+
 /// The link at one node.
 #[derive(Debug)]
 pub struct BlindFec {
@@ -75,7 +78,7 @@ pub struct BlindFec {
     /// Frames of a neighbour that a layer below wants sent.
     wanted: VecDeque<Target>,
     senders: BTreeMap<Target, Sender>,
-    receivers: BTreeMap<(RadioId, NodeId), (Receiver, Heard)>,
+    receivers: BTreeMap<Source, (Receiver, Heard)>,
     up: VecDeque<PacketUp>,
     outstanding: VecDeque<(UnitId, Target, Option<UnitId>)>,
     ids: UnitIds,
@@ -141,9 +144,11 @@ impl BlindFec {
             self.counters.malformed += 1;
             return;
         };
-        let key = (frame.radio, frame.from);
-        if !self.receivers.contains_key(&key) && self.receivers.len() >= NEIGHBOURS {
-            return;
+        let key = (frame.radio, frame.from, frame.to.is_none());
+        if !self.receivers.contains_key(&key) && self.receivers.len() >= 2 * NEIGHBOURS {
+            let silent = self.receivers.iter().min_by_key(|(_, (_, heard))| heard.at);
+            let silent = silent.map(|(key, _)| *key);
+            silent.and_then(|key| self.receivers.remove(&key));
         }
         let patience = self.config.close() * PATIENCE;
         let new = || (Receiver::new(&header, patience), Heard::default());
@@ -154,9 +159,10 @@ impl BlindFec {
         self.give_up(key, out);
     }
 
-    fn give_up(&mut self, (radio, from): (RadioId, NodeId), out: Vec<(UnitHead, Bytes)>) {
+    fn give_up(&mut self, key: Source, out: Vec<(UnitHead, Bytes)>) {
+        let (radio, from, _) = key;
         for (head, payload) in out {
-            if let Some((_, heard)) = self.receivers.get_mut(&(radio, from)) {
+            if let Some((_, heard)) = self.receivers.get_mut(&key) {
                 heard.bytes += payload.len() as u64;
             }
             let (flow, protocol) = (head.flow, head.protocol);
@@ -232,6 +238,26 @@ impl BlindFec {
         Frame { id, radio, to, flow, protocol: EtherType::FARHOP, payload, options }
     }
 
+    /// What waits for a neighbour without keys may take half of a queue, so that others have room.
+    fn drop_without_keys(&mut self, below: &RoomBelow<'_>) {
+        for radio in &self.radios {
+            let mut here = self.waiting.iter().enumerate().filter(|(_, p)| p.radio == *radio);
+            let first = here.next();
+            let has_many = 2 * (here.count() + 1) > self.config.queue_packets;
+            let is_stuck =
+                |packet: &Packet| packet.to.is_some() && lacks_keys(below, packet.lane());
+            if let Some((at, packet)) = first
+                && has_many
+                && is_stuck(packet)
+            {
+                let (id, cause) = (packet.id, DropCause::QueueFull);
+                self.waiting.remove(at);
+                *self.drops.entry(cause).or_default() += 1;
+                self.up.push_back(PacketUp::Dropped { id, cause });
+            }
+        }
+    }
+
     fn due(&self) -> Instant {
         let close = self.config.close();
         let open = self.senders.values().filter_map(|sender| sender.open.as_ref());
@@ -294,7 +320,8 @@ impl Layer for BlindFec {
 
     fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<FrameDown> {
         let has_room = |to: &Target| !below(lane(*to)).is_none();
-        if let Some(at) = self.wanted.iter().position(has_room) {
+        let control = |to: &Target| Lane { flow: FlowId::CONTROL, ..lane(*to) };
+        if let Some(at) = self.wanted.iter().position(|to| !below(control(to)).is_none()) {
             let to = self.wanted.remove(at)?;
             return Some(FrameDown::Frame(self.give(to, Bytes::new(), None, TxOptions::default())));
         }
@@ -306,7 +333,11 @@ impl Layer for BlindFec {
             let payload = encode(&header, &unit);
             return Some(FrameDown::Frame(self.give(to, payload, None, TxOptions::default())));
         }
-        let at = self.waiting.iter().position(|packet| !below(packet.lane()).is_none())?;
+        let may_go = |packet: &Packet| !below(packet.lane()).is_none();
+        let Some(at) = self.waiting.iter().position(may_go) else {
+            self.drop_without_keys(below);
+            return None;
+        };
         let packet = self.waiting.remove(at)?;
         Some(FrameDown::Frame(self.data(cx.now, packet)))
     }
@@ -324,7 +355,7 @@ impl Layer for BlindFec {
         let due: Vec<Target> =
             self.senders.iter().filter(|(_, s)| is_due(s)).map(|(to, _)| *to).collect();
         due.into_iter().for_each(|to| self.close(to, incarnation));
-        let keys: Vec<(RadioId, NodeId)> = self.receivers.keys().copied().collect();
+        let keys: Vec<Source> = self.receivers.keys().copied().collect();
         for key in keys {
             let mut out = Vec::new();
             if let Some((receiver, _)) = self.receivers.get_mut(&key) {
@@ -342,30 +373,32 @@ impl Link for BlindFec {
 
     fn status(&self, now: Instant) -> LinkStatus {
         let sum = |of: fn(&Receiver) -> u64| self.receivers.values().map(|(r, _)| of(r)).sum();
-        let neighbour = |((radio, node), (_, heard)): (&(RadioId, NodeId), &(Receiver, Heard))| {
-            NeighbourStatus {
-                node: *node,
-                radio: *radio,
-                up: true,
-                heard_ago: Some(now.since(heard.at)),
-                sync_error_ns: None,
-                loss: None,
-                coding_rate: f64::from(self.config.all_packets)
-                    / f64::from(self.config.data_packets)
-                    - 1.0,
-                has_bursts: None,
-                classes: Vec::new(),
-                queue_packets: self.waiting.iter().filter(|p| p.to == Some(*node)).count(),
-                sent_bytes: 0,
-                received_bytes: heard.bytes,
-                signal_dbm: None,
-                refused: None,
-            }
+        let mut heard: BTreeMap<(RadioId, NodeId), Heard> = BTreeMap::new();
+        for ((radio, node, _), (_, part)) in &self.receivers {
+            let whole = heard.entry((*radio, *node)).or_default();
+            *whole = Heard { at: whole.at.max(part.at), bytes: whole.bytes + part.bytes };
+        }
+        let neighbour = |((radio, node), heard): ((RadioId, NodeId), Heard)| NeighbourStatus {
+            node,
+            radio,
+            up: true,
+            heard_ago: Some(now.since(heard.at)),
+            sync_error_ns: None,
+            loss: None,
+            coding_rate: f64::from(self.config.all_packets) / f64::from(self.config.data_packets)
+                - 1.0,
+            has_bursts: None,
+            classes: Vec::new(),
+            queue_packets: self.waiting.iter().filter(|p| p.to == Some(node)).count(),
+            sent_bytes: 0,
+            received_bytes: heard.bytes,
+            signal_dbm: None,
+            refused: None,
         };
         LinkStatus {
             kind: "blindfec".into(),
             slots: Vec::new(),
-            neighbours: self.receivers.iter().map(neighbour).collect(),
+            neighbours: heard.into_iter().map(neighbour).collect(),
             air: self.air.clone(),
             counters: named([
                 ("data_sent", self.counters.data_sent),

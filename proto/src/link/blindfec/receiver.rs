@@ -9,11 +9,17 @@ use crate::link::code::Decoder;
 use crate::wire::blindfec::Header;
 use crate::wire::wild::{UnitHead, decode_unit};
 
+/// After so long a silence any block is the next: its number may have gone around, and a neighbour
+/// that began anew may have drawn the incarnation that it had.
+const SILENCE: Duration = Duration::from_secs(1);
+
 /// What was received of one neighbour.
 #[derive(Debug)]
 pub(super) struct Receiver {
     incarnation: u8,
     block: u16,
+    /// When something of its blocks last came.
+    heard: Instant,
     decoder: Decoder,
     /// The index that is given up next.
     next: u32,
@@ -32,6 +38,7 @@ impl Receiver {
         Self {
             incarnation: first.incarnation,
             block: first.block,
+            heard: Instant::ZERO,
             decoder: Decoder::new(first.block),
             next: 0,
             held: BTreeMap::new(),
@@ -52,13 +59,15 @@ impl Receiver {
         out: &mut Vec<(UnitHead, Bytes)>,
     ) {
         let ahead = header.block.wrapping_sub(self.block) as i16;
-        if header.incarnation == self.incarnation && ahead < 0 {
+        let is_known = header.incarnation == self.incarnation && now < self.heard + SILENCE;
+        if is_known && ahead < 0 {
             self.late += 1;
             return;
         }
-        if header.incarnation != self.incarnation || ahead > 0 {
+        if header.incarnation != self.incarnation || ahead != 0 {
             self.begin(header, out);
         }
+        self.heard = now;
         match header.k {
             None => match decode_unit(&unit) {
                 Some((head, payload)) if head.seq.0 == u32::from(header.index) => {
@@ -71,11 +80,12 @@ impl Receiver {
         }
         for unit in self.decoder.recover() {
             match decode_unit(&unit) {
-                Some((head, payload)) => {
+                // Forged parity may make anything of it.
+                Some((head, payload)) if head.seq.0 <= u32::from(u8::MAX) => {
                     self.decoded += 1;
                     self.hold(head, payload);
                 }
-                None => self.malformed += 1,
+                _ => self.malformed += 1,
             }
         }
         self.give_up(out);

@@ -16,8 +16,9 @@ use crate::wire::harq::{GIVEN_UP, Probe, Report, UNKNOWN, Unit, WINDOW};
 
 /// Reports that are remembered, for a sender that did not get them.
 const REMEMBERED: u64 = 1024;
-/// Lost bursts that one frame can have reported, at most: as many as a sender may have unreported.
-const GAP: u64 = 512;
+/// Lost bursts that one frame can have reported, at most: as far as a sender goes ahead of the
+/// oldest that it has no report of, probes counted.
+const GAP: u64 = REMEMBERED - 1;
 /// Reports in one frame, at most.
 const REPORTS: usize = 64;
 /// Reports that are told once more with those that follow.

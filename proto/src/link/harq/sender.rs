@@ -116,7 +116,10 @@ pub(super) struct Sender {
     bursts: BTreeMap<u64, Burst>,
     /// Blocks that need another burst.
     again: VecDeque<u64>,
-    owes_probe: bool,
+    /// What was not reported is to be asked for.
+    asks: bool,
+    /// The receiver is to be told that it waits for something that will not come.
+    owes_base: bool,
     asked: u32,
     asked_at: Instant,
     pub(super) sent: Sent,
@@ -135,7 +138,8 @@ impl Sender {
             blocks: BTreeMap::new(),
             bursts: BTreeMap::new(),
             again: VecDeque::new(),
-            owes_probe: false,
+            asks: false,
+            owes_base: false,
             asked: 0,
             asked_at: Instant::ZERO,
             sent: Sent::default(),
@@ -170,7 +174,7 @@ impl Sender {
     }
 
     pub(super) fn owes_probe(&self) -> bool {
-        self.owes_probe
+        self.asks || self.owes_base
     }
 
     /// Begins a packet, `data` being what of it goes out. Returns the number of its burst.
@@ -230,7 +234,8 @@ impl Sender {
         let number = self.next_burst;
         self.next_burst += 1;
         self.bursts.insert(number, burst);
-        self.owes_probe = false;
+        // Units tell the base, and ask for nothing.
+        self.owes_base = false;
         number
     }
 
@@ -275,7 +280,7 @@ impl Sender {
 
     /// A probe that asks for what was not reported.
     pub(super) fn probe(&mut self) -> Probe {
-        self.owes_probe = false;
+        (self.asks, self.owes_base) = (false, false);
         let asks = self.bursts.first_key_value().map_or(self.next_burst, |(burst, _)| *burst);
         let burst = self.next_burst;
         self.next_burst += 1;
@@ -339,7 +344,7 @@ impl Sender {
         } else {
             self.sent.failed += 1;
             // The receiver waits for it until it is told.
-            self.owes_probe = true;
+            self.owes_base = true;
         }
         out.push(block.done(outcome));
     }
@@ -365,7 +370,7 @@ impl Sender {
         }
         self.asked_at = now;
         self.asked += 1;
-        self.owes_probe = true;
+        self.asks = true;
         let is_gone = self.asked > PROBES;
         if is_gone {
             self.asked = 0;

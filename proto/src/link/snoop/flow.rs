@@ -29,7 +29,8 @@ struct Cached {
     seq: Seq,
     end: Seq,
     packet: Packet,
-    sent: Instant,
+    /// When it last left the queue for the link.
+    sent: Option<Instant>,
     repeats: u32,
     /// It has arrived, beyond a hole.
     is_sacked: bool,
@@ -73,7 +74,7 @@ impl Flow {
         }
         let place = self.cache.iter().position(|cached| !cached.seq.is_before(seq));
         let cached =
-            Cached { seq, end, packet: packet.clone(), sent: now, repeats: 0, is_sacked: false };
+            Cached { seq, end, packet: packet.clone(), sent: None, repeats: 0, is_sacked: false };
         match place {
             Some(place) if self.cache[place].seq == seq => {
                 let repeats = self.cache[place].repeats;
@@ -88,7 +89,7 @@ impl Flow {
     /// A segment leaves the queue for the link: its time runs from here.
     pub(super) fn on_sent(&mut self, now: Instant, seq: Seq) {
         if let Some(cached) = self.cache.iter_mut().find(|cached| cached.seq == seq) {
-            cached.sent = now;
+            cached.sent = Some(now);
         }
     }
 
@@ -147,9 +148,9 @@ impl Flow {
     /// When the first segment has waited too long.
     pub(super) fn due(&self) -> Instant {
         let first = self.cache.front().filter(|first| first.repeats < MOST_REPEATS);
-        first.map_or(Instant::MAX, |first| {
-            first.sent + self.patience() * u64::from(first.repeats + 1)
-        })
+        let due =
+            |first: &Cached| Some(first.sent? + self.patience() * u64::from(first.repeats + 1));
+        first.and_then(due).unwrap_or(Instant::MAX)
     }
 
     fn patience(&self) -> Duration {
@@ -166,7 +167,8 @@ impl Flow {
         let patience = self.patience();
         let last = self.cache.iter().rposition(|cached| cached.is_sacked).unwrap_or(1);
         let is_missing = |cached: &Cached| {
-            let is_due = cached.repeats == 0 || now.since(cached.sent) >= patience;
+            let is_due = |sent| cached.repeats == 0 || now.since(sent) >= patience;
+            let is_due = cached.sent.is_some_and(is_due);
             !cached.is_sacked && cached.repeats < MOST_REPEATS && is_due
         };
         let of = |index: &usize| self.cache.get(*index).is_some_and(is_missing);
@@ -178,7 +180,7 @@ impl Flow {
         let last = self.cache.back().map(|last| last.end)?;
         self.recover = Some(self.recover.map_or(last, |recover| recover.max(last)));
         let cached = self.cache.get_mut(index)?;
-        (cached.sent, cached.repeats) = (now, cached.repeats + 1);
+        (cached.sent, cached.repeats) = (Some(now), cached.repeats + 1);
         Some(cached.packet.clone())
     }
 
@@ -186,8 +188,11 @@ impl Flow {
     fn forget(&mut self, now: Instant, ack: Seq) {
         while self.cache.front().is_some_and(|first| !first.end.is_after(ack)) {
             let Some(first) = self.cache.pop_front() else { return };
-            if first.repeats == 0 && first.end == ack {
-                let sample = now.since(first.sent);
+            if let Some(sent) = first.sent
+                && first.repeats == 0
+                && first.end == ack
+            {
+                let sample = now.since(sent);
                 self.rtt = Some(self.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
             }
         }
@@ -222,7 +227,8 @@ mod tests {
         let mut flow = Flow::new(64, Duration::from_millis(40));
         for index in 0..segments {
             let seq = Seq(index * 100);
-            flow.on_data(at(index.into()), seq, seq.add(100), &packet(index.into()));
+            flow.on_data(at(0), seq, seq.add(100), &packet(index.into()));
+            flow.on_sent(at(index.into()), seq);
         }
         flow
     }
@@ -277,6 +283,16 @@ mod tests {
         assert!(flow.on_timeout(at(199)).is_none());
         assert_eq!(flow.on_timeout(at(200)).map(|packet| packet.id.0), Some(0));
         assert_eq!(flow.due(), at(600));
+    }
+
+    #[test]
+    fn what_still_waits_to_be_sent_is_not_repeated() {
+        let mut flow = flow(1);
+        flow.on_data(at(5), Seq(100), Seq(200), &packet(1));
+        assert_eq!(ack(&mut flow, 10, 100, &[]), (true, vec![]));
+        assert_eq!(flow.due(), Instant::MAX);
+        flow.on_sent(at(300), Seq(100));
+        assert_eq!(flow.due(), at(340));
     }
 
     #[test]

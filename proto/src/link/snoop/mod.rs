@@ -27,8 +27,8 @@ use crate::base::{
 use crate::wire::ip;
 use crate::wire::tcp::{self, Flags};
 
-/// Ids of repeated segments, which nobody above knows, begin here.
-const OWN_IDS: u64 = 1 << 63;
+/// Ids of repeated segments, which nobody above knows, begin here; those of routing below.
+const OWN_IDS: u64 = 3 << 62;
 /// Connections that are remembered; the one that was idle longest is forgotten for another.
 const FLOWS: usize = 256;
 
@@ -106,6 +106,11 @@ fn read(protocol: EtherType, payload: &[u8]) -> Option<Segment> {
     Some(Segment { ends, header, data: data.len() })
 }
 
+/// Whether the connection before is over, and its numbers mean nothing any more.
+fn begins_anew(header: &tcp::Header) -> bool {
+    header.flags.has(Flags::RST) || header.flags.has(Flags::SYN)
+}
+
 impl Snoop {
     /// Puts Snoop around a link.
     pub fn build(config: &SnoopConfig, link: Box<dyn Link + Send>) -> Self {
@@ -125,7 +130,13 @@ impl Snoop {
 
     /// Remembers a segment of data on its way down.
     fn on_down(&mut self, now: Instant, packet: &Packet) {
-        let Some(segment) = segment(packet).filter(|segment| segment.data > 0) else { return };
+        let Some(segment) = segment(packet) else { return };
+        if begins_anew(&segment.header) {
+            self.flows.remove(&segment.ends);
+        }
+        if segment.data == 0 {
+            return;
+        }
         if !self.flows.contains_key(&segment.ends) && self.flows.len() >= FLOWS {
             let idle = self.flows.iter().min_by_key(|(_, flow)| flow.used).map(|(ends, _)| *ends);
             idle.and_then(|ends| self.flows.remove(&ends));
@@ -141,10 +152,11 @@ impl Snoop {
     /// Looks at an acknowledgement on its way up; whether it goes further.
     fn on_up(&mut self, now: Instant, protocol: EtherType, payload: &[u8]) -> bool {
         let Some(segment) = read(protocol, payload) else { return true };
-        if segment.header.flags.has(Flags::RST) || segment.header.flags.has(Flags::SYN) {
+        let (from, to) = segment.ends;
+        if begins_anew(&segment.header) {
+            self.flows.remove(&(to, from));
             return true;
         }
-        let (from, to) = segment.ends;
         let Some(flow) = self.flows.get_mut(&(to, from)) else { return true };
         if !segment.header.flags.has(Flags::ACK) {
             return true;
@@ -274,6 +286,10 @@ impl Layer for Snoop {
 impl Link for Snoop {
     fn heeds_overheard(&self) -> bool {
         self.link.heeds_overheard()
+    }
+
+    fn heeded(&self) -> u64 {
+        self.link.heeded()
     }
 
     fn status(&self, now: Instant) -> LinkStatus {

@@ -437,6 +437,8 @@ impl Layer for TwoP {
                 }
             }
         }
+        // Who cannot be told anything is not waited for.
+        self.advance(cx.now);
         None
     }
 

@@ -6,7 +6,11 @@ use super::{Outstanding, Peer, Phase, Port, TwoP};
 use crate::base::{
     AckPolicy, Duration, EtherType, FlowId, Frame, Instant, Lane, RoomBelow, Seq, TxOptions, UnitId,
 };
+use crate::link::lacks_keys;
 use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, Header, Kind, encode};
+
+/// No message of a handshake is longer than a frame with so many.
+const CARRIER_BYTES: usize = 170;
 
 impl TwoP {
     /// Air time of the markers that a radio has still to send.
@@ -31,33 +35,55 @@ impl TwoP {
         let markers = self.marker_time(place);
         let free = place.busy_until.max(now);
         for step in 0..count {
-            let index = self.groups[group].ports[port].peers[(turn + step) % count];
-            let has_room = !below(lane(&self.peers[index])).is_none();
             let place = &self.groups[group].ports[port];
-            let bytes = self.peers[index].queue.front().map(|packet| packet.payload.len());
-            let air = bytes.map(|bytes| place.spec.unacknowledged(bytes));
-            let fits = air.is_some_and(|air| free + air + markers <= end);
-            if has_room && (fits || self.peers[index].wanted) {
+            let index = place.peers[(turn + step) % count];
+            let (peer, lane) = (&self.peers[index], lane(&self.peers[index]));
+            let fits = |bytes| free + place.spec.unacknowledged(bytes) + markers <= end;
+            let control = Lane { flow: FlowId::CONTROL, ..lane };
+            let is_carrier = peer.wanted && fits(CARRIER_BYTES) && !below(control).is_none();
+            let next = peer.queue.front().map(|packet| packet.payload.len());
+            if is_carrier || (next.is_some_and(fits) && !below(lane).is_none()) {
                 self.groups[group].ports[port].turn = (turn + step + 1) % count;
-                return Some(self.data(now, (group, port), index, end));
+                let place = (group, port);
+                return Some(match is_carrier {
+                    true => self.carrier(now, place, index, end),
+                    false => self.data(now, place, index, end),
+                });
             }
         }
         // The marker comes last: when nothing else fits any more.
         if now + markers < end {
             return None;
         }
-        let peers = &self.groups[group].ports[port].peers;
-        let untold = |index: &&usize| !self.peers[**index].is_told;
-        let index = *peers.iter().find(untold)?;
-        let has_room = !below(lane(&self.peers[index])).is_none();
-        has_room.then(|| self.marker(now, (group, port), index))
+        for place in 0..count {
+            let index = self.groups[group].ports[port].peers[place];
+            let lane = lane(&self.peers[index]);
+            if self.peers[index].is_told {
+                continue;
+            }
+            if !below(lane).is_none() {
+                return Some(self.marker(now, (group, port), index));
+            }
+            // Who shares no keys with us could not read it.
+            self.peers[index].is_told = lacks_keys(below, lane);
+        }
+        None
+    }
+
+    /// An empty frame for what a layer below wants to say.
+    fn carrier(
+        &mut self,
+        now: Instant,
+        place: (usize, usize),
+        index: usize,
+        end: Instant,
+    ) -> Frame {
+        self.peers[index].wanted = false;
+        let empty = (EtherType::FARHOP, Bytes::new(), FlowId::CONTROL);
+        self.give(now, place, index, empty, None, end)
     }
 
     fn data(&mut self, now: Instant, place: (usize, usize), index: usize, end: Instant) -> Frame {
-        if std::mem::take(&mut self.peers[index].wanted) {
-            let empty = (EtherType::FARHOP, Bytes::new(), FlowId::CONTROL);
-            return self.give(now, place, index, empty, None, end);
-        }
         let packet = self.peers[index].queue.pop_front().expect("its length was asked for");
         let what = (packet.protocol, packet.payload, packet.flow);
         self.give(now, place, index, what, Some(packet.id), end)

@@ -86,8 +86,7 @@ impl Olsr {
     /// without those that are better reached by another. Over many hops a message that is sent once
     /// on lossy links nearly never arrives.
     fn repeats(&self) -> u8 {
-        let is_direct =
-            |node: NodeId| self.table.routes.get(&node).is_none_or(|(hop, _)| hop.via == node);
+        let is_direct = self.table.is_direct();
         let direct = self.neighbours.iter().filter(|(node, _)| is_direct(**node));
         let nlq = |(node, (_, radio)): (&NodeId, &(Cost, RadioId))| {
             self.links.get((*node, *radio)).map(links::Link::nlq)

@@ -47,7 +47,7 @@ impl Link {
         Self {
             window: 0,
             seen: 0,
-            overdue: Instant::ZERO,
+            overdue: Instant::MAX,
             interval,
             nlq: 0,
             symmetric_until: Instant::ZERO,
@@ -63,6 +63,20 @@ impl Link {
     fn count(&mut self, arrived: bool, most: u8) {
         self.window = self.window << 1 | u32::from(arrived);
         self.seen = (self.seen + 1).min(most);
+    }
+
+    /// Counts the HELLOs that should have come by now. One is sent an interval after the last, less
+    /// up to a quarter (RFC 3626, 18.3): of any number of them the last is due between these times.
+    fn count_overdue(&mut self, now: Instant, most: u8) {
+        let limit = self.heard_until.min(now);
+        let step = self.interval - self.interval / 8;
+        for _ in 0..most {
+            if self.overdue > limit {
+                break;
+            }
+            self.count(false, most);
+            self.overdue += step;
+        }
     }
 
     /// Takes it as one of which nothing was heard for long. With the next HELLOs it comes back.
@@ -143,9 +157,10 @@ impl Links {
         let validity = validity.min(MOST_VALIDITY);
         let own = self.plan.ipv4(self.node);
         let link = self.links.entry(key).or_insert_with(|| Link::new(hello.interval));
+        link.count_overdue(now, self.window);
         link.count(true, self.window);
         link.interval = hello.interval.clamp(Duration::from_millis(50), MOST_INTERVAL);
-        link.overdue = now + link.interval + link.interval / 2;
+        link.overdue = now + link.interval + link.interval * 3 / 8;
         link.heard_until = now + validity;
         link.willingness = hello.willingness;
         let about_us = hello.neighbours.iter().filter(|(_, neighbour)| neighbour.address == own);
@@ -180,10 +195,7 @@ impl Links {
     pub(super) fn expire(&mut self, now: Instant) {
         let window = self.window;
         self.links.retain(|_, link| {
-            while link.overdue <= now && link.heard_until > now {
-                link.count(false, window);
-                link.overdue += link.interval;
-            }
+            link.count_overdue(now, window);
             link.heard_until > now
         });
     }
@@ -213,5 +225,37 @@ impl Links {
             }
         }
         told.into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_hello_that_is_missing_counts() {
+        let config = OlsrConfig { window: 12, ..OlsrConfig::default() };
+        let interval = Duration::from_secs(2);
+        let hello = Hello { interval, willingness: 3, neighbours: Vec::new() };
+        let key = (NodeId(2), RadioId(0));
+        let patterns: [(&[bool], u8); 4] = [
+            (&[true], 255),
+            (&[true, true, false], 170),
+            (&[true, false], 127),
+            (&[true, false, false], 85),
+        ];
+        for (arrives, share) in patterns {
+            let mut links = Links::new(NodeId(1), AddressPlan::default(), &config);
+            let mut now = Instant::ZERO;
+            for number in 0..=120 {
+                // Up to a quarter of the interval less.
+                let less = if number % 4 < 2 { interval / 4 } else { Duration::ZERO };
+                now += interval - less;
+                if arrives[number % arrives.len()] {
+                    assert!(links.on_hello(now, key, &hello, interval * 6));
+                }
+            }
+            assert_eq!(links.get(key).map(Link::lq), Some(share), "{arrives:?}");
+        }
     }
 }

@@ -92,6 +92,13 @@ struct Table {
     last_known: BTreeMap<NodeId, NextHop>,
 }
 
+impl Table {
+    /// Tells of a neighbour whether it is best reached directly, as far as is known.
+    fn is_direct(&self) -> impl Fn(NodeId) -> bool + '_ {
+        move |node| self.routes.get(&node).is_none_or(|(hop, _)| hop.via == node)
+    }
+}
+
 impl Routes for Table {
     fn route(&self, to: Destination) -> Option<NextHop> {
         match to {

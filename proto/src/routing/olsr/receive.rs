@@ -87,7 +87,8 @@ impl Olsr {
 
     /// Chooses relays again, and tells all soon if there are other neighbours than they know.
     pub(super) fn on_links_changed(&mut self, now: Instant) {
-        self.relays = relays::choose(&self.links, now, self.node(), self.config.relays);
+        let (node, coverage) = (self.node(), self.config.relays);
+        self.relays = relays::choose(&self.links, now, node, coverage, self.table.is_direct());
         let best = self.links.best(now);
         if !best.keys().eq(self.told.iter()) {
             let soon = self.jitter(self.config.hello() / 4);

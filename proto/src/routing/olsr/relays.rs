@@ -12,8 +12,15 @@ const WILL_NEVER: u8 = 0;
 const WILL_ALWAYS: u8 = 7;
 
 /// Chooses relays so that each node two hops away is reached by `coverage` of them, or by all that
-/// reach it. Of those that reach as many, the one with the better link is taken.
-pub(super) fn choose(links: &Links, now: Instant, node: NodeId, coverage: u8) -> Vec<NodeId> {
+/// reach it. Of those that reach as many, the one with the better link is taken. A neighbour that
+/// is better reached by another counts as two hops away: it misses much of what is said here.
+pub(super) fn choose(
+    links: &Links,
+    now: Instant,
+    node: NodeId,
+    coverage: u8,
+    is_direct: impl Fn(NodeId) -> bool,
+) -> Vec<NodeId> {
     let best = links.best(now);
     let mut reached: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
     let mut willing: BTreeMap<NodeId, u8> = BTreeMap::new();
@@ -22,8 +29,14 @@ pub(super) fn choose(links: &Links, now: Instant, node: NodeId, coverage: u8) ->
             continue;
         }
         willing.insert(neighbour, link.willingness);
-        let far = link.neighbours.iter().filter(|far| **far != node && !best.contains_key(far));
+        let is_near = |far: &NodeId| best.contains_key(far) && is_direct(*far);
+        let far = link.neighbours.iter().filter(|far| **far != node && !is_near(far));
         reached.entry(neighbour).or_default().extend(far);
+    }
+    for far in reached.values_mut() {
+        // By several radios it reaches them no better.
+        far.sort_unstable();
+        far.dedup();
     }
     let mut wanted: BTreeMap<NodeId, u8> = BTreeMap::new();
     for far in reached.values().flatten() {

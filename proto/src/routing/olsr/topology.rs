@@ -20,6 +20,9 @@ use super::super::Signing;
 const ORIGINATORS: usize = 4_096;
 /// The longest time that a message is believed, whatever it says.
 const MOST_VALIDITY: Duration = Duration::from_secs(600);
+/// How long the number of a message is remembered at least (DUP_HOLD_TIME, RFC 3626, 18.3): however
+/// short it is to be believed, it must not go in circles.
+const REMEMBERED: Duration = Duration::from_secs(30);
 /// Least time between two answers to old messages of one node, and from its newest message to an
 /// answer: some messages overtake others on their way.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -29,6 +32,8 @@ const ANSWER: Duration = Duration::from_secs(3);
 struct Originator {
     /// Until when its neighbours are believed. Later only its number is.
     until: Instant,
+    /// Until when it is not forgotten.
+    known_until: Instant,
     /// Its newest message.
     newest: Message,
     number: Number,
@@ -161,8 +166,10 @@ impl TopologySet {
         neighbours.dedup_by_key(|edge| edge.0);
         let known = self.originators.get(&from);
         let changed = known.is_none_or(|known| known.neighbours != neighbours);
+        let validity = message.validity.min(MOST_VALIDITY);
         let originator = Originator {
-            until: now + message.validity.min(MOST_VALIDITY),
+            until: now + validity,
+            known_until: now + validity.max(REMEMBERED),
             number: Number::of(&message, topology),
             newest: message,
             neighbours,
@@ -205,7 +212,7 @@ impl TopologySet {
                 known.neighbours.clear();
                 has_expired = true;
             }
-            known.until > now || matches!(known.number, Number::Counter(_))
+            known.known_until > now || matches!(known.number, Number::Counter(_))
         });
         has_expired
     }
