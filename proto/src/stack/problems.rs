@@ -22,7 +22,7 @@ use super::config::LinkConfig;
 use super::plan::{Search, Topology};
 use super::scenario::{
     DelayConfig, DeviceConfig, FlowConfig, MobilityKind, RadioConfig, RadioLinkConfig,
-    RadioOverride, Scenario, SweepConfig,
+    RadioOverride, Scenario, Seeds, SweepConfig, SweepValue,
 };
 use flow::check_flow_kind;
 use names::Names;
@@ -48,10 +48,28 @@ fn check_sweep(found: &mut Found, sweep: &SweepConfig) {
             "a number, or a list of seeds",
         );
     }
+    let mut seeds = BTreeSet::new();
+    if let Seeds::List(list) = &sweep.seeds
+        && let Some(twice) = list.iter().find(|seed| !seeds.insert(**seed))
+    {
+        found.add("sweep.seeds", format!("the seed {twice} stands there twice"), "each seed once");
+    }
     for (index, vary) in sweep.vary.iter().enumerate() {
         if vary.values.is_empty() {
             let path = format!("sweep.vary[{index}].values");
             found.add(path, format!("no values for {}", vary.key), "one value or more");
+        }
+        let mut values = BTreeSet::new();
+        let is_known = |value: &SweepValue| !values.insert(format!("{value:?}"));
+        if let Some(place) = vary.values.iter().position(is_known) {
+            let path = format!("sweep.vary[{index}].values[{place}]");
+            let message = format!("{} stands there twice", vary.values[place]);
+            found.add(path, message, "each value once: sweep.seeds repeats runs");
+        }
+        if ["seed", "sweep"].contains(&vary.key.split(['.', '[']).next().unwrap_or_default()) {
+            let path = format!("sweep.vary[{index}].key");
+            let message = format!("{} does not vary like this", vary.key);
+            found.add(path, message, "sweep.seeds = 5, or a list of seeds");
         }
         if sweep.vary[..index].iter().any(|other| other.key == vary.key) {
             let path = format!("sweep.vary[{index}].key");
@@ -344,6 +362,12 @@ impl Scenario {
             let message = format!("nothing of the flow is left to measure at {from} s");
             let help = format!("a time from start_s, {start} s, and before it stops, at {stop} s");
             found.add(format!("{path}.measure_from_s"), message, help);
+        }
+        let of_all = self.measure_from_s.filter(|_| flow.measure_from_s.is_none());
+        if let Some(from) = of_all.filter(|from| *from >= stop) {
+            let message = format!("it stops at {stop} s, and measure_from_s is {from} s");
+            let help = "a later end, or a measure_from_s of its own";
+            found.add(format!("{path}.stop_s"), message, help);
         }
     }
 }

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration as StdDuration, Instant as WallClock};
 
-use farhop_proto::base::AddressPlan;
+use farhop_proto::base::{AddressPlan, Duration, Instant};
 use farhop_proto::stack::{Congestion, FlowConfig, FlowKind, Scenario};
+use farhop_proto::transport::udp::Made;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use socket2::SockRef;
 
@@ -29,6 +30,8 @@ pub(super) const BIN: StdDuration = StdDuration::from_millis(100);
 const LOOK: StdDuration = StdDuration::from_millis(100);
 /// How long a connection may take to be made.
 const CONNECT: StdDuration = StdDuration::from_secs(10);
+/// So long at least a datagram may be under way before it counts as lost.
+const UNDER_WAY: Duration = Duration::from_secs(1);
 /// Number and time at the front of a datagram, in bytes.
 const FRONT: usize = 16;
 
@@ -52,20 +55,26 @@ pub(super) struct Measured {
 /// What was measured of a UDP flow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UdpMeasured {
+    made: Made,
     /// One more than the highest number that came.
     expected: u64,
+    /// The first number that counts since measuring began, and how many of those came.
+    from: u64,
     received: u64,
-    /// Both when measuring began.
-    before: (u64, u64),
+    /// When the flow ended.
+    ended: Instant,
     pub(super) delays_ms: Vec<f64>,
     pub(super) jitters_ms: Vec<f64>,
 }
 
 impl UdpMeasured {
-    /// Share of the datagrams that never came.
+    /// Share of the datagrams that never came; those of the last moments may still be on their way.
     pub(super) fn loss(&self) -> Option<f64> {
-        let (expected, received) = (self.expected - self.before.0, self.received - self.before.1);
-        (expected > 0).then(|| 1.0 - received as f64 / expected as f64)
+        let longest = self.delays_ms.iter().copied().fold(0.0, f64::max);
+        let under_way = Duration::from_secs_f64(longest * 2.0 / 1e3).max(UNDER_WAY);
+        let made = self.made.by(self.ended.saturating_sub(under_way));
+        let all = self.expected.max(made).saturating_sub(self.from).max(self.received);
+        (all > 0).then(|| 1.0 - self.received as f64 / all as f64)
     }
 }
 
@@ -223,13 +232,9 @@ impl Running {
     /// Starts measuring anew; returns what was delivered before.
     fn begin_measure(&self) -> u64 {
         let mut udp = self.shared.udp.lock().expect("no holder panics");
-        let (expected, received) = (udp.expected, udp.received);
-        *udp = UdpMeasured {
-            expected,
-            received,
-            before: (expected, received),
-            ..UdpMeasured::default()
-        };
+        let UdpMeasured { made, expected, .. } = std::mem::take(&mut *udp);
+        let from = made.count();
+        *udp = UdpMeasured { made, expected, from, ..UdpMeasured::default() };
         self.shared.delivered.load(Ordering::Relaxed)
     }
 
@@ -266,12 +271,19 @@ impl Running {
         let is_tcp = self.config.kind == FlowKind::Tcp;
         let from = self.measure_from(scenario);
         let start = self.config.start_s;
-        let udp = std::mem::take(&mut *shared.udp.lock().expect("no holder panics"));
+        let until = if finished > 0.0 { start + finished } else { stop };
+        // What was over before measuring began is measured from its start.
+        let (span_s, before_bytes) = match until <= from {
+            true => (until - start, 0),
+            false => (until - from, self.at_measure.unwrap_or(0)),
+        };
+        let mut udp = std::mem::take(&mut *shared.udp.lock().expect("no holder panics"));
+        udp.ended = Instant::from_nanos(monotonic_nanos());
         Ok(Measured {
             sent_bytes: shared.sent.load(Ordering::Relaxed),
             delivered_bytes: self.at_stop.unwrap_or(delivered),
-            before_bytes: self.at_measure.unwrap_or(0),
-            span_s: if finished > 0.0 { start + finished - from } else { stop - from },
+            before_bytes,
+            span_s,
             completed_s: (finished > 0.0).then_some(finished),
             bins: self.bins,
             retransmissions: is_tcp.then(|| shared.retransmissions.load(Ordering::Relaxed)),
@@ -426,7 +438,11 @@ fn udp_sender(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::
             break;
         }
         payload[..8].copy_from_slice(&number.to_be_bytes());
-        payload[8..FRONT].copy_from_slice(&monotonic_nanos().to_be_bytes());
+        let now = monotonic_nanos();
+        payload[8..FRONT].copy_from_slice(&now.to_be_bytes());
+        let mut udp = shared.udp.lock().expect("no holder panics");
+        udp.made.note(Instant::from_nanos(now), number + 1);
+        drop(udp);
         match socket.send(&payload) {
             Ok(length) => {
                 shared.sent.fetch_add(length as u64, Ordering::Relaxed);
@@ -464,7 +480,7 @@ fn udp_receiver(_: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::Res
         shared.delivered.fetch_add(length as u64, Ordering::Relaxed);
         let mut udp = shared.udp.lock().expect("no holder panics");
         udp.expected = udp.expected.max(word(0) + 1);
-        udp.received += 1;
+        udp.received += u64::from(word(0) >= udp.from);
         udp.delays_ms.push(delay);
         udp.jitters_ms.push(jitter);
     }

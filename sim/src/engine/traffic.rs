@@ -212,11 +212,16 @@ impl Flow<'_> {
     }
 
     /// Measured payload over the time that it took, in Mb/s: until its last byte if it had a number
-    /// of them and all came, else until it stopped.
+    /// of them and all came, else until it stopped. What was over before measuring began is
+    /// measured from its start.
     pub(super) fn goodput_mbps(&self, end: Instant) -> f64 {
         let until = self.app.completed().unwrap_or(self.stop).min(self.stop).min(end);
-        let span = until.since(self.measure_from).as_secs_f64();
-        let bytes = self.delivered.saturating_sub(self.before);
+        let (from, before) = match until <= self.measure_from {
+            true => (self.start, 0),
+            false => (self.measure_from, self.before),
+        };
+        let span = until.since(from).as_secs_f64();
+        let bytes = self.delivered.saturating_sub(before);
         if span > 0.0 { bytes as f64 * 8.0 / span / 1e6 } else { 0.0 }
     }
 

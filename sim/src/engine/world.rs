@@ -318,6 +318,11 @@ impl Node {
         self.clock.local(now)
     }
 
+    /// The first true time at which the node's own is `local` or more.
+    pub(super) fn true_time(&self, local: Instant) -> Instant {
+        self.clock.true_time(local)
+    }
+
     /// The indices of the node's radios on the medium.
     pub(super) fn radios(&self) -> std::ops::Range<usize> {
         self.radios[0] as usize..self.radios[1] as usize

@@ -111,3 +111,62 @@ fn red_keeps_the_queue_short_and_marks_save_repetitions() {
     let (short, long) = (marked[0].goodput_mbps, tail[0].goodput_mbps);
     assert!(short > 0.9 * long, "{short} Mb/s, {long} with a long queue");
 }
+
+/// The first flow's report where node b is off from one second to another, of twenty.
+fn beside_an_outage(from_s: u32, to_s: u32, text: &str) -> FlowReport {
+    let fault = format!("[[fault]]\nnode = \"b\"\nfrom_s = {from_s}\nto_s = {to_s}\n");
+    flows(20, &(flow(text) + &fault)).remove(0)
+}
+
+#[test]
+fn what_comes_after_the_last_datagram_is_lost_too() {
+    let udp = "kind = \"udp\"\nrate_mbps = 1";
+    let loss = |from_s, to_s, text: &str| beside_an_outage(from_s, to_s, text).loss;
+    let of_half = loss(5, 20, udp).expect("datagrams");
+    // Those of the last second may be on their way.
+    assert!((of_half - 14.0 / 19.0).abs() < 0.02, "{of_half}");
+    let of_middle = loss(5, 10, udp).expect("datagrams");
+    // Some wait in queues until the node is back.
+    assert!((0.15..0.25).contains(&of_middle), "{of_middle}");
+    assert_eq!(loss(0, 20, udp), Some(1.0));
+    // Of an outage before measuring nothing counts.
+    let later = loss(2, 5, &format!("{udp}\nmeasure_from_s = 5.5")).expect("datagrams");
+    assert!(later < 0.02, "{later}");
+}
+
+#[test]
+fn a_call_that_breaks_off_is_a_bad_call() {
+    let call = "kind = \"voip\"\nvoip = { codec = \"g711\" }";
+    let voip = |from_s, to_s| beside_an_outage(from_s, to_s, call).voip.expect("a score");
+    let (broken, dead) = (voip(5, 20), voip(0, 20));
+    assert!((broken.loss - 14.0 / 19.0).abs() < 0.02 && broken.mos < 2.5, "{broken:?}");
+    assert_eq!((dead.loss, dead.mos, dead.r_factor), (1.0, 1.0, 0.0));
+}
+
+#[test]
+fn a_file_that_is_there_before_measuring_is_measured_from_its_start() {
+    let found = flows(20, &flow("kind = \"tcp\"\nbytes = 1000000\nmeasure_from_s = 10"));
+    let took = found[0].completed_s.expect("it came whole");
+    assert!(took < 3.0 && (found[0].goodput_mbps - 8.0 / took).abs() < 1e-6, "{found:?}");
+}
+
+#[test]
+fn the_delay_is_not_that_of_clocks_that_drift_apart() {
+    let text = "name = \"drift\"\nduration_s = 300\n\
+         node = [{ name = \"a\", clock = { drift_ppm = 80, offset_s = 3 } }, { name = \"b\" }]\n\
+         link = [{ between = [\"a\", \"b\"], distance_km = 1 }]\n\
+         flow = [{ from = \"a\", to = \"b\", kind = \"udp\", rate_mbps = 0.1 }]\n";
+    let delay = crate::report(text).flows[0].delay_ms.expect("packets came");
+    assert!((1.0..5.0).contains(&delay.p50) && delay.p99 - delay.p50 < 3.0, "{delay:?}");
+}
+
+#[test]
+fn a_flow_that_ends_before_it_is_measured_is_refused() {
+    let text = "name = \"early\"\nduration_s = 10\nmeasure_from_s = 5\n\
+         node = [{ name = \"a\" }, { name = \"b\" }]\n\
+         link = [{ between = [\"a\", \"b\"], distance_km = 1 }]\n\
+         flow = [{ from = \"a\", to = \"b\", kind = \"udp\", stop_s = 4 }]\n";
+    let problems = toml::from_str::<Scenario>(text).expect("a scenario").problems();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert_eq!(problems[0].path, "flow[0].stop_s");
+}

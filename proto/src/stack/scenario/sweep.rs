@@ -59,6 +59,14 @@ impl Seeds {
             Self::List(seeds) => seeds[place as usize],
         }
     }
+
+    /// The place of a seed, if it is one of them.
+    fn place(&self, seed: u64, first: u64) -> Option<u64> {
+        match self {
+            Self::Count(count) => Some(seed.wrapping_sub(first)).filter(|place| place < count),
+            Self::List(seeds) => Some(seeds.iter().position(|own| *own == seed)? as u64),
+        }
+    }
 }
 
 /// A value of a key in a sweep: anything that a scenario can hold.
@@ -145,6 +153,25 @@ impl SweepConfig {
         values.reverse();
         values
     }
+
+    /// The run with these values of the keys and this seed, where `first` is the scenario's own;
+    /// nothing if there is none. The seeds of a point follow each other.
+    pub fn index(
+        &self,
+        values: &BTreeMap<String, SweepValue>,
+        seed: u64,
+        first: u64,
+    ) -> Option<u64> {
+        let mut index = 0;
+        for vary in &self.vary {
+            let value = values.get(&vary.key)?;
+            let place = vary.values.iter().position(|own| own == value)?;
+            index = index * vary.values.len() as u64 + place as u64;
+        }
+        let is_whole = values.len() == self.vary.len();
+        let place = self.seeds.place(seed, first).filter(|_| is_whole)?;
+        Some(index * self.seeds.count() + place)
+    }
 }
 
 #[cfg(test)]
@@ -170,6 +197,26 @@ mod tests {
             sweep.point(index).iter().filter_map(|(_, value)| value.number()).collect()
         };
         assert_eq!([point(0), point(2), point(3)], [[1.0, 7.0], [1.0, 9.0], [2.0, 7.0]]);
+    }
+
+    #[test]
+    fn a_run_is_found_by_its_values_and_its_seed() {
+        let sweep = sweep();
+        let values = |index| -> BTreeMap<String, SweepValue> {
+            let point = sweep.point(index);
+            point.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect()
+        };
+        for index in 0..30 {
+            let seed = sweep.seeds.at(index % 5, 100);
+            assert_eq!(sweep.index(&values(index / 5), seed, 100), Some(index));
+        }
+        let first = values(0);
+        assert_eq!([99, 105].map(|seed| sweep.index(&first, seed, 100)), [None; 2]);
+        let mut foreign = first.clone();
+        foreign.insert("c".into(), SweepValue::Integer(1));
+        assert_eq!(sweep.index(&foreign, 100, 100), None);
+        foreign.remove("a");
+        assert_eq!(sweep.index(&foreign, 100, 100), None);
     }
 
     #[test]

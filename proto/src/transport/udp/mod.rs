@@ -4,10 +4,13 @@
 //! Each payload begins with its number and the time it was sent, on the sender's clock, both as
 //! 64-bit big-endian numbers. The difference of the clocks is left to whoever reads the samples.
 
+mod made;
+
 use std::net::SocketAddrV4;
 
 use bytes::Bytes;
 
+pub use self::made::Made;
 use super::tcp::FlowEnd;
 use super::{Transport, TransportStatus};
 use crate::base::{
@@ -49,6 +52,8 @@ pub struct Sample {
     pub delay_us: i64,
     /// Jitter so far (RFC 3550, 6.4.1), in microseconds.
     pub jitter_us: u32,
+    /// When it came on the clock of the sink, in hundredths of a second.
+    pub at_cs: u32,
 }
 
 /// One end of a UDP flow.
@@ -80,6 +85,7 @@ struct Source {
     paused: bool,
     backlog: u64,
     next: u64,
+    made: Made,
     sent_bytes: u64,
     sent: u64,
     overflows: u64,
@@ -95,8 +101,9 @@ struct Sink {
     reordered: u64,
     /// One more than the highest number.
     expected: u64,
-    /// What was expected and received when measuring began.
-    before: (u64, u64),
+    /// The first number that counts since measuring began, and how many of those came.
+    from: u64,
+    counted: u64,
     /// Bit `n % REPEAT_WINDOW` tells whether `n` came, for the latest numbers. It is only as long
     /// as there were numbers for.
     seen: Vec<u64>,
@@ -132,6 +139,7 @@ impl Udp {
                     paused: false,
                     backlog: 0,
                     next: 0,
+                    made: Made::default(),
                     sent_bytes: 0,
                     sent: 0,
                     overflows: 0,
@@ -181,32 +189,32 @@ impl Udp {
         }
     }
 
-    /// Has a sink measure anew: samples and loss count from now on.
-    pub fn begin_measure(&mut self) {
+    /// What a source has made, those that were lost in it counted; nothing of a sink.
+    pub fn made(&self) -> Option<&Made> {
+        match &self.role {
+            Role::Source(source) => Some(&source.made),
+            Role::Sink(_) => None,
+        }
+    }
+
+    /// Has a sink measure anew: samples count from now on, and loss from number `from` on.
+    pub fn begin_measure(&mut self, from: u64) {
         if let Role::Sink(sink) = &mut self.role {
-            sink.before = (sink.expected, sink.received);
+            (sink.from, sink.counted) = (from, 0);
             sink.samples.clear();
             sink.stride = 1;
         }
     }
 
-    /// Datagrams that a sink knows to have been sent since measuring began.
-    pub fn expected(&self) -> u64 {
+    /// How many of the measured datagrams came to a sink, and of how many: up to number `made`, of
+    /// which it may never have heard, and whatever came beyond.
+    pub fn measured(&self, made: u64) -> (u64, u64) {
         match &self.role {
-            Role::Source(_) => 0,
-            Role::Sink(sink) => sink.expected - sink.before.0,
-        }
-    }
-
-    /// Share of the datagrams up to the highest number that a sink is missing since measuring
-    /// began; none before the first came.
-    pub fn loss(&self) -> Option<f64> {
-        match &self.role {
-            Role::Sink(sink) if self.expected() > 0 => {
-                let received = sink.received - sink.before.1;
-                Some((1.0 - received as f64 / self.expected() as f64).max(0.0))
+            Role::Source(_) => (0, 0),
+            Role::Sink(sink) => {
+                let all = sink.expected.max(made).saturating_sub(sink.from);
+                (sink.counted, all.max(sink.counted))
             }
-            _ => None,
         }
     }
 
@@ -257,6 +265,7 @@ impl Source {
             } else {
                 self.overflows += 1;
                 self.next += 1;
+                self.made.note(now, self.next);
             }
             self.due += rate.time(self.size as u64);
         }
@@ -279,6 +288,7 @@ impl Source {
         front[..8].copy_from_slice(&self.next.to_be_bytes());
         front[8..].copy_from_slice(&now.as_nanos().to_be_bytes());
         self.next += 1;
+        self.made.note(now, self.next);
         self.sent += 1;
         self.sent_bytes += self.size as u64;
         front
@@ -293,7 +303,8 @@ impl Sink {
             duplicates: 0,
             reordered: 0,
             expected: 0,
-            before: (0, 0),
+            from: 0,
+            counted: 0,
             seen: Vec::new(),
             samples: Vec::new(),
             stride: 1,
@@ -308,6 +319,7 @@ impl Sink {
             return;
         }
         self.received += 1;
+        self.counted += u64::from(number >= self.from);
         self.received_bytes += length;
         let transit = now.signed_since(Instant::from_nanos(sent));
         if let Some(last) = self.last_transit.replace(transit) {
@@ -316,7 +328,8 @@ impl Sink {
         }
         if self.received.is_multiple_of(self.stride) {
             let jitter_us = (self.jitter_ns / 1e3) as u32;
-            self.samples.push(Sample { delay_us: transit / 1_000, jitter_us });
+            let at_cs = (now.as_nanos() / 10_000_000) as u32;
+            self.samples.push(Sample { delay_us: transit / 1_000, jitter_us, at_cs });
             if self.samples.len() >= MAX_SAMPLES {
                 let mut index = 0;
                 self.samples.retain(|_| {

@@ -70,11 +70,30 @@ fn loss_counts_from_when_measuring_began() {
     let sent = packets(&mut source(Some(Bitrate::from_mbps(1.0)), None), 159);
     let mut sink = Udp::build(UdpConfig::Sink, end(2, 1));
     receive(&mut sink, at_ms(1), &sent[5].1);
-    sink.begin_measure();
-    assert_eq!((sink.loss(), sink.samples().len()), (None, 0));
-    receive(&mut sink, at_ms(2), &sent[7].1);
-    receive(&mut sink, at_ms(3), &sent[9].1);
-    assert_eq!((sink.loss(), sink.samples().len(), sink.lost()), (Some(0.5), 2, 7));
+    // Three more are on their way.
+    sink.begin_measure(9);
+    assert_eq!((sink.measured(9), sink.samples().len()), ((0, 0), 0));
+    for number in [7, 9, 11] {
+        receive(&mut sink, at_ms(2), &sent[number].1);
+    }
+    assert_eq!((sink.measured(0), sink.samples().len(), sink.lost()), ((2, 3), 3, 8));
+    assert_eq!(sink.measured(20), (2, 11), "those that followed the last one count too");
+}
+
+#[test]
+fn a_source_knows_how_many_it_had_made_by_when() {
+    let mut made = Made::default();
+    let ms = |count: u64| at_ms(count * 5);
+    for count in 1..=40_000 {
+        made.note(ms(count), count);
+    }
+    assert_eq!((made.count(), made.by(ms(50_000)), made.by(ms(0))), (40_000, 40_000, 0));
+    for count in [1, 300, 20_000, 39_999] {
+        let found = made.by(ms(count));
+        assert!(found <= count && found + 400 > count, "{found} of {count}");
+    }
+    // Nothing more is made: all is known.
+    assert_eq!(made.by(ms(40_000)), 40_000);
 }
 
 #[test]

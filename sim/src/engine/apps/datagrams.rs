@@ -18,6 +18,24 @@ pub(super) struct Datagrams {
     pauses: Option<Pauses>,
 }
 
+/// So long at least a datagram may be under way before it counts as lost.
+const UNDER_WAY: Duration = Duration::from_secs(1);
+
+/// What came of the datagrams of a flow.
+pub(super) struct Measured {
+    pub(super) received: u64,
+    pub(super) sent: u64,
+    /// One-way delays; of very many datagrams only of each 2^n-th.
+    pub(super) delays_ms: Vec<f64>,
+}
+
+impl Measured {
+    /// Share of those that never came; nothing where there were none.
+    fn loss(&self) -> Option<f64> {
+        (self.sent > 0).then(|| 1.0 - self.received as f64 / self.sent as f64)
+    }
+}
+
 /// The turns of an on-off source.
 struct Pauses {
     config: OnOffConfig,
@@ -59,22 +77,39 @@ impl Datagrams {
         Self { pauses: Some(pauses), ..Self::constant(config) }
     }
 
-    /// What the sink measures.
-    pub(super) fn sink<'a>(&self, nodes: &'a [Node]) -> Option<&'a Udp> {
-        match nodes[self.nodes[1]].stack.flows.transport(self.sink)? {
-            AnyTransport::Udp(udp) => Some(udp),
+    /// The source and the sink.
+    fn ends<'a>(&self, nodes: &'a [Node]) -> Option<[&'a Udp; 2]> {
+        let end = |node: usize, flow| match nodes[node].stack.flows.transport(flow)? {
+            AnyTransport::Udp(udp) => Some(&**udp),
             AnyTransport::Tcp(_) | AnyTransport::Hop(_) => None,
-        }
+        };
+        Some([end(self.nodes[0], self.source)?, end(self.nodes[1], self.sink)?])
     }
 
-    /// One-way delays, in milliseconds. The clocks of both ends are the world's to know: the offset
-    /// between them is taken out.
-    pub(super) fn delays_ms(&self, nodes: &[Node], end: Instant) -> Vec<f64> {
-        let Some(udp) = self.sink(nodes) else { return Vec::new() };
-        let [from, to] = self.nodes.map(|node| nodes[node].local(end));
-        let offset_us = to.signed_since(from) / 1_000;
-        let delay = |sample: &Sample| (sample.delay_us - offset_us) as f64 / 1e3;
-        udp.samples().iter().map(delay).collect()
+    /// What came of the datagrams that were made while it was measured. Those of the last moments
+    /// may still be on their way, and count only if they came.
+    pub(super) fn measured(&self, nodes: &[Node], end: Instant) -> Option<Measured> {
+        let [source, sink] = self.ends(nodes)?;
+        let delays_ms = self.delays_ms(nodes, sink);
+        let longest = delays_ms.iter().copied().fold(0.0, f64::max);
+        let under_way = Duration::from_secs_f64(longest * 2.0 / 1e3).max(UNDER_WAY);
+        let until = end.saturating_sub(under_way);
+        let made = source.made().map_or(0, |made| made.by(nodes[self.nodes[0]].local(until)));
+        let (received, sent) = sink.measured(made);
+        Some(Measured { received, sent, delays_ms })
+    }
+
+    /// One-way delays, in milliseconds. The clocks of both ends are the world's to know: what lay
+    /// between them when each datagram came is taken out.
+    fn delays_ms(&self, nodes: &[Node], sink: &Udp) -> Vec<f64> {
+        let [from, to] = self.nodes.map(|node| &nodes[node]);
+        let delay = |sample: &Sample| {
+            let came = Instant::from_nanos(u64::from(sample.at_cs) * 10_000_000);
+            let at = to.true_time(came);
+            let offset_us = to.local(at).signed_since(from.local(at)) / 1_000;
+            (sample.delay_us - offset_us) as f64 / 1e3
+        };
+        sink.samples().iter().map(delay).collect()
     }
 
     fn with_source(&self, net: &mut Net<'_>, act: impl FnOnce(&mut Udp)) {
@@ -116,8 +151,10 @@ impl App for Datagrams {
     }
 
     fn begin_measure(&mut self, net: &mut Net<'_>) {
+        let ends = self.ends(&net.world.nodes);
+        let made = ends.and_then(|[source, _]| source.made()).map_or(0, |made| made.count());
         if let AnyTransport::Udp(udp) = net.transport_mut(self.nodes[1], self.sink) {
-            udp.begin_measure();
+            udp.begin_measure(made);
         }
     }
 
@@ -136,10 +173,12 @@ impl App for Datagrams {
         if let Some(source) = source {
             report.sent_bytes = source.get().status().sent_bytes;
         }
-        let Some(udp) = self.sink(nodes) else { return };
-        let jitter = udp.samples().iter().map(|sample| f64::from(sample.jitter_us) / 1e3);
-        report.loss = udp.loss();
-        report.delay_ms = Distribution::of(&mut self.delays_ms(nodes, end));
+        let Some([_, sink]) = self.ends(nodes) else { return };
+        let jitter = sink.samples().iter().map(|sample| f64::from(sample.jitter_us) / 1e3);
         report.jitter_ms = Distribution::of(&mut jitter.collect::<Vec<f64>>());
+        if let Some(mut measured) = self.measured(nodes, end) {
+            report.loss = measured.loss();
+            report.delay_ms = Distribution::of(&mut measured.delays_ms);
+        }
     }
 }

@@ -8,7 +8,7 @@
 use farhop_proto::base::{Bitrate, Instant};
 use farhop_proto::stack::{Codec, FlowConfig, VoipConfig};
 
-use super::datagrams::Datagrams;
+use super::datagrams::{Datagrams, Measured};
 use super::{App, Net};
 use crate::engine::report::{FlowReport, VoipReport};
 use crate::engine::world::Node;
@@ -27,17 +27,22 @@ impl Voip {
         Self { config, datagrams: Datagrams::paced(Some(rate), size) }
     }
 
-    /// The score of a call whose packets had these delays, of `expected` that were sent.
-    fn score(&self, delays_ms: &[f64], expected: u64) -> Option<VoipReport> {
-        let least = delays_ms.iter().copied().reduce(f64::min)?;
+    /// The score of a call; nothing of one without packets.
+    fn score(&self, measured: &Measured) -> Option<VoipReport> {
+        let Measured { received, sent, delays_ms } = measured;
+        if *sent == 0 {
+            return None;
+        }
+        let least = delays_ms.iter().copied().reduce(f64::min).unwrap_or_default();
         let late = delays_ms.iter().filter(|delay| **delay > least + self.config.playout_ms);
-        let late = late.count() as f64;
-        let expected = expected.max(delays_ms.len() as u64) as f64;
-        let loss = 1.0 - (delays_ms.len() as f64 - late) / expected;
+        let late = late.count() as f64 / delays_ms.len().max(1) as f64;
+        let arrived = *received as f64 / *sent as f64;
+        let loss = 1.0 - arrived * (1.0 - late);
         let own_ms = self.config.playout_ms + self.config.coding_ms + self.config.extra_ms;
         let delay_ms = least + own_ms;
-        let r_factor = r_factor(self.config.codec, delay_ms, loss);
-        Some(VoipReport { r_factor, mos: mos(r_factor), loss, late: late / expected, delay_ms })
+        let r_factor =
+            if *received > 0 { r_factor(self.config.codec, delay_ms, loss) } else { 0.0 };
+        Some(VoipReport { r_factor, mos: mos(r_factor), loss, late: late * arrived, delay_ms })
     }
 }
 
@@ -79,8 +84,8 @@ impl App for Voip {
 
     fn report(&self, nodes: &[Node], end: Instant, report: &mut FlowReport) {
         self.datagrams.report(nodes, end, report);
-        let expected = self.datagrams.sink(nodes).map_or(0, |udp| udp.expected());
-        report.voip = self.score(&self.datagrams.delays_ms(nodes, end), expected);
+        let measured = self.datagrams.measured(nodes, end);
+        report.voip = measured.and_then(|measured| self.score(&measured));
     }
 }
 
@@ -109,10 +114,25 @@ mod tests {
         delays[7] = 69.0;
         delays[8] = 71.0;
         delays[9] = 200.0;
-        let score = call(Codec::G711).score(&delays, 105).expect("packets came");
+        let delays_ms = delays.to_vec();
+        let measured = Measured { received: 100, sent: 105, delays_ms };
+        let score = call(Codec::G711).score(&measured).expect("packets came");
         assert!((score.late - 2.0 / 105.0).abs() < 1e-12);
         assert!((score.loss - 7.0 / 105.0).abs() < 1e-12);
         assert_eq!(score.delay_ms, 10.0 + 60.0 + 25.0);
-        assert_eq!(call(Codec::G711).score(&[], 105), None);
+        // Only each tenth was looked at.
+        let measured = Measured { received: 1000, sent: 1050, ..measured };
+        let thinned = call(Codec::G711).score(&measured).expect("packets came");
+        assert!(
+            (thinned.loss - score.loss).abs() < 1e-12 && (thinned.late - score.late).abs() < 1e-12
+        );
+    }
+
+    #[test]
+    fn a_call_of_which_nothing_comes_is_as_bad_as_can_be() {
+        let nothing = Measured { received: 0, sent: 500, delays_ms: Vec::new() };
+        let score = call(Codec::G711).score(&nothing).expect("packets were sent");
+        assert_eq!((score.r_factor, score.mos, score.loss, score.late), (0.0, 1.0, 1.0, 0.0));
+        assert_eq!(call(Codec::G711).score(&Measured { sent: 0, ..nothing }), None);
     }
 }

@@ -42,6 +42,8 @@ pub(super) struct Web {
     step: Step,
     due: Instant,
     page_began: Instant,
+    /// An object of the page did not come.
+    page_failed: bool,
     /// Embedded objects of the page that nobody asked for yet.
     unasked: u32,
     delivered: u64,
@@ -86,6 +88,7 @@ impl Web {
             step: Step::Page,
             due: Instant::MAX,
             page_began: Instant::ZERO,
+            page_failed: false,
             unasked: 0,
             delivered: 0,
             measured_from: Instant::ZERO,
@@ -154,6 +157,7 @@ impl Web {
         if std::mem::replace(&mut connection.answered, true) || self.stopped {
             return;
         }
+        self.page_failed |= !whole;
         if connection.began >= self.measured_from {
             self.failed += u64::from(!whole);
             if whole {
@@ -169,7 +173,7 @@ impl Web {
     }
 
     fn end_page(&mut self, now: Instant) {
-        if self.page_began >= self.measured_from {
+        if self.page_began >= self.measured_from && !self.page_failed {
             self.page_ms.push(now.since(self.page_began).as_millis_f64());
         }
         self.step = Step::Page;
@@ -217,7 +221,7 @@ impl App for Web {
         self.due = Instant::MAX;
         match self.step {
             Step::Page => {
-                self.page_began = net.now;
+                (self.page_began, self.page_failed) = (net.now, false);
                 self.step = Step::Parse;
                 let bytes = self.main_bytes();
                 self.ask(net, bytes);

@@ -1,0 +1,58 @@
+//! How many datagrams a source had made by when: a sink knows nothing of those after the last that
+//! came.
+
+use crate::base::{Duration, Instant};
+
+/// Marks at most; then every second goes.
+const MARKS: usize = 256;
+/// Time between two marks, at first.
+const STEP: Duration = Duration::from_millis(20);
+
+/// The growing number of datagrams of a source.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// Times with the number at each, at least a step apart.
+    marks: Vec<(Instant, u64)>,
+    last: (Instant, u64),
+    step: Duration,
+}
+
+impl Default for Made {
+    fn default() -> Self {
+        Self { marks: Vec::new(), last: (Instant::ZERO, 0), step: STEP }
+    }
+}
+
+impl Made {
+    /// There are `count` of them at `now`, which never goes back.
+    pub fn note(&mut self, now: Instant, count: u64) {
+        self.last = (now, count);
+        if self.marks.last().is_some_and(|(at, _)| now < *at + self.step) {
+            return;
+        }
+        if self.marks.len() >= MARKS {
+            let mut index = 0;
+            self.marks.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+            self.step = self.step * 2;
+        }
+        self.marks.push((now, count));
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.last.1
+    }
+
+    /// How many there were at a time: not more, and fewer by what was made in some hundredth of the
+    /// time at most.
+    pub fn by(&self, at: Instant) -> u64 {
+        if at >= self.last.0 {
+            return self.last.1;
+        }
+        let passed = self.marks.partition_point(|(mark, _)| *mark <= at);
+        passed.checked_sub(1).map_or(0, |index| self.marks[index].1)
+    }
+}
