@@ -14,9 +14,11 @@ use toml::de::{DeTable, DeValue};
 
 use crate::Failure;
 
+mod files;
 mod read;
 mod recordings;
 
+pub(crate) use files::Files;
 use read::{COMPLAINTS, Complaint};
 
 /// A scenario with the text that it was read from.
@@ -154,7 +156,7 @@ fn scenario(text: &str, folder: &Path) -> Result<Scenario, Vec<Complaint>> {
     let reading = read::read(&document);
     let mut complaints = reading.complaints;
     if let Some(mut scenario) = reading.scenario {
-        let problems = read_files(&mut scenario, folder);
+        let problems = read_files(&mut scenario, &Files::of(folder));
         if complaints.is_empty() && problems.is_empty() {
             return Ok(scenario.expanded().into_owned());
         }
@@ -179,13 +181,14 @@ pub(crate) fn in_plain_words(error: &toml::de::Error) -> (String, String) {
     (message, help)
 }
 
-/// Reads the files that a scenario names, from a folder. Returns what is impossible in all of it.
-pub(crate) fn read_files(scenario: &mut Scenario, folder: &Path) -> Vec<Problem> {
-    let mut unreadable = recordings::read(scenario, folder);
+/// Puts what is in the files that a scenario names into it. Returns what is impossible in all of
+/// it.
+pub(crate) fn read_files(scenario: &mut Scenario, files: &Files) -> Vec<Problem> {
+    let mut unreadable = recordings::read(scenario, files);
     for (index, layout) in scenario.layout.iter_mut().enumerate() {
         let LayoutConfig::File(layout) = layout else { continue };
-        match fs::read_to_string(folder.join(&layout.file)) {
-            Ok(text) => layout.text = Some(text.into()),
+        match files.text(&layout.file) {
+            Ok(text) => layout.text = Some(text),
             Err(error) => unreadable.push(Problem {
                 path: format!("layout[{index}].file"),
                 message: format!("cannot read {}: {error}", layout.file),

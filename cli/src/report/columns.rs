@@ -5,11 +5,12 @@
 //! `_`.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
+use farhop_proto::stack::SweepValue;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
@@ -19,41 +20,198 @@ use serde_json::{Map, Value, json};
 use crate::Failure;
 use crate::sweep::Line;
 
-/// Writes the tables of some runs into a folder.
-pub(crate) fn write(dir: &Path, lines: &[Line]) -> Result<(), Failure> {
-    let tables = [
-        ("flows.parquet", rows(lines, flows)),
-        ("over-time.parquet", rows(lines, over_time)),
-        ("links.parquet", rows(lines, links)),
-        ("counters.parquet", rows(lines, counters)),
+/// Rows that are written together.
+const TOGETHER: usize = 8_192;
+
+/// Calls back with each run in turn.
+pub(crate) type Each<'a> =
+    &'a mut dyn FnMut(&mut dyn FnMut(&Line) -> Result<(), Failure>) -> Result<(), Failure>;
+
+/// Writes the tables of some runs into a folder. All runs are asked for twice: what the columns
+/// hold is known only when all have been seen, and no more than one is held in memory.
+pub(crate) fn write(dir: &Path, each: Each<'_>) -> Result<(), Failure> {
+    let mut tables = [
+        Table::new("flows.parquet", flows),
+        Table::new("over-time.parquet", over_time),
+        Table::new("links.parquet", links),
+        Table::new("counters.parquet", counters),
     ];
-    for (name, rows) in tables {
-        let path = dir.join(name);
-        save(&path, &rows).map_err(|error| {
-            Failure::Failed(format!("cannot write {}: {error}", path.display()))
-        })?;
-    }
-    Ok(())
+    each(&mut |line| {
+        for table in &mut tables {
+            rows(line, table.of).iter().for_each(|row| table.learn(row));
+        }
+        Ok(())
+    })?;
+    let writers = tables.iter().map(|table| Writer::create(dir, table));
+    let mut writers = writers.collect::<Result<Vec<_>, Failure>>()?;
+    each(&mut |line| writers.iter_mut().try_for_each(|writer| writer.add(line)))?;
+    writers.into_iter().try_for_each(Writer::finish)
 }
 
 type Row = Map<String, Value>;
 
-/// The rows of all runs, each behind the point and the seed of its run.
-fn rows(lines: &[Line], of: fn(&Line) -> Vec<Row>) -> Vec<Row> {
-    let with_point = |line: &Line| {
-        let mut point: Row = line
-            .point
-            .iter()
-            .map(|(key, value)| {
-                let value = value.number().map_or_else(|| json!(value.to_string()), |n| json!(n));
-                (key.clone(), value)
-            })
-            .collect();
-        point.insert("seed".into(), json!(line.report.seed));
-        let join = |row: Row| point.clone().into_iter().chain(row).collect();
-        of(line).into_iter().map(join).collect::<Vec<Row>>()
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Boolean,
+    Integer,
+    Number,
+    Text,
+}
+
+impl Kind {
+    /// Of a value; nothing of none.
+    fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Null => None,
+            Value::Bool(_) => Some(Self::Boolean),
+            value if value.is_i64() => Some(Self::Integer),
+            value if value.is_number() => Some(Self::Number),
+            _ => Some(Self::Text),
+        }
+    }
+
+    /// What can hold both.
+    fn with(self, other: Self) -> Self {
+        match (self, other) {
+            (one, other) if one == other => one,
+            (Self::Integer | Self::Number, Self::Integer | Self::Number) => Self::Number,
+            _ => Self::Text,
+        }
+    }
+}
+
+/// A table, and what is known of its columns.
+struct Table {
+    name: &'static str,
+    /// Its rows of a run.
+    of: fn(&Line) -> Vec<Row>,
+    /// In the order in which their names first come up.
+    columns: Vec<(String, Option<Kind>)>,
+}
+
+impl Table {
+    fn new(name: &'static str, of: fn(&Line) -> Vec<Row>) -> Self {
+        Self { name, of, columns: Vec::new() }
+    }
+
+    /// Looks what a row has in it.
+    fn learn(&mut self, row: &Row) {
+        for (place, (name, value)) in row.iter().enumerate() {
+            // Rows are alike, so that a name is nearly always found where it stood before.
+            let is_it = |column: &(String, Option<Kind>)| column.0 == *name;
+            let known = self.columns.get(place).is_some_and(is_it).then_some(place);
+            let known = known.or_else(|| self.columns.iter().position(is_it));
+            let kind = Kind::of(value);
+            match known {
+                Some(place) => {
+                    let before = &mut self.columns[place].1;
+                    let both = before.zip(kind).map(|(before, kind)| before.with(kind));
+                    *before = both.or(*before).or(kind);
+                }
+                None => self.columns.push((name.clone(), kind)),
+            }
+        }
+    }
+
+    fn schema(&self) -> Arc<Schema> {
+        let field = |(name, kind): &(String, Option<Kind>)| {
+            let data_type = match kind {
+                Some(Kind::Boolean) => DataType::Boolean,
+                Some(Kind::Integer) => DataType::Int64,
+                Some(Kind::Number) | None => DataType::Float64,
+                Some(Kind::Text) => DataType::Utf8,
+            };
+            Field::new(name, data_type, true)
+        };
+        Arc::new(Schema::new(self.columns.iter().map(field).collect::<Vec<Field>>()))
+    }
+
+    /// Rows as columns.
+    fn batch(&self, rows: &[Row]) -> Result<RecordBatch, ArrowError> {
+        if self.columns.is_empty() {
+            return Ok(RecordBatch::new_empty(self.schema()));
+        }
+        let columns = self.columns.iter().map(|(name, kind)| column(rows, name, *kind));
+        RecordBatch::try_new(self.schema(), columns.collect())
+    }
+}
+
+fn column(rows: &[Row], name: &str, kind: Option<Kind>) -> ArrayRef {
+    let values = rows.iter().map(|row| row.get(name).filter(|value| !value.is_null()));
+    match kind {
+        Some(Kind::Boolean) => {
+            Arc::new(values.map(|value| value.and_then(Value::as_bool)).collect::<BooleanArray>())
+        }
+        Some(Kind::Integer) => {
+            Arc::new(values.map(|value| value.and_then(Value::as_i64)).collect::<Int64Array>())
+        }
+        Some(Kind::Number) | None => {
+            Arc::new(values.map(|value| value.and_then(Value::as_f64)).collect::<Float64Array>())
+        }
+        Some(Kind::Text) => {
+            let word =
+                |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            Arc::new(values.map(|value| value.map(word)).collect::<StringArray>())
+        }
+    }
+}
+
+/// The file of a table.
+struct Writer<'a> {
+    table: &'a Table,
+    path: PathBuf,
+    writer: ArrowWriter<File>,
+    waiting: Vec<Row>,
+}
+
+impl<'a> Writer<'a> {
+    fn create(dir: &Path, table: &'a Table) -> Result<Self, Failure> {
+        let path = dir.join(table.name);
+        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        let create = || -> Result<ArrowWriter<File>, Box<dyn std::error::Error>> {
+            let file = File::create(&path)?;
+            Ok(ArrowWriter::try_new(file, table.schema(), Some(properties))?)
+        };
+        let writer = create().map_err(|error| failed(&path, &*error))?;
+        Ok(Self { table, path, writer, waiting: Vec::new() })
+    }
+
+    fn add(&mut self, line: &Line) -> Result<(), Failure> {
+        self.waiting.extend(rows(line, self.table.of));
+        if self.waiting.len() >= TOGETHER { self.write() } else { Ok(()) }
+    }
+
+    /// Writes what waits.
+    fn write(&mut self) -> Result<(), Failure> {
+        let rows = std::mem::take(&mut self.waiting);
+        let mut write = || -> Result<(), Box<dyn std::error::Error>> {
+            Ok(self.writer.write(&self.table.batch(&rows)?)?)
+        };
+        write().map_err(|error| failed(&self.path, &*error))
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        self.write()?;
+        let Self { writer, path, .. } = self;
+        writer.close().map_err(|error| failed(&path, &error))?;
+        Ok(())
+    }
+}
+
+fn failed(path: &Path, error: &dyn std::error::Error) -> Failure {
+    Failure::Failed(format!("cannot write {}: {error}", path.display()))
+}
+
+/// The rows of a run, each behind its point and its seed.
+fn rows(line: &Line, of: fn(&Line) -> Vec<Row>) -> Vec<Row> {
+    let value = |value: &SweepValue| {
+        value.number().map_or_else(|| json!(value.to_string()), |number| json!(number))
     };
-    lines.iter().flat_map(with_point).collect()
+    let mut point: Row = line.point.iter().map(|(key, own)| (key.clone(), value(own))).collect();
+    point.insert("seed".into(), json!(line.report.seed));
+    let join = |row: Row| point.clone().into_iter().chain(row).collect();
+    of(line).into_iter().map(join).collect()
 }
 
 fn flows(line: &Line) -> Vec<Row> {
@@ -119,52 +277,6 @@ fn flatten(name: &str, value: Value, row: &mut Row) {
     }
 }
 
-fn save(path: &Path, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>> {
-    let batch = batch(rows)?;
-    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-    let mut writer = ArrowWriter::try_new(File::create(path)?, batch.schema(), Some(properties))?;
-    writer.write(&batch)?;
-    writer.close()?;
-    Ok(())
-}
-
-/// Rows as columns, in the order in which their names first come up.
-fn batch(rows: &[Row]) -> Result<RecordBatch, ArrowError> {
-    let mut names: Vec<&String> = Vec::new();
-    for row in rows {
-        // Rows are alike, so that a name is nearly always found where it stood before.
-        for (place, name) in row.keys().enumerate() {
-            if names.get(place) != Some(&name) && !names.contains(&name) {
-                names.push(name);
-            }
-        }
-    }
-    let columns: Vec<(Field, ArrayRef)> =
-        names.into_iter().map(|name| column(rows, name)).collect();
-    let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
-    if fields.is_empty() {
-        return Ok(RecordBatch::new_empty(Arc::new(Schema::empty())));
-    }
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
-}
-
-fn column(rows: &[Row], name: &str) -> (Field, ArrayRef) {
-    let values = || rows.iter().map(|row| row.get(name).filter(|value| !value.is_null()));
-    let all = |is: fn(&Value) -> bool| values().flatten().all(is);
-    let array: ArrayRef = if all(Value::is_boolean) && values().flatten().count() > 0 {
-        Arc::new(values().map(|value| value.and_then(Value::as_bool)).collect::<BooleanArray>())
-    } else if all(Value::is_i64) && values().flatten().count() > 0 {
-        Arc::new(values().map(|value| value.and_then(Value::as_i64)).collect::<Int64Array>())
-    } else if all(Value::is_number) {
-        Arc::new(values().map(|value| value.and_then(Value::as_f64)).collect::<Float64Array>())
-    } else {
-        let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        Arc::new(values().map(|value| value.map(word)).collect::<StringArray>())
-    };
-    let data_type: DataType = array.data_type().clone();
-    (Field::new(name, data_type, true), array)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,7 +287,9 @@ mod tests {
             object(json!({ "flow": "a", "bytes": 3, "loss": null, "mbps": 1.5 })),
             object(json!({ "flow": "b", "bytes": 4, "loss": 0.25, "mbps": 2 })),
         ];
-        let batch = batch(&rows).expect("a table");
+        let mut table = Table::new("flows.parquet", flows);
+        rows.iter().for_each(|row| table.learn(row));
+        let batch = table.batch(&rows).expect("a table");
         let types: Vec<(String, DataType)> = batch
             .schema()
             .fields()

@@ -9,7 +9,7 @@ use crate::commands::print_text;
 use crate::sweep::Line;
 
 pub(crate) mod chart;
-mod columns;
+pub(crate) mod columns;
 mod detail;
 pub(crate) mod page;
 pub(crate) mod paper;
@@ -28,7 +28,7 @@ pub(crate) fn write(dir: &Path, report: &Report, scenario: &str) -> Result<(), F
     save(dir, "flows.svg", &series)?;
     save(dir, "report.html", &page::report(report, &series, scenario))?;
     let line = Line { point: Default::default(), report: report.clone() };
-    columns::write(dir, &[line])
+    columns::write(dir, &mut |on| on(&line))
 }
 
 /// Writes a file into a folder, which is made if it is not there.

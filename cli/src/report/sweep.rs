@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use farhop_proto::stack::Scenario;
 use maud::html;
 
-use super::{columns, page, save, sweep_chart, table};
+use super::{page, save, sweep_chart, table};
 use crate::Failure;
 use crate::commands::print_text;
-use crate::sweep::Line;
+use crate::sweep::{Finished, Values};
 
 /// Mean of a quantity over the seeds of a point, with the half width of its 95% confidence
 /// interval.
@@ -62,89 +62,94 @@ pub(crate) struct Point {
     pub(crate) total: Mean,
 }
 
-/// The points of a sweep in their order, as far as they were run.
-fn points(scenario: &Scenario, lines: &[Line]) -> Vec<Point> {
-    let keys: Vec<&String> =
-        scenario.sweep.iter().flat_map(|sweep| &sweep.vary).map(|vary| &vary.key).collect();
-    let of_point = |lines: &[Line]| {
-        let first = &lines[0];
-        let goodput = |flow: usize| -> Vec<f64> {
-            lines.iter().map(|line| line.report.flows[flow].goodput_mbps).collect()
-        };
-        let totals: Vec<f64> = lines.iter().map(|line| line.report.total_mbps()).collect();
+/// The runs of each point of a sweep, in its order, as far as they were run.
+type Runs<'a> = [(Values, Vec<&'a Finished>)];
+
+fn keys(scenario: &Scenario) -> Vec<String> {
+    scenario.sweep.iter().flat_map(|sweep| &sweep.vary).map(|vary| vary.key.clone()).collect()
+}
+
+/// The points of a sweep with their means.
+fn points(scenario: &Scenario, runs: &Runs<'_>) -> Vec<Point> {
+    let keys = keys(scenario);
+    let of_point = |(values, runs): &(Values, Vec<&Finished>)| {
+        let goodput =
+            |flow: usize| -> Vec<f64> { runs.iter().map(|run| run.goodputs[flow]).collect() };
+        let totals: Vec<f64> = runs.iter().map(|run| run.goodputs.iter().sum()).collect();
         Point {
-            values: keys.iter().map(|key| first.point[*key].to_string()).collect(),
-            numbers: keys.iter().map(|key| first.point[*key].number()).collect(),
-            seeds: lines.len(),
-            flows: (0..first.report.flows.len()).map(|flow| Mean::of(&goodput(flow))).collect(),
+            values: keys.iter().map(|key| values[key].to_string()).collect(),
+            numbers: keys.iter().map(|key| values[key].number()).collect(),
+            seeds: runs.len(),
+            flows: (0..runs[0].goodputs.len()).map(|flow| Mean::of(&goodput(flow))).collect(),
             total: Mean::of(&totals),
         }
     };
-    lines.chunk_by(|a, b| a.point == b.point).map(of_point).collect()
+    runs.iter().map(of_point).collect()
 }
 
-fn head(scenario: &Scenario, lines: &[Line]) -> Vec<String> {
-    let keys = scenario.sweep.iter().flat_map(|sweep| &sweep.vary).map(|vary| vary.key.clone());
-    let mut head: Vec<String> = keys.collect();
+/// The flows that have a column of their own: where there are several, and the same at each point.
+fn columns_of<'a>(runs: &'a Runs<'_>) -> &'a [String] {
+    let mut all = runs.iter().flat_map(|(_, runs)| runs).map(|run| &run.names);
+    let first = all.next();
+    first
+        .filter(|first| first.len() > 1 && all.all(|names| names == *first))
+        .map_or(&[], |names| &**names)
+}
+
+/// The table of a sweep: its head, and a row for each point.
+fn rows(scenario: &Scenario, runs: &Runs<'_>) -> (Vec<String>, Vec<Vec<String>>) {
+    let flows = columns_of(runs);
+    let mut head = keys(scenario);
     head.push("seeds".into());
-    let flows = &lines[0].report.flows;
-    if flows.len() > 1 {
-        head.extend(flows.iter().map(|flow| flow.name.clone()));
-    }
+    head.extend_from_slice(flows);
     head.push("all flows, Mb/s".into());
-    head
+    let row = |point: &Point| {
+        let mut row = point.values.clone();
+        row.push(point.seeds.to_string());
+        row.extend(point.flows.iter().take(flows.len()).map(Mean::to_string));
+        row.push(point.total.to_string());
+        row
+    };
+    (head, points(scenario, runs).iter().map(row).collect())
 }
 
-fn row(point: &Point) -> Vec<String> {
-    let mut row = point.values.clone();
-    row.push(point.seeds.to_string());
-    if point.flows.len() > 1 {
-        row.extend(point.flows.iter().map(Mean::to_string));
-    }
-    row.push(point.total.to_string());
-    row
-}
-
-/// Writes the tables, the chart and the page of a sweep into its folder.
+/// Writes the chart and the page of a sweep into its folder.
 pub(crate) fn write(
     dir: &Path,
     scenario: &Scenario,
-    lines: &[Line],
+    runs: &Runs<'_>,
     text: &str,
 ) -> Result<(), Failure> {
-    let points = points(scenario, lines);
-    let keys: Vec<String> =
-        scenario.sweep.iter().flat_map(|sweep| &sweep.vary).map(|vary| vary.key.clone()).collect();
-    let svg = sweep_chart::draw(&scenario.name, &keys, &points);
-    let head = head(scenario, lines);
+    let svg = sweep_chart::draw(&scenario.name, &keys(scenario), &points(scenario, runs));
+    let (head, rows) = rows(scenario, runs);
+    let count: usize = runs.iter().map(|(_, runs)| runs.len()).sum();
     let body = html! {
         h1 { (scenario.name) }
         p.note {
-            (lines.len()) " runs of " (scenario.duration_s) " s, farhop "
-            (lines[0].report.version) "; mean and 95% confidence over the seeds; " (page::machine())
+            (count) " runs of " (scenario.duration_s) " s, farhop " (env!("CARGO_PKG_VERSION"))
+            "; mean and 95% confidence over the seeds; " (page::machine())
         }
         (page::figure(&svg))
         table {
             tr { @for name in &head { th { (name) } } }
-            @for point in &points { tr { @for cell in row(point) { td { (cell) } } } }
+            @for row in &rows { tr { @for cell in row { td { (cell) } } } }
         }
         h2 { "Scenario" }
         pre { (text) }
     };
     save(dir, "sweep.svg", &svg)?;
     save(dir, "report.html", &page::page(&scenario.name, &body))?;
-    columns::write(dir, lines)
+    Ok(())
 }
 
 /// Prints the table of a sweep, and where its page is.
 pub(crate) fn print(
     scenario: &Scenario,
-    lines: &[Line],
+    runs: &Runs<'_>,
     out: Option<&PathBuf>,
 ) -> Result<(), Failure> {
-    let head = head(scenario, lines);
+    let (head, rows) = rows(scenario, runs);
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    let rows = points(scenario, lines).iter().map(row).collect();
     print_text(&table(&head, rows).to_string())?;
     if let Some(dir) = out {
         print_text(&dir.join("report.html").display().to_string())?;

@@ -4,25 +4,31 @@
 mod points;
 mod store;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use farhop_proto::stack::Scenario;
 use farhop_sim::engine::{self, Many, Report, RunOptions};
 
 use self::points::Points;
-use self::store::Store;
+pub(crate) use self::points::Values;
+pub(crate) use self::store::Line;
+use self::store::{MadeBy, Place, Store};
 use crate::commands::print_text;
 use crate::load::Loaded;
 use crate::progress::Bar;
 use crate::{Failure, interrupt, report};
 
-pub(crate) use store::Line;
-
 /// Runs that start without a question.
 const MANY: u64 = 1_000;
+/// How long one of more is tried, to say how long all of them take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often it is looked for Ctrl-C while nobody answers.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// How to run a sweep.
 pub(crate) struct Options<'a> {
@@ -43,78 +49,140 @@ pub(crate) fn describe(loaded: &Loaded) -> Result<String, Failure> {
     Ok(Points::build(loaded, None)?.describe())
 }
 
+/// A finished run, as far as all of them are needed at once.
+pub(crate) struct Finished {
+    /// The flows, in the order of the scenario, and their goodputs in Mb/s.
+    pub(crate) names: Arc<[String]>,
+    pub(crate) goodputs: Vec<f64>,
+    /// Where the rest of it is, if it is kept.
+    place: Option<Place>,
+}
+
 /// Runs the sweep of a scenario.
 pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure> {
     let points = Points::build(loaded, options.seed)?;
-    // First: a sweep that is refused leaves nothing in its folder.
-    if points.runs() > MANY && !options.yes {
-        ask(&points, options.threads)?;
-    }
-    let (mut store, done) = match options.out {
-        Some(dir) => {
-            let (store, done) = Store::open(dir, &loaded.text, options.fresh)?;
-            (Some(store), done)
-        }
-        None => (None, Vec::new()),
+    let mut finished = Runs { json: options.json.then(Default::default), ..Runs::default() };
+    let open = |finished: &mut Runs| {
+        let open = |dir: &PathBuf| open_store(dir, loaded, &points, options.fresh, finished);
+        options.out.map(open).transpose()
     };
-    let mut finished = Runs::build(&points, done, options.json)?;
-    let todo: Vec<u64> =
-        (0..points.runs()).filter(|index| !finished.lines.contains_key(index)).collect();
+    // What is finished need not be asked for. But a sweep that is refused leaves nothing in its
+    // folder, and drops nothing there.
+    let goes_on = !options.fresh && options.out.is_some_and(|dir| Store::is_in(dir));
+    let store = if goes_on { open(&mut finished)? } else { None };
+    let is_left = |index: &u64| !finished.runs.contains_key(index);
+    let todo: Vec<u64> = (0..points.runs()).filter(is_left).collect();
+    if todo.len() as u64 > MANY && !options.yes {
+        ask(&points, &todo, options.threads)?;
+    }
+    let mut store = if goes_on { store } else { open(&mut finished)? };
     let outcome = run_all(&loaded.scenario, &points, &todo, options, &mut |index, line| {
         let text = serde_json::to_string(&line).expect("a report is plain data");
-        if let Some(store) = &mut store {
-            store.add(&text)?;
-        }
-        finished.add(index, line, text)
+        let place = store.as_mut().map(|store| store.add(&text)).transpose()?;
+        finished.add(index, &line, place, text)
     });
-    let lines: Vec<Line> = finished.lines.into_values().collect();
-    if let Some(dir) = options.out
-        && !lines.is_empty()
+    let by_point = finished.by_point(&points);
+    if let (Some(dir), Some(store)) = (options.out, &store)
+        && !by_point.is_empty()
     {
-        report::sweep::write(dir, &loaded.scenario, &lines, &loaded.text)?;
+        report::sweep::write(dir, &loaded.scenario, &by_point, &loaded.text)?;
+        write_tables(dir, store, &finished)?;
     }
     if let Err(Failure::Interrupted) = outcome {
-        say_what_is_kept(options.out, lines.len(), points.runs());
+        say_what_is_kept(options.out, finished.runs.len(), points.runs());
     }
     outcome?;
     if !options.json {
-        report::sweep::print(&loaded.scenario, &lines, options.out)?;
+        report::sweep::print(&loaded.scenario, &by_point, options.out)?;
     }
     Ok(())
 }
 
+/// Opens the folder of a sweep, with what is finished there.
+fn open_store(
+    dir: &Path,
+    loaded: &Loaded,
+    points: &Points,
+    fresh: bool,
+    finished: &mut Runs,
+) -> Result<Store, Failure> {
+    let made_by = MadeBy::this(points.sums())?;
+    Store::open(dir, &loaded.text, &made_by, fresh, &mut |line, place| {
+        let index = points.index(&line.point, line.report.seed);
+        match index.filter(|index| !finished.runs.contains_key(index)) {
+            Some(index) => {
+                let text = serde_json::to_string(&line).expect("a report is plain data");
+                finished.add(index, &line, Some(place), text)
+            }
+            // Of another --seed.
+            None => Ok(()),
+        }
+    })
+}
+
+/// Writes the tables of all that is finished, reading it run by run.
+fn write_tables(dir: &Path, store: &Store, finished: &Runs) -> Result<(), Failure> {
+    let bar = Bar::start("tables");
+    let mut round = 0;
+    let outcome = report::columns::write(dir, &mut |on| {
+        let count = finished.runs.len();
+        for (place, run) in finished.runs.values().enumerate() {
+            bar.fill((round * count + place) as f64 / (2 * count) as f64);
+            if let Some(place) = run.place {
+                on(&store.line(place)?)?;
+            }
+        }
+        round += 1;
+        Ok(())
+    });
+    bar.end();
+    outcome
+}
+
 /// What is finished, by its place, and what of it was printed.
+#[derive(Default)]
 struct Runs {
-    lines: BTreeMap<u64, Line>,
+    runs: BTreeMap<u64, Finished>,
     /// Lines to be printed, in the order of the runs, whatever the order in which they end.
-    unprinted: Option<(u64, BTreeMap<u64, String>)>,
+    json: Option<(u64, BTreeMap<u64, String>)>,
+    /// The flows of the last one: they are nearly always the same.
+    names: Arc<[String]>,
 }
 
 impl Runs {
-    fn build(points: &Points, done: Vec<Line>, json: bool) -> Result<Self, Failure> {
-        let mut runs = Self { lines: BTreeMap::new(), unprinted: json.then(Default::default) };
-        let mut open: Vec<u64> = (0..points.runs()).collect();
-        for line in done {
-            // Finished runs stand nearly in the order in which they were begun.
-            let place = open.iter().position(|index| line.is_of(&points.run(*index)));
-            if let Some(place) = place {
-                let index = open.remove(place);
-                let text = serde_json::to_string(&line).expect("a report is plain data");
-                runs.add(index, line, text)?;
-            }
+    fn add(
+        &mut self,
+        index: u64,
+        line: &Line,
+        place: Option<Place>,
+        text: String,
+    ) -> Result<(), Failure> {
+        let flows = &line.report.flows;
+        if !self.names.iter().eq(flows.iter().map(|flow| &flow.name)) {
+            self.names = flows.iter().map(|flow| flow.name.clone()).collect();
         }
-        Ok(runs)
-    }
-
-    fn add(&mut self, index: u64, line: Line, text: String) -> Result<(), Failure> {
-        self.lines.insert(index, line);
-        let Some((next, waiting)) = &mut self.unprinted else { return Ok(()) };
+        let goodputs = flows.iter().map(|flow| flow.goodput_mbps).collect();
+        self.runs.insert(index, Finished { names: Arc::clone(&self.names), goodputs, place });
+        let Some((next, waiting)) = &mut self.json else { return Ok(()) };
         waiting.insert(index, text);
         while let Some(text) = waiting.remove(next) {
             print_text(&text)?;
             *next += 1;
         }
         Ok(())
+    }
+
+    /// The runs of each point, in order.
+    fn by_point(&self, points: &Points) -> Vec<(Values, Vec<&Finished>)> {
+        let mut by_point: Vec<(Values, Vec<&Finished>)> = Vec::new();
+        let mut last = None;
+        for (index, run) in &self.runs {
+            if last.replace(index / points.seeds()) != Some(index / points.seeds()) {
+                by_point.push((points.values(*index), Vec::new()));
+            }
+            by_point.last_mut().expect("one was begun").1.push(run);
+        }
+        by_point
     }
 }
 
@@ -136,7 +204,7 @@ fn run_all(
             }
             scenario.clone()
         });
-        (run, points.run(todo[place]).seed)
+        (run, points.seed(todo[place]))
     };
     let is_over = || interrupt::has_come() || trouble.lock().is_ok_and(|it| it.is_some());
     let progress = |seconds: f64| {
@@ -150,8 +218,7 @@ fn run_all(
         }
         let result = outcome.map_err(|error| Failure::Failed(error.to_string())).and_then(
             |report: Report| {
-                let point = points.run(todo[place]).point;
-                finished(todo[place], Line { point, report })
+                finished(todo[place], Line { point: points.values(todo[place]), report })
             },
         );
         if let Err(failure) = result
@@ -168,26 +235,16 @@ fn run_all(
     }
 }
 
-/// Says how many runs there are and how long they take, from the first one, and asks.
-fn ask(points: &Points, threads: usize) -> Result<(), Failure> {
-    let scenario = points.scenario(0)?;
-    let begun = Instant::now();
-    let progress = |_| !interrupt::has_come() && begun.elapsed().as_secs() < 20;
-    let options = RunOptions { progress: Some(Box::new(progress)), ..RunOptions::default() };
-    let length = match engine::run(&scenario, options) {
-        Ok(report) => report.wall_s,
-        Err(engine::RunError::Interrupted) if !interrupt::has_come() => {
-            begun.elapsed().as_secs_f64()
-        }
-        Err(engine::RunError::Interrupted) => return Err(Failure::Interrupted),
-        Err(error) => return Err(Failure::Failed(error.to_string())),
-    };
+/// Says how many runs there are to do and how long they take, from the first one, and asks.
+fn ask(points: &Points, todo: &[u64], threads: usize) -> Result<(), Failure> {
+    let length = length_of(points, todo[0])?;
     let job = |_: usize| unreachable!("it is only asked for its threads");
     let many = Many { runs: usize::MAX, threads, job: &job, progress: &|_| true };
-    let seconds = length * points.runs() as f64 / many.threads() as f64;
+    let seconds = length * todo.len() as f64 / many.threads() as f64;
+    let left = if points.runs() > todo.len() as u64 { " left" } else { "" };
     let what = format!(
-        "this sweep has {} runs, about {} on {} threads",
-        points.runs(),
+        "this sweep has {} runs{left}, about {} on {} threads",
+        todo.len(),
         duration(seconds),
         many.threads()
     );
@@ -195,11 +252,47 @@ fn ask(points: &Points, threads: usize) -> Result<(), Failure> {
         return Err(Failure::Input(miette::miette!("{what}: --yes starts it")));
     }
     eprint!("{what}. Start it? [y/N] ");
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    match answer.trim() {
+    match answer()?.trim() {
         "y" | "Y" | "yes" => Ok(()),
         _ => Err(Failure::Interrupted),
+    }
+}
+
+/// How long a run takes, in seconds: of one that takes long only the beginning is run.
+fn length_of(points: &Points, index: u64) -> Result<f64, Failure> {
+    let scenario = points.scenario(index)?;
+    let (begun, reached) = (Instant::now(), Cell::new(0.0_f64));
+    let progress = |seconds: f64| {
+        reached.set(seconds);
+        !interrupt::has_come() && begun.elapsed() < PATIENCE
+    };
+    let options = RunOptions { progress: Some(Box::new(progress)), ..RunOptions::default() };
+    match engine::run(&scenario, options) {
+        Ok(report) => Ok(report.wall_s),
+        Err(engine::RunError::Interrupted) if !interrupt::has_come() => {
+            let done = (reached.get() / scenario.duration_s).clamp(1e-9, 1.0);
+            Ok(begun.elapsed().as_secs_f64() / done)
+        }
+        Err(engine::RunError::Interrupted) => Err(Failure::Interrupted),
+        Err(error) => Err(Failure::Failed(error.to_string())),
+    }
+}
+
+/// A line from whoever was asked. It is read beside this thread, which hears of Ctrl-C meanwhile.
+fn answer() -> Result<String, Failure> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut answer = String::new();
+        let read = std::io::stdin().read_line(&mut answer);
+        // Nobody waits for it any more after Ctrl-C.
+        let _ = sender.send(read.map(|_| answer));
+    });
+    loop {
+        match receiver.recv_timeout(LOOK) {
+            Ok(answer) => return Ok(answer?),
+            Err(mpsc::RecvTimeoutError::Timeout) if !interrupt::has_come() => {}
+            Err(_) => return Err(Failure::Interrupted),
+        }
     }
 }
 

@@ -1,14 +1,13 @@
 //! The scenarios of a sweep: the values of each point put into the text of the file.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use farhop_proto::stack::{Problem, Scenario, SweepConfig, SweepValue, VaryConfig};
 use serde::Deserialize as _;
 use toml::{Table, Value};
 
-use crate::Failure;
-use crate::load::{self, Loaded};
+use crate::load::{self, Files, Loaded};
+use crate::{Failure, interrupt};
 
 /// Points that are tried before anything runs.
 const TRIED: u64 = 1_000;
@@ -18,28 +17,32 @@ pub(crate) struct Points {
     base: Table,
     sweep: SweepConfig,
     first_seed: u64,
-    /// Where files lie that a scenario names.
-    folder: PathBuf,
+    /// What is in the files that a scenario names.
+    files: Files,
 }
 
-/// One run of a sweep.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Run {
-    pub(crate) point: BTreeMap<String, SweepValue>,
-    pub(crate) seed: u64,
-}
+/// The values of a sweep's keys.
+pub(crate) type Values = BTreeMap<String, SweepValue>;
 
 impl Points {
     /// The points of a scenario's sweep. `seed` takes the place of the scenario's own.
     ///
     /// Fails if a key of the sweep does not exist or a value does not fit there.
     pub(crate) fn build(loaded: &Loaded, seed: Option<u64>) -> Result<Self, Failure> {
-        let Loaded { scenario, text, folder, .. } = loaded;
-        let mut base: Table = text.parse().expect("the text was read before");
+        let Loaded { scenario, text, folder, name } = loaded;
+        let base = text.parse::<Table>();
+        // Seeds may be larger than any other number.
+        let mut base = base.map_err(|error| {
+            Failure::Input(miette::miette!(
+                help = "right would be: whole numbers below 2^63",
+                "{name}: the scenario of a sweep: {}",
+                error.message()
+            ))
+        })?;
         base.remove("sweep");
         let sweep = scenario.sweep.clone().expect("a scenario with a sweep");
         let first_seed = seed.unwrap_or(scenario.seed);
-        let points = Self { base, sweep, first_seed, folder: folder.clone() };
+        let points = Self { base, sweep, first_seed, files: Files::of(folder) };
         let problems = points.problems();
         if problems.is_empty() { Ok(points) } else { Err(loaded.refuse(problems)) }
     }
@@ -73,7 +76,8 @@ impl Points {
     /// points only the first are tried; the others are refused when their turn comes.
     fn wrong_points(&self) -> Vec<Problem> {
         let points = self.sweep.points().unwrap_or(u64::MAX).min(TRIED);
-        let refused = (0..points).find_map(|index| {
+        let mut tried = (0..points).take_while(|_| !interrupt::has_come());
+        let refused = tried.find_map(|index| {
             let values = self.sweep.point(index);
             let Refusal { message, help, .. } = self.scenario_of(&values).err()?;
             let message = format!("with {}: {message}", written(&values));
@@ -140,14 +144,30 @@ impl Points {
         format!("{}: {}", count(self.runs(), "run"), of.join(", "))
     }
 
-    /// What is particular to a run.
-    pub(crate) fn run(&self, index: u64) -> Run {
-        let seeds = self.sweep.seeds.count();
-        let values = self.sweep.point(index / seeds);
-        Run {
-            point: values.into_iter().map(|(key, value)| (key.into(), value.clone())).collect(),
-            seed: self.sweep.seeds.at(index % seeds, self.first_seed),
-        }
+    /// How many runs each point has.
+    pub(crate) fn seeds(&self) -> u64 {
+        self.sweep.seeds.count()
+    }
+
+    /// The values of a run.
+    pub(crate) fn values(&self, index: u64) -> Values {
+        let values = self.sweep.point(index / self.seeds());
+        values.into_iter().map(|(key, value)| (key.into(), value.clone())).collect()
+    }
+
+    /// The seed of a run.
+    pub(crate) fn seed(&self, index: u64) -> u64 {
+        self.sweep.seeds.at(index % self.seeds(), self.first_seed)
+    }
+
+    /// Which run has these values and this seed, if one has.
+    pub(crate) fn index(&self, values: &Values, seed: u64) -> Option<u64> {
+        self.sweep.index(values, seed, self.first_seed)
+    }
+
+    /// SHA-256 of each file that a run reads, by its name.
+    pub(crate) fn sums(&self) -> BTreeMap<String, String> {
+        self.files.sums()
     }
 
     /// The scenario of a run.
@@ -176,7 +196,7 @@ impl Points {
             let (message, help) = load::in_plain_words(&error);
             Refusal { message, help, is_of_key }
         })?;
-        match load::read_files(&mut scenario, &self.folder).into_iter().next() {
+        match load::read_files(&mut scenario, &self.files).into_iter().next() {
             Some(Problem { message, help, .. }) => {
                 let help = format!("right would be: {help}");
                 Err(Refusal { message, help, is_of_key: false })
@@ -378,7 +398,7 @@ mod tests {
     #[test]
     fn of_several_first_values_the_one_at_fault_is_named() {
         let said = said(
-            "[[sweep.vary]]\nkey = \"seed\"\nvalues = [1, 2]\n\
+            "[[sweep.vary]]\nkey = \"duration_s\"\nvalues = [1, 2]\n\
              [[sweep.vary]]\nkey = \"link[0].loss\"\nvalues = [7, 0]\n",
         );
         assert!(said.contains("with link[0].loss = 7: "), "{said}");

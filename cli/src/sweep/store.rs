@@ -1,111 +1,202 @@
-//! What a sweep keeps in its folder, so that it can be taken up again: the scenario, and a line of
-//! JSON for each finished run.
+//! What a sweep keeps in its folder, so that it can be taken up again: the scenario, what else the
+//! runs were made of, and a line of JSON for each finished run.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use farhop_proto::stack::SweepValue;
+use farhop_run::files::sum_file;
 use farhop_sim::engine::Report;
 use serde::{Deserialize, Serialize};
 
-use super::points::Run;
+use super::points::Values;
 use crate::Failure;
 
 /// File of the finished runs.
 pub(super) const RUNS: &str = "runs.jsonl";
 /// File of the scenario that they belong to.
 const SCENARIO: &str = "scenario.toml";
+/// File of what else they were made of.
+const MADE_BY: &str = "made-by.json";
+/// What may be done with a folder that holds something else.
+const ELSE: &str = "choose another folder, or --fresh to drop them";
 
 /// One finished run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Line {
     /// The values of the sweep's keys.
-    pub(crate) point: BTreeMap<String, SweepValue>,
+    pub(crate) point: Values,
     /// What came of it.
     #[serde(flatten)]
     pub(crate) report: Report,
 }
 
-impl Line {
-    pub(super) fn is_of(&self, run: &Run) -> bool {
-        self.point == run.point && self.report.seed == run.seed
+/// What runs are made of besides their scenario: of anything else they would come out differently.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct MadeBy {
+    version: String,
+    /// SHA-256 of the program.
+    program: String,
+    /// SHA-256 of the files that the scenario names.
+    files: BTreeMap<String, String>,
+}
+
+impl MadeBy {
+    /// This program, and files by their sums.
+    pub(super) fn this(files: BTreeMap<String, String>) -> Result<Self, Failure> {
+        let program = File::open(std::env::current_exe()?)?;
+        let (program, _) = sum_file(&program, &mut |_| true)?;
+        Ok(Self { version: env!("CARGO_PKG_VERSION").into(), program, files })
+    }
+
+    /// Whose the runs of `other` are, if not ours.
+    fn differs(&self, other: &Self) -> Option<String> {
+        if self.version != other.version && !other.version.is_empty() {
+            return Some(format!("version {}", other.version));
+        }
+        if self.program != other.program {
+            return Some("another build of farhop".into());
+        }
+        let names = self.files.keys().chain(other.files.keys());
+        let changed = |name: &&String| self.files.get(*name) != other.files.get(*name);
+        names.into_iter().find(changed).map(|name| format!("another {name}"))
     }
 }
 
-/// The folder of a sweep.
+/// Where the line of a run is in the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    at: u64,
+    bytes: usize,
+}
+
+/// The folder of a sweep, which no other program works in.
 pub(super) struct Store {
     dir: PathBuf,
     file: File,
+    end: u64,
 }
 
 impl Store {
-    /// Opens a folder, or makes it, with the runs that are finished there. A line that was cut off
-    /// is taken away.
+    /// Whether a folder holds runs.
+    pub(super) fn is_in(dir: &Path) -> bool {
+        fs::metadata(dir.join(RUNS)).is_ok_and(|file| file.len() > 0)
+    }
+
+    /// Opens a folder, or makes it, and shows the runs that are finished there. A line that was cut
+    /// off is taken away.
     ///
-    /// Fails if it holds runs of another scenario or of another version, unless they are to go.
+    /// Fails if another program works there, or if it holds what is no run of this sweep and this
+    /// program, unless all is to go.
     pub(super) fn open(
         dir: &Path,
         scenario: &str,
+        made_by: &MadeBy,
         fresh: bool,
-    ) -> Result<(Self, Vec<Line>), Failure> {
-        let fail = |error: std::io::Error| {
+        found: &mut dyn FnMut(Line, Place) -> Result<(), Failure>,
+    ) -> Result<Self, Failure> {
+        let fail = |error: io::Error| {
             Failure::Failed(format!("cannot keep runs in {}: {error}", dir.display()))
         };
+        refuse_foreign_scenario(dir, scenario)?;
         fs::create_dir_all(dir).map_err(fail)?;
         let path = dir.join(RUNS);
-        if fresh {
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(fail(error));
-                }
-                _ => {}
+        let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
+        let file = file.map_err(fail)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::Error(error)) => return Err(fail(error)),
+            Err(TryLockError::WouldBlock) => {
+                let message = "another farhop makes the runs of a sweep there";
+                return Err(fail(io::Error::other(message)));
             }
         }
-        let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
-        let mut file = file.map_err(fail)?;
-        let (lines, good) = read(&file).map_err(fail)?;
-        let known = fs::read_to_string(dir.join(SCENARIO)).unwrap_or_default();
-        let version = env!("CARGO_PKG_VERSION");
-        let foreign = lines.iter().find(|line| line.report.version != version);
-        if !lines.is_empty() && (known != scenario || foreign.is_some()) {
-            let whose = foreign.map_or_else(
-                || "another scenario".to_owned(),
-                |line| format!("version {}", line.report.version),
-            );
-            return Err(Failure::Input(miette::miette!(
-                "{} holds {} runs of {whose}: choose another folder, or --fresh to drop them",
-                dir.display(),
-                lines.len()
-            )));
+        if fresh {
+            file.set_len(0).map_err(fail)?;
         }
+        let mut store = Self { dir: dir.to_owned(), file, end: 0 };
+        if store.file.metadata().map_err(fail)?.len() > 0 {
+            store.refuse_foreign_runs(scenario, made_by)?;
+        }
+        store.read(found)?;
+        let made_by = serde_json::to_string_pretty(made_by).expect("it is plain data");
+        fs::write(dir.join(MADE_BY), made_by + "\n").map_err(fail)?;
         fs::write(dir.join(SCENARIO), scenario).map_err(fail)?;
-        file.set_len(good).map_err(fail)?;
-        file.seek(SeekFrom::End(0)).map_err(fail)?;
-        Ok((Self { dir: dir.to_owned(), file }, lines))
+        store.file.set_len(store.end).map_err(fail)?;
+        store.file.seek(SeekFrom::End(0)).map_err(fail)?;
+        Ok(store)
+    }
+
+    /// Fails if the runs there were made of anything else.
+    fn refuse_foreign_runs(&self, scenario: &str, made_by: &MadeBy) -> Result<(), Failure> {
+        let known = fs::read_to_string(self.dir.join(SCENARIO)).unwrap_or_default();
+        let before = fs::read_to_string(self.dir.join(MADE_BY)).unwrap_or_default();
+        let before: MadeBy = serde_json::from_str(&before).unwrap_or_default();
+        let whose = match known == scenario {
+            true => made_by.differs(&before),
+            false => Some("another scenario".into()),
+        };
+        let Some(whose) = whose else { return Ok(()) };
+        let count = BufReader::new(&self.file).split(b'\n').count();
+        let dir = self.dir.display();
+        Err(Failure::Input(miette::miette!("{dir} holds {count} runs of {whose}: {ELSE}")))
+    }
+
+    /// Shows the lines that are whole.
+    fn read(
+        &mut self,
+        found: &mut dyn FnMut(Line, Place) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.file.seek(SeekFrom::Start(0))?;
+        let mut reader = BufReader::new(&self.file);
+        let mut text = Vec::new();
+        for number in 1.. {
+            text.clear();
+            let bytes = reader.read_until(b'\n', &mut text)?;
+            let Some(line) = text.strip_suffix(b"\n") else { break };
+            let line = serde_json::from_slice(line).map_err(|error| {
+                let path = self.dir.join(RUNS);
+                let path = path.display();
+                Failure::Input(miette::miette!(
+                    "line {number} of {path} is no run ({error}), so its runs are not used: {ELSE}"
+                ))
+            })?;
+            found(line, Place { at: self.end, bytes })?;
+            self.end += bytes as u64;
+        }
+        Ok(())
     }
 
     /// Adds a finished run.
-    pub(super) fn add(&mut self, line: &str) -> Result<(), Failure> {
+    pub(super) fn add(&mut self, line: &str) -> Result<Place, Failure> {
         self.file.write_all(format!("{line}\n").as_bytes()).map_err(|error| {
             Failure::Failed(format!("cannot write {}: {error}", self.dir.join(RUNS).display()))
-        })
+        })?;
+        let place = Place { at: self.end, bytes: line.len() + 1 };
+        self.end += place.bytes as u64;
+        Ok(place)
+    }
+
+    /// Reads a finished run again.
+    pub(super) fn line(&self, place: Place) -> Result<Line, Failure> {
+        let mut text = vec![0; place.bytes];
+        self.file.read_exact_at(&mut text, place.at)?;
+        let line = serde_json::from_slice(&text);
+        line.map_err(|error| Failure::Failed(format!("a run that was kept is gone: {error}")))
     }
 }
 
-/// The lines that are whole, and how many bytes they take.
-fn read(file: &File) -> std::io::Result<(Vec<Line>, u64)> {
-    let mut reader = BufReader::new(file);
-    let mut lines = Vec::new();
-    let mut good = 0;
-    let mut text = String::new();
-    loop {
-        text.clear();
-        let bytes = reader.read_line(&mut text)?;
-        let whole = text.strip_suffix('\n').and_then(|line| serde_json::from_str(line).ok());
-        let Some(line) = whole else { return Ok((lines, good)) };
-        lines.push(line);
-        good += bytes as u64;
+/// Fails if there is a scenario in the folder that no sweep has put there.
+fn refuse_foreign_scenario(dir: &Path, scenario: &str) -> Result<(), Failure> {
+    let path = dir.join(SCENARIO);
+    let is_ours = dir.join(MADE_BY).exists() || Store::is_in(dir);
+    match fs::read_to_string(&path) {
+        Ok(known) if known != scenario && !is_ours => Err(Failure::Input(miette::miette!(
+            "{} would be overwritten: choose another folder",
+            path.display()
+        ))),
+        _ => Ok(()),
     }
 }

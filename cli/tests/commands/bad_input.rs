@@ -415,6 +415,11 @@ fn what_finds_no_room_on_standard_output_ends_with_a_reason() {
         assert_eq!(out.status.code(), Some(1), "{command:?}");
         assert!(stderr(&out).contains("standard output cannot be written"), "{}", stderr(&out));
     }
+    for option in ["--trace", "--pcap", "--losses"] {
+        let out = farhop(&["sim", &file, option, "/dev/full"]);
+        assert_eq!(out.status.code(), Some(1), "{option}");
+        assert!(stderr(&out).contains("cannot write /dev/full"), "{}", stderr(&out));
+    }
 }
 
 /// How many frames of a capture pass a filter.
@@ -425,6 +430,20 @@ fn tshark(file: &str, filter: &str) -> usize {
         .expect("tshark is missing: run scripts/setup.sh");
     assert!(out.status.success(), "{}", stderr(&out));
     String::from_utf8_lossy(&out.stdout).lines().count()
+}
+
+#[test]
+fn the_packets_of_a_capture_stand_in_the_order_of_their_times() {
+    let folder = Folder::new("pcap-order");
+    let (there, back) = (flow("udp"), "from = \"valley\"\nto = \"hill\"\nkind = \"udp\"\n");
+    let text = format!(
+        "name = \"far\"\nduration_s = 1\n{PAIR}distance_km = 80\n{there}\n[[flow]]\n{back}"
+    );
+    let file = folder.file("air.pcapng");
+    let out = farhop(&["sim", &folder.write("far.toml", &text), "--json", "--pcap", &file]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert!(tshark(&file, "wlan") > 100);
+    assert_eq!(tshark(&file, "frame.time_delta < 0"), 0);
 }
 
 #[test]

@@ -104,6 +104,10 @@ fn keys_and_values_that_do_not_fit_are_refused_before_anything_runs() {
         ("[0, 0.5]", "[0, 1.5]", "1.5"),
         ("[0, 0.5]", "[]", "no values"),
         ("seeds = 2", "seeds = 0", "runs nothing"),
+        ("seeds = 2", "seeds = [1, 1]", "the seed 1 stands there twice"),
+        ("[0, 0.5]", "[0.5, 0.5]", "0.5 stands there twice"),
+        ("link[0].loss", "seed", "sweep.seeds = 5"),
+        ("seeds = 2", "seeds = [9223372036854775808]", "below 2^63"),
     ] {
         let file = scenario(&folder, &sweep().replace(from, to));
         for command in ["sim", "check"] {
@@ -130,4 +134,112 @@ fn the_lab_says_that_it_leaves_a_sweep_out() {
     assert!(found.contains("`farhop sim`"), "{found}");
     let (plain, _) = web.split_once("[sweep]").expect("there is one");
     assert_eq!(about(&said(plain)), 0);
+}
+
+/// A sweep that is finished: its scenario, and the folder that it is kept in.
+fn kept(folder: &Folder) -> (String, String) {
+    let (file, out) = (scenario(folder, &sweep()), folder.file("out"));
+    lines(&farhop(&["sim", &file, "--json", "--out", &out]));
+    (file, out)
+}
+
+#[test]
+fn runs_of_another_program_or_of_other_files_are_not_mixed_in() {
+    let folder = Folder::new("sweep-made-by");
+    let places = folder.write("places.csv", "a,0,0\nb,0,50\n");
+    let more = "[sweep]\nseeds = 2\n";
+    let nodes = "[[layout]]\nkind = \"file\"\nname = \"x\"\nfile = \"places.csv\"\n";
+    let flow = "[[flow]]\nfrom = \"a\"\nto = \"b\"\nkind = \"udp\"\n";
+    let file = scenario(&folder, &format!("name = \"x\"\nduration_s = 1\n{nodes}{flow}{more}"));
+    let out = folder.file("out");
+    assert_eq!(lines(&farhop(&["sim", &file, "--json", "--out", &out])).len(), 2);
+    fs::write(&places, "a,0,0\nb,0,60\n").expect("it can be written");
+    let said = refusal(&["sim", &file, "--out", &out]);
+    assert!(said.contains("2 runs of another places.csv"), "{said}");
+    fs::write(&places, "a,0,0\nb,0,50\n").expect("it can be written");
+    assert_eq!(lines(&farhop(&["sim", &file, "--json", "--out", &out])).len(), 2);
+    let made_by = folder.read("out/made-by.json");
+    let program = made_by.lines().find(|line| line.contains("program")).expect("its sum");
+    let other = made_by.replace(program, "  \"program\": \"another\",");
+    folder.write("out/made-by.json", &other);
+    let said = refusal(&["sim", &file, "--out", &out]);
+    assert!(said.contains("2 runs of another build of farhop"), "{said}");
+}
+
+#[test]
+fn what_a_folder_holds_is_dropped_only_when_asked_for() {
+    let folder = Folder::new("sweep-lines");
+    let (file, out) = kept(&folder);
+    let kept = folder.read("out/runs.jsonl");
+    let mut wrong: Vec<&str> = kept.lines().collect();
+    wrong[1] = "{ \"something\": \"else\" }";
+    let wrong = wrong.join("\n") + "\n";
+    let runs = folder.write("out/runs.jsonl", &wrong);
+    let said = refusal(&["sim", &file, "--out", &out]);
+    assert!(said.contains("line 2 of") && said.contains("--fresh"), "{said}");
+    assert_eq!(fs::read_to_string(&runs).expect("they are there"), wrong);
+    // A last line that ends in the middle of a letter.
+    let cut = [kept.as_bytes(), b"{\"point\":{\"\xc3"].concat();
+    fs::write(&runs, cut).expect("it can be written");
+    assert_eq!(lines(&farhop(&["sim", &file, "--json", "--out", &out])).len(), 4);
+    assert_eq!(folder.read("out/runs.jsonl"), kept);
+}
+
+#[test]
+fn a_scenario_of_the_users_own_is_not_overwritten() {
+    let folder = Folder::new("sweep-own");
+    let own = folder.write("scenario.toml", "# mine\n");
+    let file = scenario(&folder, &sweep());
+    let here = folder.path().to_str().expect("a plain path").to_owned();
+    for more in [&[][..], &["--fresh"]] {
+        let words = [&["sim", &file, "--out", &here], more].concat();
+        let said = refusal(&words);
+        assert!(said.contains("scenario.toml would be overwritten"), "{said}");
+    }
+    assert_eq!(fs::read_to_string(own).expect("it is there"), "# mine\n");
+    assert!(!fs::exists(folder.file("runs.jsonl")).expect("it can be seen"));
+}
+
+#[test]
+fn two_sweeps_do_not_share_a_folder() {
+    let folder = Folder::new("sweep-lock");
+    let (file, out) = kept(&folder);
+    let runs = fs::File::open(folder.file("out/runs.jsonl")).expect("the runs");
+    runs.lock().expect("nobody else has it");
+    let refused = farhop(&["sim", &file, "--out", &out]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("another farhop"), "{}", stderr(&refused));
+}
+
+#[test]
+fn numbers_of_many_digits_are_found_again() {
+    let folder = Folder::new("sweep-digits");
+    let text = sweep().replace("link[0].loss", "link[0].distance_km");
+    let text = text.replace("[0, 0.5]", "[1.4000000000000001, 9.799999999999999]");
+    let (file, out) = (scenario(&folder, &text), folder.file("out"));
+    for _ in 0..2 {
+        assert_eq!(lines(&farhop(&["sim", &file, "--json", "--out", &out])).len(), 4);
+        assert_eq!(folder.read("out/runs.jsonl").lines().count(), 4);
+    }
+}
+
+#[test]
+fn flows_have_columns_where_all_points_have_the_same() {
+    let folder = Folder::new("sweep-columns");
+    let flow = |from: &str, to: &str| {
+        format!("{{ kind = \"udp\", from = \"{from}\", to = \"{to}\", rate_mbps = 0.1 }}")
+    };
+    let (one, two) = (flow("hill", "valley"), flow("valley", "hill"));
+    let table = |first: &str| {
+        let text = sweep().replace("\"link[0].loss\"", "\"flow\"");
+        let text = text.replace("[0, 0.5]", &format!("[[{first}], [{two}, {one}]]"));
+        let out = farhop(&["sim", &scenario(&folder, &text)]);
+        assert!(out.status.success(), "{}", stderr(&out));
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    let alike = table(&format!("{two}, {one}").replace("0.1 }", "0.2 }"));
+    assert!(alike.contains("hill to valley"), "{alike}");
+    let differing = table(&one);
+    let head = differing.lines().find(|line| line.contains("all flows")).expect("a head");
+    assert!(!head.contains("hill to valley"), "{differing}");
 }

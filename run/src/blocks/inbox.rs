@@ -277,6 +277,11 @@ pub fn sum_file(file: &File, watcher: &mut dyn FnMut(u64) -> bool) -> Result<(St
     }
 }
 
+/// SHA-256 of bytes in hexadecimal.
+pub fn sum_bytes(bytes: &[u8]) -> String {
+    hex(ring::digest::digest(&SHA256, bytes).as_ref())
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,0 +1,45 @@
+//! The files that a scenario names, which stand beside it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use farhop_run::files::sum_bytes;
+
+/// What the files of a folder hold that scenarios name. Each is read once, so that all runs of a
+/// sweep see the same.
+#[derive(Debug)]
+pub(crate) struct Files {
+    folder: PathBuf,
+    texts: Mutex<BTreeMap<String, Result<Arc<str>, String>>>,
+}
+
+impl Files {
+    /// Those of a folder, none of which is read yet.
+    pub(crate) fn of(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), texts: Mutex::default() }
+    }
+
+    /// Where a file is.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// What a file holds, or why it cannot be read.
+    pub(super) fn text(&self, name: &str) -> Result<Arc<str>, String> {
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = || {
+            let text = fs::read_to_string(self.path(name));
+            text.map(Arc::from).map_err(|error| error.to_string())
+        };
+        texts.entry(name.to_owned()).or_insert_with(read).clone()
+    }
+
+    /// SHA-256 of each that was read, by its name.
+    pub(crate) fn sums(&self) -> BTreeMap<String, String> {
+        let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = texts.iter().filter_map(|(name, text)| Some((name, text.as_ref().ok()?)));
+        read.map(|(name, text)| (name.clone(), sum_bytes(text.as_bytes()))).collect()
+    }
+}
