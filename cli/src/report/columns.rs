@@ -4,7 +4,7 @@
 //! A column holds what the field of the report of that name holds; fields of a field are joined by
 //! `_`.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,13 +28,14 @@ pub(crate) type Each<'a> =
     &'a mut dyn FnMut(&mut dyn FnMut(&Line) -> Result<(), Failure>) -> Result<(), Failure>;
 
 /// Writes the tables of some runs into a folder. All runs are asked for twice: what the columns
-/// hold is known only when all have been seen, and no more than one is held in memory.
+/// hold is known only when all have been seen, and only some rows are held in memory. Tables that
+/// were there stay as they are until the new ones are whole.
 pub(crate) fn write(dir: &Path, each: Each<'_>) -> Result<(), Failure> {
     let mut tables = [
-        Table::new("flows.parquet", flows),
-        Table::new("over-time.parquet", over_time),
-        Table::new("links.parquet", links),
-        Table::new("counters.parquet", counters),
+        Table::new(["flows.parquet", ".flows.parquet"], flows),
+        Table::new(["over-time.parquet", ".over-time.parquet"], over_time),
+        Table::new(["links.parquet", ".links.parquet"], links),
+        Table::new(["counters.parquet", ".counters.parquet"], counters),
     ];
     each(&mut |line| {
         for table in &mut tables {
@@ -42,6 +43,21 @@ pub(crate) fn write(dir: &Path, each: Each<'_>) -> Result<(), Failure> {
         }
         Ok(())
     })?;
+    let outcome = write_new(dir, &tables, each);
+    for table in &tables {
+        let new = dir.join(table.new);
+        match &outcome {
+            Ok(()) => fs::rename(&new, dir.join(table.name))
+                .map_err(|error| failed(&dir.join(table.name), &error))?,
+            // There is none if it could not be made.
+            Err(_) => drop(fs::remove_file(&new)),
+        }
+    }
+    outcome
+}
+
+/// Writes the tables under names that they have while they are not whole.
+fn write_new(dir: &Path, tables: &[Table], each: Each<'_>) -> Result<(), Failure> {
     let writers = tables.iter().map(|table| Writer::create(dir, table));
     let mut writers = writers.collect::<Result<Vec<_>, Failure>>()?;
     each(&mut |line| writers.iter_mut().try_for_each(|writer| writer.add(line)))?;
@@ -84,6 +100,8 @@ impl Kind {
 /// A table, and what is known of its columns.
 struct Table {
     name: &'static str,
+    /// What the file is called while it is written.
+    new: &'static str,
     /// Its rows of a run.
     of: fn(&Line) -> Vec<Row>,
     /// In the order in which their names first come up.
@@ -91,8 +109,8 @@ struct Table {
 }
 
 impl Table {
-    fn new(name: &'static str, of: fn(&Line) -> Vec<Row>) -> Self {
-        Self { name, of, columns: Vec::new() }
+    fn new([name, new]: [&'static str; 2], of: fn(&Line) -> Vec<Row>) -> Self {
+        Self { name, new, of, columns: Vec::new() }
     }
 
     /// Looks what a row has in it.
@@ -167,7 +185,7 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn create(dir: &Path, table: &'a Table) -> Result<Self, Failure> {
-        let path = dir.join(table.name);
+        let path = dir.join(table.new);
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let create = || -> Result<ArrowWriter<File>, Box<dyn std::error::Error>> {
             let file = File::create(&path)?;
@@ -203,14 +221,21 @@ fn failed(path: &Path, error: &dyn std::error::Error) -> Failure {
     Failure::Failed(format!("cannot write {}: {error}", path.display()))
 }
 
-/// The rows of a run, each behind its point and its seed.
+/// The rows of a run, each behind its point and its seed. A key of the sweep that has the name of a
+/// column gets `sweep.` in front.
 fn rows(line: &Line, of: fn(&Line) -> Vec<Row>) -> Vec<Row> {
     let value = |value: &SweepValue| {
         value.number().map_or_else(|| json!(value.to_string()), |number| json!(number))
     };
     let mut point: Row = line.point.iter().map(|(key, own)| (key.clone(), value(own))).collect();
     point.insert("seed".into(), json!(line.report.seed));
-    let join = |row: Row| point.clone().into_iter().chain(row).collect();
+    let join = |row: Row| {
+        let named = point.iter().map(|(key, value)| match row.contains_key(key) {
+            true => (format!("sweep.{key}"), value.clone()),
+            false => (key.clone(), value.clone()),
+        });
+        named.collect::<Vec<_>>().into_iter().chain(row).collect()
+    };
     of(line).into_iter().map(join).collect()
 }
 
@@ -287,7 +312,7 @@ mod tests {
             object(json!({ "flow": "a", "bytes": 3, "loss": null, "mbps": 1.5 })),
             object(json!({ "flow": "b", "bytes": 4, "loss": 0.25, "mbps": 2 })),
         ];
-        let mut table = Table::new("flows.parquet", flows);
+        let mut table = Table::new(["flows.parquet", ".flows.parquet"], flows);
         rows.iter().for_each(|row| table.learn(row));
         let batch = table.batch(&rows).expect("a table");
         let types: Vec<(String, DataType)> = batch

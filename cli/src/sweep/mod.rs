@@ -70,23 +70,27 @@ pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure>
     // folder, and drops nothing there.
     let goes_on = !options.fresh && options.out.is_some_and(|dir| Store::is_in(dir));
     let store = if goes_on { open(&mut finished)? } else { None };
+    let left = points.runs() - finished.runs.len() as u64;
     let is_left = |index: &u64| !finished.runs.contains_key(index);
-    let todo: Vec<u64> = (0..points.runs()).filter(is_left).collect();
-    if todo.len() as u64 > MANY && !options.yes {
-        ask(&points, &todo, options.threads)?;
+    if left > MANY && !options.yes {
+        let first = (0..points.runs()).find(is_left).expect("many are left");
+        ask(&points, left, first, options.threads)?;
     }
+    let todo: Vec<u64> = (0..points.runs()).filter(is_left).collect();
     let mut store = if goes_on { store } else { open(&mut finished)? };
     let outcome = run_all(&loaded.scenario, &points, &todo, options, &mut |index, line| {
         let text = serde_json::to_string(&line).expect("a report is plain data");
         let place = store.as_mut().map(|store| store.add(&text)).transpose()?;
-        finished.add(index, &line, place, text)
+        finished.add(index, &line, place, || text)
     });
     let by_point = finished.by_point(&points);
     if let (Some(dir), Some(store)) = (options.out, &store)
         && !by_point.is_empty()
     {
         report::sweep::write(dir, &loaded.scenario, &by_point, &loaded.text)?;
-        write_tables(dir, store, &finished)?;
+        if outcome.is_ok() {
+            write_tables(dir, store, &finished)?;
+        }
     }
     if let Err(Failure::Interrupted) = outcome {
         say_what_is_kept(options.out, finished.runs.len(), points.runs());
@@ -111,7 +115,7 @@ fn open_store(
         let index = points.index(&line.point, line.report.seed);
         match index.filter(|index| !finished.runs.contains_key(index)) {
             Some(index) => {
-                let text = serde_json::to_string(&line).expect("a report is plain data");
+                let text = || serde_json::to_string(&line).expect("a report is plain data");
                 finished.add(index, &line, Some(place), text)
             }
             // Of another --seed.
@@ -127,6 +131,9 @@ fn write_tables(dir: &Path, store: &Store, finished: &Runs) -> Result<(), Failur
     let outcome = report::columns::write(dir, &mut |on| {
         let count = finished.runs.len();
         for (place, run) in finished.runs.values().enumerate() {
+            if interrupt::has_come() {
+                return Err(Failure::Interrupted);
+            }
             bar.fill((round * count + place) as f64 / (2 * count) as f64);
             if let Some(place) = run.place {
                 on(&store.line(place)?)?;
@@ -155,7 +162,7 @@ impl Runs {
         index: u64,
         line: &Line,
         place: Option<Place>,
-        text: String,
+        text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         let flows = &line.report.flows;
         if !self.names.iter().eq(flows.iter().map(|flow| &flow.name)) {
@@ -164,7 +171,7 @@ impl Runs {
         let goodputs = flows.iter().map(|flow| flow.goodput_mbps).collect();
         self.runs.insert(index, Finished { names: Arc::clone(&self.names), goodputs, place });
         let Some((next, waiting)) = &mut self.json else { return Ok(()) };
-        waiting.insert(index, text);
+        waiting.insert(index, text());
         while let Some(text) = waiting.remove(next) {
             print_text(&text)?;
             *next += 1;
@@ -236,15 +243,14 @@ fn run_all(
 }
 
 /// Says how many runs there are to do and how long they take, from the first one, and asks.
-fn ask(points: &Points, todo: &[u64], threads: usize) -> Result<(), Failure> {
-    let length = length_of(points, todo[0])?;
+fn ask(points: &Points, left: u64, first: u64, threads: usize) -> Result<(), Failure> {
+    let length = length_of(points, first)?;
     let job = |_: usize| unreachable!("it is only asked for its threads");
     let many = Many { runs: usize::MAX, threads, job: &job, progress: &|_| true };
-    let seconds = length * todo.len() as f64 / many.threads() as f64;
-    let left = if points.runs() > todo.len() as u64 { " left" } else { "" };
+    let seconds = length * left as f64 / many.threads() as f64;
+    let of_all = if left < points.runs() { " left" } else { "" };
     let what = format!(
-        "this sweep has {} runs{left}, about {} on {} threads",
-        todo.len(),
+        "this sweep has {left} runs{of_all}, about {} on {} threads",
         duration(seconds),
         many.threads()
     );

@@ -46,7 +46,8 @@ pub(super) struct MadeBy {
 impl MadeBy {
     /// This program, and files by their sums.
     pub(super) fn this(files: BTreeMap<String, String>) -> Result<Self, Failure> {
-        let program = File::open(std::env::current_exe()?)?;
+        // Even where another file has its name by now.
+        let program = File::open("/proc/self/exe")?;
         let (program, _) = sum_file(&program, &mut |_| true)?;
         Ok(Self { version: env!("CARGO_PKG_VERSION").into(), program, files })
     }
@@ -122,8 +123,8 @@ impl Store {
         }
         store.read(found)?;
         let made_by = serde_json::to_string_pretty(made_by).expect("it is plain data");
-        fs::write(dir.join(MADE_BY), made_by + "\n").map_err(fail)?;
-        fs::write(dir.join(SCENARIO), scenario).map_err(fail)?;
+        put(&dir.join(MADE_BY), &(made_by + "\n")).map_err(fail)?;
+        put(&dir.join(SCENARIO), scenario).map_err(fail)?;
         store.file.set_len(store.end).map_err(fail)?;
         store.file.seek(SeekFrom::End(0)).map_err(fail)?;
         Ok(store)
@@ -188,15 +189,27 @@ impl Store {
     }
 }
 
+/// Makes a file what it is to be, in one step: without it finished runs are nobody's.
+fn put(path: &Path, text: &str) -> io::Result<()> {
+    if fs::read(path).is_ok_and(|known| known == text.as_bytes()) {
+        return Ok(());
+    }
+    let new = path.with_extension("new");
+    fs::write(&new, text)?;
+    fs::rename(new, path)
+}
+
 /// Fails if there is a scenario in the folder that no sweep has put there.
 fn refuse_foreign_scenario(dir: &Path, scenario: &str) -> Result<(), Failure> {
     let path = dir.join(SCENARIO);
     let is_ours = dir.join(MADE_BY).exists() || Store::is_in(dir);
-    match fs::read_to_string(&path) {
-        Ok(known) if known != scenario && !is_ours => Err(Failure::Input(miette::miette!(
-            "{} would be overwritten: choose another folder",
-            path.display()
-        ))),
-        _ => Ok(()),
+    let is_free = match fs::read(&path) {
+        Ok(known) => is_ours || known == scenario.as_bytes(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
+    if is_free {
+        return Ok(());
     }
+    let path = path.display();
+    Err(Failure::Input(miette::miette!("{path} would be overwritten: choose another folder")))
 }

@@ -363,7 +363,9 @@ impl Scenario {
             let help = format!("a time from start_s, {start} s, and before it stops, at {stop} s");
             found.add(format!("{path}.measure_from_s"), message, help);
         }
-        let of_all = self.measure_from_s.filter(|_| flow.measure_from_s.is_none());
+        // A file that was there before is measured all the same.
+        let is_cut = flow.stop_s.is_some() && flow.bytes.is_none();
+        let of_all = self.measure_from_s.filter(|_| flow.measure_from_s.is_none() && is_cut);
         if let Some(from) = of_all.filter(|from| *from >= stop) {
             let message = format!("it stops at {stop} s, and measure_from_s is {from} s");
             let help = "a later end, or a measure_from_s of its own";
@@ -399,7 +401,7 @@ fn check_override(found: &mut Found, path: &str, radio: &RadioOverride, base: &R
     let mut of_base = Found(Vec::new());
     check_radio(&mut of_base, base);
     let mut own = Found(Vec::new());
-    check_radio(&mut own, radio.config());
+    check_radio(&mut own, &radio.with_phy_of(base));
     if own.0.is_empty() && of_base.0.is_empty() {
         check_radio(&mut own, &radio.over(base));
     }

@@ -87,8 +87,8 @@ struct Running {
     bins: Vec<u64>,
     /// What had come when measuring began.
     at_measure: Option<u64>,
-    /// What had come when the flow's time was over.
-    at_stop: Option<u64>,
+    /// What had come when the flow's time was over, and when that was.
+    at_stop: Option<(u64, Instant)>,
 }
 
 /// What the two ends of a flow and the lab tell each other.
@@ -160,7 +160,8 @@ fn drive(
             }
             let stop = flow.config.stop_s.unwrap_or(scenario.duration_s);
             if elapsed.as_secs_f64() >= stop && flow.at_stop.is_none() {
-                flow.at_stop = Some(flow.shared.delivered.load(Ordering::Relaxed));
+                let delivered = flow.shared.delivered.load(Ordering::Relaxed);
+                flow.at_stop = Some((delivered, Instant::from_nanos(monotonic_nanos())));
                 flow.shared.stop.store(true, Ordering::Relaxed);
             }
             flow.check()?;
@@ -267,7 +268,7 @@ impl Running {
         let shared = &self.shared;
         let stop = self.config.stop_s.unwrap_or(scenario.duration_s);
         let finished = shared.finished.load(Ordering::Relaxed) as f64 / 1e9;
-        let delivered = shared.delivered.load(Ordering::Relaxed);
+        let mut delivered = shared.delivered.load(Ordering::Relaxed);
         let is_tcp = self.config.kind == FlowKind::Tcp;
         let from = self.measure_from(scenario);
         let start = self.config.start_s;
@@ -278,10 +279,11 @@ impl Running {
             false => (until - from, self.at_measure.unwrap_or(0)),
         };
         let mut udp = std::mem::take(&mut *shared.udp.lock().expect("no holder panics"));
-        udp.ended = Instant::from_nanos(monotonic_nanos());
+        let now = Instant::from_nanos(monotonic_nanos());
+        (delivered, udp.ended) = self.at_stop.unwrap_or((delivered, now));
         Ok(Measured {
             sent_bytes: shared.sent.load(Ordering::Relaxed),
-            delivered_bytes: self.at_stop.unwrap_or(delivered),
+            delivered_bytes: delivered,
             before_bytes,
             span_s,
             completed_s: (finished > 0.0).then_some(finished),

@@ -266,6 +266,8 @@ impl Faults {
                     for radio in world.nodes[node].radios() {
                         world.medium.set_radio_up(now, radio, change.up);
                     }
+                    // Its radios have room again, of which nothing else tells it.
+                    world.mark_due(node);
                 }
                 Fault::Link(directions) => {
                     for direction in directions {

@@ -154,6 +154,7 @@ impl Chip {
             if let Some(request) = function.requests.pop_front() {
                 function.originators.entry(request.to).or_default().owes_request = false;
             }
+            self.on_answered(air, now, &exchange);
             self.end_exchange(air, now, &exchange, true);
             return;
         }
@@ -195,7 +196,8 @@ impl Chip {
         for index in 0..self.functions.len() {
             let function = &mut self.functions[index];
             function.pay_request(to);
-            if function.wait == Wait::Idle && !function.is_empty() {
+            let is_waiting = matches!(function.wait, Wait::Idle | Wait::Deferred);
+            if is_waiting && !function.requests.is_empty() {
                 self.contend(air, now, index);
             }
         }

@@ -371,7 +371,10 @@ impl Medium {
         }
         let can_decode = |hearer: &&Hearer| {
             let sink = hearer.radio as usize;
-            let is_up = matches!(&self.ports[sink], Port::Chip(chip) if chip.is_up);
+            let is_up = match &self.ports[sink] {
+                Port::Chip(chip) => chip.is_up,
+                Port::Wire(wire) => wire.is_up,
+            };
             matches!(hearer.reach, Reach::Decodable(_)) && links.node(sink) == node && is_up
         };
         let all = links.hearers(radio, rate).iter().filter(can_decode);

@@ -20,7 +20,7 @@ use super::transmission::{Transmission, TransmissionKind};
 pub(super) struct Wire {
     index: usize,
     config: ChipConfig,
-    is_up: bool,
+    pub(super) is_up: bool,
     /// Frames to send; the first is under way where `is_sending`.
     queue: VecDeque<Frame>,
     is_sending: bool,

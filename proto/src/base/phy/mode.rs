@@ -283,8 +283,8 @@ impl Phy {
 
     /// Whether a radio of this PHY decodes what one of `sender` sends at `rate` on its channel: a
     /// format that it knows, in its band and at its clock; HT and VHT neither wider than its own
-    /// channel nor of more streams. Receivers of g and n know DSSS at 2.4 GHz too (802.11-2012
-    /// 19.1.1 and 20.1.1), and guard intervals of either length.
+    /// channel nor of more streams, guard intervals of either length. Of g and n only mixed g knows
+    /// DSSS: the others are taken to leave it out, in sending as in receiving.
     pub fn decodes(&self, sender: &Self, rate: Bitrate) -> bool {
         if (self.band(), self.slower()) != (sender.band(), sender.slower()) {
             return false;
@@ -292,7 +292,9 @@ impl Phy {
         let has_room = self.width >= sender.width && self.streams >= sender.streams;
         match sender.mode(rate) {
             Mode::Wire => self.kind == PhyKind::Wire,
-            Mode::Dbpsk | Mode::Dqpsk | Mode::Cck5 | Mode::Cck11 => true,
+            Mode::Dbpsk | Mode::Dqpsk | Mode::Cck5 | Mode::Cck11 => {
+                self.kind == PhyKind::B || (self.kind == PhyKind::G && self.mixed)
+            }
             Mode::Ofdm(Ofdm { format, .. }) => match (format, self.kind) {
                 (_, PhyKind::B | PhyKind::Wire) => false,
                 (Format::NonHt, _) => true,

@@ -25,7 +25,8 @@ use crate::base::{
 use crate::wire::blindfec::{Header, decode, encode};
 use crate::wire::wild::{UnitHead, encode_unit};
 
-/// Neighbours that are sent to or heard; those beyond are not served.
+/// Neighbours that are sent to, beyond whom nobody is served, and that are heard, of whom the one
+/// that was silent longest is forgotten for another.
 const NEIGHBOURS: usize = 256;
 /// What waits behind a gap waits this many times as long as a block stays open.
 const PATIENCE: u64 = 2;

@@ -81,6 +81,19 @@ fn routes_use_only_links_that_can_be_received() {
 }
 
 #[test]
+fn who_cannot_decode_a_frame_is_no_neighbour() {
+    let mut scenario = placed_chain(2).expanded().into_owned();
+    scenario.radio.phy = PhyKind::N;
+    let is_joined = |scenario: &Scenario| !scenario.plan().nodes[0].next_hops.is_empty();
+    assert!(is_joined(&scenario));
+    // What the first sends is more than the second has antennas for.
+    scenario.node[0].radio = own(r#"{ "streams": 2 }"#);
+    assert!(!is_joined(&scenario));
+    scenario.node[1].radio = own(r#"{ "streams": 2 }"#);
+    assert!(is_joined(&scenario));
+}
+
+#[test]
 fn who_moves_hears_acknowledgements_from_wherever_it_goes() {
     let timeout = |scenario: &Scenario| scenario.plan().nodes[0].radios[0].ack_timeout;
     let mut scenario = Scenario {

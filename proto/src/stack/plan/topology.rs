@@ -233,8 +233,8 @@ impl Topology {
     fn add_hop(&mut self, hop: Hop) {
         let radio = |end: (NodeId, RadioId)| &self.radios[index(end.0)][usize::from(end.1.0)];
         let (source, sink) = (radio(hop.from), radio(hop.to));
-        let fits =
-            source.config.channel == sink.config.channel && source.config.phy == sink.config.phy;
+        let fits = source.config.channel == sink.config.channel
+            && sink.config.phy().decodes(&source.config.phy(), source.config.rate());
         let usable = fits && hop.signal >= Dbm::from_f64(sink.thresholds.receive);
         if usable {
             for end in [hop.from, hop.to] {

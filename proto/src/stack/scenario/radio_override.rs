@@ -41,6 +41,25 @@ impl RadioOverride {
         &self.config
     }
 
+    /// The settings that are given, the others at their defaults, but with the PHY of `base` where
+    /// that is meant: what other settings mean hangs on it.
+    pub fn with_phy_of(&self, base: &RadioConfig) -> RadioConfig {
+        let mut config = (*self.config).clone();
+        if self.has("phy") && self.config.phy != base.phy {
+            return config;
+        }
+        let given = |key| self.has(key);
+        config.phy = base.phy;
+        config.preamble = if given("preamble") { config.preamble } else { base.preamble };
+        config.band = if given("band") { config.band } else { base.band };
+        config.width_mhz = if given("width_mhz") { config.width_mhz } else { base.width_mhz };
+        config.streams = if given("streams") { config.streams } else { base.streams };
+        config.mixed = if given("mixed") { config.mixed } else { base.mixed };
+        config.guard_interval =
+            if given("guard_interval") { config.guard_interval } else { base.guard_interval };
+        config
+    }
+
     /// These settings in the place of those of `base`. A PHY of its own comes with rates of its
     /// own: those of `base` are no longer meant.
     ///

@@ -167,9 +167,10 @@ impl Udp {
         }
     }
 
-    /// Ends a source.
-    pub fn stop(&mut self) {
+    /// Ends a source at `now`.
+    pub fn stop(&mut self, now: Instant) {
         if let Role::Source(source) = &mut self.role {
+            source.advance(now);
             (source.left, source.backlog, source.due) = (0, 0, Instant::MAX);
         }
     }
@@ -189,11 +190,12 @@ impl Udp {
         }
     }
 
-    /// What a source has made, those that were lost in it counted; nothing of a sink.
-    pub fn made(&self) -> Option<&Made> {
+    /// How many datagrams a source had made by a time, or somewhat fewer: those that went, and
+    /// those that were lost in it because nothing had room.
+    pub fn made_by(&self, at: Instant) -> u64 {
         match &self.role {
-            Role::Source(source) => Some(&source.made),
-            Role::Sink(_) => None,
+            Role::Source(source) => source.made.by(at) + source.overdue(at),
+            Role::Sink(_) => 0,
         }
     }
 
@@ -265,13 +267,22 @@ impl Source {
             } else {
                 self.overflows += 1;
                 self.next += 1;
-                self.made.note(now, self.next);
+                self.made.note(self.due, self.next);
             }
             self.due += rate.time(self.size as u64);
         }
         if self.left == 0 {
             self.due = Instant::MAX;
         }
+    }
+
+    /// Payloads that will be lost here once somebody looks, of those due by a time: a source
+    /// without room is not asked.
+    fn overdue(&self, at: Instant) -> u64 {
+        let Some(rate) = self.rate.filter(|_| self.due <= at) else { return 0 };
+        let step = rate.time(self.size as u64);
+        let due = at.since(self.due).div_duration(step) + 1;
+        due.saturating_sub(MAX_BACKLOG - self.backlog)
     }
 
     fn is_ready(&self) -> bool {

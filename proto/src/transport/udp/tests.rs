@@ -125,6 +125,9 @@ fn without_room_the_backlog_stays_bounded() {
     };
     assert!(blocked(&mut udp, Instant::ZERO) && blocked(&mut udp, at_ms(8_000)));
     assert_eq!(udp.status().counters["overflows"], 1_001 - MAX_BACKLOG);
+    // Nobody asks any more: what is lost meanwhile counts as made.
+    assert_eq!(udp.made_by(at_ms(8_000)), 1_001 - MAX_BACKLOG);
+    assert_eq!(udp.made_by(at_ms(16_000)), 2_001 - MAX_BACKLOG);
     let mut cx = Cx::new(at_ms(8_001));
     let mut sent = 0;
     while udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some() {

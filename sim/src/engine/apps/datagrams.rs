@@ -94,7 +94,7 @@ impl Datagrams {
         let longest = delays_ms.iter().copied().fold(0.0, f64::max);
         let under_way = Duration::from_secs_f64(longest * 2.0 / 1e3).max(UNDER_WAY);
         let until = end.saturating_sub(under_way);
-        let made = source.made().map_or(0, |made| made.by(nodes[self.nodes[0]].local(until)));
+        let made = source.made_by(nodes[self.nodes[0]].local(until));
         let (received, sent) = sink.measured(made);
         Some(Measured { received, sent, delays_ms })
     }
@@ -151,8 +151,9 @@ impl App for Datagrams {
     }
 
     fn begin_measure(&mut self, net: &mut Net<'_>) {
+        let now = net.world.nodes[self.nodes[0]].local(net.now);
         let ends = self.ends(&net.world.nodes);
-        let made = ends.and_then(|[source, _]| source.made()).map_or(0, |made| made.count());
+        let made = ends.map_or(0, |[source, _]| source.made_by(now));
         if let AnyTransport::Udp(udp) = net.transport_mut(self.nodes[1], self.sink) {
             udp.begin_measure(made);
         }
@@ -160,7 +161,8 @@ impl App for Datagrams {
 
     fn stop(&mut self, net: &mut Net<'_>) {
         self.pauses = None;
-        self.with_source(net, Udp::stop);
+        let now = net.world.nodes[self.nodes[0]].local(net.now);
+        self.with_source(net, |udp| udp.stop(now));
     }
 
     fn delivered(&self, nodes: &[Node]) -> u64 {
