@@ -135,7 +135,7 @@ impl Tcp {
             // echoes an older one, and the peer takes a long round-trip time from it.
             match bare {
                 true => self.receiver.request_ack(),
-                false => self.receiver.on_repetition(left, left + payload.len() as u64),
+                false => self.receiver.on_repetition(left, right),
             }
             return;
         }

@@ -162,13 +162,13 @@ impl Receiver {
             self.end = Some(right);
         }
         if right + u64::from(fin) <= self.next || left > self.next + self.window {
-            return self.on_useless(left, right);
+            return self.on_useless(left, right + u64::from(fin));
         }
         self.largest = self.largest.max(payload.len() as u64);
         self.time_data(pace);
         let had_hole = !self.islands.is_empty();
         if left > self.next {
-            self.keep(left, payload);
+            self.keep(left, payload, fin);
             return self.schedule(pace, false);
         }
         if left < self.next && !payload.is_empty() {
@@ -181,6 +181,7 @@ impl Receiver {
         if self.end == Some(self.next) {
             self.next += 1;
             self.ack_now = true;
+            self.islands.clear();
         }
         let filled = had_hole && self.islands.is_empty();
         self.schedule(pace, filled);
@@ -222,14 +223,16 @@ impl Receiver {
         self.islands.retain(|island| island.1 > next);
     }
 
-    /// Keeps bytes behind a hole.
-    fn keep(&mut self, left: u64, payload: Bytes) {
+    /// Keeps bytes behind a hole, and the end of the stream, which has a number like a byte.
+    fn keep(&mut self, left: u64, mut payload: Bytes, fin: bool) {
         self.counts.out_of_order += 1;
-        let right = (left + payload.len() as u64).min(self.next + self.window);
-        if payload.is_empty() || right <= left {
+        let data = (left + payload.len() as u64).min(self.next + self.window);
+        let right = data + u64::from(fin && self.end == Some(data));
+        if right <= left {
             self.ack_now = true;
             return;
         }
+        payload.truncate((data - left) as usize);
         let mut island = (left, right);
         let mut overlap = None;
         self.islands.retain(|other| {
@@ -248,8 +251,7 @@ impl Receiver {
             self.duplicate = overlap;
             self.enter_quick();
         }
-        if overlap != Some((left, right)) {
-            let payload = payload.slice(..(right - left) as usize);
+        if overlap != Some((left, right)) && !payload.is_empty() {
             let longer = |old: &Bytes| old.len() >= payload.len();
             if !self.behind.get(&left).is_some_and(longer) {
                 self.behind.insert(left, payload);

@@ -28,6 +28,8 @@ pub(super) struct Rack {
     pub(super) window_steps: u32,
     pub(super) window_persist: u32,
     pub(super) dsack_seen: bool,
+    /// Segments that were reported so.
+    dsack_segments: u64,
     pub(super) adjusted_at: u64,
     pub(super) reordering: u32,
     pub(super) reordering_seen: bool,
@@ -60,6 +62,7 @@ impl Default for Rack {
             window_steps: 1,
             window_persist: 0,
             dsack_seen: false,
+            dsack_segments: 0,
             adjusted_at: 0,
             reordering: DUP_THRESH,
             reordering_seen: false,
@@ -148,7 +151,9 @@ impl Sender {
         self.rack.adapt_window(tally, self.delivered);
         self.on_probe_acked(tally);
         let dubious = tally.duplicate || tally.sacked || tally.dsack || tally.echo_mark;
-        if dubious || self.state != State::Open {
+        // With nothing in flight there is nothing to be alerted about but a needless repetition.
+        let is_alert = tally.outstanding || tally.dsack;
+        if is_alert && (dubious || self.state != State::Open) {
             self.rack.hold = false;
             self.alert(now, tally);
         }
@@ -172,17 +177,25 @@ impl Sender {
         self.counts.reorderings += 1;
     }
 
-    /// A needless repetition was reported.
+    /// A needless repetition was reported (`tcp_dsack_seen`): something more has arrived, and where
+    /// there was reordering, it may have been taken for a loss. More reports than repetitions are
+    /// of what the network doubled, and mean nothing.
     pub(super) fn on_dsack(&mut self, block: (u64, u64), tally: &mut Tally) {
         self.counts.dsacks += 1;
-        tally.dsack = true;
-        self.rack.dsack_seen = true;
         let segments = (block.1.saturating_sub(block.0)).div_ceil(u64::from(self.mss)).max(1);
+        self.rack.probe_dsack |= self.rack.probe_resent && self.rack.probe_end == Some(block.1);
+        self.rack.dsack_segments += segments;
+        if self.rack.dsack_segments > self.counts.retransmissions {
+            return;
+        }
+        tally.dsack = true;
+        self.delivered += if self.is_linux() { segments } else { 0 };
+        let is_probe = segments == 1 && self.rack.probe_end == Some(block.1);
+        self.rack.dsack_seen |= self.rack.reordering_seen && !is_probe;
         let ours = self.rack.undo_marker.is_some_and(|marker| block.1 > marker);
         if let Some(left) = self.rack.undo_resent.as_mut().filter(|_| ours && self.undo) {
             *left = left.saturating_sub(segments.min(64) as u32);
         }
-        self.rack.probe_dsack |= self.rack.probe_resent && self.rack.probe_end == Some(block.1);
     }
 
     /// `tcp_fastretrans_alert`.

@@ -249,19 +249,21 @@ impl Sender {
         // The right edge never moves back (RFC 9293, 3.8.6, asks senders to bear that).
         let grown = !old && ack.number + ack.window > self.window_end;
         self.window_end = self.window_end.max(if old { 0 } else { ack.number + ack.window });
+        let outstanding = self.board.packets_out() > 0;
         let mut tally = Tally {
             una_before: self.una,
             una_advanced: number > self.una,
             highest_before: self.board.highest_sacked().map_or(self.una, |s| s.seq),
             delivered_before: self.delivered,
             lost_before: self.board.lost_total,
-            duplicate: ack.bare && !old && !grown && number == self.una,
+            duplicate: outstanding && ack.bare && !old && !grown && number == self.una,
+            outstanding,
             echo: ack.echo,
             echo_mark: ack.echo_mark && self.ecn && !old,
             ..Tally::default()
         };
         if !matches!(self.recovery, Recovery::NewReno | Recovery::LinuxReno) && ack.sack_count > 0 {
-            self.on_sacks(now, number, ack, &mut tally);
+            self.on_sacks(now, ack, &mut tally);
         }
         if tally.una_advanced {
             self.on_advance(now, number, &mut tally);
@@ -270,7 +272,8 @@ impl Sender {
             tally.original &= !(tally.resent_acked && self.is_linux_reno());
         }
         let sampled = self.sample_rtt(now, &tally);
-        let restart = !tally.keep_timer && (tally.acked > 0 || self.sack_is_fresh(&tally, sampled));
+        let restart =
+            !tally.keep_timer && (tally.acked > 0 || self.sack_is_of_before(&tally, sampled));
         self.on_echo_classic(&tally);
         match self.recovery {
             Recovery::RackTlp | Recovery::LinuxReno => self.recover_rack(now, &mut tally),
@@ -286,11 +289,11 @@ impl Sender {
         true
     }
 
-    fn on_sacks(&mut self, now: Instant, number: u64, ack: &Ack, tally: &mut Tally) {
+    fn on_sacks(&mut self, now: Instant, ack: &Ack, tally: &mut Tally) {
         let blocks = &ack.sacks[..ack.sack_count];
         let first = blocks[0];
         let inside = blocks.get(1).is_some_and(|b| b.0 <= first.0 && first.1 <= b.1);
-        let is_dsack = first.0 < number || inside;
+        let is_dsack = first.0 < ack.number || inside;
         if is_dsack {
             self.on_dsack(first, tally);
         }
@@ -377,12 +380,14 @@ impl Sender {
         true
     }
 
-    /// Whether a SACK measured the path after the head was last sent: then the time-out restarts.
-    fn sack_is_fresh(&self, tally: &Tally, sampled: bool) -> bool {
+    /// Whether a SACK measured the path with what was sent before the head was last: then the
+    /// time-out restarts, as in Linux (`tcp_clean_rtx_queue`). With what was sent after that it
+    /// could be put off for ever. By RFC 6298 no SACK restarts it.
+    fn sack_is_of_before(&self, tally: &Tally, sampled: bool) -> bool {
         let (Some(first), Some(head)) = (tally.first_sacked, self.board.front()) else {
             return false;
         };
-        sampled && first > head.sent
+        self.recovery == Recovery::RackTlp && sampled && first < head.sent
     }
 
     /// Grows the window (`tcp_cong_avoid`); called where recovery does not set it.

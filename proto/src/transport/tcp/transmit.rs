@@ -114,6 +114,11 @@ impl Sender {
         let unsent = self.unsent();
         let full = u64::from(self.mss.saturating_sub(options).max(1));
         let length = unsent.min(full).min(self.window_end - self.nxt);
+        // What is left of the peer's window waits for more of it (RFC 9293, 3.8.6.2.1), unless
+        // nothing is in flight that could bring that.
+        if length < unsent.min(full) && self.board.packets_out() > 0 {
+            return None;
+        }
         let fin = self.finish && length == unsent && self.nxt + length < self.window_end;
         // Minshall's form of Nagle's rule: one small segment in flight at most.
         if length < full && !fin && !self.rack.hold && self.small_end > self.una {

@@ -1,5 +1,9 @@
 //! Losses, reordering and time-outs, and what is undone.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
 use super::*;
 
 #[test]
@@ -258,4 +262,43 @@ fn without_sack_more_duplicates_than_segments_set_what_counts_as_reordering() {
     assert_eq!(sender.board.packets_out(), 2);
     (0..2).for_each(|_| assert!(sender.on_ack(now, &bare_ack(una))));
     assert_eq!(sender.rack.reordering, 2);
+}
+
+#[test]
+fn without_anything_in_flight_duplicates_mean_nothing() {
+    // `tcp_ack` looks no further then. Who listened gets one with the last of the handshake.
+    let (mut pipe, now) = busy(&TcpConfig { sack: false, ..windowed(60) });
+    let sender = &mut pipe.ends[0].sender;
+    let end = sender.nxt;
+    sender.on_ack(now, &bare_ack(end));
+    let before = (sender.rack.reordering, sender.rack.reordering_seen);
+    (0..3).for_each(|_| assert!(sender.on_ack(now, &bare_ack(end))));
+    assert_eq!((sender.rack.reordering, sender.rack.reordering_seen), before);
+}
+
+#[test]
+fn the_end_of_a_stream_behind_a_hole_is_acknowledged_selectively() {
+    let mut pipe = Pipe::new(&TcpConfig::linux(), at_rate(10.0), 20, 100);
+    // Behind the lost segment comes only the one that ends the stream.
+    pipe.ways[0].fate = lose(&[1]);
+    pipe.write(&text(3 * 1_448, 1), true);
+    pipe.run_ms(250);
+    assert_eq!(pipe.received[1].len(), 3 * 1_448);
+    let counts = ["retransmissions", "loss_probes", "timeouts"].map(|name| pipe.count(0, name));
+    assert_eq!(counts, [1, 0, 0]);
+}
+
+#[test]
+fn what_is_left_of_the_window_waits_until_it_is_a_segment() {
+    // 65,535 bytes are 45 segments and a rest.
+    let mut pipe = Pipe::new(&TcpConfig::classic(), at_rate(100.0), 20, 1_000);
+    let sizes = Rc::new(RefCell::new(BTreeSet::new()));
+    let seen = Rc::clone(&sizes);
+    pipe.ways[0].fate = Box::new(move |shot| {
+        seen.borrow_mut().insert(shot.payload);
+        Fate::Pass
+    });
+    pipe.saturate();
+    pipe.run_ms(2_000);
+    assert_eq!(sizes.borrow().len(), 2, "segments, and what has no payload: {sizes:?}");
 }
