@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use farhop_proto::base::PhyKind;
-use farhop_proto::stack::{LayoutConfig, LinkConfig, MobilityKind, NodeConfig, Problem, Scenario};
+use farhop_proto::stack::{LayoutConfig, LinkConfig, NodeConfig, Problem, Scenario};
 use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -220,8 +220,6 @@ pub(crate) fn simulated_only(
     may_have_several: impl Fn(&NodeConfig) -> bool,
 ) -> Option<String> {
     let plan = scenario.plan_for_flows();
-    let moves = scenario.mobility.kind != MobilityKind::Static
-        || scenario.node.iter().any(|node| !node.path_m.is_empty());
     let has_slots = matches!(scenario.stack.link, LinkConfig::Wild(_));
     let several = plan.nodes.iter().zip(&scenario.node);
     let mut several =
@@ -234,7 +232,7 @@ pub(crate) fn simulated_only(
             format!("node '{}' has {} radios without 'wild'", node.name, node.radios.len())
         }
         None if has_wire.next().is_some() => "some nodes are joined by wires".into(),
-        None if moves => "some nodes move".into(),
+        None if scenario.has_movers() => "some nodes move".into(),
         None => return None,
     };
     Some(format!("{what}: `farhop sim` only"))

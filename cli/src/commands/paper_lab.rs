@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use farhop_papers::{Case, Effort, Outcome, Paper, Runs, lab};
 use farhop_proto::stack::Scenario;
-use farhop_run::files::sum_file;
 use farhop_sim::engine::Report;
 use serde::{Deserialize, Serialize};
 
 use super::lab::end;
 use crate::progress::Bar;
+use crate::sweep::program_sum;
 use crate::{Failure, interrupt};
 
 /// Attempts at a run that reports itself as late.
@@ -63,8 +63,7 @@ pub(super) fn put_beside(
     let cases: Vec<Case> = cases.into_values().collect();
     let sim = Runs::new(cases.clone(), effort.seeds).run(threads, &|_| !interrupt::has_come());
     let sim = sim.map_err(|_| Failure::Interrupted)?.into_reports();
-    let program = sum_file(&File::open(std::env::current_exe()?)?, &mut |_| true)?.0;
-    let mut store = Store::open(dir, program)?;
+    let mut store = Store::open(dir, program_sum()?)?;
     let bar = Bar::start("runs in the lab");
     let reports = store.run_all(&cases, effort.seeds, &bar);
     bar.end();

@@ -27,7 +27,7 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
     /// Write report.json, report.html, flows.svg and Parquet tables into this folder. A sweep keeps
-    /// its finished runs there, and goes on from them when it is started again.
+    /// its finished runs there, and goes on from them when the same program is started again.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Seed in place of the scenario's.

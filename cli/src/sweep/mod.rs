@@ -16,7 +16,7 @@ use farhop_sim::engine::{self, Many, Report, RunOptions};
 
 use self::points::Points;
 pub(crate) use self::points::Values;
-pub(crate) use self::store::Line;
+pub(crate) use self::store::{Line, program_sum};
 use self::store::{MadeBy, Place, Store};
 use crate::commands::print_text;
 use crate::load::Loaded;

@@ -46,10 +46,8 @@ pub(super) struct MadeBy {
 impl MadeBy {
     /// This program, and files by their sums.
     pub(super) fn this(files: BTreeMap<String, String>) -> Result<Self, Failure> {
-        // Even where another file has its name by now.
-        let program = File::open("/proc/self/exe")?;
-        let (program, _) = sum_file(&program, &mut |_| true)?;
-        Ok(Self { version: env!("CARGO_PKG_VERSION").into(), program, files })
+        let (version, program) = (env!("CARGO_PKG_VERSION").into(), program_sum()?);
+        Ok(Self { version, program, files })
     }
 
     /// Whose the runs of `other` are, if not ours.
@@ -64,6 +62,11 @@ impl MadeBy {
         let changed = |name: &&String| self.files.get(*name) != other.files.get(*name);
         names.into_iter().find(changed).map(|name| format!("another {name}"))
     }
+}
+
+/// SHA-256 of this program, even where another file has its name by now.
+pub(crate) fn program_sum() -> Result<String, Failure> {
+    Ok(sum_file(&File::open("/proc/self/exe")?, &mut |_| true)?.0)
 }
 
 /// Where the line of a run is in the file.

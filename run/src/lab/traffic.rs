@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration as StdDuration, Instant as WallClock};
 
-use farhop_proto::base::{AddressPlan, Duration, Instant};
+use farhop_proto::base::{AddressPlan, Instant};
 use farhop_proto::stack::{Congestion, FlowConfig, FlowKind, Scenario};
-use farhop_proto::transport::udp::Made;
+use farhop_proto::transport::udp::{Made, under_way};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use socket2::SockRef;
 
@@ -30,8 +30,6 @@ pub(super) const BIN: StdDuration = StdDuration::from_millis(100);
 const LOOK: StdDuration = StdDuration::from_millis(100);
 /// How long a connection may take to be made.
 const CONNECT: StdDuration = StdDuration::from_secs(10);
-/// So long at least a datagram may be under way before it counts as lost.
-const UNDER_WAY: Duration = Duration::from_secs(1);
 /// Number and time at the front of a datagram, in bytes.
 const FRONT: usize = 16;
 
@@ -70,9 +68,7 @@ pub(super) struct UdpMeasured {
 impl UdpMeasured {
     /// Share of the datagrams that never came; those of the last moments may still be on their way.
     pub(super) fn loss(&self) -> Option<f64> {
-        let longest = self.delays_ms.iter().copied().fold(0.0, f64::max);
-        let under_way = Duration::from_secs_f64(longest * 2.0 / 1e3).max(UNDER_WAY);
-        let made = self.made.by(self.ended.saturating_sub(under_way));
+        let made = self.made.by(self.ended.saturating_sub(under_way(&self.delays_ms)));
         let all = self.expected.max(made).saturating_sub(self.from).max(self.received);
         (all > 0).then(|| 1.0 - self.received as f64 / all as f64)
     }

@@ -276,7 +276,7 @@ impl Phy {
     /// mixed g beside DSSS, HT or VHT beside the older OFDM. Other radios send but one.
     pub fn is_newer(&self, rate: Bitrate) -> bool {
         match self.kind {
-            PhyKind::G => self.mixed && !DSSS.contains(&rate),
+            PhyKind::G => self.mixed && !self.is_dsss(rate),
             _ => self.stream_mcs(rate).is_some(),
         }
     }
@@ -292,9 +292,7 @@ impl Phy {
         let has_room = self.width >= sender.width && self.streams >= sender.streams;
         match sender.mode(rate) {
             Mode::Wire => self.kind == PhyKind::Wire,
-            Mode::Dbpsk | Mode::Dqpsk | Mode::Cck5 | Mode::Cck11 => {
-                self.kind == PhyKind::B || (self.kind == PhyKind::G && self.mixed)
-            }
+            Mode::Dbpsk | Mode::Dqpsk | Mode::Cck5 | Mode::Cck11 => self.is_dsss(rate),
             Mode::Ofdm(Ofdm { format, .. }) => match (format, self.kind) {
                 (_, PhyKind::B | PhyKind::Wire) => false,
                 (Format::NonHt, _) => true,

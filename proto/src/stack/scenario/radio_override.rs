@@ -36,11 +36,6 @@ pub struct RadioOverride {
 }
 
 impl RadioOverride {
-    /// The settings that are given, the others at their defaults.
-    pub fn config(&self) -> &RadioConfig {
-        &self.config
-    }
-
     /// The settings that are given, the others at their defaults, but with the PHY of `base` where
     /// that is meant: what other settings mean hangs on it.
     pub fn with_phy_of(&self, base: &RadioConfig) -> RadioConfig {

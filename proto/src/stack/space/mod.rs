@@ -121,18 +121,20 @@ impl Space {
     /// How far the strongest radio is heard by the most sensitive one, in metres, or by one that is
     /// more sensitive by so many decibels.
     fn reach_m(&self, more_db: f64) -> f64 {
-        let most = |of: &dyn Fn(&Site) -> f64| self.sites.iter().map(of).fold(f64::MIN, f64::max);
-        let sent = most(&|site| site.sent_dbm);
-        let sensed = most(&|site| site.gain_db - site.floor_dbm);
+        let sent = self.most(|site| site.sent_dbm);
+        let sensed = self.most(|site| site.gain_db - site.floor_dbm);
         let floor = -sensed - self.shadowing_db * SHADOW_SIGMAS;
         self.path_loss.reach_m(sent, floor - more_db)
+    }
+
+    fn most(&self, of: impl Fn(&Site) -> f64) -> f64 {
+        self.sites.iter().map(of).fold(f64::MIN, f64::max)
     }
 
     /// How far apart two of the radios may be at most while one decodes signals of `receive_dbm`
     /// of the other, in metres.
     pub(super) fn decodable_m(&self, receive_dbm: f64) -> f64 {
-        let most = |of: &dyn Fn(&Site) -> f64| self.sites.iter().map(of).fold(f64::MIN, f64::max);
-        let (sent, gain) = (most(&|site| site.sent_dbm), most(&|site| site.gain_db));
+        let (sent, gain) = (self.most(|site| site.sent_dbm), self.most(|site| site.gain_db));
         match self.path_loss {
             PathLoss::Range { receive_m, .. } => receive_m,
             path_loss => {
@@ -247,7 +249,7 @@ impl Site {
 
 impl Scenario {
     /// Whether a node moves.
-    pub(super) fn has_movers(&self) -> bool {
+    pub fn has_movers(&self) -> bool {
         self.mobility.kind != MobilityKind::Static
             || self.node.iter().any(|node| !node.path_m.is_empty())
     }

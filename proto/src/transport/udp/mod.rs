@@ -10,7 +10,7 @@ use std::net::SocketAddrV4;
 
 use bytes::Bytes;
 
-pub use self::made::Made;
+pub use self::made::{Made, under_way};
 use super::tcp::FlowEnd;
 use super::{Transport, TransportStatus};
 use crate::base::{

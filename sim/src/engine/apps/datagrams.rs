@@ -2,7 +2,7 @@
 
 use farhop_proto::base::{Bitrate, Duration, FlowId, Instant, Rng};
 use farhop_proto::stack::{AnyTransport, FlowConfig, OnOffConfig};
-use farhop_proto::transport::udp::{Sample, Udp, UdpConfig};
+use farhop_proto::transport::udp::{Sample, Udp, UdpConfig, under_way};
 
 use super::{App, Net, draw};
 use crate::engine::report::{Distribution, FlowReport};
@@ -17,9 +17,6 @@ pub(super) struct Datagrams {
     sink: FlowId,
     pauses: Option<Pauses>,
 }
-
-/// So long at least a datagram may be under way before it counts as lost.
-const UNDER_WAY: Duration = Duration::from_secs(1);
 
 /// What came of the datagrams of a flow.
 pub(super) struct Measured {
@@ -91,9 +88,7 @@ impl Datagrams {
     pub(super) fn measured(&self, nodes: &[Node], end: Instant) -> Option<Measured> {
         let [source, sink] = self.ends(nodes)?;
         let delays_ms = self.delays_ms(nodes, sink);
-        let longest = delays_ms.iter().copied().fold(0.0, f64::max);
-        let under_way = Duration::from_secs_f64(longest * 2.0 / 1e3).max(UNDER_WAY);
-        let until = end.saturating_sub(under_way);
+        let until = end.saturating_sub(under_way(&delays_ms));
         let made = source.made_by(nodes[self.nodes[0]].local(until));
         let (received, sent) = sink.measured(made);
         Some(Measured { received, sent, delays_ms })
