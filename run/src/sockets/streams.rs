@@ -16,9 +16,9 @@ use super::stream::{Heard, Stage, Stream};
 use super::{SocketCounters, StreamStatus, is_service, offer};
 use crate::blocks::{self, Kind as FlowKind, Office, Opening, front, random};
 
-/// How often it is looked for streams whose other end is silent.
+/// How often it is looked for streams whose other end is silent, at least.
 const LOOK: Duration = Duration::from_secs(1);
-/// After this time of silence a node is asked whether it is there.
+/// After this time of silence a node is asked whether it is there, at the latest.
 const PROBE: Duration = Duration::from_secs(5);
 /// How long a stream waits for a program that takes it.
 const OFFER: Duration = Duration::from_secs(60);
@@ -130,14 +130,14 @@ impl Streams {
         let ours = Batch::new(opening(service, None));
         let mut stream = Stream::new(peer, service, Stage::Opening, ours, now);
         stream.channel = Some(channel);
-        self.insert(now, local, stream);
+        self.insert(office, now, local, stream);
         Ok(())
     }
 
-    fn insert(&mut self, now: Instant, local: u16, stream: Stream) {
+    fn insert(&mut self, office: &Office, now: Instant, local: u16, stream: Stream) {
         self.all.insert(local, stream);
         self.todo.insert(local);
-        self.look.get_or_insert(now + LOOK);
+        self.look.get_or_insert(now + look_after(office.config.silence()));
     }
 
     /// Gives a program a stream that was offered.
@@ -204,7 +204,7 @@ impl Streams {
                     stream.theirs = Some(id.flow);
                     self.by_flow.insert(id.flow, local);
                     self.offers.insert(local, (delivery, bytes));
-                    self.insert(now, local, stream);
+                    self.insert(office, now, local, stream);
                     listener.say(Kind::Incoming, offer(local, &office.name(peer)));
                     true
                 })
@@ -332,7 +332,8 @@ impl Streams {
     ) {
         if self.look.is_some_and(|look| look <= now) {
             self.look_for_silent(office, now, hop, counters);
-            self.look = (!self.all.is_empty()).then_some(now + LOOK);
+            let next = now + look_after(office.config.silence());
+            self.look = (!self.all.is_empty()).then_some(next);
         }
         let is_due = |stream: &Stream| stream.ours.poll_timeout().is_some_and(|due| due <= now);
         let due = self.all.iter().filter(|(_, stream)| is_due(stream)).map(|(local, _)| *local);
@@ -408,7 +409,8 @@ impl Streams {
             self.end(now, hop, local, (Cause::Silent, &why));
         }
         for (peer, last) in heard {
-            if last + PROBE <= now && !self.probe_one(peer) && self.has_flying(peer) {
+            if last + probe_after(silence) <= now && !self.probe_one(peer) && self.has_flying(peer)
+            {
                 self.silent.insert(peer);
             }
         }
@@ -469,6 +471,16 @@ impl Streams {
         };
         self.all.iter().map(status).collect()
     }
+}
+
+/// After which silence a node is asked whether it is there. Two thirds of the time until it is given
+/// up are for its answer.
+fn probe_after(silence: Duration) -> Duration {
+    PROBE.min(silence / 3)
+}
+
+fn look_after(silence: Duration) -> Duration {
+    LOOK.min(silence / 6)
 }
 
 /// The front of the first block of a stream.
