@@ -61,13 +61,6 @@ pub enum CurveKind {
     Logistic,
 }
 
-/// How much of the power on one channel falls into another of 5 MHz spacing (`radio.md` 6), for
-/// channels of 22 MHz.
-pub(super) fn channel_overlap(a: u16, b: u16) -> f64 {
-    const SHARES: [f64; 4] = [1.0, 0.7, 0.3, 0.05];
-    SHARES.get(usize::from(a.abs_diff(b))).copied().unwrap_or(0.0)
-}
-
 /// One direction between two radios.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AirLink {

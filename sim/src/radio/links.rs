@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use farhop_proto::base::{Bitrate, Dbm, Duration, NodeId, Phy, PhyKind, RadioId, Seed};
 
-use super::config::{AirLink, ChipConfig, Interference, MediumConfig, channel_overlap};
+use super::config::{AirLink, ChipConfig, Interference, MediumConfig};
 use super::loss::{LossModel, LossProcess};
 use super::power::Power;
 use super::stats::LinkAir;
@@ -85,6 +85,13 @@ struct Station {
     hearers: Rc<[Hearer]>,
     /// The same for frames in its newer format, where not all decode those who decode the others.
     newer: Option<Rc<[Hearer]>>,
+}
+
+impl Station {
+    /// How much of the power of another radio falls into its channel.
+    fn share_of(&self, source: &Self) -> f64 {
+        self.phy.overlap(self.channel, &source.phy, source.channel)
+    }
 }
 
 /// The links between all radios.
@@ -271,7 +278,10 @@ impl Links {
         let from_path = |index: &u32| {
             let path = &self.paths[*index as usize];
             let sink = &self.stations[path.to as usize];
-            let overlap = channel_overlap(source.channel, sink.channel);
+            let overlap = match sink.phy.kind {
+                PhyKind::Wire => 1.0,
+                _ => sink.share_of(source),
+            };
             if overlap == 0.0 || !path.is_up {
                 return None;
             }
@@ -279,9 +289,12 @@ impl Links {
                 Some(link) => Reach::Decodable(link),
                 None => Reach::Energy,
             };
-            let signal = match overlap {
-                1.0 => path.signal,
-                _ => path.signal.weaker_by(-10.0 * libm::log10(overlap)),
+            // What can be decoded is not wider than its receiver listens.
+            let signal = match reach {
+                Reach::Energy if overlap < 1.0 => {
+                    path.signal.weaker_by(-10.0 * libm::log10(overlap))
+                }
+                _ => path.signal,
             };
             if signal < sink.sense_threshold && !self.sums_energy {
                 return None;
@@ -304,9 +317,8 @@ impl Links {
         let after = (radio + 1..self.stations.len()).take_while(is_of_node);
         before.chain(after).filter_map(|index| {
             let other = &self.stations[index];
-            let is_wire = [own.phy.kind, other.phy.kind].contains(&PhyKind::Wire);
-            let overlap = channel_overlap(own.channel, other.channel);
-            (overlap > 0.0 && !is_wire).then_some(Hearer {
+            let overlap = other.share_of(own);
+            (overlap > 0.0).then_some(Hearer {
                 delay: Duration::ZERO,
                 power: Power::ZERO,
                 radio: index as u32,

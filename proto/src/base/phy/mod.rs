@@ -9,6 +9,7 @@
 //! extension.
 
 mod ampdu;
+mod channel;
 mod mode;
 #[cfg(test)]
 mod tests;
@@ -327,6 +328,11 @@ pub struct RadioSpec {
 }
 
 impl RadioSpec {
+    /// Whether its channel overlaps that of another radio.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.phy.overlap(self.channel, &other.phy, other.channel) > 0.0
+    }
+
     /// Air time of a frame without MAC acknowledgement whose payload behind LLC/SNAP has `bytes`
     /// bytes before it is sealed, the expected gap before it included.
     pub fn unacknowledged(&self, bytes: usize) -> Duration {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::config::{LinkConfig, StackConfig};
 use super::scenario::{FlowConfig, FlowKind, LossConfig, RadioConfig, Scenario};
-use super::space::{SEPARATE_CHANNELS, Space, Thresholds};
+use super::space::{Space, Thresholds};
 use crate::base::{AddressPlan, Bitrate, Dbm, Duration, NodeId, PhyKind, RadioId, RadioSpec};
 use crate::link::PeerSpec;
 use crate::link::secure::SecurityConfig;
@@ -337,8 +337,7 @@ impl NodePlan {
         let is_wire = |radio: usize| spec(radio).phy.kind == PhyKind::Wire;
         let mut airs: Vec<usize> = (0..count).collect();
         for (a, b) in (0..count).flat_map(|b| (0..b).map(move |a| (a, b))) {
-            let is_apart = spec(a).channel.abs_diff(spec(b).channel) >= SEPARATE_CHANNELS;
-            if !(is_apart || is_wire(a) || is_wire(b)) {
+            if spec(a).overlaps(spec(b)) {
                 let (from, to) = (airs[b], airs[a]);
                 airs.iter_mut().filter(|air| **air == from).for_each(|air| *air = to);
             }

@@ -55,6 +55,22 @@ impl Topology {
         places
     }
 
+    /// Radios of one node on channels that overlap without being one.
+    pub(in crate::stack) fn overlaps(&self) -> Vec<(NodeId, &RadioConfig, &RadioConfig)> {
+        let mut found = Vec::new();
+        for (node, radios) in (1..).map(NodeId).zip(&self.radios) {
+            for (at, second) in radios.iter().map(|radio| &radio.config).enumerate() {
+                let do_disturb = |first: &&RadioConfig| {
+                    let (from, to) = (first.channel, second.channel);
+                    from != to && second.phy().overlap(to, &first.phy(), from) > 0.0
+                };
+                let before = radios[..at].iter().map(|radio| &*radio.config);
+                found.extend(before.filter(do_disturb).map(|first| (node, first, &**second)));
+            }
+        }
+        found
+    }
+
     /// The ring that cannot be split, of each channel that has one.
     pub(in crate::stack) fn odd_rings(&self) -> Vec<OddRing> {
         let mut rings: BTreeMap<u16, OddRing> = BTreeMap::new();

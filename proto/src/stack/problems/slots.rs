@@ -1,5 +1,7 @@
 //! Networks in which time slots cannot work.
 
+use std::collections::BTreeSet;
+
 use super::Found;
 use super::link::{PACKET_BYTES, packet_on_air};
 use super::names::Names;
@@ -38,8 +40,36 @@ pub(super) fn check_phases(
         };
         found.add(path, message, help(scenario, names, ring.channel));
     }
+    check_overlaps(found, scenario, topology);
     if let LinkConfig::Wild(wild) = &scenario.stack.link {
         check_parts(found, wild, topology);
+    }
+}
+
+/// Radios of one node on channels that overlap without being one: each would keep to slots of its
+/// own, and send over what the other receives.
+fn check_overlaps(found: &mut Found, scenario: &Scenario, topology: &Topology) {
+    let mut told = BTreeSet::new();
+    for (node, first, second) in topology.overlaps() {
+        let name = scenario.node_name(node).expect("a node of the scenario");
+        let [(from, _), (to, wide)] = [first, second].map(|radio| (radio.channel, radio.width_mhz));
+        if !told.insert([from.min(to), from.max(to)]) {
+            continue;
+        }
+        let message = format!(
+            "radios of '{name}' on channels {from} and {to} disturb each other, and '{}' would \
+             have them take turns apart",
+            scenario.stack.link.name()
+        );
+        let is_one = |link: &RadioLinkConfig| {
+            link.between.iter().any(|end| end == name) && channel_of(scenario, link) == Some(to)
+        };
+        let path = match scenario.link.iter().rposition(is_one) {
+            Some(index) => format!("link[{index}].radio.channel"),
+            None => "radio.channel".to_owned(),
+        };
+        let apart = (first.width_mhz + wide).div_ceil(10);
+        found.add(path, message, format!("{from}, or a channel at least {apart} from it"));
     }
 }
 
@@ -169,6 +199,15 @@ mod tests {
         assert_eq!(problems[0].path, "stack.link.slot_ms");
         let message = "radios with common receivers take turns in a slot";
         assert!(problems[0].message.contains(message), "{}", problems[0].message);
+    }
+
+    #[test]
+    fn channels_of_a_node_that_overlap_are_refused_once() {
+        let row = [("a", "b", 1), ("b", "c", 3), ("c", "d", 1), ("d", "e", 5)];
+        let problems = ring(&row).problems();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems[0].path, "link[1].radio.channel");
+        assert_eq!(problems[0].help, "1, or a channel at least 4 from it");
     }
 
     #[test]

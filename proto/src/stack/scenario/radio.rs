@@ -73,7 +73,8 @@ pub struct RadioConfig {
     /// Whether the radio waits for a busy medium; off under `wild` if it is not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carrier_sense: Option<bool>,
-    /// Channel number.
+    /// Channel number, that of the middle of a channel wider than 20 MHz: 5 MHz from one to the
+    /// next. Radios whose channels overlap disturb each other.
     pub channel: u16,
     /// A frame survives others that are at least this much weaker, in decibels.
     pub capture_db: f64,

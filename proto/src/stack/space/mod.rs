@@ -14,12 +14,10 @@ pub(super) use positions::read as read_positions;
 use super::scenario::{
     AreaConfig, LossConfig, MobilityKind, PropagationKind, RadioConfig, Scenario,
 };
-use crate::base::{Dbm, Duration, Rng, Seed};
+use crate::base::{Dbm, Duration, Phy, Rng, Seed};
 
 /// Speed of light in air, in metres per second.
 pub(super) const LIGHT_M_PER_S: f64 = 299_702_000.0;
-/// Channels this far apart do not hear each other (`radio.md` 6).
-pub(super) const SEPARATE_CHANNELS: u16 = 4;
 /// Shadowing is cut off at so many standard deviations: a signal has an end.
 const SHADOW_SIGMAS: f64 = 3.0;
 /// More than signals and floors together lose when they are rounded to hundredths of a decibel.
@@ -51,6 +49,8 @@ pub struct Site {
     pub gain_db: f64,
     /// Weaker signals are left out.
     pub floor_dbm: f64,
+    /// PHY.
+    pub phy: Phy,
     /// Channel.
     pub channel: u16,
 }
@@ -162,7 +162,7 @@ impl Space {
     /// How radio `by` hears radio `from`, if it does.
     pub fn heard(&self, from: usize, by: usize) -> Option<Heard> {
         let (source, sink) = (&self.sites[from], &self.sites[by]);
-        if from == by || source.channel.abs_diff(sink.channel) >= SEPARATE_CHANNELS {
+        if from == by || sink.phy.overlap(sink.channel, &source.phy, source.channel) == 0.0 {
             return None;
         }
         let distance = self.distance_m(source.at_m, sink.at_m);
@@ -242,6 +242,7 @@ impl Site {
             sent_dbm: scenario.tx_power_dbm(radio) + gain_db,
             gain_db,
             floor_dbm: scenario.thresholds(radio).floor,
+            phy: radio.phy(),
             channel: radio.channel,
         }
     }

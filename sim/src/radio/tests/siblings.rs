@@ -93,3 +93,25 @@ fn links_can_be_replaced_while_a_frame_is_on_its_way() {
     let heard: Vec<_> = receptions(&reports).iter().map(|(_, _, frame)| frame.started).collect();
     assert_eq!(heard, [at(1003), at(10_300)]);
 }
+
+#[test]
+fn channels_disturb_each_other_as_far_as_they_are_wide() {
+    use farhop_proto::base::{PhyKind, Width};
+    let waits = |kind, width, channel| {
+        let phy = Phy { kind, width, ..Phy::default() };
+        let at_channel = |node, channel| ChipConfig {
+            channel,
+            ..ChipConfig::new(NodeId(node), RadioId(0), phy)
+        };
+        let mut medium = medium(mesh(vec![at_channel(1, 42), at_channel(2, channel)], us(3)));
+        medium.handle_frame(at(1000), 0, frame(1, None, 1500, no_ack()));
+        medium.handle_frame(at(1020), 1, frame(2, None, 1500, no_ack()));
+        run_out(&mut medium);
+        let air = on_air(&mut medium);
+        air[1].1 >= air[0].2
+    };
+    assert!(waits(PhyKind::Ac, Width::Mhz80, 42 + 15), "5 MHz in common");
+    assert!(!waits(PhyKind::Ac, Width::Mhz80, 42 + 16));
+    assert!(waits(PhyKind::A, Width::Mhz20, 42 + 1));
+    assert!(!waits(PhyKind::A, Width::Mhz5, 42 + 1), "narrow channels side by side");
+}
