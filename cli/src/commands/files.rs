@@ -97,7 +97,8 @@ pub(crate) struct ReceiveOptions {
 #[command(after_help = "Examples:\n  \
     farhop cache\n  \
     farhop cache --json | jq '.cache.waiting | length'\n  \
-    farhop cache clear                   lets go of what the next node has as well")]
+    farhop cache clear                   lets go of what the next node has as well\n  \
+    farhop cache drop 3-17-5f1c2a90      lets go of a file that nobody will fetch or finish")]
 pub(crate) struct CacheOptions {
     #[command(subcommand)]
     command: Option<CacheCommand>,
@@ -113,6 +114,16 @@ enum CacheCommand {
     /// Lets go of blocks of others that the next node has. What waits to be passed on stays.
     #[command(after_help = "Examples:\n  farhop cache clear")]
     Clear,
+    /// Lets go of a file that comes or came here, as when its sender will not be back. If the
+    /// sender asks again, it hears that the file is not taken. Of a file that failed it forgets
+    /// that too.
+    #[command(after_help = "Examples:\n  \
+        farhop cache                         lists them\n  \
+        farhop cache drop 3-17-5f1c2a90")]
+    Drop {
+        /// Its name in the list of `farhop cache`.
+        id: String,
+    },
 }
 
 /// Which daemon is asked.
@@ -387,12 +398,20 @@ fn has(place: &Path, file: &IncomingStatus) -> bool {
 
 pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
     let daemon = Daemon::find(&options.daemon)?;
-    if options.command.is_some() {
-        let answer: serde_json::Value = daemon.ask(Request::ClearCache {})?;
+    if let Some(command) = &options.command {
+        let request = match command {
+            CacheCommand::Clear => Request::ClearCache {},
+            CacheCommand::Drop { id } => Request::Drop { id: id.clone() },
+        };
+        let answer: serde_json::Value = daemon.ask(request)?;
         if options.json {
             return print_json(&answer);
         }
-        print_text(&format!("cleared: {} blocks", answer["cleared"]))?;
+        let text = match command {
+            CacheCommand::Clear => format!("cleared: {} blocks", answer["cleared"]),
+            CacheCommand::Drop { id } => format!("dropped: {id}"),
+        };
+        print_text(&text)?;
         return Ok(());
     }
     let cache: CacheStatus = daemon.ask(Request::Cache {})?;
@@ -426,13 +445,13 @@ fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
         let _ =
             writeln!(text, "  {id}: {name} to {to}, {arrived} of {size} bytes, {}", word(state));
     }
-    for IncomingStatus { from, info, received, state, .. } in &files.incoming {
+    for IncomingStatus { id, from, info, received, state, .. } in &files.incoming {
         let bytes = match state {
             // Its length comes at its end.
             State::Moving if info.streamed => format!("{received} bytes so far"),
             _ => format!("{received} of {} bytes", info.size),
         };
-        let _ = writeln!(text, "  {} from {from}, {bytes}, {}", info.name, word(state));
+        let _ = writeln!(text, "  {id}: {} from {from}, {bytes}, {}", info.name, word(state));
     }
     text
 }

@@ -68,6 +68,43 @@ fn a_file_arrives_whatever_daemon_is_killed_on_the_way() {
 }
 
 #[test]
+#[ignore = "system: a file that its destination drops while its sender is away, about 10 s"]
+fn a_file_that_is_dropped_is_not_taken_when_its_sender_is_back() {
+    let place = Place::new("dropped");
+    let Some(mut row) = Row::up(&place, NODES, 14_921) else { return };
+    let (path, content) = row.write("big.bin", 20_000_000);
+    let out = place.farhop(&["send", &path, "valley", "--node", "hill", "--no-wait"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    wait_for("some of the file", || arrived(&row) >= 2_000_000);
+    row.kill(0);
+    let coming = || {
+        let out = place.farhop(&["cache", "--json", "--node", "valley"]);
+        let value: serde_json::Value = serde_json::from_slice(&out.stdout).expect("a list");
+        value["files"]["incoming"].as_array().expect("files").clone()
+    };
+    let (files, parts) = (coming(), place.dir.join("state/valley/inbox"));
+    let parts = || fs::read_dir(&parts).expect("an inbox").count();
+    assert_eq!((files.len(), parts()), (1, 1), "{files:?}");
+    let id = files[0]["id"].as_str().expect("an id");
+    let drop = |id: &str| place.farhop(&["cache", "drop", id, "--node", "valley"]);
+    let out = drop("1-2-3");
+    assert!(stderr(&out).contains("no file 1-2-3"), "{}", stderr(&out));
+    assert!(drop(id).status.success());
+    wait_for("its bytes to be gone", || parts() == 0);
+    row.restart(0);
+    wait_for("the sender to hear of it", || {
+        let out = place.farhop(&["cache", "--node", "hill"]);
+        String::from_utf8_lossy(&out.stdout).contains("failed: valley does not take it")
+    });
+    assert!(drop(id).status.success(), "what failed is forgotten");
+    assert_eq!(coming(), Vec::<serde_json::Value>::new());
+    let out = place.farhop(&["send", &path, "valley", "--node", "hill"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    receive(&row);
+    assert!(fs::read(inbox(&row).join("big.bin")).expect("it came") == content);
+}
+
+#[test]
 #[ignore = "system: a file across a lab of three daemons, about 20 s"]
 fn a_file_crosses_a_lab() {
     let place = Place::new("file-lab");

@@ -86,6 +86,11 @@ impl<'a> Row<'a> {
     /// What no handler hears, and then the daemon again.
     pub(crate) fn kill_and_start(&mut self, index: usize) {
         self.kill(index);
+        self.restart(index);
+    }
+
+    /// A daemon that was killed, again.
+    pub(crate) fn restart(&mut self, index: usize) {
         self.daemons[index] = self.start(index);
         assert!(self.is_up(index), "{} does not come up again", self.nodes[index]);
     }

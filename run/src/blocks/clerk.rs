@@ -41,8 +41,8 @@ pub(crate) enum Task {
     Fetched(Box<Incoming>),
     /// Forget a file that came here.
     ForgetIncoming(String),
-    /// A file that comes here was given up by its sender.
-    GiveUp(FlowKey),
+    /// A file that comes here is given up, and why.
+    GiveUp(FlowKey, &'static str),
     /// Keep a block that a program here sends.
     Hold(Box<(Whole, Sending)>),
     /// One of them has arrived, or is given up.
@@ -154,9 +154,8 @@ impl Clerk {
                     changes.push(Change::Incoming(*file));
                 }
                 Task::ForgetIncoming(id) => changes.push(Change::NoIncoming(id)),
-                Task::GiveUp(flow) => {
-                    let why = "its sender gave it up".to_owned();
-                    self.give_up(flow, why, &mut changes, &mut done);
+                Task::GiveUp(flow, why) => {
+                    self.give_up(flow, why.into(), &mut changes, &mut done);
                 }
                 other => self.on_socket(other, &mut changes, &mut done),
             }

@@ -258,10 +258,26 @@ impl Exchange {
         let source = delivery.id.flow.source;
         let file = GivenUp::read(&delivery.frames);
         if let Some(flow) = file.and_then(|file| self.courier.coming(source, file)) {
-            hop.refuse(now, BlockId { flow, number: u32::MAX });
-            self.office.ask(Task::GiveUp(flow));
+            self.give_up(now, hop, flow, "its sender gave it up");
         }
         hop.accept(now, delivery.id);
+    }
+
+    /// Lets go of a file that comes here, and takes no more of it.
+    fn give_up(&self, now: Instant, hop: &mut Hop, flow: FlowKey, why: &'static str) {
+        hop.refuse(now, BlockId { flow, number: u32::MAX });
+        self.office.ask(Task::GiveUp(flow, why));
+    }
+
+    /// Lets go of a file that came here, or comes: its sender hears that it is not taken, whenever
+    /// it asks.
+    ///
+    /// Fails if there is none of that name.
+    pub fn drop_file(&mut self, now: Instant, hop: &mut Hop, id: &str) -> Result<()> {
+        if let Some(flow) = self.courier.drop_file(&self.office, id)? {
+            self.give_up(now, hop, flow, "it was dropped here");
+        }
+        Ok(())
     }
 
     /// A number that no flow from here has.

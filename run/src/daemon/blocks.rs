@@ -58,6 +58,10 @@ pub(super) fn answer(driver: &mut Driver, request: Request) -> Result<Value> {
             exchange.fetched(&id)?;
             json!({ "id": id })
         }
+        Request::Drop { id } => {
+            exchange.drop_file(now, hop, &id)?;
+            json!({ "id": id })
+        }
         Request::ClearCache {} => json!({ "cleared": hop.clear_cache() }),
         _ => {
             let HopConfig { memory_bytes, disk_bytes, .. } = *hop.config();

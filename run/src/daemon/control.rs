@@ -53,6 +53,11 @@ pub enum Request {
         /// Its name among those that came.
         id: String,
     },
+    /// Let go of a file that comes or came here.
+    Drop {
+        /// Its name among those that came.
+        id: String,
+    },
     /// What the block cache holds.
     Cache {},
     /// Let go of the blocks that other nodes have.

@@ -261,12 +261,28 @@ impl Courier {
         self.incoming.values().find(is_it).map(Incoming::flow)
     }
 
+    /// Lets go of a file that came here, or of what is known of one that failed. One that comes is
+    /// left to the caller, who is given its flow.
+    ///
+    /// Fails if there is none of that name.
+    pub(crate) fn drop_file(&mut self, office: &Office, id: &str) -> Result<Option<FlowKey>> {
+        match self.incoming.get(id).map(|file| (&file.state, file.flow())) {
+            Some((State::Moving, flow)) => return Ok(Some(flow)),
+            Some((State::Failed(_), _)) => {
+                self.incoming.remove(id);
+                office.ask(Task::ForgetIncoming(id.to_owned()));
+            }
+            _ => self.fetched(office, id)?,
+        }
+        Ok(None)
+    }
+
     /// A file that came was fetched: its bytes are not needed here any more.
     ///
     /// Fails if there is none of that name.
     pub(crate) fn fetched(&mut self, office: &Office, id: &str) -> Result<()> {
         let file = self.incoming.get_mut(id).filter(|file| file.state == State::Done);
-        let file = file.with_context(|| format!("no file {id} waits here"))?;
+        let file = file.with_context(|| format!("no file {id} comes or waits here"))?;
         file.state = State::Fetched;
         let file = Box::new(file.clone());
         office.ask(Task::Fetched(file));
