@@ -128,6 +128,10 @@ impl Red {
             return Verdict::Mark;
         }
         self.dropped += 1;
+        if length == 0 {
+            // Nothing will leave after which the queue could be found empty.
+            self.idle = Some(now);
+        }
         Verdict::Drop
     }
 
@@ -216,6 +220,22 @@ mod tests {
         assert!(kinds(16, Ecn::Ect0, config).iter().all(|verdict| *verdict == Verdict::Drop));
         let without = RedConfig { ecn: false, ..config };
         assert!(kinds(14, Ecn::Ect0, without).iter().all(|verdict| *verdict == Verdict::Drop));
+    }
+
+    #[test]
+    fn the_mean_falls_although_all_that_comes_to_an_empty_queue_is_dropped() {
+        let mut red = red(RedConfig::default());
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        red.judge(at(0), 50, &packet(Ecn::NotEct));
+        for k in 0..20 {
+            red.on_left(at(k), 50);
+        }
+        red.mean = 100.0;
+        red.on_left(at(20), 0);
+        let dropped =
+            (1..).find(|k| red.judge(at(20 + k * 100), 0, &packet(Ecn::NotEct)) != Verdict::Drop);
+        // 100 packets would have fitted into each 100 ms.
+        assert!(dropped.is_some_and(|k| k < 20), "{dropped:?}");
     }
 
     #[test]

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use super::{RouteStatus, RoutingStatus};
 use crate::base::{
     AddressPlan, Datagram, DatagramUp, Destination, DropCause, EtherType, FlowId, Lane, NodeId,
-    Packet, PacketUp, RadioId, ReceivedPacket, Room, RoomBelow, TxOptions, UnitId, UnitIds,
+    Packet, PacketOutcome, PacketUp, RadioId, ReceivedPacket, Room, RoomBelow, TxOptions, UnitId,
+    UnitIds,
 };
 use crate::wire::ip;
 
@@ -101,13 +102,18 @@ impl Forwarder {
             PacketUp::Received(ReceivedPacket { from: via, payload, signal, .. }) => {
                 self.up.push_back(DatagramUp::Received { via, payload, signal });
             }
-            PacketUp::Done(done) if is_transit(done.id) => {}
-            PacketUp::Done(done) => self.up.push_back(DatagramUp::Done(done)),
-            PacketUp::Dropped { id, cause } => {
-                self.count_drop(cause);
-                if !is_transit(id) {
-                    self.up.push_back(DatagramUp::Dropped { id, cause });
+            PacketUp::Done(done) => {
+                if done.outcome == PacketOutcome::Failed {
+                    self.count_drop(DropCause::Retries);
                 }
+                if !is_transit(done.id) {
+                    self.up.push_back(DatagramUp::Done(done));
+                }
+            }
+            // The link that dropped it has counted it.
+            PacketUp::Dropped { id, .. } if is_transit(id) => {}
+            PacketUp::Dropped { id, cause } => {
+                self.up.push_back(DatagramUp::Dropped { id, cause });
             }
             PacketUp::Neighbour { .. } | PacketUp::LinkSample(_) => {}
         }

@@ -475,7 +475,7 @@ mod tests {
         source(&mut flows).pause(Instant::ZERO);
         assert!(flows.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_none());
         assert!(!flows.may_sink());
-        source(&mut flows).resume();
+        source(&mut flows).resume(Instant::ZERO);
         assert!(flows.may_sink());
         assert!(flows.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some());
     }

@@ -18,5 +18,5 @@ pub use loss_trace::{Fate, LossTrace, TRACE_END, TRACE_HEADER, TraceError};
 pub use plan::{Hop, NodePlan, Plan, RadioPlan};
 pub use problems::Problem;
 pub use scenario::*;
-pub use space::{Heard, PathLoss, Site, Space, Thresholds, gaussian, sensitivity};
+pub use space::{Heard, PathLoss, Site, Space, Thresholds, gaussian};
 pub use stack::{Stack, StackStatus};

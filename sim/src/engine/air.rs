@@ -53,6 +53,7 @@ fn chip_config(node: &NodePlan, radio: &RadioPlan) -> ChipConfig {
         },
         channel: radio.spec.channel,
         receive_threshold: Dbm::from_f64(radio.thresholds.receive),
+        receives_by_rate: radio.thresholds.by_rate,
         sense_threshold: Dbm::from_f64(radio.thresholds.sense),
         capture_db: config.capture_db,
         ..usual
@@ -65,7 +66,7 @@ fn interference(scenario: &Scenario) -> Interference {
         InterferenceConfig::Sinr(sinr) => {
             let weakest = || scenario.thresholds(&scenario.radio).receive;
             Interference::Sinr(SinrConfig {
-                noise: Dbm::from_f64(sinr.noise_dbm),
+                noise: Dbm::from_f64(sinr.noise_dbm(&scenario.radio.phy())),
                 preamble_min: Dbm::from_f64(sinr.preamble_min_dbm.unwrap_or_else(weakest)),
                 preamble_snr_db: sinr.preamble_db,
                 curve: match sinr.curve {

@@ -11,10 +11,10 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use farhop_proto::base::{Bitrate, Duration, FrameUp, Instant, Phy, Seed};
+use farhop_proto::base::{Bitrate, Dbm, Duration, FrameUp, Instant, Phy, PhyKind, Seed};
 
 use super::config::{CurveKind, Interference, MediumConfig};
-use super::links::{Hearer, Link, Links, Reach};
+use super::links::{Hearer, Link, Links, Reach, weakest};
 use super::loss::{Exposed, Fate, FateRecord};
 use super::medium::MediumEvent;
 use super::queue::{EventQueue, Order};
@@ -64,6 +64,8 @@ struct Held {
     is_ending: bool,
     /// Which of the modes met so far it has, where interference adds up.
     mode: u32,
+    /// The weakest signal of it that can be decoded, where that hangs on the rate.
+    weakest: Dbm,
     /// The transmitter was switched off before the end.
     is_cut_off: bool,
 }
@@ -142,6 +144,8 @@ pub(super) struct Air {
     pub(super) limits: Limits,
     /// Energy that nobody senses counts too, as interference.
     sums_energy: bool,
+    /// Some receivers compare signals with what their rate asks for.
+    receives_by_rate: bool,
 }
 
 impl Air {
@@ -172,6 +176,8 @@ impl Air {
             },
             limits: Limits::of(config.interference),
             sums_energy: matches!(config.interference, Interference::Sinr(_)),
+            receives_by_rate: matches!(config.interference, Interference::Threshold)
+                && config.radios.iter().any(|radio| radio.receives_by_rate),
         }
     }
 
@@ -214,7 +220,9 @@ impl Air {
         }
         let transmission = &self.slab[tx.0 as usize].transmission;
         let whole = transmission.end - transmission.start;
-        let plcp = self.links.phy(transmission.radio).plcp(transmission.rate).min(whole);
+        let phy = self.links.phy(transmission.radio);
+        let is_wire = phy.kind == PhyKind::Wire;
+        let plcp = phy.plcp(transmission.rate).min(whole);
         let mpdu = transmission.mpdus().get(place);
         let span = mpdu.map(|mpdu| (mpdu.from, mpdu.until));
         let (from, until) = match span {
@@ -225,11 +233,11 @@ impl Air {
         let plcp = if place == 0 { plcp } else { Duration::ZERO };
         let length = until.saturating_sub(from);
         let seconds = length.saturating_sub(plcp).as_secs_f64();
-        // Those of an MPDU share symbols with others.
-        let bytes = mpdu.map_or_else(
-            || (seconds * transmission.rate.bps() as f64 / 8.0 + 0.5) as u32,
-            |mpdu| mpdu.bytes as u32,
-        );
+        let bytes = match mpdu.map(|mpdu| mpdu.bytes).or_else(|| transmission.mpdu_bytes()) {
+            Some(bytes) if !is_wire => bytes as u32,
+            // On a wire only what takes time counts, which may not be all of a frame.
+            _ => (seconds * transmission.rate.bps() as f64 / 8.0 + 0.5) as u32,
+        };
         let frame = Exposed { start: start + from, length, plcp, bytes };
         let from = transmission.radio;
         let Link { to, loss, .. } = self.links.get_mut(link);
@@ -275,6 +283,10 @@ impl Air {
         let order = [self.queue.take_order(), self.queue.take_order(), own];
         let phy = self.links.phy(transmission.radio);
         let mode = if self.sums_energy { self.mode(phy, transmission.rate) } else { 0 };
+        let weakest = match self.receives_by_rate {
+            true => weakest(&phy, transmission.rate),
+            false => Dbm::new(-1_000),
+        };
         let length = transmission.end - transmission.start;
         let held = Held {
             is_split: hearers.last().is_some_and(|last| last.delay >= length),
@@ -285,6 +297,7 @@ impl Air {
             passed: [0, 0],
             order,
             mode,
+            weakest,
             is_cut_off: false,
         };
         let (is_split, is_ending) = (held.is_split, held.is_ending);
@@ -421,6 +434,11 @@ impl Air {
             }
             self.set_edge(TxId(slot as u32), true);
         }
+    }
+
+    /// The weakest signal of a transmission that can be decoded, where that hangs on its rate.
+    pub(super) fn weakest(&self, tx: TxId) -> Dbm {
+        self.slab[tx.0 as usize].weakest
     }
 
     /// Whether a transmission was cut off.

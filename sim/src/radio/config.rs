@@ -185,6 +185,8 @@ pub struct ChipConfig {
     pub channel: u16,
     /// A weaker signal is sensed, but cannot be decoded.
     pub receive_threshold: Dbm,
+    /// Whether frames at higher rates must be stronger than that, by [`Phy::sensitivity_dbm`].
+    pub receives_by_rate: bool,
     /// Signals that are weaker do not make the medium busy.
     pub sense_threshold: Dbm,
     /// A reception survives a later frame that is at least this much weaker, in decibels.
@@ -227,6 +229,7 @@ impl ChipConfig {
             eifs: EifsRule::AfterLock,
             channel: 1,
             receive_threshold: Dbm::new(-120),
+            receives_by_rate: false,
             sense_threshold: Dbm::new(-120),
             capture_db: 10.0,
             queue_frames: 50,

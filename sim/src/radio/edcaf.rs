@@ -76,6 +76,8 @@ pub(super) struct Originator {
     pub(super) next: u16,
     /// The neighbour may wait for a frame that will not come, and has to be told.
     pub(super) owes_request: bool,
+    /// Exchanges in a row of which it has acknowledged nothing.
+    pub(super) unanswered: u8,
 }
 
 /// A request for a block acknowledgement that is due.

@@ -241,6 +241,8 @@ impl Chip {
             head.spent += length;
         }
         if answer.accept {
+            // The RTS was the short frame of this one, and succeeded (802.11-2012 9.3.4.4).
+            self.each_in_flight(&exchange, |out| out.failed[0] = 0);
             self.pause(air, now);
         } else {
             self.settled_at = now;
@@ -319,8 +321,14 @@ impl Chip {
         acked: u32,
         is_last: bool,
     ) {
+        let Some(to) = exchange.to else { return };
+        if self.config.aggregates() {
+            let peer = self.functions[exchange.owner].originators.entry(to).or_default();
+            let unanswered = peer.unanswered.saturating_add(1);
+            peer.unanswered = if acked > 0 || is_last { 0 } else { unanswered };
+        }
         // A frame with a rate of its own choice says nothing about ours.
-        if let Some(to) = exchange.to.filter(|_| !exchange.has_own_rate) {
+        if !exchange.has_own_rate {
             let Exchange { rate, attempt, .. } = *exchange;
             let trial = Trial { rate, sent: exchange.mpdus as u32, acked, attempt, is_last };
             self.rates.on_trial(now, to, trial);

@@ -78,6 +78,7 @@ struct Station {
     phy: Phy,
     channel: u16,
     receive_threshold: Dbm,
+    receives_by_rate: bool,
     sense_threshold: Dbm,
     /// Paths from it, in the order in which they were made.
     paths: Vec<u32>,
@@ -85,6 +86,11 @@ struct Station {
     hearers: Rc<[Hearer]>,
     /// The same for frames in its newer format, where not all decode those who decode the others.
     newer: Option<Rc<[Hearer]>>,
+}
+
+/// The weakest signal at which a frame at `rate` can be decoded where that hangs on the rate.
+pub(super) fn weakest(phy: &Phy, rate: Bitrate) -> Dbm {
+    Dbm::from_f64(phy.sensitivity_dbm(rate))
 }
 
 impl Station {
@@ -116,6 +122,7 @@ impl Links {
             phy: config.phy,
             channel: config.channel,
             receive_threshold: config.receive_threshold,
+            receives_by_rate: config.receives_by_rate,
             sense_threshold: config.sense_threshold,
             paths: Vec::new(),
             hearers: Rc::default(),
@@ -147,6 +154,13 @@ impl Links {
             Some(newer) if station.phy.is_newer(rate) => newer,
             _ => &station.hearers,
         }
+    }
+
+    /// Whether a signal of a radio is strong enough for a hearer to decode a frame at `rate` of it,
+    /// as far as that hangs on the rate.
+    pub(super) fn is_strong(&self, hearer: &Hearer, radio: usize, rate: Bitrate) -> bool {
+        !self.stations[hearer.radio as usize].receives_by_rate
+            || hearer.signal >= weakest(&self.stations[radio].phy, rate)
     }
 
     /// What frames over each link took, where they took any.

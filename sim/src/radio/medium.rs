@@ -375,7 +375,10 @@ impl Medium {
                 Port::Chip(chip) => chip.is_up,
                 Port::Wire(wire) => wire.is_up,
             };
-            matches!(hearer.reach, Reach::Decodable(_)) && links.node(sink) == node && is_up
+            matches!(hearer.reach, Reach::Decodable(_))
+                && links.node(sink) == node
+                && is_up
+                && links.is_strong(hearer, radio, rate)
         };
         let all = links.hearers(radio, rate).iter().filter(can_decode);
         let strongest = all.max_by_key(|hearer| hearer.signal)?;

@@ -45,7 +45,7 @@ pub(super) struct Exchange {
     pub(super) response: Duration,
     /// Frames in the data.
     pub(super) mpdus: usize,
-    /// Which attempt it is of its first frame, from 1.
+    /// Which attempt it is for the rate control, from 1.
     pub(super) attempt: u8,
     /// Its first frame has a rate of its own choice.
     pub(super) has_own_rate: bool,
@@ -69,14 +69,29 @@ impl Chip {
             || matches!(self.config.phy.kind, PhyKind::N | PhyKind::Ac)
     }
 
-    /// The rate of the frame at the head of a function.
-    fn rate_of_head(&mut self, now: Instant, index: usize) -> Bitrate {
+    /// Which attempt of the frame at the head of a function the next one is, for the rate control.
+    /// Under an agreement frames that were not acknowledged go again beside new ones: it counts
+    /// from the last exchange of which anything was.
+    fn attempt(&self, index: usize, is_answered: bool) -> u8 {
+        let function = &self.functions[index];
+        let head = function.head();
+        let failed = match head.frame.to {
+            Some(to) if is_answered && self.config.aggregates() => {
+                function.originators.get(&to).map_or(0, |peer| peer.unanswered)
+            }
+            _ => head.attempts,
+        };
+        failed.saturating_add(1)
+    }
+
+    /// The rate of the frame at the head of a function, of which this is an attempt.
+    fn rate_of_head(&mut self, now: Instant, index: usize, attempt: u8) -> Bitrate {
         let head = self.functions[index].head();
         let options = head.frame.options;
         let chosen = options.rate.or(head.rate);
         match (chosen, head.frame.to) {
             (Some(rate), _) => rate,
-            (None, Some(to)) => self.rates.rate(now, to, head.attempts.saturating_add(1)),
+            (None, Some(to)) => self.rates.rate(now, to, attempt),
             (None, None) if options.ack == AckPolicy::Normal => self.config.broadcast_rate,
             (None, None) => self.config.rate,
         }
@@ -104,10 +119,12 @@ impl Chip {
                 until: now + most,
             };
         }
-        let rate = self.rate_of_head(now, index);
         let head = self.functions[index].head();
-        let (to, attempt) = (head.frame.to, head.attempts.saturating_add(1));
+        let to = head.frame.to;
         let is_answered = to.is_some() && head.frame.options.ack == AckPolicy::Normal;
+        let attempt = self.attempt(index, is_answered);
+        let rate = self.rate_of_head(now, index, attempt);
+        let head = self.functions[index].head();
         let has_own_rate = head.frame.options.rate.is_some();
         let bytes = self.mpdu_bytes(&head.frame);
         let (mut mpdus, mut psdu) = (1, self.config.phy.psdu_bytes(bytes, rate));

@@ -1,6 +1,10 @@
 //! What radios put on the air.
 
 use bytes::Bytes;
+use farhop_proto::base::phy::{
+    ACK_BYTES, BLOCK_ACK_BYTES, BLOCK_ACK_REQUEST_BYTES, DATA_HEADER_BYTES, FCS_BYTES,
+    LLC_SNAP_BYTES, QOS_CONTROL_BYTES, RTS_BYTES,
+};
 use farhop_proto::base::{AccessCategory, Bitrate, Duration, EtherType, Instant, NodeId, UnitId};
 
 /// What a radio puts on the air.
@@ -129,6 +133,21 @@ impl Transmission {
             TransmissionKind::Ampdu { mpdus, .. } => mpdus,
             _ => &[],
         }
+    }
+
+    /// Length of its one frame with header and check sequence; nothing for an A-MPDU.
+    pub(super) fn mpdu_bytes(&self) -> Option<usize> {
+        Some(match &self.kind {
+            TransmissionKind::Data { payload, access, .. } => {
+                let qos = if access.is_some() { QOS_CONTROL_BYTES } else { 0 };
+                DATA_HEADER_BYTES + qos + LLC_SNAP_BYTES + payload.len() + FCS_BYTES
+            }
+            TransmissionKind::Ampdu { .. } => return None,
+            TransmissionKind::Ack(_) | TransmissionKind::Cts(_) => ACK_BYTES,
+            TransmissionKind::Rts { .. } => RTS_BYTES,
+            TransmissionKind::BlockAck { .. } => BLOCK_ACK_BYTES,
+            TransmissionKind::BlockAckRequest { .. } => BLOCK_ACK_REQUEST_BYTES,
+        })
     }
 
     /// The receiver that the header names, or `None` for broadcast.

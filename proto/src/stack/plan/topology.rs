@@ -160,6 +160,8 @@ impl Topology {
         let least = |given: Option<f64>| given.unwrap_or(-120.0);
         let thresholds = Thresholds {
             receive: least(config.receive_dbm),
+            data: least(config.receive_dbm),
+            by_rate: false,
             sense: least(config.sense_dbm),
             floor: least(config.floor_dbm),
         };
@@ -220,7 +222,7 @@ impl Topology {
     /// Where nodes move, any two may be as far from each other as they can decode each other.
     fn stretch(&mut self, scenario: &Scenario) {
         let Some(space) = self.space.as_ref().filter(|_| scenario.has_movers()) else { return };
-        let receive = |node: &NodeId| self.radios[index(*node)][0].thresholds.receive;
+        let receive = |node: &NodeId| self.radios[index(*node)][0].thresholds.data;
         let least = self.sites.iter().map(receive).fold(f64::MAX, f64::min);
         let farthest_m = space.decodable_m(least).min(scenario.span_m());
         let delay = Duration::from_secs_f64(farthest_m / LIGHT_M_PER_S);
@@ -235,7 +237,7 @@ impl Topology {
         let (source, sink) = (radio(hop.from), radio(hop.to));
         let fits = source.config.channel == sink.config.channel
             && sink.config.phy().decodes(&source.config.phy(), source.config.rate());
-        let usable = fits && hop.signal >= Dbm::from_f64(sink.thresholds.receive);
+        let usable = fits && hop.signal >= Dbm::from_f64(sink.thresholds.data);
         if usable {
             for end in [hop.from, hop.to] {
                 let longest = &mut self.radios[index(end.0)][usize::from(end.1.0)].longest;

@@ -211,7 +211,9 @@ fn check_keys(found: &mut Found, config: &PropagationConfig, kind: PropagationKi
 fn check_interference(found: &mut Found, interference: &InterferenceConfig) {
     let InterferenceConfig::Sinr(sinr) = interference else { return };
     let path = |key: &str| format!("interference.{key}");
-    found.number(path("noise_dbm"), sinr.noise_dbm, POWERS_DBM, "a power in dBm");
+    if let Some(noise) = sinr.noise_dbm {
+        found.number(path("noise_dbm"), noise, POWERS_DBM, "a power in dBm");
+    }
     found.number(path("preamble_db"), sinr.preamble_db, -50.0..=50.0, "a ratio in decibels");
     if let Some(least) = sinr.preamble_min_dbm {
         found.number(path("preamble_min_dbm"), least, POWERS_DBM, "a power in dBm");

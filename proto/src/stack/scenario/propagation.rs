@@ -4,6 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::loss::LossConfig;
+use crate::base::Phy;
+
+/// Noise over 20 MHz with a noise figure of 6 dB, in dBm (`radio.md` 4.2).
+const NOISE_DBM: f64 = -95.0;
 
 /// How signals weaken with distance (`radio.md` 4). Pairs of nodes that have a `[[link]]` keep what
 /// it says.
@@ -132,8 +136,11 @@ impl InterferenceConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SinrSettings {
-    /// Thermal noise over the channel, with the noise figure of the receiver, in dBm.
-    pub noise_dbm: f64,
+    /// Thermal noise over the channel, with the noise figure of the receiver, in dBm; if it is not
+    /// given -95 over 20 MHz, and by 3 dB more or less for each doubling or halving of the width in
+    /// `[radio]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise_dbm: Option<f64>,
     /// How far a preamble must stand above noise and interference to be detected, in decibels.
     pub preamble_db: f64,
     /// The weakest preamble that is detected, in dBm; `radio.receive_dbm` if it is not given.
@@ -143,10 +150,17 @@ pub struct SinrSettings {
     pub curve: CurveConfig,
 }
 
+impl SinrSettings {
+    /// Noise over the channel of radios of a PHY, in dBm.
+    pub fn noise_dbm(&self, phy: &Phy) -> f64 {
+        self.noise_dbm.unwrap_or(NOISE_DBM + phy.noise_db())
+    }
+}
+
 impl Default for SinrSettings {
     fn default() -> Self {
         let curve = CurveConfig::default();
-        Self { noise_dbm: -95.0, preamble_db: 4.0, preamble_min_dbm: None, curve }
+        Self { noise_dbm: None, preamble_db: 4.0, preamble_min_dbm: None, curve }
     }
 }
 

@@ -8,11 +8,11 @@ mod positions;
 use std::sync::Arc;
 
 use near::Near;
-pub use path_loss::{PathLoss, gaussian, sensitivity};
+pub use path_loss::{PathLoss, gaussian};
 pub(super) use positions::read as read_positions;
 
 use super::scenario::{
-    AreaConfig, LossConfig, MobilityKind, PropagationKind, RadioConfig, Scenario,
+    AreaConfig, LossConfig, MobilityKind, PropagationKind, RadioConfig, RateControl, Scenario,
 };
 use crate::base::{Dbm, Duration, Phy, Rng, Seed};
 
@@ -69,8 +69,12 @@ pub struct Heard {
 /// What a radio makes of signals of some strength, in dBm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
-    /// The weakest that can be decoded.
+    /// The weakest that can be decoded, at any rate.
     pub receive: f64,
+    /// The weakest at which data can be decoded: at its rate, or at any where the rate is chosen.
+    pub data: f64,
+    /// Whether the weakest that can be decoded hangs on the rate of the frame.
+    pub by_rate: bool,
     /// The weakest that makes the medium busy.
     pub sense: f64,
     /// The weakest that counts at all.
@@ -305,6 +309,7 @@ impl Scenario {
         const NONE: f64 = -120.0;
         let sums = matches!(self.interference, super::InterferenceConfig::Sinr(_));
         let config = &self.propagation;
+        let (mut by_rate, mut data) = (false, None);
         let (receive, sense, floor) = match self.propagation_kind() {
             PropagationKind::Links | PropagationKind::Fixed => (NONE, NONE, NONE),
             PropagationKind::Range => {
@@ -314,14 +319,20 @@ impl Scenario {
             // Ranges of 100 and 220 m (`radio.md` 4.1).
             PropagationKind::TwoRay => (-48.46, -62.16, -62.16),
             PropagationKind::FreeSpace | PropagationKind::LogDistance => {
-                let lowest = radio.phy().basic_rates()[0];
-                let sense = sensitivity(radio.phy, lowest);
-                (sensitivity(radio.phy, radio.rate()), sense, sense - if sums { 10.0 } else { 0.0 })
+                by_rate = radio.receive_dbm.is_none();
+                let phy = radio.phy();
+                let lowest = phy.sensitivity_dbm(phy.basic_rates()[0]);
+                if radio.rate_control == RateControl::Fixed {
+                    data = Some(phy.sensitivity_dbm(radio.rate()));
+                }
+                (lowest, lowest, lowest - if sums { 10.0 } else { 0.0 })
             }
         };
+        let receive = radio.receive_dbm.unwrap_or(receive);
+        let data = data.filter(|_| by_rate).unwrap_or(receive);
         let sense = radio.sense_dbm.unwrap_or(sense.min(radio.receive_dbm.unwrap_or(sense)));
         let floor = radio.floor_dbm.unwrap_or(floor.min(sense));
-        Thresholds { receive: radio.receive_dbm.unwrap_or(receive), sense, floor }
+        Thresholds { receive, data, by_rate, sense, floor }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::f64::consts::PI;
 
-use crate::base::{Band, Bitrate, PhyKind, Rng};
+use crate::base::{Band, Rng};
 use crate::stack::scenario::{PropagationKind, Scenario};
 
 /// Speed of light in vacuum, in metres per second: wavelengths are quoted with it.
@@ -153,26 +153,4 @@ fn friis_db(wavelength_m: f64, distance_m: f64) -> f64 {
 pub fn gaussian(rng: &mut Rng) -> f64 {
     let (radius, angle) = (1.0 - rng.uniform(), rng.uniform());
     (-2.0 * libm::log(radius)).sqrt() * libm::cos(2.0 * PI * angle)
-}
-
-/// Signal at which one frame in ten of 1024 bytes is lost, in dBm, for cards of 2003 to 2008
-/// (`radio.md` 4.2). Rates beyond that list follow the highest at 3 dB for each doubling.
-pub fn sensitivity(phy: PhyKind, rate: Bitrate) -> f64 {
-    const DSSS: [(f64, f64); 4] = [(1.0, -94.0), (2.0, -91.0), (5.5, -89.0), (11.0, -85.0)];
-    const OFDM: [(f64, f64); 8] = [
-        (6.0, -90.0),
-        (9.0, -89.0),
-        (12.0, -87.0),
-        (18.0, -85.0),
-        (24.0, -82.0),
-        (36.0, -79.0),
-        (48.0, -75.0),
-        (54.0, -73.0),
-    ];
-    let mbps = rate.mbps();
-    let is_dsss = phy == PhyKind::B || [1.0, 2.0, 5.5, 11.0].contains(&mbps);
-    let list: &[(f64, f64)] = if is_dsss { &DSSS } else { &OFDM };
-    let highest = list[list.len() - 1];
-    let found = list.iter().find(|(listed, _)| mbps <= *listed);
-    found.map_or_else(|| highest.1 + 10.0 * libm::log10(mbps / highest.0), |(_, dbm)| *dbm)
 }

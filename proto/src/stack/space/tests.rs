@@ -1,5 +1,5 @@
 use super::*;
-use crate::base::{Bitrate, PhyKind};
+use crate::base::{Bitrate, Phy, PhyKind, Width};
 use crate::stack::{
     ChainLayout, FileLayout, FlowConfig, Generator, GridLayout, LayoutConfig, PropagationConfig,
     RandomEnds, RandomLayout,
@@ -187,11 +187,43 @@ fn shadowing_is_normal_fixed_and_cut_off() {
 
 #[test]
 fn sensitivities_are_those_of_the_sheet() {
-    let at = |phy, mbps| sensitivity(phy, Bitrate::from_mbps(mbps));
-    assert_eq!(at(PhyKind::B, 11.0), -85.0);
-    assert_eq!(at(PhyKind::A, 6.0), -90.0);
-    assert_eq!(at(PhyKind::G, 5.5), -89.0);
-    assert!((at(PhyKind::A, 108.0) + 69.99).abs() < 0.01);
+    let at = |kind, width, mbps| {
+        let phy = Phy { kind, width, mixed: kind == PhyKind::G, ..Phy::default() };
+        phy.sensitivity_dbm(Bitrate::from_mbps(mbps))
+    };
+    assert_eq!(at(PhyKind::B, Width::Mhz20, 11.0), -85.0);
+    assert_eq!(at(PhyKind::A, Width::Mhz20, 6.0), -90.0);
+    assert_eq!(at(PhyKind::A, Width::Mhz20, 54.0), -73.0);
+    assert_eq!(at(PhyKind::G, Width::Mhz20, 5.5), -89.0);
+    // A quarter of the width, and four times as wide.
+    assert!((at(PhyKind::A, Width::Mhz5, 1.5) + 96.02).abs() < 0.01);
+    assert!((at(PhyKind::Ac, Width::Mhz80, 29.3) + 83.98).abs() < 0.01);
+    assert!((at(PhyKind::Ac, Width::Mhz80, 390.0) + 58.98).abs() < 0.01);
+}
+
+#[test]
+fn how_weak_a_signal_may_be_hangs_on_its_rate_unless_it_is_given() {
+    let at = |radio: serde_json::Value| {
+        let scenario = serde_json::json!({
+            "name": "one",
+            "propagation": { "kind": "free-space" },
+            "radio": radio,
+        });
+        let scenario: Scenario = serde_json::from_value(scenario).expect("a scenario");
+        scenario.thresholds(&scenario.radio)
+    };
+    let radio = |rate: f64| serde_json::json!({ "phy": "802.11a", "rate_mbps": rate });
+    let with = |key: &str, value: serde_json::Value| {
+        let mut radio = radio(54.0);
+        radio[key] = value;
+        at(radio)
+    };
+    let fixed = at(radio(54.0));
+    assert_eq!((fixed.receive, fixed.data, fixed.by_rate), (-90.0, -73.0, true));
+    let chosen = with("rate_control", "minstrel".into());
+    assert_eq!((chosen.receive, chosen.data, chosen.by_rate), (-90.0, -90.0, true));
+    let given = with("receive_dbm", (-80.0).into());
+    assert_eq!((given.receive, given.data, given.by_rate), (-80.0, -80.0, false));
 }
 
 #[test]

@@ -2,10 +2,13 @@
 //! loss, one-way delay and jitter (RFC 3550, A.8).
 //!
 //! Each payload begins with its number and the time it was sent, on the sender's clock, both as
-//! 64-bit big-endian numbers. The difference of the clocks is left to whoever reads the samples.
+//! 64-bit big-endian numbers: at a constant rate the time it was due, so that what waits at the
+//! source for room below is part of the delay. The difference of the clocks is left to whoever
+//! reads the samples.
 
 mod made;
 
+use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
 use bytes::Bytes;
@@ -27,6 +30,10 @@ const MAX_SAMPLES: usize = 1 << 18;
 const REPEAT_WINDOW: u64 = 4_096;
 /// Payloads that wait for room below before the source at a constant rate drops.
 const MAX_BACKLOG: u64 = 64;
+/// Payloads that a source without a rate gives at one moment; then it rests. What is below it may
+/// drop all that it takes, as where there is no route, and never be full.
+const MOST_AT_ONCE: u32 = 1_024;
+const REST: Duration = Duration::from_millis(1);
 static FILL: [u8; 1 << 16] = [0; 1 << 16];
 
 /// What a UDP flow end does.
@@ -79,11 +86,16 @@ struct Source {
     size: usize,
     /// Payload bytes still to send.
     left: u64,
-    /// When the next payload is due.
+    /// When the next payload is due; without a rate the end of a rest.
     due: Instant,
+    /// Payloads given at one moment, where there is no rate.
+    at_once: (Instant, u32),
     started: bool,
-    paused: bool,
-    backlog: u64,
+    /// While it is paused: how long after that ends the next payload is due.
+    paused: Option<Duration>,
+    /// When the first payload that waits for room was due, and those behind it.
+    ready: Option<Instant>,
+    later: VecDeque<Instant>,
     next: u64,
     made: Made,
     sent_bytes: u64,
@@ -135,9 +147,11 @@ impl Udp {
                     size,
                     left: bytes.unwrap_or(u64::MAX),
                     due: Instant::MAX,
+                    at_once: (Instant::ZERO, 0),
                     started: false,
-                    paused: false,
-                    backlog: 0,
+                    paused: None,
+                    ready: None,
+                    later: VecDeque::new(),
                     next: 0,
                     made: Made::default(),
                     sent_bytes: 0,
@@ -171,7 +185,7 @@ impl Udp {
     pub fn stop(&mut self, now: Instant) {
         if let Role::Source(source) = &mut self.role {
             source.advance(now);
-            (source.left, source.backlog, source.due) = (0, 0, Instant::MAX);
+            source.end(now);
         }
     }
 
@@ -179,14 +193,19 @@ impl Udp {
     pub fn pause(&mut self, now: Instant) {
         if let Role::Source(source) = &mut self.role {
             source.advance(now);
-            (source.paused, source.due) = (true, Instant::MAX);
+            let rest = if source.started { source.due.since(now) } else { Duration::ZERO };
+            (source.paused, source.due) = (Some(rest), Instant::MAX);
         }
     }
 
-    /// Has a source that was paused send again, the first payload at once.
-    pub fn resume(&mut self) {
-        if let Role::Source(source) = &mut self.role {
-            (source.paused, source.started) = (false, false);
+    /// Has a source that was paused send again, what was left of the time to its next payload
+    /// later: over many pauses it sends at its rate.
+    pub fn resume(&mut self, now: Instant) {
+        if let Role::Source(source) = &mut self.role
+            && let Some(rest) = source.paused.take()
+            && source.started
+        {
+            source.due = now + rest;
         }
     }
 
@@ -256,14 +275,16 @@ impl Udp {
 impl Source {
     /// Makes due payloads ready; those beyond the backlog are lost here.
     fn advance(&mut self, now: Instant) {
-        let Some(rate) = self.rate.filter(|_| !self.paused) else { return };
+        let Some(rate) = self.rate.filter(|_| self.paused.is_none()) else { return };
         if !self.started {
             (self.started, self.due) = (true, now);
         }
         while self.due <= now && self.left > 0 {
             self.left = self.left.saturating_sub(self.size as u64);
-            if self.backlog < MAX_BACKLOG {
-                self.backlog += 1;
+            if self.ready.is_none() {
+                self.ready = Some(self.due);
+            } else if self.backlog() < MAX_BACKLOG {
+                self.later.push_back(self.due);
             } else {
                 self.overflows += 1;
                 self.next += 1;
@@ -282,22 +303,52 @@ impl Source {
         let Some(rate) = self.rate.filter(|_| self.due <= at) else { return 0 };
         let step = rate.time(self.size as u64);
         let due = at.since(self.due).div_duration(step) + 1;
-        due.saturating_sub(MAX_BACKLOG - self.backlog)
+        due.saturating_sub(MAX_BACKLOG - self.backlog())
+    }
+
+    /// Payloads that wait for room.
+    fn backlog(&self) -> u64 {
+        u64::from(self.ready.is_some()) + self.later.len() as u64
     }
 
     fn is_ready(&self) -> bool {
-        if self.rate.is_some() { self.backlog > 0 } else { self.left > 0 && !self.paused }
+        match self.rate {
+            Some(_) => self.ready.is_some(),
+            None => self.left > 0 && self.paused.is_none() && self.due == Instant::MAX,
+        }
+    }
+
+    /// Counts what a source without a rate gives at one moment, and has it rest if that is much.
+    fn count_at_once(&mut self, now: Instant) {
+        let (at, count) = self.at_once;
+        let count = if at == now { count + 1 } else { 1 };
+        self.at_once = (now, count);
+        if count >= MOST_AT_ONCE {
+            self.due = now + REST;
+        }
+    }
+
+    /// Sends nothing more. What waits for room is lost.
+    fn end(&mut self, now: Instant) {
+        let lost = self.backlog();
+        self.overflows += lost;
+        self.next += lost;
+        self.made.note(now, self.next);
+        (self.left, self.ready, self.due) = (0, None, Instant::MAX);
+        self.later.clear();
     }
 
     fn take(&mut self, now: Instant) -> [u8; LEAST_BYTES] {
-        if self.rate.is_some() {
-            self.backlog -= 1;
+        let mut sent = now;
+        if let Some(due) = self.ready.take() {
+            (sent, self.ready) = (due, self.later.pop_front());
         } else {
             self.left = self.left.saturating_sub(self.size as u64);
+            self.count_at_once(now);
         }
         let mut front = [0; LEAST_BYTES];
         front[..8].copy_from_slice(&self.next.to_be_bytes());
-        front[8..].copy_from_slice(&now.as_nanos().to_be_bytes());
+        front[8..].copy_from_slice(&sent.as_nanos().to_be_bytes());
         self.next += 1;
         self.made.note(now, self.next);
         self.sent += 1;
@@ -414,7 +465,7 @@ impl Layer for Udp {
         let Role::Source(source) = &mut self.role else {
             return None;
         };
-        if !source.started || source.backlog > 0 {
+        if !source.started || source.ready.is_some() {
             source.advance(cx.now);
         }
         let lane = Lane { flow: self.wire_flow, ..Lane::default() };
@@ -436,7 +487,7 @@ impl Layer for Udp {
     /// due is made up for when it is asked for one.
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.role {
-            Role::Source(Source { due, backlog: 0, .. }) if *due < Instant::MAX => Some(*due),
+            Role::Source(Source { due, ready: None, .. }) if *due < Instant::MAX => Some(*due),
             _ => None,
         }
     }
@@ -445,7 +496,10 @@ impl Layer for Udp {
         if let Role::Source(source) = &mut self.role
             && source.due <= cx.now
         {
-            source.advance(cx.now);
+            match source.rate {
+                Some(_) => source.advance(cx.now),
+                None => source.due = Instant::MAX,
+            }
         }
     }
 }

@@ -49,8 +49,9 @@ fn receive(sink: &mut Udp, now: Instant, payload: &Bytes) {
 }
 
 #[test]
-fn a_paused_source_is_silent_and_starts_again_at_once() {
-    for rate in [Some(Bitrate::from_mbps(1.0)), None] {
+fn a_paused_source_is_silent_and_goes_on_where_it_was() {
+    // At the rate one each 8 ms, of which 8 are left when it is paused.
+    for (rate, waits) in [(Some(Bitrate::from_mbps(1.0)), true), (None, false)] {
         let mut udp = source(rate, None);
         let take = |udp: &mut Udp, ms| {
             let mut cx = Cx::new(at_ms(ms));
@@ -60,8 +61,9 @@ fn a_paused_source_is_silent_and_starts_again_at_once() {
         assert!(take(&mut udp, 0));
         udp.pause(at_ms(0));
         assert_eq!((take(&mut udp, 20), udp.poll_timeout()), (false, None));
-        udp.resume();
-        assert!(take(&mut udp, 50));
+        udp.resume(at_ms(50));
+        assert_eq!(take(&mut udp, 57), !waits);
+        assert!(take(&mut udp, 58));
     }
 }
 
@@ -116,6 +118,14 @@ fn a_source_ends_after_its_bytes() {
 }
 
 #[test]
+fn a_source_without_a_rate_rests_where_all_that_it_gives_is_taken() {
+    let mut udp = source(None, None);
+    let sent = packets(&mut udp, 2);
+    assert_eq!(sent.len(), 3 * MOST_AT_ONCE as usize);
+    assert_eq!(sent[sent.len() - 1].0, at_ms(2));
+}
+
+#[test]
 fn without_room_the_backlog_stays_bounded() {
     let mut udp = source(Some(Bitrate::from_mbps(1.0)), None);
     let blocked = |udp: &mut Udp, now| {
@@ -129,11 +139,26 @@ fn without_room_the_backlog_stays_bounded() {
     assert_eq!(udp.made_by(at_ms(8_000)), 1_001 - MAX_BACKLOG);
     assert_eq!(udp.made_by(at_ms(16_000)), 2_001 - MAX_BACKLOG);
     let mut cx = Cx::new(at_ms(8_001));
-    let mut sent = 0;
-    while udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some() {
-        sent += 1;
+    let mut sink = Udp::build(UdpConfig::Sink, end(2, 1));
+    for _ in 0..MAX_BACKLOG {
+        let datagram = udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).expect("those that waited");
+        receive(&mut sink, at_ms(8_001), &datagram.payload);
     }
-    assert_eq!(sent, MAX_BACKLOG);
+    assert!(udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_none());
+    let delays: Vec<i64> = sink.samples().iter().map(|sample| sample.delay_us / 1_000).collect();
+    assert_eq!((delays[0], delays[1], delays[63]), (8_001, 7_993, 7_497), "they waited at home");
+}
+
+#[test]
+fn what_waits_when_a_source_is_stopped_is_lost() {
+    let mut udp = source(Some(Bitrate::from_mbps(1.0)), None);
+    let mut cx = Cx::new(Instant::ZERO);
+    assert!(udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some());
+    cx.now = at_ms(80);
+    udp.handle_timeout(&mut cx);
+    udp.stop(at_ms(80));
+    assert_eq!((udp.made_by(at_ms(1_000)), udp.status().counters["overflows"]), (11, 10));
+    assert!(udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_none());
 }
 
 #[test]

@@ -142,7 +142,7 @@ impl App for Datagrams {
         pauses.due = net.now + pauses.next().max(Duration::from_nanos(1));
         let sending = pauses.sending;
         let local = net.world.nodes[self.nodes[0]].local(net.now);
-        self.with_source(net, |udp| if sending { udp.resume() } else { udp.pause(local) });
+        self.with_source(net, |udp| if sending { udp.resume(local) } else { udp.pause(local) });
     }
 
     fn begin_measure(&mut self, net: &mut Net<'_>) {

@@ -207,6 +207,9 @@ impl Chip {
                     }
                 }),
             };
+            if self.is_up && matches!(ended, Some(Ended::Failed | Ended::Unheard)) {
+                self.on_unreceived(air, hearer, tx);
+            }
             if self.heeds_all
                 && hearer.signal < self.config.sense_threshold
                 && matches!(ended, Some(Ended::Unheard))
@@ -227,6 +230,14 @@ impl Chip {
             is_touched = true;
         }
         is_touched && !is_at_rest
+    }
+
+    /// A frame has ended that was not received. Where signals only compare, what they destroy is
+    /// counted as it happens.
+    fn on_unreceived(&mut self, air: &mut Air, hearer: &Hearer, tx: TxId) {
+        if let Model::Sinr(_) = self.receiver.model {
+            self.on_sinr_lost(air, hearer, tx);
+        }
     }
 
     /// Whether the end of a reception makes any difference.
@@ -332,9 +343,8 @@ impl Chip {
             Model::Threshold(_) => self.on_threshold_own_start(air, now),
             Model::Sinr(sinr) => {
                 sinr.detect(air, air.ear(self.index).ambient(), now);
-                if let Some((frame, length)) = sinr.drop_reception(now) {
+                if sinr.drop_reception() {
                     self.stats.missed += 1;
-                    self.on_collided(air, frame, length);
                 }
             }
         }

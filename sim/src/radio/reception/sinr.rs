@@ -46,6 +46,13 @@ impl Limits {
         Self { noise: Power::of(noise), preamble_min, preamble_ratio }
     }
 
+    /// Whether noise alone leaves every bit of a frame in a mode as it is, and its preamble to be
+    /// found.
+    fn is_clear(&self, power: Power, signal: Dbm, errors: &Errors) -> bool {
+        let ratio = power.ratio(self.noise);
+        signal >= self.preamble_min && ratio >= self.preamble_ratio && ratio >= errors.certain
+    }
+
     /// Noise and interference beside a signal of this power.
     fn rest(&self, ambient: Power, power: Power) -> Power {
         self.noise.with(ambient.without(power))
@@ -267,16 +274,11 @@ impl Sinr {
         self.state = State::Free;
     }
 
-    /// Drops what is being received; returns which frame over which link it was, and how long it
-    /// has lasted.
-    pub(super) fn drop_reception(
-        &mut self,
-        now: Instant,
-    ) -> Option<((TxId, Option<u32>), Duration)> {
-        let of = |frame: &Candidate| ((frame.tx, Some(frame.link)), now.since(frame.start));
-        let dropped = self.frame().map(of);
+    /// Drops what is being received; returns whether there was anything.
+    pub(super) fn drop_reception(&mut self) -> bool {
+        let was_receiving = !self.is_free();
         self.reset();
-        dropped
+        was_receiving
     }
 
     /// Destroys what is being received. Returns whether there was anything to destroy.
@@ -376,6 +378,18 @@ impl Sinr {
 }
 
 impl Chip {
+    /// The end of a frame that was not received: it collided unless noise may have destroyed it.
+    pub(super) fn on_sinr_lost(&mut self, air: &mut Air, hearer: &Hearer, tx: TxId) {
+        let Hearer { power, signal, reach: Reach::Decodable(link), .. } = *hearer else { return };
+        if air.is_cut_off(tx) || !air.limits.is_clear(power, signal, air.errors(tx)) {
+            return;
+        }
+        self.stats.collisions += 1;
+        let transmission = air.transmission(tx);
+        let length = transmission.end - transmission.start;
+        self.on_collided(air, (tx, Some(link)), length);
+    }
+
     /// The start of a signal arrives, and its power has been added.
     #[inline]
     pub(super) fn on_sinr_start(
@@ -403,12 +417,7 @@ impl Chip {
         match sinr.state {
             State::Free => sinr.state = State::Detecting(candidate),
             State::Detecting(_) => sinr.others.push(candidate),
-            State::Locked(_) => {
-                self.stats.collisions += 1;
-                let transmission = air.transmission(tx);
-                let length = transmission.end - transmission.start;
-                self.on_collided(air, (tx, Some(link)), length);
-            }
+            State::Locked(_) => {}
         }
     }
 }

@@ -97,8 +97,9 @@ impl Chip {
         let transmission = air.transmission(tx);
         let length = transmission.end - transmission.start;
         let is_deaf = air.ear(self.index).tx_until().is_some_and(|until| until > now);
+        let is_strong = !self.config.receives_by_rate || hearer.signal >= air.weakest(tx);
         let link = match hearer.reach {
-            Reach::Decodable(link) => Some(link),
+            Reach::Decodable(link) if is_strong => Some(link),
             _ => None,
         };
         let is_clear = !is_deaf && link.is_some() && !self.is_deaf(air);
