@@ -42,6 +42,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let _ = writeln!(text, "sweep: {}", sweep::describe(&loaded)?);
     }
     let scenario = &loaded.scenario;
+    if let Some(why) = farhop_sim::engine::refusal(scenario) {
+        let _ = writeln!(text, "farhop sim would refuse it: {why}");
+    }
     let refused = load::simulated_only(scenario, |_| false).or_else(|| lab::refusal(scenario));
     if let Some(why) = refused {
         let _ = writeln!(text, "farhop lab would refuse it: {why}");

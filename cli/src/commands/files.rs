@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use farhop_run::daemon::client::ask;
 use farhop_run::daemon::control::Request;
 use farhop_run::daemon::{BlockStatus, CacheStatus};
 use farhop_run::files::{
-    FilesStatus, IncomingStatus, NAME_BYTES, OutgoingStatus, Push, SendFile, State, sum_file,
+    FilesStatus, IncomingStatus, NAME_BYTES, OutgoingStatus, Push, SendFile, State, open_file,
+    sum_file,
 };
 use farhop_run::sockets;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -179,6 +181,7 @@ pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
     let label = format!("{} to {}", file.display(), wanted.to);
     let Taken { id } = daemon.ask(Request::Send(wanted))?;
     if options.no_wait {
+        wait_until(&daemon, id, &label, |file| file.is_kept.then_some(()))?;
         print_text(&format!("on its way as number {id}: {label}"))?;
         return Ok(());
     }
@@ -196,9 +199,10 @@ pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
 fn describe(file: &Path, to: &str) -> Result<SendFile, Failure> {
     let told = |error: io::Error| Failure::Failed(format!("{}: {error}", file.display()));
     let path = fs::canonicalize(file).map_err(told)?;
-    let open = File::open(&path).map_err(told)?;
-    if !open.metadata().map_err(told)?.is_file() {
-        return Err(Failure::Failed(format!("{} is not a file", file.display())));
+    let (open, _) = open_file(&path).map_err(told)?;
+    if path.to_str().is_none() {
+        let why = "its path is not UTF-8, which a daemon cannot be told";
+        return Err(Failure::Failed(format!("{}: {why}", file.display())));
     }
     let own = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let (to, name) = to.split_once(':').unwrap_or((to, own));
@@ -254,17 +258,32 @@ impl Read for Input {
 }
 
 fn wait_until_sent(daemon: &Daemon, id: u16, label: &str, bar: &Bar) -> Result<String, Failure> {
+    wait_until(daemon, id, label, |OutgoingStatus { state, arrived, size, .. }| {
+        bar.fill(*arrived as f64 / (*size).max(1) as f64);
+        let is_there = matches!(state, State::Done | State::Fetched);
+        is_there.then(|| format!("arrived: {label}, {size} bytes"))
+    })
+}
+
+/// Waits until a file stands as `is_so` says, whatever daemon begins anew meanwhile.
+fn wait_until<T>(
+    daemon: &Daemon,
+    id: u16,
+    label: &str,
+    is_so: impl Fn(&OutgoingStatus) -> Option<T>,
+) -> Result<T, Failure> {
     loop {
-        let files = daemon.files();
-        let file = files.and_then(|all| all.outgoing.into_iter().find(|file| file.id == id));
-        if let Some(OutgoingStatus { state, arrived, size, .. }) = file {
-            bar.fill(arrived as f64 / size.max(1) as f64);
-            match state {
-                State::Done | State::Fetched => {
-                    return Ok(format!("arrived: {label}, {size} bytes"));
-                }
-                State::Failed(why) => return Err(Failure::Failed(format!("{label}: {why}"))),
-                State::Moving => {}
+        if let Some(files) = daemon.files() {
+            let Some(file) = files.outgoing.into_iter().find(|file| file.id == id) else {
+                let why = "the daemon knows nothing of it any more: it ended before it had \
+                           written it down, or very many files are over since";
+                return Err(Failure::Failed(format!("{label}: {why}")));
+            };
+            if let State::Failed(why) = file.state {
+                return Err(Failure::Failed(format!("{label}: {why}")));
+            }
+            if let Some(found) = is_so(&file) {
+                return Ok(found);
             }
         }
         if interrupt::has_come() {
@@ -296,7 +315,8 @@ fn receive_all(daemon: &Daemon, options: &ReceiveOptions, bar: &Bar) -> Result<(
             match state {
                 State::Done if left > 0 && !unplaced.contains(&file.id) => {
                     let place = match fetch(&file, &options.dir) {
-                        Ok(place) => place,
+                        Ok(Some(place)) => place,
+                        Ok(None) => continue,
                         Err(error) => {
                             // Others need not wait for it. It stays with the daemon.
                             let what = format!("not fetched: {}: {error}", info.name);
@@ -306,11 +326,11 @@ fn receive_all(daemon: &Daemon, options: &ReceiveOptions, bar: &Bar) -> Result<(
                             continue;
                         }
                     };
-                    let _: serde_json::Value =
-                        daemon.ask(Request::Fetched { id: file.id.clone() })?;
+                    let told = confirm(daemon, &file.id);
                     let (name, size) = (place.display(), info.size);
                     bar.line(&format!("{name}: {size} bytes from {from}"));
                     left -= 1;
+                    told?;
                 }
                 // Its length comes at its end.
                 State::Moving if info.streamed => {
@@ -336,17 +356,51 @@ fn receive_all(daemon: &Daemon, options: &ReceiveOptions, bar: &Bar) -> Result<(
     Ok(())
 }
 
+/// Tells the daemon that a file was fetched, also if it begins anew. Another command may have told
+/// it before.
+fn confirm(daemon: &Daemon, id: &str) -> Result<(), Failure> {
+    while daemon.ask::<serde_json::Value>(Request::Fetched { id: id.to_owned() }).is_err() {
+        let is_here = |files: FilesStatus| {
+            files.incoming.iter().any(|file| file.id == id && file.state == State::Done)
+        };
+        if daemon.files().is_some_and(|files| !is_here(files)) {
+            return Ok(());
+        }
+        if interrupt::has_come() {
+            return Err(Failure::Interrupted);
+        }
+        std::thread::sleep(TICK);
+    }
+    Ok(())
+}
+
 /// Puts a file that came into a folder, under a name that no other file has. It appears whole or
-/// not at all.
-fn fetch(file: &IncomingStatus, dir: &Path) -> io::Result<PathBuf> {
+/// not at all. `None` if another command does so just now.
+fn fetch(file: &IncomingStatus, dir: &Path) -> io::Result<Option<PathBuf>> {
     let part = dir.join(format!(".{}.part", file.id));
-    let place = fs::copy(&file.path, &part)
-        .and_then(|_| File::open(&part)?.sync_all())
+    let mut copy = File::options().write(true).create(true).truncate(false).open(&part)?;
+    match copy.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    let own = copy.metadata()?;
+    if own.nlink() != 1 || fs::metadata(&part).map_or(true, |there| there.ino() != own.ino()) {
+        // Whoever had it has given it its name, and may have been ended before it lost this one.
+        if own.nlink() > 1 {
+            fs::remove_file(&part)?;
+        }
+        return Ok(None);
+    }
+    let place = copy
+        .set_len(0)
+        .and_then(|()| io::copy(&mut File::open(&file.path)?, &mut copy))
+        .and_then(|_| copy.sync_all())
         .and_then(|()| place(file, dir, &part));
     if place.is_err() {
         let _ = fs::remove_file(&part);
     }
-    place
+    place.map(Some)
 }
 
 /// Gives the copy of a file its name.
@@ -448,7 +502,7 @@ fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
     for IncomingStatus { id, from, info, received, state, .. } in &files.incoming {
         let bytes = match state {
             // Its length comes at its end.
-            State::Moving if info.streamed => format!("{received} bytes so far"),
+            State::Moving | State::Failed(_) if info.streamed => format!("{received} bytes so far"),
             _ => format!("{received} of {} bytes", info.size),
         };
         let _ = writeln!(text, "  {id}: {} from {from}, {bytes}, {}", info.name, word(state));

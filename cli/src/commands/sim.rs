@@ -26,8 +26,9 @@ pub(crate) struct Options {
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
-    /// Write report.json, report.html, flows.svg and Parquet tables into this folder. A sweep keeps
-    /// its finished runs there, and goes on from them when the same program is started again.
+    /// Write report.json, report.html, flows.svg and Parquet tables into this folder; of a sweep
+    /// runs.jsonl, report.html, sweep.svg and the tables. A sweep keeps its finished runs there, and
+    /// goes on from them when the same program is started again.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Seed in place of the scenario's.

@@ -102,12 +102,21 @@ pub(super) fn only(wanted: Wanted<'_>) -> Result<PathBuf, Failure> {
     Ok(running.remove(0).path)
 }
 
-/// The status of each daemon that is wanted; an error if there is none.
+/// The status of each daemon that is wanted, and answers; an error if there is none.
 pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
-    let query = |daemon: &daemon::Running| {
-        daemon::query(&daemon.path).map_err(|error| Failure::Failed(error.to_string()))
-    };
-    running(wanted)?.iter().map(query).collect()
+    let (mut statuses, mut failed) = (Vec::new(), Vec::new());
+    for daemon in running(wanted)? {
+        match daemon::query(&daemon.path) {
+            Ok(status) => statuses.push(status),
+            Err(error) => failed.push(format!("{} does not answer: {error}", daemon.name)),
+        }
+    }
+    if statuses.is_empty() {
+        return Err(Failure::Failed(failed.join("; ")));
+    }
+    // One that hangs hides none of the others.
+    failed.iter().for_each(|failed| eprintln!("farhop: {failed}"));
+    Ok(statuses)
 }
 
 /// The daemons that are wanted, at least one.
@@ -215,9 +224,9 @@ fn describe_link(status: &Value, earlier: Option<&Value>) -> String {
             out,
             "slot {} of {:.1} ms, {} for another {:.1} ms",
             slot["number"],
-            millis("length"),
+            millis("length_ns"),
             text(&slot["phase"]),
-            millis("ends_in")
+            millis("ends_in_ns")
         );
     }
     out.push('\n');
@@ -455,7 +464,7 @@ mod tests {
                 "kind": "wild",
                 "slots": [{
                     "radio": 0, "channel": 1, "number": 9, "phase": "send",
-                    "length": 20_000_000, "ends_in": 5_000_000
+                    "length_ns": 20_000_000, "ends_in_ns": 5_000_000
                 }],
                 "neighbours": [{
                     "node": 2, "up": true, "sync_error_ns": 1500, "loss": 0.1, "coding_rate": 0.5,

@@ -55,7 +55,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     daemon.security = security(options, scenario, &daemon)?;
     daemon.tun.clone_from(&options.tun);
     daemon.runtime_dir.clone_from(&options.runtime_dir);
-    daemon.state_dir = Some(options.state.clone().unwrap_or_else(state_dir));
+    // Whoever asks the daemon where it keeps things stands elsewhere.
+    let state = std::path::absolute(options.state.clone().unwrap_or_else(state_dir));
+    let told = |error| Failure::Failed(format!("--state: {error}"));
+    daemon.state_dir = Some(state.map_err(told)?);
     Ok(daemon::run(daemon)?)
 }
 

@@ -244,13 +244,42 @@ const TYPES: [(&str, &str); 7] = [
     ("integer `", "whole number `"),
 ];
 
+/// What stands where a table is expected, by the name of the type that is read there: an example of
+/// what would be right.
+const TABLES: [(&str, &str); 7] = [
+    ("LinkConfig", "{ kind = \"wild\" }"),
+    ("RoutingConfig", "{ kind = \"olsr\" }"),
+    ("DeviceConfig", "{ kind = \"monitor\", interface = \"mon0\" }"),
+    ("RadioConfig", "{ phy = \"802.11b\" }"),
+    ("NodeConfig", "{ name = \"hill\" }"),
+    ("QueueConfig", "{ kind = \"red\" }"),
+    ("Subnet", "{ ipv4 = \"10.66.0.0\" }, without a prefix length"),
+];
+
+/// What a message says that names a type of a table, for people: itself, and what would be right.
+fn table_of(message: &str) -> Option<(String, String)> {
+    let named = ["internally tagged enum ", "struct "].into_iter().find_map(|start| {
+        let (before, name) = message.split_once(start)?;
+        Some((before, name.split([' ', ',']).next()?))
+    });
+    let (before, name) = named?;
+    let example = TABLES.iter().find(|(of, _)| *of == name).map(|(_, example)| *example);
+    let help = example.map_or("`farhop schema` says what it holds".into(), |example| {
+        format!("right would be: {example}")
+    });
+    Some((format!("{before}a table in braces"), help))
+}
+
 /// An error of the parser, for people.
 pub(super) fn complaint(error: &Error, span: Range<usize>) -> Complaint {
     let mut message = error.message().to_owned();
     for (name, plain) in TYPES {
         message = message.replace(name, plain);
     }
-    Complaint { span, message, help: help(error.message()) }
+    match table_of(&message) {
+        Some((message, help)) => Complaint { span, message, help },
+        None => Complaint { span, message, help: help(error.message()) },
+    }
 }
 
 /// What may help with an error of the parser.
@@ -260,6 +289,9 @@ fn help(message: &str) -> String {
     }
     if message == "duplicate key" {
         return "keep one of the two".into();
+    }
+    if message.contains("invalid IPv4 address syntax") {
+        return "right would be: an address alone, for example 10.66.0.0".into();
     }
     if message.contains("invalid socket address") {
         return "right would be: ADDRESS:PORT, for example 192.0.2.7:4800 or [2001:db8::7]:4800"

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use farhop_proto::stack::{LossTrace, Problem, Scenario};
+use farhop_proto::stack::{LossTrace, Problem, Scenario, TraceError};
 
 use super::files::Files;
 
@@ -11,15 +11,23 @@ pub(super) fn read(scenario: &mut Scenario, files: &Files) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (place, loss) in scenario.losses_mut() {
         let Some(trace) = loss.recording_mut() else { continue };
-        let recording = files.text(&trace.file).and_then(|text| {
-            LossTrace::parse(&text, trace.link.as_deref()).map_err(|error| error.to_string())
-        });
+        let other = || "a file that `farhop sim --losses FILE` wrote".to_owned();
+        let told = |error: TraceError| match &error {
+            TraceError::Link { known } => {
+                (error.to_string(), format!("link = \"{}\"", known.join("\", or \"")))
+            }
+            _ => (error.to_string(), other()),
+        };
+        let recording = files
+            .text(&trace.file)
+            .map_err(|error| (error, other()))
+            .and_then(|text| LossTrace::parse(&text, trace.link.as_deref()).map_err(told));
         match recording {
             Ok(recording) => trace.recording = Some(Arc::new(recording)),
-            Err(error) => problems.push(Problem {
+            Err((error, help)) => problems.push(Problem {
                 path: place,
                 message: format!("the recording {}: {error}", files.path(&trace.file).display()),
-                help: "a file that `farhop sim --losses FILE` wrote".into(),
+                help,
             }),
         }
     }

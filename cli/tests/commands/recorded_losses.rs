@@ -41,7 +41,7 @@ fn a_wrong_recording_is_refused_with_its_line() {
         ),
         (Some("5,hill>valley,ok\n"), "line 2: the file ends early"),
         (Some("5,hill>valley,lost\n"), "line 2: 'lost' is none of ok, crc, preamble, end"),
-        (Some("5,valley>hill,end\n"), "name one of the links of the file: valley>hill"),
+        (Some("5,valley>hill,end\n"), "`link` must name one of the links in it: valley>hill"),
         (Some("1000000000,hill>valley,end\n"), "ends at 1 s, the run at 2 s"),
     ];
     for (index, (lines, expected)) in cases.into_iter().enumerate() {

@@ -102,8 +102,10 @@ pub struct SlotStatus {
     /// The slot counter of this node.
     pub number: u16,
     /// When the current phase ends, as time from now.
+    #[serde(rename = "ends_in_ns")]
     pub ends_in: Duration,
     /// Length of a send slot.
+    #[serde(rename = "length_ns")]
     pub length: Duration,
 }
 
@@ -117,6 +119,7 @@ pub struct NeighbourStatus {
     /// Whether it has been heard lately; where there are slots, whether it is in step.
     pub up: bool,
     /// How long ago a frame of it came.
+    #[serde(rename = "heard_ago_ns")]
     pub heard_ago: Option<Duration>,
     /// The last correction of the slot start by this neighbour's stamp, in nanoseconds.
     pub sync_error_ns: Option<i64>,
@@ -184,14 +187,19 @@ pub enum Codes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AirShares {
     /// First transmissions of data.
+    #[serde(rename = "data_ns")]
     pub data: Duration,
     /// Repeated transmissions of data.
+    #[serde(rename = "retransmission_ns")]
     pub retransmission: Duration,
     /// Frames of erasure code.
+    #[serde(rename = "coding_ns")]
     pub coding: Duration,
     /// Acknowledgements and slot beacons by themselves.
+    #[serde(rename = "acknowledgement_ns")]
     pub acknowledgement: Duration,
     /// Guards of send slots.
+    #[serde(rename = "guard_ns")]
     pub guard: Duration,
 }
 
@@ -216,6 +224,7 @@ pub struct AirTime {
     /// The neighbour; none for guards, and for frames that are for all.
     pub to: Option<NodeId>,
     /// What for.
+    #[serde(rename = "times")]
     pub shares: AirShares,
 }
 

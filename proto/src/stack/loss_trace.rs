@@ -135,7 +135,7 @@ impl fmt::Display for TraceError {
                 "line {line}: the file ends early: the last line of link {link} must say 'end'"
             ),
             Self::Link { known } => {
-                write!(f, "name one of the links of the file: {}", known.join(", "))
+                write!(f, "`link` must name one of the links in it: {}", known.join(", "))
             }
         }
     }

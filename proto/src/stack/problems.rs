@@ -146,6 +146,7 @@ impl Scenario {
             true => self.with_placed_nodes(),
             false => Self { layout: Vec::new(), ..self.clone() },
         };
+        space::check_laid_out(&mut found, self, &placed);
         let names = Names::of(&placed);
         self.check_nodes(&mut found, &placed);
         self.check_links(&mut found, &names, &placed);
@@ -178,6 +179,9 @@ impl Scenario {
         let joined = |a: &str, b: &str| placed.are_joined(topology.as_ref(), &names, a, b);
         fault::check_faults(&mut found, &names, &placed, &joined);
         adversary::check_adversaries(&mut found, &names, &placed);
+        if let Some(topology) = &topology {
+            adversary::check_radios(&mut found, &names, &placed, topology);
+        }
         if let Some(sweep) = &self.sweep {
             check_sweep(&mut found, sweep);
         }

@@ -1,8 +1,10 @@
 //! The thread that reads and writes: the loop of a daemon must not wait for a disk.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::UNIX_EPOCH;
@@ -11,6 +13,7 @@ use anyhow::{Result, ensure};
 use bytes::Bytes;
 use farhop_proto::transport::hop::{Delivery, Whole};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
+use rustix::fs::OFlags;
 
 use super::inbox::Inbox;
 use super::store::{Change, Store};
@@ -74,6 +77,10 @@ pub(crate) enum Done {
     Refused(BlockId),
     /// A file that came here, as it stands now.
     Stands(Incoming),
+    /// How a file stands that is sent from here is written down.
+    Noted(u16),
+    /// It cannot be.
+    NotNoted(u16),
     /// A block of a file that is sent from here.
     Read(u16, u32, Bytes, bool),
     /// It cannot be read, and why.
@@ -147,7 +154,10 @@ impl Clerk {
                     Ok(bytes) => Done::Read(file.local, number, bytes, part.is_last),
                     Err(error) => Done::Unreadable(file.local, format!("{error:#}")),
                 }),
-                Task::Note(file) => changes.push(Change::Outgoing(*file)),
+                Task::Note(file) => {
+                    done.push(Done::Noted(file.local));
+                    changes.push(Change::Outgoing(*file));
+                }
                 Task::Forget(local) => changes.push(Change::NoOutgoing(local)),
                 Task::Fetched(file) => {
                     self.inbox.fetched(file.id());
@@ -277,6 +287,7 @@ fn is_failure(change: &Change) -> bool {
 fn undone(done: Done) -> Option<Done> {
     match done {
         Done::Kept(id) => Some(Done::NotKept(id)),
+        Done::Noted(local) => Some(Done::NotNoted(local)),
         Done::Held(whole) => Some(Done::NotHeld(whole.id.flow.local)),
         Done::Letter(id) => Some(Done::NoLetter(id)),
         other => Some(other),
@@ -284,8 +295,7 @@ fn undone(done: Done) -> Option<Done> {
 }
 
 fn read(file: &Outgoing, part: &Part) -> Result<Bytes> {
-    let on_disk = File::open(&file.path)?;
-    let metadata = on_disk.metadata()?;
+    let (on_disk, metadata) = open_file(&file.path)?;
     let is_same = metadata.len() == file.info.size && modified_ns(&metadata) == file.modified_ns;
     ensure!(is_same, "{} was changed while it was sent", file.path.display());
     let mut bytes = part.front.clone();
@@ -293,6 +303,19 @@ fn read(file: &Outgoing, part: &Part) -> Result<Bytes> {
     bytes.resize(front + part.length as usize, 0);
     on_disk.read_exact_at(&mut bytes[front..], part.offset)?;
     Ok(bytes.into())
+}
+
+/// Opens a file to read it, and nothing else: what is no file, a pipe for example, may never answer.
+///
+/// Fails if it is none, or cannot be read.
+pub fn open_file(path: &Path) -> io::Result<(File, fs::Metadata)> {
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
+    }
+    Ok((file, metadata))
 }
 
 /// When a file was last changed, in nanoseconds since 1970.

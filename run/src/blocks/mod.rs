@@ -30,13 +30,13 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 
 use self::clerk::Clerk;
-pub use self::clerk::modified_ns;
 pub(crate) use self::clerk::{Done, Task};
+pub use self::clerk::{modified_ns, open_file};
 use self::inbox::Inbox;
 pub(crate) use self::inbox::whole_file;
 pub use self::inbox::{sum_bytes, sum_file};
 pub(crate) use self::notice::GivenUp;
-use self::notice::Notices;
+use self::notice::{GivenUps, Notices};
 pub(crate) use self::opening::{FIRST_BYTES, Kind, Opening, front, kind_of, read};
 pub use self::store::{Change, Store, StoreError};
 use crate::files::{Courier, FilesStatus, SendFile, State};
@@ -89,8 +89,12 @@ pub struct Exchange {
     courier: Courier,
     sockets: Sockets,
     notices: Notices,
+    given_up: GivenUps,
     next_local: u16,
 }
+
+/// Why a file is let go of whose sender says so.
+const GIVEN_UP: &str = "its sender gave it up";
 
 impl Exchange {
     /// Opens what a node keeps in `dir`, and has its machine go on from there.
@@ -137,6 +141,7 @@ impl Exchange {
             courier: Courier::build(outgoing, incoming),
             sockets,
             notices: Notices::default(),
+            given_up: GivenUps::default(),
             next_local: random()? as u16,
         })
     }
@@ -207,11 +212,18 @@ impl Exchange {
             Done::NotKept(id) => hop.handle_not_kept(id),
             Done::Got(id, whole) => hop.handle_got(now, id, whole),
             Done::Accepted(id, file) => {
+                let flow = file.flow();
+                let is_given_up = self.given_up.has(file.source, file.as_given_up());
                 self.courier.on_stands(office, file);
                 hop.accept(now, id);
+                if is_given_up {
+                    self.give_up(now, hop, flow, GIVEN_UP);
+                }
             }
             Done::Refused(id) => hop.refuse(now, id),
             Done::Stands(file) => self.courier.on_stands(office, file),
+            Done::Noted(local) => self.courier.on_noted(local),
+            Done::NotNoted(local) => self.courier.on_not_noted(office, hop, local),
             Done::Read(local, number, bytes, is_last) => {
                 self.courier.on_read(office, now, hop, (local, number), (bytes, is_last));
             }
@@ -245,7 +257,9 @@ impl Exchange {
             0 => kind_of(&delivery.frames).is_none_or(|kind| kind == Kind::File),
             _ => !self.sockets.has(delivery.id.flow),
         };
-        if is_file {
+        if is_file && self.given_up.has_first(&delivery) {
+            hop.refuse(now, delivery.id);
+        } else if is_file {
             self.office.ask(Task::Deliver(delivery));
         } else {
             let local = if delivery.id.number == 0 { self.free_local() } else { 0 };
@@ -257,8 +271,11 @@ impl Exchange {
     fn on_given_up(&mut self, now: Instant, hop: &mut Hop, delivery: &Delivery) {
         let source = delivery.id.flow.source;
         let file = GivenUp::read(&delivery.frames);
-        if let Some(flow) = file.and_then(|file| self.courier.coming(source, file)) {
-            self.give_up(now, hop, flow, "its sender gave it up");
+        if let Some(file) = file {
+            match self.courier.coming(source, file) {
+                Some(flow) => self.give_up(now, hop, flow, GIVEN_UP),
+                None => self.given_up.put(source, file),
+            }
         }
         hop.accept(now, delivery.id);
     }

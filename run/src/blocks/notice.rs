@@ -5,19 +5,22 @@
 //! has of the file, and so it does if the source ends before. And a node that nothing was heard of
 //! is hailed: that a hail arrives says that it is there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use farhop_proto::base::{Instant, NodeId};
-use farhop_proto::transport::hop::{Hop, frames_of};
+use farhop_proto::transport::hop::{Delivery, Hop, frames_of};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 use serde::{Deserialize, Serialize};
 
 use super::opening::{Kind, front, read};
 use super::random;
+use crate::files::FileInfo;
 
 /// Notices on their way; of more at one time their destinations hear nothing.
 const NOTICES: usize = 64;
+/// Files of which notices came first that are remembered.
+const REMEMBERED: usize = 256;
 
 /// A file that was given up, as its destination knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +35,36 @@ impl GivenUp {
     /// What the block of such a notice says; `None` if it says nothing.
     pub(super) fn read(frames: &[Bytes]) -> Option<Self> {
         read(Kind::GivenUp, &frames.concat().into()).map(|(what, _)| what)
+    }
+}
+
+/// Files that were given up before anything of them came: the notice may have taken a better way
+/// than the first block, which is refused then.
+#[derive(Debug, Default)]
+pub(super) struct GivenUps(VecDeque<(NodeId, GivenUp)>);
+
+impl GivenUps {
+    pub(super) fn put(&mut self, source: NodeId, what: GivenUp) {
+        if self.0.len() >= REMEMBERED {
+            self.0.pop_front();
+        }
+        self.0.push_back((source, what));
+    }
+
+    pub(super) fn has(&self, source: NodeId, what: GivenUp) -> bool {
+        self.0.contains(&(source, what))
+    }
+
+    /// Whether this is the first block of one of them.
+    pub(super) fn has_first(&self, delivery: &Delivery) -> bool {
+        let BlockId { flow, number } = delivery.id;
+        if number > 0 || !self.0.iter().any(|(source, _)| *source == flow.source) {
+            return false;
+        }
+        let info = FileInfo::read(&delivery.frames.concat().into());
+        info.is_some_and(|(FileInfo { nonce, .. }, _)| {
+            self.has(flow.source, GivenUp { local: flow.local, nonce })
+        })
     }
 }
 

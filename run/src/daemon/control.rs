@@ -136,7 +136,16 @@ impl Control {
     /// Takes requests and gives answers, as far as that goes without waiting. Returns the
     /// connections that are to become sockets.
     pub fn serve(&mut self, answer: &mut dyn FnMut(Request) -> serde_json::Value) -> Vec<Wished> {
-        while let Ok((stream, _)) = self.listener.accept() {
+        loop {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                // No more files can be opened: the oldest makes place, as where there are too many.
+                Err(error) if is_out_of_files(&error) && !self.clients.is_empty() => {
+                    self.clients.remove(0);
+                    continue;
+                }
+                Err(_) => break,
+            };
             if stream.set_nonblocking(true).is_ok() {
                 if self.clients.len() >= CLIENTS {
                     self.clients.remove(0);
@@ -173,6 +182,13 @@ impl Drop for Control {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+fn is_out_of_files(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::MFILE, Errno::NFILE]
+        .map(|errno| errno.raw_os_error())
+        .contains(&error.raw_os_error().unwrap_or(0))
 }
 
 /// Takes the lock of a directory, which others hold for a moment only.

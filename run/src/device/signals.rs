@@ -1,4 +1,5 @@
-//! SIGTERM and SIGINT as something to wait on (signalfd), so that a daemon ends between two turns.
+//! The signals that end a daemon as something to wait on (signalfd), so that it ends between two
+//! turns: SIGTERM, SIGINT, and SIGHUP, as when a session closes.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -12,19 +13,25 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes over SIGTERM and SIGINT for the calling thread and the threads that it starts, until
-    /// this is dropped.
+    /// Takes over SIGTERM, SIGINT, and SIGHUP unless that is ignored (`nohup`), for the calling
+    /// thread and the threads that it starts, until this is dropped.
     ///
     /// Fails if the process has no file descriptors left.
     pub fn take() -> io::Result<Self> {
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: the pointers are to live sets; `sigemptyset` initialises the first before it is
-        // used, `pthread_sigmask` fills the second, and the result of `signalfd` is checked.
+        let mut hangup = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: the pointers are to live values; `sigemptyset` initialises the first set before it
+        // is used, `pthread_sigmask` fills the second, `sigaction` without a new action only tells
+        // the old one, and zeros are a value of it; the result of `signalfd` is checked.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);
             libc::sigaddset(set.as_mut_ptr(), libc::SIGINT);
+            libc::sigaction(libc::SIGHUP, std::ptr::null(), hangup.as_mut_ptr());
+            if hangup.assume_init_ref().sa_sigaction != libc::SIG_IGN {
+                libc::sigaddset(set.as_mut_ptr(), libc::SIGHUP);
+            }
             let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_NONBLOCK | libc::SFD_CLOEXEC);
             if fd < 0 {
                 return Err(io::Error::last_os_error());

@@ -1,7 +1,6 @@
 //! Which block of which file is next, and what the destination has.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
@@ -12,7 +11,7 @@ use farhop_proto::wire::hop::{BlockId, FlowKey};
 use serde::{Deserialize, Serialize};
 
 use super::records::{FileInfo, Incoming, Outgoing, State, is_name};
-use crate::blocks::{GivenUp, Office, Task, modified_ns, random, whole_file};
+use crate::blocks::{GivenUp, Office, Task, modified_ns, open_file, random, whole_file};
 
 /// Files on their way from here, and files that came and were not fetched, at most.
 const FILES: usize = 256;
@@ -50,6 +49,9 @@ pub struct OutgoingStatus {
     pub size: u64,
     /// Bytes that the destination has.
     pub arrived: u64,
+    /// Whether it is written down, so that it goes on whatever ends.
+    #[serde(default)]
+    pub is_kept: bool,
     /// How it stands.
     pub state: State,
 }
@@ -86,25 +88,39 @@ struct Trip {
     /// The block that is read next.
     next: u32,
     is_reading: bool,
+    /// Whether it is written down.
+    is_kept: bool,
     /// Blocks that arrived before others.
     early: BTreeSet<u32>,
+}
+
+/// Whether a file that came is over: nothing of it is here any more.
+fn is_past(file: &&Incoming) -> bool {
+    matches!(file.state, State::Fetched | State::Failed(_))
 }
 
 /// The files of a daemon.
 pub(crate) struct Courier {
     trips: BTreeMap<u16, Trip>,
+    /// Those that are over, as they ended.
+    over: VecDeque<u16>,
     incoming: BTreeMap<String, Incoming>,
+    /// Those that are over, as they ended, and some that are forgotten.
+    incoming_over: VecDeque<String>,
 }
 
 impl Courier {
     /// Goes on with these files.
     pub(crate) fn build(outgoing: Vec<Outgoing>, incoming: Vec<Incoming>) -> Self {
         let trip = |file: Outgoing| {
-            let (is_reading, early) = (false, BTreeSet::new());
-            (file.local, Trip { next: file.arrived, file, is_reading, early })
+            let (is_reading, is_kept, early) = (false, true, BTreeSet::new());
+            (file.local, Trip { next: file.arrived, file, is_reading, is_kept, early })
         };
+        let is_over = |file: &&Outgoing| file.state != State::Moving;
         Self {
+            over: outgoing.iter().filter(is_over).map(|file| file.local).collect(),
             trips: outgoing.into_iter().map(trip).collect(),
+            incoming_over: incoming.iter().filter(is_past).map(Incoming::id).collect(),
             incoming: incoming.into_iter().map(|file| (file.id(), file)).collect(),
         }
     }
@@ -132,8 +148,26 @@ impl Courier {
 
     /// A file that comes here stands as told now.
     pub(crate) fn on_stands(&mut self, office: &Office, file: Incoming) {
+        if is_past(&&file) {
+            self.incoming_over.push_back(file.id());
+        }
         self.incoming.insert(file.id(), file);
         self.forget_old(office);
+    }
+
+    /// How a file stands that is sent from here is written down.
+    pub(crate) fn on_noted(&mut self, local: u16) {
+        if let Some(trip) = self.trips.get_mut(&local) {
+            trip.is_kept = true;
+        }
+    }
+
+    /// It cannot be written down. What was before goes on, and only repeats more after a crash.
+    pub(crate) fn on_not_noted(&mut self, office: &Office, hop: &mut Hop, local: u16) {
+        if self.trips.get(&local).is_some_and(|trip| !trip.is_kept) {
+            let why = "the daemon here cannot keep it; its log says why";
+            self.fail(office, hop, local, why.to_owned());
+        }
     }
 
     /// A block of a file that is sent from here was read.
@@ -157,7 +191,9 @@ impl Courier {
 
     /// Ends a file that is sent from here.
     fn fail(&mut self, office: &Office, hop: &mut Hop, local: u16, why: String) {
-        let Some(trip) = self.trips.get_mut(&local) else { return };
+        let is_moving = |trip: &&mut Trip| trip.file.state == State::Moving;
+        let Some(trip) = self.trips.get_mut(&local).filter(is_moving) else { return };
+        self.over.push_back(local);
         tracing::warn!(path = %trip.file.path.display(), "not sent: {why}");
         trip.file.state = State::Failed(why);
         trip.is_reading = false;
@@ -183,6 +219,7 @@ impl Courier {
         }
         if trip.file.part(trip.file.arrived).is_none() {
             trip.file.state = State::Done;
+            self.over.push_back(local);
         }
         let file = Box::new(trip.file.clone());
         office.ask(Task::Note(file));
@@ -196,12 +233,11 @@ impl Courier {
         let node = office.node_of(&to)?;
         ensure!(is_name(&name), "'{name}' is no name for a file; give another one behind {to}:");
         ensure!(path.is_absolute(), "{} is not a full path", path.display());
-        let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let metadata = file.metadata()?;
+        let opened = open_file(&path);
+        let (_, metadata) = opened.with_context(|| format!("cannot read {}", path.display()))?;
         ensure!(metadata.len() == size, "{} was changed", path.display());
         if self.trips.len() >= FILES {
-            let is_over = |trip: &Trip| trip.file.state != State::Moving;
-            let over = self.trips.iter().find(|(_, trip)| is_over(trip)).map(|(local, _)| *local);
+            let over = self.over.pop_front();
             let over = over.with_context(|| format!("{FILES} files are on their way already"))?;
             self.trips.remove(&over);
             office.ask(Task::Forget(over));
@@ -219,7 +255,8 @@ impl Courier {
             state: State::Moving,
         };
         office.ask(Task::Note(Box::new(file.clone())));
-        let trip = Trip { file, next: 0, is_reading: false, early: BTreeSet::new() };
+        let (is_reading, is_kept, early) = (false, false, BTreeSet::new());
+        let trip = Trip { file, next: 0, is_reading, is_kept, early };
         self.trips.insert(local, trip);
         Ok(())
     }
@@ -284,6 +321,7 @@ impl Courier {
         let file = self.incoming.get_mut(id).filter(|file| file.state == State::Done);
         let file = file.with_context(|| format!("no file {id} comes or waits here"))?;
         file.state = State::Fetched;
+        self.incoming_over.push_back(id.to_owned());
         let file = Box::new(file.clone());
         office.ask(Task::Fetched(file));
         self.forget_old(office);
@@ -292,18 +330,20 @@ impl Courier {
 
     /// Of files that are over something is kept, so that their senders can be told again.
     fn forget_old(&mut self, office: &Office) {
-        let is_over = |file: &Incoming| matches!(file.state, State::Fetched | State::Failed(_));
-        let over: Vec<String> =
-            self.incoming.values().filter(|f| is_over(f)).map(Incoming::id).collect();
-        for id in over.into_iter().skip(REMEMBERED) {
-            self.incoming.remove(&id);
-            office.ask(Task::ForgetIncoming(id));
+        while self.incoming_over.len() > REMEMBERED
+            && let Some(id) = self.incoming_over.pop_front()
+        {
+            if self.incoming.get(&id).as_ref().is_some_and(is_past) {
+                self.incoming.remove(&id);
+                office.ask(Task::ForgetIncoming(id));
+            }
         }
     }
 
     /// All files.
     pub(crate) fn status(&self, office: &Office) -> FilesStatus {
-        let outgoing = self.trips.values().map(|Trip { file, .. }| OutgoingStatus {
+        let outgoing = self.trips.values().map(|Trip { file, is_kept, .. }| OutgoingStatus {
+            is_kept: *is_kept,
             id: file.local,
             path: file.path.clone(),
             to: file.to_name.clone(),

@@ -18,7 +18,7 @@ pub use push::Push;
 pub(crate) use records::Part;
 pub use records::{FileInfo, Incoming, NAME_BYTES, Outgoing, State, is_name};
 
-pub use crate::blocks::{modified_ns, sum_bytes, sum_file};
+pub use crate::blocks::{modified_ns, open_file, sum_bytes, sum_file};
 
 /// The folder of what daemons keep: `FARHOP_STATE_DIR`, else `/var/lib/farhop` for root, else
 /// `farhop` in `XDG_STATE_HOME` or in `~/.local/state`.

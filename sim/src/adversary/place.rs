@@ -116,8 +116,11 @@ fn everybody(plan: &Plan, nodes: usize, medium: &MediumConfig) -> Neighbours {
 /// A node, whoever hears it, and whom it hears.
 fn beside(near: &str, plan: &Plan, nodes: usize, medium: &MediumConfig) -> Neighbours {
     let node = plan.node(near).expect("the scenario has no problems").node;
-    let of_node = |radio: &usize| medium.radios[*radio].node == node;
-    let like = (0..nodes).find(of_node).expect("every node has a radio");
+    let is_its = |radio: &usize| {
+        let config = &medium.radios[*radio];
+        config.node == node && config.phy.kind != PhyKind::Wire
+    };
+    let like = (0..nodes).find(is_its).expect("a node with more than wires");
     let mut list: Vec<Neighbour> = Vec::new();
     for link in medium.links.iter().filter(|link| link.from == like) {
         let back = medium.links.iter().find(|other| (other.from, other.to) == (link.to, like));

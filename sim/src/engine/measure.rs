@@ -36,8 +36,12 @@ pub(super) fn report(
     };
     drop(medium);
     let flows = traffic.flows.iter().enumerate().map(|(index, flow)| {
-        let mbps = |bytes: u64| bytes as f64 * 8.0 / bin.as_secs_f64() / 1e6;
-        let over_time_mbps = traffic.bins.iter().map(|bytes| mbps(bytes[index])).collect();
+        let mbps = |(number, bytes): (u64, &Vec<u64>)| {
+            // The last may be shorter than the others.
+            let length = (end - (Instant::ZERO + bin * number)).min(bin);
+            bytes[index] as f64 * 8.0 / length.as_secs_f64() / 1e6
+        };
+        let over_time_mbps = (0..).zip(&traffic.bins).map(mbps).collect();
         FlowReport { over_time_mbps, bin_s: bin.as_secs_f64(), ..flow_report(flow, &ends, end) }
     });
     let flows = flows.collect();

@@ -24,4 +24,4 @@ pub use air_time::LinkTimes;
 pub use many::{Finished, Many};
 pub use measure::{add_rejected, flow_name, node_report, transport_name};
 pub use report::*;
-pub use run::{Progress, RunError, RunOptions, run};
+pub use run::{Progress, RunError, RunOptions, refusal, run};

@@ -68,14 +68,20 @@ impl From<io::Error> for RunError {
 /// Bins of the series over time in a run of up to this length are a tenth of a second.
 const FINE_BINS_S: f64 = 120.0;
 
+/// Why a scenario without problems cannot be run in virtual time, if it cannot.
+pub fn refusal(scenario: &Scenario) -> Option<RunError> {
+    let bbr = scenario.flow.iter().find(|flow| flow.congestion == Congestion::Bbr)?;
+    Some(RunError::LabOnly(format!("BBR (flow from '{}')", bbr.from)))
+}
+
 /// Runs a scenario in virtual time. One with strangers is run a second time, with noise in their
 /// place; the report is of the first run.
 ///
 /// Panics if the scenario has [`Scenario::problems`].
 pub fn run(scenario: &Scenario, mut options: RunOptions<'_>) -> Result<Report, RunError> {
     let wall = WallClock::now();
-    if let Some(flow) = scenario.flow.iter().find(|flow| flow.congestion == Congestion::Bbr) {
-        return Err(RunError::LabOnly(format!("BBR (flow from '{}')", flow.from)));
+    if let Some(why) = refusal(scenario) {
+        return Err(why);
     }
     let seed = options.seed.unwrap_or(scenario.seed);
     let mut progress = options.progress.take();
@@ -189,6 +195,9 @@ impl Run<'_, '_, '_> {
                 }
             }
             if now >= self.end {
+                if self.next_bin - self.bin < self.end {
+                    self.traffic.close_bin(world);
+                }
                 return Ok(());
             }
         }

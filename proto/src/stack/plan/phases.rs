@@ -55,6 +55,14 @@ impl Topology {
         places
     }
 
+    /// All radios, with their nodes.
+    pub(in crate::stack) fn radios(&self) -> impl Iterator<Item = (NodeId, &RadioConfig)> {
+        (1..)
+            .map(NodeId)
+            .zip(&self.radios)
+            .flat_map(|(node, radios)| radios.iter().map(move |radio| (node, &*radio.config)))
+    }
+
     /// Radios of one node on channels that overlap without being one.
     pub(in crate::stack) fn overlaps(&self) -> Vec<(NodeId, &RadioConfig, &RadioConfig)> {
         let mut found = Vec::new();

@@ -2,6 +2,8 @@
 
 use super::space::{POWERS_DBM, check_numbers};
 use super::{Found, NAME_LENGTH, Names};
+use crate::base::{NodeId, PhyKind};
+use crate::stack::plan::Topology;
 use crate::stack::scenario::{AdversaryConfig, Scenario};
 
 /// Checks the adversaries of a scenario whose layouts are nodes.
@@ -22,6 +24,25 @@ pub(super) fn check_adversaries(found: &mut Found, names: &Names<'_>, scenario: 
         if let Some(to) = adversary.to_s.filter(|to| to.is_nan() || *to <= from) {
             let message = format!("it ends at {to} s, before it begins");
             found.add(format!("{path}.to_s"), message, format!("a time after from_s, {from} s"));
+        }
+    }
+}
+
+/// Strangers hear and send by radio: there must be one where they are.
+pub(super) fn check_radios(
+    found: &mut Found,
+    names: &Names<'_>,
+    scenario: &Scenario,
+    topology: &Topology,
+) {
+    for (index, adversary) in scenario.adversary.iter().enumerate() {
+        let near = adversary.near.as_ref().and_then(|near| names.get(near));
+        let is_there = |node: NodeId| near.is_none_or(|near| near == node);
+        let mut radios = topology.radios().filter(|(node, _)| is_there(*node));
+        if radios.all(|(_, radio)| radio.phy == PhyKind::Wire) {
+            let message = "there are wires only around it, and it hears and sends by radio";
+            let help = "near = \"...\" with a node that has a radio";
+            found.add(format!("adversary[{index}]"), message, help);
         }
     }
 }

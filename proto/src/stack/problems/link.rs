@@ -2,7 +2,7 @@
 
 use super::Found;
 use super::hop::check_hop;
-use crate::base::Duration;
+use crate::base::{Duration, RadioId, RadioSpec};
 use crate::link::blindfec::BlindFecConfig;
 use crate::link::harq::{ArqConfig, HarqConfig};
 use crate::link::queue::QueueConfig;
@@ -12,10 +12,10 @@ use crate::link::wild::WildConfig;
 use crate::stack::config::{LinkConfig, StackConfig};
 use crate::stack::scenario::{LinkOverhead, RadioConfig};
 
-/// The largest packet that hosts send, and what a frame has beside it: headers, a bulk
-/// acknowledgement and a seal.
+/// The largest packet that hosts send, and what a frame has beside it and what is of the radio: a
+/// header, a bulk acknowledgement and a seal.
 pub(super) const PACKET_BYTES: usize = 1_500;
-const OVERHEAD_BYTES: usize = 110;
+const OVERHEAD_BYTES: usize = 72;
 
 /// The link and what stands around it.
 pub(super) fn check_stack(found: &mut Found, stack: &StackConfig, radio: &RadioConfig) {
@@ -41,7 +41,7 @@ pub(super) fn check_stack(found: &mut Found, stack: &StackConfig, radio: &RadioC
             );
             check_queue(found, &plain.queue);
         }
-        LinkConfig::Wild(wild) => check_wild(found, wild, radio),
+        LinkConfig::Wild(wild) => check_wild(found, wild),
         LinkConfig::BlindFec(blind) => check_blindfec(found, blind),
         LinkConfig::Harq(harq) => check_harq(found, harq),
         LinkConfig::Arq(arq) => check_arq(found, arq),
@@ -59,7 +59,7 @@ fn check_queue(found: &mut Found, queue: &QueueConfig) {
     found.number(path("max_packets"), red.max_packets, range, "a length above min_packets");
 }
 
-fn check_wild(found: &mut Found, wild: &WildConfig, radio: &RadioConfig) {
+fn check_wild(found: &mut Found, wild: &WildConfig) {
     let path = |key: &str| format!("stack.link.{key}");
     found.number(path("slot_ms"), wild.slot_ms, 1.0..=1000.0, "a length of a slot in milliseconds");
     if let Some(least) = wild.slot_least_ms {
@@ -103,30 +103,20 @@ fn check_wild(found: &mut Found, wild: &WildConfig, radio: &RadioConfig) {
         found.number(path("window_packets"), window.into(), 1.0..=1920.0, "a window in packets");
     }
     super::class::check_classes(found, wild);
-    check_room(found, wild, radio);
 }
 
-/// How long the largest packet of a host is on air.
+/// How long the largest packet of a host takes on air where nothing acknowledges it, the mean gap
+/// before it with it.
 pub(super) fn packet_on_air(radio: &RadioConfig) -> Duration {
-    radio.phy().air_time(PACKET_BYTES + OVERHEAD_BYTES, radio.rate())
-}
-
-/// Whether a packet fits into a slot.
-fn check_room(found: &mut Found, wild: &WildConfig, radio: &RadioConfig) {
-    // With other settings out of range there is nothing to compute from.
-    if !found.0.is_empty() {
-        return;
-    }
-    let air = packet_on_air(radio);
-    let room = wild.slot_least().as_millis_f64() - wild.guard_ms;
-    if air.as_millis_f64() > room {
-        let air = air.as_millis_f64();
-        let message = format!(
-            "a packet of {PACKET_BYTES} bytes is {air:.1} ms on air; the guard leaves {room:.1} ms"
-        );
-        let help = "a longer slot, a shorter guard, or a higher rate";
-        found.add("stack.link.slot_ms", message, help);
-    }
+    let spec = RadioSpec {
+        id: RadioId(0),
+        phy: radio.phy(),
+        rate: radio.rate(),
+        gap: radio.gap,
+        channel: radio.channel,
+        seal_bytes: 0,
+    };
+    spec.unacknowledged(PACKET_BYTES + OVERHEAD_BYTES)
 }
 
 pub(super) fn check_two_p(found: &mut Found, two_p: &TwoPConfig) {

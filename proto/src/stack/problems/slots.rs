@@ -41,8 +41,37 @@ pub(super) fn check_phases(
         found.add(path, message, help(scenario, names, ring.channel));
     }
     check_overlaps(found, scenario, topology);
-    if let LinkConfig::Wild(wild) = &scenario.stack.link {
-        check_parts(found, wild, topology);
+    match &scenario.stack.link {
+        LinkConfig::Wild(wild) => {
+            let room = wild.slot_least().as_millis_f64() - wild.guard_ms - wild.overhead_us / 1e3;
+            check_room(found, scenario, topology, ("slot_ms", room));
+            check_parts(found, wild, topology);
+        }
+        LinkConfig::TwoP(two_p) => {
+            let room = two_p.phase_ms - two_p.guard_ms;
+            check_room(found, scenario, topology, ("phase_ms", room));
+        }
+        _ => {}
+    }
+}
+
+/// Whether a packet of each radio fits into a slot.
+fn check_room(
+    found: &mut Found,
+    scenario: &Scenario,
+    topology: &Topology,
+    (key, room): (&str, f64),
+) {
+    let all = topology.radios().map(|(node, radio)| (node, packet_on_air(radio).as_millis_f64()));
+    let Some((node, air)) = all.max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+    if air > room {
+        let name = scenario.node_name(node).expect("a node of the scenario");
+        let message = format!(
+            "a packet of {PACKET_BYTES} bytes takes '{name}' {air:.1} ms on air, the mean gap \
+             before it with it; the guard leaves {room:.1} ms"
+        );
+        let help = "a longer slot, a shorter guard, or a higher rate";
+        found.add(format!("stack.link.{key}"), message, help);
     }
 }
 
@@ -78,7 +107,7 @@ fn check_overlaps(found: &mut Found, scenario: &Scenario, topology: &Topology) {
 fn check_parts(found: &mut Found, wild: &WildConfig, topology: &Topology) {
     let parts = topology.parts().into_iter().filter(|(count, _)| *count > 1);
     let mut parts = parts.map(|(count, radio)| {
-        let room = wild.slot_ms / f64::from(count) - wild.guard_ms;
+        let room = wild.slot_ms / f64::from(count) - wild.guard_ms - wild.overhead_us / 1e3;
         (count, packet_on_air(radio).as_millis_f64(), room)
     });
     if let Some((count, air, room)) = parts.find(|(_, air, room)| air > room) {

@@ -44,6 +44,20 @@ pub(super) fn check_space(found: &mut Found, scenario: &Scenario) -> bool {
     is_sound && total <= NODES as u64
 }
 
+/// Checks where layouts have put their nodes, which follow those of the file.
+pub(super) fn check_laid_out(found: &mut Found, scenario: &Scenario, placed: &Scenario) {
+    let is_far = |node: &&NodeConfig| {
+        let at_m = node.position_m.iter().flat_map(|position| position.0);
+        at_m.into_iter().any(|at| !(-FAR_M..=FAR_M).contains(&at))
+    };
+    if let Some(node) = placed.node.iter().skip(scenario.node.len()).find(is_far) {
+        let message = format!("it puts '{}' farther than {FAR_M} m away", node.name);
+        let is_own = |layout: &LayoutConfig| node.name.starts_with(layout.name());
+        let index = scenario.layout.iter().position(is_own).unwrap_or_default();
+        found.add(format!("layout[{index}]"), message, "less room between nodes, or fewer nodes");
+    }
+}
+
 fn size(layout: &LayoutConfig) -> u64 {
     match layout {
         LayoutConfig::Chain(chain) => chain.count,
