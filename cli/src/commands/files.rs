@@ -512,7 +512,41 @@ fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use farhop_run::files::{FileInfo, sum_bytes};
+
     use super::*;
+
+    #[test]
+    fn of_two_that_fetch_into_one_folder_neither_spoils_what_the_other_has() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("whole");
+        fs::write(&path, b"all of it").expect("a file");
+        let info = FileInfo {
+            name: "map.png".into(),
+            size: 9,
+            sha256: sum_bytes(b"all of it"),
+            nonce: 1,
+            streamed: false,
+        };
+        let (id, from, state) = ("1-2-3".to_owned(), "hill".into(), State::Done);
+        let file = IncomingStatus { id, from, info, received: 9, state, path };
+        let into = dir.path().join("in");
+        fs::create_dir(&into).expect("a folder");
+        let part = into.join(".1-2-3.part");
+        // The other one copies.
+        let other = File::create(&part).expect("a part");
+        other.lock().expect("a lock");
+        assert_eq!(fetch(&file, &into).expect("no error"), None);
+        drop(other);
+        let placed = fetch(&file, &into).expect("no error").expect("a place");
+        assert_eq!(fs::read(&placed).expect("it is there"), b"all of it");
+        // It was ended between the two names of what it had copied.
+        fs::hard_link(&placed, &part).expect("a second name");
+        assert_eq!(fetch(&file, &into).expect("no error"), None);
+        assert_eq!(fs::read(&placed).expect("it is there"), b"all of it");
+        assert_eq!(fetch(&file, &into).expect("no error"), Some(placed));
+        assert_eq!(fs::read_dir(&into).expect("a folder").count(), 1);
+    }
 
     #[test]
     fn a_number_makes_no_name_longer_than_names_may_be() {

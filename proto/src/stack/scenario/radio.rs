@@ -99,8 +99,9 @@ pub struct RadioConfig {
     pub antenna_gain_dbi: f64,
     /// Loss in the cable between card and antenna, in decibels.
     pub cable_loss_db: f64,
-    /// The weakest signal that can be decoded, in dBm. If it is not given it follows from the
-    /// propagation model, and from the PHY where signals weaken steadily.
+    /// The weakest signal that can be decoded, in dBm, at whatever rate. If it is not given it
+    /// follows from the propagation model, and from the rate of each frame and the width of the
+    /// channel where signals weaken steadily.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_dbm: Option<f64>,
     /// The weakest signal that makes the medium busy, in dBm; follows likewise.
