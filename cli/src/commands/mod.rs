@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod demo;
+mod fetch;
 pub(crate) mod files;
 pub(crate) mod keys;
 pub(crate) mod lab;

@@ -27,8 +27,8 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
     /// Write report.json, report.html, flows.svg and Parquet tables into this folder; of a sweep
-    /// runs.jsonl, report.html, sweep.svg and the tables. A sweep keeps its finished runs there, and
-    /// goes on from them when the same program is started again.
+    /// runs.jsonl, report.html, sweep.svg and the tables. A sweep keeps its finished runs there,
+    /// and goes on from them when the same program is started again.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Seed in place of the scenario's.

@@ -131,12 +131,7 @@ impl Scenario {
     /// Who hears whom with all layouts written out, or everything that is impossible.
     pub(super) fn topology(&self) -> Result<Topology, Vec<Problem>> {
         let mut found = Found(Vec::new());
-        let what = "a length of a run in seconds";
-        found.number("duration_s".into(), self.duration_s, 0.001..=1e7, what);
-        if let Some(from) = self.measure_from_s.filter(|at| !(0.0..self.duration_s).contains(at)) {
-            let message = format!("nothing is left to measure at {from} s");
-            found.add("measure_from_s", message, "a time inside the run, before its end");
-        }
+        self.check_times(&mut found);
         check_radio(&mut found, &self.radio);
         security::check_security(&mut found, self);
         link::check_stack(&mut found, &self.stack, &self.radio);
@@ -191,6 +186,15 @@ impl Scenario {
         match topology {
             Some(topology) if found.0.is_empty() => Ok(topology),
             _ => Err(found.0),
+        }
+    }
+
+    fn check_times(&self, found: &mut Found) {
+        let what = "a length of a run in seconds";
+        found.number("duration_s".into(), self.duration_s, 0.001..=1e7, what);
+        if let Some(from) = self.measure_from_s.filter(|at| !(0.0..self.duration_s).contains(at)) {
+            let message = format!("nothing is left to measure at {from} s");
+            found.add("measure_from_s", message, "a time inside the run, before its end");
         }
     }
 

@@ -305,7 +305,8 @@ fn read(file: &Outgoing, part: &Part) -> Result<Bytes> {
     Ok(bytes.into())
 }
 
-/// Opens a file to read it, and nothing else: what is no file, a pipe for example, may never answer.
+/// Opens a file to read it, and nothing else: what is no file, a pipe for example, may never
+/// answer.
 ///
 /// Fails if it is none, or cannot be read.
 pub fn open_file(path: &Path) -> io::Result<(File, fs::Metadata)> {

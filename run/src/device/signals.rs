@@ -21,9 +21,9 @@ impl Signals {
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
         let mut hangup = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: the pointers are to live values; `sigemptyset` initialises the first set before it
-        // is used, `pthread_sigmask` fills the second, `sigaction` without a new action only tells
-        // the old one, and zeros are a value of it; the result of `signalfd` is checked.
+        // SAFETY: the pointers are to live values; `sigemptyset` initialises the first set before
+        // it is used, `pthread_sigmask` fills the second, `sigaction` without a new action only
+        // tells the old one, and zeros are a value of it; the result of `signalfd` is checked.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);

@@ -473,8 +473,8 @@ impl Streams {
     }
 }
 
-/// After which silence a node is asked whether it is there. Two thirds of the time until it is given
-/// up are for its answer.
+/// After which silence a node is asked whether it is there. Two thirds of the time until it is
+/// given up are for its answer.
 fn probe_after(silence: Duration) -> Duration {
     PROBE.min(silence / 3)
 }

@@ -100,7 +100,8 @@ pub struct FlowReport {
     pub voip: Option<VoipReport>,
     /// When the flow began, in seconds.
     pub start_s: f64,
-    /// Length of a bin of `over_time_mbps`, in seconds; the last is shorter where the run ends in it.
+    /// Length of a bin of `over_time_mbps`, in seconds; the last is shorter where the run ends in
+    /// it.
     pub bin_s: f64,
     /// Goodput bin by bin from the start of the run, in Mb/s.
     pub over_time_mbps: Vec<f64>,

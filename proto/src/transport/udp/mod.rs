@@ -7,13 +7,14 @@
 //! reads the samples.
 
 mod made;
+mod source;
 
-use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
 use bytes::Bytes;
 
 pub use self::made::{Made, under_way};
+use self::source::Source;
 use super::tcp::FlowEnd;
 use super::{Transport, TransportStatus};
 use crate::base::{
@@ -28,12 +29,6 @@ pub const LEAST_BYTES: usize = 16;
 const MAX_SAMPLES: usize = 1 << 18;
 /// Numbers behind the highest within which a repeated datagram is known as such.
 const REPEAT_WINDOW: u64 = 4_096;
-/// Payloads that wait for room below before the source at a constant rate drops.
-const MAX_BACKLOG: u64 = 64;
-/// Payloads that a source without a rate gives at one moment; then it rests. What is below it may
-/// drop all that it takes, as where there is no route, and never be full.
-const MOST_AT_ONCE: u32 = 1_024;
-const REST: Duration = Duration::from_millis(1);
 static FILL: [u8; 1 << 16] = [0; 1 << 16];
 
 /// What a UDP flow end does.
@@ -80,30 +75,6 @@ enum Role {
     Sink(Sink),
 }
 
-#[derive(Debug)]
-struct Source {
-    rate: Option<Bitrate>,
-    size: usize,
-    /// Payload bytes still to send.
-    left: u64,
-    /// When the next payload is due; without a rate the end of a rest.
-    due: Instant,
-    /// Payloads given at one moment, where there is no rate.
-    at_once: (Instant, u32),
-    started: bool,
-    /// While it is paused: how long after that ends the next payload is due.
-    paused: Option<Duration>,
-    /// When the first payload that waits for room was due, and those behind it.
-    ready: Option<Instant>,
-    later: VecDeque<Instant>,
-    next: u64,
-    made: Made,
-    sent_bytes: u64,
-    sent: u64,
-    overflows: u64,
-    dropped_below: u64,
-}
-
 /// What a sink has measured.
 #[derive(Debug)]
 struct Sink {
@@ -142,23 +113,7 @@ impl Udp {
         let role = match config {
             UdpConfig::Source { rate, size, bytes } => {
                 assert!((LEAST_BYTES..=65_507).contains(&size), "a payload of {size} bytes");
-                Role::Source(Source {
-                    rate,
-                    size,
-                    left: bytes.unwrap_or(u64::MAX),
-                    due: Instant::MAX,
-                    at_once: (Instant::ZERO, 0),
-                    started: false,
-                    paused: None,
-                    ready: None,
-                    later: VecDeque::new(),
-                    next: 0,
-                    made: Made::default(),
-                    sent_bytes: 0,
-                    sent: 0,
-                    overflows: 0,
-                    dropped_below: 0,
-                })
+                Role::Source(Source::build(rate, size, bytes))
             }
             UdpConfig::Sink => Role::Sink(Sink::new()),
         };
@@ -269,91 +224,6 @@ impl Udp {
             u64::from_be_bytes(bytes)
         };
         sink.on_payload(now, word(0), word(8), payload.len() as u64);
-    }
-}
-
-impl Source {
-    /// Makes due payloads ready; those beyond the backlog are lost here.
-    fn advance(&mut self, now: Instant) {
-        let Some(rate) = self.rate.filter(|_| self.paused.is_none()) else { return };
-        if !self.started {
-            (self.started, self.due) = (true, now);
-        }
-        while self.due <= now && self.left > 0 {
-            self.left = self.left.saturating_sub(self.size as u64);
-            if self.ready.is_none() {
-                self.ready = Some(self.due);
-            } else if self.backlog() < MAX_BACKLOG {
-                self.later.push_back(self.due);
-            } else {
-                self.overflows += 1;
-                self.next += 1;
-                self.made.note(self.due, self.next);
-            }
-            self.due += rate.time(self.size as u64);
-        }
-        if self.left == 0 {
-            self.due = Instant::MAX;
-        }
-    }
-
-    /// Payloads that will be lost here once somebody looks, of those due by a time: a source
-    /// without room is not asked.
-    fn overdue(&self, at: Instant) -> u64 {
-        let Some(rate) = self.rate.filter(|_| self.due <= at) else { return 0 };
-        let step = rate.time(self.size as u64);
-        let due = at.since(self.due).div_duration(step) + 1;
-        due.saturating_sub(MAX_BACKLOG - self.backlog())
-    }
-
-    /// Payloads that wait for room.
-    fn backlog(&self) -> u64 {
-        u64::from(self.ready.is_some()) + self.later.len() as u64
-    }
-
-    fn is_ready(&self) -> bool {
-        match self.rate {
-            Some(_) => self.ready.is_some(),
-            None => self.left > 0 && self.paused.is_none() && self.due == Instant::MAX,
-        }
-    }
-
-    /// Counts what a source without a rate gives at one moment, and has it rest if that is much.
-    fn count_at_once(&mut self, now: Instant) {
-        let (at, count) = self.at_once;
-        let count = if at == now { count + 1 } else { 1 };
-        self.at_once = (now, count);
-        if count >= MOST_AT_ONCE {
-            self.due = now + REST;
-        }
-    }
-
-    /// Sends nothing more. What waits for room is lost.
-    fn end(&mut self, now: Instant) {
-        let lost = self.backlog();
-        self.overflows += lost;
-        self.next += lost;
-        self.made.note(now, self.next);
-        (self.left, self.ready, self.due) = (0, None, Instant::MAX);
-        self.later.clear();
-    }
-
-    fn take(&mut self, now: Instant) -> [u8; LEAST_BYTES] {
-        let mut sent = now;
-        if let Some(due) = self.ready.take() {
-            (sent, self.ready) = (due, self.later.pop_front());
-        } else {
-            self.left = self.left.saturating_sub(self.size as u64);
-            self.count_at_once(now);
-        }
-        let mut front = [0; LEAST_BYTES];
-        front[..8].copy_from_slice(&self.next.to_be_bytes());
-        front[8..].copy_from_slice(&sent.as_nanos().to_be_bytes());
-        self.next += 1;
-        self.made.note(now, self.next);
-        self.sent += 1;
-        self.sent_bytes += self.size as u64;
-        front
     }
 }
 

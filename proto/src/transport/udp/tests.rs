@@ -1,5 +1,6 @@
 //! A source and a sink by themselves.
 
+use super::source::{MAX_BACKLOG, MOST_AT_ONCE};
 use super::*;
 use crate::base::NodeId;
 
