@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use farhop_proto::base::phy::{ACK_BYTES, DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES};
-use farhop_proto::base::{Duration, PhyKind};
+use farhop_proto::base::phy::{
+    ACK_BYTES, BLOCK_ACK_BYTES, DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES, QOS_CONTROL_BYTES,
+};
+use farhop_proto::base::{AccessCategory, Duration, PhyKind};
 use farhop_proto::link::harq::{ArqConfig, HarqConfig};
 use farhop_proto::link::wild::WildConfig;
 use farhop_proto::stack::{
@@ -295,18 +297,46 @@ fn describe_limit(one_way: Duration, radio: &RadioPlan, config: &LinkConfig) -> 
             let packets = two_p.phase().saturating_sub(guard + marker).div_duration(frame);
             (packets, two_p.phase() * 2 + there_and_back, "each way")
         }
-        LinkConfig::Plain(_) => {
-            let phy = &radio.spec.phy;
-            let backoff = phy.slot() * u64::from(phy.contention_window().0) / 2;
-            let mpdu = DATA_HEADER_BYTES + LLC_SNAP_BYTES + PACKET_BYTES + FCS_BYTES;
-            let data = phy.air_time(mpdu, radio.spec.rate);
-            let ack = phy.sifs() + phy.air_time(ACK_BYTES, radio.ack_rate);
-            (1, phy.difs() + backoff + data + ack + there_and_back, "one way at a time")
+        LinkConfig::Plain(plain) => {
+            let (packets, time) = packets_an_access(radio, plain.mac_ack, there_and_back);
+            (packets, time, "one way at a time")
         }
     };
     let bits = packets as f64 * PACKET_BYTES as f64 * 8.0;
     let mbps = bits / (time.as_nanos() as f64 / 1e3);
     format!("  at most {mbps:.2} Mb/s {way}, in packets of {PACKET_BYTES} B and without loss\n")
+}
+
+/// Packets that a radio sends each time that it has waited for the air, and how long that takes
+/// with the mean of its draws.
+fn packets_an_access(
+    radio: &RadioPlan,
+    mac_ack: bool,
+    there_and_back: Duration,
+) -> (u64, Duration) {
+    let (phy, rate, config) = (&radio.spec.phy, radio.spec.rate, &radio.config);
+    let is_qos = !mac_ack || config.edca || phy.mcs(rate).is_some();
+    let qos = if is_qos { QOS_CONTROL_BYTES } else { 0 };
+    let mpdu = DATA_HEADER_BYTES + qos + LLC_SNAP_BYTES + PACKET_BYTES + FCS_BYTES;
+    let mut ampdu = phy.ampdu();
+    ampdu.push(mpdu);
+    let most = if mac_ack && phy.mcs(rate).is_some() { usize::from(config.aggregate) } else { 1 };
+    while ampdu.mpdus() < most && phy.has_room(ampdu, mpdu, rate) {
+        ampdu.push(mpdu);
+    }
+    let (psdu, answer) = match ampdu.mpdus() {
+        1 => (phy.psdu_bytes(mpdu, rate), ACK_BYTES),
+        _ => (ampdu.bytes(), BLOCK_ACK_BYTES),
+    };
+    let answered = phy.sifs() + phy.air_time(answer, radio.ack_rate) + there_and_back;
+    let exchange = phy.air_time(psdu, rate) + if mac_ack { answered } else { Duration::ZERO };
+    let txop = config.access.of(AccessCategory::default()).txop_us.filter(|_| config.edca);
+    let txop = txop.map_or(Duration::ZERO, |micros| Duration::from_micros(micros.into()));
+    // A TXOP goes on after SIFS while the whole next exchange fits.
+    let more = txop.saturating_sub(exchange).div_duration(phy.sifs() + exchange);
+    let backoff = phy.slot() * u64::from(phy.contention_window().0) / 2;
+    let time = phy.difs() + backoff + exchange + (phy.sifs() + exchange) * more;
+    (ampdu.mpdus() as u64 * (1 + more), time)
 }
 
 fn describe_link(link: &RadioLinkConfig, hops: &[Hop]) -> String {

@@ -49,11 +49,15 @@ pub struct OutgoingStatus {
     pub size: u64,
     /// Bytes that the destination has.
     pub arrived: u64,
-    /// Whether it is written down, so that it goes on whatever ends.
-    #[serde(default)]
+    /// Whether it is written down, so that it goes on whatever ends. Daemons before did not say.
+    #[serde(default = "said_nothing")]
     pub is_kept: bool,
     /// How it stands.
     pub state: State,
+}
+
+fn said_nothing() -> bool {
+    true
 }
 
 /// A file that comes or came here.

@@ -9,9 +9,9 @@
 //!   the next step up takes, to at most 50 (adaptive ARF, Lacage 2004).
 //! - `minstrel`: after the algorithm of that name in Linux. A moving average of each rate's success
 //!   over 100 ms; attempts go down a chain of the rates of highest throughput, second highest, and
-//!   highest success; one frame in ten tries another rate too, before that if it is faster than the
-//!   best one, else as the second attempt. Where frames go in aggregates an attempt is an
-//!   aggregate, and those of which anything was acknowledged begin anew.
+//!   highest success; one frame in ten tries another rate too, before that if it could be better
+//!   than the best one is, else as the second attempt. Where frames go in aggregates an attempt is
+//!   an aggregate, and those of which anything was acknowledged begin anew.
 //!
 //! With the first three the radio sends all attempts of a frame at the rate of the first.
 
@@ -226,6 +226,8 @@ struct Statistics {
     acked: u32,
     /// Average success, once it was tried.
     success: Option<f64>,
+    /// Even without losses it would be slower than the best rate is with its own.
+    is_outdone: bool,
 }
 
 #[derive(Debug)]
@@ -260,7 +262,7 @@ impl Minstrel {
         }
         // A sample goes before the chain, or right behind the best rate where it cannot be better
         // than that.
-        let place = self.sample.map(|rate| if rate > self.chain[0] { 1 } else { 2 });
+        let place = self.sample.map(|rate| if self.rates[rate].is_outdone { 2 } else { 1 });
         match (self.sample, place) {
             (Some(rate), Some(place)) if attempt == place => rate,
             (_, Some(place)) if attempt > place => self.at_chain(attempt - 1),
@@ -293,6 +295,7 @@ impl Minstrel {
         };
         let mut order: Vec<usize> = (0..self.rates.len()).collect();
         order.sort_by(|a, b| throughput(*b).total_cmp(&throughput(*a)));
+        let best = throughput(order[0]);
         let reliable = |rate: &usize| {
             // Among the nearly certain the fastest.
             let success = self.rates[*rate].success.unwrap_or(0.0);
@@ -300,6 +303,9 @@ impl Minstrel {
         };
         let surest = (0..self.rates.len()).max_by(|a, b| reliable(a).total_cmp(&reliable(b)));
         self.chain = [order[0], order[order.len().min(2) - 1], surest.unwrap_or(0)];
+        for (statistics, (_, time)) in self.rates.iter_mut().zip(times) {
+            statistics.is_outdone = 1.0 / time.as_secs_f64() <= best;
+        }
     }
 }
 
@@ -404,5 +410,25 @@ mod tests {
         }
         let mut first = |frame: u64| send(&mut minstrel, at(8_001 + frame), 6, |_| true)[0];
         assert_eq!((0..10).map(&mut first).collect::<Vec<_>>(), [54.0; 10]);
+    }
+
+    #[test]
+    fn minstrel_leaves_a_rate_that_loses_half_of_each_aggregate() {
+        // Something of each comes, so that no second attempt ever tries another rate.
+        let mut minstrel = rates(RateControl::Minstrel, PhyKind::N);
+        let mut used = 0;
+        for exchange in 0..2_000 {
+            let now = at(5 * exchange);
+            let rate = minstrel.rate(now, PEER, 1);
+            let acked = match rate.mbps() {
+                ..=52.0 => 19,
+                ..=58.5 => 10,
+                _ => 1,
+            };
+            let trial = Trial { rate, sent: 20, acked, attempt: 1, is_last: true };
+            minstrel.on_trial(now, PEER, trial);
+            used += u32::from(exchange >= 1_000 && rate.mbps() == 52.0);
+        }
+        assert!(used > 900, "{used} of 1000 at the best rate");
     }
 }

@@ -319,17 +319,19 @@ impl Scenario {
             // Ranges of 100 and 220 m (`radio.md` 4.1).
             PropagationKind::TwoRay => (-48.46, -62.16, -62.16),
             PropagationKind::FreeSpace | PropagationKind::LogDistance => {
-                by_rate = radio.receive_dbm.is_none();
+                // Where interference adds up the error curves say what a rate asks for.
+                let is_open = radio.receive_dbm.is_none();
+                by_rate = is_open && !sums;
                 let phy = radio.phy();
                 let lowest = phy.sensitivity_dbm(phy.basic_rates()[0]);
-                if radio.rate_control == RateControl::Fixed {
+                if is_open && radio.rate_control == RateControl::Fixed {
                     data = Some(phy.sensitivity_dbm(radio.rate()));
                 }
                 (lowest, lowest, lowest - if sums { 10.0 } else { 0.0 })
             }
         };
         let receive = radio.receive_dbm.unwrap_or(receive);
-        let data = data.filter(|_| by_rate).unwrap_or(receive);
+        let data = data.unwrap_or(receive);
         let sense = radio.sense_dbm.unwrap_or(sense.min(radio.receive_dbm.unwrap_or(sense)));
         let floor = radio.floor_dbm.unwrap_or(floor.min(sense));
         Thresholds { receive, data, by_rate, sense, floor }
