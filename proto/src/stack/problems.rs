@@ -357,6 +357,11 @@ impl Scenario {
                 found.add(format!("{path}.to"), message, "another node");
             }
         }
+        if flow.name.contains(char::is_control) {
+            // They would reach terminals and pictures.
+            let message = "the name of a flow has characters that cannot be shown";
+            found.add(format!("{path}.name"), message, "letters, digits and signs");
+        }
         check_flow_kind(found, &path, flow);
         check_relay(found, &path, flow, names);
         let inside = 0.0..=self.duration_s;

@@ -118,6 +118,27 @@ mod tests {
     }
 
     #[test]
+    fn a_stranger_needs_a_radio_where_it_is() {
+        let problems = |near: Option<&str>, wire: &str| {
+            let scenario = serde_json::json!({
+                "name": "x",
+                "node": [{ "name": "a" }, { "name": "b" }, { "name": "c" }],
+                "link": [
+                    { "between": ["a", "b"], "radio": { "phy": "wire" } },
+                    { "between": ["b", "c"], "radio": { "phy": wire } },
+                ],
+                "adversary": [{ "name": "eve", "duty": 0.3, "near": near }],
+            });
+            let scenario: Scenario = serde_json::from_value(scenario).expect("a file");
+            scenario.problems().into_iter().map(|problem| problem.path).collect::<Vec<_>>()
+        };
+        assert_eq!(problems(None, "802.11b"), [""; 0]);
+        assert_eq!(problems(Some("b"), "802.11b"), [""; 0]);
+        assert_eq!(problems(Some("a"), "802.11b"), ["adversary[0]"]);
+        assert_eq!(problems(None, "wire"), ["adversary[0]"]);
+    }
+
+    #[test]
     fn what_cannot_be_is_found_at_its_key() {
         for (adversary, key) in [
             (r#""name": "a", "duty": 0.3"#, "name"),

@@ -231,6 +231,33 @@ mod tests {
     }
 
     #[test]
+    fn slots_that_hold_no_packet_of_a_radio_are_refused_gap_and_overhead_counted() {
+        let problems = |link: serde_json::Value, rate: f64| {
+            let scenario = serde_json::json!({
+                "name": "x",
+                "stack": { "link": link },
+                "node": [{ "name": "a" }, { "name": "b" }],
+                "link": [{ "between": ["a", "b"], "radio": { "rate_mbps": rate } }],
+            });
+            let scenario: Scenario = serde_json::from_value(scenario).expect("a scenario");
+            scenario.problems().into_iter().map(|problem| problem.path).collect::<Vec<_>>()
+        };
+        let wild = |key: &str, value: f64| {
+            let mut link = serde_json::json!({ "kind": "wild", "slot_ms": 5, "guard_ms": 0.5 });
+            link[key] = value.into();
+            link
+        };
+        assert_eq!(problems(wild("guard_ms", 0.5), 11.0), [""; 0]);
+        // 1.3 ms on air, and 0.36 of gap.
+        assert_eq!(problems(wild("slot_ms", 2.0), 11.0), ["stack.link.slot_ms"]);
+        assert_eq!(problems(wild("overhead_us", 4_000.0), 11.0), ["stack.link.slot_ms"]);
+        assert_eq!(problems(wild("guard_ms", 0.5), 1.0), ["stack.link.slot_ms"]);
+        let two_p = serde_json::json!({ "kind": "two-p", "phase_ms": 4, "guard_ms": 0 });
+        assert_eq!(problems(two_p.clone(), 11.0), [""; 0]);
+        assert_eq!(problems(two_p, 1.0), ["stack.link.phase_ms"]);
+    }
+
+    #[test]
     fn channels_of_a_node_that_overlap_are_refused_once() {
         let row = [("a", "b", 1), ("b", "c", 3), ("c", "d", 1), ("d", "e", 5)];
         let problems = ring(&row).problems();

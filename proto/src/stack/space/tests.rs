@@ -237,3 +237,24 @@ fn a_file_of_positions_becomes_nodes() {
     let names: Vec<String> = whole.expanded().node.iter().map(|node| node.name.clone()).collect();
     assert_eq!(names, ["hill", "valley"]);
 }
+
+#[test]
+fn what_a_layout_or_a_name_cannot_be_is_refused() {
+    let problems = |key: &str, value: serde_json::Value| {
+        let mut scenario = serde_json::json!({
+            "name": "x",
+            "propagation": { "kind": "range", "receive_m": 100 },
+            "layout": [{ "kind": "chain", "name": "n", "count": 3, "spacing_m": 90 }],
+        });
+        scenario[key] = value;
+        let scenario: Scenario = serde_json::from_value(scenario).expect("a scenario");
+        scenario.problems().into_iter().map(|problem| problem.path).collect::<Vec<_>>()
+    };
+    let layout = |spacing_m: f64| serde_json::json!([{ "kind": "chain", "name": "n", "count": 3, "spacing_m": spacing_m }]);
+    assert_eq!(problems("layout", layout(4e6)), [""; 0]);
+    assert_eq!(problems("layout", layout(6e6)), ["layout[0]"]);
+    let flow =
+        |name: &str| serde_json::json!([{ "name": name, "from": "n1", "to": "n2", "kind": "udp" }]);
+    assert_eq!(problems("flow", flow("a call")), [""; 0]);
+    assert_eq!(problems("flow", flow("\u{1b}[31m")), ["flow[0].name"]);
+}
