@@ -253,8 +253,10 @@ fn what_a_layout_or_a_name_cannot_be_is_refused() {
     let layout = |spacing_m: f64| serde_json::json!([{ "kind": "chain", "name": "n", "count": 3, "spacing_m": spacing_m }]);
     assert_eq!(problems("layout", layout(4e6)), [""; 0]);
     assert_eq!(problems("layout", layout(6e6)), ["layout[0]"]);
-    let flow =
-        |name: &str| serde_json::json!([{ "name": name, "from": "n1", "to": "n2", "kind": "udp" }]);
+    let flow = |name: &str| {
+        let flow = serde_json::json!({ "name": name, "from": "n1", "to": "n2", "kind": "udp" });
+        serde_json::json!([flow])
+    };
     assert_eq!(problems("flow", flow("a call")), [""; 0]);
     assert_eq!(problems("flow", flow("\u{1b}[31m")), ["flow[0].name"]);
 }
