@@ -250,7 +250,11 @@ fn what_a_layout_or_a_name_cannot_be_is_refused() {
         let scenario: Scenario = serde_json::from_value(scenario).expect("a scenario");
         scenario.problems().into_iter().map(|problem| problem.path).collect::<Vec<_>>()
     };
-    let layout = |spacing_m: f64| serde_json::json!([{ "kind": "chain", "name": "n", "count": 3, "spacing_m": spacing_m }]);
+    let layout = |apart: f64| {
+        let row =
+            serde_json::json!({ "kind": "chain", "name": "n", "count": 3, "spacing_m": apart });
+        serde_json::json!([row])
+    };
     assert_eq!(problems("layout", layout(4e6)), [""; 0]);
     assert_eq!(problems("layout", layout(6e6)), ["layout[0]"]);
     let flow = |name: &str| {
