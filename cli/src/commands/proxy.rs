@@ -28,7 +28,8 @@ const TICK: Duration = Duration::from_millis(100);
     farhop proxy --exit 10.0.0.0/8=valley --exit gw --transparent\n  \
     farhop proxy --clean                           removes what a killed proxy redirected")]
 pub(crate) struct ProxyOptions {
-    /// The node whose exit is used: for all targets, or for a part of them. Names go to the first.
+    /// The node whose exit is used: for all targets, or for a part of them. Names of hosts go to
+    /// that for all; without one they have no exit.
     #[arg(long, value_name = "[PREFIX=]NODE", required_unless_present = "clean")]
     exit: Vec<String>,
     /// Takes SOCKS 5 clients; at a port of this host alone unless an address is given.

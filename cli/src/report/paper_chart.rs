@@ -45,24 +45,40 @@ fn draw_on(area: &Area<'_>, figure: &Figure) -> Drawn {
         if series.published {
             draw_published(&mut chart, series, colour)?;
         } else {
-            draw_ours(&mut chart, series, colour)?;
+            draw_ours(&mut chart, series, (colour, index >= COLOURS.len()))?;
         }
     }
     legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
 
-fn draw_ours(chart: &mut Chart<'_, '_>, series: &Series, colour: RGBColor) -> Drawn {
+/// A line in a colour; `is_again` if the colour was there before, so that its points and dashes tell
+/// it from the other.
+fn draw_ours(
+    chart: &mut Chart<'_, '_>,
+    series: &Series,
+    (colour, is_again): (RGBColor, bool),
+) -> Drawn {
     let bars = points(series).filter(|point| point.deviation > 0.0).map(|point| {
         let (low, high) = (point.y - point.deviation, point.y + point.deviation);
         ErrorBar::new_vertical(point.x, low, point.y, high, colour.filled(), 9)
     });
     chart.draw_series(bars)?;
-    chart.draw_series(points(series).map(|at| Circle::new((at.x, at.y), 3, colour.filled())))?;
     let line = points(series).map(|point| (point.x, point.y));
-    chart
-        .draw_series(LineSeries::new(line, colour.stroke_width(2)))?
-        .label(&series.name)
-        .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+    let stroke = colour.stroke_width(2);
+    if is_again {
+        let marks = line.clone().map(|at| TriangleMarker::new(at, 6, colour.filled()));
+        chart.draw_series(marks)?;
+        chart
+            .draw_series(DashedLineSeries::new(line, 9, 4, stroke))?
+            .label(&series.name)
+            .legend(move |(x, y)| TriangleMarker::new((x + 9, y), 6, colour.filled()));
+    } else {
+        chart.draw_series(line.clone().map(|at| Circle::new(at, 3, colour.filled())))?;
+        chart
+            .draw_series(LineSeries::new(line, stroke))?
+            .label(&series.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], stroke));
+    }
     Ok(())
 }
 
@@ -91,6 +107,13 @@ mod tests {
         let svg = draw(&Figure::new("f", "a figure", "km", "Mb/s", vec![ours, published]));
         assert!(svg.contains("a figure") && svg.contains("published: curve"), "{svg}");
         assert!(!svg.contains("NaN"));
+        let line = |name: usize| {
+            let points = vec![Point { x: 1.0, y: name as f64, deviation: 0.0 }];
+            Series { name: name.to_string(), published: false, points }
+        };
+        let many = (0..COLOURS.len() + 2).map(line).collect();
+        let svg = draw(&Figure::new("f", "many", "x", "y", many));
+        assert_eq!(svg.matches("<polygon").count(), 4, "a triangle at the point and in the legend");
         assert!(draw(&Figure::new("f", "nothing", "x", "y", vec![])).contains("nothing"));
     }
 }

@@ -75,7 +75,8 @@ fn points(scenario: &Scenario, runs: &Runs<'_>) -> Vec<Point> {
     let of_point = |(values, runs): &(Values, Vec<&Finished>)| {
         let goodput =
             |flow: usize| -> Vec<f64> { runs.iter().map(|run| run.goodputs[flow]).collect() };
-        let totals: Vec<f64> = runs.iter().map(|run| run.goodputs.iter().sum()).collect();
+        let totals: Vec<f64> =
+            runs.iter().map(|run| run.goodputs.iter().fold(0.0, |sum, own| sum + own)).collect();
         Point {
             values: keys.iter().map(|key| values[key].to_string()).collect(),
             numbers: keys.iter().map(|key| values[key].number()).collect(),

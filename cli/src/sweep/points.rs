@@ -51,7 +51,10 @@ impl Points {
     /// by itself: with many keys the combinations are many more.
     fn problems(&self) -> Vec<Problem> {
         let first = self.sweep.point(0);
-        let wrong_keys = self.wrong_keys(&first);
+        let mut wrong_keys = self.wrong_keys(&first);
+        if wrong_keys.is_empty() {
+            wrong_keys = self.hidden_keys(&first);
+        }
         if !wrong_keys.is_empty() {
             return wrong_keys;
         }
@@ -98,6 +101,37 @@ impl Points {
             }
         }
         problems
+    }
+
+    /// The keys whose values are not seen, since a later key puts its own in their place.
+    fn hidden_keys(&self, first: &[(&str, &SweepValue)]) -> Vec<Problem> {
+        let root_of = |values: &[(&str, &SweepValue)]| {
+            let mut root = Value::Table(self.base.clone());
+            for (key, value) in values {
+                let value = Value::try_from(value).expect("what a file can hold");
+                put(&mut root, key, &value).expect("the caller has tried each key");
+            }
+            root
+        };
+        let root = root_of(first);
+        let is_hidden = |place: &usize| {
+            let mut others = first.to_vec();
+            let values = &self.sweep.vary[*place].values;
+            values.iter().skip(1).any(|value| {
+                others[*place].1 = value;
+                root_of(&others) == root
+            })
+        };
+        let problem = |place: usize| Problem {
+            path: format!("sweep.vary[{place}].key"),
+            message: format!(
+                "{}: a later key puts its values in the place of these",
+                first[place].0
+            ),
+            help: "right would be: first the key that means more of the file, or one of them alone"
+                .into(),
+        };
+        (0..first.len()).filter(is_hidden).map(problem).collect()
     }
 
     /// Which of these values is at fault: the one without which the scenario is not refused so.
@@ -393,6 +427,22 @@ mod tests {
         );
         let words = "with stack.link.slot_ms = 5, stack.link.guard_ms = 8: ";
         assert!(said.contains(words), "{said}");
+    }
+
+    #[test]
+    fn a_key_whose_values_a_later_one_replaces_is_refused() {
+        let both = |first: &str, second: &str| {
+            said(&format!(
+                "[[sweep.vary]]\nkey = \"{first}.loss\"\nvalues = [0, 0.1]\n\
+                 [[sweep.vary]]\nkey = \"{second}.loss\"\nvalues = [0, 0.2]\n"
+            ))
+        };
+        // Where there is one link, both keys mean it.
+        for (first, second) in [("link[0]", "link[*]"), ("link[*]", "link[0]")] {
+            let said = both(first, second);
+            let words = format!("{first}.loss: a later key puts its values");
+            assert!(said.contains(&words), "{said}");
+        }
     }
 
     #[test]

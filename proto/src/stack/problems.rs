@@ -60,7 +60,11 @@ fn check_sweep(found: &mut Found, sweep: &SweepConfig) {
             found.add(path, format!("no values for {}", vary.key), "one value or more");
         }
         let mut values = BTreeSet::new();
-        let is_known = |value: &SweepValue| !values.insert(format!("{value:?}"));
+        let is_known = |value: &SweepValue| {
+            // A number is the same with a point and without.
+            let number = value.number().map(SweepValue::Number);
+            !values.insert(format!("{:?}", number.as_ref().unwrap_or(value)))
+        };
         if let Some(place) = vary.values.iter().position(is_known) {
             let path = format!("sweep.vary[{index}].values[{place}]");
             let message = format!("{} stands there twice", vary.values[place]);

@@ -270,7 +270,8 @@ impl Report {
     /// Goodputs of all flows added, each over the time that the flow ran, in Mb/s: what they carry
     /// together where they run at the same time.
     pub fn total_mbps(&self) -> f64 {
-        self.flows.iter().map(|flow| flow.goodput_mbps).sum()
+        // A sum of nothing would be -0.
+        self.flows.iter().fold(0.0, |sum, flow| sum + flow.goodput_mbps)
     }
 }
 
