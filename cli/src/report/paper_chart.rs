@@ -51,8 +51,8 @@ fn draw_on(area: &Area<'_>, figure: &Figure) -> Drawn {
     legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
 
-/// A line in a colour; `is_again` if the colour was there before, so that its points and dashes tell
-/// it from the other.
+/// A line in a colour; `is_again` if that was there before, so that its points and dashes tell it
+/// from the other.
 fn draw_ours(
     chart: &mut Chart<'_, '_>,
     series: &Series,
