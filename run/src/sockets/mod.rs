@@ -158,6 +158,8 @@ pub struct SocketCounters {
     pub reset: u64,
     /// Those of them whose other end was silent for too long.
     pub silent: u64,
+    /// Those of them whose program here read nothing while others needed the memory.
+    pub unread: u64,
     /// Requests of programs that were refused because there were too many sockets.
     pub over_limit: u64,
     /// Datagrams of programs that went out.

@@ -60,6 +60,9 @@ pub(super) struct Stream {
     pub(super) heard: Instant,
     /// When a block was last under way behind which nothing could come.
     pub(super) held_up: Instant,
+    /// Bytes that the program was still to read when they were last looked at, and since when it
+    /// is so many.
+    unread: (usize, Instant),
     pub(super) sent: u64,
     pub(super) received: u64,
 }
@@ -97,6 +100,7 @@ impl Stream {
             is_probing: false,
             heard: now,
             held_up: now,
+            unread: (0, now),
             sent: 0,
             received: 0,
         }
@@ -169,10 +173,18 @@ impl Stream {
     /// Looks whether a block is under way behind which nothing can come yet: one that comes slowly,
     /// or that the program here does not read. That is no word of the other end, which may be gone.
     pub(super) fn look(&mut self, now: Instant, hop: &Hop) {
-        let is_unread = self.channel.as_ref().is_some_and(|channel| channel.unwritten() > 0);
+        let unread = self.channel.as_ref().map_or(0, Channel::unwritten);
+        if unread != self.unread.0 {
+            self.unread = (unread, now);
+        }
         let is_coming = || hop.heard_of(self.theirs?);
-        let held_up = if is_unread { Some(now) } else { is_coming() };
+        let held_up = if unread > 0 { Some(now) } else { is_coming() };
         self.held_up = held_up.map_or(self.held_up, |at| at.max(self.held_up));
+    }
+
+    /// Since when the program has read nothing of what waits for it, as far as that was looked at.
+    pub(super) fn unread_since(&self) -> Option<Instant> {
+        (self.unread.0 > 0).then_some(self.unread.1)
     }
 
     /// Writes to the program what waits for it.

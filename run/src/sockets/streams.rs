@@ -408,11 +408,35 @@ impl Streams {
             let why = format!("no word of {name} for {seconds:.0} s");
             self.end(now, hop, local, (Cause::Silent, &why));
         }
+        self.make_room(now, hop, silence, counters);
         for (peer, last) in heard {
             if last + probe_after(silence) <= now && !self.probe_one(peer) && self.has_flying(peer)
             {
                 self.silent.insert(peer);
             }
+        }
+    }
+
+    /// Where programs that do not read keep others from getting theirs, ends the stream that was
+    /// read last before all others, if that is long ago.
+    fn make_room(
+        &mut self,
+        now: Instant,
+        hop: &mut Hop,
+        silence: Duration,
+        counters: &mut SocketCounters,
+    ) {
+        if !hop.take_pressed() {
+            return;
+        }
+        let since = |(local, stream): (&u16, &Stream)| Some((stream.unread_since()?, *local));
+        let Some((since, local)) = self.all.iter().filter_map(since).min() else { return };
+        if since + silence <= now {
+            counters.reset += 1;
+            counters.unread += 1;
+            let seconds = silence.as_secs_f64();
+            let why = format!("nothing was read for {seconds:.0} s, and others need the memory");
+            self.end(now, hop, local, (Cause::Broken, &why));
         }
     }
 

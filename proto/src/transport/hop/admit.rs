@@ -236,6 +236,7 @@ impl Hop {
             let reserve = if is_next && asks.shape.is_small() { half / 2 } else { 0 };
             let is_full = self.given_memory() + cost > half + reserve;
             let may_wait = is_next || self.memory + cost <= half;
+            self.is_pressed |= is_next && is_full;
             return given <= self.config.high_blocks && may_wait && !is_full;
         }
         let counts = |block: &Block| block.is_complete() || now <= block.used + SILENT;

@@ -156,6 +156,8 @@ pub struct Hop {
     open: BTreeSet<BlockId>,
     /// Flows that pass through and have not come down to L since they reached H.
     braked: BTreeSet<FlowKey>,
+    /// Whether a block was not taken since what applications do not accept fills their memory.
+    is_pressed: bool,
     /// Blocks that passed here and are over.
     over: Over,
     /// Flows that end here.
@@ -216,6 +218,7 @@ impl Hop {
             blocks: BTreeMap::new(),
             open: BTreeSet::new(),
             braked: BTreeSet::new(),
+            is_pressed: false,
             over: Over::default(),
             arrivals: BTreeMap::new(),
             receptions: BTreeMap::new(),
@@ -267,6 +270,12 @@ impl Hop {
     /// Whether the end of a datagram is of one of its own.
     pub fn is_its_own(id: UnitId) -> bool {
         id.0 & OURS != 0
+    }
+
+    /// Whether applications that do not accept what they were given have kept others from being
+    /// given theirs since this was last asked.
+    pub fn take_pressed(&mut self) -> bool {
+        std::mem::take(&mut self.is_pressed)
     }
 
     /// Whether it takes another block of a flow that begins here, of so many bytes: H + 1 wait at
