@@ -29,6 +29,7 @@ mod listeners;
 mod receivers;
 mod records;
 mod senders;
+mod silence;
 mod stream;
 mod streams;
 

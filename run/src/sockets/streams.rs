@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 
 use bytes::Bytes;
-use farhop_proto::base::{Duration, Instant, NodeId};
+use farhop_proto::base::{Instant, NodeId};
 use farhop_proto::transport::hop::{Arrived, Delivery, Hop, HopConfig};
 use farhop_proto::wire::hop::FlowKey;
 use rustix::event::PollFlags;
@@ -12,16 +12,11 @@ use rustix::event::PollFlags;
 use super::batch::Batch;
 use super::channel::{Cause, Channel, Kind};
 use super::listeners::{Listeners, Purpose};
+use super::silence::look_after;
 use super::stream::{Heard, Stage, Stream};
 use super::{SocketCounters, StreamStatus, is_service, offer};
 use crate::blocks::{self, Kind as FlowKind, Office, Opening, front, random};
 
-/// How often it is looked for streams whose other end is silent, at least.
-const LOOK: Duration = Duration::from_secs(1);
-/// After this time of silence a node is asked whether it is there, at the latest.
-const PROBE: Duration = Duration::from_secs(5);
-/// How long a stream waits for a program that takes it.
-const OFFER: Duration = Duration::from_secs(60);
 /// Streams that wait for programs at one time.
 const OFFERS: usize = 128;
 /// Bytes of all programs that wait to go out, at which streams get less place.
@@ -32,16 +27,16 @@ const LEAST_BYTES: usize = 16 << 10;
 /// All streams.
 pub(super) struct Streams {
     block_bytes: usize,
-    all: BTreeMap<u16, Stream>,
+    pub(super) all: BTreeMap<u16, Stream>,
     by_flow: BTreeMap<FlowKey, u16>,
     /// Those with which something is to be done.
-    todo: BTreeSet<u16>,
+    pub(super) todo: BTreeSet<u16>,
     /// First blocks of streams that were not taken, with the bytes of the program.
     offers: BTreeMap<u16, (Delivery, Bytes)>,
     /// When silent ones are looked for again.
     look: Option<Instant>,
     /// Nodes that are silent and that no stream can ask.
-    silent: BTreeSet<NodeId>,
+    pub(super) silent: BTreeSet<NodeId>,
     waiting: usize,
     /// Bytes sent and received of streams that are over.
     passed: (u64, u64),
@@ -302,7 +297,13 @@ impl Streams {
     }
 
     /// There is no stream any more: its program and its other end are told.
-    fn end(&mut self, now: Instant, hop: &mut Hop, local: u16, (cause, why): (Cause, &str)) {
+    pub(super) fn end(
+        &mut self,
+        now: Instant,
+        hop: &mut Hop,
+        local: u16,
+        (cause, why): (Cause, &str),
+    ) {
         let Some(mut stream) = self.remove(local) else { return };
         stream.tell(cause, why);
         stream.refuse(now, hop);
@@ -374,109 +375,6 @@ impl Streams {
         }
     }
 
-    /// Ends streams with nodes of which nothing was heard for too long, and those that no program
-    /// takes; asks nodes that are silent whether they are there.
-    fn look_for_silent(
-        &mut self,
-        office: &Office,
-        now: Instant,
-        hop: &mut Hop,
-        counters: &mut SocketCounters,
-    ) {
-        let mut heard: BTreeMap<NodeId, Instant> = BTreeMap::new();
-        for stream in self.all.values_mut() {
-            stream.look(now, hop);
-            let last = heard.entry(stream.peer).or_insert(stream.heard);
-            *last = stream.heard.max(*last);
-        }
-        let silence = office.config.silence();
-        let has_ended = |stream: &Stream| match stream.stage {
-            Stage::Offered => stream.heard + OFFER <= now,
-            Stage::Opening => stream.heard + silence <= now,
-            _ => heard[&stream.peer].max(stream.held_up) + silence <= now,
-        };
-        let ended: Vec<(u16, NodeId)> = self
-            .all
-            .iter()
-            .filter(|(_, stream)| has_ended(stream))
-            .map(|(local, stream)| (*local, stream.peer))
-            .collect();
-        for (local, peer) in ended {
-            counters.reset += 1;
-            counters.silent += 1;
-            let (name, seconds) = (office.name(peer), silence.as_secs_f64());
-            let why = format!("no word of {name} for {seconds:.0} s");
-            self.end(now, hop, local, (Cause::Silent, &why));
-        }
-        self.make_room(now, hop, silence, counters);
-        for (peer, last) in heard {
-            if last + probe_after(silence) <= now && !self.probe_one(peer) && self.has_flying(peer)
-            {
-                self.silent.insert(peer);
-            }
-        }
-    }
-
-    /// Where programs that do not read keep others from getting theirs, ends the stream that was
-    /// read last before all others, if that is long ago.
-    fn make_room(
-        &mut self,
-        now: Instant,
-        hop: &mut Hop,
-        silence: Duration,
-        counters: &mut SocketCounters,
-    ) {
-        if !hop.take_pressed() {
-            return;
-        }
-        let since = |(local, stream): (&u16, &Stream)| Some((stream.unread_since()?, *local));
-        let Some((since, local)) = self.all.iter().filter_map(since).min() else { return };
-        if since + silence <= now {
-            counters.reset += 1;
-            counters.unread += 1;
-            let seconds = silence.as_secs_f64();
-            let why = format!("nothing was read for {seconds:.0} s, and others need the memory");
-            self.end(now, hop, local, (Cause::Broken, &why));
-        }
-    }
-
-    /// Whether a node has still to take blocks of a stream. If it begins anew, it refuses them: so
-    /// to know that it is there is enough.
-    fn has_flying(&self, peer: NodeId) -> bool {
-        self.all.values().any(|stream| stream.peer == peer && stream.ours.is_flying())
-    }
-
-    pub(super) fn take_silent(&mut self) -> BTreeSet<NodeId> {
-        std::mem::take(&mut self.silent)
-    }
-
-    /// A node said that it is there, and no more.
-    pub(super) fn on_there(&mut self, now: Instant, node: NodeId) {
-        let flying = |stream: &&mut Stream| stream.peer == node && stream.ours.is_flying();
-        let open = |stream: &&mut Stream| matches!(stream.stage, Stage::Open | Stage::Leaving);
-        let all = self.all.values_mut().filter(flying).filter(open);
-        all.for_each(|stream| stream.heard = now);
-    }
-
-    /// Asks over the stream of a node that was silent for longest whether it is there. A node that
-    /// has begun anew refuses it, and then the next is asked for. Returns whether it is asked.
-    fn probe_one(&mut self, peer: NodeId) -> bool {
-        if self.all.values().any(|stream| stream.peer == peer && stream.is_probing) {
-            return true;
-        }
-        let can = |stream: &Stream| {
-            stream.peer == peer && stream.stage == Stage::Open && stream.ours.can_probe()
-        };
-        let all = self.all.iter_mut().filter(|(_, stream)| can(stream));
-        let Some((local, stream)) = all.min_by_key(|(_, stream)| stream.heard) else {
-            return false;
-        };
-        stream.ours.probe();
-        stream.is_probing = true;
-        self.todo.insert(*local);
-        true
-    }
-
     /// Bytes sent and received so far.
     pub(super) fn bytes(&self) -> (u64, u64) {
         let add =
@@ -495,16 +393,6 @@ impl Streams {
         };
         self.all.iter().map(status).collect()
     }
-}
-
-/// After which silence a node is asked whether it is there. Two thirds of the time until it is
-/// given up are for its answer.
-fn probe_after(silence: Duration) -> Duration {
-    PROBE.min(silence / 3)
-}
-
-fn look_after(silence: Duration) -> Duration {
-    LOOK.min(silence / 6)
 }
 
 /// The front of the first block of a stream.

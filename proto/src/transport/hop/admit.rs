@@ -258,6 +258,12 @@ impl Hop {
         held == 0 || self.config.ahead == Ahead::Always || via.is_none_or(|via| self.is_gone(via))
     }
 
+    /// Whether applications that do not accept what they were given have kept others from being
+    /// given theirs since this was last asked.
+    pub fn take_pressed(&mut self) -> bool {
+        std::mem::take(&mut self.is_pressed)
+    }
+
     /// Memory of what applications were given and have not accepted.
     fn given_memory(&self) -> u64 {
         let given = self.blocks.values().filter(|block| block.end == End::Given);

@@ -156,7 +156,7 @@ pub struct Hop {
     open: BTreeSet<BlockId>,
     /// Flows that pass through and have not come down to L since they reached H.
     braked: BTreeSet<FlowKey>,
-    /// Whether a block was not taken since what applications do not accept fills their memory.
+    /// See [`Hop::take_pressed`].
     is_pressed: bool,
     /// Blocks that passed here and are over.
     over: Over,
@@ -272,17 +272,10 @@ impl Hop {
         id.0 & OURS != 0
     }
 
-    /// Whether applications that do not accept what they were given have kept others from being
-    /// given theirs since this was last asked.
-    pub fn take_pressed(&mut self) -> bool {
-        std::mem::take(&mut self.is_pressed)
-    }
-
     /// Whether it takes another block of a flow that begins here, of so many bytes: H + 1 wait at
-    /// most (`hop.md` 6). They go on before the destination has said that it takes the flow, so
-    /// that the way is crossed once. There must be memory for frames as short as they may be: with
-    /// longer ones a block leaves almost as much as it takes, so that many transfers do not keep
-    /// what is small from going out.
+    /// most (`hop.md` 6), which go on before the destination has taken the flow. There must be
+    /// memory for frames as short as they may be: with longer ones a block leaves almost as much
+    /// as it takes, so that many transfers do not keep what is small from going out.
     pub fn has_room(&self, flow: FlowKey, bytes: usize) -> bool {
         let open = self.of_flow(flow).filter(|(_, block)| block.is_open()).count() as u32;
         let next = block::most_cost(bytes);

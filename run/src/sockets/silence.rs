@@ -1,0 +1,135 @@
+//! Streams that stand still: whose other end is silent, which no program takes, or which nobody
+//! reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use farhop_proto::base::{Duration, Instant, NodeId};
+use farhop_proto::transport::hop::Hop;
+
+use super::SocketCounters;
+use super::channel::Cause;
+use super::stream::{Stage, Stream};
+use super::streams::Streams;
+use crate::blocks::Office;
+
+/// How often it is looked for streams whose other end is silent, at least.
+const LOOK: Duration = Duration::from_secs(1);
+/// After this time of silence a node is asked whether it is there, at the latest.
+const PROBE: Duration = Duration::from_secs(5);
+/// How long a stream waits for a program that takes it.
+const OFFER: Duration = Duration::from_secs(60);
+
+impl Streams {
+    /// Ends streams with nodes of which nothing was heard for too long, and those that no program
+    /// takes; asks nodes that are silent whether they are there.
+    pub(super) fn look_for_silent(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        hop: &mut Hop,
+        counters: &mut SocketCounters,
+    ) {
+        let mut heard: BTreeMap<NodeId, Instant> = BTreeMap::new();
+        for stream in self.all.values_mut() {
+            stream.look(now, hop);
+            let last = heard.entry(stream.peer).or_insert(stream.heard);
+            *last = stream.heard.max(*last);
+        }
+        let silence = office.config.silence();
+        let has_ended = |stream: &Stream| match stream.stage {
+            Stage::Offered => stream.heard + OFFER <= now,
+            Stage::Opening => stream.heard + silence <= now,
+            _ => heard[&stream.peer].max(stream.held_up) + silence <= now,
+        };
+        let ended: Vec<(u16, NodeId)> = self
+            .all
+            .iter()
+            .filter(|(_, stream)| has_ended(stream))
+            .map(|(local, stream)| (*local, stream.peer))
+            .collect();
+        for (local, peer) in ended {
+            counters.reset += 1;
+            counters.silent += 1;
+            let (name, seconds) = (office.name(peer), silence.as_secs_f64());
+            let why = format!("no word of {name} for {seconds:.0} s");
+            self.end(now, hop, local, (Cause::Silent, &why));
+        }
+        self.make_room(now, hop, silence, counters);
+        for (peer, last) in heard {
+            if last + probe_after(silence) <= now && !self.probe_one(peer) && self.has_flying(peer)
+            {
+                self.silent.insert(peer);
+            }
+        }
+    }
+
+    /// Where programs that do not read keep others from getting theirs, ends the stream that was
+    /// read last before all others, if that is long ago.
+    fn make_room(
+        &mut self,
+        now: Instant,
+        hop: &mut Hop,
+        silence: Duration,
+        counters: &mut SocketCounters,
+    ) {
+        if !hop.take_pressed() {
+            return;
+        }
+        let since = |(local, stream): (&u16, &Stream)| Some((stream.unread_since()?, *local));
+        let Some((since, local)) = self.all.iter().filter_map(since).min() else { return };
+        if since + silence <= now {
+            counters.reset += 1;
+            counters.unread += 1;
+            let seconds = silence.as_secs_f64();
+            let why = format!("nothing was read for {seconds:.0} s, and others need the memory");
+            self.end(now, hop, local, (Cause::Broken, &why));
+        }
+    }
+
+    /// Whether a node has still to take blocks of a stream. If it begins anew, it refuses them: so
+    /// to know that it is there is enough.
+    fn has_flying(&self, peer: NodeId) -> bool {
+        self.all.values().any(|stream| stream.peer == peer && stream.ours.is_flying())
+    }
+
+    pub(super) fn take_silent(&mut self) -> BTreeSet<NodeId> {
+        std::mem::take(&mut self.silent)
+    }
+
+    /// A node said that it is there, and no more.
+    pub(super) fn on_there(&mut self, now: Instant, node: NodeId) {
+        let flying = |stream: &&mut Stream| stream.peer == node && stream.ours.is_flying();
+        let open = |stream: &&mut Stream| matches!(stream.stage, Stage::Open | Stage::Leaving);
+        let all = self.all.values_mut().filter(flying).filter(open);
+        all.for_each(|stream| stream.heard = now);
+    }
+
+    /// Asks over the stream of a node that was silent for longest whether it is there. A node that
+    /// has begun anew refuses it, and then the next is asked for. Returns whether it is asked.
+    pub(super) fn probe_one(&mut self, peer: NodeId) -> bool {
+        if self.all.values().any(|stream| stream.peer == peer && stream.is_probing) {
+            return true;
+        }
+        let can = |stream: &Stream| {
+            stream.peer == peer && stream.stage == Stage::Open && stream.ours.can_probe()
+        };
+        let all = self.all.iter_mut().filter(|(_, stream)| can(stream));
+        let Some((local, stream)) = all.min_by_key(|(_, stream)| stream.heard) else {
+            return false;
+        };
+        stream.ours.probe();
+        stream.is_probing = true;
+        self.todo.insert(*local);
+        true
+    }
+}
+
+/// After which silence a node is asked whether it is there. Two thirds of the time until it is
+/// given up are for its answer.
+fn probe_after(silence: Duration) -> Duration {
+    PROBE.min(silence / 3)
+}
+
+pub(super) fn look_after(silence: Duration) -> Duration {
+    LOOK.min(silence / 6)
+}
