@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::topology::Verdict;
+use super::topology::{Verdict, is_after};
 use super::{Olsr, Timer, relays};
 use crate::base::{Cx, Duration, EtherType, Instant, NodeId, PacketUp, RadioId, ReceivedPacket};
 use crate::routing::Signing;
@@ -124,7 +124,7 @@ impl Olsr {
         let signing = self.signing.as_ref();
         let mut may_check = || link.checks.take(now);
         let said = (&message, topology);
-        let verdict = self.topology.judge(now, from, said, signing, &mut may_check);
+        let verdict = self.topology.judge(now, (from, key.0), said, signing, &mut may_check);
         match verdict {
             Verdict::New => {
                 self.counters.topologies_new += 1;
@@ -167,9 +167,16 @@ impl Olsr {
         message: &Message,
         topology: &Topology,
     ) {
-        let Some(counter) = topology.counter.filter(|counter| *counter > self.signed) else {
+        let Some(counter) = topology.counter else {
+            if self.signing.is_none() && is_after(message.seq, self.message_seq) {
+                self.message_seq = message.seq;
+                self.set_by(Timer::Topology, now);
+            }
             return;
         };
+        if counter <= self.signed {
+            return;
+        }
         if self.links.get_mut(key).is_none_or(|link| !link.checks.take(now)) {
             self.counters.overflow += 1;
             return;

@@ -355,6 +355,19 @@ fn a_node_that_starts_anew_is_believed_again_within_seconds() {
 }
 
 #[test]
+fn a_node_without_keys_that_starts_anew_is_believed_again_as_soon() {
+    let mut net = Net::chain(4);
+    net.run(200);
+    let before = net.nodes[2].message_seq;
+    assert!(before > 100);
+    *net.node(3) = olsr(3, 2);
+    net.run(12);
+    assert!(net.nodes[2].message_seq > before, "it goes on where it was");
+    assert!(net.counters(2).answered + net.counters(4).answered > 0);
+    assert_eq!(net.path(1, 4), Some(vec![1, 2, 3, 4]));
+}
+
+#[test]
 fn a_node_whose_key_is_revoked_has_no_routes() {
     let mut net = Net::chain(4).with_keys();
     net.run(30);

@@ -62,13 +62,16 @@ impl Number {
     fn is_after(self, other: Self) -> bool {
         match (self, other) {
             (Self::Counter(a), Self::Counter(b)) => a > b,
-            // The upper half of a 32-bit number line wraps where these do.
-            (Self::Seq(a), Self::Seq(b)) => {
-                Seq(u32::from(a) << 16).is_after(Seq(u32::from(b) << 16))
-            }
+            (Self::Seq(a), Self::Seq(b)) => is_after(a, b),
             _ => true,
         }
     }
+}
+
+/// Whether a sequence number is the newer one, modulo 2^16.
+pub(super) fn is_after(seq: u16, other: u16) -> bool {
+    // The upper half of a 32-bit number line wraps where these do.
+    Seq(u32::from(seq) << 16).is_after(Seq(u32::from(other) << 16))
 }
 
 /// What becomes of a topology message.
@@ -113,7 +116,7 @@ impl TopologySet {
     pub(super) fn judge(
         &self,
         now: Instant,
-        from: NodeId,
+        (from, via): (NodeId, NodeId),
         (message, topology): (&Message, &Topology),
         signing: Option<&Signing>,
         may_check: &mut dyn FnMut() -> bool,
@@ -136,7 +139,10 @@ impl TopologySet {
             Some(known) if number.is_after(known.number) => Verdict::New,
             // Without a counter, numbers of a node of which nothing is believed prove nothing.
             Some(known) if topology.counter.is_none() && known.until <= now => Verdict::New,
-            Some(known) if key.is_some() && now.since(known.answered) >= ANSWER => {
+            // Without a counter that proves something only of what comes from itself: in order.
+            Some(known)
+                if (key.is_some() || via == from) && now.since(known.answered) >= ANSWER =>
+            {
                 Verdict::ToAnswer
             }
             Some(_) => return Verdict::Old,
