@@ -168,11 +168,10 @@ impl Scenario {
             if let (Some(topology), Some(from), Some(to)) =
                 (&topology, names.get(&flow.from), names.get(&flow.to))
                 && from != to
-                && !(topology.is_joined(&mut search, from, to) || self.may_join_later())
+                && !self.may_join_later()
             {
-                let message = format!("no links lead from '{}' to '{}'", flow.from, flow.to);
-                let help = "a chain of links between them over which both can be received";
-                found.add(format!("flow[{index}].to"), message, help);
+                let hops = topology.hops(&mut search, from, to);
+                flow::check_way(&mut found, index, flow, hops);
             }
         }
         let joined = |a: &str, b: &str| placed.are_joined(topology.as_ref(), &names, a, b);

@@ -6,6 +6,8 @@ use bytes::Bytes;
 
 use crate::base::FlowId;
 
+/// Hops that a packet of ours may make (RFC 1700).
+pub const HOPS: u8 = 64;
 /// Length of an IPv4 header without options, in bytes.
 pub const IPV4_HEADER_BYTES: usize = 20;
 /// Length of an IPv6 header, in bytes.
@@ -201,7 +203,7 @@ pub fn put_ipv4(out: &mut Vec<u8>, src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, b
     let at = out.len();
     out.extend_from_slice(&[0x45, 0]);
     out.extend_from_slice(&total.to_be_bytes());
-    out.extend_from_slice(&[0, 0, 0x40, 0, 64, protocol, 0, 0]);
+    out.extend_from_slice(&[0, 0, 0x40, 0, HOPS, protocol, 0, 0]);
     out.extend_from_slice(&src.octets());
     out.extend_from_slice(&dst.octets());
     let sum = checksum(0, &out[at..]);

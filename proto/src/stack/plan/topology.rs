@@ -315,10 +315,10 @@ impl Topology {
         found.into_iter().collect()
     }
 
-    /// Whether a path leads from one node to another.
-    pub(in crate::stack) fn is_joined(&self, routes: &mut Search, a: NodeId, b: NodeId) -> bool {
+    /// Hops of the shortest path from one node to another, if there is one.
+    pub(in crate::stack) fn hops(&self, routes: &mut Search, a: NodeId, b: NodeId) -> Option<u16> {
         routes.toward(self, b, &[a]);
-        routes.hops(a).is_some()
+        routes.hops(a)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::super::scenario::{Congestion, FlowConfig, FlowKind, TcpSettings};
 use super::Found;
+use crate::transport::hop;
+use crate::wire::ip;
 
 /// Checks all that does not depend on other parts of the scenario.
 pub(super) fn check_flow_kind(found: &mut Found, path: &str, flow: &FlowConfig) {
@@ -22,6 +24,26 @@ pub(super) fn check_flow_kind(found: &mut Found, path: &str, flow: &FlowConfig) 
     check_keys(found, path, flow);
     check_tcp(found, &format!("{path}.tcp"), &flow.tcp);
     check_applications(found, path, flow);
+}
+
+/// Checks the shortest way of a flow that nothing makes shorter later.
+pub(super) fn check_way(found: &mut Found, index: usize, flow: &FlowConfig, hops: Option<u16>) {
+    let FlowConfig { from, to, kind, .. } = flow;
+    let path = format!("flow[{index}].to");
+    let Some(hops) = hops else {
+        let help = "a chain of links between them over which both can be received";
+        return found.add(path, format!("no links lead from '{from}' to '{to}'"), help);
+    };
+    let (most, what) = match kind {
+        // Each hop is a connection of its own.
+        FlowKind::Relayed => return,
+        FlowKind::Hop => (hop::HOPS, "blocks"),
+        _ => (ip::HOPS, "packets"),
+    };
+    if hops > most.into() && flow.relay.is_none() {
+        let message = format!("'{from}' and '{to}' are {hops} hops apart: {what} live for {most}");
+        found.add(path, message, format!("a way of at most {most} hops"));
+    }
 }
 
 /// A key that stands at a flow of another kind.
@@ -124,6 +146,21 @@ mod tests {
         let mut found = Found::default();
         check_flow_kind(&mut found, "flow[0]", &flow);
         found.0.into_iter().map(|problem| problem.path).collect()
+    }
+
+    #[test]
+    fn ways_that_are_longer_than_packets_live_are_refused() {
+        let said = |kind, hops| {
+            let mut found = Found::default();
+            check_way(&mut found, 0, &FlowConfig { kind, ..FlowConfig::default() }, Some(hops));
+            found.0.pop().map(|problem| problem.message)
+        };
+        for (kind, most) in [(FlowKind::Udp, 64), (FlowKind::Tcp, 64), (FlowKind::Hop, 50)] {
+            assert_eq!(said(kind, most), None, "{kind:?}");
+            let message = said(kind, most + 1).expect("too far");
+            assert!(message.contains(&format!("{} hops apart", most + 1)), "{message}");
+        }
+        assert_eq!(said(FlowKind::Relayed, 200), None);
     }
 
     #[test]

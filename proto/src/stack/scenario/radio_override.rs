@@ -36,10 +36,12 @@ pub struct RadioOverride {
 }
 
 impl RadioOverride {
-    /// The settings that are given, the others at their defaults, but with the PHY of `base` where
-    /// that is meant: what other settings mean hangs on it.
+    /// The settings that are given, the others at their defaults, but with EDCA and the PHY of
+    /// `base` where those are meant: what other settings mean hangs on them.
     pub fn with_phy_of(&self, base: &RadioConfig) -> RadioConfig {
         let mut config = (*self.config).clone();
+        // Nothing contends on a wire.
+        config.edca |= !self.has("edca") && base.edca && self.config.phy != PhyKind::Wire;
         if self.has("phy") && self.config.phy != base.phy {
             return config;
         }
@@ -160,6 +162,19 @@ mod tests {
         let base = RadioConfig { attempts: 3, rate_mbps: Some(5.5), ..RadioConfig::default() };
         let own = read(r#"{ "channel": 6, "attempts": 7 }"#).over(&base);
         assert_eq!(own, RadioConfig { channel: 6, attempts: 7, ..base });
+    }
+
+    #[test]
+    fn access_categories_are_checked_with_edca_where_all_have_it() {
+        let base = RadioConfig { edca: true, ..RadioConfig::default() };
+        for (own, has_edca) in [
+            (r#"{ "access": { "best_effort": { "aifsn": 2 } } }"#, true),
+            (r#"{ "phy": "802.11a" }"#, true),
+            (r#"{ "edca": false }"#, false),
+            (r#"{ "phy": "wire" }"#, false),
+        ] {
+            assert_eq!(read(own).with_phy_of(&base).edca, has_edca, "{own}");
+        }
     }
 
     #[test]

@@ -3,14 +3,13 @@
 use bytes::{Bytes, BytesMut};
 
 use super::bits::Bits;
+use super::config::HOPS;
 use super::park::Place;
 use crate::base::{Instant, NodeId};
 use crate::wire::hop::BlockId;
 
 /// A block of fewer bytes goes together with its request (`hop.md` 3).
 pub(super) const SMALL_BYTES: u32 = 8_192;
-/// Hops that a block may make (`hop.md` 2).
-const HOPS: u8 = 50;
 /// Bytes that a frame and a block cost beside their payload.
 const FRAME_COST: u64 = 64;
 const BLOCK_COST: u64 = 512;

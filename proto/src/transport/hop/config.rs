@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::Duration;
 
+/// Hops that a block may make (`hop.md` 2).
+pub const HOPS: u8 = 50;
+
 /// Settings of `transport/hop`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -50,7 +50,7 @@ use bytes::Bytes;
 use self::admit::{Reception, Waiting};
 use self::block::{Block, End, Phase};
 pub use self::block::{Shape, Whole};
-pub use self::config::{Ahead, Durable, HopConfig, NextHop, Schedule, Withhold};
+pub use self::config::{Ahead, Durable, HOPS, HopConfig, NextHop, Schedule, Withhold};
 use self::gap::Gap;
 use self::listen::Listen;
 use self::out::{InRadio, Message};

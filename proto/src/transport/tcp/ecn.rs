@@ -59,12 +59,16 @@ impl Marks {
 }
 
 impl Sender {
+    /// Whether marks cut the window as in Linux, in a state of their own.
+    pub(super) fn is_of_linux(&self) -> bool {
+        matches!(self.recovery, Recovery::RackTlp | Recovery::LinuxReno)
+    }
+
     /// An echo for the recoveries that have no state for it: one cut per window.
     pub(super) fn on_echo_classic(&mut self, tally: &Tally) {
         // Above, not at: the segment that tells of the cut is the first behind it.
         let is_new = self.una > self.mark_high && self.state < State::Recovery;
-        let has_state = matches!(self.recovery, Recovery::RackTlp | Recovery::LinuxReno);
-        if tally.echo_mark && is_new && !has_state {
+        if tally.echo_mark && is_new && !self.is_of_linux() {
             self.window.ssthresh = self.controller.threshold(self.reduction_basis(), self.mss);
             self.window.cwnd = self.window.ssthresh;
             self.window.count = 0;

@@ -12,6 +12,8 @@ use crate::wire::tcp::{SackBlocks, TIMESTAMPS_BYTES};
 
 /// Duplicate acknowledgements that are sent at once before compression holds them together.
 const FIRST_DUPLICATES: u32 = 3;
+/// SACK blocks that are sure to find place in an acknowledgement (`TCP_SACK_BLOCKS_EXPECTED`).
+const EXPECTED_BLOCKS: usize = 2;
 /// Acknowledgements behind a hole that compression holds together at most.
 const MAX_COMPRESSED: u32 = 44;
 
@@ -233,10 +235,14 @@ impl Receiver {
             return;
         }
         payload.truncate((data - left) as usize);
+        let touches = |other: &Island| other.1 >= left && other.0 <= right;
+        let place = self.islands.iter().position(touches).unwrap_or(self.islands.len());
+        // What is held together could else not be told of any more (`tcp_sack_compress_send_ack`).
+        self.ack_now |= self.compressed.is_some() && place >= EXPECTED_BLOCKS;
         let mut island = (left, right);
         let mut overlap = None;
         self.islands.retain(|other| {
-            let apart = other.1 < left || other.0 > right;
+            let apart = !touches(other);
             if !apart {
                 if other.0 < right && other.1 > left {
                     overlap = Some((left.max(other.0), right.min(other.1)));

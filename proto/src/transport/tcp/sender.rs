@@ -395,7 +395,10 @@ impl Sender {
         let delivered = (self.delivered - tally.delivered_before) as u32;
         let limited = self.cwnd_limited
             || (self.window.in_slow_start() && self.window.cwnd < 2 * self.max_packets_out);
-        if delivered == 0 || !limited || tally.echo_mark {
+        // Linux grows on what also tells of marks (`tcp_may_raise_cwnd`): they cut the window where
+        // they are new, and are echoed for long while holes are repeated.
+        let is_marked = tally.echo_mark && !self.is_of_linux();
+        if delivered == 0 || !limited || is_marked {
             return;
         }
         let segments = match self.counting {

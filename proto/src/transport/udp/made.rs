@@ -8,13 +8,15 @@ const MARKS: usize = 256;
 /// Time between two marks, at first.
 const STEP: Duration = Duration::from_millis(20);
 
-/// So long at least a datagram may be under way before it counts as lost.
-const UNDER_WAY: Duration = Duration::from_secs(1);
+/// So long a datagram may be under way before it counts as lost, where none came.
+const UNKNOWN: Duration = Duration::from_secs(1);
+/// The same at least, where others came sooner.
+const LEAST: Duration = Duration::from_millis(20);
 
 /// How long a datagram may be under way before it counts as lost, where others took so long.
 pub fn under_way(delays_ms: &[f64]) -> Duration {
-    let longest = delays_ms.iter().copied().fold(0.0, f64::max);
-    Duration::from_secs_f64(longest * 2.0 / 1e3).max(UNDER_WAY)
+    let longest = delays_ms.iter().copied().reduce(f64::max);
+    longest.map_or(UNKNOWN, |longest| Duration::from_secs_f64(longest.max(0.0) / 500.0).max(LEAST))
 }
 
 /// The growing number of datagrams of a source.

@@ -136,10 +136,12 @@ impl Udp {
         }
     }
 
-    /// Ends a source at `now`.
+    /// Ends a source at `now`: what would be due at that very time is not its any more.
     pub fn stop(&mut self, now: Instant) {
         if let Role::Source(source) = &mut self.role {
-            source.advance(now);
+            if source.started {
+                source.advance(now.saturating_sub(Duration::from_nanos(1)));
+            }
             source.end(now);
         }
     }

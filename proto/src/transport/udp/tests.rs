@@ -163,6 +163,24 @@ fn what_waits_when_a_source_is_stopped_is_lost() {
 }
 
 #[test]
+fn what_is_due_at_the_very_end_is_not_made() {
+    let mut udp = source(Some(Bitrate::from_mbps(1.0)), None);
+    assert_eq!(packets(&mut udp, 72).len(), 10, "from 0 on, each 8 ms");
+    udp.stop(at_ms(80));
+    assert_eq!((udp.made_by(at_ms(1_000)), udp.status().counters["overflows"]), (10, 0));
+    let mut silent = source(Some(Bitrate::from_mbps(1.0)), None);
+    silent.stop(at_ms(80));
+    assert_eq!(silent.made_by(at_ms(1_000)), 0, "it had not begun");
+}
+
+#[test]
+fn who_is_lost_is_known_the_sooner_the_sooner_others_come() {
+    for (delays_ms, ms) in [(&[][..], 1_000), (&[0.05, -3.0], 20), (&[5.0, 40.0, 10.0], 80)] {
+        assert_eq!(under_way(delays_ms), Duration::from_millis(ms), "{delays_ms:?}");
+    }
+}
+
+#[test]
 fn a_sink_finds_loss_repetition_and_reordering() {
     let sent = packets(&mut source(Some(Bitrate::from_mbps(1.0)), None), 79);
     let mut sink = Udp::build(UdpConfig::Sink, end(2, 1));

@@ -140,6 +140,27 @@ fn waiting_for_nothing_makes_the_next_wait_longer() {
 }
 
 #[test]
+fn each_island_is_told_of_though_acknowledgements_are_held_together() {
+    // `tcp_sack_compress_send_ack`: nine islands within the time that one is held.
+    let mut taker = Taker::new(&unpushed(0));
+    let start = taker.left;
+    let (mut told, mut sent) = (std::collections::BTreeSet::new(), 0);
+    for number in 0..12 {
+        taker.left += 100;
+        let at = at_ms(1_000) + Duration::from_micros(number * 80);
+        if taker.take(at, 150, false) {
+            told.extend(taker.receiver.sack_blocks().as_slice().iter().map(|block| block.0.0));
+            taker.receiver.on_ack_sent(at, false);
+            sent += 1;
+        }
+    }
+    let held = taker.receiver.sack_blocks();
+    told.extend(held.as_slice().iter().map(|block| block.0.0));
+    assert_eq!(told.len(), 12, "of {start}: {told:?}");
+    assert!((7..12).contains(&sent), "{sent} acknowledgements at once");
+}
+
+#[test]
 fn linux_pushes_the_last_segment_of_a_burst() {
     // `__tcp_transmit_skb`: acknowledgements of two segments let out two as one.
     let share = |config: &TcpConfig| {
