@@ -85,6 +85,7 @@ fn programs_that_know_nothing_of_blocks_ride_on_them() {
     a_browser_shows_a_page(&place);
     git_clones_over_ssh(&place);
     curl_is_redirected(&place);
+    what_is_of_this_host_is_not_redirected(&place);
     proxy.signal(rustix::process::Signal::TERM);
     wait_for("the redirect to be gone", || !tables(&place).contains("farhop_proxy"));
 }
@@ -199,6 +200,20 @@ fn curl_is_redirected(place: &Place) {
     assert_eq!(curl(place, &format!("http://{FAR}:82/"), &[]), Some(56));
 }
 
+/// An address that both ends have means each its own.
+fn what_is_of_this_host_is_not_redirected(place: &Place) {
+    let near = place.path("near");
+    fs::create_dir_all(&near).expect("a folder");
+    fs::write(place.path("near/page"), bytes(2_000_000)).expect("the page is written");
+    fs::write(place.path("www/page"), b"of another host").expect("the page is written");
+    let out = place.exec("n1", &["ip", "address", "add", &format!("{FAR}/32"), "dev", "lo"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let _web = spawn(place, "n1", &["python3", "-m", "http.server", "8000", "-d", &near]);
+    wait_for_port(place, "n1", 8_000);
+    assert_eq!(curl(place, &format!("http://{FAR}:8000/page"), &[]), Some(0));
+    assert_copied(place);
+}
+
 /// Six daemons on one host.
 const NODES: &[&str] = &["hill", "one", "two", "three", "four", "valley"];
 
@@ -260,6 +275,50 @@ fn a_client_hears_that_an_exit_that_stays_away_is_not_to_be_reached() {
     // The reply of the proxy stands in brackets: 4 is "host unreachable" (RFC 1928).
     assert!(out.status.code() == Some(97) && stderr(&out).contains("(4)"), "{}", stderr(&out));
     assert!(took < Duration::from_secs(12), "{took:?}");
+}
+
+#[test]
+#[ignore = "system: an upload that nobody reads and that is broken off, about 10 s"]
+fn an_upload_that_is_broken_off_ends_at_a_target_that_does_not_read() {
+    let place = Place::new("upload");
+    let Some(_row) = Row::up(&place, &["hill", "ridge", "valley"], 15_011) else { return };
+    let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    server.set_nonblocking(true).expect("it can be");
+    let target = format!("127.0.0.1:{}", server.local_addr().expect("a port").port());
+    let forward = format!("15017={target}");
+    let _exit = place.start(&["exit", "--node", "valley", "--allow", &target]);
+    let words = ["proxy", "--node", "hill", "--exit", "valley", "--forward", &forward];
+    let _proxy = place.start(&words);
+    let mut ends = None;
+    // Until the exit listens a connection is refused.
+    wait_for("the proxy and the exit", || {
+        let Ok(near) = std::net::TcpStream::connect("127.0.0.1:15017") else { return false };
+        let limit = Instant::now() + Duration::from_secs(1);
+        while Instant::now() < limit && ends.is_none() {
+            ends = server.accept().ok().map(|(far, _)| (near.try_clone().expect("a second"), far));
+            thread::sleep(Duration::from_millis(10));
+        }
+        ends.is_some()
+    });
+    let (mut near, far) = ends.expect("both ends");
+    near.set_write_timeout(Some(Duration::from_secs(2))).expect("a time");
+    let mut sent = 0;
+    while let Ok(length) = std::io::Write::write(&mut near, &[7; 100_000]) {
+        sent += length;
+    }
+    assert!(sent > 1_000_000, "{sent} bytes are on their way");
+    rustix::net::sockopt::set_socket_linger(&near, Some(Duration::ZERO)).expect("it can be");
+    drop(near);
+    let start = Instant::now();
+    wait_for("the target to hear of it", || {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut one = [PollFd::new(&far, PollFlags::empty())];
+        poll(&mut one, Some(&Timespec::default())).expect("it can be");
+        one[0].revents().contains(PollFlags::ERR)
+    });
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    println!("reset after {:.1} s, with {sent} bytes on their way", took.as_secs_f64());
 }
 
 #[test]

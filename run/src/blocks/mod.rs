@@ -190,6 +190,9 @@ impl Exchange {
             // Numbers that come again soon could meet blocks of their last flow.
             self.next_local = spare;
         }
+        for given_up in self.sockets.take_given_up() {
+            self.tell(now, hop, Some(given_up));
+        }
         for node in self.sockets.take_silent() {
             if !self.notices.has_to(node) {
                 let flow = (self.free_local(), self.office.config.frame_bytes);
@@ -267,14 +270,15 @@ impl Exchange {
         }
     }
 
-    /// The source of a file that comes here has given it up.
+    /// The source of a file or a stream that comes here has given it up.
     fn on_given_up(&mut self, now: Instant, hop: &mut Hop, delivery: &Delivery) {
         let source = delivery.id.flow.source;
-        let file = GivenUp::read(&delivery.frames);
-        if let Some(file) = file {
-            match self.courier.coming(source, file) {
+        if let Some(what) = GivenUp::read(&delivery.frames)
+            && !self.sockets.on_given_up(now, hop, (source, what))
+        {
+            match self.courier.coming(source, what) {
                 Some(flow) => self.give_up(now, hop, flow, GIVEN_UP),
-                None => self.given_up.put(source, file),
+                None => self.given_up.put(source, what),
             }
         }
         hop.accept(now, delivery.id);
@@ -331,11 +335,11 @@ impl Exchange {
         Ok(())
     }
 
-    /// The destination of a file hears that it does not come, if there is one.
-    fn tell(&mut self, now: Instant, hop: &mut Hop, file: Option<(NodeId, GivenUp)>) {
-        if let Some(file) = file {
+    /// The destination of a file or a stream hears that no more comes of it, if there is one.
+    fn tell(&mut self, now: Instant, hop: &mut Hop, given_up: Option<(NodeId, GivenUp)>) {
+        if let Some(given_up) = given_up {
             let flow = (self.free_local(), self.office.config.frame_bytes);
-            self.notices.tell(now, hop, file, flow);
+            self.notices.tell(now, hop, given_up, flow);
         }
     }
 

@@ -2,7 +2,8 @@
 //! which has the reliability of all others.
 //!
 //! The destination of a file that was given up at its source hears so. Until then it keeps what it
-//! has of the file, and so it does if the source ends before. And a node that nothing was heard of
+//! has of the file, and so it does if the source ends before. That of a stream which was broken off
+//! hears so past what nobody has read there. And a node that nothing was heard of
 //! is hailed: that a hail arrives says that it is there.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,12 +23,12 @@ const NOTICES: usize = 64;
 /// Files of which notices came first that are remembered.
 const REMEMBERED: usize = 256;
 
-/// A file that was given up, as its destination knows it.
+/// A file or a stream that was given up, as its destination knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GivenUp {
     /// Number of its flow at the source.
     pub(crate) local: u16,
-    /// What tells it from other files of that number.
+    /// What tells it from others of that number.
     pub(crate) nonce: u64,
 }
 
@@ -89,7 +90,7 @@ impl Notices {
         self.0.values().any(|to| *to == node)
     }
 
-    /// Tells a destination of a file, by a flow with a number that is free.
+    /// Tells a destination of a file or a stream, by a flow with a number that is free.
     pub(super) fn tell(
         &mut self,
         now: Instant,

@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Blocks = 3,
     /// Datagrams of a program.
     Datagrams = 4,
-    /// Says that a file was given up.
+    /// Says that a file was given up, or a stream.
     GivenUp = 5,
     /// Says nothing: that it arrives tells that its destination is there.
     Hail = 6,

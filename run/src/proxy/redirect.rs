@@ -57,9 +57,8 @@ impl Redirect {
     pub fn clean() -> Result<usize, RedirectError> {
         let listed = run(&["list", "tables", "inet"], "")?;
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-        let names = listed.split_whitespace().filter(|word| word.starts_with(TABLE));
         let mut removed = 0;
-        for name in names.filter(|name| !is_alive(name)) {
+        for name in listed.split_whitespace().filter(|name| is_dead(name)) {
             run(&["delete", "table", "inet", name], "")?;
             removed += 1;
         }
@@ -78,6 +77,7 @@ impl Drop for Redirect {
 /// The table as nft reads it.
 fn script(table: &str, port: u16, only: Option<&[Prefix]>, except: &[Prefix]) -> String {
     let mut rules = format!("meta mark {MARK:#x} return\nmeta l4proto != tcp return\n");
+    rules += "fib daddr type local return\n";
     rules += &format!("ip daddr {{ {LOCAL_4} }} return\nip6 daddr {{ {LOCAL_6} }} return\n");
     let family = |prefix: &Prefix| if prefix.is_ipv4() { "ip" } else { "ip6" };
     for prefix in except {
@@ -99,15 +99,15 @@ fn script(table: &str, port: u16, only: Option<&[Prefix]>, except: &[Prefix]) ->
         "table inet {table} {{\n\
          chain out {{\ntype nat hook output priority -100; policy accept;\n{rules}}}\n\
          chain through {{\ntype nat hook prerouting priority -100; policy accept;\n\
-         fib daddr type local return\n{rules}}}\n}}\n"
+         {rules}}}\n}}\n"
     )
 }
 
-/// Whether the process that a table belongs to still runs.
-fn is_alive(table: &str) -> bool {
+/// Whether a table is that of a proxy which does not run any more.
+fn is_dead(table: &str) -> bool {
     let numbers = table.strip_prefix(TABLE).and_then(|rest| rest.split_once('_'));
     let numbers = numbers.and_then(|(pid, at)| Some((pid.parse().ok()?, at.parse().ok()?)));
-    numbers.is_some_and(|(pid, at): (u32, u64)| began(pid) == Some(at))
+    numbers.is_some_and(|(pid, at): (u32, u64)| began(pid) != Some(at))
 }
 
 /// When a process began, in the kernel's ticks; nothing if there is none.
@@ -142,12 +142,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_alive_as_long_as_whoever_began_then() {
+    fn a_table_is_dead_once_whoever_began_then_is_gone() {
         let own = std::process::id();
         let at = began(own).expect("it runs");
-        assert!(is_alive(&format!("{TABLE}{own}_{at}")));
-        assert!(!is_alive(&format!("{TABLE}{own}_{}", at + 1)));
-        assert!(!is_alive(&format!("{TABLE}x")));
+        assert!(!is_dead(&format!("{TABLE}{own}_{at}")));
+        assert!(is_dead(&format!("{TABLE}{own}_{}", at + 1)));
+        for of_others in ["filter", &format!("{TABLE}notes"), &format!("{TABLE}my_notes")] {
+            assert!(!is_dead(of_others), "{of_others}");
+        }
     }
 
     #[test]
@@ -155,7 +157,8 @@ mod tests {
         let prefix = |text: &str| text.parse::<Prefix>().expect("a prefix");
         let all = script("t", 1234, None, &[prefix("10.66.0.0/16")]);
         let redirect = all.find("redirect to :1234").expect("it is there");
-        for before in ["127.0.0.0/8", "mark 0x6661 return", "10.66.0.0/16 return"] {
+        assert_eq!(all.matches("fib daddr type local return").count(), 2, "in each chain: {all}");
+        for before in ["fib daddr", "127.0.0.0/8", "mark 0x6661 return", "10.66.0.0/16 return"] {
             assert!(all.find(before).is_some_and(|at| at < redirect), "{before}: {all}");
         }
         let some = script("t", 1234, Some(&[prefix("192.0.2.0/24")]), &[]);

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{SendFlags, send};
 use socket2::SockRef;
 
 use crate::sockets::client::StreamSocket;
@@ -103,7 +105,27 @@ fn copy_out(from: &mut TcpStream, to: &mut StreamSocket, broken: &AtomicBool) ->
         if length == 0 {
             return to.finish();
         }
+        wait_for_place(to, from)?;
         to.write_all(&chunk[..length])?;
+    }
+}
+
+/// Waits until a stream takes more, as long as the connection that the bytes are of is not reset.
+fn wait_for_place(to: &StreamSocket, from: &TcpStream) -> io::Result<()> {
+    loop {
+        let nothing_but_errors = PollFlags::empty();
+        let mut both = [PollFd::new(to, PollFlags::OUT), PollFd::new(from, nothing_but_errors)];
+        if let Err(error) = poll(&mut both, None)
+            && error != rustix::io::Errno::INTR
+        {
+            return Err(error.into());
+        }
+        if both[1].revents().contains(PollFlags::ERR) {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        if !both[0].revents().is_empty() {
+            return Ok(());
+        }
     }
 }
 
@@ -115,6 +137,41 @@ fn copy_in(from: &mut StreamSocket, to: &mut TcpStream) -> io::Result<()> {
         if length == 0 {
             return Ok(());
         }
-        to.write_all(&chunk[..length])?;
+        let done = write_beside(to, &chunk[..length], from)?;
+        if done < length {
+            // What is here of the stream is little by now, and says how it ended: broken off, what
+            // the other side of TCP has not taken is of no use.
+            let mut rest = chunk[done..length].to_vec();
+            from.read_to_end(&mut rest)?;
+            return to.write_all(&rest);
+        }
     }
+}
+
+/// Writes bytes to TCP. Returns how many were taken: all, unless the daemon closed its end of the
+/// stream while TCP had no place.
+fn write_beside(to: &TcpStream, bytes: &[u8], stream: &StreamSocket) -> io::Result<usize> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match send(to, &bytes[done..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(length) => done += length,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => {
+                let nothing_but_errors = PollFlags::empty();
+                let mut both =
+                    [PollFd::new(to, PollFlags::OUT), PollFd::new(stream, nothing_but_errors)];
+                if let Err(error) = poll(&mut both, None)
+                    && error != rustix::io::Errno::INTR
+                {
+                    return Err(error.into());
+                }
+                let has_place = !both[0].revents().is_empty();
+                if !has_place && both[1].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+                    return Ok(done);
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(done)
 }

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use farhop_proto::wire::hop::BlockId;
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Bytes before a record.
 pub(super) const HEAD_BYTES: usize = 5;
@@ -121,6 +121,29 @@ impl Channel {
         (self.socket.as_fd(), flags)
     }
 
+    /// Whether the program is gone, or will send nothing more, before that was read.
+    pub(super) fn is_hung_up(&self) -> bool {
+        let mut one = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        let is_ready = poll(&mut one, Some(&Timespec::default())).is_ok_and(|count| count > 0);
+        let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        !self.is_over && is_ready && one[0].revents().intersects(gone)
+    }
+
+    /// Reads all that a program which is gone has left, which the kernel bounds. Returns whether
+    /// there is a record of this kind in it.
+    pub(super) fn read_rest(&mut self, wanted: Kind) -> bool {
+        while !self.is_over && self.read() {}
+        let mut rest = &self.inbox[..];
+        while let Some((head, behind)) = rest.split_at_checked(HEAD_BYTES) {
+            if head[0] == wanted as u8 {
+                return true;
+            }
+            let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+            rest = behind.get(length..).unwrap_or_default();
+        }
+        false
+    }
+
     pub(super) fn set_ready(&mut self, is_ready: bool) {
         self.is_ready |= is_ready;
     }
@@ -132,6 +155,11 @@ impl Channel {
     /// Whether the program closed its end, and all that it said before was taken.
     pub(super) fn has_ended(&self) -> bool {
         self.is_over && self.record_bytes().is_none()
+    }
+
+    /// Whether nothing more comes from the program.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// Bytes that the program has not read.

@@ -51,7 +51,7 @@ pub use self::records::{Receiving, Sending};
 pub(crate) use self::senders::Cancelled;
 use self::senders::{Senders, Wanted};
 use self::streams::{Refused, Streams};
-use crate::blocks::{Done, Kind as FlowKind, Office, kind_of};
+use crate::blocks::{Done, GivenUp, Kind as FlowKind, Office, kind_of};
 
 /// Sockets at one time.
 const SOCKETS: usize = 1_024;
@@ -289,6 +289,21 @@ impl Sockets {
     /// Nodes that are silent and that no stream can ask whether they are there.
     pub(crate) fn take_silent(&mut self) -> BTreeSet<NodeId> {
         self.streams.take_silent()
+    }
+
+    /// Streams that were given up here, for those at their other ends.
+    pub(crate) fn take_given_up(&mut self) -> Vec<(NodeId, GivenUp)> {
+        self.streams.take_given_up()
+    }
+
+    /// A node has given up a flow. Returns whether it is that of a stream here.
+    pub(crate) fn on_given_up(
+        &mut self,
+        now: Instant,
+        hop: &mut Hop,
+        given_up: (NodeId, GivenUp),
+    ) -> bool {
+        self.streams.on_given_up(now, hop, given_up, &mut self.counters)
     }
 
     /// A node is there.

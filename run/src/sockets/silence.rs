@@ -55,10 +55,23 @@ impl Streams {
             self.end(now, hop, local, (Cause::Silent, &why));
         }
         self.make_room(now, hop, silence, counters);
+        self.probe_opening(now, silence);
         for (peer, last) in heard {
             if last + probe_after(silence) <= now && !self.probe_one(peer) && self.has_flying(peer)
             {
                 self.silent.insert(peer);
+            }
+        }
+    }
+
+    /// Asks over each stream that was taken and not answered for some time whether it is still
+    /// known: a node that has begun anew refuses it.
+    fn probe_opening(&mut self, now: Instant, silence: Duration) {
+        for (local, stream) in &mut self.all {
+            let is_late = stream.heard + probe_after(silence) <= now;
+            if stream.stage == Stage::Opening && is_late && stream.ours.can_probe() {
+                stream.ours.probe();
+                self.todo.insert(*local);
             }
         }
     }

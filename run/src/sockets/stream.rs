@@ -52,8 +52,10 @@ pub(super) struct Stream {
     last: Option<BlockId>,
     /// Whether the program has all of it, and knows that no more comes.
     is_ended: bool,
-    /// Whether the program broke it off.
+    /// Whether the program broke it off, and nobody has taken note of that.
     pub(super) is_broken: bool,
+    /// What tells our flow from others of its number, and theirs.
+    pub(super) nonces: [u64; 2],
     /// Whether the other end was asked whether it is there.
     pub(super) is_probing: bool,
     /// When something of the other end was last heard.
@@ -97,6 +99,7 @@ impl Stream {
             last: None,
             is_ended: false,
             is_broken: false,
+            nonces: [0; 2],
             is_probing: false,
             heard: now,
             held_up: now,
@@ -121,9 +124,20 @@ impl Stream {
                 None => break,
             }
         }
-        if !channel.has_ended() {
-            return;
+        if channel.has_ended() {
+            self.leave();
         }
+    }
+
+    /// Takes note that the program is gone, though there is no place for what it wrote. If it did
+    /// not want to end like this, what it wrote is of no use, and waits for nothing.
+    pub(super) fn handle_hangup(&mut self) {
+        if self.channel.as_mut().is_some_and(|channel| !channel.read_rest(Kind::Finish)) {
+            self.leave();
+        }
+    }
+
+    fn leave(&mut self) {
         self.channel = None;
         self.stage = Stage::Leaving;
         if !self.ours.is_finish_wanted() {

@@ -15,7 +15,7 @@ use super::listeners::{Listeners, Purpose};
 use super::silence::look_after;
 use super::stream::{Heard, Stage, Stream};
 use super::{SocketCounters, StreamStatus, is_service, offer};
-use crate::blocks::{self, Kind as FlowKind, Office, Opening, front, random};
+use crate::blocks::{self, GivenUp, Kind as FlowKind, Office, Opening, front, random};
 
 /// Streams that wait for programs at one time.
 const OFFERS: usize = 128;
@@ -37,6 +37,8 @@ pub(super) struct Streams {
     look: Option<Instant>,
     /// Nodes that are silent and that no stream can ask.
     pub(super) silent: BTreeSet<NodeId>,
+    /// Streams that were given up here while something of them was on its way.
+    given_up: Vec<(NodeId, GivenUp)>,
     waiting: usize,
     /// Bytes sent and received of streams that are over.
     passed: (u64, u64),
@@ -55,6 +57,7 @@ impl Streams {
             offers: BTreeMap::new(),
             look: None,
             silent: BTreeSet::new(),
+            given_up: Vec::new(),
             waiting: 0,
             passed: (0, 0),
         }
@@ -74,20 +77,22 @@ impl Streams {
 
     pub(super) fn sources(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let limit = self.limit();
-        let source = move |stream: &'_ Stream| stream.ours.waiting() < limit;
-        self.all
-            .values()
-            .filter_map(move |stream| Some(stream.channel.as_ref()?.source(source(stream))))
+        self.all.values().filter_map(move |stream| source(stream, limit))
     }
 
     pub(super) fn set_ready(&mut self, ready: &mut dyn Iterator<Item = bool>) {
         let limit = self.limit();
         for (local, stream) in &mut self.all {
+            let is_watched = source(stream, limit).is_some_and(|(_, flags)| !flags.is_empty());
+            if !is_watched || !ready.next().unwrap_or(false) {
+                continue;
+            }
+            self.todo.insert(*local);
             let reads = stream.ours.waiting() < limit;
             let Some(channel) = &mut stream.channel else { continue };
-            if !channel.source(reads).1.is_empty() && ready.next().unwrap_or(false) {
-                channel.set_ready(true);
-                self.todo.insert(*local);
+            channel.set_ready(true);
+            if !reads && channel.is_hung_up() {
+                stream.handle_hangup();
             }
         }
     }
@@ -122,8 +127,7 @@ impl Streams {
             Ok(_) => return Err((channel, format!("'{service}' is no name for a service"))),
             Err(error) => return Err((channel, format!("{error:#}"))),
         };
-        let ours = Batch::new(opening(service, None));
-        let mut stream = Stream::new(peer, service, Stage::Opening, ours, now);
+        let mut stream = open((peer, service), None, Stage::Opening, now);
         stream.channel = Some(channel);
         self.insert(office, now, local, stream);
         Ok(())
@@ -189,14 +193,14 @@ impl Streams {
         let (id, peer) = (delivery.id, delivery.id.flow.source);
         let block = Bytes::from(delivery.frames.concat());
         let taken = match blocks::read::<Opening>(FlowKind::Stream, &block) {
-            Some((Opening { answers: Some(answered), .. }, bytes)) => {
-                self.on_answer(office, now, answered, &delivery, bytes, counters)
+            Some((Opening { answers: Some(answered), nonce, .. }, bytes)) => {
+                self.on_answer(office, now, (answered, nonce), &delivery, bytes, counters)
             }
-            Some((Opening { service, .. }, bytes)) if self.offers.len() < OFFERS => {
+            Some((Opening { service, nonce, .. }, bytes)) if self.offers.len() < OFFERS => {
                 listeners.find(Purpose::Streams, &service).is_some_and(|listener| {
-                    let ours = Batch::new(opening("", Some(id.flow.local)));
-                    let mut stream = Stream::new(peer, &service, Stage::Offered, ours, now);
-                    stream.theirs = Some(id.flow);
+                    let answers = Some(id.flow.local);
+                    let mut stream = open((peer, &service), answers, Stage::Offered, now);
+                    (stream.theirs, stream.nonces[1]) = (Some(id.flow), nonce);
                     self.by_flow.insert(id.flow, local);
                     self.offers.insert(local, (delivery, bytes));
                     self.insert(office, now, local, stream);
@@ -217,7 +221,7 @@ impl Streams {
         &mut self,
         office: &Office,
         now: Instant,
-        local: u16,
+        (local, nonce): (u16, u64),
         first: &Delivery,
         bytes: Bytes,
         counters: &mut SocketCounters,
@@ -231,6 +235,7 @@ impl Streams {
             channel.say(Kind::Opened, opened.to_string());
         }
         (stream.stage, stream.theirs, stream.heard) = (Stage::Open, Some(first.id.flow), now);
+        stream.nonces[1] = nonce;
         stream.give_first(first, bytes);
         self.by_flow.insert(first.id.flow, local);
         self.todo.insert(local);
@@ -266,6 +271,28 @@ impl Streams {
                 self.end(now, hop, local, (Cause::Broken, why));
             }
         }
+    }
+
+    /// The other end gave a stream up, whatever of it is still to be read. Returns whether there is
+    /// such a stream.
+    pub(super) fn on_given_up(
+        &mut self,
+        now: Instant,
+        hop: &mut Hop,
+        (source, what): (NodeId, GivenUp),
+        counters: &mut SocketCounters,
+    ) -> bool {
+        let local = self.by_flow.get(&FlowKey { source, local: what.local }).copied();
+        let is_it = |local: &u16| self.all[local].nonces[1] == what.nonce;
+        let Some(local) = local.filter(is_it) else { return false };
+        counters.reset += 1;
+        self.end(now, hop, local, (Cause::Broken, "the other end broke it off"));
+        true
+    }
+
+    /// Streams that were given up here, for those at their other ends.
+    pub(super) fn take_given_up(&mut self) -> Vec<(NodeId, GivenUp)> {
+        std::mem::take(&mut self.given_up)
     }
 
     /// The other end has a block of a stream, or refuses it.
@@ -357,9 +384,14 @@ impl Streams {
         let waited = stream.ours.waiting();
         let sizes = (self.block_bytes, usize::from(office.config.frame_bytes));
         stream.write(now, hop);
-        let was_broken = stream.is_broken;
         stream.take(now, place);
-        counters.reset += u64::from(stream.is_broken && !was_broken);
+        if std::mem::take(&mut stream.is_broken) {
+            counters.reset += 1;
+            // Behind what is not read yet its end would not be heard of for long.
+            if stream.ours.is_flying() {
+                self.given_up.push((stream.peer, GivenUp { local, nonce: stream.nonces[0] }));
+            }
+        }
         let is_waiting = stream.push(now, hop, office.flow(local), sizes);
         // Its place may be free again.
         stream.take(now, place);
@@ -395,8 +427,28 @@ impl Streams {
     }
 }
 
-/// The front of the first block of a stream.
-fn opening(service: &str, answers: Option<u16>) -> Vec<u8> {
-    let (service, nonce) = (service.to_owned(), random().unwrap_or_default());
-    front(FlowKind::Stream, &Opening { service, answers, nonce, ..Opening::default() })
+/// What to wait on for a stream of which so many bytes may wait. Where there is no place for more,
+/// the end of its program wakes the loop all the same.
+fn source(stream: &Stream, limit: usize) -> Option<(BorrowedFd<'_>, PollFlags)> {
+    let reads = stream.ours.waiting() < limit;
+    let channel = stream.channel.as_ref()?;
+    let (fd, mut flags) = channel.source(reads);
+    flags.set(PollFlags::RDHUP, !reads && !channel.is_over());
+    Some((fd, flags))
+}
+
+/// A stream whose first block says whom it is for, or what it answers.
+fn open(
+    (peer, service): (NodeId, &str),
+    answers: Option<u16>,
+    stage: Stage,
+    now: Instant,
+) -> Stream {
+    let nonce = random().unwrap_or_default();
+    let told = if answers.is_some() { "" } else { service };
+    let opening = Opening { service: told.into(), answers, nonce, ..Opening::default() };
+    let ours = Batch::new(front(FlowKind::Stream, &opening));
+    let mut stream = Stream::new(peer, service, stage, ours, now);
+    stream.nonces[0] = nonce;
+    stream
 }

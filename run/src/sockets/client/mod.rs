@@ -19,6 +19,7 @@ mod datagrams;
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -262,6 +263,14 @@ impl StreamSocket {
     /// Fails if the time is zero.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.line.socket.set_read_timeout(timeout)
+    }
+}
+
+impl AsFd for StreamSocket {
+    /// What to wait on: it is ready to be written to where the daemon takes more, and hung up once
+    /// the daemon says nothing more.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.line.socket.as_fd()
     }
 }
 
