@@ -62,15 +62,15 @@ pub(super) fn answer(driver: &mut Driver, request: Request) -> Result<Value> {
             exchange.drop_file(now, hop, &id)?;
             json!({ "id": id })
         }
-        Request::ClearCache {} => json!({ "cleared": hop.clear_cache() }),
+        Request::ClearCache {} => json!({ "cleared": hop.clear_cache(now) }),
         _ => {
             let HopConfig { memory_bytes, disk_bytes, .. } = *hop.config();
             serde_json::to_value(CacheStatus {
                 folder: exchange.dir().display().to_string(),
                 memory_limit: memory_bytes,
                 disk_limit: disk_bytes,
-                waiting: hop.waiting().map(status).collect(),
-                cached: hop.cached().map(status).collect(),
+                waiting: hop.waiting(now).map(status).collect(),
+                cached: hop.cached(now).map(status).collect(),
             })?
         }
     })

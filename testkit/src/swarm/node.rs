@@ -227,7 +227,7 @@ impl Node {
     /// What it holds, for someone who looks for a fault.
     pub(super) fn describe(&self) -> String {
         let waiting: Vec<_> =
-            self.hop.waiting().map(|(id, shape)| (id, shape.destination)).collect();
+            self.hop.waiting(Instant::ZERO).map(|(id, shape)| (id, shape.destination)).collect();
         let trips: Vec<_> =
             self.trips.values().map(|t| (t.plan.key.local, t.plan.to, t.next, t.arrived)).collect();
         let counters: Vec<_> =

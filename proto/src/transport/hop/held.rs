@@ -1,10 +1,15 @@
 //! Blocks in and out, and who makes room for whom.
 
-use super::block::Block;
+use super::block::{Block, Shape};
 use super::park::Place;
 use super::{BLOCKS, Hop, Keep, admit};
 use crate::base::Instant;
 use crate::wire::hop::{BlockId, FlowKey};
+
+/// Whether a block is a part whose rest has not come for long.
+fn is_left(now: Instant, block: &Block) -> bool {
+    block.used + admit::SILENT <= now && !block.is_complete()
+}
 
 impl Hop {
     /// The blocks of a flow, in their order.
@@ -23,6 +28,39 @@ impl Hop {
     /// there are none.
     pub fn heard_of(&self, flow: FlowKey) -> Option<Instant> {
         self.open_of(flow).map(|(_, block)| block.used).max()
+    }
+
+    /// Blocks of others that the next hop has: they are here for the case that it loses them.
+    pub(super) fn spare(&self) -> impl Iterator<Item = (&BlockId, &Block)> {
+        self.blocks.iter().filter(|(id, block)| self.is_spare(id, block))
+    }
+
+    pub(super) fn is_spare(&self, id: &BlockId, block: &Block) -> bool {
+        id.flow.source != self.node && block.is_spare()
+    }
+
+    /// Blocks of others that may be let go of: those that the next hop has, and parts of blocks
+    /// that fell silent, of which nothing was acknowledged.
+    pub fn cached(&self, now: Instant) -> impl Iterator<Item = (&BlockId, &Shape)> {
+        let may_go = move |(id, block): &(&BlockId, &Block)| self.may_go(now, id, block);
+        self.blocks.iter().filter(may_go).map(|(id, block)| (id, &block.shape))
+    }
+
+    /// Blocks that wait to be passed on, or to arrive.
+    pub fn waiting(&self, now: Instant) -> impl Iterator<Item = (&BlockId, &Shape)> {
+        let waits = move |(id, block): &(&BlockId, &Block)| !self.may_go(now, id, block);
+        self.blocks.iter().filter(waits).map(|(id, block)| (id, &block.shape))
+    }
+
+    fn may_go(&self, now: Instant, id: &BlockId, block: &Block) -> bool {
+        id.flow.source != self.node && (block.is_spare() || is_left(now, block))
+    }
+
+    /// Lets go of all that is [cached](Hop::cached). Returns how many blocks that were.
+    pub fn clear_cache(&mut self, now: Instant) -> usize {
+        let cached: Vec<BlockId> = self.cached(now).map(|(id, _)| *id).collect();
+        cached.iter().for_each(|id| _ = self.remove(*id));
+        cached.len()
     }
 
     pub(super) fn insert(&mut self, id: BlockId, block: Block) {
@@ -73,13 +111,12 @@ impl Hop {
             }
             let rank = |(id, block): &(&BlockId, &Block)| {
                 let is_other = id.flow.source != self.node;
-                let is_silent = block.used + admit::SILENT <= now && !block.is_complete();
                 // What is not in memory frees none.
                 let helps = is_crowded || block.place != Place::Kept;
                 match block.is_spare() {
                     _ if !is_other || !helps => None,
                     true => Some((0, block.used)),
-                    false if is_silent => Some((1, block.used)),
+                    false if is_left(now, block) => Some((1, block.used)),
                     false => None,
                 }
             };

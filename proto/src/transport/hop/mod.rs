@@ -289,7 +289,7 @@ impl Hop {
                 };
                 let freed: u64 =
                     self.blocks.iter().filter(may_go).map(|(_, block)| block.cost()).sum();
-                fits(self.memory - freed, self.blocks.len() - self.cached().count())
+                fits(self.memory - freed, self.blocks.len() - self.spare().count())
             })
     }
 
@@ -377,31 +377,6 @@ impl Hop {
     /// Whether [`Hop::poll_delivery`], [`Hop::poll_arrived`] or [`Hop::poll_keep`] has something.
     pub fn has_news(&self) -> bool {
         !(self.delivered.is_empty() && self.arrived.is_empty() && self.keep.is_empty())
-    }
-
-    /// Blocks of others that the next hop has: they are here for the case that it loses them.
-    pub fn cached(&self) -> impl Iterator<Item = (&BlockId, &Shape)> {
-        let cached = |(id, block): &(&BlockId, &Block)| self.is_spare(id, block);
-        self.blocks.iter().filter(cached).map(|(id, block)| (id, &block.shape))
-    }
-
-    fn is_spare(&self, id: &BlockId, block: &Block) -> bool {
-        id.flow.source != self.node && block.is_spare()
-    }
-
-    /// Blocks that wait to be passed on, or to arrive.
-    pub fn waiting(&self) -> impl Iterator<Item = (&BlockId, &Shape)> {
-        let own = self.node;
-        let waits =
-            move |(id, block): &(&BlockId, &Block)| id.flow.source == own || !block.is_spare();
-        self.blocks.iter().filter(waits).map(|(id, block)| (id, &block.shape))
-    }
-
-    /// Lets go of all blocks of others that the next hop has. Returns how many there were.
-    pub fn clear_cache(&mut self) -> usize {
-        let cached: Vec<BlockId> = self.cached().map(|(id, _)| *id).collect();
-        cached.iter().for_each(|id| _ = self.remove(*id));
-        cached.len()
     }
 
     /// Takes an event of routing.

@@ -97,6 +97,28 @@ fn transfers_that_fill_the_memory_leave_some_for_what_is_small() {
     assert!(row.count(1, "memory_held") <= 140_000);
 }
 
+#[test]
+fn a_part_of_a_block_whose_rest_does_not_come_waits_for_nothing_and_may_go() {
+    let mut row = Row::new(3, small_config(), Harm { loss: 0.5, ..Harm::default() }, 1);
+    row.push(flow(1), 0, 3, 14_000, false);
+    while row.count(2, "frames_received") < 3 {
+        let later = row.now + Duration::from_millis(1);
+        row.run_until(later);
+    }
+    row.deaf = Some(NodeId(2));
+    let blocks = |row: &mut Row| {
+        let now = row.now;
+        let hop = row.hop(2);
+        (hop.waiting(now).count(), hop.cached(now).count())
+    };
+    assert_eq!(blocks(&mut row), (1, 0));
+    let later = row.now + Duration::from_secs(8);
+    row.run_until(later);
+    assert_eq!(blocks(&mut row), (0, 1));
+    assert_eq!(row.hop(2).clear_cache(later), 1);
+    assert_eq!(row.count(2, "memory_held"), 0);
+}
+
 fn stores_much() -> HopConfig {
     HopConfig { high_blocks: 100, ..small_config() }
 }
@@ -161,7 +183,8 @@ fn a_relay_takes_blocks_one_by_one_while_the_next_hop_takes_them() {
     while row.delivered.len() < 21 {
         let step = row.now + Duration::from_millis(5);
         row.run_until(step);
-        let held = row.hop(2).waiting().count();
+        let now = row.now;
+        let held = row.hop(2).waiting(now).count();
         most = most.max(held);
         assert!(row.now < Instant::ZERO + MINUTE);
     }

@@ -121,7 +121,7 @@ fn what_begins_here_is_there_again_though_the_memory_was_made_less() {
         let id = BlockId { flow: flow(1), number };
         row.hop(1).restore(now, kept(id, 2, &text(id, 900)));
     }
-    assert_eq!(row.hop(1).waiting().count(), 4, "their programs do not have them any more");
+    assert_eq!(row.hop(1).waiting(now).count(), 4, "their programs do not have them any more");
 }
 
 #[test]
