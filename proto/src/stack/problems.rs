@@ -9,6 +9,7 @@ mod link;
 mod loss;
 mod mac;
 mod names;
+mod network;
 mod phy;
 mod relay;
 mod routing;
@@ -21,8 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::config::LinkConfig;
 use super::plan::{Search, Topology};
 use super::scenario::{
-    DelayConfig, DeviceConfig, FlowConfig, MobilityKind, RadioConfig, RadioLinkConfig,
-    RadioOverride, Scenario, Seeds, SweepConfig, SweepValue,
+    DelayConfig, FlowConfig, MobilityKind, RadioConfig, RadioLinkConfig, RadioOverride, Scenario,
+    Seeds, SweepConfig, SweepValue,
 };
 use flow::check_flow_kind;
 use names::Names;
@@ -136,6 +137,7 @@ impl Scenario {
     pub(super) fn topology(&self) -> Result<Topology, Vec<Problem>> {
         let mut found = Found(Vec::new());
         self.check_times(&mut found);
+        network::check_subnet(&mut found, self.subnet);
         check_radio(&mut found, &self.radio);
         security::check_security(&mut found, self);
         link::check_stack(&mut found, &self.stack, &self.radio);
@@ -278,12 +280,7 @@ impl Scenario {
             if let Some(radio) = &node.radio {
                 check_override(found, &format!("{path}.radio"), radio, &self.radio);
             }
-            for device in node.all_devices() {
-                let DeviceConfig::Udp { peers, .. } = device else { continue };
-                for peer in peers.keys() {
-                    names.check(found, format!("{path}.device.peers.{peer}"), peer);
-                }
-            }
+            network::check_devices(found, &path, node, &names);
         }
     }
 
