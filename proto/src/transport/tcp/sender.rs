@@ -257,6 +257,7 @@ impl Sender {
             delivered_before: self.delivered,
             lost_before: self.board.lost_total,
             duplicate: outstanding && ack.bare && !old && !grown && number == self.una,
+            old,
             outstanding,
             echo: ack.echo,
             echo_mark: ack.echo_mark && self.ecn && !old,
@@ -359,10 +360,12 @@ impl Sender {
         if let Some(latest) = latest {
             self.rtt.on_minimum(now, latest);
         }
-        self.controller.on_sample(
-            &mut self.window,
-            &Sample { now, rtt: latest, una: self.una, nxt: self.nxt, mss: self.mss },
-        );
+        // One that was overtaken tells nothing of the path now (`tcp_ack`, `old_ack`).
+        if !tally.old {
+            let (una, nxt, mss) = (self.una, self.nxt, self.mss);
+            self.controller
+                .on_sample(&mut self.window, &Sample { now, rtt: latest, una, nxt, mss });
+        }
         let echo = tally.echo.filter(|_| tally.acked > 0);
         let Some(sent) = oldest.or(echo) else {
             return false;

@@ -20,6 +20,8 @@ pub(super) struct Tally {
     pub(super) sacked: bool,
     pub(super) dsack: bool,
     pub(super) duplicate: bool,
+    /// It is below what was acknowledged before.
+    pub(super) old: bool,
     /// Something was in flight when it came.
     pub(super) outstanding: bool,
     pub(super) resend_lost: bool,

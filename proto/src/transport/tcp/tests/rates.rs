@@ -41,6 +41,31 @@ fn goodput_follows_the_inverse_root_of_the_loss() {
     }
 }
 
+#[test]
+fn overtaken_acknowledgements_tell_westwood_nothing() {
+    let congestion = Congestion::Westwood;
+    let mut pipe = Pipe::new(&TcpConfig { congestion, ..TcpConfig::linux() }, None, 20, 100);
+    pipe.write(&[7; 5_000], false);
+    pipe.run_ms(200);
+    let (now, sender) = (pipe.now, &mut pipe.ends[0].sender);
+    let measured = format!("{:?}", sender.controller);
+    let ack = |number| super::sender::Ack {
+        number,
+        window: 0,
+        sacks: Default::default(),
+        sack_count: 0,
+        echo: None,
+        bare: true,
+        echo_mark: false,
+    };
+    for ms in 0..500 {
+        assert!(sender.on_ack(now + Duration::from_millis(ms), &ack(sender.una - 1_000)));
+    }
+    assert_eq!(format!("{:?}", sender.controller), measured);
+    assert!(sender.on_ack(now + Duration::from_millis(500), &ack(sender.una)));
+    assert_ne!(format!("{:?}", sender.controller), measured, "a duplicate does");
+}
+
 /// Segments a second through both ends, in wall time: `cargo test --release -p farhop-proto
 /// segments_per_second -- --ignored --nocapture`, timed from outside.
 #[test]
