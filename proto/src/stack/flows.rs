@@ -31,6 +31,9 @@ pub struct FlowsStats {
     pub queue_full: u64,
     /// From the host, for an address that no node has.
     pub no_node: u64,
+    /// From the host, for a group: they go nowhere, and nobody waits for them.
+    #[serde(default)]
+    pub multicast: u64,
     /// For the host, which did not take them in time.
     pub host_full: u64,
 }
@@ -254,8 +257,13 @@ impl Flows {
     /// Takes an IP packet of the host's own stack. It is dropped at the end of the turn if its
     /// lane has no room.
     pub fn handle_ip(&mut self, packet: Bytes) {
-        let Some(node) = ip::destination(&packet).and_then(|addr| self.plan.node(addr)) else {
-            self.stats.no_node += 1;
+        let to = ip::destination(&packet);
+        let Some(node) = to.and_then(|addr| self.plan.node(addr)) else {
+            // Every host looks for routers and announces its groups on every interface.
+            match to.is_some_and(|addr| addr.is_multicast()) {
+                true => self.stats.multicast += 1,
+                false => self.stats.no_node += 1,
+            }
             return;
         };
         let datagram = Datagram {
@@ -485,5 +493,21 @@ mod tests {
         let (mut flows, mut cx) = (one_source(), Cx::new(Instant::ZERO));
         assert!(flows.poll_tx(&mut cx, &|_| Room::NONE).is_none());
         assert!(flows.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some());
+    }
+
+    #[test]
+    fn what_the_host_sends_to_groups_is_no_drop() {
+        let mut flows = Flows::build(AddressPlan::default());
+        let packet = |to: &str| {
+            let to: std::net::Ipv6Addr = to.parse().expect("an address");
+            let mut packet = vec![0; 40];
+            packet[0] = 0x60;
+            packet[24..].copy_from_slice(&to.octets());
+            Bytes::from(packet)
+        };
+        for to in ["ff02::2", "ff02::16", "2001:db8::1"] {
+            flows.handle_ip(packet(to));
+        }
+        assert_eq!((flows.stats().multicast, flows.stats().no_node), (2, 1));
     }
 }

@@ -137,10 +137,13 @@ pub fn node_report(name: &str, status: &StackStatus, chip: &ChipStats) -> NodeRe
     let counters = status.routing.counters.iter();
     routing.extend(counters.map(|(name, count)| (name.clone(), *count)));
     let top = [("sent", flows.sent), ("received", flows.received)];
+    // Only hosts send to groups: where none did, nothing is said of it.
+    let groups = Some(("multicast", flows.multicast)).filter(|(_, count)| *count > 0);
+    let top = top.into_iter().chain(groups);
     let mut layers = BTreeMap::from([
         ("link".into(), link.collect()),
         ("routing".into(), routing),
-        ("flows".into(), top.map(|(name, count)| (name.into(), count)).into()),
+        ("flows".into(), top.map(|(name, count)| (name.into(), count)).collect()),
         ("radio".into(), chip.counters()),
     ]);
     if let Some(security) = &status.security {
