@@ -14,7 +14,7 @@ use super::lab::run_lab;
 use super::{print_json, print_text};
 use crate::load::Loaded;
 use crate::progress::Bar;
-use crate::report::{chart, page, save};
+use crate::report::{self, chart, page, save};
 use crate::{Failure, interrupt};
 
 /// The scenario that all runs are made from.
@@ -128,22 +128,24 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     lab::isolate()?;
+    report::prepare(&options.out)?;
     interrupt::watch();
     let bar = Bar::start("80 km");
     let outcome = run_all(options, &bar);
     bar.end();
     let runs = outcome?;
-    let page = write(&options.out, &runs)?;
+    // What was seen is printed, also if it cannot be written.
+    let page = write(&options.out, &runs);
     if options.json {
-        return print_json(&serde_json::json!({
+        print_json(&serde_json::json!({
             "runs": runs, "seconds": options.seconds, "version": env!("CARGO_PKG_VERSION"),
-            "machine": page::machine(), "page": page,
-        }));
+            "machine": page::machine(), "page": page.as_ref().ok(),
+        }))?;
+        return page.map(drop);
     }
     print_text(&table(&runs))?;
     print_text(NOTE)?;
-    print_text(&page.display().to_string())?;
-    Ok(())
+    print_text(&page?.display().to_string())
 }
 
 fn run_all(options: &Options, bar: &Bar) -> Result<Vec<Run>, Failure> {
@@ -252,7 +254,7 @@ const HEAD: [&str; 8] = [
 ];
 
 fn table(runs: &[Run]) -> String {
-    crate::report::table(&HEAD, runs.iter().map(row).collect()).to_string()
+    report::table(&HEAD, runs.iter().map(row).collect()).to_string()
 }
 
 /// Writes the chart and the page; returns where the page is.
@@ -300,7 +302,7 @@ fn write(dir: &Path, runs: &[Run]) -> Result<PathBuf, Failure> {
             h2 { (run.report.scenario) }
             (page::figure(&chart::over_time(&run.report.scenario, &run.report.flows)))
             @if let Some(lateness) = &run.report.lateness {
-                p.note { (crate::report::lateness_line(lateness)) }
+                p.note { (report::lateness_line(lateness)) }
             }
         }
         h2 { "Scenario" }

@@ -143,6 +143,7 @@ pub(crate) fn lab_options(seed: Option<u64>) -> Result<LabOptions, Failure> {
 
 fn run_once(options: &Options, loaded: &Loaded) -> Result<(), Failure> {
     lab::isolate()?;
+    prepare(options)?;
     interrupt::watch();
     let bar = Bar::start(&loaded.scenario.name);
     let finished = run_lab(loaded, options.seed, &mut |progress| {
@@ -188,11 +189,13 @@ pub(crate) fn show(bar: &Bar, name: &str, progress: &Progress) {
     }
 }
 
+/// Makes and tries the folder of the report, before a lab takes its time.
+fn prepare(options: &Options) -> Result<(), Failure> {
+    options.out.as_deref().map_or(Ok(()), report::prepare_for_run)
+}
+
 fn output(options: &Options, finished: &Report, text: &str) -> Result<(), Failure> {
-    if let Some(dir) = &options.out {
-        report::write(dir, finished, text)?;
-    }
-    if options.json { print_json(finished) } else { report::print(finished, &options.out) }
+    report::output(finished, text, options.out.as_deref(), options.json)
 }
 
 /// What the holder of a lab says to the process that started it, a line each.
@@ -206,6 +209,7 @@ enum Word {
 }
 
 fn keep(options: &Options, file: &Path, loaded: &Loaded) -> Result<(), Failure> {
+    prepare(options)?;
     let mut holder = Process::new(std::env::current_exe()?);
     holder.arg("lab-hold").arg(file);
     if let Some(seed) = options.seed {

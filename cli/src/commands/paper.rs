@@ -60,17 +60,14 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let Some(name) = &options.name else {
-        for paper in PAPERS {
-            let targets = (paper.targets)().len();
-            print_text(&format!("{:<10} {}; {targets} targets", paper.name, paper.title))?;
-        }
-        return Ok(());
-    };
+    let Some(name) = &options.name else { return list() };
     let paper = find(name)?;
     let targets = chosen(paper, &options.only)?;
     let seeds = options.seeds.map_or(if options.quick { QUICK_SEEDS } else { SEEDS }, usize::from);
     let effort = Effort { seeds, quick: options.quick };
+    if let Some(dir) = &options.out {
+        report::prepare(dir)?;
+    }
     interrupt::watch();
     let begun = Instant::now();
     let threads = options.jobs.map_or(0, NonZeroUsize::get);
@@ -91,23 +88,23 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         "seeds": seeds, "wall_s": wall_s, "missed": missed, "apart": apart,
         "rows": rows, "tables": tables,
     });
-    if let Some(dir) = &options.out {
-        write(dir, paper, &outcomes, &json, effort)?;
-    }
+    let write = |dir: &PathBuf| write(dir, paper, &outcomes, &json, effort);
+    let written = options.out.as_ref().map_or(Ok(()), write);
     if options.json {
         print_json(&json)?;
     } else {
         print_text(&report::paper::text(&outcomes))?;
+        let count = rows.len();
         print_text(&format!(
-            "{} rows, {missed} outside their band; {wall_s:.0} s, {seeds} seeds",
-            rows.len()
+            "{count} rows, {missed} outside their band; {wall_s:.0} s, {seeds} seeds"
         ))?;
         if options.lab {
             print_text(&format!("{apart} rows in which lab and sim are apart by more than 10%"))?;
         }
-        if let Some(dir) = &options.out {
-            print_text(&dir.join("paper.html").display().to_string())?;
-        }
+    }
+    written?;
+    if let Some(dir) = options.out.as_ref().filter(|_| !options.json) {
+        print_text(&dir.join("paper.html").display().to_string())?;
     }
     let known = rows.iter().filter(|row| !row.ok && row.known).count();
     let missed = missed - if options.known { known } else { 0 };
@@ -116,6 +113,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         (0, _) => Err(Failure::Failed(format!("lab and sim are apart in {apart} rows"))),
         _ => Err(Failure::Failed(format!("{missed} of {} rows are outside", rows.len()))),
     }
+}
+
+fn list() -> Result<(), Failure> {
+    for paper in PAPERS {
+        let targets = (paper.targets)().len();
+        print_text(&format!("{:<10} {}; {targets} targets", paper.name, paper.title))?;
+    }
+    Ok(())
 }
 
 fn find(name: &str) -> Result<&'static Paper, Failure> {

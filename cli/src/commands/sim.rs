@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use farhop_sim::engine::{self, RunError, RunOptions};
 
-use super::print_json;
 use crate::progress::Bar;
 use crate::{Failure, interrupt, load, report, sweep};
 
@@ -105,6 +104,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let wrong = format!("no node '{at}' to capture at; the scenario has {}", names.join(", "));
         return Err(Failure::Input(miette::miette!("{wrong}")));
     }
+    if let Some(dir) = &options.out {
+        report::prepare_for_run(dir)?;
+    }
     let trouble = RefCell::new(None);
     let bar = Bar::start(&scenario.name);
     let mut run = RunOptions { seed: options.seed, ..RunOptions::default() };
@@ -127,10 +129,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         RunError::Interrupted => Failure::Interrupted,
         other => Failure::Failed(trouble.take().unwrap_or_else(|| other.to_string())),
     })?;
-    if let Some(dir) = &options.out {
-        report::write(dir, &finished, &loaded.text)?;
-    }
-    if options.json { print_json(&finished) } else { report::print(&finished, &options.out) }
+    report::output(&finished, &loaded.text, options.out.as_deref(), options.json)
 }
 
 fn run_sweep(loaded: &load::Loaded, options: &Options) -> Result<(), Failure> {

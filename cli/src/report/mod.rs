@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use farhop_sim::engine::Report;
 
 use crate::Failure;
-use crate::commands::print_text;
-use crate::sweep::Line;
+use crate::commands::{print_json, print_text};
+use crate::sweep::{Line, holds_runs};
 
 pub(crate) mod chart;
 pub(crate) mod columns;
@@ -40,11 +40,53 @@ pub(crate) fn save(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Failur
     Ok(path)
 }
 
-/// Prints a report for people, and where its page is.
-pub(crate) fn print(report: &Report, out: &Option<PathBuf>) -> Result<(), Failure> {
-    print_text(text::report(report).trim_end())?;
-    if let Some(dir) = out {
-        print_text(&dir.join("report.html").display().to_string())?;
+/// Makes a folder and tries it, before anything runs whose results are to go there: a run of hours
+/// is not to be lost over a name.
+pub(crate) fn prepare(dir: &Path) -> Result<(), Failure> {
+    let mut parts = dir.ancestors().filter(|part| !part.as_os_str().is_empty());
+    if let Some(file) = parts.find(|part| part.exists()).filter(|part| !part.is_dir()) {
+        let file = file.display();
+        let wrong = format!("{file} is a file, not a folder: --out takes a folder");
+        return Err(Failure::Input(miette::miette!("{wrong}")));
     }
-    Ok(())
+    let trial = dir.join(format!(".trial-{}", std::process::id()));
+    let outcome = std::fs::create_dir_all(dir).and_then(|()| std::fs::write(&trial, "trial\n"));
+    // What could not be made need not be removed.
+    let _ = std::fs::remove_file(&trial);
+    outcome.map_err(|error| {
+        let why = format!("cannot write into {}: {error}", dir.display());
+        let right = "--out takes a folder that this user may write into, with room";
+        Failure::Input(miette::miette!("{why}; {right}"))
+    })
+}
+
+/// Makes and tries the folder of a single run.
+///
+/// Fails as [`prepare`] does, and where the files of a sweep would be overwritten.
+pub(crate) fn prepare_for_run(dir: &Path) -> Result<(), Failure> {
+    if holds_runs(dir) {
+        let wrong = "holds the runs of a sweep, whose report this run would overwrite";
+        let dir = dir.display();
+        return Err(Failure::Input(miette::miette!("{dir} {wrong}: choose another folder")));
+    }
+    prepare(dir)
+}
+
+/// Writes a report into a folder, if there is one, and prints it, also if it cannot be written.
+pub(crate) fn output(
+    report: &Report,
+    scenario: &str,
+    out: Option<&Path>,
+    json: bool,
+) -> Result<(), Failure> {
+    let written = out.map_or(Ok(()), |dir| write(dir, report, scenario));
+    if json {
+        print_json(report)?;
+    } else {
+        print_text(text::report(report).trim_end())?;
+        if let Some(dir) = out.filter(|_| written.is_ok()) {
+            print_text(&dir.join("report.html").display().to_string())?;
+        }
+    }
+    written
 }

@@ -49,6 +49,11 @@ pub(crate) fn describe(loaded: &Loaded) -> Result<String, Failure> {
     Ok(Points::build(loaded, None)?.describe())
 }
 
+/// Whether a folder holds the runs of a sweep.
+pub(crate) fn holds_runs(dir: &Path) -> bool {
+    Store::is_in(dir)
+}
+
 /// A finished run, as far as all of them are needed at once.
 pub(crate) struct Finished {
     /// The flows, in the order of the scenario, and their goodputs in Mb/s.
@@ -63,7 +68,10 @@ pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure>
     let points = Points::build(loaded, options.seed)?;
     let mut finished = Runs { json: options.json.then(Default::default), ..Runs::default() };
     let open = |finished: &mut Runs| {
-        let open = |dir: &PathBuf| open_store(dir, loaded, &points, options.fresh, finished);
+        let open = |dir: &PathBuf| {
+            report::prepare(dir)?;
+            open_store(dir, loaded, &points, options.fresh, finished)
+        };
         options.out.map(open).transpose()
     };
     // What is finished need not be asked for. But a sweep that is refused leaves nothing in its

@@ -1,0 +1,60 @@
+//! Folders for results: what is wrong with one is said before anything runs.
+
+use std::fs;
+
+use crate::folder::{Folder, PAIR, farhop, flow, refusal, stderr};
+
+fn one_run(folder: &Folder) -> String {
+    let text = format!("name = \"one\"\nduration_s = 1\n\n{PAIR}{}", flow("udp"));
+    folder.write("one.toml", &text)
+}
+
+#[test]
+fn a_file_is_no_folder_and_nothing_runs_for_it() {
+    let folder = Folder::new("outputs-file");
+    let (one, file) = (one_run(&folder), folder.write("f.txt", "mine\n"));
+    let sweep = fs::read_to_string(&one).expect("it is there") + "\n[sweep]\nseeds = 2\n";
+    let sweep = folder.write("sweep.toml", &sweep);
+    let inside = folder.file("f.txt/deeper");
+    for words in [
+        ["sim", &one, "--out", &file],
+        ["sim", &one, "--out", &inside],
+        ["sim", &sweep, "--out", &file],
+        ["paper", "wildnet", "--out", &file],
+    ] {
+        let said = refusal(&words);
+        assert!(said.contains("is a file, not a folder: --out takes a folder"), "{said}");
+    }
+    assert_eq!(fs::read_to_string(file).expect("it is there"), "mine\n");
+}
+
+#[test]
+fn a_folder_that_nothing_can_be_written_into_is_refused() {
+    let folder = Folder::new("outputs-barred");
+    // Not even root makes a folder there.
+    let said = refusal(&["sim", &one_run(&folder), "--out", "/proc/farhop"]);
+    assert!(said.contains("cannot write into /proc/farhop"), "{said}");
+}
+
+#[test]
+fn a_good_folder_holds_the_report_and_nothing_of_the_trial() {
+    let folder = Folder::new("outputs-good");
+    let out = folder.file("new/out");
+    let done = farhop(&["sim", &one_run(&folder), "--out", &out]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    let names = fs::read_dir(&out).expect("it was made").flatten();
+    let names: Vec<String> = names.map(|it| it.file_name().to_string_lossy().into()).collect();
+    assert!(names.iter().any(|name| name == "report.html"), "{names:?}");
+    assert!(!names.iter().any(|name| name.starts_with('.')), "{names:?}");
+}
+
+#[test]
+fn one_run_does_not_overwrite_a_sweep() {
+    let folder = Folder::new("outputs-sweep");
+    folder.write("runs.jsonl", "{}\n");
+    folder.write("report.html", "of the sweep\n");
+    let here = folder.file("");
+    let said = refusal(&["sim", &one_run(&folder), "--out", &here]);
+    assert!(said.contains("runs of a sweep") && said.contains("another folder"), "{said}");
+    assert_eq!(folder.read("report.html"), "of the sweep\n");
+}
