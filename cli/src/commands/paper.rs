@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use farhop_papers::{Effort, Outcome, PAPERS, Paper, Row, Runs, Target};
+use farhop_papers::{Effort, Outcome, PAPERS, Paper, Row, Runs, Target, lab};
 
 use super::{paper_lab, print_json, print_text};
 use crate::progress::Bar;
@@ -63,6 +63,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let Some(name) = &options.name else { return list() };
     let paper = find(name)?;
     let targets = chosen(paper, &options.only)?;
+    if options.lab {
+        refuse_without_lab(paper, &targets)?;
+    }
     let seeds = options.seeds.map_or(if options.quick { QUICK_SEEDS } else { SEEDS }, usize::from);
     let effort = Effort { seeds, quick: options.quick };
     if let Some(dir) = &options.out {
@@ -153,6 +156,22 @@ fn chosen(paper: &Paper, only: &[String]) -> Result<Vec<Target>, Failure> {
         only.is_empty() || exact || only.iter().any(begins)
     };
     Ok(all.iter().filter(|target| is_wanted(target)).copied().collect())
+}
+
+/// Fails if none of the targets has runs in a lab: `--lab` would do nothing.
+fn refuse_without_lab(paper: &Paper, targets: &[Target]) -> Result<(), Failure> {
+    let has_lab = |paper: &Paper, id: &str| !lab::cases(paper, id, true).is_empty();
+    if targets.iter().any(|target| has_lab(paper, target.id)) {
+        return Ok(());
+    }
+    let of_paper = |paper: &'static Paper| {
+        let targets = (paper.targets)().into_iter().filter(|target| has_lab(paper, target.id));
+        targets.map(|target| format!("{} {}", paper.name, target.id))
+    };
+    let right: Vec<String> = PAPERS.iter().flat_map(of_paper).collect();
+    let right = right.join(", ");
+    let wrong = format!("--lab does nothing for what was chosen of {}", paper.name);
+    Err(Failure::Input(miette::miette!("{wrong}; with runs in a lab there are: {right}")))
 }
 
 fn make(

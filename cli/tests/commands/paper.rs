@@ -58,3 +58,12 @@ fn what_does_not_exist_is_refused_with_what_does() {
         assert!(said.contains(named), "{said}");
     }
 }
+
+#[test]
+fn a_lab_is_refused_where_nothing_has_runs_in_one() {
+    for words in [&["paper", "hop", "--lab"][..], &["paper", "wildnet", "--lab", "--only", "W-N4"]]
+    {
+        let said = refusal(words);
+        assert!(said.contains("--lab does nothing") && said.contains("wildnet W-F9b"), "{said}");
+    }
+}
