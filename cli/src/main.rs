@@ -14,6 +14,8 @@ mod progress;
 mod report;
 mod sweep;
 
+use progress::tell;
+
 /// Makes long, lossy and multi-hop wireless links carry traffic well.
 ///
 /// One scenario file describes a network; it runs in virtual time (sim), as real daemons over an
@@ -106,7 +108,8 @@ fn main() -> ExitCode {
     // The log of a lab's process is a file, and its last lines may be shown in a message.
     let colours = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
-    log.with_writer(std::io::stderr).init();
+    // What cannot be logged is not worth a panic.
+    log.with_writer(std::io::stderr).log_internal_errors(false).init();
     let outcome = match Cli::parse().command {
         Command::Demo(options) => commands::demo::run(&options),
         Command::Lab(options) => commands::lab::run(&options),
@@ -133,15 +136,15 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Input(report)) => {
-            eprintln!("{report:?}");
+            tell(&format!("{report:?}"));
             ExitCode::from(2)
         }
         Err(Failure::Failed(what)) => {
-            eprintln!("farhop: {what}");
+            tell(&format!("farhop: {what}"));
             ExitCode::FAILURE
         }
         Err(Failure::Interrupted) => {
-            eprintln!("farhop: interrupted");
+            tell("farhop: interrupted");
             ExitCode::from(130)
         }
     }

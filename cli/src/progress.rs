@@ -1,6 +1,6 @@
 //! A line that moves while something takes longer than two seconds; on a terminal only.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const SETTLING: Duration = Duration::from_secs(1);
 /// What must be done after that before it can be told how long the rest takes.
 const TELLING: f64 = 0.01;
+
+/// Prints a line on standard error. Where that cannot be written nobody can be told, and what is
+/// being done goes on: `eprintln!` would panic.
+pub(crate) fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
 
 /// A bar that fills.
 pub(crate) struct Bar {
@@ -95,7 +101,7 @@ impl Bar {
     /// Prints a line above the bar.
     pub(crate) fn line(&self, text: &str) {
         if self.bar.is_hidden() {
-            eprintln!("{text}");
+            tell(text);
         } else {
             self.bar.println(text);
         }

@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use super::fetch::fetch;
 use super::status::{Wanted, only};
 use super::{print_json, print_text};
-use crate::progress::Bar;
+use crate::progress::{Bar, tell};
 use crate::{Failure, interrupt};
 
 /// How often a daemon is asked how files stand.
@@ -188,7 +188,7 @@ pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
     // First: what stands in the line of the bar is gone when it is drawn again.
     bar.end();
     if let Err(Failure::Interrupted) = outcome {
-        eprintln!("farhop: it goes on as number {id}; `farhop send --cancel {id}` ends it");
+        tell(&format!("farhop: it goes on as number {id}; `farhop send --cancel {id}` ends it"));
     }
     outcome.and_then(|text| print_text(&text))
 }

@@ -12,7 +12,7 @@ use qrcode::render::unicode::Dense1x2;
 use serde::Serialize;
 
 use super::{print_json, print_text};
-use crate::Failure;
+use crate::{Failure, progress};
 
 /// Black on white, whatever the colours of the terminal are: else few cameras read it.
 const INK: &str = "\x1b[38;5;16;48;5;231m";
@@ -95,7 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 fn show(options: &Options, store: &Store) -> Result<(), Failure> {
     let (identity, is_new) = store.own_or_new()?;
     if is_new {
-        eprintln!("farhop: made a new key in {}", store.dir().display());
+        progress::tell(&format!("farhop: made a new key in {}", store.dir().display()));
     }
     let key = identity.public();
     let (fingerprint, folder) = (key.fingerprint(), store.dir().display());

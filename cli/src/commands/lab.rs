@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{print_json, print_text};
 use crate::load::Loaded;
-use crate::progress::Bar;
+use crate::progress::{Bar, tell};
 use crate::{Failure, interrupt, load, report};
 
 /// How often a waiting process looks whether it is to end.
@@ -126,9 +126,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             let loaded = load::load_to_run(file)?;
             load::refuse_for_devices(&loaded.scenario, |_| false)?;
             if loaded.scenario.sweep.is_some() {
-                eprintln!(
+                tell(
                     "farhop: the lab leaves [sweep] out and runs the scenario once as it stands; \
-                     `farhop sim` runs all of it"
+                     `farhop sim` runs all of it",
                 );
             }
             if options.keep { keep(options, file, &loaded) } else { run_once(options, &loaded) }

@@ -11,6 +11,7 @@ use farhop_run::lab;
 use serde_json::Value;
 
 use super::{has_reader, print_json, print_text};
+use crate::progress::tell;
 use crate::{Failure, interrupt};
 
 /// Clears a terminal and goes to its first line.
@@ -115,7 +116,7 @@ pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
         return Err(Failure::Failed(failed.join("; ")));
     }
     // One that hangs hides none of the others.
-    failed.iter().for_each(|failed| eprintln!("farhop: {failed}"));
+    failed.iter().for_each(|failed| tell(&format!("farhop: {failed}")));
     Ok(statuses)
 }
 

@@ -8,6 +8,7 @@ use farhop_run::daemon::{self, DaemonOptions, Security};
 use farhop_run::files::state_dir;
 use farhop_run::keys::{KeysStatus, NodeKeys, Store};
 
+use crate::progress::tell;
 use crate::{Failure, load};
 
 /// Runs the daemon of one node of a scenario until it is stopped.
@@ -69,11 +70,11 @@ fn security(
     daemon: &DaemonOptions,
 ) -> Result<Option<Security>, Failure> {
     let Some(config) = scenario.security.clone().filter(SecurityConfig::is_on) else {
-        eprintln!(
+        tell(&format!(
             "farhop: SECURITY IS OFF, as {} says: whoever is in range can read every frame, and \
              forge every frame",
             options.file.display()
-        );
+        ));
         return Ok(None);
     };
     let store = Store::open(options.keys.as_deref())?;
@@ -82,9 +83,9 @@ fn security(
     let keys = NodeKeys::build(scenario, &daemon.plan, store);
     let status = keys.read(key)?;
     let made = if is_new { "made a new key" } else { "the key is" };
-    eprintln!("farhop: {made} in {}, fingerprint {}", status.folder, key.fingerprint());
+    tell(&format!("farhop: {made} in {}, fingerprint {}", status.folder, key.fingerprint()));
     for line in advice(&status, options) {
-        eprintln!("farhop: {line}");
+        tell(&format!("farhop: {line}"));
     }
     Ok(Some(Security { config, identity, keys }))
 }

@@ -6,7 +6,7 @@ mod store;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub(crate) use self::store::{Line, program_sum};
 use self::store::{MadeBy, Place, Store};
 use crate::commands::print_text;
 use crate::load::Loaded;
-use crate::progress::Bar;
+use crate::progress::{Bar, tell};
 use crate::{Failure, interrupt, report};
 
 /// Runs that start without a question.
@@ -265,7 +265,8 @@ fn ask(points: &Points, left: u64, first: u64, threads: usize) -> Result<(), Fai
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         return Err(Failure::Input(miette::miette!("{what}: --yes starts it")));
     }
-    eprint!("{what}. Start it? [y/N] ");
+    // Whoever cannot read the question can answer it nevertheless.
+    let _ = write!(std::io::stderr(), "{what}. Start it? [y/N] ");
     match answer()?.trim() {
         "y" | "Y" | "yes" => Ok(()),
         _ => Err(Failure::Interrupted),
@@ -323,10 +324,12 @@ fn duration(seconds: f64) -> String {
 
 fn say_what_is_kept(out: Option<&PathBuf>, finished: usize, runs: u64) {
     match out.map(|dir| Path::new(dir).join(store::RUNS)) {
-        Some(file) => eprintln!(
+        Some(file) => tell(&format!(
             "{finished} of {runs} runs are kept in {}; the same command goes on from there",
             file.display()
-        ),
-        None => eprintln!("{finished} of {runs} runs were finished; --out DIR would keep them"),
+        )),
+        None => {
+            tell(&format!("{finished} of {runs} runs were finished; --out DIR would keep them"));
+        }
     }
 }

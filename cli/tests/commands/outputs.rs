@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::folder::{Folder, PAIR, farhop, flow, refusal, stderr};
+use crate::folder::{Folder, PAIR, farhop, flow, program, refusal, stderr};
 
 fn one_run(folder: &Folder) -> String {
     let text = format!("name = \"one\"\nduration_s = 1\n\n{PAIR}{}", flow("udp"));
@@ -57,4 +57,13 @@ fn one_run_does_not_overwrite_a_sweep() {
     let said = refusal(&["sim", &one_run(&folder), "--out", &here]);
     assert!(said.contains("runs of a sweep") && said.contains("another folder"), "{said}");
     assert_eq!(folder.read("report.html"), "of the sweep\n");
+}
+
+#[test]
+fn a_standard_error_that_cannot_be_written_is_no_panic() {
+    let folder = Folder::new("outputs-stderr");
+    let bad = folder.write("bad.toml", "nonsense = 1\n");
+    let full = fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let status = program().args(["check", &bad]).stderr(full).status().expect("farhop runs");
+    assert_eq!(status.code(), Some(2));
 }
