@@ -98,6 +98,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if scenario.sweep.is_some() {
         return run_sweep(&loaded, options);
     }
+    refuse_for_sweeps(options)?;
     let at = options.at.as_ref().unwrap_or(&scenario.node[0].name);
     if scenario.node_id(at).is_none() {
         let names: Vec<&str> = scenario.node.iter().map(|node| node.name.as_str()).collect();
@@ -130,6 +131,17 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         other => Failure::Failed(trouble.take().unwrap_or_else(|| other.to_string())),
     })?;
     report::output(&finished, &loaded.text, options.out.as_deref(), options.json)
+}
+
+/// Fails if an option would do nothing, since there is one run.
+fn refuse_for_sweeps(options: &Options) -> Result<(), Failure> {
+    let given =
+        [("--jobs", options.jobs.is_some()), ("--fresh", options.fresh), ("--yes", options.yes)];
+    let Some((name, _)) = given.iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
+    let file = options.file.display();
+    Err(Failure::Input(miette::miette!(
+        "{name} is of a sweep, and {file} has no [sweep]: leave {name} out"
+    )))
 }
 
 fn run_sweep(loaded: &load::Loaded, options: &Options) -> Result<(), Failure> {

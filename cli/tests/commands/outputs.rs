@@ -67,3 +67,13 @@ fn a_standard_error_that_cannot_be_written_is_no_panic() {
     let status = program().args(["check", &bad]).stderr(full).status().expect("farhop runs");
     assert_eq!(status.code(), Some(2));
 }
+
+#[test]
+fn options_of_a_sweep_are_refused_for_one_run() {
+    let folder = Folder::new("outputs-options");
+    let (one, out) = (one_run(&folder), folder.file("out"));
+    for words in [&["--jobs", "2"][..], &["--yes"], &["--fresh", "--out", &out]] {
+        let said = refusal(&[&["sim", &one], words].concat());
+        assert!(said.contains(words[0]) && said.contains("has no [sweep]"), "{said}");
+    }
+}
