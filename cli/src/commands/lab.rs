@@ -77,12 +77,15 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Takes labs down, with all that runs in them and all that they left.
-    #[command(after_help = "Examples:\n  farhop lab down\n  farhop lab down demo-2")]
+    /// Takes a lab down, with all that runs in it, and what labs left that ended by themselves.
+    #[command(after_help = "Examples:\n  \
+        farhop lab down\n  \
+        farhop lab down demo-2\n  \
+        farhop lab down --all")]
     Down {
-        /// The lab; all if it is not given.
+        /// The lab; it need not be given if only one is running.
         id: Option<String>,
-        /// All of them, as without an id.
+        /// All of them, also if several are running.
         #[arg(long, conflicts_with = "id")]
         all: bool,
     },
@@ -115,7 +118,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             Err(lab::exec(&lab::find(lab.as_deref())?, node, command).into())
         }
         Some(Command::List { json }) => list(*json),
-        Some(Command::Down { id, .. }) => {
+        Some(Command::Down { id, all }) => {
+            if id.is_none() && !all {
+                refuse_several(&running())?;
+            }
             let ids = lab::down(id.as_deref())?;
             let what = if ids.is_empty() { "no lab was there".into() } else { ids.join(", ") };
             print_text(&format!("down: {what}"))?;
@@ -134,6 +140,23 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             if options.keep { keep(options, file, &loaded) } else { run_once(options, &loaded) }
         }
     }
+}
+
+/// The ids of the labs that are running.
+fn running() -> Vec<String> {
+    lab::list().into_iter().filter(lab::LabState::is_alive).map(|lab| lab.id).collect()
+}
+
+/// Fails if several labs are running: whoever names none may know of one only.
+fn refuse_several(running: &[String]) -> Result<(), Failure> {
+    if running.len() < 2 {
+        return Ok(());
+    }
+    let names = running.join(", ");
+    Err(Failure::Failed(format!(
+        "several labs are running: {names}; `farhop lab down ID` takes one down, `farhop lab down \
+         --all` all of them"
+    )))
 }
 
 /// What a lab is built with.
@@ -232,9 +255,10 @@ fn keep(options: &Options, file: &Path, loaded: &Loaded) -> Result<(), Failure> 
         output(options, &finished, &loaded.text)?;
     }
     if !options.json {
+        let which = if running().len() > 1 { format!("--lab {id} ") } else { String::new() };
         print_text(&format!(
-            "lab {id} is up: `farhop lab exec NODE -- CMD` runs a program in it, `farhop lab down` \
-             takes it down"
+            "lab {id} is up: `farhop lab exec {which}NODE -- CMD` runs a program in it, `farhop \
+             lab down {id}` takes it down"
         ))?;
     }
     Ok(())
@@ -367,4 +391,17 @@ pub(crate) fn run_stranger(options: &ChildOptions) -> Result<(), Failure> {
 
 pub(crate) fn run_air(options: &ChildOptions) -> Result<(), Failure> {
     Ok(lab::run_air(&options.state, options.parent, options.seed)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_labs_are_not_taken_down_without_a_word() {
+        let ids = ["demo-1", "demo-2"].map(String::from);
+        assert!(refuse_several(&[]).is_ok() && refuse_several(&ids[..1]).is_ok());
+        let Err(Failure::Failed(said)) = refuse_several(&ids) else { panic!("not refused") };
+        assert!(said.contains("demo-1, demo-2") && said.contains("--all"), "{said}");
+    }
 }
