@@ -107,6 +107,11 @@ impl Bar {
         }
     }
 
+    /// Does something that prints on standard output, with the bar out of its way.
+    pub(crate) fn beside<T>(&self, act: impl FnOnce() -> T) -> T {
+        self.bar.suspend(act)
+    }
+
     /// Takes the bar away.
     pub(crate) fn end(self) {
         self.bar.finish_and_clear();

@@ -326,9 +326,10 @@ fn receive_all(daemon: &Daemon, options: &ReceiveOptions, bar: &Bar) -> Result<(
                     };
                     let told = confirm(daemon, &file.id);
                     let (name, size) = (place.display(), info.size);
-                    bar.line(&format!("{name}: {size} bytes from {from}"));
+                    let text = format!("{name}: {size} bytes from {from}");
+                    let printed = bar.beside(|| print_text(&text));
                     left -= 1;
-                    told?;
+                    told.and(printed)?;
                 }
                 // Its length comes at its end.
                 State::Moving if info.streamed => {

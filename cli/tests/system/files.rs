@@ -22,6 +22,7 @@ fn receive(row: &Row<'_>) {
     let inbox = inbox.to_str().expect("a plain path");
     let out = row.place.farhop(&["receive", inbox, "--count", "1", "--node", "valley"]);
     assert!(out.status.success(), "{}", stderr(&out));
+    assert!(String::from_utf8_lossy(&out.stdout).contains(" bytes from "), "{}", stderr(&out));
 }
 
 /// How many bytes of the only file have arrived.
