@@ -156,8 +156,11 @@ pub struct TcpConfig {
     pub max_rto: Duration,
     /// Time-outs in a row after which the connection fails.
     pub retries: u32,
-    /// Time-outs of the handshake after which it fails.
+    /// Time-outs of the handshake after which it fails, besides those that do not double.
     pub syn_retries: u32,
+    /// First time-outs of who opens the connection after which it waits no longer than before
+    /// (`net.ipv4.tcp_syn_linear_timeouts`, Linux since 6.5); then each wait is twice the last.
+    pub syn_linear: u32,
     /// When data is acknowledged.
     pub delayed_ack: DelayedAck,
     /// Receive window, in bytes.
@@ -192,6 +195,7 @@ impl TcpConfig {
             max_rto: Duration::from_secs(120),
             retries: 15,
             syn_retries: 6,
+            syn_linear: 4,
             delayed_ack: DelayedAck {
                 segments: 2,
                 min: Duration::from_millis(40),
@@ -220,6 +224,7 @@ impl TcpConfig {
             tick: Tick::default(),
             undo: false,
             initial_rto: Duration::from_secs(3),
+            syn_linear: 0,
             delayed_ack: DelayedAck {
                 quick: 0,
                 push: false,

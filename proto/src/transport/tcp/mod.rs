@@ -220,7 +220,8 @@ impl Tcp {
         }
         self.handshake.sent = Some(now);
         self.handshake.tries += 1;
-        let wait = self.config.initial_rto * (1 << (self.handshake.tries - 1).min(16));
+        let doubled = (self.handshake.tries - 1).saturating_sub(self.syn_linear());
+        let wait = self.config.initial_rto * (1 << doubled.min(16));
         self.handshake.due = Some(now + wait.min(self.config.max_rto));
         let answer = self.phase == Phase::SynReceived;
         let flags = if answer { Flags::SYN.with(Flags::ACK) } else { Flags::SYN };
@@ -322,9 +323,15 @@ impl Tcp {
         }
     }
 
+    /// Time-outs after which the wait for an answer does not double. What answers a SYN doubles
+    /// from the first (`tcp_retransmit_timer`, `tcp_write_timeout`).
+    fn syn_linear(&self) -> u32 {
+        if self.phase == Phase::SynSent { self.config.syn_linear } else { 0 }
+    }
+
     fn on_handshake_timeout(&mut self) {
         self.handshake.due = None;
-        if self.handshake.tries > self.config.syn_retries {
+        if self.handshake.tries > self.config.syn_retries + self.syn_linear() {
             self.fail();
         } else {
             self.handshake.to_send = true;

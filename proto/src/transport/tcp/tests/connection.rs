@@ -52,7 +52,35 @@ fn nobody_there_resets_the_flow_after_the_last_syn() {
     pipe.ways[0].fate = Box::new(|_| Fate::Lost);
     pipe.run_ms(200_000);
     assert!(matches!(pipe.events[0][..], [MessageUp::Reset(FLOW)]));
-    assert_eq!(pipe.ways[0].packets, 7);
+    assert_eq!(pipe.ways[0].packets, 11, "six that double, and four before them");
+}
+
+/// Seconds at which this end sends its SYN, or the answer to one, when nothing comes back.
+fn handshake_at(config: &TcpConfig, side: usize) -> Vec<u64> {
+    let mut pipe = Pipe::new(config, None, 0, 100);
+    pipe.ways[side].fate = Box::new(|_| Fate::Lost);
+    if side == 1 {
+        // One SYN alone, so that no other brings forth an answer.
+        let mut first = true;
+        pipe.ways[0].fate =
+            Box::new(move |_| if std::mem::take(&mut first) { Fate::Pass } else { Fate::Lost });
+    }
+    let (mut sent, mut times) = (0, Vec::new());
+    for tenth in 0..250 {
+        pipe.run_ms(100);
+        if pipe.ways[side].packets > sent {
+            sent = pipe.ways[side].packets;
+            times.push((tenth + 1) / 10);
+        }
+    }
+    times
+}
+
+#[test]
+fn who_opens_waits_a_second_five_times_as_linux_does_and_who_answers_once() {
+    assert_eq!(handshake_at(&TcpConfig::linux(), 0), [0, 1, 2, 3, 4, 5, 7, 11, 19]);
+    assert_eq!(handshake_at(&TcpConfig::linux(), 1), [0, 1, 3, 7, 15]);
+    assert_eq!(handshake_at(&TcpConfig::classic(), 0), [0, 3, 9, 21]);
 }
 
 #[test]
