@@ -164,6 +164,70 @@ fn idle_clients_do_not_keep_others_out() {
     assert!(control.sources().count() <= 65, "{} idle clients", idle.len());
 }
 
+/// Serves with answers of 8 KiB, and counts them.
+fn serve_long(control: &mut Control, answers: &mut u32) {
+    control.serve(&mut |_| {
+        *answers += 1;
+        json!("x".repeat(8 << 10))
+    });
+}
+
+#[test]
+fn who_asks_nothing_more_still_gets_all_its_answers() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut control = Control::open(dir.path(), "a").expect("a socket");
+    let mut stream = client(dir.path());
+    stream.write_all(&b"{\"query\":\"status\"}\n".repeat(200)).expect("requests");
+    stream.shutdown(std::net::Shutdown::Write).expect("its end");
+    let mut answers = 0;
+    for _ in 0..100 {
+        serve_long(&mut control, &mut answers);
+    }
+    assert!((1..150).contains(&answers), "{answers} answers while nobody reads");
+    let reader = thread::spawn(move || {
+        let lines = BufReader::new(stream).lines();
+        lines.map(|line| line.expect("an answer")).filter(|line| line.len() > 8 << 10).count()
+    });
+    // Its client is gone from among the sources once all is written.
+    for _ in 0..5_000 {
+        serve_long(&mut control, &mut answers);
+        if control.sources().count() == 1 {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!((answers, reader.join().expect("a reader")), (200, 200));
+}
+
+#[test]
+fn clients_that_do_not_read_are_answered_no_more_and_wake_nobody() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut control = Control::open(dir.path(), "a").expect("a socket");
+    let asks = |_| {
+        let mut stream = client(dir.path());
+        stream.write_all(&b"{\"query\":\"status\"}\n".repeat(500)).expect("requests");
+        stream
+    };
+    let clients: Vec<UnixStream> = (0..10).map(asks).collect();
+    let mut answers = 0;
+    for _ in 0..200 {
+        serve_long(&mut control, &mut answers);
+    }
+    let before = answers;
+    serve_long(&mut control, &mut answers);
+    assert_eq!(answers, before);
+    let mut fds: Vec<_> = control
+        .sources()
+        .map(|(fd, flags)| rustix::event::PollFd::from_borrowed_fd(fd, flags))
+        .collect();
+    let at_once = rustix::event::Timespec::default();
+    assert_eq!(rustix::event::poll(&mut fds, Some(&at_once)), Ok(0));
+    drop(fds);
+    drop(clients);
+    serve_long(&mut control, &mut answers);
+    assert_eq!(control.sources().count(), 1, "they are gone");
+}
+
 #[test]
 fn a_directory_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {

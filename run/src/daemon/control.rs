@@ -1,7 +1,7 @@
 //! The control socket: one JSON request a line, one JSON answer a line.
 //!
 //! It is served between two turns of the loop and never waited for: what a client does not read
-//! stays in a buffer with a limit.
+//! stays in a buffer with a limit, and what it asks beyond that waits with it.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration as StdDuration;
+use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use rustix::event::PollFlags;
 use rustix::fs::{FlockOperation, flock};
@@ -26,8 +26,14 @@ const LOCK_TRIES: u32 = 100;
 const CLIENTS: usize = 64;
 /// Longest request, in bytes.
 const REQUEST_BYTES: usize = 16 << 10;
-/// Answers that a client has not read yet, in bytes.
+/// Longest answer, in bytes.
 const ANSWER_BYTES: usize = 4 << 20;
+/// Answers that a client has not read yet, in bytes, from which on it gets no others.
+const UNREAD_BYTES: usize = 64 << 10;
+/// Answers for one client in one turn of the loop, which has packets to carry.
+const ANSWERS: usize = 8;
+/// How long a client that asks nothing more may leave its answers unread.
+const UNREAD: StdDuration = StdDuration::from_secs(10);
 
 /// What a client may ask.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +90,10 @@ struct Client {
     request: Vec<u8>,
     answer: Vec<u8>,
     wish: Option<Wish>,
+    /// When something last came from it or went to it.
+    moved: StdInstant,
+    /// It asks nothing more, and may still read.
+    has_ended: bool,
     is_over: bool,
 }
 
@@ -126,10 +136,7 @@ impl Control {
 
     /// What to wait on.
     pub fn sources(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
-        let clients = self.clients.iter().map(|client| {
-            let more = if client.answer.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
-            (client.stream.as_fd(), PollFlags::IN | more)
-        });
+        let clients = self.clients.iter().map(|client| (client.stream.as_fd(), client.wants()));
         clients.chain([(self.listener.as_fd(), PollFlags::IN)])
     }
 
@@ -150,13 +157,7 @@ impl Control {
                 if self.clients.len() >= CLIENTS {
                     self.clients.remove(0);
                 }
-                self.clients.push(Client {
-                    stream,
-                    request: Vec::new(),
-                    answer: Vec::new(),
-                    wish: None,
-                    is_over: false,
-                });
+                self.clients.push(Client::new(stream));
             }
         }
         for client in &mut self.clients {
@@ -164,13 +165,14 @@ impl Control {
             client.respond(answer);
             client.write();
         }
-        let wished = self.clients.extract_if(.., |client| client.wish.is_some());
+        let is_next = |client: &mut Client| client.wish.is_some() && client.answer.is_empty();
+        let wished = self.clients.extract_if(.., is_next);
         let wished = wished.filter_map(|client| {
             let Client { stream, request: rest, wish, .. } = client;
             Some(Wished { stream, rest, wish: wish? })
         });
         let wished = wished.collect();
-        self.clients.retain(|client| !client.is_over);
+        self.clients.retain(|client| !client.is_done());
         wished
     }
 }
@@ -213,12 +215,53 @@ fn make_dir(dir: &Path) -> io::Result<()> {
 }
 
 impl Client {
+    fn new(stream: UnixStream) -> Self {
+        Self {
+            stream,
+            request: Vec::new(),
+            answer: Vec::new(),
+            wish: None,
+            moved: StdInstant::now(),
+            has_ended: false,
+            is_over: false,
+        }
+    }
+
+    /// Whether a request waits for its turn.
+    fn has_request(&self) -> bool {
+        self.wish.is_none() && self.request.contains(&b'\n')
+    }
+
+    /// What it has to be able to do before there is something to do for it. One that is not read
+    /// from would wake the loop for ever.
+    fn wants(&self) -> PollFlags {
+        let mut wanted = PollFlags::empty();
+        wanted.set(PollFlags::IN, self.may_read());
+        wanted.set(PollFlags::OUT, self.has_request() || !self.answer.is_empty());
+        wanted
+    }
+
+    /// Whether more of it is taken in: not before it was answered what it has asked.
+    fn may_read(&self) -> bool {
+        !self.has_ended && self.wish.is_none() && !self.has_request()
+    }
+
+    /// Whether nothing is left to do for it.
+    fn is_done(&self) -> bool {
+        let is_answered = self.has_ended && self.answer.is_empty() && !self.has_request();
+        let asks_nothing = self.has_ended || self.wish.is_some();
+        self.is_over || is_answered || (asks_nothing && self.moved.elapsed() > UNREAD)
+    }
+
     fn read(&mut self) {
         let mut buffer = [0; 1024];
-        while !self.is_over && self.request.len() <= REQUEST_BYTES {
+        while !self.is_over && self.may_read() && self.request.len() <= REQUEST_BYTES {
             match self.stream.read(&mut buffer) {
-                Ok(0) => self.is_over = true,
-                Ok(length) => self.request.extend_from_slice(&buffer[..length]),
+                Ok(0) => self.has_ended = true,
+                Ok(length) => {
+                    self.request.extend_from_slice(&buffer[..length]);
+                    self.moved = StdInstant::now();
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => self.is_over = true,
@@ -227,9 +270,14 @@ impl Client {
     }
 
     fn respond(&mut self, answer: &mut dyn FnMut(Request) -> serde_json::Value) {
-        while self.wish.is_none()
-            && let Some(end) = self.request.iter().position(|byte| *byte == b'\n')
-        {
+        for _ in 0..ANSWERS {
+            if self.wish.is_some() || self.answer.len() >= UNREAD_BYTES {
+                return;
+            }
+            let Some(end) = self.request.iter().position(|byte| *byte == b'\n') else {
+                self.is_over |= self.request.len() > REQUEST_BYTES;
+                return;
+            };
             let line: Vec<u8> = self.request.drain(..=end).collect();
             let value = match serde_json::from_slice(&line) {
                 Ok(Request::Socket(wish)) => {
@@ -239,20 +287,23 @@ impl Client {
                 Ok(request) => answer(request),
                 Err(error) => serde_json::json!({ "error": format!("not a request: {error}") }),
             };
-            self.answer.extend_from_slice(value.to_string().as_bytes());
-            self.answer.push(b'\n');
-            if self.answer.len() > ANSWER_BYTES {
+            let value = value.to_string();
+            if value.len() > ANSWER_BYTES {
                 self.is_over = true;
                 return;
             }
+            self.answer.extend_from_slice(value.as_bytes());
+            self.answer.push(b'\n');
         }
-        self.is_over |= self.request.len() > REQUEST_BYTES;
     }
 
     fn write(&mut self) {
         while !self.answer.is_empty() {
             match self.stream.write(&self.answer) {
-                Ok(length) => drop(self.answer.drain(..length)),
+                Ok(length) => {
+                    self.answer.drain(..length);
+                    self.moved = StdInstant::now();
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
