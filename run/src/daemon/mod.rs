@@ -233,6 +233,7 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
         plan.radios.len(),
         options.devices.len()
     );
+    tun::check_name(&options.tun)?;
     os::ask_for_descriptors();
     let signals = Signals::take().context("cannot take over signals")?;
     let dir = options.runtime_dir.clone().unwrap_or_else(runtime_dir);

@@ -15,6 +15,8 @@ use super::named;
 pub const MTU: u16 = 1500;
 /// Name of the interface, where nothing else is asked for.
 pub const NAME: &str = "farhop0";
+/// Longest name of an interface (`IFNAMSIZ`, with the zero behind it).
+const NAME_BYTES: usize = 15;
 
 /// What passed the interface.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -38,8 +40,10 @@ pub struct Tun {
 impl Tun {
     /// Makes the interface, with the node's addresses, and takes it up.
     ///
-    /// Fails where there is no `/dev/net/tun`, or no right to use it.
+    /// Fails where no interface can have this name, there is no `/dev/net/tun`, or no right to use
+    /// it.
     pub fn open(name: &str, node: NodeId, plan: AddressPlan) -> io::Result<Self> {
+        check_name(name)?;
         let device = DeviceBuilder::new()
             .name(name)
             .mtu(MTU)
@@ -95,6 +99,24 @@ impl Tun {
     }
 }
 
+/// Refuses what no interface can be called (`dev_valid_name`), and what the kernel would put a
+/// name of its own in the place of.
+pub fn check_name(name: &str) -> io::Result<()> {
+    let is_wrong = |c: char| c.is_whitespace() || c.is_control() || "/:%".contains(c);
+    let what = match name {
+        "" => "it is empty",
+        "." | ".." => "it is a folder",
+        _ if name.len() > NAME_BYTES => "it is too long",
+        _ if name.contains(is_wrong) => "it has a character that no such name has",
+        _ => return Ok(()),
+    };
+    let help = format!(
+        "at most {NAME_BYTES} bytes without white space, '/', ':' and '%', for example '{NAME}'"
+    );
+    let message = format!("'{}' cannot be the name of an interface, {what}", name.escape_debug());
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{message}: {help}")))
+}
+
 fn explain(error: io::Error, name: &str) -> io::Error {
     let help = match error.kind() {
         io::ErrorKind::NotFound => {
@@ -109,4 +131,20 @@ fn explain(error: io::Error, name: &str) -> io::Error {
         _ => "cannot make the TUN interface",
     };
     io::Error::new(error.kind(), format!("{name}: {help} ({error})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_interface_can_have_is_refused_with_words() {
+        for good in ["farhop0", "fifteen-bytes-0", "wan.7"] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        for bad in ["", "sixteen-bytes-00", "a/b", "a b", "tun%d", "..", "a:1"] {
+            let said = check_name(bad).expect_err(bad).to_string();
+            assert!(said.contains("cannot be the name") && said.contains(NAME), "{said}");
+        }
+    }
 }
