@@ -246,7 +246,8 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
     for (choice, radio) in options.devices.iter().zip(&plan.radios) {
         let (choice, spec) = (choice.clone(), device_spec(plan, radio, clock));
         let device = Lasting::open(clock, Box::new(move || choice.open(spec.clone())));
-        let device = device.context("cannot open the device")?;
+        let device =
+            device.with_context(|| format!("cannot open the device of node '{}'", plan.name))?;
         driver.add_radio(radio.spec.id, Box::new(device));
     }
     let dir = options.state_dir.as_ref().map(|dir| dir.join(&plan.name));

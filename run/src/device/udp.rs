@@ -4,9 +4,10 @@
 //! radio that it stands for, it takes what it is given, and gives it to the kernel in trains at the
 //! end of a turn.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs;
 use std::io::{self, IoSlice};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::BorrowedFd;
 
 use bytes::Bytes;
@@ -26,6 +27,8 @@ use super::{Device, DeviceSpec, DeviceStatus, named};
 pub(crate) const SEALED_FRAME_BYTES: u16 = 1_368;
 /// Frames that may wait for the kernel.
 const WAITING: usize = 256;
+/// Addresses of the host that are listed where one of them is wanted.
+const LISTED: usize = 8;
 
 /// What a socket is bound to, and who is at its other ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +72,7 @@ impl Udp {
     /// Fails if the address is not one of this host or its port is taken.
     pub fn open(udp: &UdpSpec, spec: DeviceSpec) -> io::Result<Self> {
         let UdpSpec { bind, ref peers, is_paced } = *udp;
-        let socket = UdpSocket::bind(bind).map_err(|error| named(error, &bind.to_string()))?;
+        let socket = UdpSocket::bind(bind).map_err(|error| explain(&error, bind))?;
         let peer = |(node, address): (&NodeId, &SocketAddr)| (*node, (*address, (*address).into()));
         Ok(Self {
             tunnel: Tunnel::build(spec),
@@ -227,6 +230,63 @@ impl Device for Udp {
     }
 }
 
+/// Why a socket cannot have this address, and what would be right.
+fn explain(error: &io::Error, bind: SocketAddr) -> io::Error {
+    let help = match error.kind() {
+        io::ErrorKind::AddrNotAvailable => {
+            let own = own_addresses(bind.is_ipv4());
+            let has = if own.is_empty() { String::new() } else { format!(" (it has {own})") };
+            let ip = bind.ip();
+            format!("no interface of this host has {ip}{has}: put an address of this host into")
+        }
+        io::ErrorKind::AddrInUse => format!(
+            "another program of this host has the UDP port {}: end it, or put another port into",
+            bind.port()
+        ),
+        io::ErrorKind::PermissionDenied => format!(
+            "no right to the port {}: run as root, or put a port from 1024 on into",
+            bind.port()
+        ),
+        _ => return named(io::Error::new(error.kind(), error.to_string()), &bind.to_string()),
+    };
+    io::Error::new(error.kind(), format!("{bind}: {help} `bind` ({error})"))
+}
+
+/// Addresses of this host but for those of the loopback, as the kernel lists them.
+fn own_addresses(is_ipv4: bool) -> String {
+    let read = |file| fs::read_to_string(file).unwrap_or_default();
+    if is_ipv4 {
+        ipv4_of(&read("/proc/net/fib_trie"))
+    } else {
+        ipv6_of(&read("/proc/net/if_inet6"))
+    }
+}
+
+/// The local addresses in a `fib_trie`: the line below an address says what it is.
+fn ipv4_of(trie: &str) -> String {
+    let mut found = BTreeSet::new();
+    let lines = trie.lines().zip(trie.lines().skip(1));
+    for (line, _) in lines.filter(|(_, below)| below.contains("/32 host LOCAL")) {
+        let address = line.trim_start_matches([' ', '|', '-', '+']);
+        found.extend(address.parse::<Ipv4Addr>().ok().filter(|address| !address.is_loopback()));
+    }
+    listed(found)
+}
+
+/// The addresses in an `if_inet6`: 32 digits begin each line.
+fn ipv6_of(table: &str) -> String {
+    let address = |line: &str| {
+        let bits = u128::from_str_radix(line.split_whitespace().next()?, 16).ok()?;
+        Some(Ipv6Addr::from_bits(bits)).filter(|address| !address.is_loopback())
+    };
+    listed(table.lines().filter_map(address).collect())
+}
+
+fn listed<T: ToString>(addresses: BTreeSet<T>) -> String {
+    let addresses: Vec<String> = addresses.iter().take(LISTED).map(ToString::to_string).collect();
+    addresses.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,5 +379,31 @@ mod tests {
         assert!(device.room(Instant::ZERO).is_none());
         device.flush();
         assert!(!device.room(Instant::ZERO).is_none());
+    }
+
+    #[test]
+    fn an_address_of_another_host_and_a_taken_port_are_told_apart() {
+        let open = |bind: SocketAddr| {
+            let udp = UdpSpec { bind, peers: BTreeMap::new(), is_paced: false };
+            Udp::open(&udp, spec(1)).expect_err("it cannot be bound").to_string()
+        };
+        let foreign = open("192.0.2.77:4850".parse().expect("an address"));
+        assert!(foreign.contains("no interface of this host has 192.0.2.77"), "{foreign}");
+        let holder = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let bound = holder.local_addr().expect("it is bound");
+        let taken = open(bound);
+        let port = format!("another program of this host has the UDP port {}", bound.port());
+        assert!(taken.contains(&port) && taken.contains("`bind`"), "{taken}");
+    }
+
+    #[test]
+    fn addresses_of_the_host_are_read_as_the_kernel_writes_them() {
+        let trie = "Local:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.1.0.0\n        /16 link UNICAST\n\
+                    |-- 10.1.0.5\n        /32 host LOCAL\n     |-- 127.0.0.1\n        \
+                    /32 host LOCAL\n     |-- 10.1.255.255\n        /32 link BROADCAST\n";
+        assert_eq!(ipv4_of(trie), "10.1.0.5");
+        let table = "00000000000000000000000000000001 01 80 10 80       lo\n\
+                     20010db8000000000000000000000007 02 40 00 80     eth0\n";
+        assert_eq!(ipv6_of(table), "2001:db8::7");
     }
 }
