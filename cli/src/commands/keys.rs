@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use farhop_proto::base::PublicKey;
 use farhop_run::keys::{Entry, KeysStatus, Store, Told, Trust};
+use farhop_run::lab;
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
 use serde::Serialize;
@@ -29,7 +30,8 @@ const PLAIN: &str = "\x1b[0m";
     farhop keys trust fh1-... --name hill  on valley: what was carried there\n  \
     farhop keys list\n  \
     farhop keys revoke hill                it is not heard any more, from now on\n\n\
-The folder is /etc/farhop for root, else ~/.config/farhop; --keys names another.")]
+The folder is /etc/farhop for root, else ~/.config/farhop, and in `farhop lab exec` that of the\n\
+node; --keys names another.")]
 pub(crate) struct Options {
     #[command(subcommand)]
     command: Option<Command>,
@@ -83,13 +85,24 @@ struct Row<'a> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let store = Store::open(options.keys.as_deref())?;
+    let store = match &options.keys {
+        None if lab::is_inside() => Store::open(Some(&lab_keys()?))?,
+        keys => Store::open(keys.as_deref())?,
+    };
     match &options.command {
         None => show(options, &store),
         Some(Command::Trust { line, name }) => trust(options, &store, *line, name.as_deref()),
         Some(Command::List) => list(options, &store),
         Some(Command::Revoke { who }) => revoke(options, &store, who),
     }
+}
+
+/// The folder of the node of a lab in which this runs: that of the host is none of its business.
+fn lab_keys() -> Result<PathBuf, Failure> {
+    lab::own_keys().filter(|folder| folder.is_dir()).ok_or_else(|| {
+        let why = "this runs in the node of a lab, which has no keys: its frames are not protected";
+        Failure::Failed(format!("{why}, or the lab is gone; --keys DIR names another folder"))
+    })
 }
 
 fn show(options: &Options, store: &Store) -> Result<(), Failure> {

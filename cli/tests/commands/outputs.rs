@@ -77,3 +77,16 @@ fn options_of_a_sweep_are_refused_for_one_run() {
         assert!(said.contains(words[0]) && said.contains("has no [sweep]"), "{said}");
     }
 }
+
+#[test]
+fn keys_in_the_node_of_a_lab_are_not_those_of_the_host() {
+    let folder = Folder::new("outputs-keys");
+    let mut keys = program();
+    keys.arg("keys").env("FARHOP_LAB", "gone-1@1.1").env("FARHOP_LAB_NODE", "hill");
+    let home = folder.file("home");
+    keys.env("HOME", &home).env("XDG_CONFIG_HOME", &home);
+    let out = keys.env("FARHOP_RUNTIME_DIR", folder.file("run")).output().expect("farhop runs");
+    assert_eq!(out.status.code(), Some(1), "{}", stderr(&out));
+    assert!(stderr(&out).contains("in the node of a lab"), "{}", stderr(&out));
+    assert!(!fs::exists(home).expect("it can be seen"), "a key was made");
+}

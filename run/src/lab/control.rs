@@ -15,7 +15,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::programs::{end_programs, signal};
 use super::state::{LabState, Process, remove_unborn};
-use super::{Doing as _, LAB_VARIABLE, LabError, labs_dir, list};
+use super::{Doing as _, LAB_VARIABLE, LabError, keys, labs_dir, list};
 use crate::daemon;
 
 /// How long a lab may take to go down by itself.
@@ -52,6 +52,19 @@ pub fn own_socket() -> Option<PathBuf> {
     let lab = list().into_iter().find(|lab| lab.mark() == mark)?;
     let own = daemon::list(&lab.dir()).into_iter().find(|daemon| daemon.name == node)?;
     Some(own.path)
+}
+
+/// The folder with the keys of the node in whose network [`exec`] started this program, if it did;
+/// it is there only if the frames of the lab are protected.
+pub fn own_keys() -> Option<PathBuf> {
+    let (mark, node) = (env::var(LAB_VARIABLE).ok()?, env::var(NODE_VARIABLE).ok()?);
+    let lab = list().into_iter().find(|lab| lab.mark() == mark)?;
+    Some(keys::folder(&lab.dir(), &node))
+}
+
+/// Whether [`exec`] started this program.
+pub fn is_inside() -> bool {
+    env::var_os(LAB_VARIABLE).is_some() && env::var_os(NODE_VARIABLE).is_some()
 }
 
 fn enter(lab: &LabState, node: &str) -> Result<(), LabError> {

@@ -1,6 +1,6 @@
 //! Keys that a lab makes for its nodes and throws away with its folder.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use farhop_proto::stack::Scenario;
 
@@ -9,7 +9,12 @@ use crate::keys::{KeysError, Store};
 
 /// The keys of a node, in the folder of its lab.
 pub(super) fn store(dir: &Path, node: &str) -> Result<Store, KeysError> {
-    Store::open(Some(&dir.join("keys").join(node)))
+    Store::open(Some(&folder(dir, node)))
+}
+
+/// Where they are.
+pub(super) fn folder(dir: &Path, node: &str) -> PathBuf {
+    dir.join("keys").join(node)
 }
 
 /// Protects the frames of a scenario that says nothing else, and gives each node a new key, also
