@@ -2,6 +2,7 @@
 //! right.
 
 use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -116,8 +117,13 @@ impl Diagnostic for AllWrong {
 /// impossible.
 pub(crate) fn load(file: &Path) -> Result<Loaded, Failure> {
     let name = file.display().to_string();
-    let text = fs::read_to_string(file)
-        .map_err(|error| Failure::Input(miette::miette!("cannot read {name}: {error}")))?;
+    let text = fs::read_to_string(file).map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::InvalidData => "it is no text; a scenario is a text in TOML".into(),
+            _ => error.to_string(),
+        };
+        Failure::Input(miette::miette!("cannot read {name}: {why}"))
+    })?;
     let folder = file.parent().unwrap_or(Path::new("")).to_owned();
     match scenario(&text, &folder) {
         Ok(scenario) => Ok(Loaded { scenario, text, name, folder }),

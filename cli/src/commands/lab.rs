@@ -50,7 +50,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Seed in place of the scenario's.
-    #[arg(long)]
+    #[arg(long, value_parser = super::seed)]
     seed: Option<u64>,
 }
 

@@ -17,11 +17,22 @@ pub(crate) mod top;
 pub(crate) mod up;
 
 use std::io::{self, Write as _};
+use std::num::NonZeroUsize;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use crate::Failure;
+
+/// Reads how many there are to be.
+pub(crate) fn how_many(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "right would be: a whole number from 1 on".into())
+}
+
+/// Reads a seed.
+pub(crate) fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("right would be: a whole number from 0 to {}", u64::MAX))
+}
 
 /// Prints data as JSON on standard output.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {

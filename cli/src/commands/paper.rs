@@ -55,7 +55,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     seeds: Option<u16>,
     /// Runs at a time; as many as there are cores if it is not given.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::how_many)]
     jobs: Option<NonZeroUsize>,
 }
 

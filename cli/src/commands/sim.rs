@@ -31,7 +31,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Seed in place of the scenario's.
-    #[arg(long)]
+    #[arg(long, value_parser = super::seed)]
     seed: Option<u64>,
     /// Write what the radios of a node hear and send, as pcapng with radiotap headers.
     #[arg(long, value_name = "FILE")]
@@ -46,7 +46,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     losses: Option<PathBuf>,
     /// Runs of a sweep at a time; as many as there are cores if it is not given.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::how_many)]
     jobs: Option<NonZeroUsize>,
     /// Begin a sweep anew, whatever its folder holds.
     #[arg(long, requires = "out")]

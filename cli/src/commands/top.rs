@@ -1,6 +1,7 @@
 //! `farhop top`: what running daemons are doing, live.
 
 use std::io::{self, IsTerminal as _, Write};
+use std::num::NonZeroUsize;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -37,8 +38,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
     /// Ends after so many looks; without it at `q`, or after one where there is no terminal.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    count: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = super::how_many)]
+    count: Option<NonZeroUsize>,
     /// Folder of the control socket.
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
@@ -65,7 +66,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 
 fn print_blocks(options: &Options) -> Result<(), Failure> {
     let mut before: Vec<Value> = Vec::new();
-    for look in 0..options.count.unwrap_or(1) {
+    for look in 0..options.count.map_or(1, NonZeroUsize::get) {
         if look > 0 {
             print_text("")?;
             let next = Instant::now() + EVERY;
@@ -104,7 +105,7 @@ fn run_live(options: &Options) -> Result<(), Failure> {
             continue;
         }
         next += EVERY;
-        if options.count.is_some_and(|count| looks >= count) {
+        if options.count.is_some_and(|count| looks >= count.get()) {
             return Ok(());
         }
         looks += 1;

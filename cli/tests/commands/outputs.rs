@@ -90,3 +90,19 @@ fn keys_in_the_node_of_a_lab_are_not_those_of_the_host() {
     assert!(stderr(&out).contains("in the node of a lab"), "{}", stderr(&out));
     assert!(!fs::exists(home).expect("it can be seen"), "a key was made");
 }
+
+#[test]
+fn numbers_and_files_that_are_wrong_are_told_what_would_be_right() {
+    let folder = Folder::new("outputs-words");
+    let (one, binary) = (one_run(&folder), folder.file("binary.toml"));
+    fs::write(&binary, [0x7f, 0xff, 0xfe]).expect("it can be written");
+    for (words, right) in [
+        (&["sim", &one, "--jobs", "0"][..], "a whole number from 1 on"),
+        (&["sim", &one, "--seed", "x"], "a whole number from 0 to"),
+        (&["top", "--count", "0"], "a whole number from 1 on"),
+        (&["check", &binary], "it is no text"),
+    ] {
+        let said = refusal(words);
+        assert!(said.contains(right), "{said}");
+    }
+}
