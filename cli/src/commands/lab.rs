@@ -61,8 +61,8 @@ enum Command {
         farhop lab exec hill -- ping -c 3 10.66.0.2\n  \
         farhop lab exec --lab demo-2 valley -- iperf3 -s")]
     Exec {
-        /// The lab, if several are running.
-        #[arg(long, value_name = "ID")]
+        /// The lab, by its id or the name of its scenario, if several running ones have the node.
+        #[arg(long, value_name = "NAME")]
         lab: Option<String>,
         /// The node; `@air` stands for the air.
         node: String,
@@ -115,7 +115,7 @@ pub(crate) struct HoldOptions {
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     match &options.command {
         Some(Command::Exec { lab, node, command }) => {
-            Err(lab::exec(&lab::find(lab.as_deref())?, node, command).into())
+            Err(lab::exec(&lab::find_with_node(lab.as_deref(), node)?, node, command).into())
         }
         Some(Command::List { json }) => list(*json),
         Some(Command::Down { id, all }) => {

@@ -185,23 +185,52 @@ fn remove_unborn_in(dir: &Path, age: StdDuration) {
     }
 }
 
-/// The running lab with this id, or the only one.
-pub fn find(id: Option<&str>) -> Result<LabState, LabError> {
-    let mut running: Vec<LabState> = list().into_iter().filter(LabState::is_alive).collect();
-    let ids = running.iter().map(|lab| lab.id.as_str()).collect::<Vec<_>>().join(", ");
-    match id {
-        Some(id) => running.into_iter().find(|lab| lab.id == id).ok_or_else(|| {
-            let known = if ids.is_empty() { "none".into() } else { ids };
-            LabError::NotFound(format!("no lab '{id}' is running; running: {known}"))
-        }),
-        None if running.len() == 1 => Ok(running.remove(0)),
-        None if running.is_empty() => Err(LabError::NotFound(
-            "no lab is running: start one with `farhop lab FILE --keep`".into(),
-        )),
-        None => Err(LabError::NotFound(format!(
-            "several labs are running: name one with --lab; running: {ids}"
-        ))),
+/// The running lab with this id, or of this scenario, or the only one.
+pub fn find(name: Option<&str>) -> Result<LabState, LabError> {
+    choose(list().into_iter().filter(LabState::is_alive).collect(), name, None)
+}
+
+/// The running lab that is named by its id or its scenario and has this node: no name is needed
+/// where only one has it.
+pub fn find_with_node(name: Option<&str>, node: &str) -> Result<LabState, LabError> {
+    choose(list().into_iter().filter(LabState::is_alive).collect(), name, Some(node))
+}
+
+fn choose(
+    running: Vec<LabState>,
+    name: Option<&str>,
+    node: Option<&str>,
+) -> Result<LabState, LabError> {
+    if running.is_empty() && name.is_none() {
+        let why = "no lab is running: start one with `farhop lab FILE --keep`";
+        return Err(LabError::NotFound(why.into()));
     }
+    let ids = |labs: &[LabState]| {
+        let ids: Vec<&str> = labs.iter().map(|lab| lab.id.as_str()).collect();
+        if ids.is_empty() { "none".into() } else { ids.join(", ") }
+    };
+    let known = ids(&running);
+    let is_id = running.iter().any(|lab| Some(lab.id.as_str()) == name);
+    let is_named =
+        |lab: &LabState| name.is_none_or(|name| lab.id == name || !is_id && lab.scenario == name);
+    let mut named: Vec<LabState> = running.into_iter().filter(is_named).collect();
+    if let (true, Some(name)) = (named.is_empty(), name) {
+        let why = format!("no lab '{name}' is running; running: {known}");
+        return Err(LabError::NotFound(why));
+    }
+    // One alone says itself which nodes it has.
+    if let (true, Some(node)) = (named.len() > 1, node)
+        && named.iter().any(|lab| lab.occupant(node).is_some())
+    {
+        named.retain(|lab| lab.occupant(node).is_some());
+    }
+    if named.len() == 1 {
+        return Ok(named.remove(0));
+    }
+    let which = ids(&named);
+    Err(LabError::NotFound(format!(
+        "several labs are running: name one with --lab, by its id; running: {which}"
+    )))
 }
 
 /// Makes the folder of a new lab, with an id that no other lab has.
@@ -239,6 +268,29 @@ fn make_private(dir: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lab_is_known_by_its_id_its_scenario_or_a_node_that_it_alone_has() {
+        let process = Process { pid: 1, started: 1 };
+        let lab = |id: &str, scenario: &str, node: &str| LabState {
+            id: id.into(),
+            scenario: scenario.into(),
+            holder: process,
+            air: None,
+            nodes: vec![(node.into(), process), ("both".into(), process)],
+            namespaces: Vec::new(),
+            ready: true,
+            failed: None,
+        };
+        let labs = [lab("a-1", "a", "hill"), lab("a-2", "a", "moon"), lab("b-1", "b", "valley")];
+        let find = |name, node| choose(labs.to_vec(), name, node).map(|lab| lab.id).ok();
+        assert_eq!(find(Some("a-2"), Some("hill")).as_deref(), Some("a-2"));
+        assert_eq!(find(Some("b"), None).as_deref(), Some("b-1"));
+        assert_eq!(find(Some("a"), Some("moon")).as_deref(), Some("a-2"));
+        assert_eq!(find(None, Some("valley")).as_deref(), Some("b-1"));
+        let none = [(Some("a"), None), (None, Some("both")), (None, None), (Some("c"), None)];
+        assert!(none.into_iter().all(|(name, node)| find(name, node).is_none()));
+    }
 
     #[test]
     fn a_number_used_again_is_not_the_same_occupant() {
