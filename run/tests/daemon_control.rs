@@ -145,7 +145,7 @@ fn a_request_without_end_is_cut_off() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut control = Control::open(dir.path(), "a").expect("a socket");
     let mut stream = client(dir.path());
-    stream.write_all(&[b'x'; 10_000]).expect("a request");
+    stream.write_all(&[b'x'; 20_000]).expect("a request");
     serve(&mut control);
     // What was not read of it turns the end into a reset.
     assert!(!matches!(stream.read(&mut [0; 16]), Ok(1..)), "the daemon has hung up");

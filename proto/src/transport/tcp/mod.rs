@@ -419,7 +419,7 @@ impl Layer for Tcp {
         self.sender.handle_timeout(cx.now);
         self.trace_window(cx, before);
         if self.sender.has_failed() && self.phase != Phase::Failed {
-            self.reset = Some((self.wire(self.sender.nxt), Some(self.receiver.ack())));
+            // The peer hears nothing of it, as of anything before (`tcp_write_err`).
             self.fail();
         }
     }
