@@ -237,11 +237,6 @@ fn what_cannot_be_written_is_named() {
         assert_eq!(out.status.code(), Some(1), "{said}");
         assert!(said.contains(&nowhere) && said.contains("No such file"), "{said}");
     }
-    // A file stands where the folder should be.
-    let out = farhop(&["sim", &file, "--out", &file]);
-    let said = stderr(&out);
-    assert_eq!(out.status.code(), Some(1), "{said}");
-    assert!(said.contains("report.json"), "{said}");
 }
 
 #[test]
