@@ -1,4 +1,5 @@
-//! A line that moves while something takes longer than two seconds; on a terminal only.
+//! A line that moves while something takes longer than two seconds. Where there is no terminal, a
+//! line now and then, so that a log shows how far it is.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Mutex;
@@ -11,6 +12,9 @@ const STEPS: u64 = 1_000;
 
 /// What is done before this shows no bar.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often it is told how far it is, where there is no terminal.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// From its first fraction on it is not looked so long how fast a bar fills: what was finished
 /// before, and the first bytes of a file, are there at once.
@@ -30,6 +34,22 @@ pub(crate) struct Bar {
     started: Instant,
     can_show: bool,
     pace: Mutex<Option<Pace>>,
+    told: Mutex<Told>,
+}
+
+/// What was last told where there is no terminal: the step, and when.
+#[derive(Clone, Copy)]
+struct Told(u64, Instant);
+
+impl Told {
+    /// Whether a step is to be told now. Nothing is told twice.
+    fn is_due(&mut self, now: Instant, step: u64) -> bool {
+        let is_due = step != self.0 && now >= self.1 + TELL_EVERY;
+        if is_due {
+            *self = Self(step, now);
+        }
+        is_due
+    }
 }
 
 /// How fast a bar fills.
@@ -62,7 +82,7 @@ impl Pace {
 }
 
 impl Bar {
-    /// A bar that shows itself if this takes long, and never where standard error is no terminal.
+    /// A bar that shows itself if this takes long.
     pub(crate) fn start(what: &str) -> Self {
         let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::hidden());
         let style = "{msg:<44} [{bar:30}] {percent:>3}% {prefix} left";
@@ -70,7 +90,8 @@ impl Bar {
         bar.set_message(what.to_owned());
         bar.set_prefix("?");
         let can_show = std::io::stderr().is_terminal();
-        Self { bar, started: Instant::now(), can_show, pace: Mutex::new(None) }
+        let (started, pace) = (Instant::now(), Mutex::new(None));
+        Self { bar, started, can_show, pace, told: Mutex::new(Told(0, started)) }
     }
 
     /// Says what is being done.
@@ -87,8 +108,13 @@ impl Bar {
             let text = left.map_or("?".into(), |left| format!("{:#}", HumanDuration(left)));
             self.bar.set_prefix(text);
         }
-        self.bar.set_position((done * STEPS as f64) as u64);
+        let step = (done * STEPS as f64) as u64;
+        self.bar.set_position(step);
         self.show();
+        if !self.can_show && self.told.lock().is_ok_and(|mut told| told.is_due(now, step)) {
+            let (what, percent) = (self.bar.message(), step * 100 / STEPS);
+            tell(&format!("{what}: {percent}%, {} left", self.bar.prefix()));
+        }
     }
 
     fn show(&self) {
@@ -121,6 +147,17 @@ impl Bar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_hears_every_ten_seconds_of_what_has_moved() {
+        let start = Instant::now();
+        let mut told = Told(0, start);
+        let mut is_due =
+            |seconds: u64, step| told.is_due(start + Duration::from_secs(seconds), step);
+        let heard = [(1, 5), (9, 50), (10, 60), (11, 70), (25, 60), (26, 80), (60, 80), (61, 90)];
+        let heard = heard.map(|(seconds, step)| is_due(seconds, step));
+        assert_eq!(heard, [false, false, true, false, false, true, false, true]);
+    }
 
     #[test]
     fn what_was_there_at_once_does_not_say_how_long_the_rest_takes() {
