@@ -2,12 +2,14 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use socket2::SockRef;
 
@@ -113,19 +115,23 @@ fn copy_out(from: &mut TcpStream, to: &mut StreamSocket, broken: &AtomicBool) ->
 /// Waits until a stream takes more, as long as the connection that the bytes are of is not reset.
 fn wait_for_place(to: &StreamSocket, from: &TcpStream) -> io::Result<()> {
     loop {
-        let nothing_but_errors = PollFlags::empty();
-        let mut both = [PollFd::new(to, PollFlags::OUT), PollFd::new(from, nothing_but_errors)];
-        if let Err(error) = poll(&mut both, None)
-            && error != rustix::io::Errno::INTR
-        {
-            return Err(error.into());
-        }
-        if both[1].revents().contains(PollFlags::ERR) {
+        let (place, other) = watch(to, from)?;
+        if other.contains(PollFlags::ERR) {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
-        if !both[0].revents().is_empty() {
+        if !place.is_empty() {
             return Ok(());
         }
+    }
+}
+
+/// Waits until `to` has place, or something is wrong with either; says what of which.
+fn watch(to: impl AsFd, other: impl AsFd) -> io::Result<(PollFlags, PollFlags)> {
+    let nothing_but_errors = PollFlags::empty();
+    let mut both = [PollFd::new(&to, PollFlags::OUT), PollFd::new(&other, nothing_but_errors)];
+    match poll(&mut both, None) {
+        Ok(_) | Err(Errno::INTR) => Ok((both[0].revents(), both[1].revents())),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -155,18 +161,10 @@ fn write_beside(to: &TcpStream, bytes: &[u8], stream: &StreamSocket) -> io::Resu
     while done < bytes.len() {
         match send(to, &bytes[done..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(length) => done += length,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::AGAIN) => {
-                let nothing_but_errors = PollFlags::empty();
-                let mut both =
-                    [PollFd::new(to, PollFlags::OUT), PollFd::new(stream, nothing_but_errors)];
-                if let Err(error) = poll(&mut both, None)
-                    && error != rustix::io::Errno::INTR
-                {
-                    return Err(error.into());
-                }
-                let has_place = !both[0].revents().is_empty();
-                if !has_place && both[1].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let (place, other) = watch(to, stream)?;
+                if place.is_empty() && other.intersects(PollFlags::HUP | PollFlags::ERR) {
                     return Ok(done);
                 }
             }
