@@ -59,6 +59,13 @@ impl AddressPlan {
         };
         (own && node.0 != 0).then_some(node)
     }
+
+    /// Whether this address stands for all nodes, or for a group of hosts, and not for one.
+    pub fn is_of_many(&self, addr: IpAddr) -> bool {
+        let is_broadcast =
+            |addr: Ipv4Addr| [Ipv4Addr::BROADCAST, self.ipv4(NodeId(u16::MAX))].contains(&addr);
+        addr.is_multicast() || matches!(addr, IpAddr::V4(addr) if is_broadcast(addr))
+    }
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub struct FlowsStats {
     pub queue_full: u64,
     /// From the host, for an address that no node has.
     pub no_node: u64,
-    /// From the host, for a group: they go nowhere, and nobody waits for them.
+    /// From the host, for a group or for all: they go nowhere, and nobody waits for them.
     #[serde(default)]
     pub multicast: u64,
     /// For the host, which did not take them in time.
@@ -258,12 +258,13 @@ impl Flows {
     /// lane has no room.
     pub fn handle_ip(&mut self, packet: Bytes) {
         let to = ip::destination(&packet);
+        // Every host looks for routers and announces its groups on every interface.
+        if to.is_some_and(|addr| self.plan.is_of_many(addr)) {
+            self.stats.multicast += 1;
+            return;
+        }
         let Some(node) = to.and_then(|addr| self.plan.node(addr)) else {
-            // Every host looks for routers and announces its groups on every interface.
-            match to.is_some_and(|addr| addr.is_multicast()) {
-                true => self.stats.multicast += 1,
-                false => self.stats.no_node += 1,
-            }
+            self.stats.no_node += 1;
             return;
         };
         let datagram = Datagram {
@@ -455,6 +456,8 @@ impl Layer for Flows {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
     use crate::base::NodeId;
     use crate::transport::tcp::FlowEnd;
@@ -496,18 +499,27 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_sends_to_groups_is_no_drop() {
+    fn what_the_host_sends_to_groups_or_to_all_is_no_drop() {
         let mut flows = Flows::build(AddressPlan::default());
         let packet = |to: &str| {
-            let to: std::net::Ipv6Addr = to.parse().expect("an address");
             let mut packet = vec![0; 40];
-            packet[0] = 0x60;
-            packet[24..].copy_from_slice(&to.octets());
+            match to.parse().expect("an address") {
+                IpAddr::V4(to) => {
+                    packet[0] = 0x45;
+                    packet[16..20].copy_from_slice(&to.octets());
+                }
+                IpAddr::V6(to) => {
+                    packet[0] = 0x60;
+                    packet[24..].copy_from_slice(&to.octets());
+                }
+            }
             Bytes::from(packet)
         };
-        for to in ["ff02::2", "ff02::16", "2001:db8::1"] {
+        let of_many = ["ff02::2", "ff02::16", "224.0.0.1", "255.255.255.255", "10.66.255.255"];
+        for to in of_many.into_iter().chain(["2001:db8::1", "10.67.255.255"]) {
             flows.handle_ip(packet(to));
         }
-        assert_eq!((flows.stats().multicast, flows.stats().no_node), (2, 1));
+        assert_eq!((flows.stats().multicast, flows.stats().no_node), (5, 2));
+        assert!(!flows.may_sink());
     }
 }
