@@ -61,6 +61,12 @@ pub(super) fn check_devices(found: &mut Found, path: &str, node: &NodeConfig, na
     let of_many = of_many.map(|(index, device)| (format!("{path}.devices[{index}]"), device));
     for (path, device) in of_one.chain(of_many) {
         let DeviceConfig::Udp { bind, peers, .. } = device else { continue };
+        if bind.port() == 0 {
+            let message = "with the port 0 the system takes one that no peer can know";
+            let example = SocketAddr::new(bind.ip(), 4850);
+            let help = format!("the port that the peers send to, for example \"{example}\"");
+            found.add(format!("{path}.bind"), message, help);
+        }
         for (peer, address) in peers {
             let path = format!("{path}.peers.{peer}");
             if !names.check(found, path.clone(), peer) {
@@ -149,6 +155,13 @@ mod tests {
         let mut found = Found::default();
         check_devices(&mut found, "node[0]", &scenario.node[0], &Names::of(&scenario));
         found.0.into_iter().map(|problem| (problem.path, problem.message)).collect()
+    }
+
+    #[test]
+    fn a_port_that_no_peer_can_know_is_refused() {
+        let found = peer_problems("[2001:db8::1]:0", &[]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].0, "node[0].devices[0].bind");
     }
 
     #[test]
