@@ -52,6 +52,21 @@ pub struct GateStats {
     pub echoes_after_slot: u64,
 }
 
+impl GateStats {
+    /// Adds what went through a gate before this one.
+    pub(super) fn add(&mut self, earlier: &Self) {
+        self.frames_sent += earlier.frames_sent;
+        self.frames_late += earlier.frames_late;
+        self.frames_outside_slot += earlier.frames_outside_slot;
+        self.slots_overrun += earlier.slots_overrun;
+        self.buffer_full += earlier.buffer_full;
+        self.echoes += earlier.echoes;
+        self.echoes_missing += earlier.echoes_missing;
+        self.echoes_late += earlier.echoes_late;
+        self.echoes_after_slot += earlier.echoes_after_slot;
+    }
+}
+
 /// A frame at the device.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {

@@ -22,8 +22,10 @@ pub type Open = Box<dyn FnMut() -> io::Result<Box<dyn Device>>>;
 pub struct Lasting {
     clock: Clock,
     open: Open,
-    /// What it had done, where the interface is gone.
-    device: Result<Box<dyn Device>, DeviceStatus>,
+    /// Nothing while the interface is gone.
+    device: Option<Box<dyn Device>>,
+    /// What it had done when its interface was last gone.
+    done: DeviceStatus,
     /// When it is next looked whether the interface is there.
     look_at: Instant,
     times_gone: u64,
@@ -36,17 +38,18 @@ impl Lasting {
     ///
     /// Fails if it cannot be opened: only one that was there is waited for.
     pub fn open(clock: Clock, mut open: Open) -> io::Result<Self> {
-        let (device, never) = (Ok(open()?), eventfd(0, EventfdFlags::CLOEXEC)?);
-        Ok(Self { clock, open, device, look_at: clock.now() + LOOK, times_gone: 0, never })
+        let (device, done) = (Some(open()?), DeviceStatus::default());
+        let never = eventfd(0, EventfdFlags::CLOEXEC)?;
+        Ok(Self { clock, open, device, done, look_at: clock.now() + LOOK, times_gone: 0, never })
     }
 
     /// The interface is gone: what it was given ends, and is not known to have been sent.
     fn lose(&mut self, why: &dyn fmt::Display, out: &mut Vec<FrameUp>) {
-        let Ok(device) = &mut self.device else { return };
+        let Some(mut device) = self.device.take() else { return };
         tracing::warn!("{why}: its radio is silent until the interface is back");
         device.handle_timeout(Instant::MAX, out);
         self.look_at = self.clock.now() + LOOK;
-        self.device = Err(device.status());
+        self.done = device.status().after(&self.done);
         self.times_gone += 1;
     }
 }
@@ -54,13 +57,13 @@ impl Lasting {
 impl Device for Lasting {
     fn fd(&self) -> BorrowedFd<'_> {
         match &self.device {
-            Ok(device) => device.fd(),
-            Err(_) => self.never.as_fd(),
+            Some(device) => device.fd(),
+            None => self.never.as_fd(),
         }
     }
 
     fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()> {
-        let Ok(device) = &mut self.device else { return Ok(()) };
+        let Some(device) = &mut self.device else { return Ok(()) };
         if let Err(error) = device.receive(out) {
             self.lose(&error, out);
         }
@@ -77,7 +80,7 @@ impl Device for Lasting {
 
     fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()> {
         let back = unsent(&frame);
-        let Ok(device) = &mut self.device else {
+        let Some(device) = &mut self.device else {
             out.push(back);
             return Ok(());
         };
@@ -89,15 +92,15 @@ impl Device for Lasting {
     }
 
     fn flush(&mut self) {
-        if let Ok(device) = &mut self.device {
+        if let Some(device) = &mut self.device {
             device.flush();
         }
     }
 
     fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         match &self.device {
-            Ok(device) => device.poll_timeout(now).into_iter().chain([self.look_at]).min(),
-            Err(_) => Some(self.look_at),
+            Some(device) => device.poll_timeout(now).into_iter().chain([self.look_at]).min(),
+            None => Some(self.look_at),
         }
     }
 
@@ -107,27 +110,27 @@ impl Device for Lasting {
             self.look_at = now + LOOK;
         }
         match &mut self.device {
-            Ok(device) if is_due && device.is_gone() => {
+            Some(device) if is_due && device.is_gone() => {
                 let name = device.status().name;
                 self.lose(&format!("{name} is gone"), out);
             }
-            Ok(device) => device.handle_timeout(now, out),
-            Err(status) if is_due => match (self.open)() {
+            Some(device) => device.handle_timeout(now, out),
+            None if is_due => match (self.open)() {
                 Ok(device) => {
-                    tracing::info!("{} is back", status.name);
-                    self.device = Ok(device);
+                    tracing::info!("{} is back", self.done.name);
+                    self.device = Some(device);
                 }
                 Err(error) => tracing::debug!("{error}"),
             },
-            Err(_) => {}
+            None => {}
         }
     }
 
     fn status(&self) -> DeviceStatus {
-        let is_gone = self.device.is_err();
+        let is_gone = self.device.is_none();
         let status = match &self.device {
-            Ok(device) => device.status(),
-            Err(status) => status.clone(),
+            Some(device) => device.status().after(&self.done),
+            None => self.done.clone(),
         };
         DeviceStatus { is_gone, times_gone: self.times_gone, ..status }
     }
@@ -135,6 +138,7 @@ impl Device for Lasting {
 
 #[cfg(test)]
 mod tests {
+    use super::super::GateStats;
     use super::*;
     use bytes::Bytes;
     use farhop_proto::base::{
@@ -149,6 +153,7 @@ mod tests {
         is_there: Rc<Cell<bool>>,
         bell: UnixStream,
         under_way: Vec<UnitId>,
+        frames_sent: u64,
     }
 
     fn done(id: UnitId, outcome: FrameOutcome) -> FrameUp {
@@ -182,6 +187,7 @@ mod tests {
         fn send(&mut self, frame: Frame, _out: &mut Vec<FrameUp>) -> io::Result<()> {
             self.check()?;
             self.under_way.push(frame.id);
+            self.frames_sent += 1;
             Ok(())
         }
 
@@ -196,7 +202,9 @@ mod tests {
         }
 
         fn status(&self) -> DeviceStatus {
-            DeviceStatus { name: "card".into(), ..DeviceStatus::default() }
+            let sent = GateStats { frames_sent: self.frames_sent, ..GateStats::default() };
+            let dropped = [("clear", self.frames_sent)].into();
+            DeviceStatus { name: "card".into(), sent, dropped, ..DeviceStatus::default() }
         }
     }
 
@@ -208,7 +216,8 @@ mod tests {
                 return Err(io::Error::from_raw_os_error(libc::ENODEV));
             }
             let (bell, _) = UnixStream::pair()?;
-            Ok(Box::new(Card { is_there: is_there.clone(), bell, under_way: Vec::new() }))
+            let (is_there, under_way) = (is_there.clone(), Vec::new());
+            Ok(Box::new(Card { is_there, bell, under_way, frames_sent: 0 }))
         })
     }
 
@@ -257,6 +266,8 @@ mod tests {
         assert_eq!((status.is_gone, status.times_gone), (false, 1));
         device.send(frame(3), &mut out).expect("it is there");
         assert!(!device.room(clock.now()).is_none() && out.is_empty());
+        let status = device.status();
+        assert_eq!((status.sent.frames_sent, status.dropped["clear"]), (2, 2), "of both lives");
     }
 
     #[test]

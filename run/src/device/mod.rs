@@ -135,6 +135,20 @@ pub struct DeviceStatus {
     pub dropped: BTreeMap<&'static str, u64>,
 }
 
+impl DeviceStatus {
+    /// The same with what the device did before it was opened anew.
+    pub(crate) fn after(mut self, earlier: &Self) -> Self {
+        self.frames_received += earlier.frames_received;
+        self.hardware_stamps += earlier.hardware_stamps;
+        self.clock_jumps += earlier.clock_jumps;
+        self.sent.add(&earlier.sent);
+        for (kind, times) in &earlier.dropped {
+            *self.dropped.entry(kind).or_default() += times;
+        }
+        self
+    }
+}
+
 /// Counts by kind without allocating once a kind is known.
 pub(crate) fn count(counters: &mut BTreeMap<&'static str, u64>, kind: &'static str) {
     *counters.entry(kind).or_default() += 1;
