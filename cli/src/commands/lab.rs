@@ -120,7 +120,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         Some(Command::List { json }) => list(*json),
         Some(Command::Down { id, all }) => {
             if id.is_none() && !all {
-                refuse_several(&running())?;
+                lab::refuse_several(
+                    &running(),
+                    "`farhop lab down ID` takes one down, `farhop lab down --all` all of them",
+                )?;
             }
             let ids = lab::down(id.as_deref())?;
             let what = if ids.is_empty() { "no lab was there".into() } else { ids.join(", ") };
@@ -142,21 +145,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// The ids of the labs that are running.
-fn running() -> Vec<String> {
-    lab::list().into_iter().filter(lab::LabState::is_alive).map(|lab| lab.id).collect()
-}
-
-/// Fails if several labs are running: whoever names none may know of one only.
-fn refuse_several(running: &[String]) -> Result<(), Failure> {
-    if running.len() < 2 {
-        return Ok(());
-    }
-    let names = running.join(", ");
-    Err(Failure::Failed(format!(
-        "several labs are running: {names}; `farhop lab down ID` takes one down, `farhop lab down \
-         --all` all of them"
-    )))
+/// The labs that are running.
+fn running() -> Vec<lab::LabState> {
+    lab::list().into_iter().filter(lab::LabState::is_alive).collect()
 }
 
 /// What a lab is built with.
@@ -391,17 +382,4 @@ pub(crate) fn run_stranger(options: &ChildOptions) -> Result<(), Failure> {
 
 pub(crate) fn run_air(options: &ChildOptions) -> Result<(), Failure> {
     Ok(lab::run_air(&options.state, options.parent, options.seed)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn several_labs_are_not_taken_down_without_a_word() {
-        let ids = ["demo-1", "demo-2"].map(String::from);
-        assert!(refuse_several(&[]).is_ok() && refuse_several(&ids[..1]).is_ok());
-        let Err(Failure::Failed(said)) = refuse_several(&ids) else { panic!("not refused") };
-        assert!(said.contains("demo-1, demo-2") && said.contains("--all"), "{said}");
-    }
 }

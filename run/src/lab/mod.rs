@@ -37,7 +37,7 @@ pub use control::{down, exec, is_inside, own_keys, own_socket};
 pub use hosts::refusal;
 pub use isolate::isolate;
 pub use start::{Lab, LabOptions, Progress, Scripts};
-pub use state::{LabState, Namespace, Process, find, find_with_node, list};
+pub use state::{LabState, Namespace, Process, find, find_with_node, list, refuse_several};
 pub use stranger::run_stranger;
 
 /// Name of the environment variable that everything of a lab has.

@@ -205,10 +205,6 @@ fn choose(
         let why = "no lab is running: start one with `farhop lab FILE --keep`";
         return Err(LabError::NotFound(why.into()));
     }
-    let ids = |labs: &[LabState]| {
-        let ids: Vec<&str> = labs.iter().map(|lab| lab.id.as_str()).collect();
-        if ids.is_empty() { "none".into() } else { ids.join(", ") }
-    };
     let known = ids(&running);
     let is_id = running.iter().any(|lab| Some(lab.id.as_str()) == name);
     let is_named =
@@ -224,13 +220,25 @@ fn choose(
     {
         named.retain(|lab| lab.occupant(node).is_some());
     }
-    if named.len() == 1 {
-        return Ok(named.remove(0));
+    refuse_several(&named, "name one with --lab, by its id")?;
+    Ok(named.remove(0))
+}
+
+/// Fails if several labs are meant where it has to be one; `remedy` says how to name it.
+pub fn refuse_several(labs: &[LabState], remedy: &str) -> Result<(), LabError> {
+    match labs {
+        [] | [_] => Ok(()),
+        labs => {
+            let known = ids(labs);
+            Err(LabError::NotFound(format!("several labs are running: {known}; {remedy}")))
+        }
     }
-    let which = ids(&named);
-    Err(LabError::NotFound(format!(
-        "several labs are running: name one with --lab, by its id; running: {which}"
-    )))
+}
+
+/// The ids of labs, for people.
+fn ids(labs: &[LabState]) -> String {
+    let ids: Vec<&str> = labs.iter().map(|lab| lab.id.as_str()).collect();
+    if ids.is_empty() { "none".into() } else { ids.join(", ") }
 }
 
 /// Makes the folder of a new lab, with an id that no other lab has.
@@ -290,6 +298,9 @@ mod tests {
         assert_eq!(find(None, Some("valley")).as_deref(), Some("b-1"));
         let none = [(Some("a"), None), (None, Some("both")), (None, None), (Some("c"), None)];
         assert!(none.into_iter().all(|(name, node)| find(name, node).is_none()));
+        assert!(refuse_several(&[], "").is_ok() && refuse_several(&labs[..1], "").is_ok());
+        let said = refuse_several(&labs[1..], "say --all").expect_err("two labs").to_string();
+        assert_eq!(said, "several labs are running: a-2, b-1; say --all");
     }
 
     #[test]
