@@ -17,7 +17,8 @@ use crate::{Failure, interrupt};
 /// Clears a terminal and goes to its first line.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// Shows what the daemons on this host are doing, those of labs included.
+/// Shows what the daemons on this host are doing, those of labs included; in `farhop lab exec`
+/// what that of its node is doing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop status\n  \
@@ -73,7 +74,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Which daemons are asked.
+/// Which daemons are asked: where nothing is said all of this host, within `farhop lab exec` that
+/// of its node. A name alone means a node of that lab there.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Wanted<'a> {
     /// Only that of this node.
@@ -85,13 +87,8 @@ pub(super) struct Wanted<'a> {
     pub(super) runtime_dir: Option<&'a Path>,
 }
 
-/// The control socket of the only daemon that is wanted, within `farhop lab exec` without more
-/// words that of its node; an error if there is none, or several.
+/// The control socket of the only daemon that is wanted; an error if there is none, or several.
 pub(super) fn only(wanted: Wanted<'_>) -> Result<PathBuf, Failure> {
-    let is_any = wanted.node.is_none() && wanted.runtime_dir.is_none();
-    if let Some(socket) = lab::own_socket().filter(|_| is_any) {
-        return Ok(socket);
-    }
     let mut running = running(wanted)?;
     if running.len() > 1 {
         let names: Vec<String> = running.into_iter().map(|daemon| daemon.name).collect();
@@ -122,15 +119,15 @@ pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
 
 /// The daemons that are wanted, at least one.
 fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
-    let own = wanted.runtime_dir.map_or_else(runtime_dirs, |dir| vec![dir.to_owned()]);
-    let is_wanted = |state: &lab::LabState| {
-        wanted.lab.is_none_or(|name| state.id == name || state.scenario == name)
-    };
-    let is_elsewhere = wanted.runtime_dir.is_some() && wanted.lab.is_none();
-    let labs = if is_elsewhere { Vec::new() } else { lab::list() };
-    let labs = labs.into_iter().filter(lab::LabState::is_alive).filter(is_wanted);
-    let own = if wanted.lab.is_none() { own } else { Vec::new() };
-    let dirs: Vec<_> = own.into_iter().chain(labs.map(|lab| lab.dir())).collect();
+    let has_place = wanted.lab.is_some() || wanted.runtime_dir.is_some();
+    let inside = lab::own().filter(|_| !has_place);
+    let mut wanted = wanted;
+    if let Some((lab, node)) = &inside {
+        wanted.lab = Some(&lab.id);
+        // The air is no node: what is started there is shown all.
+        wanted.node = wanted.node.or(Some(node.as_str()).filter(|node| !node.starts_with('@')));
+    }
+    let dirs = dirs(wanted);
     let mut running: Vec<_> = dirs.iter().flat_map(|dir| daemon::list(dir)).collect();
     // The air of a lab has a socket too, but is no node.
     running.retain(|daemon| !daemon.name.starts_with('@'));
@@ -154,6 +151,19 @@ fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
         )));
     }
     Ok(running)
+}
+
+/// The folders with the control sockets of those that are wanted.
+fn dirs(wanted: Wanted<'_>) -> Vec<PathBuf> {
+    let is_wanted = |state: &lab::LabState| {
+        wanted.lab.is_none_or(|name| state.id == name || state.scenario == name)
+    };
+    let is_elsewhere = wanted.runtime_dir.is_some() && wanted.lab.is_none();
+    let labs = if is_elsewhere { Vec::new() } else { lab::list() };
+    let labs = labs.into_iter().filter(lab::LabState::is_alive).filter(is_wanted);
+    let own = wanted.runtime_dir.map_or_else(runtime_dirs, |dir| vec![dir.to_owned()]);
+    let own = if wanted.lab.is_none() { own } else { Vec::new() };
+    own.into_iter().chain(labs.map(|lab| lab.dir())).collect()
 }
 
 /// All of them, for people; rates are those since earlier ones, or else since the start.

@@ -24,6 +24,7 @@ const HELP: &str = "q: quit   up, down: scroll";
 
 /// Shows what the daemons on this host are doing, those of labs included, every second.
 ///
+/// In `farhop lab exec` it shows that of its node, unless a lab or a folder is named.
 /// In a terminal it fills the screen until `q` is pressed; elsewhere it prints one block and ends.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \

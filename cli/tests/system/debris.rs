@@ -89,6 +89,10 @@ fn a_kept_lab_is_listed_entered_and_taken_down_with_what_runs_in_it() {
     let wrong = place.exec("moon", &["true"]);
     assert_eq!(wrong.status.code(), Some(1));
     assert!(stderr(&wrong).contains("it has hill, valley"), "{}", stderr(&wrong));
+    let own = place.exec("hill", &[env!("CARGO_BIN_EXE_farhop"), "status", "--json"]);
+    let own: Value = serde_json::from_slice(&own.stdout).expect("a list");
+    assert_eq!(own.as_array().map(Vec::len), Some(1), "{own:#}");
+    assert_eq!(own[0]["name"], "hill");
     let mut program = place.spawn("hill", &["sleep", "1000"]);
     wait_for("the program inside", || place.insiders().len() >= 4);
     assert!(!program.has_ended());

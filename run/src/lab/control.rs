@@ -16,7 +16,6 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::programs::{end_programs, signal};
 use super::state::{LabState, Process, remove_unborn};
 use super::{Doing as _, LAB_VARIABLE, LabError, keys, labs_dir, list};
-use crate::daemon;
 
 /// How long a lab may take to go down by itself.
 const PATIENCE: StdDuration = StdDuration::from_secs(3);
@@ -46,19 +45,17 @@ pub fn exec(lab: &LabState, node: &str, command: &[String]) -> LabError {
     }
 }
 
-/// The control socket of the node in whose network [`exec`] started this program, if it did.
-pub fn own_socket() -> Option<PathBuf> {
+/// The lab and the name of the node in whose network [`exec`] started this program, if it did.
+pub fn own() -> Option<(LabState, String)> {
     let (mark, node) = (env::var(LAB_VARIABLE).ok()?, env::var(NODE_VARIABLE).ok()?);
     let lab = list().into_iter().find(|lab| lab.mark() == mark)?;
-    let own = daemon::list(&lab.dir()).into_iter().find(|daemon| daemon.name == node)?;
-    Some(own.path)
+    Some((lab, node))
 }
 
 /// The folder with the keys of the node in whose network [`exec`] started this program, if it did;
 /// it is there only if the frames of the lab are protected.
 pub fn own_keys() -> Option<PathBuf> {
-    let (mark, node) = (env::var(LAB_VARIABLE).ok()?, env::var(NODE_VARIABLE).ok()?);
-    let lab = list().into_iter().find(|lab| lab.mark() == mark)?;
+    let (lab, node) = own()?;
     Some(keys::folder(&lab.dir(), &node))
 }
 

@@ -33,7 +33,7 @@ mod stranger;
 mod traffic;
 
 pub use children::{run_air, run_node};
-pub use control::{down, exec, is_inside, own_keys, own_socket};
+pub use control::{down, exec, is_inside, own, own_keys};
 pub use hosts::refusal;
 pub use isolate::isolate;
 pub use start::{Lab, LabOptions, Progress, Scripts};
