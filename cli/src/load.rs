@@ -46,6 +46,11 @@ impl Loaded {
         let complaints = problems.into_iter().map(complaint).collect();
         Failure::Input(all_wrong(&self.name, self.text.clone(), complaints))
     }
+
+    /// The failure that the file is as a whole, where one command cannot run what another can.
+    pub(crate) fn refuse_whole(&self, why: impl std::fmt::Display) -> Failure {
+        Failure::Input(miette::miette!("{}: {why}", self.name))
+    }
 }
 
 /// One wrong thing in a file.
@@ -208,15 +213,6 @@ pub(crate) fn read_files(scenario: &mut Scenario, files: &Files) -> Vec<Problem>
     let others: Vec<Problem> = scenario.problems().into_iter().filter(is_new).collect();
     unreadable.extend(others);
     unreadable
-}
-
-/// Refuses what only the simulator has.
-pub(crate) fn refuse_for_devices(
-    scenario: &Scenario,
-    may_have_several: impl Fn(&NodeConfig) -> bool,
-) -> Result<(), Failure> {
-    let only = simulated_only(scenario, may_have_several);
-    only.map_or(Ok(()), |only| Err(Failure::Input(miette::miette!("{only}"))))
 }
 
 /// What only the simulator has, if the scenario has it: several radios at a node where the link

@@ -16,10 +16,9 @@ use farhop_proto::stack::{
 use farhop_proto::wire::blindfec;
 use farhop_proto::wire::harq::UNIT_HEADER_BYTES;
 use farhop_proto::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
-use farhop_run::lab;
 use farhop_sim::engine::{flow_name, transport_name};
 
-use super::print_text;
+use super::{lab, print_text};
 use crate::{Failure, load, sweep};
 
 /// What a frame of `blindfec` has beside its packet, in bytes.
@@ -47,8 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if let Some(why) = farhop_sim::engine::refusal(scenario) {
         let _ = writeln!(text, "farhop sim would refuse it: {why}");
     }
-    let refused = load::simulated_only(scenario, |_| false).or_else(|| lab::refusal(scenario));
-    if let Some(why) = refused {
+    if let Some(why) = lab::refusal(scenario) {
         let _ = writeln!(text, "farhop lab would refuse it: {why}");
     }
     print_text(text.trim_end())?;

@@ -6,6 +6,7 @@ use std::process::{Child, Command as Process, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use farhop_proto::stack::Scenario;
 use farhop_run::lab::{self, Lab, LabOptions, Progress};
 use farhop_sim::engine::Report;
 use serde::{Deserialize, Serialize};
@@ -133,7 +134,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         None => {
             let file = options.file.as_deref().expect("clap asks for it");
             let loaded = load::load_to_run(file)?;
-            load::refuse_for_devices(&loaded.scenario, |_| false)?;
+            if let Some(why) = refusal(&loaded.scenario) {
+                return Err(loaded.refuse_whole(why));
+            }
             if loaded.scenario.sweep.is_some() {
                 tell(
                     "farhop: the lab leaves [sweep] out and runs the scenario once as it stands; \
@@ -143,6 +146,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             if options.keep { keep(options, file, &loaded) } else { run_once(options, &loaded) }
         }
     }
+}
+
+/// Why a lab cannot run a scenario on any machine, if it cannot.
+pub(crate) fn refusal(scenario: &Scenario) -> Option<String> {
+    load::simulated_only(scenario, |_| false).or_else(|| lab::refusal(scenario))
 }
 
 /// The labs that are running.

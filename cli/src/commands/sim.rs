@@ -99,6 +99,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         return run_sweep(&loaded, options);
     }
     refuse_for_sweeps(options)?;
+    if let Some(why) = engine::refusal(scenario) {
+        return Err(loaded.refuse_whole(why));
+    }
     let at = options.at.as_ref().unwrap_or(&scenario.node[0].name);
     if scenario.node_id(at).is_none() {
         let names: Vec<&str> = scenario.node.iter().map(|node| node.name.as_str()).collect();

@@ -47,12 +47,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let scenario = &loaded.scenario;
     // Sockets do not disturb each other.
     let is_socket = |device: &DeviceConfig| matches!(device, DeviceConfig::Udp { .. });
-    load::refuse_for_devices(scenario, |node| {
+    let only = load::simulated_only(scenario, |node| {
         node.all_devices().next().is_some() && node.all_devices().all(is_socket)
-    })?;
-    let mut daemon = DaemonOptions::from_scenario(scenario, &options.node).map_err(|error| {
-        Failure::Input(miette::miette!("{}: {error:#}", options.file.display()))
-    })?;
+    });
+    if let Some(why) = only {
+        return Err(loaded.refuse_whole(why));
+    }
+    let mut daemon = DaemonOptions::from_scenario(scenario, &options.node)
+        .map_err(|error| loaded.refuse_whole(format!("{error:#}")))?;
     daemon.security = security(options, scenario, &daemon)?;
     daemon.tun.clone_from(&options.tun);
     daemon.runtime_dir.clone_from(&options.runtime_dir);

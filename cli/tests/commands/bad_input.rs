@@ -378,16 +378,17 @@ fn a_seed_decides_what_goes_on_air() {
 }
 
 #[test]
-fn the_simulator_has_no_bbr_and_says_so_in_one_sentence() {
+fn what_only_the_simulator_or_only_a_lab_can_run_is_refused_with_the_file() {
     let folder = Folder::new("bbr");
     let file = folder.write("bbr.toml", &(good() + "congestion = \"bbr\"\n"));
     let capture = folder.file("air.pcapng");
-    let out = farhop(&["sim", &file, "--pcap", &capture]);
-    let said = stderr(&out);
-    assert_eq!(out.status.code(), Some(1));
+    let said = refusal(&["sim", &file, "--pcap", &capture]);
     assert!(!Path::new(&capture).exists(), "a capture of nothing");
-    assert!(said.contains("BBR") && said.contains("farhop lab"), "{said}");
-    assert_eq!(said.trim().lines().count(), 1, "{said}");
+    assert!(said.contains("bbr.toml: ") && said.contains("BBR"), "{said}");
+    assert!(said.contains("farhop lab"), "{said}");
+    let file = folder.write("call.toml", &(good() + &flow("voip")));
+    let said = refusal(&["lab", &file]);
+    assert!(said.contains("call.toml: ") && said.contains("no flow of kind \"voip\""), "{said}");
 }
 
 #[test]
