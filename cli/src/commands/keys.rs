@@ -11,6 +11,7 @@ use farhop_run::lab;
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
 use serde::Serialize;
+use strsim::levenshtein;
 
 use super::{print_json, print_text};
 use crate::{Failure, progress};
@@ -19,6 +20,8 @@ use crate::{Failure, progress};
 const INK: &str = "\x1b[38;5;16;48;5;231m";
 /// The colours of the terminal.
 const PLAIN: &str = "\x1b[0m";
+/// Names of nodes that are listed where one of them is wanted.
+const LISTED: usize = 8;
 
 /// Shows the public key of this node, which is made if there is none, or changes whom it trusts.
 ///
@@ -211,12 +214,24 @@ fn note(entry: &Entry, keys: Option<&KeysStatus>) -> Option<String> {
         Some([name]) => name,
         _ => "NODE",
     };
-    let remedy = if has_no_name {
-        format!("`farhop keys trust {} --name {name}` names it", entry.key)
-    } else {
-        "names are those in the scenario".into()
+    let remedy = match keys {
+        Some(keys) if !has_no_name && !keys.names.is_empty() => {
+            format!("the others of the scenario are {}", nearest_first(&entry.name, &keys.names))
+        }
+        _ if has_no_name => format!("`farhop keys trust {} --name {name}` names it", entry.key),
+        _ => "names are those in the scenario".into(),
     };
     Some(format!("no node is called {}: {remedy}", entry.name))
+}
+
+/// Names of nodes, that first which somebody most likely meant who wrote another word.
+fn nearest_first(word: &str, names: &[String]) -> String {
+    let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.sort_by_key(|name| levenshtein(word, name));
+    let more = names.len().saturating_sub(LISTED);
+    names.truncate(LISTED);
+    let listed = names.join(", ");
+    if more > 0 { format!("{listed} and {more} more") } else { listed }
 }
 
 fn list(options: &Options, store: &Store) -> Result<(), Failure> {
@@ -285,6 +300,7 @@ mod tests {
             folder: "/etc/farhop".into(),
             key: key(1),
             nodes: BTreeMap::new(),
+            names: ["hill", "moor", "valley"].map(String::from).into(),
             missing: vec!["valley".into()],
             unused: vec![key(2).fingerprint(), "moon".into()],
             revoked: Vec::new(),
@@ -293,7 +309,9 @@ mod tests {
         assert!(said.contains(&format!("`farhop keys trust {} --name valley`", key(2))), "{said}");
         let said = note(&entry(&key(2).fingerprint()), None).expect("a note");
         assert!(said.contains("--name NODE"), "{said}");
-        assert!(note(&entry("moon"), Some(&keys)).expect("a note").contains("called moon"));
+        let said = note(&entry("moon"), Some(&keys)).expect("a note");
+        let right = "no node is called moon: the others of the scenario are moor, hill, valley";
+        assert_eq!(said, right);
         assert_eq!(note(&entry("valley"), Some(&keys)), None);
         assert_eq!(note(&entry("moon"), None), None, "no daemon says which names there are");
     }

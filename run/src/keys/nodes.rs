@@ -33,6 +33,9 @@ pub struct KeysStatus {
     pub key: PublicKey,
     /// The keys of other nodes, by their names.
     pub nodes: BTreeMap<String, PublicKey>,
+    /// The names of all other nodes.
+    #[serde(default)]
+    pub names: Vec<String>,
     /// Neighbours whose key nobody knows.
     pub missing: Vec<String>,
     /// Trusted names that no node has.
@@ -114,6 +117,7 @@ impl NodeKeys {
         Ok(KeysStatus {
             folder: self.store.dir().display().to_string(),
             key: own,
+            names: self.numbers.keys().filter(|name| **name != self.name).cloned().collect(),
             missing: self.neighbours.iter().filter(is_missing).cloned().collect(),
             nodes,
             unused,
