@@ -8,6 +8,7 @@ use farhop_proto::base::phy::{
 };
 use farhop_proto::base::{AccessCategory, Duration, PhyKind};
 use farhop_proto::link::harq::{ArqConfig, HarqConfig};
+use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::link::wild::WildConfig;
 use farhop_proto::stack::{
     Codec, FlowConfig, FlowKind, Hop, LinkConfig, LossConfig, NodePlan, OnOffConfig, Plan,
@@ -18,6 +19,7 @@ use farhop_proto::wire::harq::UNIT_HEADER_BYTES;
 use farhop_proto::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
 use farhop_sim::engine::{flow_name, transport_name};
 
+use super::up::READABLE;
 use super::{lab, print_text};
 use crate::{Failure, load, sweep};
 
@@ -43,6 +45,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let _ = writeln!(text, "sweep: {}", sweep::describe(&loaded)?);
     }
     let scenario = &loaded.scenario;
+    if scenario.security.as_ref().is_some_and(SecurityConfig::is_readable) {
+        let _ = writeln!(text, "security: {READABLE}");
+    }
     if let Some(why) = farhop_sim::engine::refusal(scenario) {
         let _ = writeln!(text, "farhop sim would refuse it: {why}");
     }

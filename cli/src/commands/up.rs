@@ -11,6 +11,10 @@ use farhop_run::keys::{KeysStatus, NodeKeys, Store};
 use crate::progress::tell;
 use crate::{Failure, load};
 
+/// What is said of security that only authenticates.
+pub(crate) const READABLE: &str =
+    "frames are authenticated, but whoever is in range can READ every frame (authenticate-only)";
+
 /// Runs the daemon of one node of a scenario until it is stopped.
 ///
 /// Needs the right to make a TUN interface and, except for `udp` devices, to open raw sockets. The
@@ -79,6 +83,9 @@ fn security(
         ));
         return Ok(None);
     };
+    if config.is_readable() {
+        tell(&format!("farhop: {READABLE}"));
+    }
     let store = Store::open(options.keys.as_deref())?;
     let (identity, is_new) = store.own_or_new()?;
     let key = identity.public();

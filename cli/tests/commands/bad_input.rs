@@ -351,6 +351,7 @@ fn check_tells_what_each_flow_sends_and_who_finds_the_routes() {
     let folder = Folder::new("told");
     let calls = flow("voip") + "voip = { codec = \"g711\" }\n" + &flow("web") + &flow("on-off");
     let text = good() + &calls + "rate_mbps = 2\n\n[stack.routing]\nkind = \"olsr\"\n";
+    let text = text + "\n[security]\nmode = \"authenticate-only\"\n";
     let out = farhop(&["check", &folder.write("told.toml", &text)]);
     let said = String::from_utf8_lossy(&out.stdout);
     assert!(out.status.success(), "{}", stderr(&out));
@@ -360,6 +361,7 @@ fn check_tells_what_each_flow_sends_and_who_finds_the_routes() {
         "a call of 172 B every 20 ms, played up to 60 ms late",
         "pages, read for 30 s in the mean",
         "2 Mb/s in 1440 B for 1 s and nothing for 1 s in the mean",
+        "security: frames are authenticated, but whoever is in range can READ",
         "farhop lab would refuse it",
         "no flow of kind \"voip\"",
     ] {

@@ -51,6 +51,11 @@ impl SecurityConfig {
         self.mode != SecurityMode::Off
     }
 
+    /// Whether bodies of frames are authenticated and not encrypted.
+    pub fn is_readable(&self) -> bool {
+        self.mode == SecurityMode::AuthenticateOnly
+    }
+
     /// The shared bytes, if there are any.
     ///
     /// Fails if they are not 32 bytes in base64 (RFC 4648, section 4).

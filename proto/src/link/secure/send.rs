@@ -1,6 +1,5 @@
 //! What becomes of a frame on its way down: sealed, or made the bearer of a handshake.
 
-use super::config::SecurityMode;
 use super::noise::{INIT_BYTES, MAC_BYTES, cookie_of};
 use super::peer::{Begun, Need};
 use super::session::{OwnBroadcast, Session};
@@ -44,8 +43,7 @@ impl Secure {
     }
 
     pub(super) fn header(&self, kind: Kind) -> Header {
-        let is_readable =
-            self.config.mode == SecurityMode::AuthenticateOnly && kind > Kind::Carrier;
+        let is_readable = self.config.is_readable() && kind > Kind::Carrier;
         Header { kind, is_readable, epoch: 0, counter: 0 }
     }
 
