@@ -403,13 +403,16 @@ pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
 fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
     let sum = |blocks: &[BlockStatus]| blocks.iter().map(|b| u64::from(b.bytes)).sum::<u64>();
     let mut text = format!(
-        "{}: {} blocks wait ({} bytes), {} are cached ({} bytes), of {} MiB\n",
+        "{}: {} blocks wait ({} bytes), {} are cached ({} bytes), of {} MiB; on disk {} MiB of \
+         {}\n",
         cache.folder,
         cache.waiting.len(),
         sum(&cache.waiting),
         cache.cached.len(),
         sum(&cache.cached),
-        cache.memory_limit >> 20
+        cache.memory_limit >> 20,
+        cache.file_bytes.div_ceil(1 << 20),
+        cache.disk_limit >> 20
     );
     let word = |state: &State| match state {
         State::Moving => "under way".to_owned(),

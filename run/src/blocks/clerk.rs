@@ -6,8 +6,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
-use std::time::UNIX_EPOCH;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
 use bytes::Bytes;
@@ -22,6 +22,8 @@ use crate::sockets::{Receiving, Sending};
 
 /// Tasks of which the changes are written together.
 const TOGETHER: usize = 64;
+/// After so long without a task the store's file is looked at.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// What is to be done.
 #[derive(Debug)]
@@ -114,7 +116,8 @@ impl Clerk {
 
     /// Does tasks until nobody can give any more.
     pub(super) fn run(mut self, tasks: &Receiver<Task>, done: &Sender<Done>, wake: &Arc<OwnedFd>) {
-        while let Ok(first) = tasks.recv() {
+        let mut next = tasks.recv().ok();
+        while let Some(first) = next {
             let more = std::iter::from_fn(|| tasks.try_recv().ok()).take(TOGETHER - 1);
             let together: Vec<Task> = std::iter::once(first).chain(more).collect();
             for done_now in self.perform(together) {
@@ -124,6 +127,21 @@ impl Clerk {
             }
             // It fails only if nobody has looked for very long.
             let _ = rustix::io::write(wake.as_fd(), &1_u64.to_ne_bytes());
+            next = match tasks.recv_timeout(QUIET) {
+                Err(RecvTimeoutError::Timeout) => {
+                    self.shrink();
+                    tasks.recv().ok()
+                }
+                task => task.ok(),
+            };
+        }
+    }
+
+    /// Makes the store's file smaller, while nothing is to be done.
+    fn shrink(&mut self) {
+        if let Err(error) = self.store.shrink() {
+            tracing::warn!("the file of the block cache stays as large as it is: {error}");
+            self.has_failed = true;
         }
     }
 

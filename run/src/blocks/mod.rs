@@ -376,6 +376,11 @@ impl Exchange {
     pub fn dir(&self) -> &Path {
         &self.office.dir
     }
+
+    /// Length of the file with the blocks, which may be longer than what is kept in it.
+    pub fn file_bytes(&self) -> u64 {
+        store::file_bytes(&self.office.dir)
+    }
 }
 
 /// A number that nobody can foresee.

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use farhop_proto::base::NodeId;
@@ -12,8 +12,8 @@ use farhop_proto::transport::hop::{Durable, HopConfig, Shape, Whole, frames_of};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 use redb::backends::{FileBackend, InMemoryBackend};
 use redb::{
-    Database, Key, ReadableDatabase as _, ReadableTable as _, StorageBackend, Table,
-    TableDefinition,
+    Database, Key, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _,
+    StorageBackend, Table, TableDefinition,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,6 +29,10 @@ const RECEIVING: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("receiv
 const LETTERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("letters");
 /// Memory of the store for its own pages.
 const PAGES: usize = 4 << 20;
+/// What the file of a store may have that it does not need.
+const SLACK: u64 = 8 << 20;
+/// Name of that file.
+const FILE: &str = "blocks.redb";
 /// Bytes of a block's key, and of what stands before its bytes.
 const KEY_BYTES: usize = 8;
 const FRONT_BYTES: usize = 17;
@@ -49,6 +53,11 @@ macro_rules! kept {
     ($result:expr) => {
         $result.map_err(|error| StoreError::Store(error.into()))?
     };
+}
+
+/// Length of the file of a store in this folder; nothing if there is none.
+pub(super) fn file_bytes(dir: &Path) -> u64 {
+    fs::metadata(dir.join(FILE)).map_or(0, |file| file.len())
 }
 
 /// A file that is written and never waited for.
@@ -118,6 +127,8 @@ pub struct Store {
     /// None while it could not be opened again.
     database: Option<Database>,
     opens: Opens,
+    /// The folder of its file, if it has one, and how long a block from here is.
+    file: Option<(PathBuf, u64)>,
 }
 
 impl Store {
@@ -130,8 +141,10 @@ impl Store {
         if let Err(error) = fs::set_permissions(dir, fs::Permissions::from_mode(0o700)) {
             tracing::warn!(dir = %dir.display(), "others may read what is kept here: {error}");
         }
-        let (path, durable) = (dir.join("blocks.redb"), config.durable);
-        Self::build(Box::new(move || {
+        let (path, durable) = (dir.join(FILE), config.durable);
+        let is_file = durable != Durable::Memory;
+        let file = is_file.then(|| (dir.to_owned(), config.block_bytes.into()));
+        let store = Self::build(Box::new(move || {
             let file = || {
                 let mut options = fs::OpenOptions::new();
                 options.read(true).write(true).create(true).truncate(false).open(&path)
@@ -146,11 +159,12 @@ impl Store {
                 Durable::Memory => builder.create_with_backend(InMemoryBackend::new()),
             };
             Ok(kept!(database))
-        }))
+        }))?;
+        Ok(Self { file, ..store })
     }
 
     pub(super) fn build(opens: Opens) -> Result<Self, StoreError> {
-        let store = Self { database: Some(opens()?), opens };
+        let store = Self { database: Some(opens()?), opens, file: None };
         store.change(&[])?;
         Ok(store)
     }
@@ -162,6 +176,25 @@ impl Store {
         // It has a lock on its file.
         self.database = None;
         self.database = Some((self.opens)()?);
+        Ok(())
+    }
+
+    /// Gives the system back what the file has and hardly needs: it grows with what was kept at one
+    /// time, and does not shrink by itself. That takes as long as writing all that is kept.
+    ///
+    /// Fails if it cannot be read or written.
+    pub fn shrink(&mut self) -> Result<(), StoreError> {
+        let Some((dir, block_bytes)) = &self.file else { return Ok(()) };
+        let read = kept!(self.database()?.begin_read());
+        let blocks = kept!(kept!(read.open_table(BLOCKS)).len());
+        let letters = kept!(kept!(read.open_table(LETTERS)).len());
+        kept!(read.close());
+        let held = (blocks + letters) * block_bytes;
+        if let Some(database) = &mut self.database
+            && file_bytes(dir) > 2 * held + SLACK
+        {
+            kept!(database.compact());
+        }
         Ok(())
     }
 

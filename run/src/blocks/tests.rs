@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::clerk::{Clerk, Done, Task};
 use super::inbox::Inbox;
-use super::store::{Change, Store, StoreError};
+use super::store::{Change, Store, StoreError, file_bytes};
 use crate::files::{FileInfo, Incoming, Outgoing, Part, State};
 
 fn all_blocks(store: &Store) -> Result<Vec<Whole>, StoreError> {
@@ -69,6 +69,26 @@ fn blocks_are_there_again_after_the_store_was_closed() {
         };
         assert_eq!(all(&found), all(&[blocks[0].clone(), blocks[2].clone()]));
     }
+}
+
+#[test]
+fn the_file_of_a_store_shrinks_with_what_is_in_it() {
+    let dir = TempDir::new().expect("a folder");
+    let mut store = Store::open(dir.path(), &config(Durable::PageCache)).expect("a new store");
+    for number in 0..24 {
+        store.change(&[Change::Block(whole(number, 1 << 20))]).expect("it can be written");
+    }
+    store.shrink().expect("it can be written");
+    let full = file_bytes(dir.path());
+    for number in 1..24 {
+        store.change(&[Change::NoBlock(id(number))]).expect("it can be written");
+    }
+    store.shrink().expect("it can be written");
+    let left = file_bytes(dir.path());
+    assert!(full >= 24 << 20 && left < 8 << 20, "{full} and then {left} bytes");
+    store.change(&[Change::Block(whole(30, 1_000))]).expect("it can be written");
+    let found = all_blocks(&store).expect("it can be read");
+    assert_eq!(found.iter().map(|whole| whole.id).collect::<Vec<_>>(), [id(0), id(30)]);
 }
 
 #[test]

@@ -19,6 +19,10 @@ pub struct CacheStatus {
     pub memory_limit: u64,
     /// Disk that it may take, in bytes.
     pub disk_limit: u64,
+    /// Length of the file with the blocks. It grows with them and with blocks for programs here,
+    /// and shrinks when nothing was to be done for a while.
+    #[serde(default)]
+    pub file_bytes: u64,
     /// Blocks on their way.
     pub waiting: Vec<BlockStatus>,
     /// Blocks that the next node has, kept for the case that it loses them.
@@ -69,6 +73,7 @@ pub(super) fn answer(driver: &mut Driver, request: Request) -> Result<Value> {
                 folder: exchange.dir().display().to_string(),
                 memory_limit: memory_bytes,
                 disk_limit: disk_bytes,
+                file_bytes: exchange.file_bytes(),
                 waiting: hop.waiting(now).map(status).collect(),
                 cached: hop.cached(now).map(status).collect(),
             })?
