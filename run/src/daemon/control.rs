@@ -257,7 +257,13 @@ impl Client {
         let mut buffer = [0; 1024];
         while !self.is_over && self.may_read() && self.request.len() <= REQUEST_BYTES {
             match self.stream.read(&mut buffer) {
-                Ok(0) => self.has_ended = true,
+                Ok(0) => {
+                    self.has_ended = true;
+                    // What it said last ends there, too: one that is whole is a request.
+                    if !self.request.is_empty() {
+                        self.request.push(b'\n');
+                    }
+                }
                 Ok(length) => {
                     self.request.extend_from_slice(&buffer[..length]);
                     self.moved = StdInstant::now();
