@@ -17,6 +17,18 @@ pub(super) const REORDER_PERSIST: u32 = 16;
 pub(super) const MAX_REORDERING: u32 = 300;
 const TICK_NANOS: u64 = 1_000_000;
 
+/// What an acknowledgement lets go out beside new data (`rexmit` of `tcp_ack`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// What is lost, before new data.
+    #[default]
+    First,
+    /// What is lost, once there is no new data that may go.
+    AfterNew,
+    /// Nothing.
+    No,
+}
+
 /// State of the recovery: RACK's own, and what can be undone.
 #[derive(Clone, Debug)]
 pub(super) struct Rack {
@@ -40,8 +52,7 @@ pub(super) struct Rack {
     pub(super) probe_dsack: bool,
     /// RFC 5682 is under way.
     pub(super) frto: bool,
-    /// New data goes before repetitions.
-    pub(super) hold: bool,
+    pub(super) repeat: Repeat,
     pub(super) undo_marker: Option<u64>,
     /// Retransmissions that were not found needless; none before the first.
     pub(super) undo_resent: Option<u32>,
@@ -71,7 +82,7 @@ impl Default for Rack {
             probe_resent: false,
             probe_dsack: false,
             frto: false,
-            hold: false,
+            repeat: Repeat::First,
             undo_marker: None,
             undo_resent: None,
             first_resent: None,
@@ -154,7 +165,7 @@ impl Sender {
         // With nothing in flight there is nothing to be alerted about but a needless repetition.
         let is_alert = tally.outstanding || tally.dsack;
         if is_alert && (dubious || self.state != State::Open) {
-            self.rack.hold = false;
+            self.rack.repeat = Repeat::First;
             self.alert(now, tally);
         }
         if matches!(self.state, State::Cwr | State::Recovery) {
@@ -300,6 +311,7 @@ impl Sender {
     }
 
     pub(super) fn on_reorder_timer(&mut self, now: Instant) {
+        self.rack.repeat = Repeat::First;
         let (before, lost) = (self.board.in_flight(), self.board.lost_total);
         // What is not late yet is left to the next acknowledgement or the time-out.
         let _ = self.mark_late(now);

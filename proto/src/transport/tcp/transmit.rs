@@ -3,6 +3,7 @@
 
 use super::config::Recovery;
 use super::congestion::Controller;
+use super::recovery_rack::Repeat;
 use super::sender::{Cut, Sender, State, Timer};
 use crate::base::Instant;
 
@@ -68,12 +69,12 @@ impl Sender {
         if self.state < State::Recovery {
             return None;
         }
-        if self.rack.hold {
+        match self.rack.repeat {
+            Repeat::First => {}
+            Repeat::No => return None,
             // F-RTO sends new data first; without any it falls back to repeating.
-            if self.nxt > self.high_seq || self.has_sendable() {
-                return None;
-            }
-            (self.rack.hold, self.rack.frto) = (false, false);
+            Repeat::AfterNew if self.nxt > self.high_seq || self.has_sendable() => return None,
+            Repeat::AfterNew => (self.rack.repeat, self.rack.frto) = (Repeat::First, false),
         }
         let id = match self.board.next_waiting() {
             Some(id) => id,
@@ -121,7 +122,8 @@ impl Sender {
         }
         let fin = self.finish && length == unsent && self.nxt + length < self.window_end;
         // Minshall's form of Nagle's rule: one small segment in flight at most.
-        if length < full && !fin && !self.rack.hold && self.small_end > self.una {
+        let is_held = self.rack.repeat != Repeat::AfterNew && self.small_end > self.una;
+        if length < full && !fin && is_held {
             return None;
         }
         self.restart_after_idle(now);

@@ -3,7 +3,7 @@
 
 use super::config::Recovery;
 use super::congestion::Controller;
-use super::recovery_rack::{REORDER_PERSIST, is_before_tick};
+use super::recovery_rack::{REORDER_PERSIST, Repeat, is_before_tick};
 use super::sender::{Sender, State, Tally};
 use crate::base::Instant;
 
@@ -42,7 +42,7 @@ impl Sender {
         self.high_seq = self.nxt;
         self.rack.probe = false;
         self.rack.probe_end = None;
-        self.rack.hold = false;
+        self.rack.repeat = Repeat::First;
         self.rack.frto = rack && self.undo && (fresh || self.timeouts > 0);
     }
 
@@ -62,7 +62,7 @@ impl Sender {
             } else if tally.una_advanced && !recovered {
                 self.high_seq = self.nxt;
                 if self.has_sendable() {
-                    self.rack.hold = true;
+                    self.rack.repeat = Repeat::AfterNew;
                     return;
                 }
                 self.rack.frto = false;
@@ -139,13 +139,15 @@ impl Sender {
         }
     }
 
-    /// Returns whether nothing more is to be done with this acknowledgement.
+    /// Returns whether nothing more is to be done with this acknowledgement: while repetitions are
+    /// out, a late original brings new data alone.
     pub(super) fn undo_partial(&mut self, tally: &Tally) -> bool {
         if !(self.undo && self.rack.undo_marker.is_some() && self.was_delayed(tally)) {
             return false;
         }
         self.on_overtaken(Some(tally.una_before));
         if self.board.resent_out > 0 {
+            self.rack.repeat = Repeat::No;
             return true;
         }
         self.forget_repetitions();

@@ -302,3 +302,28 @@ fn what_is_left_of_the_window_waits_until_it_is_a_segment() {
     pipe.run_ms(2_000);
     assert_eq!(sizes.borrow().len(), 2, "segments, and what has no payload: {sizes:?}");
 }
+
+#[test]
+fn a_late_original_within_a_recovery_lets_new_data_go_and_no_more_repetitions() {
+    // `tcp_try_undo_partial` while repetitions are out; the next acknowledgement lets them go on.
+    let (mut pipe, now) = busy(&windowed(60));
+    let sender = &mut pipe.ends[0].sender;
+    let (head, una) = (sender.board.first_id(), sender.una);
+    for id in head..head + 4 {
+        sender.board.mark_lost(id);
+    }
+    sender.begin_undo();
+    sender.begin_reduction();
+    sender.state = sender::State::Recovery;
+    sender.resend(now, head);
+    sender.resend(now, head + 1);
+    let late =
+        sender::Ack { echo: Some(Instant::from_nanos(900_000_000)), ..bare_ack(una + 1_448) };
+    let mut next_is_repeated = |ack: &sender::Ack| {
+        assert!(sender.on_ack(now, ack));
+        sender.window.cwnd = sender.board.in_flight() + 9;
+        sender.next_segment(now, 0).expect("there is more to send").repeated
+    };
+    assert!(!next_is_repeated(&late));
+    assert!(next_is_repeated(&bare_ack(una + 1_448)));
+}
