@@ -151,8 +151,9 @@ impl Sender {
             }
             (_, false) if tally.duplicate && self.board.packets_out() > 0 => {
                 self.classic.duplicates += 1;
-                // RFC 6582, 4: duplicates below `recover` are echoes of repetitions.
-                if self.classic.duplicates == DUP_THRESH && self.una >= self.high_seq {
+                // RFC 6582, 3.2, step 2: until more than `recover` is acknowledged, duplicates may
+                // be echoes of what was repeated, after a time-out too.
+                if self.classic.duplicates == DUP_THRESH && self.una > self.high_seq {
                     self.enter_fast_recovery();
                     self.window.cwnd = self.window.ssthresh + DUP_THRESH;
                 }

@@ -120,7 +120,7 @@ pub(super) struct Sender {
     pub(super) controller: AnyController,
     pub(super) window: Window,
     pub(super) state: State,
-    /// `nxt` when recovery began.
+    /// `nxt` when recovery began; before the first, below what may be lost.
     pub(super) high_seq: u64,
     pub(super) delivered: u64,
     pub(super) timer: Option<(Timer, Instant)>,
@@ -172,7 +172,7 @@ impl Sender {
             controller: AnyController::build(config.congestion),
             window,
             state: State::Open,
-            high_seq: start,
+            high_seq: start - 1,
             delivered: 0,
             timer: None,
             timeouts: 0,

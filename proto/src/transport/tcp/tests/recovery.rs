@@ -327,3 +327,30 @@ fn a_late_original_within_a_recovery_lets_new_data_go_and_no_more_repetitions() 
     assert!(!next_is_repeated(&late));
     assert!(next_is_repeated(&bare_ack(una + 1_448)));
 }
+
+#[test]
+fn newreno_takes_duplicates_for_a_loss_only_above_the_end_of_a_time_out() {
+    // RFC 6582, 3.2: at its end they may be echoes of what was repeated for nothing.
+    let (mut pipe, now) = busy(&newreno());
+    let sender = &mut pipe.ends[0].sender;
+    sender.enter_loss(now);
+    let end = sender.high_seq;
+    sender.on_ack(now, &bare_ack(end));
+    sender.window.cwnd = 9;
+    while sender.next_segment(now, 0).is_some() {}
+    (0..4).for_each(|_| assert!(sender.on_ack(now, &bare_ack(end))));
+    assert_eq!(sender.state, sender::State::Open);
+    sender.on_ack(now, &bare_ack(end + 1_448));
+    (0..3).for_each(|_| assert!(sender.on_ack(now, &bare_ack(end + 1_448))));
+    assert_eq!(sender.state, sender::State::Recovery);
+}
+
+#[test]
+fn newreno_repairs_the_loss_of_the_very_first_segment_without_a_time_out() {
+    let config = TcpConfig { initial_window: 10, ..newreno() };
+    let mut pipe = Pipe::new(&config, at_rate(10.0), 20, 100);
+    pipe.ways[0].fate = lose(&[0]);
+    pipe.write(&text(8 * 1_448, 1), false);
+    pipe.run_ms(3_000);
+    assert_eq!((pipe.count(0, "timeouts"), pipe.count(0, "fast_recoveries")), (0, 1));
+}
