@@ -123,22 +123,18 @@ impl Tcp {
         }
         if !self.is_fresh(header) {
             self.refused.old_timestamps += 1;
-            return self.receiver.request_ack();
+            return self.receiver.on_refused(left, right);
         }
         if !self.receiver.is_acceptable(left, right) {
             self.refused.outside_window += 1;
-            return self.receiver.request_ack();
+            return self.receiver.on_refused(left, right);
         }
-        let bare = payload.is_empty() && !fin;
         if right < self.receiver.acked() {
             // As Linux does it, nothing of an old segment counts, its timestamp neither: the answer
             // echoes an older one, and the peer takes a long round-trip time from it.
-            match bare {
-                true => self.receiver.request_ack(),
-                false => self.receiver.on_repetition(left, right),
-            }
-            return;
+            return self.receiver.on_refused(left, right);
         }
+        let bare = payload.is_empty() && !fin;
         if let Some((value, _)) = header.options.timestamps.filter(|_| self.timestamps)
             && left <= self.receiver.acked()
         {

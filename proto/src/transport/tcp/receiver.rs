@@ -189,10 +189,14 @@ impl Receiver {
         self.schedule(pace, filled);
     }
 
-    /// Notes a segment with data of which all was acknowledged before.
-    pub(super) fn on_repetition(&mut self, left: u64, right: u64) {
-        self.counts.segments += 1;
-        self.on_useless(left, right);
+    /// Answers a segment of which nothing counts, and tells what of it was here before
+    /// (`tcp_send_dupack`).
+    pub(super) fn on_refused(&mut self, left: u64, right: u64) {
+        self.ack_now = true;
+        if left < right && left < self.next {
+            self.counts.segments += 1;
+            self.on_useless(left, right.min(self.next));
+        }
     }
 
     /// A repetition, or bytes that nobody asked for: told at once.

@@ -182,3 +182,27 @@ fn linux_pushes_the_last_segment_of_a_burst() {
     assert!((0.45..0.55).contains(&linux), "{linux}");
     assert!(share(&TcpConfig { window_bytes: 60 * 1_448, ..TcpConfig::classic() }) < 0.01);
 }
+
+#[test]
+fn a_segment_whose_timestamp_is_too_old_is_told_as_a_duplicate() {
+    // `tcp_send_dupack`, as for any other that came before.
+    let mut pipe = Pipe::new(&TcpConfig::linux(), None, 5, 100);
+    pipe.run_ms(50);
+    pipe.write(&[0; 1_448], false);
+    let first = pipe.ends[0].poll_tx(&mut Cx::new(pipe.now), &|_| Room::UNLIMITED);
+    let first = DatagramUp::Received {
+        via: NodeId(9),
+        payload: first.expect("there is room").payload,
+        signal: None,
+    };
+    pipe.ends[1].handle_rx(&mut Cx::new(pipe.now), first.clone());
+    pipe.run_ms(50);
+    pipe.write(&[0; 1_448], false);
+    pipe.run_ms(50);
+    let old = pipe.ends[1].receiver.acked();
+    pipe.ends[1].handle_rx(&mut Cx::new(pipe.now), first);
+    assert_eq!(pipe.count(1, "old_timestamps"), 1);
+    let blocks = pipe.ends[1].receiver.sack_blocks();
+    let wire = |place| pipe.ends[0].wire(place);
+    assert_eq!(blocks.as_slice(), [(wire(old - 2 * 1_448), wire(old - 1_448))]);
+}
