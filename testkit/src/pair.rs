@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use farhop_proto::base::phy::mpdu_bytes;
 use farhop_proto::base::{
     AckPolicy, Cx, Duration, EtherType, FlowId, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp,
     Gap, Instant, Lane, NodeId, Packet, PacketUp, Phy, RadioId, RadioSpec, ReceivedFrame, Rng,
@@ -424,11 +425,7 @@ impl<L: Link> Pair<L> {
 
     /// The chip takes a frame: when it is sent, how often, and what comes of it.
     fn transmit(&mut self, end: usize, frame: Frame) {
-        let bytes = farhop_proto::base::phy::DATA_HEADER_BYTES
-            + farhop_proto::base::phy::LLC_SNAP_BYTES
-            + farhop_proto::base::phy::FCS_BYTES
-            + if frame.options.ack == AckPolicy::NoAck { 2 } else { 0 }
-            + frame.payload.len();
+        let bytes = mpdu_bytes(frame.options.ack == AckPolicy::NoAck, frame.payload.len());
         let radio = self.config.radio;
         let air = radio.phy.air_time(bytes, frame.options.rate.unwrap_or(radio.rate));
         self.ends[end].held += 1;

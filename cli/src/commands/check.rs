@@ -3,9 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use farhop_proto::base::phy::{
-    ACK_BYTES, BLOCK_ACK_BYTES, DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES, QOS_CONTROL_BYTES,
-};
+use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES, mpdu_bytes};
 use farhop_proto::base::{AccessCategory, Duration, PhyKind};
 use farhop_proto::link::harq::{ArqConfig, HarqConfig};
 use farhop_proto::link::secure::SecurityConfig;
@@ -184,13 +182,12 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
     let radio = &node.radios[0];
     let spec = &radio.spec;
     let phy = serde_json::to_value(spec.phy.kind).unwrap_or_default();
-    let mpdu = DATA_HEADER_BYTES + LLC_SNAP_BYTES + PACKET_BYTES + FCS_BYTES;
     let mut out = format!(
         "radio: {} at {}, ACK at {}; a packet of {PACKET_BYTES} B is {} us on air\n",
         phy.as_str().unwrap_or_default(),
         spec.rate,
         radio.ack_rate,
-        spec.phy.air_time(mpdu, spec.rate).as_micros()
+        spec.phy.air_time(mpdu_bytes(false, PACKET_BYTES), spec.rate).as_micros()
     );
     match link {
         LinkConfig::Plain(plain) => {
@@ -319,8 +316,7 @@ fn packets_an_access(
 ) -> (u64, Duration) {
     let (phy, rate, config) = (&radio.spec.phy, radio.spec.rate, &radio.config);
     let is_qos = !mac_ack || config.edca || phy.mcs(rate).is_some();
-    let qos = if is_qos { QOS_CONTROL_BYTES } else { 0 };
-    let mpdu = DATA_HEADER_BYTES + qos + LLC_SNAP_BYTES + PACKET_BYTES + FCS_BYTES;
+    let mpdu = mpdu_bytes(is_qos, PACKET_BYTES);
     let mut ampdu = phy.ampdu();
     ampdu.push(mpdu);
     let most = if mac_ack && phy.mcs(rate).is_some() { usize::from(config.aggregate) } else { 1 };

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use farhop_proto::base::phy::mpdu_bytes;
 use farhop_proto::base::{AckPolicy, Bitrate, Frame, FrameUp, Instant, ReceivedFrame};
 use farhop_proto::wire::ieee80211::{self, DataHeader, Station};
 use farhop_proto::wire::radiotap::{self, Injection, Radiotap};
 
-use super::{DeviceSpec, FRAME_BYTES, StampFilter, TxGate, count, mpdu_bytes};
+use super::{DeviceSpec, FRAME_BYTES, StampFilter, TxGate, count};
 
 /// Check sequence behind a frame, where the driver leaves it.
 const FCS_BYTES: usize = 4;
@@ -142,7 +143,7 @@ impl Card {
         host: Instant,
     ) -> Instant {
         let phy = &self.spec.radio.phy;
-        let whole = phy.air_time(mpdu_bytes(ack, payload), rate);
+        let whole = phy.air_time(mpdu_bytes(ack == AckPolicy::NoAck, payload), rate);
         let Some(tsft) = tap.tsft_us else {
             return host.saturating_sub(whole);
         };

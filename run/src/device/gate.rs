@@ -6,9 +6,7 @@
 
 use std::collections::VecDeque;
 
-use farhop_proto::base::phy::{
-    ACK_BYTES, DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES, QOS_CONTROL_BYTES,
-};
+use farhop_proto::base::phy::{ACK_BYTES, mpdu_bytes};
 use farhop_proto::base::{
     AckPolicy, Duration, Frame, FrameDone, FrameOutcome, Gap, Instant, RadioSpec, Room,
 };
@@ -253,7 +251,7 @@ impl TxGate {
     fn air(&self, frame: &Frame) -> Duration {
         let phy = &self.spec.phy;
         let rate = frame.options.rate.unwrap_or(self.spec.rate);
-        let mpdu = mpdu_bytes(frame.options.ack, frame.payload.len());
+        let mpdu = mpdu_bytes(frame.options.ack == AckPolicy::NoAck, frame.payload.len());
         let data = phy.air_time(phy.psdu_bytes(mpdu, rate), rate);
         match frame.options.ack {
             AckPolicy::NoAck => data,
@@ -262,12 +260,6 @@ impl TxGate {
             }
         }
     }
-}
-
-/// Length of a data frame on air, from its MAC header to its check sequence, in bytes.
-pub(crate) fn mpdu_bytes(ack: AckPolicy, payload: usize) -> usize {
-    let qos = if ack == AckPolicy::NoAck { QOS_CONTROL_BYTES } else { 0 };
-    DATA_HEADER_BYTES + qos + LLC_SNAP_BYTES + payload + FCS_BYTES
 }
 
 #[cfg(test)]
@@ -341,7 +333,7 @@ mod tests {
             gate.on_sent(at(0), &frame, id as u16, Duration::ZERO);
         }
         let mut air = |id| gate.on_echo(at(50_000), id, false, 0).expect("an echo").air_time;
-        let bytes = mpdu_bytes(AckPolicy::NoAck, 1528);
+        let bytes = mpdu_bytes(true, 1528);
         assert_eq!(air(0), spec().phy.air_time(bytes, spec().rate));
         assert_eq!(air(1), spec().phy.air_time(bytes, slow));
     }

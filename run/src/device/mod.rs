@@ -36,7 +36,6 @@ pub mod udp;
 
 pub use clock::{Clock, StampFilter};
 pub(crate) use clock::{arrived, timespec};
-pub(crate) use gate::mpdu_bytes;
 pub use gate::{GateStats, TxGate};
 pub use packet::{Arrival, FRAME_BYTES, PacketSocket};
 

@@ -19,7 +19,7 @@ mod stranger;
 mod under_way;
 
 use bytes::Bytes;
-use farhop_proto::base::phy::{DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES, QOS_CONTROL_BYTES};
+use farhop_proto::base::phy::mpdu_bytes;
 use farhop_proto::base::{Bitrate, Duration, EtherType, NodeId, Phy};
 use farhop_proto::stack::AdversaryKind;
 
@@ -59,6 +59,5 @@ pub struct Shot {
 
 /// How long a frame without acknowledgement is on air.
 fn air_time(phy: &Phy, payload: usize, rate: Bitrate) -> Duration {
-    let head = DATA_HEADER_BYTES + QOS_CONTROL_BYTES + LLC_SNAP_BYTES;
-    phy.air_time(head + payload + FCS_BYTES, rate)
+    phy.air_time(mpdu_bytes(true, payload), rate)
 }

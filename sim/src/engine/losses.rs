@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use farhop_proto::base::phy::{DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES};
+use farhop_proto::base::phy::mpdu_bytes;
 use farhop_proto::base::{Bitrate, Duration, Instant, Phy};
 use farhop_proto::stack::{
     BurstConfig, DriftConfig, InterfererConfig, LossConfig, ModulatedConfig, ModulationShape, Plan,
@@ -72,11 +72,10 @@ pub(super) fn loss_model(config: &LossConfig) -> LossModel {
 fn interferer_model(config: &InterfererConfig) -> Interferer {
     let phy = Phy::default();
     let payload = config.size_bytes as usize;
-    let headers = DATA_HEADER_BYTES + LLC_SNAP_BYTES + DATAGRAM_HEADER_BYTES + FCS_BYTES;
     let rate = Bitrate::from_mbps(config.rate_mbps);
     Interferer {
         interval: Duration::from_secs_f64(payload as f64 * 8.0 / (config.load_mbps * 1e6)),
-        air_time: phy.air_time(payload + headers, rate),
+        air_time: phy.air_time(mpdu_bytes(false, payload + DATAGRAM_HEADER_BYTES), rate),
         phy,
     }
 }

@@ -4,10 +4,7 @@
 //! In a TXOP the Duration field of a frame covers the next exchange where the next frame is known
 //! (single protection).
 
-use farhop_proto::base::phy::{
-    ACK_BYTES, BLOCK_ACK_REQUEST_BYTES, DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES, Mode,
-    QOS_CONTROL_BYTES, RTS_BYTES,
-};
+use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_REQUEST_BYTES, Mode, RTS_BYTES, mpdu_bytes};
 use farhop_proto::base::{AckPolicy, Bitrate, Duration, Frame, Instant, NodeId, PhyKind};
 use farhop_proto::stack::Protection;
 
@@ -58,8 +55,7 @@ pub(super) struct Exchange {
 impl Chip {
     /// Length of a frame with header and check sequence.
     pub(super) fn mpdu_bytes(&self, frame: &Frame) -> usize {
-        let qos = if self.is_qos(frame) { QOS_CONTROL_BYTES } else { 0 };
-        DATA_HEADER_BYTES + qos + LLC_SNAP_BYTES + frame.payload.len() + FCS_BYTES
+        mpdu_bytes(self.is_qos(frame), frame.payload.len())
     }
 
     /// Whether a frame has the header of QoS data.

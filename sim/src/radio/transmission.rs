@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use farhop_proto::base::phy::{
-    ACK_BYTES, BLOCK_ACK_BYTES, BLOCK_ACK_REQUEST_BYTES, DATA_HEADER_BYTES, FCS_BYTES,
-    LLC_SNAP_BYTES, QOS_CONTROL_BYTES, RTS_BYTES,
+    ACK_BYTES, BLOCK_ACK_BYTES, BLOCK_ACK_REQUEST_BYTES, RTS_BYTES, mpdu_bytes,
 };
 use farhop_proto::base::{AccessCategory, Bitrate, Duration, EtherType, Instant, NodeId, UnitId};
 
@@ -139,8 +138,7 @@ impl Transmission {
     pub(super) fn mpdu_bytes(&self) -> Option<usize> {
         Some(match &self.kind {
             TransmissionKind::Data { payload, access, .. } => {
-                let qos = if access.is_some() { QOS_CONTROL_BYTES } else { 0 };
-                DATA_HEADER_BYTES + qos + LLC_SNAP_BYTES + payload.len() + FCS_BYTES
+                mpdu_bytes(access.is_some(), payload.len())
             }
             TransmissionKind::Ampdu { .. } => return None,
             TransmissionKind::Ack(_) | TransmissionKind::Cts(_) => ACK_BYTES,

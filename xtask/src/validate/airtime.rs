@@ -1,9 +1,7 @@
 //! `airtime`: how long frames take, against figures that practitioners know and the sheet's table.
 
 use anyhow::{Context as _, Result};
-use farhop_proto::base::phy::{
-    ACK_BYTES, DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES, QOS_CONTROL_BYTES,
-};
+use farhop_proto::base::phy::{ACK_BYTES, mpdu_bytes};
 use farhop_proto::base::{
     AckPolicy, Bitrate, Duration, NodeId, Phy, PhyKind, Preamble, RadioId, TxOptions,
 };
@@ -24,8 +22,7 @@ pub(crate) fn rows(quick: bool) -> Result<Vec<Row>> {
     for (mcs, us, over_ppdu, with_gaps) in [(1, 988.0, 12.15, 11.0), (7, 228.0, 52.6, 36.4)] {
         let phy = Phy { kind: PhyKind::N, ..Phy::default() };
         let rate = phy.rate_of_mcs(mcs).context("802.11n has MCS 0 to 7")?;
-        let mpdu = DATA_HEADER_BYTES + QOS_CONTROL_BYTES + LLC_SNAP_BYTES + PACKET + FCS_BYTES;
-        let ours = micros(phy.air_time(mpdu, rate));
+        let ours = micros(phy.air_time(mpdu_bytes(true, PACKET), rate));
         let name = |what: &str| format!("802.11n, MCS {mcs}, 20 MHz, 1500 bytes: {what}");
         let bits = PACKET as f64 * 8.0;
         rows.push(Row::new(GROUP, name("PPDU"), "us", (ours, us), Tolerance::Absolute(0.5)));

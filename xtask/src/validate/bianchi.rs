@@ -6,7 +6,7 @@
 //! (802.11-2012 9.3.7).
 
 use anyhow::Result;
-use farhop_proto::base::phy::{DATA_HEADER_BYTES, FCS_BYTES, LLC_SNAP_BYTES};
+use farhop_proto::base::phy::mpdu_bytes;
 use farhop_proto::base::{Bitrate, Duration, NodeId, Phy, PhyKind, Preamble, RadioId};
 use farhop_sim::radio::{ChipConfig, EifsRule};
 use farhop_testkit::oracles::{Bianchi, Saturation};
@@ -65,8 +65,7 @@ impl Point {
     fn theory(&self) -> Saturation {
         let chip = self.chip(1);
         let us = |time: Duration| time.as_secs_f64() * 1e6;
-        let mpdu = DATA_HEADER_BYTES + LLC_SNAP_BYTES + PACKET + FCS_BYTES;
-        let data = us(chip.phy.air_time(mpdu, chip.rate));
+        let data = us(chip.phy.air_time(mpdu_bytes(false, PACKET), chip.rate));
         let after_collision = match self.eifs {
             EifsRule::AfterLock => us(chip.difs()),
             EifsRule::Always => us(chip.eifs()),

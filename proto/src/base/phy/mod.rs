@@ -32,6 +32,13 @@ pub const QOS_CONTROL_BYTES: usize = 2;
 pub const LLC_SNAP_BYTES: usize = 8;
 /// Frame check sequence, in bytes.
 pub const FCS_BYTES: usize = 4;
+/// Length of a data frame on air, from its MAC header to its check sequence, whose payload behind
+/// LLC/SNAP has `payload` bytes.
+pub const fn mpdu_bytes(is_qos: bool, payload: usize) -> usize {
+    let qos = if is_qos { QOS_CONTROL_BYTES } else { 0 };
+    DATA_HEADER_BYTES + qos + LLC_SNAP_BYTES + payload + FCS_BYTES
+}
+
 /// ACK and CTS frames with their check sequence, in bytes.
 pub const ACK_BYTES: usize = 14;
 /// RTS frame with its check sequence, in bytes.
@@ -343,8 +350,7 @@ impl RadioSpec {
     /// Bytes of a frame without MAC acknowledgement whose payload behind LLC/SNAP has `bytes`
     /// bytes before it is sealed.
     pub const fn mpdu_bytes(&self, bytes: usize) -> usize {
-        let bytes = bytes + self.seal_bytes;
-        DATA_HEADER_BYTES + QOS_CONTROL_BYTES + LLC_SNAP_BYTES + bytes + FCS_BYTES
+        mpdu_bytes(true, bytes + self.seal_bytes)
     }
 
     /// The gap before a frame, its mean where the radio draws it.

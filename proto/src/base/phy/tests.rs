@@ -87,7 +87,7 @@ fn narrow_channels_stretch_all_times() {
 fn what_practitioners_know_of_n_comes_out() {
     let phy = n(Width::Mhz20, GuardInterval::Long, 1);
     // 1,500 bytes with a QoS header, LLC/SNAP and check sequence.
-    let mpdu = 1500 + DATA_HEADER_BYTES + QOS_CONTROL_BYTES + LLC_SNAP_BYTES + FCS_BYTES;
+    let mpdu = mpdu_bytes(true, 1500);
     let known = [(1, 988, 12.15, 11.0), (7, 228, 52.6, 36.4)];
     for (mcs, expected_us, alone, in_turn) in known {
         let air = phy.air_time(mpdu, phy.rate_of_mcs(mcs).expect("an MCS"));
