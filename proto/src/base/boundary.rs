@@ -229,7 +229,7 @@ pub struct FrameDone {
     pub outcome: FrameOutcome,
     /// Transmissions, the first included.
     pub attempts: u8,
-    /// Air time of all attempts with their acknowledgements, without waiting.
+    /// Air time of all attempts, without waiting and without what answers them.
     pub air_time: Duration,
 }
 

@@ -71,7 +71,7 @@ struct Outstanding {
     id: farhop_proto::base::UnitId,
     sequence: u16,
     ack: AckPolicy,
-    /// Air time of one attempt, without the gap before it.
+    /// Air time of one attempt, without the gap before it and the answer.
     air: Duration,
     /// When it should be through.
     ends: Instant,
@@ -122,7 +122,7 @@ impl TxGate {
     /// Whether a frame would end in time if it were handed over now. One that would not is counted
     /// as late.
     pub fn is_in_time(&mut self, now: Instant, frame: &Frame) -> bool {
-        let end = self.busy_until.max(now) + self.gap(frame) + self.air(frame);
+        let end = self.busy_until.max(now) + self.gap(frame) + self.air(frame) + self.answer(frame);
         let in_time = frame.options.deadline.is_none_or(|deadline| end <= deadline + SLACK);
         self.stats.frames_late += u64::from(!in_time);
         in_time
@@ -131,7 +131,8 @@ impl TxGate {
     /// Notes a frame that the device took; `after` is the time after the call.
     pub fn on_sent(&mut self, after: Instant, frame: &Frame, sequence: u16, guard: Duration) {
         let air = self.air(frame);
-        let ends = self.busy_until.max(after) + self.gap(frame) + air;
+        let busy = air + self.answer(frame);
+        let ends = self.busy_until.max(after) + self.gap(frame) + busy;
         let mut slot_over = frame.options.deadline.map(|deadline| deadline + SLACK + guard);
         if let Some(deadline) = frame.options.deadline.filter(|_| slot_over < Some(ends)) {
             slot_over = None;
@@ -143,7 +144,7 @@ impl TxGate {
         }
         self.stats.frames_sent += 1;
         self.busy_until = ends;
-        self.on_air_until = self.on_air_until.max(after) + air;
+        self.on_air_until = self.on_air_until.max(after) + busy;
         let (id, ack) = (frame.id, frame.options.ack);
         self.outstanding.push_back(Outstanding {
             id,
@@ -247,17 +248,21 @@ impl TxGate {
         }
     }
 
-    /// Air time of one attempt, by the plan, with the acknowledgement and without the gap before.
+    /// Air time of one attempt, by the plan, without the gap before it and the answer.
     fn air(&self, frame: &Frame) -> Duration {
         let phy = &self.spec.phy;
         let rate = frame.options.rate.unwrap_or(self.spec.rate);
         let mpdu = mpdu_bytes(frame.options.ack == AckPolicy::NoAck, frame.payload.len());
-        let data = phy.air_time(phy.psdu_bytes(mpdu, rate), rate);
+        phy.air_time(phy.psdu_bytes(mpdu, rate), rate)
+    }
+
+    /// How long the acknowledgement of one attempt takes, with the gap before it.
+    fn answer(&self, frame: &Frame) -> Duration {
+        let phy = &self.spec.phy;
+        let rate = frame.options.rate.unwrap_or(self.spec.rate);
         match frame.options.ack {
-            AckPolicy::NoAck => data,
-            AckPolicy::Normal => {
-                data + phy.sifs() + phy.air_time(ACK_BYTES, phy.control_rate(rate))
-            }
+            AckPolicy::NoAck => Duration::ZERO,
+            AckPolicy::Normal => phy.sifs() + phy.air_time(ACK_BYTES, phy.control_rate(rate)),
         }
     }
 }

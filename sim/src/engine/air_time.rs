@@ -8,12 +8,12 @@ use farhop_proto::link::{AirShares, LinkStatus, NeighbourStatus};
 use super::report::{AirReport, LinkReport};
 use crate::radio::LinkAir;
 
-/// What the radios know of air time that link protocols do not: acknowledgements of the MAC, and
-/// what collided.
+/// What the radios know of air time that link protocols do not: answers of the MAC, and what
+/// collided.
 #[derive(Debug, Default)]
 pub struct LinkTimes {
-    /// By the radio that sent them: to whom acknowledgements went, and their air time.
-    acknowledged: BTreeMap<(NodeId, RadioId), Vec<(NodeId, Duration)>>,
+    /// By the radio that sent them: to whom answers went, and their air time.
+    answered: BTreeMap<(NodeId, RadioId), Vec<(NodeId, Duration)>>,
     /// By the radio that sent the frames, and by the node they were for.
     collided: BTreeMap<(NodeId, RadioId, NodeId), Duration>,
 }
@@ -21,8 +21,8 @@ pub struct LinkTimes {
 impl FromIterator<LinkAir> for LinkTimes {
     fn from_iter<I: IntoIterator<Item = LinkAir>>(links: I) -> Self {
         let mut times = Self::default();
-        for LinkAir { from, to, acknowledged, collided } in links {
-            times.acknowledged.entry(to).or_default().push((from.0, acknowledged));
+        for LinkAir { from, to, answered, collided } in links {
+            times.answered.entry(to).or_default().push((from.0, answered));
             *times.collided.entry((from.0, from.1, to.0)).or_default() += collided;
         }
         times
@@ -70,7 +70,7 @@ impl LinkTimes {
             guard += time.shares.guard;
         }
         let mut acknowledged = mine.acknowledgement;
-        for (to, time) in self.acknowledged.get(&(own, radio)).into_iter().flatten() {
+        for (to, time) in self.answered.get(&(own, radio)).into_iter().flatten() {
             *if *to == peer { &mut acknowledged } else { &mut others } += *time;
         }
         let collided = self.collided.get(&(own, radio, peer)).copied().unwrap_or_default();

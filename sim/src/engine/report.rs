@@ -187,7 +187,7 @@ pub struct AirReport {
     pub retransmission: f64,
     /// Erasure code.
     pub coding: f64,
-    /// Acknowledgements, of the MAC and of the link.
+    /// Answers of the MAC, which are acknowledgements and CTS, and acknowledgements of the link.
     pub acknowledgement: f64,
     /// Guards of send slots.
     pub guard: f64,

@@ -136,12 +136,11 @@ impl Chip {
         TransmissionKind::Ampdu { to, access: self.access_of(exchange.owner), mpdus, window }
     }
 
-    /// The block acknowledgement has arrived, `length` long.
+    /// The block acknowledgement has arrived.
     pub(super) fn on_block_ack(
         &mut self,
         air: &mut Air,
         now: Instant,
-        length: Duration,
         answer: &Answer,
         (start, map): (u16, u64),
     ) {
@@ -158,7 +157,6 @@ impl Chip {
             self.end_exchange(air, now, &exchange, true);
             return;
         }
-        let share = length / exchange.mpdus as u64;
         let (mut place, mut left, mut acked, mut any_given_up) = (0, exchange.mpdus, 0, false);
         while left > 0 {
             let out = &mut self.functions[exchange.owner].queue[place];
@@ -167,7 +165,6 @@ impl Chip {
                 continue;
             }
             left -= 1;
-            out.spent += share;
             let bit = distance(start, out.sequence);
             if bit < WINDOW && map >> bit & 1 == 1 {
                 acked += 1;

@@ -37,7 +37,7 @@ pub(super) struct Outgoing {
     pub(super) sent: u8,
     /// Attempts that failed up to the RTS threshold, and above.
     pub(super) failed: [u8; 2],
-    /// Air time of all attempts and their answers.
+    /// Air time of all attempts, without their answers.
     pub(super) spent: Duration,
     /// The rate of all attempts, where it is chosen once for each frame.
     pub(super) rate: Option<Bitrate>,

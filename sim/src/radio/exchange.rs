@@ -227,19 +227,10 @@ impl Chip {
     }
 
     /// The receiver has the air kept free.
-    pub(super) fn on_clear_to_send(
-        &mut self,
-        air: &mut Air,
-        now: Instant,
-        length: Duration,
-        answer: &Answer,
-    ) {
+    pub(super) fn on_clear_to_send(&mut self, air: &mut Air, now: Instant, answer: &Answer) {
         air.cancel_timer(self.index, Timer::AckTimeout);
         self.stats.cts_received += 1;
         let exchange = self.exchange.expect("an exchange is under way");
-        if let Some(head) = self.functions[exchange.owner].queue.front_mut() {
-            head.spent += length;
-        }
         if answer.accept {
             // The RTS was the short frame of this one, and succeeded (802.11-2012 9.3.4.4).
             self.each_in_flight(&exchange, |out| out.failed[0] = 0);
@@ -252,22 +243,14 @@ impl Chip {
         }
     }
 
-    /// The acknowledgement has arrived, `length` long.
-    pub(super) fn on_acknowledged(
-        &mut self,
-        air: &mut Air,
-        now: Instant,
-        length: Duration,
-        answer: &Answer,
-    ) {
+    /// The acknowledgement has arrived.
+    pub(super) fn on_acknowledged(&mut self, air: &mut Air, now: Instant, answer: &Answer) {
         air.cancel_timer(self.index, Timer::AckTimeout);
         self.stats.acks_received += 1;
         self.settled_at = now;
         let exchange = self.exchange.expect("an exchange is under way");
         self.on_trial(now, &exchange, 1, true);
         self.on_answered(air, now, &exchange);
-        let head = self.functions[exchange.owner].queue.front_mut();
-        head.expect("a frame is in service").spent += length;
         let outcome = if answer.accept {
             FrameOutcome::Acked(answer.bits)
         } else {

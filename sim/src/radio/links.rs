@@ -51,8 +51,8 @@ pub(super) struct Link {
     pub(super) loss: Option<Box<LossProcess>>,
     /// The last sequence number that was accepted of each access category.
     pub(super) last_sequence: [Option<u16>; 4],
-    /// Air time of acknowledgements for frames over it.
-    pub(super) acknowledged: Duration,
+    /// Air time of answers to frames over it.
+    pub(super) answered: Duration,
     /// Air time of frames for the hearer that something else on air destroyed.
     pub(super) collided: Duration,
 }
@@ -170,10 +170,10 @@ impl Links {
             (station.node, station.radio)
         };
         self.paths.iter().filter_map(move |path| {
-            let Link { acknowledged, collided, .. } = *self.get(path.link?);
+            let Link { answered, collided, .. } = *self.get(path.link?);
             let (from, to) = (end(path.from), end(path.to));
-            let air = LinkAir { from, to, acknowledged, collided };
-            (acknowledged + collided > Duration::ZERO).then_some(air)
+            let air = LinkAir { from, to, answered, collided };
+            (answered + collided > Duration::ZERO).then_some(air)
         })
     }
 
@@ -266,7 +266,7 @@ impl Links {
             is_addressed: path.is_addressed,
             loss: (*loss != LossModel::None).then(build),
             last_sequence: [None; 4],
-            acknowledged: Duration::ZERO,
+            answered: Duration::ZERO,
             collided: Duration::ZERO,
         };
         self.paths[index as usize].link = Some(self.links.len() as u32);

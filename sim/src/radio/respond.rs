@@ -42,7 +42,6 @@ struct Heard {
     from: NodeId,
     rate: Bitrate,
     nav: Duration,
-    length: Duration,
     link: u32,
     is_ours: bool,
 }
@@ -62,7 +61,6 @@ impl Chip {
             from: transmission.from,
             rate: transmission.rate,
             nav: transmission.nav,
-            length: transmission.end - transmission.start,
             link: reception.link,
             is_ours: to.is_none_or(|to| to == self.node && is_addressed),
         };
@@ -73,7 +71,7 @@ impl Chip {
                 let answer = *answer;
                 if !self.is_for_us(now, &answer, heard) {
                 } else if self.is_awaiting(reception, Awaited::Ack) {
-                    self.on_acknowledged(air, now, heard.length, &answer);
+                    self.on_acknowledged(air, now, &answer);
                 } else {
                     self.stats.acks_late += 1;
                 }
@@ -82,7 +80,7 @@ impl Chip {
                 let (answer, score) = (*answer, (*start, *map));
                 if !self.is_for_us(now, &answer, heard) {
                 } else if self.is_awaiting(reception, Awaited::BlockAck) {
-                    self.on_block_ack(air, now, heard.length, &answer, score);
+                    self.on_block_ack(air, now, &answer, score);
                 } else {
                     self.stats.acks_late += 1;
                 }
@@ -93,7 +91,7 @@ impl Chip {
                     && self.is_in_time(reception)
                     && self.exchange.is_some_and(|exchange| exchange.step == Step::Rts)
                 {
-                    self.on_clear_to_send(air, now, heard.length, &answer);
+                    self.on_clear_to_send(air, now, &answer);
                 }
             }
             TransmissionKind::Rts { .. } => self.on_rts(air, now, heard),
@@ -234,11 +232,9 @@ impl Chip {
         };
         match reply.kind {
             ReplyKind::Cts => self.stats.air_control += air_time,
-            _ => {
-                self.stats.air_ack += air_time;
-                air.links.get_mut(reply.link).acknowledged += air_time;
-            }
+            _ => self.stats.air_ack += air_time,
         }
+        air.links.get_mut(reply.link).answered += air_time;
         let nav = reply.nav.saturating_sub(self.config.phy.sifs() + air_time);
         self.transmit(air, now, now + air_time, (rate, nav), kind);
     }

@@ -209,8 +209,8 @@ pub struct LinkAir {
     pub from: (NodeId, RadioId),
     /// The receiving node and its radio.
     pub to: (NodeId, RadioId),
-    /// Acknowledgements by the receiver for frames over the link.
-    pub acknowledged: Duration,
+    /// Answers of the receiver to frames over the link.
+    pub answered: Duration,
     /// Frames for the receiver that something else on air destroyed there.
     pub collided: Duration,
 }

@@ -94,3 +94,27 @@ flow = [
     let (to_first, to_third) = (air(&report, "n2", "n1"), air(&report, "n2", "n3"));
     assert!((to_first.others - to_third.acknowledgement).abs() < 1e-12);
 }
+
+#[test]
+fn answers_are_charged_to_who_sends_them() {
+    let shares = |threshold: &str| {
+        let report = report(&format!(
+            r#"
+name = "announced"
+duration_s = 2
+radio = {{ {threshold} }}
+node = [{{ name = "a" }}, {{ name = "b" }}]
+link = [{{ between = ["a", "b"], distance_km = 1 }}]
+flow = [{{ from = "a", to = "b", kind = "udp", rate_mbps = 1 }}]
+"#
+        ));
+        assert_whole(&report);
+        (air(&report, "a", "b").data, air(&report, "b", "a").acknowledgement)
+    };
+    let (alone, ack) = shares("");
+    let (announced, answers) = shares("rts_threshold = 100");
+    // An RTS has 20 bytes and a CTS 14, as an acknowledgement.
+    assert!((answers / ack - 2.0).abs() < 0.01, "{ack} {answers}");
+    let more = (announced - alone) / ack;
+    assert!(more > 1.0 && more < 1.5, "{alone} {announced} {ack}");
+}

@@ -43,7 +43,7 @@ fn a_long_frame_is_announced_and_answered_to_the_microsecond() {
     );
     let (_, end, done) = dones(&reports)[0];
     assert_eq!((end, done.attempts), (at(ack + ACK_US + 5), 1));
-    assert_eq!(done.air_time, us(RTS_US + ACK_US + DATA_US + ACK_US));
+    assert_eq!(done.air_time, us(RTS_US + DATA_US));
     let stats = (medium.stats(0), medium.stats(1));
     assert_eq!((stats.0.rts_sent, stats.0.cts_received, stats.1.cts_sent), (1, 1, 1));
     assert_eq!(stats.0.air_control + stats.1.air_control, us(RTS_US + ACK_US));

@@ -26,7 +26,7 @@ fn a_data_frame_and_its_acknowledgement_take_what_the_standard_says() {
     let (radio, end, done) = dones(&reports)[0];
     assert_eq!((radio, end), (0, at(reply + ACK_US + 5)));
     assert_eq!((done.outcome, done.attempts), (FrameOutcome::Acked(0), 1));
-    assert_eq!(done.air_time, us(DATA_US + ACK_US));
+    assert_eq!(done.air_time, us(DATA_US));
 }
 
 #[test]
