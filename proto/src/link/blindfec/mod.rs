@@ -74,7 +74,7 @@ type Source = (RadioId, NodeId, bool);
 pub struct BlindFec {
     config: BlindFecConfig,
     node: NodeId,
-    radios: Vec<RadioId>,
+    radios: Vec<Port>,
     waiting: VecDeque<Packet>,
     /// Frames of a neighbour that a layer below wants sent.
     wanted: VecDeque<Target>,
@@ -88,6 +88,13 @@ pub struct BlindFec {
     air: AirTimes,
     counters: Counters,
     drops: BTreeMap<DropCause, u64>,
+}
+
+/// A radio, and how many packets wait for it.
+#[derive(Clone, Copy, Debug)]
+struct Port {
+    id: RadioId,
+    waiting: usize,
 }
 
 #[derive(Debug)]
@@ -117,7 +124,7 @@ impl BlindFec {
         Self {
             config: config.clone(),
             node,
-            radios: radios.iter().map(|radio| radio.id).collect(),
+            radios: radios.iter().map(|radio| Port { id: radio.id, waiting: 0 }).collect(),
             waiting: VecDeque::new(),
             wanted: VecDeque::new(),
             senders: BTreeMap::new(),
@@ -241,22 +248,29 @@ impl BlindFec {
 
     /// What waits for a neighbour without keys may take half of a queue, so that others have room.
     fn drop_without_keys(&mut self, below: &RoomBelow<'_>) {
-        for radio in &self.radios {
-            let mut here = self.waiting.iter().enumerate().filter(|(_, p)| p.radio == *radio);
-            let first = here.next();
-            let has_many = 2 * (here.count() + 1) > self.config.queue_packets;
-            let is_stuck =
-                |packet: &Packet| packet.to.is_some() && lacks_keys(below, packet.lane());
-            if let Some((at, packet)) = first
-                && has_many
-                && is_stuck(packet)
-            {
-                let (id, cause) = (packet.id, DropCause::QueueFull);
-                self.waiting.remove(at);
-                *self.drops.entry(cause).or_default() += 1;
-                self.up.push_back(PacketUp::Dropped { id, cause });
+        let is_stuck = |packet: &Packet| packet.to.is_some() && lacks_keys(below, packet.lane());
+        for index in 0..self.radios.len() {
+            let Port { id, waiting } = self.radios[index];
+            let first = self.waiting.iter().position(|packet| packet.radio == id);
+            let has_many = 2 * waiting > self.config.queue_packets;
+            if let Some(at) = first.filter(|at| has_many && is_stuck(&self.waiting[*at])) {
+                let packet = self.take(at);
+                self.drop_packet(packet.id, DropCause::QueueFull);
             }
         }
+    }
+
+    /// Takes a packet out of the queue.
+    fn take(&mut self, at: usize) -> Packet {
+        let packet = self.waiting.remove(at).expect("it waits there");
+        let port = self.radios.iter_mut().find(|port| port.id == packet.radio);
+        port.expect("packets wait for radios that there are").waiting -= 1;
+        packet
+    }
+
+    fn drop_packet(&mut self, id: UnitId, cause: DropCause) {
+        *self.drops.entry(cause).or_default() += 1;
+        self.up.push_back(PacketUp::Dropped { id, cause });
     }
 
     fn due(&self) -> Instant {
@@ -295,28 +309,29 @@ impl Layer for BlindFec {
     }
 
     fn room(&self, lane: Lane) -> Room {
-        if !self.radios.contains(&lane.radio) || lane.to == Some(self.node) {
-            return Room::NONE;
+        let port = self.radios.iter().find(|port| port.id == lane.radio);
+        match port.filter(|_| lane.to != Some(self.node)) {
+            Some(port) => Room::units(self.config.queue_packets.saturating_sub(port.waiting)),
+            None => Room::NONE,
         }
-        let here = |packet: &&Packet| packet.radio == lane.radio;
-        let taken = self.waiting.iter().filter(here).count();
-        Room::units(self.config.queue_packets.saturating_sub(taken))
     }
 
     fn handle_tx(&mut self, _cx: &mut Cx<'_>, packet: Packet) {
         let to = (packet.radio, packet.to);
         let is_served = self.senders.contains_key(&to) || self.senders.len() < NEIGHBOURS;
-        let cause = if !self.radios.contains(&packet.radio) || !is_served {
-            DropCause::NoRoute
-        } else if self.room(packet.lane()).is_none() {
-            DropCause::QueueFull
-        } else if packet.payload.len() > usize::from(u16::MAX) {
-            DropCause::TooLong
-        } else {
-            return self.waiting.push_back(packet);
+        let has_room = !self.room(packet.lane()).is_none();
+        let port = self.radios.iter_mut().find(|port| port.id == packet.radio);
+        let Some(port) = port.filter(|_| is_served) else {
+            return self.drop_packet(packet.id, DropCause::NoRoute);
         };
-        *self.drops.entry(cause).or_default() += 1;
-        self.up.push_back(PacketUp::Dropped { id: packet.id, cause });
+        if !has_room {
+            return self.drop_packet(packet.id, DropCause::QueueFull);
+        }
+        if packet.payload.len() > usize::from(u16::MAX) {
+            return self.drop_packet(packet.id, DropCause::TooLong);
+        }
+        port.waiting += 1;
+        self.waiting.push_back(packet);
     }
 
     fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<FrameDown> {
@@ -339,7 +354,7 @@ impl Layer for BlindFec {
             self.drop_without_keys(below);
             return None;
         };
-        let packet = self.waiting.remove(at)?;
+        let packet = self.take(at);
         Some(FrameDown::Frame(self.data(cx.now, packet)))
     }
 
