@@ -88,14 +88,14 @@ fn tenths(value: f64) -> String {
 /// What the ends of each link believe of it.
 pub(super) fn beliefs(links: &[LinkReport]) -> Markup {
     html! {
-        @if links.iter().any(|link| link.loss_estimate.is_some() || link.sync_error_us.is_some()) {
+        @if links.iter().any(|link| link.loss.is_some() || link.sync_error_us.is_some()) {
             h2 { "What each sender sees of its link" }
             table {
                 tr { th { "link" } th { "loss, %" } th { "last correction of the slot, us" } }
                 @for link in links {
                     tr {
                         td { (link.from) " to " (link.to) }
-                        td { (number(link.loss_estimate.map(|loss| loss * 100.0))) }
+                        td { (number(link.loss.map(|loss| loss * 100.0))) }
                         td { (number(link.sync_error_us)) }
                     }
                 }

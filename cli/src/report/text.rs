@@ -165,7 +165,7 @@ fn links(report: &Report) -> String {
             air.idle,
         ];
         row.extend(shares.map(|share| format!("{:.1}", share * 100.0)));
-        row.push(link.loss_estimate.map_or("-".into(), |loss| format!("{:.1} %", loss * 100.0)));
+        row.push(link.loss.map_or("-".into(), |loss| format!("{:.1} %", loss * 100.0)));
         row.push(link.sync_error_us.map_or("-".into(), |error| format!("{error:.1} us")));
         row
     });

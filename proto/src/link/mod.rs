@@ -49,6 +49,10 @@ fn lacks_only_keys(below: &RoomBelow<'_>, lane: Lane) -> bool {
 }
 
 /// The packet that a frame is where a link adds no header of its own.
+fn share(part: u64, all: u64) -> Option<f64> {
+    (all > 0).then(|| part as f64 / all as f64)
+}
+
 fn bare_packet(frame: ReceivedFrame) -> PacketUp {
     PacketUp::Received(ReceivedPacket {
         radio: frame.radio,
@@ -123,8 +127,11 @@ pub struct NeighbourStatus {
     pub heard_ago: Option<Duration>,
     /// The last correction of the slot start by this neighbour's stamp, in nanoseconds.
     pub sync_error_ns: Option<i64>,
-    /// Estimated loss of frames to the neighbour, 0 to 1.
+    /// Loss of frames to the neighbour as the link takes it to be now, 0 to 1.
     pub loss: Option<f64>,
+    /// Loss of all frames so far of which the link knows whether they came, 0 to 1.
+    #[serde(default)]
+    pub loss_so_far: Option<f64>,
     /// Coded frames per data frame in the last slot.
     pub coding_rate: f64,
     /// Whether losses come in bursts, where the link looks for it.

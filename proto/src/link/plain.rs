@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::queue::{QueueConfig, Red, Verdict};
-use super::{AirTimes, Link, LinkStatus, NeighbourStatus, bare_packet, lacks_only_keys};
+use super::{AirTimes, Link, LinkStatus, NeighbourStatus, bare_packet, lacks_only_keys, share};
 use crate::base::named;
 use crate::base::{
     AccessCategory, AckPolicy, Cx, Dbm, DropCause, EtherType, FlowId, Frame, FrameDone, FrameDown,
@@ -464,6 +464,7 @@ impl Plain {
         let waiting = self.queue(radio).map_or(0, |queue| {
             queue.waiting.iter().filter(|packet| packet.to == Some(node)).count()
         });
+        let loss = share(neighbour.attempts - neighbour.delivered, neighbour.attempts);
         let with_chip = self.outstanding.iter().filter(|frame| frame.to == Some(node)).count();
         NeighbourStatus {
             node,
@@ -471,8 +472,8 @@ impl Plain {
             up: neighbour.heard.is_some() || neighbour.delivered > 0,
             heard_ago: neighbour.heard.map(|heard| now.since(heard)),
             sync_error_ns: None,
-            loss: (neighbour.attempts > 0)
-                .then(|| 1.0 - neighbour.delivered as f64 / neighbour.attempts as f64),
+            loss,
+            loss_so_far: loss,
             coding_rate: 0.0,
             has_bursts: None,
             classes: Vec::new(),

@@ -44,7 +44,7 @@ impl LinkTimes {
             from: from.into(),
             to: to.into(),
             protocol: link.kind.to_string(),
-            loss_estimate: neighbour.loss,
+            loss: neighbour.loss_so_far,
             sync_error_us: neighbour.sync_error_ns.map(|nanos| nanos as f64 / 1e3),
             air: self.shares(own, link, neighbour, run),
         }

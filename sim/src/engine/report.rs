@@ -170,8 +170,9 @@ pub struct LinkReport {
     pub to: String,
     /// Link protocol of the sender.
     pub protocol: String,
-    /// Loss as the sender's link estimates it, 0 to 1.
-    pub loss_estimate: Option<f64>,
+    /// Loss of the frames of the whole run of which the sender's link knows what became of them, 0
+    /// to 1.
+    pub loss: Option<f64>,
     /// Last correction of the slot start by the peer's stamp, in microseconds.
     pub sync_error_us: Option<f64>,
     /// Shares of the run's time that the sender's radio spent, 0 to 1.

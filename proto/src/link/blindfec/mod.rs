@@ -401,6 +401,7 @@ impl Link for BlindFec {
             heard_ago: Some(now.since(heard.at)),
             sync_error_ns: None,
             loss: None,
+            loss_so_far: None,
             coding_rate: f64::from(self.config.all_packets) / f64::from(self.config.data_packets)
                 - 1.0,
             has_bursts: None,

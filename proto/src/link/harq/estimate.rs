@@ -2,6 +2,7 @@
 
 use super::config::{Rfec, Scheme, Settings, Sigma};
 use crate::base::Duration;
+use crate::link::share;
 
 /// Weight of a packet in the estimate of a link that only shows it.
 const ALPHA: f64 = 0.005;
@@ -17,6 +18,9 @@ pub(super) struct Estimate {
     units: f64,
     mean: f64,
     variance: f64,
+    /// Units of all samples, and those of them that did not come.
+    sent: u64,
+    lost: u64,
 }
 
 impl Estimate {
@@ -28,11 +32,14 @@ impl Estimate {
             }
             Scheme::Repeat(_) => (ALPHA, Sigma::Ewma, Rfec::MuSigma, 0.0),
         };
-        Self { alpha, sigma, rfec, units, mean, variance: mean * (1.0 - mean) / units }
+        let variance = mean * (1.0 - mean) / units;
+        Self { alpha, sigma, rfec, units, mean, variance, sent: 0, lost: 0 }
     }
 
     /// Takes the units of a first burst that came, of `sent`.
     pub(super) fn on_sample(&mut self, came: u8, sent: usize) {
+        self.sent += sent as u64;
+        self.lost += (sent as u64).saturating_sub(came.into());
         let lost = 1.0 - (f64::from(came) / sent as f64).min(1.0);
         let distance = lost - self.mean;
         self.mean += self.alpha * distance;
@@ -41,6 +48,11 @@ impl Estimate {
 
     pub(super) fn mean(&self) -> f64 {
         self.mean
+    }
+
+    /// Loss of the units of all first bursts so far.
+    pub(super) fn loss_so_far(&self) -> Option<f64> {
+        share(self.lost, self.sent)
     }
 
     fn sigma(&self) -> f64 {

@@ -97,6 +97,7 @@ impl Harq {
             heard_ago: peer.heard.map(|heard| now.since(heard)),
             sync_error_ns: None,
             loss: Some(estimate.mean()),
+            loss_so_far: estimate.loss_so_far(),
             coding_rate: parity / (f64::from(self.settings.units) - parity),
             has_bursts: None,
             classes: Vec::new(),

@@ -67,6 +67,7 @@ fn neighbour_status(peer: &Peer, now: Instant) -> NeighbourStatus {
         heard_ago: peer.heard.map(|heard| now.since(heard)),
         sync_error_ns: None,
         loss: None,
+        loss_so_far: None,
         coding_rate: 0.0,
         has_bursts: None,
         classes: Vec::new(),

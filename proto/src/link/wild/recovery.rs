@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use super::config::{Recovery, Retries};
 use crate::link::code::MAX_PARITY;
+use crate::link::share;
 
 /// Slots over which the redundancy is estimated.
 pub const SLOTS: usize = 10;
@@ -72,6 +73,13 @@ struct Sample {
     lost: u32,
 }
 
+/// The same of many slots.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    sent: u64,
+    lost: u64,
+}
+
 /// What a class asks of the recovery.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rules {
@@ -115,6 +123,8 @@ struct Plan {
 #[derive(Debug)]
 pub(super) struct Estimate {
     average: Option<f64>,
+    /// Of all slots so far.
+    all: Tally,
     slots: VecDeque<Sample>,
     plans: Vec<Plan>,
     block: usize,
@@ -125,7 +135,8 @@ impl Estimate {
     pub(super) fn new(rules: Vec<Rules>, block: usize) -> Self {
         let slots = VecDeque::with_capacity(BURST_SLOTS);
         let plan = |rules: Rules| Plan { rules, retries: rules.most_retries(), parity: Vec::new() };
-        Self { average: None, slots, plans: rules.into_iter().map(plan).collect(), block }
+        let plans = rules.into_iter().map(plan).collect();
+        Self { average: None, all: Tally::default(), slots, plans, block }
     }
 
     /// Of the frames of one slot, `received` are known to have come.
@@ -134,6 +145,8 @@ impl Estimate {
             return;
         }
         let lost = sent.saturating_sub(received);
+        self.all.sent += u64::from(sent);
+        self.all.lost += u64::from(lost);
         let loss = f64::from(lost) / f64::from(sent);
         self.average = Some(self.average.map_or(loss, |old| old + WEIGHT * (loss - old)));
         if self.slots.len() == BURST_SLOTS {
@@ -146,6 +159,11 @@ impl Estimate {
     /// Moving average of loss.
     pub(super) fn loss(&self) -> Option<f64> {
         self.average
+    }
+
+    /// Loss over all slots so far.
+    pub(super) fn loss_so_far(&self) -> Option<f64> {
+        share(self.all.lost, self.all.sent)
     }
 
     /// Loss over the last 10 slots, the newest weighted most.

@@ -179,6 +179,7 @@ impl Wild {
             heard_ago: peer.heard.map(|heard| now.since(heard)),
             sync_error_ns: peer.sync_error,
             loss: peer.sender.estimate.loss(),
+            loss_so_far: peer.sender.estimate.loss_so_far(),
             coding_rate: peer.coding_rate(),
             has_bursts: Some(peer.sender.estimate.is_bursty()),
             classes: self.class_statuses(peer),
