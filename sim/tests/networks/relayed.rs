@@ -51,7 +51,7 @@ fn a_bundle_goes_on_only_when_all_of_it_is_there() {
     let took = |to: &str| {
         let relay = "relay = { mode = \"bundle\" }";
         let flow = one(60, &format!("to = \"{to}\"\nbytes = 1000000\n{relay}"));
-        assert_eq!(flow.delivered_bytes, 1_000_000);
+        assert_eq!((flow.delivered_bytes, flow.sent_bytes), (1_000_000, 1_000_000));
         flow.completed_s.expect("it came whole")
     };
     let hop = took("b");

@@ -103,6 +103,18 @@ impl Relayed {
         Some(CONTACT_BYTES + BUNDLE_BYTES + bytes + segments * SEGMENT_BYTES)
     }
 
+    /// What of so many bytes that went over a connection is the application's.
+    fn payload(&self, bytes: u64) -> u64 {
+        if !self.is_bundle() {
+            return bytes;
+        }
+        let payload = u64::from(self.config.segment_bytes);
+        let segment = SEGMENT_BYTES + payload;
+        let bytes = bytes.saturating_sub(CONTACT_BYTES);
+        let (whole, part) = (bytes / segment, bytes % segment);
+        (whole * payload + part.saturating_sub(SEGMENT_BYTES)).saturating_sub(BUNDLE_BYTES)
+    }
+
     /// Where the next connection leads from a node.
     fn next_place(&self, net: &Net<'_>, from: usize) -> Option<usize> {
         if !self.at.is_empty() {
@@ -316,7 +328,7 @@ impl App for Relayed {
             Some(source.get().status())
         };
         let all: Vec<_> = self.sections.iter().filter_map(status).collect();
-        report.sent_bytes = all.first().map_or(0, |status| status.sent_bytes);
+        report.sent_bytes = all.first().map_or(0, |status| self.payload(status.sent_bytes));
         let again = |status: &farhop_proto::transport::TransportStatus| {
             status.counters.get("retransmissions").copied()
         };
