@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES, mpdu_bytes};
-use farhop_proto::base::{AccessCategory, Duration, PhyKind};
+use farhop_proto::base::{AccessCategory, Duration, NodeId, PhyKind, RadioId};
 use farhop_proto::link::harq::{ArqConfig, HarqConfig};
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::link::wild::WildConfig;
@@ -89,13 +89,15 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
         out += &describe_radio(node, &scenario.stack.link);
     }
     for (link, hops) in scenario.link.iter().zip(plan.hops.chunks(2)).take(LISTED) {
-        let (node, radio) = hops[0].from;
-        let radio = &plan.nodes[usize::from(node.0) - 1].radios[usize::from(radio.0)];
+        let (node, place) = hops[0].from;
+        let radio = &plan.nodes[usize::from(node.0) - 1].radios[usize::from(place.0)];
         out += &describe_link(link, hops);
         if radio.spec.phy.kind == PhyKind::Wire {
             let _ = writeln!(out, "  a wire of {}", radio.spec.rate);
         } else {
-            out += &describe_limit(hops[0].delay, radio, &scenario.stack.link);
+            let most = hops.iter().map(|hop| neighbours(&plan, hop.from)).max();
+            let neighbours = most.unwrap_or_default();
+            out += &describe_limit(hops[0].delay, (radio, neighbours), &scenario.stack.link);
         }
     }
     out += &more(scenario.link.len(), "links");
@@ -272,8 +274,19 @@ fn packets_a_slot(wild: &WildConfig, radio: &RadioPlan, slot: Duration) -> u64 {
     slot.saturating_sub(wild.guard()).div_duration(frame + overhead)
 }
 
-/// The most that a link can carry when nothing is lost and nobody else is on the air.
-fn describe_limit(one_way: Duration, radio: &RadioPlan, config: &LinkConfig) -> String {
+/// Neighbours that a radio reaches.
+fn neighbours(plan: &Plan, (node, radio): (NodeId, RadioId)) -> u64 {
+    let peers = &plan.nodes[usize::from(node.0) - 1].peers;
+    peers.iter().filter(|peer| peer.radio == radio).count() as u64
+}
+
+/// The most that a link can carry when nothing is lost and nobody else is on the air; the radio of
+/// its ends with the most neighbours has so many.
+fn describe_limit(
+    one_way: Duration,
+    (radio, neighbours): (&RadioPlan, u64),
+    config: &LinkConfig,
+) -> String {
     let there_and_back = one_way * 2;
     let (packets, time, way) = match config {
         LinkConfig::Wild(wild) => {
@@ -292,9 +305,9 @@ fn describe_limit(one_way: Duration, radio: &RadioPlan, config: &LinkConfig) -> 
         }
         LinkConfig::TwoP(two_p) => {
             let frame = radio.spec.unacknowledged(PACKET_BYTES);
-            let marker = radio.spec.unacknowledged(HEADER_BYTES);
-            let guard = Duration::from_secs_f64(two_p.guard_ms / 1e3);
-            let packets = two_p.phase().saturating_sub(guard + marker).div_duration(frame);
+            let markers = radio.spec.unacknowledged(HEADER_BYTES) * neighbours;
+            let unused = two_p.guard() + markers;
+            let packets = two_p.phase().saturating_sub(unused).div_duration(frame);
             (packets, two_p.phase() * 2 + there_and_back, "each way")
         }
         LinkConfig::Plain(plain) => {
@@ -427,6 +440,27 @@ mod tests {
             let said = described("wild", km);
             assert!(said.contains(&format!("at most {limit} Mb/s each way")), "{said}");
         }
+    }
+
+    #[test]
+    fn a_phase_of_two_p_has_a_marker_for_each_neighbour_of_either_end() {
+        let packets = |neighbours: u32| {
+            let nodes: String =
+                (0..neighbours).map(|n| format!("{{ name = \"n{n}\" }},")).collect();
+            let links: String = (0..neighbours)
+                .map(|n| format!("[[link]]\nbetween = [\"n{n}\", \"mast\"]\n"))
+                .collect();
+            let text = format!(
+                "name = \"x\"\nstack.link = {{ kind = \"two-p\" }}\nradio.gap = \"difs\"\n\
+                 node = [{{ name = \"mast\" }}, {nodes}]\n{links}"
+            );
+            let said = describe(&toml::from_str(&text).expect("a good scenario"));
+            let (_, limit) = said.split_once("at most ").expect("a limit");
+            let mbps: f64 = limit.split(' ').next().expect("a number").parse().expect("a number");
+            (mbps * 40e3 / 12e3).round()
+        };
+        // Of 18.5 ms a packet of 1,500 bytes takes 1.3, and a marker a fifth of one.
+        assert_eq!(packets(1) - packets(11), 2.0);
     }
 
     #[test]
