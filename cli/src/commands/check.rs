@@ -46,6 +46,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if scenario.security.as_ref().is_some_and(SecurityConfig::is_readable) {
         let _ = writeln!(text, "security: {READABLE}");
     }
+    for note in scenario.notes() {
+        let _ = writeln!(text, "note: {note}");
+    }
     if let Some(why) = farhop_sim::engine::refusal(scenario) {
         let _ = writeln!(text, "farhop sim would refuse it: {why}");
     }

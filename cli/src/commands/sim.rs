@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use farhop_sim::engine::{self, RunError, RunOptions};
 
-use crate::progress::Bar;
+use crate::progress::{Bar, tell};
 use crate::{Failure, interrupt, load, report, sweep};
 
 /// Runs a scenario in virtual time, with the simulator's own TCP.
@@ -95,6 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let loaded = load::load(&options.file)?;
     interrupt::watch();
     let scenario = &loaded.scenario;
+    scenario.notes().iter().for_each(|note| tell(&format!("note: {note}")));
     if scenario.sweep.is_some() {
         return run_sweep(&loaded, options);
     }

@@ -4,6 +4,7 @@ mod any;
 mod config;
 mod flows;
 mod loss_trace;
+mod notes;
 mod plan;
 mod problems;
 mod scenario;
