@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
+use farhop_proto::base::counted;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -68,7 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "rows": rows }))?);
     }
     let bad = rows.iter().filter(|row| !row.ok).count();
-    ensure!(bad == 0, "{bad} of {} scenarios differ by more than 10%", rows.len());
+    ensure!(bad == 0, "{bad} of {} apart by more than 10%", counted(rows.len(), "scenario"));
     Ok(())
 }
 

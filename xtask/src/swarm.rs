@@ -5,6 +5,7 @@
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use farhop_proto::base::counted;
 use farhop_testkit::swarm;
 
 use crate::validate::workers;
@@ -56,12 +57,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     recovery.sort_by(f64::total_cmp);
     let longest = recovery.last().copied().unwrap_or(f64::NAN);
     println!(
-        "{} networks: {blocks} blocks, each delivered once, in order and unchanged; {datagrams} \
-         datagrams, {restarts} restarts; after the last fault all had come in {:.1} s (median) \
-         and {longest:.1} s (longest)",
-        recovery.len(),
+        "{}: {}, each delivered once, in order and unchanged; {}, {}; after the last fault all \
+         had come in {:.1} s (median) and {longest:.1} s (longest)",
+        counted(recovery.len(), "network"),
+        counted(blocks, "block"),
+        counted(datagrams, "datagram"),
+        counted(restarts, "restart"),
         workers::median(&recovery),
     );
-    ensure!(failures == 0, "{failures} networks failed");
+    ensure!(failures == 0, "{} failed", counted(failures, "network"));
     Ok(())
 }

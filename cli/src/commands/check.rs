@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES, mpdu_bytes};
-use farhop_proto::base::{AccessCategory, Duration, NodeId, PhyKind, RadioId};
+use farhop_proto::base::{AccessCategory, Duration, NodeId, PhyKind, RadioId, counted};
 use farhop_proto::link::harq::{ArqConfig, HarqConfig};
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::link::wild::WildConfig;
@@ -77,14 +77,14 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
         let (ipv4, ipv6) = (node.addresses.ipv4(node.node), node.addresses.ipv6(node.node));
         let _ = write!(out, "node {}: {ipv4}, {ipv6}", node.name);
         if node.radios.len() > 1 {
-            let _ = write!(out, "; {} radios", node.radios.len());
+            let _ = write!(out, "; {}", counted(node.radios.len(), "radio"));
         }
         if let LinkConfig::Plain(_) = scenario.stack.link {
             let _ = write!(out, "; ACK time-out {} us", node.radios[0].ack_timeout.as_micros());
         }
         out.push('\n');
     }
-    out += &more(plan.nodes.len(), "nodes");
+    out += &more(plan.nodes.len(), "node");
     if scenario.propagation_kind() != PropagationKind::Links {
         out += &describe_air(scenario, &plan);
     }
@@ -103,14 +103,17 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
             out += &describe_limit(hops[0].delay, (radio, neighbours), &scenario.stack.link);
         }
     }
-    out += &more(scenario.link.len(), "links");
+    out += &more(scenario.link.len(), "link");
     describe_traffic(&mut out, scenario);
     out
 }
 
 /// What is left of a long list.
 fn more(all: usize, what: &str) -> String {
-    if all > LISTED { format!("and {} more {what}\n", all - LISTED) } else { String::new() }
+    match all.checked_sub(LISTED) {
+        Some(left) if left > 0 => format!("and {}\n", counted(left, &format!("more {what}"))),
+        _ => String::new(),
+    }
 }
 
 /// Who hears whom.
@@ -119,12 +122,12 @@ fn describe_air(scenario: &Scenario, plan: &Plan) -> String {
     let sum: usize = degrees.iter().sum();
     let (least, most) = (degrees.iter().min(), degrees.iter().max());
     format!(
-        "air: {}; {} nodes, {} pairs that can use each other, {} directions in which a radio is \
-         heard\n  neighbours of a node: {} to {}, {:.1} on average\n",
+        "air: {}; {}, in reach of each other {}, a radio is heard in {}\n  neighbours of a node: \
+         {} to {}, {:.1} on average\n",
         scenario.propagation_kind().name(),
-        degrees.len(),
-        sum / 2,
-        plan.hops.len(),
+        counted(degrees.len(), "node"),
+        counted(sum / 2, "pair"),
+        counted(plan.hops.len(), "direction"),
         least.copied().unwrap_or_default(),
         most.copied().unwrap_or_default(),
         sum as f64 / degrees.len().max(1) as f64,
@@ -139,7 +142,7 @@ fn describe_sending(flow: &FlowConfig) -> String {
     };
     match flow.kind {
         FlowKind::Tcp | FlowKind::Hop | FlowKind::Relayed => {
-            flow.bytes.map_or_else(|| "as much as goes".into(), |bytes| format!("{bytes} bytes"))
+            flow.bytes.map_or_else(|| "as much as goes".into(), |bytes| counted(bytes, "byte"))
         }
         FlowKind::Udp => rate(),
         FlowKind::OnOff => {
@@ -172,7 +175,7 @@ fn describe_traffic(out: &mut String, scenario: &Scenario) {
             flow.start_s
         );
     }
-    *out += &more(scenario.flow.len(), "flows");
+    *out += &more(scenario.flow.len(), "flow");
     for fault in &scenario.fault {
         let what = match (&fault.node, &fault.link) {
             (Some(node), _) => format!("node {node}"),
@@ -198,21 +201,23 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
         LinkConfig::Plain(plain) => {
             let _ = writeln!(
                 out,
-                "plain: CSMA/CA, {} attempts, queue of {} packets",
-                radio.config.attempts, plain.queue_packets
+                "plain: CSMA/CA, {}, queue of {}",
+                counted(radio.config.attempts, "attempt"),
+                counted(plain.queue_packets, "packet")
             );
         }
         LinkConfig::BlindFec(blind) => {
             let _ = writeln!(
                 out,
-                "blindfec: {} frames of every {} packets, nothing is acknowledged",
-                blind.all_packets, blind.data_packets
+                "blindfec: {} of every {}, nothing is acknowledged",
+                counted(blind.all_packets, "frame"),
+                counted(blind.data_packets, "packet")
             );
         }
         LinkConfig::Harq(HarqConfig { units, attempts, .. })
         | LinkConfig::Arq(ArqConfig { units, attempts, .. }) => {
-            let name = link.name();
-            let _ = writeln!(out, "{name}: {units} units of a packet, at most {attempts} bursts");
+            let (units, bursts) = (counted(units, "unit"), counted(attempts, "burst"));
+            let _ = writeln!(out, "{}: {units} of a packet, at most {bursts}", link.name());
         }
         LinkConfig::TwoP(two_p) => {
             let _ = writeln!(
@@ -225,12 +230,11 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
         LinkConfig::Wild(wild) => {
             let _ = writeln!(
                 out,
-                "wild: slots of {} ms with a guard of {} ms, {} packets of {PACKET_BYTES} B \
-                 a slot, {} retries",
+                "wild: slots of {} ms with a guard of {} ms, {} of {PACKET_BYTES} B a slot, {}",
                 wild.slot_ms,
                 wild.guard_ms,
-                packets_a_slot(wild, radio, wild.slot()),
-                wild.retries
+                counted(packets_a_slot(wild, radio, wild.slot()), "packet"),
+                counted(wild.retries, "retry")
             );
             describe_classes(&mut out, wild);
         }
@@ -242,11 +246,11 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
 fn describe_classes(out: &mut String, wild: &WildConfig) {
     for class in &wild.class {
         let own = [
-            class.retries.map(|retries| format!("{retries} retries")),
+            class.retries.map(|retries| counted(retries, "retry")),
             class.in_order.map(|order| format!("order {}", word(order))),
             class.recovery.map(|recovery| format!("recovery {}", word(recovery))),
             class.target_loss.map(|target| format!("target loss {target}")),
-            class.queue_packets.map(|packets| format!("queue of {packets} packets")),
+            class.queue_packets.map(|packets| format!("queue of {}", counted(packets, "packet"))),
             class.priority.map(|priority| format!("priority {priority}")),
         ];
         let own: Vec<String> = own.into_iter().flatten().collect();

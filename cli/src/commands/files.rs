@@ -8,6 +8,7 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use farhop_proto::base::counted;
 use farhop_run::daemon::client::ask;
 use farhop_run::daemon::control::Request;
 use farhop_run::daemon::{BlockStatus, CacheStatus};
@@ -215,7 +216,7 @@ pub(crate) fn push(options: &PushOptions) -> Result<(), Failure> {
     let label = format!("{file} to {to}");
     let bar = Bar::start(&label);
     let mut watcher = |bytes: u64| {
-        bar.say(&format!("{label}, {bytes} bytes"));
+        bar.say(&format!("{label}, {}", counted(bytes, "byte")));
         !interrupt::has_come()
     };
     let push =
@@ -227,7 +228,7 @@ pub(crate) fn push(options: &PushOptions) -> Result<(), Failure> {
         Err(error) => return Err(Failure::Failed(format!("{label}: {error:#}"))),
         Ok(size) => size,
     };
-    print_text(&format!("arrived: {label}, {size} bytes"))?;
+    print_text(&format!("arrived: {label}, {}", counted(size, "byte")))?;
     Ok(())
 }
 
@@ -259,7 +260,7 @@ fn wait_until_sent(daemon: &Daemon, id: u16, label: &str, bar: &Bar) -> Result<S
     wait_until(daemon, id, label, |OutgoingStatus { state, arrived, size, .. }| {
         bar.fill(*arrived as f64 / (*size).max(1) as f64);
         let is_there = matches!(state, State::Done | State::Fetched);
-        is_there.then(|| format!("arrived: {label}, {size} bytes"))
+        is_there.then(|| format!("arrived: {label}, {}", counted(size, "byte")))
     })
 }
 
@@ -325,15 +326,16 @@ fn receive_all(daemon: &Daemon, options: &ReceiveOptions, bar: &Bar) -> Result<(
                         }
                     };
                     let told = confirm(daemon, &file.id);
-                    let (name, size) = (place.display(), info.size);
-                    let text = format!("{name}: {size} bytes from {from}");
+                    let (name, size) = (place.display(), counted(info.size, "byte"));
+                    let text = format!("{name}: {size} from {from}");
                     let printed = bar.beside(|| print_text(&text));
                     left -= 1;
                     told.and(printed)?;
                 }
                 // Its length comes at its end.
                 State::Moving if info.streamed => {
-                    bar.say(&format!("{} from {from}, {received} bytes", info.name));
+                    let received = counted(received, "byte");
+                    bar.say(&format!("{} from {from}, {received}", info.name));
                 }
                 State::Moving => {
                     bar.say(&format!("{} from {from}", info.name));
@@ -385,7 +387,7 @@ pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
             return print_json(&answer);
         }
         let text = match command {
-            CacheCommand::Clear => format!("cleared: {} blocks", answer["cleared"]),
+            CacheCommand::Clear => format!("cleared: {}", counted(&answer["cleared"], "block")),
             CacheCommand::Drop { id } => format!("dropped: {id}"),
         };
         print_text(&text)?;
@@ -401,15 +403,16 @@ pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
 }
 
 fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
-    let sum = |blocks: &[BlockStatus]| blocks.iter().map(|b| u64::from(b.bytes)).sum::<u64>();
+    let blocks = |blocks: &[BlockStatus]| {
+        let bytes: u64 = blocks.iter().map(|block| u64::from(block.bytes)).sum();
+        format!("{} ({})", counted(blocks.len(), "block"), counted(bytes, "byte"))
+    };
     let mut text = format!(
-        "{}: {} blocks wait ({} bytes), {} are cached ({} bytes), of {} MiB; on disk {} MiB of \
-         {}\n",
+        "{}: waiting {}, cached {}, of {} MiB; on disk {} MiB of {}
+",
         cache.folder,
-        cache.waiting.len(),
-        sum(&cache.waiting),
-        cache.cached.len(),
-        sum(&cache.cached),
+        blocks(&cache.waiting),
+        blocks(&cache.cached),
         cache.memory_limit >> 20,
         cache.file_bytes.div_ceil(1 << 20),
         cache.disk_limit >> 20
@@ -422,14 +425,20 @@ fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
     };
     for file in &files.outgoing {
         let OutgoingStatus { id, to, name, size, arrived, state, .. } = file;
-        let _ =
-            writeln!(text, "  {id}: {name} to {to}, {arrived} of {size} bytes, {}", word(state));
+        let _ = writeln!(
+            text,
+            "  {id}: {name} to {to}, {arrived} of {}, {}",
+            counted(size, "byte"),
+            word(state)
+        );
     }
     for IncomingStatus { id, from, info, received, state, .. } in &files.incoming {
         let bytes = match state {
             // Its length comes at its end.
-            State::Moving | State::Failed(_) if info.streamed => format!("{received} bytes so far"),
-            _ => format!("{received} of {} bytes", info.size),
+            State::Moving | State::Failed(_) if info.streamed => {
+                format!("{} so far", counted(received, "byte"))
+            }
+            _ => format!("{received} of {}", counted(info.size, "byte")),
         };
         let _ = writeln!(text, "  {id}: {} from {from}, {bytes}, {}", info.name, word(state));
     }

@@ -1,6 +1,6 @@
 //! `farhop lab-noise`: rubbish on an interface, to see that a daemon stands it.
 
-use farhop_proto::base::Seed;
+use farhop_proto::base::{Seed, counted};
 use farhop_run::device::PacketSocket;
 
 use crate::Failure;
@@ -43,7 +43,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
-    super::print_text(&format!("{sent} frames sent, made from {} samples", samples.len()))?;
+    let (sent, samples) = (counted(sent, "frame"), counted(samples.len(), "sample"));
+    super::print_text(&format!("{sent} sent, made from {samples}"))?;
     Ok(())
 }
 

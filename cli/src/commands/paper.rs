@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use farhop_papers::{Effort, Outcome, PAPERS, Paper, Row, Runs, Target, lab};
+use farhop_proto::base::counted;
 
 use super::{paper_lab, print_json, print_text};
 use crate::progress::Bar;
@@ -97,31 +98,33 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         print_json(&json)?;
     } else {
         print_text(&report::paper::text(&outcomes))?;
-        let count = rows.len();
         print_text(&format!(
-            "{count} rows, {missed} outside their band; {wall_s:.0} s, {seeds} seeds"
+            "{}, {missed} outside their band; {wall_s:.0} s, {}",
+            counted(rows.len(), "row"),
+            counted(seeds, "seed")
         ))?;
         if options.lab {
-            print_text(&format!("{apart} rows in which lab and sim are apart by more than 10%"))?;
+            let apart = counted(apart, "row");
+            print_text(&format!("{apart} in which lab and sim are apart by more than 10%"))?;
         }
     }
     written?;
     if let Some(dir) = options.out.as_ref().filter(|_| !options.json) {
         print_text(&dir.join("paper.html").display().to_string())?;
     }
-    let known = rows.iter().filter(|row| !row.ok && row.known).count();
-    let missed = missed - if options.known { known } else { 0 };
+    let missed = rows.iter().filter(|row| !(row.ok || options.known && row.known)).count();
+    let all = counted(rows.len(), "row");
     match (missed, apart) {
         (0, 0) => Ok(()),
-        (0, _) => Err(Failure::Failed(format!("lab and sim are apart in {apart} rows"))),
-        _ => Err(Failure::Failed(format!("{missed} of {} rows are outside", rows.len()))),
+        (0, _) => Err(Failure::Failed(format!("lab and sim are apart in {apart} of {all}"))),
+        _ => Err(Failure::Failed(format!("{missed} of {all} outside their band"))),
     }
 }
 
 fn list() -> Result<(), Failure> {
     for paper in PAPERS {
-        let targets = (paper.targets)().len();
-        print_text(&format!("{:<10} {}; {targets} targets", paper.name, paper.title))?;
+        let targets = counted((paper.targets)().len(), "target");
+        print_text(&format!("{:<10} {}; {targets}", paper.name, paper.title))?;
     }
     Ok(())
 }
@@ -181,7 +184,7 @@ fn make(
     threads: usize,
 ) -> Result<Vec<Outcome>, Failure> {
     let runs = Runs::new(targets.iter().flat_map(|target| (target.cases)(effort)), effort.seeds);
-    let bar = Bar::start(&format!("{}: {} runs", paper.name, runs.count()));
+    let bar = Bar::start(&format!("{}: {}", paper.name, counted(runs.count(), "run")));
     let results = runs.run(threads, &|fraction| {
         bar.fill(fraction);
         !interrupt::has_come()

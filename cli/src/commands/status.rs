@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use farhop_proto::base::PublicKey;
+use farhop_proto::base::{PublicKey, counted};
 use farhop_run::daemon::{self, runtime_dirs};
 use farhop_run::lab;
 use serde_json::Value;
@@ -186,20 +186,20 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
         status["addresses"].as_array().into_iter().flatten().map(text).collect();
     let _ = writeln!(
         out,
-        "  {}: {}; {} packets from the host, {} to it",
+        "  {}: {}; {} from the host, {} to it",
         text(&host["name"]),
         addresses.join(", "),
-        host["from_host"],
+        counted(&host["from_host"], "packet"),
         host["to_host"]
     );
     for device in status["devices"].as_array().into_iter().flatten() {
         let sent = &device["sent"];
         let _ = writeln!(
             out,
-            "  {} ({}): {} frames sent, {} received, {} late, {} outside their slot",
+            "  {} ({}): {} sent, {} received, {} late, {} outside their slot",
             text(&device["name"]),
             text(&device["kind"]),
-            sent["frames_sent"],
+            counted(&sent["frames_sent"], "frame"),
             device["frames_received"],
             sent["frames_late"],
             sent["frames_outside_slot"]
@@ -260,9 +260,9 @@ fn describe_sockets(sockets: &Value) -> String {
         return String::new();
     }
     let mut out = format!(
-        "  sockets: {} streams, {} flows of blocks out and {} in, of {}",
-        count("streams"),
-        count("sending"),
+        "  sockets: {}, {} of blocks out and {} in, of {}",
+        counted(count("streams"), "stream"),
+        counted(count("sending"), "flow"),
         count("receiving"),
         sockets["limit"]
     );
@@ -301,10 +301,9 @@ fn describe_routing(status: &Value) -> String {
         }
     }
     for route in routing["routes"].as_array().into_iter().flatten() {
-        let hops = route["hops"].as_u64().unwrap_or(0);
-        let plural = if hops == 1 { "" } else { "s" };
+        let hops = counted(route["hops"].as_u64().unwrap_or(0), "hop");
         let (to, via) = (name(&route["to"]), name(&route["via"]));
-        let _ = write!(out, "    to {to} by {via}, {hops} hop{plural}");
+        let _ = write!(out, "    to {to} by {via}, {hops}");
         if let Some(etx) = route["etx"].as_f64() {
             let _ = write!(out, ", {etx:.2} transmissions");
         }
@@ -414,8 +413,9 @@ fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
     }
     let _ = write!(
         out,
-        ", {} coded per data frame, {} packets queued, {rates}",
-        neighbour["coding_rate"], neighbour["queue_packets"]
+        ", {} coded per data frame, {} queued, {rates}",
+        neighbour["coding_rate"],
+        counted(&neighbour["queue_packets"], "packet")
     );
     if let Some(signal) = neighbour["signal_dbm"].as_f64() {
         let _ = write!(out, ", {signal} dBm");
@@ -436,11 +436,10 @@ fn describe_class(class: &Value) -> String {
         _ => "no coding".into(),
     };
     format!(
-        "    class {}{preset}: {} retries, {coding}; {} packets queued, {} under way, {} dropped, \
-         {} given up\n",
+        "    class {}{preset}: {}, {coding}; {} queued, {} under way, {} dropped, {} given up\n",
         class["name"].as_str().unwrap_or("?"),
-        class["retries"],
-        class["queue_packets"],
+        counted(&class["retries"], "retry"),
+        counted(&class["queue_packets"], "packet"),
         class["unfinished_packets"],
         class["dropped"],
         class["abandoned"]
@@ -484,8 +483,8 @@ mod tests {
                         "name": "default", "retries": 10, "codes": "new", "parity": 4,
                         "queue_packets": 9, "unfinished_packets": 3, "dropped": 5, "abandoned": 0
                     }, {
-                        "name": "voice", "preset": "realtime", "retries": 3, "codes": "nothing",
-                        "parity": 0, "queue_packets": 0, "unfinished_packets": 0, "dropped": 0,
+                        "name": "voice", "preset": "realtime", "retries": 1, "codes": "nothing",
+                        "parity": 0, "queue_packets": 1, "unfinished_packets": 0, "dropped": 0,
                         "abandoned": 2
                     }]
                 }],
@@ -506,7 +505,7 @@ mod tests {
             "12 packets queued, 1.00 Mb/s out and 0.00 in on average",
             "class default: 10 retries, 4 parity for a full block; 9 packets queued, 3 under way, \
              5 dropped, 0 given up\n",
-            "class voice (realtime): 3 retries, no coding; 0 packets queued",
+            "class voice (realtime): 1 retry, no coding; 1 packet queued",
             "drops: queue-full 5\n",
         ] {
             assert!(said.contains(word), "no '{word}' in {said}");

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{cursor, execute, queue, terminal};
+use farhop_proto::base::counted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 
@@ -229,7 +230,11 @@ impl View {
             all.iter().skip(first).take(rows).map(|line| cut(line)).collect();
         lines.resize(rows, String::new());
         let below = all.len().saturating_sub(first + rows);
-        let rest = if below > 0 { format!("{HELP}   {below} more lines") } else { HELP.into() };
+        let rest = if below > 0 {
+            format!("{HELP}   {}", counted(below, "more line"))
+        } else {
+            HELP.into()
+        };
         if height > 0 {
             lines.push(cut(&rest));
         }
@@ -246,7 +251,7 @@ mod tests {
         let text = "one\ntwo is long\nthree\nfour\n";
         let view = View::build(text, 60, 4, 0);
         assert_eq!(view.lines[..3], ["one", "two is long", "three"]);
-        assert!(view.lines[3].ends_with("1 more lines"), "{:?}", view.lines);
+        assert!(view.lines[3].ends_with("1 more line"), "{:?}", view.lines);
         let end = View::build(text, 5, 4, 90);
         assert_eq!(
             (end.first, &end.lines[..3]),

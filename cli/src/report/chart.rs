@@ -1,5 +1,6 @@
 //! Charts as SVG.
 
+use farhop_proto::base::counted;
 use farhop_sim::engine::FlowReport;
 use plotters::chart::MeshStyle;
 use plotters::coord::CoordTranslate;
@@ -151,9 +152,8 @@ fn draw_over_time(area: &Area<'_>, title: &str, flows: &[FlowReport]) -> Drawn {
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
     }
     if nameless > 0 {
-        let more = if nameless == 1 { "flow" } else { "flows" };
         let nothing = LineSeries::new([], TRANSPARENT);
-        chart.draw_series(nothing)?.label(format!("and {nameless} more {more}"));
+        chart.draw_series(nothing)?.label(format!("and {}", counted(nameless, "more flow")));
     }
     legend(&mut chart, SeriesLabelPosition::UpperRight)
 }

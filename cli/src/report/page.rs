@@ -1,5 +1,6 @@
 //! The report as one HTML page that needs nothing else.
 
+use farhop_proto::base::counted;
 use farhop_sim::engine::{LinkReport, Report};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -50,7 +51,7 @@ pub(crate) fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let model = model.map_or("processor", |(_, name)| name.trim());
-    format!("{model}, {cores} cores, Linux {}", kernel.trim())
+    format!("{model}, {}, Linux {}", counted(cores, "core"), kernel.trim())
 }
 
 /// The page of one report.
@@ -60,7 +61,7 @@ pub(crate) fn report(report: &Report, series: &str, scenario: &str) -> String {
         h1 { (report.scenario) }
         p.note {
             (report.driver) ", farhop " (report.version) ", seed " (report.seed) ", "
-            (report.simulated_s) " s, " (report.frames_on_air) " frames on air"
+            (report.simulated_s) " s, " (counted(report.frames_on_air, "frame")) " on air"
             "; " (machine())
         }
         @if late {

@@ -1,6 +1,7 @@
 //! The rows and figures of a paper: as text and as one page.
 
 use farhop_papers::{Band, Effort, Estimate, Outcome, Paper, Row, Table};
+use farhop_proto::base::counted;
 use maud::{Markup, html};
 
 use super::{page as html_page, paper_chart};
@@ -113,12 +114,12 @@ pub(crate) fn page(paper: &Paper, outcomes: &[Outcome], effort: Effort) -> Strin
     let body = html! {
         h1 { (paper.title) }
         p.note {
-            "farhop " (env!("CARGO_PKG_VERSION")) ", in the simulator, " (effort.seeds)
-            " seeds a run" @if effort.quick { ", quick: short runs" }
+            "farhop " (env!("CARGO_PKG_VERSION")) ", in the simulator, "
+            (counted(effort.seeds, "seed")) " a run" @if effort.quick { ", quick: short runs" }
             "; " (html_page::machine())
         }
         p {
-            (all.len()) " rows, "
+            (counted(all.len(), "row")) ", "
             @if missed > 0 { span.late { (missed) " outside their band" } }
             @else { "all inside their band" }
             ". Ours is the mean over the seeds, with the standard deviation in brackets."

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use farhop_proto::base::counted;
 use farhop_proto::stack::Scenario;
 use maud::html;
 
@@ -127,8 +128,9 @@ pub(crate) fn write(
     let body = html! {
         h1 { (scenario.name) }
         p.note {
-            (count) " runs of " (scenario.duration_s) " s, farhop " (env!("CARGO_PKG_VERSION"))
-            "; mean and 95% confidence over the seeds; " (page::machine())
+            (counted(count, "run")) " of " (scenario.duration_s) " s, farhop "
+            (env!("CARGO_PKG_VERSION")) "; mean and 95% confidence over the seeds; "
+            (page::machine())
         }
         (page::figure(&svg))
         table {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use farhop_proto::base::counted;
 use farhop_sim::engine::{
     AdversaryReport, Counters, FlowReport, Lateness, ObjectsReport, Report, VoipReport,
 };
@@ -36,9 +37,10 @@ pub(super) fn report(report: &Report) -> String {
     );
     if report.driver == "sim" {
         let speed = report.simulated_s / report.wall_s.max(1e-9);
-        let _ = write!(out, ", {speed:.0} times real time");
+        let times = counted(format_args!("{speed:.0}"), "time");
+        let _ = write!(out, ", {times} real time");
     }
-    let _ = writeln!(out, "; {} frames on air", report.frames_on_air);
+    let _ = writeln!(out, "; {} on air", counted(report.frames_on_air, "frame"));
     if let Some(lateness) = &report.lateness {
         out += &lateness_line(lateness);
     }
@@ -61,8 +63,9 @@ fn adversary_line(adversary: &AdversaryReport) -> String {
     let ratio = adversary.honest_goodput_ratio;
     let ratio = ratio.map_or("-".into(), |ratio| format!("{:.1} %", ratio * 100.0));
     format!(
-        "strangers sent {sent} frames ({}); {accepted} were accepted; goodput {ratio} of that \
-         beside as much noise\n",
+        "strangers sent {} ({}), of which {accepted} got in; goodput {ratio} of that beside as \
+         much noise\n",
+        counted(sent, "frame"),
         counters(by_kind)
     )
 }
@@ -131,7 +134,9 @@ pub(super) fn remark(flow: &FlowReport) -> Option<String> {
             format!(", p50/p95 {:.2} / {:.2} s each", page.p50 / 1e3, page.p95 / 1e3)
         });
         return Some(format!(
-            "{name}: {pages} pages{times}; {count} objects, {failed} more failed"
+            "{name}: {}{times}; {}, {failed} more failed",
+            counted(pages, "page"),
+            counted(count, "object")
         ));
     }
     flow.completed_s.map(|seconds| format!("{name}: all there after {seconds:.2} s"))
@@ -185,10 +190,10 @@ pub(crate) fn lateness_line(lateness: &Lateness) -> String {
         format!("; other programs kept {others:.2} of a processor busy")
     });
     format!(
-        "{verdict}: wake-ups later than 1 ms: {}; {} of {} slots overrun{others}\n",
+        "{verdict}: wake-ups later than 1 ms: {}; {} of {} overrun{others}\n",
         processes.join(", "),
         lateness.slots_overrun,
-        lateness.slots
+        counted(lateness.slots, "slot")
     )
 }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use farhop_proto::base::counted;
 use farhop_proto::stack::Scenario;
 use farhop_sim::engine::{self, Many, Report, RunOptions};
 
@@ -208,7 +209,7 @@ fn run_all(
     options: &Options<'_>,
     finished: &mut (dyn FnMut(u64, Line) -> Result<(), Failure> + Send),
 ) -> Result<(), Failure> {
-    let bar = Bar::start(&format!("{}: {} runs", scenario.name, todo.len()));
+    let bar = Bar::start(&format!("{}: {}", scenario.name, counted(todo.len(), "run")));
     let total = scenario.duration_s * todo.len() as f64;
     let trouble = std::sync::Mutex::new(None);
     let job = |place: usize| {
@@ -258,9 +259,10 @@ fn ask(points: &Points, left: u64, first: u64, threads: usize) -> Result<(), Fai
     let seconds = length * left as f64 / many.threads() as f64;
     let of_all = if left < points.runs() { " left" } else { "" };
     let what = format!(
-        "this sweep has {left} runs{of_all}, about {} on {} threads",
+        "this sweep has {}{of_all}, about {} on {}",
+        counted(left, "run"),
         duration(seconds),
-        many.threads()
+        counted(many.threads(), "thread")
     );
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         return Err(Failure::Input(miette::miette!("{what}: --yes starts it")));
@@ -325,11 +327,13 @@ fn duration(seconds: f64) -> String {
 fn say_what_is_kept(out: Option<&PathBuf>, finished: usize, runs: u64) {
     match out.map(|dir| Path::new(dir).join(store::RUNS)) {
         Some(file) => tell(&format!(
-            "{finished} of {runs} runs are kept in {}; the same command goes on from there",
+            "{finished} of {} kept in {}; the same command goes on from there",
+            counted(runs, "run"),
             file.display()
         )),
         None => {
-            tell(&format!("{finished} of {runs} runs were finished; --out DIR would keep them"));
+            let runs = counted(runs, "run");
+            tell(&format!("{finished} of {runs} finished; --out DIR would keep them"));
         }
     }
 }

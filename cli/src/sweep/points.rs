@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use farhop_proto::base::counted;
 use farhop_proto::stack::{Problem, Scenario, SweepConfig, SweepValue, VaryConfig};
 use serde::Deserialize as _;
 use toml::{Table, Value};
@@ -166,16 +167,12 @@ impl Points {
 
     /// How many runs there are, and of what.
     pub(crate) fn describe(&self) -> String {
-        let count = |count: u64, what: &str| match count {
-            1 => format!("1 {what}"),
-            count => format!("{count} {what}s"),
-        };
         let keys = self.sweep.vary.iter().map(|VaryConfig { key, values }| {
-            format!("{} of {key}", count(values.len() as u64, "value"))
+            format!("{} of {key}", counted(values.len(), "value"))
         });
-        let seeds = count(self.sweep.seeds.count(), "seed");
+        let seeds = counted(self.sweep.seeds.count(), "seed");
         let of: Vec<String> = keys.chain([seeds]).collect();
-        format!("{}: {}", count(self.runs(), "run"), of.join(", "))
+        format!("{}: {}", counted(self.runs(), "run"), of.join(", "))
     }
 
     /// How many runs each point has.

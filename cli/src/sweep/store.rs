@@ -7,6 +7,7 @@ use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use farhop_proto::base::counted;
 use farhop_run::files::sum_file;
 use farhop_sim::engine::Report;
 use serde::{Deserialize, Serialize};
@@ -145,7 +146,10 @@ impl Store {
         let Some(whose) = whose else { return Ok(()) };
         let count = BufReader::new(&self.file).split(b'\n').count();
         let dir = self.dir.display();
-        Err(Failure::Input(miette::miette!("{dir} holds {count} runs of {whose}: {ELSE}")))
+        Err(Failure::Input(miette::miette!(
+            "{dir} holds {} of {whose}: {ELSE}",
+            counted(count, "run")
+        )))
     }
 
     /// Shows the lines that are whole.

@@ -78,7 +78,7 @@ fn without_a_terminal_it_prints_blocks() {
         String::from_utf8(out.stdout).expect("text")
     };
     let once = run(&[]);
-    let class = "class voice (realtime): 3 retries, no coding; 1 packets queued, 0 under way, \
+    let class = "class voice (realtime): 3 retries, no coding; 1 packet queued, 0 under way, \
                  2 dropped, 0 given up";
     assert!(once.contains("neighbour barn: up, loss 10.0 %") && once.contains(class), "{once}");
     assert!(!once.contains('\x1b'), "{once:?}");

@@ -1,5 +1,7 @@
 //! TCP over one long link: slots against CSMA, over distance and loss.
 
+use farhop_proto::base::counted;
+
 use super::network::{KM_PER_US, Net};
 use crate::curve::{Curve, crossing, curve, highest, largest_rise, lowest, ours, totals};
 use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Series, Table, Target};
@@ -53,7 +55,7 @@ fn f5(_: Effort, results: &Results) -> Findings {
     let pairs = (0..RETRIES.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
     let crossed = pairs.filter(|(a, b)| is_above(*a, *b, 0) && !is_above(*a, *b, last)).count();
     found.add("crossings", Estimate::exact(crossed as f64));
-    let series = curves.iter().map(|(r, curve)| ours(format!("{r} retries"), curve)).collect();
+    let series = curves.iter().map(|(r, curve)| ours(counted(r, "retry"), curve)).collect();
     let (x, y) = ("distance, km", "TCP both ways, Mb/s");
     found.figures.push(Figure::new("W-F5", "CSMA at 10% loss", x, y, series));
     found

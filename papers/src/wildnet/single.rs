@@ -1,5 +1,6 @@
 //! One link under plain 802.11: distance, acknowledgements, collisions and outside loss.
 
+use farhop_proto::base::counted;
 use farhop_proto::stack::{
     BurstConfig, DriftConfig, InterfererConfig, LossConfig, RadioLinkConfig,
 };
@@ -75,7 +76,7 @@ fn f2a(_: Effort, results: &Results) -> Findings {
         let times = f64::from(retries) + 1.0;
         let beyond = Estimate { mean: mean * times, deviation: deviation * times, seeds };
         found.add(format!("beyond-{retries}"), beyond);
-        series.push(ours(format!("{retries} retries"), &points));
+        series.push(ours(counted(retries, "retry"), &points));
     }
     series.push(Series::published("no acknowledgements", [(0.0, 7.6), (200.0, 7.6)]));
     let (x, y) = ("distance, km", "received, Mb/s");

@@ -12,6 +12,7 @@ mod seq;
 mod time;
 mod trace;
 mod units;
+mod words;
 
 pub use addr::{AddressPlan, Subnet};
 pub use boundary::*;
@@ -25,3 +26,4 @@ pub use seq::Seq;
 pub use time::{Duration, Instant, sooner};
 pub use trace::Trace;
 pub use units::{Bitrate, Dbm};
+pub use words::counted;

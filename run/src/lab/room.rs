@@ -5,6 +5,8 @@
 
 use std::thread::available_parallelism;
 
+use farhop_proto::base::counted;
+
 use super::LabError;
 
 /// Nodes for each core. So many were seen to work: on two cores that do other things too, 64 nodes
@@ -50,9 +52,9 @@ impl Machine {
         });
         Err(LabError::Refused(format!(
             "a lab of {nodes} nodes is too large for this machine: it takes {most}, with \
-             {NODES_PER_CORE} for each of {} cores{memory}; `farhop sim` takes this scenario as it \
+             {NODES_PER_CORE} for each of {}{memory}; `farhop sim` takes this scenario as it \
              is",
-            self.cores
+            counted(self.cores, "core")
         )))
     }
 }

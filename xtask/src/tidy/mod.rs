@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, ensure};
+use farhop_proto::base::counted;
 
 use source::Source;
 
@@ -60,10 +61,10 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<ExitCode> {
         eprintln!("{finding}");
     }
     if findings.is_empty() {
-        println!("tidy: {} files, nothing found", files.len());
+        println!("tidy: {}, nothing found", counted(files.len(), "file"));
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("tidy: {} found in {} files", findings.len(), files.len());
+    eprintln!("tidy: {} found in {}", findings.len(), counted(files.len(), "file"));
     Ok(ExitCode::FAILURE)
 }
 

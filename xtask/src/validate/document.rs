@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 use clap::ValueEnum as _;
+use farhop_proto::base::counted;
 
 use super::{Group, Section, table};
 
@@ -61,7 +62,7 @@ fn run_line() -> String {
     let commit = said(Command::new("git").args(["describe", "--always", "--dirty"]));
     let day = said(Command::new("date").args(["--utc", "+%Y-%m-%d"]));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    format!("farhop {version} ({commit}), {day}, on {} ({cores} cores).", processor())
+    format!("farhop {version} ({commit}), {day}, on {} ({}).", processor(), counted(cores, "core"))
 }
 
 fn said(command: &mut Command) -> String {

@@ -14,6 +14,7 @@
 //! from it needs no more, however much its runs differ; the error stands beside each row.
 
 use anyhow::{Context as _, Result};
+use farhop_proto::base::counted;
 use farhop_proto::stack::Scenario;
 use farhop_sim::engine::{self, Report, RunOptions};
 use toml::Table;
@@ -109,8 +110,8 @@ impl Point {
         let name = format!("{congestion}, {km} km, loss {loss}");
         let kernel = mean(&runs);
         let error = standard_error(&runs) / kernel * 100.0;
-        let note =
-            format!("{} runs, +- {error:.1}%; {late} labs were late or not still", runs.len());
+        let (runs, late) = (counted(runs.len(), "run"), counted(late, "lab"));
+        let note = format!("{runs}, +- {error:.1}%; {late} late or not still");
         let figures = (ours, kernel);
         let row = Row::new(GROUP, name, "Mb/s", figures, Tolerance::Relative(TOLERANCE));
         Ok(row.with_note(note))

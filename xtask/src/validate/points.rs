@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use farhop_proto::base::counted;
 use serde_json::Value;
 
 /// One scenario of the comparison.
@@ -36,7 +37,7 @@ pub(crate) struct Reference {
 impl Point {
     /// As people read it.
     pub(crate) fn name(self) -> String {
-        let hops = |hops| if hops == 1 { "1 hop".to_owned() } else { format!("{hops} hops") };
+        let hops = |hops| counted(hops, "hop");
         match self {
             Self::Saturation(count) => format!("saturation, senders: {count}"),
             Self::Link(km, is_tuned, both) => {

@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::ValueEnum as _;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use farhop_proto::base::counted;
 use serde_json::json;
 
 use super::{Row, Section};
@@ -79,7 +80,7 @@ pub(crate) fn notes(rows: &[Row]) -> Vec<(&str, Vec<&str>)> {
 pub(crate) fn summary(sections: &[Section]) -> String {
     let rows = || sections.iter().filter_map(|section| section.rows.as_ref().ok()).flatten();
     let (count, bad) = (rows().count(), rows().filter(|row| !row.ok).count());
-    let mut out = format!("\n{count} rows, {bad} outside what is allowed\n");
+    let mut out = format!("\n{}, {bad} outside what is allowed\n", counted(count, "row"));
     for row in rows().filter(|row| !row.ok) {
         let _ = writeln!(
             out,
