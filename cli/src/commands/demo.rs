@@ -254,7 +254,7 @@ const HEAD: [&str; 8] = [
 ];
 
 fn table(runs: &[Run]) -> String {
-    report::table(&HEAD, runs.iter().map(row).collect()).to_string()
+    report::table(&HEAD, &runs.iter().map(row).collect::<Vec<_>>())
 }
 
 /// Writes the chart and the page; returns where the page is.

@@ -222,12 +222,11 @@ struct View {
 
 impl View {
     fn build(text: &str, width: usize, height: usize, first: usize) -> Self {
-        let all: Vec<&str> = text.trim_end().lines().collect();
+        let all: Vec<String> =
+            text.trim_end().lines().flat_map(|line| wrapped(line, width)).collect();
         let rows = height.saturating_sub(1);
         let first = first.min(all.len().saturating_sub(rows));
-        let cut = |line: &str| line.chars().take(width).collect::<String>();
-        let mut lines: Vec<String> =
-            all.iter().skip(first).take(rows).map(|line| cut(line)).collect();
+        let mut lines: Vec<String> = all.iter().skip(first).take(rows).cloned().collect();
         lines.resize(rows, String::new());
         let below = all.len().saturating_sub(first + rows);
         let rest = if below > 0 {
@@ -236,10 +235,29 @@ impl View {
             HELP.into()
         };
         if height > 0 {
-            lines.push(cut(&rest));
+            lines.push(rest.chars().take(width).collect());
         }
         Self { lines, first }
     }
+}
+
+/// A line in pieces that fit into a terminal, broken between words; what follows stands further in.
+/// A word alone that does not fit is cut.
+fn wrapped(line: &str, width: usize) -> Vec<String> {
+    let own = line.len() - line.trim_start().len();
+    let indent = |columns: usize| " ".repeat(columns.min(width / 2));
+    let mut pieces = vec![indent(own)];
+    for word in line.split_whitespace() {
+        let piece = pieces.last_mut().expect("there is one");
+        let is_first = piece.trim_start().is_empty();
+        if !is_first && piece.chars().count() + 1 + word.chars().count() > width {
+            pieces.push(indent(own + 4) + word);
+        } else {
+            piece.push_str(if is_first { "" } else { " " });
+            piece.push_str(word);
+        }
+    }
+    pieces.into_iter().map(|piece| piece.chars().take(width).collect()).collect()
 }
 
 #[cfg(test)]
@@ -247,16 +265,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_cut_to_the_terminal_and_says_what_is_missing() {
+    fn a_text_is_broken_to_fit_the_terminal_and_says_what_is_missing() {
         let text = "one\ntwo is long\nthree\nfour\n";
         let view = View::build(text, 60, 4, 0);
         assert_eq!(view.lines[..3], ["one", "two is long", "three"]);
         assert!(view.lines[3].ends_with("1 more line"), "{:?}", view.lines);
-        let end = View::build(text, 5, 4, 90);
+        let end = View::build(text, 7, 4, 90);
         assert_eq!(
             (end.first, &end.lines[..3]),
-            (1, &["two i", "three", "four"].map(String::from)[..])
+            (2, &["   long", "three", "four"].map(String::from)[..])
         );
+        assert_eq!(wrapped("  neighbour barn: up", 16), ["  neighbour", "      barn: up"]);
+        assert_eq!(wrapped("unbroken", 3), ["unb"]);
+        assert_eq!(wrapped("", 9), [""]);
         let tall = View::build(text, 40, 9, 3);
         assert_eq!((tall.first, tall.lines.len(), tall.lines[7].as_str()), (0, 9, ""));
         assert!(View::build(text, 0, 0, 5).lines.is_empty());

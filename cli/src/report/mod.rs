@@ -16,9 +16,11 @@ pub(crate) mod paper;
 mod paper_chart;
 pub(crate) mod sweep;
 mod sweep_chart;
+mod table;
 mod text;
 
-pub(crate) use text::{lateness_line, table};
+pub(crate) use table::table;
+pub(crate) use text::lateness_line;
 
 /// Writes report.json, flows.svg, report.html and Parquet tables into a folder.
 pub(crate) fn write(dir: &Path, report: &Report, scenario: &str) -> Result<(), Failure> {

@@ -48,8 +48,8 @@ pub(crate) fn text(outcomes: &[Outcome]) -> String {
         let [id, what, published] = texts;
         vec![id, what, published, ours(row), band(row.band), verdict(row).to_owned()]
     };
-    let rows = outcomes.iter().flat_map(|outcome| &outcome.rows).map(cells).collect();
-    let mut out = super::table(&HEAD, rows).to_string();
+    let rows: Vec<_> = outcomes.iter().flat_map(|outcome| &outcome.rows).map(cells).collect();
+    let mut out = super::table(&HEAD, &rows);
     for row in outcomes.iter().flat_map(|outcome| &outcome.rows).filter(|row| !row.ok) {
         if !row.note.is_empty() {
             out += &format!("\n{}, {}: {}", row.id, row.what, row.note);
@@ -69,7 +69,7 @@ pub(crate) fn text(outcomes: &[Outcome]) -> String {
 
 fn text_table(table: &Table) -> String {
     let head: Vec<&str> = table.head.iter().map(String::as_str).collect();
-    super::table(&head, table.rows.clone()).to_string()
+    super::table(&head, &table.rows)
 }
 
 /// The rows that real daemons measured too, if there are any.

@@ -153,7 +153,7 @@ pub(crate) fn print(
 ) -> Result<(), Failure> {
     let (head, rows) = rows(scenario, runs);
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    print_text(&table(&head, rows).to_string())?;
+    print_text(&table(&head, &rows))?;
     if let Some(dir) = out {
         print_text(&dir.join("report.html").display().to_string())?;
     }

@@ -2,27 +2,12 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
 use farhop_proto::base::counted;
 use farhop_sim::engine::{
     AdversaryReport, Counters, FlowReport, Lateness, ObjectsReport, Report, VoipReport,
 };
 
-/// A table whose first column is text and whose others are numbers.
-pub(crate) fn table(head: &[&str], rows: Vec<Vec<String>>) -> Table {
-    let mut table = Table::new();
-    // On a terminal it is made as narrow as that; in a file it is as wide as it wants.
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(head.iter().copied());
-    for row in rows {
-        table.add_row(row);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
+use super::table::table;
 
 /// A report, for people.
 pub(super) fn report(report: &Report) -> String {
@@ -99,7 +84,7 @@ fn flows(report: &Report) -> String {
     if rows.is_empty() {
         return "no flows\n".into();
     }
-    let mut out = table(&head, rows).to_string() + "\n";
+    let mut out = table(&head, &rows) + "\n";
     for line in report.flows.iter().filter_map(remark) {
         out += &line;
         out.push('\n');
@@ -175,7 +160,7 @@ fn links(report: &Report) -> String {
         row
     });
     let rows: Vec<_> = rows.collect();
-    if rows.is_empty() { String::new() } else { format!("{}\n", table(&head, rows)) }
+    if rows.is_empty() { String::new() } else { table(&head, &rows) + "\n" }
 }
 
 /// How punctual a lab was, in one line.
