@@ -58,26 +58,36 @@ struct Pace {
     begun: Instant,
     /// Since when it is looked, and what was done then.
     from: (Instant, f64),
-    done: f64,
+    /// When it last moved, and what was done then.
+    moved: (Instant, f64),
+    /// How often it has moved since it is looked.
+    steps: u32,
 }
 
 impl Pace {
     fn begin(now: Instant, done: f64) -> Self {
-        Self { begun: now, from: (now, done), done }
+        Self { begun: now, from: (now, done), moved: (now, done), steps: 0 }
     }
 
-    /// Time until all is done, if it can be told.
+    /// Time until all is done, if it can be told. It runs out evenly between two steps, and is
+    /// longer only where one takes longer than those before it.
     fn left(&mut self, now: Instant, done: f64) -> Option<Duration> {
-        if done < self.done {
+        if done < self.moved.1 {
             *self = Self::begin(now, done);
         }
-        self.done = done;
         if now < self.begun + SETTLING {
-            self.from = (now, done);
+            (self.from, self.moved, self.steps) = ((now, done), (now, done), 0);
+        } else if done > self.moved.1 {
+            (self.moved, self.steps) = ((now, done), self.steps + 1);
         }
-        let (since, before) = self.from;
-        let took = done - before;
-        (took >= TELLING).then(|| (now - since).mul_f64((1.0 - done) / took))
+        let ((since, before), (moved, _)) = (self.from, self.moved);
+        let share = done - before;
+        (share >= TELLING && self.steps > 0).then(|| {
+            let (took, waits) = (moved - since, now - moved);
+            let usual = waits.min(took / self.steps);
+            let all = (took + waits - usual).mul_f64((1.0 - done) / share);
+            all.saturating_sub(usual)
+        })
     }
 }
 
@@ -169,6 +179,11 @@ mod tests {
         // A tenth in ten seconds.
         let left = pace.left(at(10_900), 0.6).expect("it can be told").as_secs_f64();
         assert!((left - 40.0).abs() < 0.01, "{left}");
+        // The same after another second; and where nothing moves for long it takes longer.
+        let left = pace.left(at(11_900), 0.6).expect("it can be told").as_secs_f64();
+        assert!((left - 39.0).abs() < 0.01, "{left}");
+        let left = pace.left(at(40_900), 0.6).expect("it can be told").as_secs_f64();
+        assert!((left - 110.0).abs() < 0.01, "{left}");
         // The next file.
         assert_eq!(pace.left(at(60_000), 0.0), None);
         let left = pace.left(at(62_000), 0.5).expect("it can be told").as_secs_f64();

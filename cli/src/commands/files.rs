@@ -1,5 +1,6 @@
 //! `farhop send`, `farhop receive` and `farhop cache`: files over block transport.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -257,8 +258,11 @@ impl Read for Input {
 }
 
 fn wait_until_sent(daemon: &Daemon, id: u16, label: &str, bar: &Bar) -> Result<String, Failure> {
-    wait_until(daemon, id, label, |OutgoingStatus { state, arrived, size, .. }| {
-        bar.fill(*arrived as f64 / (*size).max(1) as f64);
+    // What is on its way may have to go once more: the bar waits for it.
+    let most = Cell::new(0);
+    wait_until(daemon, id, label, |OutgoingStatus { state, arrived, under_way, size, .. }| {
+        most.set(most.get().max(arrived + under_way));
+        bar.fill(most.get() as f64 / (*size).max(1) as f64);
         let is_there = matches!(state, State::Done | State::Fetched);
         is_there.then(|| format!("arrived: {label}, {}", counted(size, "byte")))
     })

@@ -351,8 +351,8 @@ impl Exchange {
     }
 
     /// All files.
-    pub fn files(&self) -> FilesStatus {
-        self.courier.status(&self.office)
+    pub fn files(&self, hop: &Hop) -> FilesStatus {
+        self.courier.status(&self.office, hop)
     }
 
     /// All sockets.

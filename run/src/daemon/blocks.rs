@@ -57,7 +57,7 @@ pub(super) fn answer(driver: &mut Driver, request: Request) -> Result<Value> {
             exchange.cancel(now, hop, id)?;
             json!({ "id": id })
         }
-        Request::Files {} => serde_json::to_value(exchange.files())?,
+        Request::Files {} => serde_json::to_value(exchange.files(hop))?,
         Request::Fetched { id } => {
             exchange.fetched(&id)?;
             json!({ "id": id })

@@ -49,6 +49,10 @@ pub struct OutgoingStatus {
     pub size: u64,
     /// Bytes that the destination has.
     pub arrived: u64,
+    /// Bytes behind them that are on their way or came before others, about. Daemons before did
+    /// not say.
+    #[serde(default)]
+    pub under_way: u64,
     /// Whether it is written down, so that it goes on whatever ends. Daemons before did not say.
     #[serde(default = "said_nothing")]
     pub is_kept: bool,
@@ -96,6 +100,17 @@ struct Trip {
     is_kept: bool,
     /// Blocks that arrived before others.
     early: BTreeSet<u32>,
+}
+
+impl Trip {
+    /// Bytes behind those that arrived that are on their way or came before others, about.
+    fn under_way(&self, office: &Office, hop: &Hop) -> u64 {
+        let Self { file, early, .. } = self;
+        let early = early.iter().filter_map(|number| file.part(*number));
+        let early: u64 = early.map(|part| part.length).sum();
+        let bytes = early + hop.under_way(file.flow(office.node));
+        bytes.min(file.info.size - file.arrived_bytes())
+    }
 }
 
 /// Whether a file that came is over: nothing of it is here any more.
@@ -345,9 +360,10 @@ impl Courier {
     }
 
     /// All files.
-    pub(crate) fn status(&self, office: &Office) -> FilesStatus {
-        let outgoing = self.trips.values().map(|Trip { file, is_kept, .. }| OutgoingStatus {
-            is_kept: *is_kept,
+    pub(crate) fn status(&self, office: &Office, hop: &Hop) -> FilesStatus {
+        let outgoing = self.trips.values().map(|trip @ Trip { file, .. }| OutgoingStatus {
+            is_kept: trip.is_kept,
+            under_way: trip.under_way(office, hop),
             id: file.local,
             path: file.path.clone(),
             to: file.to_name.clone(),

@@ -1,6 +1,6 @@
 //! Blocks in and out, and who makes room for whom.
 
-use super::block::{Block, Shape};
+use super::block::{Block, End, Shape};
 use super::park::Place;
 use super::{BLOCKS, Hop, Keep, admit};
 use crate::base::Instant;
@@ -28,6 +28,29 @@ impl Hop {
     /// there are none.
     pub fn heard_of(&self, flow: FlowKey) -> Option<Instant> {
         self.open_of(flow).map(|(_, block)| block.used).max()
+    }
+
+    /// Bytes of a flow that began here and has not arrived that are on their way, about: what the
+    /// next hop is known to have, and of what it was sent since what usually comes. Where that is
+    /// not the destination they count half.
+    pub fn under_way(&self, flow: FlowKey) -> u64 {
+        let bytes = |(_, block): (&BlockId, &Block)| {
+            let Block { shape, transfer, end, .. } = block;
+            let share = match (end, transfer) {
+                (End::Open, None) => 0.0,
+                (End::Open, Some(transfer)) => {
+                    let rate = self.delivery.get(&transfer.via).copied().unwrap_or(1.0);
+                    let out = u32::from(transfer.sent.count()).saturating_sub(transfer.in_radio);
+                    let there = f64::from(transfer.theirs.count()) + f64::from(out) * rate;
+                    there / f64::from(shape.frames)
+                }
+                (End::PassedOn { .. } | End::Given, _) => 1.0,
+            };
+            let is_last_hop = self.next_hop(shape.destination) == Some(shape.destination);
+            let weight = if is_last_hop { share } else { share / 2.0 };
+            (weight * f64::from(shape.length)) as u64
+        };
+        self.of_flow(flow).map(bytes).sum()
     }
 
     /// Blocks of others that the next hop has: they are here for the case that it loses them.

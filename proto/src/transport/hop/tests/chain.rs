@@ -22,6 +22,26 @@ fn a_file_crosses_five_hops_and_its_source_hears_of_it() {
 }
 
 #[test]
+fn what_is_under_way_grows_frame_by_frame_and_counts_half_on_the_first_of_two_hops() {
+    for (nodes, most) in [(2, 140_000), (3, 70_000)] {
+        let config = HopConfig { block_bytes: 140_000, ..small_config() };
+        let mut row = Row::new(nodes, config, Harm::default(), 1);
+        assert!(row.send(flow(1), nodes, &[100], MINUTE));
+        assert_eq!(row.hop(1).under_way(flow(1)), 0);
+        row.push(flow(1), 1, nodes, 140_000, true);
+        let mut seen = BTreeSet::new();
+        while row.arrived.len() < 2 {
+            seen.insert(row.hop(1).under_way(flow(1)));
+            let step = row.now + Duration::from_millis(1);
+            row.run_until(step);
+        }
+        assert!(seen.len() > 20 && seen.last() <= Some(&most), "{seen:?}");
+        assert!(seen.last() > Some(&(most * 9 / 10)), "{seen:?}");
+        assert_eq!(row.hop(1).under_way(flow(1)), 0);
+    }
+}
+
+#[test]
 fn a_small_block_needs_no_round_trip_before_its_frames() {
     let mut row = clean(2);
     row.push(flow(1), 0, 2, 8_000, true);
