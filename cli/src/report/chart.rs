@@ -65,8 +65,25 @@ pub(super) fn legend<'a, 'b: 'a, CT: CoordTranslate>(
         .draw()
 }
 
-/// Height of what is inside the axes of [`over_time`], about.
-const PLOT_HEIGHT: f64 = 240.0;
+/// Height of the title and of what stands under the axis, about.
+const AROUND: f64 = 100.0;
+
+/// What the names of a chart take of it: they stand above its lines, so that they hide none.
+pub(super) struct Names {
+    /// Height of the picture.
+    pub(super) height: u32,
+    /// The part of the height inside the axes that is left to the lines.
+    pub(super) left: f64,
+}
+
+impl Names {
+    /// Those of so many lines, in a picture that is as high as it would be without many.
+    pub(super) fn above(count: usize, height: u32) -> Self {
+        let (plot, names) = (f64::from(height) - AROUND, 20.0 + 17.0 * count as f64);
+        let lines = (plot - names).max(plot * 2.0 / 3.0);
+        Self { height: (AROUND + names + lines) as u32, left: lines / (names + lines) }
+    }
+}
 
 /// Seconds over which goodput is averaged in a chart, at most.
 const SMOOTH_S: f64 = 1.0;
@@ -96,7 +113,9 @@ impl Bar {
 
 /// Goodput over time of each flow.
 pub(crate) fn over_time(title: &str, flows: &[FlowReport]) -> String {
-    svg(340, |area| draw_over_time(area, title, flows))
+    // The last name says how many flows have none.
+    let names = Names::above(flows.len().min(COLOURS.len() + 1), 340);
+    svg(names.height, |area| draw_over_time(area, title, flows, &names))
 }
 
 /// What was measured of a flow, in seconds from the start of the run.
@@ -114,15 +133,11 @@ fn smooth(flow: &FlowReport) -> Vec<(f64, f64)> {
     flow.over_time_mbps.chunks(bins).enumerate().map(mean).collect()
 }
 
-fn draw_over_time(area: &Area<'_>, title: &str, flows: &[FlowReport]) -> Drawn {
+fn draw_over_time(area: &Area<'_>, title: &str, flows: &[FlowReport], names: &Names) -> Drawn {
     let lines: Vec<Vec<(f64, f64)>> = flows.iter().map(smooth).collect();
     let end = flows.iter().map(measured_s).fold(0.0, f64::max);
     let end = if end > 0.0 { end } else { SMOOTH_S };
-    // Room for the names above the lines, so that they hide none. The last says what has none.
-    let nameless = flows.len().saturating_sub(COLOURS.len());
-    let names = (20 + 19 * (flows.len() - nameless + nameless.min(1))) as f64;
-    let top = lines.iter().flatten().map(|point| point.1).fold(0.1, f64::max)
-        / (1.0 - names / PLOT_HEIGHT);
+    let top = lines.iter().flatten().map(|point| point.1).fold(0.1, f64::max) / names.left;
     let mut chart = ChartBuilder::on(area)
         .margin(14)
         .caption(title, (FONT, 17).into_font().color(&INK))
@@ -151,6 +166,7 @@ fn draw_over_time(area: &Area<'_>, title: &str, flows: &[FlowReport]) -> Drawn {
             .label(format!("{} ({})", flow.name, flow.transport))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
     }
+    let nameless = flows.len().saturating_sub(COLOURS.len());
     if nameless > 0 {
         let nothing = LineSeries::new([], TRANSPARENT);
         chart.draw_series(nothing)?.label(format!("and {}", counted(nameless, "more flow")));
@@ -254,6 +270,20 @@ mod tests {
         assert!(!over_time("few", &flows(7)).contains("more flow"));
         assert!(over_time("one more", &flows(8)).contains("and 1 more flow\n"));
         assert!(over_time("many", &flows(100)).contains("and 93 more flows"));
+    }
+
+    #[test]
+    fn many_names_make_a_picture_higher_and_leave_the_lines_their_place() {
+        let height = |names: &Names| f64::from(names.height) - AROUND;
+        let few = Names::above(4, 460);
+        assert_eq!((few.height, (few.left * height(&few)).round()), (460, 272.0));
+        for count in [8, 12, 30] {
+            let names = Names::above(count, 460);
+            assert!(
+                names.height > 460 && (names.left * height(&names)).round() == 240.0,
+                "{count}"
+            );
+        }
     }
 
     #[test]

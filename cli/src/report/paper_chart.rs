@@ -4,16 +4,14 @@ use farhop_papers::{Figure, Point, Series};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-use super::chart::{Area, COLOURS, Drawn, FONT, INK, legend, style, svg};
-
-/// Height of what is inside the axes, about.
-const PLOT_HEIGHT: f64 = 330.0;
+use super::chart::{Area, COLOURS, Drawn, FONT, INK, Names, legend, style, svg};
 
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 /// Draws a figure.
 pub(crate) fn draw(figure: &Figure) -> String {
-    svg(460, |area| draw_on(area, figure))
+    let names = Names::above(figure.series.len(), 460);
+    svg(names.height, |area| draw_on(area, figure, &names))
 }
 
 /// What is drawn of the points: a number that is none has no place.
@@ -21,15 +19,13 @@ fn points(series: &Series) -> impl Iterator<Item = &Point> + Clone {
     series.points.iter().filter(|point| point.x.is_finite() && point.y.is_finite())
 }
 
-fn draw_on(area: &Area<'_>, figure: &Figure) -> Drawn {
+fn draw_on(area: &Area<'_>, figure: &Figure, names: &Names) -> Drawn {
     let all = || figure.series.iter().flat_map(points);
     let left = all().map(|point| point.x).fold(f64::INFINITY, f64::min).min(0.0);
     let right = all().map(|point| point.x).fold(left, f64::max);
     let margin = if right > left { (right - left) * 0.03 } else { 1.0 };
-    let names = (20 + 19 * figure.series.len()) as f64;
     let highest = all().map(|point| point.y + point.deviation).fold(0.0, f64::max);
-    let room = (1.0 - names / PLOT_HEIGHT).max(0.35);
-    let top = if highest > 0.0 { highest / room } else { 1.0 };
+    let top = if highest > 0.0 { highest / names.left } else { 1.0 };
     let low = all().map(|point| point.y - point.deviation).fold(0.0, f64::min);
     let mut chart = ChartBuilder::on(area)
         .margin(14)

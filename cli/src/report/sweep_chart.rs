@@ -4,18 +4,24 @@
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-use super::chart::{Area, COLOURS, Drawn, FONT, INK, legend, style, svg};
+use super::chart::{Area, COLOURS, Drawn, FONT, INK, Names, legend, style, svg};
 use super::sweep::Point;
-
-/// Height of what is inside the axes, about.
-const PLOT_HEIGHT: f64 = 300.0;
 
 /// A line of the chart: its name, and for each point x, mean and half width of the error bar.
 type Series = (String, Vec<(f64, f64, f64)>);
 
 /// Draws the points of a sweep over these keys.
 pub(super) fn draw(title: &str, keys: &[String], points: &[Point]) -> String {
-    svg(420, |area| draw_on(area, title, keys, points))
+    let axis = Axis::build(points);
+    let series = series(&axis, points);
+    let is_named = series.iter().any(|(name, _)| !name.is_empty());
+    let count = if is_named { series.len().min(COLOURS.len()) } else { 0 };
+    let names = Names::above(count, 420);
+    svg(names.height, |area| {
+        let highest = series.iter().flat_map(|(_, line)| line).map(|(_, mean, half)| mean + half);
+        let top = highest.fold(0.1, f64::max) / names.left;
+        draw_on(area, (title, keys), &axis, &series, (top, is_named))
+    })
 }
 
 /// Where points stand on the axis: at their numbers, or side by side with their words.
@@ -83,14 +89,13 @@ fn series(axis: &Axis, points: &[Point]) -> Vec<Series> {
     series
 }
 
-fn draw_on(area: &Area<'_>, title: &str, keys: &[String], points: &[Point]) -> Drawn {
-    let axis = Axis::build(points);
-    let series = series(&axis, points);
-    let is_named = series.iter().any(|(name, _)| !name.is_empty());
-    let highest =
-        points.iter().map(|point| point.total.value + point.total.half_width.unwrap_or(0.0));
-    let names = if is_named { (20 + 19 * series.len().min(COLOURS.len())) as f64 } else { 12.0 };
-    let top = highest.fold(0.1, f64::max) / (1.0 - names / PLOT_HEIGHT);
+fn draw_on(
+    area: &Area<'_>,
+    (title, keys): (&str, &[String]),
+    axis: &Axis,
+    series: &[Series],
+    (top, is_named): (f64, bool),
+) -> Drawn {
     let mut chart = ChartBuilder::on(area)
         .margin(14)
         .caption(title, (FONT, 17).into_font().color(&INK))
@@ -107,7 +112,7 @@ fn draw_on(area: &Area<'_>, title: &str, keys: &[String], points: &[Point]) -> D
         mesh.x_labels(2 * words.len() + 1);
     }
     mesh.draw()?;
-    draw_series(&mut chart, &axis, series, is_named)?;
+    draw_series(&mut chart, axis, series, is_named)?;
     if is_named {
         legend(&mut chart, SeriesLabelPosition::UpperRight)?;
     }
@@ -117,13 +122,8 @@ fn draw_on(area: &Area<'_>, title: &str, keys: &[String], points: &[Point]) -> D
 /// The chart while it is drawn.
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-fn draw_series(
-    chart: &mut Chart<'_, '_>,
-    axis: &Axis,
-    series: Vec<Series>,
-    is_named: bool,
-) -> Drawn {
-    for (index, (name, line)) in series.into_iter().enumerate() {
+fn draw_series(chart: &mut Chart<'_, '_>, axis: &Axis, series: &[Series], is_named: bool) -> Drawn {
+    for (index, (name, line)) in series.iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
         let bars = line.iter().filter(|(_, _, half)| *half > 0.0).map(|(x, mean, half)| {
             ErrorBar::new_vertical(*x, mean - half, *mean, mean + half, colour.filled(), 9)
