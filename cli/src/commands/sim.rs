@@ -56,27 +56,38 @@ pub(crate) struct Options {
     yes: bool,
 }
 
+/// What became of the files of a run.
+#[derive(Default)]
+struct Outputs {
+    /// Those that were made.
+    made: Vec<PathBuf>,
+    /// Why one cannot be written, which formats on the way here do not pass on.
+    trouble: Option<String>,
+}
+
 /// A file that is made when something is written to it: a run that is refused leaves none.
 struct Output<'a> {
     path: &'a Path,
     file: Option<File>,
-    /// Why it cannot be written, which formats on the way here do not pass on.
-    trouble: &'a RefCell<Option<String>>,
+    all: &'a RefCell<Outputs>,
 }
 
 impl<'a> Output<'a> {
-    fn at(path: &'a Path, trouble: &'a RefCell<Option<String>>) -> Self {
-        Self { path, file: None, trouble }
+    fn at(path: &'a Path, all: &'a RefCell<Outputs>) -> Self {
+        Self { path, file: None, all }
     }
 
     fn attempt<T>(&mut self, act: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
         let outcome = match &mut self.file {
             Some(file) => act(file),
-            none => File::create(self.path).and_then(|file| act(none.insert(file))),
+            none => File::create(self.path).and_then(|file| {
+                self.all.borrow_mut().made.push(self.path.to_owned());
+                act(none.insert(file))
+            }),
         };
         outcome.inspect_err(|error| {
             let what = format!("cannot write {}: {error}", self.path.display());
-            self.trouble.borrow_mut().get_or_insert(what);
+            self.all.borrow_mut().trouble.get_or_insert(what);
         })
     }
 }
@@ -112,17 +123,17 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if let Some(dir) = &options.out {
         report::prepare_for_run(dir)?;
     }
-    let trouble = RefCell::new(None);
+    let outputs = RefCell::new(Outputs::default());
     let bar = Bar::start(&scenario.name);
     let mut run = RunOptions { seed: options.seed, ..RunOptions::default() };
     if let Some(path) = &options.pcap {
-        run.pcap = Some((at.clone(), Box::new(Output::at(path, &trouble))));
+        run.pcap = Some((at.clone(), Box::new(Output::at(path, &outputs))));
     }
     if let Some(path) = &options.trace {
-        run.trace = Some(Box::new(Output::at(path, &trouble)));
+        run.trace = Some(Box::new(Output::at(path, &outputs)));
     }
     if let Some(path) = &options.losses {
-        run.losses = Some(Box::new(Output::at(path, &trouble)));
+        run.losses = Some(Box::new(Output::at(path, &outputs)));
     }
     run.progress = Some(Box::new(|seconds| {
         bar.fill(seconds / scenario.duration_s);
@@ -130,11 +141,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }));
     let outcome = engine::run(scenario, run);
     bar.end();
+    let Outputs { made, trouble } = outputs.into_inner();
     let finished = outcome.map_err(|error| match error {
         RunError::Interrupted => Failure::Interrupted,
-        other => Failure::Failed(trouble.take().unwrap_or_else(|| other.to_string())),
+        other => Failure::Failed(trouble.unwrap_or_else(|| other.to_string())),
     })?;
-    report::output(&finished, &loaded.text, options.out.as_deref(), options.json)
+    let printed = report::output(&finished, &loaded.text, options.out.as_deref(), options.json);
+    made.iter().for_each(|path| tell(&path.display().to_string()));
+    printed
 }
 
 /// Fails if an option would do nothing, since there is one run.

@@ -24,6 +24,7 @@ fn what_one_run_lost_the_next_one_loses() {
     let first = folder("losses-first", "{ kind = \"modulated\", loss = 0.3 }");
     let out = farhop(&first, &["sim", "two.toml", "--losses", "losses.csv", "--json"]);
     assert!(out.status.success(), "{}", stderr(&out));
+    assert!(stderr(&out).lines().any(|line| line == "losses.csv"), "{}", stderr(&out));
     let second = folder("losses-second", REPLAY);
     second.write("losses.csv", &first.read("losses.csv"));
     let out = farhop(&second, &["sim", "two.toml", "--json"]);
