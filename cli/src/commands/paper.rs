@@ -42,7 +42,7 @@ pub(crate) struct Options {
     /// Write paper.html, paper.json and the figures into this folder.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Only these targets: W-F9b, or W-F9 for all that begin with it.
+    /// Only this target: W-F9b, or W-F9 for all that begin with it. May be given several times.
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
     /// Run W-F9b, W-F9c, W-T2 and W-T3 with real daemons over an emulated air as well, five times

@@ -29,13 +29,14 @@ const TICK: Duration = Duration::from_millis(100);
     farhop proxy --clean                           removes what a killed proxy redirected")]
 pub(crate) struct ProxyOptions {
     /// The node whose exit is used: for all targets, or for a part of them. Names of hosts go to
-    /// that for all; without one they have no exit.
+    /// that for all; without one they have no exit. May be given several times.
     #[arg(long, value_name = "[PREFIX=]NODE", required_unless_present = "clean")]
     exit: Vec<String>,
-    /// Takes SOCKS 5 clients; at a port of this host alone unless an address is given.
+    /// Takes SOCKS 5 clients; at a port of this host alone unless an address is given. May be given
+    /// several times.
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     socks: Vec<Place>,
-    /// Takes connections that all have this target.
+    /// Takes connections that all have this target. May be given several times.
     #[arg(long, value_name = "[ADDRESS:]PORT=HOST:PORT")]
     forward: Vec<Forward>,
     /// Takes all TCP connections for which there is an exit, but those within farhop's own network
@@ -62,7 +63,7 @@ pub(crate) struct ProxyOptions {
     farhop exit --allow 10.0.0.0/8 --allow any:443\n  \
     farhop exit --allow 127.0.0.1:8080     a server on this host alone")]
 pub(crate) struct ExitOptions {
-    /// A target that is allowed.
+    /// A target that is allowed. May be given several times.
     #[arg(long, value_name = "PREFIX[:PORT]")]
     allow: Vec<Allowed>,
     /// Connections at one time.
