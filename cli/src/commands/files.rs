@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::num::NonZeroUsize;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -49,6 +50,7 @@ pub(crate) struct SendOptions {
     to: Option<String>,
     /// Gives up the file with this number, in the place of sending one.
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["file", "to"])]
+    #[arg(value_parser = super::whole::<u16>(0..=u16::MAX.into()))]
     cancel: Option<u16>,
     /// Do not wait until it has arrived.
     #[arg(long)]
@@ -88,8 +90,8 @@ pub(crate) struct ReceiveOptions {
     #[arg(default_value = ".")]
     dir: PathBuf,
     /// Ends after so many files.
-    #[arg(long)]
-    count: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = super::how_many)]
+    count: Option<NonZeroUsize>,
     #[command(flatten)]
     daemon: DaemonOptions,
 }
@@ -308,7 +310,7 @@ pub(crate) fn receive(options: &ReceiveOptions) -> Result<(), Failure> {
 }
 
 fn receive_all(daemon: &Daemon, options: &ReceiveOptions, bar: &Bar) -> Result<(), Failure> {
-    let mut left = options.count.unwrap_or(usize::MAX);
+    let mut left = options.count.map_or(usize::MAX, NonZeroUsize::get);
     let mut unplaced = BTreeSet::new();
     while left > 0 {
         let mut outcome = Ok(());

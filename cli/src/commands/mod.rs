@@ -18,6 +18,7 @@ pub(crate) mod up;
 
 use std::io::{self, Write as _};
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
@@ -31,7 +32,20 @@ pub(crate) fn how_many(text: &str) -> Result<NonZeroUsize, String> {
 
 /// Reads a seed.
 pub(crate) fn seed(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("right would be: a whole number from 0 to {}", u64::MAX))
+    whole(0..=u64::MAX)(text)
+}
+
+/// Reads whole numbers of a range.
+pub(crate) fn whole<T: TryFrom<u64>>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let (least, most) = (range.start(), range.end());
+        number
+            .and_then(|number| T::try_from(number).ok())
+            .ok_or_else(|| format!("right would be: a whole number from {least} to {most}"))
+    }
 }
 
 /// Prints data as JSON on standard output.

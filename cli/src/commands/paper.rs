@@ -53,7 +53,7 @@ pub(crate) struct Options {
     #[arg(long)]
     known: bool,
     /// Seeds of each run; 10 if it is not given, and 2 where it has to be quick.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = super::whole::<u16>(1..=1000))]
     seeds: Option<u16>,
     /// Runs at a time; as many as there are cores if it is not given.
     #[arg(long, value_name = "N", value_parser = super::how_many)]

@@ -1,6 +1,7 @@
 //! `farhop proxy` and `farhop exit`: TCP programs over block transport.
 
 use std::net::Shutdown;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
@@ -47,8 +48,8 @@ pub(crate) struct ProxyOptions {
     #[arg(long)]
     clean: bool,
     /// Connections at one time.
-    #[arg(long, default_value_t = 512, value_name = "COUNT")]
-    limit: usize,
+    #[arg(long, default_value = "512", value_name = "COUNT", value_parser = super::how_many)]
+    limit: NonZeroUsize,
     #[command(flatten)]
     daemon: DaemonOptions,
 }
@@ -67,8 +68,8 @@ pub(crate) struct ExitOptions {
     #[arg(long, value_name = "PREFIX[:PORT]")]
     allow: Vec<Allowed>,
     /// Connections at one time.
-    #[arg(long, default_value_t = 512, value_name = "COUNT")]
-    limit: usize,
+    #[arg(long, default_value = "512", value_name = "COUNT", value_parser = super::how_many)]
+    limit: NonZeroUsize,
     #[command(flatten)]
     daemon: DaemonOptions,
 }
@@ -115,7 +116,7 @@ pub(crate) fn proxy(options: &ProxyOptions) -> Result<(), Failure> {
     let daemon = options.daemon.find()?;
     let status = query(daemon.path()).map_err(|error| failed(&error))?;
     check_exits(&exits, &status)?;
-    let entry = Entry::build(daemon, exits.clone(), options.limit);
+    let entry = Entry::build(daemon, exits.clone(), options.limit.get());
     let taken = |what: &dyn std::fmt::Display, error: std::io::Error| {
         Failure::Failed(format!("cannot take connections at {what}: {error}"))
     };
@@ -183,7 +184,8 @@ pub(crate) fn exit(options: &ExitOptions) -> Result<(), Failure> {
     interrupt::watch();
     let daemon = options.daemon.find()?;
     let rules = Rules { allowed: options.allow.clone() };
-    let exit = Exit::open(&daemon, rules.clone(), options.limit).map_err(|error| failed(&error))?;
+    let exit =
+        Exit::open(&daemon, rules.clone(), options.limit.get()).map_err(|error| failed(&error))?;
     print_text("connections are taken")?;
     let mut exit = Some(exit);
     loop {
@@ -196,7 +198,7 @@ pub(crate) fn exit(options: &ExitOptions) -> Result<(), Failure> {
         // It waits for the daemon, and may wait for ever.
         let _ = handle.shutdown(Shutdown::Both);
         let _ = serving.join();
-        exit = again(&daemon, &rules, options.limit);
+        exit = again(&daemon, &rules, options.limit.get());
     }
     Err(Failure::Interrupted)
 }

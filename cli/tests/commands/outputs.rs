@@ -100,6 +100,11 @@ fn numbers_and_files_that_are_wrong_are_told_what_would_be_right() {
         (&["sim", &one, "--jobs", "0"][..], "a whole number from 1 on"),
         (&["sim", &one, "--seed", "x"], "a whole number from 0 to"),
         (&["top", "--count", "0"], "a whole number from 1 on"),
+        (&["receive", "--count", "0"], "a whole number from 1 on"),
+        (&["exit", "--limit", "none"], "a whole number from 1 on"),
+        (&["proxy", "--exit", "gw", "--limit", "0"], "a whole number from 1 on"),
+        (&["send", "--cancel", "65536"], "a whole number from 0 to 65535"),
+        (&["paper", "--seeds", "0"], "a whole number from 1 to 1000"),
         (&["check", &binary], "it is no text"),
     ] {
         let said = refusal(words);
