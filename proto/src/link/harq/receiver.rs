@@ -387,7 +387,7 @@ impl Receiver {
         }
     }
 
-    /// Takes a probe. One that came before changes nothing.
+    /// Takes a probe, and reports it. One that came before changes nothing.
     pub(super) fn on_probe(&mut self, now: Instant, probe: &Probe) {
         let burst = self.burst_number(probe.burst);
         let base = expand(probe.base, self.next.max(ORIGIN));
@@ -397,6 +397,7 @@ impl Receiver {
         self.heard = now;
         self.got.heeded += 1;
         self.close_until(burst);
+        self.remember(burst, Report { burst: probe.burst, came: 0, needs: 0, lacks: 0 });
         self.asked = Some(expand(probe.asks, self.newest));
         self.skip_to(now, base);
     }

@@ -96,7 +96,7 @@ impl Harq {
                 return self.unit(key, burst, incarnation);
             }
             if peer.sender.owes_probe() {
-                let probe = encode_probe(incarnation, &peer.sender.probe());
+                let probe = encode_probe(incarnation, &peer.sender.probe(cx.now));
                 self.counters.probes_sent += 1;
                 return Some(self.control(key, probe));
             }

@@ -120,6 +120,8 @@ pub(super) struct Sender {
     asks: bool,
     /// The receiver is to be told that it waits for something that will not come.
     owes_base: bool,
+    /// The probe that told it, and when, until a report of it or of something later has come.
+    told: Option<(u64, Instant)>,
     asked: u32,
     asked_at: Instant,
     pub(super) sent: Sent,
@@ -140,6 +142,7 @@ impl Sender {
             again: VecDeque::new(),
             asks: false,
             owes_base: false,
+            told: None,
             asked: 0,
             asked_at: Instant::ZERO,
             sent: Sent::default(),
@@ -234,8 +237,8 @@ impl Sender {
         let number = self.next_burst;
         self.next_burst += 1;
         self.bursts.insert(number, burst);
-        // Units tell the base, and ask for nothing.
-        self.owes_base = false;
+        // Units tell the base, and are asked for until they are reported.
+        (self.owes_base, self.told) = (false, None);
         number
     }
 
@@ -279,8 +282,11 @@ impl Sender {
     }
 
     /// A probe that asks for what was not reported.
-    pub(super) fn probe(&mut self) -> Probe {
-        (self.asks, self.owes_base) = (false, false);
+    pub(super) fn probe(&mut self, now: Instant) -> Probe {
+        if std::mem::take(&mut self.owes_base) {
+            self.told = Some((self.next_burst, now));
+        }
+        self.asks = false;
         let asks = self.bursts.first_key_value().map_or(self.next_burst, |(burst, _)| *burst);
         let burst = self.next_burst;
         self.next_burst += 1;
@@ -297,6 +303,9 @@ impl Sender {
         let before = self.bursts.len();
         for report in reports {
             let number = expand(report.burst, self.next_burst);
+            if self.told.is_some_and(|(probe, _)| (probe..self.next_burst).contains(&number)) {
+                (self.told, self.asked) = (None, 0);
+            }
             let Some(burst) = self.bursts.remove(&number) else { continue };
             self.asked = 0;
             if let Some(over) = burst.over {
@@ -353,14 +362,18 @@ impl Sender {
     pub(super) fn fail_all(&mut self, out: &mut Vec<PacketDone>) {
         self.bursts.clear();
         self.again.clear();
+        self.told = None;
         let blocks: Vec<u64> = self.blocks.keys().copied().collect();
         blocks.into_iter().for_each(|block| self.finish(block, PacketOutcome::Failed, out));
     }
 
-    /// When the oldest burst without a report is to be asked for.
+    /// When the oldest burst without a report is to be asked for, or what was told again.
     pub(super) fn due(&self) -> Option<Instant> {
-        let (_, oldest) = self.bursts.first_key_value()?;
-        Some(oldest.over?.max(self.asked_at) + self.patience.time(self.asked))
+        let since = match self.bursts.first_key_value() {
+            Some((_, oldest)) => oldest.over?,
+            None => self.told?.1,
+        };
+        Some(since.max(self.asked_at) + self.patience.time(self.asked))
     }
 
     /// Asks for what is due; returns whether it was asked for often enough.
@@ -373,7 +386,7 @@ impl Sender {
         self.asks = true;
         let is_gone = self.asked > PROBES;
         if is_gone {
-            self.asked = 0;
+            (self.asked, self.told) = (0, None);
             let is_over = |burst: &Burst| burst.over.is_some();
             let over = self.bursts.extract_if(.., |_, burst| is_over(burst));
             let blocks: Vec<u64> = over.map(|(_, burst)| burst.block).collect();

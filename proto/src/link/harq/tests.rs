@@ -301,3 +301,31 @@ fn gathered_units_make_no_frame() {
     link.run(20_000, &mut |_, frame, _| vec![frame.clone()]);
     link.assert_all_came(1);
 }
+
+/// What a tagged frame of the link says.
+fn said(frame: &Frame) -> Option<Decoded> {
+    let [_, _, body @ .., _, _, _, _] = &frame.payload[..] else { return None };
+    decode(&Bytes::copy_from_slice(body)).ok().map(|(_, decoded)| decoded)
+}
+
+#[test]
+fn a_probe_that_tells_of_a_failed_packet_is_sent_until_it_comes() {
+    let mut link = Link2::new();
+    link.offer(0..2);
+    let mut lost = 0;
+    // The first packet never comes, and the first probe that tells the second not to wait for it.
+    link.run(20_000, &mut |_, frame, _| match said(frame) {
+        Some(Decoded::Unit(unit, _)) if unit.block == 0 => Vec::new(),
+        Some(Decoded::Probe(probe)) if probe.base > 0 && lost == 0 => {
+            lost += 1;
+            Vec::new()
+        }
+        _ => vec![frame.clone()],
+    });
+    assert_eq!((lost, link.nodes[0].done.len()), (1, 2));
+    assert_eq!(link.nodes[1].came, [packet(1)]);
+    // That came is told, so that it is not asked for ever.
+    let sent = link.nodes[0].counter("probes_sent", link.now);
+    link.run(20_000, &mut |_, frame, _| vec![frame.clone()]);
+    assert_eq!(link.nodes[0].counter("probes_sent", link.now), sent);
+}
