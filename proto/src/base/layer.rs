@@ -86,6 +86,11 @@ impl<'a> Cx<'a> {
         Cx { now: self.now, trace, seal: Some(seal) }
     }
 
+    /// Whether packets are protected, so that who forges frames is found out.
+    pub fn is_sealed(&self) -> bool {
+        self.seal.is_some()
+    }
+
     /// A packet as it is to be cut up for a neighbour; nothing while it cannot be protected.
     pub fn seal(&self, to: NodeId, protocol: EtherType, packet: &Bytes) -> Option<Bytes> {
         match self.seal {

@@ -109,6 +109,17 @@ pub enum Decoded {
     Feedback(Vec<Report>),
 }
 
+impl Decoded {
+    /// The number of the burst and the oldest block that is not finished; nothing of feedback.
+    pub fn numbers(&self) -> Option<(u32, u32)> {
+        match self {
+            Self::Unit(unit, _) => Some((unit.burst, unit.block.wrapping_sub(unit.back.into()))),
+            Self::Probe(probe) => Some((probe.burst, probe.base)),
+            Self::Feedback(_) => None,
+        }
+    }
+}
+
 /// Why bytes are not a frame of this link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {

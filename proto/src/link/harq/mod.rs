@@ -228,7 +228,8 @@ impl Harq {
     ) {
         let Some(peer) = self.peers.get_mut(&key) else { return };
         let receiver = peer.receiver.get_or_insert_with(|| Receiver::new(incarnation));
-        if !receiver.accepts(cx.now, incarnation) {
+        let Some(numbers) = decoded.numbers() else { return };
+        if !receiver.accepts(cx, incarnation, numbers) {
             self.counters.other_incarnation += 1;
             return;
         }

@@ -166,14 +166,20 @@ impl Receiver {
 
     /// Whether frames of this incarnation count: those of the one there is, and of a new one, with
     /// which everything begins anew.
-    pub(super) fn accepts(&mut self, now: Instant, incarnation: u16) -> bool {
-        if incarnation == self.incarnation {
+    ///
+    /// Without keys anybody can say that it is the neighbour. Then everything begins anew too with
+    /// what no sender can have come back to, and with an incarnation that was over, once what was
+    /// said last does not go on: the neighbour does.
+    pub(super) fn accepts(&mut self, cx: &Cx<'_>, incarnation: u16, numbers: (u32, u32)) -> bool {
+        let (now, is_same) = (cx.now, incarnation == self.incarnation);
+        if is_same && (cx.is_sealed() || !self.is_behind(numbers)) {
             return true;
         }
         self.retired.retain(|(_, at)| now.since(*at) < RETIRED_FOR);
         let is_live = self.newest != 0 && now.since(self.heard) < LIVE;
-        if is_live || self.retired.iter().any(|(known, _)| *known == incarnation) {
-            return false;
+        let is_over = |(known, _): &(u16, Instant)| *known == incarnation;
+        if is_live || (cx.is_sealed() && self.retired.iter().any(is_over)) {
+            return is_same;
         }
         self.skip_to(now, u64::MAX);
         let mut retired = std::mem::take(&mut self.retired);
@@ -182,6 +188,14 @@ impl Receiver {
         let (up, got) = (std::mem::take(&mut self.up), self.got);
         *self = Self { retired, up, got, ..Self::new(incarnation) };
         true
+    }
+
+    /// Whether the number of a burst and the oldest open block lie further back than those of a
+    /// sender can that has come as far as is known.
+    fn is_behind(&self, (burst, base): (u32, u32)) -> bool {
+        let is_old = expand(burst, self.newest) + 2 * REMEMBERED < self.newest;
+        let is_passed = expand(base, self.next.max(ORIGIN)) + u64::from(WINDOW) < self.next;
+        self.newest != 0 && (is_old || is_passed)
     }
 
     /// The next packet in order.

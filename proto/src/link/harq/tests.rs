@@ -329,3 +329,38 @@ fn a_probe_that_tells_of_a_failed_packet_is_sent_until_it_comes() {
     link.run(20_000, &mut |_, frame, _| vec![frame.clone()]);
     assert_eq!(link.nodes[0].counter("probes_sent", link.now), sent);
 }
+
+#[test]
+fn without_keys_a_forged_frame_stops_a_neighbour_for_a_moment_only() {
+    let mut link = Link2::new();
+    let seconds = |count| Instant::ZERO + Duration::from_secs(count);
+    let mut receiver = Receiver::new(1);
+    let mut take = |now: Instant, incarnation: u16, number: u32| {
+        let cx = Cx::new(now);
+        let unit = Unit {
+            is_first: true,
+            burst: number,
+            block: number,
+            back: 0,
+            index: 0,
+            k: 1,
+            left: 0,
+            pad: 0,
+            protocol: EtherType::IPV4,
+        };
+        let is_accepted = receiver.accepts(&cx, incarnation, (number, number));
+        if is_accepted {
+            receiver.on_unit(&cx, NodeId(1), (&unit, packet(0)), now);
+        }
+        is_accepted && receiver.poll().is_some()
+    };
+    assert!(take(seconds(1), 1, 5));
+    // Numbers that the neighbour is far from, and another incarnation.
+    assert!(take(seconds(2), 1, 1 << 20));
+    assert!(!take(seconds(2), 1, 6) && take(seconds(3), 1, 7));
+    assert!(take(seconds(4), 2, 9));
+    assert!(!take(seconds(4), 1, 8) && take(seconds(5), 1, 9));
+    // With keys nobody says so but the neighbour, once.
+    let keys = Keys::new(&mut link.nodes[1].secure);
+    assert!(!receiver.accepts(&Cx::new(seconds(6)).with_seal(&keys), 2, (9, 9)));
+}
