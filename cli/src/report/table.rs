@@ -1,5 +1,5 @@
-//! Tables on a terminal: as wide as they want if that fits, else narrower with breaks between words,
-//! else in several parts.
+//! Tables on a terminal: as wide as they want if that fits, else narrower with breaks between
+//! words, else in several parts.
 
 use std::ops::Range;
 
