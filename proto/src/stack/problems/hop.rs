@@ -35,5 +35,7 @@ pub(super) fn check_hop(found: &mut Found, hop: &HopConfig) {
     found.number(path("end_to_end_s"), wait, 0.01..=86_400.0, "a time in seconds");
     found.number(path("silence_s"), hop.silence_s, 1.0..=86_400.0, "a time in seconds");
     let memory = hop.memory_bytes as f64;
-    found.number(path("memory_bytes"), memory, 4.0 * block..=1e15, "room for four blocks at least");
+    // A neighbour's block may take half of it.
+    let least = (4.0 * block).max(2.0 * hop.block_cost() as f64);
+    found.number(path("memory_bytes"), memory, least..=1e15, "room for four blocks at least");
 }

@@ -85,6 +85,11 @@ impl Hop {
         if shape.destination == self.node && self.is_settled(now, &asks) {
             return;
         }
+        if shape.destination != self.node && shape.hops_left == 0 {
+            // It stays where it is, and may go another way.
+            self.counters.out_of_hops += 1;
+            return;
+        }
         if self.blocks.get(&id).is_some_and(|block| !block.shape.is_same(&shape)) {
             self.counters.contradictions += 1;
             // The source has begun anew under the old number. What was acknowledged stays.
@@ -97,6 +102,8 @@ impl Hop {
         if let Some(block) = self.blocks.get_mut(&id) {
             block.used = now;
             block.shape.is_early &= shape.is_early;
+            // It may have come a longer way before.
+            block.shape.hops_left = block.shape.hops_left.max(shape.hops_left);
             if block.is_complete() {
                 block.asked = Some((asks.via, asks.round));
                 self.answer(asks);
@@ -160,6 +167,7 @@ impl Hop {
         let (is_settled, is_refused) = (id.number < flow.accepted, flow.is_refused);
         if is_settled {
             self.answer(*asks);
+            let shape = shape.answered();
             self.queue(Message::Arrived { block: id, shape, is_refused, tries: 0 });
         }
         is_settled
@@ -191,7 +199,7 @@ impl Hop {
             self.counters.held_back += 1;
             return false;
         }
-        let has_room = self.make_room(now, asks.shape.cost());
+        let has_room = self.make_room_for_transit(now, &asks.shape);
         self.counters.no_memory += u64::from(!has_room);
         has_room
     }

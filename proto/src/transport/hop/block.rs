@@ -42,8 +42,12 @@ pub struct Shape {
 
 /// Memory that a block of so many bytes needs at most: its frames may be short.
 pub(super) fn most_cost(bytes: usize) -> u64 {
-    let frames = bytes as u64 / u64::from(LEAST_FRAME_BYTES) + 1;
-    bytes as u64 + frames * FRAME_COST + BLOCK_COST
+    cost(bytes as u64, bytes as u64 / u64::from(LEAST_FRAME_BYTES) + 1)
+}
+
+/// Memory that a block needs with all its bytes.
+pub(super) fn cost(bytes: u64, frames: u64) -> u64 {
+    bytes + frames * FRAME_COST + BLOCK_COST
 }
 
 impl Shape {
@@ -66,7 +70,12 @@ impl Shape {
 
     /// Memory that it needs with all its bytes.
     pub(super) fn cost(&self) -> u64 {
-        u64::from(self.length) + u64::from(self.frames) * FRAME_COST + BLOCK_COST
+        cost(self.length.into(), self.frames.into())
+    }
+
+    /// What the destination answers to its source: that has hops of its own.
+    pub(super) fn answered(self) -> Self {
+        Self { hops_left: HOPS, hops_made: 0, ..self }
     }
 
     /// Whether both are of the same block, however many hops it made.

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::block::cost;
 use crate::base::Duration;
 
 /// Hops that a block may make (`hop.md` 2).
@@ -109,6 +110,12 @@ impl HopConfig {
     /// How far a block of this number is in the spell of its flow.
     pub(super) fn in_spell(&self, number: u32) -> u32 {
         number.checked_rem(self.spell_blocks).unwrap_or(0)
+    }
+
+    /// Memory that a whole block of frames as long as they are here needs.
+    pub(crate) fn block_cost(&self) -> u64 {
+        let frames = self.block_bytes.div_ceil(self.frame_bytes.max(1).into());
+        cost(self.block_bytes.into(), frames.into())
     }
 
     /// How long a source waits for the destination's acknowledgement.

@@ -6,6 +6,21 @@ use super::{BLOCKS, Hop, Keep, admit};
 use crate::base::Instant;
 use crate::wire::hop::{BlockId, FlowKey};
 
+/// Hops at most for each of which room is left for a block.
+const CLASSES: u64 = 8;
+/// More hops than any block makes.
+const ANY: u64 = u64::MAX;
+
+/// What blocks may fill.
+struct Limits {
+    /// Bytes.
+    memory: u64,
+    /// Bytes, where blocks are kept.
+    disk: u64,
+    /// How many they may be.
+    blocks: usize,
+}
+
 /// Whether a block is a part whose rest has not come for long.
 fn is_left(now: Instant, block: &Block) -> bool {
     block.used + admit::SILENT <= now && !block.is_complete()
@@ -114,21 +129,47 @@ impl Hop {
     /// then of parts of blocks that fell silent, of which nothing was acknowledged. Returns whether
     /// it fits.
     pub(super) fn make_room(&mut self, now: Instant, cost: u64) -> bool {
-        self.free(now, cost, true)
+        self.free(now, cost, &self.limits(ANY))
+    }
+
+    /// The same for one of a neighbour: what has not come far leaves room for what has come
+    /// further, and for what ends here. Two relays that are full of what has to go through the
+    /// other could else never go on (structured buffer pools: Merlin and Schweitzer, Deadlock
+    /// Avoidance in Store-and-Forward Networks, 1980).
+    pub(super) fn make_room_for_transit(&mut self, now: Instant, shape: &Shape) -> bool {
+        let is_here = shape.destination == self.node;
+        let made = if is_here { ANY } else { shape.hops_made.into() };
+        self.free(now, shape.cost(), &self.limits(made))
+    }
+
+    /// What may be filled by blocks that have made so many hops: of half of it they leave a block
+    /// for each hop more.
+    fn limits(&self, made: u64) -> Limits {
+        let of = |limit: u64, block: u64| {
+            let classes = (limit / 2 / block).min(CLASSES);
+            limit - classes.saturating_sub(made) * block
+        };
+        let block = self.config.block_cost();
+        Limits {
+            memory: of(self.config.memory_bytes, block),
+            disk: of(self.config.disk_bytes, block),
+            blocks: of(BLOCKS as u64, 1) as usize,
+        }
     }
 
     /// The same for the bytes of one that is held already: it needs memory, and no place beside the
     /// others.
     pub(super) fn make_memory(&mut self, now: Instant, cost: u64) -> bool {
-        self.free(now, cost, false)
+        let limits = Limits { disk: u64::MAX, blocks: usize::MAX, ..self.limits(ANY) };
+        self.free(now, cost, &limits)
     }
 
-    fn free(&mut self, now: Instant, cost: u64, is_another: bool) -> bool {
-        while self.memory + cost > self.config.memory_bytes && self.park_one() {}
+    fn free(&mut self, now: Instant, cost: u64, limits: &Limits) -> bool {
+        while self.memory + cost > limits.memory && self.park_one() {}
         loop {
-            let fills_disk = || self.keeps && self.kept_bytes() + cost > self.config.disk_bytes;
-            let is_crowded = is_another && (self.blocks.len() >= BLOCKS || fills_disk());
-            let is_full = self.memory + cost > self.config.memory_bytes;
+            let fills_disk = || self.keeps && self.kept_bytes().saturating_add(cost) > limits.disk;
+            let is_crowded = self.blocks.len() >= limits.blocks || fills_disk();
+            let is_full = self.memory + cost > limits.memory;
             if !is_crowded && !is_full {
                 return true;
             }

@@ -4,7 +4,9 @@
 //! which it cannot hear sends at the same time: both could go on for a second, and neither would
 //! get anything through. A round of which hardly anything came is therefore followed by a pause of
 //! random length and a short round, and rounds grow again with success. Losses by chance, even of
-//! half the frames, change nothing.
+//! half the frames, change nothing. Those of more than two thirds cannot be told from a neighbour
+//! that is not heard, and lose most of what is left: without `yields` 70, 80 and 90% of loss leave
+//! 1.1, 10 and 140 times as much.
 
 use super::Hop;
 use super::block::{Block, Phase};

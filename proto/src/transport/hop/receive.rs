@@ -256,6 +256,7 @@ impl Hop {
         if let Some((to, round)) = block.asked {
             self.queue(Message::Answer { block: id, to, round, shape });
         }
+        let shape = shape.answered();
         self.queue(Message::Arrived { block: id, shape, is_refused, tries: 0 });
         self.admit_next(now);
     }

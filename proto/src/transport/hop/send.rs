@@ -95,14 +95,10 @@ impl Hop {
         let Some(shape) = self.blocks.get(&id).map(|block| block.shape) else { return };
         let Some(via) = self.next_hop(shape.destination) else { return };
         let most = self.round_frames(via);
+        if is_virtual && !self.begin_asking(now, id) {
+            return;
+        }
         let Some(block) = self.blocks.get_mut(&id) else { return };
-        if block.shape.hops_left == 0 {
-            self.counters.out_of_hops += 1;
-            return;
-        }
-        if is_virtual && *self.asking.entry(id.flow).or_insert(id) != id {
-            return;
-        }
         let frames = block.shape.frames;
         block.used = now;
         block.transfer = Some(Transfer {
@@ -129,7 +125,32 @@ impl Hop {
         let is_out = block.transfer.is_none() && matches!(block.end, End::PassedOn { .. });
         // An early one cannot arrive before the first, which is to be asked for.
         let may_be_there = is_out && !block.shape.is_early;
-        may_be_there && id.flow.source == self.node && !self.asking.contains_key(&id.flow)
+        may_be_there && id.flow.source == self.node && self.may_ask_for(id)
+    }
+
+    /// Whether it may be asked whether a block has arrived: of a flow for one at a time. One that
+    /// the next hop does not answer for gives way, to an older one at once and to any other after a
+    /// few tries: what is withheld there may wait for the very block that is to be asked for.
+    fn may_ask_for(&self, id: &BlockId) -> bool {
+        let Some(asked) = self.asking.get(&id.flow) else { return true };
+        let transfer = self.blocks.get(asked).and_then(|block| block.transfer.as_ref());
+        match transfer.map(|transfer| transfer.phase) {
+            _ if asked == id => true,
+            Some(Phase::Asked { tries, .. }) => id < asked || tries > FIRST_TRIES,
+            _ => false,
+        }
+    }
+
+    /// Has this block be asked for in the place of another one of its flow. Returns whether it may.
+    fn begin_asking(&mut self, now: Instant, id: BlockId) -> bool {
+        if !self.may_ask_for(&id) {
+            return false;
+        }
+        let other = self.asking.insert(id.flow, id).filter(|other| *other != id);
+        if let Some(block) = other.and_then(|other| self.blocks.get_mut(&other)) {
+            (block.transfer, block.end) = (None, End::PassedOn { at: now });
+        }
+        true
     }
 
     /// Asks for those that should have arrived, one of each flow at a time (`hop.md` 5).
@@ -142,7 +163,7 @@ impl Hop {
         let overdue: Vec<BlockId> =
             self.blocks.iter().filter(is_overdue).map(|(id, _)| *id).collect();
         for id in overdue {
-            if self.asking.contains_key(&id.flow) {
+            if !self.may_ask_for(&id) {
                 continue;
             }
             self.counters.virtual_requests += 1;

@@ -22,6 +22,63 @@ fn a_file_crosses_five_hops_and_its_source_hears_of_it() {
 }
 
 #[test]
+fn the_acknowledgement_comes_back_over_as_many_hops_as_a_block_may_make() {
+    let mut row = clean(51);
+    assert!(row.send(flow(1), 51, &[14_000], Duration::from_secs(4)));
+    assert_eq!(row.count(1, "virtual_requests"), 0);
+}
+
+#[test]
+fn relays_that_are_full_of_what_has_to_go_through_each_other_go_on() {
+    let config = HopConfig {
+        memory_bytes: 12 * 16_000,
+        high_blocks: 100,
+        ahead: Ahead::Always,
+        ..small_config()
+    };
+    let mut row = Row::new(4, config, Harm::default(), 1);
+    let back = FlowKey { source: NodeId(4), local: 1 };
+    assert!(row.send(flow(1), 4, &[100], MINUTE) && row.send(back, 1, &[100], MINUTE));
+    row.cut = Some([NodeId(2), NodeId(3)]);
+    for number in 1..=8 {
+        row.push(flow(1), number, 4, 14_000, number == 8);
+        row.push(back, number, 1, 14_000, number == 8);
+    }
+    let healed = row.now + Duration::from_secs(20);
+    row.run_until(healed);
+    row.cut = None;
+    let end = row.now + MINUTE;
+    row.run_until(end);
+    assert_eq!(row.arrived.len(), 18);
+}
+
+#[test]
+fn who_asks_for_a_block_that_is_not_answered_for_asks_for_others_too() {
+    let config = HopConfig { high_blocks: 4, ahead: Ahead::Always, ..small_config() };
+    let mut row = Row::new(3, config, Harm::default(), 1);
+    assert!(row.send(flow(1), 3, &[100], MINUTE));
+    row.deaf = Some(NodeId(3));
+    row.push(flow(1), 1, 3, 14_000, false);
+    row.push(flow(1), 2, 3, 14_000, true);
+    let later = row.now + Duration::from_secs(3);
+    row.run_until(later);
+    // The later one is asked for first, and never answered for.
+    row.deaf = Some(NodeId(2));
+    let first = BlockId { flow: flow(1), number: 1 };
+    let block = row.hop(1).blocks.get_mut(&first).expect("it has not arrived");
+    assert!(matches!(block.end, End::PassedOn { .. }));
+    block.end = End::PassedOn { at: later };
+    let mut asked = Vec::new();
+    for _ in 0..200 {
+        let step = row.now + Duration::from_millis(100);
+        row.run_until(step);
+        asked.extend(row.hop(1).asking.get(&flow(1)).map(|id| id.number));
+    }
+    asked.dedup();
+    assert_eq!(asked[..4], [2, 1, 2, 1], "{asked:?}");
+}
+
+#[test]
 fn what_is_under_way_grows_frame_by_frame_and_counts_half_on_the_first_of_two_hops() {
     for (nodes, most) in [(2, 140_000), (3, 70_000)] {
         let config = HopConfig { block_bytes: 140_000, ..small_config() };

@@ -49,6 +49,8 @@ struct Row {
     acknowledged: usize,
     /// A node that hears nothing.
     deaf: Option<NodeId>,
+    /// Two neighbours that do not hear each other.
+    cut: Option<[NodeId; 2]>,
     /// Flows that no application takes.
     unwanted: BTreeSet<FlowKey>,
     /// Whether applications take blocks and do not accept them yet.
@@ -87,6 +89,7 @@ impl Row {
             first_frames: Vec::new(),
             acknowledged: 0,
             deaf: None,
+            cut: None,
             unwanted: BTreeSet::new(),
             is_slow: false,
         };
@@ -242,7 +245,8 @@ impl Row {
         // A millisecond each, one after another.
         let after = self.count_of(index) + 1;
         let done = self.now + Duration::from_millis(after);
-        let is_lost = self.rng.uniform() < self.harm.loss || self.deaf == Some(to);
+        let is_cut = self.cut.is_some_and(|ends| ends.contains(&from) && ends.contains(&to));
+        let is_lost = self.rng.uniform() < self.harm.loss || self.deaf == Some(to) || is_cut;
         self.plan(done, index, Event::Done(datagram.id, !is_lost));
         let is_repeated = !is_lost && self.rng.uniform() < self.harm.repeat;
         let copies = u64::from(!is_lost) + u64::from(is_repeated);
