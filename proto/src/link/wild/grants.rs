@@ -14,9 +14,10 @@
 
 use std::cmp::Reverse;
 
+use super::beacon::BEACON_BYTES;
 use super::peer::Peer;
 use super::turns::Turn;
-use super::{Settings, Wild};
+use super::{Port, Settings, Wild, ack_bytes};
 use crate::base::{Duration, Instant};
 use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, TurnEntry, Turns};
 
@@ -32,7 +33,7 @@ const GAP: Duration = Duration::from_micros(60);
 const NEWCOMER_SKEW: Duration = Duration::from_micros(600);
 /// Payload of a frame by which a newcomer makes itself known.
 const NEWCOMER_BYTES: usize = 200;
-/// Payload of an acknowledgement by itself.
+/// Payload of an acknowledgement, unless the window is a wide one.
 const ACK_BYTES: usize = 40;
 
 /// What the middle of a star gave out last.
@@ -104,6 +105,21 @@ impl Needs {
         let most = self.away.len().min(Turns::MOST - self.here.len());
         let is_few = self.guests == 0 && self.away.len() <= self.all;
         if is_few { 0 } else { fit.max(self.guests).min(most) }
+    }
+}
+
+impl Port {
+    /// The turn for a packet that the middle of a star gives: a full one fits, beside the
+    /// acknowledgement of a window of so many.
+    pub(super) fn packet_turn(&self, settings: &Settings, window: usize) -> Duration {
+        let bytes = super::FULL_PACKET_BYTES + ACK_BYTES.max(ack_bytes(window));
+        self.spec.unacknowledged(HEADER_BYTES + bytes) + settings.overhead
+    }
+
+    /// What the beacon takes with which the middle of a star opens its slot, at most.
+    pub(super) fn opening(&self, settings: &Settings) -> Duration {
+        let bytes = BEACON_BYTES + Turns::bytes(self.peers.len().min(Turns::MOST));
+        self.spec.unacknowledged(HEADER_BYTES + bytes) + settings.overhead
     }
 }
 
@@ -199,7 +215,8 @@ impl Wild {
         let skew = Duration::from_nanos(far - near);
         let air = |bytes| port.spec.unacknowledged(HEADER_BYTES + bytes) + overhead;
         let least = air(ACK_BYTES) * 2 + GAP;
-        let packet = air(super::FULL_PACKET_BYTES + ACK_BYTES) + GAP;
+        let window = port.peers.iter().map(|index| peer(index).sender.limit()).max();
+        let packet = port.packet_turn(&self.settings, window.unwrap_or(0)) + GAP;
         let room = slot.saturating_sub(guard + skew);
         let invitation = air(NEWCOMER_BYTES) + NEWCOMER_SKEW;
         let far = Duration::from_nanos(far);
@@ -245,7 +262,8 @@ impl Wild {
         let port = self.port(place);
         let units = |index: &usize| u64::from(self.demand(&self.peers[*index]));
         let unit = slot / u64::from(FULL_LENGTH);
-        let ours = guard + unit * port.peers.iter().map(units).sum::<u64>();
+        let opening = (guard + port.opening(&self.settings)).as_nanos().div_ceil(unit.as_nanos());
+        let ours = unit * (opening + port.peers.iter().map(units).sum::<u64>());
         let fixed = needs.fixed(&self.settings, needs.guests);
         let bare = fixed + needs.least * needs.here.len() as u64;
         let theirs = fixed + needs.asked();
@@ -273,7 +291,7 @@ impl Wild {
         let mut entries = Vec::with_capacity(needs.here.len() + guests);
         let mut from = self.settings.guard;
         let fraction = |time: Duration| {
-            u16::try_from((time.as_nanos() << 16) / slot.as_nanos()).unwrap_or(u16::MAX)
+            u16::try_from((time.as_nanos() << 16).div_ceil(slot.as_nanos())).unwrap_or(u16::MAX)
         };
         let mut add = |index: &usize, from: Duration, length: Duration| {
             let node = self.peers[*index].spec.node.0;

@@ -316,13 +316,24 @@ impl Wild {
         gone.into_iter().for_each(|packet| self.count_drop(packet, DropCause::NoRoute));
     }
 
-    /// Whether a packet of so many bytes fits into an empty slot of a radio.
-    fn fits_any_slot(&self, peer: &Peer, bytes: usize) -> bool {
-        let port = &self.groups[peer.place.0].ports[peer.place.1];
-        let ack = ACK_BYTES + peer.sender.limit().div_ceil(8);
-        let frame = port.spec.unacknowledged(HEADER_BYTES + ack + bytes) + self.settings.overhead;
-        bytes <= usize::from(u16::MAX) && frame <= port.longest(&self.settings)
+    /// What a frame with so many bytes of packets takes beside the longest acknowledgement.
+    fn air_beside_ack(&self, peer: &Peer, bytes: usize) -> Duration {
+        let spec = self.port(peer.place).spec;
+        let ack = ack_bytes(peer.sender.limit());
+        spec.unacknowledged(HEADER_BYTES + ack + bytes) + self.settings.overhead
     }
+
+    /// Whether a packet of so many bytes fits into whatever slot or turn is there for a packet: it
+    /// may have to be repeated in a shorter one than it was sent in.
+    fn fits_any_slot(&self, peer: &Peer, bytes: usize) -> bool {
+        let sure = self.port(peer.place).surest(&self.settings, peer.sender.limit());
+        bytes <= usize::from(u16::MAX) && self.air_beside_ack(peer, bytes) <= sure
+    }
+}
+
+/// Longest acknowledgement of a window of so many packets.
+fn ack_bytes(window: usize) -> usize {
+    ACK_BYTES + window.div_ceil(8)
 }
 
 /// Most retransmissions that a packet allows; the link may be set to fewer.

@@ -64,8 +64,16 @@ pub(super) struct Terms {
 #[derive(Clone, Copy, Debug, Default)]
 struct Lost {
     count: usize,
+    bytes: usize,
     /// No packet before this index is one of them.
     from: usize,
+}
+
+impl Lost {
+    fn remove(&mut self, entry: &Entry) {
+        self.count -= 1;
+        self.bytes -= entry.packet.payload.len();
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -165,6 +173,11 @@ impl Sender {
         self.lost.iter().map(|lost| lost.count).sum()
     }
 
+    /// Their bytes.
+    pub(super) fn lost_bytes(&self) -> usize {
+        self.lost.iter().map(|lost| lost.bytes).sum()
+    }
+
     /// Whether a packet is to be repeated.
     pub(super) fn has_lost(&self) -> bool {
         self.lost.iter().any(|lost| lost.count > 0)
@@ -238,7 +251,7 @@ impl Sender {
         entry.state = State::Flight;
         entry.attempts += 1;
         entry.until = until;
-        self.lost[entry.level].count -= 1;
+        self.lost[entry.level].remove(entry);
     }
 
     /// A transmission was on air for so long.
@@ -264,6 +277,7 @@ impl Sender {
         entry.state = State::Lost;
         let lost = &mut self.lost[entry.level];
         lost.count += 1;
+        lost.bytes += entry.packet.payload.len();
         lost.from = lost.from.min(index);
     }
 
@@ -354,7 +368,7 @@ impl Sender {
     fn finish(&mut self, index: usize, outcome: PacketOutcome, done: &mut Vec<PacketDone>) {
         let entry = &mut self.window[index];
         if entry.state == State::Lost {
-            self.lost[entry.level].count -= 1;
+            self.lost[entry.level].remove(entry);
         }
         entry.state = State::Finished;
         match outcome {

@@ -413,3 +413,22 @@ fn frames_are_filled_with_packets_and_parts_of_packets() {
     let gain = sum(&frames) as f64 / sum(&whole) as f64;
     assert!(gain > 1.15, "{gain}");
 }
+
+#[test]
+fn for_what_is_to_be_repeated_as_much_is_asked_as_it_takes() {
+    let config = WildConfig { frame_bytes: Some(2_304), ..WildConfig::default() };
+    let peer = PeerSpec { node: NodeId(2), radio: RadioId(0) };
+    let mut wild = Wild::build(&config, NodeId(1), &[radio(0, 1)], &[peer], Seed(1));
+    wild.handle_timeout(&mut Cx::new(Instant::ZERO));
+    comes(&mut wild, (2, 0), at(101_000), &data_of(2, 1, 1_000), true);
+    (1..=2).for_each(|id| offers(&mut wild, 2, id));
+    let opens = at(100_000) + T + config.guard();
+    let filled = drain(&mut wild, opens).swap_remove(0);
+    assert!(filled.payload.len() > 2_000, "both packets in one frame");
+    let (id, outcome, air_time) = (filled.id, FrameOutcome::Late, Duration::ZERO);
+    let done = FrameDone { id, outcome, attempts: 0, air_time };
+    wild.handle_rx(&mut Cx::new(opens), FrameUp::Done(done));
+    let air = radio(0, 1).unacknowledged(filled.payload.len());
+    let demand = u64::from(wild.demand(&wild.peers[0]));
+    assert!(T / 64 * demand >= air && T / 64 * (demand - 1) < air, "{demand} for {air}");
+}

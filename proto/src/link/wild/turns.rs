@@ -114,10 +114,16 @@ impl Port {
         }
     }
 
-    /// The longest time that this radio may ever have to send in one slot.
-    pub(super) fn longest(&self, settings: &Settings) -> Duration {
-        let parts = if let Turn::Part { count, .. } = self.turns.turn { count } else { 1 };
-        (settings.slot / u64::from(parts)).saturating_sub(settings.guard)
+    /// What this radio is sure to have of a slot where it asks for it, with a window of so many
+    /// packets.
+    pub(super) fn surest(&self, settings: &Settings, window: usize) -> Duration {
+        let part = |parts: u8| (settings.slot / u64::from(parts)).saturating_sub(settings.guard);
+        match self.turns.turn {
+            Turn::Whole => part(1),
+            Turn::Part { count, .. } => part(count),
+            Turn::Grants { .. } => part(1).saturating_sub(self.opening(settings)),
+            Turn::Granted => part(1).min(self.packet_turn(settings, window)),
+        }
     }
 }
 
@@ -230,14 +236,21 @@ impl Wild {
         u8::try_from(units).expect("a slot of less than four times its length")
     }
 
-    /// What could be sent to a neighbour, in the unit of the header.
+    /// What could be sent to a neighbour, with an acknowledgement, in the unit of the header.
     pub(super) fn demand(&self, peer: &Peer) -> u8 {
-        let port = self.port(peer.place);
-        let bytes = peer.queue.front().map_or(super::FULL_PACKET_BYTES, |p| p.payload.len());
-        let frames = (peer.queue.len() + peer.sender.lost()) as u64;
-        let air = port.spec.unacknowledged(HEADER_BYTES + bytes) + self.settings.overhead;
+        let spec = self.port(peer.place).spec;
+        let air = |bytes: usize| spec.unacknowledged(HEADER_BYTES + bytes) + self.settings.overhead;
+        let (waiting, lost) = (peer.queue.len(), peer.sender.lost());
+        if waiting + lost == 0 {
+            return 0;
+        }
+        // What was cut to fill a frame is repeated as long as it is.
+        let front = peer.queue.front().map_or(0, |packet| packet.payload.len());
+        let mean = peer.sender.lost_bytes().div_ceil(lost.max(1));
+        let ack = self.air_beside_ack(peer, 0).saturating_sub(air(0));
+        let all = air(front) * waiting as u64 + air(mean) * lost as u64 + ack;
         let unit = self.settings.slot / u64::from(FULL_LENGTH);
-        let units = (air * frames).as_nanos().div_ceil(unit.as_nanos().max(1));
+        let units = all.as_nanos().div_ceil(unit.as_nanos().max(1));
         u8::try_from(units).unwrap_or(u8::MAX)
     }
 

@@ -370,6 +370,11 @@ impl Turns {
     /// Most turns of one beacon.
     pub const MOST: usize = 200;
 
+    /// Length of so many turns on the wire.
+    pub const fn bytes(turns: usize) -> usize {
+        1 + 6 * turns
+    }
+
     /// Appends the bytes on the wire: cycles (8 bits); by turn node, start and length (16 each).
     pub fn put(&self, out: &mut Vec<u8>) {
         out.push(self.cycles);
@@ -383,7 +388,7 @@ impl Turns {
     /// Reads what [`Self::put`] wrote; `None` if it is anything else.
     pub fn read(bytes: &Bytes) -> Option<Self> {
         let cycles = *bytes.first()?;
-        if !(bytes.len() - 1).is_multiple_of(6) || bytes.len() > 1 + 6 * Self::MOST {
+        if !(bytes.len() - 1).is_multiple_of(6) || bytes.len() > Self::bytes(Self::MOST) {
             return None;
         }
         let turn = |at: usize| TurnEntry {

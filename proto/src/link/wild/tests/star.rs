@@ -227,3 +227,32 @@ fn what_a_beacon_asks_for_counts() {
     let [long, short] = [told[1].1, told[2].1];
     assert!(told[0].1 > 0.3 && long > 0.3 && short < 0.1, "{told:?}");
 }
+
+#[test]
+fn bundles_of_a_station_fit_into_the_shortest_turn_for_a_packet() {
+    let config = WildConfig { frame_bytes: Some(2_304), ..WildConfig::default() };
+    let peer = PeerSpec { node: NodeId(2), radio: RadioId(0) };
+    let mut wild = Wild::build(&config, NodeId(1), &[radio(0, 1)], &[peer], Seed(1));
+    wild.set_turns(&[Turn::Granted]);
+    wild.handle_timeout(&mut Cx::new(Instant::ZERO));
+    comes(&mut wild, (2, 0), at(101_000), &data_of(2, 1, 1_000), true);
+    (1..=20).for_each(|id| offers(&mut wild, 2, id));
+    let turn = TurnEntry { node: 1, from: 0x2000, length: 0xd000 };
+    wild.on_turns(at(103_000), (0, 0), T, &Turns { cycles: 4, turns: vec![turn] });
+    let frames = drain(&mut wild, at(100_000) + T + T / 8);
+    let longest = frames.iter().map(|frame| frame.payload.len()).max().expect("frames");
+    let full = HEADER_BYTES + FULL_PACKET_BYTES;
+    assert!((full..=full + 40).contains(&longest), "{longest}");
+}
+
+#[test]
+fn what_waits_at_the_middle_of_a_star_fits_beside_its_beacon() {
+    let (slot_least_ms, slot_most_ms) = (Some(2.0), Some(38.0));
+    let mut wild = hub_with(&WildConfig { slot_least_ms, slot_most_ms, ..WildConfig::default() });
+    offers(&mut wild, 2, 1);
+    let frames = frames_after(&mut wild, &[(2, 255, Kind::Data), (3, 255, Kind::Data)], 0);
+    assert!(wild.groups[0].slots.own() < T / 4, "{}", wild.groups[0].slots.own());
+    let is_data =
+        |frame: &&Frame| decode(&frame.payload).expect("a frame of ours").header.kind == Kind::Data;
+    assert_eq!(frames.iter().filter(is_data).count(), 1);
+}
