@@ -156,9 +156,12 @@ impl Peer {
         self.acks.record.get_or_insert_with(build).clone()
     }
 
-    /// Whether an acknowledgement should go by itself.
-    pub(super) fn wants_ack_alone(&self) -> bool {
-        self.acks.left > 0 && self.acks.alone > 0 && !self.has_data()
+    /// Whether an acknowledgement should go by itself: there is no data, or what there is
+    /// `fits_nothing` of the slot and has carried none in it.
+    pub(super) fn wants_ack_alone(&self, fits_nothing: bool) -> bool {
+        let is_first = self.acks.left == PIGGYBACKED_ACKS;
+        let may_go = self.acks.left > 0 && self.acks.alone > 0;
+        may_go && if fits_nothing { is_first } else { !self.has_data() }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Which frame is next, and how it is built (`wildnet.md` 3, 5.1, 7.2, 12).
 //!
 //! In each slot: acknowledgements by themselves to neighbours for whom nothing else is there,
-//! parity of closed blocks, retransmissions oldest first, new packets in turn, and a beacon if
-//! nothing else was sent.
+//! parity of closed blocks, retransmissions oldest first, new packets in turn, an acknowledgement
+//! where none of these fits and none went out, and a beacon if nothing else was sent.
 
 use super::peer::Peer;
 use super::{Port, Wild};
@@ -76,9 +76,10 @@ impl Wild {
                 continue;
             }
             let frame = self
-                .ack_alone(cx.now, index)
+                .ack_alone(cx.now, index, false)
                 .or_else(|| self.parity(cx.now, index))
-                .or_else(|| self.of_classes(cx.now, index));
+                .or_else(|| self.of_classes(cx.now, index))
+                .or_else(|| self.ack_alone(cx.now, index, true));
             if frame.is_some() {
                 self.port_mut(place).peers.rotate_left(turn + 1);
                 return frame;
@@ -109,9 +110,9 @@ impl Wild {
         end <= self.port(place).closes
     }
 
-    fn ack_alone(&mut self, now: Instant, index: usize) -> Option<Frame> {
+    fn ack_alone(&mut self, now: Instant, index: usize, fits_nothing: bool) -> Option<Frame> {
         let peer = &mut self.peers[index];
-        if !peer.wants_ack_alone() {
+        if !peer.wants_ack_alone(fits_nothing) {
             return None;
         }
         let ack = peer.ack();

@@ -201,7 +201,7 @@ fn what_came_is_acknowledged_at_once_and_what_is_known_rarely() {
 }
 
 #[test]
-fn a_station_whose_packets_are_too_long_for_its_turn_asks_for_a_longer_one() {
+fn a_station_whose_packets_are_too_long_for_its_turn_acknowledges_and_asks_for_a_longer_one() {
     let peer = PeerSpec { node: NodeId(2), radio: RadioId(0) };
     let mut wild = Wild::build(&WildConfig::default(), NodeId(1), &[radio(0, 1)], &[peer], Seed(1));
     wild.set_turns(&[Turn::Granted]);
@@ -215,7 +215,7 @@ fn a_station_whose_packets_are_too_long_for_its_turn_asks_for_a_longer_one() {
     let frames = [drain(&mut wild, opens.offset(-500_000)), drain(&mut wild, opens)].concat();
     assert_eq!(frames.len(), 1);
     let header = decode(&frames[0].payload).expect("a frame of ours").header;
-    assert_eq!((header.kind, frames[0].to), (Kind::Idle, None));
+    assert_eq!((header.kind, frames[0].to), (Kind::Ack, Some(NodeId(2))));
     assert!(header.demand > FULL_LENGTH, "20 packets take more than a slot: {}", header.demand);
 }
 
