@@ -46,7 +46,9 @@ impl Wild {
         }
         let Some(index) = frame.peer else { return };
         let sender = &mut self.peers[index].sender;
-        sender.on_frame_late(frame.slot);
+        if !matches!(frame.what, What::Carrier(_)) {
+            sender.on_frame_late(frame.slot);
+        }
         if let What::First(seq) | What::Repeat(seq) = frame.what {
             sender.on_late(seq);
         }

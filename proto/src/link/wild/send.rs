@@ -194,7 +194,9 @@ impl Wild {
         let (radio, rate) = (port.spec.id, port.spec.rate);
         if let Some(index) = content.peer {
             let peer = &mut self.peers[index];
-            peer.sender.on_frame();
+            if carried.is_none() {
+                peer.sender.on_frame();
+            }
             peer.acks.left -= u8::from(!content.ack.is_empty());
         }
         let (peer, what) = (content.peer, content.what);

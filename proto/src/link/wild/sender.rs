@@ -289,7 +289,7 @@ impl Sender {
         self.slots.push_back(SentSlot { number, until, frames: 0 });
     }
 
-    /// A frame to the neighbour was given down in the current slot.
+    /// A frame to the neighbour, one of those that it counts, was given down in the current slot.
     pub(super) fn on_frame(&mut self) {
         if let Some(slot) = self.slots.back_mut() {
             slot.frames += 1;

@@ -5,9 +5,11 @@ use bytes::Bytes;
 use super::*;
 use crate::base::{
     EtherType, FlowId, Frame, FrameDone, FrameOutcome, Gap, PacketOutcome, Phy, RadioId,
-    ReceivedFrame, Seq, TxOptions, UnitId,
+    ReceivedFrame, Seq, TxOptions, UnitId, Wanted,
 };
-use crate::wire::wild::{FULL_LENGTH, Header, Kind, TurnEntry, Turns, decode, encode, flag};
+use crate::wire::wild::{
+    BulkAck, FULL_LENGTH, Header, Kind, TurnEntry, Turns, decode, encode, flag,
+};
 use crate::wire::{bundle, ip};
 
 mod star;
@@ -431,4 +433,24 @@ fn for_what_is_to_be_repeated_as_much_is_asked_as_it_takes() {
     let air = radio(0, 1).unacknowledged(filled.payload.len());
     let demand = u64::from(wild.demand(&wild.peers[0]));
     assert!(T / 64 * demand >= air && T / 64 * (demand - 1) < air, "{demand} for {air}");
+}
+
+#[test]
+fn a_carrier_is_none_of_the_frames_by_which_loss_is_measured() {
+    let mut wild = node([1, 6]);
+    hears(&mut wild, 2, at(101_000), 1_000, true);
+    let wanted = Wanted { radio: RadioId(0), to: NodeId(2), bytes: 60, is_answer: false };
+    wild.handle_rx(&mut Cx::new(at(102_000)), FrameUp::Wanted(wanted));
+    let opens = at(100_000) + T + WildConfig::default().guard();
+    let frames = drain(&mut wild, opens);
+    let headers = frames.iter().map(|frame| decode(&frame.payload).expect("ours").header);
+    let (carriers, counted): (Vec<_>, Vec<_>) =
+        headers.partition(|header: &Header| header.kind == Kind::Idle);
+    assert_eq!((carriers.len(), counted.len()), (1, 2));
+    let (slot, received) = (counted[0].slot, counted.len() as u16);
+    let cum = counted[0].seq.sub(1);
+    let ack = BulkAck { cum, nbits: 0, bits: Bytes::new(), slot, received };
+    let later = opens + T;
+    wild.peers[0].sender.on_ack(later, &ack, 2, later, &mut Vec::new());
+    assert_eq!(wild.peers[0].sender.estimate.loss_so_far(), Some(0.0));
 }
