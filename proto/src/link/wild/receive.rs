@@ -266,7 +266,6 @@ impl Wild {
     pub(super) fn give_up(&mut self, index: usize, out: Vec<Arrival>) {
         let peer = &mut self.peers[index];
         for arrival in out {
-            peer.received_bytes += arrival.payload.len() as u64;
             let UnitHead { flow, flow_seq, protocol, .. } = arrival.head;
             // Without an order nothing goes in parts, and what has no number tells of no gap.
             let packets = match arrival.is_ordered || protocol == EtherType::FARHOP {
@@ -275,6 +274,7 @@ impl Wild {
             };
             self.counters.malformed_protocol += u64::from(packets.is_none());
             for (protocol, payload) in packets.unwrap_or_default() {
+                peer.received_bytes += payload.len() as u64;
                 self.up.push_back(PacketUp::Received(ReceivedPacket {
                     radio: peer.spec.radio,
                     from: peer.spec.node,

@@ -454,3 +454,32 @@ fn a_carrier_is_none_of_the_frames_by_which_loss_is_measured() {
     wild.peers[0].sender.on_ack(later, &ack, 2, later, &mut Vec::new());
     assert_eq!(wild.peers[0].sender.estimate.loss_so_far(), Some(0.0));
 }
+
+#[test]
+fn received_bytes_are_those_of_the_packets_that_go_up() {
+    let mut wild = node([1, 6]);
+    let whole = |text| bundle::Piece::whole(EtherType::IPV4, Bytes::from_static(text));
+    let ride = Some(bundle::Ride { flow: FlowId(7), number: None });
+    let pieces = [whole(b"host"), bundle::Piece { ride, ..whole(b"rider") }];
+    let header = Header { protocol: EtherType::FARHOP, ..data_of(2, 1, 1_000) };
+    let event = FrameUp::Received(ReceivedFrame {
+        radio: RadioId(0),
+        from: NodeId(2),
+        to: Some(NodeId(1)),
+        protocol: EtherType::FARHOP,
+        payload: encode(&header, &[], &bundle::encode(&pieces)),
+        started: at(101_000),
+        rate: radio(0, 1).rate,
+        signal: None,
+        bits: 0,
+    });
+    let mut cx = Cx::new(at(101_300));
+    wild.handle_rx(&mut cx, event);
+    let up: usize = std::iter::from_fn(|| wild.poll_rx(&mut cx))
+        .filter_map(|event| match event {
+            PacketUp::Received(packet) => Some(packet.payload.len()),
+            _ => None,
+        })
+        .sum();
+    assert_eq!((up, wild.peers[0].received_bytes), (9, 9));
+}
