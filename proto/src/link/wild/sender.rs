@@ -314,12 +314,12 @@ impl Sender {
         horizon: Instant,
         done: &mut Vec<PacketDone>,
     ) -> usize {
-        if ack.cum.distance(self.base) < -1 || !ack.cum.is_before(self.next()) {
-            self.counters.acks_refused += 1;
-            return 0;
-        }
         if self.ack_slot == Some(slot) {
             // A copy: an acknowledgement is built once in a slot.
+            return 0;
+        }
+        if ack.cum.distance(self.base) < -1 || !ack.cum.is_before(self.next()) {
+            self.counters.acks_refused += 1;
             return 0;
         }
         self.ack_slot = Some(slot);
@@ -479,6 +479,16 @@ mod tests {
         }
         assert!(!sender.has_lost());
         assert_eq!(sender.next(), Seq(3), "repeats take no new number");
+    }
+
+    #[test]
+    fn a_copy_of_an_acknowledgement_is_no_refused_one() {
+        let mut sender = sender(0);
+        let seqs: Vec<Seq> = (1..=4).map(|id| sends(&mut sender, id, 3, 1)).collect();
+        // Bits acknowledge the others, so that the window slides beyond its sequence.
+        let bulk = ack(seqs[0], &[0b111]);
+        (0..3).for_each(|_| _ = sender.on_ack(at(2), &bulk, 2, at(2), &mut Vec::new()));
+        assert_eq!((sender.counters.acks, sender.counters.acks_refused), (1, 0));
     }
 
     #[test]
