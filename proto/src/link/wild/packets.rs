@@ -20,7 +20,6 @@ struct Data {
     head: UnitHead,
     class: usize,
     attempt: u8,
-    is_last: bool,
     payload: Bytes,
     /// Air time to keep for parity, if it is coded.
     parity_air: Option<Duration>,
@@ -163,7 +162,6 @@ impl Wild {
         let (packet, flow_seq, class) = (&entry.packet, entry.flow_seq, entry.class);
         let (flow, protocol, payload) = (packet.flow, packet.protocol, packet.payload.clone());
         let attempt = entry.attempts;
-        let is_last = sender.is_last(seq);
         let codes = sender.estimate.codes_again(class);
         let bytes = ack.len() + payload.len();
         let Some(parity_air) = self.admit(now, (index, class), bytes, codes) else {
@@ -175,7 +173,7 @@ impl Wild {
         let what = if attempt == 0 { What::First(seq) } else { What::Repeat(seq) };
         self.counters.retransmissions += u64::from(attempt > 0);
         let head = UnitHead { seq, flow, flow_seq, protocol };
-        let data = Data { what, head, class, attempt, is_last, payload, parity_air };
+        let data = Data { what, head, class, attempt, payload, parity_air };
         Some(self.data(now, index, data, &ack))
     }
 
@@ -223,9 +221,8 @@ impl Wild {
         let until = self.groups[peer.place.0].slots.end();
         let terms = Terms { flow_seq, class, level, most_retries, until };
         let seq = peer.sender.push(packet, terms);
-        let is_last = peer.sender.is_last(seq);
         let (what, head) = (What::First(seq), UnitHead { seq, flow, flow_seq, protocol });
-        let data = Data { what, head, class, attempt: 0, is_last, payload, parity_air };
+        let data = Data { what, head, class, attempt: 0, payload, parity_air };
         self.data(now, index, data, ack)
     }
 
@@ -256,10 +253,9 @@ impl Wild {
     }
 
     fn data(&mut self, now: Instant, index: usize, data: Data, ack: &[u8]) -> Frame {
-        let Data { what, head, class, attempt, is_last, payload, parity_air } = data;
+        let Data { what, head, class, attempt, payload, parity_air } = data;
         let coded = parity_air.map(|air| self.put_into_block((index, class), &head, &payload, air));
         self.peers[index].codes[class].on_data_frame();
-        let last = if is_last { flag::NO_RETX } else { 0 };
         let content = Content {
             kind: Kind::Data,
             what,
@@ -268,7 +264,7 @@ impl Wild {
             flow_seq: head.flow_seq,
             seq: head.seq,
             attempt,
-            flags: self.order_flag(class) | last,
+            flags: self.order_flag(class),
             coded,
             protocol: head.protocol,
             ack,

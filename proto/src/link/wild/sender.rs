@@ -201,14 +201,6 @@ impl Sender {
         entry.most_retries.min(self.estimate.retries(entry.class))
     }
 
-    /// Whether the next transmission of a packet in the window, or the one just begun, will be its
-    /// last.
-    pub(super) fn is_last(&self, seq: Seq) -> bool {
-        let entry = &self.window[self.index(seq).expect("a packet in the window")];
-        let made = entry.attempts - u8::from(entry.state == State::Flight);
-        made >= self.retries(entry)
-    }
-
     /// Packets of a class that were sent and are not finished.
     pub(super) fn unfinished_of(&self, class: usize) -> usize {
         let is_one = |entry: &&Entry| entry.state != State::Finished && entry.class == class;

@@ -28,7 +28,8 @@
 //! and the byte so won names the incarnation, by which a restarted neighbour is known; N is not
 //! sent, because the parity matrix does not depend on it; the acknowledgement names the slot that
 //! it counts instead of how many frames were expected, because repeated frames leave no gap in the
-//! sequence, and the sender knows best what it sent.
+//! sequence, and the sender knows best what it sent; the flags that a frame is the last one of its
+//! slot, or of its packet, are not there, because nobody would read them.
 //!
 //! A body with farhop's own EtherType is a bundle of packets (`bundle`).
 //!
@@ -100,10 +101,6 @@ pub mod flag {
     /// The flow sequence counts, for delivery in order; of parity: that of all packets of its
     /// block.
     pub const IN_ORDER: u8 = 4;
-    /// Nothing follows in this slot.
-    pub const LAST_IN_SLOT: u8 = 8;
-    /// The packet will not be repeated.
-    pub const NO_RETX: u8 = 16;
     /// The sender joins parts of packets, and takes apart what rides.
     pub const TAKES_PARTS: u8 = 64;
 }
