@@ -2,10 +2,11 @@
 //! served in turn.
 //!
 //! Each flow has its own limit, so that one flow cannot fill the node (credits for the neighbour
-//! alone let opposing flows lock up). Lanes are bounded; the oldest idle one is reused. A flow has
-//! the class of its newest packet.
+//! alone let opposing flows lock up). Lanes are bounded; the oldest idle one is reused, and where
+//! none is idle a new flow is the guest of another lane, in whose places all its flows have equal
+//! parts. A flow has the class of its newest packet; a guest, that of its lane.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::class::{Choice, Class, Classes, Habit};
 use super::parts::LEAST as LEAST_PART;
@@ -22,9 +23,10 @@ pub(super) const SHORT_BYTES: usize = 256;
 pub(super) struct Queue {
     classes: Classes,
     lanes: Vec<LaneQueue>,
+    /// The lane of each flow. A guest has it while it has packets there.
     by_flow: BTreeMap<FlowId, usize>,
-    /// The next number of flows whose lanes others have: whoever receives them remembers theirs.
-    gone: BTreeMap<FlowId, u16>,
+    /// The next number of each flow. Whoever receives them remembers theirs.
+    numbers: BTreeMap<FlowId, u16>,
     /// Lanes with packets, by the level of their class.
     active: Vec<VecDeque<usize>>,
     most_lanes: usize,
@@ -39,10 +41,37 @@ struct LaneQueue {
     class: usize,
     habit: Habit,
     packets: VecDeque<Packet>,
+    /// Whether packets of guests may be among them.
+    has_guests: bool,
     /// Bytes of the first packet that have gone out.
     cut: usize,
-    next_flow_seq: u16,
     used: Instant,
+}
+
+impl LaneQueue {
+    /// Waiting packets of a flow, and the flows that have any, with it.
+    fn share(&self, flow: FlowId) -> (usize, usize) {
+        if !self.has_guests && flow == self.flow {
+            return (self.packets.len(), 1);
+        }
+        let flows: BTreeSet<FlowId> = self.packets.iter().map(|packet| packet.flow).collect();
+        let own = self.packets.iter().filter(|packet| packet.flow == flow).count();
+        (own, flows.len() + usize::from(own == 0))
+    }
+
+    /// Places left for a flow, of `limit` that all have together; each has one.
+    fn room(&self, flow: FlowId, limit: usize) -> usize {
+        let (own, flows) = self.share(flow);
+        (limit / flows).max(1).saturating_sub(own)
+    }
+}
+
+/// The next number of a flow.
+fn number(numbers: &mut BTreeMap<FlowId, u16>, flow: FlowId) -> u16 {
+    let next = numbers.entry(flow).or_default();
+    let number = *next;
+    *next = number.wrapping_add(1);
+    number
 }
 
 /// What goes out next, and of which class it is.
@@ -70,7 +99,7 @@ impl Host<'_> {
         let is_like_it = lane.class == self.class && terms(packet) == terms(self.packet);
         let is_short = packet.payload.len() <= SHORT_BYTES && !(self.is_copy)(packet);
         ip::is_bare_ack(&packet.payload)
-            || (is_like_it && is_short && lane.flow != self.packet.flow)
+            || (is_like_it && is_short && packet.flow != self.packet.flow)
     }
 }
 
@@ -84,11 +113,11 @@ pub(super) struct Cut {
 impl Queue {
     /// At most `most_lanes` flows.
     pub(super) fn new(classes: Classes, most_lanes: usize) -> Self {
-        let (lanes, by_flow, gone) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let (lanes, by_flow, numbers) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let active = vec![VecDeque::new(); classes.levels()];
         let drops = vec![0; classes.all().len()];
         let most_lanes = most_lanes.max(1);
-        Self { classes, lanes, by_flow, gone, active, most_lanes, len: 0, drops }
+        Self { classes, lanes, by_flow, numbers, active, most_lanes, len: 0, drops }
     }
 
     /// Waiting packets of all flows.
@@ -114,16 +143,29 @@ impl Queue {
 
     /// Places left for a flow. A queue that drops its oldest packet always has one.
     pub(super) fn room(&self, flow: FlowId) -> usize {
-        match self.by_flow.get(&flow) {
+        match self.lane_of(flow) {
             Some(lane) => {
-                let lane = &self.lanes[*lane];
+                let lane = &self.lanes[lane];
                 let class = self.classes.get(lane.class);
-                let left = class.queue.saturating_sub(lane.packets.len());
+                let left = lane.room(flow, class.queue);
                 if class.drops_oldest { left.max(1) } else { left }
             }
             None if self.has_free_lane() => self.classes.get(0).queue,
-            None => 0,
+            None => usize::from(self.takes_guests()),
         }
+    }
+
+    /// The lane of a flow, if it has one.
+    fn lane_of(&self, flow: FlowId) -> Option<usize> {
+        let index = *self.by_flow.get(&flow)?;
+        let lane = &self.lanes[index];
+        let has_it = || lane.has_guests && lane.packets.iter().any(|packet| packet.flow == flow);
+        (lane.flow == flow || has_it()).then_some(index)
+    }
+
+    /// Whether a flow without a lane has a place in that of another.
+    fn takes_guests(&self) -> bool {
+        self.len < 2 * self.most_lanes * self.classes.get(0).queue
     }
 
     /// A new flow takes a lane that is free or idle; active lanes are those with packets.
@@ -135,20 +177,26 @@ impl Queue {
     /// of its flow where the class has it so.
     pub(super) fn push(&mut self, packet: Packet, now: Instant) -> Option<Packet> {
         let choice = self.classes.choose(&packet);
-        if !self.by_flow.contains_key(&packet.flow) && !self.has_free_lane() {
+        let flow = packet.flow;
+        let is_known = self.lane_of(flow).is_some() || self.has_free_lane();
+        if !is_known && !self.takes_guests() {
             self.drops[choice.class] += 1;
             return Some(packet);
         }
-        let index = self.lane(packet.flow);
-        let class = self.class_now(index, choice, &packet, now);
-        self.set_class(index, class);
+        let index = if is_known { self.lane(flow) } else { self.lane_as_guest(flow, choice) };
+        if self.lanes[index].flow == flow {
+            let class = self.class_now(index, choice, &packet, now);
+            self.set_class(index, class);
+        }
+        let class = self.lanes[index].class;
         let (limit, drops_oldest) = {
             let Class { queue, drops_oldest, .. } = self.classes.get(class);
             (*queue, *drops_oldest)
         };
         let lane = &mut self.lanes[index];
         lane.used = now;
-        let is_full = lane.packets.len() >= limit;
+        lane.has_guests = lane.flow != flow || (lane.has_guests && !lane.packets.is_empty());
+        let is_full = lane.room(flow, limit) == 0;
         self.drops[class] += u64::from(is_full);
         if is_full && !drops_oldest {
             return Some(packet);
@@ -185,25 +233,35 @@ impl Queue {
     }
 
     fn lane(&mut self, flow: FlowId) -> usize {
-        if let Some(index) = self.by_flow.get(&flow) {
-            return *index;
+        if let Some(index) = self.lane_of(flow) {
+            return index;
         }
-        let next_flow_seq = self.gone.remove(&flow).unwrap_or(0);
         let index = if self.lanes.len() < self.most_lanes {
             let (packets, habit) = (VecDeque::new(), Habit::default());
-            let (class, cut, used) = (0, 0, Instant::ZERO);
-            self.lanes.push(LaneQueue { flow, class, habit, packets, cut, next_flow_seq, used });
+            let (class, has_guests, cut, used) = (0, false, 0, Instant::ZERO);
+            self.lanes.push(LaneQueue { flow, class, habit, packets, has_guests, cut, used });
             self.lanes.len() - 1
         } else {
             let idle = self.lanes.iter().enumerate().filter(|(_, lane)| lane.packets.is_empty());
             let (index, lane) = idle.min_by_key(|(_, lane)| lane.used).expect("an idle lane");
             self.by_flow.remove(&lane.flow);
             let lane = &mut self.lanes[index];
-            let before = std::mem::replace(&mut lane.flow, flow);
-            self.gone.insert(before, lane.next_flow_seq);
-            lane.next_flow_seq = next_flow_seq;
-            lane.habit = Habit::default();
+            (lane.flow, lane.habit) = (flow, Habit::default());
             index
+        };
+        self.by_flow.insert(flow, index);
+        index
+    }
+
+    /// The lane in which a flow is a guest: one of its class, where there is any.
+    fn lane_as_guest(&mut self, flow: FlowId, choice: Choice) -> usize {
+        let classes = choice.class..=choice.class + usize::from(choice.is_auto);
+        let is_like_it = |index: &usize| classes.contains(&self.lanes[*index].class);
+        let like_it: Vec<usize> = (0..self.lanes.len()).filter(is_like_it).collect();
+        let number = usize::from(flow.0);
+        let index = match like_it.len() {
+            0 => number % self.lanes.len(),
+            many => like_it[number % many],
         };
         self.by_flow.insert(flow, index);
         index
@@ -239,14 +297,14 @@ impl Queue {
         let index = self.active[level][turn];
         let lane = &mut self.lanes[index];
         let packet = lane.packets.pop_front()?;
-        let number = (!ip::is_bare_ack(&packet.payload)).then_some(lane.next_flow_seq);
-        lane.next_flow_seq = lane.next_flow_seq.wrapping_add(u16::from(number.is_some()));
+        let number =
+            (!ip::is_bare_ack(&packet.payload)).then(|| number(&mut self.numbers, packet.flow));
         if lane.packets.is_empty() {
             self.active[level].remove(turn);
         }
         self.len -= 1;
         let number = number.filter(|_| self.classes.get(lane.class).is_ordered);
-        let ride = Ride { flow: lane.flow, number };
+        let ride = Ride { flow: packet.flow, number };
         Some((packet, ride))
     }
 
@@ -272,8 +330,7 @@ impl Queue {
         let lane = &mut self.lanes[index];
         let packet = lane.packets.pop_front()?;
         lane.cut = 0;
-        let flow_seq = lane.next_flow_seq;
-        lane.next_flow_seq = flow_seq.wrapping_add(1);
+        let flow_seq = number(&mut self.numbers, packet.flow);
         if !lane.packets.is_empty() {
             self.active[level].push_back(index);
         }
@@ -318,7 +375,7 @@ impl Queue {
         let (mut cuts, mut room) = (Vec::new(), most);
         while let Some(packet) = lane.packets.front() {
             let first: Option<&Cut> = cuts.first();
-            let terms = |it: &Packet| (it.options.ack, it.options.attempts, is_single(it));
+            let terms = |it: &Packet| (it.flow, it.options.ack, it.options.attempts, is_single(it));
             if first.is_some_and(|it| is_single(packet) || terms(&it.packet) != terms(packet)) {
                 break;
             }
@@ -341,11 +398,7 @@ impl Queue {
             lane.packets.pop_front();
             self.len -= 1;
         }
-        if cuts.is_empty() {
-            return None;
-        }
-        let flow_seq = lane.next_flow_seq;
-        lane.next_flow_seq = flow_seq.wrapping_add(1);
+        let flow_seq = number(&mut self.numbers, cuts.first()?.packet.flow);
         let (class, is_busy) = (lane.class, !lane.packets.is_empty());
         self.active[level].remove(turn);
         if is_busy {
@@ -436,7 +489,6 @@ mod tests {
     fn the_oldest_idle_lane_is_reused() {
         let mut queue = plain(2, 2);
         assert!(push(&mut queue, 1, 1) && push(&mut queue, 2, 2));
-        assert_eq!(queue.room(FlowId(3)), 0, "no lane is idle");
         assert_eq!(queue.take(0, 0).map(|taken| taken.packet.id.0), Some(1));
         assert!(push(&mut queue, 3, 3));
         let taken = queue.take(0, 1).expect("the newcomer");
@@ -453,6 +505,34 @@ mod tests {
         };
         assert_eq!([number(1, 1), number(2, 1), number(3, 2), number(4, 1)], [0, 1, 0, 2]);
         assert_eq!(number(5, 2), 1);
+    }
+
+    #[test]
+    fn where_no_lane_is_idle_a_flow_is_a_guest_and_has_its_part() {
+        let mut queue = plain(4, 1);
+        for id in 1..=4 {
+            assert!(push(&mut queue, id, 1));
+        }
+        assert_eq!((queue.room(FlowId(1)), queue.room(FlowId(2))), (0, 1));
+        assert!(push(&mut queue, 5, 2) && push(&mut queue, 6, 2));
+        assert_eq!(queue.room(FlowId(2)), 0, "two of four places");
+        assert!(!push(&mut queue, 7, 2) && !push(&mut queue, 7, 1));
+        let next = || queue.take(0, 0);
+        let order: Vec<_> = std::iter::from_fn(next)
+            .map(|it| (it.packet.id.0, it.packet.flow.0, it.flow_seq))
+            .collect();
+        assert_eq!(order, [(1, 1, 0), (2, 1, 1), (3, 1, 2), (4, 1, 3), (5, 2, 0), (6, 2, 1)]);
+        // The lane is idle: it is the guest's now, and its numbers go on.
+        assert!(push(&mut queue, 8, 2) && queue.room(FlowId(2)) == 3);
+        assert_eq!(queue.take(0, 0).map(|taken| taken.flow_seq), Some(2));
+    }
+
+    #[test]
+    fn a_bundle_holds_packets_of_one_flow() {
+        let mut queue = plain(4, 1);
+        assert!(push(&mut queue, 1, 1) && push(&mut queue, 2, 2));
+        let (cuts, _, _) = queue.cut(0, 0, 2_000, |_| false).expect("a bundle");
+        assert_eq!((cuts.len(), queue.len()), (1, 1));
     }
 
     #[test]
