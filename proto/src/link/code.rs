@@ -117,6 +117,11 @@ impl Decoder {
         Self { id, data: Vec::new(), parity: Vec::new(), k: None, is_complete: false }
     }
 
+    /// Whether nothing more is to come of it.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
     /// Takes a data packet of the block.
     pub(super) fn on_data(&mut self, index: u8, head: UnitHead, payload: Bytes) {
         let index = usize::from(index);

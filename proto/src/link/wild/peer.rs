@@ -88,7 +88,7 @@ impl Peer {
             received_bytes: 0,
             queue: Queue::new(classes.clone(), lanes),
             sender: Sender::new(window, classes.levels(), settings.slot * 2, estimate),
-            receiver: Receiver::new(settings.in_order, settings.patience()),
+            receiver: Receiver::new(settings.in_order, settings.patience(), classes.all().len()),
             codes: (0..classes.all().len()).map(coding).collect(),
             next_block: 0,
             precedence: Precedence::new(classes.levels(), settings.slot),

@@ -16,8 +16,10 @@ use crate::link::code::Decoder;
 use crate::wire::bundle::{self, Piece, Ride};
 use crate::wire::wild::{BulkAck, Header, Kind, MAX_ACK_BITS, UnitHead, decode_unit};
 
-/// Code blocks that are kept.
-const BLOCKS: usize = 8;
+/// Code blocks that are kept, at least, and for each class: its open one, and one before it whose
+/// parity is late.
+const LEAST_BLOCKS: usize = 8;
+const BLOCKS_OF_CLASS: usize = 2;
 /// Flows whose order is remembered.
 const FLOWS: usize = 1_024;
 /// Frames in a row that show a restart.
@@ -89,11 +91,13 @@ pub(super) struct Receiver {
     /// Flows with packets that wait.
     holding: Vec<FlowId>,
     blocks: VecDeque<Decoder>,
+    most_blocks: usize,
     pub(super) counters: ReceiverCounters,
 }
 
 impl Receiver {
-    pub(super) fn new(in_order: InOrder, patience: Duration) -> Self {
+    /// For a sender with so many classes.
+    pub(super) fn new(in_order: InOrder, patience: Duration, classes: usize) -> Self {
         Self {
             in_order,
             patience,
@@ -106,6 +110,7 @@ impl Receiver {
             flows: BTreeMap::new(),
             holding: Vec::new(),
             blocks: VecDeque::new(),
+            most_blocks: (BLOCKS_OF_CLASS * classes).max(LEAST_BLOCKS),
             counters: ReceiverCounters::default(),
         }
     }
@@ -315,8 +320,9 @@ impl Receiver {
 
     fn block(&mut self, id: u16) -> &mut Decoder {
         let index = self.blocks.iter().rposition(|block| block.id == id).unwrap_or_else(|| {
-            if self.blocks.len() == BLOCKS {
-                self.blocks.pop_front();
+            if self.blocks.len() == self.most_blocks {
+                let done = self.blocks.iter().position(Decoder::is_complete);
+                self.blocks.remove(done.unwrap_or(0));
             }
             self.blocks.push_back(Decoder::new(id));
             self.blocks.len() - 1
@@ -360,6 +366,8 @@ pub(super) fn unit_head(header: &Header) -> UnitHead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::code::Encoder;
+    use crate::wire::wild::Coded;
 
     const NOW: Instant = Instant::from_nanos(1);
 
@@ -387,7 +395,7 @@ mod tests {
 
     impl Story {
         fn new(in_order: InOrder) -> Self {
-            Self(Receiver::new(in_order, Duration::from_millis(500)))
+            Self(Receiver::new(in_order, Duration::from_millis(500), 1))
         }
 
         /// A packet comes; the sequences that go up.
@@ -474,6 +482,29 @@ mod tests {
         assert_eq!(story.gets(10, 10, 1, 0), [10]);
         assert_eq!(story.gets(10, 10, 1, 0), [0; 0]);
         assert_eq!(story.0.counters.duplicates, 2);
+    }
+
+    #[test]
+    fn each_class_may_have_a_block_open() {
+        let classes = 10;
+        let mut receiver = Receiver::new(InOrder::Flow, Duration::from_millis(500), classes);
+        let coded = |block, index| Header {
+            coded: Some(Coded { block, index, k: 2 }),
+            ..header(10 + u32::from(index), 10)
+        };
+        let unit = |index| (unit_head(&coded(0, index)), Bytes::from_static(b"unit"));
+        let mut encoder = Encoder::new(0);
+        [0, 1].map(unit).iter().for_each(|(head, payload)| encoder.push(head, payload));
+        let parity = encoder.parity(1).remove(0);
+        let (head, payload) = unit(0);
+        let arrival = Arrival { head, is_ordered: true, payload, signal: None, rate: None };
+        for block in 0..classes as u16 {
+            assert!(receiver.on_coded(&coded(block, 0), &arrival).is_empty());
+        }
+        for block in 0..classes as u16 {
+            let units = receiver.on_parity(&coded(block, 2), parity.clone());
+            assert_eq!(units.len(), 1, "of block {block}");
+        }
     }
 
     #[test]
