@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::topology::{RadioUse, Step, Topology};
-use crate::base::{NodeId, PhyKind, RadioId};
+use crate::base::{Duration, NodeId, PhyKind, RadioId};
 use crate::link::wild::Turn;
 use crate::stack::scenario::RadioConfig;
 
@@ -61,6 +61,13 @@ impl Topology {
             .map(NodeId)
             .zip(&self.radios)
             .flat_map(|(node, radios)| radios.iter().map(move |radio| (node, &*radio.config)))
+    }
+
+    /// The radio with the longest way to a neighbour, and how long a frame takes for it.
+    pub(in crate::stack) fn longest_way(&self) -> Option<(NodeId, Duration)> {
+        let of = |radios: &Vec<RadioUse>| radios.iter().map(|radio| radio.longest).max();
+        let all = (1..).map(NodeId).zip(self.radios.iter().map(of));
+        all.filter_map(|(node, way)| Some((node, way?))).max_by_key(|(_, way)| *way)
     }
 
     /// Radios of one node on channels that overlap without being one.

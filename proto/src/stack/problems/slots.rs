@@ -46,6 +46,7 @@ pub(super) fn check_phases(
             let room = wild.slot_least().as_millis_f64() - wild.guard_ms - wild.overhead_us / 1e3;
             check_room(found, scenario, topology, ("slot_ms", room));
             check_parts(found, wild, topology);
+            check_ways(found, scenario, wild, topology);
         }
         LinkConfig::TwoP(two_p) => {
             let room = two_p.phase_ms - two_p.guard_ms;
@@ -72,6 +73,22 @@ fn check_room(
         );
         let help = "a longer slot, a shorter guard, or a higher rate";
         found.add(format!("stack.link.{key}"), message, help);
+    }
+}
+
+/// Whether slots can follow those of the farthest neighbour: they move by a quarter of their length
+/// at a time, and both ends of the way move.
+fn check_ways(found: &mut Found, scenario: &Scenario, wild: &WildConfig, topology: &Topology) {
+    let Some((node, way)) = topology.longest_way() else { return };
+    if way * 4 > wild.slot() {
+        let name = scenario.node_name(node).expect("a node of the scenario");
+        let message = format!(
+            "the way to the farthest neighbour of '{name}' and back takes {:.1} ms, more than half \
+             of a slot: the two would never be in step",
+            (way * 2).as_millis_f64()
+        );
+        let help = format!("at least {}", ((way * 4).as_millis_f64() * 10.0).ceil() / 10.0);
+        found.add("stack.link.slot_ms", message, help);
     }
 }
 
@@ -255,6 +272,29 @@ mod tests {
         let two_p = serde_json::json!({ "kind": "two-p", "phase_ms": 4, "guard_ms": 0 });
         assert_eq!(problems(two_p.clone(), 11.0), [""; 0]);
         assert_eq!(problems(two_p, 1.0), ["stack.link.phase_ms"]);
+    }
+
+    #[test]
+    fn slots_that_are_short_beside_the_way_are_refused() {
+        let problems = |slot_ms: f64, km: f64| {
+            let link = serde_json::json!({
+                "kind": "wild", "slot_ms": slot_ms, "guard_ms": 0.1
+            });
+            let scenario = serde_json::json!({
+                "name": "x",
+                "stack": { "link": link },
+                "radio": { "rate_mbps": 11, "preamble": "short" },
+                "node": [{ "name": "a" }, { "name": "b" }],
+                "link": [{ "between": ["a", "b"], "distance_km": km }],
+            });
+            let scenario: Scenario = serde_json::from_value(scenario).expect("a scenario");
+            scenario.problems()
+        };
+        assert_eq!(problems(2.0, 149.0), []);
+        let far = problems(2.0, 151.0);
+        assert_eq!((far.len(), &*far[0].path), (1, "stack.link.slot_ms"), "{far:?}");
+        assert_eq!(far[0].help, "at least 2.1");
+        assert_eq!(problems(2.1, 151.0), []);
     }
 
     #[test]
