@@ -29,8 +29,11 @@ const GUESTS_OF: u32 = 2;
 const BUSY_WEIGHT: u32 = 4;
 /// Between two turns, for frames that are longer than planned.
 const GAP: Duration = Duration::from_micros(60);
-/// By so much may the ways of a newcomer and of the others differ (90 km, there and back).
+/// By so much may the ways of a newcomer and of the others differ (90 km, there and back), and in
+/// one of so many invitations by so much (300 km), unless that is more than a quarter of a slot.
 const NEWCOMER_SKEW: Duration = Duration::from_micros(600);
+const FAR_OF: u8 = 4;
+const FAR_SKEW: Duration = Duration::from_millis(2);
 /// Payload of a frame by which a newcomer makes itself known.
 const NEWCOMER_BYTES: usize = 200;
 /// Payload of an acknowledgement, unless the window is a wide one.
@@ -56,6 +59,8 @@ pub(super) struct Served {
     fed: u32,
     /// Turns that it had since it was heard.
     pub(super) unheard: u8,
+    /// How many times it was asked while it was missing.
+    asked: u8,
 }
 
 /// What the neighbours of the middle of a star need of a cycle.
@@ -78,8 +83,8 @@ struct Needs {
     least: Duration,
     /// What a packet takes.
     packet: Duration,
-    /// What somebody who is missing must have.
-    invitation: Duration,
+    /// What each of those who are missing must have to make itself known.
+    invitations: Vec<Duration>,
     /// What each could fill, with its acknowledgements.
     wanted: Vec<Duration>,
 }
@@ -89,7 +94,7 @@ impl Needs {
     fn fixed(&self, settings: &Settings, guests: usize) -> Duration {
         // Where guests are nobody knows: the first may be nearer than all others.
         let far = if guests > 0 { self.far } else { Duration::ZERO };
-        settings.guard + self.skew + far + self.invitation * guests as u64
+        settings.guard + self.skew + far + self.invitations[..guests].iter().copied().sum()
     }
 
     /// What all who are here could use.
@@ -101,7 +106,11 @@ impl Needs {
     fn guests(&self, settings: &Settings, slot: Duration) -> usize {
         let spare = slot.saturating_sub(self.fixed(settings, 0) + self.far + self.asked());
         let spare = if self.here.is_empty() { spare } else { spare / 2 };
-        let fit = spare.div_duration(self.invitation) as usize;
+        let taken = self.invitations.iter().scan(Duration::ZERO, |taken, invitation| {
+            *taken += *invitation;
+            Some(*taken)
+        });
+        let fit = taken.take_while(|taken| *taken <= spare).count();
         let most = self.away.len().min(Turns::MOST - self.here.len());
         let is_few = self.guests == 0 && self.away.len() <= self.all;
         if is_few { 0 } else { fit.max(self.guests).min(most) }
@@ -158,7 +167,8 @@ impl Wild {
         grants.given = Turns { cycles: cycles as u8, turns };
         grants.holders = [&needs.here, &needs.away[..guests]].concat();
         for index in &needs.away[..guests] {
-            self.peers[*index].served.round = round;
+            let served = &mut self.peers[*index].served;
+            (served.round, served.asked) = (round, served.asked.wrapping_add(1));
         }
         for (place, index) in needs.here.iter().enumerate() {
             let wanted = needs.wanted[place];
@@ -218,9 +228,11 @@ impl Wild {
         let window = port.peers.iter().map(|index| peer(index).sender.limit()).max();
         let packet = port.packet_turn(&self.settings, window.unwrap_or(0)) + GAP;
         let room = slot.saturating_sub(guard + skew);
-        let invitation = air(NEWCOMER_BYTES) + NEWCOMER_SKEW;
+        let shown = air(NEWCOMER_BYTES);
+        let invitation = |index: &usize| shown + self.newcomer_skew(*index);
+        let invitations: Vec<Duration> = away.iter().map(invitation).collect();
         let far = Duration::from_nanos(far);
-        let for_guest = if away.is_empty() { Duration::ZERO } else { invitation + far };
+        let for_guest = invitations.first().map_or(Duration::ZERO, |first| *first + far);
         let beside_packet = room.saturating_sub(packet.saturating_sub(least) + for_guest);
         let most = (room / 2).min(beside_packet).div_duration(least).max(1);
         let rounds = (here.len() as u64).div_ceil(most).max(1);
@@ -243,11 +255,19 @@ impl Wild {
             skew,
             least,
             packet,
-            invitation,
+            invitations,
             wanted: here.iter().map(|index| wanted(peer(index).demand)).collect(),
             here,
             all,
             away,
+        }
+    }
+
+    /// By how much the way of somebody who is missing may differ in its next turn.
+    fn newcomer_skew(&self, index: usize) -> Duration {
+        match self.peers[index].served.asked.wrapping_add(1).is_multiple_of(FAR_OF) {
+            true => FAR_SKEW.min(self.settings.slot / 4).max(NEWCOMER_SKEW),
+            false => NEWCOMER_SKEW,
         }
     }
 
@@ -306,10 +326,10 @@ impl Wild {
         }
         // The others arrive as much later.
         from += needs.far;
-        for index in &needs.away[..guests] {
+        for (index, invitation) in needs.away[..guests].iter().zip(&needs.invitations) {
             // How far it is, nobody knows: it may come late by its way there and back.
-            add(index, from, needs.invitation.saturating_sub(NEWCOMER_SKEW));
-            from += needs.invitation;
+            add(index, from, invitation.saturating_sub(self.newcomer_skew(*index)));
+            from += *invitation;
         }
         entries
     }

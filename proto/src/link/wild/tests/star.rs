@@ -256,3 +256,19 @@ fn what_waits_at_the_middle_of_a_star_fits_beside_its_beacon() {
         |frame: &&Frame| decode(&frame.payload).expect("a frame of ours").header.kind == Kind::Data;
     assert_eq!(frames.iter().filter(is_data).count(), 1);
 }
+
+#[test]
+fn whoever_is_far_away_is_asked_early_enough_at_times() {
+    let mut wild = hub();
+    let latest = (0..200).filter_map(|cycle| {
+        let beacon = frames_after(&mut wild, &[(2, 0, Kind::Data)], cycle).remove(0);
+        let body = decode(&beacon.payload).expect("a frame of ours").body;
+        let turns = Turns::read(&body.slice(4..)).expect("turns").turns;
+        let turn = turns.iter().find(|turn| turn.node == 3)?;
+        Some(u32::from(turn.from) + u32::from(turn.length))
+    });
+    let latest: BTreeSet<u32> = latest.collect();
+    let left = |end: &u32| f64::from(65_536 - end) / 65_536.0 * T.as_millis_f64();
+    let (early, late) = (latest.first().map(left), latest.last().map(left));
+    assert!(early > Some(2.0) && late < Some(1.0), "{early:?} and {late:?} ms before the end");
+}
