@@ -193,7 +193,7 @@ impl Wild {
         self.peers[index].stamp = Some((header.slot, began, cx.now));
         match self.groups[group].slots.on_stamp(
             cx.now,
-            frame.started,
+            (from, frame.started),
             delta,
             header.cluster,
             length,

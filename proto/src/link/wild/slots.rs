@@ -5,8 +5,9 @@
 //! sent. A receive slot follows. During a slot the sender is the master: a stamp says how long
 //! after the start of its slot the preamble of its frame went on air, so the slot began here at
 //! `trecv = t2 - delta`, and our own starts at `trecv + T`. Of the stamps of several neighbours
-//! in one receive slot the latest counts; a node in step moves by at most `T / 4` at a time, or as
-//! far as it takes after four cycles without a stamp.
+//! in one receive slot the latest counts, and of one whose stamp was lost, where it would have
+//! been; a node in step moves by at most `T / 4` at a time, or as far as it takes after four
+//! cycles without a stamp.
 //!
 //! Nodes that begin by themselves draw the number of a cluster, which whoever follows them repeats.
 //! Where two clusters meet, the one with the higher number takes over the schedule of the other; so
@@ -17,7 +18,9 @@
 //! the cycle that it has learned (`2 T` and the way there and back), not with `2 T`; so the error
 //! after a lost stamp stays below the propagation delay instead of being twice that.
 
-use crate::base::{Duration, Instant, Rng};
+use std::collections::BTreeMap;
+
+use crate::base::{Duration, Instant, NodeId, Rng};
 
 /// The way there and back over 200 km, in nanoseconds.
 const LONGEST_WAY: i64 = 1_400_000;
@@ -96,8 +99,10 @@ pub(super) struct Slots {
     asked: Option<Instant>,
     /// What a cycle takes beyond both slots, learned, in nanoseconds.
     excess: i64,
-    /// When the last stamp came, and what start it asked for; nothing while out of step.
-    stamped: Option<(Instant, Instant)>,
+    /// When the last stamp came; nothing while out of step.
+    stamped: Option<Instant>,
+    /// When the last stamp of each neighbour came, and what start it asked for.
+    stamps: BTreeMap<NodeId, (Instant, Instant)>,
     heard: Instant,
     rng: Rng,
     is_born: bool,
@@ -124,6 +129,7 @@ impl Slots {
             asked: None,
             excess: 0,
             stamped: None,
+            stamps: BTreeMap::new(),
             heard: Instant::ZERO,
             rng,
             is_born: false,
@@ -334,11 +340,12 @@ impl Slots {
         self.start = self.free.offset(error.clamp(-most, most));
     }
 
-    /// Takes the stamp `delta` of a frame of a cluster, whose preamble began at `started`.
+    /// Takes the stamp `delta` of a frame `from` a neighbour, of a cluster, whose preamble began at
+    /// `started`.
     pub(super) fn on_stamp(
         &mut self,
         now: Instant,
-        started: Instant,
+        (from, started): (NodeId, Instant),
         delta: Duration,
         cluster: u8,
         length: Duration,
@@ -347,16 +354,16 @@ impl Slots {
             return Stamp::TooLong;
         }
         let asked = started.offset(-(delta.as_nanos() as i64)) + length;
-        let Some((stamped, before)) = self.stamped.filter(|_| self.is_in_step(now)) else {
+        let Some(stamped) = self.stamped.filter(|_| self.is_in_step(now)) else {
             self.theirs = length;
-            return self.take(now, asked, cluster);
+            return self.take(now, (from, asked), cluster);
         };
         if cluster > self.cluster {
             return Stamp::Foreign;
         }
         if cluster < self.cluster {
             self.theirs = length;
-            return self.take(now, asked, cluster);
+            return self.take(now, (from, asked), cluster);
         }
         self.heard = now;
         self.on_length(length);
@@ -368,17 +375,29 @@ impl Slots {
         let cycle = self.cycle();
         let off = asked.signed_since(free);
         let asked = asked.offset(-(off + cycle.div_euclid(2)).div_euclid(cycle) * cycle);
-        if self.asked.is_none() {
+        if let Some((_, before)) = self.stamps.insert(from, (now, asked)) {
             self.learn(asked.signed_since(before));
         }
-        let asked = self.asked.map_or(asked, |other| other.max(asked));
+        let asked = self.latest(now, asked);
         self.asked = Some(asked);
         self.was_stale |= now.since(stamped) > self.length * 2 * STALE_CYCLES;
-        self.stamped = Some((now, asked));
+        self.stamped = Some(now);
         if self.phase != Phase::Send {
             self.hold(asked);
         }
         Stamp::Held(asked.signed_since(free))
+    }
+
+    /// The latest start that a neighbour asks for in the cycle in which one asks for `asked`. Who
+    /// was not heard in it asks for what it did lately: it is not to be sent over.
+    fn latest(&self, now: Instant, asked: Instant) -> Instant {
+        let (cycle, fresh) = (self.cycle(), self.length * 2 * STALE_CYCLES);
+        let lately = self.stamps.values().filter(|(came, _)| now.since(*came) <= fresh);
+        let in_cycle = |(_, other): &(Instant, Instant)| {
+            let cycles = (asked.signed_since(*other) + cycle / 2).div_euclid(cycle);
+            other.offset(cycles * cycle)
+        };
+        lately.map(in_cycle).fold(asked, Instant::max)
     }
 
     /// A stamp tells how long the neighbours' slot is; of several the longest counts.
@@ -391,7 +410,7 @@ impl Slots {
         }
     }
 
-    /// Learns the length of a cycle from two stamps some cycles apart.
+    /// Learns the length of a cycle from two stamps of a neighbour some cycles apart.
     ///
     /// Not from the error of our own schedule: that mixes in the errors of earlier cycles, and
     /// two nodes which follow each other's errors swing.
@@ -412,7 +431,7 @@ impl Slots {
         }
     }
 
-    fn take(&mut self, now: Instant, asked: Instant, cluster: u8) -> Stamp {
+    fn take(&mut self, now: Instant, (from, asked): (NodeId, Instant), cluster: u8) -> Stamp {
         let cut = self.phase == Phase::Send;
         self.cluster = cluster;
         self.is_born = true;
@@ -423,7 +442,8 @@ impl Slots {
         self.skip(now);
         self.free = self.start;
         self.asked = Some(self.start);
-        self.stamped = Some((now, self.start));
+        self.stamped = Some(now);
+        self.stamps = BTreeMap::from([(from, (now, self.start))]);
         Stamp::Taken { cut }
     }
 }
@@ -434,6 +454,8 @@ mod tests {
     use crate::base::Seed;
 
     const T: Duration = Duration::from_millis(20);
+    const NEAR: NodeId = NodeId(2);
+    const FAR: NodeId = NodeId(3);
 
     fn slots(name: &str) -> Slots {
         Slots::new(T, Duration::from_millis(1), Seed(1).stream(name))
@@ -447,7 +469,8 @@ mod tests {
     fn in_step() -> Slots {
         let mut slots = slots("in step");
         assert_eq!(slots.advance(Instant::ZERO), None);
-        let stamp = slots.on_stamp(at(1_001_500), at(1_001_000), Duration::from_millis(1), 0, T);
+        let stamp =
+            slots.on_stamp(at(1_001_500), (NEAR, at(1_001_000)), Duration::from_millis(1), 0, T);
         // The self-started slot was due long ago in this story, but nobody called.
         assert_eq!(stamp, Stamp::Taken { cut: false });
         slots
@@ -484,11 +507,17 @@ mod tests {
         slots.advance(at(1_021_000));
         slots.advance(at(1_040_000));
         let delta = Duration::from_millis(1);
-        assert_eq!(slots.on_stamp(at(1_041_300), at(1_041_200), delta, 0, T), Stamp::Held(200_000));
-        assert_eq!(slots.on_stamp(at(1_041_400), at(1_041_100), delta, 0, T), Stamp::Held(200_000));
+        assert_eq!(
+            slots.on_stamp(at(1_041_300), (NEAR, at(1_041_200)), delta, 0, T),
+            Stamp::Held(200_000)
+        );
+        assert_eq!(
+            slots.on_stamp(at(1_041_400), (FAR, at(1_041_100)), delta, 0, T),
+            Stamp::Held(200_000)
+        );
         assert_eq!(slots.start(), at(1_060_200));
         assert_eq!(
-            slots.on_stamp(at(1_051_000), at(1_050_900), delta, 0, T),
+            slots.on_stamp(at(1_051_000), (NEAR, at(1_050_900)), delta, 0, T),
             Stamp::Held(9_900_000)
         );
         assert_eq!(slots.start(), at(1_065_000));
@@ -507,7 +536,8 @@ mod tests {
     #[test]
     fn a_stamp_longer_than_the_slot_is_of_another_network() {
         let mut slots = in_step();
-        let stamp = slots.on_stamp(at(1_041_300), at(1_041_200), Duration::from_millis(21), 0, T);
+        let stamp =
+            slots.on_stamp(at(1_041_300), (NEAR, at(1_041_200)), Duration::from_millis(21), 0, T);
         assert_eq!(stamp, Stamp::TooLong);
     }
 
@@ -519,12 +549,12 @@ mod tests {
         let mut slots = Slots::new(t, guard, Seed(1).stream("short"));
         slots.advance(Instant::ZERO);
         let begin = at(1_000_000);
-        slots.on_stamp(begin, begin, Duration::ZERO, 0, t);
+        slots.on_stamp(begin, (NEAR, begin), Duration::ZERO, 0, t);
         for round in 1..60 {
             slots.advance(slots.due());
             slots.advance(slots.due());
             let heard = begin + (t * 2 + way) * round;
-            slots.on_stamp(heard, heard, Duration::ZERO, 0, t);
+            slots.on_stamp(heard, (NEAR, heard), Duration::ZERO, 0, t);
         }
         assert!((slots.excess - 534_000).abs() < 1_000, "{} ns", slots.excess);
     }
@@ -540,12 +570,35 @@ mod tests {
             let ideal = at(1_020_000) + cycle * (round + 1);
             if round < 40 || round % 3 == 0 {
                 let heard = ideal.saturating_sub(T) + Duration::from_millis(1);
-                slots.on_stamp(heard, heard, Duration::from_millis(1), 0, T);
+                slots.on_stamp(heard, (NEAR, heard), Duration::from_millis(1), 0, T);
             }
             if round > 30 {
                 let error = slots.start().signed_since(ideal).abs();
                 assert!(error < 10_000, "{error} ns off in round {round}");
             }
         }
+    }
+
+    #[test]
+    fn between_unequal_ways_the_far_one_counts_even_where_its_stamp_is_lost() {
+        // A hill, and 200 km there and back to one of its neighbours.
+        let (way, none) = (Duration::from_micros(1_334), Duration::ZERO);
+        let mut slots = in_step();
+        let cycle = T * 2 + way;
+        for round in 0..60 {
+            slots.advance(slots.due());
+            slots.advance(slots.due());
+            let near = at(1_020_000) + cycle * round + T;
+            slots.on_stamp(near, (NEAR, near), none, 0, T);
+            let far = near + way;
+            if round < 40 || round % 3 == 0 {
+                slots.on_stamp(far, (FAR, far), none, 0, T);
+            }
+            if round > 30 {
+                let error = slots.start().signed_since(far + T).abs();
+                assert!(error < 10_000, "{error} ns off in round {round}");
+            }
+        }
+        assert!((slots.excess - 1_334_000).abs() < 10_000, "{} ns", slots.excess);
     }
 }
