@@ -53,6 +53,8 @@ pub struct Flows {
     is_hop_outside: bool,
     ids: UnitIds,
     turn: usize,
+    /// The end that is the first to have its blocks taken: the one after the last that had one.
+    hop_turn: usize,
     /// The end that took the last packet: the next one is most likely for it as well.
     latest: usize,
     /// Whether an end may have something for the application.
@@ -136,6 +138,7 @@ impl Flows {
             is_hop_outside: false,
             ids: UnitIds::default(),
             turn: 0,
+            hop_turn: 0,
             latest: 0,
             may_rise: false,
             may_sink: false,
@@ -195,11 +198,13 @@ impl Flows {
     /// Moves blocks between the machine and the ends of their flows.
     fn settle_hop(&mut self, now: Instant) {
         let Some(hop) = self.hop.as_mut().filter(|_| !self.is_hop_outside) else { return };
-        for end in &mut self.ends {
-            let AnyTransport::Hop(port) = &mut end.transport else { continue };
+        let (first, count) = (self.hop_turn, self.ends.len());
+        for index in (first..first + count).map(|index| index % count) {
+            let AnyTransport::Hop(port) = &mut self.ends[index].transport else { continue };
             while port.waiting().is_some_and(|(flow, bytes)| hop.has_room(flow, bytes)) {
                 let Some((id, to, is_last, frames)) = port.poll_block() else { break };
                 hop.push(now, id, to, is_last, frames);
+                self.hop_turn = index + 1;
             }
         }
         while let Some(delivery) = hop.poll_delivery() {
@@ -459,7 +464,8 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::base::NodeId;
+    use crate::base::{NodeId, Seed};
+    use crate::transport::hop::{HopConfig, Role};
     use crate::transport::tcp::FlowEnd;
     use crate::transport::udp::{Udp, UdpConfig};
 
@@ -521,5 +527,32 @@ mod tests {
         }
         assert_eq!((flows.stats().multicast, flows.stats().no_node), (5, 2));
         assert!(!flows.may_sink());
+    }
+
+    #[test]
+    fn ends_have_their_blocks_taken_in_turns_where_memory_holds_one() {
+        let config = HopConfig { block_bytes: 8_191, memory_bytes: 20_000, ..HopConfig::default() };
+        let (plan, rng) = (AddressPlan::default(), Seed(1).stream("hop"));
+        let mut flows = Flows::build(plan);
+        flows.set_hop(Hop::build(config.clone(), NodeId(1), plan, None, rng));
+        let key = |flow: FlowId| FlowKey { source: NodeId(1), local: flow.0 };
+        let all = [0, 1, 2].map(FlowId);
+        for flow in all {
+            let port = HopPort::build(&config, flow, Role::Source, key(flow), NodeId(2));
+            flows.add(AnyTransport::Hop(Box::new(port)));
+        }
+        let mut turns = Vec::new();
+        for _ in 0..6 {
+            for flow in all {
+                let message = Message { flow, payload: vec![1; 8_191].into(), finish: false };
+                flows.handle_tx(&mut Cx::new(Instant::ZERO), message);
+            }
+            let hop = flows.hop.as_mut().expect("it was set");
+            let taken = all.into_iter().find(|flow| hop.heard_of(key(*flow)).is_some());
+            let taken = taken.expect("there is room for one");
+            hop.abandon(key(taken));
+            turns.push(taken.0);
+        }
+        assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
     }
 }

@@ -183,7 +183,7 @@ impl Exchange {
         while let Some(delivery) = hop.poll_delivery() {
             self.on_delivery(now, hop, delivery);
         }
-        self.courier.turn(&self.office, hop);
+        self.courier.turn(&self.office, now, hop);
         let spare = self.free_local();
         self.sockets.turn(&self.office, now, hop, spare);
         if !self.sockets.has_local(spare) {

@@ -121,6 +121,8 @@ fn is_past(file: &&Incoming) -> bool {
 /// The files of a daemon.
 pub(crate) struct Courier {
     trips: BTreeMap<u16, Trip>,
+    /// The last of them of which a block was read: the one after it is the first to be read next.
+    latest: u16,
     /// Those that are over, as they ended.
     over: VecDeque<u16>,
     incoming: BTreeMap<String, Incoming>,
@@ -139,20 +141,25 @@ impl Courier {
         Self {
             over: outgoing.iter().filter(is_over).map(|file| file.local).collect(),
             trips: outgoing.into_iter().map(trip).collect(),
+            latest: 0,
             incoming_over: incoming.iter().filter(is_past).map(Incoming::id).collect(),
             incoming: incoming.into_iter().map(|file| (file.id(), file)).collect(),
         }
     }
 
     /// Has read what the machine has room for.
-    pub(crate) fn turn(&mut self, office: &Office, hop: &Hop) {
-        for trip in self.trips.values_mut() {
+    pub(crate) fn turn(&mut self, office: &Office, now: Instant, hop: &mut Hop) {
+        let mut trips: Vec<&mut Trip> = self.trips.values_mut().collect();
+        let next = trips.partition_point(|trip| trip.file.local <= self.latest);
+        trips.rotate_left(next);
+        for trip in trips {
             let is_moving = trip.file.state == State::Moving;
             if is_moving
                 && !trip.is_reading
                 && let Some(part) = trip.file.part(trip.next)
-                && hop.has_room(trip.file.flow(office.node), part.bytes())
+                && hop.reserve(now, trip.file.flow(office.node), part.bytes())
             {
+                self.latest = trip.file.local;
                 trip.is_reading = true;
                 office.ask(Task::Read(Box::new(trip.file.clone()), trip.next, part));
                 trip.next += 1;

@@ -264,7 +264,7 @@ impl Sockets {
             }
         }
         self.streams.turn(office, now, hop, &mut self.counters);
-        self.senders.turn(office, hop);
+        self.senders.turn(office, now, hop);
         self.receivers.turn(office, now, hop, &mut self.listeners);
         self.datagrams.turn(office, now, hop, Some(spare), &mut self.counters);
     }
@@ -273,7 +273,7 @@ impl Sockets {
     pub(crate) fn on_done(&mut self, office: &Office, now: Instant, hop: &mut Hop, done: Done) {
         match done {
             Done::Held(whole) => self.senders.on_held(office, now, hop, whole),
-            Done::NotHeld(local) => self.senders.on_not_held(local),
+            Done::NotHeld(local) => self.senders.on_not_held(office, hop, local),
             Done::Letter(id) => {
                 self.receivers.on_kept(office, now, hop, id, &mut self.listeners);
             }

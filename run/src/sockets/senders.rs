@@ -29,8 +29,8 @@ const BLOCK_BYTES: usize = 1 << 20;
 struct Sender {
     record: Sending,
     channel: Option<Channel>,
-    /// Bytes of a block of it that the clerk has.
-    writing: Option<usize>,
+    /// Whether the clerk has a block of it.
+    is_writing: bool,
     /// A block of the program that waits for the machine to have room.
     waiting: Option<(Bytes, bool)>,
     /// Blocks that arrived before others.
@@ -64,11 +64,11 @@ impl Senders {
     /// has arrived, perhaps before others.
     pub(super) fn build(records: Vec<Sending>, node: NodeId, kept: &BTreeSet<BlockId>) -> Self {
         let sender = |record: Sending| {
-            let (channel, writing, waiting) = (None, None, None);
+            let (channel, is_writing, waiting) = (None, false, None);
             let flow = FlowKey { source: node, local: record.local };
             let is_gone = |number: &u32| !kept.contains(&BlockId { flow, number: *number });
             let early = (record.arrived..record.taken).filter(is_gone).collect();
-            (record.local, Sender { record, channel, writing, waiting, early })
+            (record.local, Sender { record, channel, is_writing, waiting, early })
         };
         Self { all: records.into_iter().map(sender).collect(), todo: BTreeSet::new() }
     }
@@ -150,7 +150,7 @@ impl Senders {
         let sender = Sender {
             record,
             channel: Some(channel),
-            writing: None,
+            is_writing: false,
             waiting: first,
             early: BTreeSet::new(),
         };
@@ -172,15 +172,12 @@ impl Senders {
     }
 
     /// Moves blocks of programs to the clerk.
-    pub(super) fn turn(&mut self, office: &Office, hop: &mut Hop) {
-        let mut written: usize = self.all.values().filter_map(|sender| sender.writing).sum();
+    pub(super) fn turn(&mut self, office: &Office, now: Instant, hop: &mut Hop) {
         for local in std::mem::take(&mut self.todo) {
             let Some(sender) = self.all.get_mut(&local) else { continue };
-            let before = sender.writing.unwrap_or(0);
-            if sender.move_blocks(office, hop, written) {
+            if sender.move_blocks(office, now, hop) {
                 self.todo.insert(local);
             }
-            written += sender.writing.unwrap_or(0) - before;
         }
     }
 
@@ -188,7 +185,7 @@ impl Senders {
     pub(super) fn on_held(&mut self, office: &Office, now: Instant, hop: &mut Hop, whole: Whole) {
         let (local, number) = (whole.id.flow.local, whole.id.number);
         let Some(sender) = self.all.get_mut(&local) else { return };
-        sender.writing = None;
+        sender.is_writing = false;
         if sender.record.state != State::Moving {
             return;
         }
@@ -203,9 +200,10 @@ impl Senders {
     }
 
     /// A block cannot be kept: the program hears so, and may try again.
-    pub(super) fn on_not_held(&mut self, local: u16) {
+    pub(super) fn on_not_held(&mut self, office: &Office, hop: &mut Hop, local: u16) {
+        hop.release(office.flow(local));
         let Some(sender) = self.all.get_mut(&local) else { return };
-        (sender.writing, sender.waiting) = (None, None);
+        (sender.is_writing, sender.waiting) = (false, None);
         sender.record.taken -= 1;
         sender.record.is_finished = false;
         if let Some(mut channel) = sender.channel.take() {
@@ -276,17 +274,17 @@ impl Senders {
 impl Sender {
     /// Whether the first block, which is none of the program's, is in the store.
     fn has_begun(&self) -> bool {
-        self.record.taken > 1 || (self.record.taken == 1 && self.writing.is_none())
+        self.record.taken > 1 || (self.record.taken == 1 && !self.is_writing)
     }
 
     /// Whether more of the program can be taken.
     fn reads(&self) -> bool {
-        self.writing.is_none() && self.waiting.is_none()
+        !self.is_writing && self.waiting.is_none()
     }
 
-    /// The clerk has `written` bytes that the machine will be given. Returns whether something
-    /// waits for the machine.
-    fn move_blocks(&mut self, office: &Office, hop: &mut Hop, written: usize) -> bool {
+    /// Gives the clerk the next block once the machine has room for it. Returns whether it waits
+    /// for that.
+    fn move_blocks(&mut self, office: &Office, now: Instant, hop: &mut Hop) -> bool {
         if let Some(channel) = &mut self.channel {
             channel.write();
         }
@@ -296,12 +294,11 @@ impl Sender {
         if self.channel.as_ref().is_some_and(Channel::has_ended) {
             self.channel = None;
         }
-        let Some((block, _)) = self.waiting.as_ref().filter(|_| self.writing.is_none()) else {
+        let Some((block, _)) = self.waiting.as_ref().filter(|_| !self.is_writing) else {
             return false;
         };
         let flow = office.flow(self.record.local);
-        let length = block.len();
-        if !hop.has_room(flow, written + length) {
+        if !hop.reserve(now, flow, block.len()) {
             return true;
         }
         let Some((block, is_last)) = self.waiting.take() else { return false };
@@ -311,7 +308,7 @@ impl Sender {
         let frames = frames_of(&block, usize::from(office.config.frame_bytes));
         let whole = Whole::build(id, self.record.to, is_last, frames);
         office.ask(Task::Hold(Box::new((whole, self.record.clone()))));
-        self.writing = Some(length);
+        self.is_writing = true;
         false
     }
 

@@ -1,6 +1,6 @@
 //! Blocks in and out, and who makes room for whom.
 
-use super::block::{Block, End, Shape};
+use super::block::{self, Block, End, Shape};
 use super::park::Place;
 use super::{BLOCKS, Hop, Keep, admit};
 use crate::base::Instant;
@@ -27,6 +27,55 @@ fn is_left(now: Instant, block: &Block) -> bool {
 }
 
 impl Hop {
+    /// Whether it takes another block of a flow that begins here, of so many bytes: H + 1 wait at
+    /// most (`hop.md` 6), which go on before the destination has taken the flow. There must be
+    /// memory for frames as short as they may be: with longer ones a block leaves almost as much
+    /// as it takes, so that many transfers do not keep what is small from going out. A flow that
+    /// has blocks here leaves room for one that has none, and the more the more it has: those that
+    /// have gone on and have not arrived stay as well.
+    pub fn has_room(&self, flow: FlowKey, bytes: usize) -> bool {
+        let (mut open, mut count, mut held) =
+            (0, 0, self.reserved.get(&flow).copied().unwrap_or(0));
+        for (_, block) in self.of_flow(flow) {
+            (open, count) = (open + u32::from(block.is_open()), count + 1);
+            held += block.cost();
+        }
+        let next = block::most_cost(bytes);
+        let left = held.min(next).max(held / 4);
+        let fits = |memory: u64, blocks: usize| {
+            let blocks = blocks + self.reserved.len() + count / 4;
+            memory + next + left <= self.config.memory_bytes && blocks < BLOCKS
+        };
+        open <= self.config.high_blocks
+            && (fits(self.memory, self.blocks.len()) || {
+                let may_go = |(id, block): &(&BlockId, &Block)| {
+                    self.is_spare(id, block) || self.park_rank(id, block).is_some()
+                };
+                let freed: u64 =
+                    self.blocks.iter().filter(may_go).map(|(_, block)| block.cost()).sum();
+                fits(self.memory - freed, self.blocks.len() - self.spare().count())
+            })
+    }
+
+    /// The same for a block that is fetched first: memory is set aside until the next block of the
+    /// flow is [pushed](Hop::push), or it is [released](Hop::release). There is one at a time.
+    pub fn reserve(&mut self, now: Instant, flow: FlowKey, bytes: usize) -> bool {
+        let has_room = self.has_room(flow, bytes);
+        if has_room {
+            let cost = block::most_cost(bytes);
+            self.release(flow);
+            self.make_room(now, cost);
+            self.reserved.insert(flow, cost);
+            self.memory += cost;
+        }
+        has_room
+    }
+
+    /// No block comes that memory was set aside for.
+    pub fn release(&mut self, flow: FlowKey) {
+        self.memory -= self.reserved.remove(&flow).unwrap_or(0);
+    }
+
     /// The blocks of a flow, in their order.
     pub(super) fn of_flow(&self, flow: FlowKey) -> impl Iterator<Item = (&BlockId, &Block)> {
         let at = |number| BlockId { flow, number };

@@ -192,6 +192,8 @@ pub struct Hop {
     rng: Rng,
     /// Memory that is set aside for blocks.
     memory: u64,
+    /// What of it is [reserved](Hop::reserve), by flow.
+    reserved: BTreeMap<FlowKey, u64>,
     counters: Counters,
 }
 
@@ -241,6 +243,7 @@ impl Hop {
             ids: UnitIds::default(),
             rng,
             memory: 0,
+            reserved: BTreeMap::new(),
             counters: Counters::default(),
         }
     }
@@ -272,27 +275,6 @@ impl Hop {
         id.0 & OURS != 0
     }
 
-    /// Whether it takes another block of a flow that begins here, of so many bytes: H + 1 wait at
-    /// most (`hop.md` 6), which go on before the destination has taken the flow. There must be
-    /// memory for frames as short as they may be: with longer ones a block leaves almost as much
-    /// as it takes, so that many transfers do not keep what is small from going out.
-    pub fn has_room(&self, flow: FlowKey, bytes: usize) -> bool {
-        let open = self.of_flow(flow).filter(|(_, block)| block.is_open()).count() as u32;
-        let next = block::most_cost(bytes);
-        let fits = |memory: u64, blocks: usize| {
-            memory + next <= self.config.memory_bytes && blocks < BLOCKS
-        };
-        open <= self.config.high_blocks
-            && (fits(self.memory, self.blocks.len()) || {
-                let may_go = |(id, block): &(&BlockId, &Block)| {
-                    self.is_spare(id, block) || self.park_rank(id, block).is_some()
-                };
-                let freed: u64 =
-                    self.blocks.iter().filter(may_go).map(|(_, block)| block.cost()).sum();
-                fits(self.memory - freed, self.blocks.len() - self.spare().count())
-            })
-    }
-
     /// Takes a block of a flow that begins here, frame by frame; number 0 opens the flow, and
     /// `finishes` says that it is the last.
     ///
@@ -312,6 +294,7 @@ impl Hop {
     pub fn push_whole(&mut self, now: Instant, whole: Whole) {
         let Whole { id, mut shape, frames } = whole;
         shape.is_early = self.is_early(id);
+        self.release(id.flow);
         self.make_room(now, shape.cost());
         self.insert(id, Block::whole(shape, frames, now));
         self.forward(now, id.flow);
@@ -325,6 +308,7 @@ impl Hop {
 
     /// Drops all blocks of a flow that begins here.
     pub fn abandon(&mut self, flow: FlowKey) {
+        self.release(flow);
         let own: Vec<BlockId> = self.of_flow(flow).map(|(id, _)| *id).collect();
         own.into_iter().for_each(|id| _ = self.remove(id));
     }

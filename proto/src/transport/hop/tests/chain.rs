@@ -175,6 +175,36 @@ fn transfers_that_fill_the_memory_leave_some_for_what_is_small() {
 }
 
 #[test]
+fn a_flow_that_has_many_blocks_here_leaves_room_for_one_that_has_none() {
+    let config = HopConfig { memory_bytes: 140_000, high_blocks: 100, ..small_config() };
+    let mut row = Row::new(3, config, Harm::default(), 1);
+    row.deaf = Some(NodeId(2));
+    let mut number = 0;
+    while row.hop(1).has_room(flow(1), 14_000) {
+        row.push(flow(1), number, 3, 14_000, false);
+        number += 1;
+    }
+    assert!((5..=7).contains(&number), "{number} blocks");
+    assert!(row.hop(1).has_room(flow(2), 14_000));
+}
+
+#[test]
+fn memory_for_blocks_that_are_fetched_first_is_given_once() {
+    let config = HopConfig { memory_bytes: 140_000, ..small_config() };
+    let mut row = Row::new(3, config, Harm::default(), 1);
+    row.deaf = Some(NodeId(2));
+    let now = row.now;
+    let reserved = (1..).take_while(|local| row.hop(1).reserve(now, flow(*local), 14_000));
+    let reserved = reserved.count() as u16;
+    assert!((3..=5).contains(&reserved), "{reserved} flows");
+    (1..reserved).for_each(|local| row.push(flow(local), 0, 3, 14_000, false));
+    row.hop(1).release(flow(reserved));
+    let held = row.count(1, "memory_held");
+    assert!(held < u64::from(reserved) * 15_500, "{held} bytes");
+    assert!(row.hop(1).has_room(flow(reserved), 14_000));
+}
+
+#[test]
 fn a_part_of_a_block_whose_rest_does_not_come_waits_for_nothing_and_may_go() {
     let mut row = Row::new(3, small_config(), Harm { loss: 0.5, ..Harm::default() }, 1);
     row.push(flow(1), 0, 3, 14_000, false);
