@@ -153,6 +153,10 @@ impl Clerk {
             // What is read fails then, and what is to be written.
             tracing::error!("the store cannot be opened again: {error}");
         }
+        // Alone at first: what makes room must not wait for what needs it.
+        if !self.owed.is_empty() && self.store.change(&self.owed).is_ok() {
+            self.owed.clear();
+        }
         let (mut changes, mut done) = (std::mem::take(&mut self.owed), Vec::new());
         for task in tasks {
             match task {
@@ -194,7 +198,7 @@ impl Clerk {
             Ok(()) => self.inbox.settle(),
             Err(error) => {
                 tracing::error!("nothing can be kept, so nothing is acknowledged: {error}");
-                self.owed.extend(changes.into_iter().filter(is_failure));
+                self.owed.extend(changes.into_iter().filter_map(|change| owed(change, &done)));
                 done = self.undo(done);
             }
         }
@@ -296,9 +300,34 @@ impl Clerk {
     }
 }
 
-/// Whether a change says that a file was given up, which stays true.
-fn is_failure(change: &Change) -> bool {
-    matches!(change, Change::Incoming(Incoming { state: State::Failed(_), .. }))
+/// What must be written down of a change that could not be, if all this was not done: what is no
+/// longer kept, what is over, and what was sent or confirmed, without the block that was to be kept
+/// with it. There is no more of it than the store has blocks and records.
+fn owed(change: Change, undone: &[Done]) -> Option<Change> {
+    match change {
+        Change::Block(_) | Change::Letter(..) => None,
+        Change::Outgoing(Outgoing { state: State::Moving, .. }) => None,
+        Change::Incoming(Incoming { state: State::Moving | State::Done, .. }) => None,
+        Change::Sending(mut record) => {
+            let lost = undone.iter().find_map(|done| match done {
+                Done::Held(whole) if whole.id.flow.local == record.local => Some(whole.id.number),
+                _ => None,
+            });
+            record.is_finished &= lost.is_none();
+            record.taken = record.taken.min(lost.unwrap_or(u32::MAX));
+            (record.taken > 0).then_some(Change::Sending(record))
+        }
+        Change::Receiving(mut record) => {
+            let lost = undone.iter().find_map(|done| match done {
+                Done::Letter(id) if id.flow == record.flow() => Some(id.number),
+                _ => None,
+            });
+            record.is_finished &= lost.is_none();
+            record.next = record.next.min(lost.unwrap_or(u32::MAX));
+            (record.next > 0).then_some(Change::Receiving(record))
+        }
+        other => Some(other),
+    }
 }
 
 /// What is left of something that could not be written down.

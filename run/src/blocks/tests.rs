@@ -18,6 +18,7 @@ use super::clerk::{Clerk, Done, Task};
 use super::inbox::Inbox;
 use super::store::{Change, Store, StoreError, file_bytes};
 use crate::files::{FileInfo, Incoming, Outgoing, Part, State};
+use crate::sockets::Receiving;
 
 fn all_blocks(store: &Store) -> Result<Vec<Whole>, StoreError> {
     let mut all = Vec::new();
@@ -256,8 +257,8 @@ impl StorageBackend for Disk {
     }
 }
 
-#[test]
-fn a_disk_that_was_full_is_used_again_once_there_is_room() {
+/// A clerk with such a disk.
+fn desk_that_can_be_full() -> (Desk, Arc<AtomicBool>) {
     let dir = TempDir::new().expect("a folder");
     let is_full = Arc::new(AtomicBool::new(false));
     let (path, disk) = (dir.path().join("blocks.redb"), Arc::clone(&is_full));
@@ -271,8 +272,15 @@ fn a_disk_that_was_full_is_used_again_once_there_is_room() {
     };
     let store = Store::build(Box::new(opens)).expect("a store");
     let inbox = dir.path().join("inbox");
-    let own = Inbox::build(inbox.clone(), &config(Durable::Fsync), &store, &mut []);
-    let mut desk = Desk { dir, clerk: Clerk::new(store, own.expect("a folder")) };
+    let own = Inbox::build(inbox, &config(Durable::Fsync), &store, &mut []);
+    let desk = Desk { dir, clerk: Clerk::new(store, own.expect("a folder")) };
+    (desk, is_full)
+}
+
+#[test]
+fn a_disk_that_was_full_is_used_again_once_there_is_room() {
+    let (mut desk, is_full) = desk_that_can_be_full();
+    let inbox = desk.dir.path().join("inbox");
     let parts = blocks(35_000, None);
     assert!(accepted(&desk.deliver(0, parts[0].0.clone(), false)).is_some());
     is_full.store(true, Ordering::Relaxed);
@@ -290,6 +298,43 @@ fn a_disk_that_was_full_is_used_again_once_there_is_room() {
     let files = store.incoming().expect("it can be read");
     assert!(matches!(&files[..], [Incoming { state: State::Failed(_), .. }]), "{files:?}");
     assert_eq!(fs::read_dir(inbox).expect("it is there").count(), 0);
+}
+
+#[test]
+fn what_was_let_go_of_or_confirmed_while_the_disk_was_full_is_so_once_there_is_room() {
+    let (mut desk, is_full) = desk_that_can_be_full();
+    let record = |next, confirmed| Receiving {
+        source: NodeId(1),
+        local: 7,
+        opened: 0,
+        service: "letters".into(),
+        name: String::new(),
+        next,
+        confirmed,
+        is_finished: false,
+        state: State::Moving,
+    };
+    let letter = |number, confirmed| {
+        let block = Bytes::from(vec![number as u8; 900]);
+        let (shape, frames) = (shape(number, &block, false), frames_of(&block, 1_400));
+        let delivery = Delivery { id: id(number), shape, frames };
+        Task::Letter(Box::new((delivery, record(number + 1, confirmed))))
+    };
+    let kept = desk.clerk.perform(vec![Task::Keep(whole(5, 3_000)), letter(1, 1), letter(2, 1)]);
+    assert_eq!(kept.len(), 3, "{kept:?}");
+    is_full.store(true, Ordering::Relaxed);
+    let confirm = Task::Confirm(id(1), Box::new(record(4, 2)));
+    let kept = desk.clerk.perform(vec![Task::Drop(id(5)), letter(3, 1), confirm]);
+    assert!(matches!(kept[..], [Done::NoLetter(_)]), "{kept:?}");
+    is_full.store(false, Ordering::Relaxed);
+    desk.clerk.perform(vec![Task::Keep(whole(6, 3_000))]);
+    drop(desk.clerk);
+    let store = Store::open(desk.dir.path(), &config(Durable::Fsync)).expect("the same store");
+    let blocks = all_blocks(&store).expect("it can be read");
+    assert_eq!(blocks.iter().map(|block| block.id.number).collect::<Vec<_>>(), [6]);
+    assert_eq!(store.receiving().expect("it can be read"), [record(3, 2)]);
+    let letter = |number| store.letter(id(number)).expect("it can be read");
+    assert_eq!([1, 2, 3].map(|number| letter(number).is_some()), [false, true, false]);
 }
 
 #[test]
