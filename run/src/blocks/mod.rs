@@ -212,7 +212,7 @@ impl Exchange {
         let office = &self.office;
         match done {
             Done::Kept(id) => hop.handle_kept(id),
-            Done::NotKept(id) => hop.handle_not_kept(id),
+            Done::NotKept(id) => hop.handle_not_kept(now, id),
             Done::Got(id, whole) => hop.handle_got(now, id, whole),
             Done::Accepted(id, file) => {
                 let flow = file.flow();

@@ -186,7 +186,7 @@ impl Node {
     ) -> Result<Option<BlockId>, String> {
         let local = self.local(now);
         match self.tasks.pop_front().expect("the disk was at work") {
-            Task::Keep(whole) if self.disk.is_full => self.hop.handle_not_kept(whole.id),
+            Task::Keep(whole) if self.disk.is_full => self.hop.handle_not_kept(local, whole.id),
             Task::Keep(whole) => {
                 let id = whole.id;
                 self.disk.blocks.insert(id, whole);

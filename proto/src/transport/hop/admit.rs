@@ -195,7 +195,7 @@ impl Hop {
         if !is_free || self.blocks.contains_key(&asks.block) {
             return is_free;
         }
-        if !self.lets_pass(now, asks) {
+        if self.is_in_vain(now, asks) || !self.lets_pass(now, asks) {
             self.counters.held_back += 1;
             return false;
         }

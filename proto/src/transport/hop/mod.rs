@@ -147,6 +147,8 @@ pub struct Hop {
     unsure: BTreeSet<NodeId>,
     /// Whether blocks are kept where they survive the node.
     keeps: bool,
+    /// Until when it is taken for granted that no more of them can be.
+    full_until: Instant,
     /// Which air each neighbour is reached over; it is not known of others.
     airs: BTreeMap<NodeId, usize>,
     /// The last known way to each destination.
@@ -215,6 +217,7 @@ impl Hop {
             unsure: BTreeSet::new(),
             config,
             keeps: false,
+            full_until: Instant::ZERO,
             airs: BTreeMap::new(),
             routes: BTreeMap::new(),
             blocks: BTreeMap::new(),

@@ -1,6 +1,7 @@
 //! Memory first, then the disk (`hop.md` 9): the bytes of blocks that nobody sends now leave memory
 //! when others need it, and are asked for again when they are to go out.
 
+use super::admit::Waiting;
 use super::block::{Block, End, Phase};
 use super::send::QUICK_TRIES;
 use super::{Hop, Keep, Whole};
@@ -9,6 +10,9 @@ use crate::wire::hop::BlockId;
 
 /// After this time it is tried again to get memory for a block that is to go out.
 const NO_MEMORY_PAUSE: Duration = Duration::from_millis(200);
+
+/// So long a disk that could not keep a block is taken to be full.
+const FULL: Duration = Duration::from_secs(10);
 
 /// Where the bytes of a whole block are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +68,24 @@ impl Hop {
         };
         let length = |(_, block): (&BlockId, &Block)| u64::from(block.shape.length);
         self.blocks.iter().filter(is_kept).map(length).sum()
+    }
+
+    /// A block that was to be kept cannot be: it is not acknowledged, and may come again.
+    pub fn handle_not_kept(&mut self, now: Instant, id: BlockId) {
+        self.full_until = now + FULL;
+        // One that the next hop or the application got in the meantime needs no keeping.
+        if self.blocks.get(&id).is_some_and(|block| block.is_open() && !block.is_safe) {
+            self.counters.not_kept += 1;
+            self.remove(id);
+        }
+    }
+
+    /// Whether a large block would come in vain, because the disk is full. One that the application
+    /// here is given at once is not for the disk of this machine.
+    pub(super) fn is_in_vain(&self, now: Instant, asks: &Waiting) -> bool {
+        let arrivals = self.arrivals.get(&asks.block.flow);
+        let is_next = arrivals.is_some_and(|flow| flow.next == asks.block.number);
+        now < self.full_until && !asks.shape.is_small() && !is_next
     }
 
     /// Sends frames of a block: at once if its bytes are here. If not, they are asked for, or the

@@ -202,15 +202,6 @@ impl Hop {
         }
     }
 
-    /// A block that was to be kept cannot be: it is not acknowledged, and may come again.
-    pub fn handle_not_kept(&mut self, id: BlockId) {
-        // One that the next hop or the application got in the meantime needs no keeping.
-        if self.blocks.get(&id).is_some_and(|block| block.is_open() && !block.is_safe) {
-            self.counters.not_kept += 1;
-            self.remove(id);
-        }
-    }
-
     /// Gives the application what is whole and next in its flow.
     pub(super) fn deliver(&mut self, flow: FlowKey) {
         let Some(arrivals) = self.arrivals.get_mut(&flow) else { return };

@@ -120,3 +120,24 @@ fn a_block_that_is_gone_from_the_disk_comes_again() {
     assert!(row.count(2, "corrupt") > 0);
     row.assert_delivered(flow(1), &[LENGTH; BLOCKS as usize]);
 }
+
+#[test]
+fn a_relay_whose_disk_is_full_does_not_fetch_a_block_again_and_again() {
+    let (mut row, mut disk) = opened(1 << 30, 1);
+    row.deaf = Some(NodeId(3));
+    row.push(flow(1), 1, 3, LENGTH, true);
+    for _ in 0..1_500 {
+        let step = row.now + Duration::from_millis(20);
+        row.run_until(step);
+        while let Some(keep) = row.hop(2).poll_keep() {
+            let Keep::Put(whole) = keep else { continue };
+            row.hop(2).handle_not_kept(step, whole.id);
+        }
+    }
+    let count = row.count(2, "not_kept");
+    assert!((1..=6).contains(&count), "{count} times in 30 s");
+    row.deaf = None;
+    row.pushed = BLOCKS as usize;
+    send(&mut row, &mut disk, 2, 60);
+    row.assert_delivered(flow(1), &[LENGTH; 2]);
+}

@@ -78,7 +78,8 @@ fn a_block_that_was_given_before_the_disk_was_full_is_not_forgotten() {
     let Some(Keep::Put(whole)) = row.hop(2).poll_keep() else { panic!("it came too early") };
     row.push(flow(1), 1, 2, 900, false);
     later(&mut row, 8);
-    row.hop(2).handle_not_kept(whole.id);
+    let now = row.now;
+    row.hop(2).handle_not_kept(now, whole.id);
     later(&mut row, 20_000);
     row.assert_delivered(flow(1), &[100, 900, 900]);
     assert_eq!(row.arrived.len(), 3, "the source hears of all three");
