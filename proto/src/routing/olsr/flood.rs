@@ -22,7 +22,7 @@ const ACCESS: AccessCategory = AccessCategory::Voice;
 pub(super) const FLOW: FlowId = FlowId(u16::MAX - 1);
 /// Most bytes of messages in a packet, and of one message, so that no link has to cut it.
 const PACKET_BYTES: usize = 1_300;
-/// Neighbours in a message, the best ones, so that it fits.
+/// Neighbours in a message, so that it fits: of topology the best ones, in a HELLO all in turns.
 const TOLD: usize = 150;
 /// Messages that wait to go out by a radio, at most.
 const PENDING: usize = 256;
@@ -40,6 +40,8 @@ pub(super) struct RadioOut {
     pub(super) repeats: Vec<Flooded>,
     pub(super) may_flush: bool,
     packet_seq: u16,
+    /// Place of the neighbour that the next HELLO begins with where not all have room in one.
+    next_told: usize,
 }
 
 impl RadioOut {
@@ -52,6 +54,7 @@ impl RadioOut {
             repeats: Vec::new(),
             may_flush: false,
             packet_seq: 0,
+            next_told: 0,
         }
     }
 }
@@ -184,9 +187,16 @@ impl Olsr {
     }
 
     fn hello(&mut self, now: Instant, index: usize) -> Bytes {
-        let mut neighbours = self.links.told(now, self.radios[index].id, &self.relays);
-        neighbours.sort_by_key(|(_, neighbour)| std::cmp::Reverse(neighbour.lq));
+        let radio = &mut self.radios[index];
+        let mut neighbours = self.links.told(now, radio.id, &self.relays);
+        if neighbours.len() > TOLD {
+            // Whoever is in nobody's HELLO has no link (6.2).
+            let first = radio.next_told % neighbours.len();
+            neighbours.rotate_left(first);
+            radio.next_told = first + TOLD;
+        }
         neighbours.truncate(TOLD);
+        neighbours.sort_by_key(|(_, neighbour)| std::cmp::Reverse(neighbour.lq));
         let interval = self.config.hello();
         let hello = Hello { interval, willingness: self.config.willingness, neighbours };
         self.counters.hellos_sent += 1;

@@ -193,6 +193,16 @@ fn a_chain_finds_its_ends() {
 }
 
 #[test]
+fn of_more_neighbours_than_a_hello_has_room_for_all_are_heard_of() {
+    let links: Vec<(u16, u16)> = (2..=201).map(|leaf| (1, leaf)).collect();
+    let mut net = Net::new(201, &links);
+    net.run(40);
+    let is_cut = |leaf: &u16| net.path(*leaf, 1) != Some(vec![*leaf, 1]);
+    let cut: Vec<u16> = (2..=201).filter(is_cut).collect();
+    assert!(cut.is_empty(), "{cut:?} have no link");
+}
+
+#[test]
 fn a_datagram_takes_the_path_and_the_last_hop_hands_it_up() {
     let mut net = Net::chain(3);
     net.run(30);
