@@ -162,7 +162,7 @@ impl Wild {
         let demand = self.demand_told(place, content.peer);
         let overhead = self.settings.overhead;
         let port = self.port(place);
-        let deadline = port.closes;
+        let options = port.options();
         let carried = if let What::Carrier(bytes) = content.what { Some(bytes) } else { None };
         let had_stamp = !port.is_stamped || carried.is_some();
         let on_air = now.max(port.busy_until) + port.gap_of_next();
@@ -191,7 +191,7 @@ impl Wild {
         let to = content.peer.map(|index| self.peers[index].spec.node);
         let port = self.port_mut(place);
         let planned = port.take(now, payload.len() + carried.unwrap_or_default(), overhead);
-        let (radio, rate) = (port.spec.id, port.spec.rate);
+        let radio = port.spec.id;
         if let Some(index) = content.peer {
             let peer = &mut self.peers[index];
             if carried.is_none() {
@@ -201,20 +201,24 @@ impl Wild {
         }
         let (peer, what) = (content.peer, content.what);
         self.outstanding.push_back(Outstanding { id, place, peer, slot, had_stamp, what, planned });
-        let options = TxOptions {
-            access: AccessCategory::BestEffort,
-            ack: AckPolicy::NoAck,
-            rate: Some(rate),
-            attempts: Some(1),
-            deadline: Some(deadline),
-            ..TxOptions::default()
-        };
         let flow = if carried.is_some() { FlowId::CONTROL } else { FlowId(0) };
         Frame { id, radio, to, flow, protocol: EtherType::FARHOP, payload, options }
     }
 }
 
 impl Port {
+    /// How the radio sends a frame of this slot: once, and not after it.
+    fn options(&self) -> TxOptions {
+        TxOptions {
+            access: AccessCategory::BestEffort,
+            ack: AckPolicy::NoAck,
+            rate: Some(self.spec.rate),
+            attempts: Some(1),
+            deadline: Some(self.closes),
+            ..TxOptions::default()
+        }
+    }
+
     /// The gap before the next frame, its mean where it is drawn. The first of a slot finds the
     /// medium idle and goes at once: what a radio has to count of its last draw, it has counted.
     fn gap_of_next(&self) -> Duration {

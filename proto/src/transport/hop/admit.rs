@@ -85,11 +85,6 @@ impl Hop {
         if shape.destination == self.node && self.is_settled(now, &asks) {
             return;
         }
-        if shape.destination != self.node && shape.hops_left == 0 {
-            // It stays where it is, and may go another way.
-            self.counters.out_of_hops += 1;
-            return;
-        }
         if self.blocks.get(&id).is_some_and(|block| !block.shape.is_same(&shape)) {
             self.counters.contradictions += 1;
             // The source has begun anew under the old number. What was acknowledged stays.
@@ -112,6 +107,17 @@ impl Hop {
                 };
             }
         }
+        if shape.destination != self.node && shape.hops_left == 0 {
+            // It stays where it is, and may go another way.
+            self.counters.out_of_hops += 1;
+            return;
+        }
+        self.take_or_withhold(now, asks);
+    }
+
+    /// A block that is not here, or not all of it: its sender is answered now, or waits.
+    fn take_or_withhold(&mut self, now: Instant, asks: Waiting) {
+        let Waiting { block: id, shape, .. } = asks;
         let is_ours = self.receptions.values().any(|reception| reception.has(id));
         let is_next = |one: &Reception| one.blocks.is_empty() && one.via == asks.via;
         let air = self.air(asks.via);
