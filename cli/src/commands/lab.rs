@@ -134,14 +134,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         None => {
             let file = options.file.as_deref().expect("clap asks for it");
             let loaded = load::load_to_run(file)?;
-            if let Some(why) = refusal(&loaded.scenario) {
-                return Err(loaded.refuse_whole(why));
-            }
             if loaded.scenario.sweep.is_some() {
                 tell(
                     "farhop: the lab leaves [sweep] out and runs the scenario once as it stands; \
                      `farhop sim` runs all of it",
                 );
+            }
+            if let Some(why) = refusal(&loaded.scenario) {
+                return Err(loaded.refuse_whole(why));
             }
             if options.keep { keep(options, file, &loaded) } else { run_once(options, &loaded) }
         }
