@@ -5,8 +5,8 @@
 //! get anything through. A round of which hardly anything came is therefore followed by a pause of
 //! random length and a short round, and rounds grow again with success. Losses by chance, even of
 //! half the frames, change nothing. Those of more than two thirds cannot be told from a neighbour
-//! that is not heard, and lose most of what is left: without `yields` 70, 80 and 90% of loss leave
-//! 1.1, 10 and 140 times as much.
+//! that is not heard, and lose most of what is left: without `yields` 75, 80 and 90% of loss leave
+//! 2.7, 10 and 140 times as much (one hop, 24 Mb/s).
 
 use super::Hop;
 use super::block::{Block, Phase};
