@@ -8,20 +8,22 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
-use arrow_schema::{ArrowError, DataType, Field, Schema};
 use farhop_proto::stack::SweepValue;
-use parquet::arrow::ArrowWriter;
-use parquet::basic::Compression;
+use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+use parquet::schema::types::Type;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::Failure;
 use crate::sweep::Line;
 
-/// Rows that are written together.
-const TOGETHER: usize = 8_192;
+/// Rows that are written together, a row group.
+const TOGETHER: usize = 65_536;
 
 /// Calls back with each run in turn.
 pub(crate) type Each<'a> =
@@ -132,46 +134,87 @@ impl Table {
         }
     }
 
-    fn schema(&self) -> Arc<Schema> {
+    /// Every column may have places without a value.
+    fn schema(&self) -> Result<Type, ParquetError> {
         let field = |(name, kind): &(String, Option<Kind>)| {
-            let data_type = match kind {
-                Some(Kind::Boolean) => DataType::Boolean,
-                Some(Kind::Integer) => DataType::Int64,
-                Some(Kind::Number) | None => DataType::Float64,
-                Some(Kind::Text) => DataType::Utf8,
+            let (physical, logical) = match kind {
+                Some(Kind::Boolean) => (Physical::BOOLEAN, None),
+                Some(Kind::Integer) => (Physical::INT64, None),
+                Some(Kind::Number) | None => (Physical::DOUBLE, None),
+                Some(Kind::Text) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
             };
-            Field::new(name, data_type, true)
+            let column = Type::primitive_type_builder(name, physical);
+            let column = column.with_repetition(Repetition::OPTIONAL).with_logical_type(logical);
+            Ok(Arc::new(column.build()?))
         };
-        Arc::new(Schema::new(self.columns.iter().map(field).collect::<Vec<Field>>()))
+        let fields = self.columns.iter().map(field).collect::<Result<_, ParquetError>>()?;
+        Type::group_type_builder("schema").with_fields(fields).build()
     }
 
-    /// Rows as columns.
-    fn batch(&self, rows: &[Row]) -> Result<RecordBatch, ArrowError> {
-        if self.columns.is_empty() {
-            return Ok(RecordBatch::new_empty(self.schema()));
-        }
-        let columns = self.columns.iter().map(|(name, kind)| column(rows, name, *kind));
-        RecordBatch::try_new(self.schema(), columns.collect())
+    /// A column of rows that wait.
+    fn cells(&self) -> Vec<Cells> {
+        self.columns.iter().map(|(_, kind)| Cells::of(*kind)).collect()
     }
 }
 
-fn column(rows: &[Row], name: &str, kind: Option<Kind>) -> ArrayRef {
-    let values = rows.iter().map(|row| row.get(name).filter(|value| !value.is_null()));
-    match kind {
-        Some(Kind::Boolean) => {
-            Arc::new(values.map(|value| value.and_then(Value::as_bool)).collect::<BooleanArray>())
+/// Values of a column that wait for their row group.
+enum Values {
+    Boolean(Vec<bool>),
+    Integer(Vec<i64>),
+    Number(Vec<f64>),
+    Text(Vec<ByteArray>),
+}
+
+/// A column of the rows that wait.
+struct Cells {
+    values: Values,
+    /// For each row 1 where it has a value and 0 where not, as Parquet's definition levels.
+    has: Vec<i16>,
+}
+
+impl Cells {
+    fn of(kind: Option<Kind>) -> Self {
+        let values = match kind {
+            Some(Kind::Boolean) => Values::Boolean(Vec::new()),
+            Some(Kind::Integer) => Values::Integer(Vec::new()),
+            Some(Kind::Number) | None => Values::Number(Vec::new()),
+            Some(Kind::Text) => Values::Text(Vec::new()),
+        };
+        Self { values, has: Vec::new() }
+    }
+
+    fn push(&mut self, value: Option<&Value>) {
+        let value = value.filter(|value| !value.is_null());
+        self.has.push(value.is_some().into());
+        match &mut self.values {
+            Values::Boolean(all) => all.extend(value.and_then(Value::as_bool)),
+            Values::Integer(all) => all.extend(value.and_then(Value::as_i64)),
+            Values::Number(all) => all.extend(value.and_then(Value::as_f64)),
+            Values::Text(all) => all.extend(value.map(|value| match value.as_str() {
+                Some(word) => ByteArray::from(word),
+                None => ByteArray::from(value.to_string().into_bytes()),
+            })),
         }
-        Some(Kind::Integer) => {
-            Arc::new(values.map(|value| value.and_then(Value::as_i64)).collect::<Int64Array>())
-        }
-        Some(Kind::Number) | None => {
-            Arc::new(values.map(|value| value.and_then(Value::as_f64)).collect::<Float64Array>())
-        }
-        Some(Kind::Text) => {
-            let word =
-                |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            Arc::new(values.map(|value| value.map(word)).collect::<StringArray>())
-        }
+    }
+
+    fn write(&self, mut column: SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
+        let has = Some(&self.has[..]);
+        match (&self.values, column.untyped()) {
+            (Values::Boolean(all), ColumnWriter::BoolColumnWriter(to)) => {
+                to.write_batch(all, has, None)?
+            }
+            (Values::Integer(all), ColumnWriter::Int64ColumnWriter(to)) => {
+                to.write_batch(all, has, None)?
+            }
+            (Values::Number(all), ColumnWriter::DoubleColumnWriter(to)) => {
+                to.write_batch(all, has, None)?
+            }
+            (Values::Text(all), ColumnWriter::ByteArrayColumnWriter(to)) => {
+                to.write_batch(all, has, None)?
+            }
+            _ => unreachable!("the schema is made of the same kinds"),
+        };
+        column.close()
     }
 }
 
@@ -179,34 +222,50 @@ fn column(rows: &[Row], name: &str, kind: Option<Kind>) -> ArrayRef {
 struct Writer<'a> {
     table: &'a Table,
     path: PathBuf,
-    writer: ArrowWriter<File>,
-    waiting: Vec<Row>,
+    writer: SerializedFileWriter<File>,
+    waiting: Vec<Cells>,
+    /// Rows that wait.
+    rows: usize,
 }
 
 impl<'a> Writer<'a> {
     fn create(dir: &Path, table: &'a Table) -> Result<Self, Failure> {
         let path = dir.join(table.new);
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-        let create = || -> Result<ArrowWriter<File>, Box<dyn std::error::Error>> {
-            let file = File::create(&path)?;
-            Ok(ArrowWriter::try_new(file, table.schema(), Some(properties))?)
+        let create = || -> Result<SerializedFileWriter<File>, Box<dyn std::error::Error>> {
+            let schema = Arc::new(table.schema()?);
+            Ok(SerializedFileWriter::new(File::create(&path)?, schema, Arc::new(properties))?)
         };
         let writer = create().map_err(|error| failed(&path, &*error))?;
-        Ok(Self { table, path, writer, waiting: Vec::new() })
+        Ok(Self { table, path, writer, waiting: table.cells(), rows: 0 })
     }
 
     fn add(&mut self, line: &Line) -> Result<(), Failure> {
-        self.waiting.extend(rows(line, self.table.of));
-        if self.waiting.len() >= TOGETHER { self.write() } else { Ok(()) }
+        for row in rows(line, self.table.of) {
+            for ((name, _), cells) in self.table.columns.iter().zip(&mut self.waiting) {
+                cells.push(row.get(name));
+            }
+            self.rows += 1;
+        }
+        if self.rows >= TOGETHER { self.write() } else { Ok(()) }
     }
 
     /// Writes what waits.
     fn write(&mut self) -> Result<(), Failure> {
-        let rows = std::mem::take(&mut self.waiting);
-        let mut write = || -> Result<(), Box<dyn std::error::Error>> {
-            Ok(self.writer.write(&self.table.batch(&rows)?)?)
+        if self.rows == 0 {
+            return Ok(());
+        }
+        self.rows = 0;
+        let waiting = std::mem::replace(&mut self.waiting, self.table.cells());
+        let mut write = || -> Result<(), ParquetError> {
+            let mut group = self.writer.next_row_group()?;
+            for cells in &waiting {
+                cells.write(group.next_column()?.expect("a column for each of the table's"))?;
+            }
+            group.close()?;
+            Ok(())
         };
-        write().map_err(|error| failed(&self.path, &*error))
+        write().map_err(|error| failed(&self.path, &error))
     }
 
     fn finish(mut self) -> Result<(), Failure> {
@@ -314,21 +373,22 @@ mod tests {
         ];
         let mut table = Table::new(["flows.parquet", ".flows.parquet"], flows);
         rows.iter().for_each(|row| table.learn(row));
-        let batch = table.batch(&rows).expect("a table");
-        let types: Vec<(String, DataType)> = batch
-            .schema()
-            .fields()
+        let schema = table.schema().expect("a table");
+        let types: Vec<(&str, Physical)> = schema
+            .get_fields()
             .iter()
-            .map(|field| (field.name().clone(), field.data_type().clone()))
+            .map(|field| (field.name(), field.get_physical_type()))
             .collect();
         let expected = [
-            ("flow", DataType::Utf8),
-            ("bytes", DataType::Int64),
-            ("loss", DataType::Float64),
-            ("mbps", DataType::Float64),
+            ("flow", Physical::BYTE_ARRAY),
+            ("bytes", Physical::INT64),
+            ("loss", Physical::DOUBLE),
+            ("mbps", Physical::DOUBLE),
         ];
-        assert_eq!(types, expected.map(|(name, data_type)| (name.to_owned(), data_type)));
-        assert_eq!(batch.column(2).null_count(), 1);
+        assert_eq!(types, expected);
+        let mut loss = Cells::of(Some(Kind::Number));
+        rows.iter().for_each(|row| loss.push(row.get("loss")));
+        assert_eq!(loss.has, [0, 1]);
     }
 
     #[test]
