@@ -35,7 +35,8 @@ pub struct WildConfig {
     pub target_loss: f64,
     /// Most packets of a code block that carry data.
     pub block_packets: u8,
-    /// Packets in flight to one neighbour; without it, two cycles of slot capacity, at least 128.
+    /// Packets in flight to one neighbour; without it, four slots of packets of 100 bytes, at least
+    /// 128.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_packets: Option<u16>,
     /// Packets that one flow may have waiting.

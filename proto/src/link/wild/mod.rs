@@ -64,8 +64,10 @@ const LANES: usize = 1_024;
 const LEAST_LANES: usize = 64;
 /// Smallest default window, in packets.
 const SMALLEST_WINDOW: usize = 128;
-/// IP packets that the slot capacity is counted in, in bytes.
+/// Longest IP packet, in bytes.
 const FULL_PACKET_BYTES: usize = 1_500;
+/// IP packets that the window is counted in, in bytes: voice.
+const SMALL_PACKET_BYTES: usize = 100;
 /// Where frames are filled, so much air time is given down ahead: a frame on air, one that waits.
 /// With a whole slot ahead, what comes during the slot would find no place in it.
 const AHEAD: Duration = Duration::from_millis(3);
@@ -361,9 +363,10 @@ fn place(groups: &[Group], spec: &PeerSpec) -> (usize, usize) {
         .expect("a neighbour on a radio of this node")
 }
 
-/// Packets in flight to one neighbour: two cycles of slot capacity unless it is set.
+/// Packets in flight to one neighbour: four slots of small ones unless it is set. Counted in full
+/// ones, a flow of small packets would stand still while a lost one is repeated.
 fn window(config: &WildConfig, settings: &Settings, radio: &RadioSpec) -> usize {
-    let frame = radio.unacknowledged(HEADER_BYTES + FULL_PACKET_BYTES) + settings.overhead;
+    let frame = radio.unacknowledged(HEADER_BYTES + SMALL_PACKET_BYTES) + settings.overhead;
     let capacity = settings.slot.saturating_sub(settings.guard).div_duration(frame) as usize;
     let window = config.window_packets.map_or((4 * capacity).max(SMALLEST_WINDOW), usize::from);
     window.clamp(1, MAX_ACK_BITS)
