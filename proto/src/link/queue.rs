@@ -79,11 +79,31 @@ pub(super) struct Red {
     since: Option<u32>,
     /// When the queue became empty, if it is.
     idle: Option<Instant>,
-    /// When the last packet left, and the mean time of a packet.
-    left: Option<Instant>,
+    /// The packets that left last, if others were behind them; and the mean time of a packet.
+    left: Option<Left>,
     packet_time: Option<Duration>,
     pub(super) marked: u64,
     pub(super) dropped: u64,
+}
+
+/// Packets that left at one instant, as those of an aggregate do.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    at: Instant,
+    count: u64,
+    /// How long they took together, and the mean time of a packet before them.
+    span: Option<Duration>,
+    before: Option<Duration>,
+}
+
+impl Left {
+    /// The mean time of a packet after them.
+    fn packet_time(&self) -> Option<Duration> {
+        let Some(span) = self.span else { return self.before };
+        let time = span / self.count;
+        let followed = |before| (0..self.count).fold(before, |mean, _| (mean * 7 + time) / 8);
+        Some(self.before.map_or(time, followed))
+    }
 }
 
 impl Red {
@@ -148,12 +168,17 @@ impl Red {
 
     /// Notes that a packet is done and `length` are left.
     pub(super) fn on_left(&mut self, now: Instant, length: usize) {
-        if let Some(left) = self.left.filter(|_| self.idle.is_none()) {
-            let time = now.since(left);
-            let mean = self.packet_time.map_or(time, |mean| (mean * 7 + time) / 8);
-            self.packet_time = Some(mean);
-        }
-        self.left = (length > 0).then_some(now);
+        let left = match self.left.filter(|_| self.idle.is_none()) {
+            Some(left) if left.at == now => Left { count: left.count + 1, ..left },
+            others => Left {
+                at: now,
+                count: 1,
+                span: others.map(|left| now.since(left.at)),
+                before: self.packet_time,
+            },
+        };
+        self.packet_time = left.packet_time();
+        self.left = (length > 0).then_some(left);
         if length == 0 {
             self.idle = Some(now);
         }
@@ -253,5 +278,19 @@ mod tests {
         red.judge(at(60), 0, &packet(Ecn::NotEct));
         let expected = before * power(0.9, 21);
         assert!((red.mean - expected).abs() < 1e-9, "{} {expected}", red.mean);
+    }
+
+    #[test]
+    fn packets_of_one_aggregate_share_the_time_that_it_took() {
+        let mut red = red(RedConfig::default());
+        red.judge(Instant::ZERO, 50, &packet(Ecn::NotEct));
+        for aggregate in 0..20_u64 {
+            for packet in 0..27 {
+                let at = Instant::ZERO + Duration::from_micros(5_400 * aggregate);
+                red.on_left(at, 1_000 - packet);
+            }
+        }
+        let time = red.packet_time.expect("it was measured");
+        assert!((199..=201).contains(&time.as_micros()), "{time:?}");
     }
 }
