@@ -227,9 +227,9 @@ pub struct FrameDone {
     pub id: UnitId,
     /// What became of it.
     pub outcome: FrameOutcome,
-    /// Transmissions, the first included.
+    /// Transmissions, the first included; one also if only its announcements went, unanswered.
     pub attempts: u8,
-    /// Air time of all attempts, without waiting and without what answers them.
+    /// Air time of all attempts and announcements, without waiting and without what answers them.
     pub air_time: Duration,
 }
 

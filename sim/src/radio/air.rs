@@ -238,7 +238,9 @@ impl Air {
             // On a wire only what takes time counts, which may not be all of a frame.
             _ => (seconds * transmission.rate.bps() as f64 / 8.0 + 0.5) as u32,
         };
-        let frame = Exposed { start: start + from, length, plcp, bytes };
+        // Short MPDUs may begin in one symbol: a recorded fate is found again by its time.
+        let start = start + from + Duration::from_nanos(place as u64);
+        let frame = Exposed { start, length, plcp, bytes };
         let from = transmission.radio;
         let Link { to, loss, .. } = self.links.get_mut(link);
         let fate = loss.as_mut().map_or(Fate::Ok, |loss| loss.lost(&frame));

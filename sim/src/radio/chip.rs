@@ -144,7 +144,7 @@ impl Chip {
             heeds_all: config.eifs == EifsRule::Always,
             overhears: config.overhear,
             functions: functions(&config),
-            rates: Rates::build(config.rate_control, config.phy, config.rate, stream("rate")),
+            rates: Rates::build(&config, stream("rate")),
             access_at: Instant::MAX,
             exchange: None,
             phase: Phase::Free,
@@ -286,8 +286,9 @@ impl Chip {
             }
         }
         self.count(outcome);
-        let done =
-            FrameDone { id: out.frame.id, outcome, attempts: out.attempts, air_time: out.spent };
+        // That nobody answered an announcement says nothing of the frame, unless nothing else does.
+        let attempts = out.sent.max(u8::from(out.attempts > 0));
+        let done = FrameDone { id: out.frame.id, outcome, attempts, air_time: out.spent };
         air.report(self.index, now, FrameUp::Done(done));
     }
 

@@ -17,8 +17,10 @@
 
 use std::collections::BTreeMap;
 
-use farhop_proto::base::{Bitrate, Duration, Instant, NodeId, Phy, Rng};
+use farhop_proto::base::{Bitrate, Duration, Instant, NodeId, Rng};
 use farhop_proto::stack::RateControl;
+
+use super::config::ChipConfig;
 
 /// What became of the frames of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ const EWMA: f64 = 0.75;
 const SAMPLE_EVERY: u32 = 10;
 /// Frame by whose air time rates are compared.
 const REFERENCE_BYTES: usize = 1_200;
+/// So many of them go together, where frames do.
+const REFERENCE_FRAMES: usize = 16;
 /// Attempts at each rate of the chain.
 const CHAIN_ATTEMPTS: u8 = 2;
 
@@ -78,12 +82,15 @@ enum Peer {
 }
 
 impl Rates {
-    /// The control of a radio whose configured rate is `fixed`. The others begin at the highest
-    /// rate.
-    pub(super) fn build(control: RateControl, phy: Phy, fixed: Bitrate, rng: Rng) -> Self {
+    /// The control of a radio. All but the fixed one begin at the highest rate.
+    pub(super) fn build(config: &ChipConfig, rng: Rng) -> Self {
+        let (control, phy) = (config.rate_control, config.phy);
         let choice = if control == RateControl::Fixed { &[] } else { phy.rates() };
-        let rates = choice.iter().map(|rate| (*rate, phy.air_time(REFERENCE_BYTES, *rate)));
-        Self { control, rates: rates.collect(), fixed, peers: BTreeMap::new(), rng }
+        let together = if config.aggregates() { REFERENCE_FRAMES.min(config.aggregate) } else { 1 };
+        // A whole aggregate shares a preamble, beside which fast rates are all alike for one frame.
+        let time = |rate| phy.air_time(REFERENCE_BYTES * together, rate) / together as u64;
+        let rates = choice.iter().map(|rate| (*rate, time(*rate))).collect();
+        Self { control, rates, fixed: config.rate, peers: BTreeMap::new(), rng }
     }
 
     /// The rate that reaches furthest: the only one, where it is fixed.
@@ -311,15 +318,20 @@ impl Minstrel {
 
 #[cfg(test)]
 mod tests {
-    use farhop_proto::base::{PhyKind, Seed};
+    use farhop_proto::base::{Phy, PhyKind, RadioId, Seed, Width};
 
     use super::*;
 
     const PEER: NodeId = NodeId(2);
 
     fn rates(control: RateControl, kind: PhyKind) -> Rates {
-        let phy = Phy { kind, ..Phy::default() };
-        Rates::build(control, phy, phy.rates()[0], Seed(1).stream("rate"))
+        of_phy(control, Phy { kind, ..Phy::default() })
+    }
+
+    fn of_phy(control: RateControl, phy: Phy) -> Rates {
+        let usual = ChipConfig::new(NodeId(1), RadioId(0), phy);
+        let config = ChipConfig { rate_control: control, rate: phy.rates()[0], ..usual };
+        Rates::build(&config, Seed(1).stream("rate"))
     }
 
     fn at(millis: u64) -> Instant {
@@ -430,5 +442,14 @@ mod tests {
             used += u32::from(exchange >= 1_000 && rate.mbps() == 52.0);
         }
         assert!(used > 900, "{used} of 1000 at the best rate");
+    }
+
+    #[test]
+    fn minstrel_tells_rates_apart_at_which_a_frame_is_hardly_longer_than_its_preamble() {
+        let phy = Phy { kind: PhyKind::Ac, width: Width::Mhz80, streams: 2, ..Phy::default() };
+        let rates = of_phy(RateControl::Minstrel, phy).rates;
+        let [(slow, of_slow), (fast, of_fast)] = [rates[rates.len() - 6], rates[rates.len() - 1]];
+        let gain = of_slow.as_secs_f64() / of_fast.as_secs_f64();
+        assert!((fast.mbps() / slow.mbps() / gain - 1.0).abs() < 0.1, "{slow:?} {fast:?} {gain}");
     }
 }

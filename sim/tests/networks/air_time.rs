@@ -118,3 +118,27 @@ flow = [{{ from = "a", to = "b", kind = "udp", rate_mbps = 1 }}]
     let more = (announced - alone) / ack;
     assert!(more > 1.0 && more < 1.5, "{alone} {announced} {ack}");
 }
+
+#[test]
+fn announcements_that_nobody_answers_are_no_lost_frames() {
+    // Two that do not hear each other announce what they have for the one between them.
+    let report = report(
+        r#"
+name = "hidden"
+duration_s = 5
+radio = { phy = "802.11b", preamble = "long", ack_rate_mbps = 2, rts_threshold = 500 }
+propagation = { kind = "range", receive_m = 100, sense_m = 120 }
+layout = [{ kind = "chain", name = "n", count = 3, spacing_m = 90 }]
+flow = [{ from = "n1", to = "n2", kind = "udp" }, { from = "n3", to = "n2", kind = "udp" }]
+"#,
+    );
+    let count = |of: &str| -> u64 {
+        let layers = report.nodes.iter().flat_map(|node| node.layers.values());
+        layers.filter_map(|counters| counters.get(of)).sum()
+    };
+    let (announced, arrived) = (count("rts_sent"), count("acknowledged"));
+    assert!(announced > arrived + 100, "{announced} {arrived}");
+    for link in report.links.iter().filter(|link| link.to == "n2") {
+        assert!(link.loss.is_some_and(|loss| loss < 0.03), "{:?}", link.loss);
+    }
+}

@@ -94,6 +94,23 @@ fn what_no_card_takes_is_refused() {
 }
 
 #[test]
+fn one_noise_for_channels_of_two_widths_is_refused() {
+    let paths = |noise: &str, own: &str| -> Vec<String> {
+        let text = format!(
+            "name = \"x\"\nduration_s = 1\nradio = {{ phy = \"802.11a\" }}\n\
+             interference = {{ kind = \"sinr\"{noise} }}\n\
+             node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
+             link = [{{ between = [\"a\", \"b\"], distance_km = 1, radio = {{ {own} }} }}]"
+        );
+        let scenario: Scenario = toml::from_str(&text).expect("well-formed");
+        scenario.problems().into_iter().map(|problem| problem.path).collect()
+    };
+    assert_eq!(paths("", "width_mhz = 5"), ["link[0].radio.width_mhz"]);
+    assert_eq!(paths("", "channel = 40"), [""; 0]);
+    assert_eq!(paths(", noise_dbm = -101", "width_mhz = 5"), [""; 0]);
+}
+
+#[test]
 fn blocks_cross_every_kind_of_link_on_a_radio_with_access_categories() {
     for kind in ["plain", "blindfec", "arq", "harq", "two-p", "wild"] {
         let text = format!(

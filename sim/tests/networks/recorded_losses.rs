@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use farhop_proto::base::PhyKind;
 use farhop_proto::stack::{
     DriftConfig, FlowKind, LinkConfig, LossConfig, LossTrace, Scenario, TraceConfig,
 };
@@ -60,4 +61,21 @@ fn a_recording_brings_the_same_losses_back() {
     assert_eq!(text_again, text);
     let (without, _) = record(&scenario(LossConfig::default()));
     assert_ne!(without, hash);
+}
+
+#[test]
+fn short_frames_of_one_aggregate_each_have_their_fate_back() {
+    // TCP acknowledgements of which two to four begin within one symbol.
+    let mut original = scenario(LossConfig::Bernoulli { p: 0.2 });
+    original.radio.phy = PhyKind::N;
+    original.radio.width_mhz = 40;
+    original.radio.streams = 2;
+    original.flow.remove(0);
+    let (hash, text) = record(&original);
+    let mut again = original.clone();
+    again.link[0].loss = replay(&text, "hill>valley").into();
+    again.link[0].loss_back = Some(replay(&text, "valley>hill"));
+    let (replayed, text_again) = record(&again);
+    assert_eq!(text_again, text);
+    assert_eq!(replayed, hash);
 }

@@ -1,6 +1,7 @@
 //! What is impossible in places, propagation and movement.
 
 use super::{Found, NODES};
+use crate::base::PhyKind;
 use crate::stack::scenario::{
     InterferenceConfig, LayoutConfig, MobilityKind, NodeConfig, PropagationConfig, PropagationKind,
     Scenario,
@@ -39,7 +40,7 @@ pub(super) fn check_space(found: &mut Found, scenario: &Scenario) -> bool {
         found.add("layout", message, format!("at most {NODES} nodes"));
     }
     check_propagation(found, scenario);
-    check_interference(found, &scenario.interference);
+    check_interference(found, scenario);
     check_mobility(found, scenario);
     is_sound && total <= NODES as u64
 }
@@ -222,8 +223,11 @@ fn check_keys(found: &mut Found, config: &PropagationConfig, kind: PropagationKi
     }
 }
 
-fn check_interference(found: &mut Found, interference: &InterferenceConfig) {
-    let InterferenceConfig::Sinr(sinr) = interference else { return };
+fn check_interference(found: &mut Found, scenario: &Scenario) {
+    let InterferenceConfig::Sinr(sinr) = &scenario.interference else { return };
+    if sinr.noise_dbm.is_none() {
+        check_one_noise(found, scenario);
+    }
     let path = |key: &str| format!("interference.{key}");
     if let Some(noise) = sinr.noise_dbm {
         found.number(path("noise_dbm"), noise, POWERS_DBM, "a power in dBm");
@@ -231,6 +235,29 @@ fn check_interference(found: &mut Found, interference: &InterferenceConfig) {
     found.number(path("preamble_db"), sinr.preamble_db, -50.0..=50.0, "a ratio in decibels");
     if let Some(least) = sinr.preamble_min_dbm {
         found.number(path("preamble_min_dbm"), least, POWERS_DBM, "a power in dBm");
+    }
+}
+
+/// Receivers have one noise, that of the width in `[radio]`.
+fn check_one_noise(found: &mut Found, scenario: &Scenario) {
+    let of_nodes = scenario.node.iter().map(|node| &node.radio);
+    let of_links = scenario.link.iter().map(|link| &link.radio);
+    let paths = of_nodes.enumerate().map(|(index, radio)| (format!("node[{index}]"), radio));
+    let paths =
+        paths.chain(of_links.enumerate().map(|(index, radio)| (format!("link[{index}]"), radio)));
+    for (path, radio) in paths {
+        let Some(own) = radio.as_ref().map(|radio| radio.with_phy_of(&scenario.radio)) else {
+            continue;
+        };
+        if own.phy == PhyKind::Wire || own.width_mhz == scenario.radio.width_mhz {
+            continue;
+        }
+        let message = format!(
+            "with interference of kind \"sinr\" all radios have one noise, that of {} MHz",
+            scenario.radio.width_mhz
+        );
+        let help = "the width of [radio], or interference.noise_dbm, which holds for all";
+        found.add(format!("{path}.radio.width_mhz"), message, help);
     }
 }
 
