@@ -92,7 +92,9 @@ impl Streams {
             let Some(channel) = &mut stream.channel else { continue };
             channel.set_ready(true);
             if !reads && channel.is_hung_up() {
+                let waited = stream.ours.waiting();
                 stream.handle_hangup();
+                self.waiting = (self.waiting + stream.ours.waiting()).saturating_sub(waited);
             }
         }
     }
@@ -451,4 +453,29 @@ fn open(
     let mut stream = Stream::new(peer, service, stage, ours, now);
     stream.nonces[0] = nonce;
     stream
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn what_a_program_that_broke_off_has_left_waits_no_more() {
+        let config = HopConfig::default();
+        let mut streams = Streams::build(&config);
+        let mut stream = open((NodeId(3), "web"), None, Stage::Open, Instant::ZERO);
+        let (socket, program) = UnixStream::pair().expect("two sockets");
+        socket.set_nonblocking(true).expect("it can be");
+        stream.channel = Some(Channel::new(socket, b""));
+        stream.ours.write(Instant::ZERO, &vec![0; WAITING_BYTES]);
+        streams.waiting = stream.ours.waiting();
+        streams.all.insert(1, stream);
+        assert_eq!(streams.limit(), LEAST_BYTES);
+        drop(program);
+        streams.set_ready(&mut std::iter::repeat(true));
+        assert_eq!(streams.all[&1].ours.waiting(), 0, "nobody wants it");
+        assert_eq!(streams.limit(), config.block_bytes as usize);
+    }
 }
