@@ -1,10 +1,12 @@
 //! What is kept survives, and what comes is written where it belongs.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
 
 use bytes::Bytes;
 use farhop_proto::base::NodeId;
@@ -14,11 +16,22 @@ use redb::backends::FileBackend;
 use redb::{Database, StorageBackend};
 use tempfile::TempDir;
 
+use super::Office;
 use super::clerk::{Clerk, Done, Task};
 use super::inbox::Inbox;
 use super::store::{Change, Store, StoreError, file_bytes};
 use crate::files::{FileInfo, Incoming, Outgoing, Part, State};
 use crate::sockets::Receiving;
+
+impl Office {
+    /// That of node 1, and what it asks the clerk for.
+    pub(crate) fn of_test() -> (Self, Receiver<Task>) {
+        let (tasks, asked) = mpsc::channel();
+        let (names, dir) = (BTreeMap::new(), "/".into());
+        let config = HopConfig::default();
+        (Self { node: NodeId(1), names, dir, config, tasks }, asked)
+    }
+}
 
 fn all_blocks(store: &Store) -> Result<Vec<Whole>, StoreError> {
     let mut all = Vec::new();
@@ -313,6 +326,7 @@ fn what_was_let_go_of_or_confirmed_while_the_disk_was_full_is_so_once_there_is_r
         confirmed,
         is_finished: false,
         state: State::Moving,
+        over: 0,
     };
     let letter = |number, confirmed| {
         let block = Bytes::from(vec![number as u8; 900]);

@@ -51,6 +51,8 @@ pub(super) struct Receivers {
     todo: BTreeSet<FlowKey>,
     /// Flows that nobody listens for yet.
     waiting: Vec<Unclaimed>,
+    /// Flows that were over so far.
+    over: u64,
 }
 
 /// A new flow, until a program listens for it.
@@ -64,7 +66,9 @@ struct Unclaimed {
 impl Receivers {
     pub(super) fn build(records: Vec<Receiving>) -> Self {
         let receiver = |record: Receiving| (record.flow(), Receiver::new(record));
-        Self { all: records.into_iter().map(receiver).collect(), ..Self::default() }
+        let over = records.iter().map(|record| record.over).max().unwrap_or_default();
+        let all = records.into_iter().map(receiver).collect();
+        Self { all, over, ..Self::default() }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -133,6 +137,7 @@ impl Receivers {
             confirmed: 1,
             is_finished: false,
             state: State::Moving,
+            over: 0,
         };
         let mut receiver = Receiver::new(record);
         receiver.held.push_back(delivery);
@@ -199,7 +204,7 @@ impl Receivers {
         }
         for flow in std::mem::take(&mut self.todo) {
             if let Some(receiver) = self.all.get_mut(&flow) {
-                receiver.move_blocks(office);
+                receiver.move_blocks(office, &mut self.over);
             }
         }
     }
@@ -267,12 +272,14 @@ impl Receivers {
         }
     }
 
-    /// Of flows that are over something is kept, so that their sources can be told again.
+    /// Of the last flows that are over something is kept, so that their sources can be told again.
     fn forget_old(&mut self, office: &Office) {
-        let is_over = |one: &Receiver| one.record.state != State::Moving;
-        let over = self.all.iter().filter(|(_, one)| is_over(one)).map(|(flow, _)| *flow);
-        let over: Vec<FlowKey> = over.collect();
-        for flow in over.into_iter().skip(FLOWS / 2) {
+        let records = self.all.values().map(|one| &one.record);
+        let over = records.filter(|record| record.state != State::Moving);
+        let mut over: Vec<_> = over.map(|record| (record.over, record.flow())).collect();
+        let surplus = over.len().saturating_sub(FLOWS / 2);
+        over.sort_unstable();
+        for (_, flow) in over.into_iter().take(surplus) {
             if let Some(receiver) = self.all.remove(&flow) {
                 office.ask(Task::ForgetReceiving(Box::new(receiver.record)));
             }
@@ -311,7 +318,8 @@ impl Receiver {
         serde_json::json!({ "id": id, "from": from, "name": name }).to_string().into_bytes()
     }
 
-    fn move_blocks(&mut self, office: &Office) {
+    /// Moves what can be moved; `over` counts flows that are over.
+    fn move_blocks(&mut self, office: &Office, over: &mut u64) {
         self.hear(office);
         let is_full = self.record.next >= self.record.confirmed + KEPT;
         if !self.is_writing
@@ -334,7 +342,7 @@ impl Receiver {
         if let Some(channel) = &mut self.channel {
             channel.write();
         }
-        self.end_if_all(office);
+        self.end_if_all(office, over);
     }
 
     /// Takes what the program says.
@@ -359,7 +367,7 @@ impl Receiver {
     }
 
     /// Tells the program once it has all.
-    fn end_if_all(&mut self, office: &Office) {
+    fn end_if_all(&mut self, office: &Office, over: &mut u64) {
         let is_all = self.record.is_finished && !self.is_writing;
         if !is_all || self.record.confirmed < self.record.end() {
             return;
@@ -367,8 +375,62 @@ impl Receiver {
         let Some(mut channel) = self.channel.take() else { return };
         channel.say(Kind::Finish, "");
         channel.write();
-        self.record.state = State::Fetched;
+        *over += 1;
+        (self.record.state, self.record.over) = (State::Fetched, *over);
         let id = BlockId { flow: self.record.flow(), number: self.record.end() };
         office.ask(Task::Confirm(id, Box::new(self.record.clone())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use farhop_proto::base::NodeId;
+
+    use super::*;
+
+    fn record(local: u16) -> Receiving {
+        Receiving {
+            source: NodeId(3),
+            local,
+            opened: 0,
+            service: "mail".into(),
+            name: local.to_string(),
+            next: 2,
+            confirmed: 1,
+            is_finished: true,
+            state: State::Moving,
+            over: 0,
+        }
+    }
+
+    /// The daemon's end of a program that says this, and the program's.
+    fn program(says: &[u8]) -> (Channel, UnixStream) {
+        let (socket, program) = UnixStream::pair().expect("two sockets");
+        socket.set_nonblocking(true).expect("it can be");
+        (Channel::new(socket, says), program)
+    }
+
+    #[test]
+    fn of_flows_that_are_over_the_oldest_is_forgotten() {
+        let (office, asked) = Office::of_test();
+        let newest = (FLOWS / 2) as u16;
+        let over = |local| (State::Fetched, u64::from(local) + 1);
+        let mut records: Vec<Receiving> = (0..=newest).map(record).collect();
+        for record in &mut records[..FLOWS / 2] {
+            (record.state, record.over) = over(record.local);
+        }
+        let flow = |local| FlowKey { source: NodeId(3), local };
+        let mut receivers = Receivers::build(records);
+        let receiver = receivers.all.get_mut(&flow(newest)).expect("it is there");
+        let (channel, _program) = program(b"");
+        receiver.channel = Some(channel);
+        receiver.move_blocks(&office, &mut receivers.over);
+        assert_eq!(receiver.record.state, State::Fetched);
+        receivers.forget_old(&office);
+        assert!(receivers.has(flow(newest)) && !receivers.has(flow(0)));
+        let last = asked.try_iter().last();
+        assert!(matches!(&last, Some(Task::ForgetReceiving(old)) if old.local == 0), "{last:?}");
     }
 }

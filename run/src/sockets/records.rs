@@ -28,6 +28,9 @@ pub struct Sending {
     pub is_finished: bool,
     /// How they stand.
     pub state: State,
+    /// Once they are over: how many flows were before them, which are forgotten first.
+    #[serde(default)]
+    pub over: u64,
 }
 
 /// Blocks for a program here.
@@ -51,6 +54,9 @@ pub struct Receiving {
     pub is_finished: bool,
     /// How they stand: `Fetched` once the program has all.
     pub state: State,
+    /// Once they are over: how many flows were before them, which are forgotten first.
+    #[serde(default)]
+    pub over: u64,
 }
 
 impl Sending {
@@ -74,5 +80,21 @@ impl Receiving {
     /// Number of the first block that is not of the program any more.
     pub(super) fn end(&self) -> u32 {
         self.next - u32::from(self.is_finished)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_earlier_versions_wrote_can_be_read() {
+        let sending = r#"{"local":7,"to":3,"service":"mail","name":"job","taken":2,"arrived":1,
+            "is_finished":false,"state":"moving"}"#;
+        let receiving = r#"{"source":3,"local":7,"opened":9,"service":"mail","name":"job",
+            "next":2,"confirmed":1,"is_finished":false,"state":"moving"}"#;
+        let sending: Sending = serde_json::from_str(sending).expect("it is one");
+        let receiving: Receiving = serde_json::from_str(receiving).expect("it is one");
+        assert_eq!((sending.over, receiving.over), (0, 0));
     }
 }

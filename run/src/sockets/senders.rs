@@ -42,6 +42,8 @@ struct Sender {
 pub(super) struct Senders {
     all: BTreeMap<u16, Sender>,
     todo: BTreeSet<u16>,
+    /// Flows that were over so far.
+    over: u64,
 }
 
 /// A flow that its program gave up.
@@ -70,7 +72,9 @@ impl Senders {
             let early = (record.arrived..record.taken).filter(is_gone).collect();
             (record.local, Sender { record, channel, is_writing, waiting, early })
         };
-        Self { all: records.into_iter().map(sender).collect(), todo: BTreeSet::new() }
+        let over = records.iter().map(|record| record.over).max().unwrap_or_default();
+        let all = records.into_iter().map(sender).collect();
+        Self { all, todo: BTreeSet::new(), over }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -145,7 +149,9 @@ impl Senders {
         let (taken, arrived, is_finished, state) = (0, 0, false, State::Moving);
         let nonce = random().unwrap_or_default();
         let file = wanted.file.map(|_| nonce);
-        let record = Sending { local, to, service, name, file, taken, arrived, is_finished, state };
+        let over = 0;
+        let record =
+            Sending { local, to, service, name, file, taken, arrived, is_finished, state, over };
         let first = Some((first_block(wanted, nonce).into(), false));
         let sender = Sender {
             record,
@@ -164,11 +170,14 @@ impl Senders {
         office.ask(Task::ForgetSending(local));
     }
 
+    /// Of flows that are over the last ones are remembered.
     fn forget_old(&mut self, office: &Office) {
-        let is_over = |sender: &Sender| sender.record.state != State::Moving;
-        let over = self.all.iter().filter(|(_, sender)| is_over(sender));
-        let over: Vec<u16> = over.map(|(local, _)| *local).collect();
-        over.into_iter().skip(REMEMBERED).for_each(|local| self.forget(office, local));
+        let records = self.all.values().map(|sender| &sender.record);
+        let over = records.filter(|record| record.state != State::Moving);
+        let mut over: Vec<(u64, u16)> = over.map(|record| (record.over, record.local)).collect();
+        let surplus = over.len().saturating_sub(REMEMBERED);
+        over.sort_unstable();
+        over.into_iter().take(surplus).for_each(|(_, local)| self.forget(office, local));
     }
 
     /// Moves blocks of programs to the clerk.
@@ -234,7 +243,8 @@ impl Senders {
         }
         let record = &mut sender.record;
         if record.is_finished && record.arrived == record.taken {
-            record.state = State::Done;
+            self.over += 1;
+            (record.state, record.over) = (State::Done, self.over);
         }
         office.ask(Task::Sent(arrived.id, Box::new(record.clone())));
         sender.tell_if_done();
@@ -249,7 +259,8 @@ impl Senders {
         if let Some(mut channel) = sender.channel.take() {
             channel.say_no(Cause::Refused, &why);
         }
-        sender.record.state = State::Failed(why);
+        self.over += 1;
+        (sender.record.state, sender.record.over) = (State::Failed(why), self.over);
         sender.waiting = None;
         for number in sender.record.arrived..sender.record.taken {
             let id = BlockId { flow, number };
@@ -389,4 +400,43 @@ fn opened(office: &Office, record: &Sending) -> Vec<u8> {
 /// Bytes of a block of a program at most.
 fn most_bytes(office: &Office) -> usize {
     (office.config.block_bytes as usize).min(BLOCK_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use farhop_proto::base::{AddressPlan, Seed};
+    use farhop_proto::transport::hop::HopConfig;
+
+    use super::*;
+
+    #[test]
+    fn of_flows_that_are_over_the_oldest_is_forgotten() {
+        let (office, asked) = Office::of_test();
+        let record = |local: u16| Sending {
+            local,
+            to: NodeId(3),
+            service: "mail".into(),
+            name: local.to_string(),
+            file: None,
+            taken: 1,
+            arrived: 1,
+            is_finished: true,
+            state: State::Done,
+            over: u64::from(local) + 1,
+        };
+        let newest = REMEMBERED as u16;
+        let mut records: Vec<Sending> = (0..=newest).map(record).collect();
+        let last = &mut records[REMEMBERED];
+        (last.arrived, last.state, last.over) = (0, State::Moving, 0);
+        let id = BlockId { flow: office.flow(newest), number: 0 };
+        let mut senders = Senders::build(records, office.node, &BTreeSet::from([id]));
+        let rng = Seed(1).stream("hop");
+        let plan = AddressPlan::default();
+        let mut hop = Hop::build(HopConfig::default(), office.node, plan, None, rng);
+        senders.on_arrived(&office, &mut hop, Arrived { id, bytes: 1, is_refused: false });
+        senders.forget_old(&office);
+        assert!(senders.has_local(newest) && !senders.has_local(0));
+        let last = asked.try_iter().last();
+        assert!(matches!(last, Some(Task::ForgetSending(0))), "{last:?}");
+    }
 }
