@@ -36,6 +36,8 @@ struct Receiver {
     channel: Option<Channel>,
     /// Number of the block that the program is given next.
     given: u32,
+    /// Blocks that the program has confirmed before others.
+    early: BTreeSet<u32>,
     /// Whether the clerk fetches that one.
     is_fetching: bool,
     /// Blocks that came and are not in the store.
@@ -182,6 +184,7 @@ impl Receivers {
             old.say_no(Cause::Broken, "another program took its place");
         }
         receiver.given = receiver.record.confirmed;
+        receiver.early.clear();
         self.todo.insert(*flow);
         Ok(())
     }
@@ -305,6 +308,7 @@ impl Receiver {
             given: record.confirmed,
             record,
             channel: None,
+            early: BTreeSet::new(),
             is_fetching: false,
             held: VecDeque::new(),
             is_writing: false,
@@ -353,12 +357,16 @@ impl Receiver {
                 continue;
             }
             let number = payload.get_u32().saturating_add(1);
-            if number != self.record.confirmed || number >= self.given {
-                continue;
+            if (self.record.confirmed..self.given).contains(&number) {
+                self.early.insert(number);
             }
-            self.record.confirmed += 1;
-            let id = BlockId { flow: self.record.flow(), number };
-            office.ask(Task::Confirm(id, Box::new(self.record.clone())));
+            // Only of all before a block can be written down that the program has them.
+            while self.early.remove(&self.record.confirmed) {
+                let number = self.record.confirmed;
+                self.record.confirmed += 1;
+                let id = BlockId { flow: self.record.flow(), number };
+                office.ask(Task::Confirm(id, Box::new(self.record.clone())));
+            }
         }
         if channel.has_ended() {
             self.channel = None;
@@ -432,5 +440,24 @@ mod tests {
         assert!(receivers.has(flow(newest)) && !receivers.has(flow(0)));
         let last = asked.try_iter().last();
         assert!(matches!(&last, Some(Task::ForgetReceiving(old)) if old.local == 0), "{last:?}");
+    }
+
+    #[test]
+    fn blocks_may_be_confirmed_in_any_order() {
+        let (office, asked) = Office::of_test();
+        let mut receiver = Receiver::new(Receiving { next: 4, is_finished: false, ..record(7) });
+        receiver.given = 3;
+        let confirm =
+            |number: u32| [&Kind::Confirm.head(4)[..], &number.to_be_bytes()[..]].concat();
+        // The last was not given yet.
+        let (channel, _program) = program(&[1, 0, 2].map(confirm).concat());
+        receiver.channel = Some(channel);
+        receiver.hear(&office);
+        assert_eq!(receiver.record.confirmed, 3);
+        let confirmed = asked.try_iter().map(|task| match task {
+            Task::Confirm(id, record) => (id.number, record.confirmed),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(confirmed.collect::<Vec<_>>(), [(1, 2), (2, 3)]);
     }
 }
