@@ -18,8 +18,10 @@ use super::opening::{Kind, front, read};
 use super::random;
 use crate::files::FileInfo;
 
-/// Notices on their way; of more at one time their destinations hear nothing.
-const NOTICES: usize = 64;
+/// Notices on their way, to one destination and to all; of more at one time they hear nothing. Of
+/// hails there is one for each node at most, and always place for that.
+const TO_ONE: usize = 8;
+const NOTICES: usize = 256;
 /// Files of which notices came first that are remembered.
 const REMEMBERED: usize = 256;
 
@@ -98,10 +100,13 @@ impl Notices {
         (to, what): (NodeId, GivenUp),
         (local, frame_bytes): (u16, u16),
     ) {
-        self.send(now, hop, (to, front(Kind::GivenUp, &what)), (local, frame_bytes));
+        let to_one = self.0.values().filter(|node| **node == to).count();
+        if to_one < TO_ONE && self.0.len() < NOTICES {
+            self.send(now, hop, (to, front(Kind::GivenUp, &what)), (local, frame_bytes));
+        }
     }
 
-    /// Hails a node, likewise.
+    /// Hails a node to which nothing is on its way, likewise.
     pub(super) fn hail(
         &mut self,
         now: Instant,
@@ -120,9 +125,6 @@ impl Notices {
         (to, block): (NodeId, Vec<u8>),
         (local, frame_bytes): (u16, u16),
     ) {
-        if self.0.len() >= NOTICES {
-            return;
-        }
         self.0.insert(local, to);
         let flow = FlowKey { source: hop.node(), local };
         let frames = frames_of(&Bytes::from(block), usize::from(frame_bytes));
@@ -137,6 +139,9 @@ impl Notices {
 
 #[cfg(test)]
 mod tests {
+    use farhop_proto::base::{AddressPlan, Seed};
+    use farhop_proto::transport::hop::HopConfig;
+
     use super::*;
 
     #[test]
@@ -146,5 +151,25 @@ mod tests {
         assert_eq!(GivenUp::read(&frames_of(&block, 10)), Some(what));
         assert!(crate::files::FileInfo::read(&block).is_none());
         assert_eq!(GivenUp::read(&[block.slice(..block.len() - 1)]), None);
+    }
+
+    #[test]
+    fn a_node_that_is_away_takes_no_notice_from_others_and_all_can_be_hailed() {
+        let (plan, rng) = (AddressPlan::default(), Seed(1).stream("hop"));
+        let mut hop = Hop::build(HopConfig::default(), NodeId(1), plan, None, rng);
+        let (mut notices, now) = (Notices::default(), Instant::ZERO);
+        let what = GivenUp { local: 7, nonce: 1 };
+        for local in 0..100 {
+            notices.tell(now, &mut hop, (NodeId(2), what), (local, 1_400));
+        }
+        notices.tell(now, &mut hop, (NodeId(3), what), (100, 1_400));
+        assert!(notices.has(100), "the other node hears");
+        assert_eq!(notices.0.len(), TO_ONE + 1);
+        for local in 101..500 {
+            notices.tell(now, &mut hop, (NodeId(local), what), (local, 1_400));
+        }
+        assert_eq!(notices.0.len(), NOTICES);
+        notices.hail(now, &mut hop, NodeId(1_000), (1_000, 1_400));
+        assert!(notices.has_to(NodeId(1_000)));
     }
 }
