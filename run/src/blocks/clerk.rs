@@ -1,5 +1,6 @@
 //! The thread that reads and writes: the loop of a daemon must not wait for a disk.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -105,13 +106,22 @@ pub(super) struct Clerk {
     inbox: Inbox,
     /// Changes that could not be written down, and must be.
     owed: Vec<Change>,
+    /// The block of each flow from here that could not be kept, until its next one comes. Whoever
+    /// gave it may still say that it was taken.
+    lost: BTreeMap<u16, u32>,
     /// Whether the store is to be opened again: after an error it does nothing more.
     has_failed: bool,
 }
 
 impl Clerk {
     pub(super) fn new(store: Store, inbox: Inbox) -> Self {
-        Self { store, inbox, owed: Vec::new(), has_failed: false }
+        Self { store, inbox, owed: Vec::new(), lost: BTreeMap::new(), has_failed: false }
+    }
+
+    /// What is written of blocks from here.
+    #[cfg(test)]
+    pub(super) fn sending(&self) -> Vec<Sending> {
+        self.store.sending().expect("it can be read")
     }
 
     /// Does tasks until nobody can give any more.
@@ -215,6 +225,10 @@ impl Clerk {
                     files.push(file);
                     left.push(Done::Refused(id));
                 }
+                Done::Held(Whole { id, .. }) => {
+                    self.lost.insert(id.flow.local, id.number);
+                    left.push(Done::NotHeld(id.flow.local));
+                }
                 other => left.extend(undone(other)),
             }
         }
@@ -230,15 +244,20 @@ impl Clerk {
         match task {
             Task::Hold(held) => {
                 let (whole, record) = *held;
+                self.lost.remove(&record.local);
                 changes.push(Change::Block(whole.clone()));
                 changes.push(Change::Sending(record));
                 done.push(Done::Held(whole));
             }
             Task::Sent(id, record) => {
                 changes.push(Change::NoBlock(id));
-                changes.push(Change::Sending(*record));
+                let lost = self.lost.get(&record.local).copied();
+                changes.extend(without(*record, lost).map(Change::Sending));
             }
-            Task::ForgetSending(local) => changes.push(Change::NoSending(local)),
+            Task::ForgetSending(local) => {
+                self.lost.remove(&local);
+                changes.push(Change::NoSending(local));
+            }
             Task::Letter(letter) => {
                 let (Delivery { id, shape, frames }, record) = *letter;
                 // The first and the last have nothing for the program.
@@ -308,14 +327,12 @@ fn owed(change: Change, undone: &[Done]) -> Option<Change> {
         Change::Block(_) | Change::Letter(..) => None,
         Change::Outgoing(Outgoing { state: State::Moving, .. }) => None,
         Change::Incoming(Incoming { state: State::Moving | State::Done, .. }) => None,
-        Change::Sending(mut record) => {
+        Change::Sending(record) => {
             let lost = undone.iter().find_map(|done| match done {
                 Done::Held(whole) if whole.id.flow.local == record.local => Some(whole.id.number),
                 _ => None,
             });
-            record.is_finished &= lost.is_none();
-            record.taken = record.taken.min(lost.unwrap_or(u32::MAX));
-            (record.taken > 0).then_some(Change::Sending(record))
+            without(record, lost).map(Change::Sending)
         }
         Change::Receiving(mut record) => {
             let lost = undone.iter().find_map(|done| match done {
@@ -330,12 +347,19 @@ fn owed(change: Change, undone: &[Done]) -> Option<Change> {
     }
 }
 
+/// How blocks from here stand without one that was taken and is lost, if there is one; `None` if
+/// none was taken before it.
+fn without(mut record: Sending, lost: Option<u32>) -> Option<Sending> {
+    let Some(lost) = lost.filter(|lost| *lost < record.taken) else { return Some(record) };
+    (record.taken, record.is_finished) = (lost, false);
+    (lost > 0).then_some(record)
+}
+
 /// What is left of something that could not be written down.
 fn undone(done: Done) -> Option<Done> {
     match done {
         Done::Kept(id) => Some(Done::NotKept(id)),
         Done::Noted(local) => Some(Done::NotNoted(local)),
-        Done::Held(whole) => Some(Done::NotHeld(whole.id.flow.local)),
         Done::Letter(id) => Some(Done::NoLetter(id)),
         other => Some(other),
     }

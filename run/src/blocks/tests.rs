@@ -21,7 +21,7 @@ use super::clerk::{Clerk, Done, Task};
 use super::inbox::Inbox;
 use super::store::{Change, Store, StoreError, file_bytes};
 use crate::files::{FileInfo, Incoming, Outgoing, Part, State};
-use crate::sockets::Receiving;
+use crate::sockets::{Receiving, Sending};
 
 impl Office {
     /// That of node 1, and what it asks the clerk for.
@@ -349,6 +349,37 @@ fn what_was_let_go_of_or_confirmed_while_the_disk_was_full_is_so_once_there_is_r
     assert_eq!(store.receiving().expect("it can be read"), [record(3, 2)]);
     let letter = |number| store.letter(id(number)).expect("it can be read");
     assert_eq!([1, 2, 3].map(|number| letter(number).is_some()), [false, true, false]);
+}
+
+#[test]
+fn a_block_that_could_not_be_kept_is_not_taken_whatever_is_said_of_earlier_ones() {
+    let (mut desk, is_full) = desk_that_can_be_full();
+    let record = |taken, arrived| Sending {
+        local: 7,
+        to: NodeId(3),
+        service: "letters".into(),
+        name: String::new(),
+        file: None,
+        taken,
+        arrived,
+        is_finished: taken == 3,
+        state: State::Moving,
+        over: 0,
+    };
+    let hold = |number| Task::Hold(Box::new((whole(number, 900), record(number + 1, 0))));
+    assert_eq!(desk.clerk.perform(vec![hold(0), hold(1)]).len(), 2);
+    is_full.store(true, Ordering::Relaxed);
+    let held = desk.clerk.perform(vec![hold(2)]);
+    assert!(matches!(held[..], [Done::NotHeld(7)]), "{held:?}");
+    is_full.store(false, Ordering::Relaxed);
+    // The first arrived before it was known that the third is lost.
+    desk.clerk.perform(vec![Task::Sent(id(0), Box::new(record(3, 1)))]);
+    let written = |desk: &Desk| desk.clerk.sending();
+    assert_eq!(written(&desk), [record(2, 1)]);
+    let held = desk.clerk.perform(vec![hold(2)]);
+    assert!(matches!(held[..], [Done::Held(_)]), "{held:?}");
+    desk.clerk.perform(vec![Task::Sent(id(1), Box::new(record(3, 2)))]);
+    assert_eq!(written(&desk), [record(3, 2)]);
 }
 
 #[test]
