@@ -107,12 +107,14 @@ impl Exchange {
         for file in &incoming {
             // Those that failed are refused as unknown.
             if !matches!(file.state, State::Failed(_)) {
-                hop.restore_arrivals(now, file.flow(), file.opened, file.next);
+                let is_over = file.state != State::Moving;
+                hop.restore_arrivals(now, file.flow(), (file.opened, file.next), is_over);
             }
         }
         let (sending, receiving) = (store.sending()?, store.receiving()?);
         for flow in &receiving {
-            hop.restore_arrivals(now, flow.flow(), flow.opened, flow.next);
+            let come = (flow.opened, flow.next);
+            hop.restore_arrivals(now, flow.flow(), come, flow.is_finished);
         }
         if config.durable != Durable::Memory {
             // What is only in memory the machine has already.

@@ -111,7 +111,7 @@ impl Node {
         self.is_up = true;
         self.hop = machine(self.id, &self.config, self.life);
         for (flow, (opened, next)) in &self.disk.incoming {
-            self.hop.restore_arrivals(local, *flow, *opened, *next);
+            self.hop.restore_arrivals(local, *flow, (*opened, *next), false);
         }
         self.hop.keep_blocks();
         for whole in self.disk.blocks.values() {

@@ -341,9 +341,17 @@ impl Hop {
     }
 
     /// Tells what was accepted of a flow that ends here, after the node began anew: its first
-    /// block has the checksum `opened`, and `next` is the number of the one that is next.
-    pub fn restore_arrivals(&mut self, now: Instant, flow: FlowKey, opened: u32, next: u32) {
-        self.arrivals.insert(flow, Arrivals::resumed(opened, next, now));
+    /// block has the checksum `opened`, and `next` is the number of the one that is next. One of
+    /// which the last block was accepted `is_over`.
+    pub fn restore_arrivals(
+        &mut self,
+        now: Instant,
+        flow: FlowKey,
+        (opened, next): (u32, u32),
+        is_over: bool,
+    ) {
+        let arrivals = Arrivals { is_over, ..Arrivals::resumed(opened, next, now) };
+        self.arrivals.insert(flow, arrivals);
     }
 
     /// Gives what came whole for an application here, in the order of its flow.

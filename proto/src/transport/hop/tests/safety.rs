@@ -81,13 +81,25 @@ fn a_destination_that_begins_anew_takes_no_block_twice() {
     let opened = crc32fast::hash(&text(BlockId { flow: flow(1), number: 0 }, 100));
     row.restart(2);
     let now = row.now;
-    row.hop(2).restore_arrivals(now, flow(1), opened, 2);
+    row.hop(2).restore_arrivals(now, flow(1), (opened, 2), false);
     row.push(flow(1), 1, 2, 9_000, false);
     later(&mut row, 1_000);
     row.push(flow(1), 2, 2, 9_000, true);
     later(&mut row, 1_000);
     row.assert_delivered(flow(1), &[100, 9_000, 9_000]);
     assert_eq!(row.arrived.len(), 4, "the source hears of the second one again");
+}
+
+#[test]
+fn a_destination_that_begins_anew_forgets_flows_that_are_over_before_others() {
+    let mut row = Row::new(2, small_config(), Harm::default(), 1);
+    let now = row.now;
+    for local in 0..1_024 {
+        row.hop(2).restore_arrivals(now, flow(local), (0, 2), local > 0);
+    }
+    assert!(row.send(flow(2_000), 2, &[100], MINUTE));
+    assert_eq!(row.count(2, "flows_forgotten"), 1);
+    assert!(row.hop(2).arrivals.contains_key(&flow(0)), "more of it may come");
 }
 
 #[test]
