@@ -115,6 +115,8 @@ pub enum Control {
     Cts,
     /// Which frames have arrived from a number on, compressed form.
     BlockAck {
+        /// Access category of the frames.
+        access: AccessCategory,
         /// Number of the first frame that the map tells of.
         start: u16,
         /// A bit for each frame, the first in the lowest.
@@ -139,6 +141,7 @@ pub fn put_control(
 ) {
     /// Compressed map, and an acknowledgement that is wanted at once.
     const COMPRESSED: u16 = 0x0004;
+    let block = |access| COMPRESSED | u16::from(traffic_id(access)) << 12;
     let subtype = match control {
         Control::Rts => 0xb4,
         Control::Cts => 0xc4,
@@ -153,14 +156,13 @@ pub fn put_control(
     }
     match *control {
         Control::Rts | Control::Cts => {}
-        Control::BlockAck { start, map } => {
-            out.extend_from_slice(&COMPRESSED.to_le_bytes());
+        Control::BlockAck { access, start, map } => {
+            out.extend_from_slice(&block(access).to_le_bytes());
             out.extend_from_slice(&(start << 4).to_le_bytes());
             out.extend_from_slice(&map.to_le_bytes());
         }
         Control::BlockAckRequest { access, start } => {
-            let control = COMPRESSED | u16::from(traffic_id(access)) << 12;
-            out.extend_from_slice(&control.to_le_bytes());
+            out.extend_from_slice(&block(access).to_le_bytes());
             out.extend_from_slice(&(start << 4).to_le_bytes());
         }
     }

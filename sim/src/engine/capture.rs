@@ -223,8 +223,8 @@ fn put_mpdu(out: &mut Vec<u8>, transmission: &Transmission, place: usize, statio
         }
         TransmissionKind::Ack(answer) => ieee80211::put_ack(out, stations[answer.to_radio]),
         TransmissionKind::Cts(answer) => control(out, Control::Cts, stations[answer.to_radio]),
-        TransmissionKind::BlockAck { answer, start, map } => {
-            let kind = Control::BlockAck { start: *start, map: *map };
+        TransmissionKind::BlockAck { answer, access, start, map } => {
+            let kind = Control::BlockAck { access: *access, start: *start, map: *map };
             control(out, kind, stations[answer.to_radio]);
         }
         TransmissionKind::Rts { to } => control(out, Control::Rts, (*to, RadioId(0))),

@@ -32,7 +32,7 @@ pub(super) struct Reply {
 enum ReplyKind {
     Ack,
     Cts,
-    BlockAck { start: u16, map: u64 },
+    BlockAck { access: AccessCategory, start: u16, map: u64 },
 }
 
 /// The facts of a reception that do not depend on what was received.
@@ -76,7 +76,7 @@ impl Chip {
                     self.stats.acks_late += 1;
                 }
             }
-            TransmissionKind::BlockAck { answer, start, map } => {
+            TransmissionKind::BlockAck { answer, start, map, .. } => {
                 let (answer, score) = (*answer, (*start, *map));
                 if !self.is_for_us(now, &answer, heard) {
                 } else if self.is_awaiting(reception, Awaited::BlockAck) {
@@ -188,7 +188,7 @@ impl Chip {
         });
         self.stats.driver_drops += drops;
         let (start, map) = recipient.score();
-        self.answer(air, now, heard, ReplyKind::BlockAck { start, map });
+        self.answer(air, now, heard, ReplyKind::BlockAck { access, start, map });
     }
 
     /// Sets the event at which an answer goes.
@@ -224,9 +224,9 @@ impl Chip {
                 self.stats.cts_sent += 1;
                 (self.config.ack_air_time(reply.rate), TransmissionKind::Cts(answer))
             }
-            ReplyKind::BlockAck { start, map } => {
+            ReplyKind::BlockAck { access, start, map } => {
                 self.stats.block_acks_sent += 1;
-                let kind = TransmissionKind::BlockAck { answer, start, map };
+                let kind = TransmissionKind::BlockAck { answer, access, start, map };
                 (self.config.block_ack_air_time(reply.rate), kind)
             }
         };
@@ -318,18 +318,18 @@ impl Chip {
         if !heard.is_ours {
             self.set_nav(now, heard.nav);
         }
-        if heard.is_ours && !self.reply_accept {
-            // Refused as a whole: it all comes again.
-            let kind = ReplyKind::BlockAck { start: 0, map: 0 };
-            self.answer(air, now, heard, kind);
-            return;
-        }
         let TransmissionKind::Ampdu { to, access, window, .. } =
             &air.transmission(reception.tx).kind
         else {
             unreachable!("only A-MPDUs come here");
         };
         let (to, key) = (*to, (*access, *window));
+        if heard.is_ours && !self.reply_accept {
+            // Refused as a whole: it all comes again.
+            let kind = ReplyKind::BlockAck { access: key.0, start: 0, map: 0 };
+            self.answer(air, now, heard, kind);
+            return;
+        }
         let count = air.transmission(reception.tx).mpdus().len();
         for place in (0..count).filter(|place| reception.decoded >> place & 1 == 1) {
             if !heard.is_ours && !self.overhears {
@@ -357,7 +357,7 @@ impl Chip {
         if heard.is_ours {
             let recipient = &self.recipients[&(heard.from_radio, key.0)];
             let (start, map) = recipient.score();
-            self.answer(air, now, heard, ReplyKind::BlockAck { start, map });
+            self.answer(air, now, heard, ReplyKind::BlockAck { access: key.0, start, map });
         }
     }
 

@@ -75,6 +75,8 @@ pub enum TransmissionKind {
     BlockAck {
         /// To whom, and what it carries besides.
         answer: Answer,
+        /// Access category of the frames.
+        access: AccessCategory,
         /// Number of the first frame that the map tells of.
         start: u16,
         /// A bit for each frame, the first in the lowest.
@@ -197,7 +199,7 @@ impl Transmission {
             TransmissionKind::Ack(answer) => 1 << 63 | answered(answer),
             TransmissionKind::Rts { to } => 5 << 60 | u64::from(to.0),
             TransmissionKind::Cts(answer) => 3 << 62 | answered(answer),
-            TransmissionKind::BlockAck { answer, start, map } => {
+            TransmissionKind::BlockAck { answer, start, map, .. } => {
                 (7 << 61 | answered(answer) ^ u64::from(*start)) ^ map.rotate_left(13)
             }
             TransmissionKind::BlockAckRequest { to, start, .. } => {
