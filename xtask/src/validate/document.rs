@@ -59,10 +59,19 @@ fn body(section: &Section, quick: bool) -> String {
 /// Version, day and machine.
 fn run_line() -> String {
     let version = env!("CARGO_PKG_VERSION");
-    let commit = said(Command::new("git").args(["describe", "--always", "--dirty"]));
-    let day = said(Command::new("date").args(["--utc", "+%Y-%m-%d"]));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    format!("farhop {version} ({commit}), {day}, on {} ({}).", processor(), counted(cores, "core"))
+    let (commit, day, processor) = (commit(), day(), processor());
+    format!("farhop {version} ({commit}), {day}, on {processor} ({}).", counted(cores, "core"))
+}
+
+/// What is checked out.
+pub(super) fn commit() -> String {
+    said(Command::new("git").args(["describe", "--always", "--dirty"]))
+}
+
+/// Today.
+pub(super) fn day() -> String {
+    said(Command::new("date").args(["--utc", "+%Y-%m-%d"]))
 }
 
 fn said(command: &mut Command) -> String {
@@ -70,7 +79,8 @@ fn said(command: &mut Command) -> String {
     out.map_or("unknown".into(), |out| String::from_utf8_lossy(&out.stdout).trim().to_owned())
 }
 
-fn processor() -> String {
+/// The model of this machine's processor.
+pub(super) fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     model.map_or("an unknown processor".into(), |(_, name)| name.to_owned())

@@ -5,24 +5,37 @@
 //! the loss. The pairs are the runs; the same scenario runs in the simulator with other seeds. The
 //! means over all of them are compared. A lab that was late, or beside which other programs were
 //! busy, is built again and not believed: compiling beside it, at the lowest priority, takes a
-//! fifth of the goodput over 40 km. Labs that are done are kept until all are, so that who ends
-//! the full form goes on with it later.
+//! fifth of the goodput over 40 km.
+//!
+//! All points together take hours of a machine with nothing else to do. So what the kernel gave is
+//! kept in `bench/kernel/points.csv`, and `--labs N` measures the N points anew that were measured
+//! longest ago, each of which is written down as soon as it is known.
 //!
 //! Single runs differ by up to a fifth where nearly all of their time goes into a few time-outs, so
 //! labs are added until the standard error of the kernel's mean is small beside how far the
 //! difference is from the tolerance: else chance would decide on which side it lies. What is far
 //! from it needs no more, however much its runs differ; the error stands beside each row.
 
-use anyhow::{Context as _, Result};
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
 use farhop_proto::base::counted;
 use farhop_proto::stack::Scenario;
 use farhop_sim::engine::{self, Report, RunOptions};
 use toml::Table;
 
-use super::program::{ANY, Program, STILL};
-use super::{Row, Tolerance, workers};
+use super::program::{Program, STILL};
+use super::{Row, Tolerance, document, workers};
 
 const GROUP: &str = "kernel";
+/// Where the kernel's figures are kept.
+const FILE: &str = "bench/kernel/points.csv";
+/// What stands before them.
+const HEAD: &str = "# Goodput that TCP of Linux gave in labs of farhop, in Mb/s: mean of all \
+    runs and its standard error,\n# and how many labs were late or not still. Written by `cargo \
+    xtask validate --only kernel --labs N`.\n\
+    congestion,km,loss,mbps,error,runs,refused,day,commit,processor\n";
 /// How far the simulator may be from the kernel.
 const TOLERANCE: f64 = 0.10;
 /// Pairs in a lab: runs of the kernel.
@@ -46,81 +59,205 @@ const WAKE: &str = "[[0, 1], [0.05, 10], [0.25, 23], [0.5, 28], [0.75, 32], [0.9
                     [0.99, 60], [0.999, 150], [1, 1400]]";
 
 /// One point.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
     congestion: &'static str,
     km: f64,
     loss: f64,
 }
 
+/// What the kernel gave at a point.
+#[derive(Clone, Debug, PartialEq)]
+struct Kernel {
+    point: Point,
+    mbps: f64,
+    error: f64,
+    runs: usize,
+    refused: u32,
+    day: String,
+    commit: String,
+    processor: String,
+}
+
 /// Reno with SACK and RACK-TLP, NewReno without SACK, and CUBIC, at three distances.
-///
-/// Needs the rights that a lab needs. The quick form has two points of each at one distance.
-pub(crate) fn rows(quick: bool) -> Result<Vec<Row>> {
-    let mut program = Program::build()?;
-    if !quick {
-        program.keep_labs(GROUP)?;
-    }
-    let distances: &[f64] = if quick { &[1.0] } else { &[1.0, 40.0, 100.0] };
-    let losses: &[f64] = if quick { &[0.0, 0.03] } else { &[0.0, 0.01, 0.03, 0.05] };
+fn points() -> Vec<Point> {
     let mut points = Vec::new();
     for congestion in ["reno", "newreno", "cubic"] {
-        for &km in distances {
-            points.extend(losses.iter().map(|&loss| Point { congestion, km, loss }));
+        for km in [1.0, 40.0, 100.0] {
+            let losses = [0.0, 0.01, 0.03, 0.05].into_iter();
+            points.extend(losses.map(|loss| Point { congestion, km, loss }));
         }
     }
-    let bar = workers::bar(GROUP, points.len());
-    let rows = points.iter().map(|point| {
-        let row = point.row(&program, quick)?;
+    points
+}
+
+/// The rows of this group. `labs` points are measured first, which needs the rights of a lab.
+pub(crate) fn rows(labs: usize, root: &Path) -> Result<Vec<Row>> {
+    let points = points();
+    let ours = workers::map(GROUP, &points, |point| point.ours());
+    let ours: Vec<f64> = ours.into_iter().collect::<Result<_>>()?;
+    let mut kept = kept(root)?;
+    if labs > 0 {
+        measure(labs, &points, &ours, &mut kept, root)?;
+    }
+    let row = |(point, ours): (&Point, f64)| {
+        let kernel = kept.iter().find(|kernel| kernel.point == *point).with_context(|| {
+            format!("{FILE} has nothing for {}: --labs 1 measures it", point.name())
+        })?;
+        Ok(kernel.row(ours))
+    };
+    points.iter().zip(ours).map(row).collect()
+}
+
+/// Measures the points that were measured longest ago, and those first that never were.
+fn measure(
+    count: usize,
+    points: &[Point],
+    ours: &[f64],
+    kept: &mut Vec<Kernel>,
+    root: &Path,
+) -> Result<()> {
+    let day = |point: &Point| {
+        let known = kept.iter().find(|kernel| kernel.point == *point);
+        known.map_or(String::new(), |kernel| kernel.day.clone())
+    };
+    let mut wanted: Vec<(String, Point, f64)> =
+        points.iter().zip(ours).map(|(point, ours)| (day(point), *point, *ours)).collect();
+    wanted.sort_by(|one, other| one.0.cmp(&other.0));
+    wanted.truncate(count);
+    let program = Program::build()?;
+    let bar = workers::bar(GROUP, wanted.len());
+    for (_, point, ours) in wanted {
+        let kernel = point.kernel(&program, ours)?;
         bar.inc(1);
-        workers::tell(
-            &bar,
-            &format!("{}: {:.3} beside {:.3} Mb/s", row.name, row.ours, row.reference),
-        );
-        Ok(row)
-    });
-    let rows: Vec<Row> = rows.collect::<Result<_>>()?;
+        let (name, mbps) = (point.name(), kernel.mbps);
+        workers::tell(&bar, &format!("{name}: {ours:.3} beside {mbps:.3} Mb/s"));
+        kept.retain(|known| known.point != point);
+        kept.push(kernel);
+        write(kept, root)?;
+    }
     bar.finish_and_clear();
-    program.forget_labs()?;
-    Ok(rows)
+    Ok(())
+}
+
+/// What the kernel gave before.
+fn kept(root: &Path) -> Result<Vec<Kernel>> {
+    let path = root.join(FILE);
+    let text = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text.with_context(|| format!("cannot read {}", path.display()))?,
+    };
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with('#')).skip(1);
+    let parsed = lines.map(|(index, line)| {
+        parse(line).with_context(|| format!("{}:{}: {line}", path.display(), index + 1))
+    });
+    parsed.collect()
+}
+
+fn parse(line: &str) -> Result<Kernel> {
+    let cells: Vec<&str> = line.split(',').collect();
+    let [congestion, km, loss, mbps, error, runs, refused, day, commit, processor] = cells[..]
+    else {
+        bail!("ten columns are wanted");
+    };
+    let (km, loss) = (km.parse()?, loss.parse()?);
+    let is_it =
+        |point: &Point| point.congestion == congestion && (point.km, point.loss) == (km, loss);
+    Ok(Kernel {
+        point: points().into_iter().find(is_it).context("no such point")?,
+        mbps: mbps.parse()?,
+        error: error.parse()?,
+        runs: runs.parse()?,
+        refused: refused.parse()?,
+        day: day.to_owned(),
+        commit: commit.to_owned(),
+        processor: processor.to_owned(),
+    })
+}
+
+fn write(kept: &[Kernel], root: &Path) -> Result<()> {
+    let path = root.join(FILE);
+    std::fs::create_dir_all(path.parent().expect("it lies in a folder"))?;
+    std::fs::write(&path, text(kept)).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The file, in the order of the points.
+fn text(kept: &[Kernel]) -> String {
+    let mut text = HEAD.to_owned();
+    for point in points() {
+        for kernel in kept.iter().filter(|kernel| kernel.point == point) {
+            let Point { congestion, km, loss } = point;
+            let Kernel { mbps, error, runs, refused, day, commit, processor, .. } = kernel;
+            let _ = writeln!(
+                text,
+                "{congestion},{km},{loss},{mbps:.4},{error:.4},{runs},{refused},{day},{commit},\
+                 {processor}"
+            );
+        }
+    }
+    text
+}
+
+impl Kernel {
+    fn row(&self, ours: f64) -> Row {
+        let (runs, late) = (counted(self.runs, "run"), counted(self.refused, "lab"));
+        let error = self.error / self.mbps * 100.0;
+        let note = format!(
+            "{runs}, +- {error:.1}%; {late} late or not still; {} ({}), {}",
+            self.day, self.commit, self.processor
+        );
+        let figures = (ours, self.mbps);
+        let tolerance = Tolerance::Relative(TOLERANCE);
+        Row::new(GROUP, self.point.name(), "Mb/s", figures, tolerance).with_note(note)
+    }
 }
 
 impl Point {
-    fn row(self, program: &Program, quick: bool) -> Result<Row> {
-        let text = self.scenario(if quick { 10 } else { 40 });
-        let scenario: Scenario = toml::from_str(&text).context("the scenario of a point")?;
+    fn name(self) -> String {
+        let Self { congestion, km, loss } = self;
+        format!("{congestion}, {km} km, loss {loss}")
+    }
+
+    /// What the simulator gives.
+    fn ours(self) -> Result<f64> {
+        let scenario: Scenario =
+            toml::from_str(&self.scenario()).context("the scenario of a point")?;
         let mut ours = Vec::new();
         for seed in 1..=SEEDS {
             let options = RunOptions { seed: Some(seed), ..RunOptions::default() };
             ours.extend(goodputs(&engine::run(&scenario, options)?));
         }
-        let ours = mean(&ours);
-        let table: Table = text.parse().context("the scenario of a point")?;
-        let (most, others) = if quick { (1, ANY) } else { (LABS, STILL) };
-        let (mut runs, mut late) = (Vec::new(), 0);
-        for seed in 1..=most {
-            let (report, late_before) = program.lab(&table, seed, others)?;
+        Ok(mean(&ours))
+    }
+
+    /// What the kernel gives: labs until chance no longer decides beside `ours`.
+    fn kernel(self, program: &Program, ours: f64) -> Result<Kernel> {
+        let table: Table = self.scenario().parse().context("the scenario of a point")?;
+        let (mut runs, mut refused) = (Vec::new(), 0);
+        for seed in 1..=LABS {
+            let (report, refused_before) = program.lab(&table, seed, STILL)?;
             runs.extend(goodputs(&report));
-            late += late_before;
+            refused += refused_before;
             if seed >= LABS_LEAST && is_settled(ours, mean(&runs), standard_error(&runs)) {
                 break;
             }
         }
-        let Self { congestion, km, loss } = self;
-        let name = format!("{congestion}, {km} km, loss {loss}");
-        let kernel = mean(&runs);
-        let error = standard_error(&runs) / kernel * 100.0;
-        let (runs, late) = (counted(runs.len(), "run"), counted(late, "lab"));
-        let note = format!("{runs}, +- {error:.1}%; {late} late or not still");
-        let figures = (ours, kernel);
-        let row = Row::new(GROUP, name, "Mb/s", figures, Tolerance::Relative(TOLERANCE));
-        Ok(row.with_note(note))
+        Ok(Kernel {
+            point: self,
+            mbps: mean(&runs),
+            error: standard_error(&runs),
+            runs: runs.len(),
+            refused,
+            day: document::day(),
+            commit: document::commit(),
+            processor: document::processor().replace(',', " "),
+        })
     }
 
-    fn scenario(self, seconds: u32) -> String {
+    fn scenario(self) -> String {
         let Self { congestion, km, loss } = self;
         let mut text = format!(
-            "name = \"kernel\"\nduration_s = {seconds}\nmeasure_from_s = 2\nsecurity = \"off\"\n\
+            "name = \"kernel\"\nduration_s = 40\nmeasure_from_s = 2\nsecurity = \"off\"\n\
              [radio]\nphy = \"802.11b\"\npreamble = \"short\"\nrate_mbps = 11\n\
              ack_rate_mbps = 2\nattempts = 1\ndeparture = {DEPARTURE}\n\
              [host]\nwake_us = {WAKE}\n\
@@ -174,6 +311,28 @@ mod tests {
             assert!(is_settled(at_the_edge, 1.0, 0.005), "{at_the_edge}");
         }
         assert!(is_settled(1.2, 1.0, 0.02), "surely outside");
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let kernel = |point: &Point| Kernel {
+            point: *point,
+            mbps: 1.25,
+            error: 0.0125,
+            runs: 10,
+            refused: 3,
+            day: "2026-11-24".into(),
+            commit: "abc".into(),
+            processor: "a processor".into(),
+        };
+        let kept: Vec<Kernel> = points().iter().map(kernel).collect();
+        let root = tempfile::tempdir().unwrap();
+        assert!(super::kept(root.path()).unwrap().is_empty());
+        write(&kept, root.path()).unwrap();
+        assert_eq!(super::kept(root.path()).unwrap(), kept);
+        for line in ["reno,1,0,1,1", "reno,2,0,1.0,0.1,10,0,day,commit,cpu"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
     }
 
     #[test]

@@ -64,6 +64,10 @@ pub(crate) struct Options {
     /// Run ns-3 beside farhop, in place of comparing with what it gave before.
     #[arg(long)]
     ns3: bool,
+    /// Measure the kernel's TCP anew at the N points that were measured longest ago: a few minutes
+    /// each, on a machine with nothing else to do.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    labs: usize,
     /// Write the tables to docs/validation.md, in the place of those of the same groups.
     #[arg(long)]
     write: bool,
@@ -131,7 +135,7 @@ impl Group {
             Self::Ht => ht::rows(quick),
             Self::Harq => harq::rows(quick, root),
             Self::Hop => hop::rows(quick),
-            Self::Kernel => kernel::rows(quick),
+            Self::Kernel => kernel::rows(options.labs, root),
             Self::Security => security::rows(quick, root),
             Self::Determinism => determinism::rows(root),
             Self::Growth => growth::rows(quick, root),
