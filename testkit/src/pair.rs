@@ -71,6 +71,7 @@ impl Default for PairConfig {
                 gap: Gap::Difs,
                 channel: 1,
                 seal_bytes: 0,
+                edca: false,
             },
             delay: Duration::from_micros(267),
             clocks: [Clock::default(); 2],

@@ -165,9 +165,13 @@ fn describe_traffic(out: &mut String, scenario: &Scenario) {
     for flow in scenario.flow.iter().take(LISTED) {
         let what = describe_sending(flow);
         let stop = flow.stop_s.unwrap_or(scenario.duration_s);
+        let mark = match flow.dscp() {
+            0 => String::new(),
+            dscp => format!(", DSCP {dscp} ({})", word(AccessCategory::of_dscp(dscp))),
+        };
         let _ = writeln!(
             out,
-            "flow {}: {} from {} to {}, {what}, {} s to {stop} s",
+            "flow {}: {} from {} to {}, {what}{mark}, {} s to {stop} s",
             flow_name(flow),
             transport_name(flow),
             flow.from,

@@ -1,6 +1,6 @@
 //! Real programs over a lab of real daemons: iperf3, curl and ping at 10% channel loss.
 //!
-//! One test, because each lab wants the machine for itself.
+//! One test, because each lab wants the machine for itself. In another, what ping marks as voice.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,6 +25,42 @@ fn real_programs_work_unchanged_over_a_lossy_link() {
     ping_loses_nothing(&lab);
     a_download_arrives_whole(&lab);
     iperf3_runs_both_ways(&lab);
+}
+
+/// What ping tells of its packets: the share that was lost in percent, and the mean way there and
+/// back in milliseconds, if any came.
+fn ping_beside(lab: &Place, tos: &str) -> (f64, Option<f64>) {
+    let words = ["ping", "-Q", tos, "-c", "20", "-i", "0.1", "-W", "2", "10.66.0.2"];
+    let said = String::from_utf8_lossy(&lab.exec("hill", &words).stdout).into_owned();
+    let loss = said.split("% packet loss").next().and_then(|text| text.split(' ').next_back());
+    let mean = said.split(" = ").nth(1).and_then(|text| text.split('/').nth(1));
+    let number = |text: &str| text.parse::<f64>().expect("a figure");
+    (loss.map(number).unwrap_or_else(|| panic!("no loss in {said}")), mean.map(number))
+}
+
+#[test]
+#[ignore = "system: ping in two access categories, about 10 s"]
+fn what_a_program_marks_as_voice_does_not_wait_for_the_rest() {
+    let lab = Place::new("marks");
+    let file = lab.path("marks.toml");
+    let text = "name = \"marks\"\nduration_s = 60\n\
+                node = [{ name = \"hill\" }, { name = \"valley\" }]\n\
+                link = [{ between = [\"hill\", \"valley\"] }]\n\
+                radio = { phy = \"802.11a\", rate_mbps = 12, edca = true }\n\
+                flow = [{ from = \"hill\", to = \"valley\", kind = \"udp\", rate_mbps = 20 }]\n";
+    std::fs::write(&file, text).expect("a scenario is written");
+    let running = lab.start(&["lab", &file]);
+    lab.wait_until_ready();
+    // The flow fills the queue of its category, in which packets without a mark wait for 60 ms.
+    wait_for("a full queue", || {
+        let (loss, mean_ms) = ping_beside(&lab, "0");
+        loss > 50.0 || mean_ms.is_some_and(|mean_ms| mean_ms > 30.0)
+    });
+    let (loss, mean_ms) = ping_beside(&lab, "0xb8");
+    running.signal(rustix::process::Signal::INT);
+    running.end();
+    assert_eq!(loss, 0.0);
+    assert!(mean_ms.is_some_and(|mean_ms| mean_ms < 15.0), "{mean_ms:?}");
 }
 
 fn ping_loses_nothing(lab: &Place) {

@@ -384,6 +384,8 @@ fn t5_cases(effort: Effort) -> Vec<Case> {
         let net = with_flows(Net::testbed(), 5, carrier, None).with(|scenario| {
             let mut call = file(Carrier::Tcp, "t1", "t2", None);
             call.kind = FlowKind::Voip;
+            // Blocks go as background traffic, the call as TCP does (hop.md 2 and 12).
+            call.dscp = Some(0);
             call.congestion = Default::default();
             call.tcp = Default::default();
             call.voip = Some(VoipConfig { extra_ms: 30.0, ..VoipConfig::default() });

@@ -63,6 +63,25 @@ pub enum AccessCategory {
     Voice,
 }
 
+impl AccessCategory {
+    /// How many there are.
+    pub const COUNT: usize = 4;
+
+    /// The category of packets with a differentiated services code point, as RFC 8325, 4.3, and
+    /// RFC 8622 for code point 1 recommend.
+    pub const fn of_dscp(dscp: u8) -> Self {
+        match dscp {
+            // CS7 and CS6, expedited forwarding and admitted voice.
+            56 | 48 | 46 | 44 => Self::Voice,
+            // Signalling, AF4x, CS4, AF3x, CS3.
+            40 | 34 | 36 | 38 | 32 | 26 | 28 | 30 | 24 => Self::Video,
+            // Lower effort and CS1.
+            1 | 8 => Self::Background,
+            _ => Self::BestEffort,
+        }
+    }
+}
+
 /// What backpressure is counted by: credits keyed by the neighbour alone let opposing flows lock
 /// up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,9 +9,9 @@ use bytes::Bytes;
 
 use super::{RouteStatus, RoutingStatus};
 use crate::base::{
-    AddressPlan, Datagram, DatagramUp, Destination, DropCause, EtherType, FlowId, Lane, NodeId,
-    Packet, PacketOutcome, PacketUp, RadioId, ReceivedPacket, Room, RoomBelow, TxOptions, UnitId,
-    UnitIds,
+    AccessCategory, AddressPlan, Datagram, DatagramUp, Destination, DropCause, EtherType, FlowId,
+    Lane, NodeId, Packet, PacketOutcome, PacketUp, RadioId, ReceivedPacket, Room, RoomBelow,
+    TxOptions, UnitId, UnitIds,
 };
 use crate::wire::ip;
 
@@ -216,7 +216,17 @@ impl Forwarder {
     }
 }
 
-fn packet_to(id: UnitId, hop: NextHop, flow: FlowId, payload: Bytes, options: TxOptions) -> Packet {
+/// A packet in the access category that its transport chose, else in that of its code point.
+fn packet_to(
+    id: UnitId,
+    hop: NextHop,
+    flow: FlowId,
+    payload: Bytes,
+    mut options: TxOptions,
+) -> Packet {
+    if options.access == AccessCategory::default() {
+        options.access = ip::dscp(&payload).map_or(options.access, AccessCategory::of_dscp);
+    }
     let is_ipv6 = payload.first().is_some_and(|byte| byte >> 4 == 6);
     let protocol = if is_ipv6 { EtherType::IPV6 } else { EtherType::IPV4 };
     Packet {

@@ -80,6 +80,8 @@ struct HostPort {
 struct End {
     transport: AnyTransport,
     held: Option<Box<Datagram>>,
+    /// What its packets are marked with (RFC 2474); transports mark theirs with 0.
+    dscp: u8,
     /// Whether it may have an event for the application.
     may_rise: bool,
     /// Whether it may have a datagram.
@@ -89,8 +91,8 @@ struct End {
 }
 
 impl End {
-    fn build(transport: AnyTransport) -> Self {
-        Self { transport, held: None, may_rise: true, may_sink: true, due: None }
+    fn build(transport: AnyTransport, dscp: u8) -> Self {
+        Self { transport, held: None, dscp, may_rise: true, may_sink: true, due: None }
     }
 
     fn poll_rx(&mut self, cx: &mut Cx<'_>) -> Option<MessageUp> {
@@ -114,7 +116,10 @@ impl End {
             was_asked.set(true);
             if is_backpressured { below(lane) } else { Room::UNLIMITED }
         };
-        let datagram = self.transport.get_mut().poll_tx(cx, &room);
+        let mut datagram = self.transport.get_mut().poll_tx(cx, &room);
+        if let Some(datagram) = datagram.as_mut().filter(|_| self.dscp > 0) {
+            datagram.payload = ip::with_dscp(std::mem::take(&mut datagram.payload), self.dscp);
+        }
         if datagram.is_none() && !was_asked.get() {
             self.may_sink = false;
             self.due = self.transport.get().poll_timeout();
@@ -158,18 +163,19 @@ impl Flows {
         FlowId(self.ends.len() as u16)
     }
 
-    /// Adds a flow end, built with the name [`Flows::next_flow`].
-    pub fn add(&mut self, transport: AnyTransport) {
-        self.ends.push(End::build(transport));
+    /// Adds a flow end, built with the name [`Flows::next_flow`], whose packets are marked with a
+    /// differentiated services code point (RFC 2474).
+    pub fn add(&mut self, transport: AnyTransport, dscp: u8) {
+        self.ends.push(End::build(transport, dscp));
         (self.may_rise, self.may_sink) = (true, true);
     }
 
     /// Puts a flow end, built with the name `flow`, in the place of an old one.
     ///
     /// Panics if there is no such end.
-    pub fn replace(&mut self, flow: FlowId, transport: AnyTransport) {
+    pub fn replace(&mut self, flow: FlowId, transport: AnyTransport, dscp: u8) {
         let end = self.ends.get_mut(usize::from(flow.0)).expect("an end to be replaced");
-        *end = End::build(transport);
+        *end = End::build(transport, dscp);
         (self.may_rise, self.may_sink) = (true, true);
     }
 
@@ -475,7 +481,7 @@ mod tests {
         let (flow, to) = (flows.next_flow(), NodeId(2));
         let end = FlowEnd { flow, to, local: socket(1), remote: socket(2) };
         let source = UdpConfig::Source { rate: None, size: 100, bytes: None };
-        flows.add(AnyTransport::Udp(Box::new(Udp::build(source, end))));
+        flows.add(AnyTransport::Udp(Box::new(Udp::build(source, end))), 0);
         flows
     }
 
@@ -539,7 +545,7 @@ mod tests {
         let all = [0, 1, 2].map(FlowId);
         for flow in all {
             let port = HopPort::build(&config, flow, Role::Source, key(flow), NodeId(2));
-            flows.add(AnyTransport::Hop(Box::new(port)));
+            flows.add(AnyTransport::Hop(Box::new(port)), 0);
         }
         let mut turns = Vec::new();
         for _ in 0..6 {

@@ -1,6 +1,8 @@
 //! What is possible in a scenario and hardly meant: it runs, and whoever wrote it is told.
 
-use super::scenario::{PropagationKind, RadioConfig, Scenario};
+use super::config::LinkConfig;
+use super::scenario::{FlowConfig, PropagationKind, RadioConfig, Scenario};
+use crate::base::AccessCategory;
 
 impl Scenario {
     /// What to tell about a scenario without problems, a line each.
@@ -10,7 +12,12 @@ impl Scenario {
             let radio = node.radio.as_ref()?;
             Some((format!("radio of node {}", node.name), radio.over(&self.radio)))
         });
-        all.chain(own).filter_map(|(whose, radio)| self.deafness(&whose, &radio)).collect()
+        let radios: Vec<(String, RadioConfig)> = all.chain(own).collect();
+        let deaf = radios.iter().filter_map(|(whose, radio)| self.deafness(whose, radio));
+        let has_categories = radios.iter().any(|(_, radio)| radio.edca);
+        let heeds_marks = has_categories || matches!(self.stack.link, LinkConfig::Wild(_));
+        let vain = self.flow.iter().enumerate().filter(|_| !heeds_marks).filter_map(vain_mark);
+        deaf.chain(vain).collect()
     }
 
     /// A radio that waits for less than it can receive sends over frames for others.
@@ -29,6 +36,18 @@ impl Scenario {
     }
 }
 
+/// A mark that asks for an access category where there are none.
+fn vain_mark((index, flow): (usize, &FlowConfig)) -> Option<String> {
+    let dscp = flow.dscp?;
+    let access = AccessCategory::of_dscp(dscp);
+    (access != AccessCategory::default()).then(|| {
+        format!(
+            "flow[{index}]: dscp = {dscp} asks for the access category {access:?}, and no radio \
+             has edca = true: it goes as all others"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +60,24 @@ mod tests {
         );
         let scenario: Scenario = serde_json::from_str(&text).expect("a good scenario");
         scenario.notes()
+    }
+
+    #[test]
+    fn a_mark_that_nobody_heeds_is_told() {
+        let notes = |radio: &str, link: &str, dscp: u8| {
+            let text = format!(
+                r#"{{ "name": "x", "radio": {{ "rate_mbps": 1 {radio} }},
+                     "node": [{{ "name": "a" }}, {{ "name": "b" }}],
+                     "stack": {{ "link": {{ "kind": "{link}" }} }},
+                     "flow": [{{ "from": "a", "to": "b", "kind": "udp", "dscp": {dscp} }}] }}"#
+            );
+            let scenario: Scenario = serde_json::from_str(&text).expect("a good scenario");
+            scenario.notes()
+        };
+        let told = notes("", "plain", 46);
+        assert!(told.len() == 1 && told[0].contains("dscp = 46 asks for"), "{told:?}");
+        assert!(notes("", "plain", 0).is_empty() && notes("", "wild", 46).is_empty());
+        assert!(notes(r#", "edca": true"#, "plain", 46).is_empty());
     }
 
     #[test]

@@ -131,10 +131,20 @@ pub fn with_ecn(packet: Bytes, ecn: Ecn) -> Bytes {
         Ecn::Ect0 => 2,
         Ecn::Ce => 3,
     };
+    with_class(packet, 0x03, bits)
+}
+
+/// The same with another differentiated services code point, of which six bits count.
+pub fn with_dscp(packet: Bytes, dscp: u8) -> Bytes {
+    with_class(packet, 0xfc, dscp << 2)
+}
+
+/// The packet with the bits of `mask` of its TOS field or traffic class as in `bits`.
+fn with_class(packet: Bytes, mask: u8, bits: u8) -> Bytes {
     let mut packet = Vec::from(packet);
     match packet.first().map(|first| first >> 4) {
         Some(4) if packet.len() >= IPV4_HEADER_BYTES => {
-            let (old, new) = (packet[1], (packet[1] & !3) | bits);
+            let (old, new) = (packet[1], (packet[1] & !mask) | bits);
             packet[1] = new;
             // RFC 1624, 3: HC' = ~(~HC + ~m + m'), in ones' complement.
             let sum = u32::from(!u16::from_be_bytes([packet[10], packet[11]]));
@@ -142,7 +152,9 @@ pub fn with_ecn(packet: Bytes, ecn: Ecn) -> Bytes {
             packet[10..12].copy_from_slice(&(!folded(u64::from(sum))).to_be_bytes());
         }
         Some(6) if packet.len() >= IPV6_HEADER_BYTES => {
-            packet[1] = (packet[1] & !0x30) | (bits << 4);
+            // It lies across two bytes.
+            packet[0] = (packet[0] & !(mask >> 4)) | (bits >> 4);
+            packet[1] = (packet[1] & !(mask << 4)) | (bits << 4);
         }
         _ => {}
     }
@@ -285,6 +297,25 @@ mod tests {
         let marked = with_ecn(Bytes::copy_from_slice(&six), Ecn::Ce);
         assert_eq!((ecn(&marked), marked[1]), (Ecn::Ce, 0x7c));
         assert_eq!(with_ecn(Bytes::from_static(b"E"), Ecn::Ce), &b"E"[..]);
+    }
+
+    #[test]
+    fn the_code_point_is_changed_and_nothing_else() {
+        let mut packet = Vec::new();
+        let (src, dst) = (Ipv4Addr::new(10, 66, 0, 1), Ipv4Addr::new(10, 66, 0, 2));
+        put_ipv4(&mut packet, src, dst, UDP, 0);
+        let packet = with_ecn(packet.into(), Ecn::Ect0);
+        for code in 0..64 {
+            let marked = with_dscp(packet.clone(), code);
+            assert_eq!((dscp(&marked), ecn(&marked)), (Some(code), Ecn::Ect0));
+            assert_eq!(checksum(0, &marked[..20]), 0);
+            assert_eq!((&marked[2..10], &marked[12..]), (&packet[2..10], &packet[12..]));
+        }
+        let mut six = [0; 40];
+        six[..2].copy_from_slice(&[0x65, 0x5c]);
+        let marked = with_dscp(Bytes::copy_from_slice(&six), 46);
+        assert_eq!((dscp(&marked), ecn(&marked)), (Some(46), Ecn::Ect1));
+        assert_eq!(marked[..2], [0x6b, 0x9c]);
     }
 
     #[test]

@@ -12,8 +12,8 @@ use std::path::Path;
 
 use farhop_proto::base::PublicKey;
 use farhop_proto::base::{
-    Cx, Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant, Lane, Name, NodeId,
-    RadioId, Room, Seed, UnitId,
+    AccessCategory, Cx, Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant,
+    Lane, Name, NodeId, RadioId, Room, Seed, UnitId,
 };
 use farhop_proto::link::secure::SecureSpec;
 use farhop_proto::stack::{NodePlan, Stack, StackStatus};
@@ -110,8 +110,8 @@ impl Source {
 }
 
 impl Radio {
-    fn room(&self, now: Instant) -> Room {
-        let room = self.device.room(now);
+    fn room(&self, now: Instant, access: AccessCategory) -> Room {
+        let room = self.device.room(now, access);
         Room { units: room.units.min(HELD).saturating_sub(self.held.len()), ..room }
     }
 
@@ -366,7 +366,7 @@ impl Driver {
             let (now, radios) = (cx.now, &self.radios);
             let room = |lane: Lane| {
                 let radio = radios.iter().find(|radio| radio.id == lane.radio);
-                radio.map_or(Room::NONE, |radio| radio.room(now))
+                radio.map_or(Room::NONE, |radio| radio.room(now, lane.access))
             };
             let Some(down) = self.stack.poll_frame(&mut cx, &room) else {
                 self.is_cut = false;
@@ -418,7 +418,11 @@ impl Driver {
         let now = self.clock.now();
         for radio in &mut self.radios {
             let is_due = |frame: &mut Frame| frame.options.not_before.is_none_or(|at| at <= now);
-            while !radio.device.room(now).is_none()
+            let has_room = |radio: &Radio| {
+                let front = radio.held.front().map(|frame| frame.options.access);
+                front.is_some_and(|access| !radio.device.room(now, access).is_none())
+            };
+            while has_room(radio)
                 && let Some(frame) = radio.held.pop_front_if(is_due)
             {
                 radio.device.send(frame, &mut self.up)?;

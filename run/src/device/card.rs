@@ -250,6 +250,7 @@ mod tests {
             gap: Gap::Difs,
             channel: 1,
             seal_bytes: 0,
+            edca: false,
         };
         Card::build(DeviceSpec {
             node: NodeId(node),

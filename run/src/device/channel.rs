@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
 use farhop_proto::base::{
-    Duration, Frame, FrameDone, FrameOutcome, FrameUp, Instant, ReceivedFrame, Room,
+    AccessCategory, Duration, Frame, FrameDone, FrameOutcome, FrameUp, Instant, ReceivedFrame, Room,
 };
 
 use super::{BATCH, Device, DeviceSpec, DeviceStatus};
@@ -61,7 +61,7 @@ impl Device for Channel {
         Ok(())
     }
 
-    fn room(&self, _now: Instant) -> Room {
+    fn room(&self, _now: Instant, _access: AccessCategory) -> Room {
         Room::units(FRAMES.saturating_sub(self.outgoing.borrow().len()))
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use farhop_proto::base::{EtherType, Frame, FrameUp, Instant, Room};
+use farhop_proto::base::{AccessCategory, EtherType, Frame, FrameUp, Instant, Room};
 use farhop_proto::wire::ieee80211;
 
 use super::monitor::unsent;
@@ -74,8 +74,8 @@ impl Device for Ethernet {
         Ok(())
     }
 
-    fn room(&self, now: Instant) -> Room {
-        self.tunnel.gate.room(now)
+    fn room(&self, now: Instant, access: AccessCategory) -> Room {
+        self.tunnel.gate.room(now, access)
     }
 
     fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()> {

@@ -2,13 +2,16 @@
 //!
 //! A device that reports transmit status frees a frame when its echo comes. One that does not is
 //! taken to need the computed air time, and a full send buffer says that there is no room. Either
-//! way only a few frames are outstanding, so that what is sent next is decided late.
+//! way only a few frames are outstanding, so that what is sent next is decided late. Where access
+//! categories have queues of their own (802.11e), each may hold as many: voice does not wait for
+//! what is best effort.
 
 use std::collections::VecDeque;
 
 use farhop_proto::base::phy::{ACK_BYTES, mpdu_bytes};
 use farhop_proto::base::{
-    AckPolicy, Duration, Frame, FrameDone, FrameOutcome, Gap, Instant, RadioSpec, Room,
+    AccessCategory, AckPolicy, Duration, Frame, FrameDone, FrameOutcome, Gap, Instant, RadioSpec,
+    Room,
 };
 use serde::Serialize;
 
@@ -18,6 +21,8 @@ const FRAMES: usize = 8;
 const AIR: Duration = Duration::from_millis(8);
 /// After this time an echo is not coming any more.
 const ECHO_LIMIT: Duration = Duration::from_millis(100);
+/// The same where a category may have to wait for others.
+const ECHO_LIMIT_EDCA: Duration = Duration::from_secs(1);
 /// Sequence numbers of given-up frames that are kept, to know their echoes if they come at last.
 const GIVEN_UP: usize = 32;
 /// A device whose send buffer is full is tried again after this time.
@@ -71,6 +76,7 @@ struct Outstanding {
     id: farhop_proto::base::UnitId,
     sequence: u16,
     ack: AckPolicy,
+    queue: usize,
     /// Air time of one attempt, without the gap before it and the answer.
     air: Duration,
     /// When it should be through.
@@ -80,6 +86,15 @@ struct Outstanding {
     slot_over: Option<Instant>,
 }
 
+/// A queue of the device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Queue {
+    frames: usize,
+    busy_until: Instant,
+    /// When what was handed over could be through at the earliest, without any gaps.
+    on_air_until: Instant,
+}
+
 /// The frames at one device.
 #[derive(Debug)]
 pub struct TxGate {
@@ -87,42 +102,47 @@ pub struct TxGate {
     has_echo: bool,
     outstanding: VecDeque<Outstanding>,
     given_up: VecDeque<u16>,
-    busy_until: Instant,
-    /// When what was handed over could be through at the earliest, without any gaps.
-    on_air_until: Instant,
+    /// One for each access category; without 802.11e the first is for all.
+    queues: [Queue; AccessCategory::COUNT],
     full_until: Instant,
     last_overrun: Instant,
     stats: GateStats,
 }
 
 impl TxGate {
-    /// The gate of a radio.
+    /// The gate of a radio. Where nothing tells which frames are through, all are taken to go one
+    /// after the other.
     pub fn build(spec: RadioSpec, has_echo: bool) -> Self {
         Self {
-            spec,
+            spec: RadioSpec { edca: spec.edca && has_echo, ..spec },
             has_echo,
             outstanding: VecDeque::with_capacity(FRAMES),
             given_up: VecDeque::with_capacity(GIVEN_UP),
-            busy_until: Instant::ZERO,
-            on_air_until: Instant::ZERO,
+            queues: Default::default(),
             full_until: Instant::ZERO,
             last_overrun: Instant::ZERO,
             stats: GateStats::default(),
         }
     }
 
-    /// What would be taken now.
-    pub fn room(&self, now: Instant) -> Room {
-        if now < self.full_until || self.busy_until.since(now) >= AIR {
+    fn queue_of(&self, access: AccessCategory) -> usize {
+        if self.spec.edca { access as usize } else { 0 }
+    }
+
+    /// What would be taken now of an access category.
+    pub fn room(&self, now: Instant, access: AccessCategory) -> Room {
+        let queue = &self.queues[self.queue_of(access)];
+        if now < self.full_until || queue.busy_until.since(now) >= AIR {
             return Room::NONE;
         }
-        Room::units(FRAMES.saturating_sub(self.outstanding.len()))
+        Room::units(FRAMES.saturating_sub(queue.frames))
     }
 
     /// Whether a frame would end in time if it were handed over now. One that would not is counted
     /// as late.
     pub fn is_in_time(&mut self, now: Instant, frame: &Frame) -> bool {
-        let end = self.busy_until.max(now) + self.gap(frame) + self.air(frame) + self.answer(frame);
+        let busy_until = self.queues[self.queue_of(frame.options.access)].busy_until;
+        let end = busy_until.max(now) + self.gap(frame) + self.air(frame) + self.answer(frame);
         let in_time = frame.options.deadline.is_none_or(|deadline| end <= deadline + SLACK);
         self.stats.frames_late += u64::from(!in_time);
         in_time
@@ -132,7 +152,8 @@ impl TxGate {
     pub fn on_sent(&mut self, after: Instant, frame: &Frame, sequence: u16, guard: Duration) {
         let air = self.air(frame);
         let busy = air + self.answer(frame);
-        let ends = self.busy_until.max(after) + self.gap(frame) + busy;
+        let queue = self.queue_of(frame.options.access);
+        let ends = self.queues[queue].busy_until.max(after) + self.gap(frame) + busy;
         let mut slot_over = frame.options.deadline.map(|deadline| deadline + SLACK + guard);
         if let Some(deadline) = frame.options.deadline.filter(|_| slot_over < Some(ends)) {
             slot_over = None;
@@ -143,13 +164,16 @@ impl TxGate {
             }
         }
         self.stats.frames_sent += 1;
-        self.busy_until = ends;
-        self.on_air_until = self.on_air_until.max(after) + busy;
+        let own = &mut self.queues[queue];
+        own.frames += 1;
+        own.busy_until = ends;
+        own.on_air_until = own.on_air_until.max(after) + busy;
         let (id, ack) = (frame.id, frame.options.ack);
         self.outstanding.push_back(Outstanding {
             id,
             sequence,
             ack,
+            queue,
             air,
             ends,
             handed_over: after,
@@ -184,9 +208,11 @@ impl TxGate {
             return None;
         }
         let frame = self.outstanding.remove(known.unwrap_or(0))?;
-        if self.outstanding.is_empty() {
+        let queue = &mut self.queues[frame.queue];
+        queue.frames -= 1;
+        if queue.frames == 0 {
             // A driver that reports before the frame can have been on air frees no air by that.
-            self.busy_until = self.busy_until.min(now.max(self.on_air_until));
+            queue.busy_until = queue.busy_until.min(now.max(queue.on_air_until));
         }
         self.stats.echoes_after_slot += u64::from(frame.slot_over.is_some_and(|over| now > over));
         let outcome = match frame.ack {
@@ -207,13 +233,16 @@ impl TxGate {
     pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let oldest = self.outstanding.front().map(|frame| self.given_up(frame));
         let full = (now < self.full_until).then_some(self.full_until);
-        let air = (self.busy_until.since(now) >= AIR)
-            .then(|| self.busy_until.saturating_sub(AIR) + Duration::from_nanos(1));
-        [oldest, full, air].into_iter().flatten().min()
+        let busy = self.queues.iter().map(|queue| queue.busy_until);
+        let air = busy
+            .filter(|until| until.since(now) >= AIR)
+            .map(|until| until.saturating_sub(AIR) + Duration::from_nanos(1));
+        air.chain(oldest).chain(full).min()
     }
 
     fn given_up(&self, frame: &Outstanding) -> Instant {
-        if self.has_echo { frame.handed_over.max(frame.ends) + ECHO_LIMIT } else { frame.ends }
+        let limit = if self.spec.edca { ECHO_LIMIT_EDCA } else { ECHO_LIMIT };
+        if self.has_echo { frame.handed_over.max(frame.ends) + limit } else { frame.ends }
     }
 
     /// Gives a frame that is through as far as time can tell.
@@ -223,6 +252,7 @@ impl TxGate {
             return None;
         }
         let frame = self.outstanding.pop_front()?;
+        self.queues[frame.queue].frames -= 1;
         let outcome = match (self.has_echo, frame.ack) {
             (false, AckPolicy::NoAck) => FrameOutcome::Sent,
             _ => FrameOutcome::Unknown,
@@ -273,6 +303,8 @@ mod tests {
     use bytes::Bytes;
     use farhop_proto::base::{Bitrate, EtherType, FlowId, NodeId, Phy, RadioId, TxOptions, UnitId};
 
+    const ACCESS: AccessCategory = AccessCategory::BestEffort;
+
     fn spec() -> RadioSpec {
         let rate = Bitrate::from_100kbps(110);
         RadioSpec {
@@ -282,6 +314,7 @@ mod tests {
             gap: Gap::Difs,
             channel: 1,
             seal_bytes: 0,
+            edca: false,
         }
     }
 
@@ -306,21 +339,40 @@ mod tests {
     fn few_frames_and_little_air_time_are_outstanding() {
         let mut gate = TxGate::build(spec(), true);
         let mut sent = 0;
-        while !gate.room(at(0)).is_none() {
+        while !gate.room(at(0), ACCESS).is_none() {
             gate.on_sent(at(0), &frame(sent, None), sent as u16, Duration::ZERO);
             sent += 1;
         }
         assert_eq!(sent, 6, "6 frames of 1.38 ms pass 8 ms");
         let done = gate.on_echo(at(1_400), 0, false, 0).expect("the first frame");
         assert_eq!((done.id, done.outcome), (UnitId(0), FrameOutcome::Sent));
-        assert!(!gate.room(at(1_400)).is_none());
+        assert!(!gate.room(at(1_400), ACCESS).is_none());
+    }
+
+    #[test]
+    fn voice_does_not_wait_for_the_room_of_best_effort() {
+        let mut gate = TxGate::build(RadioSpec { edca: true, ..spec() }, true);
+        let mut sent = 0;
+        while !gate.room(at(0), ACCESS).is_none() {
+            gate.on_sent(at(0), &frame(sent, None), sent as u16, Duration::ZERO);
+            sent += 1;
+        }
+        assert!(!gate.room(at(0), AccessCategory::Voice).is_none());
+        let mut voice = frame(sent, None);
+        voice.options.access = AccessCategory::Voice;
+        gate.on_sent(at(0), &voice, sent as u16, Duration::ZERO);
+        // Its echo comes first, and frees its own queue alone.
+        let done = gate.on_echo(at(1_400), sent as u16, false, 0).expect("the last frame");
+        assert_eq!(done.id, UnitId(sent));
+        assert!(gate.room(at(0), ACCESS).is_none());
+        assert_eq!(gate.room(at(1_400), AccessCategory::Voice).units, FRAMES);
     }
 
     #[test]
     fn an_echo_that_comes_too_early_frees_no_air() {
         let mut gate = TxGate::build(spec(), true);
         let mut sent = 0;
-        while gate.room(at(0)).units > 0 && sent < 100 {
+        while gate.room(at(0), ACCESS).units > 0 && sent < 100 {
             gate.on_sent(at(0), &frame(sent, None), sent as u16, Duration::ZERO);
             gate.on_echo(at(0), sent as u16, false, 0).expect("an echo at once");
             sent += 1;
@@ -410,7 +462,7 @@ mod tests {
     fn a_full_buffer_makes_a_short_pause() {
         let mut gate = TxGate::build(spec(), false);
         gate.on_full(at(0));
-        assert!(gate.room(at(100)).is_none());
-        assert!(!gate.room(gate.poll_timeout(at(100)).expect("a deadline")).is_none());
+        assert!(gate.room(at(100), ACCESS).is_none());
+        assert!(!gate.room(gate.poll_timeout(at(100)).expect("a deadline"), ACCESS).is_none());
     }
 }

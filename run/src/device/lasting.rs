@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use farhop_proto::base::{Duration, Frame, FrameUp, Instant, ReceivedFrame, Room};
+use farhop_proto::base::{AccessCategory, Duration, Frame, FrameUp, Instant, ReceivedFrame, Room};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::monitor::unsent;
@@ -74,8 +74,8 @@ impl Device for Lasting {
         self.device.as_ref().map_or(0, |device| device.antenna(frame))
     }
 
-    fn room(&self, now: Instant) -> Room {
-        self.device.as_ref().map_or(Room::NONE, |device| device.room(now))
+    fn room(&self, now: Instant, access: AccessCategory) -> Room {
+        self.device.as_ref().map_or(Room::NONE, |device| device.room(now, access))
     }
 
     fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()> {
@@ -180,7 +180,7 @@ mod tests {
             !self.is_there.get()
         }
 
-        fn room(&self, _now: Instant) -> Room {
+        fn room(&self, _now: Instant, _access: AccessCategory) -> Room {
             Room::units(1)
         }
 
@@ -252,7 +252,10 @@ mod tests {
         device.send(frame(2), &mut out).expect("the daemon goes on");
         assert_eq!(ended(&mut out), [(2, FrameOutcome::Late), (1, FrameOutcome::Unknown)]);
         device.receive(&mut out).expect("the daemon goes on");
-        assert!(device.room(clock.now()).is_none() && device.status().is_gone);
+        assert!(
+            device.room(clock.now(), AccessCategory::default()).is_none()
+                && device.status().is_gone
+        );
         assert_eq!(device.status().name, "card");
         let due = device.poll_timeout(clock.now()).expect("it is looked for");
         assert!(due > clock.now() && due <= clock.now() + LOOK);
@@ -265,7 +268,7 @@ mod tests {
         let status = device.status();
         assert_eq!((status.is_gone, status.times_gone), (false, 1));
         device.send(frame(3), &mut out).expect("it is there");
-        assert!(!device.room(clock.now()).is_none() && out.is_empty());
+        assert!(!device.room(clock.now(), AccessCategory::default()).is_none() && out.is_empty());
         let status = device.status();
         assert_eq!((status.sent.frames_sent, status.dropped["clear"]), (2, 2), "of both lives");
     }

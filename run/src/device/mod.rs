@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use farhop_proto::base::{
-    Frame, FrameUp, Instant, NodeId, RadioId, RadioSpec, ReceivedFrame, Room,
+    AccessCategory, Frame, FrameUp, Instant, NodeId, RadioId, RadioSpec, ReceivedFrame, Room,
 };
 use serde::Serialize;
 
@@ -63,8 +63,8 @@ pub trait Device {
         0
     }
 
-    /// What would be taken now.
-    fn room(&self, now: Instant) -> Room;
+    /// What would be taken now of an access category.
+    fn room(&self, now: Instant, access: AccessCategory) -> Room;
 
     /// Hands a frame over, if it still ends before its deadline by the clock of this moment; one
     /// that does not, or that the device does not take, comes back in `out` as late.

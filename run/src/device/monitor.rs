@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use farhop_proto::base::{
-    Duration, Frame, FrameDone, FrameOutcome, FrameUp, Instant, ReceivedFrame, Room,
+    AccessCategory, Duration, Frame, FrameDone, FrameOutcome, FrameUp, Instant, ReceivedFrame, Room,
 };
 
 use super::card::Card;
@@ -91,8 +91,8 @@ impl Device for Monitor {
         self.card.antenna(frame)
     }
 
-    fn room(&self, now: Instant) -> Room {
-        self.card.gate.room(now)
+    fn room(&self, now: Instant, access: AccessCategory) -> Room {
+        self.card.gate.room(now, access)
     }
 
     fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()> {

@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 
 use bytes::Bytes;
 use farhop_proto::base::{
-    Duration, Frame, FrameDone, FrameOutcome, FrameUp, Instant, NodeId, Room,
+    AccessCategory, Duration, Frame, FrameDone, FrameOutcome, FrameUp, Instant, NodeId, Room,
 };
 use socket2::SockAddr;
 
@@ -188,8 +188,8 @@ impl Device for Udp {
         }
     }
 
-    fn room(&self, now: Instant) -> Room {
-        let room = self.tunnel.gate.room(now);
+    fn room(&self, now: Instant, access: AccessCategory) -> Room {
+        let room = self.tunnel.gate.room(now, access);
         if self.is_paced || room.is_none() {
             return room;
         }
@@ -301,7 +301,7 @@ mod tests {
         let (id, phy, gap) = (RadioId(0), Phy::default(), Gap::Difs);
         DeviceSpec {
             node: NodeId(node),
-            radio: RadioSpec { id, phy, rate, gap, channel: 1, seal_bytes: 0 },
+            radio: RadioSpec { id, phy, rate, gap, channel: 1, seal_bytes: 0, edca: false },
             guard: Duration::ZERO,
             transmit_status: false,
             attempts: 1,
@@ -363,7 +363,7 @@ mod tests {
             device.send(frame(to, number, bytes), &mut up).expect("a socket");
         }
         assert_eq!(up.len(), sent.len(), "each has left as far as the link can know");
-        assert!(!device.room(device.tunnel.spec.clock.now()).is_none());
+        assert!(!device.room(device.tunnel.spec.clock.now(), AccessCategory::default()).is_none());
         device.flush();
         assert_eq!(received(&mut second, sent.len()), sent);
         assert_eq!(received(&mut third, 1), [(4, 900)]);
@@ -373,12 +373,12 @@ mod tests {
     fn a_device_that_is_not_flushed_has_room_for_some_frames_alone() {
         let (mut device, _others) = neighbours();
         for _ in 0..WAITING {
-            assert!(!device.room(Instant::ZERO).is_none());
+            assert!(!device.room(Instant::ZERO, AccessCategory::default()).is_none());
             device.send(frame(Some(NodeId(2)), 1, 100), &mut Vec::new()).expect("a socket");
         }
-        assert!(device.room(Instant::ZERO).is_none());
+        assert!(device.room(Instant::ZERO, AccessCategory::default()).is_none());
         device.flush();
-        assert!(!device.room(Instant::ZERO).is_none());
+        assert!(!device.room(Instant::ZERO, AccessCategory::default()).is_none());
     }
 
     #[test]

@@ -307,6 +307,8 @@ fn is_pause(error: &io::Error) -> bool {
 
 fn tcp_receiver(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port()))?;
+    // Its connections have it from their first packet on.
+    SockRef::from(&listener).set_tos_v4(tos(config))?;
     listener.set_nonblocking(true)?;
     let begin = WallClock::now();
     let mut stream = loop {
@@ -405,6 +407,7 @@ fn connect(
             let name = String::from_utf8_lossy(name);
             io::Error::new(error.kind(), format!("this kernel has no TCP {name}: {error}"))
         })?;
+        socket.set_tos_v4(tos(config))?;
         match socket.connect_timeout(&address.into(), StdDuration::from_secs(3)) {
             Ok(()) => return Ok(Some(socket.into())),
             Err(_) if shared.stop.load(Ordering::Relaxed) => return Ok(None),
@@ -417,6 +420,11 @@ fn connect(
     }
 }
 
+/// The code point of a flow as sockets want it: above the ECN field, which is the kernel's.
+fn tos(config: &FlowConfig) -> u32 {
+    u32::from(config.dscp()) << 2
+}
+
 fn monotonic_nanos() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -424,6 +432,7 @@ fn monotonic_nanos() -> u64 {
 
 fn udp_sender(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    SockRef::from(&socket).set_tos_v4(tos(config))?;
     socket.connect(address)?;
     let mut payload = vec![0; config.size_bytes.max(FRONT)];
     let bps = config.rate_mbps.expect("every flow was given a rate at its start") * 1e6;

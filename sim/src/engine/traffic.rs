@@ -116,6 +116,7 @@ impl<'a> Traffic<'a> {
                 from: flow.from,
                 to: flow.to,
                 port: FIRST_PORT + number as u16,
+                dscp: flow.config.dscp(),
             };
             flow.advance(&mut net);
             for node in [flow.from, flow.to].into_iter().chain(flow.app.relays()) {

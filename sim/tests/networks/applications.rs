@@ -3,6 +3,8 @@
 use farhop_proto::stack::Scenario;
 use farhop_sim::engine::{FlowReport, RunOptions, run};
 
+use super::report;
+
 /// Runs a link with these flows.
 fn flows(secs: u32, flows: &str) -> Vec<FlowReport> {
     let text = format!(
@@ -68,6 +70,42 @@ fn a_call_is_worse_beside_a_transfer_through_a_deep_queue() {
     let beside = flows(30, &(call + &flow("kind = \"tcp\"")))[0].voip.expect("a score");
     // 50 packets of 1.5 ms each come before a packet of the call.
     assert!(beside.mos < alone.mos - 0.1, "{beside:?}");
+}
+
+/// Flows of a chain of three nodes whose radios have access categories.
+fn flows_over_a_relay(flows: &str) -> Vec<FlowReport> {
+    let text = format!(
+        "name = \"categories\"\nduration_s = 30\n\
+         node = [{{ name = \"a\" }}, {{ name = \"relay\" }}, {{ name = \"b\" }}]\n\
+         link = [{{ between = [\"a\", \"relay\"] }}, {{ between = [\"relay\", \"b\"] }}]\n\
+         [radio]\nphy = \"802.11a\"\nrate_mbps = 24\nedca = true\n{flows}"
+    );
+    report(&text).flows
+}
+
+#[test]
+fn a_call_keeps_its_place_where_access_categories_contend() {
+    let call = |dscp: &str| flow(&format!("kind = \"voip\"\n{dscp}"));
+    let transfer = flow("kind = \"udp\"");
+    let alone = &flows_over_a_relay(&call(""))[0];
+    let beside = &flows_over_a_relay(&(call("") + &transfer))[0];
+    let unmarked = &flows_over_a_relay(&(call("dscp = 0") + &transfer))[0];
+    let mos = |flow: &FlowReport| flow.voip.expect("a score").mos;
+    // It waits for frames on air, and for no packet: in no queue, nor behind any.
+    assert!(mos(beside) > mos(alone) - 0.1, "{:?}", beside.voip);
+    assert_eq!(beside.loss, Some(0.0));
+    let p95 = |flow: &FlowReport| flow.delay_ms.expect("delays").p95;
+    assert!(p95(beside) < p95(alone) + 6.0, "{} ms", p95(beside));
+    assert!(p95(unmarked) > p95(beside) + 20.0, "{} ms", p95(unmarked));
+}
+
+#[test]
+fn each_access_category_has_its_share() {
+    let mark = |dscp: &str| flow(&format!("kind = \"udp\"\ndscp = {dscp}"));
+    let found = flows_over_a_relay(&["8", "0", "34", "46"].map(mark).concat());
+    let rates: Vec<f64> = found.iter().map(|flow| flow.goodput_mbps).collect();
+    assert!(rates.windows(2).all(|pair| pair[0] < pair[1]), "{rates:?}");
+    assert!(rates[3] > 10.0 * rates[1], "{rates:?}");
 }
 
 #[test]

@@ -332,6 +332,8 @@ pub struct RadioSpec {
     pub channel: u16,
     /// Bytes that sealing adds to every frame; 0 where frames go in the clear.
     pub seal_bytes: usize,
+    /// Whether each access category has a queue of its own in the card (802.11e).
+    pub edca: bool,
 }
 
 impl RadioSpec {

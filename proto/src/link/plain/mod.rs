@@ -1,7 +1,10 @@
 //! The plain link: frames go straight to the chip, which does CSMA/CA and retries.
 //!
-//! One queue for each radio, drop-tail or RED, and no header of its own. What the chip holds counts
-//! as queued, so the packets of a node never exceed its queue.
+//! One queue for each radio ([`radio`]), drop-tail or RED, and no header of its own; one for each
+//! access category where the card has them (802.11e). What the chip holds counts as queued, so the
+//! packets of a node never exceed its queue.
+
+mod radio;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,8 +12,9 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::radio::RadioQueue;
 use super::queue::{QueueConfig, Red, Verdict};
-use super::{AirTimes, Link, LinkStatus, NeighbourStatus, bare_packet, lacks_only_keys, share};
+use super::{AirTimes, Link, LinkStatus, NeighbourStatus, bare_packet, share};
 use crate::base::named;
 use crate::base::{
     AccessCategory, AckPolicy, Cx, Dbm, DropCause, EtherType, FlowId, Frame, FrameDone, FrameDown,
@@ -33,7 +37,7 @@ const USUAL: usize = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlainConfig {
-    /// Packets that the queue holds at most.
+    /// Packets that the queue holds at most; with `edca`, those of one access category.
     pub queue_packets: usize,
     /// Which packets it takes while there is room.
     #[serde(skip_serializing_if = "QueueConfig::is_default")]
@@ -71,37 +75,6 @@ pub struct Plain {
     drops: BTreeMap<DropCause, u64>,
 }
 
-#[derive(Debug)]
-struct RadioQueue {
-    radio: RadioId,
-    waiting: VecDeque<Packet>,
-    /// Neighbours to whom a layer below wants a frame to be sent.
-    wanted: VecDeque<NodeId>,
-    with_chip: usize,
-    red: Option<Box<Red>>,
-}
-
-impl RadioQueue {
-    fn length(&self) -> usize {
-        self.waiting.len() + self.with_chip
-    }
-
-    /// Whether nothing is to go to the chip.
-    fn has_nothing(&self) -> bool {
-        self.waiting.is_empty() && self.wanted.is_empty()
-    }
-
-    /// Where the next packet stands: in front, unless it waits for keys.
-    fn next_place(&self, below: &RoomBelow<'_>) -> Option<usize> {
-        let front = self.waiting.front()?.lane();
-        if !below(front).is_none() {
-            return Some(0);
-        }
-        let has_room = |packet: &Packet| !below(packet.lane()).is_none();
-        if lacks_only_keys(below, front) { self.waiting.iter().position(has_room) } else { None }
-    }
-}
-
 /// A frame that the chip has.
 #[derive(Debug)]
 struct Outstanding {
@@ -110,6 +83,7 @@ struct Outstanding {
     packet: Option<UnitId>,
     to: Option<NodeId>,
     radio: RadioId,
+    access: AccessCategory,
     bytes: usize,
 }
 
@@ -141,19 +115,7 @@ struct Counters {
 impl Plain {
     /// The link at `node` with its radios.
     pub fn build(config: &PlainConfig, node: NodeId, radios: &[RadioSpec], seed: Seed) -> Self {
-        let queue = |spec: &RadioSpec| RadioQueue {
-            radio: spec.id,
-            waiting: VecDeque::with_capacity(USUAL),
-            wanted: VecDeque::new(),
-            with_chip: 0,
-            red: match config.queue {
-                QueueConfig::DropTail => None,
-                QueueConfig::Red(red) => {
-                    let name = format!("node/{}/red/{}", node.0, spec.id.0);
-                    Some(Box::new(Red::build(red, seed.stream(&name))))
-                }
-            },
-        };
+        let queue = |spec: &RadioSpec| RadioQueue::build(config, node, spec, seed);
         Self {
             node,
             limit: config.queue_packets,
@@ -171,13 +133,13 @@ impl Plain {
 
     /// Something of each part of it, so that it is at hand.
     pub(crate) fn fetch(&self) -> u64 {
-        let queue = self.radios.first().map_or(0, |queue| queue.with_chip);
+        let queue = self.radios.first().map_or(0, |queue| queue.lengths[0]);
         let neighbour = self.neighbours.first().map_or(0, |(_, neighbour)| neighbour.attempts);
         let last = self.neighbours.last().map_or(0, |(_, neighbour)| neighbour.attempts);
         let sent = self.outstanding.front().map_or(0, |frame| frame.id.0);
         let air = self.air.iter().next().map_or(0, |time| time.shares.data.as_nanos());
         let rest = self.up.len() as u64 ^ air ^ self.counters.frames_sent;
-        queue as u64 ^ neighbour ^ last ^ sent ^ rest ^ self.counters.unknown_done
+        u64::from(queue) ^ neighbour ^ last ^ sent ^ rest ^ self.counters.unknown_done
     }
 
     fn queue(&self, radio: RadioId) -> Option<&RadioQueue> {
@@ -218,11 +180,7 @@ impl Plain {
             return;
         };
         if let Some(queue) = self.radios.iter_mut().find(|queue| queue.radio == frame.radio) {
-            queue.with_chip -= 1;
-            let length = queue.length();
-            if let Some(red) = &mut queue.red {
-                red.on_left(now, length);
-            }
+            queue.on_left(now, frame.access);
         }
         let outcome = self.outcome(done.outcome);
         let repeats = u64::from(done.attempts.saturating_sub(1));
@@ -278,11 +236,7 @@ impl Plain {
     /// To be called where no queue had a packet with room.
     fn drop_without_keys(&mut self, below: &RoomBelow<'_>) {
         for index in 0..self.radios.len() {
-            let queue = &mut self.radios[index];
-            let has_many = 2 * queue.waiting.len() > self.limit;
-            let front = queue.waiting.front().filter(|_| has_many);
-            if front.is_some_and(|packet| lacks_only_keys(below, packet.lane())) {
-                let packet = queue.waiting.pop_front().expect("it is in front");
+            if let Some(packet) = self.radios[index].pop_without_keys(self.limit, below) {
                 self.count_drop(packet.id, DropCause::QueueFull);
             }
         }
@@ -299,8 +253,8 @@ impl Plain {
         })?;
         let to = queue.wanted.remove(at);
         let (id, radio) = (self.ids.next_id(), queue.radio);
-        queue.with_chip += 1;
-        self.outstanding.push_back(Outstanding { id, packet: None, to, radio, bytes: 0 });
+        queue.lengths[queue.queue_of(access)] += 1;
+        self.outstanding.push_back(Outstanding { id, packet: None, to, radio, access, bytes: 0 });
         let (protocol, payload) = (EtherType::FARHOP, Bytes::new());
         let options = TxOptions { access, ..TxOptions::default() };
         Some(Frame { id, radio, to, flow, protocol, payload, options })
@@ -350,7 +304,7 @@ impl Layer for Plain {
         let Some(queue) = self.queue(lane.radio).filter(|_| lane.to != Some(self.node)) else {
             return Room::NONE;
         };
-        Room::units(self.limit.saturating_sub(queue.length()))
+        Room::units(self.limit.saturating_sub(queue.length(lane.access)))
     }
 
     fn handle_tx(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
@@ -359,8 +313,9 @@ impl Layer for Plain {
         let Some(queue) = queue else {
             return self.count_drop(packet.id, DropCause::NoRoute);
         };
-        let length = queue.length();
-        let verdict = match &mut queue.red {
+        let access = packet.options.access;
+        let (length, own) = (queue.length(access), queue.queue_of(access));
+        let verdict = match queue.red.get_mut(own) {
             Some(red) => red.judge(cx.now, length, &packet.payload),
             None => Verdict::Take,
         };
@@ -370,7 +325,7 @@ impl Layer for Plain {
         if verdict == Verdict::Mark {
             packet.payload = ip::with_ecn(packet.payload, Ecn::Ce);
         }
-        queue.waiting.push_back(packet);
+        queue.push(packet);
     }
 
     fn poll_tx(&mut self, _cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<FrameDown> {
@@ -391,13 +346,13 @@ impl Layer for Plain {
             0 => queue.waiting.pop_front()?,
             at => queue.waiting.remove(at)?,
         };
-        queue.with_chip += 1;
         let id = self.ids.next_id();
         self.outstanding.push_back(Outstanding {
             id,
             packet: Some(packet.id),
             to: packet.to,
             radio: packet.radio,
+            access: packet.options.access,
             bytes: packet.payload.len(),
         });
         let ack = if self.mac_ack { packet.options.ack } else { AckPolicy::NoAck };
@@ -427,7 +382,7 @@ impl Link for Plain {
     fn status(&self, now: Instant) -> LinkStatus {
         let counters = &self.counters;
         let red =
-            |of: fn(&Red) -> u64| self.radios.iter().filter_map(|q| q.red.as_deref().map(of)).sum();
+            |of: fn(&Red) -> u64| self.radios.iter().flat_map(|queue| &queue.red).map(of).sum();
         LinkStatus {
             kind: "plain".into(),
             slots: Vec::new(),

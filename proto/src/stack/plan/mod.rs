@@ -196,6 +196,7 @@ impl Scenario {
                 gap: config.gap,
                 channel: config.channel,
                 seal_bytes: self.seal_bytes(),
+                edca: config.edca,
             },
             ack_rate: config.ack_rate_mbps.map_or(phy.control_rate(rate), Bitrate::from_mbps),
             slot,

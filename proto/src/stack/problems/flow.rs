@@ -21,6 +21,9 @@ pub(super) fn check_flow_kind(found: &mut Found, path: &str, flow: &FlowConfig) 
     if let Some(rate) = flow.rate_mbps {
         found.number(format!("{path}.rate_mbps"), rate, 1e-6..=1e5, "a rate in Mb/s");
     }
+    if let Some(dscp) = flow.dscp {
+        found.number(format!("{path}.dscp"), dscp.into(), 0.0..=63.0, "a code point (DSCP)");
+    }
     check_keys(found, path, flow);
     check_tcp(found, &format!("{path}.tcp"), &flow.tcp);
     check_applications(found, path, flow);
@@ -60,6 +63,7 @@ fn check_keys(found: &mut Found, path: &str, flow: &FlowConfig) {
         ("on_off", flow.on_off.is_some(), kind == FlowKind::OnOff, "kind = \"on-off\""),
         ("web", flow.web.is_some(), kind == FlowKind::Web, "kind = \"web\""),
         ("voip", flow.voip.is_some(), kind == FlowKind::Voip, "kind = \"voip\""),
+        ("dscp", flow.dscp.is_some(), kind != FlowKind::Hop, "a kind other than \"hop\""),
         ("relay", flow.relay.is_some(), kind == FlowKind::Relayed, "kind = \"relayed\""),
     ];
     for (key, given, fits, right) in keys {

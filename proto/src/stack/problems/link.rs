@@ -115,6 +115,7 @@ pub(super) fn packet_on_air(radio: &RadioConfig) -> Duration {
         gap: radio.gap,
         channel: radio.channel,
         seal_bytes: 0,
+        edca: radio.edca,
     };
     spec.unacknowledged(PACKET_BYTES + OVERHEAD_BYTES)
 }

@@ -43,6 +43,11 @@ pub struct FlowConfig {
     /// Payload of one datagram, in bytes (`udp`, `on-off`).
     #[serde(default = "default_size")]
     pub size_bytes: usize,
+    /// Differentiated services code point of its packets in both directions, 0 to 63 (not `hop`):
+    /// 46 for `voip` and 0 for all others if it is not given. It decides on the access category
+    /// where radios have `edca`, as RFC 8325 says, and on the class of a `wild` link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<u8>,
     /// From when on goodput, loss and delay are measured, in seconds; from the start of the flow
     /// if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,6 +123,11 @@ impl FlowConfig {
     pub fn has_blocks(&self) -> bool {
         let behind = self.relay.as_ref().is_some_and(|relay| relay.onward == Onward::Hop);
         self.kind == FlowKind::Hop || behind
+    }
+
+    /// What its packets are marked with: calls ask for expedited forwarding (RFC 4594, 4.1).
+    pub fn dscp(&self) -> u8 {
+        self.dscp.unwrap_or(if self.kind == FlowKind::Voip { 46 } else { 0 })
     }
 
     /// The TCP settings of the flow.

@@ -72,6 +72,8 @@ pub(super) struct Net<'a> {
     pub(super) to: usize,
     /// Port of the flow.
     pub(super) port: u16,
+    /// What its packets are marked with.
+    pub(super) dscp: u8,
 }
 
 /// Both ends of a connection: the nodes and the ports on them.
@@ -108,9 +110,9 @@ impl Net<'_> {
             remote: socket(peer, ends.ports[1 - side]),
         });
         if old.is_some() {
-            flows.replace(flow, transport);
+            flows.replace(flow, transport, self.dscp);
         } else {
-            flows.add(transport);
+            flows.add(transport, self.dscp);
             debug_assert_eq!(self.owners[node].len(), usize::from(flow.0));
             self.owners[node].push(self.flow);
         }

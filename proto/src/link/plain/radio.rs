@@ -1,0 +1,120 @@
+//! What goes out by one radio: its packets in a row, and how much of it each queue has.
+
+use std::collections::VecDeque;
+
+use super::super::lacks_only_keys;
+use super::super::queue::{QueueConfig, Red};
+use super::{PlainConfig, USUAL};
+use crate::base::{AccessCategory, Instant, NodeId, Packet, RadioId, RadioSpec, RoomBelow, Seed};
+
+/// What goes out by one radio. Packets stand in one row, in the order in which they came; what each
+/// access category has of it is counted.
+#[derive(Debug)]
+pub(super) struct RadioQueue {
+    pub(super) radio: RadioId,
+    /// Whether the access categories have queues of their own; else there is one for all.
+    edca: bool,
+    pub(super) waiting: VecDeque<Packet>,
+    /// Neighbours to whom a layer below wants a frame to be sent.
+    pub(super) wanted: VecDeque<NodeId>,
+    /// Packets of each queue: those that wait and those that the chip has.
+    pub(super) lengths: [u32; AccessCategory::COUNT],
+    /// One for each queue.
+    pub(super) red: Vec<Red>,
+}
+
+impl RadioQueue {
+    pub(super) fn build(config: &PlainConfig, node: NodeId, spec: &RadioSpec, seed: Seed) -> Self {
+        let queues = if spec.edca { AccessCategory::COUNT } else { 1 };
+        let red = match config.queue {
+            QueueConfig::DropTail => Vec::new(),
+            QueueConfig::Red(red) => {
+                let name = |queue: usize| match queue {
+                    0 => format!("node/{}/red/{}", node.0, spec.id.0),
+                    _ => format!("node/{}/red/{}/{queue}", node.0, spec.id.0),
+                };
+                let build = |queue| Red::build(red, seed.stream(&name(queue)));
+                (0..queues).map(build).collect()
+            }
+        };
+        Self {
+            radio: spec.id,
+            edca: spec.edca,
+            waiting: VecDeque::with_capacity(USUAL),
+            wanted: VecDeque::new(),
+            lengths: [0; AccessCategory::COUNT],
+            red,
+        }
+    }
+
+    /// The queue of an access category.
+    pub(super) fn queue_of(&self, access: AccessCategory) -> usize {
+        if self.edca { access as usize } else { 0 }
+    }
+
+    pub(super) fn length(&self, access: AccessCategory) -> usize {
+        self.lengths[self.queue_of(access)] as usize
+    }
+
+    /// Whether nothing is to go to the chip.
+    pub(super) fn has_nothing(&self) -> bool {
+        self.waiting.is_empty() && self.wanted.is_empty()
+    }
+
+    /// Whether packets are in another queue than in that of a category.
+    pub(super) fn has_others(&self, access: AccessCategory) -> bool {
+        let own = self.queue_of(access);
+        self.lengths.iter().enumerate().any(|(queue, length)| queue != own && *length > 0)
+    }
+
+    /// Where the next packet stands: in front, unless that waits for keys, or for the chip to send
+    /// others of its access category.
+    pub(super) fn next_place(&self, below: &RoomBelow<'_>) -> Option<usize> {
+        let front = self.waiting.front()?.lane();
+        if !below(front).is_none() {
+            return Some(0);
+        }
+        let lacks_keys = lacks_only_keys(below, front);
+        if !lacks_keys && !self.has_others(front.access) {
+            return None;
+        }
+        self.waiting
+            .iter()
+            .map(Packet::lane)
+            .position(|lane| (lacks_keys || lane.access != front.access) && !below(lane).is_none())
+    }
+
+    /// Puts a packet at the end.
+    pub(super) fn push(&mut self, packet: Packet) {
+        self.lengths[self.queue_of(packet.options.access)] += 1;
+        self.waiting.push_back(packet);
+    }
+
+    /// The chip or the caller is done with what was counted.
+    pub(super) fn on_left(&mut self, now: Instant, access: AccessCategory) {
+        let queue = self.queue_of(access);
+        self.lengths[queue] -= 1;
+        let length = self.lengths[queue] as usize;
+        if let Some(red) = self.red.get_mut(queue) {
+            red.on_left(now, length);
+        }
+    }
+
+    /// Takes away the packet in front if it lacks keys and those of its queue fill half of it.
+    pub(super) fn pop_without_keys(
+        &mut self,
+        limit: usize,
+        below: &RoomBelow<'_>,
+    ) -> Option<Packet> {
+        // It is asked for often, and seldom has to look further than this.
+        let front = self.waiting.front().filter(|_| 2 * self.waiting.len() > limit)?.lane();
+        let own = self.queue_of(front.access);
+        let is_own = |packet: &&Packet| self.queue_of(packet.options.access) == own;
+        if !lacks_only_keys(below, front) || 2 * self.waiting.iter().filter(is_own).count() <= limit
+        {
+            return None;
+        }
+        self.lengths[own] -= 1;
+        self.waiting.pop_front()
+    }
+}
