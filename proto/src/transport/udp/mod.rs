@@ -1,10 +1,9 @@
-//! UDP flows that measure a path: a source at a constant rate or backlogged, and a sink that finds
+//! UDP flows that measure a path: a source at a constant rate or saturating, and a sink that finds
 //! loss, one-way delay and jitter (RFC 3550, A.8).
 //!
 //! Each payload begins with its number and the time it was sent, on the sender's clock, both as
-//! 64-bit big-endian numbers: at a constant rate the time it was due, so that what waits at the
-//! source for room below is part of the delay. The difference of the clocks is left to whoever
-//! reads the samples.
+//! 64-bit big-endian numbers: at a constant rate the time it was due, so that a host that is late
+//! is part of the delay. The difference of the clocks is left to whoever reads the samples.
 
 mod made;
 mod source;
@@ -337,11 +336,23 @@ impl Layer for Udp {
         let Role::Source(source) = &mut self.role else {
             return None;
         };
-        if !source.started || source.ready.is_some() {
+        let lane = Lane { flow: self.wire_flow, ..Lane::default() };
+        if source.is_blocked {
+            if below(lane).is_none() {
+                return None;
+            }
+            source.advance(cx.now);
+            source.is_blocked = false;
+        } else if !source.started || source.is_ready() {
             source.advance(cx.now);
         }
-        let lane = Lane { flow: self.wire_flow, ..Lane::default() };
-        if !source.is_ready() || below(lane).is_none() {
+        if !source.is_ready() {
+            return None;
+        }
+        if below(lane).is_none() {
+            if source.rate.is_some() {
+                source.block(cx.now);
+            }
             return None;
         }
         let front = source.take(cx.now);
@@ -355,11 +366,11 @@ impl Layer for Udp {
         })
     }
 
-    /// A source with payloads that wait for room need not wake up for more of them: what has fallen
-    /// due is made up for when it is asked for one.
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.role {
-            Role::Source(Source { due, ready: None, .. }) if *due < Instant::MAX => Some(*due),
+            Role::Source(source) if !source.is_blocked && source.due < Instant::MAX => {
+                Some(source.due)
+            }
             _ => None,
         }
     }
@@ -367,6 +378,7 @@ impl Layer for Udp {
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         if let Role::Source(source) = &mut self.role
             && source.due <= cx.now
+            && !source.is_blocked
         {
             match source.rate {
                 Some(_) => source.advance(cx.now),

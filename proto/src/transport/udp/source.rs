@@ -1,12 +1,13 @@
 //! The source of a flow: payloads at a constant rate, or as many as there is room for.
+//!
+//! At a constant rate, what finds no room when it is due is lost, as in a full interface queue:
+//! nothing waits here in front of the queue of the link.
 
 use std::collections::VecDeque;
 
 use super::{LEAST_BYTES, Made};
 use crate::base::{Bitrate, Duration, Instant};
 
-/// Payloads that wait for room below before the source at a constant rate drops.
-pub(super) const MAX_BACKLOG: u64 = 64;
 /// Payloads that a source without a rate gives at one moment; then it rests. What is below it may
 /// drop all that it takes, as where there is no route, and never be full.
 pub(super) const MOST_AT_ONCE: u32 = 1_024;
@@ -26,9 +27,11 @@ pub(super) struct Source {
     pub(super) started: bool,
     /// While it is paused: how long after that ends the next payload is due.
     pub(super) paused: Option<Duration>,
-    /// When the first payload that waits for room was due, and those behind it.
-    pub(super) ready: Option<Instant>,
-    later: VecDeque<Instant>,
+    /// When the payloads were due that are to be given.
+    due_now: VecDeque<Instant>,
+    /// There was no room for one at a constant rate. It need not wake up for more of them: what
+    /// has fallen due by the time at which there is room is lost.
+    pub(super) is_blocked: bool,
     pub(super) next: u64,
     pub(super) made: Made,
     pub(super) sent_bytes: u64,
@@ -48,8 +51,8 @@ impl Source {
             at_once: (Instant::ZERO, 0),
             started: false,
             paused: None,
-            ready: None,
-            later: VecDeque::new(),
+            due_now: VecDeque::new(),
+            is_blocked: false,
             next: 0,
             made: Made::default(),
             sent_bytes: 0,
@@ -59,7 +62,7 @@ impl Source {
         }
     }
 
-    /// Makes due payloads ready; those beyond the backlog are lost here.
+    /// Makes due payloads ready; after there was no room, those of before are lost.
     pub(super) fn advance(&mut self, now: Instant) {
         let Some(rate) = self.rate.filter(|_| self.paused.is_none()) else { return };
         if !self.started {
@@ -67,14 +70,9 @@ impl Source {
         }
         while self.due <= now && self.left > 0 {
             self.left = self.left.saturating_sub(self.size as u64);
-            if self.ready.is_none() {
-                self.ready = Some(self.due);
-            } else if self.backlog() < MAX_BACKLOG {
-                self.later.push_back(self.due);
-            } else {
-                self.overflows += 1;
-                self.next += 1;
-                self.made.note(self.due, self.next);
+            match self.is_blocked && self.due < now {
+                true => self.lose(self.due, 1),
+                false => self.due_now.push_back(self.due),
             }
             self.due += rate.time(self.size as u64);
         }
@@ -83,23 +81,30 @@ impl Source {
         }
     }
 
+    /// There is no room: what is due is lost, and what becomes due until there is.
+    pub(super) fn block(&mut self, now: Instant) {
+        self.lose(now, self.due_now.len() as u64);
+        self.due_now.clear();
+        self.is_blocked = true;
+    }
+
+    fn lose(&mut self, at: Instant, count: u64) {
+        self.overflows += count;
+        self.next += count;
+        self.made.note(at, self.next);
+    }
+
     /// Payloads that will be lost here once somebody looks, of those due by a time: a source
     /// without room is not asked.
     pub(super) fn overdue(&self, at: Instant) -> u64 {
-        let Some(rate) = self.rate.filter(|_| self.due <= at) else { return 0 };
-        let step = rate.time(self.size as u64);
-        let due = at.since(self.due).div_duration(step) + 1;
-        due.saturating_sub(MAX_BACKLOG - self.backlog())
-    }
-
-    /// Payloads that wait for room.
-    fn backlog(&self) -> u64 {
-        u64::from(self.ready.is_some()) + self.later.len() as u64
+        let is_late = self.is_blocked && self.due <= at;
+        let Some(rate) = self.rate.filter(|_| is_late) else { return 0 };
+        at.since(self.due).div_duration(rate.time(self.size as u64)) + 1
     }
 
     pub(super) fn is_ready(&self) -> bool {
         match self.rate {
-            Some(_) => self.ready.is_some(),
+            Some(_) => !self.due_now.is_empty(),
             None => self.left > 0 && self.paused.is_none() && self.due == Instant::MAX,
         }
     }
@@ -114,20 +119,16 @@ impl Source {
         }
     }
 
-    /// Sends nothing more. What waits for room is lost.
+    /// Sends nothing more. What was due and has not gone is lost.
     pub(super) fn end(&mut self, now: Instant) {
-        let lost = self.backlog();
-        self.overflows += lost;
-        self.next += lost;
-        self.made.note(now, self.next);
-        (self.left, self.ready, self.due) = (0, None, Instant::MAX);
-        self.later.clear();
+        self.block(now);
+        (self.left, self.due) = (0, Instant::MAX);
     }
 
     pub(super) fn take(&mut self, now: Instant) -> [u8; LEAST_BYTES] {
         let mut sent = now;
-        if let Some(due) = self.ready.take() {
-            (sent, self.ready) = (due, self.later.pop_front());
+        if let Some(due) = self.due_now.pop_front() {
+            sent = due;
         } else {
             self.left = self.left.saturating_sub(self.size as u64);
             self.count_at_once(now);

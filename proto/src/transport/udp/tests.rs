@@ -1,6 +1,6 @@
 //! A source and a sink by themselves.
 
-use super::source::{MAX_BACKLOG, MOST_AT_ONCE};
+use super::source::MOST_AT_ONCE;
 use super::*;
 use crate::base::NodeId;
 
@@ -127,7 +127,7 @@ fn a_source_without_a_rate_rests_where_all_that_it_gives_is_taken() {
 }
 
 #[test]
-fn without_room_the_backlog_stays_bounded() {
+fn what_finds_no_room_when_it_is_due_is_lost() {
     let mut udp = source(Some(Bitrate::from_mbps(1.0)), None);
     let blocked = |udp: &mut Udp, now| {
         let mut cx = Cx::new(now);
@@ -135,23 +135,48 @@ fn without_room_the_backlog_stays_bounded() {
         udp.poll_tx(&mut cx, &|_| Room::NONE).is_none()
     };
     assert!(blocked(&mut udp, Instant::ZERO) && blocked(&mut udp, at_ms(8_000)));
-    assert_eq!(udp.status().counters["overflows"], 1_001 - MAX_BACKLOG);
-    // Nobody asks any more: what is lost meanwhile counts as made.
-    assert_eq!(udp.made_by(at_ms(8_000)), 1_001 - MAX_BACKLOG);
-    assert_eq!(udp.made_by(at_ms(16_000)), 2_001 - MAX_BACKLOG);
+    // Nobody has to ask any more: what is lost meanwhile counts as made.
+    assert_eq!(udp.poll_timeout(), None);
+    assert_eq!(udp.made_by(at_ms(8_000)), 1_001);
+    assert_eq!(udp.made_by(at_ms(16_000)), 2_001);
     let mut cx = Cx::new(at_ms(8_001));
-    let mut sink = Udp::build(UdpConfig::Sink, end(2, 1));
-    for _ in 0..MAX_BACKLOG {
-        let datagram = udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).expect("those that waited");
-        receive(&mut sink, at_ms(8_001), &datagram.payload);
-    }
     assert!(udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_none());
-    let delays: Vec<i64> = sink.samples().iter().map(|sample| sample.delay_us / 1_000).collect();
-    assert_eq!((delays[0], delays[1], delays[63]), (8_001, 7_993, 7_497), "they waited at home");
+    assert_eq!(udp.status().counters["overflows"], 1_001);
+    assert_eq!(udp.poll_timeout(), Some(at_ms(8_008)));
+    cx.now = at_ms(8_008);
+    udp.handle_timeout(&mut cx);
+    let datagram = udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).expect("the next one");
+    let mut sink = Udp::build(UdpConfig::Sink, end(2, 1));
+    receive(&mut sink, at_ms(8_009), &datagram.payload);
+    assert_eq!(sink.samples()[0].delay_us, 1_000);
 }
 
 #[test]
-fn what_waits_when_a_source_is_stopped_is_lost() {
+fn what_is_due_as_room_appears_goes() {
+    let mut udp = source(Some(Bitrate::from_mbps(1.0)), None);
+    let mut cx = Cx::new(Instant::ZERO);
+    assert!(udp.poll_tx(&mut cx, &|_| Room::NONE).is_none());
+    cx.now = at_ms(16);
+    assert!(udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some());
+    assert!(udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_none());
+    assert_eq!(udp.status().counters["overflows"], 2);
+}
+
+#[test]
+fn what_a_late_host_has_made_due_goes_together() {
+    let mut udp = source(Some(Bitrate::from_mbps(1.0)), None);
+    assert_eq!(packets(&mut udp, 0).len(), 1);
+    let mut cx = Cx::new(at_ms(25));
+    udp.handle_timeout(&mut cx);
+    for _ in 0..3 {
+        assert!(udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some());
+    }
+    assert!(udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_none());
+    assert_eq!(udp.status().counters["overflows"], 0);
+}
+
+#[test]
+fn what_has_not_gone_when_a_source_is_stopped_is_lost() {
     let mut udp = source(Some(Bitrate::from_mbps(1.0)), None);
     let mut cx = Cx::new(Instant::ZERO);
     assert!(udp.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some());
