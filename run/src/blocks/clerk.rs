@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, UNIX_EPOCH};
 
-use anyhow::{Result, ensure};
+use anyhow::{Error, Result, ensure};
 use bytes::Bytes;
 use farhop_proto::transport::hop::{Delivery, Whole};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 use rustix::fs::OFlags;
 
 use super::inbox::Inbox;
+use super::late::Late;
 use super::store::{Change, Store};
 use crate::files::{Incoming, Outgoing, Part, State};
 use crate::sockets::{Receiving, Sending};
@@ -94,8 +95,6 @@ pub(crate) enum Done {
     NotHeld(u16),
     /// A block for a program here is kept.
     Letter(BlockId),
-    /// It cannot be.
-    NoLetter(BlockId),
     /// It was read.
     Fetched(BlockId, Option<Bytes>),
 }
@@ -109,13 +108,16 @@ pub(super) struct Clerk {
     /// The block of each flow from here that could not be kept, until its next one comes. Whoever
     /// gave it may still say that it was taken.
     lost: BTreeMap<u16, u32>,
+    /// Blocks for this node that are tried again later.
+    late: Late,
     /// Whether the store is to be opened again: after an error it does nothing more.
     has_failed: bool,
 }
 
 impl Clerk {
     pub(super) fn new(store: Store, inbox: Inbox) -> Self {
-        Self { store, inbox, owed: Vec::new(), lost: BTreeMap::new(), has_failed: false }
+        let (owed, lost, late) = (Vec::new(), BTreeMap::new(), Late::default());
+        Self { store, inbox, owed, lost, late, has_failed: false }
     }
 
     /// What is written of blocks from here.
@@ -126,10 +128,9 @@ impl Clerk {
 
     /// Does tasks until nobody can give any more.
     pub(super) fn run(mut self, tasks: &Receiver<Task>, done: &Sender<Done>, wake: &Arc<OwnedFd>) {
-        let mut next = tasks.recv().ok();
-        while let Some(first) = next {
+        while let Some(mut together) = self.next_tasks(tasks) {
             let more = std::iter::from_fn(|| tasks.try_recv().ok()).take(TOGETHER - 1);
-            let together: Vec<Task> = std::iter::once(first).chain(more).collect();
+            together.extend(more);
             for done_now in self.perform(together) {
                 if done.send(done_now).is_err() {
                     return;
@@ -137,14 +138,31 @@ impl Clerk {
             }
             // It fails only if nobody has looked for very long.
             let _ = rustix::io::write(wake.as_fd(), &1_u64.to_ne_bytes());
-            next = match tasks.recv_timeout(QUIET) {
-                Err(RecvTimeoutError::Timeout) => {
-                    self.shrink();
-                    tasks.recv().ok()
-                }
-                task => task.ok(),
-            };
         }
+    }
+
+    /// Waits for the next task, or until those that could not be done are due. Returns what is to
+    /// be done first; nothing once nobody can give any more.
+    fn next_tasks(&mut self, tasks: &Receiver<Task>) -> Option<Vec<Task>> {
+        let patience = self.late.patience();
+        let next = match tasks.recv_timeout(patience.unwrap_or(QUIET)) {
+            Err(RecvTimeoutError::Timeout) if patience.is_none() => {
+                self.shrink();
+                Some(tasks.recv().ok()?)
+            }
+            Err(RecvTimeoutError::Timeout) => None,
+            task => Some(task.ok()?),
+        };
+        let mut first = self.late.take_due();
+        first.extend(next);
+        Some(first)
+    }
+
+    /// Does what could not be done before.
+    #[cfg(test)]
+    pub(super) fn perform_late(&mut self) -> Vec<Done> {
+        let late = self.late.take();
+        self.perform(late)
     }
 
     /// Makes the store's file smaller, while nothing is to be done.
@@ -166,6 +184,7 @@ impl Clerk {
         // Alone at first: what makes room must not wait for what needs it.
         if !self.owed.is_empty() && self.store.change(&self.owed).is_ok() {
             self.owed.clear();
+            self.inbox.settle();
         }
         let (mut changes, mut done) = (std::mem::take(&mut self.owed), Vec::new());
         for task in tasks {
@@ -181,7 +200,11 @@ impl Clerk {
                         whole.inspect_err(|error| tracing::error!("a block is gone: {error}"));
                     done.push(Done::Got(id, whole.ok().flatten()));
                 }
-                Task::Deliver(delivery) => self.on_delivery(delivery, &mut changes, &mut done),
+                Task::Deliver(_) | Task::Letter(_) => {
+                    if let Some(task) = self.late.behind(task) {
+                        self.on_delivery(task, &mut changes, &mut done);
+                    }
+                }
                 Task::Read(file, number, part) => done.push(match read(&file, &part) {
                     Ok(bytes) => Done::Read(file.local, number, bytes, part.is_last),
                     Err(error) => Done::Unreadable(file.local, format!("{error:#}")),
@@ -202,39 +225,42 @@ impl Clerk {
                 other => self.on_socket(other, &mut changes, &mut done),
             }
         }
+        self.write_down(changes, done)
+    }
+
+    /// Makes changes, and returns what was done then.
+    fn write_down(&mut self, changes: Vec<Change>, done: Vec<Done>) -> Vec<Done> {
         let outcome = self.store.change(&changes);
         self.has_failed = outcome.is_err();
         match outcome {
-            Ok(()) => self.inbox.settle(),
+            Ok(()) => {
+                self.inbox.settle();
+                self.late.end(true);
+                done
+            }
             Err(error) => {
                 tracing::error!("nothing can be kept, so nothing is acknowledged: {error}");
                 self.owed.extend(changes.into_iter().filter_map(|change| owed(change, &done)));
-                done = self.undo(done);
+                self.undo(done)
             }
         }
-        done
     }
 
-    /// What is left of what was done if it could not be written down. What came of files is let go
-    /// of, since their sources hear that they are refused.
+    /// What is left of what was done if it could not be written down. Blocks for this node are
+    /// tried again later.
     fn undo(&mut self, done: Vec<Done>) -> Vec<Done> {
-        let (mut files, mut left) = (Vec::new(), Vec::new());
+        self.inbox.undo();
+        self.late.end(false);
+        let mut left = Vec::new();
         for done in done {
             match done {
-                Done::Accepted(id, file) => {
-                    files.push(file);
-                    left.push(Done::Refused(id));
-                }
+                Done::Accepted(..) | Done::Letter(_) => {}
                 Done::Held(Whole { id, .. }) => {
                     self.lost.insert(id.flow.local, id.number);
                     left.push(Done::NotHeld(id.flow.local));
                 }
-                other => left.extend(undone(other)),
+                other => left.push(undone(other)),
             }
-        }
-        for file in self.inbox.undo(files) {
-            self.owed.push(Change::Incoming(file.clone()));
-            left.push(Done::Stands(file));
         }
         left
     }
@@ -258,15 +284,6 @@ impl Clerk {
                 self.lost.remove(&local);
                 changes.push(Change::NoSending(local));
             }
-            Task::Letter(letter) => {
-                let (Delivery { id, shape, frames }, record) = *letter;
-                // The first and the last have nothing for the program.
-                if id.number > 0 && !shape.finishes {
-                    changes.push(Change::Letter(id, frames.concat().into()));
-                }
-                changes.push(Change::Receiving(record));
-                done.push(Done::Letter(id));
-            }
             Task::Fetch(id) => {
                 let letter = self.store.letter(id);
                 let letter =
@@ -275,10 +292,11 @@ impl Clerk {
             }
             Task::Confirm(id, record) => {
                 changes.push(Change::NoLetter(id));
-                changes.push(Change::Receiving(*record));
+                changes.push(Change::Receiving(self.late.on_confirmed(*record)));
             }
             Task::ForgetReceiving(record) => {
                 let flow = record.flow();
+                self.late.forget(flow);
                 let letters = record.confirmed..record.next;
                 let letters = letters.map(|number| Change::NoLetter(BlockId { flow, number }));
                 changes.extend(letters);
@@ -288,20 +306,48 @@ impl Clerk {
         }
     }
 
-    fn on_delivery(&mut self, delivery: Delivery, changes: &mut Vec<Change>, done: &mut Vec<Done>) {
-        let (id, flow) = (delivery.id, delivery.id.flow);
-        match self.inbox.take(delivery) {
-            Ok(file) => {
-                changes.push(Change::Incoming(file.clone()));
-                done.push(Done::Accepted(id, file));
+    /// A block for this node.
+    fn on_delivery(&mut self, task: Task, changes: &mut Vec<Change>, done: &mut Vec<Done>) {
+        match &task {
+            Task::Deliver(delivery) => match self.inbox.take(delivery) {
+                Ok(file) => {
+                    changes.push(Change::Incoming(file.clone()));
+                    done.push(Done::Accepted(delivery.id, file));
+                }
+                Err(error) => return self.on_not_taken(task, &error, changes, done),
+            },
+            Task::Letter(letter) => {
+                let (Delivery { id, shape, frames }, record) = &**letter;
+                // The first and the last have nothing for the program.
+                if id.number > 0 && !shape.finishes {
+                    changes.push(Change::Letter(*id, frames.concat().into()));
+                }
+                changes.push(Change::Receiving(record.clone()));
+                done.push(Done::Letter(*id));
             }
-            Err(error) => {
-                let why = format!("{error:#}");
-                tracing::warn!(source = flow.source.0, "a file is refused: {why}");
-                done.push(Done::Refused(id));
-                self.give_up(flow, why, changes, done);
-            }
+            _ => unreachable!("the caller has taken all others"),
         }
+        self.late.begin(task);
+    }
+
+    /// A block of a file that cannot be taken: later it can, if the disk is all that is wrong.
+    fn on_not_taken(
+        &mut self,
+        task: Task,
+        error: &Error,
+        changes: &mut Vec<Change>,
+        done: &mut Vec<Done>,
+    ) {
+        let Task::Deliver(Delivery { id, .. }) = &task else { return };
+        let (id, source) = (*id, id.flow.source.0);
+        if is_of_disk(error) {
+            tracing::error!(source, "a block of a file waits: {error:#}");
+            return self.late.put(task);
+        }
+        let why = format!("{error:#}");
+        tracing::warn!(source, "a file is refused: {why}");
+        done.push(Done::Refused(id));
+        self.give_up(id.flow, why, changes, done);
     }
 
     /// Lets go of what is here of a file.
@@ -312,6 +358,7 @@ impl Clerk {
         changes: &mut Vec<Change>,
         done: &mut Vec<Done>,
     ) {
+        self.late.forget(flow);
         if let Some(file) = self.inbox.give_up(flow, why) {
             changes.push(Change::Incoming(file.clone()));
             done.push(Done::Stands(file));
@@ -356,13 +403,18 @@ fn without(mut record: Sending, lost: Option<u32>) -> Option<Sending> {
 }
 
 /// What is left of something that could not be written down.
-fn undone(done: Done) -> Option<Done> {
+fn undone(done: Done) -> Done {
     match done {
-        Done::Kept(id) => Some(Done::NotKept(id)),
-        Done::Noted(local) => Some(Done::NotNoted(local)),
-        Done::Letter(id) => Some(Done::NoLetter(id)),
-        other => Some(other),
+        Done::Kept(id) => Done::NotKept(id),
+        Done::Noted(local) => Done::NotNoted(local),
+        other => other,
     }
+}
+
+/// Whether something failed because the disk did, and not because what is there is not as it was.
+fn is_of_disk(error: &Error) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    kind.is_some_and(|kind| kind != io::ErrorKind::NotFound)
 }
 
 fn read(file: &Outgoing, part: &Part) -> Result<Bytes> {

@@ -32,6 +32,8 @@ pub(super) struct Inbox {
     /// Bytes of all files that are whole.
     waiting: BTreeMap<String, u64>,
     moves: Vec<Move>,
+    /// What is written down of the files of which blocks were taken since.
+    before: BTreeMap<FlowKey, Option<Incoming>>,
 }
 
 /// What becomes of a file of the inbox, by its id.
@@ -59,8 +61,8 @@ impl Inbox {
         let done = all.iter().filter(|file| file.state == State::Done);
         let waiting = done.map(|file| (file.id(), file.info.size)).collect();
         let HopConfig { durable, disk_bytes, .. } = *config;
-        let (digests, moves) = (BTreeMap::new(), Vec::new());
-        Ok(Self { dir, durable, disk_bytes, incoming, digests, waiting, moves })
+        let (digests, moves, before) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
+        Ok(Self { dir, durable, disk_bytes, incoming, digests, waiting, moves, before })
     }
 
     /// The bytes of a file are not needed here any more.
@@ -71,29 +73,42 @@ impl Inbox {
 
     /// Lets go of what is here of a file that comes; nothing if there is none.
     pub(super) fn give_up(&mut self, flow: FlowKey, why: String) -> Option<Incoming> {
-        let file = self.incoming.remove(&flow)?;
-        Some(self.drop_part(file, why))
-    }
-
-    /// What was taken of these files is not written down: lets go of them. Returns how they stand.
-    pub(super) fn undo(&mut self, files: Vec<Incoming>) -> Vec<Incoming> {
-        self.moves.clear();
-        let why = "the daemon there cannot keep it";
-        files.into_iter().map(|file| self.drop_part(file, why.into())).collect()
-    }
-
-    fn drop_part(&mut self, mut file: Incoming, why: String) -> Incoming {
-        self.digests.remove(&file.flow());
-        self.incoming.remove(&file.flow());
-        self.waiting.remove(&file.id());
-        // There is none if it could not be made.
-        let _ = fs::remove_file(self.part_file(&file.id()));
+        self.before.remove(&flow);
+        let mut file = self.incoming.remove(&flow)?;
+        self.digests.remove(&flow);
+        self.remove_part(&file.id());
         file.state = State::Failed(why);
-        file
+        Some(file)
+    }
+
+    /// What was taken since is not written down: files are as they were. What is to be removed
+    /// still is, once that is written down.
+    pub(super) fn undo(&mut self) {
+        for one in std::mem::take(&mut self.moves) {
+            match one {
+                Move::Whole(id) => _ = self.waiting.remove(&id),
+                Move::Gone(_) => self.moves.push(one),
+            }
+        }
+        for (flow, before) in std::mem::take(&mut self.before) {
+            // It is over bytes that are not known to be there.
+            self.digests.remove(&flow);
+            let now = self.incoming.remove(&flow);
+            match before {
+                Some(before) => _ = self.incoming.insert(flow, before),
+                None => now.iter().for_each(|file| self.remove_part(&file.id())),
+            }
+        }
+    }
+
+    fn remove_part(&self, id: &str) {
+        // There is none if it could not be made.
+        let _ = fs::remove_file(self.part_file(id));
     }
 
     /// What is written down now is made true. After a crash before, [`mend`] does it.
     pub(super) fn settle(&mut self) {
+        self.before.clear();
         for one in std::mem::take(&mut self.moves) {
             let outcome = match &one {
                 Move::Whole(id) => fs::rename(self.part_file(id), self.whole_file(id)),
@@ -107,8 +122,11 @@ impl Inbox {
     }
 
     /// Writes a block of a file where it belongs.
-    pub(super) fn take(&mut self, delivery: Delivery) -> Result<Incoming> {
+    pub(super) fn take(&mut self, delivery: &Delivery) -> Result<Incoming> {
         let Delivery { id, shape, frames } = delivery;
+        let id = *id;
+        let before = self.incoming.get(&id.flow);
+        self.before.entry(id.flow).or_insert_with(|| before.cloned());
         let bytes = if id.number == 0 {
             self.open(id, shape.crc, &frames.concat().into())?
         } else {
@@ -179,7 +197,7 @@ impl Inbox {
         let (received, next, state) = (0, 0, State::Moving);
         let file = Incoming { source, local, opened, info, received, next, state };
         if let Some(old) = self.incoming.remove(&id.flow) {
-            let _ = fs::remove_file(self.part_file(&old.id()));
+            self.remove_part(&old.id());
         }
         self.digests.remove(&id.flow);
         let part = self.part_file(&file.id());

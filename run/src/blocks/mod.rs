@@ -7,6 +7,7 @@
 
 mod clerk;
 mod inbox;
+mod late;
 mod notice;
 mod opening;
 mod store;

@@ -299,18 +299,67 @@ fn a_disk_that_was_full_is_used_again_once_there_is_room() {
     is_full.store(true, Ordering::Relaxed);
     let kept = desk.clerk.perform(vec![Task::Keep(whole(5, 3_000))]);
     assert!(matches!(kept[..], [Done::NotKept(_)]), "{kept:?}");
-    let part = desk.deliver(1, parts[1].0.clone(), false);
-    assert!(matches!(part[..], [Done::Refused(_), Done::Stands(_)]), "{part:?}");
+    // Its source was told that it has the first: it is not refused, and loses nothing.
+    for number in [1, 2] {
+        let part = desk.deliver(number, parts[number as usize].0.clone(), false);
+        assert!(part.is_empty(), "{part:?}");
+    }
     is_full.store(false, Ordering::Relaxed);
     let kept = desk.clerk.perform(vec![Task::Keep(whole(6, 3_000))]);
     assert!(matches!(kept[..], [Done::Kept(_)]), "{kept:?}");
+    let late = desk.clerk.perform_late();
+    assert!(matches!(late[..], [Done::Accepted(..), Done::Accepted(..)]), "{late:?}");
+    let last = desk.deliver(3, parts[3].0.clone(), true);
+    assert!(accepted(&last).is_some_and(|file| file.state == State::Done), "{last:?}");
     drop(desk.clerk);
     let store = Store::open(desk.dir.path(), &config(Durable::Fsync)).expect("the same store");
     let blocks = all_blocks(&store).expect("it can be read");
     assert_eq!(blocks.iter().map(|block| block.id.number).collect::<Vec<_>>(), [6]);
-    let files = store.incoming().expect("it can be read");
-    assert!(matches!(&files[..], [Incoming { state: State::Failed(_), .. }]), "{files:?}");
-    assert_eq!(fs::read_dir(inbox).expect("it is there").count(), 0);
+    assert_eq!(fs::read_dir(inbox).expect("it is there").count(), 1);
+}
+
+#[test]
+fn a_block_that_its_file_has_no_room_for_waits() {
+    let mut desk = Desk::new();
+    let parts = blocks(35_000, None);
+    let done = desk.deliver(0, parts[0].0.clone(), false);
+    let id = accepted(&done).expect("it is taken").id();
+    let [part, aside] = ["part", "aside"].map(|end| desk.dir.path().join(end));
+    let part = part.with_file_name(format!("inbox/{id}.part"));
+    fs::rename(&part, &aside).expect("it is there");
+    std::os::unix::fs::symlink("/dev/full", &part).expect("a device");
+    let done = desk.deliver(1, parts[1].0.clone(), false);
+    assert!(done.is_empty(), "{done:?}");
+    fs::rename(&aside, &part).expect("it is there");
+    assert!(accepted(&desk.clerk.perform_late()).is_some());
+}
+
+#[test]
+fn a_block_that_waits_is_forgotten_with_its_flow() {
+    let (mut desk, is_full) = desk_that_can_be_full();
+    let first = blocks(35_000, None).swap_remove(0).0;
+    is_full.store(true, Ordering::Relaxed);
+    assert!(desk.deliver(0, first.clone(), false).is_empty());
+    desk.clerk.perform(vec![Task::GiveUp(id(0).flow, "it was dropped here")]);
+    is_full.store(false, Ordering::Relaxed);
+    assert!(desk.clerk.perform_late().is_empty());
+    assert!(accepted(&desk.deliver(0, first, false)).is_some(), "another one of that number");
+}
+
+#[test]
+fn a_file_that_was_fetched_while_the_disk_was_full_is_removed_once_that_is_written() {
+    let (mut desk, is_full) = desk_that_can_be_full();
+    let (only, _) = blocks(100, None).swap_remove(0);
+    let done = desk.deliver(0, only, true);
+    let file = accepted(&done).expect("it is whole").clone();
+    let whole = desk.dir.path().join("inbox").join(format!("{}.whole", file.id()));
+    is_full.store(true, Ordering::Relaxed);
+    let fetched = Incoming { state: State::Fetched, ..file };
+    desk.clerk.perform(vec![Task::Fetched(Box::new(fetched))]);
+    assert!(whole.exists(), "else it would be missed after a crash");
+    is_full.store(false, Ordering::Relaxed);
+    desk.clerk.perform(Vec::new());
+    assert!(!whole.exists());
 }
 
 #[test]
@@ -339,16 +388,18 @@ fn what_was_let_go_of_or_confirmed_while_the_disk_was_full_is_so_once_there_is_r
     is_full.store(true, Ordering::Relaxed);
     let confirm = Task::Confirm(id(1), Box::new(record(4, 2)));
     let kept = desk.clerk.perform(vec![Task::Drop(id(5)), letter(3, 1), confirm]);
-    assert!(matches!(kept[..], [Done::NoLetter(_)]), "{kept:?}");
+    assert!(kept.is_empty(), "{kept:?}");
     is_full.store(false, Ordering::Relaxed);
     desk.clerk.perform(vec![Task::Keep(whole(6, 3_000))]);
+    let late = desk.clerk.perform_late();
+    assert!(matches!(late[..], [Done::Letter(_)]), "{late:?}");
     drop(desk.clerk);
     let store = Store::open(desk.dir.path(), &config(Durable::Fsync)).expect("the same store");
     let blocks = all_blocks(&store).expect("it can be read");
     assert_eq!(blocks.iter().map(|block| block.id.number).collect::<Vec<_>>(), [6]);
-    assert_eq!(store.receiving().expect("it can be read"), [record(3, 2)]);
+    assert_eq!(store.receiving().expect("it can be read"), [record(4, 2)]);
     let letter = |number| store.letter(id(number)).expect("it can be read");
-    assert_eq!([1, 2, 3].map(|number| letter(number).is_some()), [false, true, false]);
+    assert_eq!([1, 2, 3].map(|number| letter(number).is_some()), [false, true, true]);
 }
 
 #[test]

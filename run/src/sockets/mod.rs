@@ -277,10 +277,6 @@ impl Sockets {
             Done::Letter(id) => {
                 self.receivers.on_kept(office, now, hop, id, &mut self.listeners);
             }
-            Done::NoLetter(id) => {
-                hop.refuse(now, id);
-                self.receivers.on_not_kept(office, id);
-            }
             Done::Fetched(id, block) => self.receivers.on_fetched(id, block),
             _ => unreachable!("all others concern no socket"),
         }

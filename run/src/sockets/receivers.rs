@@ -233,15 +233,6 @@ impl Receivers {
         }
     }
 
-    /// A block cannot be kept, and its flow was refused.
-    pub(super) fn on_not_kept(&mut self, office: &Office, id: BlockId) {
-        let Some(mut receiver) = self.all.remove(&id.flow) else { return };
-        if let Some(mut channel) = receiver.channel.take() {
-            channel.say_no(Cause::Broken, "the daemon cannot keep blocks; its log says why");
-        }
-        office.ask(Task::ForgetReceiving(Box::new(receiver.record)));
-    }
-
     /// A block was read from the store; nothing if it is not there.
     pub(super) fn on_fetched(&mut self, id: BlockId, block: Option<Bytes>) {
         let Some(receiver) = self.all.get_mut(&id.flow) else { return };
