@@ -1,7 +1,7 @@
 //! Files that come to this node, on disk: a part that grows, and is renamed once it is whole and
 //! that is written down.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
@@ -56,6 +56,7 @@ impl Inbox {
     ) -> Result<Self> {
         fs::create_dir_all(&dir)?;
         mend(store, &dir, all)?;
+        remove_strays(&dir, all)?;
         let moving = all.iter().filter(|file| file.state == State::Moving);
         let incoming = moving.map(|file| (file.flow(), file.clone())).collect();
         let done = all.iter().filter(|file| file.state == State::Done);
@@ -250,6 +251,20 @@ fn mend(store: &Store, inbox: &Path, files: &mut [Incoming]) -> Result<()> {
         }
     }
     Ok(store.change(&changes)?)
+}
+
+/// Removes parts of files of which nothing was written down before a crash.
+fn remove_strays(inbox: &Path, files: &[Incoming]) -> io::Result<()> {
+    let paths = |id: String| [part_file(inbox, &id), whole_file(inbox, &id)];
+    let known: BTreeSet<PathBuf> = files.iter().map(Incoming::id).flat_map(paths).collect();
+    for entry in fs::read_dir(inbox)? {
+        let path = entry?.path();
+        let is_one = path.extension().is_some_and(|end| end == "part" || end == "whole");
+        if is_one && !known.contains(&path) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
 }
 
 fn part_file(inbox: &Path, id: &str) -> PathBuf {

@@ -450,8 +450,10 @@ fn what_a_crash_left_half_done_is_done_at_the_next_start() {
     desk.clerk.perform(vec![Task::Fetched(Box::new(fetched))]);
     assert!(!whole.exists());
     fs::write(&whole, "as before it was removed").expect("it can be written");
+    let stray = inbox.join("1-8-00000000.part");
+    fs::write(&stray, "as before anything was written down").expect("it can be written");
     desk = desk.restart();
-    assert!(!whole.exists());
+    assert!(!whole.exists() && !stray.exists());
     desk.clerk.perform(vec![Task::Fetched(Box::new(file))]);
     desk = desk.restart();
     drop(desk.clerk);
