@@ -50,8 +50,8 @@ pub(crate) struct SendOptions {
     to: Option<String>,
     /// Gives up the file with this number, in the place of sending one.
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["file", "to"])]
-    #[arg(value_parser = super::whole::<u16>(0..=u16::MAX.into()))]
-    cancel: Option<u16>,
+    #[arg(value_parser = super::whole::<u32>(0..=u32::MAX.into()))]
+    cancel: Option<u32>,
     /// Do not wait until it has arrived.
     #[arg(long)]
     no_wait: bool,
@@ -165,7 +165,7 @@ impl Daemon {
 /// What a daemon answers where a number is all there is to say.
 #[derive(serde::Deserialize)]
 struct Taken {
-    id: u16,
+    id: u32,
 }
 
 pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
@@ -259,7 +259,7 @@ impl Read for Input {
     }
 }
 
-fn wait_until_sent(daemon: &Daemon, id: u16, label: &str, bar: &Bar) -> Result<String, Failure> {
+fn wait_until_sent(daemon: &Daemon, id: u32, label: &str, bar: &Bar) -> Result<String, Failure> {
     // What is on its way may have to go once more: the bar waits for it.
     let most = Cell::new(0);
     wait_until(daemon, id, label, |OutgoingStatus { state, arrived, under_way, size, .. }| {
@@ -273,7 +273,7 @@ fn wait_until_sent(daemon: &Daemon, id: u16, label: &str, bar: &Bar) -> Result<S
 /// Waits until a file stands as `is_so` says, whatever daemon begins anew meanwhile.
 fn wait_until<T>(
     daemon: &Daemon,
-    id: u16,
+    id: u32,
     label: &str,
     is_so: impl Fn(&OutgoingStatus) -> Option<T>,
 ) -> Result<T, Failure> {

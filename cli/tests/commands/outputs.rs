@@ -103,7 +103,7 @@ fn numbers_and_files_that_are_wrong_are_told_what_would_be_right() {
         (&["receive", "--count", "0"], "a whole number from 1 on"),
         (&["exit", "--limit", "none"], "a whole number from 1 on"),
         (&["proxy", "--exit", "gw", "--limit", "0"], "a whole number from 1 on"),
-        (&["send", "--cancel", "65536"], "a whole number from 0 to 65535"),
+        (&["send", "--cancel", "4294967296"], "a whole number from 0 to 4294967295"),
         (&["paper", "--seeds", "0"], "a whole number from 1 to 1000"),
         (&["check", &binary], "it is no text"),
     ] {

@@ -541,7 +541,7 @@ mod tests {
         let (plan, rng) = (AddressPlan::default(), Seed(1).stream("hop"));
         let mut flows = Flows::build(plan);
         flows.set_hop(Hop::build(config.clone(), NodeId(1), plan, None, rng));
-        let key = |flow: FlowId| FlowKey { source: NodeId(1), local: flow.0 };
+        let key = |flow: FlowId| FlowKey { source: NodeId(1), local: flow.0.into() };
         let all = [0, 1, 2].map(FlowId);
         for flow in all {
             let port = HopPort::build(&config, flow, Role::Source, key(flow), NodeId(2));

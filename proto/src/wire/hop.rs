@@ -6,11 +6,12 @@
 //!             8 refused (with an E2E_ACK: RST), 16 sent before the destination had taken the flow
 //! byte 2      hops that are left
 //! byte 3      hops that were made
-//! bytes 4-7   flow: the source's number, its number there
+//! bytes 4-7   flow: the source's number, the lower half of its number there
 //! bytes 8-11  block number in the flow, from 0
 //! bytes 12-13 frames of the block
 //! bytes 14-15 number of the frame (DATA), or of the round (BSYN, BACK)
-//! bytes 16-21 source, destination, previous hop
+//! bytes 16-17 the upper half of the flow's number at its source
+//! bytes 18-21 destination, previous hop
 //! bytes 22-23 checksum over header and body (RFC 1071)
 //! ```
 //!
@@ -24,6 +25,10 @@
 //!
 //! A flow opens with its first block, of less than 8 KB; the end-to-end acknowledgement of that
 //! one is the answer (SYN_ACK), and a refused one is RST. So both have the reliability of blocks.
+//!
+//! In `hop.md` the number of a flow has 16 bits, and the source stands twice. A number that comes
+//! again while a relay or the destination remembers its last flow cannot be told from that one, so
+//! here it has 32, and begins anywhere when a node begins anew.
 
 use bytes::Bytes;
 
@@ -31,7 +36,7 @@ use super::ip;
 use crate::base::NodeId;
 
 /// Version of the format.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 24;
 /// Port of messages about blocks, at both ends.
@@ -50,8 +55,8 @@ const EARLY: u8 = 16;
 pub struct FlowKey {
     /// The source.
     pub source: NodeId,
-    /// Its number there.
-    pub local: u16,
+    /// Its number there, which does not come again for long.
+    pub local: u32,
 }
 
 /// A block.
@@ -173,8 +178,9 @@ pub fn encode(header: &Header, body: &Body) -> Vec<u8> {
     let marks = marks | mark(header.is_early, EARLY);
     let BlockId { flow, number: block } = header.block;
     let [high, low] = [(block >> 16) as u16, block as u16];
-    let [source, destination, via] = [flow.source.0, header.destination.0, header.via.0];
-    let words = [source, flow.local, high, low, header.frames, number, source, destination, via, 0];
+    let [source, to, via] = [flow.source.0, header.destination.0, header.via.0];
+    let (local, local_high) = (flow.local as u16, (flow.local >> 16) as u16);
+    let words = [source, local, high, low, header.frames, number, local_high, to, via, 0];
     let mut front = [0; HEADER_BYTES];
     front[..4].copy_from_slice(&[
         VERSION << 4 | body.kind(),
@@ -226,7 +232,8 @@ pub fn decode(message: &Bytes) -> Result<(Header, Body), Malformed> {
     let rest = &message[HEADER_BYTES..];
     let short = |at: usize| u16::from_be_bytes([message[at], message[at + 1]]);
     let long = |at: usize| u32::from(short(at)) << 16 | u32::from(short(at + 2));
-    let flow = FlowKey { source: NodeId(short(4)), local: short(6) };
+    let local = u32::from(short(16)) << 16 | u32::from(short(6));
+    let flow = FlowKey { source: NodeId(short(4)), local };
     let header = Header {
         block: BlockId { flow, number: long(8) },
         destination: NodeId(short(18)),
@@ -238,7 +245,7 @@ pub fn decode(message: &Bytes) -> Result<(Header, Body), Malformed> {
         finishes: message[1] & FINISHES != 0,
         is_early: message[1] & EARLY != 0,
     };
-    if short(16) != flow.source.0 || header.frames == 0 {
+    if header.frames == 0 {
         return Err(Malformed::Contradiction);
     }
     let number = short(14);
@@ -270,7 +277,7 @@ mod tests {
     use super::*;
 
     fn header() -> Header {
-        let flow = FlowKey { source: NodeId(3), local: 5001 };
+        let flow = FlowKey { source: NodeId(3), local: 0x0001_1389 };
         Header {
             block: BlockId { flow, number: 7 },
             destination: NodeId(9),
@@ -296,7 +303,7 @@ mod tests {
     fn an_end_to_end_acknowledgement_stands_on_the_wire_as_written_by_hand() {
         let found = written(&bodies()[4]);
         let golden =
-            [0x14, 0x0c, 49, 1, 0, 3, 0x13, 0x89, 0, 0, 0, 7, 0, 10, 0, 0, 0, 3, 0, 9, 0, 4];
+            [0x24, 0x0c, 49, 1, 0, 3, 0x13, 0x89, 0, 0, 0, 7, 0, 10, 0, 0, 0, 1, 0, 9, 0, 4];
         assert_eq!(found[..22], golden);
         assert_eq!(found[24..], [0xcb, 0xf4, 0x39, 0x26]);
     }
@@ -316,7 +323,7 @@ mod tests {
     fn a_request_stands_on_the_wire_as_written_by_hand() {
         let request = bodies()[2].clone();
         let golden =
-            [0x12, 0x05, 49, 1, 0, 3, 0x13, 0x89, 0, 0, 0, 7, 0, 10, 0, 2, 0, 3, 0, 9, 0, 4];
+            [0x22, 0x05, 49, 1, 0, 3, 0x13, 0x89, 0, 0, 0, 7, 0, 10, 0, 2, 0, 1, 0, 9, 0, 4];
         let found = written(&request);
         assert_eq!(found[..22], golden);
         assert_eq!(found[24..], [0, 0, 0x32, 0xc8, 0xcb, 0xf4, 0x39, 0x26]);

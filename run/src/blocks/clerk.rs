@@ -43,7 +43,7 @@ pub(crate) enum Task {
     /// Write down how a file stands that is sent from here.
     Note(Box<Outgoing>),
     /// Forget a file that was sent from here.
-    Forget(u16),
+    Forget(u32),
     /// Let go of the bytes of a file that came here.
     Fetched(Box<Incoming>),
     /// Forget a file that came here.
@@ -55,7 +55,7 @@ pub(crate) enum Task {
     /// One of them has arrived, or is given up.
     Sent(BlockId, Box<Sending>),
     /// Forget blocks that were sent from here.
-    ForgetSending(u16),
+    ForgetSending(u32),
     /// Keep a block for a program here.
     Letter(Box<(Delivery, Receiving)>),
     /// Read one of them.
@@ -82,17 +82,17 @@ pub(crate) enum Done {
     /// A file that came here, as it stands now.
     Stands(Incoming),
     /// How a file stands that is sent from here is written down.
-    Noted(u16),
+    Noted(u32),
     /// It cannot be.
-    NotNoted(u16),
+    NotNoted(u32),
     /// A block of a file that is sent from here.
-    Read(u16, u32, Bytes, bool),
+    Read(u32, u32, Bytes, bool),
     /// It cannot be read, and why.
-    Unreadable(u16, String),
+    Unreadable(u32, String),
     /// A block that a program here sends is kept.
     Held(Whole),
     /// It cannot be, with the number of its flow.
-    NotHeld(u16),
+    NotHeld(u32),
     /// A block for a program here is kept.
     Letter(BlockId),
     /// It was read.
@@ -107,7 +107,7 @@ pub(super) struct Clerk {
     owed: Vec<Change>,
     /// The block of each flow from here that could not be kept, until its next one comes. Whoever
     /// gave it may still say that it was taken.
-    lost: BTreeMap<u16, u32>,
+    lost: BTreeMap<u32, u32>,
     /// Blocks for this node that are tried again later.
     late: Late,
     /// Whether the store is to be opened again: after an error it does nothing more.

@@ -77,7 +77,7 @@ impl Office {
     }
 
     /// A flow that begins here.
-    pub(crate) fn flow(&self, local: u16) -> FlowKey {
+    pub(crate) fn flow(&self, local: u32) -> FlowKey {
         FlowKey { source: self.node, local }
     }
 }
@@ -91,7 +91,7 @@ pub struct Exchange {
     sockets: Sockets,
     notices: Notices,
     given_up: GivenUps,
-    next_local: u16,
+    numbers: Numbers,
 }
 
 /// Why a file is let go of whose sender says so.
@@ -145,7 +145,7 @@ impl Exchange {
             sockets,
             notices: Notices::default(),
             given_up: GivenUps::default(),
-            next_local: random()? as u16,
+            numbers: Numbers(random()? as u32),
         })
     }
 
@@ -190,8 +190,8 @@ impl Exchange {
         let spare = self.free_local();
         self.sockets.turn(&self.office, now, hop, spare);
         if !self.sockets.has_local(spare) {
-            // Numbers that come again soon could meet blocks of their last flow.
-            self.next_local = spare;
+            // It was not needed.
+            self.numbers = Numbers(spare);
         }
         for given_up in self.sockets.take_given_up() {
             self.tell(now, hop, Some(given_up));
@@ -305,21 +305,16 @@ impl Exchange {
     }
 
     /// A number that no flow from here has.
-    fn free_local(&mut self) -> u16 {
-        loop {
-            let local = self.next_local;
-            self.next_local = local.wrapping_add(1);
-            let is_taken = self.courier.has(local) || self.notices.has(local);
-            if !is_taken && !self.sockets.has_local(local) {
-                return local;
-            }
-        }
+    fn free_local(&mut self) -> u32 {
+        let (courier, notices, sockets) = (&self.courier, &self.notices, &self.sockets);
+        self.numbers
+            .next(|local| courier.has(local) || notices.has(local) || sockets.has_local(local))
     }
 
     /// Takes a file to be sent; returns its number here.
     ///
     /// Fails if there is no such node or file, or too many are on their way.
-    pub fn send(&mut self, wanted: SendFile) -> Result<u16> {
+    pub fn send(&mut self, wanted: SendFile) -> Result<u32> {
         let local = self.free_local();
         self.courier.send(&self.office, local, wanted)?;
         Ok(local)
@@ -329,7 +324,7 @@ impl Exchange {
     /// hears of it.
     ///
     /// Fails if there is none of that number under way.
-    pub fn cancel(&mut self, now: Instant, hop: &mut Hop, id: u16) -> Result<()> {
+    pub fn cancel(&mut self, now: Instant, hop: &mut Hop, id: u32) -> Result<()> {
         let file = match self.sockets.cancel(&self.office, hop, id) {
             Some(cancelled) => cancelled.file,
             None => Some(self.courier.cancel(&self.office, hop, id)?),
@@ -383,6 +378,23 @@ impl Exchange {
     /// Length of the file with the blocks, which may be longer than what is kept in it.
     pub fn file_bytes(&self) -> u64 {
         store::file_bytes(&self.office.dir)
+    }
+}
+
+/// The number of the next flow from here, if none has it. They begin where nobody can foresee, and
+/// do not come again before all others: relays and destinations may remember a flow for long, and
+/// would take what comes under its number for more of it.
+struct Numbers(u32);
+
+impl Numbers {
+    fn next(&mut self, is_taken: impl Fn(u32) -> bool) -> u32 {
+        loop {
+            let local = self.0;
+            self.0 = local.wrapping_add(1);
+            if !is_taken(local) {
+                return local;
+            }
+        }
     }
 }
 

@@ -29,7 +29,7 @@ const REMEMBERED: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GivenUp {
     /// Number of its flow at the source.
-    pub(crate) local: u16,
+    pub(crate) local: u32,
     /// What tells it from others of that number.
     pub(crate) nonce: u64,
 }
@@ -80,10 +80,10 @@ struct Hail {
 /// Notices of which nobody has said yet that they came: the numbers of their flows, and whom they
 /// are for.
 #[derive(Debug, Default)]
-pub(super) struct Notices(BTreeMap<u16, NodeId>);
+pub(super) struct Notices(BTreeMap<u32, NodeId>);
 
 impl Notices {
-    pub(super) fn has(&self, local: u16) -> bool {
+    pub(super) fn has(&self, local: u32) -> bool {
         self.0.contains_key(&local)
     }
 
@@ -98,7 +98,7 @@ impl Notices {
         now: Instant,
         hop: &mut Hop,
         (to, what): (NodeId, GivenUp),
-        (local, frame_bytes): (u16, u16),
+        (local, frame_bytes): (u32, u16),
     ) {
         let to_one = self.0.values().filter(|node| **node == to).count();
         if to_one < TO_ONE && self.0.len() < NOTICES {
@@ -112,7 +112,7 @@ impl Notices {
         now: Instant,
         hop: &mut Hop,
         to: NodeId,
-        (local, frame_bytes): (u16, u16),
+        (local, frame_bytes): (u32, u16),
     ) {
         let nonce = random().unwrap_or_default();
         self.send(now, hop, (to, front(Kind::Hail, &Hail { nonce })), (local, frame_bytes));
@@ -123,7 +123,7 @@ impl Notices {
         now: Instant,
         hop: &mut Hop,
         (to, block): (NodeId, Vec<u8>),
-        (local, frame_bytes): (u16, u16),
+        (local, frame_bytes): (u32, u16),
     ) {
         self.0.insert(local, to);
         let flow = FlowKey { source: hop.node(), local };
@@ -132,7 +132,7 @@ impl Notices {
     }
 
     /// A block of ours has come, or is refused. Returns whom it was for, if it was a notice.
-    pub(super) fn end(&mut self, local: u16) -> Option<NodeId> {
+    pub(super) fn end(&mut self, local: u32) -> Option<NodeId> {
         self.0.remove(&local)
     }
 }
@@ -166,7 +166,7 @@ mod tests {
         assert!(notices.has(100), "the other node hears");
         assert_eq!(notices.0.len(), TO_ONE + 1);
         for local in 101..500 {
-            notices.tell(now, &mut hop, (NodeId(local), what), (local, 1_400));
+            notices.tell(now, &mut hop, (NodeId(local as u16), what), (local, 1_400));
         }
         assert_eq!(notices.0.len(), NOTICES);
         notices.hail(now, &mut hop, NodeId(1_000), (1_000, 1_400));

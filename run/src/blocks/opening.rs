@@ -36,7 +36,7 @@ pub(crate) struct Opening {
     pub(crate) name: String,
     /// Of the second flow of a stream: the number of the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) answers: Option<u16>,
+    pub(crate) answers: Option<u32>,
     /// Drawn by the sender, so that no two first blocks are alike.
     pub(crate) nonce: u64,
 }

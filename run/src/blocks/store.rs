@@ -13,7 +13,7 @@ use farhop_proto::wire::hop::{BlockId, FlowKey};
 use redb::backends::{FileBackend, InMemoryBackend};
 use redb::{
     Database, Key, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _,
-    StorageBackend, Table, TableDefinition,
+    StorageBackend, Table, TableDefinition, TableHandle as _,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,19 +22,21 @@ use crate::files::{Incoming, Outgoing};
 use crate::sockets::{Receiving, Sending};
 
 const BLOCKS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("blocks");
-const OUTGOING: TableDefinition<'_, u16, &[u8]> = TableDefinition::new("outgoing");
+const OUTGOING: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("files-out");
 const INCOMING: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("incoming");
-const SENDING: TableDefinition<'_, u16, &[u8]> = TableDefinition::new("sending");
+const SENDING: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("blocks-out");
 const RECEIVING: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("receiving");
 const LETTERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("letters");
+/// What earlier versions had in the place of some tables: numbers of flows had 16 bits.
+const SHORT: [(TableDefinition<'_, u16, &[u8]>, TableDefinition<'_, u32, &[u8]>); 2] =
+    [(TableDefinition::new("outgoing"), OUTGOING), (TableDefinition::new("sending"), SENDING)];
 /// Memory of the store for its own pages.
 const PAGES: usize = 4 << 20;
 /// What the file of a store may have that it does not need.
 const SLACK: u64 = 8 << 20;
 /// Name of that file.
 const FILE: &str = "blocks.redb";
-/// Bytes of a block's key, and of what stands before its bytes.
-const KEY_BYTES: usize = 8;
+/// Bytes of what stands before the bytes of a block.
 const FRONT_BYTES: usize = 17;
 
 /// Why something could not be kept.
@@ -100,7 +102,7 @@ pub enum Change {
     /// A file that is sent from here.
     Outgoing(Outgoing),
     /// It is forgotten.
-    NoOutgoing(u16),
+    NoOutgoing(u32),
     /// A file that comes here.
     Incoming(Incoming),
     /// It is forgotten.
@@ -108,7 +110,7 @@ pub enum Change {
     /// Blocks that a program here sends.
     Sending(Sending),
     /// They are forgotten.
-    NoSending(u16),
+    NoSending(u32),
     /// Blocks for a program here.
     Receiving(Receiving),
     /// They are forgotten.
@@ -166,7 +168,31 @@ impl Store {
     pub(super) fn build(opens: Opens) -> Result<Self, StoreError> {
         let store = Self { database: Some(opens()?), opens, file: None };
         store.change(&[])?;
+        store.lengthen()?;
         Ok(store)
+    }
+
+    /// Takes over what an earlier version wrote.
+    fn lengthen(&self) -> Result<(), StoreError> {
+        let read = kept!(self.database()?.begin_read());
+        let tables: Vec<_> = kept!(read.list_tables()).collect();
+        kept!(read.close());
+        for (short, long) in SHORT {
+            if !tables.iter().any(|table| table.name() == short.name()) {
+                continue;
+            }
+            let write = kept!(self.database()?.begin_write());
+            {
+                let mut to = kept!(write.open_table(long));
+                for entry in kept!(kept!(write.open_table(short)).iter()) {
+                    let (local, record) = kept!(entry);
+                    drop(kept!(to.insert(u32::from(local.value()), record.value())));
+                }
+            }
+            kept!(write.delete_table(short));
+            kept!(write.commit());
+        }
+        Ok(())
     }
 
     /// Opens it anew: the database does nothing more after an error of the disk.
@@ -302,9 +328,9 @@ impl Store {
 /// All tables, while they are changed.
 struct Tables<'a> {
     blocks: Table<'a, &'static [u8], &'static [u8]>,
-    outgoing: Table<'a, u16, &'static [u8]>,
+    outgoing: Table<'a, u32, &'static [u8]>,
     incoming: Table<'a, &'static str, &'static [u8]>,
-    sending: Table<'a, u16, &'static [u8]>,
+    sending: Table<'a, u32, &'static [u8]>,
     receiving: Table<'a, &'static str, &'static [u8]>,
     letters: Table<'a, &'static [u8], &'static [u8]>,
 }
@@ -346,11 +372,28 @@ fn text_of(record: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(record).expect("plain data")
 }
 
-fn key_of(id: BlockId) -> [u8; KEY_BYTES] {
-    let [a, b] = id.flow.source.0.to_be_bytes();
-    let [c, d] = id.flow.local.to_be_bytes();
-    let [e, f, g, h] = id.number.to_be_bytes();
-    [a, b, c, d, e, f, g, h]
+/// The key of a block: source, number of the flow, number. That of the flow had two bytes in
+/// earlier versions, and has where that is enough.
+fn key_of(id: BlockId) -> Vec<u8> {
+    let mut key = id.flow.source.0.to_be_bytes().to_vec();
+    match u16::try_from(id.flow.local) {
+        Ok(local) => key.extend(local.to_be_bytes()),
+        Err(_) => key.extend(id.flow.local.to_be_bytes()),
+    }
+    key.extend(id.number.to_be_bytes());
+    key
+}
+
+/// The block with this key; `None` if there can be none.
+fn id_of(key: &[u8]) -> Option<BlockId> {
+    let (source, rest) = key.split_first_chunk()?;
+    let (local, number) = rest.split_last_chunk()?;
+    let local = match *local {
+        [c, d] => u32::from_be_bytes([0, 0, c, d]),
+        _ => u32::from_be_bytes(local.try_into().ok()?),
+    };
+    let flow = FlowKey { source: NodeId(u16::from_be_bytes(*source)), local };
+    Some(BlockId { flow, number: u32::from_be_bytes(*number) })
 }
 
 /// A block's shape and bytes, as they are kept.
@@ -372,12 +415,10 @@ fn encode(whole: &Whole) -> Vec<u8> {
 
 /// Reads a block; `None` if it is not what was written.
 fn decode(key: &[u8], value: &[u8]) -> Option<Whole> {
-    let key: [u8; KEY_BYTES] = key.try_into().ok()?;
     let short = |bytes: &[u8], at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
     let long =
         |bytes: &[u8], at| u32::from(short(bytes, at)) << 16 | u32::from(short(bytes, at + 2));
-    let flow = FlowKey { source: NodeId(short(&key, 0)), local: short(&key, 2) };
-    let id = BlockId { flow, number: long(&key, 4) };
+    let id = id_of(key)?;
     let rest = Bytes::copy_from_slice(value.get(FRONT_BYTES..)?);
     let shape = Shape {
         destination: NodeId(short(value, 0)),

@@ -1,6 +1,6 @@
 //! What is kept survives, and what comes is written where it belongs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,13 +13,13 @@ use farhop_proto::base::NodeId;
 use farhop_proto::transport::hop::{Delivery, Durable, HopConfig, Shape, Whole, frames_of};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 use redb::backends::FileBackend;
-use redb::{Database, StorageBackend};
+use redb::{Database, StorageBackend, TableDefinition};
 use tempfile::TempDir;
 
-use super::Office;
 use super::clerk::{Clerk, Done, Task};
 use super::inbox::Inbox;
 use super::store::{Change, Store, StoreError, file_bytes};
+use super::{Numbers, Office};
 use crate::files::{FileInfo, Incoming, Outgoing, Part, State};
 use crate::sockets::{Receiving, Sending};
 
@@ -83,6 +83,50 @@ fn blocks_are_there_again_after_the_store_was_closed() {
         };
         assert_eq!(all(&found), all(&[blocks[0].clone(), blocks[2].clone()]));
     }
+}
+
+#[test]
+fn what_an_earlier_version_kept_is_taken_over() {
+    let dir = TempDir::new().expect("a folder");
+    let old: TableDefinition<'_, u16, &[u8]> = TableDefinition::new("sending");
+    let record = r#"{"local":7,"to":3,"service":"mail","name":"job","taken":2,"arrived":1,
+        "is_finished":false,"state":"moving"}"#;
+    let store = Database::create(dir.path().join("blocks.redb")).expect("a new store");
+    let write = store.begin_write().expect("it can be written");
+    let mut table = write.open_table(old).expect("a new table");
+    table.insert(7, record.as_bytes()).expect("it can be written");
+    drop(table);
+    write.commit().expect("it can be written");
+    drop(store);
+    for _ in 0..2 {
+        let store = Store::open(dir.path(), &config(Durable::Fsync)).expect("the same store");
+        let sending = store.sending().expect("it can be read");
+        assert!(matches!(&sending[..], [Sending { local: 7, taken: 2, .. }]), "{sending:?}");
+    }
+}
+
+#[test]
+fn flows_of_which_the_numbers_are_alike_but_for_their_length_are_kept_apart() {
+    let dir = TempDir::new().expect("a folder");
+    let store = Store::open(dir.path(), &config(Durable::PageCache)).expect("a new store");
+    let numbers = [7, 0x0007_0000, 0x0001_0007];
+    for local in numbers {
+        let id = BlockId { flow: FlowKey { local, ..id(0).flow }, number: 7 };
+        store.change(&[Change::Block(Whole { id, ..whole(0, 10) })]).expect("it can be written");
+    }
+    let mut found: Vec<u32> =
+        all_blocks(&store).expect("it can be read").iter().map(|one| one.id.flow.local).collect();
+    found.sort_unstable();
+    assert_eq!(found, [7, 0x0001_0007, 0x0007_0000]);
+}
+
+#[test]
+fn numbers_of_flows_do_not_come_again_while_somebody_may_remember_them() {
+    let mut numbers = Numbers(u32::MAX - 10);
+    let is_taken = |local| local == u32::MAX;
+    let given: BTreeSet<u32> = (0..200_000).map(|_| numbers.next(is_taken)).collect();
+    assert_eq!(given.len(), 200_000);
+    assert!(!given.contains(&u32::MAX));
 }
 
 #[test]

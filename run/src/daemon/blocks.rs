@@ -35,7 +35,7 @@ pub struct BlockStatus {
     /// Number of the node where it began.
     pub source: u16,
     /// Number of its flow there.
-    pub flow: u16,
+    pub flow: u32,
     /// Number in the flow.
     pub number: u32,
     /// Number of the node that it is for.

@@ -50,7 +50,7 @@ pub enum Request {
     /// Give up a file that is sent from here.
     Cancel {
         /// Its number.
-        id: u16,
+        id: u32,
     },
     /// Which files are on their way, and which have come.
     Files {},

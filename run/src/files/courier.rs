@@ -38,7 +38,7 @@ pub struct SendFile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutgoingStatus {
     /// Number here.
-    pub id: u16,
+    pub id: u32,
     /// Where it is.
     pub path: PathBuf,
     /// The destination.
@@ -120,11 +120,11 @@ fn is_past(file: &&Incoming) -> bool {
 
 /// The files of a daemon.
 pub(crate) struct Courier {
-    trips: BTreeMap<u16, Trip>,
+    trips: BTreeMap<u32, Trip>,
     /// The last of them of which a block was read: the one after it is the first to be read next.
-    latest: u16,
+    latest: u32,
     /// Those that are over, as they ended.
-    over: VecDeque<u16>,
+    over: VecDeque<u32>,
     incoming: BTreeMap<String, Incoming>,
     /// Those that are over, as they ended, and some that are forgotten.
     incoming_over: VecDeque<String>,
@@ -168,7 +168,7 @@ impl Courier {
     }
 
     /// Whether a file that is sent from here has this number.
-    pub(crate) fn has(&self, local: u16) -> bool {
+    pub(crate) fn has(&self, local: u32) -> bool {
         self.trips.contains_key(&local)
     }
 
@@ -182,14 +182,14 @@ impl Courier {
     }
 
     /// How a file stands that is sent from here is written down.
-    pub(crate) fn on_noted(&mut self, local: u16) {
+    pub(crate) fn on_noted(&mut self, local: u32) {
         if let Some(trip) = self.trips.get_mut(&local) {
             trip.is_kept = true;
         }
     }
 
     /// It cannot be written down. What was before goes on, and only repeats more after a crash.
-    pub(crate) fn on_not_noted(&mut self, office: &Office, hop: &mut Hop, local: u16) {
+    pub(crate) fn on_not_noted(&mut self, office: &Office, hop: &mut Hop, local: u32) {
         if self.trips.get(&local).is_some_and(|trip| !trip.is_kept) {
             let why = "the daemon here cannot keep it; its log says why";
             self.fail(office, hop, local, why.to_owned());
@@ -202,7 +202,7 @@ impl Courier {
         office: &Office,
         now: Instant,
         hop: &mut Hop,
-        (local, number): (u16, u32),
+        (local, number): (u32, u32),
         (bytes, is_last): (Bytes, bool),
     ) {
         let Some(trip) = self.trips.get_mut(&local) else { return };
@@ -216,7 +216,7 @@ impl Courier {
     }
 
     /// Ends a file that is sent from here.
-    fn fail(&mut self, office: &Office, hop: &mut Hop, local: u16, why: String) {
+    fn fail(&mut self, office: &Office, hop: &mut Hop, local: u32, why: String) {
         let is_moving = |trip: &&mut Trip| trip.file.state == State::Moving;
         let Some(trip) = self.trips.get_mut(&local).filter(is_moving) else { return };
         self.over.push_back(local);
@@ -254,7 +254,7 @@ impl Courier {
     /// Takes a file to be sent under a number that is free.
     ///
     /// Fails if there is no such node or file, or too many are on their way.
-    pub(crate) fn send(&mut self, office: &Office, local: u16, wanted: SendFile) -> Result<()> {
+    pub(crate) fn send(&mut self, office: &Office, local: u32, wanted: SendFile) -> Result<()> {
         let SendFile { path, to, name, size, sha256 } = wanted;
         let node = office.node_of(&to)?;
         ensure!(is_name(&name), "'{name}' is no name for a file; give another one behind {to}:");
@@ -294,7 +294,7 @@ impl Courier {
         &mut self,
         office: &Office,
         hop: &mut Hop,
-        id: u16,
+        id: u32,
     ) -> Result<(NodeId, GivenUp)> {
         let given_up = self.give_up(office, hop, id, "it was cancelled".into());
         given_up.with_context(|| format!("no file {id} is on its way"))
@@ -305,7 +305,7 @@ impl Courier {
         &mut self,
         office: &Office,
         hop: &mut Hop,
-        id: u16,
+        id: u32,
         why: String,
     ) -> Option<(NodeId, GivenUp)> {
         let moving = self.trips.get(&id).filter(|trip| trip.file.state == State::Moving);

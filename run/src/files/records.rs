@@ -32,7 +32,7 @@ pub struct FileInfo {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outgoing {
     /// Number of its flow at this node.
-    pub local: u16,
+    pub local: u32,
     /// Where it is.
     pub path: std::path::PathBuf,
     /// When it was last changed, in nanoseconds since 1970.
@@ -57,7 +57,7 @@ pub struct Incoming {
     /// The node that sends it.
     pub source: NodeId,
     /// Number of its flow there.
-    pub local: u16,
+    pub local: u32,
     /// Checksum of the first block, which tells it from other flows of that number.
     pub opened: u32,
     /// What it is.

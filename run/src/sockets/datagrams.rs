@@ -58,10 +58,10 @@ struct In {
 #[derive(Debug, Default)]
 pub(super) struct Datagrams {
     ports: BTreeMap<String, Channel>,
-    outs: BTreeMap<u16, Out>,
+    outs: BTreeMap<u32, Out>,
     ins: BTreeMap<FlowKey, In>,
     ready: BTreeSet<String>,
-    todo: BTreeSet<u16>,
+    todo: BTreeSet<u32>,
 }
 
 impl Datagrams {
@@ -77,7 +77,7 @@ impl Datagrams {
         self.ins.contains_key(&flow)
     }
 
-    pub(super) fn has_local(&self, local: u16) -> bool {
+    pub(super) fn has_local(&self, local: u32) -> bool {
         self.outs.contains_key(&local)
     }
 
@@ -221,7 +221,7 @@ impl Datagrams {
         office: &Office,
         now: Instant,
         hop: &mut Hop,
-        mut spare: Option<u16>,
+        mut spare: Option<u32>,
         counters: &mut SocketCounters,
     ) {
         if self.outs.len() >= FLOWS {
@@ -247,7 +247,7 @@ impl Datagrams {
     /// Gives up the oldest of the flows that nobody writes any more and that have not arrived:
     /// those to a node that is away would take the place of all others.
     fn make_room(&mut self, office: &Office, hop: &mut Hop, counters: &mut SocketCounters) {
-        let is_closing = |(_, out): &(&u16, &Out)| out.batch.is_finish_wanted();
+        let is_closing = |(_, out): &(&u32, &Out)| out.batch.is_finish_wanted();
         let oldest = self.outs.iter().filter(is_closing).min_by_key(|(_, out)| out.used);
         if let Some(local) = oldest.map(|(local, _)| *local) {
             counters.datagrams_lost += 1;
@@ -256,7 +256,7 @@ impl Datagrams {
         }
     }
 
-    fn push(&mut self, office: &Office, now: Instant, hop: &mut Hop, local: u16) {
+    fn push(&mut self, office: &Office, now: Instant, hop: &mut Hop, local: u32) {
         let Some(out) = self.outs.get_mut(&local) else { return };
         let (flow, block_bytes) = (office.flow(local), office.config.block_bytes as usize);
         while out.batch.has_block(now, block_bytes) {
@@ -279,7 +279,7 @@ impl Datagrams {
         office: &Office,
         now: Instant,
         service: &str,
-        spare: &mut Option<u16>,
+        spare: &mut Option<u32>,
         counters: &mut SocketCounters,
     ) {
         let Some(channel) = self.ports.get_mut(service) else { return };
@@ -327,7 +327,7 @@ impl Datagrams {
         now: Instant,
         service: &str,
         record: Bytes,
-        spare: &mut Option<u16>,
+        spare: &mut Option<u32>,
     ) -> bool {
         let Some((node, their_service, datagram)) = split(record) else { return false };
         let Ok(to) = office.node_of(&node) else { return false };

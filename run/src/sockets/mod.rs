@@ -77,7 +77,7 @@ pub enum Wish {
     /// A stream that a listener heard of.
     Accept {
         /// Its number.
-        id: u16,
+        id: u32,
     },
     /// To send blocks to a service of a node, or to go on with that.
     SendBlocks {
@@ -135,7 +135,7 @@ pub struct SocketsStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamStatus {
     /// Its number here.
-    pub id: u16,
+    pub id: u32,
     /// The node at its other end.
     pub peer: String,
     /// The service.
@@ -248,14 +248,14 @@ impl Sockets {
     }
 
     /// Whether a flow from here with this number does.
-    pub(crate) fn has_local(&self, local: u16) -> bool {
+    pub(crate) fn has_local(&self, local: u32) -> bool {
         let is_stream = self.streams.has_local(local);
         is_stream || self.senders.has_local(local) || self.datagrams.has_local(local)
     }
 
     /// Moves bytes between programs and the machine; `spare` is a number for a flow that it may
     /// make.
-    pub(crate) fn turn(&mut self, office: &Office, now: Instant, hop: &mut Hop, spare: u16) {
+    pub(crate) fn turn(&mut self, office: &Office, now: Instant, hop: &mut Hop, spare: u32) {
         self.listeners.turn();
         for (purpose, id) in self.listeners.take_refused() {
             match purpose {
@@ -312,7 +312,7 @@ impl Sockets {
         &mut self,
         office: &Office,
         hop: &mut Hop,
-        local: u16,
+        local: u32,
     ) -> Option<Cancelled> {
         let cancelled = self.senders.under_way(local)?;
         self.senders.fail(office, hop, local, "it was cancelled".into());
@@ -343,7 +343,7 @@ impl Sockets {
         now: Instant,
         hop: &mut Hop,
         delivery: Delivery,
-        local: u16,
+        local: u32,
     ) {
         let (streams, listeners) = (&mut self.streams, &mut self.listeners);
         match (delivery.id.number, kind_of(&delivery.frames)) {
@@ -374,7 +374,7 @@ impl Sockets {
         now: Instant,
         (program, rest): (UnixStream, &[u8]),
         wish: Wish,
-        local: u16,
+        local: u32,
     ) {
         let channel = Channel::new(program, rest);
         let all = [self.streams.count(), self.listeners.count(), self.senders.count()];
@@ -398,7 +398,7 @@ impl Sockets {
         now: Instant,
         channel: Channel,
         wish: Wish,
-        local: u16,
+        local: u32,
     ) -> Result<(), Refused> {
         match wish {
             Wish::Connect { to, service } => {
@@ -452,7 +452,7 @@ pub(crate) fn refuse(program: UnixStream, why: &str) {
 }
 
 /// What a listener is told of a stream that somebody wants.
-fn offer(id: u16, from: &str) -> Vec<u8> {
+fn offer(id: u32, from: &str) -> Vec<u8> {
     serde_json::json!({ "id": id, "from": from }).to_string().into_bytes()
 }
 

@@ -389,7 +389,7 @@ mod tests {
 
     use super::*;
 
-    fn record(local: u16) -> Receiving {
+    fn record(local: u32) -> Receiving {
         Receiving {
             source: NodeId(3),
             local,
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn of_flows_that_are_over_the_oldest_is_forgotten() {
         let (office, asked) = Office::of_test();
-        let newest = (FLOWS / 2) as u16;
+        let newest = (FLOWS / 2) as u32;
         let over = |local| (State::Fetched, u64::from(local) + 1);
         let mut records: Vec<Receiving> = (0..=newest).map(record).collect();
         for record in &mut records[..FLOWS / 2] {

@@ -10,7 +10,7 @@ use crate::files::State;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sending {
     /// Number of their flow at this node.
-    pub local: u16,
+    pub local: u32,
     /// The destination.
     pub to: NodeId,
     /// The service there; empty for a file.
@@ -39,7 +39,7 @@ pub struct Receiving {
     /// The node that sends them.
     pub source: NodeId,
     /// Number of their flow there.
-    pub local: u16,
+    pub local: u32,
     /// Checksum of the first block, which tells it from other flows of that number.
     pub opened: u32,
     /// The service.

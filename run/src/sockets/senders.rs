@@ -40,8 +40,8 @@ struct Sender {
 /// All of them.
 #[derive(Default)]
 pub(super) struct Senders {
-    all: BTreeMap<u16, Sender>,
-    todo: BTreeSet<u16>,
+    all: BTreeMap<u32, Sender>,
+    todo: BTreeSet<u32>,
     /// Flows that were over so far.
     over: u64,
 }
@@ -81,7 +81,7 @@ impl Senders {
         self.all.values().filter(|sender| sender.record.state == State::Moving).count()
     }
 
-    pub(super) fn has_local(&self, local: u16) -> bool {
+    pub(super) fn has_local(&self, local: u32) -> bool {
         self.all.contains_key(&local)
     }
 
@@ -111,7 +111,7 @@ impl Senders {
         office: &Office,
         mut channel: Channel,
         wanted: &Wanted<'_>,
-        local: u16,
+        local: u32,
     ) -> Result<(), Refused> {
         let to = match check(office, wanted) {
             Ok(to) => to,
@@ -165,7 +165,7 @@ impl Senders {
         Ok(())
     }
 
-    fn forget(&mut self, office: &Office, local: u16) {
+    fn forget(&mut self, office: &Office, local: u32) {
         self.all.remove(&local);
         office.ask(Task::ForgetSending(local));
     }
@@ -174,7 +174,7 @@ impl Senders {
     fn forget_old(&mut self, office: &Office) {
         let records = self.all.values().map(|sender| &sender.record);
         let over = records.filter(|record| record.state != State::Moving);
-        let mut over: Vec<(u64, u16)> = over.map(|record| (record.over, record.local)).collect();
+        let mut over: Vec<(u64, u32)> = over.map(|record| (record.over, record.local)).collect();
         let surplus = over.len().saturating_sub(REMEMBERED);
         over.sort_unstable();
         over.into_iter().take(surplus).for_each(|(_, local)| self.forget(office, local));
@@ -209,7 +209,7 @@ impl Senders {
     }
 
     /// A block cannot be kept: the program hears so, and may try again.
-    pub(super) fn on_not_held(&mut self, office: &Office, hop: &mut Hop, local: u16) {
+    pub(super) fn on_not_held(&mut self, office: &Office, hop: &mut Hop, local: u32) {
         hop.release(office.flow(local));
         let Some(sender) = self.all.get_mut(&local) else { return };
         (sender.is_writing, sender.waiting) = (false, None);
@@ -252,7 +252,7 @@ impl Senders {
     }
 
     /// Gives up a flow; its program hears why.
-    pub(super) fn fail(&mut self, office: &Office, hop: &mut Hop, local: u16, why: String) {
+    pub(super) fn fail(&mut self, office: &Office, hop: &mut Hop, local: u32, why: String) {
         let Some(sender) = self.all.get_mut(&local) else { return };
         let flow = office.flow(local);
         hop.abandon(flow);
@@ -269,7 +269,7 @@ impl Senders {
     }
 
     /// What there is to say of a flow that is under way once it is given up.
-    pub(super) fn under_way(&self, local: u16) -> Option<Cancelled> {
+    pub(super) fn under_way(&self, local: u32) -> Option<Cancelled> {
         let record = &self.all.get(&local)?.record;
         let file = record.file.map(|nonce| (record.to, GivenUp { local, nonce }));
         (record.state == State::Moving).then_some(Cancelled { file })
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn of_flows_that_are_over_the_oldest_is_forgotten() {
         let (office, asked) = Office::of_test();
-        let record = |local: u16| Sending {
+        let record = |local: u32| Sending {
             local,
             to: NodeId(3),
             service: "mail".into(),
@@ -424,7 +424,7 @@ mod tests {
             state: State::Done,
             over: u64::from(local) + 1,
         };
-        let newest = REMEMBERED as u16;
+        let newest = REMEMBERED as u32;
         let mut records: Vec<Sending> = (0..=newest).map(record).collect();
         let last = &mut records[REMEMBERED];
         (last.arrived, last.state, last.over) = (0, State::Moving, 0);

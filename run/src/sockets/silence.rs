@@ -41,7 +41,7 @@ impl Streams {
             Stage::Opening => stream.heard + silence <= now,
             _ => heard[&stream.peer].max(stream.held_up) + silence <= now,
         };
-        let ended: Vec<(u16, NodeId)> = self
+        let ended: Vec<(u32, NodeId)> = self
             .all
             .iter()
             .filter(|(_, stream)| has_ended(stream))
@@ -88,7 +88,7 @@ impl Streams {
         if !hop.take_pressed() {
             return;
         }
-        let since = |(local, stream): (&u16, &Stream)| Some((stream.unread_since()?, *local));
+        let since = |(local, stream): (&u32, &Stream)| Some((stream.unread_since()?, *local));
         let Some((since, local)) = self.all.iter().filter_map(since).min() else { return };
         if since + silence <= now {
             counters.reset += 1;

@@ -27,12 +27,12 @@ const LEAST_BYTES: usize = 16 << 10;
 /// All streams.
 pub(super) struct Streams {
     block_bytes: usize,
-    pub(super) all: BTreeMap<u16, Stream>,
-    by_flow: BTreeMap<FlowKey, u16>,
+    pub(super) all: BTreeMap<u32, Stream>,
+    by_flow: BTreeMap<FlowKey, u32>,
     /// Those with which something is to be done.
-    pub(super) todo: BTreeSet<u16>,
+    pub(super) todo: BTreeSet<u32>,
     /// First blocks of streams that were not taken, with the bytes of the program.
-    offers: BTreeMap<u16, (Delivery, Bytes)>,
+    offers: BTreeMap<u32, (Delivery, Bytes)>,
     /// When silent ones are looked for again.
     look: Option<Instant>,
     /// Nodes that are silent and that no stream can ask.
@@ -71,7 +71,7 @@ impl Streams {
         self.by_flow.contains_key(&flow)
     }
 
-    pub(super) fn has_local(&self, local: u16) -> bool {
+    pub(super) fn has_local(&self, local: u32) -> bool {
         self.all.contains_key(&local)
     }
 
@@ -122,7 +122,7 @@ impl Streams {
         now: Instant,
         channel: Channel,
         (to, service): (&str, &str),
-        local: u16,
+        local: u32,
     ) -> Result<(), Refused> {
         let peer = match office.node_of(to) {
             Ok(peer) if is_service(service) => peer,
@@ -135,7 +135,7 @@ impl Streams {
         Ok(())
     }
 
-    fn insert(&mut self, office: &Office, now: Instant, local: u16, stream: Stream) {
+    fn insert(&mut self, office: &Office, now: Instant, local: u32, stream: Stream) {
         self.all.insert(local, stream);
         self.todo.insert(local);
         self.look.get_or_insert(now + look_after(office.config.silence()));
@@ -146,7 +146,7 @@ impl Streams {
         &mut self,
         now: Instant,
         mut channel: Channel,
-        id: u16,
+        id: u32,
         counters: &mut SocketCounters,
     ) -> Result<(), Refused> {
         let stream = self.all.get_mut(&id).filter(|stream| stream.stage == Stage::Offered);
@@ -162,7 +162,7 @@ impl Streams {
     }
 
     /// The streams to a service that no program has taken, and the nodes that they come from.
-    pub(super) fn offered(&self, service: &str) -> Vec<(u16, NodeId)> {
+    pub(super) fn offered(&self, service: &str) -> Vec<(u32, NodeId)> {
         let is_one = |stream: &Stream| stream.stage == Stage::Offered && stream.service == service;
         let all = self.all.iter().filter(|(_, stream)| is_one(stream));
         all.map(|(id, stream)| (*id, stream.peer)).collect()
@@ -188,7 +188,7 @@ impl Streams {
         office: &Office,
         now: Instant,
         hop: &mut Hop,
-        (delivery, local): (Delivery, u16),
+        (delivery, local): (Delivery, u32),
         listeners: &mut Listeners,
         counters: &mut SocketCounters,
     ) {
@@ -223,7 +223,7 @@ impl Streams {
         &mut self,
         office: &Office,
         now: Instant,
-        (local, nonce): (u16, u64),
+        (local, nonce): (u32, u64),
         first: &Delivery,
         bytes: Bytes,
         counters: &mut SocketCounters,
@@ -285,7 +285,7 @@ impl Streams {
         counters: &mut SocketCounters,
     ) -> bool {
         let local = self.by_flow.get(&FlowKey { source, local: what.local }).copied();
-        let is_it = |local: &u16| self.all[local].nonces[1] == what.nonce;
+        let is_it = |local: &u32| self.all[local].nonces[1] == what.nonce;
         let Some(local) = local.filter(is_it) else { return false };
         counters.reset += 1;
         self.end(now, hop, local, (Cause::Broken, "the other end broke it off"));
@@ -330,7 +330,7 @@ impl Streams {
         &mut self,
         now: Instant,
         hop: &mut Hop,
-        local: u16,
+        local: u32,
         (cause, why): (Cause, &str),
     ) {
         let Some(mut stream) = self.remove(local) else { return };
@@ -339,7 +339,7 @@ impl Streams {
         hop.abandon(FlowKey { source: hop.node(), local });
     }
 
-    fn remove(&mut self, local: u16) -> Option<Stream> {
+    fn remove(&mut self, local: u32) -> Option<Stream> {
         let stream = self.all.remove(&local)?;
         self.offers.remove(&local);
         self.todo.remove(&local);
@@ -378,7 +378,7 @@ impl Streams {
         office: &Office,
         now: Instant,
         hop: &mut Hop,
-        local: u16,
+        local: u32,
         counters: &mut SocketCounters,
     ) {
         let place = self.limit();
@@ -417,7 +417,7 @@ impl Streams {
     }
 
     pub(super) fn status(&self, office: &Office) -> Vec<StreamStatus> {
-        let status = |(id, stream): (&u16, &Stream)| StreamStatus {
+        let status = |(id, stream): (&u32, &Stream)| StreamStatus {
             id: *id,
             peer: office.name(stream.peer),
             service: stream.service.clone(),
@@ -442,7 +442,7 @@ fn source(stream: &Stream, limit: usize) -> Option<(BorrowedFd<'_>, PollFlags)> 
 /// A stream whose first block says whom it is for, or what it answers.
 fn open(
     (peer, service): (NodeId, &str),
-    answers: Option<u16>,
+    answers: Option<u32>,
     stage: Stage,
     now: Instant,
 ) -> Stream {

@@ -170,7 +170,7 @@ fn flows(rng: &mut Rng, nodes: u16, config: &HopConfig) -> Vec<FlowPlan> {
             lengths.push(1 + rng.below(most) as usize);
         }
         flows.push(FlowPlan {
-            key: FlowKey { source: NodeId(from), local },
+            key: FlowKey { source: NodeId(from), local: local.into() },
             to: NodeId(to),
             lengths,
             begins: Instant::ZERO + Duration::from_millis(rng.below(20_000)),

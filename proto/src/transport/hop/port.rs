@@ -217,5 +217,5 @@ impl Transport for HopPort {
 
 /// The number of a flow at its source: the port of its end.
 pub fn key_of(source: NodeId, socket: SocketAddrV4) -> FlowKey {
-    FlowKey { source, local: socket.port() }
+    FlowKey { source, local: socket.port().into() }
 }

@@ -21,7 +21,7 @@ use crate::sockets::channel::Kind;
 pub struct BlockSender {
     daemon: Daemon,
     line: Line,
-    id: u16,
+    id: u32,
     next: u32,
     arrived: u32,
     is_finished: bool,
@@ -32,7 +32,7 @@ pub struct BlockSender {
 /// What a daemon says of a flow.
 #[derive(Deserialize)]
 struct Opened {
-    id: u16,
+    id: u32,
     next: u32,
     finished: bool,
     block_bytes: usize,

@@ -326,14 +326,14 @@ pub struct StreamListener {
 #[derive(Debug)]
 pub struct IncomingStream {
     daemon: Daemon,
-    id: u16,
+    id: u32,
     from: String,
 }
 
 /// What a daemon says of it.
 #[derive(Deserialize)]
 struct Offer {
-    id: u16,
+    id: u32,
     from: String,
 }
 

@@ -51,7 +51,7 @@ fn two() -> Row {
 fn a_sender_that_opens_a_hundred_thousand_blocks_costs_no_more_than_the_limit() {
     let mut row = two();
     for number in 0..100_000_u32 {
-        let flow = FlowKey { source: NodeId(1), local: (number >> 4) as u16 };
+        let flow = FlowKey { source: NodeId(1), local: number >> 4 };
         let id = BlockId { flow, number: number & 15 };
         says(&mut row, &header(id, 5), &request(number, 7_000));
     }
@@ -130,7 +130,7 @@ proptest! {
         let mut row = Row::new(3, small_config(), Harm::default(), 1);
         row.push(FlowKey { source: NodeId(2), local: 1 }, 0, 3, 5_000, false);
         for (kind, [a, b, frames, number, length, to], flag) in kinds {
-            let key = FlowKey { source: NodeId(a % 4), local: b % 2 };
+            let key = FlowKey { source: NodeId(a % 4), local: (b % 2).into() };
             let id = BlockId { flow: key, number: u32::from(number % 3) };
             let frames = frames % 9 + 1;
             let plain = header(id, frames);

@@ -195,7 +195,7 @@ fn memory_for_blocks_that_are_fetched_first_is_given_once() {
     row.deaf = Some(NodeId(2));
     let now = row.now;
     let reserved = (1..).take_while(|local| row.hop(1).reserve(now, flow(*local), 14_000));
-    let reserved = reserved.count() as u16;
+    let reserved = reserved.count() as u32;
     assert!((3..=5).contains(&reserved), "{reserved} flows");
     (1..reserved).for_each(|local| row.push(flow(local), 0, 3, 14_000, false));
     row.hop(1).release(flow(reserved));
@@ -341,7 +341,7 @@ fn one_of_two_senders_waits_until_the_other_is_done() {
 fn the_furthest_in_its_spell_or_the_one_with_least_goes_first_and_short_blocks_beside_it() {
     let mut row = clean(2);
     let asks = |number, length: usize| {
-        let id = BlockId { flow: flow(1 + number as u16), number };
+        let id = BlockId { flow: flow(1 + number), number };
         let shape = Whole::build(id, NodeId(2), false, frames_of(&text(id, length), 1_400)).shape;
         let (via, round, is_virtual) = (NodeId(1), 1, false);
         let (signal_db, since, heard) = (10.0, Instant::ZERO, Instant::ZERO);
@@ -424,7 +424,7 @@ fn turns_follow_delivery_under_proportional_fairness() {
     let share = |schedule| {
         let config = HopConfig { schedule, turn_frames: 2, block_bytes: 140_000, ..small_config() };
         let mut row = Row::new(3, config, Harm::default(), 1);
-        let keys = [1, 3].map(|to| (FlowKey { source: NodeId(2), local: to }, to));
+        let keys = [1, 3].map(|to| (FlowKey { source: NodeId(2), local: to.into() }, to));
         for (key, to) in keys {
             assert!(row.send(key, to, &[100], MINUTE));
         }

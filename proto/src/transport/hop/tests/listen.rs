@@ -3,7 +3,7 @@
 use super::*;
 
 /// A flow of node 3, the neighbour of node 2 that node 1 does not hear.
-fn other(local: u16) -> FlowKey {
+fn other(local: u32) -> FlowKey {
     FlowKey { source: NodeId(3), local }
 }
 

@@ -62,7 +62,7 @@ fn small_config() -> HopConfig {
     HopConfig { block_bytes: 14_000, ..HopConfig::default() }
 }
 
-fn flow(local: u16) -> FlowKey {
+fn flow(local: u32) -> FlowKey {
     FlowKey { source: NodeId(1), local }
 }
 
