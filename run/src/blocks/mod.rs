@@ -115,7 +115,7 @@ impl Exchange {
         let (sending, receiving) = (store.sending()?, store.receiving()?);
         for flow in &receiving {
             let come = (flow.opened, flow.next);
-            hop.restore_arrivals(now, flow.flow(), come, flow.is_finished);
+            hop.restore_arrivals(now, flow.flow(), come, flow.is_finished || flow.is_cut);
         }
         if config.durable != Durable::Memory {
             // What is only in memory the machine has already.
@@ -243,6 +243,8 @@ impl Exchange {
 
     fn on_arrived(&mut self, now: Instant, hop: &mut Hop, arrived: Arrived) {
         if let Some(node) = self.notices.end(arrived.id.flow.local) {
+            let next = self.notices.next_late();
+            self.tell(now, hop, next);
             return self.sockets.on_there(now, node);
         }
         if self.courier.has(arrived.id.flow.local) {
@@ -263,7 +265,7 @@ impl Exchange {
             0 => kind_of(&delivery.frames).is_none_or(|kind| kind == Kind::File),
             _ => !self.sockets.has(delivery.id.flow),
         };
-        if is_file && self.given_up.has_first(&delivery) {
+        if self.given_up.has_first(&delivery) {
             hop.refuse(now, delivery.id);
         } else if is_file {
             self.office.ask(Task::Deliver(delivery));
@@ -273,11 +275,11 @@ impl Exchange {
         }
     }
 
-    /// The source of a file or a stream that comes here has given it up.
+    /// The source of something that comes here has given it up.
     fn on_given_up(&mut self, now: Instant, hop: &mut Hop, delivery: &Delivery) {
         let source = delivery.id.flow.source;
         if let Some(what) = GivenUp::read(&delivery.frames)
-            && !self.sockets.on_given_up(now, hop, (source, what))
+            && !self.sockets.on_given_up(&self.office, now, hop, (source, what))
         {
             match self.courier.coming(source, what) {
                 Some(flow) => self.give_up(now, hop, flow, GIVEN_UP),
@@ -320,16 +322,16 @@ impl Exchange {
         Ok(local)
     }
 
-    /// Gives up a file that is sent from here, or blocks of a program. The destination of a file
-    /// hears of it.
+    /// Gives up a file that is sent from here, or blocks of a program. Their destination hears of
+    /// it.
     ///
     /// Fails if there is none of that number under way.
     pub fn cancel(&mut self, now: Instant, hop: &mut Hop, id: u32) -> Result<()> {
-        let file = match self.sockets.cancel(&self.office, hop, id) {
-            Some(cancelled) => cancelled.file,
+        let told = match self.sockets.cancel(&self.office, hop, id) {
+            Some(cancelled) => cancelled.told,
             None => Some(self.courier.cancel(&self.office, hop, id)?),
         };
-        self.tell(now, hop, file);
+        self.tell(now, hop, told);
         Ok(())
     }
 

@@ -1,10 +1,10 @@
 //! What daemons tell each other beside what programs send: each notice is a flow of one block,
 //! which has the reliability of all others.
 //!
-//! The destination of a file that was given up at its source hears so. Until then it keeps what it
-//! has of the file, and so it does if the source ends before. That of a stream which was broken off
-//! hears so past what nobody has read there. And a node that nothing was heard of
-//! is hailed: that a hail arrives says that it is there.
+//! The destination of a file, or of blocks of a program, that were given up at their source hears
+//! so. Until then it keeps what it has of them, and so it does if the source ends before. That of a
+//! stream which was broken off hears so past what nobody has read there. And a node that nothing
+//! was heard of is hailed: that a hail arrives says that it is there.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,18 +14,19 @@ use farhop_proto::transport::hop::{Delivery, Hop, frames_of};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 use serde::{Deserialize, Serialize};
 
-use super::opening::{Kind, front, read};
+use super::opening::{Kind, Opening, front, read};
 use super::random;
 use crate::files::FileInfo;
 
-/// Notices on their way, to one destination and to all; of more at one time they hear nothing. Of
-/// hails there is one for each node at most, and always place for that.
+/// Notices on their way, to one destination and to all; more wait, and of more than that they hear
+/// nothing. Of hails there is one for each node at most, and always place for that.
 const TO_ONE: usize = 8;
 const NOTICES: usize = 256;
-/// Files of which notices came first that are remembered.
+const LATE: usize = 1_024;
+/// Files and blocks of which notices came first that are remembered.
 const REMEMBERED: usize = 256;
 
-/// A file or a stream that was given up, as its destination knows it.
+/// A file, a stream or blocks that were given up, as their destination knows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GivenUp {
     /// Number of its flow at the source.
@@ -41,8 +42,8 @@ impl GivenUp {
     }
 }
 
-/// Files that were given up before anything of them came: the notice may have taken a better way
-/// than the first block, which is refused then.
+/// Files and blocks that were given up before anything of them came: the notice may have taken a
+/// better way than the first block, which is refused then.
 #[derive(Debug, Default)]
 pub(super) struct GivenUps(VecDeque<(NodeId, GivenUp)>);
 
@@ -64,10 +65,11 @@ impl GivenUps {
         if number > 0 || !self.0.iter().any(|(source, _)| *source == flow.source) {
             return false;
         }
-        let info = FileInfo::read(&delivery.frames.concat().into());
-        info.is_some_and(|(FileInfo { nonce, .. }, _)| {
-            self.has(flow.source, GivenUp { local: flow.local, nonce })
-        })
+        let block = delivery.frames.concat().into();
+        let file = || FileInfo::read(&block).map(|(info, _)| info.nonce);
+        let blocks = || read(Kind::Blocks, &block).map(|(Opening { nonce, .. }, _)| nonce);
+        let is_one = |nonce| self.has(flow.source, GivenUp { local: flow.local, nonce });
+        file().or_else(blocks).is_some_and(is_one)
     }
 }
 
@@ -77,19 +79,23 @@ struct Hail {
     nonce: u64,
 }
 
-/// Notices of which nobody has said yet that they came: the numbers of their flows, and whom they
-/// are for.
+/// Notices of which nobody has said yet that they came.
 #[derive(Debug, Default)]
-pub(super) struct Notices(BTreeMap<u32, NodeId>);
+pub(super) struct Notices {
+    /// The numbers of their flows, and whom they are for.
+    under_way: BTreeMap<u32, NodeId>,
+    /// Those for which there are too many others on their way.
+    late: VecDeque<(NodeId, GivenUp)>,
+}
 
 impl Notices {
     pub(super) fn has(&self, local: u32) -> bool {
-        self.0.contains_key(&local)
+        self.under_way.contains_key(&local)
     }
 
     /// Whether one is on its way to a node.
     pub(super) fn has_to(&self, node: NodeId) -> bool {
-        self.0.values().any(|to| *to == node)
+        self.under_way.values().any(|to| *to == node)
     }
 
     /// Tells a destination of a file or a stream, by a flow with a number that is free.
@@ -100,10 +106,22 @@ impl Notices {
         (to, what): (NodeId, GivenUp),
         (local, frame_bytes): (u32, u16),
     ) {
-        let to_one = self.0.values().filter(|node| **node == to).count();
-        if to_one < TO_ONE && self.0.len() < NOTICES {
+        if self.has_place(to) {
             self.send(now, hop, (to, front(Kind::GivenUp, &what)), (local, frame_bytes));
+        } else if self.late.len() < LATE {
+            self.late.push_back((to, what));
         }
+    }
+
+    fn has_place(&self, to: NodeId) -> bool {
+        let to_one = self.under_way.values().filter(|node| **node == to).count();
+        to_one < TO_ONE && self.under_way.len() < NOTICES
+    }
+
+    /// The first of those that waited and can be told now.
+    pub(super) fn next_late(&mut self) -> Option<(NodeId, GivenUp)> {
+        let at = self.late.iter().position(|(to, _)| self.has_place(*to))?;
+        self.late.remove(at)
     }
 
     /// Hails a node to which nothing is on its way, likewise.
@@ -125,7 +143,7 @@ impl Notices {
         (to, block): (NodeId, Vec<u8>),
         (local, frame_bytes): (u32, u16),
     ) {
-        self.0.insert(local, to);
+        self.under_way.insert(local, to);
         let flow = FlowKey { source: hop.node(), local };
         let frames = frames_of(&Bytes::from(block), usize::from(frame_bytes));
         hop.push(now, BlockId { flow, number: 0 }, to, true, frames);
@@ -133,7 +151,7 @@ impl Notices {
 
     /// A block of ours has come, or is refused. Returns whom it was for, if it was a notice.
     pub(super) fn end(&mut self, local: u32) -> Option<NodeId> {
-        self.0.remove(&local)
+        self.under_way.remove(&local)
     }
 }
 
@@ -164,12 +182,15 @@ mod tests {
         }
         notices.tell(now, &mut hop, (NodeId(3), what), (100, 1_400));
         assert!(notices.has(100), "the other node hears");
-        assert_eq!(notices.0.len(), TO_ONE + 1);
+        assert_eq!(notices.under_way.len(), TO_ONE + 1);
         for local in 101..500 {
             notices.tell(now, &mut hop, (NodeId(local as u16), what), (local, 1_400));
         }
-        assert_eq!(notices.0.len(), NOTICES);
+        assert_eq!(notices.under_way.len(), NOTICES);
         notices.hail(now, &mut hop, NodeId(1_000), (1_000, 1_400));
         assert!(notices.has_to(NodeId(1_000)));
+        assert_eq!(notices.next_late(), None, "nothing has come");
+        [0, 1_000].iter().for_each(|local| _ = notices.end(*local));
+        assert_eq!(notices.next_late(), Some((NodeId(2), what)), "a place is free");
     }
 }

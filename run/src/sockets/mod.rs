@@ -226,6 +226,7 @@ impl Sockets {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let all = [
             self.streams.poll_timeout(),
+            self.senders.poll_timeout(),
             self.receivers.poll_timeout(),
             self.datagrams.poll_timeout(),
         ];
@@ -287,19 +288,23 @@ impl Sockets {
         self.streams.take_silent()
     }
 
-    /// Streams that were given up here, for those at their other ends.
+    /// Streams and files that were given up here, for those at their other ends.
     pub(crate) fn take_given_up(&mut self) -> Vec<(NodeId, GivenUp)> {
-        self.streams.take_given_up()
+        let mut given_up = self.streams.take_given_up();
+        given_up.extend(self.senders.take_given_up());
+        given_up
     }
 
-    /// A node has given up a flow. Returns whether it is that of a stream here.
+    /// A node has given up a flow. Returns whether it is that of a stream or of blocks here.
     pub(crate) fn on_given_up(
         &mut self,
+        office: &Office,
         now: Instant,
         hop: &mut Hop,
         given_up: (NodeId, GivenUp),
     ) -> bool {
         self.streams.on_given_up(now, hop, given_up, &mut self.counters)
+            || self.receivers.on_given_up(office, now, hop, given_up)
     }
 
     /// A node is there.

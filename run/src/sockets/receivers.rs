@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
 
 use bytes::{Buf as _, Bytes};
-use farhop_proto::base::{Duration, Instant};
+use farhop_proto::base::{Duration, Instant, NodeId};
 use farhop_proto::transport::hop::{Delivery, Hop};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 use rustix::event::PollFlags;
@@ -16,7 +16,7 @@ use super::channel::{Cause, Channel, Kind};
 use super::listeners::{Listeners, Purpose};
 use super::records::Receiving;
 use super::streams::Refused;
-use crate::blocks::{Kind as FlowKind, Office, Opening, Task, read};
+use crate::blocks::{GivenUp, Kind as FlowKind, Office, Opening, Task, read};
 use crate::files::State;
 
 /// Blocks of a flow that are kept for its program.
@@ -63,6 +63,8 @@ struct Unclaimed {
     first: Delivery,
     /// What came behind it, in its order.
     more: Vec<Delivery>,
+    /// What its sender calls it when it gives it up.
+    nonce: u64,
 }
 
 impl Receivers {
@@ -73,8 +75,10 @@ impl Receivers {
         Self { all, over, ..Self::default() }
     }
 
+    /// Those that a program has. Others are not of this node's making, and have a limit of their
+    /// own.
     pub(super) fn count(&self) -> usize {
-        self.all.values().filter(|one| one.record.state == State::Moving).count()
+        self.all.values().filter(|one| one.channel.is_some()).count()
     }
 
     pub(super) fn has(&self, flow: FlowKey) -> bool {
@@ -126,18 +130,20 @@ impl Receivers {
         }
         self.waiting.retain(|one| !one.is_of(flow));
         if listeners.find(Purpose::Blocks, &opening.service).is_none() {
-            let (since, first, more) = (now, delivery, Vec::new());
-            return self.waiting.push(Unclaimed { since, first, more });
+            let (since, first, more, nonce) = (now, delivery, Vec::new(), opening.nonce);
+            return self.waiting.push(Unclaimed { since, first, more, nonce });
         }
         let record = Receiving {
             source: flow.source,
             local: flow.local,
             opened: delivery.shape.crc,
+            nonce: opening.nonce,
             service: opening.service,
             name: opening.name,
             next: 0,
             confirmed: 1,
             is_finished: false,
+            is_cut: false,
             state: State::Moving,
             over: 0,
         };
@@ -154,7 +160,7 @@ impl Receivers {
             return unclaimed.more.push(delivery);
         }
         match self.all.get_mut(&flow) {
-            Some(receiver) if receiver.record.state == State::Moving => {
+            Some(receiver) if receiver.record.state == State::Moving && !receiver.record.is_cut => {
                 receiver.held.push_back(delivery);
                 self.todo.insert(flow);
             }
@@ -266,10 +272,43 @@ impl Receivers {
         }
     }
 
-    /// Of the last flows that are over something is kept, so that their sources can be told again.
+    /// The source of a flow has given it up. Returns whether there is such a flow.
+    pub(super) fn on_given_up(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        hop: &mut Hop,
+        (source, what): (NodeId, GivenUp),
+    ) -> bool {
+        let flow = FlowKey { source, local: what.local };
+        let is_waiting = |one: &Unclaimed| one.is_of(flow) && one.nonce == what.nonce;
+        if let Some(at) = self.waiting.iter().position(is_waiting) {
+            hop.refuse(now, self.waiting.remove(at).first.id);
+            return true;
+        }
+        let is_it = |one: &&mut Receiver| {
+            one.record.state == State::Moving && one.record.nonce == what.nonce
+        };
+        let Some(receiver) = self.all.get_mut(&flow).filter(is_it) else { return false };
+        if !receiver.record.is_finished && !receiver.record.is_cut {
+            hop.refuse(now, BlockId { flow, number: u32::MAX });
+            self.over += 1;
+            if receiver.cut(office, self.over) {
+                self.todo.insert(flow);
+            } else {
+                self.all.remove(&flow);
+            }
+        }
+        true
+    }
+
+    /// Of the last flows that are over something is kept, so that their sources can be told again,
+    /// and of those that their sources gave up what no program has fetched.
     fn forget_old(&mut self, office: &Office) {
-        let records = self.all.values().map(|one| &one.record);
-        let over = records.filter(|record| record.state != State::Moving);
+        let is_over = |one: &&Receiver| {
+            one.record.state != State::Moving || (one.record.is_cut && one.channel.is_none())
+        };
+        let over = self.all.values().filter(is_over).map(|one| &one.record);
         let mut over: Vec<_> = over.map(|record| (record.over, record.flow())).collect();
         let surplus = over.len().saturating_sub(FLOWS / 2);
         over.sort_unstable();
@@ -304,6 +343,21 @@ impl Receiver {
             held: VecDeque::new(),
             is_writing: false,
         }
+    }
+
+    /// No more comes of it. Returns whether there is something for a program, which gets that.
+    fn cut(&mut self, office: &Office, over: u64) -> bool {
+        self.held.clear();
+        (self.record.is_cut, self.record.over) = (true, over);
+        let is_wanted = self.channel.is_some() || self.record.confirmed < self.record.next;
+        let record = Box::new(self.record.clone());
+        // There is no block with this number.
+        let id = BlockId { flow: record.flow(), number: record.next };
+        office.ask(match is_wanted {
+            true => Task::Confirm(id, record),
+            false => Task::ForgetReceiving(record),
+        });
+        is_wanted
     }
 
     /// What a listener is told of it.
@@ -367,12 +421,15 @@ impl Receiver {
 
     /// Tells the program once it has all.
     fn end_if_all(&mut self, office: &Office, over: &mut u64) {
-        let is_all = self.record.is_finished && !self.is_writing;
+        let is_all = (self.record.is_finished || self.record.is_cut) && !self.is_writing;
         if !is_all || self.record.confirmed < self.record.end() {
             return;
         }
         let Some(mut channel) = self.channel.take() else { return };
-        channel.say(Kind::Finish, "");
+        match self.record.is_cut {
+            true => channel.say_no(Cause::Broken, "its sender gave it up"),
+            false => channel.say(Kind::Finish, ""),
+        }
         channel.write();
         *over += 1;
         (self.record.state, self.record.over) = (State::Fetched, *over);
@@ -385,7 +442,8 @@ impl Receiver {
 mod tests {
     use std::os::unix::net::UnixStream;
 
-    use farhop_proto::base::NodeId;
+    use farhop_proto::base::{AddressPlan, Seed};
+    use farhop_proto::transport::hop::HopConfig;
 
     use super::*;
 
@@ -394,11 +452,13 @@ mod tests {
             source: NodeId(3),
             local,
             opened: 0,
+            nonce: 9,
             service: "mail".into(),
             name: local.to_string(),
             next: 2,
             confirmed: 1,
             is_finished: true,
+            is_cut: false,
             state: State::Moving,
             over: 0,
         }
@@ -450,5 +510,36 @@ mod tests {
             other => panic!("{other:?}"),
         });
         assert_eq!(confirmed.collect::<Vec<_>>(), [(1, 2), (2, 3)]);
+    }
+
+    #[test]
+    fn a_flow_that_its_source_gave_up_is_over_once_its_program_has_what_came() {
+        let (office, asked) = Office::of_test();
+        let rng = Seed(1).stream("hop");
+        let mut hop =
+            Hop::build(HopConfig::default(), NodeId(1), AddressPlan::default(), None, rng);
+        let open = |local, next| Receiving { next, is_finished: false, ..record(local) };
+        // Of the first there is a block that no program has.
+        let mut receivers = Receivers::build(vec![open(1, 2), open(2, 1), record(3)]);
+        assert_eq!(receivers.count(), 0, "no program here has one");
+        let mut give_up = |receivers: &mut Receivers, local, nonce| {
+            let what = (NodeId(3), GivenUp { local, nonce });
+            receivers.on_given_up(&office, Instant::ZERO, &mut hop, what)
+        };
+        assert!(!give_up(&mut receivers, 1, 8), "another one of that number");
+        assert!([1, 2, 3].iter().all(|local| give_up(&mut receivers, *local, 9)));
+        let stands = |task| match task {
+            Task::Confirm(_, record) => (record.local, record.is_cut),
+            Task::ForgetReceiving(record) => (record.local, false),
+            other => panic!("{other:?}"),
+        };
+        let asked: Vec<_> = asked.try_iter().map(stands).collect();
+        assert_eq!(asked, [(1, true), (2, false)], "all of the third came");
+        let receiver = receivers.all.values_mut().next().expect("the first");
+        let confirm = [&Kind::Confirm.head(4)[..], &[0; 4]].concat();
+        let (channel, _program) = program(&confirm);
+        (receiver.channel, receiver.given) = (Some(channel), 2);
+        receiver.move_blocks(&office, &mut 5);
+        assert_eq!(receiver.record.state, State::Fetched);
     }
 }

@@ -17,9 +17,10 @@ pub struct Sending {
     pub service: String,
     /// What the program calls the flow: by this it goes on after either of them began anew.
     pub name: String,
-    /// Of a file: what tells it from others of its number, as its first block says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file: Option<u64>,
+    /// What tells the flow from others of its number, as its first block says. Earlier versions
+    /// wrote it down of files alone.
+    #[serde(default, alias = "file", skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<u64>,
     /// Blocks that were taken of the program, with the first one, which is ours.
     pub taken: u32,
     /// Those that the destination has, with ours; all before this one.
@@ -42,6 +43,9 @@ pub struct Receiving {
     pub local: u32,
     /// Checksum of the first block, which tells it from other flows of that number.
     pub opened: u32,
+    /// What its sender calls the flow when it gives it up.
+    #[serde(default)]
+    pub nonce: u64,
     /// The service.
     pub service: String,
     /// What the sender calls the flow.
@@ -52,6 +56,9 @@ pub struct Receiving {
     pub confirmed: u32,
     /// Whether the last one came; it has no bytes of the program.
     pub is_finished: bool,
+    /// Whether the sender gave the flow up: what came of it is for the program, and no more comes.
+    #[serde(default)]
+    pub is_cut: bool,
     /// How they stand: `Fetched` once the program has all.
     pub state: State,
     /// Once they are over: how many flows were before them, which are forgotten first.
@@ -60,6 +67,11 @@ pub struct Receiving {
 }
 
 impl Sending {
+    /// Whether they are a file, which a program pushes.
+    pub(super) fn is_file(&self) -> bool {
+        self.service.is_empty()
+    }
+
     /// Blocks of the program that were taken.
     pub(super) fn program_blocks(&self) -> u32 {
         self.taken.saturating_sub(1 + u32::from(self.is_finished))

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 
 use bytes::{Buf as _, Bytes};
-use farhop_proto::base::{Instant, NodeId};
+use farhop_proto::base::{Duration, Instant, NodeId};
 use farhop_proto::transport::hop::{Arrived, Hop, Whole, frames_of};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 use rustix::event::PollFlags;
@@ -21,6 +21,10 @@ use crate::files::{FileInfo, State, is_name};
 
 /// Flows that are over and remembered, so that their programs hear of it.
 const REMEMBERED: usize = 1_024;
+
+/// How long a file that is pushed waits for its program, which nobody but itself can go on with:
+/// it comes back at once if it is still there, also where the daemon began anew.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes of a block at most, however long those of files may be.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -44,12 +48,16 @@ pub(super) struct Senders {
     todo: BTreeSet<u32>,
     /// Flows that were over so far.
     over: u64,
+    /// Files of which the program is gone before their end, and since when.
+    left: BTreeMap<u32, Instant>,
+    /// Files that were given up for that.
+    given_up: Vec<(NodeId, GivenUp)>,
 }
 
 /// A flow that its program gave up.
 pub(crate) struct Cancelled {
-    /// Where it went, and what it is known by there, if it was a file.
-    pub(crate) file: Option<(NodeId, GivenUp)>,
+    /// Where it went, and what it is known by there, if that is known.
+    pub(crate) told: Option<(NodeId, GivenUp)>,
 }
 
 /// What a program wants to send.
@@ -73,8 +81,9 @@ impl Senders {
             (record.local, Sender { record, channel, is_writing, waiting, early })
         };
         let over = records.iter().map(|record| record.over).max().unwrap_or_default();
-        let all = records.into_iter().map(sender).collect();
-        Self { all, todo: BTreeSet::new(), over }
+        let all: BTreeMap<u32, Sender> = records.into_iter().map(sender).collect();
+        let todo = all.keys().copied().collect();
+        Self { all, todo, over, left: BTreeMap::new(), given_up: Vec::new() }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -103,6 +112,10 @@ impl Senders {
 
     pub(super) fn is_called(&self) -> bool {
         !self.todo.is_empty()
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.left.values().min().map(|since| *since + PATIENCE)
     }
 
     /// Opens a flow for a program, or goes on with the one of that name.
@@ -147,12 +160,11 @@ impl Senders {
         self.forget_old(office);
         let (service, name) = (wanted.service.to_owned(), wanted.name.to_owned());
         let (taken, arrived, is_finished, state) = (0, 0, false, State::Moving);
-        let nonce = random().unwrap_or_default();
-        let file = wanted.file.map(|_| nonce);
-        let over = 0;
+        let (drawn, over) = (random().unwrap_or_default(), 0);
+        let nonce = Some(drawn);
         let record =
-            Sending { local, to, service, name, file, taken, arrived, is_finished, state, over };
-        let first = Some((first_block(wanted, nonce).into(), false));
+            Sending { local, to, service, name, nonce, taken, arrived, is_finished, state, over };
+        let first = Some((first_block(wanted, drawn).into(), false));
         let sender = Sender {
             record,
             channel: Some(channel),
@@ -187,7 +199,22 @@ impl Senders {
             if sender.move_blocks(office, now, hop) {
                 self.todo.insert(local);
             }
+            if sender.is_left() {
+                self.left.entry(local).or_insert(now);
+            } else {
+                self.left.remove(&local);
+            }
         }
+        let late = self.left.extract_if(.., |_, since| *since + PATIENCE <= now);
+        for (local, _) in late.collect::<Vec<_>>() {
+            self.given_up.extend(self.under_way(local).and_then(|file| file.told));
+            self.fail(office, hop, local, "the program that pushed it is gone".into());
+        }
+    }
+
+    /// Files that were given up because their programs are gone, for their destinations.
+    pub(super) fn take_given_up(&mut self) -> Vec<(NodeId, GivenUp)> {
+        std::mem::take(&mut self.given_up)
     }
 
     /// A block is in the store: it goes its way.
@@ -218,6 +245,7 @@ impl Senders {
         if let Some(mut channel) = sender.channel.take() {
             channel.say_no(Cause::Broken, "the daemon cannot keep blocks; its log says why");
         }
+        self.todo.insert(local);
         if sender.record.taken == 0 {
             self.all.remove(&local);
         }
@@ -271,8 +299,8 @@ impl Senders {
     /// What there is to say of a flow that is under way once it is given up.
     pub(super) fn under_way(&self, local: u32) -> Option<Cancelled> {
         let record = &self.all.get(&local)?.record;
-        let file = record.file.map(|nonce| (record.to, GivenUp { local, nonce }));
-        (record.state == State::Moving).then_some(Cancelled { file })
+        let told = record.nonce.map(|nonce| (record.to, GivenUp { local, nonce }));
+        (record.state == State::Moving).then_some(Cancelled { told })
     }
 
     /// All flows that are not over.
@@ -286,6 +314,14 @@ impl Sender {
     /// Whether the first block, which is none of the program's, is in the store.
     fn has_begun(&self) -> bool {
         self.record.taken > 1 || (self.record.taken == 1 && !self.is_writing)
+    }
+
+    /// Whether it is a file of which the program is gone before its end.
+    fn is_left(&self) -> bool {
+        let is_ending = matches!(self.waiting, Some((_, true)));
+        let is_moving = self.record.state == State::Moving;
+        let is_all = self.record.is_finished || is_ending;
+        self.record.is_file() && is_moving && self.channel.is_none() && !is_all
     }
 
     /// Whether more of the program can be taken.
@@ -417,7 +453,7 @@ mod tests {
             to: NodeId(3),
             service: "mail".into(),
             name: local.to_string(),
-            file: None,
+            nonce: None,
             taken: 1,
             arrived: 1,
             is_finished: true,
@@ -438,5 +474,38 @@ mod tests {
         assert!(senders.has_local(newest) && !senders.has_local(0));
         let last = asked.try_iter().last();
         assert!(matches!(last, Some(Task::ForgetSending(0))), "{last:?}");
+    }
+
+    #[test]
+    fn a_file_of_which_the_program_was_killed_is_given_up_and_its_destination_told() {
+        let (office, _asked) = Office::of_test();
+        let file = |local, is_finished| Sending {
+            local,
+            to: NodeId(3),
+            service: String::new(),
+            name: "push".into(),
+            nonce: Some(9),
+            taken: 2,
+            arrived: 0,
+            is_finished,
+            state: State::Moving,
+            over: 0,
+        };
+        let rng = Seed(1).stream("hop");
+        let plan = AddressPlan::default();
+        let mut hop = Hop::build(HopConfig::default(), office.node, plan, None, rng);
+        let records = vec![file(1, false), file(2, true)];
+        let kept =
+            BTreeSet::from([1, 2].map(|local| BlockId { flow: office.flow(local), number: 0 }));
+        let mut senders = Senders::build(records, office.node, &kept);
+        senders.turn(&office, Instant::ZERO, &mut hop);
+        let due = senders.poll_timeout().expect("one waits");
+        senders.turn(&office, due - Duration::from_millis(1), &mut hop);
+        assert_eq!(senders.count(), 2, "it may come back");
+        senders.turn(&office, due, &mut hop);
+        assert_eq!(senders.take_given_up(), [(NodeId(3), GivenUp { local: 1, nonce: 9 })]);
+        // The other one is complete, and needs no program.
+        assert_eq!(senders.moving().map(|one| one.local).collect::<Vec<_>>(), [2]);
+        assert_eq!(senders.poll_timeout(), None);
     }
 }
