@@ -56,7 +56,7 @@ use self::listen::Listen;
 use self::out::{InRadio, Message};
 use self::pace::Pace;
 pub use self::port::{HopPort, Role, frames_of, key_of};
-use self::reach::{Route, Stranded};
+use self::reach::{Gone, Route, Stranded};
 use self::receive::{Arrivals, Over};
 use crate::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, Duration, Instant, Name, NodeId, PacketOutcome, Rng,
@@ -185,6 +185,8 @@ pub struct Hop {
     silence: BTreeMap<NodeId, u32>,
     stranded: Stranded,
     pace: BTreeMap<NodeId, Pace>,
+    /// Neighbours that are gone.
+    gone: BTreeMap<NodeId, Gone>,
     gap: Gap,
     listen: Listen,
     delivered: VecDeque<Delivery>,
@@ -240,6 +242,7 @@ impl Hop {
             pace: BTreeMap::new(),
             gap: Gap::default(),
             listen: Listen::default(),
+            gone: BTreeMap::new(),
             delivered: VecDeque::new(),
             arrived: VecDeque::new(),
             keep: VecDeque::new(),
@@ -378,14 +381,13 @@ impl Hop {
     pub fn handle_rx(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
         match event {
             DatagramUp::Received { via, payload, signal } => {
-                self.on_heard(via);
+                self.on_heard(cx.now, via);
                 self.on_packet(cx.now, via, &payload, signal);
             }
             DatagramUp::Done(done) => self.on_out(cx.now, done.id, done.outcome),
             DatagramUp::Dropped { id, .. } => self.on_out(cx.now, id, PacketOutcome::Failed),
             DatagramUp::NextHop { dst, via, hops } => {
-                self.routes.insert(dst, Route { via, hops });
-                self.forward_all(cx.now);
+                self.on_way(cx.now, dst, Route { via, hops });
             }
         }
     }

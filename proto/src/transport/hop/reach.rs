@@ -1,5 +1,6 @@
 //! Ways, and which neighbours are there: a relay keeps more than one block of a flow only for a
-//! next hop that is gone, and what a source waits for is kept for one that comes back.
+//! next hop that is gone, and what a source waits for is kept for one that comes back. One that is
+//! gone is asked for one block at a time, and the more seldom the longer it is away.
 
 use std::collections::VecDeque;
 
@@ -18,6 +19,11 @@ const GONE: u32 = 12;
 const GIVEN_UP_WAIT: Duration = Duration::from_millis(60);
 /// How often a neighbour that is gone is tried with what waits for it.
 const AGAIN: Duration = Duration::from_secs(1);
+/// A neighbour that is gone is asked again after this part of the time for which nothing was heard
+/// of it, within these limits: so it grows as its absence does, which costs a sixteenth of it.
+const SHARE: u64 = 16;
+const LEAST_APART: Duration = Duration::from_millis(1_500);
+const MOST_APART: Duration = Duration::from_secs(60);
 /// Acknowledgements of destinations that may wait for neighbours to come back; the oldest go.
 const STRANDED: usize = 1_024;
 
@@ -27,6 +33,26 @@ pub(super) struct Stranded {
     messages: VecDeque<Message>,
     /// When the first one is tried again.
     due: Option<Instant>,
+}
+
+/// A neighbour that is gone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gone {
+    since: Instant,
+    /// When it is asked again.
+    next: Instant,
+}
+
+impl Gone {
+    /// Whether it is asked now; if not, when it is.
+    pub(super) fn may_ask(&mut self, now: Instant) -> Result<(), Instant> {
+        if now < self.next {
+            return Err(self.next);
+        }
+        let apart = Duration::from_nanos(now.since(self.since).as_nanos() / SHARE);
+        self.next = now + apart.clamp(LEAST_APART, MOST_APART);
+        Ok(())
+    }
 }
 
 /// The way to a destination.
@@ -70,10 +96,47 @@ impl Hop {
             PacketOutcome::Sent | PacketOutcome::Failed => *silence + 1,
         };
         *silence = (*silence).min(GONE);
+        match *silence {
+            0 => self.on_back(now, to),
+            GONE => _ = self.gone.entry(to).or_insert(Gone { since: now, next: now }),
+            _ => {}
+        }
+    }
+
+    /// A neighbour is there, or may be.
+    fn on_back(&mut self, now: Instant, node: NodeId) {
+        if self.gone.remove(&node).is_some() {
+            self.hurry(now, |_, via| via == node);
+        }
+    }
+
+    /// Has what waits for an answer, of blocks to a destination by a neighbour, be asked for now.
+    fn hurry(&mut self, now: Instant, is_it: impl Fn(NodeId, NodeId) -> bool) {
+        for block in self.blocks.values_mut() {
+            let destination = block.shape.destination;
+            if let Some(transfer) = &mut block.transfer
+                && let Phase::Asked { due, tries, .. } = &mut transfer.phase
+                && is_it(destination, transfer.via)
+                && *due > now + LEAST_APART
+            {
+                (*due, *tries) = (now, 0);
+            }
+        }
+    }
+
+    /// Routing has found a way.
+    pub(super) fn on_way(&mut self, now: Instant, to: NodeId, route: Route) {
+        self.routes.insert(to, route);
+        if let Some(gone) = self.gone.get_mut(&route.via) {
+            gone.next = now;
+        }
+        self.hurry(now, |destination, _| destination == to);
+        self.forward_all(now);
     }
 
     /// A neighbour has said something: what waits for it goes out.
-    pub(super) fn on_heard(&mut self, node: NodeId) {
+    pub(super) fn on_heard(&mut self, now: Instant, node: NodeId) {
+        self.on_back(now, node);
         if self.silence.insert(node, 0).is_some_and(|silence| silence > 0) {
             let waiting = std::mem::take(&mut self.stranded.messages);
             for message in waiting {
@@ -89,6 +152,7 @@ impl Hop {
     pub(super) fn strand(&mut self, now: Instant, message: Message) {
         if let Some(to) = self.target(message) {
             self.silence.insert(to, GONE);
+            self.gone.entry(to).or_insert(Gone { since: now, next: now });
         }
         if self.stranded.messages.len() >= STRANDED {
             self.stranded.messages.pop_front();
