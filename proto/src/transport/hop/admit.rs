@@ -154,17 +154,22 @@ impl Hop {
     fn is_settled(&mut self, now: Instant, asks: &Waiting) -> bool {
         let Waiting { block: id, shape, .. } = *asks;
         let known = self.arrivals.get(&id.flow);
+        let is_new = known.is_none();
         if shape.opens && known.is_none_or(|flow| flow.opened != shape.crc) {
             // Numbers of flows come again when their source begins anew.
             self.abandon(id.flow);
-            self.make_room_for_flow();
+            if is_new && !self.make_room_for_flow(now, id.flow.source) {
+                return self.turn_away(asks);
+            }
             self.arrivals.insert(id.flow, Arrivals::resumed(shape.crc, 0, now));
         } else if known.is_none() && shape.is_early {
             // The first one is on its way as well, and comes before this one is asked for again.
             return true;
         } else if known.is_none() {
             // It was opened before this node began anew, or was forgotten.
-            self.make_room_for_flow();
+            if !self.make_room_for_flow(now, id.flow.source) {
+                return self.turn_away(asks);
+            }
             self.counters.blocks_refused += 1;
             self.arrivals.insert(id.flow, Arrivals::refused(now));
         }
@@ -177,6 +182,15 @@ impl Hop {
             self.queue(Message::Arrived { block: id, shape, is_refused, tries: 0 });
         }
         is_settled
+    }
+
+    /// There is no room for another flow: it is refused, and not remembered. Returns that this is
+    /// all there is to say.
+    fn turn_away(&mut self, asks: &Waiting) -> bool {
+        self.counters.blocks_refused += 1;
+        let shape = asks.shape.answered();
+        self.queue(Message::Arrived { block: asks.block, shape, is_refused: true, tries: 0 });
+        true
     }
 
     /// A source asks for the destination's acknowledgement: the block goes on from here as if it

@@ -9,7 +9,7 @@ use super::bits::Bits;
 use super::block::{Block, End, Shape, Whole};
 use super::out::Message;
 use super::{Arrived, Delivery, Hop, Keep, NextHop};
-use crate::base::{Dbm, Instant, NodeId};
+use crate::base::{Dbm, Duration, Instant, NodeId};
 use crate::wire::hop::{self as wire, BlockId, Body, FlowKey, Header};
 use crate::wire::udp;
 
@@ -17,6 +17,10 @@ use crate::wire::udp;
 const NOISE_DBM: f64 = -95.0;
 /// Flows that end here and are remembered.
 const FLOWS: usize = 1_024;
+/// Those of one source that are not over at most, so that it leaves some to others.
+const OF_ONE: usize = FLOWS / 2;
+/// A flow that was silent for so long gives way to others, although more of it may come.
+const FORSAKEN: Duration = Duration::from_secs(24 * 3_600);
 /// Blocks that passed here and are over which are remembered.
 const REMEMBERED: usize = 1_024;
 
@@ -252,16 +256,26 @@ impl Hop {
         self.admit_next(now);
     }
 
-    /// Forgets the flow that was silent for longest if there are too many, first of those that are
-    /// over.
-    pub(super) fn make_room_for_flow(&mut self) {
-        if self.arrivals.len() >= FLOWS {
-            let oldest = self.arrivals.iter().min_by_key(|(_, flow)| (!flow.is_over, flow.used));
-            let oldest = *oldest.expect("there are many").0;
+    /// Whether another flow of a source may end here. If there are too many, of all or of this
+    /// source, the one that was silent for longest is forgotten, of those that are over or
+    /// forsaken: others are not driven out by new ones.
+    pub(super) fn make_room_for_flow(&mut self, now: Instant, source: NodeId) -> bool {
+        let is_own = |key: &FlowKey, flow: &Arrivals| key.source == source && !flow.is_over;
+        let own = self.arrivals.iter().filter(|(key, flow)| is_own(key, flow)).count();
+        if own < OF_ONE && self.arrivals.len() < FLOWS {
+            return true;
+        }
+        let may_go = |(key, flow): &(&FlowKey, &Arrivals)| {
+            (own < OF_ONE || is_own(key, flow)) && (flow.is_over || flow.used + FORSAKEN <= now)
+        };
+        let old = self.arrivals.iter().filter(may_go);
+        let oldest = old.min_by_key(|(_, flow)| (!flow.is_over, flow.used)).map(|(key, _)| *key);
+        if let Some(oldest) = oldest {
             self.counters.flows_forgotten += 1;
             self.arrivals.remove(&oldest);
             self.abandon(oldest);
         }
+        oldest.is_some()
     }
 
     /// The destination has a block, or refuses its flow.

@@ -62,6 +62,29 @@ fn a_sender_that_opens_a_hundred_thousand_blocks_costs_no_more_than_the_limit() 
 }
 
 #[test]
+fn flows_that_one_source_opens_without_end_drive_out_none_of_others() {
+    let mut row = two();
+    let of = |source, local| FlowKey { source: NodeId(source), local };
+    let open = |row: &mut Row, flow: FlowKey| {
+        let id = BlockId { flow, number: 0 };
+        says(row, &header(id, 1), &request(flow.local, 100));
+    };
+    let quiet = of(5, 7);
+    open(&mut row, quiet);
+    row.now += Duration::from_secs(60);
+    (0..3_000).for_each(|local| open(&mut row, of(1, local)));
+    open(&mut row, of(6, 1));
+    let arrivals = &row.hop(2).arrivals;
+    assert!(arrivals.contains_key(&quiet) && arrivals.contains_key(&of(6, 1)));
+    assert_eq!(arrivals.keys().filter(|key| key.source == NodeId(1)).count(), 512);
+    assert_eq!(row.count(2, "blocks_refused"), 3_000 - 512);
+    // Whoever never says more of its flows does not keep the place for ever.
+    row.now += Duration::from_secs(86_401);
+    open(&mut row, of(1, 5_000));
+    assert!(row.hop(2).arrivals.contains_key(&of(1, 5_000)));
+}
+
+#[test]
 fn a_block_whose_checksum_is_wrong_is_not_delivered_and_can_come_again() {
     let mut row = two();
     let id = BlockId { flow: flow(1), number: 0 };
