@@ -8,7 +8,7 @@ use super::out::Message;
 use super::receive::Arrivals;
 use super::{Ahead, Hop, Withhold};
 use crate::base::{Duration, Instant, NodeId};
-use crate::wire::hop::BlockId;
+use crate::wire::hop::{BlockId, FlowKey};
 
 /// How long a node waits for a neighbour whose block it takes, and which is silent.
 const HOLD: Duration = Duration::from_millis(500);
@@ -284,6 +284,13 @@ impl Hop {
         // What is taken beside a block that goes on takes the air of the way onward.
         let via = self.next_hop(asks.shape.destination);
         held == 0 || self.config.ahead == Ahead::Always || via.is_none_or(|via| self.is_gone(via))
+    }
+
+    /// A flow of which nothing is left that has to go on is not braked any more.
+    pub(super) fn end_brake(&mut self, flow: FlowKey) {
+        if self.open_of(flow).next().is_none() {
+            self.braked.remove(&flow);
+        }
     }
 
     /// Whether applications that do not accept what they were given have kept others from being

@@ -164,6 +164,7 @@ impl Hop {
     pub(super) fn remove(&mut self, id: BlockId) -> Option<Block> {
         let block = self.blocks.remove(&id)?;
         self.open.remove(&id);
+        self.end_brake(id.flow);
         self.memory -= block.cost();
         self.end_reception(id);
         self.end_asking(id);

@@ -309,8 +309,9 @@ impl Hop {
         }
         block.transfer = None;
         block.end = End::PassedOn { at: now };
-        self.open.remove(&id);
         let (shape, asked) = (block.shape, block.asked.filter(|_| !block.is_safe));
+        self.open.remove(&id);
+        self.end_brake(id.flow);
         if let Some((to, round)) = asked {
             self.queue(Message::Answer { block: id, to, round, shape });
         }

@@ -85,6 +85,23 @@ fn flows_that_one_source_opens_without_end_drive_out_none_of_others() {
 }
 
 #[test]
+fn nothing_is_left_of_the_brake_of_a_flow_that_ends_without_a_word() {
+    let mut row = Row::new(3, small_config(), Harm::default(), 1);
+    row.deaf = Some(NodeId(3));
+    row.push(flow(1), 0, 3, 100, false);
+    let end = row.now + Duration::from_secs(1);
+    row.run_until(end);
+    let id = BlockId { flow: flow(1), number: 1 };
+    says(&mut row, &Header { destination: NodeId(3), ..header(id, 5) }, &request(1, 7_000));
+    assert!(row.hop(2).braked.contains(&flow(1)));
+    row.deaf = None;
+    let end = row.now + Duration::from_secs(10);
+    row.run_until(end);
+    row.assert_delivered(flow(1), &[100]);
+    assert!(row.hop(2).braked.is_empty());
+}
+
+#[test]
 fn a_block_whose_checksum_is_wrong_is_not_delivered_and_can_come_again() {
     let mut row = two();
     let id = BlockId { flow: flow(1), number: 0 };
