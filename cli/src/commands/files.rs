@@ -116,8 +116,15 @@ pub(crate) struct CacheOptions {
 #[derive(clap::Subcommand)]
 enum CacheCommand {
     /// Lets go of blocks of others that the next node has. What waits to be passed on stays.
-    #[command(after_help = "Examples:\n  farhop cache clear")]
-    Clear,
+    #[command(after_help = "Examples:\n  \
+        farhop cache clear\n  \
+        farhop cache clear --all             also what is for nodes that will not be back")]
+    Clear {
+        /// Lets go of all blocks that pass here. Their sources still have them, and send them again
+        /// as long as they want them to arrive.
+        #[arg(long)]
+        all: bool,
+    },
     /// Lets go of a file that comes or came here, as when its sender will not be back. If the
     /// sender asks again, it hears that the file is not taken. Of a file that failed it forgets
     /// that too.
@@ -385,7 +392,7 @@ pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
     let daemon = Daemon::find(&options.daemon)?;
     if let Some(command) = &options.command {
         let request = match command {
-            CacheCommand::Clear => Request::ClearCache {},
+            CacheCommand::Clear { all } => Request::ClearCache { all: *all },
             CacheCommand::Drop { id } => Request::Drop { id: id.clone() },
         };
         let answer: serde_json::Value = daemon.ask(request)?;
@@ -393,7 +400,9 @@ pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
             return print_json(&answer);
         }
         let text = match command {
-            CacheCommand::Clear => format!("cleared: {}", counted(&answer["cleared"], "block")),
+            CacheCommand::Clear { .. } => {
+                format!("cleared: {}", counted(&answer["cleared"], "block"))
+            }
             CacheCommand::Drop { id } => format!("dropped: {id}"),
         };
         print_text(&text)?;

@@ -66,7 +66,7 @@ pub(super) fn answer(driver: &mut Driver, request: Request) -> Result<Value> {
             exchange.drop_file(now, hop, &id)?;
             json!({ "id": id })
         }
-        Request::ClearCache {} => json!({ "cleared": hop.clear_cache(now) }),
+        Request::ClearCache { all } => json!({ "cleared": hop.clear_cache(now, all) }),
         _ => {
             let HopConfig { memory_bytes, disk_bytes, .. } = *hop.config();
             serde_json::to_value(CacheStatus {

@@ -67,7 +67,11 @@ pub enum Request {
     /// What the block cache holds.
     Cache {},
     /// Let go of the blocks that other nodes have.
-    ClearCache {},
+    ClearCache {
+        /// Also of those that wait to be passed on.
+        #[serde(default)]
+        all: bool,
+    },
     /// The connection is to become a socket: what follows is records, no lines.
     Socket(Wish),
     /// Of the air of a lab: the run begins now, and with it the times of the scenario's faults.

@@ -331,7 +331,7 @@ impl Serving<'_> {
             | Request::Fetched { .. }
             | Request::Drop { .. }
             | Request::Cache {}
-            | Request::ClearCache {} => blocks::answer(driver, request)?,
+            | Request::ClearCache { .. } => blocks::answer(driver, request)?,
             Request::Socket(_) | Request::Begin {} => anyhow::bail!("only the air of a lab begins"),
         })
     }

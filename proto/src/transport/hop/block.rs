@@ -140,6 +140,8 @@ pub(super) struct Block {
     pub(super) asked: Option<(NodeId, u16)>,
     /// When it last mattered, for letting go the oldest.
     pub(super) used: Instant,
+    /// When its first frame or request came, or this node began anew.
+    pub(super) came: Instant,
 }
 
 /// What has become of a block here. With [`Transfer`] it is the state machine of `hop.md` 4.
@@ -212,6 +214,7 @@ impl Block {
             is_safe: false,
             asked: None,
             used: now,
+            came: now,
         }
     }
 

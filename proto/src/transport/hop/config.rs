@@ -74,6 +74,10 @@ pub struct HopConfig {
     /// Disk for blocks, in bytes, where they are kept there; those that were passed on are let go
     /// for others.
     pub disk_bytes: u64,
+    /// How long a relay holds a block whose destination does not tell that it has it, in hours: its
+    /// source has it as long as it wants it there, and sends it again. The paper counts hops alone,
+    /// so that blocks for a node that never comes back would fill relays for ever.
+    pub relay_hours: f64,
     /// How long a daemon may hear nothing of the other end of a stream before it gives the stream
     /// up, in seconds. The simulator has no streams.
     pub silence_s: f64,
@@ -101,6 +105,7 @@ impl Default for HopConfig {
             memory_bytes: 64 << 20,
             durable: Durable::Fsync,
             disk_bytes: 1 << 30,
+            relay_hours: 168.0,
             silence_s: 60.0,
         }
     }
@@ -121,6 +126,11 @@ impl HopConfig {
     /// How long a source waits for the destination's acknowledgement.
     pub fn end_to_end(&self) -> Duration {
         Duration::from_secs_f64(self.end_to_end_s)
+    }
+
+    /// How long a relay holds a block.
+    pub(super) fn relay_time(&self) -> Duration {
+        Duration::from_secs_f64(self.relay_hours * 3_600.0)
     }
 
     /// How long the other end of a stream may be silent.

@@ -143,11 +143,40 @@ impl Hop {
         id.flow.source != self.node && (block.is_spare() || is_left(now, block))
     }
 
-    /// Lets go of all that is [cached](Hop::cached). Returns how many blocks that were.
-    pub fn clear_cache(&mut self, now: Instant) -> usize {
-        let cached: Vec<BlockId> = self.cached(now).map(|(id, _)| *id).collect();
+    /// Lets go of all that is [cached](Hop::cached), and of `all` blocks that only pass here if
+    /// that is wanted: their sources still have them. Returns how many blocks that were.
+    pub fn clear_cache(&mut self, now: Instant, all: bool) -> usize {
+        let may_go = |(id, block): &(&BlockId, &Block)| {
+            self.may_go(now, id, block) || (all && self.is_passing(id, block))
+        };
+        let cached: Vec<BlockId> = self.blocks.iter().filter(may_go).map(|(id, _)| *id).collect();
         cached.iter().for_each(|id| _ = self.remove(*id));
         cached.len()
+    }
+
+    /// Whether a block neither begins nor ends here.
+    fn is_passing(&self, id: &BlockId, block: &Block) -> bool {
+        id.flow.source != self.node && block.shape.destination != self.node
+    }
+
+    /// When the first of those is let go of for its age.
+    pub(super) fn next_expiry(&self) -> Option<Instant> {
+        let passing = self.blocks.iter().filter(|(id, block)| self.is_passing(id, block));
+        let first = passing.map(|(_, block)| block.came).min();
+        first.map(|came| came + self.config.relay_time())
+    }
+
+    /// Lets go of those that have been here for too long.
+    pub(super) fn expire(&mut self, now: Instant) {
+        let time = self.config.relay_time();
+        let is_old = |(id, block): &(&BlockId, &Block)| {
+            self.is_passing(id, block) && block.came + time <= now
+        };
+        let old: Vec<BlockId> = self.blocks.iter().filter(is_old).map(|(id, _)| *id).collect();
+        for id in old {
+            self.counters.expired += 1;
+            self.remove(id);
+        }
     }
 
     pub(super) fn insert(&mut self, id: BlockId, block: Block) {

@@ -128,6 +128,7 @@ struct Counters {
     contradictions: u64,
     out_of_hops: u64,
     let_go: u64,
+    expired: u64,
     parked: u64,
     no_memory: u64,
     not_kept: u64,
@@ -183,10 +184,10 @@ pub struct Hop {
     answer_time: BTreeMap<NodeId, Duration>,
     /// How much speaks for each neighbour being gone.
     silence: BTreeMap<NodeId, u32>,
-    stranded: Stranded,
-    pace: BTreeMap<NodeId, Pace>,
     /// Neighbours that are gone.
     gone: BTreeMap<NodeId, Gone>,
+    stranded: Stranded,
+    pace: BTreeMap<NodeId, Pace>,
     gap: Gap,
     listen: Listen,
     delivered: VecDeque<Delivery>,
@@ -238,11 +239,11 @@ impl Hop {
             delivery: BTreeMap::new(),
             answer_time: BTreeMap::new(),
             silence: BTreeMap::new(),
+            gone: BTreeMap::new(),
             stranded: Stranded::default(),
             pace: BTreeMap::new(),
             gap: Gap::default(),
             listen: Listen::default(),
-            gone: BTreeMap::new(),
             delivered: VecDeque::new(),
             arrived: VecDeque::new(),
             keep: VecDeque::new(),
@@ -409,7 +410,7 @@ impl Hop {
             }
             (None, _) => None,
         };
-        let blocks = self.blocks.iter().filter_map(of_block);
+        let blocks = self.blocks.iter().filter_map(of_block).chain(self.next_expiry());
         let receptions = self.receptions.values().map(Reception::deadline);
         let gaps = self.gap.poll_timeout().into_iter().chain(self.listen.poll_timeout());
         blocks.chain(receptions).chain(self.stranded_due()).chain(gaps).min()
@@ -430,6 +431,7 @@ impl Hop {
         self.tell_that_it_listens(now);
         self.ask_for_arrivals(now);
         self.try_stranded(now);
+        self.expire(now);
         let receptions = self.receptions.len();
         self.receptions.retain(|_, reception| reception.deadline() > now);
         if self.receptions.len() < receptions {
@@ -464,6 +466,7 @@ impl Hop {
             ("contradictions", all.contradictions),
             ("out_of_hops", all.out_of_hops),
             ("let_go", all.let_go),
+            ("expired", all.expired),
             ("parked", all.parked),
             ("no_memory", all.no_memory),
             ("not_kept", all.not_kept),

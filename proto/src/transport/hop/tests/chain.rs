@@ -222,7 +222,7 @@ fn a_part_of_a_block_whose_rest_does_not_come_waits_for_nothing_and_may_go() {
     let later = row.now + Duration::from_secs(8);
     row.run_until(later);
     assert_eq!(blocks(&mut row), (0, 1));
-    assert_eq!(row.hop(2).clear_cache(later), 1);
+    assert_eq!(row.hop(2).clear_cache(later, false), 1);
     assert_eq!(row.count(2, "memory_held"), 0);
 }
 

@@ -156,3 +156,32 @@ fn a_neighbour_that_stays_away_is_asked_more_and_more_seldom_and_at_once_when_it
     later(&mut row, 61_000);
     assert_eq!(row.delivered.len(), 20);
 }
+
+#[test]
+fn a_relay_lets_go_of_blocks_for_a_node_that_never_comes_back() {
+    let mut row =
+        Row::new(3, HopConfig { relay_hours: 0.01, ..small_config() }, Harm::default(), 1);
+    row.deaf = Some(NodeId(3));
+    row.push(flow(1), 0, 3, 100, true);
+    row.push(flow(2), 0, 2, 100, true);
+    later(&mut row, 1_000);
+    row.restart(1);
+    later(&mut row, 34_000);
+    assert_eq!(row.count(2, "blocks_held"), 1);
+    later(&mut row, 2_000);
+    assert_eq!((row.count(2, "blocks_held"), row.count(2, "expired")), (0, 1));
+}
+
+#[test]
+fn all_that_passes_can_be_let_go_of_and_comes_again_if_its_source_wants_it() {
+    let mut row = Row::new(3, small_config(), Harm::default(), 1);
+    row.deaf = Some(NodeId(3));
+    row.push(flow(1), 0, 3, 100, true);
+    later(&mut row, 1_000);
+    let now = row.now;
+    assert_eq!(row.hop(2).clear_cache(now, false), 0, "it waits for its next hop");
+    assert_eq!(row.hop(2).clear_cache(now, true), 1);
+    row.deaf = None;
+    later(&mut row, 30_000);
+    row.assert_delivered(flow(1), &[100]);
+}
