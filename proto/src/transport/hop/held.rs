@@ -11,6 +11,16 @@ const CLASSES: u64 = 8;
 /// More hops than any block makes.
 const ANY: u64 = u64::MAX;
 
+/// A block that is being written where it survives the node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Writing {
+    /// How often: it may have been let go of and come again.
+    times: u32,
+    /// Memory of blocks that were let go of meanwhile: the bytes are there until they are written.
+    /// Where links are faster than the disk there would be no end to them.
+    cost: u64,
+}
+
 /// What blocks may fill.
 struct Limits {
     /// Bytes.
@@ -49,7 +59,8 @@ impl Hop {
         open <= self.config.high_blocks
             && (fits(self.memory, self.blocks.len()) || {
                 let may_go = |(id, block): &(&BlockId, &Block)| {
-                    self.is_spare(id, block) || self.park_rank(id, block).is_some()
+                    let is_spare = self.is_spare(id, block) && !self.writing.contains_key(id);
+                    is_spare || self.park_rank(id, block).is_some()
                 };
                 let freed: u64 =
                     self.blocks.iter().filter(may_go).map(|(_, block)| block.cost()).sum();
@@ -179,6 +190,21 @@ impl Hop {
         }
     }
 
+    /// A block is to be kept.
+    pub(super) fn begin_writing(&mut self, id: BlockId) {
+        self.writing.entry(id).or_default().times += 1;
+    }
+
+    /// It is, or cannot be.
+    pub(super) fn end_writing(&mut self, id: BlockId) {
+        let Some(writing) = self.writing.get_mut(&id) else { return };
+        writing.times -= 1;
+        if writing.times == 0 {
+            self.memory -= writing.cost;
+            self.writing.remove(&id);
+        }
+    }
+
     pub(super) fn insert(&mut self, id: BlockId, block: Block) {
         if block.is_open() {
             self.open.insert(id);
@@ -194,7 +220,10 @@ impl Hop {
         let block = self.blocks.remove(&id)?;
         self.open.remove(&id);
         self.end_brake(id.flow);
-        self.memory -= block.cost();
+        match self.writing.get_mut(&id) {
+            Some(writing) => writing.cost += block.cost(),
+            None => self.memory -= block.cost(),
+        }
         self.end_reception(id);
         self.end_asking(id);
         if self.keeps && block.is_safe && id.flow.source != self.node {
@@ -255,7 +284,8 @@ impl Hop {
             let rank = |(id, block): &(&BlockId, &Block)| {
                 let is_other = id.flow.source != self.node;
                 // What is not in memory frees none.
-                let helps = is_crowded || block.place != Place::Kept;
+                let is_bare = block.place == Place::Kept || self.writing.contains_key(id);
+                let helps = is_crowded || !is_bare;
                 match block.is_spare() {
                     _ if !is_other || !helps => None,
                     true => Some((0, block.used)),

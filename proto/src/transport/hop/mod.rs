@@ -52,6 +52,7 @@ use self::block::{Block, End, Phase};
 pub use self::block::{Shape, Whole};
 pub use self::config::{Ahead, Durable, HOPS, HopConfig, NextHop, Schedule, Withhold};
 use self::gap::Gap;
+use self::held::Writing;
 use self::listen::Listen;
 use self::out::{InRadio, Message};
 use self::pace::Pace;
@@ -197,6 +198,8 @@ pub struct Hop {
     rng: Rng,
     /// Memory that is set aside for blocks.
     memory: u64,
+    /// Blocks that are to be kept and of which it was not said yet whether they are.
+    writing: BTreeMap<BlockId, Writing>,
     /// What of it is [reserved](Hop::reserve), by flow.
     reserved: BTreeMap<FlowKey, u64>,
     counters: Counters,
@@ -250,6 +253,7 @@ impl Hop {
             ids: UnitIds::default(),
             rng,
             memory: 0,
+            writing: BTreeMap::new(),
             reserved: BTreeMap::new(),
             counters: Counters::default(),
         }

@@ -73,6 +73,7 @@ impl Hop {
     /// A block that was to be kept cannot be: it is not acknowledged, and may come again.
     pub fn handle_not_kept(&mut self, now: Instant, id: BlockId) {
         self.full_until = now + FULL;
+        self.end_writing(id);
         // One that the next hop or the application got in the meantime needs no keeping.
         if self.blocks.get(&id).is_some_and(|block| block.is_open() && !block.is_safe) {
             self.counters.not_kept += 1;

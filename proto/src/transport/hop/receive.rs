@@ -188,12 +188,14 @@ impl Hop {
         block.is_safe = !self.keeps;
         if self.keeps {
             let (shape, frames) = (block.shape, block.data.clone());
+            self.begin_writing(id);
             self.keep.push_back(Keep::Put(Whole { id, shape, frames }));
         }
     }
 
     /// A block that was to be kept is safe.
     pub fn handle_kept(&mut self, id: BlockId) {
+        self.end_writing(id);
         let Some(block) = self.blocks.get_mut(&id).filter(|block| block.is_complete()) else {
             // It was let go in the meantime.
             self.keep.push_back(Keep::Drop(id));

@@ -141,3 +141,33 @@ fn a_relay_whose_disk_is_full_does_not_fetch_a_block_again_and_again() {
     send(&mut row, &mut disk, 2, 60);
     row.assert_delivered(flow(1), &[LENGTH; 2]);
 }
+
+#[test]
+fn a_relay_takes_no_more_than_its_memory_holds_of_what_its_disk_has_not_written() {
+    let (mut row, _) = opened(1 << 30, 1);
+    let mut unwritten = Vec::new();
+    let mut go_on = |row: &mut Row, writes: bool| {
+        let end = row.now + Duration::from_secs(60);
+        while row.now < end {
+            while row.pushed < BLOCKS as usize && row.hop(1).has_room(flow(1), LENGTH) {
+                let number = row.pushed as u32;
+                row.push(flow(1), number, 3, LENGTH, number + 1 == BLOCKS);
+                row.pushed += 1;
+            }
+            let step = row.now + Duration::from_millis(20);
+            row.run_until(step);
+            while let Some(keep) = row.hop(2).poll_keep() {
+                unwritten.extend(if let Keep::Put(whole) = keep { Some(whole) } else { None });
+            }
+            if writes {
+                unwritten.drain(..).for_each(|whole| row.hop(2).handle_kept(whole.id));
+            }
+        }
+        unwritten.iter().map(|whole| u64::from(whole.shape.length)).sum::<u64>()
+    };
+    let bytes = go_on(&mut row, false);
+    assert!((1..MEMORY).contains(&bytes), "{bytes} bytes wait for the disk");
+    go_on(&mut row, true);
+    row.assert_delivered(flow(1), &[LENGTH; BLOCKS as usize]);
+    assert_eq!(row.count(2, "memory_held"), 0);
+}
