@@ -57,7 +57,7 @@ use self::listen::Listen;
 use self::out::{InRadio, Message};
 use self::pace::Pace;
 pub use self::port::{HopPort, Role, frames_of, key_of};
-use self::reach::{Gone, Route, Stranded};
+use self::reach::{Route, Stranded};
 use self::receive::{Arrivals, Over};
 use crate::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, Duration, Instant, Name, NodeId, PacketOutcome, Rng,
@@ -185,8 +185,8 @@ pub struct Hop {
     answer_time: BTreeMap<NodeId, Duration>,
     /// How much speaks for each neighbour being gone.
     silence: BTreeMap<NodeId, u32>,
-    /// Neighbours that are gone.
-    gone: BTreeMap<NodeId, Gone>,
+    /// Neighbours that are gone, and since when.
+    gone: BTreeMap<NodeId, Instant>,
     stranded: Stranded,
     pace: BTreeMap<NodeId, Pace>,
     gap: Gap,

@@ -198,13 +198,6 @@ impl Hop {
             Phase::Asked { tries, .. } => tries + 1,
             Phase::Sending | Phase::Paused { .. } => 1,
         };
-        let gone = self.gone.get_mut(&transfer.via);
-        if let Some(Err(due)) = gone.map(|gone| gone.may_ask(now)) {
-            // Others ask whether it is back. It counts as one that was not answered for.
-            let tries = tries.max(QUICK_TRIES + 1);
-            transfer.phase = Phase::Asked { since: now, due, tries };
-            return;
-        }
         let first = answers.get(&transfer.via).map_or(FIRST_WAIT, |mean| *mean * 3);
         let first = first.clamp(LEAST_WAIT, LONGEST_WAIT);
         // Whoever has answered once withholds nothing: silence is a loss then.
@@ -216,6 +209,8 @@ impl Hop {
         let grown = tries.saturating_sub(quick).min(16);
         let wait = (0..grown).fold(first, |wait, _| wait * 3 / 2).min(LONGEST_WAIT);
         transfer.phase = Phase::Asked { since: now, due: now + wait, tries };
+        let via = transfer.via;
+        self.ask_seldom(now, id, via);
         self.queue(Message::Request { block: id });
     }
 

@@ -151,7 +151,8 @@ fn a_neighbour_that_stays_away_is_asked_more_and_more_seldom_and_at_once_when_it
     let before = row.count(2, "requests");
     later(&mut row, 600_000);
     let requests = row.count(2, "requests") - before;
-    assert!((5..=20).contains(&requests), "{requests} requests in ten minutes");
+    // Eight a minute, as of 20 each has to wait for longer.
+    assert!((70..=110).contains(&requests), "{requests} requests in ten minutes");
     row.deaf = None;
     later(&mut row, 61_000);
     assert_eq!(row.delivered.len(), 20);
