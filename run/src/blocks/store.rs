@@ -27,8 +27,10 @@ const INCOMING: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("incomin
 const SENDING: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("blocks-out");
 const RECEIVING: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("receiving");
 const LETTERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("letters");
+/// Values by the number of a flow from here.
+type ByFlow<N> = TableDefinition<'static, N, &'static [u8]>;
 /// What earlier versions had in the place of some tables: numbers of flows had 16 bits.
-const SHORT: [(TableDefinition<'_, u16, &[u8]>, TableDefinition<'_, u32, &[u8]>); 2] =
+const SHORT: [(ByFlow<u16>, ByFlow<u32>); 2] =
     [(TableDefinition::new("outgoing"), OUTGOING), (TableDefinition::new("sending"), SENDING)];
 /// Memory of the store for its own pages.
 const PAGES: usize = 4 << 20;

@@ -1,8 +1,8 @@
 //! The plain link: frames go straight to the chip, which does CSMA/CA and retries.
 //!
-//! One queue for each radio ([`radio`]), drop-tail or RED, and no header of its own; one for each
-//! access category where the card has them (802.11e). What the chip holds counts as queued, so the
-//! packets of a node never exceed its queue.
+//! One queue for each radio (`plain/radio`), drop-tail or RED, and no header of its own; one for
+//! each access category where the card has them (802.11e). What the chip holds counts as queued, so
+//! the packets of a node never exceed its queue.
 
 mod radio;
 

@@ -20,9 +20,9 @@ const GONE: u32 = 12;
 const GIVEN_UP_WAIT: Duration = Duration::from_millis(60);
 /// How often a neighbour that is gone is tried with what waits for it.
 const AGAIN: Duration = Duration::from_secs(1);
-/// For a block a neighbour that is gone is asked again after this part of the time for which nothing
-/// was heard of it, within these limits: so it grows as its absence does, which costs a sixteenth of
-/// it.
+/// For a block a neighbour that is gone is asked again after this part of the time for which
+/// nothing was heard of it, within these limits: so it grows as its absence does, which costs a
+/// sixteenth of it.
 const SHARE: u64 = 16;
 const LEAST_APART: Duration = Duration::from_millis(1_500);
 const MOST_APART: Duration = Duration::from_secs(60);
