@@ -185,8 +185,6 @@ pub struct Hop {
     answer_time: BTreeMap<NodeId, Duration>,
     /// How much speaks for each neighbour being gone.
     silence: BTreeMap<NodeId, u32>,
-    /// Neighbours that are gone, and since when.
-    gone: BTreeMap<NodeId, Instant>,
     stranded: Stranded,
     pace: BTreeMap<NodeId, Pace>,
     gap: Gap,
@@ -242,7 +240,6 @@ impl Hop {
             delivery: BTreeMap::new(),
             answer_time: BTreeMap::new(),
             silence: BTreeMap::new(),
-            gone: BTreeMap::new(),
             stranded: Stranded::default(),
             pace: BTreeMap::new(),
             gap: Gap::default(),
@@ -386,13 +383,14 @@ impl Hop {
     pub fn handle_rx(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
         match event {
             DatagramUp::Received { via, payload, signal } => {
-                self.on_heard(cx.now, via);
+                self.on_heard(via);
                 self.on_packet(cx.now, via, &payload, signal);
             }
             DatagramUp::Done(done) => self.on_out(cx.now, done.id, done.outcome),
             DatagramUp::Dropped { id, .. } => self.on_out(cx.now, id, PacketOutcome::Failed),
             DatagramUp::NextHop { dst, via, hops } => {
-                self.on_way(cx.now, dst, Route { via, hops });
+                self.routes.insert(dst, Route { via, hops });
+                self.forward_all(cx.now);
             }
         }
     }

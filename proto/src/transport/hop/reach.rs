@@ -1,13 +1,11 @@
 //! Ways, and which neighbours are there: a relay keeps more than one block of a flow only for a
-//! next hop that is gone, and what a source waits for is kept for one that comes back. One that is
-//! gone is asked the more seldom the longer it is away, and no more often for many blocks.
+//! next hop that is gone, and what a source waits for is kept for one that comes back.
 
 use std::collections::VecDeque;
 
 use super::Hop;
-use super::block::{Block, Phase};
+use super::block::Phase;
 use super::out::Message;
-use super::send::QUICK_TRIES;
 use crate::base::{Duration, Instant, NodeId, PacketOutcome};
 use crate::wire::hop::BlockId;
 
@@ -20,16 +18,6 @@ const GONE: u32 = 12;
 const GIVEN_UP_WAIT: Duration = Duration::from_millis(60);
 /// How often a neighbour that is gone is tried with what waits for it.
 const AGAIN: Duration = Duration::from_secs(1);
-/// For a block a neighbour that is gone is asked again after this part of the time for which
-/// nothing was heard of it, within these limits: so it grows as its absence does, which costs a
-/// sixteenth of it.
-const SHARE: u64 = 16;
-const LEAST_APART: Duration = Duration::from_millis(1_500);
-const MOST_APART: Duration = Duration::from_secs(60);
-/// Blocks for which it is asked in this time; if there are more, each waits for longer.
-const AT_A_TIME: u64 = 8;
-/// How far apart blocks are asked for when their neighbour is back.
-const STEP: Duration = Duration::from_millis(1);
 /// Acknowledgements of destinations that may wait for neighbours to come back; the oldest go.
 const STRANDED: usize = 1_024;
 
@@ -82,62 +70,10 @@ impl Hop {
             PacketOutcome::Sent | PacketOutcome::Failed => *silence + 1,
         };
         *silence = (*silence).min(GONE);
-        match *silence {
-            0 => self.on_back(now, to),
-            GONE => _ = self.gone.entry(to).or_insert(now),
-            _ => {}
-        }
-    }
-
-    /// A neighbour is there, or may be.
-    fn on_back(&mut self, now: Instant, node: NodeId) {
-        if self.gone.remove(&node).is_some() {
-            self.hurry(now, |_, via| via == node);
-        }
-    }
-
-    /// Has blocks to a destination by a neighbour that would wait for long be asked for now.
-    fn hurry(&mut self, now: Instant, is_it: impl Fn(NodeId, NodeId) -> bool) {
-        let mut next = now;
-        for block in self.blocks.values_mut() {
-            let destination = block.shape.destination;
-            if let Some(transfer) = &mut block.transfer
-                && let Phase::Asked { due, tries, .. } = &mut transfer.phase
-                && is_it(destination, transfer.via)
-                && *due > next + LEAST_APART
-            {
-                (*due, *tries) = (next, 0);
-                next += STEP;
-            }
-        }
-    }
-
-    /// A neighbour was asked for a block: has it be asked again later, if it is gone.
-    pub(super) fn ask_seldom(&mut self, now: Instant, id: BlockId, via: NodeId) {
-        let Some(since) = self.gone.get(&via) else { return };
-        let waits = |block: &&Block| block.transfer.as_ref().is_some_and(|it| it.via == via);
-        let count = self.blocks.values().filter(waits).count() as u64;
-        let apart = Duration::from_nanos(now.since(*since).as_nanos() / SHARE);
-        let apart = apart.clamp(LEAST_APART, MOST_APART) * (count / AT_A_TIME).max(1);
-        // Not all at once, so that it is soon seen that it is back.
-        let apart = Duration::from_secs_f64(apart.as_secs_f64() * (0.5 + self.rng.uniform()));
-        let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
-        if let Some(Phase::Asked { due, tries, .. }) = transfer.map(|it| &mut it.phase) {
-            // What is seldom asked for is silent at once: its bytes may leave memory.
-            (*due, *tries) = ((*due).max(now + apart), (*tries).max(QUICK_TRIES + 1));
-        }
-    }
-
-    /// Routing has found a way.
-    pub(super) fn on_way(&mut self, now: Instant, to: NodeId, route: Route) {
-        self.routes.insert(to, route);
-        self.hurry(now, |destination, _| destination == to);
-        self.forward_all(now);
     }
 
     /// A neighbour has said something: what waits for it goes out.
-    pub(super) fn on_heard(&mut self, now: Instant, node: NodeId) {
-        self.on_back(now, node);
+    pub(super) fn on_heard(&mut self, node: NodeId) {
         if self.silence.insert(node, 0).is_some_and(|silence| silence > 0) {
             let waiting = std::mem::take(&mut self.stranded.messages);
             for message in waiting {
@@ -153,7 +89,6 @@ impl Hop {
     pub(super) fn strand(&mut self, now: Instant, message: Message) {
         if let Some(to) = self.target(message) {
             self.silence.insert(to, GONE);
-            self.gone.entry(to).or_insert(now);
         }
         if self.stranded.messages.len() >= STRANDED {
             self.stranded.messages.pop_front();

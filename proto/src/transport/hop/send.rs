@@ -209,8 +209,6 @@ impl Hop {
         let grown = tries.saturating_sub(quick).min(16);
         let wait = (0..grown).fold(first, |wait, _| wait * 3 / 2).min(LONGEST_WAIT);
         transfer.phase = Phase::Asked { since: now, due: now + wait, tries };
-        let via = transfer.via;
-        self.ask_seldom(now, id, via);
         self.queue(Message::Request { block: id });
     }
 

@@ -96,7 +96,6 @@ fn a_neighbour_that_always_listens_is_not_asked_all_the_time() {
     let end = row.now + Duration::from_secs(1);
     while row.now < end {
         let now = row.now;
-        row.hop(3).on_heard(now, NodeId(2));
         row.hop(3).on_listen(now, NodeId(2));
         row.run_until(now + Duration::from_millis(1));
     }

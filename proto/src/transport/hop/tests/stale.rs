@@ -143,22 +143,6 @@ fn a_cache_that_is_full_makes_room_for_what_begins_here() {
 }
 
 #[test]
-fn a_neighbour_that_stays_away_is_asked_more_and_more_seldom_and_at_once_when_it_is_back() {
-    let mut row = Row::new(3, small_config(), Harm::default(), 1);
-    row.deaf = Some(NodeId(3));
-    (1..=20).for_each(|local| row.push(flow(local), 0, 3, 100, true));
-    later(&mut row, 3_600_000);
-    let before = row.count(2, "requests");
-    later(&mut row, 600_000);
-    let requests = row.count(2, "requests") - before;
-    // Eight a minute, as of 20 each has to wait for longer.
-    assert!((70..=110).contains(&requests), "{requests} requests in ten minutes");
-    row.deaf = None;
-    later(&mut row, 61_000);
-    assert_eq!(row.delivered.len(), 20);
-}
-
-#[test]
 fn a_relay_lets_go_of_blocks_for_a_node_that_never_comes_back() {
     let mut row =
         Row::new(3, HopConfig { relay_hours: 0.01, ..small_config() }, Harm::default(), 1);
