@@ -133,13 +133,13 @@ impl Plain {
 
     /// Something of each part of it, so that it is at hand.
     pub(crate) fn fetch(&self) -> u64 {
-        let queue = self.radios.first().map_or(0, |queue| queue.lengths[0]);
+        let queue = self.radios.first().map_or(0, |queue| queue.length(AccessCategory::default()));
         let neighbour = self.neighbours.first().map_or(0, |(_, neighbour)| neighbour.attempts);
         let last = self.neighbours.last().map_or(0, |(_, neighbour)| neighbour.attempts);
         let sent = self.outstanding.front().map_or(0, |frame| frame.id.0);
         let air = self.air.iter().next().map_or(0, |time| time.shares.data.as_nanos());
         let rest = self.up.len() as u64 ^ air ^ self.counters.frames_sent;
-        u64::from(queue) ^ neighbour ^ last ^ sent ^ rest ^ self.counters.unknown_done
+        queue as u64 ^ neighbour ^ last ^ sent ^ rest ^ self.counters.unknown_done
     }
 
     fn queue(&self, radio: RadioId) -> Option<&RadioQueue> {
@@ -253,7 +253,7 @@ impl Plain {
         })?;
         let to = queue.wanted.remove(at);
         let (id, radio) = (self.ids.next_id(), queue.radio);
-        queue.lengths[queue.queue_of(access)] += 1;
+        queue.on_entered(access);
         self.outstanding.push_back(Outstanding { id, packet: None, to, radio, access, bytes: 0 });
         let (protocol, payload) = (EtherType::FARHOP, Bytes::new());
         let options = TxOptions { access, ..TxOptions::default() };
@@ -314,8 +314,8 @@ impl Layer for Plain {
             return self.count_drop(packet.id, DropCause::NoRoute);
         };
         let access = packet.options.access;
-        let (length, own) = (queue.length(access), queue.queue_of(access));
-        let verdict = match queue.red.get_mut(own) {
+        let length = queue.length(access);
+        let verdict = match queue.red_of(access) {
             Some(red) => red.judge(cx.now, length, &packet.payload),
             None => Verdict::Take,
         };
@@ -381,8 +381,7 @@ impl Link for Plain {
 
     fn status(&self, now: Instant) -> LinkStatus {
         let counters = &self.counters;
-        let red =
-            |of: fn(&Red) -> u64| self.radios.iter().flat_map(|queue| &queue.red).map(of).sum();
+        let red = |of: fn(&Red) -> u64| self.radios.iter().flat_map(RadioQueue::reds).map(of).sum();
         LinkStatus {
             kind: "plain".into(),
             slots: Vec::new(),

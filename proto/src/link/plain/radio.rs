@@ -18,9 +18,9 @@ pub(super) struct RadioQueue {
     /// Neighbours to whom a layer below wants a frame to be sent.
     pub(super) wanted: VecDeque<NodeId>,
     /// Packets of each queue: those that wait and those that the chip has.
-    pub(super) lengths: [u32; AccessCategory::COUNT],
+    lengths: [u32; AccessCategory::COUNT],
     /// One for each queue.
-    pub(super) red: Vec<Red>,
+    red: Vec<Red>,
 }
 
 impl RadioQueue {
@@ -48,7 +48,7 @@ impl RadioQueue {
     }
 
     /// The queue of an access category.
-    pub(super) fn queue_of(&self, access: AccessCategory) -> usize {
+    fn queue_of(&self, access: AccessCategory) -> usize {
         if self.edca { access as usize } else { 0 }
     }
 
@@ -62,7 +62,7 @@ impl RadioQueue {
     }
 
     /// Whether packets are in another queue than in that of a category.
-    pub(super) fn has_others(&self, access: AccessCategory) -> bool {
+    fn has_others(&self, access: AccessCategory) -> bool {
         let own = self.queue_of(access);
         self.lengths.iter().enumerate().any(|(queue, length)| queue != own && *length > 0)
     }
@@ -84,13 +84,29 @@ impl RadioQueue {
             .position(|lane| (lacks_keys || lane.access != front.access) && !below(lane).is_none())
     }
 
+    /// The RED of an access category's queue; nothing where it is drop-tail.
+    pub(super) fn red_of(&mut self, access: AccessCategory) -> Option<&mut Red> {
+        let own = self.queue_of(access);
+        self.red.get_mut(own)
+    }
+
+    /// The RED of all queues.
+    pub(super) fn reds(&self) -> &[Red] {
+        &self.red
+    }
+
     /// Puts a packet at the end.
     pub(super) fn push(&mut self, packet: Packet) {
-        self.lengths[self.queue_of(packet.options.access)] += 1;
+        self.on_entered(packet.options.access);
         self.waiting.push_back(packet);
     }
 
-    /// The chip or the caller is done with what was counted.
+    /// Counts what waits here or at the chip from now on.
+    pub(super) fn on_entered(&mut self, access: AccessCategory) {
+        self.lengths[self.queue_of(access)] += 1;
+    }
+
+    /// The chip is done with what was counted.
     pub(super) fn on_left(&mut self, now: Instant, access: AccessCategory) {
         let queue = self.queue_of(access);
         self.lengths[queue] -= 1;

@@ -170,19 +170,14 @@ impl Hop {
         id.flow.source != self.node && block.shape.destination != self.node
     }
 
-    /// When the first of those is let go of for its age.
-    pub(super) fn next_expiry(&self) -> Option<Instant> {
-        let passing = self.blocks.iter().filter(|(id, block)| self.is_passing(id, block));
-        let first = passing.map(|(_, block)| block.came).min();
-        first.map(|came| came + self.config.relay_time())
+    /// When such a block is let go of for its age.
+    pub(super) fn expiry(&self, (id, block): (&BlockId, &Block)) -> Option<Instant> {
+        self.is_passing(id, block).then(|| block.came + self.config.relay_time())
     }
 
     /// Lets go of those that have been here for too long.
     pub(super) fn expire(&mut self, now: Instant) {
-        let time = self.config.relay_time();
-        let is_old = |(id, block): &(&BlockId, &Block)| {
-            self.is_passing(id, block) && block.came + time <= now
-        };
+        let is_old = |entry: &(&BlockId, &Block)| self.expiry(*entry).is_some_and(|at| at <= now);
         let old: Vec<BlockId> = self.blocks.iter().filter(is_old).map(|(id, _)| *id).collect();
         for id in old {
             self.counters.expired += 1;

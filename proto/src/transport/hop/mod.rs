@@ -61,7 +61,7 @@ use self::reach::{Route, Stranded};
 use self::receive::{Arrivals, Over};
 use crate::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, Duration, Instant, Name, NodeId, PacketOutcome, Rng,
-    UnitId, UnitIds, named,
+    UnitId, UnitIds, named, sooner,
 };
 use crate::wire::hop::{BlockId, CONTROL_PORT, DATA_PORT, FlowKey};
 use crate::wire::udp;
@@ -412,7 +412,8 @@ impl Hop {
             }
             (None, _) => None,
         };
-        let blocks = self.blocks.iter().filter_map(of_block).chain(self.next_expiry());
+        let of_all = |entry| sooner(of_block(entry), self.expiry(entry));
+        let blocks = self.blocks.iter().filter_map(of_all);
         let receptions = self.receptions.values().map(Reception::deadline);
         let gaps = self.gap.poll_timeout().into_iter().chain(self.listen.poll_timeout());
         blocks.chain(receptions).chain(self.stranded_due()).chain(gaps).min()
