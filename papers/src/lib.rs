@@ -17,7 +17,7 @@ pub mod wildnet;
 
 pub use estimate::Estimate;
 pub use figure::{Axis, Figure, Point, Series, Table};
-pub use results::{At, Case, Interrupted, Results, Runs};
+pub use results::{At, Case, Interrupted, Kept, Results, Runs};
 pub use row::{Band, Expected, Row};
 
 use serde::Deserialize;

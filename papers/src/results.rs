@@ -48,6 +48,24 @@ pub struct Runs {
     seeds: usize,
 }
 
+/// Where runs that are done are kept, so that they can be taken up again.
+pub trait Kept: Send {
+    /// What came of a run with a seed, if it is done.
+    fn get(&mut self, scenario: &Scenario, seed: u64) -> Option<Report>;
+
+    /// Keeps what came of a run.
+    fn add(&mut self, scenario: &Scenario, seed: u64, report: &Report);
+}
+
+/// Nothing is kept.
+impl Kept for () {
+    fn get(&mut self, _: &Scenario, _: u64) -> Option<Report> {
+        None
+    }
+
+    fn add(&mut self, _: &Scenario, _: u64, _: &Report) {}
+}
+
 /// Somebody ended the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
@@ -73,27 +91,40 @@ impl Runs {
         self.cases.len() * self.seeds
     }
 
-    /// Makes them on so many threads, all cores if it is zero. `progress` is told the finished
-    /// fraction now and then; everything ends when it returns false.
+    /// Makes those that are not kept, on so many threads, all cores if it is zero. `progress` is
+    /// told the finished fraction now and then; everything ends when it returns false.
     ///
     /// Panics if a scenario cannot be run, which tests of every paper rule out.
     pub fn run(
         self,
         threads: usize,
+        kept: &mut dyn Kept,
         progress: &(dyn Fn(f64) -> bool + Sync),
     ) -> Result<Results, Interrupted> {
         let seeds = self.seeds;
-        let job = |index: usize| {
+        let of = |index: usize| {
             let seed = (index % seeds) as u64 + 1;
             (self.cases[index / seeds].with_seed(seed), seed)
         };
-        let all: f64 = self.cases.iter().map(|case| case.scenario.duration_s).sum();
-        let all = all * seeds as f64;
-        let progress = |seconds: f64| progress(seconds / all);
-        let many = Many { runs: self.count(), threads, job: &job, progress: &progress };
-        let mut reports: Vec<Option<Report>> = vec![None; self.count()];
-        many.run(&mut |index, outcome| {
-            reports[index] = Some(outcome.expect("every scenario of a paper is tested"));
+        let mut reports: Vec<Option<Report>> = (0..self.count())
+            .map(|index| {
+                let (scenario, seed) = of(index);
+                kept.get(&scenario, seed)
+            })
+            .collect();
+        let left: Vec<usize> =
+            (0..self.count()).filter(|index| reports[*index].is_none()).collect();
+        let seconds = |index: usize| self.cases[index / seeds].scenario.duration_s;
+        let all: f64 = (0..self.count()).map(seconds).sum();
+        let before = all - left.iter().map(|index| seconds(*index)).sum::<f64>();
+        let progress = |seconds: f64| progress((before + seconds) / all);
+        let job = |place: usize| of(left[place]);
+        let many = Many { runs: left.len(), threads, job: &job, progress: &progress };
+        many.run(&mut |place, outcome| {
+            let report = outcome.expect("every scenario of a paper is tested");
+            let (scenario, seed) = job(place);
+            kept.add(&scenario, seed, &report);
+            reports[left[place]] = Some(report);
         });
         let mut reports: Vec<Report> = reports.into_iter().flatten().collect();
         if reports.len() < self.count() {
@@ -198,7 +229,7 @@ mod tests {
     fn a_case_of_two_targets_runs_once_and_with_every_seed() {
         let runs = Runs::new([case("b", 0.2), case("a", 0.1), case("b", 0.2)], 3);
         assert_eq!(runs.count(), 6);
-        let results = runs.run(2, &|_| true).expect("nobody ends it");
+        let results = runs.run(2, &mut (), &|_| true).expect("nobody ends it");
         let seconds = results.of("a", |report| report.simulated_s).mean;
         assert!((seconds - 0.1).abs() < 1e-9, "{seconds}");
         let seeds = results.of("b", |report| report.seed as f64);
@@ -206,9 +237,38 @@ mod tests {
         assert!(results.total("b").mean > 5.0);
     }
 
+    /// Runs by the names of their scenarios and their seeds.
+    #[derive(Default)]
+    struct InMemory(BTreeMap<(String, u64), Report>);
+
+    impl Kept for InMemory {
+        fn get(&mut self, scenario: &Scenario, seed: u64) -> Option<Report> {
+            self.0.get(&(scenario.name.clone(), seed)).cloned()
+        }
+
+        fn add(&mut self, scenario: &Scenario, seed: u64, report: &Report) {
+            let before = self.0.insert((scenario.name.clone(), seed), report.clone());
+            assert!(before.is_none(), "no run is made twice");
+        }
+    }
+
     #[test]
-    fn whoever_is_told_the_progress_can_end_it() {
-        let runs = Runs::new([case("a", 5.0)], 4);
-        assert_eq!(runs.run(1, &|fraction| fraction < 0.3).err(), Some(Interrupted));
+    fn whoever_is_told_the_progress_can_end_it_and_what_was_done_is_not_made_again() {
+        let runs = || Runs::new([case("a", 5.0), case("b", 5.0)], 2);
+        let mut kept = InMemory::default();
+        let ended = runs().run(1, &mut kept, &|fraction| fraction < 0.6);
+        assert_eq!((ended.err(), kept.0.len()), (Some(Interrupted), 2));
+        let least = std::sync::Mutex::new(1.0_f64);
+        let progress = |fraction: f64| {
+            let mut least = least.lock().expect("nobody panics");
+            *least = least.min(fraction);
+            true
+        };
+        let again = runs().run(1, &mut kept, &progress).expect("nobody ends it");
+        assert!(*least.lock().expect("nobody panics") >= 0.5, "half was done");
+        let at_once = runs().run(1, &mut (), &|_| true).expect("nobody ends it");
+        for key in ["a", "b"] {
+            assert_eq!(again.total(key).mean, at_once.total(key).mean);
+        }
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod lab;
 pub(crate) mod noise;
 pub(crate) mod paper;
 mod paper_lab;
+mod paper_runs;
 pub(crate) mod proxy;
 pub(crate) mod schema;
 pub(crate) mod sim;

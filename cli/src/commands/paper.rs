@@ -7,6 +7,7 @@ use std::time::Instant;
 use farhop_papers::{Effort, Outcome, PAPERS, Paper, Row, Runs, Target, lab};
 use farhop_proto::base::counted;
 
+use super::paper_runs::{self, UntilDone};
 use super::{paper_lab, print_json, print_text};
 use crate::progress::Bar;
 use crate::{Failure, interrupt, report};
@@ -22,7 +23,8 @@ const LAB_RUNS: usize = 5;
 /// Makes the experiments of a paper again and puts its figures beside ours.
 ///
 /// Every table, figure and number is a row: published, ours with its deviation over seeds, the band
-/// in which ours must lie. Ends with status 1 if a row is outside its band.
+/// in which ours must lie. Ends with status 1 if a row is outside its band. After Ctrl-C the same
+/// command goes on with the runs that are not done.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop paper                              the papers\n  \
@@ -75,10 +77,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     interrupt::watch();
     let begun = Instant::now();
     let threads = options.jobs.map_or(0, NonZeroUsize::get);
-    let mut outcomes = make(paper, &targets, effort, threads)?;
+    let dir = paper_runs::folder(options.out.as_deref(), paper);
+    let mut outcomes = make(paper, &targets, effort, threads, &dir)?;
     if options.lab {
         let repeats = options.seeds.map_or(if options.quick { 1 } else { LAB_RUNS }, usize::from);
-        let dir = paper_lab::folder(options.out.as_deref(), paper);
         let effort = Effort { seeds: repeats, ..effort };
         paper_lab::put_beside(paper, &mut outcomes, effort, &dir, threads)?;
     }
@@ -182,15 +184,22 @@ fn make(
     targets: &[Target],
     effort: Effort,
     threads: usize,
+    dir: &Path,
 ) -> Result<Vec<Outcome>, Failure> {
     let runs = Runs::new(targets.iter().flat_map(|target| (target.cases)(effort)), effort.seeds);
-    let bar = Bar::start(&format!("{}: {}", paper.name, counted(runs.count(), "run")));
-    let results = runs.run(threads, &|fraction| {
+    let count = runs.count();
+    let bar = Bar::start(&format!("{}: {}", paper.name, counted(count, "run")));
+    let mut kept = UntilDone::open(dir);
+    let results = runs.run(threads, &mut kept, &|fraction| {
         bar.fill(fraction);
         !interrupt::has_come()
     });
     bar.end();
-    let results = results.map_err(|_| Failure::Interrupted)?;
+    let Ok(results) = results else {
+        kept.say_what_is_kept(count);
+        return Err(Failure::Interrupted);
+    };
+    kept.end();
     Ok(paper.judge(targets, effort, &results))
 }
 

@@ -1,0 +1,229 @@
+//! Runs of a paper that are done, kept in a file so that they can be taken up again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+
+use farhop_papers::{Kept, Paper};
+use farhop_proto::base::counted;
+use farhop_proto::stack::Scenario;
+use farhop_sim::engine::Report;
+use serde::{Deserialize, Serialize};
+
+use crate::progress::tell;
+use crate::sweep::program_sum;
+
+/// A run that is done.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    /// The case, as a scenario file.
+    scenario: String,
+    seed: u64,
+    /// SHA-256 of the program: what another one did says nothing of this one.
+    #[serde(default)]
+    program: String,
+    report: Report,
+}
+
+/// A run: its scenario as a file, and its seed.
+type Run = (String, u64);
+
+fn run_of(scenario: &Scenario, seed: u64) -> Run {
+    (toml::to_string(scenario).expect("a scenario can be written"), seed)
+}
+
+/// Where the runs are kept: with what is written, or else where programs keep such things.
+pub(super) fn folder(out: Option<&Path>, paper: &Paper) -> PathBuf {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let cache = || std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+    match out {
+        Some(out) => out.to_owned(),
+        None => cache().unwrap_or_else(std::env::temp_dir).join("farhop").join(paper.name),
+    }
+}
+
+/// The runs that are done, and the file that they are in.
+pub(super) struct Store {
+    path: PathBuf,
+    file: File,
+    program: String,
+    done: BTreeMap<Run, Report>,
+}
+
+impl Store {
+    /// Opens a file in a folder, or makes it. Lines that are no runs of this program count for
+    /// nothing.
+    pub(super) fn open(dir: &Path, name: &str) -> Result<Self, String> {
+        let program = program_sum().map_err(|_| "cannot read this program itself")?;
+        Self::open_for(dir, name, program)
+    }
+
+    fn open_for(dir: &Path, name: &str, program: String) -> Result<Self, String> {
+        let fail = |error: io::Error| format!("cannot keep runs in {}: {error}", dir.display());
+        fs::create_dir_all(dir).map_err(fail)?;
+        let path = dir.join(name);
+        let file = OpenOptions::new().create(true).append(true).read(true).open(&path);
+        let mut file = file.map_err(fail)?;
+        let mut done = BTreeMap::new();
+        let mut is_whole = true;
+        for line in BufReader::new(&file).split(b'\n') {
+            let line = line.map_err(fail)?;
+            let run = serde_json::from_slice::<Line>(&line).ok();
+            is_whole = run.is_some();
+            if let Some(run) = run.filter(|run| run.program == program) {
+                done.insert((run.scenario, run.seed), run.report);
+            }
+        }
+        if !is_whole {
+            // Somebody ended in the middle of a line: the next one begins anew.
+            file.write_all(b"\n").map_err(fail)?;
+        }
+        Ok(Self { path, file, program, done })
+    }
+
+    /// What came of a run, if it is done.
+    pub(super) fn get(&self, scenario: &Scenario, seed: u64) -> Option<&Report> {
+        self.done.get(&run_of(scenario, seed))
+    }
+
+    /// Keeps what came of a run.
+    pub(super) fn add(
+        &mut self,
+        scenario: &Scenario,
+        seed: u64,
+        report: &Report,
+    ) -> Result<(), String> {
+        let (run, program) = (run_of(scenario, seed), self.program.clone());
+        let line = Line { scenario: run.0.clone(), seed, program, report: report.clone() };
+        let mut bytes = serde_json::to_vec(&line).expect("a report is plain data");
+        bytes.push(b'\n');
+        let written = self.file.write_all(&bytes);
+        written.map_err(|error| format!("cannot write {}: {error}", self.path.display()))?;
+        self.done.insert(run, line.report);
+        Ok(())
+    }
+}
+
+/// Runs in the simulator, which are kept until all that were wanted are done: they can be made
+/// again.
+pub(super) struct UntilDone {
+    /// Nothing once they cannot be kept, which stops nobody.
+    store: Option<Store>,
+    wanted: BTreeSet<Run>,
+}
+
+/// File of the runs of the simulator.
+const RUNS: &str = "paper-runs.jsonl";
+
+impl UntilDone {
+    /// Those in a folder.
+    pub(super) fn open(dir: &Path) -> Self {
+        let store = Store::open(dir, RUNS).map_err(|error| warn(&error)).ok();
+        Self { store, wanted: BTreeSet::new() }
+    }
+
+    /// Says how many of so many runs are kept.
+    pub(super) fn say_what_is_kept(&self, runs: usize) {
+        let Some(store) = &self.store else { return };
+        let done = self.wanted.iter().filter(|run| store.done.contains_key(*run)).count();
+        tell(&format!(
+            "{done} of {} kept in {}; the same command goes on from there",
+            counted(runs, "run"),
+            store.path.display()
+        ));
+    }
+
+    /// All that were wanted are done. The file goes, unless it has others.
+    pub(super) fn end(self) {
+        let Some(store) = self.store else { return };
+        if store.done.keys().all(|run| self.wanted.contains(run)) {
+            // Another program may have ended first.
+            let _ = fs::remove_file(&store.path);
+        }
+    }
+}
+
+impl Kept for UntilDone {
+    fn get(&mut self, scenario: &Scenario, seed: u64) -> Option<Report> {
+        self.wanted.insert(run_of(scenario, seed));
+        self.store.as_ref()?.get(scenario, seed).cloned()
+    }
+
+    fn add(&mut self, scenario: &Scenario, seed: u64, report: &Report) {
+        if let Some(store) = &mut self.store
+            && let Err(error) = store.add(scenario, seed, report)
+        {
+            warn(&error);
+            self.store = None;
+        }
+    }
+}
+
+/// Runs that cannot be kept are made nevertheless.
+fn warn(error: &str) {
+    tell(&format!("{error}; after Ctrl-C all begins anew"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(seed: u64, program: &str) -> String {
+        let report = Report { seed, ..Report::default() };
+        let line = Line { scenario: "name = \"x\"".into(), seed, program: program.into(), report };
+        serde_json::to_string(&line).expect("plain data")
+    }
+
+    #[test]
+    fn runs_that_are_done_are_known_again_and_half_a_line_is_not() {
+        let dir = tempfile_dir("runs");
+        let now = "now";
+        let text = [line(1, now), line(2, "before"), line(3, now)[..40].to_owned()].join("\n");
+        fs::write(dir.join(RUNS), text).expect("a file");
+        let open = || Store::open_for(&dir, RUNS, now.into()).ok().expect("a folder");
+        let seeds = |store: &Store| store.done.keys().map(|run| run.1).collect::<Vec<_>>();
+        let mut store = open();
+        let before = seeds(&store);
+        store.file.write_all(format!("{}\n", line(4, now)).as_bytes()).expect("room");
+        let after = seeds(&open());
+        fs::remove_dir_all(&dir).expect("it was there");
+        assert_eq!((before, after), (vec![1], vec![1, 4]));
+    }
+
+    #[test]
+    fn the_file_goes_with_the_last_run_that_was_wanted_unless_it_has_others() {
+        let dir = tempfile_dir("until-done");
+        let scenario = |name: &str| {
+            let text = format!("name = \"{name}\"\nnode = [{{ name = \"a\" }}]\n");
+            toml::from_str::<Scenario>(&text).expect("a good scenario")
+        };
+        let (one, other) = (scenario("one"), scenario("other"));
+        let mut runs = UntilDone::open(&dir);
+        assert!(runs.get(&one, 1).is_none() && runs.get(&other, 1).is_none());
+        runs.add(&one, 1, &Report { seed: 1, ..Report::default() });
+        // Ended here, and of the same runs only others are wanted next.
+        let mut less = UntilDone::open(&dir);
+        assert!(less.get(&other, 1).is_none());
+        less.end();
+        let mut again = UntilDone::open(&dir);
+        let known = again.get(&one, 1).map(|report| report.seed);
+        again.end();
+        let left = fs::read_dir(&dir).expect("a folder").count();
+        fs::remove_dir_all(&dir).expect("it was there");
+        assert_eq!((known, left), (Some(1), 0));
+    }
+
+    #[test]
+    fn runs_are_kept_with_what_is_written() {
+        let paper = &farhop_papers::PAPERS[0];
+        assert_eq!(folder(Some(Path::new("out")), paper), Path::new("out"));
+        assert!(folder(None, paper).ends_with("farhop/wildnet"));
+    }
+
+    fn tempfile_dir(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("farhop-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a folder");
+        dir
+    }
+}
