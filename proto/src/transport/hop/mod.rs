@@ -383,7 +383,7 @@ impl Hop {
     pub fn handle_rx(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
         match event {
             DatagramUp::Received { via, payload, signal } => {
-                self.on_heard(via);
+                self.on_heard(cx.now, via);
                 self.on_packet(cx.now, via, &payload, signal);
             }
             DatagramUp::Done(done) => self.on_out(cx.now, done.id, done.outcome),

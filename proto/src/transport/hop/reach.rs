@@ -4,8 +4,9 @@
 use std::collections::VecDeque;
 
 use super::Hop;
-use super::block::Phase;
+use super::block::{Phase, Transfer};
 use super::out::Message;
+use super::send::{LEAST_WAIT, LONGEST_WAIT};
 use crate::base::{Duration, Instant, NodeId, PacketOutcome};
 use crate::wire::hop::BlockId;
 
@@ -16,6 +17,9 @@ const GONE: u32 = 12;
 /// How long after one was given up the next goes at the earliest: by then a turn of somebody hidden
 /// is over.
 const GIVEN_UP_WAIT: Duration = Duration::from_millis(60);
+/// Between two requests to a neighbour that is gone, however many blocks wait for it: those of a
+/// thousand files would else take most of the air.
+const BETWEEN: Duration = Duration::from_millis(50);
 /// How often a neighbour that is gone is tried with what waits for it.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Acknowledgements of destinations that may wait for neighbours to come back; the oldest go.
@@ -64,17 +68,56 @@ impl Hop {
         {
             *due = (*due).max(now + GIVEN_UP_WAIT);
         }
+        if outcome == PacketOutcome::Delivered {
+            self.on_there(now, to);
+            return;
+        }
         let silence = self.silence.entry(to).or_default();
-        *silence = match outcome {
-            PacketOutcome::Delivered => 0,
-            PacketOutcome::Sent | PacketOutcome::Failed => *silence + 1,
+        *silence = (*silence + 1).min(GONE);
+    }
+
+    /// A neighbour is there. Those that waited for long while it was gone ask for their blocks soon.
+    /// Returns whether anything spoke for its being gone.
+    fn on_there(&mut self, now: Instant, node: NodeId) -> bool {
+        let silence = self.silence.insert(node, 0).unwrap_or_default();
+        if silence < GONE {
+            return silence > 0;
+        }
+        for transfer in self.blocks.values_mut().filter_map(|block| block.transfer.as_mut()) {
+            if let Phase::Asked { due, .. } = &mut transfer.phase
+                && transfer.via == node
+                && *due > now + LONGEST_WAIT
+            {
+                *due = now + LEAST_WAIT + part_of(LONGEST_WAIT, self.rng.uniform());
+            }
+        }
+        true
+    }
+
+    /// Has a block that is asked for wait for its turn, where its next hop is gone and many wait
+    /// for that.
+    pub(super) fn ask_by_turns(&mut self, now: Instant, id: BlockId, via: NodeId) {
+        if !self.is_gone(via) {
+            return;
+        }
+        let transfers = self.blocks.values().filter_map(|block| block.transfer.as_ref());
+        let is_like_it = |transfer: &&Transfer| {
+            transfer.via == via && matches!(transfer.phase, Phase::Asked { .. })
         };
-        *silence = (*silence).min(GONE);
+        let round = BETWEEN * transfers.filter(is_like_it).count() as u64;
+        if round <= LONGEST_WAIT {
+            return;
+        }
+        let wait = round / 2 + part_of(round, self.rng.uniform());
+        let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
+        if let Some(Phase::Asked { due, .. }) = transfer.map(|transfer| &mut transfer.phase) {
+            *due = (*due).max(now + wait);
+        }
     }
 
     /// A neighbour has said something: what waits for it goes out.
-    pub(super) fn on_heard(&mut self, node: NodeId) {
-        if self.silence.insert(node, 0).is_some_and(|silence| silence > 0) {
+    pub(super) fn on_heard(&mut self, now: Instant, node: NodeId) {
+        if self.on_there(now, node) {
             let waiting = std::mem::take(&mut self.stranded.messages);
             for message in waiting {
                 match self.target(message) == Some(node) {
@@ -120,4 +163,8 @@ impl Hop {
             Message::Request { .. } | Message::Answer { .. } | Message::Listen { .. } => None,
         }
     }
+}
+
+fn part_of(whole: Duration, part: f64) -> Duration {
+    Duration::from_secs_f64(whole.as_secs_f64() * part)
 }

@@ -15,8 +15,8 @@ use crate::wire::hop::{BlockId, Body, FlowKey};
 /// long as answers took, within the other two limits. Each time it is half as long again. At 1 Mb/s
 /// a request and its answer take 4 ms.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LEAST_WAIT: Duration = Duration::from_millis(6);
-const LONGEST_WAIT: Duration = Duration::from_millis(1_500);
+pub(super) const LEAST_WAIT: Duration = Duration::from_millis(6);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(1_500);
 /// How often a neighbour that has answered for a block is asked again before the wait grows.
 pub(super) const QUICK_TRIES: u32 = 6;
 /// The same of one that has not, and may withhold its answer.
@@ -208,7 +208,9 @@ impl Hop {
         };
         let grown = tries.saturating_sub(quick).min(16);
         let wait = (0..grown).fold(first, |wait, _| wait * 3 / 2).min(LONGEST_WAIT);
+        let via = transfer.via;
         transfer.phase = Phase::Asked { since: now, due: now + wait, tries };
+        self.ask_by_turns(now, id, via);
         self.queue(Message::Request { block: id });
     }
 

@@ -170,3 +170,20 @@ fn all_that_passes_can_be_let_go_of_and_comes_again_if_its_source_wants_it() {
     later(&mut row, 30_000);
     row.assert_delivered(flow(1), &[100]);
 }
+
+#[test]
+fn a_neighbour_that_is_gone_is_asked_a_few_times_a_second_for_however_many_flows() {
+    const FLOWS: u32 = 300;
+    let mut row = Row::new(2, small_config(), Harm::default(), 1);
+    row.deaf = Some(NodeId(2));
+    (1..=FLOWS).for_each(|local| row.push(flow(local), 0, 2, 900, true));
+    later(&mut row, 60_000);
+    let asked = row.count(1, "requests");
+    later(&mut row, 60_000);
+    // Each of them alone asks every second and a half.
+    let a_second = (row.count(1, "requests") - asked) as f64 / 60.0;
+    assert!((5.0..30.0).contains(&a_second), "{a_second} a second, of {FLOWS} flows");
+    row.deaf = None;
+    later(&mut row, 5_000);
+    assert_eq!(row.delivered.len(), FLOWS as usize, "as soon as it is back");
+}
