@@ -17,8 +17,9 @@ use crate::wire::secure::SEAL_BYTES;
 const BEGUN: usize = 8;
 /// First messages of the other that wait for our link to place an answer.
 const ANSWERS: usize = 4;
-/// Answers of ours that the other may still confirm.
-const PENDING: usize = 4;
+/// Answers of ours that the other may still confirm: to all of its first messages that it still
+/// takes an answer to, and to some recordings.
+const PENDING: usize = 2 * BEGUN;
 /// HMACs of first messages that are remembered, so that a recording counts once.
 const SEEN: usize = 256;
 /// How long an answer waits for our link to place it.
@@ -74,7 +75,7 @@ pub(super) enum Need {
     Tell,
     /// The session is to be renewed.
     Renew,
-    /// There is no session.
+    /// There is no session, or the other seems not to have it.
     Begin,
 }
 
@@ -279,6 +280,7 @@ impl Peer {
 
     fn own_need(&self, now: Instant, us: NodeId) -> Option<Need> {
         match &self.current {
+            Some(session) if session.doubtful_at() <= now => Some(Need::Begin),
             Some(session) if session.rekey_at() <= now => Some(Need::Renew),
             Some(_) => (self.owes_key || self.owes_ack.is_some()).then_some(Need::Tell),
             None if self.known.is_some() && now >= self.begins_at(us) => Some(Need::Begin),
@@ -330,7 +332,9 @@ impl Peer {
         let sessions = self.pending.iter().chain(&self.previous).map(over).min();
         let own = match &self.current {
             _ if self.own_need(now, us).is_some() => self.own_at,
-            Some(session) => session.rekey_at().min(session.expires_at()),
+            Some(session) => {
+                session.rekey_at().min(session.doubtful_at()).min(session.expires_at())
+            }
             None if self.known.is_some() => self.begins_at(us).max(self.own_at),
             None => Instant::MAX,
         };

@@ -20,6 +20,9 @@ pub(super) const REKEY_AFTER: Duration = Duration::from_secs(120);
 pub(super) const GRACE: Duration = Duration::from_secs(10);
 /// How long a key is used at all.
 pub(super) const EXPIRES_AFTER: Duration = Duration::from_secs(180);
+/// How long an answer counts without a frame of the other under its keys. The other may have let go
+/// of them: it has answered other first messages meanwhile.
+const DOUBT: Duration = Duration::from_secs(2);
 /// Frames under one key, at most.
 pub(super) const FRAMES: u64 = 1 << 32;
 
@@ -167,6 +170,8 @@ pub(super) struct Session {
     pub(super) born: Instant,
     /// Whether we began the handshake.
     pub(super) is_initiator: bool,
+    /// Whether a frame of the other was opened.
+    is_used: bool,
 }
 
 /// Why a frame under a key was not believed.
@@ -196,7 +201,13 @@ impl Session {
             window: Window::starting_at(0),
             born,
             is_initiator,
+            is_used: false,
         }
+    }
+
+    /// From when on it is doubtful that the other has it.
+    pub(super) fn doubtful_at(&self) -> Instant {
+        if self.is_used { Instant::MAX } else { self.born + DOUBT }
     }
 
     /// When we ask for the next.
@@ -235,7 +246,9 @@ impl Session {
         to: NodeId,
         frame: Bytes,
     ) -> Result<Bytes, Disbelief> {
-        open(&self.receive, &mut self.window, header, (from, Some(to)), frame)
+        let body = open(&self.receive, &mut self.window, header, (from, Some(to)), frame)?;
+        self.is_used = true;
+        Ok(body)
     }
 }
 

@@ -9,8 +9,6 @@ use crate::base::Seed;
 use crate::base::{Bitrate, EtherType, Frame, RadioId, ReceivedFrame, TxOptions, UnitId};
 use crate::wire::secure::{Header, Kind, SEAL_BYTES};
 
-const DELAY: Duration = Duration::from_micros(300);
-
 fn identity(node: u16) -> Identity {
     Identity::from_secret([node as u8; 32])
 }
@@ -62,13 +60,22 @@ struct Air {
     recorded: Vec<(NodeId, Option<NodeId>, Bytes)>,
     rng: crate::base::Rng,
     loss: f64,
+    delay: Duration,
 }
 
 impl Air {
     fn new(nodes: Vec<Node>) -> Self {
         let rng = Seed(1).stream("air");
         let now = Instant::ZERO + Duration::from_secs(1);
-        Self { now, nodes, flying: VecDeque::new(), recorded: Vec::new(), rng, loss: 0.0 }
+        Self {
+            now,
+            nodes,
+            flying: VecDeque::new(),
+            recorded: Vec::new(),
+            rng,
+            loss: 0.0,
+            delay: Duration::from_micros(300),
+        }
     }
 
     /// Two nodes, 1 and 2.
@@ -104,7 +111,7 @@ impl Air {
             let from = self.nodes[index].id;
             self.recorded.push((from, frame.to, frame.payload.clone()));
             if !self.rng.chance(self.loss) {
-                self.flying.push_back((self.now + DELAY, from, frame.to, frame.payload));
+                self.flying.push_back((self.now + self.delay, from, frame.to, frame.payload));
             }
         }
         let mut wanted = Vec::new();
@@ -194,7 +201,7 @@ fn two_strangers_to_the_air_agree_on_keys_and_seal_with_24_bytes() {
     assert_eq!(frame.len(), 4 + SEAL_BYTES);
     assert!(air.send(1, Some(1), FlowId(0), b"and back"));
     assert!(air.send(0, None, FlowId(0), b"to all"), "the key for broadcast was told");
-    air.run(DELAY * 2);
+    air.run(air.delay * 2);
     assert!(air.nodes[0].came.iter().any(|frame| &frame.payload[..] == b"and back"));
     assert!(air.nodes[1].came.iter().any(|frame| &frame.payload[..] == b"to all"));
     assert_eq!(air.nodes[0].counter("handshakes_done"), 1);
@@ -203,9 +210,9 @@ fn two_strangers_to_the_air_agree_on_keys_and_seal_with_24_bytes() {
 #[test]
 fn the_answer_brings_the_frame_of_the_link_and_the_first_message_none() {
     let mut air = Air::pair(&config());
-    air.run(DELAY * 2);
+    air.run(air.delay * 2);
     assert!(air.nodes[1].came.is_empty(), "{:?}", air.nodes[1].came);
-    air.run(DELAY * 2);
+    air.run(air.delay * 2);
     assert_eq!(air.nodes[0].came[0].payload[..], *b"stamp");
 }
 
@@ -218,6 +225,41 @@ fn half_the_frames_lost_each_way_only_delay_it() {
         air.run(SECOND);
         assert!(air.nodes[0].has_session(2) && air.nodes[1].has_session(1), "seed {seed}");
     }
+}
+
+#[test]
+fn an_answer_on_a_long_way_is_still_known_when_its_keys_are_used() {
+    for millis in [20, 38, 60, 150] {
+        let mut air = Air::pair(&config());
+        air.delay = Duration::from_millis(millis);
+        air.run(SECOND * 8);
+        for (us, them) in [(0, 2), (1, 1)] {
+            assert!(air.send(us, Some(them), FlowId(0), b"data"), "{millis} ms: no keys");
+        }
+        air.run(air.delay * 2);
+        for node in &air.nodes {
+            let has_come = node.came.iter().any(|frame| &frame.payload[..] == b"data");
+            assert!(has_come, "{millis} ms: {:?} has other keys", node.id);
+        }
+    }
+}
+
+#[test]
+fn two_of_whom_each_took_an_answer_that_the_other_forgot_begin_again() {
+    let mut air = Air::pair(&config());
+    air.delay = Duration::from_millis(3);
+    let both = |air: &Air| air.nodes[0].has_session(2) && air.nodes[1].has_session(1);
+    while !both(&air) {
+        assert!(air.now < Instant::ZERO + SECOND * 10, "each has an answer some time");
+        air.run(Duration::from_micros(500));
+        for node in &mut air.nodes {
+            node.secure.peers.iter_mut().for_each(|peer| peer.pending.clear());
+        }
+    }
+    assert!(!air.reaches(), "their keys differ");
+    air.run(SECOND * 5);
+    air.delay = Duration::from_micros(300);
+    assert!(air.reaches());
 }
 
 #[test]
@@ -389,7 +431,7 @@ fn a_revoked_node_is_cut_off_at_once_and_does_not_read_on() {
     let mut air = Air::new(nodes.map(|(id, others)| Node::new(id, &others, 0, &config())).into());
     air.run(SECOND * 2);
     assert!(air.send(0, None, FlowId(0), b"for both"));
-    air.run(DELAY * 2);
+    air.run(air.delay * 2);
     let heard = |air: &Air, index: usize, what: &[u8]| {
         air.nodes[index].came.iter().any(|frame| frame.payload[..] == *what)
     };
@@ -405,7 +447,7 @@ fn a_revoked_node_is_cut_off_at_once_and_does_not_read_on() {
     assert!(air.nodes[0].rejected("not-trusted") > 0);
     assert!(air.nodes[0].counter("opened") < opened + 10, "the other neighbour's confirmation");
     assert!(air.send(0, None, FlowId(0), b"for one"));
-    air.run(DELAY * 2);
+    air.run(air.delay * 2);
     assert!(heard(&air, 1, b"for one") && !heard(&air, 2, b"for one"));
 }
 
