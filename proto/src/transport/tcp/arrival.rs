@@ -3,11 +3,12 @@
 
 use bytes::Bytes;
 
+use super::ecn::Haste;
 use super::receiver::Pace;
 use super::sender::Ack;
-use super::{Handshake, Phase, Tcp};
-use crate::base::{Instant, MessageUp, Seq};
-use crate::wire::ip;
+use super::{Handshake, Phase, TICK_NANOS, Tcp};
+use crate::base::{Duration, Instant, MessageUp, Seq};
+use crate::wire::ip::{self, Ecn};
 use crate::wire::tcp::{self, Flags, Header, TIMESTAMPS_BYTES};
 
 impl Tcp {
@@ -16,14 +17,12 @@ impl Tcp {
             self.refused.malformed += 1;
             return;
         };
-        if !range.is_empty() && self.marks.on_data(header.flags, ip::ecn(packet)) {
-            self.receiver.request_ack();
-        }
+        let mark = ip::ecn(packet);
         match self.phase {
             Phase::Listen => self.on_listen(&header),
             Phase::SynSent => self.on_syn_sent(now, &header),
-            Phase::SynReceived => self.on_syn_received(now, &header, packet.slice(range)),
-            Phase::Open | Phase::Done => self.on_open(now, &header, packet.slice(range)),
+            Phase::SynReceived => self.on_syn_received(now, &header, packet.slice(range), mark),
+            Phase::Open | Phase::Done => self.on_open(now, &header, packet.slice(range), mark),
             Phase::Failed => {}
         }
     }
@@ -75,11 +74,12 @@ impl Tcp {
         } else if good && header.flags.has(Flags::SYN) {
             self.on_peer_syn(header);
             self.on_established(now, u64::from(header.window));
-            self.receiver.request_ack();
+            // By itself, before any data: the peer measures its only round trip with it.
+            self.acknowledge(now);
         }
     }
 
-    fn on_syn_received(&mut self, now: Instant, header: &Header, payload: Bytes) {
+    fn on_syn_received(&mut self, now: Instant, header: &Header, payload: Bytes, mark: Ecn) {
         if header.flags.has(Flags::RST) {
             let end = self.end;
             *self = Self::build(self.config.clone(), end, Phase::Listen);
@@ -87,7 +87,7 @@ impl Tcp {
             self.handshake.to_send = true;
         } else if header.flags.has(Flags::ACK) && header.ack == self.initial.add(1) {
             self.on_established(now, u64::from(header.window) << self.peer_scale);
-            self.on_open(now, header, payload);
+            self.on_open(now, header, payload, mark);
         }
     }
 
@@ -104,7 +104,7 @@ impl Tcp {
         self.up.push_back(MessageUp::Connected(self.end.flow));
     }
 
-    fn on_open(&mut self, now: Instant, header: &Header, payload: Bytes) {
+    fn on_open(&mut self, now: Instant, header: &Header, payload: Bytes, mark: Ecn) {
         let fin = header.flags.has(Flags::FIN);
         let left = self.receiver.place(header.seq);
         let right = left + payload.len() as u64 + u64::from(fin);
@@ -121,9 +121,14 @@ impl Tcp {
         if header.flags.has(Flags::SYN) {
             return self.receiver.request_ack();
         }
-        if !self.is_fresh(header) {
+        let bare = payload.is_empty() && !fin;
+        if !self.is_fresh(header, bare) {
             self.refused.old_timestamps += 1;
-            return self.receiver.on_refused(left, right);
+            // An acknowledgement that others have overtaken wants no answer.
+            if !(bare && header.seq.is_before(self.receiver.ack())) {
+                self.receiver.on_refused(left, right);
+            }
+            return;
         }
         if !self.receiver.is_acceptable(left, right) {
             self.refused.outside_window += 1;
@@ -134,9 +139,9 @@ impl Tcp {
             // echoes an older one, and the peer takes a long round-trip time from it.
             return self.receiver.on_refused(left, right);
         }
-        let bare = payload.is_empty() && !fin;
         if let Some((value, _)) = header.options.timestamps.filter(|_| self.timestamps)
             && left <= self.receiver.acked()
+            && !Seq(value).is_before(Seq(self.recent))
         {
             self.recent = value;
         }
@@ -147,17 +152,31 @@ impl Tcp {
             self.receiver.request_ack();
         }
         if !bare {
-            self.on_data(now, left, payload, header.flags);
+            let is_new = right > self.receiver.place(self.receiver.ack());
+            match self.marks.on_data(header.flags, if is_new { mark } else { Ecn::NotEct }) {
+                Haste::None => {}
+                Haste::Cut => self.receiver.request_ack(),
+                Haste::Mark => self.receiver.on_mark(),
+            }
+            self.on_data(now, left, payload, header);
         }
         self.on_progress();
     }
 
-    /// RFC 7323, 5.3: whether the timestamp is not older than one seen before.
-    fn is_fresh(&self, header: &Header) -> bool {
-        match header.options.timestamps {
-            Some((value, _)) if self.timestamps => !Seq(value).is_before(Seq(self.recent)),
-            _ => true,
-        }
+    /// RFC 7323, 5.3: whether the timestamp is not older than one seen before, by more than a tick
+    /// (`TCP_PAWS_WINDOW`), or is of an acknowledgement that repeats another and was overtaken a
+    /// short time ago (`tcp_disordered_ack`): what it says by SACK counts.
+    fn is_fresh(&self, header: &Header, bare: bool) -> bool {
+        let Some((value, _)) = header.options.timestamps.filter(|_| self.timestamps) else {
+            return true;
+        };
+        let late = i64::from(Seq(self.recent).distance(Seq(value)));
+        let patience = self.sender.rtt.rto().as_micros() * 12 / 10 * 1_000 / TICK_NANOS;
+        late <= 1
+            || (bare
+                && header.seq == self.receiver.ack()
+                && self.place(header.ack) == self.sender.una
+                && late <= patience as i64)
     }
 
     fn on_ack(&mut self, now: Instant, header: &Header, bare: bool) -> bool {
@@ -182,9 +201,15 @@ impl Tcp {
         self.sender.on_ack(now, &ack)
     }
 
-    fn on_data(&mut self, now: Instant, left: u64, payload: Bytes, flags: Flags) {
+    fn on_data(&mut self, now: Instant, left: u64, payload: Bytes, header: &Header) {
+        let flags = header.flags;
         let (rto, rtt) = (self.sender.rtt.rto(), self.sender.rtt.smoothed());
-        let pace = Pace { now, rto, rtt, push: flags.has(Flags::PSH) };
+        let echo = header.options.timestamps.filter(|_| self.timestamps).and_then(|(_, echo)| {
+            // A tick at least, as the clock has no finer ones.
+            let ago = now.since(self.echoed(now, echo)?);
+            Some((echo, ago.max(Duration::from_nanos(TICK_NANOS))))
+        });
+        let pace = Pace { now, rto, rtt, echo, push: flags.has(Flags::PSH) };
         let fin = flags.has(Flags::FIN);
         let (up, flow) = (&mut self.up, self.end.flow);
         self.receiver.on_data(pace, left, payload, fin, |payload| {

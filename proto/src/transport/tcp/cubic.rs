@@ -133,10 +133,14 @@ impl HyStart {
         self.samples = 0;
     }
 
-    /// Whether slow start should end with this acknowledgement.
-    fn is_end(&mut self, sample: &Sample, rtt: Duration, least: Duration) -> bool {
+    /// Whether slow start should end with this acknowledgement; rounds are counted below the least
+    /// window as well.
+    fn is_end(&mut self, sample: &Sample, cwnd: u32, rtt: Duration, least: Duration) -> bool {
         if sample.una > self.round_end || self.round_end == 0 {
             self.begin_round(sample);
+        }
+        if cwnd < LOW_WINDOW {
+            return false;
         }
         let mut end = false;
         if sample.now.since(self.last_ack) <= TRAIN_GAP {
@@ -174,8 +178,8 @@ impl Controller for Cubic {
         }
         let least = self.least_rtt.map_or(rtt, |before| before.min(rtt));
         self.least_rtt = Some(least);
-        if !self.start.found && window.in_slow_start() && window.cwnd >= LOW_WINDOW {
-            self.start.found = self.start.is_end(sample, rtt, least);
+        if !self.start.found && window.in_slow_start() {
+            self.start.found = self.start.is_end(sample, window.cwnd, rtt, least);
             if self.start.found {
                 window.ssthresh = window.cwnd;
             }

@@ -10,6 +10,17 @@ use super::sender::{Sender, State, Tally};
 use crate::wire::ip::Ecn;
 use crate::wire::tcp::Flags;
 
+/// How soon data is to be acknowledged because of marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Haste {
+    /// As any other.
+    None,
+    /// At once: the peer has cut its window (`tcp_ecn_accept_cwr`).
+    Cut,
+    /// At once, and the next one as well: the first mark (`tcp_enter_quickack_mode`).
+    Mark,
+}
+
 /// What one end knows of marks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Marks {
@@ -37,19 +48,21 @@ impl Marks {
         self.agreed = wanted && echo && cut != answer;
     }
 
-    /// Takes a segment with data; returns whether to acknowledge at once.
-    pub(super) fn on_data(&mut self, flags: Flags, mark: Ecn) -> bool {
+    /// Takes data that counts; returns how soon its sender is to hear of it.
+    pub(super) fn on_data(&mut self, flags: Flags, mark: Ecn) -> Haste {
         if !self.agreed {
-            return false;
+            return Haste::None;
         }
-        if flags.has(Flags::CWR) {
-            self.echo = false;
+        // The window of who has cut it may be a single segment.
+        let is_cut = flags.has(Flags::CWR);
+        self.echo &= !is_cut;
+        if mark == Ecn::Ce {
+            self.received += 1;
+            if !std::mem::replace(&mut self.echo, true) {
+                return Haste::Mark;
+            }
         }
-        if mark != Ecn::Ce {
-            return false;
-        }
-        self.received += 1;
-        !std::mem::replace(&mut self.echo, true)
+        if is_cut { Haste::Cut } else { Haste::None }
     }
 
     /// The flag of every acknowledgement.

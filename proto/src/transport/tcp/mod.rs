@@ -293,9 +293,13 @@ impl Tcp {
     /// those before is written down now, and not merged with what will be owed for this one.
     fn answer_singly(&mut self, now: Instant) {
         let is_owed = self.config.delayed_ack.singly && self.receiver.wants_ack();
-        if !is_owed || self.phase != Phase::Open || self.answers.len() >= MOST_ANSWERS {
-            return;
+        if is_owed && self.phase == Phase::Open && self.answers.len() < MOST_ANSWERS {
+            self.acknowledge(now);
         }
+    }
+
+    /// Writes an acknowledgement without data.
+    fn acknowledge(&mut self, now: Instant) {
         let flags = Flags::ACK.with(self.marks.ack_flags());
         let sack = self.receiver.sack_blocks();
         let header = self.acknowledging(now, self.sender.nxt, flags, sack);

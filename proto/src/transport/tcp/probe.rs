@@ -3,6 +3,7 @@
 
 use super::config::Recovery;
 use super::sender::{Cut, Sender, State, TIMER_SLACK, Tally, Timer};
+use super::transmit::Small;
 use crate::base::Instant;
 
 impl Sender {
@@ -66,7 +67,7 @@ impl Sender {
     /// The probe: new data if there is some, else the last segment again (RFC 8985, 7.3).
     pub(super) fn cut_probe(&mut self, now: Instant, options: u32) -> Option<Cut> {
         self.rack.probe_resent = false;
-        let cut = self.cut_new(now, options).or_else(|| {
+        let cut = self.cut_new(now, options, Small::Sent).or_else(|| {
             let last = self.board.end_id().checked_sub(1).filter(|id| *id >= self.board.first_id());
             let id = last.filter(|id| !self.board.get(*id).sacked)?;
             self.rack.probe_resent = true;

@@ -26,6 +26,8 @@ pub(super) struct Pace {
     pub(super) now: Instant,
     pub(super) rto: Duration,
     pub(super) rtt: Duration,
+    /// The timestamp that the segment echoes, and how long ago this end sent it.
+    pub(super) echo: Option<(u32, Duration)>,
     /// The segment asks that it be handed to the application.
     pub(super) push: bool,
 }
@@ -55,6 +57,12 @@ pub(super) struct Receiver {
     compressed: Option<Instant>,
     compressed_acks: u32,
     duplicates: u32,
+    /// What was next in order when those were counted.
+    duplicates_at: u64,
+    /// From an acknowledgement to the data that it has let out, as timestamps tell; zero before.
+    round: Duration,
+    /// The last echo that told it.
+    echo: Option<u32>,
     quick: u32,
     wait: Duration,
     /// Data is answered with data, which can carry acknowledgements (`pingpong`).
@@ -96,6 +104,9 @@ impl Receiver {
             compressed: None,
             compressed_acks: 0,
             duplicates: 0,
+            duplicates_at: ORIGIN,
+            round: Duration::ZERO,
+            echo: None,
             quick: 0,
             wait: Duration::ZERO,
             answers: false,
@@ -167,15 +178,15 @@ impl Receiver {
             return self.on_useless(left, right + u64::from(fin));
         }
         self.largest = self.largest.max(payload.len() as u64);
-        self.time_data(pace);
+        self.time_round(pace, payload.len() as u64);
         let had_hole = !self.islands.is_empty();
         if left > self.next {
             self.keep(left, payload, fin);
             return self.schedule(pace, false);
         }
+        self.time_data(pace);
         if left < self.next && !payload.is_empty() {
             self.duplicate = Some((left, self.next.min(right)));
-            self.enter_quick();
         }
         let skip = (self.next - left) as usize;
         self.take(payload.slice(skip.min(payload.len())..), &mut deliver);
@@ -207,7 +218,7 @@ impl Receiver {
             self.counts.duplicates += 1;
             self.duplicate = Some((left, right));
         }
-        self.enter_quick();
+        self.enter_quick(self.delayed_ack.quick);
         self.ack_now = true;
     }
 
@@ -259,7 +270,6 @@ impl Receiver {
         if overlap.is_some() {
             self.counts.duplicates += 1;
             self.duplicate = overlap;
-            self.enter_quick();
         }
         if overlap != Some((left, right)) && !payload.is_empty() {
             let longer = |old: &Bytes| old.len() >= payload.len();
@@ -275,7 +285,7 @@ impl Receiver {
         match self.last_data.replace(now) {
             None => {
                 self.wait = min;
-                self.enter_quick();
+                self.quicken(self.delayed_ack.quick);
             }
             Some(last) => {
                 let gap = now.since(last);
@@ -284,17 +294,34 @@ impl Receiver {
                 } else if gap < self.wait {
                     self.wait = (self.wait / 2 + gap).min(rto);
                 } else if gap > rto {
-                    self.enter_quick();
+                    self.quicken(self.delayed_ack.quick);
                 }
             }
         }
     }
 
-    fn enter_quick(&mut self) {
+    /// Measures a round trip by the timestamp that data echoes (`tcp_rcv_rtt_measure_ts`,
+    /// `tcp_rcv_rtt_update`).
+    fn time_round(&mut self, pace: Pace, length: u64) {
+        let Some((echo, ago)) = pace.echo else { return };
+        if length < self.largest || self.echo.replace(echo) == Some(echo) {
+            return;
+        }
+        let is_less = self.round.is_zero() || ago < self.round;
+        self.round = if is_less { ago } else { (self.round * 7 + ago) / 8 };
+    }
+
+    /// The next acknowledgements are not delayed (`tcp_enter_quickack_mode`).
+    fn enter_quick(&mut self, most: u32) {
         self.answers = false;
         self.wait = self.delayed_ack.min;
+        self.quicken(most);
+    }
+
+    /// The same without a word about whether data is answered with data (`tcp_incr_quickack`).
+    fn quicken(&mut self, most: u32) {
         let half_window = self.window / (2 * self.largest.max(536));
-        let most = u64::from(self.delayed_ack.quick).min(half_window.max(2));
+        let most = u64::from(most).min(half_window.max(2));
         self.quick = self.quick.max(most as u32);
     }
 
@@ -319,13 +346,21 @@ impl Receiver {
     fn delay(&mut self, pace: Pace) {
         let DelayedAck { min, max, .. } = self.delayed_ack;
         let most = if pace.rtt.is_zero() { max } else { max.min(pace.rtt.max(min)) };
-        let due = self.tick.due(pace.now, self.wait.clamp(min, most));
+        let wait = self.wait.clamp(min, most);
+        let due = self.tick.due(pace.now, wait);
+        // One that is about to go need not go for this.
+        self.ack_now |= self.delayed.is_some_and(|old| old <= pace.now + wait / 4);
         self.delayed = Some(self.delayed.map_or(due, |old| old.min(due)));
         self.rto = pace.rto;
     }
 
     fn compress(&mut self, pace: Pace) {
-        let delay = (pace.rtt / 20).min(self.delayed_ack.compression);
+        if self.duplicates_at != self.next {
+            (self.duplicates_at, self.duplicates) = (self.next, 0);
+        }
+        let known = [pace.rtt, self.round].into_iter().filter(|rtt| !rtt.is_zero());
+        let rtt = known.min().unwrap_or_default();
+        let delay = (rtt / 20).min(self.delayed_ack.compression);
         if self.duplicates < FIRST_DUPLICATES
             || delay.is_zero()
             || !self.sack
@@ -344,6 +379,12 @@ impl Receiver {
         self.ack_now = true;
     }
 
+    /// The sender is to hear of a mark: this acknowledgement and the next go at once.
+    pub(super) fn on_mark(&mut self) {
+        self.enter_quick(2);
+        self.ack_now = true;
+    }
+
     pub(super) fn wants_ack(&self) -> bool {
         self.ack_now
     }
@@ -352,9 +393,6 @@ impl Receiver {
     pub(super) fn on_ack_sent(&mut self, now: Instant, has_data: bool) {
         let is_recent = self.last_data.is_some_and(|last| now.since(last) < self.wait);
         self.answers |= has_data && is_recent;
-        if self.next != self.acked {
-            self.duplicates = 0;
-        }
         self.acked = self.next;
         self.ack_now = false;
         self.delayed = None;

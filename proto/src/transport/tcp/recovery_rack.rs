@@ -207,10 +207,23 @@ impl Sender {
         if let Some(left) = self.rack.undo_resent.as_mut().filter(|_| ours && self.undo) {
             *left = left.saturating_sub(segments.min(64) as u32);
         }
+        // The original and its repetition have both come: it was overtaken, not lost.
+        let ids = self.board.first_id()..self.board.end_id();
+        let twice = ids.map(|id| self.board.get(id)).find(|segment| {
+            let is_inside = block.0 <= segment.seq && segment.end() <= block.1;
+            is_inside && segment.sacked && segment.ever_resent
+        });
+        if let Some(segment) = twice {
+            tally.overtake(segment.seq);
+        }
     }
 
     /// `tcp_fastretrans_alert`.
     fn alert(&mut self, now: Instant, tally: &mut Tally) {
+        if tally.echo_mark {
+            // The network has said so itself: there is nothing to take back.
+            self.rack.prior_ssthresh = None;
+        }
         if self.state == State::Open {
             self.rack.first_resent = None;
         } else if self.una > self.high_seq && self.state == State::Cwr {

@@ -15,6 +15,15 @@ const PACED_MICROS: u64 = 977;
 /// (`net.ipv4.tcp_tso_rtt_log`).
 const SHORT_MICROS: u64 = 512;
 
+/// What becomes of a small segment while another is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Small {
+    /// It waits (Nagle).
+    Held,
+    /// It goes (`TCP_NAGLE_OFF`).
+    Sent,
+}
+
 /// Segments that are handed to the host's queue as one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Burst {
@@ -46,11 +55,17 @@ impl Sender {
             }
         }
         let limited = self.board.in_flight() >= self.send_window();
-        let cut = if limited {
+        let mut cut = if limited {
             None
         } else {
-            self.cut_retransmission(now).or_else(|| self.cut_new(now, options))
+            let repeated = self.cut_retransmission(now);
+            repeated.or_else(|| self.cut_new(now, options, Small::Held))
         };
+        // F-RTO wanted new data, and none may go (`tcp_xmit_recovery`).
+        if cut.is_none() && self.rack.repeat == Repeat::AfterNew && self.nxt <= self.high_seq {
+            (self.rack.repeat, self.rack.frto) = (Repeat::First, false);
+            cut = if limited { None } else { self.cut_retransmission(now) };
+        }
         if cut.is_none() && (limited || self.sent_any) {
             self.validate_window(now, limited);
         }
@@ -107,8 +122,9 @@ impl Sender {
         Cut { seq, length, fin, push, repeated: true }
     }
 
-    /// Cuts new data from the buffer, as the peer's window and Nagle's rule allow.
-    pub(super) fn cut_new(&mut self, now: Instant, options: u32) -> Option<Cut> {
+    /// Cuts new data from the buffer, as the peer's window and, where small segments are held,
+    /// Nagle's rule allow.
+    pub(super) fn cut_new(&mut self, now: Instant, options: u32, small: Small) -> Option<Cut> {
         if !self.has_sendable() {
             return None;
         }
@@ -122,7 +138,9 @@ impl Sender {
         }
         let fin = self.finish && length == unsent && self.nxt + length < self.window_end;
         // Minshall's form of Nagle's rule: one small segment in flight at most.
-        let is_held = self.rack.repeat != Repeat::AfterNew && self.small_end > self.una;
+        let is_held = small == Small::Held
+            && self.rack.repeat != Repeat::AfterNew
+            && self.small_end > self.una;
         if length < full && !fin && is_held {
             return None;
         }

@@ -4,7 +4,7 @@
 use super::config::Recovery;
 use super::congestion::Controller;
 use super::recovery_rack::{REORDER_PERSIST, Repeat, is_before_tick};
-use super::sender::{Sender, State, Tally};
+use super::sender::{DUP_THRESH, Sender, State, Tally};
 use crate::base::Instant;
 
 impl Sender {
@@ -24,6 +24,9 @@ impl Sender {
             if !segment.sacked && !recent {
                 self.board.mark_lost(id);
             }
+        }
+        if self.state <= State::Disorder && self.board.sacked_out >= DUP_THRESH {
+            self.rack.reordering = self.rack.reordering.min(DUP_THRESH);
         }
         let fresh = self.state < State::Recovery;
         let whole = self.state <= State::Disorder;
@@ -119,7 +122,11 @@ impl Sender {
         }
         if let Some(before) = self.rack.prior_ssthresh {
             self.window.cwnd = self.controller.undone(&self.window, self.rack.prior_cwnd);
-            self.window.ssthresh = self.window.ssthresh.max(before);
+            if before > self.window.ssthresh {
+                self.window.ssthresh = before;
+                // Nobody is to hear of a cut that was taken back.
+                self.tell_cut = false;
+            }
         }
         self.rack.undo_marker = None;
         self.rack.advanced = true;

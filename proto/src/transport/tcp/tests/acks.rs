@@ -27,7 +27,8 @@ impl Taker {
     /// The next segment comes in order; returns whether it is acknowledged at once.
     fn take(&mut self, at: Instant, rtt_ms: u64, push: bool) -> bool {
         let rto = Duration::from_millis(rtt_ms + 200);
-        let pace = Pace { now: at, rto, rtt: Duration::from_millis(rtt_ms), push };
+        let rtt = Duration::from_millis(rtt_ms);
+        let pace = Pace { now: at, rto, rtt, echo: None, push };
         self.receiver.on_data(pace, self.left, Bytes::from_static(&[0; 100]), false, |_| {});
         self.left += 100;
         self.receiver.wants_ack()

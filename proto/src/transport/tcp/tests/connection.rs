@@ -224,3 +224,15 @@ fn a_window_smaller_than_a_segment_is_used() {
     pipe.run_ms(20_000);
     assert_eq!(pipe.received[1], text(20_000, 1));
 }
+
+#[test]
+fn the_handshake_ends_with_a_bare_acknowledgement_though_data_waits() {
+    let mut pipe = Pipe::new(&TcpConfig::linux(), None, 5, 100);
+    pipe.saturate();
+    pipe.run_ms(11);
+    let (packets, with_payload) = (pipe.ways[0].packets, pipe.ways[0].with_payload);
+    assert_eq!((packets, with_payload), (12, 10), "SYN, the acknowledgement, the first window");
+    pipe.run_ms(5);
+    let round = pipe.ends[1].srtt();
+    assert_eq!(round, Duration::from_millis(10), "the peer's only measurement");
+}

@@ -62,3 +62,27 @@ fn without_ecn_at_one_end_nothing_can_be_marked() {
         assert_eq!(pipe.ends[1].marks.agreed, here && there);
     }
 }
+
+#[test]
+fn data_outside_the_window_marks_nothing_and_a_first_mark_is_told_twice() {
+    let config = TcpConfig { ecn: true, ..windowed(60) };
+    let mut pipe = Pipe::new(&config, None, 5, 100);
+    pipe.run_ms(50);
+    pipe.write(&[0; 1_448], false);
+    let take = |pipe: &mut Pipe| {
+        let sent = pipe.ends[0].poll_tx(&mut Cx::new(pipe.now), &|_| Room::UNLIMITED);
+        ip::with_ecn(sent.expect("there is room").payload, Ecn::Ce)
+    };
+    let give = |pipe: &mut Pipe, payload: &Bytes| {
+        let via = NodeId(9);
+        let event = DatagramUp::Received { via, payload: payload.clone(), signal: None };
+        pipe.ends[1].handle_rx(&mut Cx::new(pipe.now), event);
+    };
+    let first = take(&mut pipe);
+    give(&mut pipe, &first);
+    assert_eq!(pipe.count(1, "marks_received"), 1);
+    assert!(pipe.ends[1].receiver.wants_ack() && pipe.ends[1].marks.ack_flags().has(Flags::ECE));
+    pipe.run_ms(50);
+    give(&mut pipe, &first);
+    assert_eq!(pipe.count(1, "marks_received"), 1, "a copy of it counts for nothing");
+}
