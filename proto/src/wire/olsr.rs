@@ -15,9 +15,11 @@
 //!
 //! LQ_HELLO goes on with `reserved (2), interval (1), willingness (1)` and groups of neighbours:
 //! `link code (1), reserved (1), length of the group (2)` and for each neighbour `address (4), LQ
-//! (1), NLQ (1), reserved (2)`. LQ_TC goes on with `ANSN (2), reserved (2)` and neighbours in the
-//! same form; a signed one ends with `counter (8), signature (64)`. LQ is the share of the
-//! neighbour's HELLOs that arrived here, NLQ what the neighbour says of ours; 255 is all.
+//! (1), NLQ (1), reserved (2)`. LQ_TC goes on with `ANSN (2), reach (1), reserved (1)` and
+//! neighbours in the same form; a signed one ends with `counter (8), signature (64)`. LQ is the
+//! share of the neighbour's HELLOs that arrived here, NLQ what the neighbour says of ours; 255 is
+//! all. The reach is the TTL that the originator wrote, where nobody can change it: olsrd has a
+//! reserved byte there, with 0 in it.
 //!
 //! The signature is Ed25519 over [`SIGNED_FOR`] and the message from its first byte to the counter,
 //! with TTL and hop count, which change on the way, as zero. Type 212 is farhop's own: RFC 3626,
@@ -61,6 +63,8 @@ pub enum LinkCode {
     Neighbour,
     /// Heard by this radio, but it does not say that it hears us.
     Asymmetric,
+    /// The same, and a neighbour by another radio.
+    AsymmetricNeighbour,
     /// Heard in both directions.
     Symmetric,
     /// Heard in both directions, and asked to send on what this node floods.
@@ -73,12 +77,13 @@ impl LinkCode {
         match self {
             Self::Neighbour => 1 << 2,
             Self::Asymmetric => 1,
+            Self::AsymmetricNeighbour => 1 << 2 | 1,
             Self::Symmetric => 1 << 2 | 2,
             Self::Relay => 2 << 2 | 2,
         }
     }
 
-    /// Whether both directions are heard.
+    /// Whether both directions are heard, by whatever radio.
     pub const fn is_symmetric(self) -> bool {
         !matches!(self, Self::Asymmetric)
     }
@@ -100,6 +105,8 @@ pub struct Hello {
 pub struct Topology {
     /// Number of this set of neighbours, modulo 2^16.
     pub ansn: u16,
+    /// Hops that it is meant to go.
+    pub reach: u8,
     /// The neighbours.
     pub neighbours: Vec<Neighbour>,
     /// How many its originator has signed, this one included; `None` without a signature.
@@ -215,6 +222,9 @@ fn hello(body: &[u8]) -> Option<Hello> {
             // The link types "unspecified", "asymmetric" and "symmetric" beside what it is as a
             // neighbour; one that is lost says nothing.
             code if code & 3 == 0 && code >> 2 != 0 => Some(LinkCode::Neighbour),
+            code if code & 3 == 1 && matches!(code >> 2, 1 | 2) => {
+                Some(LinkCode::AsymmetricNeighbour)
+            }
             code if code & 3 == 1 => Some(LinkCode::Asymmetric),
             code if code & 3 == 2 && code >> 2 == 2 => Some(LinkCode::Relay),
             code if code & 3 == 2 => Some(LinkCode::Symmetric),
@@ -229,7 +239,9 @@ fn hello(body: &[u8]) -> Option<Hello> {
 }
 
 fn topology(body: &[u8], counter: Option<u64>) -> Option<Topology> {
-    Some(Topology { ansn: field(body, 0)?, neighbours: neighbours(body.get(4..)?)?, counter })
+    let (ansn, neighbours) = (field(body, 0)?, neighbours(body.get(4..)?)?);
+    let reach = if body[2] == 0 { u8::MAX } else { body[2] };
+    Some(Topology { ansn, reach, neighbours, counter })
 }
 
 fn neighbours(bytes: &[u8]) -> Option<Vec<Neighbour>> {
@@ -338,7 +350,7 @@ impl Hello {
 impl Topology {
     fn encode(&self) -> Vec<u8> {
         let mut out = self.ansn.to_be_bytes().to_vec();
-        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&[self.reach, 0]);
         self.neighbours.iter().for_each(|neighbour| neighbour.put(&mut out));
         out.extend(self.counter.into_iter().flat_map(u64::to_be_bytes));
         out
@@ -380,7 +392,7 @@ mod tests {
 
     fn topology(counter: Option<u64>) -> Message {
         let neighbours = vec![neighbour(2), neighbour(3)];
-        message(Body::Topology(Topology { ansn: 5, neighbours, counter }))
+        message(Body::Topology(Topology { ansn: 5, reach: 8, neighbours, counter }))
     }
 
     #[test]

@@ -203,7 +203,7 @@ impl Forger {
             Body::Hello(olsr::Hello { interval, willingness: 7, neighbours })
         } else {
             let ansn = rng.below(1 << 16) as u16;
-            Body::Topology(olsr::Topology { ansn, neighbours, counter: None })
+            Body::Topology(olsr::Topology { ansn, reach: u8::MAX, neighbours, counter: None })
         };
         let originator = if is_hello { from } else { *pick(&self.nodes, rng) };
         let message = olsr::Message {

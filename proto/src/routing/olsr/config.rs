@@ -21,6 +21,9 @@ pub struct OlsrConfig {
     /// it, are lost in a row where broadcasts meet the traffic of hidden nodes. What is kept for
     /// longer does no harm: a link counts only while its other end tells of it too.
     pub tc_hold: u8,
+    /// Whether most topology messages go a few hops only (fish eye): far nodes need to know the way
+    /// here less exactly, and the flooding of many nodes fills the air.
+    pub fish_eye: bool,
     /// HELLOs of which the share that arrived is the quality of a link.
     pub window: u8,
     /// How gladly this node sends on what others flood: 0 never, 3 usually, 7 always.
@@ -43,6 +46,7 @@ impl Default for OlsrConfig {
             hello_hold: 10,
             tc_s: 5.0,
             tc_hold: 6,
+            fish_eye: true,
             window: 10,
             willingness: 3,
             relays: 3,
@@ -62,6 +66,18 @@ impl OlsrConfig {
 
     pub(super) fn tc(&self) -> Duration {
         Duration::from_secs_f64(self.tc_s)
+    }
+
+    /// Hops that the topology message of this number goes, as in olsrd.
+    pub(super) fn reach(&self, number: u16) -> u8 {
+        const REACH: [u8; 8] = [2, 8, 2, 16, 2, 8, 2, u8::MAX];
+        if self.fish_eye { REACH[usize::from(number) % REACH.len()] } else { u8::MAX }
+    }
+
+    /// How long a topology message is believed. Up to 16 hops away every fourth comes.
+    pub(super) fn tc_validity(&self) -> Duration {
+        let rarer = if self.fish_eye { 4 } else { 1 };
+        self.tc() * u64::from(self.tc_hold) * rarer
     }
 
     pub(super) fn recompute(&self) -> Duration {

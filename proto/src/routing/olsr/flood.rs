@@ -85,16 +85,20 @@ impl Olsr {
         self.set_by(Timer::Flush, now + jitter);
     }
 
-    /// How often a broadcast has to be sent so that it most probably arrives at every neighbour,
-    /// without those that are better reached by another. Over many hops a message that is sent once
-    /// on lossy links nearly never arrives.
+    /// How often a broadcast has to be sent so that it most probably arrives at every relay, or at
+    /// every neighbour if none is one, without those that are better reached by another. Over many
+    /// hops a message that is sent once on lossy links nearly never arrives.
     fn repeats(&self) -> u8 {
         let is_direct = self.table.is_direct();
-        let direct = self.neighbours.iter().filter(|(node, _)| is_direct(**node));
+        let wanted = |node: NodeId| match self.relays.is_empty() {
+            true => is_direct(node),
+            false => is_direct(node) && self.relays.contains(&node),
+        };
+        let wanted = self.neighbours.iter().filter(|(node, _)| wanted(**node));
         let nlq = |(node, (_, radio)): (&NodeId, &(Cost, RadioId))| {
             self.links.get((*node, *radio)).map(links::Link::nlq)
         };
-        let missed = 1.0 - f64::from(direct.filter_map(nlq).min().unwrap_or(u8::MAX)) / 255.0;
+        let missed = 1.0 - f64::from(wanted.filter_map(nlq).min().unwrap_or(u8::MAX)) / 255.0;
         let arrives = |times: &u8| (0..*times).fold(1.0, |all, _| all * missed) <= LOST_FLOODS;
         (1..MOST_REPEATS).find(arrives).unwrap_or(MOST_REPEATS)
     }
@@ -119,18 +123,18 @@ impl Olsr {
         };
         let neighbours = order.iter().map(neighbour).collect();
         self.told = best.into_keys().collect();
+        self.hasty = if std::mem::take(&mut self.is_hasty) { self.hasty + 1 } else { 0 };
         self.told_at = now;
         self.ansn = self.ansn.wrapping_add(1);
         if self.signing.is_some() {
             self.signed += 1;
         }
         let counter = self.signing.is_some().then_some(self.signed);
-        let topology = Topology { ansn: self.ansn, neighbours, counter };
-        let message = self.message(
-            interval * u64::from(self.config.tc_hold),
-            u8::MAX,
-            Body::Topology(topology),
-        );
+        // What is news goes to all, and what comes and goes as anything else.
+        let reach = if self.hasty == 1 { u8::MAX } else { self.config.reach(self.ansn) };
+        let topology = Topology { ansn: self.ansn, reach, neighbours, counter };
+        let validity = self.config.tc_validity();
+        let message = self.message(validity, reach, Body::Topology(topology));
         let bytes = message.encode(self.signing.as_ref().map(|signing| &signing.identity));
         self.counters.topologies_sent += 1;
         self.flood(now, self.node(), bytes);
@@ -149,7 +153,8 @@ impl Olsr {
         };
         let index = self.radios.iter().position(is_ready)?;
         let mut messages = Vec::new();
-        if std::mem::take(&mut self.radios[index].owes_hello) {
+        let has_hello = std::mem::take(&mut self.radios[index].owes_hello);
+        if has_hello {
             messages.push(self.hello(now, index));
         }
         let radio = &mut self.radios[index];
@@ -181,7 +186,13 @@ impl Olsr {
             flow: FLOW,
             protocol: EtherType::IPV4,
             payload: udp::encode(from, to, &payload, &[]),
-            options: TxOptions { access: ACCESS, rate, ..TxOptions::default() },
+            // Links that repeat what is lost must not do so where it is counted.
+            options: TxOptions {
+                access: ACCESS,
+                rate,
+                attempts: has_hello.then_some(1),
+                ..TxOptions::default()
+            },
             order: None,
         })
     }

@@ -8,7 +8,7 @@ use super::paths::Cost;
 use crate::base::{AddressPlan, Duration, Instant, Limit, NodeId, RadioId};
 use crate::wire::olsr::{Hello, LinkCode, Neighbour};
 
-/// Neighbours by one radio that are kept at most; of others nothing is believed.
+/// Links that are kept at most; of others nothing is believed.
 const LINKS: usize = 256;
 /// The longest time that a HELLO is believed, and between two, whatever it says.
 const MOST_VALIDITY: Duration = Duration::from_secs(600);
@@ -56,7 +56,7 @@ impl Link {
             willingness: 0,
             neighbours: Vec::new(),
             checks: Limit::new(256, Duration::from_millis(5)),
-            hellos: Limit::new(4, Duration::from_millis(50)),
+            hellos: Limit::new(2, interval.clamp(Duration::from_millis(50), MOST_INTERVAL) / 2),
         }
     }
 
@@ -79,9 +79,15 @@ impl Link {
         }
     }
 
-    /// Takes it as one of which nothing was heard for long. With the next HELLOs it comes back.
-    pub(super) fn forget(&mut self) {
-        self.window = 0;
+    /// Takes it as one that has hardly been heard for long, so that any other way is taken. Beside
+    /// the traffic of nodes that it does not hear it may seem gone and be there: the only way
+    /// stays until the next HELLO is really missing. With more of them it comes back. Returns
+    /// whether more was known of it.
+    pub(super) fn forget(&mut self) -> bool {
+        let known = self.window.count_ones();
+        let oldest = 1 << (self.seen.max(1) - 1);
+        self.window = if known == 0 { 0 } else { oldest };
+        known > 1
     }
 
     /// Share of its HELLOs that arrive here, of 255.
@@ -218,10 +224,19 @@ impl Links {
             };
             let address = self.plan.ipv4(node);
             let neighbour = Neighbour { address, lq: link.lq(), nlq: link.nlq };
-            // A link by this radio goes before what others hear.
-            let is_known = told.get(&node).is_some_and(|known| known.0 != LinkCode::Neighbour);
-            if !is_known {
-                told.insert(node, (code, neighbour));
+            // A link by this radio goes before what others hear. Whether it is one in both
+            // directions, and whether the other is a neighbour, are two questions (6.1.1).
+            match told.get_mut(&node) {
+                None => _ = told.insert(node, (code, neighbour)),
+                Some((known @ LinkCode::Asymmetric, _)) if code == LinkCode::Neighbour => {
+                    *known = LinkCode::AsymmetricNeighbour;
+                }
+                Some(known) if known.0 == LinkCode::Neighbour => {
+                    let is_one_way = code == LinkCode::Asymmetric;
+                    let code = if is_one_way { LinkCode::AsymmetricNeighbour } else { code };
+                    *known = (code, neighbour);
+                }
+                Some(_) => {}
             }
         }
         told.into_values().collect()

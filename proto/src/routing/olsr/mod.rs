@@ -6,13 +6,14 @@
 //! (`paths`). Messages are broadcast to the neighbours of each radio.
 //!
 //! What differs from the RFC, and why: there is no hysteresis, and neighbours are held longer,
-//! because the quality of a link says more; what is flooded is repeated on lossy links; all nodes
-//! flood all their neighbours (TC_REDUNDANCY 2), because the fewest transmissions are not always by
-//! relays; a link counts only if both of its ends tell of it, so that one node cannot draw traffic
-//! by a lie about another; routes are computed no more often than every `recompute_s`, so that they
-//! do not flutter. Nodes have one address, so there are no MID messages, and gateways are not
-//! announced (HNA). Messages of other kinds are not sent on. Transports keep the last next hop that
-//! they were told, for those that wait with their data until a node can be reached again.
+//! because the quality of a link says more; what is flooded is repeated on lossy links, and most of
+//! it goes a few hops only, as in olsrd (fish eye); all nodes flood all their neighbours
+//! (TC_REDUNDANCY 2), because the fewest transmissions are not always by relays; a link counts only
+//! if both of its ends tell of it, so that one node cannot draw traffic by a lie about another;
+//! routes are computed no more often than every `recompute_s`, so that they do not flutter. Nodes
+//! have one address, so there are no MID messages, and gateways are not announced (HNA). Messages
+//! of other kinds are not sent on. Transports keep the last next hop that they were told, for those
+//! that wait with their data until a node can be reached again.
 
 mod config;
 mod flood;
@@ -74,6 +75,10 @@ pub struct Olsr {
     /// Whom the last topology message told of.
     told: Vec<NodeId>,
     told_at: Instant,
+    /// How many of them in a row went out because neighbours came or went, and whether the next
+    /// one does.
+    hasty: u32,
+    is_hasty: bool,
     computed: Option<Instant>,
     /// What the routes were computed with.
     neighbours: BTreeMap<NodeId, (Cost, RadioId)>,
@@ -164,6 +169,8 @@ impl Olsr {
             signed: 0,
             told: Vec::new(),
             told_at: Instant::ZERO,
+            hasty: 0,
+            is_hasty: false,
             computed: None,
             neighbours: BTreeMap::new(),
             answers: Limit::new(8, Duration::from_millis(500)),
@@ -319,6 +326,7 @@ impl Routing for Olsr {
         let is_as_before = |node: NodeId| signing.keys.get(&node) == keys.get(&node);
         self.topology.retain(|node| keys.contains_key(&node) && is_as_before(node));
         self.links.retain(|node| keys.contains_key(&node) && is_as_before(node));
+        self.table.direct.retain(|node, _| keys.contains_key(node) && is_as_before(*node));
         signing.keys = Arc::new(keys.clone());
         self.on_links_changed(cx.now);
         self.on_compute_due(cx);

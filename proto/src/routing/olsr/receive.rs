@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use super::links::Link;
 use super::topology::{Verdict, is_after};
 use super::{Olsr, Timer, relays};
 use crate::base::{Cx, Duration, EtherType, Instant, NodeId, PacketUp, RadioId, ReceivedPacket};
@@ -11,7 +12,10 @@ use crate::wire::{ip, udp};
 
 /// Neighbours in a message that is believed, at most: more than any node tells.
 const MOST_HEARD: usize = 256;
-/// Least time between two topology messages of a node whose neighbours come and go.
+/// How often the time doubles at most.
+const MOST_HASTY: u32 = 6;
+/// Least time between two topology messages of a node whose neighbours come and go. It doubles with
+/// each that follows soon: nodes at the edge of reach come and go all the time.
 const LEAST_TC: Duration = Duration::from_secs(1);
 
 impl Olsr {
@@ -79,9 +83,12 @@ impl Olsr {
 
     /// The link says that a neighbour does not answer any more (RFC 3626, section 13).
     pub(super) fn on_lost(&mut self, now: Instant, key: (NodeId, RadioId)) {
-        if let Some(link) = self.links.get_mut(key) {
-            link.forget();
+        if self.links.get_mut(key).is_some_and(Link::forget) {
             self.on_links_changed(now);
+            // What goes to it is lost until the routes are others, and others may send to it by
+            // this node.
+            self.set_by(Timer::Compute, now);
+            self.tell_soon(now);
         }
     }
 
@@ -91,12 +98,21 @@ impl Olsr {
         self.relays = relays::choose(&self.links, now, node, coverage, self.table.is_direct());
         let best = self.links.best(now);
         if !best.keys().eq(self.told.iter()) {
-            let soon = self.jitter(self.config.hello() / 4);
-            let at = (self.told_at + LEAST_TC).max(now + soon);
-            self.set_by(Timer::Topology, at);
+            self.tell_soon(now);
         }
         if best != self.neighbours {
             self.want_computed(now);
+        }
+    }
+
+    /// Tells all before it is due.
+    fn tell_soon(&mut self, now: Instant) {
+        let soon = self.jitter(self.config.hello() / 4);
+        let wait = (LEAST_TC * (1 << self.hasty.min(MOST_HASTY))).min(self.config.tc());
+        let at = (self.told_at + wait).max(now + soon);
+        if self.timers[Timer::Topology as usize].is_none_or(|due| at < due) {
+            self.set(Timer::Topology, at);
+            self.is_hasty = true;
         }
     }
 
@@ -152,7 +168,9 @@ impl Olsr {
     /// Sends on what is believed of a node, as it was checked: whoever brings it again may have
     /// changed it.
     fn send_on(&mut self, now: Instant, from: NodeId, is_relay: bool) {
-        let Some(message) = self.topology.to_send_on(from).filter(|_| is_relay) else { return };
+        let hops = self.table.routes.get(&from).map(|(hop, _)| hop.hops);
+        let message = self.topology.to_send_on(from, hops).filter(|_| is_relay);
+        let Some(message) = message else { return };
         self.counters.sent_on += 1;
         self.topology.set_sent_on(from);
         self.flood(now, from, message);
@@ -170,7 +188,8 @@ impl Olsr {
         let Some(counter) = topology.counter else {
             if self.signing.is_none() && is_after(message.seq, self.message_seq) {
                 self.message_seq = message.seq;
-                self.set_by(Timer::Topology, now);
+                // Whoever repeats it with higher numbers is not answered each time.
+                self.set_by(Timer::Topology, now.max(self.told_at + LEAST_TC));
             }
             return;
         };

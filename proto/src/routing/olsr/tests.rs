@@ -322,7 +322,7 @@ fn nodes_with_keys_find_each_other_and_believe_no_other_signature() {
             ttl: 255,
             hops: 1,
             seq: 60_000,
-            body: Body::Topology(Topology { ansn: 60_000, neighbours, counter }),
+            body: Body::Topology(Topology { ansn: 60_000, reach: u8::MAX, neighbours, counter }),
             bytes: Bytes::new(),
         };
         net.inject(2, forged.encode(Some(&key(2))));

@@ -34,8 +34,9 @@ struct Originator {
     until: Instant,
     /// Until when it is not forgotten.
     known_until: Instant,
-    /// Its newest message.
+    /// Its newest message, and how many hops that is meant to go.
     newest: Message,
+    reach: u8,
     number: Number,
     /// In the order of the neighbours.
     neighbours: Vec<(NodeId, Cost)>,
@@ -178,6 +179,7 @@ impl TopologySet {
             known_until: now + validity.max(REMEMBERED),
             number: Number::of(&message, topology),
             newest: message,
+            reach: topology.reach,
             neighbours,
             is_sent_on: false,
             answered: now,
@@ -186,12 +188,15 @@ impl TopologySet {
         changed
     }
 
-    /// The newest message of a node for the next hop. Its TTL is not signed, and whoever sends it
-    /// first could end it: with a signature the counter stops loops, and TTL starts anew.
-    pub(super) fn to_send_on(&self, from: NodeId) -> Option<bytes::Bytes> {
-        let newest = &self.originators.get(&from)?.newest;
-        match self.originators[&from].number {
-            Number::Counter(_) => Some(newest.forwarded_anew()),
+    /// The newest message of a node that is so many hops away, for the next hop. Its TTL is not
+    /// signed, and whoever sends it first could end it: with a signature the counter stops loops,
+    /// and it goes as far as its originator meant.
+    pub(super) fn to_send_on(&self, from: NodeId, hops: Option<u8>) -> Option<bytes::Bytes> {
+        let Originator { newest, number, reach, .. } = self.originators.get(&from)?;
+        match number {
+            Number::Counter(_) => {
+                hops.is_none_or(|hops| hops < *reach).then(|| newest.forwarded_anew())
+            }
             Number::Seq(_) => (newest.ttl > 1).then(|| newest.forwarded()),
         }
     }
