@@ -120,7 +120,8 @@ impl Scenario {
     }
 
     /// The network made concrete, with a route from every node to every node it can reach: the
-    /// fewest hops; among equals, by the order of the links in the scenario.
+    /// fewest hops; among equals, the one with the fewest expected transmissions by the losses of
+    /// its links, and then by the order of the links in the scenario.
     ///
     /// Panics if the scenario has [`Scenario::problems`].
     pub fn plan(&self) -> Plan {
@@ -280,8 +281,7 @@ fn add_path(
         if routes.contains_key(&to) {
             return;
         }
-        let nearer = |step: &&topology::Step| search.hops(step.node) == Some(hops - 1);
-        let step = topology.steps(at).iter().find(nearer).expect("whoever was reached has a way");
+        let step = search.step(topology, at).expect("whoever was reached has a way");
         let hops = u8::try_from(hops).unwrap_or(u8::MAX);
         routes.insert(to, NextHop { via: step.node, radio: step.radio, hops });
         at = step.node;

@@ -31,6 +31,8 @@ pub(in crate::stack) struct RadioUse {
 pub(super) struct Step {
     pub(super) node: NodeId,
     pub(super) radio: RadioId,
+    /// Transmissions that a frame and its acknowledgement are expected to take, in thousandths.
+    pub(super) milli_etx: u32,
 }
 
 /// The radios of a scenario and who hears whom.
@@ -251,25 +253,28 @@ impl Topology {
     /// its acknowledgement.
     fn line_up(&mut self) {
         let key = |hop: &Hop| (hop.from, hop.to);
-        let mut usable: Vec<_> = self.hops.iter().filter(|hop| hop.usable).map(key).collect();
-        usable.sort_unstable();
-        let two_way: Vec<&Hop> = self
-            .hops
-            .iter()
-            .filter(|hop| hop.usable && usable.binary_search(&(hop.to, hop.from)).is_ok())
-            .collect();
+        let mut usable: Vec<&Hop> = self.hops.iter().filter(|hop| hop.usable).collect();
+        usable.sort_by_key(|hop| key(hop));
+        let back = |hop: &Hop| {
+            let place = usable.binary_search_by_key(&(hop.to, hop.from), |back| key(back));
+            place.ok().map(|place| usable[place])
+        };
+        let two_way = self.hops.iter().filter(|hop| hop.usable);
+        let two_way: Vec<(&Hop, u32)> =
+            two_way.filter_map(|hop| Some((hop, milli_etx(&hop.loss, &back(hop)?.loss)))).collect();
         let mut first = vec![0_u32; self.radios.len() + 1];
-        for hop in &two_way {
+        for (hop, _) in &two_way {
             first[index(hop.from.0) + 1] += 1;
         }
         for node in 0..self.radios.len() {
             first[node + 1] += first[node];
         }
         let mut next = first.clone();
-        let mut steps = vec![Step { node: NodeId(0), radio: RadioId(0) }; two_way.len()];
-        for hop in two_way {
+        let none = Step { node: NodeId(0), radio: RadioId(0), milli_etx: 0 };
+        let mut steps = vec![none; two_way.len()];
+        for (hop, milli_etx) in two_way {
             let place = &mut next[index(hop.from.0)];
-            steps[*place as usize] = Step { node: hop.to.0, radio: hop.from.1 };
+            steps[*place as usize] = Step { node: hop.to.0, radio: hop.from.1, milli_etx };
             *place += 1;
         }
         (self.steps, self.first_step) = (steps, first);
@@ -322,11 +327,29 @@ impl Topology {
     }
 }
 
+/// Transmissions that a frame and its acknowledgement are expected to take, in thousandths, where
+/// these losses are met there and back (ETX: De Couto and others 2003).
+fn milli_etx(there: &LossConfig, back: &LossConfig) -> u32 {
+    const MOST: f64 = 1e6;
+    let arrives = (1.0 - there.mean()) * (1.0 - back.mean());
+    (1e3 / arrives).min(MOST) as u32
+}
+
+/// How a node is reached.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reached {
+    /// The search that last reached it.
+    number: u32,
+    /// Hops to the destination.
+    hops: u16,
+    /// Transmissions on the best of the shortest ways, in thousandths.
+    milli_etx: u32,
+}
+
 /// A search for shortest paths, whose memory is used again.
 #[derive(Clone, Debug, Default)]
 pub(in crate::stack) struct Search {
-    /// The search that last reached each node, and its hops to the destination.
-    reached: Vec<(u32, u16)>,
+    reached: Vec<Reached>,
     number: u32,
     edge: VecDeque<NodeId>,
 }
@@ -335,33 +358,52 @@ impl Search {
     /// Finds the hops to `to` from all of `from` that lead there, and from whoever is nearer; from
     /// everybody if `from` is empty.
     pub(super) fn toward(&mut self, topology: &Topology, to: NodeId, from: &[NodeId]) {
-        self.reached.resize(topology.len(), (0, 0));
+        self.reached.resize(topology.len(), Reached::default());
         self.number += 1;
         self.edge.clear();
         self.edge.push_back(to);
-        self.reached[index(to)] = (self.number, 0);
+        self.reached[index(to)] = Reached { number: self.number, hops: 0, milli_etx: 0 };
+        let mut last = 0;
         let mut missing = from.iter().filter(|node| **node != to).count();
         while let Some(at) = self.edge.pop_front() {
-            let hops = self.reached[index(at)].1;
+            let Reached { hops, milli_etx, .. } = self.reached[index(at)];
+            // All that are as far as the farthest may be on a way to it that is as short.
+            if missing == 0 && !from.is_empty() && hops >= last {
+                return;
+            }
+            let hops = hops.saturating_add(1);
             for step in topology.steps(at) {
                 let place = &mut self.reached[index(step.node)];
-                if place.0 == self.number {
+                let milli_etx = milli_etx.saturating_add(step.milli_etx);
+                if place.number == self.number {
+                    if place.hops == hops {
+                        place.milli_etx = place.milli_etx.min(milli_etx);
+                    }
                     continue;
                 }
-                *place = (self.number, hops.saturating_add(1));
+                *place = Reached { number: self.number, hops, milli_etx };
                 self.edge.push_back(step.node);
-                missing -= usize::from(missing > 0 && from.contains(&step.node));
-            }
-            if missing == 0 && !from.is_empty() {
-                return;
+                if missing > 0 && from.contains(&step.node) {
+                    (missing, last) = (missing - 1, hops);
+                }
             }
         }
     }
 
+    /// The first step from a node on the best of the shortest ways, by the order of the links where
+    /// several are as good.
+    pub(super) fn step<'a>(&self, topology: &'a Topology, from: NodeId) -> Option<&'a Step> {
+        let hops = self.hops(from)?.checked_sub(1)?;
+        let nearer = |step: &&Step| self.hops(step.node) == Some(hops);
+        let etx =
+            |step: &&Step| self.reached[index(step.node)].milli_etx.saturating_add(step.milli_etx);
+        topology.steps(from).iter().filter(nearer).min_by_key(etx)
+    }
+
     /// Hops from a node to the destination, if it was reached.
     pub(super) fn hops(&self, node: NodeId) -> Option<u16> {
-        let (number, hops) = *self.reached.get(index(node))?;
-        (number == self.number).then_some(hops)
+        let reached = self.reached.get(index(node))?;
+        (reached.number == self.number).then_some(reached.hops)
     }
 }
 

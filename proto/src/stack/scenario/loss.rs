@@ -226,6 +226,28 @@ impl Scenario {
 }
 
 impl LossConfig {
+    /// The share of frames that is lost in the long run, where that is told by the settings alone
+    /// and does not depend on their length; nothing of the others.
+    pub fn mean(&self) -> f64 {
+        let of_two = |bad: f64, good_loss: f64, bad_loss: f64| {
+            let bad = if bad.is_finite() { bad } else { 0.0 };
+            good_loss + bad * (bad_loss - good_loss)
+        };
+        match self {
+            Self::Bernoulli { p } | Self::BernoulliUnits { p, .. } => *p,
+            Self::GilbertElliott { good_ms, bad_ms, good_loss, bad_loss } => {
+                of_two(bad_ms / (good_ms + bad_ms), *good_loss, *bad_loss)
+            }
+            Self::GilbertElliottFrames { to_bad, to_good, good_loss, bad_loss } => {
+                of_two(to_bad / (to_bad + to_good), *good_loss, *bad_loss)
+            }
+            Self::Runs(runs) => runs.loss,
+            Self::Drift(drift) => drift.loss,
+            Self::Driver(driver) => driver.loss.mean(),
+            Self::Interferer(_) | Self::Modulated(_) | Self::Trace(_) => 0.0,
+        }
+    }
+
     /// The recording that the process plays back, if it does, wherever it stands.
     pub fn recording_mut(&mut self) -> Option<&mut TraceConfig> {
         match self {
