@@ -71,6 +71,18 @@ impl Bits {
         bytes.map(|(own, other)| (own & other).count_ones()).sum()
     }
 
+    /// How many times in a row of these frames one that came follows one that did not, the first
+    /// included.
+    pub(super) fn stretches(&self, came: &Self) -> u32 {
+        let (mut stretches, mut has_come) = (0, false);
+        for frame in (0..self.frames).filter(|frame| self.has(*frame)) {
+            let comes = came.has(frame);
+            stretches += u32::from(comes && !has_come);
+            has_come = comes;
+        }
+        stretches
+    }
+
     /// Frames that are here and in neither of the others.
     pub(super) fn count_beyond(&self, others: [&Self; 2]) -> u32 {
         let [a, b] = others;

@@ -9,7 +9,7 @@ use crate::base::{Instant, NodeId};
 use crate::wire::hop::BlockId;
 
 /// A block of fewer bytes goes together with its request (`hop.md` 3).
-pub(super) const SMALL_BYTES: u32 = 8_192;
+pub const SMALL_BYTES: u32 = 8_192;
 /// Bytes that a frame and a block cost beside their payload.
 const FRAME_COST: u64 = 64;
 const BLOCK_COST: u64 = 512;

@@ -49,7 +49,7 @@ use bytes::Bytes;
 
 use self::admit::{Reception, Waiting};
 use self::block::{Block, End, Phase};
-pub use self::block::{Shape, Whole};
+pub use self::block::{SMALL_BYTES, Shape, Whole};
 pub use self::config::{Ahead, Durable, HOPS, HopConfig, NextHop, Schedule, Withhold};
 use self::gap::Gap;
 use self::held::Writing;
@@ -59,6 +59,7 @@ use self::pace::Pace;
 pub use self::port::{HopPort, Role, frames_of, key_of};
 use self::reach::{Route, Stranded};
 use self::receive::{Arrivals, Over};
+pub use self::send::LONGEST_WAIT;
 use crate::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, Duration, Instant, Name, NodeId, PacketOutcome, Rng,
     UnitId, UnitIds, named, sooner,

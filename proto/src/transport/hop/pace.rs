@@ -3,18 +3,25 @@
 //! Frames of blocks are not acknowledged one by one, so that the radio never finds out that a node
 //! which it cannot hear sends at the same time: both could go on for a second, and neither would
 //! get anything through. A round of which hardly anything came is therefore followed by a pause of
-//! random length and a short round, and rounds grow again with success. Losses by chance, even of
-//! half the frames, change nothing. Those of more than two thirds cannot be told from a neighbour
-//! that is not heard, and lose most of what is left: without `yields` 75, 80 and 90% of loss leave
-//! 2.7, 10 and 140 times as much (one hop, 24 Mb/s).
+//! random length and a short round, and rounds grow again with success. Losses by chance change
+//! nothing: where up to nine of ten frames are lost, what comes is spread over the round as by lot,
+//! while bursts of a hidden sender let frames through only between two of them.
 
 use super::Hop;
+use super::bits::Bits;
 use super::block::{Block, Phase};
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::BlockId;
 
 /// A round of which a smaller share came met somebody.
 const HARDLY: f64 = 0.3;
+/// A share that bursts of a hidden sender do not let through: the time between two of them is
+/// shorter than a frame.
+const LEAST_SHARE: f64 = 0.1;
+/// Frames that must have come to see how they are spread, and the part of the stretches that would
+/// be expected by chance.
+const LEAST_CAME: u32 = 4;
+const SPREAD: f64 = 0.7;
 /// Fewer frames prove something only if none comes, several rounds in a row.
 const ENOUGH: u32 = 64;
 const CHANCE: u32 = 4;
@@ -42,6 +49,36 @@ impl Default for Pace {
     }
 }
 
+/// What came of a round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Round {
+    pub(super) sent: u32,
+    came: u32,
+    /// Stretches of frames that came, with others between them.
+    stretches: u32,
+}
+
+impl Round {
+    pub(super) fn of(sent: &Bits, theirs: &Bits) -> Self {
+        let (came, stretches) = (sent.count_common(theirs), sent.stretches(theirs));
+        Self { sent: sent.count().into(), came, stretches }
+    }
+
+    /// Share of the frames that came.
+    pub(super) fn share(self) -> f64 {
+        f64::from(self.came) / f64::from(self.sent)
+    }
+
+    /// Whether what came looks as if each frame had been lost by itself.
+    pub(super) fn is_by_chance(self) -> bool {
+        let share = self.share();
+        let expected = f64::from(self.came) * (1.0 - share);
+        self.came >= LEAST_CAME
+            && share >= LEAST_SHARE
+            && f64::from(self.stretches) >= SPREAD * expected
+    }
+}
+
 impl Hop {
     /// Frames of a round to a neighbour.
     pub(super) fn round_frames(&self, to: NodeId) -> u32 {
@@ -49,7 +86,8 @@ impl Hop {
     }
 
     /// What came of a round to a neighbour. Returns how long to hold back.
-    pub(super) fn on_round_end(&mut self, to: NodeId, sent: u32, came: u32) -> Duration {
+    pub(super) fn on_round_end(&mut self, to: NodeId, round: Round) -> Duration {
+        let Round { sent, came, .. } = round;
         if !self.config.yields || sent == 0 {
             return Duration::ZERO;
         }
@@ -57,7 +95,7 @@ impl Hop {
         let is_small = sent < ENOUGH.min(pace.round);
         let met_somebody = match is_small {
             true => came == 0,
-            false => f64::from(came) < HARDLY * f64::from(sent),
+            false => round.share() < HARDLY && !round.is_by_chance(),
         };
         if !met_somebody {
             *pace = Pace { round: pace.round.saturating_mul(GROWTH), failed: 0 };

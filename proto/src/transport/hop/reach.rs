@@ -17,6 +17,9 @@ const GONE: u32 = 12;
 /// How long after one was given up the next goes at the earliest: by then a turn of somebody hidden
 /// is over.
 const GIVEN_UP_WAIT: Duration = Duration::from_millis(60);
+/// How long at most the answer of one that has answered for a block before is waited for, where the
+/// radio says that the request has come: behind the card of either the rest was lost.
+const DELIVERED_WAIT: Duration = Duration::from_millis(100);
 /// Between two requests to a neighbour that is gone, however many blocks wait for it: those of a
 /// thousand files would else take most of the air.
 const BETWEEN: Duration = Duration::from_millis(50);
@@ -63,10 +66,12 @@ impl Hop {
         outcome: PacketOutcome,
     ) {
         let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
-        if let (Some(transfer), PacketOutcome::Failed) = (transfer, outcome)
-            && let Phase::Asked { due, .. } = &mut transfer.phase
-        {
-            *due = (*due).max(now + GIVEN_UP_WAIT);
+        if let Some(Transfer { phase: Phase::Asked { due, .. }, round, .. }) = transfer {
+            match outcome {
+                PacketOutcome::Failed => *due = (*due).max(now + GIVEN_UP_WAIT),
+                PacketOutcome::Delivered if *round > 1 => *due = (*due).min(now + DELIVERED_WAIT),
+                PacketOutcome::Delivered | PacketOutcome::Sent => {}
+            }
         }
         if outcome == PacketOutcome::Delivered {
             self.on_there(now, to);
@@ -76,8 +81,8 @@ impl Hop {
         *silence = (*silence + 1).min(GONE);
     }
 
-    /// A neighbour is there. Those that waited for long while it was gone ask for their blocks soon.
-    /// Returns whether anything spoke for its being gone.
+    /// A neighbour is there. What waited for long while it was gone is asked for soon. Returns
+    /// whether anything spoke for its being gone.
     fn on_there(&mut self, now: Instant, node: NodeId) -> bool {
         let silence = self.silence.insert(node, 0).unwrap_or_default();
         if silence < GONE {

@@ -6,6 +6,7 @@ use super::admit::SILENT;
 use super::bits::Bits;
 use super::block::{Block, End, Phase, Shape, Transfer};
 use super::out::Message;
+use super::pace::Round;
 use super::park::Place;
 use super::{Hop, NextHop, Schedule};
 use crate::base::{Duration, Instant, NodeId};
@@ -16,7 +17,8 @@ use crate::wire::hop::{BlockId, Body, FlowKey};
 /// a request and its answer take 4 ms.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 pub(super) const LEAST_WAIT: Duration = Duration::from_millis(6);
-pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(1_500);
+/// The longest time between two requests for one block (500 ms in `hop.md` 3).
+pub const LONGEST_WAIT: Duration = Duration::from_millis(1_500);
 /// How often a neighbour that has answered for a block is asked again before the wait grows.
 pub(super) const QUICK_TRIES: u32 = 6;
 /// The same of one that has not, and may withhold its answer.
@@ -266,9 +268,9 @@ impl Hop {
             let mean = self.answer_time.entry(via).or_insert(took);
             *mean = (*mean * 7 + took) / 8;
         }
-        let (sent, both) = (transfer.sent.count(), transfer.sent.count_common(&theirs));
-        if sent > 0 {
-            let rate = f64::from(both) / f64::from(sent);
+        let round = Round::of(&transfer.sent, &theirs);
+        if round.sent > 0 {
+            let rate = round.share();
             let mean = self.delivery.entry(via).or_insert(1.0);
             *mean += ROUND_WEIGHT * (rate - *mean);
         }
@@ -280,7 +282,7 @@ impl Hop {
         }
         (transfer.theirs, transfer.sent) = (theirs, Bits::none(block.shape.frames));
         transfer.cursor = 0;
-        let pause = self.on_round_end(via, sent.into(), both);
+        let pause = self.on_round_end(via, round);
         let is_paused = pause > Duration::ZERO;
         let most = self.round_frames(via);
         let block = self.blocks.get_mut(&id).expect("it was there");

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::transport::hop::bits::Bits;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -414,9 +415,27 @@ fn a_sender_holds_back_where_hardly_anything_comes() {
         assert!(row.send(flow(1), 2, &[100, 140_000], MINUTE * 120));
         row.count(1, "pauses")
     };
-    assert!(pauses(0.85, true) > 0);
-    assert_eq!(pauses(0.85, false), 0);
+    assert!(pauses(0.9, true) > 0);
+    assert_eq!(pauses(0.9, false), 0);
     assert_eq!(pauses(0.5, true), 0, "losses by chance are no reason");
+}
+
+#[test]
+fn losses_by_chance_are_told_from_bursts_of_somebody_hidden() {
+    let round = |comes: &dyn Fn(u16) -> bool| {
+        let mut theirs = Bits::none(750);
+        (0..750).filter(|frame| comes(*frame)).for_each(|frame| _ = theirs.set(frame));
+        pace::Round::of(&Bits::all(750), &theirs)
+    };
+    let mut rng = Seed(1).stream("losses");
+    let mut lots: Vec<f64> = (0..750).map(|_| rng.uniform()).collect();
+    let by_chance = round(&|frame| lots[usize::from(frame)] < 0.2);
+    assert!(by_chance.is_by_chance());
+    // One in five of 150 bursts of five comes through.
+    let in_bursts = round(&|frame| lots[usize::from(frame / 5)] < 0.2);
+    assert!(!in_bursts.is_by_chance());
+    lots.iter_mut().for_each(|lot| *lot *= 4.0);
+    assert!(!round(&|frame| lots[usize::from(frame)] < 0.2).is_by_chance(), "hardly any");
 }
 
 #[test]

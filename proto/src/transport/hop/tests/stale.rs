@@ -184,6 +184,6 @@ fn a_neighbour_that_is_gone_is_asked_a_few_times_a_second_for_however_many_flows
     let a_second = (row.count(1, "requests") - asked) as f64 / 60.0;
     assert!((5.0..30.0).contains(&a_second), "{a_second} a second, of {FLOWS} flows");
     row.deaf = None;
-    later(&mut row, 5_000);
+    later(&mut row, 15_000);
     assert_eq!(row.delivered.len(), FLOWS as usize, "as soon as it is back");
 }
