@@ -46,6 +46,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if scenario.security.as_ref().is_some_and(SecurityConfig::is_readable) {
         let _ = writeln!(text, "security: {READABLE}");
     }
+    if scenario.security.as_ref().is_some_and(|security| !security.is_on()) {
+        let _ =
+            writeln!(text, "security: OFF: whoever is in range can read, forge and replay frames");
+    }
     for note in scenario.notes() {
         let _ = writeln!(text, "note: {note}");
     }

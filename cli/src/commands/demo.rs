@@ -34,7 +34,7 @@ const NOTE: &str = "ratio: to plain 802.11 with Reno at the same loss; published
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop demo\n  \
-    farhop demo --json | jq '.runs[] | [.stack, .loss, .total_mbps]'\n  \
+    farhop demo --json | jq '.runs[] | [.stack, .congestion, .loss, .total_mbps]'\n  \
     farhop demo --seconds 5 --out /tmp/demo")]
 pub(crate) struct Options {
     /// Print the result as JSON.

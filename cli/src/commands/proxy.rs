@@ -12,6 +12,7 @@ use farhop_run::sockets::client::Daemon;
 
 use super::print_text;
 use super::status::{Wanted, only, statuses};
+use crate::progress::tell;
 use crate::{Failure, interrupt};
 
 /// How often it is looked for Ctrl-C.
@@ -165,6 +166,17 @@ fn redirect(options: &ProxyOptions, entry: &Entry, exits: &Exits) -> Result<Redi
     let redirect = Redirect::install(port, prefixes.as_deref(), &own);
     let redirect = redirect.map_err(|error| failed(&error))?;
     print_text(&format!("TCP is redirected to port {port}"))?;
+    // A place in the world stands for all of it.
+    let world = || vec![("192.0.2.1".parse::<Prefix>().expect("an address"), "default".to_owned())];
+    let named = |all: Vec<Prefix>| all.into_iter().map(|it| (it, it.to_string())).collect();
+    for (prefix, name) in prefixes.map_or_else(world, named) {
+        if !prefix.has_route() {
+            tell(&format!(
+                "farhop: this host has no route to {name}, so that the kernel refuses connections \
+                 before they can be redirected: `ip route add {name} dev lo` is enough"
+            ));
+        }
+    }
     Ok(redirect)
 }
 

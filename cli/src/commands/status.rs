@@ -91,7 +91,17 @@ pub(super) struct Wanted<'a> {
 pub(super) fn only(wanted: Wanted<'_>) -> Result<PathBuf, Failure> {
     let mut running = running(wanted)?;
     if running.len() > 1 {
-        let names: Vec<String> = running.into_iter().map(|daemon| daemon.name).collect();
+        let mut names: Vec<&str> = running.iter().map(|daemon| daemon.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.len() == 1 {
+            let dirs = running.iter().filter_map(|daemon| daemon.path.parent());
+            let dirs: Vec<String> = dirs.map(|dir| dir.display().to_string()).collect();
+            let (name, dirs) = (names[0], dirs.join(", "));
+            return Err(Failure::Failed(format!(
+                "several daemons are called '{name}': choose by --runtime-dir: {dirs}"
+            )));
+        }
         let names = names.join(", ");
         return Err(Failure::Failed(format!(
             "several daemons run here: choose by --node: {names}"
@@ -131,6 +141,9 @@ fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
     let mut running: Vec<_> = dirs.iter().flat_map(|dir| daemon::list(dir)).collect();
     // The air of a lab has a socket too, but is no node.
     running.retain(|daemon| !daemon.name.starts_with('@'));
+    let mut names: Vec<String> = running.iter().map(|daemon| daemon.name.clone()).collect();
+    names.sort_unstable();
+    names.dedup();
     if let Some(node) = wanted.node {
         running.retain(|daemon| daemon.name == node);
     }
@@ -144,6 +157,14 @@ fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
                  daemon answers its own user and root: take that user, or `sudo farhop ...`",
                 path.display()
             )));
+        }
+        if !names.is_empty() {
+            let names = names.join(", ");
+            return Err(Failure::Failed(format!("{who}{place} is running; there are {names}")));
+        }
+        if let (Some(dir), None) = (wanted.runtime_dir, wanted.lab) {
+            let dir = dir.display();
+            return Err(Failure::Failed(format!("{who} is running that has its socket in {dir}")));
         }
         return Err(Failure::Failed(format!(
             "{who}{place} is running: start one with `farhop up FILE --node NAME` or \

@@ -314,7 +314,12 @@ impl Flows {
 
     /// What passed.
     pub fn stats(&self) -> FlowsStats {
-        self.stats
+        let refused = |end: &End| match &end.transport {
+            AnyTransport::Udp(udp) => udp.refused(),
+            _ => 0,
+        };
+        let refused = self.ends.iter().map(refused).sum::<u64>();
+        FlowsStats { queue_full: self.stats.queue_full + refused, ..self.stats }
     }
 
     fn on_received(&mut self, cx: &mut Cx<'_>, via: NodeId, payload: Bytes, signal: Option<Dbm>) {

@@ -94,10 +94,13 @@ fn enter(lab: &LabState, node: &str) -> Result<(), LabError> {
 ///
 /// Fails if there is no such lab.
 pub fn down(id: Option<&str>) -> Result<Vec<String>, LabError> {
+    let all = list();
+    let known = all.iter().map(|lab| lab.id.as_str()).collect::<Vec<_>>().join(", ");
     let labs: Vec<LabState> =
-        list().into_iter().filter(|lab| id.is_none_or(|id| lab.id == id)).collect();
+        all.iter().filter(|lab| id.is_none_or(|id| lab.id == id)).cloned().collect();
     if let (true, Some(id)) = (labs.is_empty(), id) {
-        return Err(LabError::NotFound(format!("there is no lab '{id}'")));
+        let others = if known.is_empty() { "" } else { "; there are " };
+        return Err(LabError::NotFound(format!("there is no lab '{id}'{others}{known}")));
     }
     for lab in &labs {
         end_holder(lab);

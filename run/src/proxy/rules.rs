@@ -1,7 +1,8 @@
 //! Parts of the address space: whom an exit connects to, and which exit a target has.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io::{Error, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::str::FromStr;
 
 /// Addresses with a common prefix.
@@ -30,6 +31,18 @@ impl Prefix {
             }
             _ => false,
         }
+    }
+
+    /// Whether this host has a route to where it begins.
+    pub fn has_route(&self) -> bool {
+        let any: IpAddr = match self.address {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        // Nothing is sent by that. Any port will do.
+        let connected = UdpSocket::bind((any, 0)).and_then(|it| it.connect((self.address, 9)));
+        let is_refused = |error: &Error| error.kind() == ErrorKind::NetworkUnreachable;
+        !connected.is_err_and(|error| is_refused(&error))
     }
 
     /// How many bits are the same.

@@ -203,6 +203,14 @@ impl Udp {
         }
     }
 
+    /// Datagrams that found no room when they were due, as in a full interface queue.
+    pub(crate) fn refused(&self) -> u64 {
+        match &self.role {
+            Role::Source(source) => source.overflows,
+            Role::Sink(_) => 0,
+        }
+    }
+
     /// Datagrams that a sink knows to be missing, up to the highest number that came.
     pub fn lost(&self) -> u64 {
         match &self.role {
@@ -411,7 +419,7 @@ impl Transport for Udp {
         let mut status = TransportStatus { kind: "udp".into(), ..TransportStatus::default() };
         match &self.role {
             Role::Source(source) => {
-                status.sent_bytes = source.sent_bytes;
+                status.sent_bytes = source.sent_bytes + source.overflows * source.size as u64;
                 status.counters = named([
                     ("segments", source.sent),
                     ("overflows", source.overflows),
