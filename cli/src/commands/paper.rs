@@ -63,7 +63,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let Some(name) = &options.name else { return list() };
+    let Some(name) = &options.name else { return list(options) };
     let paper = find(name)?;
     let targets = chosen(paper, &options.only)?;
     if options.lab {
@@ -123,7 +123,23 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-fn list() -> Result<(), Failure> {
+fn list(options: &Options) -> Result<(), Failure> {
+    if let Some(dir) = &options.out {
+        let what = format!("no paper is named, so there is nothing for {}", dir.display());
+        return Err(Failure::Input(miette::miette!("{what}; `farhop paper` lists the papers")));
+    }
+    if options.json {
+        let of = |paper: &Paper| {
+            let targets = (paper.targets)();
+            let targets =
+                targets.iter().map(|it| serde_json::json!({ "id": it.id, "title": it.title }));
+            let targets: Vec<serde_json::Value> = targets.collect();
+            serde_json::json!({ "name": paper.name, "title": paper.title, "targets": targets })
+        };
+        return print_json(
+            &serde_json::json!({ "papers": PAPERS.iter().map(of).collect::<Vec<_>>() }),
+        );
+    }
     for paper in PAPERS {
         let targets = counted((paper.targets)().len(), "target");
         print_text(&format!("{:<10} {}; {targets}", paper.name, paper.title))?;

@@ -181,7 +181,7 @@ mod tests {
         let now = "now";
         let text = [line(1, now), line(2, "before"), line(3, now)[..40].to_owned()].join("\n");
         fs::write(dir.join(RUNS), text).expect("a file");
-        let open = || Store::open_for(&dir, RUNS, now.into()).ok().expect("a folder");
+        let open = || Store::open_for(&dir, RUNS, now.into()).expect("a folder");
         let seeds = |store: &Store| store.done.keys().map(|run| run.1).collect::<Vec<_>>();
         let mut store = open();
         let before = seeds(&store);

@@ -11,6 +11,7 @@ pub(crate) use super::paper_chart::draw;
 /// A number with as many digits as say something.
 fn number(value: f64) -> String {
     match value.abs() {
+        v if v.is_nan() => "none".into(),
         v if v >= 1000.0 => format!("{value:.0}"),
         v if v >= 100.0 => format!("{value:.1}"),
         v if v >= 0.1 || v == 0.0 => format!("{value:.2}"),

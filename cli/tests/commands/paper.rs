@@ -42,9 +42,9 @@ fn the_rows_of_hop_come_with_their_figures() {
     // A row of H-F8 may be outside, and the status tells so.
     let result: Value = serde_json::from_slice(&done.stdout).expect("it is JSON");
     let rows = result["rows"].as_array().expect("rows");
-    assert_eq!(rows.len(), 19);
+    assert_eq!(rows.len(), 23);
     // How much comes through a driver that drops nearly all takes longer to see.
-    for row in rows.iter().filter(|row| row["id"] != "H-F8") {
+    for row in rows.iter().filter(|row| row["id"] != "H-F8" && row["known"] != true) {
         assert_eq!(row["ok"], true, "{row}");
     }
 }

@@ -1,7 +1,8 @@
 //! Constants, and control frames by the block.
 
+use farhop_proto::routing::olsr::OlsrConfig;
 use farhop_proto::stack::Codec;
-use farhop_proto::transport::hop::HopConfig;
+use farhop_proto::transport::hop::{HOPS, HopConfig, LONGEST_WAIT, SMALL_BYTES};
 use farhop_sim::engine::Report;
 
 use super::network::{CALIBRATED, Carrier, FILE, Net};
@@ -78,6 +79,10 @@ fn n3(_: Effort, _: &Results) -> Findings {
         ("high-product", f64::from(product.high_blocks)),
         ("turn", f64::from(CALIBRATED.hop.turn_frames)),
         ("voice", Codec::PACKET_S * 1e3),
+        ("hops", f64::from(HOPS)),
+        ("small", f64::from(SMALL_BYTES)),
+        ("wait", LONGEST_WAIT.as_secs_f64()),
+        ("recompute", OlsrConfig::default().recompute_s),
     ] {
         found.add(key, Estimate::exact(value));
     }
