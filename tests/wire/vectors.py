@@ -187,7 +187,7 @@ def topology(line, check):
         return True
 
     neighbours = "0a420002ff8000000a420003ff800000"
-    fields = "d4e700680a420001ff00000700050000" + neighbours + "0000000000000028"
+    fields = "d4e700680a420001ff00000700050800" + neighbours + "0000000000000028"
     check("topology, fields", said.hex() == fields)
     check("topology, signature", is_valid(signed))
     check("topology with a bit changed", not is_valid(signed[:-1] + bytes([signed[-1] ^ 1])))
