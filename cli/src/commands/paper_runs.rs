@@ -134,7 +134,7 @@ impl UntilDone {
         ));
     }
 
-    /// All that were wanted are done. The file goes, unless it has others.
+    /// All that were wanted are done. The file goes, unless it has others of this program.
     pub(super) fn end(self) {
         let Some(store) = self.store else { return };
         if store.done.keys().all(|run| self.wanted.contains(run)) {

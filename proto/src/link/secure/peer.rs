@@ -221,7 +221,11 @@ impl Peer {
 
     /// A session is proved to be fresh: from now on we send under it.
     pub(super) fn on_session(&mut self, now: Instant, session: Session) {
-        self.previous = self.current.replace(session);
+        let before = self.current.replace(session);
+        // One that the other never used may be one that it does not have.
+        if before.as_ref().is_some_and(Session::is_used) || self.previous.is_none() {
+            self.previous = before;
+        }
         self.begun.clear();
         self.cookie = None;
         self.freely.fill();

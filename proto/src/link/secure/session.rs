@@ -205,6 +205,11 @@ impl Session {
         }
     }
 
+    /// Whether the other has sent under it.
+    pub(super) fn is_used(&self) -> bool {
+        self.is_used
+    }
+
     /// From when on it is doubtful that the other has it.
     pub(super) fn doubtful_at(&self) -> Instant {
         if self.is_used { Instant::MAX } else { self.born + DOUBT }

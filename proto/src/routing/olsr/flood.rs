@@ -131,7 +131,8 @@ impl Olsr {
         }
         let counter = self.signing.is_some().then_some(self.signed);
         // What is news goes to all, and what comes and goes as anything else.
-        let reach = if self.hasty == 1 { u8::MAX } else { self.config.reach(self.ansn) };
+        let is_news = std::mem::take(&mut self.is_news) || self.hasty == 1;
+        let reach = if is_news { u8::MAX } else { self.config.reach(self.ansn) };
         let topology = Topology { ansn: self.ansn, reach, neighbours, counter };
         let validity = self.config.tc_validity();
         let message = self.message(validity, reach, Body::Topology(topology));

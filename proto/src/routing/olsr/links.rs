@@ -83,17 +83,21 @@ impl Link {
     /// the traffic of nodes that it does not hear it may seem gone and be there: the only way
     /// stays until the next HELLO is really missing. With more of them it comes back. Returns
     /// whether more was known of it.
-    pub(super) fn forget(&mut self) -> bool {
-        let known = self.window.count_ones();
-        let oldest = 1 << (self.seen.max(1) - 1);
-        self.window = if known == 0 { 0 } else { oldest };
+    fn forget(&mut self, most: u8) -> bool {
+        let known = self.arrived();
+        self.window = if known == 0 { 0 } else { 1 << (most - 1) };
+        self.seen = most;
         known > 1
+    }
+
+    /// HELLOs in the window that arrived.
+    fn arrived(&self) -> u32 {
+        (self.window & (u32::MAX >> (32 - u32::from(self.seen.max(1))))).count_ones()
     }
 
     /// Share of its HELLOs that arrive here, of 255.
     pub(super) fn lq(&self) -> u8 {
-        let arrived = (self.window & (u32::MAX >> (32 - u32::from(self.seen.max(1))))).count_ones();
-        (arrived * 255 / u32::from(self.seen.max(LEAST_SEEN))) as u8
+        (self.arrived() * 255 / u32::from(self.seen.max(LEAST_SEEN))) as u8
     }
 
     /// Share of ours that arrive there, of 255.
@@ -165,7 +169,11 @@ impl Links {
         let link = self.links.entry(key).or_insert_with(|| Link::new(hello.interval));
         link.count_overdue(now, self.window);
         link.count(true, self.window);
-        link.interval = hello.interval.clamp(Duration::from_millis(50), MOST_INTERVAL);
+        let interval = hello.interval.clamp(Duration::from_millis(50), MOST_INTERVAL);
+        if interval != link.interval {
+            link.hellos = Limit::new(2, interval / 2);
+        }
+        link.interval = interval;
         link.overdue = now + link.interval + link.interval * 3 / 8;
         link.heard_until = now + validity;
         link.willingness = hello.willingness;
@@ -190,6 +198,12 @@ impl Links {
         link.neighbours.sort_unstable();
         link.neighbours.dedup();
         true
+    }
+
+    /// See [`Link::forget`]; false of a link that is not known.
+    pub(super) fn forget(&mut self, key: (NodeId, RadioId)) -> bool {
+        let most = self.window;
+        self.links.get_mut(&key).is_some_and(|link| link.forget(most))
     }
 
     /// Forgets all neighbours but these.

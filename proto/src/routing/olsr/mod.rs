@@ -10,8 +10,8 @@
 //! it goes a few hops only, as in olsrd (fish eye); all nodes flood all their neighbours
 //! (TC_REDUNDANCY 2), because the fewest transmissions are not always by relays; a link counts only
 //! if both of its ends tell of it, so that one node cannot draw traffic by a lie about another;
-//! routes are computed no more often than every `recompute_s`, so that they do not flutter. Nodes
-//! have one address, so there are no MID messages, and gateways are not announced (HNA). Messages
+//! routes are computed no more often than every `recompute_s`, so that they do not flutter, but for
+//! a neighbour that the radio says is gone. Nodes have one address, so there are no MID messages, and gateways are not announced (HNA). Messages
 //! of other kinds are not sent on. Transports keep the last next hop that they were told, for those
 //! that wait with their data until a node can be reached again.
 
@@ -79,6 +79,8 @@ pub struct Olsr {
     /// one does.
     hasty: u32,
     is_hasty: bool,
+    /// The next one corrects what others know from before a restart.
+    is_news: bool,
     computed: Option<Instant>,
     /// What the routes were computed with.
     neighbours: BTreeMap<NodeId, (Cost, RadioId)>,
@@ -171,6 +173,7 @@ impl Olsr {
             told_at: Instant::ZERO,
             hasty: 0,
             is_hasty: false,
+            is_news: false,
             computed: None,
             neighbours: BTreeMap::new(),
             answers: Limit::new(8, Duration::from_millis(500)),

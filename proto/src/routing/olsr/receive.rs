@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 
-use super::links::Link;
 use super::topology::{Verdict, is_after};
 use super::{Olsr, Timer, relays};
 use crate::base::{Cx, Duration, EtherType, Instant, NodeId, PacketUp, RadioId, ReceivedPacket};
@@ -83,7 +82,7 @@ impl Olsr {
 
     /// The link says that a neighbour does not answer any more (RFC 3626, section 13).
     pub(super) fn on_lost(&mut self, now: Instant, key: (NodeId, RadioId)) {
-        if self.links.get_mut(key).is_some_and(Link::forget) {
+        if self.links.forget(key) {
             self.on_links_changed(now);
             // What goes to it is lost until the routes are others, and others may send to it by
             // this node.
@@ -149,7 +148,10 @@ impl Olsr {
                 }
                 self.send_on(now, from, is_relay);
             }
-            Verdict::Again => self.send_on(now, from, is_relay),
+            Verdict::Again => {
+                self.topology.see_again(from, message.ttl, message.hops);
+                self.send_on(now, from, is_relay);
+            }
             Verdict::ToAnswer if !self.answers.take(now) => self.counters.overflow += 1,
             Verdict::ToAnswer => {
                 self.counters.answered += 1;
@@ -190,6 +192,7 @@ impl Olsr {
                 self.message_seq = message.seq;
                 // Whoever repeats it with higher numbers is not answered each time.
                 self.set_by(Timer::Topology, now.max(self.told_at + LEAST_TC));
+                self.is_news = true;
             }
             return;
         };
@@ -204,6 +207,7 @@ impl Olsr {
         if self.signing.as_ref().is_some_and(is_ours) {
             self.signed = counter;
             self.set_by(Timer::Topology, now);
+            self.is_news = true;
         } else {
             self.counters.forged += 1;
         }

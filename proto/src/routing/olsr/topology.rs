@@ -19,7 +19,7 @@ use super::super::Signing;
 /// Nodes of which something is known, at most.
 const ORIGINATORS: usize = 4_096;
 /// The longest time that a message is believed, whatever it says.
-const MOST_VALIDITY: Duration = Duration::from_secs(600);
+const MOST_VALIDITY: Duration = Duration::from_secs(1_800);
 /// How long the number of a message is remembered at least (DUP_HOLD_TIME, RFC 3626, 18.3): however
 /// short it is to be believed, it must not go in circles.
 const REMEMBERED: Duration = Duration::from_secs(30);
@@ -198,6 +198,15 @@ impl TopologySet {
                 hops.is_none_or(|hops| hops < *reach).then(|| newest.forwarded_anew())
             }
             Number::Seq(_) => (newest.ttl > 1).then(|| newest.forwarded()),
+        }
+    }
+
+    /// The newest message of a node came once more: it may have come a shorter way now. Nothing else
+    /// is taken from it, as nobody has looked at what it says.
+    pub(super) fn see_again(&mut self, from: NodeId, ttl: u8, hops: u8) {
+        let known = self.originators.get_mut(&from);
+        if let Some(known) = known.filter(|known| known.newest.ttl < ttl) {
+            (known.newest.ttl, known.newest.hops) = (ttl, hops);
         }
     }
 

@@ -15,7 +15,8 @@ const HOLD: Duration = Duration::from_millis(500);
 /// How long it waits, where others wait too, for what a neighbour of which it has just taken a
 /// block asks next: the turn of somebody else on air, and an answer.
 const NEXT: Duration = Duration::from_millis(20);
-/// How long ago a neighbour may have asked to be still waiting: it asks every second and a half.
+/// How long ago a neighbour may have asked to be still waiting: it asks every second and a half, of
+/// many blocks that wait there for one at a time.
 const STILL_WAITING: Duration = Duration::from_millis(1_700);
 /// After this time without a frame or a request, part of a block stands in nobody's way.
 pub(super) const SILENT: Duration = Duration::from_secs(5);

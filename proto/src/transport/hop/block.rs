@@ -175,6 +175,8 @@ pub(super) struct Transfer {
     /// Frames that the radio has.
     pub(super) in_radio: u32,
     pub(super) phase: Phase,
+    /// The next hop has answered for the block.
+    pub(super) is_answered: bool,
     /// Only the end-to-end acknowledgement is missing.
     pub(super) is_virtual: bool,
     /// Part of a turn that it may have, under proportional fairness.

@@ -21,6 +21,8 @@ const LEAST_SHARE: f64 = 0.1;
 /// Frames that must have come to see how they are spread, and the part of the stretches that would
 /// be expected by chance.
 const LEAST_CAME: u32 = 4;
+/// Share of which less is much that is lost.
+const LOSSY: f64 = 0.7;
 const SPREAD: f64 = 0.7;
 /// Fewer frames prove something only if none comes, several rounds in a row.
 const ENOUGH: u32 = 64;
@@ -41,11 +43,13 @@ pub(super) struct Pace {
     round: u32,
     /// Rounds in a row of which hardly anything came.
     failed: u32,
+    /// Much is lost on the way to it, and by chance.
+    is_lossy: bool,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { round: u32::MAX, failed: 0 }
+        Self { round: u32::MAX, failed: 0, is_lossy: false }
     }
 }
 
@@ -85,20 +89,28 @@ impl Hop {
         self.pace.get(&to).map_or(u32::MAX, |pace| pace.round)
     }
 
+    /// Whether much of what is sent to a neighbour is lost by chance.
+    pub(super) fn is_lossy(&self, to: NodeId) -> bool {
+        self.pace.get(&to).is_some_and(|pace| pace.is_lossy)
+    }
+
     /// What came of a round to a neighbour. Returns how long to hold back.
     pub(super) fn on_round_end(&mut self, to: NodeId, round: Round) -> Duration {
         let Round { sent, came, .. } = round;
+        let pace = self.pace.entry(to).or_default();
+        if came >= LEAST_CAME {
+            pace.is_lossy = round.share() < LOSSY && round.is_by_chance();
+        }
         if !self.config.yields || sent == 0 {
             return Duration::ZERO;
         }
-        let pace = self.pace.entry(to).or_default();
         let is_small = sent < ENOUGH.min(pace.round);
         let met_somebody = match is_small {
             true => came == 0,
             false => round.share() < HARDLY && !round.is_by_chance(),
         };
         if !met_somebody {
-            *pace = Pace { round: pace.round.saturating_mul(GROWTH), failed: 0 };
+            *pace = Pace { round: pace.round.saturating_mul(GROWTH), failed: 0, ..*pace };
             return Duration::ZERO;
         }
         pace.failed += 1;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::Hop;
 use super::block::{Phase, Transfer};
 use super::out::Message;
-use super::send::{LEAST_WAIT, LONGEST_WAIT};
+use super::send::{INTERACTIVE_TRIES, LEAST_WAIT, LONGEST_WAIT};
 use crate::base::{Duration, Instant, NodeId, PacketOutcome};
 use crate::wire::hop::BlockId;
 
@@ -17,9 +17,12 @@ const GONE: u32 = 12;
 /// How long after one was given up the next goes at the earliest: by then a turn of somebody hidden
 /// is over.
 const GIVEN_UP_WAIT: Duration = Duration::from_millis(60);
-/// How long at most the answer of one that has answered for a block before is waited for, where the
-/// radio says that the request has come: behind the card of either the rest was lost.
+/// How long at most an answer is waited for where the radio says that the request has come, and the
+/// neighbour has answered for the block before, much is lost on the way to it, or the block is small:
+/// it, or the answer, was lost behind the card.
 const DELIVERED_WAIT: Duration = Duration::from_millis(100);
+/// How often it is asked again so soon: it may hear somebody else by now.
+const DELIVERED_TRIES: u32 = 200;
 /// Between two requests to a neighbour that is gone, however many blocks wait for it: those of a
 /// thousand files would else take most of the air.
 const BETWEEN: Duration = Duration::from_millis(50);
@@ -65,11 +68,21 @@ impl Hop {
         to: NodeId,
         outcome: PacketOutcome,
     ) {
+        let is_lossy = self.is_lossy(to);
         let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
-        if let Some(Transfer { phase: Phase::Asked { due, .. }, round, .. }) = transfer {
+        if let Some(transfer) = transfer
+            && let Phase::Asked { due, tries, .. } = &mut transfer.phase
+        {
+            let often = match transfer.is_answered || is_lossy {
+                true => DELIVERED_TRIES,
+                // The frames of a small one went with the request.
+                false if transfer.round > 1 => INTERACTIVE_TRIES,
+                false => 0,
+            };
+            let is_lost = *tries <= often;
             match outcome {
                 PacketOutcome::Failed => *due = (*due).max(now + GIVEN_UP_WAIT),
-                PacketOutcome::Delivered if *round > 1 => *due = (*due).min(now + DELIVERED_WAIT),
+                PacketOutcome::Delivered if is_lost => *due = (*due).min(now + DELIVERED_WAIT),
                 PacketOutcome::Delivered | PacketOutcome::Sent => {}
             }
         }
@@ -97,6 +110,24 @@ impl Hop {
             }
         }
         true
+    }
+
+    /// There is another way to a destination. What waits for a neighbour that is gone is asked for
+    /// there, and soon.
+    pub(super) fn on_route(&mut self, now: Instant, to: NodeId, route: Route) {
+        self.routes.insert(to, route);
+        let is_gone = |via: NodeId| self.silence.get(&via).is_some_and(|it| *it >= GONE);
+        for block in self.blocks.values_mut().filter(|block| block.shape.destination == to) {
+            let Some(transfer) = &mut block.transfer else { continue };
+            if let Phase::Asked { due, .. } = &mut transfer.phase
+                && transfer.via != route.via
+                && is_gone(transfer.via)
+            {
+                transfer.via = route.via;
+                let soon = now + LEAST_WAIT + part_of(LONGEST_WAIT, self.rng.uniform());
+                *due = (*due).min(soon);
+            }
+        }
     }
 
     /// Has a block that is asked for wait for its turn, where its next hop is gone and many wait

@@ -24,7 +24,7 @@ pub(super) const QUICK_TRIES: u32 = 6;
 /// The same of one that has not, and may withhold its answer.
 const FIRST_TRIES: u32 = 3;
 /// The same where somebody waits for little: for a second at least.
-const INTERACTIVE_TRIES: u32 = 20;
+pub(super) const INTERACTIVE_TRIES: u32 = 20;
 /// Weight of a round in the moving average of a neighbour's delivery.
 const ROUND_WEIGHT: f64 = 0.25;
 /// The least delivery that a share of the turns is computed from.
@@ -112,6 +112,7 @@ impl Hop {
             most,
             in_radio: 0,
             phase: Phase::Asked { since: now, due: now, tries: 0 },
+            is_answered: false,
             is_virtual,
             credit: 0.0,
         });
@@ -262,6 +263,7 @@ impl Hop {
         if theirs.is_full() && !block.have.is_full() {
             return;
         }
+        transfer.is_answered = true;
         // An answer to a request that was repeated may be to either.
         if let Phase::Asked { since, tries: 1, .. } = transfer.phase {
             let took = now.since(since);

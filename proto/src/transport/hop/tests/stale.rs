@@ -187,3 +187,18 @@ fn a_neighbour_that_is_gone_is_asked_a_few_times_a_second_for_however_many_flows
     later(&mut row, 15_000);
     assert_eq!(row.delivered.len(), FLOWS as usize, "as soon as it is back");
 }
+
+#[test]
+fn what_waits_for_a_neighbour_that_is_gone_goes_another_way_as_soon_as_there_is_one() {
+    const FLOWS: u32 = 300;
+    let mut row = Row::new(3, small_config(), Harm::default(), 1);
+    row.deaf = Some(NodeId(2));
+    (1..=FLOWS).for_each(|local| row.push(flow(local), 0, 3, 900, true));
+    later(&mut row, 60_000);
+    assert!(row.delivered.is_empty());
+    let route = DatagramUp::NextHop { dst: NodeId(3), via: NodeId(3), hops: 1 };
+    let now = row.now;
+    row.hop(1).handle_rx(&mut Cx::new(now), route);
+    later(&mut row, 15_000);
+    assert_eq!(row.delivered.len(), FLOWS as usize);
+}
