@@ -11,9 +11,10 @@
 //! (TC_REDUNDANCY 2), because the fewest transmissions are not always by relays; a link counts only
 //! if both of its ends tell of it, so that one node cannot draw traffic by a lie about another;
 //! routes are computed no more often than every `recompute_s`, so that they do not flutter, but for
-//! a neighbour that the radio says is gone. Nodes have one address, so there are no MID messages, and gateways are not announced (HNA). Messages
-//! of other kinds are not sent on. Transports keep the last next hop that they were told, for those
-//! that wait with their data until a node can be reached again.
+//! a neighbour that the radio says is gone. Nodes have one address, so there are no MID messages,
+//! and gateways are not announced (HNA). Messages of other kinds are not sent on. Transports keep
+//! the last next hop that they were told, for those that wait with their data until a node can be
+//! reached again.
 
 mod config;
 mod flood;

@@ -201,8 +201,8 @@ impl TopologySet {
         }
     }
 
-    /// The newest message of a node came once more: it may have come a shorter way now. Nothing else
-    /// is taken from it, as nobody has looked at what it says.
+    /// The newest message of a node came once more: it may have come a shorter way now. Nothing
+    /// else is taken from it, as nobody has looked at what it says.
     pub(super) fn see_again(&mut self, from: NodeId, ttl: u8, hops: u8) {
         let known = self.originators.get_mut(&from);
         if let Some(known) = known.filter(|known| known.newest.ttl < ttl) {

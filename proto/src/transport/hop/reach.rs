@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::Hop;
 use super::block::{Phase, Transfer};
 use super::out::Message;
-use super::send::{INTERACTIVE_TRIES, LEAST_WAIT, LONGEST_WAIT};
+use super::send::{LEAST_WAIT, LONGEST_WAIT};
 use crate::base::{Duration, Instant, NodeId, PacketOutcome};
 use crate::wire::hop::BlockId;
 
@@ -17,15 +17,17 @@ const GONE: u32 = 12;
 /// How long after one was given up the next goes at the earliest: by then a turn of somebody hidden
 /// is over.
 const GIVEN_UP_WAIT: Duration = Duration::from_millis(60);
-/// How long at most an answer is waited for where the radio says that the request has come, and the
-/// neighbour has answered for the block before, much is lost on the way to it, or the block is small:
-/// it, or the answer, was lost behind the card.
+/// How long at most an answer is waited for where the radio says that the request has come, and
+/// the neighbour has answered for the block before, or much is lost on the way to it: the request
+/// or the answer was lost behind a card.
 const DELIVERED_WAIT: Duration = Duration::from_millis(100);
 /// How often it is asked again so soon: it may hear somebody else by now.
 const DELIVERED_TRIES: u32 = 200;
 /// Between two requests to a neighbour that is gone, however many blocks wait for it: those of a
 /// thousand files would else take most of the air.
 const BETWEEN: Duration = Duration::from_millis(50);
+/// The same once it is there again, or another way is known: the answers need room too.
+const BETWEEN_THEN: Duration = Duration::from_millis(10);
 /// How often a neighbour that is gone is tried with what waits for it.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Acknowledgements of destinations that may wait for neighbours to come back; the oldest go.
@@ -73,13 +75,7 @@ impl Hop {
         if let Some(transfer) = transfer
             && let Phase::Asked { due, tries, .. } = &mut transfer.phase
         {
-            let often = match transfer.is_answered || is_lossy {
-                true => DELIVERED_TRIES,
-                // The frames of a small one went with the request.
-                false if transfer.round > 1 => INTERACTIVE_TRIES,
-                false => 0,
-            };
-            let is_lost = *tries <= often;
+            let is_lost = (transfer.is_answered || is_lossy) && *tries <= DELIVERED_TRIES;
             match outcome {
                 PacketOutcome::Failed => *due = (*due).max(now + GIVEN_UP_WAIT),
                 PacketOutcome::Delivered if is_lost => *due = (*due).min(now + DELIVERED_WAIT),
@@ -101,12 +97,13 @@ impl Hop {
         if silence < GONE {
             return silence > 0;
         }
+        let spread = LONGEST_WAIT.max(BETWEEN_THEN * self.asked_of(node));
         for transfer in self.blocks.values_mut().filter_map(|block| block.transfer.as_mut()) {
             if let Phase::Asked { due, .. } = &mut transfer.phase
                 && transfer.via == node
-                && *due > now + LONGEST_WAIT
+                && *due > now + spread
             {
-                *due = now + LEAST_WAIT + part_of(LONGEST_WAIT, self.rng.uniform());
+                *due = now + LEAST_WAIT + part_of(spread, self.rng.uniform());
             }
         }
         true
@@ -116,6 +113,7 @@ impl Hop {
     /// there, and soon.
     pub(super) fn on_route(&mut self, now: Instant, to: NodeId, route: Route) {
         self.routes.insert(to, route);
+        let most = self.blocks.len() as u64;
         let is_gone = |via: NodeId| self.silence.get(&via).is_some_and(|it| *it >= GONE);
         for block in self.blocks.values_mut().filter(|block| block.shape.destination == to) {
             let Some(transfer) = &mut block.transfer else { continue };
@@ -124,8 +122,8 @@ impl Hop {
                 && is_gone(transfer.via)
             {
                 transfer.via = route.via;
-                let soon = now + LEAST_WAIT + part_of(LONGEST_WAIT, self.rng.uniform());
-                *due = (*due).min(soon);
+                let spread = LONGEST_WAIT.max(BETWEEN_THEN * most);
+                *due = (*due).min(now + LEAST_WAIT + part_of(spread, self.rng.uniform()));
             }
         }
     }
@@ -136,11 +134,7 @@ impl Hop {
         if !self.is_gone(via) {
             return;
         }
-        let transfers = self.blocks.values().filter_map(|block| block.transfer.as_ref());
-        let is_like_it = |transfer: &&Transfer| {
-            transfer.via == via && matches!(transfer.phase, Phase::Asked { .. })
-        };
-        let round = BETWEEN * transfers.filter(is_like_it).count() as u64;
+        let round = BETWEEN * self.asked_of(via);
         if round <= LONGEST_WAIT {
             return;
         }
@@ -149,6 +143,15 @@ impl Hop {
         if let Some(Phase::Asked { due, .. }) = transfer.map(|transfer| &mut transfer.phase) {
             *due = (*due).max(now + wait);
         }
+    }
+
+    /// Blocks for which a neighbour is asked.
+    fn asked_of(&self, node: NodeId) -> u64 {
+        let transfers = self.blocks.values().filter_map(|block| block.transfer.as_ref());
+        let is_asked = |transfer: &&Transfer| {
+            transfer.via == node && matches!(transfer.phase, Phase::Asked { .. })
+        };
+        transfers.filter(is_asked).count() as u64
     }
 
     /// A neighbour has said something: what waits for it goes out.

@@ -24,7 +24,7 @@ pub(super) const QUICK_TRIES: u32 = 6;
 /// The same of one that has not, and may withhold its answer.
 const FIRST_TRIES: u32 = 3;
 /// The same where somebody waits for little: for a second at least.
-pub(super) const INTERACTIVE_TRIES: u32 = 20;
+const INTERACTIVE_TRIES: u32 = 20;
 /// Weight of a round in the moving average of a neighbour's delivery.
 const ROUND_WEIGHT: f64 = 0.25;
 /// The least delivery that a share of the turns is computed from.
@@ -285,6 +285,12 @@ impl Hop {
         (transfer.theirs, transfer.sent) = (theirs, Bits::none(block.shape.frames));
         transfer.cursor = 0;
         let pause = self.on_round_end(via, round);
+        self.begin_round(now, id, via, pause);
+    }
+
+    /// Goes on with a block of which the next hop has told what is missing, after a pause if there
+    /// is to be one.
+    fn begin_round(&mut self, now: Instant, id: BlockId, via: NodeId, pause: Duration) {
         let is_paused = pause > Duration::ZERO;
         let most = self.round_frames(via);
         let block = self.blocks.get_mut(&id).expect("it was there");

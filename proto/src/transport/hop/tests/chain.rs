@@ -412,7 +412,7 @@ fn a_sender_holds_back_where_hardly_anything_comes() {
     let pauses = |loss: f64, yields: bool| {
         let config = HopConfig { yields, block_bytes: 140_000, ..small_config() };
         let mut row = Row::new(2, config, Harm { loss, ..Harm::default() }, 1);
-        assert!(row.send(flow(1), 2, &[100, 140_000], MINUTE * 120));
+        assert!(row.send(flow(1), 2, &[100, 140_000], MINUTE * 600));
         row.count(1, "pauses")
     };
     assert!(pauses(0.9, true) > 0);

@@ -196,9 +196,11 @@ fn what_waits_for_a_neighbour_that_is_gone_goes_another_way_as_soon_as_there_is_
     (1..=FLOWS).for_each(|local| row.push(flow(local), 0, 3, 900, true));
     later(&mut row, 60_000);
     assert!(row.delivered.is_empty());
-    let route = DatagramUp::NextHop { dst: NodeId(3), via: NodeId(3), hops: 1 };
     let now = row.now;
-    row.hop(1).handle_rx(&mut Cx::new(now), route);
+    for (node, other) in [(1, 3), (3, 1)] {
+        let route = DatagramUp::NextHop { dst: NodeId(other), via: NodeId(other), hops: 1 };
+        row.hop(node).handle_rx(&mut Cx::new(now), route);
+    }
     later(&mut row, 15_000);
     assert_eq!(row.delivered.len(), FLOWS as usize);
 }
