@@ -1,7 +1,7 @@
 //! What is possible in a scenario and hardly meant: it runs, and whoever wrote it is told.
 
 use super::config::LinkConfig;
-use super::scenario::{FlowConfig, PropagationKind, RadioConfig, Scenario};
+use super::scenario::{FlowConfig, InterferenceConfig, PropagationKind, RadioConfig, Scenario};
 use crate::base::AccessCategory;
 
 impl Scenario {
@@ -27,7 +27,9 @@ impl Scenario {
             !matches!(self.propagation_kind(), PropagationKind::Links | PropagationKind::Fixed);
         let thresholds = self.thresholds(radio);
         let (sense, data) = (thresholds.sense, thresholds.data);
-        (by_signal && sense > data).then(|| {
+        // Where signals add up, what a receiver may lock on to makes the medium busy at any power.
+        let is_deaf = matches!(self.interference, InterferenceConfig::Threshold {});
+        (by_signal && is_deaf && sense > data).then(|| {
             format!(
                 "{whose}: sense_dbm of {sense:.1} lies above the {data:.1} dBm down to which data \
                  can be decoded; frames between them do not make the medium busy"

@@ -187,7 +187,7 @@ impl Chip {
     pub(super) fn on_step_sent(&mut self, air: &mut Air, now: Instant) {
         let exchange = self.exchange.expect("an exchange is under way");
         match (exchange.step, exchange.awaited) {
-            (Step::CtsToSelf, _) => self.pause(air, now),
+            (Step::CtsToSelf, _) => self.on_announced(air, now),
             (Step::Data, Awaited::Nothing) => {
                 let is_drawing = self.functions[exchange.owner].is_drawing(self.config.gap);
                 self.end_frame(air, now, exchange.owner, 0, FrameOutcome::Sent);
@@ -206,13 +206,16 @@ impl Chip {
         }
     }
 
-    /// SIFS before the next frame of the exchange, or of the TXOP.
-    fn pause(&mut self, air: &mut Air, now: Instant) {
-        if let Some(exchange) = &mut self.exchange
-            && matches!(exchange.step, Step::CtsToSelf | Step::Rts)
-        {
+    /// The data of the exchange has been announced, and follows.
+    fn on_announced(&mut self, air: &mut Air, now: Instant) {
+        if let Some(exchange) = &mut self.exchange {
             exchange.step = Step::Data;
         }
+        self.pause(air, now);
+    }
+
+    /// SIFS before the next frame of the exchange, or of the TXOP.
+    fn pause(&mut self, air: &mut Air, now: Instant) {
         self.phase = Phase::Pausing;
         self.set_access(air, now + self.config.phy.sifs());
     }
@@ -234,7 +237,7 @@ impl Chip {
         if answer.accept {
             // The RTS was the short frame of this one, and succeeded (802.11-2012 9.3.4.4).
             self.each_in_flight(&exchange, |out| out.failed[0] = 0);
-            self.pause(air, now);
+            self.on_announced(air, now);
         } else {
             self.settled_at = now;
             self.land(&exchange);
@@ -426,17 +429,23 @@ impl Chip {
             if function.is_empty() || is_deferred() || !function.is_drawing(self.config.gap) {
                 return false;
             }
-            let exchange = self.plan(start, owner, most);
-            if self.is_late(&exchange, start) {
+            let mut exchange = self.plan(start, owner, most);
+            let step = self.next_step(&exchange, before);
+            let announcement = self.announcement(&exchange, step);
+            if exchange.mpdus > 1 && announcement + exchange.air_time + exchange.response > most {
+                self.land(&exchange);
+                exchange = self.plan(start, owner, most.saturating_sub(announcement));
+            }
+            if self.is_late(&exchange, start + announcement) {
                 self.end_frame(air, now, owner, 0, FrameOutcome::Late);
                 continue;
             }
-            if exchange.air_time + exchange.response > most {
+            if announcement + exchange.air_time + exchange.response > most {
                 self.land(&exchange);
                 return false;
             }
             self.stats.bursts += 1;
-            let exchange = Exchange { until: before.until, ..exchange };
+            let exchange = Exchange { until: before.until, step, ..exchange };
             self.exchange = Some(exchange);
             self.count_attempt(&exchange);
             self.pause(air, now);

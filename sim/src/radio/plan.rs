@@ -161,6 +161,16 @@ impl Chip {
         }
     }
 
+    /// What goes before the data of an exchange that follows another one of the same TXOP. Those
+    /// around its receiver have been told of it if the one before had the same, by the Duration
+    /// field of the answer; stations of 802.11b do not understand any of that.
+    pub(super) fn next_step(&self, exchange: &Exchange, before: &Exchange) -> Step {
+        match self.first_step(exchange) {
+            Step::Rts if exchange.to == before.to => Step::Data,
+            step => step,
+        }
+    }
+
     /// Whether 802.11b stations must be kept off the air by other means.
     fn is_protected(&self, rate: Bitrate) -> bool {
         self.config.protection == Protection::CtsToSelf

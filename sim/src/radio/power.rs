@@ -40,6 +40,11 @@ impl Power {
         Self((self.0.cast_signed() as f64 / ratio * (1.0 - 1e-9)) as u64)
     }
 
+    /// What `ratio` times this power surely is.
+    pub(super) fn times(self, ratio: f64) -> Self {
+        Self((self.0.cast_signed() as f64 * ratio * (1.0 - 1e-9)) as u64)
+    }
+
     /// This power over another.
     pub(super) fn ratio(self, other: Self) -> f64 {
         // Numbers with a sign are converted by one instruction.

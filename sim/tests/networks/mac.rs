@@ -126,3 +126,35 @@ fn blocks_cross_every_kind_of_link_on_a_radio_with_access_categories() {
         assert_eq!(report.flows[0].delivered_bytes, 100_000, "{kind}");
     }
 }
+
+#[test]
+fn each_frame_of_a_txop_is_announced_to_stations_of_802_11b() {
+    let burst = "phy = \"802.11g\"\nmixed = true\nrate_mbps = 54\nedca = true\n\
+                 access = { best_effort = { txop_us = 8160 } }";
+    let per_frame = |radio: &str| 1472.0 * 8.0 / saturated(radio).total_mbps();
+    let bare = per_frame(burst);
+    let protected = per_frame(&format!("{burst}\nprotection = \"cts-to-self\""));
+    println!("{bare:.0} and {protected:.0} us a frame");
+    // A CTS at 11 Mb/s behind a short preamble, and SIFS, are 116 us.
+    assert!(protected - bare > 115.0, "{bare:.0} and {protected:.0} us");
+}
+
+/// Two stations that are decoded but whose signals lie below `sense_dbm`, and an access point.
+#[test]
+fn whoever_can_decode_a_frame_waits_for_its_end_however_weak_it_is() {
+    let text = "name = \"weak\"\nduration_s = 5\n\
+                [radio]\nphy = \"802.11a\"\nrate_mbps = 6\ntx_power_dbm = 20\nsense_dbm = -82\n\
+                [propagation]\nkind = \"log-distance\"\nexponent = 3.0\nreference_db = 46.0\n\
+                [interference]\nkind = \"sinr\"\n\
+                [[node]]\nname = \"ap\"\nposition_m = [0, 0]\n\
+                [[node]]\nname = \"x\"\nposition_m = [40, 0]\n\
+                [[node]]\nname = \"y\"\nposition_m = [-40, 0]\n\
+                [[flow]]\nfrom = \"x\"\nto = \"ap\"\nkind = \"udp\"\nsize_bytes = 1472\n\
+                [[flow]]\nfrom = \"y\"\nto = \"ap\"\nkind = \"udp\"\nsize_bytes = 1472\n";
+    let scenario: Scenario = toml::from_str(text).expect("a good scenario");
+    let report = run(&scenario, RunOptions::default()).expect("it runs");
+    let rates: Vec<f64> = report.flows.iter().map(|flow| flow.goodput_mbps).collect();
+    println!("{rates:.2?} Mb/s");
+    // One of them had nothing when a NAV was set while its backoff ran.
+    assert!(rates.iter().all(|rate| (2.2..2.8).contains(rate)), "{rates:?}");
+}

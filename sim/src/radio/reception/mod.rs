@@ -80,7 +80,11 @@ impl Receiver {
     pub(super) fn ear(config: &ChipConfig, interference: Interference) -> Ear {
         let sense = match interference {
             Interference::Threshold => Power::LEAST,
-            Interference::Sinr(_) => Power::of(config.sense_threshold),
+            // A receiver that has read a header holds the medium for busy to the end of the frame
+            // (IEEE 802.11-2012, 18.3.12), so whatever it may lock on to counts, at any power.
+            Interference::Sinr(_) => {
+                Limits::of(interference).weakest().min(Power::of(config.sense_threshold))
+            }
         };
         Ear::new(sense, config.carrier_sense)
     }

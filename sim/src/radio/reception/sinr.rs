@@ -46,6 +46,11 @@ impl Limits {
         Self { noise: Power::of(noise), preamble_min, preamble_ratio }
     }
 
+    /// No weaker preamble is detected.
+    pub(super) fn weakest(&self) -> Power {
+        Power::of(self.preamble_min).max(self.noise.times(self.preamble_ratio))
+    }
+
     /// Whether noise alone leaves every bit of a frame in a mode as it is, and its preamble to be
     /// found.
     fn is_clear(&self, power: Power, signal: Dbm, errors: &Errors) -> bool {
