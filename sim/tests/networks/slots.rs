@@ -114,6 +114,22 @@ fn a_star_of_many_stations_serves_all_of_them() {
 }
 
 #[test]
+fn a_station_that_sends_little_all_the_time_has_place_in_each_cycle() {
+    let names = ["a", "b", "c", "d"];
+    let links = names.map(|name| ("hub", name, 10.0, 0));
+    let mut scenario = network(&links, &[("a", "hub"), ("b", "hub")], 0.02);
+    scenario.flow.iter_mut().for_each(|flow| flow.kind = FlowKind::Udp);
+    // 50 packets a second, two in each cycle, beside one who sends all that it can.
+    (scenario.flow[1].rate_mbps, scenario.flow[1].size_bytes) = (Some(0.08), 200);
+    let report = simulate(&scenario);
+    let delay = report.flows[1].delay_ms.expect("packets came");
+    println!("p50 {:.0}, p95 {:.0}, p99 {:.0} ms", delay.p50, delay.p95, delay.p99);
+    // Up to 40 ms for the turn, and 40 more where a frame is lost.
+    assert!(delay.p50 < 40.0 && delay.p95 < 70.0 && delay.p99 < 100.0, "{delay:?}");
+    assert!(report.flows[0].goodput_mbps > 2.0, "the other has the rest");
+}
+
+#[test]
 fn a_star_whose_turns_hold_one_long_packet_carries_it() {
     let names = ["a", "b", "c", "d", "e", "f"];
     let links = names.map(|name| ("hub", name, 10.0, 0));

@@ -50,7 +50,7 @@ impl Class {
             preset: None,
             rules,
             is_ordered: config.in_order != InOrder::None,
-            queue: config.queue_packets,
+            queue: config.queue_packets.unwrap_or(usize::MAX),
             drops_oldest: false,
             level: 0,
             priority: 0,

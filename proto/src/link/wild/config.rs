@@ -39,8 +39,10 @@ pub struct WildConfig {
     /// 128.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_packets: Option<u16>,
-    /// Packets that one flow may have waiting.
-    pub queue_packets: usize,
+    /// Packets that one flow may have waiting; without it, four slots of packets of 1,500 bytes, at
+    /// least 64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_packets: Option<usize>,
     /// Whether acknowledgements of TCP and short packets ride in the frames of other packets, where
     /// there is place. Acknowledgements then go up when these come, before earlier ones that are
     /// repeated.
@@ -69,7 +71,7 @@ impl Default for WildConfig {
             target_loss: 0.01,
             block_packets: 10,
             window_packets: None,
-            queue_packets: 64,
+            queue_packets: None,
             acks_ride: true,
             frame_bytes: None,
             overhead_us: 0.0,

@@ -48,6 +48,8 @@ pub(super) struct Grants {
     /// How long this node's own slots are while that holds.
     pub(super) split: Option<Duration>,
     rounds: u32,
+    /// For how many cycles they were given out.
+    held: u8,
 }
 
 /// What the middle of a star knows of the turns of a neighbour.
@@ -61,6 +63,15 @@ pub(super) struct Served {
     pub(super) unheard: u8,
     /// How many times it was asked while it was missing.
     asked: u8,
+    /// Air time of what it has sent since turns were given out.
+    used: Duration,
+}
+
+impl Served {
+    /// A frame that took so long came from it.
+    pub(super) fn on_frame(&mut self, air: Duration) {
+        self.used += air;
+    }
 }
 
 /// What the neighbours of the middle of a star need of a cycle.
@@ -117,6 +128,15 @@ impl Needs {
     }
 }
 
+impl Peer {
+    /// What it could fill of a turn: what it says in units of so long, or what it has used in each
+    /// of so many cycles and half as much again, because what comes varies. Who sends little all
+    /// the time has nothing waiting at the end of a turn, and needs the next one nevertheless.
+    fn wanted(&self, unit: Duration, cycles: u64) -> Duration {
+        (unit * u64::from(self.demand)).max(self.served.used * 3 / (2 * cycles))
+    }
+}
+
 impl Port {
     /// The turn for a packet that the middle of a star gives: a full one fits, beside the
     /// acknowledgement of a window of so many.
@@ -165,6 +185,7 @@ impl Wild {
         let round = grants.rounds;
         grants.split = Some(split);
         grants.given = Turns { cycles: cycles as u8, turns };
+        grants.held = cycles as u8;
         grants.holders = [&needs.here, &needs.away[..guests]].concat();
         for index in &needs.away[..guests] {
             let served = &mut self.peers[*index].served;
@@ -177,7 +198,7 @@ impl Wild {
             let waited = waited.min(needs.rounds * u64::from(BUSY_WEIGHT));
             let apart = if needs.rounds > 1 { waited.max(needs.rounds) * cycles } else { 1 };
             peer.sender.set_cycle(self.settings.slot * 2 * apart);
-            peer.served.round = round;
+            (peer.served.round, peer.served.used) = (round, Duration::ZERO);
             if !wanted.is_zero() && shares[place] >= wanted.min(needs.packet) {
                 peer.served.fed = round;
             }
@@ -244,9 +265,10 @@ impl Wild {
         let unit = slot / u64::from(FULL_LENGTH);
         // Acknowledgements ride where there are packets.
         let beside = packet.saturating_sub(air(super::FULL_PACKET_BYTES));
-        let wanted = |demand: u8| match demand {
-            0 => Duration::ZERO,
-            _ => unit * u64::from(demand) + beside,
+        let cycles = u64::from(port.turns.grants.held.max(1));
+        let wanted = |index: &usize| match peer(index).wanted(unit, cycles) {
+            Duration::ZERO => Duration::ZERO,
+            most => most + beside,
         };
         Needs {
             guests: usize::from(is_due && !away.is_empty()),
@@ -256,7 +278,7 @@ impl Wild {
             least,
             packet,
             invitations,
-            wanted: here.iter().map(|index| wanted(peer(index).demand)).collect(),
+            wanted: here.iter().map(wanted).collect(),
             here,
             all,
             away,

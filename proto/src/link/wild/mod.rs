@@ -68,6 +68,9 @@ const SMALLEST_WINDOW: usize = 128;
 const FULL_PACKET_BYTES: usize = 1_500;
 /// IP packets that the window is counted in, in bytes: voice.
 const SMALL_PACKET_BYTES: usize = 100;
+/// Bounds of the queue of a flow where its length is not set.
+const SHORTEST_QUEUE: usize = 64;
+const LONGEST_QUEUE: usize = 4_096;
 /// Where frames are filled, so much air time is given down ahead: a frame on air, one that waits.
 /// With a whole slot ahead, what comes during the slot would find no place in it.
 const AHEAD: Duration = Duration::from_millis(3);
@@ -112,7 +115,11 @@ struct Settings {
 }
 
 impl Settings {
-    fn new(config: &WildConfig) -> Self {
+    fn new(config: &WildConfig, radios: &[RadioSpec]) -> Self {
+        let config = &WildConfig {
+            queue_packets: Some(config.queue_packets.unwrap_or_else(|| queue(config, radios))),
+            ..config.clone()
+        };
         Self {
             slot: config.slot(),
             least: config.slot_least(),
@@ -188,7 +195,7 @@ impl Wild {
         peers: &[PeerSpec],
         seed: Seed,
     ) -> Self {
-        let settings = Settings::new(config);
+        let settings = Settings::new(config, radios);
         let mut groups: Vec<Group> = Vec::new();
         for spec in radios {
             let port = Port {
@@ -370,6 +377,18 @@ fn window(config: &WildConfig, settings: &Settings, radio: &RadioSpec) -> usize 
     let capacity = settings.slot.saturating_sub(settings.guard).div_duration(frame) as usize;
     let window = config.window_packets.map_or((4 * capacity).max(SMALLEST_WINDOW), usize::from);
     window.clamp(1, MAX_ACK_BITS)
+}
+
+/// Packets of a flow that may wait where nobody says so: four slots of full ones on the fastest
+/// radio. A flow of TCP has those of two cycles under way and waits for repeats; with less it
+/// leaves slots of fast radios, and long ones, empty.
+fn queue(config: &WildConfig, radios: &[RadioSpec]) -> usize {
+    let slot = config.slot_most().saturating_sub(config.guard());
+    let overhead = Duration::from_secs_f64(config.overhead_us / 1e6);
+    let frame = |radio: &RadioSpec| radio.unacknowledged(HEADER_BYTES + FULL_PACKET_BYTES);
+    let capacity = |radio: &RadioSpec| slot.div_duration(frame(radio) + overhead) as usize;
+    let most = radios.iter().map(capacity).max().unwrap_or(0);
+    (4 * most).clamp(SHORTEST_QUEUE, LONGEST_QUEUE)
 }
 
 impl Layer for Wild {

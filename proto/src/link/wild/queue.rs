@@ -419,7 +419,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     fn plain(limit: usize, most_lanes: usize) -> Queue {
-        let config = WildConfig { queue_packets: limit, ..WildConfig::default() };
+        let config = WildConfig { queue_packets: Some(limit), ..WildConfig::default() };
         Queue::new(Classes::build(&config), most_lanes)
     }
 

@@ -134,6 +134,8 @@ impl Wild {
 
     fn on_heard(&mut self, cx: &mut Cx<'_>, index: usize, frame: &ReceivedFrame, header: &Header) {
         let length = self.length_of(header);
+        let spec = &self.port(self.peers[index].place).spec;
+        let air = spec.unacknowledged(frame.payload.len()) + self.settings.overhead;
         let peer = &mut self.peers[index];
         let slots = &mut self.groups[peer.place.0].slots;
         let is_with_us = slots.on_heard(cx.now, header.cluster, length);
@@ -146,6 +148,7 @@ impl Wild {
         peer.takes_parts = header.has(flag::TAKES_PARTS);
         if frame.to.is_none_or(|to| to == self.node) {
             peer.demand = header.demand;
+            peer.served.on_frame(air);
         }
         if peer.is_up != is_up {
             peer.is_up = is_up;

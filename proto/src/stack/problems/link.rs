@@ -88,12 +88,9 @@ fn check_wild(found: &mut Found, wild: &WildConfig) {
         1.0..=64.0,
         "a number of packets in a code block",
     );
-    found.number(
-        path("queue_packets"),
-        wild.queue_packets as f64,
-        1.0..=1e5,
-        "a queue length in packets",
-    );
+    if let Some(queue) = wild.queue_packets {
+        found.number(path("queue_packets"), queue as f64, 1.0..=1e5, "a queue length in packets");
+    }
     found.number(path("overhead_us"), wild.overhead_us, 0.0..=1e5, "a time in microseconds");
     if let Some(bytes) = wild.frame_bytes {
         let range = 600.0..=2304.0;
