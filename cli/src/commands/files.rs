@@ -308,8 +308,13 @@ fn wait_until<T>(
 pub(crate) fn receive(options: &ReceiveOptions) -> Result<(), Failure> {
     interrupt::watch();
     let daemon = Daemon::find(&options.daemon)?;
-    std::fs::create_dir_all(&options.dir)
-        .map_err(|error| Failure::Failed(format!("{}: {error}", options.dir.display())))?;
+    if options.dir.exists() && !options.dir.is_dir() {
+        let what = format!("{} is a file; files go into a folder", options.dir.display());
+        return Err(Failure::Failed(what));
+    }
+    std::fs::create_dir_all(&options.dir).map_err(|error| {
+        Failure::Failed(format!("cannot make the folder {}: {error}", options.dir.display()))
+    })?;
     let bar = Bar::start("waiting for files");
     let outcome = receive_all(&daemon, options, &bar);
     bar.end();

@@ -258,7 +258,10 @@ fn list(options: &Options, store: &Store) -> Result<(), Failure> {
     }
     if out.is_empty() {
         let folder = store.dir().display();
-        out = format!("no keys are trusted in {folder}: `farhop keys trust LINE --name NODE`");
+        out = format!(
+            "no keys are trusted by {folder}: `farhop keys trust LINE --name NODE`, or `key` in a \
+             [[node]] of the scenario"
+        );
     }
     print_text(out.trim_end())?;
     Ok(())

@@ -327,6 +327,9 @@ pub enum PacketUp {
         /// Whether it is in reach now.
         up: bool,
     },
+    /// A packet of a call (expedited forwarding and what goes with it) failed in all tries of the
+    /// radio, to a neighbour that is there.
+    CallFails,
     /// A measurement of a link.
     LinkSample(LinkSample),
 }
@@ -413,6 +416,8 @@ pub enum Destination {
     End(NodeId),
     /// To this neighbour and no further, whatever the routes say (Hop, stitched TCP, DTN).
     NextHop(NodeId),
+    /// To all neighbours that hear it, and no further.
+    Around,
 }
 
 /// An IP packet on its way to a node.
@@ -451,6 +456,8 @@ pub enum DatagramUp {
         /// Why.
         cause: DropCause,
     },
+    /// The link does not bring packets of a call to the next hop.
+    CallFails,
     /// The route to a destination, also when it is only the last known.
     NextHop {
         /// Destination.

@@ -364,12 +364,21 @@ impl Scenario {
         }
         check_flow_kind(found, &path, flow);
         check_relay(found, &path, flow, names);
-        let inside = 0.0..=self.duration_s;
-        found.number(format!("{path}.start_s"), start, inside, "a time inside the run");
+        self.check_times_of(found, &path, flow, start);
+    }
+
+    /// When a flow runs, that may start as late as at `start`, and from when on it is measured.
+    fn check_times_of(&self, found: &mut Found, path: &str, flow: &FlowConfig, start: f64) {
         let stop = flow.stop_s.unwrap_or(self.duration_s);
-        if !(stop > start && stop <= self.duration_s) {
-            let help = format!("a time after start_s, at most {} s", self.duration_s);
-            found.add(format!("{path}.stop_s"), format!("the flow cannot stop at {stop} s"), help);
+        // In a run that cannot be no time is right.
+        if self.duration_s > 0.0 {
+            let inside = 0.0..=self.duration_s;
+            found.number(format!("{path}.start_s"), start, inside, "a time inside the run");
+            if !(stop > start && stop <= self.duration_s) {
+                let help = format!("a time after start_s, at most {} s", self.duration_s);
+                let message = format!("the flow cannot stop at {stop} s");
+                found.add(format!("{path}.stop_s"), message, help);
+            }
         }
         if let Some(from) = flow.measure_from_s.filter(|from| !(start..stop).contains(from)) {
             let message = format!("nothing of the flow is left to measure at {from} s");

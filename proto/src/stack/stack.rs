@@ -85,7 +85,7 @@ impl Stack {
             // Nobody sends unheard where the link says when radios send, nor over wires.
             let is_wire = |radio: &RadioPlan| radio.spec.phy.kind == PhyKind::Wire;
             if plan.stack.link.has_schedule() || plan.radios.iter().all(is_wire) {
-                config.interactive_gap_ms = 0.0;
+                (config.interactive_gap_ms, config.call_gap_ms) = (0.0, 0.0);
             }
             let rate = plan.response_rate();
             let mut hop = Hop::build(config, plan.node, plan.addresses, rate, rng);

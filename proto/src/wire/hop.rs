@@ -129,6 +129,10 @@ pub enum Body {
     /// The sender of this listens to those who have little to send (LISTEN, not in the paper). The
     /// block is one that it had from whom it tells that.
     Listen,
+    /// A call passes the sender of this, or a neighbour of it (CALL, not in the paper). To all
+    /// neighbours, who pass it on if it may make more hops. There is no block, and the destination
+    /// is the sender.
+    Call,
 }
 
 /// Why a message is none.
@@ -154,6 +158,7 @@ impl Body {
             Self::Answer { .. } => 3,
             Self::Arrived { .. } => 4,
             Self::Listen => 5,
+            Self::Call => 6,
         }
     }
 }
@@ -171,7 +176,7 @@ pub fn encode(header: &Header, body: &Body) -> Vec<u8> {
         Body::Request { round, is_virtual, .. } => (u8::from(*is_virtual) * VIRTUAL, *round),
         Body::Answer { round, .. } => (0, *round),
         Body::Arrived { is_refused, .. } => (u8::from(*is_refused) * REFUSED, 0),
-        Body::Listen => (0, 0),
+        Body::Listen | Body::Call => (0, 0),
     };
     let mark = |is_so, flag| if is_so { flag } else { 0 };
     let marks = mark(header.opens, OPENS) | mark(header.finishes, FINISHES);
@@ -207,7 +212,7 @@ pub fn encode(header: &Header, body: &Body) -> Vec<u8> {
             out.extend_from_slice(&crc.to_be_bytes());
             &[]
         }
-        Body::Listen => &[],
+        Body::Listen | Body::Call => &[],
     };
     let sum = ip::checksum(u32::from(!ip::checksum(0, rest)), &out);
     out[22..24].copy_from_slice(&sum.to_be_bytes());
@@ -266,7 +271,8 @@ pub fn decode(message: &Bytes) -> Result<(Header, Body), Malformed> {
             Body::Arrived { crc: long(HEADER_BYTES), is_refused: message[1] & REFUSED != 0 }
         }
         5 if rest.is_empty() => Body::Listen,
-        1..=5 => return Err(Malformed::Contradiction),
+        6 if rest.is_empty() => Body::Call,
+        1..=6 => return Err(Malformed::Contradiction),
         _ => return Err(Malformed::Kind),
     };
     Ok((header, body))
@@ -308,7 +314,7 @@ mod tests {
         assert_eq!(found[24..], [0xcb, 0xf4, 0x39, 0x26]);
     }
 
-    fn bodies() -> [Body; 6] {
+    fn bodies() -> [Body; 7] {
         [
             Body::Data { frame: 9, payload: Bytes::from_static(b"odd") },
             Body::Data { frame: 0, payload: Bytes::from_static(b"even") },
@@ -316,6 +322,7 @@ mod tests {
             Body::Answer { round: 2, bits: Bytes::from_static(&[0b1010_0000, 0b0100_0000]) },
             Body::Arrived { crc: 0xcbf4_3926, is_refused: true },
             Body::Listen,
+            Body::Call,
         ]
     }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bytes::Bytes;
 
-use crate::base::FlowId;
+use crate::base::{AccessCategory, FlowId};
 
 /// Hops that a packet of ours may make (RFC 1700).
 pub const HOPS: u8 = 64;
@@ -110,6 +110,11 @@ pub fn dscp(packet: &[u8]) -> Option<u8> {
         [first, second, ..] if first >> 4 == 6 => Some((first & 0x0f) << 2 | second >> 6),
         _ => None,
     }
+}
+
+/// Whether a packet is of a call: its code point asks for the access category of voice.
+pub fn is_of_call(packet: &[u8]) -> bool {
+    dscp(packet).map(AccessCategory::of_dscp) == Some(AccessCategory::Voice)
 }
 
 /// Source and destination port of TCP or UDP; `None` if the packet has none.

@@ -3,6 +3,7 @@
 //! Congestion control is set at each socket. SACK, timestamps and ECN are settings of a network
 //! namespace: all flows of a node share them. This machine's own settings stay as they are.
 
+use farhop_proto::base::PhyKind;
 use farhop_proto::stack::{Congestion, FlowConfig, FlowKind, Scenario, TcpPreset, TcpSettings};
 use farhop_sim::engine::flow_name;
 
@@ -11,8 +12,15 @@ use super::LabError;
 /// A setting of a namespace, and its value.
 pub(super) type Setting = (&'static str, &'static str);
 
-/// Refuses flows that the kernel and the lab's programs cannot run.
+/// Refuses radios that the emulated air does not know, and flows that the kernel and the lab's
+/// programs cannot run.
 pub(super) fn check(scenario: &Scenario) -> Result<(), LabError> {
+    if let Some((whose, phy)) = unknown_to_air(scenario) {
+        return Err(LabError::Refused(format!(
+            "{whose}: the air of the lab has the bit-rates of 802.11b, a and g, and no {phy}: use \
+             `farhop sim`"
+        )));
+    }
     for flow in &scenario.flow {
         if let Some(what) = unknown_to_kernel(flow) {
             let name = flow_name(flow);
@@ -24,6 +32,27 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), LabError> {
         settings(scenario, &node.name)?;
     }
     Ok(())
+}
+
+/// Whose radio is of 802.11n or ac, which put frames together.
+fn unknown_to_air(scenario: &Scenario) -> Option<(String, &'static str)> {
+    let all = &scenario.radio;
+    let of_nodes = scenario.node.iter().filter_map(|node| {
+        let own = node.radio.as_ref()?.over(all);
+        Some((format!("the radio of node '{}'", node.name), own.phy))
+    });
+    let of_links = scenario.link.iter().filter_map(|link| {
+        let [a, b] = &link.between;
+        let own = link.radio.as_ref()?.over(all);
+        Some((format!("the radio between '{a}' and '{b}'"), own.phy))
+    });
+    let all = std::iter::once(("[radio]".to_owned(), all.phy)).chain(of_nodes).chain(of_links);
+    all.filter_map(|(whose, phy)| match phy {
+        PhyKind::N => Some((whose, "802.11n")),
+        PhyKind::Ac => Some((whose, "802.11ac")),
+        PhyKind::A | PhyKind::B | PhyKind::G | PhyKind::Wire => None,
+    })
+    .next()
 }
 
 /// The first thing of a flow that the lab does not have.

@@ -68,7 +68,11 @@ impl Listeners {
         self.turn();
         let key = (purpose, service.to_owned());
         if self.all.contains_key(&key) {
-            return Err((channel, format!("another program here listens for '{service}'")));
+            let who = match service {
+                "proxy" => "another `farhop exit` is running at this node".into(),
+                _ => format!("another program here listens for '{service}'"),
+            };
+            return Err((channel, who));
         }
         channel.say(Kind::Opened, "{}");
         (self.is_called, self.is_new) = (true, true);

@@ -213,3 +213,42 @@ fn a_flow_that_ends_before_it_is_measured_is_refused() {
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert_eq!(problems[0].path, "flow[0].stop_s");
 }
+
+/// A call beside a transfer of blocks: four nodes in a row, of which the first and the third do not
+/// hear each other. Returns what the transfer carries and what the call is like.
+fn call_beside_blocks(gap_ms: f64) -> (f64, FlowReport) {
+    let text = format!(
+        "name = \"hidden\"\nduration_s = 60\n\
+         [radio]\nphy = \"802.11b\"\nrate_mbps = 11\nedca = true\n\
+         access = {{ background = {{ txop_us = 8160 }} }}\n\
+         [propagation]\nkind = \"range\"\nreceive_m = 100\nsense_m = 110\n\
+         [[layout]]\nkind = \"chain\"\nname = \"n\"\ncount = 4\nspacing_m = 90\n\
+         [stack.hop]\ncall_gap_ms = {gap_ms:?}\n\
+         [[flow]]\nfrom = \"n3\"\nto = \"n4\"\nkind = \"hop\"\n\
+         [[flow]]\nfrom = \"n1\"\nto = \"n2\"\nkind = \"voip\"\n"
+    );
+    let scenario: Scenario = toml::from_str(&text).expect("a good scenario");
+    assert_eq!(scenario.problems(), []);
+    let mut flows = run(&scenario, RunOptions::default()).expect("it runs").flows;
+    let call = flows.remove(1);
+    (flows[0].goodput_mbps, call)
+}
+
+#[test]
+fn blocks_leave_room_for_a_call_whose_sender_does_not_hear_them() {
+    let (drowned, left) = (call_beside_blocks(0.0), call_beside_blocks(4.0));
+    let loss = |(_, call): &(f64, FlowReport)| call.loss.expect("a call has a loss");
+    let mos = |(_, call): &(f64, FlowReport)| call.voip.expect("a score").mos;
+    println!("{:.2} and {:.2} Mb/s", drowned.0, left.0);
+    println!(
+        "loss {:.3} and {:.3}, MOS {:.2} and {:.2}",
+        loss(&drowned),
+        loss(&left),
+        mos(&drowned),
+        mos(&left)
+    );
+    assert!(loss(&drowned) > 0.2, "nothing else helps it");
+    // A second of it has passed until all around know.
+    assert!(loss(&left) < 0.03 && mos(&left) > 3.6);
+    assert!(left.0 > 0.35 * drowned.0, "the transfer goes on");
+}

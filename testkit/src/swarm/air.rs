@@ -15,6 +15,8 @@ use super::Outcome;
 use super::node::Node;
 use super::plan::{Fault, Plan};
 
+/// How often a packet of a call fails beside a message that is lost.
+const CALL: f64 = 0.02;
 /// How long a message and a frame of a block are on air.
 const MESSAGE: Duration = Duration::from_micros(300);
 const FRAME: Duration = Duration::from_micros(1_000);
@@ -315,7 +317,9 @@ impl<'a> Air<'a> {
     }
 
     fn transmit(&mut self, at: usize, datagram: Datagram) {
-        let Destination::NextHop(to) = datagram.to else { panic!("blocks go to neighbours") };
+        let Destination::NextHop(to) = datagram.to else {
+            return self.transmit_around(at, &datagram);
+        };
         let is_frame = datagram.options.ack == AckPolicy::NoAck;
         let begin = self.busy_until[at].max(self.now);
         let done = begin + if is_frame { FRAME } else { MESSAGE };
@@ -329,10 +333,32 @@ impl<'a> Air<'a> {
         self.note(|| format!("{} > {}: {}{fate}", at + 1, to.0, words(&datagram.payload)));
         let life = self.nodes[at].life;
         self.expect(done, Event::Done { at, life, id: datagram.id, is_sent });
+        if is_lost && !is_frame && self.rng.chance(CALL) {
+            let local = self.nodes[at].local(self.now);
+            self.nodes[at].hop.handle_rx(&mut Cx::new(local), DatagramUp::CallFails);
+        }
+        self.arrive(at, to, done, is_lost, &datagram.payload);
+    }
+
+    /// A message to all neighbours.
+    fn transmit_around(&mut self, at: usize, datagram: &Datagram) {
+        let done = self.busy_until[at].max(self.now) + MESSAGE;
+        self.busy_until[at] = done;
+        self.note(|| format!("{} > all: {}", at + 1, words(&datagram.payload)));
+        let (id, life) = (datagram.id, self.nodes[at].life);
+        self.expect(done, Event::Done { at, life, id, is_sent: true });
+        for to in self.neighbours(at).collect::<Vec<_>>() {
+            let is_lost = self.loss(at, to).is_none_or(|loss| self.rng.chance(loss));
+            self.arrive(at, NodeId(to as u16 + 1), done, is_lost, &datagram.payload);
+        }
+    }
+
+    /// What was sent comes, perhaps more than once or changed, unless it is lost.
+    fn arrive(&mut self, at: usize, to: NodeId, done: Instant, is_lost: bool, payload: &Bytes) {
         let copies = u64::from(!is_lost) * (1 + u64::from(self.rng.chance(self.plan.repeat)));
         for _ in 0..copies {
             let arrives = done + self.plan.spread.mul_f64(self.rng.uniform());
-            let mut packet = datagram.payload.clone();
+            let mut packet = payload.clone();
             if self.rng.chance(self.plan.corrupt) {
                 let mut bytes = packet.to_vec();
                 let place = self.rng.below(bytes.len() as u64) as usize;
@@ -391,6 +417,7 @@ fn words(packet: &Bytes) -> String {
             }
         }
         Body::Listen => "listens".into(),
+        Body::Call => "a call fails".into(),
     };
     format!("{block}: {what}, {} hops made", header.hops_made)
 }

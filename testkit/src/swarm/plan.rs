@@ -146,6 +146,7 @@ fn config(rng: &mut Rng) -> HopConfig {
         yields: rng.chance(0.5),
         spell_blocks: [0, 2, 16][block_bytes as usize % 3],
         interactive_gap_ms: [0.0, 5.0, 40.0][usize::from(frame_bytes) % 3],
+        call_gap_ms: [0.0, 6.0][usize::from(frame_bytes / 3) % 2],
         end_to_end_s: 0.5 + rng.uniform() * 4.5,
         // Some have hardly more memory than a few blocks need.
         disk_bytes: match rng.below(4) {

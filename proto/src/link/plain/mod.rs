@@ -29,6 +29,8 @@ const NEIGHBOURS: usize = 256;
 /// Packets in a row that all their attempts did not bring to a neighbour of which nothing is heard,
 /// after which it counts as gone.
 const GONE: u8 = 4;
+/// Tries that a packet of a call needs only if somebody spoils them who is not heard here.
+const HARD: u8 = 4;
 /// Units that a buffer has place for from the start. At most nodes of a large network there is
 /// never more than one.
 const USUAL: usize = 1;
@@ -67,6 +69,8 @@ pub struct Plain {
     radios: Vec<RadioQueue>,
     up: VecDeque<PacketUp>,
     outstanding: VecDeque<Outstanding>,
+    /// Packets that wait to go once more.
+    once_more: Vec<UnitId>,
     ids: UnitIds,
     /// In the order of their keys; there are few.
     neighbours: Vec<((NodeId, RadioId), Neighbour)>,
@@ -85,6 +89,8 @@ struct Outstanding {
     radio: RadioId,
     access: AccessCategory,
     bytes: usize,
+    /// The packet itself if it is of a call and goes once more where the chip gives it up.
+    again: Option<Box<Packet>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,6 +116,7 @@ struct Counters {
     frames_overheard: u64,
     retransmissions: u64,
     unknown_done: u64,
+    sent_again: u64,
 }
 
 impl Plain {
@@ -123,6 +130,7 @@ impl Plain {
             radios: radios.iter().map(queue).collect(),
             up: VecDeque::with_capacity(USUAL),
             outstanding: VecDeque::with_capacity(USUAL),
+            once_more: Vec::new(),
             ids: UnitIds::default(),
             neighbours: Vec::new(),
             air: AirTimes::default(),
@@ -175,7 +183,7 @@ impl Plain {
     }
 
     fn on_done(&mut self, now: Instant, done: FrameDone) {
-        let Some(frame) = self.take_outstanding(done.id) else {
+        let Some(mut frame) = self.take_outstanding(done.id) else {
             self.counters.unknown_done += 1;
             return;
         };
@@ -211,8 +219,41 @@ impl Plain {
             }
         }
         let Some(id) = frame.packet else { return };
+        if frame.again.is_some() && done.attempts >= HARD {
+            self.up.push_back(PacketUp::CallFails);
+        }
+        if outcome == PacketOutcome::Failed && done.attempts > 0 && self.goes_again(&mut frame) {
+            return;
+        }
         let (attempts, air_time) = (done.attempts, done.air_time);
         self.up.push_back(PacketUp::Done(PacketDone { id, outcome, attempts, air_time }));
+    }
+
+    /// Has a packet of a call go once more that the chip gave up: whoever spoiled all tries may be
+    /// over with it. Not to a neighbour that is gone, which would take all the air.
+    fn goes_again(&mut self, frame: &mut Outstanding) -> bool {
+        let Some(packet) = frame.again.take() else { return false };
+        let is_gone = packet
+            .to
+            .and_then(|to| self.neighbour(to, frame.radio))
+            .is_none_or(|neighbour| neighbour.failures >= GONE);
+        let queue = self.radios.iter_mut().find(|queue| queue.radio == frame.radio);
+        let Some(queue) = queue.filter(|_| !is_gone) else { return false };
+        self.once_more.push(packet.id);
+        queue.on_entered(frame.access);
+        queue.waiting.push_front(*packet);
+        self.counters.sent_again += 1;
+        true
+    }
+
+    /// The packet itself if it goes once more where the chip gives it up.
+    fn again(&mut self, packet: &Packet) -> Option<Box<Packet>> {
+        let is_second = self.once_more.iter().position(|id| *id == packet.id);
+        if let Some(index) = is_second {
+            self.once_more.swap_remove(index);
+            return None;
+        }
+        (self.mac_ack && ip::is_of_call(&packet.payload)).then(|| Box::new(packet.clone()))
     }
 
     /// The chip ends frames nearly always in their order.
@@ -254,7 +295,15 @@ impl Plain {
         let to = queue.wanted.remove(at);
         let (id, radio) = (self.ids.next_id(), queue.radio);
         queue.on_entered(access);
-        self.outstanding.push_back(Outstanding { id, packet: None, to, radio, access, bytes: 0 });
+        self.outstanding.push_back(Outstanding {
+            id,
+            packet: None,
+            to,
+            radio,
+            access,
+            bytes: 0,
+            again: None,
+        });
         let (protocol, payload) = (EtherType::FARHOP, Bytes::new());
         let options = TxOptions { access, ..TxOptions::default() };
         Some(Frame { id, radio, to, flow, protocol, payload, options })
@@ -278,6 +327,7 @@ impl Plain {
     }
 
     fn count_drop(&mut self, id: UnitId, cause: DropCause) {
+        self.once_more.retain(|other| *other != id);
         *self.drops.entry(cause).or_default() += 1;
         self.up.push_back(PacketUp::Dropped { id, cause });
     }
@@ -347,8 +397,10 @@ impl Layer for Plain {
             at => queue.waiting.remove(at)?,
         };
         let id = self.ids.next_id();
+        let again = self.again(&packet);
         self.outstanding.push_back(Outstanding {
             id,
+            again,
             packet: Some(packet.id),
             to: packet.to,
             radio: packet.radio,
@@ -401,6 +453,7 @@ impl Link for Plain {
                 ("overheard", counters.frames_overheard),
                 ("retransmissions", counters.retransmissions),
                 ("frames_unknown_done", counters.unknown_done),
+                ("sent_again", counters.sent_again),
                 ("red_marked", red(|red| red.marked)),
                 ("red_dropped", red(|red| red.dropped)),
             ]),

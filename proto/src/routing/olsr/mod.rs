@@ -24,7 +24,7 @@ mod receive;
 mod relays;
 mod topology;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -112,7 +112,12 @@ impl Routes for Table {
         match to {
             Destination::End(node) => self.routes.get(&node).map(|route| route.0),
             Destination::NextHop(node) => self.direct.get(&node).copied(),
+            Destination::Around => None,
         }
+    }
+
+    fn radios(&self) -> BTreeSet<RadioId> {
+        self.direct.values().map(|hop| hop.radio).collect()
     }
 }
 

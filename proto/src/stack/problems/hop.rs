@@ -28,6 +28,8 @@ pub(super) fn check_hop(found: &mut Found, hop: &HopConfig) {
     found.number(path("low_blocks"), low, 0.0..=below, "a number of blocks below high_blocks");
     let gap = hop.interactive_gap_ms;
     found.number(path("interactive_gap_ms"), gap, 0.0..=400.0, "a time in milliseconds, or 0");
+    let gap = hop.call_gap_ms;
+    found.number(path("call_gap_ms"), gap, 0.0..=400.0, "a time in milliseconds, or 0");
     if let Some(control) = hop.control_mbps {
         found.number(path("control_mbps"), control, 0.1..=1_000.0, "a bit-rate in Mb/s");
     }

@@ -57,6 +57,11 @@ pub struct HopConfig {
     /// asks for such a moment too. 0 for no gaps; there are none over wires, nor where the link has
     /// a schedule.
     pub interactive_gap_ms: f64,
+    /// How long a node leaves the air alone after every three frames of blocks, in milliseconds,
+    /// while a call (expedited forwarding) passes it or a neighbour: a packet of a call is lost if
+    /// somebody who does not hear its sender sends for longer than the radio tries. As above never
+    /// for longer than the radio was busy with blocks, and 0 for no gaps.
+    pub call_gap_ms: f64,
     /// How a message for the next hop of a block gets there.
     pub next_hop: NextHop,
     /// Bit-rate of requests and answers, in Mb/s. If it is not given, they go as data does, which
@@ -99,6 +104,7 @@ impl Default for HopConfig {
             schedule: Schedule::RoundRobin,
             yields: true,
             interactive_gap_ms: 40.0,
+            call_gap_ms: 4.0,
             next_hop: NextHop::Raw,
             control_mbps: None,
             end_to_end_s: 5.0,

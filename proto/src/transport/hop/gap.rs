@@ -7,8 +7,8 @@
 //! bursts are short where the bit-rate is high, and hardly anything would be left between gaps. One
 //! whose neighbour asks for it ([`super::listen`]) does so at once.
 
-use super::Hop;
 use super::block::Shape;
+use super::{Hop, call};
 use crate::base::{Duration, Instant};
 use crate::wire::hop::BlockId;
 
@@ -66,21 +66,40 @@ impl Gap {
         }
     }
 
-    /// Whether a gap was asked for, or as much went out as there is between gaps of this length.
-    fn is_due(&self, now: Instant, length: Duration, is_busy: bool) -> bool {
+    /// Whether a gap was asked for, or as much went out as there is between gaps of this kind.
+    fn is_due(&self, now: Instant, kind: Kind, is_busy: bool) -> bool {
         let busy = self.busy + if is_busy { now.since(self.since) } else { Duration::ZERO };
-        let is_much = self.frames >= FRAMES && busy >= length;
+        let is_much = self.frames >= kind.frames && busy >= kind.busy;
         self.until.is_none() && (is_much || self.asked.is_some())
     }
 }
 
+/// What gaps are like at present.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    /// How long they are.
+    length: Duration,
+    /// How long the radio is busy with blocks between two of them at least.
+    busy: Duration,
+    /// Frames of blocks between two of them.
+    frames: u32,
+}
+
 impl Hop {
-    /// How long gaps are at present, if there are any.
-    fn gap_length(&self, now: Instant) -> Option<Duration> {
+    /// What gaps are like at present, if there are any.
+    fn gap_kind(&self, now: Instant) -> Option<Kind> {
         let is_interactive = self.gap.interactive.is_some_and(|at| now < at + LASTS);
         let is_asked = self.gap.asked.is_some_and(|at| now < at + SOON);
-        let length = Duration::from_secs_f64(self.config.interactive_gap_ms / 1e3);
-        ((is_interactive || is_asked) && length > Duration::ZERO).then_some(length)
+        let has_call = self.has_call(now) && !is_asked;
+        let (gap_ms, frames) = match has_call {
+            true => (self.config.call_gap_ms, call::FRAMES),
+            false => (self.config.interactive_gap_ms, FRAMES),
+        };
+        let length = Duration::from_secs_f64(gap_ms / 1e3);
+        let is_wanted = (has_call || is_interactive || is_asked) && length > Duration::ZERO;
+        // Whatever the bit-rate, bursts are not much shorter than gaps.
+        let busy = if has_call { length * 2 / 3 } else { length };
+        is_wanted.then_some(Kind { length, busy, frames })
     }
 
     /// A neighbour asks for a gap: it begins once the radio is done.
@@ -102,15 +121,22 @@ impl Hop {
     /// Whether nothing has a turn: a gap begins once the radio is done. Small blocks too wait that
     /// long, or many of them would keep it from beginning, and so from ending.
     pub(super) fn is_before_gap(&self, now: Instant) -> bool {
-        let is_due = |length| self.gap.is_due(now, length, true);
-        self.frames_in_radio > 0 && self.gap_length(now).is_some_and(is_due)
+        let is_due = |kind| self.gap.is_due(now, kind, true);
+        self.frames_in_radio > 0 && self.gap_kind(now).is_some_and(is_due)
+    }
+
+    /// Whether no more frames may go to the radio beside those that it has: bursts are short beside
+    /// a call.
+    pub(super) fn is_burst_full(&self, now: Instant) -> bool {
+        let is_whole = self.gap.frames.is_multiple_of(call::FRAMES);
+        self.frames_in_radio > 0 && is_whole && self.has_call(now)
     }
 
     /// The next frame to the radio is one of this block.
     pub(super) fn before_frame(&mut self, now: Instant, id: BlockId) {
         let is_idle = self.frames_in_radio == 0;
-        let has_paused = |length| is_idle && self.gap.since + length <= now;
-        let is_anew = self.gap_length(now).is_none_or(has_paused);
+        let has_paused = |kind: Kind| is_idle && self.gap.since + kind.length <= now;
+        let is_anew = self.gap_kind(now).is_none_or(has_paused);
         if is_anew {
             (self.gap.frames, self.gap.busy, self.gap.asked) = (0, Duration::ZERO, None);
         }
@@ -119,16 +145,17 @@ impl Hop {
         }
         let Shape { destination, hops_made, .. } = self.blocks[&id].shape;
         let hops_left = self.routes.get(&destination).map_or(0, |route| route.hops);
-        self.gap.frames += u32::from(hops_made.max(hops_left) >= UNHEARD);
+        let may_drown = self.has_call(now) || hops_made.max(hops_left) >= UNHEARD;
+        self.gap.frames += u32::from(may_drown);
     }
 
     /// The radio has no frame of a block any more.
     pub(super) fn on_radio_idle(&mut self, now: Instant) {
         self.gap.busy += now.since(self.gap.since);
         self.gap.since = now;
-        let length = self.gap_length(now).filter(|length| self.gap.is_due(now, *length, false));
-        if let Some(length) = length {
-            self.gap.until = Some(now + length);
+        let kind = self.gap_kind(now).filter(|kind| self.gap.is_due(now, *kind, false));
+        if let Some(kind) = kind {
+            self.gap.until = Some(now + kind.length);
             self.counters.gaps += 1;
         }
     }

@@ -19,6 +19,7 @@
 //! | `pace` | how much is sent before the next request |
 //! | `gap` | gaps for those who wait for little |
 //! | `listen` | gaps for those whom the sender of a transfer does not hear |
+//! | `call` | short bursts and gaps beside calls |
 //! | `reach` | ways, and which neighbours are there |
 //! | `out` | messages and frames on their way to the radio |
 //! | `held` | blocks in and out, and who makes room |
@@ -29,6 +30,7 @@
 mod admit;
 mod bits;
 mod block;
+mod call;
 mod config;
 mod gap;
 mod held;
@@ -50,6 +52,7 @@ use bytes::Bytes;
 use self::admit::{Reception, Waiting};
 use self::block::{Block, End, Phase};
 pub use self::block::{SMALL_BYTES, Shape, Whole};
+use self::call::Calls;
 pub use self::config::{Ahead, Durable, HOPS, HopConfig, NextHop, Schedule, Withhold};
 use self::gap::Gap;
 use self::held::Writing;
@@ -119,6 +122,7 @@ struct Counters {
     pauses: u64,
     gaps: u64,
     gaps_asked: u64,
+    calls_told: u64,
     held_back: u64,
     virtual_requests: u64,
     blocks_passed_on: u64,
@@ -190,6 +194,7 @@ pub struct Hop {
     pace: BTreeMap<NodeId, Pace>,
     gap: Gap,
     listen: Listen,
+    calls: Calls,
     delivered: VecDeque<Delivery>,
     arrived: VecDeque<Arrived>,
     keep: VecDeque<Keep>,
@@ -245,6 +250,7 @@ impl Hop {
             pace: BTreeMap::new(),
             gap: Gap::default(),
             listen: Listen::default(),
+            calls: Calls::default(),
             delivered: VecDeque::new(),
             arrived: VecDeque::new(),
             keep: VecDeque::new(),
@@ -389,6 +395,7 @@ impl Hop {
             }
             DatagramUp::Done(done) => self.on_out(cx.now, done.id, done.outcome),
             DatagramUp::Dropped { id, .. } => self.on_out(cx.now, id, PacketOutcome::Failed),
+            DatagramUp::CallFails => self.on_call_fails(cx.now),
             DatagramUp::NextHop { dst, via, hops } => {
                 self.on_route(cx.now, dst, Route { via, hops });
                 self.forward_all(cx.now);
@@ -459,6 +466,7 @@ impl Hop {
             ("pauses", all.pauses),
             ("gaps", all.gaps),
             ("gaps_asked", all.gaps_asked),
+            ("calls_told", all.calls_told),
             ("held_back", all.held_back),
             ("virtual_requests", all.virtual_requests),
             ("blocks_passed_on", all.blocks_passed_on),

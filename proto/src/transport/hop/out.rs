@@ -24,7 +24,7 @@ const ARRIVED_TRIES: u8 = 16;
 /// (`reach`). Those who wait for little are few, and have all tries of the radio.
 const REQUEST_ATTEMPTS: u8 = 3;
 /// The lane of messages about blocks, and that of frames of blocks.
-const CONTROL_FLOW: FlowId = FlowId(wire::CONTROL_PORT);
+pub(super) const CONTROL_FLOW: FlowId = FlowId(wire::CONTROL_PORT);
 const DATA_FLOW: FlowId = FlowId(wire::DATA_PORT);
 
 /// A message that waits to be sent. Answers are made when they leave, so that they are fresh.
@@ -34,6 +34,7 @@ pub(super) enum Message {
     Answer { block: BlockId, to: NodeId, round: u16, shape: Shape },
     Arrived { block: BlockId, shape: Shape, is_refused: bool, tries: u8 },
     Listen { block: BlockId, to: NodeId, shape: Shape },
+    Call { reach: u8 },
 }
 
 impl Message {
@@ -76,7 +77,8 @@ impl Hop {
             }
         }
         let most = TURNS_IN_RADIO * u32::from(self.config.turn_frames);
-        if self.frames_in_radio < most && !self.turns.is_empty() && has_room(DATA_FLOW) {
+        let is_full = self.frames_in_radio >= most || self.is_burst_full(cx.now);
+        if !is_full && !self.turns.is_empty() && has_room(DATA_FLOW) {
             let (block, frame) = self.next_frame(cx.now)?;
             self.before_frame(cx.now, block);
             return Some(self.frame(cx.now, block, frame));
@@ -133,7 +135,10 @@ impl Hop {
                 }
             }
             // Whoever misses an answer asks again.
-            Message::Answer { .. } | Message::Arrived { .. } | Message::Listen { .. } => {}
+            Message::Answer { .. }
+            | Message::Arrived { .. }
+            | Message::Listen { .. }
+            | Message::Call { .. } => {}
         }
     }
 
@@ -166,6 +171,7 @@ impl Hop {
                 (block, to, shape, Body::Arrived { crc: shape.crc, is_refused })
             }
             Message::Listen { block, to, shape } => (block, to, shape, Body::Listen),
+            Message::Call { reach } => return Some(self.call_message(reach)),
         };
         let is_interactive = shape.is_interactive(block.number);
         let is_of_transfer = matches!(message, Message::Request { .. }) && !is_interactive;
@@ -224,10 +230,16 @@ impl Hop {
         }
     }
 
-    fn datagram(&mut self, content: Content<'_>, what: InRadio) -> Datagram {
-        let Content { to, port, options, front, rest } = content;
+    /// The id of a datagram that goes to the radio.
+    pub(super) fn next_id(&mut self, what: InRadio) -> UnitId {
         let id = UnitId(self.ids.next_id().0 | OURS);
         self.in_radio.insert(id, what);
+        id
+    }
+
+    fn datagram(&mut self, content: Content<'_>, what: InRadio) -> Datagram {
+        let Content { to, port, options, front, rest } = content;
+        let id = self.next_id(what);
         let socket = |node| SocketAddrV4::new(self.plan.ipv4(node), port);
         let payload = udp::encode(socket(self.node), socket(to), front, rest);
         let flow = if port == wire::DATA_PORT { DATA_FLOW } else { CONTROL_FLOW };

@@ -199,7 +199,10 @@ impl Hop {
     fn target(&self, message: Message) -> Option<NodeId> {
         match message {
             Message::Arrived { block, .. } => self.next_hop(block.flow.source),
-            Message::Request { .. } | Message::Answer { .. } | Message::Listen { .. } => None,
+            Message::Request { .. }
+            | Message::Answer { .. }
+            | Message::Listen { .. }
+            | Message::Call { .. } => None,
         }
     }
 }

@@ -322,7 +322,10 @@ impl Layer for Udp {
                     source.dropped_below += 1;
                 }
             }
-            DatagramUp::Done(_) | DatagramUp::Dropped { .. } | DatagramUp::NextHop { .. } => {}
+            DatagramUp::Done(_)
+            | DatagramUp::Dropped { .. }
+            | DatagramUp::CallFails
+            | DatagramUp::NextHop { .. } => {}
         }
     }
 

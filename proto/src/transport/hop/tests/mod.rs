@@ -1,6 +1,7 @@
 //! Machines over an air that loses, repeats and reorders.
 
 mod bad_input;
+mod call;
 mod chain;
 mod gap;
 mod listen;
@@ -235,8 +236,16 @@ impl Row {
     }
 
     fn transmit(&mut self, index: usize, datagram: Datagram) {
-        let Destination::NextHop(to) = datagram.to else { panic!("blocks go to neighbours") };
         let from = NodeId(index as u16 + 1);
+        let Destination::NextHop(to) = datagram.to else {
+            let done = self.now + Duration::from_millis(self.count_of(index) + 1);
+            self.plan(done, index, Event::Done(datagram.id, true));
+            let is_neighbour = |other: &usize| other.abs_diff(index) == 1;
+            for other in (0..self.nodes.len()).filter(is_neighbour) {
+                self.plan(done, other, Event::Arrives(from, datagram.clone()));
+            }
+            return;
+        };
         let is_acknowledged = datagram.options.ack == AckPolicy::Normal;
         self.acknowledged += usize::from(is_acknowledged && datagram.flow == FlowId(DATA_PORT));
         if from == NodeId(1) && datagram.flow == FlowId(DATA_PORT) {

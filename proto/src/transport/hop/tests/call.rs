@@ -1,0 +1,54 @@
+//! Bursts and gaps beside calls.
+
+use super::*;
+
+fn config() -> HopConfig {
+    HopConfig { block_bytes: 210_000, call_gap_ms: 4.5, ..HopConfig::default() }
+}
+
+/// When node 1 sends the frames of a block of 150 to node 2, after a packet of a call failed at a
+/// node so long ago.
+fn frames_beside(config: HopConfig, failing: u16, wait: Duration) -> (Row, Vec<Instant>) {
+    let mut row = Row::new(6, config, Harm::default(), 1);
+    row.push(flow(1), 0, 2, 7_000, false);
+    row.run_until(row.now + Duration::from_secs(1));
+    let now = row.now;
+    row.hop(failing).handle_rx(&mut Cx::new(now), DatagramUp::CallFails);
+    row.run_until(now + wait);
+    row.first_frames.clear();
+    row.push(flow(1), 1, 2, 210_000, true);
+    row.run_until(row.now + Duration::from_secs(5));
+    let frames = std::mem::take(&mut row.first_frames);
+    assert!(frames.len() >= 150, "a block of 150 frames");
+    (row, frames)
+}
+
+/// Frames between two pauses of the length of a gap, at most.
+fn longest_burst(frames: &[Instant]) -> usize {
+    let is_one = |a: &Instant, b: &Instant| b.since(*a) < Duration::from_micros(4_500);
+    frames.chunk_by(is_one).map(<[Instant]>::len).max().unwrap_or(0)
+}
+
+#[test]
+fn who_hears_of_a_failing_call_sends_short_bursts() {
+    let soon = Duration::from_millis(100);
+    // Frames take a millisecond, so three of them are as long as a burst has to be.
+    for failing in [1, 2, 3, 4, 5] {
+        let (mut row, frames) = frames_beside(config(), failing, soon);
+        let burst = longest_burst(&frames);
+        let told = row.count(failing, "calls_told");
+        match failing {
+            5 => assert!(burst > 100, "it is told over three hops, not further"),
+            _ => assert!(burst <= 3, "{burst} frames in a row with a call at {failing}"),
+        }
+        assert_eq!(told, 1, "once for one packet");
+    }
+}
+
+#[test]
+fn there_are_no_gaps_long_after_a_call_nor_where_they_are_not_wanted() {
+    let burst = |config, wait| longest_burst(&frames_beside(config, 1, wait).1);
+    assert!(burst(config(), Duration::from_secs(11)) > 100);
+    let unwanted = HopConfig { call_gap_ms: 0.0, ..config() };
+    assert!(burst(unwanted, Duration::from_millis(100)) > 100);
+}
