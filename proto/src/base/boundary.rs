@@ -329,7 +329,10 @@ pub enum PacketUp {
     },
     /// A packet of a call (expedited forwarding and what goes with it) failed in all tries of the
     /// radio, to a neighbour that is there.
-    CallFails,
+    CallFails {
+        /// The neighbour.
+        to: NodeId,
+    },
     /// A measurement of a link.
     LinkSample(LinkSample),
 }
@@ -416,8 +419,8 @@ pub enum Destination {
     End(NodeId),
     /// To this neighbour and no further, whatever the routes say (Hop, stitched TCP, DTN).
     NextHop(NodeId),
-    /// To all neighbours that hear it, and no further.
-    Around,
+    /// To all who hear what goes to this neighbour, and no further.
+    Around(NodeId),
 }
 
 /// An IP packet on its way to a node.
@@ -456,8 +459,11 @@ pub enum DatagramUp {
         /// Why.
         cause: DropCause,
     },
-    /// The link does not bring packets of a call to the next hop.
-    CallFails,
+    /// The link does not bring packets of a call to this next hop.
+    CallFails {
+        /// The neighbour.
+        to: NodeId,
+    },
     /// The route to a destination, also when it is only the last known.
     NextHop {
         /// Destination.

@@ -1,6 +1,6 @@
 //! Fixed routes: every destination has its next hop from the start and keeps it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::forward::{Forwarder, NextHop, Routes};
 use super::{Routing, RoutingStatus, Signing};
@@ -45,7 +45,7 @@ impl FixedRoutes {
 
 impl Routes for FixedRoutes {
     fn route(&self, to: Destination) -> Option<NextHop> {
-        let (Destination::End(node) | Destination::NextHop(node)) = to else { return None };
+        let (Destination::End(node) | Destination::NextHop(node) | Destination::Around(node)) = to;
         let index = self.all.binary_search_by_key(&node, |route| route.0);
         let hop = index.ok().map(|index| self.all[index].1);
         if matches!(to, Destination::End(_)) {
@@ -63,10 +63,6 @@ impl Routes for FixedRoutes {
             };
             Some(NextHop { via: node, radio, hops: 1 })
         })
-    }
-
-    fn radios(&self) -> BTreeSet<RadioId> {
-        self.all.iter().map(|(_, hop)| hop.radio).collect()
     }
 }
 

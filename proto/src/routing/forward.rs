@@ -3,7 +3,7 @@
 //! Adds no header: a datagram is an IP packet, and each relay looks at its destination address.
 //! The hop limit is decremented at relays (RFC 1812, 5.3.1; RFC 8200, 3).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
@@ -35,11 +35,8 @@ pub struct NextHop {
 
 /// Where datagrams are to go.
 pub(super) trait Routes {
-    /// The next hop to where a datagram is to go; nothing for one to all neighbours.
+    /// The next hop to where a datagram is to go.
     fn route(&self, to: Destination) -> Option<NextHop>;
-
-    /// The radios that reach neighbours.
-    fn radios(&self) -> BTreeSet<RadioId>;
 }
 
 /// Datagrams on their way through a node.
@@ -118,7 +115,7 @@ impl Forwarder {
             PacketUp::Dropped { id, cause } => {
                 self.up.push_back(DatagramUp::Dropped { id, cause });
             }
-            PacketUp::CallFails => self.up.push_back(DatagramUp::CallFails),
+            PacketUp::CallFails { to } => self.up.push_back(DatagramUp::CallFails { to }),
             PacketUp::Neighbour { .. } | PacketUp::LinkSample(_) => {}
         }
     }
@@ -162,34 +159,15 @@ impl Forwarder {
 
     /// Takes a datagram of this node.
     pub(super) fn handle_tx(&mut self, datagram: Datagram, routes: &impl Routes) {
-        if datagram.to == Destination::Around {
-            return self.handle_tx_around(datagram, routes);
-        }
         let Some(hop) = routes.route(datagram.to) else {
             self.count_drop(DropCause::NoRoute);
             let (id, cause) = (datagram.id, DropCause::NoRoute);
             return self.up.push_back(DatagramUp::Dropped { id, cause });
         };
+        let is_for_all = matches!(datagram.to, Destination::Around(_));
         let packet = packet_to(datagram.id, hop, datagram.flow, datagram.payload, datagram.options);
-        self.out.push_back(Outgoing { packet, transit: false });
-    }
-
-    /// Takes a datagram for all neighbours: its end is that of the packet by the first radio.
-    fn handle_tx_around(&mut self, datagram: Datagram, routes: &impl Routes) {
-        let Datagram { id, flow, payload, options, .. } = datagram;
-        let radios = routes.radios();
-        if radios.is_empty() {
-            let cause = DropCause::NoRoute;
-            self.count_drop(cause);
-            return self.up.push_back(DatagramUp::Dropped { id, cause });
-        }
-        for (index, radio) in radios.into_iter().enumerate() {
-            let id = if index == 0 { id } else { self.transit_id() };
-            let hop = NextHop { via: self.node, radio, hops: 1 };
-            let packet = packet_to(id, hop, flow, payload.clone(), options);
-            let packet = Packet { to: None, ..packet };
-            self.out.push_back(Outgoing { packet, transit: false });
-        }
+        let to = packet.to.filter(|_| !is_for_all);
+        self.out.push_back(Outgoing { packet: Packet { to, ..packet }, transit: false });
     }
 
     /// Gives the next packet of those that there is room for.

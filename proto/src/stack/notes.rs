@@ -27,12 +27,15 @@ impl Scenario {
             !matches!(self.propagation_kind(), PropagationKind::Links | PropagationKind::Fixed);
         let thresholds = self.thresholds(radio);
         let (sense, data) = (thresholds.sense, thresholds.data);
-        // Where signals add up, what a receiver may lock on to makes the medium busy at any power.
-        let is_deaf = matches!(self.interference, InterferenceConfig::Threshold {});
-        (by_signal && is_deaf && sense > data).then(|| {
+        // Where signals add up, a receiver that may lock on holds the medium for busy.
+        let effect = match self.interference {
+            InterferenceConfig::Threshold {} => "frames between them do not make the medium busy",
+            InterferenceConfig::Sinr(_) => "where signals add up they make the medium busy too",
+        };
+        (by_signal && sense > data).then(|| {
             format!(
                 "{whose}: sense_dbm of {sense:.1} lies above the {data:.1} dBm down to which data \
-                 can be decoded; frames between them do not make the medium busy"
+                 can be decoded; {effect}"
             )
         })
     }

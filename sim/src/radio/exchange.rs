@@ -430,11 +430,13 @@ impl Chip {
                 return false;
             }
             let mut exchange = self.plan(start, owner, most);
-            let step = self.next_step(&exchange, before);
-            let announcement = self.announcement(&exchange, step);
+            let mut step = self.next_step(&exchange, before);
+            let mut announcement = self.announcement(&exchange, step);
             if exchange.mpdus > 1 && announcement + exchange.air_time + exchange.response > most {
                 self.land(&exchange);
                 exchange = self.plan(start, owner, most.saturating_sub(announcement));
+                step = self.next_step(&exchange, before);
+                announcement = self.announcement(&exchange, step);
             }
             if self.is_late(&exchange, start + announcement) {
                 self.end_frame(air, now, owner, 0, FrameOutcome::Late);

@@ -162,11 +162,12 @@ impl Chip {
     }
 
     /// What goes before the data of an exchange that follows another one of the same TXOP. Those
-    /// around its receiver have been told of it if the one before had the same, by the Duration
-    /// field of the answer; stations of 802.11b do not understand any of that.
+    /// around its receiver have been told of it if that has acknowledged a frame before, by the
+    /// Duration field of its answer (`following`), which knows single frames alone; stations of
+    /// 802.11b do not understand any of that.
     pub(super) fn next_step(&self, exchange: &Exchange, before: &Exchange) -> Step {
         match self.first_step(exchange) {
-            Step::Rts if exchange.to == before.to => Step::Data,
+            Step::Rts if exchange.to == before.to && before.awaited == Awaited::Ack => Step::Data,
             step => step,
         }
     }

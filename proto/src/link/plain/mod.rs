@@ -29,8 +29,6 @@ const NEIGHBOURS: usize = 256;
 /// Packets in a row that all their attempts did not bring to a neighbour of which nothing is heard,
 /// after which it counts as gone.
 const GONE: u8 = 4;
-/// Tries that a packet of a call needs only if somebody spoils them who is not heard here.
-const HARD: u8 = 4;
 /// Units that a buffer has place for from the start. At most nodes of a large network there is
 /// never more than one.
 const USUAL: usize = 1;
@@ -191,6 +189,8 @@ impl Plain {
             queue.on_left(now, frame.access);
         }
         let outcome = self.outcome(done.outcome);
+        let has_failed = outcome == PacketOutcome::Failed && done.attempts > 0;
+        let goes_again = has_failed && self.goes_again(&mut frame);
         let repeats = u64::from(done.attempts.saturating_sub(1));
         self.counters.retransmissions += repeats;
         if done.attempts > 0 {
@@ -208,7 +208,7 @@ impl Plain {
             if outcome == PacketOutcome::Delivered {
                 neighbour.delivered += 1;
                 neighbour.failures = 0;
-            } else if outcome == PacketOutcome::Failed && done.attempts > 0 {
+            } else if has_failed && !goes_again {
                 neighbour.failures = neighbour.failures.saturating_add(1);
                 let is_gone = neighbour.failures == GONE;
                 self.up.extend(frame.to.filter(|_| is_gone).map(|node| PacketUp::Neighbour {
@@ -219,10 +219,7 @@ impl Plain {
             }
         }
         let Some(id) = frame.packet else { return };
-        if frame.again.is_some() && done.attempts >= HARD {
-            self.up.push_back(PacketUp::CallFails);
-        }
-        if outcome == PacketOutcome::Failed && done.attempts > 0 && self.goes_again(&mut frame) {
+        if goes_again {
             return;
         }
         let (attempts, air_time) = (done.attempts, done.air_time);
@@ -233,16 +230,17 @@ impl Plain {
     /// over with it. Not to a neighbour that is gone, which would take all the air.
     fn goes_again(&mut self, frame: &mut Outstanding) -> bool {
         let Some(packet) = frame.again.take() else { return false };
-        let is_gone = packet
-            .to
-            .and_then(|to| self.neighbour(to, frame.radio))
-            .is_none_or(|neighbour| neighbour.failures >= GONE);
+        let Some(to) = packet.to else { return false };
+        let is_gone = self.neighbour(to, frame.radio).is_none_or(|known| {
+            known.failures > 0 && (known.failures >= GONE || known.delivered == 0)
+        });
         let queue = self.radios.iter_mut().find(|queue| queue.radio == frame.radio);
         let Some(queue) = queue.filter(|_| !is_gone) else { return false };
         self.once_more.push(packet.id);
         queue.on_entered(frame.access);
         queue.waiting.push_front(*packet);
         self.counters.sent_again += 1;
+        self.up.push_back(PacketUp::CallFails { to });
         true
     }
 
@@ -253,7 +251,9 @@ impl Plain {
             self.once_more.swap_remove(index);
             return None;
         }
-        (self.mac_ack && ip::is_of_call(&packet.payload)).then(|| Box::new(packet.clone()))
+        let is_bound = packet.options.attempts.is_some();
+        (self.mac_ack && !is_bound && ip::is_of_call(&packet.payload))
+            .then(|| Box::new(packet.clone()))
     }
 
     /// The chip ends frames nearly always in their order.

@@ -36,6 +36,9 @@ pub(super) struct Class {
     priority: u8,
 }
 
+/// A queue as long as is usual, which hangs on the radio.
+const UNSET: usize = usize::MAX;
+
 impl Class {
     /// The class with the link's own values.
     fn of_link(config: &WildConfig) -> Self {
@@ -50,7 +53,7 @@ impl Class {
             preset: None,
             rules,
             is_ordered: config.in_order != InOrder::None,
-            queue: config.queue_packets.unwrap_or(usize::MAX),
+            queue: config.queue_packets.unwrap_or(UNSET),
             drops_oldest: false,
             level: 0,
             priority: 0,
@@ -134,6 +137,13 @@ impl Classes {
             class.level = level.expect("each priority is in the list");
         }
         Self { all, matches, levels: priorities.len() }
+    }
+
+    /// Sets the queue of classes for which nobody said how long it is.
+    pub(super) fn set_usual_queue(&mut self, packets: usize) {
+        for class in self.all.iter_mut().filter(|class| class.queue == UNSET) {
+            class.queue = packets;
+        }
     }
 
     /// All of them; the default one is the first.

@@ -63,13 +63,15 @@ pub(super) struct Served {
     pub(super) unheard: u8,
     /// How many times it was asked while it was missing.
     asked: u8,
-    /// Air time of what it has sent since turns were given out.
+    /// Frames with packets since turns were given out, and their air time.
+    frames: u64,
     used: Duration,
 }
 
 impl Served {
-    /// A frame that took so long came from it.
-    pub(super) fn on_frame(&mut self, air: Duration) {
+    /// A frame with a packet came from it that took so long.
+    pub(super) fn on_packet(&mut self, air: Duration) {
+        self.frames += 1;
         self.used += air;
     }
 }
@@ -129,11 +131,18 @@ impl Needs {
 }
 
 impl Peer {
-    /// What it could fill of a turn: what it says in units of so long, or what it has used in each
-    /// of so many cycles and half as much again, because what comes varies. Who sends little all
-    /// the time has nothing waiting at the end of a turn, and needs the next one nevertheless.
-    fn wanted(&self, unit: Duration, cycles: u64) -> Duration {
-        (unit * u64::from(self.demand)).max(self.served.used * 3 / (2 * cycles))
+    /// What it could fill of a turn: what it says in units of so long, with its acknowledgements
+    /// `beside`, or what it has used in each of so many cycles and half as much again, because what
+    /// comes varies. Who sends little in each of them has nothing waiting at the end of a turn, and
+    /// needs the next one nevertheless.
+    fn wanted(&self, unit: Duration, beside: Duration, cycles: u64) -> Duration {
+        let waiting = match self.demand {
+            0 => Duration::ZERO,
+            demand => unit * u64::from(demand) + beside,
+        };
+        let is_steady = self.served.frames >= cycles;
+        let used = if is_steady { self.served.used * 3 / (2 * cycles) } else { Duration::ZERO };
+        waiting.max(used)
     }
 }
 
@@ -198,7 +207,8 @@ impl Wild {
             let waited = waited.min(needs.rounds * u64::from(BUSY_WEIGHT));
             let apart = if needs.rounds > 1 { waited.max(needs.rounds) * cycles } else { 1 };
             peer.sender.set_cycle(self.settings.slot * 2 * apart);
-            (peer.served.round, peer.served.used) = (round, Duration::ZERO);
+            peer.served.round = round;
+            (peer.served.frames, peer.served.used) = (0, Duration::ZERO);
             if !wanted.is_zero() && shares[place] >= wanted.min(needs.packet) {
                 peer.served.fed = round;
             }
@@ -266,10 +276,7 @@ impl Wild {
         // Acknowledgements ride where there are packets.
         let beside = packet.saturating_sub(air(super::FULL_PACKET_BYTES));
         let cycles = u64::from(port.turns.grants.held.max(1));
-        let wanted = |index: &usize| match peer(index).wanted(unit, cycles) {
-            Duration::ZERO => Duration::ZERO,
-            most => most + beside,
-        };
+        let wanted = |index: &usize| peer(index).wanted(unit, beside, cycles);
         Needs {
             guests: usize::from(is_due && !away.is_empty()),
             rounds,
@@ -371,9 +378,14 @@ fn share(left: Duration, least: Duration, frame: Duration, wanted: &[Duration]) 
     let more = |at: usize| wanted[at].saturating_sub(least);
     let mut open: Vec<usize> = (0..wanted.len()).filter(|at| !more(*at).is_zero()).collect();
     let frame = frame.saturating_sub(least);
-    if left < frame * open.len() as u64 {
-        open.truncate(left.div_duration(frame) as usize);
-    }
+    // Who wants less than a frame does not keep others from theirs.
+    let mut taken = Duration::ZERO;
+    open.retain(|at| {
+        let needs = more(*at).min(frame);
+        let fits = taken + needs <= left;
+        taken += if fits { needs } else { Duration::ZERO };
+        fits
+    });
     while !open.is_empty() {
         let part = left / open.len() as u64;
         let before = open.len();

@@ -70,7 +70,7 @@ const FULL_PACKET_BYTES: usize = 1_500;
 const SMALL_PACKET_BYTES: usize = 100;
 /// Bounds of the queue of a flow where its length is not set.
 const SHORTEST_QUEUE: usize = 64;
-const LONGEST_QUEUE: usize = 4_096;
+const LONGEST_QUEUE: usize = 1_024;
 /// Where frames are filled, so much air time is given down ahead: a frame on air, one that waits.
 /// With a whole slot ahead, what comes during the slot would find no place in it.
 const AHEAD: Duration = Duration::from_millis(3);
@@ -115,11 +115,7 @@ struct Settings {
 }
 
 impl Settings {
-    fn new(config: &WildConfig, radios: &[RadioSpec]) -> Self {
-        let config = &WildConfig {
-            queue_packets: Some(config.queue_packets.unwrap_or_else(|| queue(config, radios))),
-            ..config.clone()
-        };
+    fn new(config: &WildConfig) -> Self {
         Self {
             slot: config.slot(),
             least: config.slot_least(),
@@ -195,7 +191,7 @@ impl Wild {
         peers: &[PeerSpec],
         seed: Seed,
     ) -> Self {
-        let settings = Settings::new(config, radios);
+        let settings = Settings::new(config);
         let mut groups: Vec<Group> = Vec::new();
         for spec in radios {
             let port = Port {
@@ -226,7 +222,9 @@ impl Wild {
             let port = &mut groups[place.0].ports[place.1];
             port.peers.push_back(index);
             let window = window(config, &settings, &port.spec);
-            all.push(Peer::new(*spec, place, &settings, window, lanes));
+            let mut peer = Peer::new(*spec, place, &settings, window, lanes);
+            peer.queue.set_usual(queue(config, &port.spec));
+            all.push(peer);
         }
         Self {
             settings,
@@ -379,16 +377,16 @@ fn window(config: &WildConfig, settings: &Settings, radio: &RadioSpec) -> usize 
     window.clamp(1, MAX_ACK_BITS)
 }
 
-/// Packets of a flow that may wait where nobody says so: four slots of full ones on the fastest
-/// radio. A flow of TCP has those of two cycles under way and waits for repeats; with less it
-/// leaves slots of fast radios, and long ones, empty.
-fn queue(config: &WildConfig, radios: &[RadioSpec]) -> usize {
+/// Packets of a flow that may wait where nobody says so: four slots of full ones. A flow of TCP has
+/// those of two cycles under way and waits for repeats; with less it leaves slots of fast radios,
+/// and long ones, empty. What a wire has is gone at once.
+fn queue(config: &WildConfig, radio: &RadioSpec) -> usize {
     let slot = config.slot_most().saturating_sub(config.guard());
     let overhead = Duration::from_secs_f64(config.overhead_us / 1e6);
-    let frame = |radio: &RadioSpec| radio.unacknowledged(HEADER_BYTES + FULL_PACKET_BYTES);
-    let capacity = |radio: &RadioSpec| slot.div_duration(frame(radio) + overhead) as usize;
-    let most = radios.iter().map(capacity).max().unwrap_or(0);
-    (4 * most).clamp(SHORTEST_QUEUE, LONGEST_QUEUE)
+    let frame = radio.unacknowledged(HEADER_BYTES + FULL_PACKET_BYTES) + overhead;
+    let is_wire = radio.phy.kind == PhyKind::Wire;
+    let capacity = if is_wire { 0 } else { slot.div_duration(frame) as usize };
+    config.queue_packets.unwrap_or((4 * capacity).clamp(SHORTEST_QUEUE, LONGEST_QUEUE))
 }
 
 impl Layer for Wild {

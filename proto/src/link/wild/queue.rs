@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::class::{Choice, Class, Classes, Habit};
+use super::class::{Choice, Classes, Habit};
 use super::parts::LEAST as LEAST_PART;
 use crate::base::{FlowId, Instant, Packet};
 use crate::wire::bundle::{HEAD_BYTES, MOST_RIDERS, Piece, RIDE_BYTES, Ride};
@@ -110,6 +110,10 @@ pub(super) struct Cut {
     pub(super) piece: Piece,
 }
 
+/// So many waiting packets of all flows are a crowd, and so many of each may wait in one.
+const CROWD: usize = 16_384;
+const IN_A_CROWD: usize = 64;
+
 impl Queue {
     /// At most `most_lanes` flows.
     pub(super) fn new(classes: Classes, most_lanes: usize) -> Self {
@@ -118,6 +122,18 @@ impl Queue {
         let drops = vec![0; classes.all().len()];
         let most_lanes = most_lanes.max(1);
         Self { classes, lanes, by_flow, numbers, active, most_lanes, len: 0, drops }
+    }
+
+    /// Sets how long queues are where nobody said so.
+    pub(super) fn set_usual(&mut self, packets: usize) {
+        self.classes.set_usual_queue(packets);
+    }
+
+    /// Packets of a flow of this class that may wait. Where very many wait already long queues are
+    /// for nobody: all flows together must not fill the memory of a node.
+    fn limit(&self, class: usize) -> usize {
+        let limit = self.classes.get(class).queue;
+        if self.len < CROWD { limit } else { limit.min(IN_A_CROWD) }
     }
 
     /// Waiting packets of all flows.
@@ -147,10 +163,10 @@ impl Queue {
             Some(lane) => {
                 let lane = &self.lanes[lane];
                 let class = self.classes.get(lane.class);
-                let left = lane.room(flow, class.queue);
+                let left = lane.room(flow, self.limit(lane.class));
                 if class.drops_oldest { left.max(1) } else { left }
             }
-            None if self.has_free_lane() => self.classes.get(0).queue,
+            None if self.has_free_lane() => self.limit(0),
             None => usize::from(self.takes_guests()),
         }
     }
@@ -189,10 +205,7 @@ impl Queue {
             self.set_class(index, class);
         }
         let class = self.lanes[index].class;
-        let (limit, drops_oldest) = {
-            let Class { queue, drops_oldest, .. } = self.classes.get(class);
-            (*queue, *drops_oldest)
-        };
+        let (limit, drops_oldest) = (self.limit(class), self.classes.get(class).drops_oldest);
         let lane = &mut self.lanes[index];
         lane.used = now;
         lane.has_guests = lane.flow != flow || (lane.has_guests && !lane.packets.is_empty());

@@ -148,7 +148,9 @@ impl Wild {
         peer.takes_parts = header.has(flag::TAKES_PARTS);
         if frame.to.is_none_or(|to| to == self.node) {
             peer.demand = header.demand;
-            peer.served.on_frame(air);
+            if matches!(header.kind, Kind::Data | Kind::Fec) {
+                peer.served.on_packet(air);
+            }
         }
         if peer.is_up != is_up {
             peer.is_up = is_up;

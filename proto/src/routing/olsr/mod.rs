@@ -24,7 +24,7 @@ mod receive;
 mod relays;
 mod topology;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -111,13 +111,10 @@ impl Routes for Table {
     fn route(&self, to: Destination) -> Option<NextHop> {
         match to {
             Destination::End(node) => self.routes.get(&node).map(|route| route.0),
-            Destination::NextHop(node) => self.direct.get(&node).copied(),
-            Destination::Around => None,
+            Destination::NextHop(node) | Destination::Around(node) => {
+                self.direct.get(&node).copied()
+            }
         }
-    }
-
-    fn radios(&self) -> BTreeSet<RadioId> {
-        self.direct.values().map(|hop| hop.radio).collect()
     }
 }
 

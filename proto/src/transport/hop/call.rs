@@ -6,11 +6,14 @@
 //! neighbours, they tell theirs, and whoever knows of it sends short bursts and leaves the air
 //! alone after each of them. The paper has priorities alone (`hop.md`, 2).
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use super::Hop;
 use super::out::{CONTROL_FLOW, InRadio, Message};
-use crate::base::{AccessCategory, Bitrate, Datagram, Destination, Duration, Instant, TxOptions};
+use crate::base::{
+    AccessCategory, Bitrate, Datagram, Destination, Duration, Instant, NodeId, TxOptions,
+};
 use crate::wire::hop::{self as wire, BlockId, Body, FlowKey, Header};
 use crate::wire::udp;
 
@@ -26,43 +29,60 @@ pub(super) const FRAMES: u32 = 3;
 /// All systems on this link (RFC 1112, appendix I).
 const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 
-/// What a node knows of calls.
-#[derive(Debug, Default)]
-pub(super) struct Calls {
-    /// When it had the last packet of one, or was told of one.
+/// What a node knows of the calls on one air.
+#[derive(Clone, Copy, Debug, Default)]
+struct OnAir {
+    /// When it was told of one last, or one failed here.
     latest: Option<Instant>,
-    /// When it had the last packet of one.
+    /// When one failed here last.
     own: Option<Instant>,
-    /// When it may tell its neighbours again.
+    /// When it may tell its neighbours again, and how far it told them to pass it on.
     next: Instant,
+    told: u8,
 }
 
+/// What a node knows of calls, by [air](Hop::air).
+#[derive(Debug, Default)]
+pub(super) struct Calls(BTreeMap<Option<usize>, OnAir>);
+
 impl Hop {
-    /// Whether a call passes here or nearby, and blocks are to leave it gaps.
-    pub(super) fn has_call(&self, now: Instant) -> bool {
-        self.config.call_gap_ms > 0.0 && self.calls.latest.is_some_and(|at| now < at + LASTS)
+    /// Whether a call fails nearby on the air to this neighbour, and blocks are to leave it gaps.
+    pub(super) fn has_call(&self, now: Instant, neighbour: NodeId) -> bool {
+        let is_near = |on_air: &OnAir| is_lasting(now, on_air.latest);
+        self.config.call_gap_ms > 0.0 && self.calls.0.get(&self.air(neighbour)).is_some_and(is_near)
+    }
+
+    /// Whether there is such a call on any air.
+    pub(super) fn has_any_call(&self, now: Instant) -> bool {
+        self.config.call_gap_ms > 0.0
+            && self.calls.0.values().any(|on_air| is_lasting(now, on_air.latest))
     }
 
     /// The next hop of a call does not get a packet of it.
-    pub(super) fn on_call_fails(&mut self, now: Instant) {
-        self.calls.own = Some(now);
-        self.on_call_nearby(now, 0);
+    pub(super) fn on_call_fails(&mut self, now: Instant, to: NodeId) {
+        self.calls.0.entry(self.air(to)).or_default().own = Some(now);
+        self.on_call_nearby(now, to, 0);
     }
 
-    /// A call passes nearby, and neighbours are to be told if anything is left of its reach.
-    pub(super) fn on_call_nearby(&mut self, now: Instant, reach: u8) {
-        self.calls.latest = Some(now);
-        let is_own = self.calls.own.is_some_and(|at| now < at + LASTS);
+    /// A call fails nearby, on the air to this neighbour, and others are to be told if anything is
+    /// left of its reach.
+    pub(super) fn on_call_nearby(&mut self, now: Instant, via: NodeId, reach: u8) {
+        let on_air = self.calls.0.entry(self.air(via)).or_default();
+        on_air.latest = Some(now);
+        let is_own = is_lasting(now, on_air.own);
         let reach = if is_own { Some(REACH) } else { reach.min(REACH).checked_sub(1) };
-        if let Some(reach) = reach.filter(|_| self.has_call(now) && self.calls.next <= now) {
-            self.calls.next = now + PERIOD;
+        let is_news = |reach: &u8| on_air.next <= now || *reach > on_air.told;
+        if let Some(reach) = reach.filter(is_news)
+            && self.config.call_gap_ms > 0.0
+        {
+            (on_air.next, on_air.told) = (now + PERIOD, reach);
             self.counters.calls_told += 1;
-            self.queue(Message::Call { reach });
+            self.queue(Message::Call { via, reach });
         }
     }
 
-    /// The message of that to all neighbours.
-    pub(super) fn call_message(&mut self, reach: u8) -> Datagram {
+    /// The message of that to all who hear what goes to a neighbour.
+    pub(super) fn call_message(&mut self, via: NodeId, reach: u8) -> Datagram {
         let header = Header {
             block: BlockId { flow: FlowKey { source: self.node, local: 0 }, number: 0 },
             destination: self.node,
@@ -83,11 +103,15 @@ impl Hop {
             ..TxOptions::default()
         };
         Datagram {
-            id: self.next_id(InRadio::Message(Message::Call { reach }, self.node)),
-            to: Destination::Around,
+            id: self.next_id(InRadio::Message(Message::Call { via, reach }, self.node)),
+            to: Destination::Around(via),
             flow: CONTROL_FLOW,
             payload: udp::encode(from, to, &front, &[]),
             options,
         }
     }
+}
+
+fn is_lasting(now: Instant, since: Option<Instant>) -> bool {
+    since.is_some_and(|at| now < at + LASTS)
 }

@@ -59,8 +59,9 @@ pub struct HopConfig {
     pub interactive_gap_ms: f64,
     /// How long a node leaves the air alone after every three frames of blocks, in milliseconds,
     /// while a call (expedited forwarding) passes it or a neighbour: a packet of a call is lost if
-    /// somebody who does not hear its sender sends for longer than the radio tries. As above never
-    /// for longer than the radio was busy with blocks, and 0 for no gaps.
+    /// somebody who does not hear its sender sends for longer than the radio tries. At high
+    /// bit-rates more frames go first, until the radio was busy for two thirds of that; 0 for no
+    /// gaps.
     pub call_gap_ms: f64,
     /// How a message for the next hop of a block gets there.
     pub next_hop: NextHop,

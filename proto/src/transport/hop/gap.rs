@@ -90,7 +90,7 @@ impl Hop {
     fn gap_kind(&self, now: Instant) -> Option<Kind> {
         let is_interactive = self.gap.interactive.is_some_and(|at| now < at + LASTS);
         let is_asked = self.gap.asked.is_some_and(|at| now < at + SOON);
-        let has_call = self.has_call(now) && !is_asked;
+        let has_call = self.has_any_call(now) && !is_asked;
         let (gap_ms, frames) = match has_call {
             true => (self.config.call_gap_ms, call::FRAMES),
             false => (self.config.interactive_gap_ms, FRAMES),
@@ -104,7 +104,17 @@ impl Hop {
 
     /// A neighbour asks for a gap: it begins once the radio is done.
     pub(super) fn on_asked_for_gap(&mut self, now: Instant) {
-        if self.is_gap() || now < self.gap.next_asked {
+        if now < self.gap.next_asked {
+            return;
+        }
+        let has_call = self.has_any_call(now);
+        if let Some(until) = &mut self.gap.until {
+            if !has_call {
+                return;
+            }
+            // One beside a call is shorter than what was asked for.
+            let asked = Duration::from_secs_f64(self.config.interactive_gap_ms / 1e3);
+            *until = (*until).max(now + asked);
             return;
         }
         self.gap.asked = Some(now);
@@ -128,8 +138,8 @@ impl Hop {
     /// Whether no more frames may go to the radio beside those that it has: bursts are short beside
     /// a call.
     pub(super) fn is_burst_full(&self, now: Instant) -> bool {
-        let is_whole = self.gap.frames.is_multiple_of(call::FRAMES);
-        self.frames_in_radio > 0 && is_whole && self.has_call(now)
+        let is_whole = self.gap.frames > 0 && self.gap.frames.is_multiple_of(call::FRAMES);
+        self.frames_in_radio > 0 && is_whole && self.has_any_call(now)
     }
 
     /// The next frame to the radio is one of this block.
@@ -145,7 +155,12 @@ impl Hop {
         }
         let Shape { destination, hops_made, .. } = self.blocks[&id].shape;
         let hops_left = self.routes.get(&destination).map_or(0, |route| route.hops);
-        let may_drown = self.has_call(now) || hops_made.max(hops_left) >= UNHEARD;
+        // Beside a call all frames on its air count, and no others.
+        let via = self.blocks[&id].transfer.as_ref().map(|transfer| transfer.via);
+        let may_drown = match via.filter(|_| self.has_any_call(now)) {
+            Some(via) => self.has_call(now, via),
+            None => hops_made.max(hops_left) >= UNHEARD,
+        };
         self.gap.frames += u32::from(may_drown);
     }
 

@@ -34,7 +34,7 @@ pub(super) enum Message {
     Answer { block: BlockId, to: NodeId, round: u16, shape: Shape },
     Arrived { block: BlockId, shape: Shape, is_refused: bool, tries: u8 },
     Listen { block: BlockId, to: NodeId, shape: Shape },
-    Call { reach: u8 },
+    Call { via: NodeId, reach: u8 },
 }
 
 impl Message {
@@ -171,7 +171,7 @@ impl Hop {
                 (block, to, shape, Body::Arrived { crc: shape.crc, is_refused })
             }
             Message::Listen { block, to, shape } => (block, to, shape, Body::Listen),
-            Message::Call { reach } => return Some(self.call_message(reach)),
+            Message::Call { via, reach } => return Some(self.call_message(via, reach)),
         };
         let is_interactive = shape.is_interactive(block.number);
         let is_of_transfer = matches!(message, Message::Request { .. }) && !is_interactive;
