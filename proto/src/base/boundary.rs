@@ -329,10 +329,7 @@ pub enum PacketUp {
     },
     /// A packet of a call (expedited forwarding and what goes with it) failed in all tries of the
     /// radio, to a neighbour that is there.
-    CallFails {
-        /// The neighbour.
-        to: NodeId,
-    },
+    CallFails(NodeId),
     /// A measurement of a link.
     LinkSample(LinkSample),
 }
@@ -460,10 +457,7 @@ pub enum DatagramUp {
         cause: DropCause,
     },
     /// The link does not bring packets of a call to this next hop.
-    CallFails {
-        /// The neighbour.
-        to: NodeId,
-    },
+    CallFails(NodeId),
     /// The route to a destination, also when it is only the last known.
     NextHop {
         /// Destination.

@@ -115,7 +115,7 @@ impl Forwarder {
             PacketUp::Dropped { id, cause } => {
                 self.up.push_back(DatagramUp::Dropped { id, cause });
             }
-            PacketUp::CallFails { to } => self.up.push_back(DatagramUp::CallFails { to }),
+            PacketUp::CallFails(to) => self.up.push_back(DatagramUp::CallFails(to)),
             PacketUp::Neighbour { .. } | PacketUp::LinkSample(_) => {}
         }
     }

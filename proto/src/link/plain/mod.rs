@@ -240,7 +240,7 @@ impl Plain {
         queue.on_entered(frame.access);
         queue.waiting.push_front(*packet);
         self.counters.sent_again += 1;
-        self.up.push_back(PacketUp::CallFails { to });
+        self.up.push_back(PacketUp::CallFails(to));
         true
     }
 

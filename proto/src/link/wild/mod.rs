@@ -221,10 +221,8 @@ impl Wild {
             let place = place(&groups, spec);
             let port = &mut groups[place.0].ports[place.1];
             port.peers.push_back(index);
-            let window = window(config, &settings, &port.spec);
-            let mut peer = Peer::new(*spec, place, &settings, window, lanes);
-            peer.queue.set_usual(queue(config, &port.spec));
-            all.push(peer);
+            let limits = (window(config, &settings, &port.spec), queue(config, &port.spec));
+            all.push(Peer::new(*spec, place, &settings, limits, lanes));
         }
         Self {
             settings,

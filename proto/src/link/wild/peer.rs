@@ -72,10 +72,11 @@ impl Peer {
         spec: PeerSpec,
         place: (usize, usize),
         settings: &Settings,
-        window: usize,
+        (window, queue): (usize, usize),
         lanes: usize,
     ) -> Self {
-        let classes = &settings.classes;
+        let mut classes = settings.classes.clone();
+        classes.set_usual_queue(queue);
         let estimate = Estimate::new(classes.rules(), settings.block);
         let coding = |class| Coding { class, ..Coding::default() };
         Self {

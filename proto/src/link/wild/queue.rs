@@ -124,11 +124,6 @@ impl Queue {
         Self { classes, lanes, by_flow, numbers, active, most_lanes, len: 0, drops }
     }
 
-    /// Sets how long queues are where nobody said so.
-    pub(super) fn set_usual(&mut self, packets: usize) {
-        self.classes.set_usual_queue(packets);
-    }
-
     /// Packets of a flow of this class that may wait. Where very many wait already long queues are
     /// for nobody: all flows together must not fill the memory of a node.
     fn limit(&self, class: usize) -> usize {

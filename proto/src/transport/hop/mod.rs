@@ -395,7 +395,7 @@ impl Hop {
             }
             DatagramUp::Done(done) => self.on_out(cx.now, done.id, done.outcome),
             DatagramUp::Dropped { id, .. } => self.on_out(cx.now, id, PacketOutcome::Failed),
-            DatagramUp::CallFails { to } => self.on_call_fails(cx.now, to),
+            DatagramUp::CallFails(to) => self.on_call_fails(cx.now, to),
             DatagramUp::NextHop { dst, via, hops } => {
                 self.on_route(cx.now, dst, Route { via, hops });
                 self.forward_all(cx.now);

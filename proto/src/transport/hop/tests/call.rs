@@ -14,7 +14,7 @@ fn frames_beside(config: HopConfig, failing: u16, wait: Duration) -> (Row, Vec<I
     row.run_until(row.now + Duration::from_secs(1));
     let now = row.now;
     row.hop(failing)
-        .handle_rx(&mut Cx::new(now), DatagramUp::CallFails { to: NodeId(failing.max(2) - 1) });
+        .handle_rx(&mut Cx::new(now), DatagramUp::CallFails(NodeId(failing.max(2) - 1)));
     row.run_until(now + wait);
     row.first_frames.clear();
     row.push(flow(1), 1, 2, 210_000, true);
