@@ -129,9 +129,9 @@ pub enum Body {
     /// The sender of this listens to those who have little to send (LISTEN, not in the paper). The
     /// block is one that it had from whom it tells that.
     Listen,
-    /// A call passes the sender of this, or a neighbour of it (CALL, not in the paper). To all
-    /// neighbours, who pass it on if it may make more hops. There is no block, and the destination
-    /// is the sender.
+    /// Packets of a call fail at the sender of this, or where it heard so (CALL, not in the paper).
+    /// To all neighbours on one air, who pass it on if it may make more hops. There is no block,
+    /// and the destination is the sender.
     Call,
 }
 
