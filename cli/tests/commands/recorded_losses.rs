@@ -41,7 +41,10 @@ fn a_wrong_recording_is_refused_with_its_line() {
             "line 3: time goes back from 5 to 4 ns",
         ),
         (Some("5,hill>valley,ok\n"), "line 2: the file ends early"),
-        (Some("5,hill>valley,lost\n"), "line 2: 'lost' is none of ok, crc, preamble, end"),
+        (
+            Some("5,hill>valley,lost\n"),
+            "line 2: 'lost' is none of ok, crc, preamble, dropped, unanswered, end",
+        ),
         (Some("5,valley>hill,end\n"), "`link` must name one of the links in it: valley>hill"),
         (Some("1000000000,hill>valley,end\n"), "ends at 1 s, the run at 2 s"),
     ];

@@ -3,9 +3,11 @@
 //!
 //! A file is CSV. Lines that begin with `#` are skipped, the first other line is
 //! `time_ns,link,fate`. Each further line says when a frame began to arrive, on which link (`a>b`,
-//! nodes by name), and what became of it: `ok`, `crc` (its content was destroyed) or `preamble` (it
-//! was not even noticed). The last line of each link says `end` in the place of a fate: up to there
-//! the recording is complete. The times of a link never go back.
+//! nodes by name), and what became of it: `ok`, `crc` (its content was destroyed), `preamble` (it
+//! was not even noticed), or, where the driver of a receiver drops what its card has received,
+//! `dropped` (behind the card's acknowledgement) or `unanswered` (before it); these two concern
+//! whom the frame is for, to all others it is `ok`. The last line of each link says `end` in the
+//! place of a fate: up to there the recording is complete. The times of a link never go back.
 //!
 //! Played back, a fate holds from its time to that of the next line; before the first line nothing
 //! is lost. So any traffic can meet a recording, and the traffic that made it meets it frame by
@@ -25,20 +27,28 @@ pub enum Fate {
     Crc,
     /// Its preamble is destroyed: a receiver does not lock on to it.
     Preamble,
+    /// It arrives, and the card acknowledges it; the driver drops it.
+    Dropped,
+    /// It arrives, and the driver drops it before the card acknowledges it.
+    Unanswered,
 }
 
 impl Fate {
+    const ALL: [Self; 5] = [Self::Ok, Self::Crc, Self::Preamble, Self::Dropped, Self::Unanswered];
+
     /// As files have it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Crc => "crc",
             Self::Preamble => "preamble",
+            Self::Dropped => "dropped",
+            Self::Unanswered => "unanswered",
         }
     }
 
     fn of(name: &str) -> Option<Self> {
-        [Self::Ok, Self::Crc, Self::Preamble].into_iter().find(|fate| fate.name() == name)
+        Self::ALL.into_iter().find(|fate| fate.name() == name)
     }
 }
 
@@ -124,7 +134,8 @@ impl fmt::Display for TraceError {
                 write!(f, "line {line}: '{found}' is no whole number of nanoseconds")
             }
             Self::Fate { line, found } => {
-                write!(f, "line {line}: '{found}' is none of ok, crc, preamble, end")
+                let names = Fate::ALL.map(Fate::name).join(", ");
+                write!(f, "line {line}: '{found}' is none of {names}, {TRACE_END}")
             }
             Self::GoesBack { line, to_ns, from_ns } => {
                 write!(f, "line {line}: time goes back from {from_ns} to {to_ns} ns")

@@ -9,7 +9,7 @@
 //! - ns-3 leaves out the 4 us of VHT-SIG-B, which is in every VHT frame and not only in those for
 //!   several receivers (802.11ac-2013 22.3.2 and 22.4.3).
 
-use farhop_proto::base::{Band, Bitrate, GuardInterval, Phy, PhyKind, Preamble, Width};
+use farhop_proto::base::{AckRate, Band, Bitrate, GuardInterval, Phy, PhyKind, Preamble, Width};
 
 const TABLE: &str = include_str!("data/airtime-ns3.csv");
 
@@ -42,6 +42,7 @@ fn row(line: &str) -> Row {
         streams: number(streams) as u8,
         band: if band == "2" { Band::Ghz2 } else { Band::Ghz5 },
         mixed: false,
+        ack_rate: AckRate::Basic,
     };
     let rate = match rate.strip_prefix('m') {
         Some(mcs) => phy.rate_of_mcs(number(mcs) as u8).expect("an MCS of this PHY"),

@@ -250,15 +250,6 @@ impl Air {
         fate
     }
 
-    /// Whether the driver behind a link drops a frame for its node, where it does so before the
-    /// card acknowledges it or after.
-    pub(super) fn drops(&mut self, link: u32, acknowledged: bool) -> bool {
-        let loss = &mut self.links.get_mut(link).loss;
-        loss.as_mut().is_some_and(|loss| {
-            loss.acknowledges_dropped() == acknowledged && loss.dropped_by_driver()
-        })
-    }
-
     /// How a transmission fails under interference.
     pub(super) fn errors(&self, tx: TxId) -> &Errors {
         &self.errors[self.slab[tx.0 as usize].mode as usize].2

@@ -89,6 +89,7 @@ impl Medium {
     /// Panics if a link names a radio that does not exist, or a loss is not a probability.
     pub fn new(config: MediumConfig, seed: Seed) -> Self {
         let air = Air::new(&config, seed);
+        let links = config.links;
         let mut known = Vec::new();
         let port = |(index, port): (usize, ChipConfig)| match port.phy.kind {
             PhyKind::Wire => Port::Wire(Wire::new(index, port)),
@@ -99,7 +100,21 @@ impl Medium {
             }
         };
         let ports = config.radios.into_iter().enumerate().map(port).collect();
-        Self { ports, air, now: Instant::ZERO, events: 0, calls: Calls::new() }
+        let mut medium = Self { ports, air, now: Instant::ZERO, events: 0, calls: Calls::new() };
+        medium.limit_rates(&links);
+        medium
+    }
+
+    /// Radios get to know what those decode who are of another PHY.
+    fn limit_rates(&mut self, links: &[AirLink]) {
+        for AirLink { from, to, .. } in links {
+            let Port::Chip(chip) = &mut self.ports[*from] else { continue };
+            let air = &self.air.links;
+            let (phy, theirs) = (air.phy(*from), air.phy(*to));
+            if theirs != phy && air.channel(*from) == air.channel(*to) {
+                chip.rates.limit(&chip.config, air.node(*to), &theirs);
+            }
+        }
     }
 
     /// Gives a frame to a radio, or takes one back. All that is due up to `now` happens first.
@@ -302,6 +317,7 @@ impl Medium {
     pub fn set_links(&mut self, now: Instant, radio: usize, links: &[AirLink]) {
         self.handle_timeout(now);
         self.air.links.replace(radio, links);
+        self.limit_rates(links);
     }
 
     /// What frames over each link took, where they took any.

@@ -13,11 +13,13 @@
 //!   than the best one is, else as the second attempt. Where frames go in aggregates an attempt is
 //!   an aggregate, and those of which anything was acknowledged begin anew.
 //!
-//! With the first three the radio sends all attempts of a frame at the rate of the first.
+//! With the first three the radio sends all attempts of a frame at the rate of the first. A neighbour
+//! of another PHY gets what it decodes: of the fixed rate and those below it the highest such one.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
-use farhop_proto::base::{Bitrate, Duration, Instant, NodeId, Rng};
+use farhop_proto::base::{Bitrate, Duration, Instant, NodeId, Phy, Rng};
 use farhop_proto::stack::RateControl;
 
 use super::config::ChipConfig;
@@ -66,16 +68,26 @@ const CHAIN_ATTEMPTS: u8 = 2;
 #[derive(Debug)]
 pub(super) struct Rates {
     control: RateControl,
-    /// The rates of the PHY, rising, and the air time of a reference frame at each; none where the
-    /// rate is fixed.
-    rates: Vec<(Bitrate, Duration)>,
+    /// The rates of the PHY; none where the rate is fixed.
+    rates: Choice,
     fixed: Bitrate,
+    /// Those that neighbours decode who do not decode all.
+    of_others: BTreeMap<NodeId, Choice>,
     peers: BTreeMap<NodeId, Peer>,
     rng: Rng,
 }
 
+/// Rates, rising, and the air time of a reference frame at each.
+type Choice = Rc<[(Bitrate, Duration)]>;
+
 #[derive(Debug)]
-enum Peer {
+struct Peer {
+    rates: Choice,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
     Prism(Prism),
     Arf(Arf),
     Minstrel(Box<Minstrel>),
@@ -84,13 +96,26 @@ enum Peer {
 impl Rates {
     /// The control of a radio. All but the fixed one begin at the highest rate.
     pub(super) fn build(config: &ChipConfig, rng: Rng) -> Self {
-        let (control, phy) = (config.rate_control, config.phy);
-        let choice = if control == RateControl::Fixed { &[] } else { phy.rates() };
-        let together = if config.aggregates() { REFERENCE_FRAMES.min(config.aggregate) } else { 1 };
-        // A whole aggregate shares a preamble, beside which fast rates are all alike for one frame.
-        let time = |rate| phy.air_time(REFERENCE_BYTES * together, rate) / together as u64;
-        let rates = choice.iter().map(|rate| (*rate, time(*rate))).collect();
-        Self { control, rates, fixed: config.rate, peers: BTreeMap::new(), rng }
+        let control = config.rate_control;
+        let is_fixed = control == RateControl::Fixed;
+        let rates = choice(config, if is_fixed { &[] } else { config.phy.rates() });
+        let (of_others, peers) = (BTreeMap::new(), BTreeMap::new());
+        Self { control, rates, fixed: config.rate, of_others, peers, rng }
+    }
+
+    /// A neighbour has another PHY.
+    pub(super) fn limit(&mut self, config: &ChipConfig, to: NodeId, theirs: &Phy) {
+        let rates: Vec<Bitrate> = config.phy.rates_for(theirs).collect();
+        if !rates.is_empty() && rates != config.phy.rates() {
+            self.of_others.insert(to, choice(config, &rates));
+        }
+    }
+
+    /// The fixed rate, or that in its place for a neighbour who does not decode it.
+    fn fixed(&self, to: NodeId) -> Bitrate {
+        let Some(rates) = self.of_others.get(&to) else { return self.fixed };
+        let below = rates.iter().rev().find(|(rate, _)| *rate <= self.fixed);
+        below.unwrap_or(&rates[0]).0
     }
 
     /// The rate that reaches furthest: the only one, where it is fixed.
@@ -104,30 +129,35 @@ impl Rates {
     }
 
     fn peer(&mut self, to: NodeId) -> &mut Peer {
-        let highest = self.rates.len() - 1;
-        self.peers.entry(to).or_insert_with(|| match self.control {
-            RateControl::Fixed => unreachable!("a fixed rate has no peers"),
-            RateControl::Prism => Peer::Prism(Prism { rate: highest, acked: None }),
-            RateControl::Arf => Peer::Arf(Arf::at(highest)),
-            RateControl::Minstrel => Peer::Minstrel(Box::new(Minstrel::over(highest + 1))),
+        self.peers.entry(to).or_insert_with(|| {
+            let rates = Rc::clone(self.of_others.get(&to).unwrap_or(&self.rates));
+            let highest = rates.len() - 1;
+            let state = match self.control {
+                RateControl::Fixed => unreachable!("a fixed rate has no peers"),
+                RateControl::Prism => State::Prism(Prism { rate: highest, acked: None }),
+                RateControl::Arf => State::Arf(Arf::at(highest)),
+                RateControl::Minstrel => State::Minstrel(Box::new(Minstrel::over(highest + 1))),
+            };
+            Peer { rates, state }
         })
     }
 
     /// The rate of an attempt, counted from 1, of a frame for a neighbour.
     pub(super) fn rate(&mut self, now: Instant, to: NodeId, attempt: u8) -> Bitrate {
         if self.control == RateControl::Fixed {
-            return self.fixed;
+            return self.fixed(to);
         }
-        let highest = self.rates.len() - 1;
+        let count = self.peer(to).rates.len();
         // Drawn for all alike, so that the peer can be borrowed.
         let sample = (self.control == RateControl::Minstrel && attempt == 1)
-            .then(|| self.rng.below(highest as u64 + 1) as usize);
-        let place = match self.peer(to) {
-            Peer::Prism(prism) => prism.rate(now, highest),
-            Peer::Arf(arf) => arf.rate,
-            Peer::Minstrel(minstrel) => minstrel.rate(attempt, sample),
+            .then(|| self.rng.below(count as u64) as usize);
+        let Peer { rates, state } = self.peer(to);
+        let place = match state {
+            State::Prism(prism) => prism.rate(now, count - 1),
+            State::Arf(arf) => arf.rate,
+            State::Minstrel(minstrel) => minstrel.rate(attempt, sample),
         };
-        self.rates[place].0
+        rates[place].0
     }
 
     /// What became of an attempt.
@@ -135,24 +165,27 @@ impl Rates {
         if self.control == RateControl::Fixed {
             return;
         }
-        let highest = self.rates.len() - 1;
-        let place = self.rates.iter().position(|(rate, _)| *rate == trial.rate);
+        let Some(Peer { rates, state }) = self.peers.get_mut(&to) else { return };
+        let place = rates.iter().position(|(rate, _)| *rate == trial.rate);
         let Some(place) = place else { return };
-        let times = std::mem::take(&mut self.rates);
-        match self.peer_known(to) {
-            Some(Peer::Prism(prism)) if trial.is_last && place == prism.rate => {
+        match state {
+            State::Prism(prism) if trial.is_last && place == prism.rate => {
                 prism.on_end(now, trial.is_success());
             }
-            Some(Peer::Arf(arf)) => arf.on_trial(trial, place, highest),
-            Some(Peer::Minstrel(minstrel)) => minstrel.on_trial(now, place, trial, &times),
-            _ => {}
+            State::Prism(_) => {}
+            State::Arf(arf) => arf.on_trial(trial, place, rates.len() - 1),
+            State::Minstrel(minstrel) => minstrel.on_trial(now, place, trial, rates),
         }
-        self.rates = times;
     }
+}
 
-    fn peer_known(&mut self, to: NodeId) -> Option<&mut Peer> {
-        self.peers.get_mut(&to)
-    }
+/// Rates of a radio, rising, with their times.
+fn choice(config: &ChipConfig, rates: &[Bitrate]) -> Choice {
+    let phy = config.phy;
+    let together = if config.aggregates() { REFERENCE_FRAMES.min(config.aggregate) } else { 1 };
+    // A whole aggregate shares a preamble, beside which fast rates are all alike for one frame.
+    let time = |rate| phy.air_time(REFERENCE_BYTES * together, rate) / together as u64;
+    rates.iter().map(|rate| (*rate, time(*rate))).collect()
 }
 
 #[derive(Debug)]
@@ -318,7 +351,7 @@ impl Minstrel {
 
 #[cfg(test)]
 mod tests {
-    use farhop_proto::base::{Phy, PhyKind, RadioId, Seed, Width};
+    use farhop_proto::base::{PhyKind, RadioId, Seed, Width};
 
     use super::*;
 

@@ -9,6 +9,9 @@ use farhop_proto::base::ReceivedFrame;
 
 /// Sequence numbers.
 pub(super) const NUMBERS: u16 = 4096;
+/// A frame that arrived; none where the driver drops what the card has acknowledged.
+pub(super) type Arrived = Option<ReceivedFrame>;
+
 /// Numbers in a window.
 pub(super) const WINDOW: u16 = 64;
 
@@ -36,7 +39,7 @@ pub(super) struct Recipient {
     /// The first number that has not gone up.
     next: u16,
     /// Frames that wait for `next`, by their number modulo the window.
-    held: Vec<Option<ReceivedFrame>>,
+    held: Vec<Option<Arrived>>,
 }
 
 impl Recipient {
@@ -72,8 +75,8 @@ impl Recipient {
     pub(super) fn take(
         &mut self,
         number: u16,
-        frame: ReceivedFrame,
-        up: &mut impl FnMut(ReceivedFrame),
+        frame: Arrived,
+        up: &mut impl FnMut(Arrived),
     ) -> bool {
         self.note(number);
         let ahead = distance(self.next, number);
@@ -89,7 +92,7 @@ impl Recipient {
     }
 
     /// The sender will send nothing before `start` again.
-    pub(super) fn move_to(&mut self, start: u16, up: &mut impl FnMut(ReceivedFrame)) {
+    pub(super) fn move_to(&mut self, start: u16, up: &mut impl FnMut(Arrived)) {
         if !is_before(start, self.start) {
             self.shift(distance(self.start, start));
         }
@@ -99,12 +102,12 @@ impl Recipient {
         }
     }
 
-    fn held_at(&mut self, number: u16) -> &mut Option<ReceivedFrame> {
+    fn held_at(&mut self, number: u16) -> &mut Option<Arrived> {
         &mut self.held[usize::from(number % WINDOW)]
     }
 
     /// Gives up what is missing before `start`.
-    fn pass_to(&mut self, start: u16, up: &mut impl FnMut(ReceivedFrame)) {
+    fn pass_to(&mut self, start: u16, up: &mut impl FnMut(Arrived)) {
         for number in 0..distance(self.next, start).min(WINDOW) {
             let number = plus(self.next, number);
             self.held_at(number).take().into_iter().for_each(&mut *up);
@@ -112,7 +115,7 @@ impl Recipient {
         self.next = start;
     }
 
-    fn release(&mut self, up: &mut impl FnMut(ReceivedFrame)) {
+    fn release(&mut self, up: &mut impl FnMut(Arrived)) {
         while let Some(frame) = self.held_at(self.next).take() {
             up(frame);
             self.next = plus(self.next, 1);
@@ -127,8 +130,8 @@ mod tests {
 
     use super::*;
 
-    fn frame(number: u16) -> ReceivedFrame {
-        ReceivedFrame {
+    fn frame(number: u16) -> Arrived {
+        Some(ReceivedFrame {
             radio: RadioId(0),
             from: NodeId(1),
             to: Some(NodeId(2)),
@@ -138,10 +141,11 @@ mod tests {
             rate: Bitrate::from_100kbps(650),
             signal: None,
             bits: 0,
-        }
+        })
     }
 
-    fn number(frame: &ReceivedFrame) -> u16 {
+    fn number(frame: &Arrived) -> u16 {
+        let frame = frame.as_ref().expect("no driver drops any");
         u16::from_be_bytes([frame.payload[0], frame.payload[1]])
     }
 

@@ -10,7 +10,7 @@ use super::air::{Air, Timer};
 use super::chip::{Chip, Phase};
 use super::plan::{Awaited, Step};
 use super::reception::Reception;
-use super::recipient::Recipient;
+use super::recipient::{Arrived, Recipient};
 use super::transmission::{Answer, Mpdu, TransmissionKind};
 
 /// An answer that is due.
@@ -183,9 +183,7 @@ impl Chip {
             .entry((heard.from_radio, access))
             .or_insert_with(|| Recipient::new(start));
         let mut drops = 0;
-        recipient.move_to(start, &mut |frame| {
-            drops += hand_up(air, now, (radio, heard.link), frame);
-        });
+        recipient.move_to(start, &mut |frame| drops += hand_up(air, now, radio, frame));
         self.stats.driver_drops += drops;
         let (start, map) = recipient.score();
         self.answer(air, now, heard, ReplyKind::BlockAck { access, start, map });
@@ -283,7 +281,7 @@ impl Chip {
                 return;
             }
         }
-        let frame = frame.expect("frames for this node are reported");
+        let frame = frame.filter(|_| reception.dropped & 1 == 0);
         if let (Some(window), Some(access)) = (window, access) {
             self.take_up(air, now, heard, (access, window), (sequence, frame));
             return;
@@ -296,7 +294,7 @@ impl Chip {
         }
         *last = Some(sequence);
         self.stats.received += 1;
-        self.stats.driver_drops += hand_up(air, now, (self.index, reception.link), frame);
+        self.stats.driver_drops += hand_up(air, now, self.index, frame);
     }
 
     /// What a reception says of the frame that it brought, without its contents.
@@ -348,6 +346,7 @@ impl Chip {
                 },
             );
             if heard.is_ours {
+                let frame = (reception.dropped >> place & 1 == 0).then_some(frame);
                 self.take_up(air, now, heard, key, (sequence, frame));
             } else {
                 self.overheard += 1;
@@ -368,7 +367,7 @@ impl Chip {
         now: Instant,
         heard: Heard,
         (access, window): (AccessCategory, u16),
-        (number, frame): (u16, ReceivedFrame),
+        (number, frame): (u16, Arrived),
     ) {
         let radio = self.index;
         let recipient = self
@@ -376,7 +375,7 @@ impl Chip {
             .entry((heard.from_radio, access))
             .or_insert_with(|| Recipient::new(window));
         let mut drops = 0;
-        let mut up = |frame| drops += hand_up(air, now, (radio, heard.link), frame);
+        let mut up = |frame| drops += hand_up(air, now, radio, frame);
         if recipient.take(number, frame, &mut up) {
             self.stats.received += 1;
         } else {
@@ -388,9 +387,9 @@ impl Chip {
 
 /// Reports a frame for this node, unless the driver drops what the card has acknowledged. Returns
 /// how many it dropped.
-fn hand_up(air: &mut Air, now: Instant, (radio, link): (usize, u32), frame: ReceivedFrame) -> u64 {
-    let is_dropped = air.drops(link, true);
-    if !is_dropped {
+fn hand_up(air: &mut Air, now: Instant, radio: usize, frame: Arrived) -> u64 {
+    let is_dropped = frame.is_none();
+    if let Some(frame) = frame {
         air.report(radio, now, FrameUp::Received(frame));
     }
     u64::from(is_dropped)

@@ -52,8 +52,6 @@ pub struct ChipStats {
     pub lost_preambles: u64,
     /// Frames that the loss process of their link destroyed.
     pub lost: u64,
-    /// Frames that were received and then dropped by the driver.
-    pub dropped: u64,
     /// Announcements sent.
     pub rts_sent: u64,
     /// CTS sent, to others and to oneself.
@@ -128,7 +126,6 @@ impl ChipStats {
             ("cts_received", self.cts_received),
             ("cts_sent", self.cts_sent),
             ("driver_drops", self.driver_drops),
-            ("dropped", self.dropped),
             ("duplicates", self.duplicates),
             ("failures", self.failures),
             ("frames", self.frames),
@@ -173,7 +170,6 @@ impl ChipStats {
             (&mut self.lost, other.lost),
             (&mut self.lost_preambles, other.lost_preambles),
             (&mut self.driver_drops, other.driver_drops),
-            (&mut self.dropped, other.dropped),
             (&mut self.backoff_slots, other.backoff_slots),
             (&mut self.rts_sent, other.rts_sent),
             (&mut self.cts_sent, other.cts_sent),

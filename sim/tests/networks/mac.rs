@@ -158,3 +158,60 @@ fn whoever_can_decode_a_frame_waits_for_its_end_however_weak_it_is() {
     // One of them had nothing when a NAV was set while its backoff ran.
     assert!(rates.iter().all(|rate| (2.2..2.8).contains(rate)), "{rates:?}");
 }
+
+/// What an access point with these settings sends to one of its two stations, the `new` one with
+/// the same radio or the `old` one with its own.
+fn from_access_point(radio: &str, old: &str, to: &str) -> Report {
+    let text = format!(
+        r#"
+        name = "cell"
+        duration_s = 3
+        [radio]
+        {radio}
+        [[node]]
+        name = "ap"
+        [[node]]
+        name = "new"
+        [[node]]
+        name = "old"
+        [node.radio]
+        {old}
+        [[link]]
+        between = ["ap", "new"]
+        distance_km = 0.05
+        [[link]]
+        between = ["ap", "old"]
+        distance_km = 0.05
+        [[link]]
+        between = ["new", "old"]
+        distance_km = 0.05
+        [[flow]]
+        from = "ap"
+        to = "{to}"
+        kind = "udp"
+        size_bytes = 1472
+        "#
+    );
+    let scenario: Scenario = toml::from_str(&text).expect("a good scenario");
+    let problems = scenario.problems();
+    assert!(problems.is_empty(), "{problems:?}");
+    run(&scenario, RunOptions::default()).expect("it runs")
+}
+
+#[test]
+fn an_access_point_sends_to_each_station_at_a_rate_that_it_knows() {
+    for (radio, older, low, high) in [
+        ("phy = \"802.11g\"\nmixed = true", "phy = \"802.11b\"\nmixed = false", 6.0, 7.5),
+        ("phy = \"802.11n\"\nband = \"2.4GHz\"", "phy = \"802.11g\"", 25.0, 31.0),
+        ("phy = \"802.11ac\"\nwidth_mhz = 80", "phy = \"802.11n\"\nwidth_mhz = 20", 25.0, 31.0),
+    ] {
+        for control in ["fixed", "arf", "minstrel"] {
+            let radio = format!("{radio}\nrate_control = \"{control}\"");
+            let mbps = |to| from_access_point(&radio, older, to).total_mbps();
+            let (new, old) = (mbps("new"), mbps("old"));
+            println!("{radio}: {new:.1} and {old:.1} Mb/s");
+            assert!((low..high).contains(&old), "{radio}: {old:.1} Mb/s to the older station");
+            assert!(new > 2.0 * old, "{radio}: {new:.1} Mb/s to the newer one, {old:.1}");
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use farhop_proto::base::PhyKind;
 use farhop_proto::stack::{
-    DriftConfig, FlowKind, LinkConfig, LossConfig, LossTrace, Scenario, TraceConfig,
+    DriftConfig, DriverConfig, FlowKind, LinkConfig, LossConfig, LossTrace, Scenario, TraceConfig,
 };
 use farhop_sim::engine::{RunOptions, run};
 
@@ -78,4 +78,28 @@ fn short_frames_of_one_aggregate_each_have_their_fate_back() {
     let (replayed, text_again) = record(&again);
     assert_eq!(text_again, text);
     assert_eq!(replayed, hash);
+}
+
+#[test]
+fn what_drivers_drop_is_played_back_too() {
+    for (phy, ack, fate) in [
+        (PhyKind::B, true, "dropped"),
+        (PhyKind::B, false, "unanswered"),
+        (PhyKind::N, true, "dropped"),
+        (PhyKind::N, false, "unanswered"),
+    ] {
+        let loss = Box::new(LossConfig::Bernoulli { p: 0.1 });
+        let mut original = scenario(LossConfig::Driver(DriverConfig { q: 0.3, ack, loss }));
+        original.radio.phy = phy;
+        let (hash, text) = record(&original);
+        let count = |fate: &str| text.lines().filter(|line| line.ends_with(fate)).count() as f64;
+        let passed = count(",ok") + count(fate);
+        assert!(passed > 500.0, "{passed}");
+        assert!((count(fate) / passed - 0.3).abs() < 0.06, "{fate} {} of {passed}", count(fate));
+        assert!((count(",crc") / (passed + count(",crc")) - 0.1).abs() < 0.04);
+        let mut again = original.clone();
+        again.link[0].loss = replay(&text, "hill>valley").into();
+        again.link[0].loss_back = Some(replay(&text, "valley>hill"));
+        assert_eq!(record(&again), (hash, text), "{phy:?} {fate}");
+    }
 }

@@ -160,6 +160,25 @@ pub enum Gap {
     Sifs,
 }
 
+/// By which rule the rate of a control frame follows from that of what it answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AckRate {
+    /// The highest basic rate that is not above it.
+    #[default]
+    Basic,
+    /// The highest rate that is not above half of it, and the lowest where there is none, as cards
+    /// in a testbed of 802.11a were seen to do (`radio.md` 1).
+    Half,
+}
+
+impl AckRate {
+    /// Whether it is the rule of the standard.
+    pub fn is_basic(&self) -> bool {
+        *self == Self::Basic
+    }
+}
+
 /// One PHY with its fixed choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phy {
@@ -177,6 +196,8 @@ pub struct Phy {
     pub band: Band,
     /// Whether g shares the air with b: a slot of 20 us, and the rates of both.
     pub mixed: bool,
+    /// By which rule the rate of a control frame follows from that of what it answers.
+    pub ack_rate: AckRate,
 }
 
 impl Default for Phy {
@@ -189,6 +210,7 @@ impl Default for Phy {
             streams: 1,
             band: Band::Ghz5,
             mixed: false,
+            ack_rate: AckRate::Basic,
         }
     }
 }

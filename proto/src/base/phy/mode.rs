@@ -5,7 +5,7 @@
 //! the standard prints them, to 100 kb/s: 7.2 Mb/s stands for 65/9 Mb/s. Where 40 MHz have an MCS
 //! of 54 Mb/s, that rate is the MCS and not the non-HT mode.
 
-use super::{Band, GuardInterval, Phy, PhyKind, Width};
+use super::{AckRate, Band, GuardInterval, Phy, PhyKind, Width};
 use crate::base::units::Bitrate;
 
 /// What the bits of a frame are sent in.
@@ -297,9 +297,9 @@ impl Phy {
         }
     }
 
-    /// The rate of the control frame that answers a frame at `rate`: the highest basic rate of
-    /// the same modulation that is not above it; for an MCS, not above the non-HT rate of its
-    /// modulation and code (802.11-2012, 9.7.6.5.2 and 9.7.9).
+    /// The rate of the control frame that answers a frame at `rate`, by [`AckRate`]: the highest
+    /// basic rate of the same modulation that is not above it; for an MCS, not above the non-HT rate
+    /// of its modulation and code (802.11-2012, 9.7.6.5.2 and 9.7.9).
     pub fn control_rate(&self, rate: Bitrate) -> Bitrate {
         if self.kind == PhyKind::Wire {
             return rate;
@@ -311,10 +311,22 @@ impl Phy {
             NON_HT_20[same.unwrap_or(NON_HT_20.len() - 1)]
         });
         let is_dsss = self.is_dsss(rate);
-        let basic = self.basic_rates();
-        let mut alike = basic.iter().copied().filter(|basic| self.is_dsss(*basic) == is_dsss);
-        let lowest = alike.next().unwrap_or(basic[0]);
-        alike.rfind(|basic| *basic <= reference).unwrap_or(lowest)
+        let (rates, most) = match self.ack_rate {
+            AckRate::Basic => (self.basic_rates(), reference),
+            AckRate::Half => (self.legacy_rates(), Bitrate::from_bps(reference.bps() / 2)),
+        };
+        let mut alike = rates.iter().copied().filter(|rate| self.is_dsss(*rate) == is_dsss);
+        let lowest = alike.next().unwrap_or(rates[0]);
+        alike.rfind(|rate| *rate <= most).unwrap_or(lowest)
+    }
+
+    /// The rates of data for a radio of another PHY, rising: its own as far as that one decodes
+    /// them, or else those of the older format beside HT and VHT.
+    pub fn rates_for<'a>(&'a self, receiver: &'a Self) -> impl Iterator<Item = Bitrate> + 'a {
+        let decodes = |rate: &Bitrate| receiver.decodes(self, *rate);
+        let own = self.rates();
+        let rates = if own.iter().any(decodes) { own } else { self.legacy_rates() };
+        rates.iter().copied().filter(move |rate| receiver.decodes(self, *rate))
     }
 
     /// Whether a frame at `rate` is in the newer of the two formats that a radio sends: OFDM of

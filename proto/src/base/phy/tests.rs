@@ -49,6 +49,29 @@ fn control_frames_use_the_highest_basic_rate_not_above_the_data() {
     assert_eq!([60, 90, 180, 540].map(|rate| control(a, rate)), [6.0, 6.0, 12.0, 24.0]);
 }
 
+#[test]
+fn acknowledgements_at_half_the_rate_give_the_published_goodput_of_tcp() {
+    let phy = Phy { kind: PhyKind::A, ack_rate: AckRate::Half, ..Phy::default() };
+    let rates = [60, 90, 120, 180, 240, 360, 480, 540];
+    let answers = rates.map(|rate| phy.control_rate(Bitrate::from_100kbps(rate)).mbps());
+    assert_eq!(answers, [6.0, 6.0, 6.0, 9.0, 12.0, 18.0, 24.0, 24.0]);
+    // A segment of 1,448 bytes and its acknowledgement, both with time stamps and without backoff
+    // (loss-tolerant.md 8).
+    let goodput = rates.map(|rate| {
+        let frame = |bytes| {
+            let ack = phy.control_rate(Bitrate::from_100kbps(rate)).mbps();
+            let answer = micros(phy, 14, (ack * 10.0) as u64);
+            phy.difs().as_micros() + micros(phy, bytes, rate) + phy.sifs().as_micros() + answer
+        };
+        let mbps = 1448.0 * 8.0 / (frame(1536) + frame(88)) as f64;
+        (mbps * 100.0).round() / 100.0
+    });
+    assert_eq!(goodput, [4.82, 6.90, 8.78, 12.32, 15.40, 20.54, 24.54, 26.33]);
+    let b = Phy { ack_rate: AckRate::Half, ..Phy::default() };
+    let answers = [10, 20, 55, 110].map(|rate| b.control_rate(Bitrate::from_100kbps(rate)).mbps());
+    assert_eq!(answers, [1.0, 1.0, 2.0, 5.5]);
+}
+
 fn n(width: Width, guard_interval: GuardInterval, streams: u8) -> Phy {
     Phy { kind: PhyKind::N, width, guard_interval, streams, ..Phy::default() }
 }

@@ -237,8 +237,12 @@ impl Topology {
     fn add_hop(&mut self, hop: Hop) {
         let radio = |end: (NodeId, RadioId)| &self.radios[index(end.0)][usize::from(end.1.0)];
         let (source, sink) = (radio(hop.from), radio(hop.to));
-        let fits = source.config.channel == sink.config.channel
-            && sink.config.phy().decodes(&source.config.phy(), source.config.rate());
+        let (phy, theirs) = (source.config.phy(), sink.config.phy());
+        // A radio sends to one of another PHY at a rate that is known there.
+        let has_rate = || {
+            theirs.decodes(&phy, source.config.rate()) || phy.rates_for(&theirs).next().is_some()
+        };
+        let fits = source.config.channel == sink.config.channel && has_rate();
         let usable = fits && hop.signal >= Dbm::from_f64(sink.thresholds.data);
         if usable {
             for end in [hop.from, hop.to] {

@@ -226,7 +226,7 @@ impl Scenario {
 }
 
 impl LossConfig {
-    /// The share of frames that is lost in the long run, where that is told by the settings alone
+    /// The share of frames that a card does not answer in the long run, where that is told by the settings alone
     /// and does not depend on their length; nothing of the others.
     pub fn mean(&self) -> f64 {
         let of_two = |bad: f64, good_loss: f64, bad_loss: f64| {
@@ -243,7 +243,10 @@ impl LossConfig {
             }
             Self::Runs(runs) => runs.loss,
             Self::Drift(drift) => drift.loss,
-            Self::Driver(driver) => driver.loss.mean(),
+            Self::Driver(driver) => {
+                let unanswered = if driver.ack { 0.0 } else { driver.q };
+                1.0 - (1.0 - driver.loss.mean()) * (1.0 - unanswered)
+            }
             Self::Interferer(_) | Self::Modulated(_) | Self::Trace(_) => 0.0,
         }
     }

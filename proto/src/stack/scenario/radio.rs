@@ -5,13 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use super::departure::DelayConfig;
 use super::mac::{AccessConfigs, FirstAccess, Protection, RateControl};
-use crate::base::{Band, Bitrate, Gap, GuardInterval, Phy, PhyKind, Preamble, Width};
+use crate::base::{AckRate, Band, Bitrate, Gap, GuardInterval, Phy, PhyKind, Preamble, Width};
 
 /// Settings of a radio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RadioConfig {
-    /// PHY.
+    /// PHY. To a radio of another one, or of fewer streams or a narrower channel, data goes at rates
+    /// that both know: those of DSSS to `802.11b`, those of `802.11a` or `802.11g` else.
     pub phy: PhyKind,
     /// DSSS preamble.
     pub preamble: Preamble,
@@ -34,8 +35,11 @@ pub struct RadioConfig {
     /// with two streams are 8 to 15.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcs: Option<u8>,
-    /// Bit-rate of acknowledgements, in Mb/s; the highest basic rate not above the data if it is
-    /// not given.
+    /// Bit-rate of acknowledgements by that of the data: the highest basic rate not above it, or
+    /// the highest rate not above half of it.
+    #[serde(skip_serializing_if = "AckRate::is_basic")]
+    pub ack_rate: AckRate,
+    /// Bit-rate of all acknowledgements, in Mb/s, in the place of that rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack_rate_mbps: Option<f64>,
     /// Most transmissions of an acknowledged frame, the first included.
@@ -160,6 +164,7 @@ impl Default for RadioConfig {
             mixed: false,
             rate_mbps: None,
             mcs: None,
+            ack_rate: AckRate::Basic,
             ack_rate_mbps: None,
             attempts: 7,
             long_attempts: 4,
@@ -204,6 +209,7 @@ impl RadioConfig {
             streams: self.streams,
             band: self.band.unwrap_or_default(),
             mixed: self.mixed,
+            ack_rate: self.ack_rate,
         }
     }
 

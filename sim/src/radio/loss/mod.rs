@@ -2,8 +2,7 @@
 //!
 //! One interface, [`LossProcess::lost`]. Processes in time take their state at the start of the
 //! frame, so that the long-run loss is that of the formula whatever the length of the frames; an
-//! interferer destroys what it overlaps. What a driver drops after the card has taken it is a
-//! separate question, [`LossProcess::dropped_by_driver`].
+//! interferer destroys what it overlaps. What a driver drops is drawn of what comes through.
 
 mod interferer;
 mod replay;
@@ -100,14 +99,15 @@ impl LossModel {
         let mut model = self;
         while let Self::Driver { share, acknowledges, channel } = model {
             assert_probability(*share);
-            driver.get_or_insert((*share, *acknowledges));
+            let fate = if *acknowledges { Fate::Dropped } else { Fate::Unanswered };
+            driver.get_or_insert((*share, fate));
             model = channel;
         }
         let process = Process::build(model, &mut rng);
         LossProcess { process, driver, rng }
     }
 
-    /// Long-run share of frames that are lost on the way, for frames of `bytes` bytes that last
+    /// Long-run share of frames that are not received, or not answered, for frames of `bytes` bytes that last
     /// `length`. A recording counts each of its frames alike.
     pub fn mean(&self, bytes: u32, length: Duration) -> f64 {
         match self {
@@ -127,10 +127,14 @@ impl LossModel {
             Self::Modulated(modulated) => modulated.loss,
             Self::Trace { trace, .. } => {
                 let entries = trace.entries();
-                let lost = entries.iter().filter(|(_, fate)| *fate != Fate::Ok).count();
+                let is_answered = |fate: Fate| matches!(fate, Fate::Ok | Fate::Dropped);
+                let lost = entries.iter().filter(|(_, fate)| !is_answered(*fate)).count();
                 lost as f64 / entries.len().max(1) as f64
             }
-            Self::Driver { channel, .. } => channel.mean(bytes, length),
+            Self::Driver { share, acknowledges, channel } => {
+                let unanswered = if *acknowledges { 0.0 } else { *share };
+                1.0 - (1.0 - channel.mean(bytes, length)) * (1.0 - unanswered)
+            }
         }
     }
 }
@@ -175,7 +179,8 @@ pub struct FateRecord {
 #[derive(Clone, Debug)]
 pub struct LossProcess {
     process: Process,
-    driver: Option<(f64, bool)>,
+    /// The share that the driver drops, and what becomes of that.
+    driver: Option<(f64, Fate)>,
     rng: Rng,
 }
 
@@ -231,6 +236,14 @@ impl Process {
 impl LossProcess {
     /// What becomes of a frame on its way. Calls come in the order of their starts.
     pub fn lost(&mut self, frame: &Exposed) -> Fate {
+        let fate = self.on_the_way(frame);
+        match self.driver {
+            Some((share, dropped)) if fate == Fate::Ok && self.rng.chance(share) => dropped,
+            _ => fate,
+        }
+    }
+
+    fn on_the_way(&mut self, frame: &Exposed) -> Fate {
         let rng = &mut self.rng;
         let is_lost = match &mut self.process {
             Process::None => false,
@@ -245,16 +258,6 @@ impl LossProcess {
             Process::Replay(replay) => return replay.fate(frame.start),
         };
         if is_lost { Fate::Crc } else { Fate::Ok }
-    }
-
-    /// Whether the driver drops a frame for this node that the card has received.
-    pub fn dropped_by_driver(&mut self) -> bool {
-        self.driver.is_some_and(|(share, _)| self.rng.chance(share))
-    }
-
-    /// Whether the card acknowledges what the driver then drops.
-    pub fn acknowledges_dropped(&self) -> bool {
-        self.driver.is_none_or(|(_, acknowledges)| acknowledges)
     }
 }
 

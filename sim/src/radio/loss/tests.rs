@@ -238,14 +238,16 @@ fn a_recording_is_played_back_by_time() {
 #[test]
 fn a_driver_drops_what_the_channel_let_through() {
     let channel = Box::new(LossModel::Bernoulli { p: 0.1 });
-    let model = LossModel::Driver { share: 0.25, acknowledges: true, channel };
-    let mut process = model.build(Seed(5).stream("loss"));
-    assert!(process.acknowledges_dropped());
-    let dropped = (0..100_000).filter(|_| process.dropped_by_driver()).count();
-    assert!((dropped as f64 / 1e5 - 0.25).abs() < 0.005);
-    assert!((share(&losses(&model, 100_000, AIR)) - 0.1).abs() < 0.004);
-    let mut plain = LossModel::None.build(Seed(5).stream("loss"));
-    assert!((0..1000).all(|_| !plain.dropped_by_driver()));
+    for (acknowledges, fate) in [(true, Fate::Dropped), (false, Fate::Unanswered)] {
+        let model = LossModel::Driver { share: 0.25, acknowledges, channel: channel.clone() };
+        let fates = fates(&model, 100_000, AIR, 1500);
+        let share = |wanted| fates.iter().filter(|fate| **fate == wanted).count() as f64 / 1e5;
+        assert!((share(Fate::Crc) - 0.1).abs() < 0.004);
+        assert!((share(fate) - 0.9 * 0.25).abs() < 0.005);
+        assert!((share(Fate::Ok) - 0.9 * 0.75).abs() < 0.005);
+        let answered = if acknowledges { 0.9 } else { 0.9 * 0.75 };
+        assert!((model.mean(1500, AIR) - (1.0 - answered)).abs() < 1e-12);
+    }
 }
 
 #[test]

@@ -36,6 +36,19 @@ pub(super) struct Reception {
     pub(super) start: Instant,
     /// A bit for each MPDU that passed, the first in the lowest.
     pub(super) decoded: u64,
+    /// Those of them that the driver drops behind the acknowledgement of the card.
+    pub(super) dropped: u64,
+}
+
+/// What the losses of its link leave of a reception.
+#[derive(Clone, Copy, Debug, Default)]
+struct Survivors {
+    /// As in [`Reception::decoded`].
+    decoded: u64,
+    /// As in [`Reception::dropped`].
+    dropped: u64,
+    /// The driver drops some before the card acknowledges them, which are no errors.
+    is_unanswered: bool,
 }
 
 /// How a reception ended.
@@ -288,10 +301,13 @@ impl Chip {
         match ended {
             Ended::Passed(reception) => match self.survivors(air, reception) {
                 None if !always => {}
-                None | Some(0) => self.error_at = Some(now),
-                Some(decoded) => {
+                None => self.error_at = Some(now),
+                Some(Survivors { decoded: 0, is_unanswered, .. }) => {
+                    self.error_at = (!is_unanswered).then_some(now);
+                }
+                Some(Survivors { decoded, dropped, .. }) => {
                     self.error_at = None;
-                    self.on_received(air, now, Reception { decoded, ..reception });
+                    self.on_received(air, now, Reception { decoded, dropped, ..reception });
                 }
             },
             Ended::Unsensed => {}
@@ -307,33 +323,41 @@ impl Chip {
 
     /// What is left of a reception after the losses of its link; nothing where its preamble was
     /// lost, so that the receiver never knew of it.
-    fn survivors(&mut self, air: &mut Air, reception: Reception) -> Option<u64> {
-        let Reception { tx, link, start, .. } = reception;
+    fn survivors(&mut self, air: &mut Air, reception: Reception) -> Option<Survivors> {
+        let Reception { tx, link, start, decoded, .. } = reception;
         if air.is_cut_off(tx) {
-            return Some(0);
+            return Some(Survivors::default());
         }
+        let mut left = Survivors { decoded, ..Survivors::default() };
         if air.loses_nothing(link) {
-            return Some(reception.decoded);
+            return Some(left);
         }
         let is_for_us = air.transmission(tx).is_data_for(self.node);
         let count = air.transmission(tx).mpdus().len().max(1);
-        let mut decoded = reception.decoded & (u64::MAX >> (64 - count));
+        left.decoded &= u64::MAX >> (64 - count);
         for place in 0..count {
-            let fate = air.fate(link, tx, start, place);
-            let is_dropped = is_for_us && air.drops(link, false);
-            self.stats.driver_drops += u64::from(is_dropped);
-            if fate == Fate::Preamble {
-                self.stats.lost += count as u64;
-                self.stats.lost_preambles += 1;
-                return None;
-            }
-            let is_lost = fate != Fate::Ok || !air.links.get(link).is_up;
-            self.stats.lost += u64::from(is_lost);
-            if is_lost || is_dropped {
-                decoded &= !(1 << place);
+            let fate = match air.fate(link, tx, start, place) {
+                Fate::Preamble => {
+                    self.stats.lost += count as u64;
+                    self.stats.lost_preambles += 1;
+                    return None;
+                }
+                Fate::Dropped | Fate::Unanswered if !is_for_us => Fate::Ok,
+                fate => fate,
+            };
+            let mpdu = left.decoded & 1 << place;
+            if fate == Fate::Crc || !air.links.get(link).is_up {
+                self.stats.lost += 1;
+                left.decoded &= !mpdu;
+            } else if fate == Fate::Dropped {
+                left.dropped |= mpdu;
+            } else if fate == Fate::Unanswered && mpdu != 0 {
+                self.stats.driver_drops += 1;
+                left.is_unanswered = true;
+                left.decoded &= !mpdu;
             }
         }
-        Some(decoded)
+        Some(left)
     }
 
     /// Whether a radio of the same node drowns what begins to arrive.

@@ -319,7 +319,7 @@ impl Sinr {
         }
         let Candidate { link, start, signal, .. } = *frame;
         self.state = State::Free;
-        Some(Reception { tx, link, start, signal, decoded: 1 })
+        Some(Reception { tx, link, start, signal, decoded: 1, dropped: 0 })
     }
 
     /// A signal ends: how, if the receiver was locked on to it.
@@ -341,7 +341,7 @@ impl Sinr {
         let Candidate { link, start, signal, .. } = locked.frame;
         match decoded {
             0 => Ended::Failed,
-            _ => Ended::Passed(Reception { tx, link, start, signal, decoded }),
+            _ => Ended::Passed(Reception { tx, link, start, signal, decoded, dropped: 0 }),
         }
     }
 

@@ -42,7 +42,7 @@ impl Occupant {
     fn ended(&self) -> Ended {
         let Self { link, tx, start, signal, .. } = *self;
         if self.is_intact {
-            Ended::Passed(Reception { tx, link, signal, start, decoded: u64::MAX })
+            Ended::Passed(Reception { tx, link, signal, start, decoded: u64::MAX, dropped: 0 })
         } else if self.is_locked {
             Ended::Failed
         } else {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::radio::{AcParams, Transmission, TransmissionKind};
-use farhop_proto::base::phy::{GuardInterval, PhyKind, Width};
+use farhop_proto::base::phy::{AckRate, GuardInterval, PhyKind, Width};
 
 const HT: Phy = Phy {
     kind: PhyKind::N,
@@ -12,6 +12,7 @@ const HT: Phy = Phy {
     streams: 1,
     band: farhop_proto::base::phy::Band::Ghz5,
     mixed: false,
+    ack_rate: AckRate::Basic,
 };
 
 fn ht(node: u16) -> ChipConfig {
