@@ -254,16 +254,21 @@ impl Stack {
 
     /// What the stack is doing.
     pub fn status(&self, now: Instant) -> StackStatus {
-        let mut link = self.link.get().status(now);
-        if !self.heeds_overheard {
-            *link.counters.entry("overheard".into()).or_default() += u64::from(self.overheard);
-        }
         StackStatus {
-            link,
+            link: self.link_status(now),
             security: self.secure.as_ref().map(|secure| secure.status(now)),
             routing: self.routing.get().status(now),
             flows: self.flows.stats(),
             hop: self.flows.hop().map(Hop::counters),
         }
+    }
+
+    /// What the link is doing.
+    pub fn link_status(&self, now: Instant) -> LinkStatus {
+        let mut link = self.link.get().status(now);
+        if !self.heeds_overheard {
+            *link.counters.entry("overheard".into()).or_default() += u64::from(self.overheard);
+        }
+        link
     }
 }

@@ -46,6 +46,7 @@ impl LinkTimes {
             protocol: link.kind.to_string(),
             loss: neighbour.loss_so_far,
             sync_error_us: neighbour.sync_error_ns.map(|nanos| nanos as f64 / 1e3),
+            slot_error_us: None,
             air: self.shares(own, link, neighbour, run),
         }
     }

@@ -6,7 +6,8 @@ use farhop_proto::base::{DropCause, Duration, Instant, NodeId};
 use farhop_proto::stack::{FlowKind, Scenario, StackStatus};
 
 use super::air_time::LinkTimes;
-use super::report::{Counters, FlowReport, NodeReport, Report};
+use super::report::{Counters, FlowReport, LinkReport, NodeReport, Report};
+use super::slots::SlotErrors;
 use super::traffic::{Flow, Traffic};
 use super::world::{Node, World, is_told_overheard};
 use crate::radio::{ChipStats, Medium};
@@ -17,8 +18,8 @@ pub(super) fn report(
     scenario: &Scenario,
     world: World,
     traffic: &Traffic<'_>,
-    end: Instant,
-    bin: Duration,
+    slots: Option<&SlotErrors>,
+    (end, bin): (Instant, Duration),
 ) -> Report {
     let World { nodes: ends, medium, wakeups, hostile, .. } = world;
     let run = end.since(Instant::ZERO);
@@ -62,7 +63,10 @@ pub(super) fn report(
         for neighbour in &status.link.neighbours {
             let to = scenario.node_name(neighbour.node).unwrap_or_default();
             let names = (node.name.as_str(), to);
-            links.push(times.link_report(own, names, &status.link, neighbour, run));
+            let link = times.link_report(own, names, &status.link, neighbour, run);
+            let error = slots.and_then(|slots| slots.of(own, neighbour.node));
+            let slot_error_us = error.map(|error| error.as_secs_f64() * 1e6);
+            links.push(LinkReport { slot_error_us, ..link });
         }
     }
     Report { flows, links, nodes, adversary, ..report }

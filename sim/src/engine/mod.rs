@@ -16,6 +16,7 @@ mod measure;
 mod mobility;
 mod report;
 mod run;
+mod slots;
 mod traffic;
 mod world;
 

@@ -11,6 +11,7 @@ use super::capture::{Capture, TraceWriter};
 use super::losses::LossRecorder;
 use super::measure;
 use super::report::Report;
+use super::slots::SlotErrors;
 use super::traffic::Traffic;
 use super::world::World;
 use crate::adversary::Script;
@@ -131,6 +132,7 @@ fn run_once<'a>(
             Some(out) => Some(LossRecorder::build(out, &plan)?),
             None => None,
         },
+        slots: SlotErrors::build(&plan),
         progress,
     };
     run.next_bin += run.bin;
@@ -149,7 +151,8 @@ fn run_once<'a>(
         trace.finish()?;
     }
     let scripts = world.hostile.as_mut().map(|hostile| hostile.take_scripts());
-    let mut report = measure::report(scenario, world, &run.traffic, run.end, run.bin);
+    let mut report =
+        measure::report(scenario, world, &run.traffic, run.slots.as_ref(), (run.end, run.bin));
     report.seed = seed;
     Ok((report, scripts.unwrap_or_default()))
 }
@@ -163,6 +166,7 @@ struct Run<'a, 'b, 'c> {
     capture: Option<Capture<'b>>,
     trace: Option<TraceWriter<'b>>,
     losses: Option<LossRecorder<'b>>,
+    slots: Option<SlotErrors>,
     progress: &'a mut Option<Progress<'b>>,
 }
 
@@ -188,6 +192,9 @@ impl Run<'_, '_, '_> {
             if now >= self.next_bin {
                 self.next_bin += self.bin;
                 self.traffic.close_bin(world);
+                if let Some(slots) = &mut self.slots {
+                    slots.sample(now, world);
+                }
                 let keep_going =
                     self.progress.as_mut().is_none_or(|progress| progress(now.as_secs_f64()));
                 if !keep_going {
