@@ -42,7 +42,7 @@ fn row(line: &str) -> Row {
         streams: number(streams) as u8,
         band: if band == "2" { Band::Ghz2 } else { Band::Ghz5 },
         mixed: false,
-        ack_rate: AckRate::Basic,
+        ack_rule: AckRate::Basic,
     };
     let rate = match rate.strip_prefix('m') {
         Some(mcs) => phy.rate_of_mcs(number(mcs) as u8).expect("an MCS of this PHY"),

@@ -139,8 +139,8 @@ impl Port {
 
     /// The rate that a header asks for, or the lowest where the band lacks it.
     fn rate(&self, tap: &Radiotap) -> Bitrate {
-        let rates = self.spec.phy.rates();
-        tap.rate.filter(|rate| rates.contains(rate)).unwrap_or(rates[0])
+        let phy = &self.spec.phy;
+        tap.rate_of(phy).unwrap_or(phy.rates()[0])
     }
 
     fn decode(&mut self, packet: &[u8]) -> Result<Frame, &'static str> {

@@ -116,7 +116,8 @@ impl Card {
         if let Some(antenna) = tap.antenna.filter(|antenna| *antenna > 0) {
             self.by_other_antennas.push((payload.as_ptr() as usize, antenna));
         }
-        let rate = tap.rate.unwrap_or(self.spec.radio.rate);
+        let radio = &self.spec.radio;
+        let rate = tap.rate_of(&radio.phy).or(tap.rate).unwrap_or(radio.rate);
         let frame = ReceivedFrame {
             radio: self.spec.radio.id,
             from: header.from.0,

@@ -56,6 +56,8 @@ pub(super) struct Chip {
     /// Frames for others are reported.
     pub(super) overhears: bool,
     pub(super) nav_until: Instant,
+    /// The radio whose exchange it is that the NAV was first set for.
+    pub(super) nav_holder: u32,
     pub(super) phase: Phase,
     /// The end of the last frame in error, after which EIFS applies.
     pub(super) error_at: Option<Instant>,
@@ -154,6 +156,7 @@ impl Chip {
             receiver: Receiver::new(interference, stream("reception")),
             settled_at: Instant::ZERO,
             nav_until: Instant::ZERO,
+            nav_holder: u32::MAX,
             announced_at: Instant::ZERO,
             has_nav_timer: false,
             node,

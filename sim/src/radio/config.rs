@@ -250,7 +250,7 @@ impl ChipConfig {
 
     /// Rate of the acknowledgement of data at `rate`.
     pub fn ack_rate(&self, rate: Bitrate) -> Bitrate {
-        self.ack_rate.unwrap_or_else(|| self.phy.control_rate(rate))
+        self.phy.ack_rate(self.ack_rate, rate)
     }
 
     /// Air time of the acknowledgement of data at `rate`.

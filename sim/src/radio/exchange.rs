@@ -64,6 +64,7 @@ impl Chip {
             return;
         }
         // Of an aggregate each attempt has others in it, and a rate of its own.
+        exchange.to.into_iter().for_each(|to| self.rates.on_attempt(to));
         let keeps_rate = self.rates.keeps_rate() && exchange.mpdus == 1;
         let rate = keeps_rate.then_some(exchange.rate);
         self.each_in_flight(exchange, |out| {
@@ -137,7 +138,11 @@ impl Chip {
     }
 
     fn send_data(&mut self, air: &mut Air, now: Instant, exchange: &Exchange) {
-        let nav = exchange.response + self.following(now, exchange);
+        let covered = self.following(now, exchange);
+        let nav = exchange.response + covered;
+        if let Some(exchange) = &mut self.exchange {
+            exchange.covered = covered;
+        }
         let share = exchange.air_time / exchange.mpdus as u64;
         let (mut sent, mut retries) = (0, 0);
         self.each_in_flight(exchange, |out| {

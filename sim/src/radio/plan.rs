@@ -50,6 +50,8 @@ pub(super) struct Exchange {
     pub(super) is_long: bool,
     /// The end of the TXOP.
     pub(super) until: Instant,
+    /// What its Duration field covered beside its answer.
+    pub(super) covered: Duration,
 }
 
 impl Chip {
@@ -75,6 +77,8 @@ impl Chip {
             Some(to) if is_answered && self.config.aggregates() => {
                 function.originators.get(&to).map_or(0, |peer| peer.unanswered)
             }
+            // Announcements that nobody answered say nothing of the rate.
+            _ if self.rates.keeps_rate() => head.sent,
             _ => head.attempts,
         };
         failed.saturating_add(1)
@@ -113,6 +117,7 @@ impl Chip {
                 has_own_rate: false,
                 is_long: false,
                 until: now + most,
+                covered: Duration::ZERO,
             };
         }
         let head = self.functions[index].head();
@@ -149,6 +154,7 @@ impl Chip {
             has_own_rate,
             is_long: to.is_some() && self.config.rts_threshold.is_some_and(|most| psdu > most),
             until: now + most,
+            covered: Duration::ZERO,
         }
     }
 
@@ -166,8 +172,15 @@ impl Chip {
     /// Duration field of its answer (`following`), which knows single frames alone; stations of
     /// 802.11b do not understand any of that.
     pub(super) fn next_step(&self, exchange: &Exchange, before: &Exchange) -> Step {
+        let sifs = self.config.phy.sifs();
         match self.first_step(exchange) {
-            Step::Rts if exchange.to == before.to && before.awaited == Awaited::Ack => Step::Data,
+            Step::Rts
+                if exchange.to == before.to
+                    && before.awaited == Awaited::Ack
+                    && before.covered >= sifs + exchange.air_time + exchange.response =>
+            {
+                Step::Data
+            }
             step => step,
         }
     }

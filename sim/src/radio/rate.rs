@@ -13,8 +13,9 @@
 //!   than the best one is, else as the second attempt. Where frames go in aggregates an attempt is
 //!   an aggregate, and those of which anything was acknowledged begin anew.
 //!
-//! With the first three the radio sends all attempts of a frame at the rate of the first. A neighbour
-//! of another PHY gets what it decodes: of the fixed rate and those below it the highest such one.
+//! With the first three the radio sends all attempts of a frame at the rate of the first. A
+//! neighbour of another PHY gets what it decodes: of the fixed rate and those below it the highest
+//! such one.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -160,6 +161,13 @@ impl Rates {
         rates[place].0
     }
 
+    /// An attempt at a frame for a neighbour begins.
+    pub(super) fn on_attempt(&mut self, to: NodeId) {
+        if let Some(Peer { state: State::Minstrel(minstrel), .. }) = self.peers.get_mut(&to) {
+            minstrel.is_planned = false;
+        }
+    }
+
     /// What became of an attempt.
     pub(super) fn on_trial(&mut self, now: Instant, to: NodeId, trial: Trial) {
         if self.control == RateControl::Fixed {
@@ -277,6 +285,9 @@ struct Minstrel {
     chain: [usize; 3],
     /// The rate of the sample under way.
     sample: Option<usize>,
+    /// A frame was counted whose first attempt has not begun: it did not fit into a TXOP, or is
+    /// planned anew behind its announcement.
+    is_planned: bool,
     frames: u32,
     update_at: Instant,
 }
@@ -288,13 +299,15 @@ impl Minstrel {
             rates: vec![Statistics::default(); rates],
             chain: [highest, highest.saturating_sub(1), 0],
             sample: None,
+            is_planned: false,
             frames: 0,
             update_at: Instant::ZERO,
         }
     }
 
     fn rate(&mut self, attempt: u8, draw: Option<usize>) -> usize {
-        if attempt == 1 {
+        let is_planned = std::mem::replace(&mut self.is_planned, attempt == 1);
+        if attempt == 1 && !is_planned {
             self.frames += 1;
             let is_due = self.frames.is_multiple_of(SAMPLE_EVERY);
             // The others of the chain are hardly ever used: what is known of them would grow old.
@@ -316,6 +329,7 @@ impl Minstrel {
     }
 
     fn on_trial(&mut self, now: Instant, rate: usize, trial: Trial, times: &[(Bitrate, Duration)]) {
+        self.is_planned = false;
         self.rates[rate].sent += trial.sent;
         self.rates[rate].acked += trial.acked;
         if now < self.update_at {
@@ -384,6 +398,7 @@ mod tests {
             used.push(rate.mbps());
             let acked = passes(rate.mbps());
             let is_last = acked || attempt == attempts;
+            rates.on_attempt(PEER);
             let trial = Trial { rate, sent: 1, acked: u32::from(acked), attempt, is_last };
             rates.on_trial(now, PEER, trial);
             if acked {
@@ -486,5 +501,25 @@ mod tests {
         assert_eq!((slow.mbps(), fast.mbps()), (351.0, 780.0));
         // By single frames it would be 1.2.
         assert!(gain > 1.9, "{gain}");
+    }
+
+    #[test]
+    fn a_frame_that_is_planned_again_for_the_next_txop_is_one_frame() {
+        let mut minstrel = rates(RateControl::Minstrel, PhyKind::A);
+        let mut samples = 0;
+        for frame in 0..4_000 {
+            let now = at(frame);
+            // Nine fit into a TXOP: of ten in a row one is planned twice.
+            if frame > 0 && frame % 9 == 0 {
+                minstrel.rate(now, PEER, 1);
+            }
+            let rate = minstrel.rate(now, PEER, 1);
+            minstrel.on_attempt(PEER);
+            let second = minstrel.rate(now, PEER, 2);
+            samples += u32::from(rate.mbps() != 54.0 || second.mbps() != 54.0);
+            let trial = Trial { rate, sent: 1, acked: 1, attempt: 1, is_last: true };
+            minstrel.on_trial(now, PEER, trial);
+        }
+        assert!((200..=400).contains(&samples), "{samples} of 4,000");
     }
 }

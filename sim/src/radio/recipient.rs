@@ -53,6 +53,16 @@ impl Recipient {
         (self.start, self.map)
     }
 
+    /// The sender's window begins with `window`. It never goes back: where it lies behind what
+    /// has arrived, so many frames were given up unheard that it has come half around the circle,
+    /// and the agreement begins anew.
+    pub(super) fn follow(&mut self, window: u16, up: &mut impl FnMut(Arrived)) {
+        if is_before(window, self.start) {
+            self.pass_to(plus(self.next, WINDOW), up);
+            *self = Self::new(window);
+        }
+    }
+
     /// Notes that a number has arrived, for the block acknowledgement.
     fn note(&mut self, number: u16) {
         if is_before(number, self.start) {

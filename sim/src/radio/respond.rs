@@ -102,9 +102,12 @@ impl Chip {
         }
     }
 
-    /// The medium is spoken for.
-    pub(super) fn set_nav(&mut self, now: Instant, nav: Duration) {
+    /// The medium is spoken for, in an exchange that radio `holder` has begun.
+    pub(super) fn set_nav(&mut self, now: Instant, nav: Duration, holder: usize) {
         if !nav.is_zero() {
+            if self.nav_until <= now {
+                self.nav_holder = holder as u32;
+            }
             self.nav_until = self.nav_until.max(now + nav);
         }
     }
@@ -113,7 +116,7 @@ impl Chip {
     fn is_for_us(&mut self, now: Instant, answer: &Answer, heard: Heard) -> bool {
         let is_ours = answer.to_radio == self.index;
         if !is_ours {
-            self.set_nav(now, heard.nav);
+            self.set_nav(now, heard.nav, answer.to_radio);
         }
         is_ours
     }
@@ -132,8 +135,10 @@ impl Chip {
     /// Another radio announces data.
     fn on_rts(&mut self, air: &mut Air, now: Instant, heard: Heard) {
         if heard.is_ours {
-            // Who is bound to silence leaves the RTS unanswered.
-            if self.nav_until <= now || !self.config.carrier_sense {
+            // Who is bound to silence leaves the RTS unanswered, unless it comes from the holder of
+            // the TXOP that binds it.
+            let is_of_txop = self.nav_holder == heard.from_radio as u32;
+            if self.nav_until <= now || is_of_txop || !self.config.carrier_sense {
                 self.answer(air, now, heard, ReplyKind::Cts);
             }
             return;
@@ -141,7 +146,7 @@ impl Chip {
         if now + heard.nav <= self.nav_until {
             return;
         }
-        self.set_nav(now, heard.nav);
+        self.set_nav(now, heard.nav, heard.from_radio);
         self.announced_at = now;
         // Without an answer the data does not come either, and the air is free again.
         let phy = &self.config.phy;
@@ -174,7 +179,7 @@ impl Chip {
         start: u16,
     ) {
         if !heard.is_ours {
-            self.set_nav(now, heard.nav);
+            self.set_nav(now, heard.nav, heard.from_radio);
             return;
         }
         let radio = self.index;
@@ -183,7 +188,9 @@ impl Chip {
             .entry((heard.from_radio, access))
             .or_insert_with(|| Recipient::new(start));
         let mut drops = 0;
-        recipient.move_to(start, &mut |frame| drops += hand_up(air, now, radio, frame));
+        let mut up = |frame| drops += hand_up(air, now, radio, frame);
+        recipient.follow(start, &mut up);
+        recipient.move_to(start, &mut up);
         self.stats.driver_drops += drops;
         let (start, map) = recipient.score();
         self.answer(air, now, heard, ReplyKind::BlockAck { access, start, map });
@@ -263,7 +270,7 @@ impl Chip {
             ..self.received(reception, heard)
         });
         if !heard.is_ours {
-            self.set_nav(now, heard.nav);
+            self.set_nav(now, heard.nav, heard.from_radio);
             self.overheard += 1;
             if let Some(frame) = frame {
                 air.report(self.index, now, FrameUp::Overheard(frame));
@@ -272,7 +279,7 @@ impl Chip {
         }
         if is_to_all {
             // Of a TXOP that goes on.
-            self.set_nav(now, heard.nav);
+            self.set_nav(now, heard.nav, heard.from_radio);
         }
         if wants_ack {
             self.answer(air, now, heard, ReplyKind::Ack);
@@ -314,7 +321,7 @@ impl Chip {
 
     fn on_ampdu(&mut self, air: &mut Air, now: Instant, reception: Reception, heard: Heard) {
         if !heard.is_ours {
-            self.set_nav(now, heard.nav);
+            self.set_nav(now, heard.nav, heard.from_radio);
         }
         let TransmissionKind::Ampdu { to, access, window, .. } =
             &air.transmission(reception.tx).kind
@@ -376,6 +383,7 @@ impl Chip {
             .or_insert_with(|| Recipient::new(window));
         let mut drops = 0;
         let mut up = |frame| drops += hand_up(air, now, radio, frame);
+        recipient.follow(window, &mut up);
         if recipient.take(number, frame, &mut up) {
             self.stats.received += 1;
         } else {

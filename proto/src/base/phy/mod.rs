@@ -197,7 +197,7 @@ pub struct Phy {
     /// Whether g shares the air with b: a slot of 20 us, and the rates of both.
     pub mixed: bool,
     /// By which rule the rate of a control frame follows from that of what it answers.
-    pub ack_rate: AckRate,
+    pub ack_rule: AckRate,
 }
 
 impl Default for Phy {
@@ -210,7 +210,7 @@ impl Default for Phy {
             streams: 1,
             band: Band::Ghz5,
             mixed: false,
-            ack_rate: AckRate::Basic,
+            ack_rule: AckRate::Basic,
         }
     }
 }
@@ -328,6 +328,14 @@ impl Phy {
     fn signal_extension(&self) -> Duration {
         match (self.band(), self.slower()) {
             (Band::Ghz2, 1) => SIGNAL_EXTENSION,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The end of [`Self::air_time`] in which nothing is on the air.
+    pub fn silence(&self, rate: Bitrate) -> Duration {
+        match self.mode(rate) {
+            Mode::Ofdm(_) => self.signal_extension(),
             _ => Duration::ZERO,
         }
     }

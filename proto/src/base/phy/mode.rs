@@ -298,8 +298,8 @@ impl Phy {
     }
 
     /// The rate of the control frame that answers a frame at `rate`, by [`AckRate`]: the highest
-    /// basic rate of the same modulation that is not above it; for an MCS, not above the non-HT rate
-    /// of its modulation and code (802.11-2012, 9.7.6.5.2 and 9.7.9).
+    /// basic rate of the same modulation that is not above it; for an MCS, not above the non-HT
+    /// rate of its modulation and code (802.11-2012, 9.7.6.5.2 and 9.7.9).
     pub fn control_rate(&self, rate: Bitrate) -> Bitrate {
         if self.kind == PhyKind::Wire {
             return rate;
@@ -311,13 +311,20 @@ impl Phy {
             NON_HT_20[same.unwrap_or(NON_HT_20.len() - 1)]
         });
         let is_dsss = self.is_dsss(rate);
-        let (rates, most) = match self.ack_rate {
+        let (rates, most) = match self.ack_rule {
             AckRate::Basic => (self.basic_rates(), reference),
             AckRate::Half => (self.legacy_rates(), Bitrate::from_bps(reference.bps() / 2)),
         };
         let mut alike = rates.iter().copied().filter(|rate| self.is_dsss(*rate) == is_dsss);
         let lowest = alike.next().unwrap_or(rates[0]);
         alike.rfind(|rate| *rate <= most).unwrap_or(lowest)
+    }
+
+    /// Rate of the acknowledgement of a frame at `rate`: the `given` one, if its modulation is that
+    /// of the frame, so that whoever decodes the one decodes the other.
+    pub fn ack_rate(&self, given: Option<Bitrate>, rate: Bitrate) -> Bitrate {
+        let is_alike = |given: &Bitrate| self.is_dsss(*given) == self.is_dsss(rate);
+        given.filter(is_alike).unwrap_or_else(|| self.control_rate(rate))
     }
 
     /// The rates of data for a radio of another PHY, rising: its own as far as that one decodes

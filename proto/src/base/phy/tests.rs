@@ -51,7 +51,7 @@ fn control_frames_use_the_highest_basic_rate_not_above_the_data() {
 
 #[test]
 fn acknowledgements_at_half_the_rate_give_the_published_goodput_of_tcp() {
-    let phy = Phy { kind: PhyKind::A, ack_rate: AckRate::Half, ..Phy::default() };
+    let phy = Phy { kind: PhyKind::A, ack_rule: AckRate::Half, ..Phy::default() };
     let rates = [60, 90, 120, 180, 240, 360, 480, 540];
     let answers = rates.map(|rate| phy.control_rate(Bitrate::from_100kbps(rate)).mbps());
     assert_eq!(answers, [6.0, 6.0, 6.0, 9.0, 12.0, 18.0, 24.0, 24.0]);
@@ -67,7 +67,7 @@ fn acknowledgements_at_half_the_rate_give_the_published_goodput_of_tcp() {
         (mbps * 100.0).round() / 100.0
     });
     assert_eq!(goodput, [4.82, 6.90, 8.78, 12.32, 15.40, 20.54, 24.54, 26.33]);
-    let b = Phy { ack_rate: AckRate::Half, ..Phy::default() };
+    let b = Phy { ack_rule: AckRate::Half, ..Phy::default() };
     let answers = [10, 20, 55, 110].map(|rate| b.control_rate(Bitrate::from_100kbps(rate)).mbps());
     assert_eq!(answers, [1.0, 1.0, 2.0, 5.5]);
 }

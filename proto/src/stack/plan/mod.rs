@@ -199,7 +199,7 @@ impl Scenario {
                 seal_bytes: self.seal_bytes(),
                 edca: config.edca,
             },
-            ack_rate: config.ack_rate_mbps.map_or(phy.control_rate(rate), Bitrate::from_mbps),
+            ack_rate: phy.ack_rate(config.ack_rate_mbps.map(Bitrate::from_mbps), rate),
             slot,
             ack_timeout: config.ack_timeout_us.map_or(for_distance, micros),
             carrier_sense: config.carrier_sense.unwrap_or(!self.stack.link.has_schedule()),

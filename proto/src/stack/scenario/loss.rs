@@ -226,8 +226,8 @@ impl Scenario {
 }
 
 impl LossConfig {
-    /// The share of frames that a card does not answer in the long run, where that is told by the settings alone
-    /// and does not depend on their length; nothing of the others.
+    /// The share of frames that a card does not answer in the long run, where that is told by the
+    /// settings alone and does not depend on their length; nothing of the others.
     pub fn mean(&self) -> f64 {
         let of_two = |bad: f64, good_loss: f64, bad_loss: f64| {
             let bad = if bad.is_finite() { bad } else { 0.0 };

@@ -11,8 +11,8 @@ use crate::base::{AckRate, Band, Bitrate, Gap, GuardInterval, Phy, PhyKind, Prea
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RadioConfig {
-    /// PHY. To a radio of another one, or of fewer streams or a narrower channel, data goes at rates
-    /// that both know: those of DSSS to `802.11b`, those of `802.11a` or `802.11g` else.
+    /// PHY. To a radio of another one, or of fewer streams or a narrower channel, data goes at
+    /// rates that both know: those of DSSS to `802.11b`, those of `802.11a` and `802.11g` else.
     pub phy: PhyKind,
     /// DSSS preamble.
     pub preamble: Preamble,
@@ -209,7 +209,7 @@ impl RadioConfig {
             streams: self.streams,
             band: self.band.unwrap_or_default(),
             mixed: self.mixed,
-            ack_rate: self.ack_rate,
+            ack_rule: self.ack_rate,
         }
     }
 

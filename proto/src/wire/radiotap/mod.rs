@@ -21,6 +21,8 @@ const AMPDU: u32 = 20;
 const VHT: u32 = 21;
 const EXTENSION: u32 = 31;
 
+/// What the rate field counts in.
+const RATE_STEP_BPS: u64 = 500_000;
 const FLAG_FCS_AT_END: u8 = 0x10;
 const FLAG_BAD_FCS: u8 = 0x40;
 const TX_FLAG_FAILED: u16 = 0x0001;
@@ -149,7 +151,7 @@ impl Radiotap {
             }
             // Some drivers write 0 where the rate is not known.
             RATE if value[0] != 0 => {
-                self.rate = Some(Bitrate::from_bps(u64::from(value[0]) * 500_000))
+                self.rate = Some(Bitrate::from_bps(u64::from(value[0]) * RATE_STEP_BPS))
             }
             CHANNEL => self.frequency_mhz = Some(u16::from_le_bytes([value[0], value[1]])),
             DBM_SIGNAL => self.signal = Some(Dbm::new(i32::from(value[0] as i8))),
@@ -170,6 +172,12 @@ impl Radiotap {
     /// flags and none of what only a reception has.
     pub fn is_echo(&self) -> bool {
         self.tx_flags.is_some() && self.tsft_us.is_none() && self.signal.is_none()
+    }
+
+    /// The rate of a PHY that the header means, if it means one.
+    pub fn rate_of(&self, phy: &Phy) -> Option<Bitrate> {
+        let step = |rate: Bitrate| Bitrate::from_bps(u64::from(rate_field(rate)) * RATE_STEP_BPS);
+        phy.rates().iter().copied().find(|rate| Some(step(*rate)) == self.rate)
     }
 }
 
@@ -371,8 +379,9 @@ fn put_length(out: &mut [u8], start: usize) {
     out[start + 2..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 
+/// A rate in steps of 500 kb/s, upward as Linux does it: channels of 5 MHz have one of 2.25 Mb/s.
 fn rate_field(rate: Bitrate) -> u8 {
-    u8::try_from(rate.bps() / 500_000).unwrap_or(0)
+    u8::try_from(rate.bps().div_ceil(RATE_STEP_BPS)).unwrap_or(0)
 }
 
 /// Frequency and flags of a channel number (802.11-2007, 17.3.8.3.2 and 18.4.6.2).

@@ -177,3 +177,21 @@ fn headers_cut_short_or_of_another_version_are_refused() {
     short[0] = 1;
     assert_eq!(parse(&short), Err(DecodeError::Version));
 }
+
+#[test]
+fn a_header_leads_back_to_each_rate_of_each_width() {
+    for (kind, width) in [
+        (PhyKind::B, Width::Mhz20),
+        (PhyKind::A, Width::Mhz20),
+        (PhyKind::G, Width::Mhz10),
+        (PhyKind::A, Width::Mhz5),
+    ] {
+        let phy = Phy { kind, width, ..Phy::default() };
+        for rate in phy.rates() {
+            let mut out = Vec::new();
+            put_injection(&mut out, &Injection { rate: *rate, retries: None });
+            let found = parse(&out).expect("a header");
+            assert_eq!(found.rate_of(&phy), Some(*rate), "{kind:?} {width:?}");
+        }
+    }
+}

@@ -107,8 +107,8 @@ impl LossModel {
         LossProcess { process, driver, rng }
     }
 
-    /// Long-run share of frames that are not received, or not answered, for frames of `bytes` bytes that last
-    /// `length`. A recording counts each of its frames alike.
+    /// Long-run share of frames that are not received, or not answered, for frames of `bytes` bytes
+    /// that last `length`. A recording counts each of its frames alike.
     pub fn mean(&self, bytes: u32, length: Duration) -> f64 {
         match self {
             Self::None => 0.0,

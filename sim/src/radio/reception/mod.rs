@@ -124,7 +124,7 @@ impl Receiver {
     pub(super) fn reset(&mut self) {
         match &mut self.model {
             Model::Threshold(threshold) => threshold.reset(),
-            Model::Sinr(sinr) => sinr.reset(),
+            Model::Sinr(sinr) => sinr.forget(),
         }
     }
 }
@@ -269,12 +269,14 @@ impl Chip {
     fn passes_by(&mut self, air: &Air, now: Instant, ended: &Ended) -> bool {
         let Ended::Passed(Reception { tx, link, .. }) = *ended else { return false };
         let transmission = air.transmission(tx);
-        let (is_for_others, is_data) = match &transmission.kind {
+        let (is_for_others, is_data, holder) = match &transmission.kind {
             TransmissionKind::Data { to: Some(to), .. } => {
-                (*to != self.node && !self.overhears, true)
+                (*to != self.node && !self.overhears, true, transmission.radio)
             }
-            TransmissionKind::Ack(answer) => (answer.to_radio != self.index, false),
-            _ => (false, false),
+            TransmissionKind::Ack(answer) => {
+                (answer.to_radio != self.index, false, answer.to_radio)
+            }
+            _ => (false, false, 0),
         };
         let is_usual = !self.has_nav_timer
             && !matches!(self.phase, Phase::Awaiting { is_over: true, .. })
@@ -282,7 +284,7 @@ impl Chip {
             && !air.is_cut_off(tx);
         if is_for_others && is_usual {
             self.error_at = None;
-            self.set_nav(now, transmission.nav);
+            self.set_nav(now, transmission.nav, holder);
             self.overheard += u64::from(is_data);
         }
         is_for_others && is_usual
@@ -337,11 +339,13 @@ impl Chip {
         left.decoded &= u64::MAX >> (64 - count);
         for place in 0..count {
             let fate = match air.fate(link, tx, start, place) {
-                Fate::Preamble => {
+                Fate::Preamble if place == 0 => {
                     self.stats.lost += count as u64;
                     self.stats.lost_preambles += 1;
                     return None;
                 }
+                // The first MPDU has the preamble of all.
+                Fate::Preamble => Fate::Crc,
                 Fate::Dropped | Fate::Unanswered if !is_for_us => Fate::Ok,
                 fate => fate,
             };

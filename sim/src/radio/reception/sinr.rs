@@ -72,6 +72,8 @@ pub(super) struct Sinr {
     /// Preambles that began in the detection window of another, in the order of their starts.
     others: Rare<Candidate>,
     spans: Spans,
+    /// Frames that were missed, and so did not collide, until they end.
+    missed: Rare<TxId>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,6 +112,8 @@ pub(in crate::radio) struct Errors {
     header: Part,
     header_bits: f64,
     payload: Part,
+    /// The end of the frame that has no bits.
+    silence: Duration,
     /// From this ratio on neither part fails.
     certain: f64,
     rate: Bitrate,
@@ -124,6 +128,7 @@ impl Errors {
         Self {
             preamble: phy.preamble(rate),
             plcp: phy.plcp(rate),
+            silence: phy.silence(rate),
             certain: header.certain.max(payload.certain),
             header,
             header_bits,
@@ -281,15 +286,35 @@ impl Sinr {
 
     /// Drops what is being received; returns whether there was anything.
     pub(super) fn drop_reception(&mut self) -> bool {
-        let was_receiving = !self.is_free();
+        let dropped = self.frame().map(|frame| frame.tx);
         self.reset();
-        was_receiving
+        dropped.into_iter().for_each(|tx| self.missed.push(tx));
+        dropped.is_some()
+    }
+
+    /// Whether a frame that ends now was missed.
+    fn was_missed(&mut self, tx: TxId) -> bool {
+        let before = self.missed.as_slice().len();
+        self.missed.retain(|missed| *missed != tx);
+        self.missed.as_slice().len() < before
+    }
+
+    /// The radio was switched off.
+    pub(super) fn forget(&mut self) {
+        self.reset();
+        self.missed.clear();
     }
 
     /// Destroys what is being received. Returns whether there was anything to destroy.
     pub(super) fn spoil(&mut self) -> bool {
         match &mut self.state {
-            State::Locked(locked) => !std::mem::replace(&mut locked.is_spoilt, true),
+            State::Locked(locked) => {
+                let is_new = !std::mem::replace(&mut locked.is_spoilt, true);
+                if is_new {
+                    self.missed.push(locked.frame.tx);
+                }
+                is_new
+            }
             _ => {
                 self.reset();
                 false
@@ -361,10 +386,11 @@ impl Sinr {
         let mpdus = air.transmission(frame.tx).mpdus();
         if mpdus.is_empty() {
             let from = frame.start + errors.plcp;
-            let bits = || errors.payload_bits(now.since(from));
+            let length = now.since(from).saturating_sub(errors.silence);
+            let bits = || errors.payload_bits(length);
             return u64::from(self.spans.pass(
                 frame.power,
-                (from, now),
+                (from, from + length),
                 &errors.payload,
                 bits,
                 rng,
@@ -386,10 +412,14 @@ impl Chip {
     /// The end of a frame that was not received: it collided unless noise may have destroyed it.
     pub(super) fn on_sinr_lost(&mut self, air: &mut Air, hearer: &Hearer, tx: TxId) {
         let Hearer { power, signal, reach: Reach::Decodable(link), .. } = *hearer else { return };
+        let was_missed = match &mut self.receiver.model {
+            Model::Sinr(sinr) => sinr.was_missed(tx),
+            Model::Threshold(_) => false,
+        };
         if air.is_cut_off(tx) || !air.limits.is_clear(power, signal, air.errors(tx)) {
             return;
         }
-        self.stats.collisions += 1;
+        self.stats.collisions += u64::from(!was_missed);
         let transmission = air.transmission(tx);
         let length = transmission.end - transmission.start;
         self.on_collided(air, (tx, Some(link)), length);
@@ -415,6 +445,7 @@ impl Chip {
         }
         if is_deaf {
             self.stats.missed += 1;
+            sinr.missed.push(tx);
             return;
         }
         let order = air.queue.take_order();

@@ -1,8 +1,11 @@
 //! A-MPDUs, block acknowledgements, and what 802.11n and ac carry.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::radio::{AcParams, Transmission, TransmissionKind};
 use farhop_proto::base::phy::{AckRate, GuardInterval, PhyKind, Width};
+use farhop_proto::stack::LossTrace;
 
 const HT: Phy = Phy {
     kind: PhyKind::N,
@@ -12,7 +15,7 @@ const HT: Phy = Phy {
     streams: 1,
     band: farhop_proto::base::phy::Band::Ghz5,
     mixed: false,
-    ack_rate: AckRate::Basic,
+    ack_rule: AckRate::Basic,
 };
 
 fn ht(node: u16) -> ChipConfig {
@@ -406,4 +409,38 @@ fn interference_destroys_only_the_frames_that_it_overlaps() {
         assert_eq!(map >> (mpdu.sequence - start) & 1 == 0, is_hit, "{}", mpdu.id.0);
     }
     assert!(map.count_ones() > 8 && map.count_ones() < 20, "{map:b}");
+}
+
+#[test]
+fn an_agreement_goes_on_however_many_frames_were_given_up_unheard() {
+    // Of 4,096 numbers those up to 2,048 behind count as old.
+    for given_up in [2_000_u64, 2_100, 4_000, 4_096, 4_200] {
+        let chip = |node| ChipConfig { queue_frames: 5_000, ..ht(node) };
+        let mut medium = medium(mesh(vec![chip(1), chip(2)], Duration::ZERO));
+        give(&mut medium, at(1_000), 0..3, TxOptions::default());
+        let mut reports = run_out(&mut medium);
+        medium.set_link_up(at(100_000), 0, false);
+        let once = TxOptions { attempts: Some(1), ..TxOptions::default() };
+        give(&mut medium, at(100_000), 3..3 + given_up, once);
+        reports.extend(run_out(&mut medium));
+        medium.set_link_up(at(1_000_000_000), 0, true);
+        give(&mut medium, at(1_000_000_000), 9_000..9_010, TxOptions::default());
+        reports.extend(run_out(&mut medium));
+        let expected: Vec<u64> = (0..3).chain(9_000..9_010).collect();
+        assert_eq!(arrived(&reports), expected, "{given_up}");
+    }
+}
+
+#[test]
+fn a_lost_preamble_within_an_aggregate_loses_only_what_comes_behind_it() {
+    let text = "time_ns,link,fate\n3000000,a>b,preamble\n6000000,a>b,ok\n9000000,a>b,end\n";
+    let trace = Arc::new(LossTrace::parse(text, None).expect("a recording"));
+    let mut config = mesh(vec![ht(1), ht(2)], Duration::ZERO);
+    config.links[0].loss = LossModel::Trace { trace, repeat: false };
+    let mut medium = medium(config);
+    give(&mut medium, at(1_000), 0..20, TxOptions::default());
+    let reports = run_out(&mut medium);
+    assert_eq!(arrived(&reports), (0..20).collect::<Vec<_>>());
+    let first = reports.iter().filter(|report| report.0 == 1 && report.1 < at(6_000)).count();
+    assert!((5..15).contains(&first), "{first} of the first aggregate");
 }

@@ -1,7 +1,7 @@
 //! RTS, CTS and the time that they reserve.
 
 use super::*;
-use crate::radio::TransmissionKind;
+use crate::radio::{AcParams, TransmissionKind};
 use farhop_proto::base::PhyKind;
 use farhop_proto::stack::Protection;
 
@@ -182,4 +182,53 @@ fn mixed_802_11g_reserves_the_air_for_ofdm_in_a_way_that_802_11b_understands() {
     assert_eq!((sent[0].end, sent[0].rate.mbps()), (at(1248), 2.0));
     assert_eq!((sent[1].start, sent[1].end), (at(1258), at(1258 + 254)));
     assert_eq!(sent[0].nav, us(10 + 254 + 10 + 34));
+}
+
+/// Radios with a threshold and the longest TXOP in best effort.
+fn bursts(count: u16, phy: Phy) -> Vec<ChipConfig> {
+    let radio = |node| {
+        let mut categories = AcParams::all(&phy);
+        categories[AccessCategory::BestEffort as usize].txop = AcParams::MOST_TXOP;
+        let usual = ChipConfig::new(NodeId(node), RadioId(0), phy);
+        ChipConfig { edca: Some(categories), rts_threshold: Some(500), ..usual }
+    };
+    (1..=count).map(radio).collect()
+}
+
+fn names(medium: &mut Medium) -> Vec<&'static str> {
+    std::iter::from_fn(|| medium.poll_transmission()).map(|sent| sent.name()).collect()
+}
+
+#[test]
+fn each_receiver_of_a_txop_answers_whoever_holds_it() {
+    let mut medium = medium(mesh(bursts(3, Phy::default()), us(1)));
+    let together = TxOptions { not_before: Some(at(1_000)), ..TxOptions::default() };
+    for id in 1..=4 {
+        medium.handle_frame(at(500), 0, frame(id, Some(2 + id as u16 % 2), 1500, together));
+    }
+    run_out(&mut medium);
+    assert_eq!(names(&mut medium), ["rts", "cts", "data", "ack"].repeat(4));
+    assert_eq!(medium.stats(0).cts_missing, 0);
+}
+
+#[test]
+fn what_no_duration_field_told_of_is_announced() {
+    // The second comes while the first is on the air.
+    let mut medium = medium(mesh(bursts(2, Phy::default()), Duration::ZERO));
+    medium.handle_frame(at(1_000), 0, frame(1, Some(2), 1500, TxOptions::default()));
+    medium.handle_frame(at(2_000), 0, frame(2, Some(2), 1500, TxOptions::default()));
+    run_out(&mut medium);
+    assert_eq!(names(&mut medium), ["rts", "cts", "data", "ack"].repeat(2));
+}
+
+#[test]
+fn an_aggregate_behind_a_lone_frame_is_announced() {
+    let phy = Phy { kind: PhyKind::N, ..Phy::default() };
+    let mut medium = medium(mesh(bursts(2, phy), Duration::ZERO));
+    medium.handle_frame(at(1_000), 0, frame(1, Some(2), 1500, TxOptions::default()));
+    for id in 2..9 {
+        medium.handle_frame(at(1_001), 0, frame(id, Some(2), 1500, TxOptions::default()));
+    }
+    run_out(&mut medium);
+    assert_eq!(names(&mut medium)[..6], ["rts", "cts", "data", "ack", "rts", "cts"]);
 }

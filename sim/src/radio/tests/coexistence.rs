@@ -33,9 +33,11 @@ fn an_802_11b_radio_senses_ofdm_and_understands_dsss() {
 #[test]
 fn a_radio_of_802_11g_answers_802_11b() {
     let mixed = Phy { kind: PhyKind::G, mixed: true, ..Phy::default() };
-    let radios = [Phy::default(), mixed];
-    let chip = |(node, phy)| ChipConfig::new(NodeId(node), RadioId(0), phy);
-    let mut medium = medium(mesh((1..).zip(radios).map(chip).collect(), us(1)));
+    let b = ChipConfig::new(NodeId(1), RadioId(0), Phy::default());
+    // What is set for all its acknowledgements, 802.11b could not decode.
+    let fast = Some(Bitrate::from_100kbps(240));
+    let g = ChipConfig { ack_rate: fast, ..ChipConfig::new(NodeId(2), RadioId(0), mixed) };
+    let mut medium = medium(mesh(vec![b, g], us(1)));
     medium.handle_frame(at(1000), 0, frame(1, Some(2), 500, TxOptions::default()));
     let done = dones(&run_out(&mut medium))[0].2;
     assert_eq!((done.outcome, done.attempts), (FrameOutcome::Acked(0), 1));

@@ -1,6 +1,8 @@
 //! Overlap, capture and half duplex at one receiver (`radio.md` 4.1).
 
 use super::*;
+use crate::radio::{CurveKind, Interference, SinrConfig};
+use farhop_proto::base::PhyKind;
 
 /// Radios 0 and 1 reach radio 2 with these signals, and do not hear each other.
 fn hidden(signals: [i32; 2]) -> Medium {
@@ -157,4 +159,43 @@ fn a_signal_too_weak_to_decode_destroys_what_comes_after_it_from_the_first_momen
     let mut medium = medium(config);
     assert_eq!(heard(&mut medium, [1000, 1300]), [0_u16; 0]);
     assert_eq!(medium.stats(2).collisions, 1);
+}
+
+fn sinr() -> Interference {
+    Interference::Sinr(SinrConfig {
+        noise: Dbm::new(-94),
+        preamble_min: Dbm::new(-101),
+        preamble_snr_db: 4.0,
+        curve: CurveKind::default(),
+    })
+}
+
+#[test]
+fn what_comes_in_the_silence_behind_ofdm_at_2_4_ghz_destroys_nothing() {
+    let phy = Phy { kind: PhyKind::G, ..Phy::default() };
+    let passes = |before_end: u64| {
+        let radios = [1, 2, 3].map(|node| ChipConfig::new(NodeId(node), RadioId(0), phy)).to_vec();
+        let links = vec![link(0, 1, Duration::ZERO), link(2, 1, Duration::ZERO)];
+        let mut medium = medium(MediumConfig { radios, links, interference: sinr() });
+        medium.handle_frame(at(1_000), 0, frame(1, Some(2), 1500, no_ack()));
+        let end = 1_000 + phy.air_time(1500 + 38, Bitrate::from_100kbps(540)).as_micros();
+        medium.handle_frame(at(end - before_end), 2, frame(2, None, 100, no_ack()));
+        let reports = run_out(&mut medium);
+        assert_eq!(on_air(&mut medium)[0].2, end);
+        receptions(&reports).len() == 1
+    };
+    assert!(passes(5));
+    assert!(!passes(14));
+}
+
+#[test]
+fn a_frame_that_was_missed_has_not_collided() {
+    let mut config = mesh(vec![chip(1), ChipConfig { carrier_sense: false, ..chip(2) }], us(3));
+    config.interference = sinr();
+    let mut medium = medium(config);
+    medium.handle_frame(at(1_000), 0, frame(1, Some(2), 500, no_ack()));
+    medium.handle_frame(at(1_100), 1, frame(1, Some(1), 500, no_ack()));
+    run_out(&mut medium);
+    let stats = [0, 1].map(|radio| (medium.stats(radio).missed, medium.stats(radio).collisions));
+    assert_eq!(stats, [(1, 0), (1, 0)]);
 }
