@@ -28,7 +28,12 @@ use progress::tell;
     farhop check scenarios/demo.toml  what a scenario would do\n  \
     farhop sim scenarios/demo.toml    the same in virtual time\n  \
     farhop lab scenarios/demo.toml    the same with real daemons and kernel TCP\n  \
-    farhop keys                       the key of this node, for its neighbours"
+    farhop keys                       the key of this node, for its neighbours\n\n\
+    Exit status:\n  \
+    0    done, or ended where only its user ends it (up, top, status --watch)\n  \
+    1    it went wrong\n  \
+    2    a file or an option is wrong, and nothing was done\n  \
+    130  interrupted by Ctrl-C; 143 by SIGTERM, 129 by SIGHUP"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -71,7 +76,7 @@ pub(crate) enum Failure {
     Input(miette::Report),
     /// It went wrong: exit status 1.
     Failed(String),
-    /// Somebody ended it: exit status 130.
+    /// Somebody ended it: exit status 128 and the number of the signal.
     Interrupted,
 }
 
@@ -145,7 +150,7 @@ fn main() -> ExitCode {
         }
         Err(Failure::Interrupted) => {
             tell("farhop: interrupted");
-            ExitCode::from(130)
+            ExitCode::from(interrupt::exit_status())
         }
     }
 }

@@ -110,10 +110,10 @@ pub(crate) fn proxy(options: &ProxyOptions) -> Result<(), Failure> {
     }
     if options.socks.is_empty() && options.forward.is_empty() && !options.transparent {
         let ways = "--socks PORT, --forward PORT=HOST:PORT or --transparent";
-        return Err(Failure::Failed(format!("nothing to take: give {ways}")));
+        return Err(Failure::Input(miette::miette!("nothing to take: give {ways}")));
     }
     let exits = Exits::read(options.exit.iter().map(String::as_str));
-    let exits = exits.map_err(|error| failed(&error))?;
+    let exits = exits.map_err(|error| Failure::Input(miette::miette!("{error}")))?;
     let daemon = options.daemon.find()?;
     let status = query(daemon.path()).map_err(|error| failed(&error))?;
     check_exits(&exits, &status)?;

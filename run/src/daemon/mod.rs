@@ -295,7 +295,7 @@ fn serve(
         if !others_ready {
             continue;
         }
-        if signals.has_come()? || stop.is_some_and(is_readable) {
+        if signals.poll()?.is_some() || stop.is_some_and(is_readable) {
             return Ok(());
         }
         let wished = control.serve(&mut |request| {

@@ -1,11 +1,11 @@
-//! The signals that end a daemon as something to wait on (signalfd), so that it ends between two
-//! turns: SIGTERM, SIGINT, and SIGHUP, as when a session closes.
+//! The signals that end a program as something to wait on (signalfd), so that it ends between two
+//! steps: SIGTERM, SIGINT, and SIGHUP, as when a session closes.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The signals that end a daemon.
+/// The signals that end a program.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
@@ -45,12 +45,16 @@ impl Signals {
         }
     }
 
-    /// Takes a signal that has come. Returns whether there was one.
-    pub fn has_come(&self) -> io::Result<bool> {
+    /// Takes a signal that has come, if one has. Returns its number.
+    pub fn poll(&self) -> io::Result<Option<u8>> {
         let mut buffer = [0_u8; size_of::<libc::signalfd_siginfo>()];
         match rustix::io::read(&self.fd, &mut buffer) {
-            Ok(length) => Ok(length > 0),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(false),
+            // The number stands first (signalfd(2)), in four bytes, and is below 65.
+            Ok(length) if length > 0 => {
+                let number = u32::from_ne_bytes([buffer[0], buffer[1], buffer[2], buffer[3]]);
+                Ok(Some(number as u8))
+            }
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

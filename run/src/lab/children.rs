@@ -154,7 +154,7 @@ pub fn run_air(dir: &Path, parent: u32, seed: u64) -> Result<()> {
         if !ready {
             continue;
         }
-        if signals.has_come()? {
+        if signals.poll()?.is_some() {
             return Ok(());
         }
         control.serve(&mut |request| match request {

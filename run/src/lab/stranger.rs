@@ -110,7 +110,7 @@ pub fn run_stranger(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()
         let others: Vec<_> = signal.into_iter().chain(control.sources()).collect();
         let is_asked = radio.step(&others)?;
         drop(others);
-        if is_asked && signals.has_come()? {
+        if is_asked && signals.poll()?.is_some() {
             return Ok(());
         }
         if is_asked {
