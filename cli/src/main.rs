@@ -13,6 +13,7 @@ mod load;
 mod progress;
 mod report;
 mod sweep;
+mod whole;
 
 use progress::tell;
 

@@ -128,7 +128,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     lab::isolate()?;
-    report::prepare(&options.out)?;
+    let _folder = report::prepare(&options.out)?;
     interrupt::watch();
     let bar = Bar::start("80 km");
     let outcome = run_all(options, &bar);

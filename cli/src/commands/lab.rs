@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{print_json, print_text};
 use crate::load::Loaded;
 use crate::progress::{Bar, tell};
+use crate::whole::NewFolder;
 use crate::{Failure, interrupt, load, report};
 
 /// How often a waiting process looks whether it is to end.
@@ -165,7 +166,7 @@ pub(crate) fn lab_options(seed: Option<u64>) -> Result<LabOptions, Failure> {
 
 fn run_once(options: &Options, loaded: &Loaded) -> Result<(), Failure> {
     lab::isolate()?;
-    prepare(options)?;
+    let _folder = prepare(options)?;
     interrupt::watch();
     let bar = Bar::start(&loaded.scenario.name);
     let finished = run_lab(loaded, options.seed, &mut |progress| {
@@ -212,8 +213,8 @@ pub(crate) fn show(bar: &Bar, name: &str, progress: &Progress) {
 }
 
 /// Makes and tries the folder of the report, before a lab takes its time.
-fn prepare(options: &Options) -> Result<(), Failure> {
-    options.out.as_deref().map_or(Ok(()), report::prepare_for_run)
+fn prepare(options: &Options) -> Result<Option<NewFolder>, Failure> {
+    options.out.as_deref().map(report::prepare_for_run).transpose()
 }
 
 fn output(options: &Options, finished: &Report, text: &str) -> Result<(), Failure> {
@@ -231,7 +232,7 @@ enum Word {
 }
 
 fn keep(options: &Options, file: &Path, loaded: &Loaded) -> Result<(), Failure> {
-    prepare(options)?;
+    let _folder = prepare(options)?;
     let mut holder = Process::new(std::env::current_exe()?);
     holder.arg("lab-hold").arg(file);
     if let Some(seed) = options.seed {

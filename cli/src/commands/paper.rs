@@ -71,9 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
     let seeds = options.seeds.map_or(if options.quick { QUICK_SEEDS } else { SEEDS }, usize::from);
     let effort = Effort { seeds, quick: options.quick };
-    if let Some(dir) = &options.out {
-        report::prepare(dir)?;
-    }
+    let _folder = options.out.as_deref().map(report::prepare).transpose()?;
     interrupt::watch();
     let begun = Instant::now();
     let threads = options.jobs.map_or(0, NonZeroUsize::get);

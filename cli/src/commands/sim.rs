@@ -1,7 +1,6 @@
 //! `farhop sim`: a scenario in virtual time.
 
-use std::cell::RefCell;
-use std::fs::File;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -9,9 +8,13 @@ use std::path::{Path, PathBuf};
 use farhop_sim::engine::{self, RunError, RunOptions};
 
 use crate::progress::{Bar, tell};
+use crate::whole::NewFile;
 use crate::{Failure, interrupt, load, report, sweep};
 
 /// Runs a scenario in virtual time, with the simulator's own TCP.
+///
+/// Interrupted, it leaves no report. What --pcap, --trace and --losses have of the run until then
+/// is kept, and so are the finished runs of a sweep.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop sim scenarios/demo.toml\n  \
@@ -56,49 +59,41 @@ pub(crate) struct Options {
     yes: bool,
 }
 
-/// What became of the files of a run.
-#[derive(Default)]
-struct Outputs {
-    /// Those that were made.
-    made: Vec<PathBuf>,
-    /// Why one cannot be written, which formats on the way here do not pass on.
-    trouble: Option<String>,
-}
-
-/// A file that is made when something is written to it: a run that is refused leaves none.
+/// A file that the run itself writes.
 struct Output<'a> {
     path: &'a Path,
-    file: Option<File>,
-    all: &'a RefCell<Outputs>,
+    file: NewFile,
+    /// Why it cannot be written, which formats on the way here do not pass on.
+    trouble: RefCell<Option<String>>,
 }
 
 impl<'a> Output<'a> {
-    fn at(path: &'a Path, all: &'a RefCell<Outputs>) -> Self {
-        Self { path, file: None, all }
+    /// Begins the file of an option, before anything runs.
+    fn create(option: &str, path: Option<&'a PathBuf>) -> Result<Option<Self>, Failure> {
+        let Some(path) = path else { return Ok(None) };
+        let file = NewFile::create(path).map_err(|error| {
+            let why = format!("cannot write {}: {error}", path.display());
+            let right = "takes a file in a folder that this user may write into";
+            Failure::Input(miette::miette!("{why}; {option} {right}"))
+        })?;
+        Ok(Some(Self { path, file, trouble: RefCell::new(None) }))
     }
 
-    fn attempt<T>(&mut self, act: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
-        let outcome = match &mut self.file {
-            Some(file) => act(file),
-            none => File::create(self.path).and_then(|file| {
-                self.all.borrow_mut().made.push(self.path.to_owned());
-                act(none.insert(file))
-            }),
-        };
+    fn attempt<T>(&self, outcome: io::Result<T>) -> io::Result<T> {
         outcome.inspect_err(|error| {
             let what = format!("cannot write {}: {error}", self.path.display());
-            self.all.borrow_mut().trouble.get_or_insert(what);
+            self.trouble.borrow_mut().get_or_insert(what);
         })
     }
 }
 
-impl Write for Output<'_> {
+impl Write for &Output<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.attempt(|file| file.write(bytes))
+        self.attempt((&self.file).write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.file.is_some() { self.attempt(File::flush) } else { Ok(()) }
+        self.attempt((&self.file).flush())
     }
 }
 
@@ -120,35 +115,56 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let wrong = format!("no node '{at}' to capture at; the scenario has {}", names.join(", "));
         return Err(Failure::Input(miette::miette!("{wrong}")));
     }
-    if let Some(dir) = &options.out {
-        report::prepare_for_run(dir)?;
-    }
-    let outputs = RefCell::new(Outputs::default());
+    let _folder = options.out.as_deref().map(report::prepare_for_run).transpose()?;
+    let pcap = Output::create("--pcap", options.pcap.as_ref())?;
+    let trace = Output::create("--trace", options.trace.as_ref())?;
+    let losses = Output::create("--losses", options.losses.as_ref())?;
     let bar = Bar::start(&scenario.name);
-    let mut run = RunOptions { seed: options.seed, ..RunOptions::default() };
-    if let Some(path) = &options.pcap {
-        run.pcap = Some((at.clone(), Box::new(Output::at(path, &outputs))));
-    }
-    if let Some(path) = &options.trace {
-        run.trace = Some(Box::new(Output::at(path, &outputs)));
-    }
-    if let Some(path) = &options.losses {
-        run.losses = Some(Box::new(Output::at(path, &outputs)));
-    }
-    run.progress = Some(Box::new(|seconds| {
-        bar.fill(seconds / scenario.duration_s);
-        !interrupt::has_come()
-    }));
-    let outcome = engine::run(scenario, run);
+    let reached = Cell::new(0.0);
+    let outcome = engine::run(
+        scenario,
+        RunOptions {
+            seed: options.seed,
+            pcap: pcap.as_ref().map(|pcap| (at.clone(), Box::new(pcap) as _)),
+            trace: trace.as_ref().map(|trace| Box::new(trace) as _),
+            losses: losses.as_ref().map(|losses| Box::new(losses) as _),
+            progress: Some(Box::new(|seconds| {
+                bar.fill(seconds / scenario.duration_s);
+                reached.set(seconds);
+                !interrupt::has_come()
+            })),
+        },
+    );
     bar.end();
-    let Outputs { made, trouble } = outputs.into_inner();
-    let finished = outcome.map_err(|error| match error {
-        RunError::Interrupted => Failure::Interrupted,
-        other => Failure::Failed(trouble.unwrap_or_else(|| other.to_string())),
-    })?;
-    let printed = report::output(&finished, &loaded.text, options.out.as_deref(), options.json);
-    made.iter().for_each(|path| tell(&path.display().to_string()));
-    printed
+    let outputs = [pcap, trace, losses].into_iter().flatten();
+    match outcome {
+        Ok(finished) => {
+            let kept = keep(outputs, "");
+            let (out, json) = (options.out.as_deref(), options.json);
+            let printed = report::output(&finished, &loaded.text, out, json);
+            kept.and(printed)
+        }
+        Err(RunError::Interrupted) => {
+            // What went on air until then is as true as all of it.
+            let (reached, all) = (reached.get(), scenario.duration_s);
+            keep(outputs, &format!(": the first {reached:.1} s of {all} s"))?;
+            Err(Failure::Interrupted)
+        }
+        Err(other) => {
+            let mut troubles = outputs.filter_map(|output| output.trouble.into_inner());
+            Err(Failure::Failed(troubles.next().unwrap_or_else(|| other.to_string())))
+        }
+    }
+}
+
+/// Gives files their names, and says where they are and what of the run they have.
+fn keep<'a>(outputs: impl Iterator<Item = Output<'a>>, what: &str) -> Result<(), Failure> {
+    for Output { path, file, .. } in outputs {
+        let path = path.display();
+        file.keep().map_err(|error| Failure::Failed(format!("cannot write {path}: {error}")))?;
+        tell(&format!("{path}{what}"));
+    }
+    Ok(())
 }
 
 /// Fails if an option would do nothing, since there is one run.

@@ -4,7 +4,6 @@
 //! A column holds what the field of the report of that name holds; fields of a field are joined by
 //! `_`.
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +20,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Failure;
 use crate::sweep::Line;
+use crate::whole::NewFile;
 
 /// Rows that are written together, a row group.
 const TOGETHER: usize = 65_536;
@@ -34,10 +34,10 @@ pub(crate) type Each<'a> =
 /// were there stay as they are until the new ones are whole.
 pub(crate) fn write(dir: &Path, each: Each<'_>) -> Result<(), Failure> {
     let mut tables = [
-        Table::new(["flows.parquet", ".flows.parquet"], flows),
-        Table::new(["over-time.parquet", ".over-time.parquet"], over_time),
-        Table::new(["links.parquet", ".links.parquet"], links),
-        Table::new(["counters.parquet", ".counters.parquet"], counters),
+        Table::new("flows.parquet", flows),
+        Table::new("over-time.parquet", over_time),
+        Table::new("links.parquet", links),
+        Table::new("counters.parquet", counters),
     ];
     each(&mut |line| {
         for table in &mut tables {
@@ -45,25 +45,13 @@ pub(crate) fn write(dir: &Path, each: Each<'_>) -> Result<(), Failure> {
         }
         Ok(())
     })?;
-    let outcome = write_new(dir, &tables, each);
-    for table in &tables {
-        let new = dir.join(table.new);
-        match &outcome {
-            Ok(()) => fs::rename(&new, dir.join(table.name))
-                .map_err(|error| failed(&dir.join(table.name), &error))?,
-            // There is none if it could not be made.
-            Err(_) => drop(fs::remove_file(&new)),
-        }
-    }
-    outcome
-}
-
-/// Writes the tables under names that they have while they are not whole.
-fn write_new(dir: &Path, tables: &[Table], each: Each<'_>) -> Result<(), Failure> {
     let writers = tables.iter().map(|table| Writer::create(dir, table));
     let mut writers = writers.collect::<Result<Vec<_>, Failure>>()?;
     each(&mut |line| writers.iter_mut().try_for_each(|writer| writer.add(line)))?;
-    writers.into_iter().try_for_each(Writer::finish)
+    let files: Vec<_> = writers.into_iter().map(Writer::finish).collect::<Result<_, Failure>>()?;
+    files
+        .into_iter()
+        .try_for_each(|(path, file)| file.keep().map_err(|error| failed(&path, &error)))
 }
 
 type Row = Map<String, Value>;
@@ -102,8 +90,6 @@ impl Kind {
 /// A table, and what is known of its columns.
 struct Table {
     name: &'static str,
-    /// What the file is called while it is written.
-    new: &'static str,
     /// Its rows of a run.
     of: fn(&Line) -> Vec<Row>,
     /// In the order in which their names first come up.
@@ -111,8 +97,8 @@ struct Table {
 }
 
 impl Table {
-    fn new([name, new]: [&'static str; 2], of: fn(&Line) -> Vec<Row>) -> Self {
-        Self { name, new, of, columns: Vec::new() }
+    fn new(name: &'static str, of: fn(&Line) -> Vec<Row>) -> Self {
+        Self { name, of, columns: Vec::new() }
     }
 
     /// Looks what a row has in it.
@@ -222,7 +208,7 @@ impl Cells {
 struct Writer<'a> {
     table: &'a Table,
     path: PathBuf,
-    writer: SerializedFileWriter<File>,
+    writer: SerializedFileWriter<NewFile>,
     waiting: Vec<Cells>,
     /// Rows that wait.
     rows: usize,
@@ -230,11 +216,11 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn create(dir: &Path, table: &'a Table) -> Result<Self, Failure> {
-        let path = dir.join(table.new);
+        let path = dir.join(table.name);
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-        let create = || -> Result<SerializedFileWriter<File>, Box<dyn std::error::Error>> {
-            let schema = Arc::new(table.schema()?);
-            Ok(SerializedFileWriter::new(File::create(&path)?, schema, Arc::new(properties))?)
+        let create = || -> Result<SerializedFileWriter<NewFile>, Box<dyn std::error::Error>> {
+            let (schema, file) = (Arc::new(table.schema()?), NewFile::create(&path)?);
+            Ok(SerializedFileWriter::new(file, schema, Arc::new(properties))?)
         };
         let writer = create().map_err(|error| failed(&path, &*error))?;
         Ok(Self { table, path, writer, waiting: table.cells(), rows: 0 })
@@ -268,11 +254,12 @@ impl<'a> Writer<'a> {
         write().map_err(|error| failed(&self.path, &error))
     }
 
-    fn finish(mut self) -> Result<(), Failure> {
+    /// Its file, whole.
+    fn finish(mut self) -> Result<(PathBuf, NewFile), Failure> {
         self.write()?;
         let Self { writer, path, .. } = self;
-        writer.close().map_err(|error| failed(&path, &error))?;
-        Ok(())
+        let file = writer.into_inner().map_err(|error| failed(&path, &error))?;
+        Ok((path, file))
     }
 }
 
@@ -371,7 +358,7 @@ mod tests {
             object(json!({ "flow": "a", "bytes": 3, "loss": null, "mbps": 1.5 })),
             object(json!({ "flow": "b", "bytes": 4, "loss": 0.25, "mbps": 2 })),
         ];
-        let mut table = Table::new(["flows.parquet", ".flows.parquet"], flows);
+        let mut table = Table::new("flows.parquet", flows);
         rows.iter().for_each(|row| table.learn(row));
         let schema = table.schema().expect("a table");
         let types: Vec<(&str, Physical)> = schema

@@ -7,6 +7,7 @@ use farhop_sim::engine::Report;
 use crate::Failure;
 use crate::commands::{print_json, print_text};
 use crate::sweep::{Line, holds_runs};
+use crate::whole::{self, NewFolder};
 
 pub(crate) mod chart;
 pub(crate) mod columns;
@@ -38,13 +39,13 @@ pub(crate) fn save(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Failur
     let path = dir.join(name);
     let fail = |error| Failure::Failed(format!("cannot write {}: {error}", path.display()));
     std::fs::create_dir_all(dir).map_err(fail)?;
-    std::fs::write(&path, text).map_err(fail)?;
+    whole::write(&path, text.as_bytes()).map_err(fail)?;
     Ok(path)
 }
 
 /// Makes a folder and tries it, before anything runs whose results are to go there: a run of hours
-/// is not to be lost over a name.
-pub(crate) fn prepare(dir: &Path) -> Result<(), Failure> {
+/// is not to be lost over a name. A folder that was made goes again if nothing comes of it.
+pub(crate) fn prepare(dir: &Path) -> Result<NewFolder, Failure> {
     let mut parts = dir.ancestors().filter(|part| !part.as_os_str().is_empty());
     if let Some(file) = parts.find(|part| part.exists()).filter(|part| !part.is_dir()) {
         let file = file.display();
@@ -52,7 +53,8 @@ pub(crate) fn prepare(dir: &Path) -> Result<(), Failure> {
         return Err(Failure::Input(miette::miette!("{wrong}")));
     }
     let trial = dir.join(format!(".trial-{}", std::process::id()));
-    let outcome = std::fs::create_dir_all(dir).and_then(|()| std::fs::write(&trial, "trial\n"));
+    let outcome = NewFolder::create(dir)
+        .and_then(|folder| std::fs::write(&trial, "trial\n").map(|()| folder));
     // What could not be made need not be removed.
     let _ = std::fs::remove_file(&trial);
     outcome.map_err(|error| {
@@ -65,7 +67,7 @@ pub(crate) fn prepare(dir: &Path) -> Result<(), Failure> {
 /// Makes and tries the folder of a single run.
 ///
 /// Fails as [`prepare`] does, and where the files of a sweep would be overwritten.
-pub(crate) fn prepare_for_run(dir: &Path) -> Result<(), Failure> {
+pub(crate) fn prepare_for_run(dir: &Path) -> Result<NewFolder, Failure> {
     if holds_runs(dir) {
         let wrong = "holds the runs of a sweep, whose report this run would overwrite";
         let dir = dir.display();

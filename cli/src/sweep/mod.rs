@@ -69,9 +69,9 @@ pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure>
     let points = Points::build(loaded, options.seed)?;
     let mut finished = Runs { json: options.json.then(Default::default), ..Runs::default() };
     let open = |finished: &mut Runs| {
-        let open = |dir: &PathBuf| {
-            report::prepare(dir)?;
-            open_store(dir, loaded, &points, options.fresh, finished)
+        let open = |dir: &PathBuf| -> Result<_, Failure> {
+            let folder = report::prepare(dir)?;
+            Ok((open_store(dir, loaded, &points, options.fresh, finished)?, folder))
         };
         options.out.map(open).transpose()
     };
@@ -89,11 +89,11 @@ pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure>
     let mut store = if goes_on { store } else { open(&mut finished)? };
     let outcome = run_all(&loaded.scenario, &points, &todo, options, &mut |index, line| {
         let text = serde_json::to_string(&line).expect("a report is plain data");
-        let place = store.as_mut().map(|store| store.add(&text)).transpose()?;
+        let place = store.as_mut().map(|(store, _)| store.add(&text)).transpose()?;
         finished.add(index, &line, place, || text)
     });
     let by_point = finished.by_point(&points);
-    if let (Some(dir), Some(store)) = (options.out, &store)
+    if let (Some(dir), Some((store, _))) = (options.out, &store)
         && !by_point.is_empty()
     {
         report::sweep::write(dir, &loaded.scenario, &by_point, &loaded.text)?;
@@ -325,6 +325,7 @@ fn duration(seconds: f64) -> String {
 }
 
 fn say_what_is_kept(out: Option<&PathBuf>, finished: usize, runs: u64) {
+    let out = out.filter(|_| finished > 0);
     match out.map(|dir| Path::new(dir).join(store::RUNS)) {
         Some(file) => tell(&format!(
             "{finished} of {} kept in {}; the same command goes on from there",
@@ -333,7 +334,8 @@ fn say_what_is_kept(out: Option<&PathBuf>, finished: usize, runs: u64) {
         )),
         None => {
             let runs = counted(runs, "run");
-            tell(&format!("{finished} of {runs} finished; --out DIR would keep them"));
+            let keep = if finished > 0 { "; --out DIR would keep them" } else { "" };
+            tell(&format!("{finished} of {runs} finished{keep}"));
         }
     }
 }

@@ -13,7 +13,7 @@ use farhop_sim::engine::Report;
 use serde::{Deserialize, Serialize};
 
 use super::points::Values;
-use crate::Failure;
+use crate::{Failure, whole};
 
 /// File of the finished runs.
 pub(super) const RUNS: &str = "runs.jsonl";
@@ -77,11 +77,23 @@ pub(super) struct Place {
     bytes: usize,
 }
 
-/// The folder of a sweep, which no other program works in.
+/// The folder of a sweep, which no other program works in. Where no run is finished, what was made
+/// there goes again.
 pub(super) struct Store {
     dir: PathBuf,
     file: File,
     end: u64,
+    /// Files that were not there before.
+    made: Vec<PathBuf>,
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if self.end == 0 {
+            // What is left of an empty sweep is in nobody's way.
+            let _ = self.made.iter().try_for_each(fs::remove_file);
+        }
+    }
 }
 
 impl Store {
@@ -108,6 +120,9 @@ impl Store {
         refuse_foreign_scenario(dir, scenario)?;
         fs::create_dir_all(dir).map_err(fail)?;
         let path = dir.join(RUNS);
+        let is_new = |path: &PathBuf| !path.exists();
+        let made = [RUNS, MADE_BY, SCENARIO].map(|name| dir.join(name));
+        let made = made.into_iter().filter(is_new).collect();
         let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
         let file = file.map_err(fail)?;
         match file.try_lock() {
@@ -121,7 +136,7 @@ impl Store {
         if fresh {
             file.set_len(0).map_err(fail)?;
         }
-        let mut store = Self { dir: dir.to_owned(), file, end: 0 };
+        let mut store = Self { dir: dir.to_owned(), file, end: 0, made };
         if store.file.metadata().map_err(fail)?.len() > 0 {
             store.refuse_foreign_runs(scenario, made_by)?;
         }
@@ -201,9 +216,7 @@ fn put(path: &Path, text: &str) -> io::Result<()> {
     if fs::read(path).is_ok_and(|known| known == text.as_bytes()) {
         return Ok(());
     }
-    let new = path.with_extension("new");
-    fs::write(&new, text)?;
-    fs::rename(new, path)
+    whole::write(path, text.as_bytes())
 }
 
 /// Fails if there is a scenario in the folder that no sweep has put there.

@@ -231,11 +231,12 @@ fn what_cannot_be_written_is_named() {
     let folder = Folder::new("unwritable");
     let file = folder.write("good.toml", &good());
     let nowhere = folder.file("no/such/folder.out");
-    for option in ["--pcap", "--trace"] {
-        let out = farhop(&["sim", &file, option, &nowhere]);
-        let said = stderr(&out);
-        assert_eq!(out.status.code(), Some(1), "{said}");
-        assert!(said.contains(&nowhere) && said.contains("No such file"), "{said}");
+    for option in ["--pcap", "--trace", "--losses"] {
+        for place in [&nowhere, &folder.file("")] {
+            let said = refusal(&["sim", &file, option, place]);
+            assert!(said.contains(place.trim_end_matches('/')), "{said}");
+            assert!(said.contains(&format!("{option} takes a file in a folder")), "{said}");
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! What the tests here share: the built program, a folder for its files, two nodes to put there.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Two nodes and, last, the link between them: what follows may be more of the link.
@@ -29,6 +31,26 @@ pub(crate) fn program() -> Command {
 /// Runs the program with these arguments.
 pub(crate) fn farhop(words: &[&str]) -> Output {
     program().args(words).output().expect("farhop runs")
+}
+
+/// Runs the program until something is so, and ends it with a signal; its exit status, and what it
+/// said to the user.
+pub(crate) fn end(
+    words: &[&str],
+    is_so: impl Fn() -> bool,
+    signal: Signal,
+) -> (Option<i32>, String) {
+    let mut program = program();
+    program.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = program.spawn().expect("farhop runs");
+    while !is_so() {
+        assert!(child.try_wait().expect("it can be asked").is_none(), "it ended too early");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(pid, signal).expect("it runs");
+    let out = child.wait_with_output().expect("it ends");
+    (out.status.code(), stderr(&out))
 }
 
 /// What it said to the user.

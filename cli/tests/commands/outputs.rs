@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use crate::folder::{Folder, PAIR, farhop, flow, program, refusal, stderr};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::folder::{Folder, PAIR, end, farhop, flow, program, refusal, stderr};
 
 fn one_run(folder: &Folder) -> String {
     let text = format!("name = \"one\"\nduration_s = 1\n\n{PAIR}{}", flow("udp"));
@@ -34,6 +37,63 @@ fn a_folder_that_nothing_can_be_written_into_is_refused() {
     // Not even root makes a folder there.
     let said = refusal(&["sim", &one_run(&folder), "--out", "/proc/farhop"]);
     assert!(said.contains("cannot write into /proc/farhop"), "{said}");
+}
+
+/// A run that takes long, with something on air from the beginning.
+fn long_run(folder: &Folder) -> String {
+    let text = format!("name = \"long\"\nduration_s = 86400\n\n{PAIR}{}", flow("tcp"));
+    folder.write("long.toml", &text)
+}
+
+#[test]
+fn an_interrupted_run_leaves_what_is_whole_and_says_how_long_it_is() {
+    let folder = Folder::new("outputs-interrupted");
+    let mut names: Vec<String> =
+        ["air.pcapng", "air.jsonl", "air.csv", "new/out"].map(|name| folder.file(name)).into();
+    names.insert(0, long_run(&folder));
+    let [file, pcap, trace, losses, out] = &names[..] else { unreachable!("five names") };
+    let words = ["--pcap", pcap, "--trace", trace, "--losses", losses, "--out", out];
+    let words = [&["sim", file], &words[..]].concat();
+    let is_begun = || {
+        let written = [".air.pcapng.new", ".air.jsonl.new", ".air.csv.new"];
+        let is_long =
+            |name: &&str| fs::metadata(folder.file(name)).map_or(0, |it| it.len()) > 20_000;
+        written.iter().all(is_long)
+    };
+    let (status, said) = end(&words, is_begun, Signal::TERM);
+    assert_eq!(status, Some(143), "{said}");
+    for name in [pcap, trace, losses] {
+        assert!(said.contains(&format!("{name}: the first ")), "{said}");
+    }
+    let mut left: Vec<_> = fs::read_dir(folder.path())
+        .expect("it is there")
+        .flatten()
+        .map(|it| it.file_name())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["air.csv", "air.jsonl", "air.pcapng", "long.toml"]);
+    let last: Value = serde_json::from_str(folder.read("air.jsonl").lines().last().expect("lines"))
+        .expect("the last line is whole");
+    assert!(last.is_object());
+    // A recording says at its end how long it is, and can be played back.
+    let text = fs::read_to_string(one_run(&folder)).expect("a scenario");
+    let loss = "loss = { kind = \"trace\", file = \"air.csv\", link = \"hill>valley\" }\n";
+    let text = text.replace("duration_s = 1", "duration_s = 0.2");
+    let text = text.replace("\n[[flow]]", &format!("{loss}\n[[flow]]"));
+    let played = farhop(&["sim", &folder.write("play.toml", &text)]);
+    assert!(played.status.success(), "{}", stderr(&played));
+}
+
+#[test]
+fn ctrl_c_and_a_hangup_have_statuses_of_their_own() {
+    let folder = Folder::new("outputs-signals");
+    let (file, trace) = (long_run(&folder), folder.file("air.jsonl"));
+    let words = ["sim", &file, "--trace", &trace];
+    for (signal, expected) in [(Signal::INT, 130), (Signal::HUP, 129)] {
+        let is_begun = || fs::exists(folder.file(".air.jsonl.new")).expect("it can be seen");
+        let (status, said) = end(&words, is_begun, signal);
+        assert_eq!(status, Some(expected), "{said}");
+    }
 }
 
 #[test]

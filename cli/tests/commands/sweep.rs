@@ -3,9 +3,10 @@
 use std::fs;
 use std::process::Output;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::folder::{Folder, PAIR, farhop, flow, refusal, stderr};
+use crate::folder::{Folder, PAIR, end, farhop, flow, refusal, stderr};
 
 /// Two values, two seeds.
 fn sweep() -> String {
@@ -70,6 +71,19 @@ fn a_sweep_goes_on_from_what_is_finished() {
         assert_eq!(before["trace_hash"], after["trace_hash"]);
     }
     assert_eq!(fs::read_to_string(&runs).expect("the runs").lines().count(), 4);
+}
+
+#[test]
+fn a_sweep_without_a_finished_run_leaves_nothing() {
+    let folder = Folder::new("sweep-none");
+    let file = scenario(&folder, &sweep().replace("duration_s = 1", "duration_s = 86400"));
+    let made_by = folder.file("deep/out/scenario.toml");
+    let is_begun = || fs::exists(&made_by).expect("it can be seen");
+    let words = ["sim", &file, "--out", &folder.file("deep/out")];
+    let (status, said) = end(&words, is_begun, Signal::INT);
+    assert_eq!(status, Some(130), "{said}");
+    assert!(said.contains("0 of 4 runs finished"), "{said}");
+    assert!(!fs::exists(folder.file("deep")).expect("it can be seen"), "a folder is left");
 }
 
 #[test]

@@ -19,7 +19,8 @@ use crate::adversary::Script;
 /// Is told the simulated time in seconds; whether the run is to go on.
 pub type Progress<'a> = Box<dyn FnMut(f64) -> bool + 'a>;
 
-/// What a run is to do beside running.
+/// What a run is to do beside running. Of a run that is interrupted, what is written is whole up to
+/// that time.
 #[derive(Default)]
 pub struct RunOptions<'a> {
     /// Seed in place of the scenario's.
@@ -140,16 +141,13 @@ fn run_once<'a>(
     world.medium.record_transmissions(run.capture.is_some() || run.trace.is_some());
     world.decisions = run.trace.is_some().then(Box::default);
     world.medium.record_fates(run.losses.is_some());
-    run.run_until_end(&mut world)?;
-    if let Some(losses) = run.losses.take() {
-        losses.finish(run.end)?;
+    let outcome = run.run_until_end(&mut world);
+    match outcome {
+        Ok(()) => run.finish_files(run.end)?,
+        Err(RunError::Interrupted) => run.finish_files(run.next_bin - run.bin)?,
+        Err(_) => {}
     }
-    if let Some(capture) = run.capture.take() {
-        capture.finish()?;
-    }
-    if let Some(trace) = run.trace.take() {
-        trace.finish()?;
-    }
+    outcome?;
     let scripts = world.hostile.as_mut().map(|hostile| hostile.take_scripts());
     let mut report =
         measure::report(scenario, world, &run.traffic, run.slots.as_ref(), (run.end, run.bin));
@@ -208,6 +206,20 @@ impl Run<'_, '_, '_> {
                 return Ok(());
             }
         }
+    }
+
+    /// Ends what was written, with the time that was reached.
+    fn finish_files(&mut self, reached: Instant) -> Result<(), RunError> {
+        if let Some(losses) = self.losses.take() {
+            losses.finish(reached)?;
+        }
+        if let Some(capture) = self.capture.take() {
+            capture.finish()?;
+        }
+        if let Some(trace) = self.trace.take() {
+            trace.finish()?;
+        }
+        Ok(())
     }
 
     fn record(&mut self, world: &mut World) -> Result<(), RunError> {
