@@ -128,9 +128,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
                 )?;
             }
             let ids = lab::down(id.as_deref())?;
-            let what = if ids.is_empty() { "no lab was there".into() } else { ids.join(", ") };
+            let none = || "no lab of this user was there".into();
+            let what = if ids.is_empty() { none() } else { ids.join(", ") };
             print_text(&format!("down: {what}"))?;
-            Ok(())
+            if ids.is_empty() { print_foreign() } else { Ok(()) }
         }
         None => {
             let file = options.file.as_deref().expect("clap asks for it");
@@ -377,7 +378,12 @@ fn list(json: bool) -> Result<(), Failure> {
         };
         print_text(&format!("{}: {state}; nodes {}", lab.id, nodes.join(", ")))?;
     }
-    Ok(())
+    print_foreign()
+}
+
+/// Prints a line for each lab that another user has.
+fn print_foreign() -> Result<(), Failure> {
+    lab::foreign().iter().try_for_each(|lab| print_text(&lab.to_string()))
 }
 
 pub(crate) fn run_node(options: &ChildOptions) -> Result<(), Failure> {

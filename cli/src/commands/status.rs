@@ -168,7 +168,8 @@ fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
         }
         return Err(Failure::Failed(format!(
             "{who}{place} is running: start one with `farhop up FILE --node NAME` or \
-             `farhop lab FILE --keep`"
+             `farhop lab FILE --keep`{}",
+            lab::but_foreign()
         )));
     }
     Ok(running)

@@ -87,6 +87,13 @@ fn an_ordinary_user_has_labs_too() {
     let cache = ["lab", "exec", "hill", "--", farhop.as_str(), "cache", "--json"];
     let out = as_nobody(&place, &[&[farhop.as_str()], &cache[..]].concat());
     assert!(out.status.success(), "{}", stderr(&out));
+    // Root does not touch it, and says whose it is.
+    for words in [&["list"][..], &["down"], &["exec", "hill", "--", "true"], &["down", "quiet-1"]] {
+        let out = place.farhop(&[&["lab"], words].concat());
+        let said = String::from_utf8_lossy(&out.stdout).into_owned() + &stderr(&out);
+        let right = "lab quiet-1 is of nobody: `sudo -u nobody env FARHOP_RUNTIME_DIR=";
+        assert!(said.contains(right), "{words:?}: {said}");
+    }
     let out = as_nobody(&place, &[&farhop, "lab", "down"]);
     assert!(out.status.success(), "{}", stderr(&out));
     place.assert_empty();

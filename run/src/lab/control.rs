@@ -13,6 +13,7 @@ use std::time::{Duration as StdDuration, Instant as WallClock};
 use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use super::foreign::but_foreign;
 use super::programs::{end_programs, signal};
 use super::state::{LabState, Process, remove_unborn};
 use super::{Doing as _, LAB_VARIABLE, LabError, keys, labs_dir, list};
@@ -100,7 +101,8 @@ pub fn down(id: Option<&str>) -> Result<Vec<String>, LabError> {
         all.iter().filter(|lab| id.is_none_or(|id| lab.id == id)).cloned().collect();
     if let (true, Some(id)) = (labs.is_empty(), id) {
         let others = if known.is_empty() { "" } else { "; there are " };
-        return Err(LabError::NotFound(format!("there is no lab '{id}'{others}{known}")));
+        let why = format!("there is no lab '{id}'{others}{known}");
+        return Err(LabError::NotFound(why + &but_foreign()));
     }
     for lab in &labs {
         end_holder(lab);

@@ -19,6 +19,7 @@ use std::sync::OnceLock;
 mod blocks;
 mod children;
 mod control;
+mod foreign;
 mod hosts;
 mod isolate;
 mod keys;
@@ -34,6 +35,7 @@ mod traffic;
 
 pub use children::{run_air, run_node};
 pub use control::{down, exec, is_inside, own, own_keys};
+pub use foreign::{Foreign, but_foreign, foreign};
 pub use hosts::refusal;
 pub use isolate::isolate;
 pub use start::{Lab, LabOptions, Progress, Scripts};

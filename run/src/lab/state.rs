@@ -9,6 +9,7 @@ use std::time::Duration as StdDuration;
 
 use serde::{Deserialize, Serialize};
 
+use super::foreign::but_foreign;
 use super::{Doing as _, LabError, labs_dir};
 use crate::daemon;
 use crate::device::os;
@@ -202,8 +203,8 @@ fn choose(
     node: Option<&str>,
 ) -> Result<LabState, LabError> {
     if running.is_empty() && name.is_none() {
-        let why = "no lab is running: start one with `farhop lab FILE --keep`";
-        return Err(LabError::NotFound(why.into()));
+        let why = "no lab of this user is running: start one with `farhop lab FILE --keep`";
+        return Err(LabError::NotFound(why.to_owned() + &but_foreign()));
     }
     let known = ids(&running);
     let is_id = running.iter().any(|lab| Some(lab.id.as_str()) == name);
@@ -212,7 +213,7 @@ fn choose(
     let mut named: Vec<LabState> = running.into_iter().filter(is_named).collect();
     if let (true, Some(name)) = (named.is_empty(), name) {
         let why = format!("no lab '{name}' is running; running: {known}");
-        return Err(LabError::NotFound(why));
+        return Err(LabError::NotFound(why + &but_foreign()));
     }
     // One alone says itself which nodes it has.
     if let (true, Some(node)) = (named.len() > 1, node)

@@ -1,0 +1,116 @@
+//! Labs of other users on this host. Their folders are closed to us; their processes can be seen,
+//! and say where the folder is.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::programs::processes;
+
+/// Word with which the process of an air begins: each lab has one.
+const AIR_COMMAND: &str = "lab-air";
+/// Where root's labs are unless the environment says something else.
+const ROOTS: &str = "/run/farhop";
+
+/// A lab that another user has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// Its id.
+    pub id: String,
+    /// The name of its user, or his number where he has none here.
+    pub user: String,
+    /// The runtime folder that it is in.
+    pub runtime: PathBuf,
+}
+
+impl fmt::Display for Foreign {
+    /// Whose it is, and how to get at it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, user, runtime } = self;
+        write!(f, "lab {id} is of {user}: `sudo ")?;
+        if user != "root" {
+            write!(f, "-u {user} ")?;
+        }
+        if user != "root" || runtime != Path::new(ROOTS) {
+            write!(f, "env FARHOP_RUNTIME_DIR={} ", runtime.display())?;
+        }
+        write!(f, "farhop lab ...`")
+    }
+}
+
+/// The labs of other users, as far as the system shows them.
+pub fn foreign() -> Vec<Foreign> {
+    let us = rustix::process::geteuid().as_raw();
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let lab = |pid: u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let uid = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        let uid: u32 = uid.split_ascii_whitespace().next()?.parse().ok()?;
+        let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let (id, runtime) = (uid != us).then(|| place_of(&command))??;
+        Some(Foreign { id, user: name_of(uid, &users), runtime })
+    };
+    let mut found: Vec<Foreign> = processes().filter_map(lab).collect();
+    found.sort_by(|a, b| (&a.user, &a.id).cmp(&(&b.user, &b.id)));
+    found
+}
+
+/// What is to be said where no lab of this user is meant: which others there are.
+pub fn but_foreign() -> String {
+    foreign().iter().map(|lab| format!("; {lab}")).collect()
+}
+
+/// The id of a lab and its runtime folder, from the command line of its air. It is somebody else's
+/// word: what no lab of ours could be called is none.
+fn place_of(command: &[u8]) -> Option<(String, PathBuf)> {
+    let mut words = command.split(|byte| *byte == 0).map(|word| str::from_utf8(word).ok());
+    words.nth(1)?.filter(|word| *word == AIR_COMMAND)?;
+    let mut words = words.skip_while(|word| *word != Some("--state"));
+    let dir = Path::new(words.nth(1)??);
+    let is_plain = |text: &str| !text.contains(|c: char| c.is_control() || c.is_whitespace());
+    let id = dir.file_name()?.to_str()?;
+    let runtime = dir.parent().filter(|labs| labs.ends_with("labs"))?.parent()?;
+    is_plain(dir.to_str()?).then(|| (id.into(), runtime.into()))
+}
+
+/// The name of a user.
+fn name_of(uid: u32, users: &str) -> String {
+    let name = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    };
+    users.lines().find_map(name).unwrap_or_else(|| format!("#{uid}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lab_of_somebody_else_is_known_by_the_command_line_of_its_air() {
+        let of = |words: &[&str]| place_of(words.join("\0").as_bytes());
+        let air = ["/usr/bin/farhop", "lab-air", "--state", "/run/farhop/labs/a-1", "--parent"];
+        assert_eq!(of(&air), Some(("a-1".into(), "/run/farhop".into())));
+        for (at, word) in [(1, "lab-node"), (3, "/run/farhop/a-1"), (3, "/x/labs/a\u{1b}[2J-1")] {
+            let mut other = air;
+            other[at] = word;
+            assert_eq!(of(&other), None, "{other:?}");
+        }
+        assert_eq!(of(&air[..3]), None);
+        assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn it_is_said_whose_a_lab_is_and_how_to_get_at_it() {
+        let users = "root:x:0:0:root:/root:/bin/sh\nbob:x:1001:1001:::/bin/sh\n";
+        assert_eq!([0, 1001, 7].map(|uid| name_of(uid, users)), ["root", "bob", "#7"]);
+        let lab = |user: &str, runtime: &str| {
+            let (user, runtime) = (user.into(), runtime.into());
+            Foreign { id: "a-1".into(), user, runtime }.to_string()
+        };
+        assert_eq!(lab("root", "/run/farhop"), "lab a-1 is of root: `sudo farhop lab ...`");
+        let bobs = "lab a-1 is of bob: `sudo -u bob env FARHOP_RUNTIME_DIR=/tmp/b farhop lab ...`";
+        assert_eq!(lab("bob", "/tmp/b"), bobs);
+    }
+}
