@@ -41,9 +41,23 @@ pub fn exec(lab: &LabState, node: &str, command: &[String]) -> LabError {
             command.args(words).env(LAB_VARIABLE, lab.mark()).env(NODE_VARIABLE, node);
             command.envs(runtime.parent().map(|dir| ("FARHOP_RUNTIME_DIR", dir)));
             let error = command.exec();
-            LabError::Io { what: program.clone(), error }
+            not_run(program, node, error)
         }
     }
+}
+
+/// Why a program does not run in a node, which has the files and the users of this host.
+fn not_run(program: &str, node: &str, error: io::Error) -> LabError {
+    let why = match error.kind() {
+        io::ErrorKind::NotFound if program.contains('/') => "there is no such file",
+        io::ErrorKind::NotFound => "no folder of PATH has a program of this name",
+        io::ErrorKind::PermissionDenied => "it is not a program, or not one for this user",
+        _ => return LabError::Io { what: program.into(), error },
+    };
+    LabError::NotFound(format!(
+        "cannot run '{program}' in '{node}': {why}; right would be a program of this host, by its \
+         name or its path"
+    ))
 }
 
 /// The lab and the name of the node in whose network [`exec`] started this program, if it did.
@@ -129,5 +143,27 @@ fn end_holder(lab: &LabState) {
     }
     for process in everybody {
         signal(&process, Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_not_there_is_told_from_one_that_is_none() {
+        let said = |program: &str| {
+            let error = Command::new(program).spawn().expect_err("no program");
+            not_run(program, "hill", error).to_string()
+        };
+        let begin = |program: &str| format!("cannot run '{program}' in 'hill': ");
+        for (program, why) in [
+            ("no-such-program", "no folder of PATH has a program of this name"),
+            ("/no/such/program", "there is no such file"),
+            ("/etc/passwd", "it is not a program"),
+        ] {
+            let said = said(program);
+            assert!(said.starts_with(&(begin(program) + why)), "{said}");
+        }
     }
 }
