@@ -92,7 +92,12 @@ impl From<farhop_run::lab::LabError> for Failure {
 
 impl From<farhop_run::keys::KeysError> for Failure {
     fn from(error: farhop_run::keys::KeysError) -> Self {
-        Self::Failed(error.to_string())
+        match error {
+            farhop_run::keys::KeysError::NoFolderThere { .. } => {
+                Self::Input(miette::miette!("{error}"))
+            }
+            other => Self::Failed(other.to_string()),
+        }
     }
 }
 

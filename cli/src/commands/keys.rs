@@ -148,7 +148,7 @@ fn trust(
         return print_json(&row(&entry, told.as_ref().map(|told| &told.keys)));
     }
     let word = if is_news { "trusted" } else { "trusted already" };
-    print_text(&format!("{word}: {}, {}{}", entry.name, entry.key.fingerprint(), holds(&told)))?;
+    print_text(&format!("{word}: {}{}", named(&entry), holds(&told)))?;
     if let Some(note) = note(&entry, told.as_ref().map(|told| &told.keys)) {
         print_text(&note)?;
     }
@@ -165,7 +165,7 @@ fn revoke(options: &Options, store: &Store, who: &str) -> Result<(), Failure> {
         return print_json(&row(&entry, told.as_ref().map(|told| &told.keys)));
     }
     let word = if is_news { "revoked" } else { "revoked already" };
-    print_text(&format!("{word}: {}, {}{}", entry.name, entry.key.fingerprint(), holds(&told)))?;
+    print_text(&format!("{word}: {}{}", named(&entry), holds(&told)))?;
     Ok(())
 }
 
@@ -183,6 +183,12 @@ fn tell(store: &Store, entry: &Entry) -> Result<Option<Told>, Failure> {
             store.trusted_file().display()
         ))
     })
+}
+
+/// The name of a key and its fingerprint, which is all that one without a name has.
+fn named(entry: &Entry) -> String {
+    let fingerprint = entry.key.fingerprint();
+    if entry.name == fingerprint { fingerprint } else { format!("{}, {fingerprint}", entry.name) }
 }
 
 fn holds(told: &Option<Told>) -> String {
@@ -221,7 +227,11 @@ fn note(entry: &Entry, keys: Option<&KeysStatus>) -> Option<String> {
         _ if has_no_name => format!("`farhop keys trust {} --name {name}` names it", entry.key),
         _ => "names are those in the scenario".into(),
     };
-    Some(format!("no node is called {}: {remedy}", entry.name))
+    let what = match has_no_name {
+        true => "it has the name of no node".into(),
+        false => format!("no node is called {}", entry.name),
+    };
+    Some(format!("{what}: {remedy}"))
 }
 
 /// Names of nodes, that first which somebody most likely meant who wrote another word.
@@ -250,7 +260,8 @@ fn list(options: &Options, store: &Store) -> Result<(), Failure> {
             Trust::Revoked => "REVOKED",
         };
         let fingerprint = entry.key.fingerprint();
-        let line = format!("{:<20} {fingerprint} {state} {}", entry.name, entry.since);
+        let name = if entry.name == fingerprint { "-" } else { &entry.name };
+        let line = format!("{name:<20} {fingerprint} {state} {}", entry.since);
         let _ = writeln!(out, "{}", line.trim_end());
         if let Some(note) = note(entry, keys).filter(|_| entry.state == Trust::Added) {
             let _ = writeln!(out, "  {note}");
@@ -258,9 +269,10 @@ fn list(options: &Options, store: &Store) -> Result<(), Failure> {
     }
     if out.is_empty() {
         let folder = store.dir().display();
+        let none = if store.dir().exists() { "" } else { ", which is not there yet" };
         out = format!(
-            "no keys are trusted by {folder}: `farhop keys trust LINE --name NODE`, or `key` in a \
-             [[node]] of the scenario"
+            "no keys are trusted by {folder}{none}: `farhop keys trust LINE --name NODE`, or \
+             `key` in a [[node]] of the scenario"
         );
     }
     print_text(out.trim_end())?;

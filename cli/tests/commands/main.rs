@@ -4,6 +4,7 @@
 mod bad_input;
 mod demo;
 mod folder;
+mod keys;
 mod outputs;
 mod paper;
 mod recorded_losses;

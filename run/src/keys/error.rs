@@ -19,6 +19,13 @@ pub enum KeysError {
     /// Nothing says where keys are.
     #[error("neither XDG_CONFIG_HOME nor HOME is set: name a folder for keys with --keys")]
     NoFolder,
+    /// Something else has the name of the folder, or of one around it.
+    #[error("{} is a file: --keys takes the folder of the keys, which is made if it is not \
+        there", path.display())]
+    NoFolderThere {
+        /// What is there.
+        path: PathBuf,
+    },
     /// Nothing can be written there.
     #[error("cannot write in {}: {error}; {}", dir.display(), remedy(error))]
     Unwritable {

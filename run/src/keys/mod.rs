@@ -48,13 +48,16 @@ impl Store {
     /// The keys in a folder, or in that of this user: `/etc/farhop` for root, else `farhop` in
     /// `XDG_CONFIG_HOME` or `~/.config`. The folder need not be there yet.
     ///
-    /// Fails if the user has no such folder.
+    /// Fails if the user has no such folder, or it cannot be one.
     pub fn open(dir: Option<&Path>) -> Result<Self, KeysError> {
         let dir = dir.map_or_else(default_dir, |dir| Ok(dir.into()))?;
         // A daemon may be told of it later, from another folder.
         let dir = std::path::absolute(&dir)
             .map_err(|error| KeysError::Unreadable { path: dir, error })?;
-        Ok(Self { dir })
+        match dir.ancestors().find(|part| part.exists()).filter(|part| !part.is_dir()) {
+            Some(file) => Err(KeysError::NoFolderThere { path: file.into() }),
+            None => Ok(Self { dir }),
+        }
     }
 
     /// The folder.

@@ -99,14 +99,10 @@ fn what_is_wrong_with_the_own_key_is_said_with_what_to_do() {
 
 #[test]
 fn a_folder_that_cannot_be_written_is_named() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("file");
-    fs::write(&file, "").expect("a file");
-    // Not even root can make a folder below a file.
-    let store = Store::open(Some(&file.join("keys"))).expect("an absolute path");
-    let said = store.trust(key(1), None).expect_err("no folder").to_string();
-    assert!(said.starts_with("cannot ") && said.contains("file/keys"), "{said}");
+    // Not even root can make a folder there.
     let store = Store::open(Some(Path::new("/proc/farhop"))).expect("an absolute path");
+    let said = store.trust(key(1), None).expect_err("no folder").to_string();
+    assert!(said.starts_with("cannot write in /proc/farhop: "), "{said}");
     let said = complaint(&store);
     assert!(said.starts_with("cannot write in /proc/farhop: "), "{said}");
     assert!(said.contains("with --keys"), "{said}");
@@ -275,4 +271,17 @@ fn a_full_disk_is_not_taken_for_a_lack_of_rights() {
     };
     assert!(said(std::io::ErrorKind::StorageFull).contains("make room"));
     assert!(said(std::io::ErrorKind::PermissionDenied).contains("the user who owns it"));
+}
+
+#[test]
+fn a_file_is_no_folder_of_keys() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("key");
+    std::fs::write(&file, "mine").expect("it can be written");
+    for wrong in [file.clone(), file.join("deeper")] {
+        let said = Store::open(Some(&wrong)).expect_err("no folder").to_string();
+        let right = format!("{} is a file: --keys takes the folder", file.display());
+        assert!(said.starts_with(&right), "{said}");
+    }
+    assert!(Store::open(Some(&dir.path().join("new"))).is_ok());
 }

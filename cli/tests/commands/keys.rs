@@ -1,0 +1,42 @@
+//! Keys in folders of a test's own.
+
+use crate::folder::{Folder, farhop, json, refusal, stderr};
+
+/// The line of a new key.
+fn line(folder: &Folder, name: &str) -> (String, String) {
+    let made = json(&farhop(&["keys", "--json", "--keys", &folder.file(name)]));
+    ["key", "fingerprint"].map(|field| made[field].as_str().expect(field).to_owned()).into()
+}
+
+#[test]
+fn a_key_without_a_name_is_told_by_its_fingerprint_once() {
+    let folder = Folder::new("keys-nameless");
+    let (key, fingerprint) = line(&folder, "other");
+    let own = folder.file("own");
+    for (words, begin) in [
+        (&["keys", "trust", &key, "--keys", &own][..], format!("trusted: {fingerprint}; ")),
+        (&["keys", "trust", &key, "--keys", &own], format!("trusted already: {fingerprint}; ")),
+        (&["keys", "list", "--keys", &own], format!("-                    {fingerprint} added")),
+        (&["keys", "revoke", &key, "--keys", &own], format!("revoked: {fingerprint}; ")),
+    ] {
+        let out = farhop(words);
+        assert!(out.status.success(), "{}", stderr(&out));
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(said.starts_with(&begin), "{words:?}: {said}");
+        let first = said.lines().next().expect("a line");
+        assert_eq!(first.matches(&fingerprint).count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn a_file_in_the_place_of_the_folder_is_refused() {
+    let folder = Folder::new("keys-file");
+    let file = folder.write("key", "mine\n");
+    for words in [&["keys"][..], &["keys", "list"], &["keys", "revoke", "hill"]] {
+        let said = refusal(&[words, &["--keys", &file]].concat());
+        assert!(said.contains("is a file: --keys takes the folder"), "{said}");
+    }
+    let none = farhop(&["keys", "list", "--keys", &folder.file("none")]);
+    let said = String::from_utf8_lossy(&none.stdout).into_owned();
+    assert!(none.status.success() && said.contains("which is not there yet"), "{said}");
+}
