@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{Error, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::num::NonZero;
 use std::str::FromStr;
 
 /// Addresses with a common prefix.
@@ -105,8 +106,9 @@ impl FromStr for Allowed {
                 _ => (text, None),
             }
         };
-        let port = port.map(str::parse).transpose();
-        let port = port.map_err(|_| wrong(&format!("'{text}' has no port from 0 to 65535")))?;
+        let port = port.map(str::parse::<NonZero<u16>>).transpose();
+        let port = port.map_err(|_| wrong(&format!("'{text}' has no port from 1 to 65535")))?;
+        let port = port.map(NonZero::get);
         if prefix == "any" {
             return Ok(Self { prefix: None, port });
         }
@@ -244,7 +246,7 @@ mod tests {
 
     #[test]
     fn what_is_no_rule_is_told_with_examples() {
-        for text in ["", "10.0.0.0/33", "10.0.0.0/8:x", "[fd00::/8", "name:22"] {
+        for text in ["", "10.0.0.0/33", "10.0.0.0/8:x", "any:0", "[fd00::/8", "name:22"] {
             let error = text.parse::<Allowed>().expect_err("no rule");
             assert!(error.to_string().contains("10.1.2.3:22"), "{error}");
         }

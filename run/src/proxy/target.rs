@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZero;
 use std::str::FromStr;
 
 use serde::de::DeserializeOwned;
@@ -56,8 +57,10 @@ impl FromStr for Target {
     type Err = NotUnderstood;
 
     fn from_str(text: &str) -> Result<Self, NotUnderstood> {
-        let parts = text.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
-        let target = parts.and_then(|(name, port)| Self::of_name(name, port));
+        let target = text.rsplit_once(':').and_then(|(name, port)| {
+            let port: NonZero<u16> = port.parse().ok()?;
+            Self::of_name(name, port.get())
+        });
         let wrong = || NotUnderstood(format!("'{text}' is no target; example.org:443 is one"));
         target.ok_or_else(wrong)
     }
@@ -157,7 +160,7 @@ mod tests {
         for text in ["192.0.2.1:80", "[2001:db8::1]:443", "example.org:22"] {
             assert_eq!(text.parse::<Target>().expect("a target").to_string(), text);
         }
-        for text in ["example.org", "example.org:x", ":80", "a b:80", "a\"b:80", "x:65536"] {
+        for text in ["example.org", "example.org:x", ":80", "a b:80", "a\"b:80", "x:65536", "x:0"] {
             assert!(text.parse::<Target>().is_err(), "{text}");
         }
     }
