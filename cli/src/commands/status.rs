@@ -17,8 +17,9 @@ use crate::{Failure, interrupt};
 /// Clears a terminal and goes to its first line.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// Shows what the daemons on this host are doing, those of labs included; in `farhop lab exec`
-/// what that of its node is doing.
+/// Shows what running daemons are doing: all of this host, those of labs included.
+///
+/// In `farhop lab exec` it shows that of its node, with --runtime-dir those of a folder.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop status\n  \
@@ -33,7 +34,7 @@ pub(crate) struct Options {
     /// Print it again every second until it is interrupted.
     #[arg(long)]
     watch: bool,
-    /// Folder of the control socket: the daemons there, and no others.
+    /// Folder of control sockets: the daemons there, and no others.
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
 }
@@ -148,6 +149,9 @@ fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
         running.retain(|daemon| daemon.name == node);
     }
     if running.is_empty() {
+        if let (Some(name), None) = (wanted.lab, &inside) {
+            lab::find(Some(name))?;
+        }
         let who = wanted.node.map_or("no daemon".into(), |node| format!("no daemon for '{node}'"));
         let place = wanted.lab.map_or(String::new(), |lab| format!(" in the lab '{lab}'"));
         let mut barred = dirs.iter().flat_map(|dir| daemon::barred(dir));

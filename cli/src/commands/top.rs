@@ -23,9 +23,9 @@ const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// What stands in the last line.
 const HELP: &str = "q: quit   up, down: scroll";
 
-/// Shows what the daemons on this host are doing, those of labs included, every second.
+/// Shows what running daemons are doing, every second: all of this host, those of labs included.
 ///
-/// In `farhop lab exec` it shows that of its node, unless a lab or a folder is named.
+/// In `farhop lab exec` it shows that of its node, with --lab and --runtime-dir those there.
 /// In a terminal it fills the screen until `q` is pressed; elsewhere it prints one block and ends.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     /// Ends after so many looks; without it at `q`, or after one where there is no terminal.
     #[arg(long, value_name = "N", value_parser = super::how_many)]
     count: Option<NonZeroUsize>,
-    /// Folder of the control socket.
+    /// Folder of control sockets: the daemons there, and no others.
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
 }

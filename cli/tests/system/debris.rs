@@ -121,6 +121,9 @@ fn two_labs_run_side_by_side() {
     assert_eq!(which.status.code(), Some(1));
     let said = stderr(&which);
     assert!(said.contains("--lab") && said.contains("quiet-1, quiet-2"), "{said}");
+    let unknown = stderr(&place.farhop(&["top", "--lab", "third"]));
+    let right = "no lab 'third' is running; running: quiet-1, quiet-2";
+    assert!(unknown.contains(right), "{unknown}");
     let named = place.farhop(&["lab", "exec", "--lab", "quiet-2", "hill", "--", "true"]);
     assert!(named.status.success(), "{}", stderr(&named));
     assert!(place.farhop(&["lab", "down", "quiet-1"]).status.success());
