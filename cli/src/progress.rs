@@ -72,9 +72,12 @@ impl Pace {
     /// Time until all is done, if it can be told. It runs out evenly between two steps, and is
     /// longer only where one takes longer than those before it.
     fn left(&mut self, now: Instant, done: f64) -> Option<Duration> {
-        if done < self.moved.1 {
+        if done < self.moved.1 / 2.0 {
+            // The next of what is done one after the other.
             *self = Self::begin(now, done);
         }
+        // Of threads that tell at the same time an earlier one may come later.
+        let done = done.max(self.moved.1);
         if now < self.begun + SETTLING {
             (self.from, self.moved, self.steps) = ((now, done), (now, done), 0);
         } else if done > self.moved.1 {
@@ -184,6 +187,9 @@ mod tests {
         assert!((left - 39.0).abs() < 0.01, "{left}");
         let left = pace.left(at(40_900), 0.6).expect("it can be told").as_secs_f64();
         assert!((left - 110.0).abs() < 0.01, "{left}");
+        // Of two threads the later one has told already.
+        let again = pace.left(at(40_900), 0.599).expect("it can be told").as_secs_f64();
+        assert_eq!(again, left);
         // The next file.
         assert_eq!(pace.left(at(60_000), 0.0), None);
         let left = pace.left(at(62_000), 0.5).expect("it can be told").as_secs_f64();
