@@ -122,9 +122,21 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 fn list(options: &Options) -> Result<(), Failure> {
-    if let Some(dir) = &options.out {
-        let what = format!("no paper is named, so there is nothing for {}", dir.display());
-        return Err(Failure::Input(miette::miette!("{what}; `farhop paper` lists the papers")));
+    let given = [
+        ("--quick", options.quick),
+        ("--out", options.out.is_some()),
+        ("--only", !options.only.is_empty()),
+        ("--lab", options.lab),
+        ("--known", options.known),
+        ("--seeds", options.seeds.is_some()),
+        ("--jobs", options.jobs.is_some()),
+    ];
+    if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
+        let names: Vec<&str> = PAPERS.iter().map(|paper| paper.name).collect();
+        let right = format!("right would be: farhop paper {} {option}", names.join("|"));
+        return Err(Failure::Input(miette::miette!(
+            "{option} is of a paper, and none is named; {right}"
+        )));
     }
     if options.json {
         let of = |paper: &Paper| {

@@ -60,6 +60,16 @@ fn what_does_not_exist_is_refused_with_what_does() {
 }
 
 #[test]
+fn options_of_a_paper_are_refused_where_none_is_named() {
+    let more = [&["--quick"][..], &["--known"], &["--lab"], &["--only", "W-N4"], &["--seeds", "2"]];
+    for words in more.into_iter().chain([&["--jobs", "1"][..], &["--out", "none"]]) {
+        let said = refusal(&[&["paper"], words].concat());
+        let right = format!("right would be: farhop paper wildnet|hop {}", words[0]);
+        assert!(said.contains(&right), "{said}");
+    }
+}
+
+#[test]
 fn a_lab_is_refused_where_nothing_has_runs_in_one() {
     for words in [&["paper", "hop", "--lab"][..], &["paper", "wildnet", "--lab", "--only", "W-N4"]]
     {
