@@ -12,11 +12,13 @@ use farhop_proto::stack::Scenario;
 use serde::Deserialize as _;
 use strsim::levenshtein;
 use toml::Spanned;
-use toml::de::{DeArray, DeTable, DeValue, Deserializer, Error};
+use toml::de::{DeArray, DeString, DeTable, DeValue, Deserializer, Error};
 
 /// Complaints after which a document is not read any further, and the most that are told of: what
 /// is wrong at one of many nodes is so at each.
 pub(super) const COMPLAINTS: usize = 20;
+/// Keys or elements that are tried one by one: each time the whole document is read.
+const TRIED: usize = 200;
 /// Letters that a word may differ by from the one that was meant.
 const TYPING_ERROR: usize = 3;
 
@@ -108,34 +110,63 @@ fn culprit(document: &Spanned<DeTable<'_>>, error: &Error) -> Option<(Path, Rang
     let mut found = None;
     search(document.get_ref(), &span, &mut Vec::new(), &mut found);
     let path = found?;
-    if error.message().starts_with("missing field") {
-        return Some((path, span));
+    let (mut path, mut place) = (path, span);
+    while let Some((inner, inside)) = child_at_fault(document, &path, error) {
+        (path, place) = (inner, inside);
     }
-    let DeValue::Table(table) = value(document.get_ref(), &path)? else {
-        return Some((path, span));
-    };
+    Some((path, place))
+}
+
+/// The key or the element of what stands at a path without which the complaint is another one, and
+/// its place.
+fn child_at_fault(
+    document: &Spanned<DeTable<'_>>,
+    path: &[Step],
+    error: &Error,
+) -> Option<(Path, Range<usize>)> {
     let unknown = word_after(error.message(), "unknown field `");
-    let inner =
-        |key: &str| -> Path { path.iter().cloned().chain([Step::Key(key.to_owned())]).collect() };
-    let is_culprit = |key: &str| {
-        if let Some(unknown) = unknown {
-            return key == unknown;
-        }
-        let mut without = document.clone();
-        take_out(without.get_mut(), &inner(key));
-        let rest = Scenario::deserialize(Deserializer::from(without));
-        rest.err().is_none_or(|other| other.message() != error.message())
-    };
-    // Without its kind a table is always another complaint, so that is asked last.
-    let (kind, others): (Vec<_>, Vec<_>) =
-        table.iter().partition(|(key, _)| *key.get_ref() == "kind");
-    for (key, inside) in others.into_iter().chain(kind) {
-        if is_culprit(key.get_ref()) {
-            let place = if unknown.is_some() { key.span() } else { inside.span() };
-            return Some((inner(key.get_ref()), place));
-        }
+    let is_unknown = |step: &Step| matches!(step, Step::Key(key) if unknown == Some(key));
+    if error.message().starts_with("invalid length") || path.last().is_some_and(is_unknown) {
+        return None;
     }
-    Some((path, span))
+    let mut children: Vec<(Step, Range<usize>)> = match value(document.get_ref(), path)? {
+        DeValue::Table(table) => {
+            let child = |(key, inside): (&Spanned<DeString<'_>>, &Spanned<_>)| {
+                let name: String = key.get_ref().to_string();
+                let place = if unknown == Some(&*name) { key.span() } else { inside.span() };
+                (Step::Key(name), place)
+            };
+            table.iter().map(child).collect()
+        }
+        DeValue::Array(array) => {
+            let child = |(index, inside): (_, &Spanned<_>)| (Step::Index(index), inside.span());
+            array.iter().enumerate().map(child).collect()
+        }
+        _ => return None,
+    };
+    if children.len() > TRIED {
+        return None;
+    }
+    // Without its kind a table is always another complaint, so that is asked last.
+    let is_kind = |step: &Step| *step == Step::Key("kind".into());
+    children.sort_by_key(|(step, _)| !is_kind(step));
+    let inner = |step: &Step| -> Path { path.iter().chain([step]).cloned().collect() };
+    let is_missing = |error: &Error| error.message().starts_with("missing field");
+    let goes_with = |step: &Step, document: &mut Spanned<DeTable<'_>>| {
+        take_out(document.get_mut(), &inner(step));
+        let rest = Scenario::deserialize(Deserializer::from(document.clone()));
+        // What is missing is not in what is then missing too.
+        rest.err().is_none_or(|other| {
+            other.message() != error.message() && !(is_missing(error) && is_missing(&other))
+        })
+    };
+    let goes = |step| !is_kind(step) && goes_with(step, &mut document.clone());
+    let alone = children.iter().rposition(|(step, _)| goes(step));
+    // Several may be wrong in the same way: then it is that with which the last one goes.
+    let mut less = document.clone();
+    let last = || children.iter().rposition(|(step, _)| goes_with(step, &mut less));
+    let (step, place) = &children[alone.or_else(last)?];
+    Some((inner(step), place.clone()))
 }
 
 /// Finds the innermost key or value that has a span.
@@ -378,6 +409,28 @@ mod tests {
         let found = complaints(text);
         assert_eq!(found[0].0, "\"much\"");
         assert!(found[0].1.contains("a loss between 0 and 1"), "{found:?}");
+    }
+
+    #[test]
+    fn two_that_are_wrong_in_the_same_way_have_each_its_place() {
+        let node = |device: &str| {
+            let text = format!("name = \"x\"\n[[node]]\nname = \"a\"\ndevice = {{ {device} }}\n");
+            let mut found = places(&text);
+            found.sort();
+            found
+        };
+        let udp = "kind = \"udp\", bind = \"1.2.3.4\", peers = { b = \"1.2.3.5\" }";
+        assert_eq!(node(udp), ["\"1.2.3.4\"", "\"1.2.3.5\""]);
+        let udp = "kind = \"udp\", bind = \"1.2.3.4:5\", peers = { b = \"x\", c = \"y\" }";
+        assert_eq!(node(udp), ["\"x\"", "\"y\""]);
+        let udp = "kind = \"udp\", bind = 1, peers = 2, paced = 3";
+        assert_eq!(node(udp), ["1", "2", "3"]);
+        let text = "name = \"x\"\n[stack.link]\nkind = \"wild\"\nclass = [{ name = \"v\", dscp = \
+                    46 }, { name = \"w\", dscpp = 3 }, { name = \"x\", dscpp = 4 }]\n";
+        assert_eq!(places(text), ["dscpp", "dscpp"]);
+        let mut found = places(&text.replace("name = \"v\"", "nme = \"v\""));
+        found.sort();
+        assert_eq!(found, ["dscpp", "dscpp", "nme"]);
     }
 
     #[test]
