@@ -7,6 +7,25 @@ use plotters::prelude::*;
 use super::chart::{Area, COLOURS, Drawn, FONT, INK, Names, legend, style, svg};
 use super::sweep::Point;
 
+/// What the ends of keys say of their units.
+const UNITS: [(&str, &str); 15] = [
+    ("_bytes", "bytes"),
+    ("_blocks", "blocks"),
+    ("_db", "dB"),
+    ("_dbi", "dBi"),
+    ("_dbm", "dBm"),
+    ("_hours", "hours"),
+    ("_km", "km"),
+    ("_m", "m"),
+    ("_mbps", "Mb/s"),
+    ("_mhz", "MHz"),
+    ("_ms", "ms"),
+    ("_packets", "packets"),
+    ("_ppm", "ppm"),
+    ("_s", "s"),
+    ("_us", "µs"),
+];
+
 /// A line of the chart: its name, and for each point x, mean and half width of the error bar.
 type Series = (String, Vec<(f64, f64, f64)>);
 
@@ -61,6 +80,18 @@ impl Axis {
         }
     }
 
+    /// What stands below the axis of a key: what its numbers are, in words, if it says so itself,
+    /// and where it is in the scenario.
+    fn title(&self, key: &str) -> String {
+        let field = key.rsplit('.').next().unwrap_or(key);
+        let unit = UNITS.iter().find_map(|(end, unit)| Some((field.strip_suffix(end)?, *unit)));
+        let is_loss = field.ends_with("loss") || field.starts_with("loss_");
+        match unit.or(is_loss.then_some((field, "0 to 1"))).filter(|_| self.words.is_none()) {
+            Some((name, unit)) => format!("{}, {unit} ({key})", name.replace('_', " ")),
+            None => key.to_owned(),
+        }
+    }
+
     fn label(&self, at: f64) -> String {
         match &self.words {
             None => {
@@ -105,7 +136,7 @@ fn draw_on(
     let label = |at: &f64| axis.label(*at);
     let mut mesh = chart.configure_mesh();
     style(&mut mesh);
-    mesh.x_desc(keys.first().map_or("", String::as_str))
+    mesh.x_desc(keys.first().map_or_else(String::new, |key| axis.title(key)))
         .x_label_formatter(&label)
         .y_desc("goodput of all flows, Mb/s");
     if let Some(words) = &axis.words {
@@ -142,4 +173,26 @@ fn draw_series(chart: &mut Chart<'_, '_>, axis: &Axis, series: &[Series], is_nam
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_says_what_its_numbers_are_where_the_key_does() {
+        let axis = |words| Axis { words, range: 0.0..1.0 };
+        for (key, title) in [
+            ("link[0].distance_km", "distance, km (link[0].distance_km)"),
+            ("stack.link.slot_least_ms", "slot least, ms (stack.link.slot_least_ms)"),
+            ("radio.power_dbm", "power, dBm (radio.power_dbm)"),
+            ("link[1].loss", "loss, 0 to 1 (link[1].loss)"),
+            ("duration_s", "duration, s (duration_s)"),
+            ("stack.link.units", "stack.link.units"),
+            ("stack.link", "stack.link"),
+        ] {
+            assert_eq!(axis(None).title(key), title);
+        }
+        assert_eq!(axis(Some(vec!["bursts".into()])).title("link[1].loss"), "link[1].loss");
+    }
 }
