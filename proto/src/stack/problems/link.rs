@@ -61,25 +61,16 @@ fn check_queue(found: &mut Found, queue: &QueueConfig) {
 
 fn check_wild(found: &mut Found, wild: &WildConfig) {
     let path = |key: &str| format!("stack.link.{key}");
-    found.number(path("slot_ms"), wild.slot_ms, 1.0..=1000.0, "a length of a slot in milliseconds");
-    if let Some(least) = wild.slot_least_ms {
-        let range = wild.slot_ms / 8.0..=wild.slot_ms;
-        found.number(path("slot_least_ms"), least, range, "a length for the shortest slot");
-    }
-    if let Some(most) = wild.slot_most_ms {
-        let range = wild.slot_ms..=wild.slot_ms * 1.875;
-        found.number(path("slot_most_ms"), most, range, "a length for the longest slot");
-    }
-    if !(wild.guard_ms >= 0.0 && wild.guard_ms < wild.slot_least().as_millis_f64()) {
-        let message = format!(
-            "a guard of {} ms leaves nothing of a slot of {} ms",
-            wild.guard_ms, wild.slot_ms
-        );
-        found.add(
-            path("guard_ms"),
-            message,
-            "at least 0 and less than slot_ms; 1 to 2 suits most hosts",
-        );
+    let slots = 1.0..=1000.0;
+    found.number(
+        path("slot_ms"),
+        wild.slot_ms,
+        slots.clone(),
+        "a length of a slot in milliseconds",
+    );
+    // Of a slot that cannot be, nothing else can be said.
+    if slots.contains(&wild.slot_ms) {
+        check_slots(found, wild);
     }
     found.number(path("target_loss"), wild.target_loss, 1e-9..=0.5, "a loss that may remain");
     found.number(
@@ -102,6 +93,30 @@ fn check_wild(found: &mut Found, wild: &WildConfig) {
     super::class::check_classes(found, wild);
 }
 
+/// What depends on how long the slots are.
+fn check_slots(found: &mut Found, wild: &WildConfig) {
+    let path = |key: &str| format!("stack.link.{key}");
+    if let Some(least) = wild.slot_least_ms {
+        let range = wild.slot_ms / 8.0..=wild.slot_ms;
+        found.number(path("slot_least_ms"), least, range, "a length for the shortest slot");
+    }
+    if let Some(most) = wild.slot_most_ms {
+        let range = wild.slot_ms..=wild.slot_ms * 1.875;
+        found.number(path("slot_most_ms"), most, range, "a length for the longest slot");
+    }
+    if !(wild.guard_ms >= 0.0 && wild.guard_ms < wild.slot_least().as_millis_f64()) {
+        let message = format!(
+            "a guard of {} ms leaves nothing of a slot of {} ms",
+            wild.guard_ms, wild.slot_ms
+        );
+        found.add(
+            path("guard_ms"),
+            message,
+            "at least 0 and less than slot_ms; 1 to 2 suits most hosts",
+        );
+    }
+}
+
 /// How long the largest packet of a host takes on air where nothing acknowledges it, the mean gap
 /// before it with it.
 pub(super) fn packet_on_air(radio: &RadioConfig) -> Duration {
@@ -119,12 +134,14 @@ pub(super) fn packet_on_air(radio: &RadioConfig) -> Duration {
 
 pub(super) fn check_two_p(found: &mut Found, two_p: &TwoPConfig) {
     let path = |key: &str| format!("stack.link.{key}");
-    let what = "a length of a phase in milliseconds";
-    found.number(path("phase_ms"), two_p.phase_ms, 4.0..=1000.0, what);
+    let (phases, what) = (4.0..=1000.0, "a length of a phase in milliseconds");
+    found.number(path("phase_ms"), two_p.phase_ms, phases.clone(), what);
     let what = "a time-out in phases, longer than one";
     found.number(path("timeout"), two_p.timeout, 1.01..=100.0, what);
-    let what = "a guard that leaves room for a packet and the markers";
-    found.number(path("guard_ms"), two_p.guard_ms, 0.0..=(two_p.phase_ms - 4.0).max(0.0), what);
+    if phases.contains(&two_p.phase_ms) {
+        let what = "a guard that leaves room for a packet and the markers";
+        found.number(path("guard_ms"), two_p.guard_ms, 0.0..=two_p.phase_ms - 4.0, what);
+    }
     let queue = two_p.queue_packets as f64;
     found.number(path("queue_packets"), queue, 1.0..=1e5, "a queue length in packets");
 }
@@ -207,6 +224,20 @@ mod tests {
         let paths: Vec<String> =
             problems(LinkConfig::Arq(arq), &radio).into_iter().map(|(path, _)| path).collect();
         assert_eq!(paths, ["stack.link.units", "stack.link.queue_packets"]);
+    }
+
+    #[test]
+    fn of_a_slot_that_cannot_be_nothing_else_is_said() {
+        let radio = RadioConfig::default();
+        for slot_ms in [0.0, -3.0, f64::NAN, 2000.0] {
+            let least = Some(2.0);
+            let wild = WildConfig { slot_ms, slot_least_ms: least, ..WildConfig::default() };
+            let paths = problems(LinkConfig::Wild(wild), &radio).into_iter().map(|(path, _)| path);
+            assert_eq!(paths.collect::<Vec<_>>(), ["stack.link.slot_ms"], "{slot_ms}");
+        }
+        let wild = WildConfig { slot_ms: 5.0, guard_ms: 5.0, ..WildConfig::default() };
+        let paths = problems(LinkConfig::Wild(wild), &radio).into_iter().map(|(path, _)| path);
+        assert_eq!(paths.collect::<Vec<_>>(), ["stack.link.guard_ms"]);
     }
 
     #[test]
