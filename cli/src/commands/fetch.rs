@@ -1,4 +1,8 @@
 //! Puts files that came for this node where their user wants them.
+//!
+//! While a file is copied it has a hidden name. It gets its own beside that, and keeps both until
+//! the daemon has written down that it was fetched: so whoever finds it with two knows that it was
+//! told of. Where a file cannot have two names it may be told of again after a kill.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -8,50 +12,108 @@ use std::path::{Path, PathBuf};
 use farhop_run::files::{IncomingStatus, NAME_BYTES, sum_file};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-/// Puts a file that came into a folder, under a name that no other file has. It appears whole or
-/// not at all. `None` if another command does so just now.
-pub(super) fn fetch(file: &IncomingStatus, dir: &Path) -> io::Result<Option<PathBuf>> {
-    let part = dir.join(format!(".{}.part", file.id));
-    let mut copy = File::options().write(true).create(true).truncate(false).open(&part)?;
-    match copy.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(None),
-        Err(TryLockError::Error(error)) => return Err(error),
-    }
-    let own = copy.metadata()?;
-    if own.nlink() != 1 || fs::metadata(&part).map_or(true, |there| there.ino() != own.ino()) {
-        // Whoever had it has given it its name, and may have been ended before it lost this one.
-        if own.nlink() > 1 {
-            fs::remove_file(&part)?;
-        }
-        return Ok(None);
-    }
-    let place = copy
-        .set_len(0)
-        .and_then(|()| io::copy(&mut File::open(&file.path)?, &mut copy))
-        .and_then(|_| copy.sync_all())
-        .and_then(|()| place(file, dir, &part));
-    if place.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    place.map(Some)
+/// A file that was put into a folder. No other command puts it anywhere while there is this: one
+/// that waited for it finds that the daemon has let go of it.
+pub(super) struct Placed {
+    /// Where it is; nothing if a command was killed that has told of it.
+    pub(super) place: Option<PathBuf>,
+    dir: PathBuf,
+    part: PathBuf,
+    _locks: [File; 2],
 }
 
-/// Gives the copy of a file its name.
-fn place(file: &IncomingStatus, dir: &Path, part: &Path) -> io::Result<PathBuf> {
+impl Placed {
+    /// Has the disk keep its name.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        File::open(&self.dir)?.sync_all()
+    }
+
+    /// Takes its hidden name away: it is over, or was not told of.
+    pub(super) fn end(self) {
+        // What is left is in nobody's way.
+        let _ = fs::remove_file(self.part);
+    }
+}
+
+/// Puts a file that came into a folder, under a name that no other file has. It appears whole or
+/// not at all. `None` if another command does so just now, or has done so.
+pub(super) fn fetch(file: &IncomingStatus, dir: &Path) -> io::Result<Option<Placed>> {
+    let mut whole = File::open(&file.path)?;
+    if !is_locked(&whole)? || whole.metadata()?.nlink() == 0 {
+        return Ok(None);
+    }
+    let (dir, part) = (dir.to_owned(), dir.join(part_name(&file.id)));
+    let mut copy = File::options().write(true).create(true).truncate(false).open(&part)?;
+    if !is_locked(&copy)? || !is_there(&copy, &part) {
+        return Ok(None);
+    }
+    if copy.metadata()?.nlink() > 1 {
+        if has(&part, file) {
+            return Ok(Some(Placed { place: None, dir, part, _locks: [whole, copy] }));
+        }
+        // Somebody else has given some of it a name, or has changed it. It is theirs.
+        fs::remove_file(&part)?;
+        return Ok(None);
+    }
+    let placed = copy
+        .set_len(0)
+        .and_then(|()| io::copy(&mut whole, &mut copy))
+        .and_then(|_| copy.sync_all())
+        .and_then(|()| place(file, &dir, &part, copy));
+    match placed {
+        Ok((place, copy)) => {
+            Ok(Some(Placed { place: Some(place), dir, part, _locks: [whole, copy] }))
+        }
+        Err(error) => {
+            let _ = fs::remove_file(&part);
+            Err(error)
+        }
+    }
+}
+
+/// What the copy of a file is called while it is made.
+fn part_name(id: &str) -> String {
+    format!(".{id}.part")
+}
+
+/// Whether this file is still what has this name.
+fn is_there(file: &File, path: &Path) -> bool {
+    let own = file.metadata().map(|own| (own.dev(), own.ino()));
+    let there = fs::symlink_metadata(path).map(|there| (there.dev(), there.ino()));
+    own.is_ok_and(|own| there.is_ok_and(|there| own == there))
+}
+
+/// Locks a file until it is closed; false if another command has done so.
+fn is_locked(file: &File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Gives the copy of a file its name. Returns that, and what is to stay open.
+fn place(
+    file: &IncomingStatus,
+    dir: &Path,
+    part: &Path,
+    copy: File,
+) -> io::Result<(PathBuf, File)> {
     for number in 1.. {
         let place = dir.join(numbered(&file.info.name, number));
-        match rename_to_new(part, &place) {
-            Ok(()) => {}
-            // It was fetched before, and the daemon was not told any more.
+        match give_name(part, &place) {
+            Ok(()) => return Ok((place, copy)),
+            // There is one just like it; that has two names from now on.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && has(&place, file) => {
                 fs::remove_file(part)?;
+                let there = File::open(&place)?;
+                is_locked(&there)?;
+                let _ = fs::hard_link(&place, part);
+                return Ok((place, there));
             }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
-        File::open(dir)?.sync_all()?;
-        return Ok(place);
     }
     unreachable!("one of the numbers is free")
 }
@@ -66,12 +128,12 @@ fn numbered(name: &str, number: u32) -> String {
     format!("{}{end}", &name[..most])
 }
 
-/// Gives a file another name, unless there is a file of that name.
-fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+/// Gives a file a second name, unless there is a file of that name.
+fn give_name(from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
-        Ok(()) => fs::remove_file(from),
+        Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-        // Some file systems have no links, and some not this.
+        // Some file systems have no links, and some not this: there it loses the first one.
         Err(_) => Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?),
     }
 }
@@ -90,10 +152,9 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn of_two_that_fetch_into_one_folder_neither_spoils_what_the_other_has() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let path = dir.path().join("whole");
+    /// A file that waits in a folder, and a folder for it.
+    fn waiting(dir: &Path) -> (IncomingStatus, PathBuf) {
+        let path = dir.join("whole");
         fs::write(&path, b"all of it").expect("a file");
         let info = FileInfo {
             name: "map.png".into(),
@@ -102,24 +163,79 @@ mod tests {
             nonce: 1,
             streamed: false,
         };
-        let (id, from, state) = ("1-2-3".to_owned(), "hill".into(), State::Done);
-        let file = IncomingStatus { id, from, info, received: 9, state, path };
-        let into = dir.path().join("in");
+        let (id, from, state) = ("1-2-00000003".to_owned(), "hill".into(), State::Done);
+        let into = dir.join("in");
         fs::create_dir(&into).expect("a folder");
-        let part = into.join(".1-2-3.part");
+        (IncomingStatus { id, from, info, received: 9, state, path }, into)
+    }
+
+    /// Puts it there as one command does; where it is, if that command is to tell of it.
+    fn put(file: &IncomingStatus, into: &Path) -> Option<PathBuf> {
+        let placed = fetch(file, into).expect("no error")?;
+        let place = placed.place.clone();
+        placed.end();
+        place
+    }
+
+    #[test]
+    fn of_two_that_fetch_into_one_folder_neither_spoils_what_the_other_has() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (file, into) = waiting(dir.path());
+        let part = into.join(".1-2-00000003.part");
         // The other one copies.
         let other = File::create(&part).expect("a part");
         other.lock().expect("a lock");
-        assert_eq!(fetch(&file, &into).expect("no error"), None);
+        assert_eq!(put(&file, &into), None);
         drop(other);
-        let placed = fetch(&file, &into).expect("no error").expect("a place");
-        assert_eq!(fs::read(&placed).expect("it is there"), b"all of it");
-        // It was ended between the two names of what it had copied.
-        fs::hard_link(&placed, &part).expect("a second name");
-        assert_eq!(fetch(&file, &into).expect("no error"), None);
-        assert_eq!(fs::read(&placed).expect("it is there"), b"all of it");
-        assert_eq!(fetch(&file, &into).expect("no error"), Some(placed));
+        let place = put(&file, &into).expect("a place");
+        assert_eq!(fs::read(&place).expect("it is there"), b"all of it");
+        // As if it came again.
+        assert_eq!(put(&file, &into), Some(place));
         assert_eq!(fs::read_dir(&into).expect("a folder").count(), 1);
+    }
+
+    #[test]
+    fn of_two_that_fetch_one_file_the_second_waits_and_finds_it_gone() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (file, into) = waiting(dir.path());
+        let placed = fetch(&file, &into).expect("no error").expect("a place");
+        let elsewhere = dir.path().join("elsewhere");
+        fs::create_dir(&elsewhere).expect("a folder");
+        // The daemon has not written down yet that it was fetched.
+        assert_eq!((put(&file, &into), put(&file, &elsewhere)), (None, None));
+        fs::remove_file(&file.path).expect("the daemon lets go of it");
+        placed.end();
+        assert!(fetch(&file, &elsewhere).is_err());
+        assert_eq!(fs::read_dir(&elsewhere).expect("a folder").count(), 0);
+    }
+
+    #[test]
+    fn a_file_of_which_a_killed_command_has_told_is_not_told_of_again() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (file, into) = waiting(dir.path());
+        // The second time a file just like it is there.
+        for _ in 0..2 {
+            drop(fetch(&file, &into).expect("no error"));
+            assert_eq!(fs::read_dir(&into).expect("a folder").count(), 2);
+            let placed = fetch(&file, &into).expect("no error").expect("it is there");
+            assert_eq!(placed.place, None);
+            placed.end();
+            let place = into.join("map.png");
+            assert_eq!(fs::read(place).expect("it is there"), b"all of it");
+            assert_eq!(fs::read_dir(&into).expect("a folder").count(), 1);
+        }
+    }
+
+    #[test]
+    fn some_of_a_file_that_somebody_gave_a_name_is_not_all_of_it() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (file, into) = waiting(dir.path());
+        let (part, backup) = (into.join(".1-2-00000003.part"), dir.path().join("backup"));
+        fs::write(&part, b"all o").expect("a part");
+        fs::hard_link(&part, &backup).expect("a second name");
+        assert_eq!(put(&file, &into), None);
+        assert_eq!(put(&file, &into), Some(into.join("map.png")));
+        assert_eq!(fs::read(backup).expect("it is there"), b"all o");
     }
 
     #[test]

@@ -1,11 +1,9 @@
-//! `farhop send`, `farhop receive` and `farhop cache`: files over block transport.
+//! `farhop send`, `farhop push` and `farhop cache`: files over block transport.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::num::NonZeroUsize;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,14 +20,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 
-use super::fetch::fetch;
 use super::status::{Wanted, only};
 use super::{print_json, print_text};
 use crate::progress::{Bar, tell};
 use crate::{Failure, interrupt};
 
 /// How often a daemon is asked how files stand.
-const TICK: Duration = Duration::from_millis(200);
+pub(super) const TICK: Duration = Duration::from_millis(200);
 
 /// Sends a file to a node, over any number of hops, through losses and partitions.
 ///
@@ -78,24 +75,6 @@ pub(crate) struct PushOptions {
     daemon: DaemonOptions,
 }
 
-/// Fetches the files that came for this node into a folder, until it is interrupted.
-///
-/// A file that is there under the same name with other bytes is kept: the new one gets a number.
-#[derive(clap::Args)]
-#[command(after_help = "Examples:\n  \
-    farhop receive                       into this folder\n  \
-    farhop receive /srv/maps --count 1   ends after one file")]
-pub(crate) struct ReceiveOptions {
-    /// The folder; made if it is not there.
-    #[arg(default_value = ".")]
-    dir: PathBuf,
-    /// Ends after so many files.
-    #[arg(long, value_name = "N", value_parser = super::how_many)]
-    count: Option<NonZeroUsize>,
-    #[command(flatten)]
-    daemon: DaemonOptions,
-}
-
 /// Shows the blocks and the files that a daemon holds, or clears the block cache.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -139,7 +118,7 @@ enum CacheCommand {
 
 /// Which daemon is asked.
 #[derive(clap::Args)]
-struct DaemonOptions {
+pub(crate) struct DaemonOptions {
     /// Node of the daemon, where several run here; in `farhop lab exec` it is that node.
     #[arg(long, value_name = "NODE", global = true)]
     node: Option<String>,
@@ -149,22 +128,22 @@ struct DaemonOptions {
 }
 
 /// A daemon that is asked again and again, also after it began anew.
-struct Daemon(PathBuf);
+pub(super) struct Daemon(PathBuf);
 
 impl Daemon {
-    fn find(options: &DaemonOptions) -> Result<Self, Failure> {
+    pub(super) fn find(options: &DaemonOptions) -> Result<Self, Failure> {
         let (node, runtime_dir) = (options.node.as_deref(), options.runtime_dir.as_deref());
         only(Wanted { node, lab: None, runtime_dir }).map(Self)
     }
 
-    fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, Failure> {
+    pub(super) fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, Failure> {
         let fail = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
         let answer = ask(&self.0, request).map_err(|error| fail(&error))?;
         serde_json::from_value(answer).map_err(|error| fail(&error))
     }
 
     /// How all files stand; nothing while the daemon is not there.
-    fn files(&self) -> Option<FilesStatus> {
+    pub(super) fn files(&self) -> Option<FilesStatus> {
         self.ask(Request::Files {}).ok()
     }
 }
@@ -303,94 +282,6 @@ fn wait_until<T>(
         }
         std::thread::sleep(TICK);
     }
-}
-
-pub(crate) fn receive(options: &ReceiveOptions) -> Result<(), Failure> {
-    interrupt::watch();
-    let daemon = Daemon::find(&options.daemon)?;
-    if options.dir.exists() && !options.dir.is_dir() {
-        let what = format!("{} is a file; files go into a folder", options.dir.display());
-        return Err(Failure::Input(miette::miette!("{what}")));
-    }
-    std::fs::create_dir_all(&options.dir).map_err(|error| {
-        Failure::Failed(format!("cannot make the folder {}: {error}", options.dir.display()))
-    })?;
-    let bar = Bar::start("waiting for files");
-    let outcome = receive_all(&daemon, options, &bar);
-    bar.end();
-    outcome
-}
-
-fn receive_all(daemon: &Daemon, options: &ReceiveOptions, bar: &Bar) -> Result<(), Failure> {
-    let mut left = options.count.map_or(usize::MAX, NonZeroUsize::get);
-    let mut unplaced = BTreeSet::new();
-    while left > 0 {
-        let mut outcome = Ok(());
-        let incoming = daemon.files().map(|files| files.incoming).unwrap_or_default();
-        for file in incoming {
-            let IncomingStatus { info, from, received, state, .. } = &file;
-            match state {
-                State::Done if left > 0 && !unplaced.contains(&file.id) => {
-                    let place = match fetch(&file, &options.dir) {
-                        Ok(Some(place)) => place,
-                        Ok(None) => continue,
-                        Err(error) => {
-                            // Others need not wait for it. It stays with the daemon.
-                            let what = format!("not fetched: {}: {error}", info.name);
-                            bar.line(&what);
-                            unplaced.insert(file.id.clone());
-                            outcome = Err(Failure::Failed(what));
-                            continue;
-                        }
-                    };
-                    let told = confirm(daemon, &file.id);
-                    let (name, size) = (place.display(), counted(info.size, "byte"));
-                    let text = format!("{name}: {size} from {from}");
-                    let printed = bar.beside(|| print_text(&text));
-                    left -= 1;
-                    told.and(printed)?;
-                }
-                // Its length comes at its end.
-                State::Moving if info.streamed => {
-                    let received = counted(received, "byte");
-                    bar.say(&format!("{} from {from}, {received}", info.name));
-                }
-                State::Moving => {
-                    bar.say(&format!("{} from {from}", info.name));
-                    bar.fill(*received as f64 / info.size.max(1) as f64);
-                }
-                _ => {}
-            }
-        }
-        if interrupt::has_come() {
-            return Err(Failure::Interrupted);
-        }
-        if left > 0 {
-            if options.count.is_some() {
-                outcome?;
-            }
-            std::thread::sleep(TICK);
-        }
-    }
-    Ok(())
-}
-
-/// Tells the daemon that a file was fetched, also if it begins anew. Another command may have told
-/// it before.
-fn confirm(daemon: &Daemon, id: &str) -> Result<(), Failure> {
-    while daemon.ask::<serde_json::Value>(Request::Fetched { id: id.to_owned() }).is_err() {
-        let is_here = |files: FilesStatus| {
-            files.incoming.iter().any(|file| file.id == id && file.state == State::Done)
-        };
-        if daemon.files().is_some_and(|files| !is_here(files)) {
-            return Ok(());
-        }
-        if interrupt::has_come() {
-            return Err(Failure::Interrupted);
-        }
-        std::thread::sleep(TICK);
-    }
-    Ok(())
 }
 
 pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {

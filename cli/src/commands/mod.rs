@@ -11,6 +11,7 @@ pub(crate) mod paper;
 mod paper_lab;
 mod paper_runs;
 pub(crate) mod proxy;
+pub(crate) mod receive;
 pub(crate) mod schema;
 pub(crate) mod sim;
 pub(crate) mod status;

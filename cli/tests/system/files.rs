@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use crate::place::{Place, stderr, wait_for};
+use crate::place::{Place, Running, stderr, wait_for};
 use crate::row::Row;
 
 /// Three nodes in a row.
@@ -48,6 +48,44 @@ fn a_file_crosses_three_daemons_under_the_name_that_it_was_given() {
     }
     let out = place.farhop(&["send", &place.path("big.bin"), "nowhere", "--node", "hill"]);
     assert!(!out.status.success() && stderr(&out).contains("hill, ridge, valley"));
+}
+
+/// Starts fetching all files at valley; what it says goes to files of this name.
+fn start_receiving(row: &Row<'_>, name: &str) -> Running {
+    let inbox = inbox(row);
+    let inbox = inbox.to_str().expect("a plain path");
+    row.place.start_into(&["receive", inbox, "--node", "valley"], name)
+}
+
+#[test]
+#[ignore = "system: two commands that fetch into one folder, about 10 s"]
+fn of_two_that_fetch_into_one_folder_one_alone_tells_of_each_file() {
+    let place = Place::new("two");
+    let Some(mut row) = Row::up(&place, &["hill", "valley"], 15_031) else { return };
+    let _receiving = ["one", "other"].map(|out| start_receiving(&row, out));
+    let (path, _) = row.write("small.bin", 20_000);
+    for number in 0..30 {
+        let to = format!("valley:{number}.bin");
+        let out = place.farhop(&["send", &path, &to, "--node", "hill"]);
+        assert!(out.status.success(), "{}", stderr(&out));
+        if number == 15 {
+            row.kill_and_start(1);
+        }
+    }
+    let told = || {
+        let told = ["one.out", "other.out"].map(|out| fs::read_to_string(place.path(out)));
+        let told = told.map(|text| text.expect("it is there")).concat();
+        let mut lines: Vec<String> = told.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    wait_for("all to be told of", || {
+        let left = files(&row, "valley", "incoming");
+        left.as_array().is_some_and(Vec::is_empty) && told().len() >= 30
+    });
+    let [mut once, all] = [told(), told()];
+    once.dedup();
+    assert!(all.len() == 30 && once.len() == 30, "{all:?}");
 }
 
 #[test]

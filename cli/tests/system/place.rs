@@ -127,6 +127,15 @@ impl Place {
         Running(command.spawn().expect("farhop starts"))
     }
 
+    /// Starts farhop; what it says goes to files here, `NAME.out` and `NAME.err`.
+    pub(crate) fn start_into(&self, words: &[&str], name: &str) -> Running {
+        let mut command = self.command(words);
+        let [out, err] = ["out", "err"].map(|end| self.dir.join(format!("{name}.{end}")));
+        command.stdout(std::fs::File::create(out).expect("a file"));
+        command.stderr(std::fs::File::create(err).expect("a file"));
+        Running(command.spawn().expect("farhop starts"))
+    }
+
     /// Starts farhop with a standard output that nobody reads.
     pub(crate) fn start_unread(&self, words: &[&str]) -> Running {
         let mut command = self.command(words);

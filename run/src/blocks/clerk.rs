@@ -81,6 +81,8 @@ pub(crate) enum Done {
     Refused(BlockId),
     /// A file that came here, as it stands now.
     Stands(Incoming),
+    /// It is written down that a file that came here was fetched.
+    LetGo(String),
     /// How a file stands that is sent from here is written down.
     Noted(u32),
     /// It cannot be.
@@ -181,12 +183,13 @@ impl Clerk {
             // What is read fails then, and what is to be written.
             tracing::error!("the store cannot be opened again: {error}");
         }
+        let mut done = Vec::new();
         // Alone at first: what makes room must not wait for what needs it.
         if !self.owed.is_empty() && self.store.change(&self.owed).is_ok() {
             self.owed.clear();
-            self.inbox.settle();
+            done.extend(self.inbox.settle().map(Done::LetGo));
         }
-        let (mut changes, mut done) = (std::mem::take(&mut self.owed), Vec::new());
+        let mut changes = std::mem::take(&mut self.owed);
         for task in tasks {
             match task {
                 Task::Keep(whole) => {
@@ -229,12 +232,12 @@ impl Clerk {
     }
 
     /// Makes changes, and returns what was done then.
-    fn write_down(&mut self, changes: Vec<Change>, done: Vec<Done>) -> Vec<Done> {
+    fn write_down(&mut self, changes: Vec<Change>, mut done: Vec<Done>) -> Vec<Done> {
         let outcome = self.store.change(&changes);
         self.has_failed = outcome.is_err();
         match outcome {
             Ok(()) => {
-                self.inbox.settle();
+                done.extend(self.inbox.settle().map(Done::LetGo));
                 self.late.end(true);
                 done
             }

@@ -107,11 +107,13 @@ impl Inbox {
         let _ = fs::remove_file(self.part_file(id));
     }
 
-    /// What is written down now is made true. After a crash before, [`mend`] does it.
-    pub(super) fn settle(&mut self) {
+    /// What is written down now is made true. After a crash before, [`mend`] does it. Returns the
+    /// files that were fetched.
+    pub(super) fn settle(&mut self) -> impl Iterator<Item = String> + use<> {
         self.before.clear();
-        for one in std::mem::take(&mut self.moves) {
-            let outcome = match &one {
+        let moves = std::mem::take(&mut self.moves);
+        for one in &moves {
+            let outcome = match one {
                 Move::Whole(id) => fs::rename(self.part_file(id), self.whole_file(id)),
                 Move::Gone(id) => fs::remove_file(self.whole_file(id)),
             };
@@ -120,6 +122,10 @@ impl Inbox {
                 tracing::error!("the file {id} in {}: {error}", self.dir.display());
             }
         }
+        moves.into_iter().filter_map(|one| match one {
+            Move::Gone(id) => Some(id),
+            Move::Whole(_) => None,
+        })
     }
 
     /// Writes a block of a file where it belongs.

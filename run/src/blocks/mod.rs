@@ -228,6 +228,7 @@ impl Exchange {
             }
             Done::Refused(id) => hop.refuse(now, id),
             Done::Stands(file) => self.courier.on_stands(office, file),
+            Done::LetGo(id) => self.courier.on_let_go(office, id),
             Done::Noted(local) => self.courier.on_noted(local),
             Done::NotNoted(local) => self.courier.on_not_noted(office, hop, local),
             Done::Read(local, number, bytes, is_last) => {
@@ -343,10 +344,11 @@ impl Exchange {
         }
     }
 
-    /// A file that came was fetched: its bytes are not needed here any more.
+    /// A file that came was fetched: its bytes are not needed here any more. Returns whether that
+    /// is written down; until it is, it must be said again.
     ///
     /// Fails if there is none of that name.
-    pub fn fetched(&mut self, id: &str) -> Result<()> {
+    pub fn fetched(&mut self, id: &str) -> Result<bool> {
         self.courier.fetched(&self.office, id)
     }
 

@@ -398,11 +398,13 @@ fn a_file_that_was_fetched_while_the_disk_was_full_is_removed_once_that_is_writt
     let file = accepted(&done).expect("it is whole").clone();
     let whole = desk.dir.path().join("inbox").join(format!("{}.whole", file.id()));
     is_full.store(true, Ordering::Relaxed);
-    let fetched = Incoming { state: State::Fetched, ..file };
-    desk.clerk.perform(vec![Task::Fetched(Box::new(fetched))]);
+    let fetched = Incoming { state: State::Fetched, ..file.clone() };
+    let done = desk.clerk.perform(vec![Task::Fetched(Box::new(fetched))]);
+    assert!(done.is_empty(), "whoever fetched it is to say so again after a crash: {done:?}");
     assert!(whole.exists(), "else it would be missed after a crash");
     is_full.store(false, Ordering::Relaxed);
-    desk.clerk.perform(Vec::new());
+    let done = desk.clerk.perform(Vec::new());
+    assert!(matches!(&done[..], [Done::LetGo(id)] if *id == file.id()), "{done:?}");
     assert!(!whole.exists());
 }
 

@@ -59,8 +59,8 @@ pub(super) fn answer(driver: &mut Driver, request: Request) -> Result<Value> {
         }
         Request::Files {} => serde_json::to_value(exchange.files(hop))?,
         Request::Fetched { id } => {
-            exchange.fetched(&id)?;
-            json!({ "id": id })
+            let is_kept = exchange.fetched(&id)?;
+            json!({ "id": id, "is_kept": is_kept })
         }
         Request::Drop { id } => {
             exchange.drop_file(now, hop, &id)?;

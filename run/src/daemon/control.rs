@@ -54,7 +54,8 @@ pub enum Request {
     },
     /// Which files are on their way, and which have come.
     Files {},
-    /// A file that came was fetched.
+    /// A file that came was fetched. The answer says whether that is written down (`is_kept`);
+    /// until it is, it must be said again.
     Fetched {
         /// Its name among those that came.
         id: String,

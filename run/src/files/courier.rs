@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
 use farhop_proto::base::{Instant, NodeId};
 use farhop_proto::transport::hop::{Arrived, Hop, frames_of};
@@ -128,6 +128,8 @@ pub(crate) struct Courier {
     incoming: BTreeMap<String, Incoming>,
     /// Those that are over, as they ended, and some that are forgotten.
     incoming_over: VecDeque<String>,
+    /// Those that were fetched, until that is written down.
+    fetched: BTreeSet<String>,
 }
 
 impl Courier {
@@ -144,6 +146,7 @@ impl Courier {
             latest: 0,
             incoming_over: incoming.iter().filter(is_past).map(Incoming::id).collect(),
             incoming: incoming.into_iter().map(|file| (file.id(), file)).collect(),
+            fetched: BTreeSet::new(),
         }
     }
 
@@ -335,23 +338,35 @@ impl Courier {
                 self.incoming.remove(id);
                 office.ask(Task::ForgetIncoming(id.to_owned()));
             }
-            _ => self.fetched(office, id)?,
+            Some((State::Done, _)) => _ = self.fetched(office, id)?,
+            Some((State::Fetched, _)) | None => bail!("no file {id} comes or waits here"),
         }
         Ok(None)
     }
 
-    /// A file that came was fetched: its bytes are not needed here any more.
+    /// A file that came was fetched: its bytes are not needed here any more. Returns whether that
+    /// is written down. Whoever says so must say it again until it is: a daemon that ends before
+    /// would give the file once more.
     ///
     /// Fails if there is none of that name.
-    pub(crate) fn fetched(&mut self, office: &Office, id: &str) -> Result<()> {
-        let file = self.incoming.get_mut(id).filter(|file| file.state == State::Done);
-        let file = file.with_context(|| format!("no file {id} comes or waits here"))?;
-        file.state = State::Fetched;
-        self.incoming_over.push_back(id.to_owned());
-        let file = Box::new(file.clone());
-        office.ask(Task::Fetched(file));
-        self.forget_old(office);
-        Ok(())
+    pub(crate) fn fetched(&mut self, office: &Office, id: &str) -> Result<bool> {
+        let is_it = |file: &&mut Incoming| matches!(file.state, State::Done | State::Fetched);
+        let file = self.incoming.get_mut(id).filter(is_it);
+        let file = file.with_context(|| format!("no file {id} waits here"))?;
+        if file.state == State::Done {
+            file.state = State::Fetched;
+            self.fetched.insert(id.to_owned());
+            office.ask(Task::Fetched(Box::new(file.clone())));
+        }
+        Ok(!self.fetched.contains(id))
+    }
+
+    /// It is written down that a file was fetched.
+    pub(crate) fn on_let_go(&mut self, office: &Office, id: String) {
+        if self.fetched.remove(&id) {
+            self.incoming_over.push_back(id);
+            self.forget_old(office);
+        }
     }
 
     /// Of files that are over something is kept, so that their senders can be told again.
@@ -394,5 +409,32 @@ impl Courier {
     /// Whether something is to be read for the machine as soon as it has room.
     pub(crate) fn has_outgoing(&self) -> bool {
         self.trips.values().any(|trip| trip.file.state == State::Moving && !trip.is_reading)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of 9 bytes that came.
+    fn incoming() -> Incoming {
+        let (source, local, opened) = (NodeId(3), 7, 1);
+        let (name, sha256) = ("map.png".into(), "ab".into());
+        let info = FileInfo { name, size: 9, sha256, nonce: 1, streamed: false };
+        Incoming { source, local, opened, info, received: 9, next: 1, state: State::Done }
+    }
+
+    #[test]
+    fn a_file_is_fetched_once_that_is_written_down() {
+        let (office, asked) = Office::of_test();
+        let (mut courier, id) = (Courier::build(Vec::new(), vec![incoming()]), incoming().id());
+        let fetched = |courier: &mut Courier| courier.fetched(&office, &id).ok();
+        assert_eq!(fetched(&mut courier), Some(false));
+        assert_eq!(fetched(&mut courier), Some(false));
+        assert_eq!(asked.try_iter().count(), 1);
+        courier.on_let_go(&office, id.clone());
+        assert_eq!(fetched(&mut courier), Some(true));
+        assert!(courier.drop_file(&office, &id).is_err());
+        assert_eq!(asked.try_iter().count(), 0);
     }
 }

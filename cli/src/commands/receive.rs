@@ -1,0 +1,201 @@
+//! `farhop receive`: files that came for this node, into a folder.
+//!
+//! A file is told of and counted once, as soon as it is in the folder, by whoever put it there.
+//! Until the daemon has written down that it was fetched no other command takes it; what is left to
+//! do where one is killed the next one does, and does not tell of it (`fetch`).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use farhop_proto::base::counted;
+use farhop_run::daemon::control::Request;
+use farhop_run::files::{FilesStatus, IncomingStatus, State};
+
+use super::fetch::{Placed, fetch};
+use super::files::{Daemon, DaemonOptions, TICK};
+use super::print_text;
+use crate::progress::Bar;
+use crate::{Failure, interrupt};
+
+/// After so long the daemon is asked for the first time whether it has written something down.
+const SOON: Duration = Duration::from_millis(5);
+
+/// Fetches the files that came for this node into a folder, until it is interrupted.
+///
+/// A file that is there under the same name with other bytes is kept: the new one gets a number.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    farhop receive                       into this folder\n  \
+    farhop receive /srv/maps --count 1   ends after one file")]
+pub(crate) struct ReceiveOptions {
+    /// The folder; made if it is not there.
+    #[arg(default_value = ".")]
+    dir: PathBuf,
+    /// Ends after so many files.
+    #[arg(long, value_name = "N", value_parser = super::how_many)]
+    count: Option<NonZeroUsize>,
+    #[command(flatten)]
+    daemon: DaemonOptions,
+}
+
+pub(crate) fn receive(options: &ReceiveOptions) -> Result<(), Failure> {
+    interrupt::watch();
+    let daemon = Daemon::find(&options.daemon)?;
+    if options.dir.exists() && !options.dir.is_dir() {
+        let what = format!("{} is a file; files go into a folder", options.dir.display());
+        return Err(Failure::Input(miette::miette!("{what}")));
+    }
+    fs::create_dir_all(&options.dir).map_err(|error| {
+        Failure::Failed(format!("cannot make the folder {}: {error}", options.dir.display()))
+    })?;
+    let bar = Bar::start("waiting for files");
+    let left = options.count.map_or(usize::MAX, NonZeroUsize::get);
+    let (dir, unplaced) = (options.dir.as_path(), BTreeSet::new());
+    let mut receiving = Receiving { daemon, dir, bar: &bar, left, unplaced };
+    let outcome = receiving.run(options.count.is_some());
+    bar.end();
+    outcome
+}
+
+/// A command at work.
+struct Receiving<'a> {
+    daemon: Daemon,
+    dir: &'a Path,
+    bar: &'a Bar,
+    /// How many files more it fetches.
+    left: usize,
+    /// Files that could not be put into the folder.
+    unplaced: BTreeSet<String>,
+}
+
+impl Receiving<'_> {
+    /// Fetches what is there and what comes. Where so many files are wanted, one that cannot be
+    /// fetched ends it.
+    fn run(&mut self, is_counted: bool) -> Result<(), Failure> {
+        while self.left > 0 {
+            let problem = self.look()?;
+            if interrupt::has_come() {
+                return Err(Failure::Interrupted);
+            }
+            if self.left > 0 {
+                match problem {
+                    Some(problem) if is_counted => return Err(Failure::Failed(problem)),
+                    _ => thread::sleep(TICK),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fetches what is there now. Returns what could not be fetched, and why.
+    fn look(&mut self) -> Result<Option<String>, Failure> {
+        let Some(FilesStatus { incoming, .. }) = self.daemon.files() else { return Ok(None) };
+        let mut problem = None;
+        for file in incoming {
+            let IncomingStatus { info, from, received, state, .. } = &file;
+            match state {
+                State::Done if self.left > 0 => {
+                    if let Some(new) = self.take(&file)? {
+                        self.bar.line(&new);
+                        problem = Some(new);
+                    }
+                }
+                // Its length comes at its end.
+                State::Moving if info.streamed => {
+                    let received = counted(received, "byte");
+                    self.bar.say(&format!("{} from {from}, {received}", info.name));
+                }
+                State::Moving => {
+                    self.bar.say(&format!("{} from {from}", info.name));
+                    self.bar.fill(*received as f64 / info.size.max(1) as f64);
+                }
+                _ => {}
+            }
+        }
+        Ok(problem)
+    }
+
+    /// Fetches a file. Returns what is to be told if that cannot be: others need not wait for it,
+    /// and it stays with the daemon.
+    fn take(&mut self, file: &IncomingStatus) -> Result<Option<String>, Failure> {
+        let id = &file.id;
+        if self.unplaced.contains(id) {
+            return Ok(None);
+        }
+        let told = match fetch(file, self.dir) {
+            Ok(Some(placed)) => self.tell(file, placed)?,
+            Ok(None) => return Ok(None),
+            Err(error) => Err(error),
+        };
+        match told {
+            Ok(()) => {}
+            // Another command may have fetched it since it was listed.
+            Err(_) if self.waits(id) != Some(true) => {}
+            Err(error) => {
+                self.unplaced.insert(id.clone());
+                return Ok(Some(format!("not fetched: {}: {error}", file.info.name)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Tells of a file that is in the folder, first its user and then the daemon.
+    fn tell(&mut self, file: &IncomingStatus, placed: Placed) -> Result<io::Result<()>, Failure> {
+        if let Some(place) = &placed.place {
+            let (place, size) = (place.display(), counted(file.info.size, "byte"));
+            let text = format!("{place}: {size} from {}", file.from);
+            if let Err(failure) = self.bar.beside(|| print_text(&text)) {
+                placed.end();
+                return Err(failure);
+            }
+            self.left -= 1;
+        }
+        if let Err(error) = placed.sync() {
+            return Ok(Err(error));
+        }
+        self.confirm(&file.id)?;
+        placed.end();
+        Ok(Ok(()))
+    }
+
+    /// Tells the daemon that a file was fetched, until it has written that down: if it begins anew
+    /// before, it knows nothing of it.
+    ///
+    /// Fails if it is interrupted before that: then the next command does what is left.
+    fn confirm(&self, id: &str) -> Result<(), Failure> {
+        let mut patience = SOON;
+        loop {
+            match self.daemon.ask(Request::Fetched { id: id.to_owned() }) {
+                Ok(Told { is_kept: true }) => return Ok(()),
+                // Somebody has dropped it.
+                Err(_) if self.waits(id) == Some(false) => return Ok(()),
+                _ if interrupt::has_come() => return Err(Failure::Interrupted),
+                _ => thread::sleep(patience),
+            }
+            patience = (patience * 2).min(TICK);
+        }
+    }
+
+    /// Whether the daemon still has the file; nothing while it is not there.
+    fn waits(&self, id: &str) -> Option<bool> {
+        let is_it = |file: &IncomingStatus| file.id == id && file.state == State::Done;
+        Some(self.daemon.files()?.incoming.iter().any(is_it))
+    }
+}
+
+/// What a daemon answers to that.
+#[derive(serde::Deserialize)]
+struct Told {
+    /// Whether it is written down. Daemons before did not say.
+    #[serde(default = "said_nothing")]
+    is_kept: bool,
+}
+
+fn said_nothing() -> bool {
+    true
+}
