@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use farhop_run::files::{IncomingStatus, NAME_BYTES, sum_file};
+use farhop_run::files::{IncomingStatus, NAME_BYTES, is_id, sum_file};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 /// A file that was put into a folder. No other command puts it anywhere while there is this: one
@@ -30,7 +30,7 @@ impl Placed {
 
     /// Takes its hidden name away: it is over, or was not told of.
     pub(super) fn end(self) {
-        // What is left is in nobody's way.
+        // What is left is a stray, and goes with others.
         let _ = fs::remove_file(self.part);
     }
 }
@@ -71,9 +71,40 @@ pub(super) fn fetch(file: &IncomingStatus, dir: &Path) -> io::Result<Option<Plac
     }
 }
 
+/// Removes the copies in a folder that commands left which were killed, other than those of files
+/// that still wait: what was done of these matters to [`fetch`]. One that is being made is locked
+/// by whoever makes it.
+///
+/// Fails if the folder cannot be read, or one of them not be removed.
+pub(super) fn remove_strays(dir: &Path, waiting: &[IncomingStatus]) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(id) = name.to_str().and_then(id_of_part) else { continue };
+        if waiting.iter().any(|file| file.id == id) || !entry.file_type()?.is_file() {
+            continue;
+        }
+        let part = entry.path();
+        let copy = match File::open(&part) {
+            // Whoever makes it has just given it its name.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            copy => copy?,
+        };
+        if is_locked(&copy)? && is_there(&copy, &part) {
+            fs::remove_file(&part)?;
+        }
+    }
+    Ok(())
+}
+
 /// What the copy of a file is called while it is made.
 fn part_name(id: &str) -> String {
     format!(".{id}.part")
+}
+
+fn id_of_part(name: &str) -> Option<&str> {
+    let id = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".part"));
+    id.filter(|id| is_id(id))
 }
 
 /// Whether this file is still what has this name.
@@ -217,6 +248,7 @@ mod tests {
         for _ in 0..2 {
             drop(fetch(&file, &into).expect("no error"));
             assert_eq!(fs::read_dir(&into).expect("a folder").count(), 2);
+            remove_strays(&into, std::slice::from_ref(&file)).expect("no error");
             let placed = fetch(&file, &into).expect("no error").expect("it is there");
             assert_eq!(placed.place, None);
             placed.end();
@@ -236,6 +268,27 @@ mod tests {
         assert_eq!(put(&file, &into), None);
         assert_eq!(put(&file, &into), Some(into.join("map.png")));
         assert_eq!(fs::read(backup).expect("it is there"), b"all o");
+    }
+
+    #[test]
+    fn copies_that_a_killed_command_left_are_removed_and_nothing_else() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let kept = [".1-2-00000004.part", ".1-2-4.part", ".notes.part", "1-2-00000003.part"];
+        for name in
+            kept.into_iter().chain([".1-2-00000003.part", ".65535-4294967295-89abcdef.part"])
+        {
+            fs::write(dir.path().join(name), b"some").expect("a file");
+        }
+        // Another command makes this one.
+        let living = File::open(dir.path().join(kept[0])).expect("it is there");
+        living.lock().expect("a lock");
+        remove_strays(dir.path(), &[]).expect("no error");
+        let mut left: Vec<_> = fs::read_dir(dir.path())
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").file_name())
+            .collect();
+        left.sort();
+        assert_eq!(left, kept);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use farhop_proto::base::counted;
 use farhop_run::daemon::control::Request;
 use farhop_run::files::{FilesStatus, IncomingStatus, State};
 
-use super::fetch::{Placed, fetch};
+use super::fetch::{Placed, fetch, remove_strays};
 use super::files::{Daemon, DaemonOptions, TICK};
 use super::print_text;
 use crate::progress::Bar;
@@ -56,7 +56,7 @@ pub(crate) fn receive(options: &ReceiveOptions) -> Result<(), Failure> {
     let bar = Bar::start("waiting for files");
     let left = options.count.map_or(usize::MAX, NonZeroUsize::get);
     let (dir, unplaced) = (options.dir.as_path(), BTreeSet::new());
-    let mut receiving = Receiving { daemon, dir, bar: &bar, left, unplaced };
+    let mut receiving = Receiving { daemon, dir, bar: &bar, left, unplaced, is_clean: false };
     let outcome = receiving.run(options.count.is_some());
     bar.end();
     outcome
@@ -71,6 +71,8 @@ struct Receiving<'a> {
     left: usize,
     /// Files that could not be put into the folder.
     unplaced: BTreeSet<String>,
+    /// Whether what killed commands left there is removed.
+    is_clean: bool,
 }
 
 impl Receiving<'_> {
@@ -95,6 +97,13 @@ impl Receiving<'_> {
     /// Fetches what is there now. Returns what could not be fetched, and why.
     fn look(&mut self) -> Result<Option<String>, Failure> {
         let Some(FilesStatus { incoming, .. }) = self.daemon.files() else { return Ok(None) };
+        if !self.is_clean {
+            self.is_clean = true;
+            // What cannot be removed is in nobody's way.
+            if let Err(error) = remove_strays(self.dir, &incoming) {
+                self.bar.line(&format!("parts may be left in {}: {error}", self.dir.display()));
+            }
+        }
         let mut problem = None;
         for file in incoming {
             let IncomingStatus { info, from, received, state, .. } = &file;

@@ -121,6 +121,18 @@ pub fn is_name(name: &str) -> bool {
         && name.chars().all(is_plain)
 }
 
+/// Whether a file that came may be called this: what [`Incoming::id`] gives.
+pub fn is_id(text: &str) -> bool {
+    let is_number = |part: &str, most: u32| part.parse().is_ok_and(|number: u32| number <= most);
+    let is_sum =
+        |part: &str| part.len() == 8 && part.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let mut parts = text.split('-');
+    parts.next().is_some_and(|source| is_number(source, u16::MAX.into()))
+        && parts.next().is_some_and(|local| is_number(local, u32::MAX))
+        && parts.next().is_some_and(is_sum)
+        && parts.next().is_none()
+}
+
 /// A block of a file, in its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
