@@ -4,13 +4,13 @@
 //! Until the daemon has written down that it was fetched no other command takes it; what is left to
 //! do where one is killed the next one does, and does not tell of it (`fetch`).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farhop_proto::base::counted;
 use farhop_run::daemon::control::Request;
@@ -22,12 +22,17 @@ use super::print_text;
 use crate::progress::Bar;
 use crate::{Failure, interrupt};
 
+/// After so long it is tried again to put a file into the folder.
+const AGAIN: Duration = Duration::from_secs(10);
+/// And so many times as long as that took: most of the time is for files that can be fetched.
+const SHARE: u32 = 4;
 /// After so long the daemon is asked for the first time whether it has written something down.
 const SOON: Duration = Duration::from_millis(5);
 
 /// Fetches the files that came for this node into a folder, until it is interrupted.
 ///
 /// A file that is there under the same name with other bytes is kept: the new one gets a number.
+/// What cannot be put into the folder, because that is full for example, is tried again.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop receive                       into this folder\n  \
@@ -36,7 +41,7 @@ pub(crate) struct ReceiveOptions {
     /// The folder; made if it is not there.
     #[arg(default_value = ".")]
     dir: PathBuf,
-    /// Ends after so many files.
+    /// Ends after so many files, or with an error if one cannot be put into the folder.
     #[arg(long, value_name = "N", value_parser = super::how_many)]
     count: Option<NonZeroUsize>,
     #[command(flatten)]
@@ -55,7 +60,7 @@ pub(crate) fn receive(options: &ReceiveOptions) -> Result<(), Failure> {
     })?;
     let bar = Bar::start("waiting for files");
     let left = options.count.map_or(usize::MAX, NonZeroUsize::get);
-    let (dir, unplaced) = (options.dir.as_path(), BTreeSet::new());
+    let (dir, unplaced) = (options.dir.as_path(), BTreeMap::new());
     let mut receiving = Receiving { daemon, dir, bar: &bar, left, unplaced, is_clean: false };
     let outcome = receiving.run(options.count.is_some());
     bar.end();
@@ -70,9 +75,17 @@ struct Receiving<'a> {
     /// How many files more it fetches.
     left: usize,
     /// Files that could not be put into the folder.
-    unplaced: BTreeSet<String>,
+    unplaced: BTreeMap<String, Unplaced>,
     /// Whether what killed commands left there is removed.
     is_clean: bool,
+}
+
+/// A file that could not be put into the folder.
+struct Unplaced {
+    /// What was told of it.
+    why: String,
+    /// When it is tried again.
+    due: Instant,
 }
 
 impl Receiving<'_> {
@@ -130,10 +143,11 @@ impl Receiving<'_> {
     }
 
     /// Fetches a file. Returns what is to be told if that cannot be: others need not wait for it,
-    /// and it stays with the daemon.
+    /// it stays with the daemon and is tried again later. Nothing is told twice.
     fn take(&mut self, file: &IncomingStatus) -> Result<Option<String>, Failure> {
         let id = &file.id;
-        if self.unplaced.contains(id) {
+        let begun = Instant::now();
+        if self.unplaced.get(id).is_some_and(|unplaced| begun < unplaced.due) {
             return Ok(None);
         }
         let told = match fetch(file, self.dir) {
@@ -142,12 +156,17 @@ impl Receiving<'_> {
             Err(error) => Err(error),
         };
         match told {
-            Ok(()) => {}
+            Ok(()) => _ = self.unplaced.remove(id),
             // Another command may have fetched it since it was listed.
             Err(_) if self.waits(id) != Some(true) => {}
             Err(error) => {
-                self.unplaced.insert(id.clone());
-                return Ok(Some(format!("not fetched: {}: {error}", file.info.name)));
+                let why = format!("not fetched: {}: {error}", file.info.name);
+                let now = Instant::now();
+                let due = now + AGAIN.max((now - begun) * SHARE);
+                let new = Unplaced { why: why.clone(), due };
+                let old = self.unplaced.insert(id.clone(), new);
+                let is_told = old.is_some_and(|old| old.why == why);
+                return Ok((!is_told).then_some(why));
             }
         }
         Ok(None)

@@ -89,6 +89,26 @@ fn of_two_that_fetch_into_one_folder_one_alone_tells_of_each_file() {
 }
 
 #[test]
+#[ignore = "system: a folder that is away for a while, about 15 s"]
+fn a_file_that_could_not_be_put_into_its_folder_is_once_that_can_be() {
+    let place = Place::new("again");
+    let Some(row) = Row::up(&place, &["hill", "valley"], 15_021) else { return };
+    let _receiving = start_receiving(&row, "out");
+    let said = || fs::read_to_string(place.path("out.err")).expect("it is there");
+    // It may not have looked for the folder yet.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let (inbox, aside) = (inbox(&row), place.path("aside"));
+    fs::rename(&inbox, &aside).expect("it is there");
+    let (path, content) = row.write("small.bin", 20_000);
+    let out = place.farhop(&["send", &path, "valley", "--node", "hill"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    wait_for("what is wrong", || said().contains("not fetched: small.bin"));
+    fs::rename(&aside, &inbox).expect("it is there");
+    wait_for("the file", || fs::read(inbox.join("small.bin")).is_ok_and(|got| got == content));
+    assert_eq!(said().lines().count(), 1, "{}", said());
+}
+
+#[test]
 #[ignore = "system: three daemons killed while they carry a file, about 15 s"]
 fn a_file_arrives_whatever_daemon_is_killed_on_the_way() {
     let place = Place::new("killed");
