@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Error, Result, ensure};
 use bytes::Bytes;
@@ -26,6 +26,9 @@ use crate::sockets::{Receiving, Sending};
 const TOGETHER: usize = 64;
 /// After so long without a task the store's file is looked at.
 const QUIET: Duration = Duration::from_secs(10);
+
+/// After so long in which it could not be read a file is given up.
+const UNREAD: Duration = Duration::from_mins(5);
 
 /// What is to be done.
 #[derive(Debug)]
@@ -89,7 +92,7 @@ pub(crate) enum Done {
     NotNoted(u32),
     /// A block of a file that is sent from here.
     Read(u32, u32, Bytes, bool),
-    /// It cannot be read, and why.
+    /// It cannot be read, also later, and why.
     Unreadable(u32, String),
     /// A block that a program here sends is kept.
     Held(Whole),
@@ -110,8 +113,10 @@ pub(super) struct Clerk {
     /// The block of each flow from here that could not be kept, until its next one comes. Whoever
     /// gave it may still say that it was taken.
     lost: BTreeMap<u32, u32>,
-    /// Blocks for this node that are tried again later.
+    /// Blocks that are tried again later.
     late: Late,
+    /// Since when files that are sent from here cannot be read, by the numbers of their flows.
+    unread: BTreeMap<u32, Instant>,
     /// Whether the store is to be opened again: after an error it does nothing more.
     has_failed: bool,
 }
@@ -119,7 +124,8 @@ pub(super) struct Clerk {
 impl Clerk {
     pub(super) fn new(store: Store, inbox: Inbox) -> Self {
         let (owed, lost, late) = (Vec::new(), BTreeMap::new(), Late::default());
-        Self { store, inbox, owed, lost, late, has_failed: false }
+        let unread = BTreeMap::new();
+        Self { store, inbox, owed, lost, late, unread, has_failed: false }
     }
 
     /// What is written of blocks from here.
@@ -208,10 +214,7 @@ impl Clerk {
                         self.on_delivery(task, &mut changes, &mut done);
                     }
                 }
-                Task::Read(file, number, part) => done.push(match read(&file, &part) {
-                    Ok(bytes) => Done::Read(file.local, number, bytes, part.is_last),
-                    Err(error) => Done::Unreadable(file.local, format!("{error:#}")),
-                }),
+                Task::Read(file, number, part) => done.extend(self.read(file, number, part)),
                 Task::Note(file) => {
                     done.push(Done::Noted(file.local));
                     changes.push(Change::Outgoing(*file));
@@ -229,6 +232,27 @@ impl Clerk {
             }
         }
         self.write_down(changes, done)
+    }
+
+    /// Reads a block of a file that is sent from here. What may pass, as when a file server is
+    /// away, gives no file up: it is tried again for a while.
+    fn read(&mut self, file: Box<Outgoing>, number: u32, part: Part) -> Option<Done> {
+        let local = file.local;
+        let error = match read(&file, &part) {
+            Ok(bytes) => {
+                self.unread.remove(&local);
+                return Some(Done::Read(local, number, bytes, part.is_last));
+            }
+            Err(error) => error,
+        };
+        let since = self.unread.entry(local).or_insert_with(Instant::now);
+        if may_pass(&error) && since.elapsed() < UNREAD {
+            tracing::warn!(path = %file.path.display(), "a block of a file waits: {error:#}");
+            self.late.put(Task::Read(file, number, part));
+            return None;
+        }
+        self.unread.remove(&local);
+        Some(Done::Unreadable(local, format!("{}: {error:#}", file.path.display())))
     }
 
     /// Makes changes, and returns what was done then.
@@ -420,10 +444,18 @@ fn is_of_disk(error: &Error) -> bool {
     kind.is_some_and(|kind| kind != io::ErrorKind::NotFound)
 }
 
+/// Whether a file that cannot be read now may be so later, and the same one.
+fn may_pass(error: &Error) -> bool {
+    use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied, UnexpectedEof};
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    let lasting = [InvalidInput, NotFound, PermissionDenied, UnexpectedEof];
+    kind.is_some_and(|kind| !lasting.contains(&kind))
+}
+
 fn read(file: &Outgoing, part: &Part) -> Result<Bytes> {
     let (on_disk, metadata) = open_file(&file.path)?;
     let is_same = metadata.len() == file.info.size && modified_ns(&metadata) == file.modified_ns;
-    ensure!(is_same, "{} was changed while it was sent", file.path.display());
+    ensure!(is_same, "it was changed while it was sent");
     let mut bytes = part.front.clone();
     let front = bytes.len();
     bytes.resize(front + part.length as usize, 0);

@@ -17,7 +17,7 @@ use redb::{Database, StorageBackend, TableDefinition};
 use tempfile::TempDir;
 
 use super::clerk::{Clerk, Done, Task};
-use super::inbox::Inbox;
+use super::inbox::{Inbox, sum_bytes};
 use super::store::{Change, Store, StoreError, file_bytes};
 use super::{Numbers, Office};
 use crate::files::{FileInfo, Incoming, Outgoing, Part, State};
@@ -207,24 +207,27 @@ fn accepted(done: &[Done]) -> Option<&Incoming> {
     }
 }
 
-/// A file of so many bytes, as its sender cuts it.
-fn blocks(size: u64, sha256: Option<&str>) -> Vec<(Vec<u8>, bool)> {
-    let content: Vec<u8> = (0..size).map(|at| (at * 7 / 3) as u8).collect();
-    let digest = ring::digest::digest(&ring::digest::SHA256, &content);
-    let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    let sha256 = sha256.map_or(hex, str::to_owned);
-    let info = FileInfo { name: "map".into(), size, sha256, nonce: 1, streamed: false };
-    let file = Outgoing {
+/// A file of so many bytes that is sent.
+fn map(size: u64) -> Outgoing {
+    let (name, sha256) = ("map".into(), String::new());
+    Outgoing {
         local: 7,
         path: "/map".into(),
         modified_ns: 0,
-        info,
+        info: FileInfo { name, size, sha256, nonce: 1, streamed: false },
         to: NodeId(3),
         to_name: "valley".into(),
         block_bytes: 10_000,
         arrived: 0,
         state: State::Moving,
-    };
+    }
+}
+
+/// A file of so many bytes, as its sender cuts it.
+fn blocks(size: u64, sha256: Option<&str>) -> Vec<(Vec<u8>, bool)> {
+    let content: Vec<u8> = (0..size).map(|at| (at * 7 / 3) as u8).collect();
+    let mut file = map(size);
+    file.info.sha256 = sha256.map_or_else(|| sum_bytes(&content), str::to_owned);
     let block = |part: Part| {
         let bytes = &content[part.offset as usize..(part.offset + part.length) as usize];
         ([&part.front[..], bytes].concat(), part.is_last)
@@ -376,6 +379,29 @@ fn a_block_that_its_file_has_no_room_for_waits() {
     assert!(done.is_empty(), "{done:?}");
     fs::rename(&aside, &part).expect("it is there");
     assert!(accepted(&desk.clerk.perform_late()).is_some());
+}
+
+#[test]
+fn a_file_that_cannot_be_read_for_a_while_is_not_given_up() {
+    let mut desk = Desk::new();
+    let [path, aside] = ["map", "aside"].map(|name| desk.dir.path().join(name));
+    fs::write(&path, b"all of it").expect("a file");
+    let (_, metadata) = super::open_file(&path).expect("a file");
+    let file =
+        Outgoing { path: path.clone(), modified_ns: super::modified_ns(&metadata), ..map(9) };
+    let part = file.part(0).expect("a block");
+    let read = || vec![Task::Read(Box::new(file.clone()), 0, part.clone())];
+    fs::rename(&path, &aside).expect("it is there");
+    // An error that neither says that there is no file nor that it may not be read.
+    std::os::unix::fs::symlink(&path, &path).expect("a link to itself");
+    let done = desk.clerk.perform(read());
+    assert!(done.is_empty(), "{done:?}");
+    fs::rename(&aside, &path).expect("it is there");
+    let late = desk.clerk.perform_late();
+    assert!(matches!(late[..], [Done::Read(7, 0, _, true)]), "{late:?}");
+    fs::remove_file(&path).expect("it is there");
+    let done = desk.clerk.perform(read());
+    assert!(matches!(done[..], [Done::Unreadable(7, _)]), "{done:?}");
 }
 
 #[test]
