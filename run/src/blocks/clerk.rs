@@ -17,7 +17,7 @@ use farhop_proto::wire::hop::{BlockId, FlowKey};
 use rustix::fs::OFlags;
 
 use super::inbox::Inbox;
-use super::late::Late;
+use super::late::{AGAIN, Late};
 use super::store::{Change, Store};
 use crate::files::{Incoming, Outgoing, Part, State};
 use crate::sockets::{Receiving, Sending};
@@ -152,7 +152,7 @@ impl Clerk {
     /// Waits for the next task, or until those that could not be done are due. Returns what is to
     /// be done first; nothing once nobody can give any more.
     fn next_tasks(&mut self, tasks: &Receiver<Task>) -> Option<Vec<Task>> {
-        let patience = self.late.patience();
+        let patience = self.patience();
         let next = match tasks.recv_timeout(patience.unwrap_or(QUIET)) {
             Err(RecvTimeoutError::Timeout) if patience.is_none() => {
                 self.shrink();
@@ -164,6 +164,13 @@ impl Clerk {
         let mut first = self.late.take_due();
         first.extend(next);
         Some(first)
+    }
+
+    /// After how long something is done though there is no task; nothing if nothing waits. What is
+    /// owed may make the room that others wait for.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        let owed = (!self.owed.is_empty()).then_some(AGAIN);
+        self.late.patience().into_iter().chain(owed).min()
     }
 
     /// Does what could not be done before.
@@ -276,9 +283,9 @@ impl Clerk {
     /// What is left of what was done if it could not be written down. Blocks for this node are
     /// tried again later.
     fn undo(&mut self, done: Vec<Done>) -> Vec<Done> {
-        self.inbox.undo();
+        let emptied = self.inbox.undo().into_iter();
         self.late.end(false);
-        let mut left = Vec::new();
+        let mut left: Vec<Done> = emptied.map(Done::LetGo).collect();
         for done in done {
             match done {
                 Done::Accepted(..) | Done::Letter(_) => {}

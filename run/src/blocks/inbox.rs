@@ -82,13 +82,21 @@ impl Inbox {
         Some(file)
     }
 
-    /// What was taken since is not written down: files are as they were. What is to be removed
-    /// still is, once that is written down.
-    pub(super) fn undo(&mut self) {
+    /// What was taken since is not written down: files are as they were. What was fetched gives its
+    /// bytes back at once, which may be the room that is missing, and is removed when that is
+    /// written down. Returns those of which a start after a crash would know it.
+    pub(super) fn undo(&mut self) -> Vec<String> {
+        let mut emptied = Vec::new();
         for one in std::mem::take(&mut self.moves) {
             match one {
                 Move::Whole(id) => _ = self.waiting.remove(&id),
-                Move::Gone(_) => self.moves.push(one),
+                Move::Gone(id) => {
+                    match self.empty(&id) {
+                        Ok(()) => emptied.push(id.clone()),
+                        Err(error) => tracing::error!("the file {id} keeps its room: {error}"),
+                    }
+                    self.moves.push(Move::Gone(id));
+                }
             }
         }
         for (flow, before) in std::mem::take(&mut self.before) {
@@ -100,6 +108,17 @@ impl Inbox {
                 None => now.iter().for_each(|file| self.remove_part(&file.id())),
             }
         }
+        emptied
+    }
+
+    /// Gives the bytes of a file back that was fetched. Its name says so to [`mend`].
+    fn empty(&self, id: &str) -> io::Result<()> {
+        let gone = gone_file(&self.dir, id);
+        if !gone.exists() {
+            fs::rename(self.whole_file(id), &gone)?;
+            self.sync_inbox()?;
+        }
+        File::options().write(true).open(gone)?.set_len(0)
     }
 
     fn remove_part(&self, id: &str) {
@@ -115,7 +134,9 @@ impl Inbox {
         for one in &moves {
             let outcome = match one {
                 Move::Whole(id) => fs::rename(self.part_file(id), self.whole_file(id)),
-                Move::Gone(id) => fs::remove_file(self.whole_file(id)),
+                // Under the other name if it could not be written down at first.
+                Move::Gone(id) => fs::remove_file(self.whole_file(id))
+                    .or_else(|_| fs::remove_file(gone_file(&self.dir, id))),
             };
             if let Err(error) = outcome.and_then(|()| self.sync_inbox()) {
                 let (Move::Whole(id) | Move::Gone(id)) = one;
@@ -239,11 +260,17 @@ impl Inbox {
 
 /// Makes the files of an inbox what is written down of them: a crash may have come between.
 fn mend(store: &Store, inbox: &Path, files: &mut [Incoming]) -> Result<()> {
-    let mut changes = Vec::new();
+    let (mut changes, mut emptied) = (Vec::new(), Vec::new());
     for file in files {
         let (part, whole) = (part_file(inbox, &file.id()), whole_file(inbox, &file.id()));
+        let gone = gone_file(inbox, &file.id());
         match file.state {
             State::Moving => {}
+            State::Done if gone.exists() => {
+                file.state = State::Fetched;
+                changes.push(Change::Incoming(file.clone()));
+                emptied.push(gone);
+            }
             State::Done => {
                 if !whole.exists() && fs::rename(part, whole).is_err() {
                     file.state = State::Failed("its bytes are gone".into());
@@ -252,20 +279,24 @@ fn mend(store: &Store, inbox: &Path, files: &mut [Incoming]) -> Result<()> {
             }
             State::Fetched | State::Failed(_) => {
                 // There is none, unless the daemon ended before it was removed.
-                let _ = (fs::remove_file(part), fs::remove_file(whole));
+                let _ = [part, whole, gone].map(fs::remove_file);
             }
         }
     }
-    Ok(store.change(&changes)?)
+    store.change(&changes)?;
+    // What is left of them goes at the next start.
+    emptied.into_iter().for_each(|gone| _ = fs::remove_file(gone));
+    Ok(())
 }
 
 /// Removes parts of files of which nothing was written down before a crash.
 fn remove_strays(inbox: &Path, files: &[Incoming]) -> io::Result<()> {
-    let paths = |id: String| [part_file(inbox, &id), whole_file(inbox, &id)];
+    let paths = |id: String| [part_file, whole_file, gone_file].map(|path| path(inbox, &id));
     let known: BTreeSet<PathBuf> = files.iter().map(Incoming::id).flat_map(paths).collect();
     for entry in fs::read_dir(inbox)? {
         let path = entry?.path();
-        let is_one = path.extension().is_some_and(|end| end == "part" || end == "whole");
+        let ends = ["part", "whole", "gone"];
+        let is_one = path.extension().is_some_and(|end| ends.iter().any(|one| end == *one));
         if is_one && !known.contains(&path) {
             fs::remove_file(path)?;
         }
@@ -280,6 +311,11 @@ fn part_file(inbox: &Path, id: &str) -> PathBuf {
 /// Where a file is that came whole.
 pub(crate) fn whole_file(inbox: &Path, id: &str) -> PathBuf {
     inbox.join(format!("{id}.whole"))
+}
+
+/// What a file is called that was fetched, where only this says so.
+fn gone_file(inbox: &Path, id: &str) -> PathBuf {
+    inbox.join(format!("{id}.gone"))
 }
 
 /// The sum over the first bytes of a file, to be gone on with.

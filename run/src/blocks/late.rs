@@ -11,7 +11,7 @@ use super::clerk::Task;
 use crate::sockets::Receiving;
 
 /// After so long it is tried again, as the machine does with blocks that pass through.
-const AGAIN: Duration = Duration::from_secs(10);
+pub(super) const AGAIN: Duration = Duration::from_secs(10);
 
 /// Blocks of files and of programs, those of a flow in their order.
 #[derive(Default)]

@@ -417,21 +417,45 @@ fn a_block_that_waits_is_forgotten_with_its_flow() {
 }
 
 #[test]
-fn a_file_that_was_fetched_while_the_disk_was_full_is_removed_once_that_is_written() {
+fn a_file_that_was_fetched_while_the_disk_was_full_gives_its_room_back() {
+    for is_killed in [false, true] {
+        let (mut desk, is_full) = desk_that_can_be_full();
+        let (only, _) = blocks(100, None).swap_remove(0);
+        let done = desk.deliver(0, only, true);
+        let file = accepted(&done).expect("it is whole").clone();
+        let inbox = desk.dir.path().join("inbox");
+        let lengths = || {
+            let files = fs::read_dir(&inbox).expect("it is there").flatten();
+            files.map(|file| file.metadata().expect("it is there").len()).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(), [100]);
+        is_full.store(true, Ordering::Relaxed);
+        let fetched = Incoming { state: State::Fetched, ..file.clone() };
+        let done = desk.clerk.perform(vec![Task::Fetched(Box::new(fetched.clone()))]);
+        assert!(matches!(&done[..], [Done::LetGo(id)] if *id == file.id()), "{done:?}");
+        assert_eq!(lengths(), [0], "what is written down says that it is there");
+        is_full.store(false, Ordering::Relaxed);
+        if is_killed {
+            desk = desk.restart();
+        } else {
+            desk.clerk.perform(Vec::new());
+        }
+        assert!(lengths().is_empty());
+        drop(desk.clerk);
+        let store = Store::open(desk.dir.path(), &config(Durable::Fsync)).expect("the same store");
+        assert_eq!(store.incoming().expect("it can be read"), [fetched]);
+    }
+}
+
+#[test]
+fn what_is_owed_is_written_though_nothing_else_is_to_be_done() {
     let (mut desk, is_full) = desk_that_can_be_full();
-    let (only, _) = blocks(100, None).swap_remove(0);
-    let done = desk.deliver(0, only, true);
-    let file = accepted(&done).expect("it is whole").clone();
-    let whole = desk.dir.path().join("inbox").join(format!("{}.whole", file.id()));
     is_full.store(true, Ordering::Relaxed);
-    let fetched = Incoming { state: State::Fetched, ..file.clone() };
-    let done = desk.clerk.perform(vec![Task::Fetched(Box::new(fetched))]);
-    assert!(done.is_empty(), "whoever fetched it is to say so again after a crash: {done:?}");
-    assert!(whole.exists(), "else it would be missed after a crash");
+    desk.clerk.perform(vec![Task::Drop(id(5))]);
+    assert!(desk.clerk.patience().is_some(), "it waits for a task");
     is_full.store(false, Ordering::Relaxed);
-    let done = desk.clerk.perform(Vec::new());
-    assert!(matches!(&done[..], [Done::LetGo(id)] if *id == file.id()), "{done:?}");
-    assert!(!whole.exists());
+    desk.clerk.perform(Vec::new());
+    assert_eq!(desk.clerk.patience(), None);
 }
 
 #[test]
