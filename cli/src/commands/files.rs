@@ -13,7 +13,8 @@ use farhop_run::daemon::client::ask;
 use farhop_run::daemon::control::Request;
 use farhop_run::daemon::{BlockStatus, CacheStatus};
 use farhop_run::files::{
-    FilesStatus, IncomingStatus, OutgoingStatus, Push, SendFile, State, open_file, sum_file,
+    FilesStatus, IncomingStatus, OutgoingStatus, Push, SendFile, State, modified_ns, open_file,
+    sum_file,
 };
 use farhop_run::sockets;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -187,15 +188,18 @@ pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
 fn describe(file: &Path, to: &str) -> Result<SendFile, Failure> {
     let told = |error: io::Error| Failure::Failed(format!("{}: {error}", file.display()));
     let path = fs::canonicalize(file).map_err(told)?;
-    let (open, _) = open_file(&path).map_err(told)?;
+    let (open, metadata) = open_file(&path).map_err(told)?;
     if path.to_str().is_none() {
         let why = "its path is not UTF-8, which a daemon cannot be told";
         return Err(Failure::Failed(format!("{}: {why}", file.display())));
     }
     let own = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let (to, name) = to.split_once(':').unwrap_or((to, own));
+    // From before the sum: what is changed meanwhile, or before the daemon looks, is another file.
+    let modified_ns = Some(modified_ns(&metadata));
     let (sha256, size) = sum_file(&open, &mut |_| !interrupt::has_come())?;
-    Ok(SendFile { to: to.into(), name: name.into(), size, sha256, path: path.clone() })
+    let (to, name) = (to.into(), name.into());
+    Ok(SendFile { to, name, size, sha256, modified_ns, path: path.clone() })
 }
 
 pub(crate) fn push(options: &PushOptions) -> Result<(), Failure> {

@@ -205,6 +205,7 @@ fn what_is_no_file_is_refused_and_stops_nobody() {
         name: "x".into(),
         size: 0,
         sha256: String::new(),
+        modified_ns: None,
     };
     let socket = place.runtime().join("hill.sock");
     let asked = farhop_run::daemon::client::ask(

@@ -32,6 +32,10 @@ pub struct SendFile {
     pub size: u64,
     /// SHA-256 over its bytes, in hexadecimal.
     pub sha256: String,
+    /// When it was last changed before that was computed, in nanoseconds since 1970. Clients before
+    /// did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified_ns: Option<u64>,
 }
 
 /// A file that is sent from here.
@@ -258,13 +262,15 @@ impl Courier {
     ///
     /// Fails if there is no such node or file, or too many are on their way.
     pub(crate) fn send(&mut self, office: &Office, local: u32, wanted: SendFile) -> Result<()> {
-        let SendFile { path, to, name, size, sha256 } = wanted;
+        let SendFile { path, to, name, size, sha256, modified_ns: before } = wanted;
         let node = office.node_of(&to)?;
         ensure!(is_name(&name), "'{name}' is no name for a file; give another one behind {to}:");
         ensure!(path.is_absolute(), "{} is not a full path", path.display());
         let opened = open_file(&path);
         let (_, metadata) = opened.with_context(|| format!("cannot read {}", path.display()))?;
-        ensure!(metadata.len() == size, "{} was changed", path.display());
+        let modified_ns = modified_ns(&metadata);
+        let is_same = metadata.len() == size && before.is_none_or(|before| before == modified_ns);
+        ensure!(is_same, "{} was changed while its checksum was computed", path.display());
         if self.trips.len() >= FILES {
             let over = self.over.pop_front();
             let over = over.with_context(|| format!("{FILES} files are on their way already"))?;
@@ -275,7 +281,7 @@ impl Courier {
         let file = Outgoing {
             local,
             path,
-            modified_ns: modified_ns(&metadata),
+            modified_ns,
             info: FileInfo { name, size, sha256, nonce, streamed: false },
             to: node,
             to_name: to,
@@ -414,6 +420,8 @@ impl Courier {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     /// A file of 9 bytes that came.
@@ -422,6 +430,35 @@ mod tests {
         let (name, sha256) = ("map.png".into(), "ab".into());
         let info = FileInfo { name, size: 9, sha256, nonce: 1, streamed: false };
         Incoming { source, local, opened, info, received: 9, next: 1, state: State::Done }
+    }
+
+    #[test]
+    fn a_file_that_was_changed_after_its_sum_was_computed_is_not_sent() {
+        let (mut office, _asked) = Office::of_test();
+        office.names.insert(NodeId(3), "valley".into());
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("map.png");
+        std::fs::write(&path, b"all of it").expect("a file");
+        let (_, metadata) = open_file(&path).expect("a file");
+        let wanted = SendFile {
+            path: path.clone(),
+            to: "valley".into(),
+            name: "map.png".into(),
+            size: 9,
+            sha256: "ab".into(),
+            modified_ns: Some(modified_ns(&metadata)),
+        };
+        let mut courier = Courier::build(Vec::new(), Vec::new());
+        courier.send(&office, 1, wanted.clone()).expect("it is as it was");
+        // As long as before.
+        let later = metadata.modified().expect("a time") + std::time::Duration::from_millis(10);
+        File::options()
+            .write(true)
+            .open(&path)
+            .and_then(|file| file.set_modified(later))
+            .expect("it is ours");
+        let refused = courier.send(&office, 2, wanted).expect_err("it is another file");
+        assert!(refused.to_string().contains("was changed while its checksum"), "{refused}");
     }
 
     #[test]
