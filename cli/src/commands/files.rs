@@ -317,6 +317,23 @@ pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What files for this node take of the disk, beside the blocks.
+fn describe_inbox(cache: &CacheStatus, incoming: &[IncomingStatus]) -> String {
+    let files = |wanted: State| {
+        let found = || incoming.iter().filter(|file| file.state == wanted);
+        let bytes: u64 = found().map(|file| file.received).sum();
+        format!("{} ({})", counted(found().count(), "file"), counted(bytes, "byte"))
+    };
+    format!(
+        "{}/inbox: not fetched {}, under way {}, of {} MiB on disk
+",
+        cache.folder,
+        files(State::Done),
+        files(State::Moving),
+        cache.disk_limit >> 20
+    )
+}
+
 fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
     let blocks = |blocks: &[BlockStatus]| {
         let bytes: u64 = blocks.iter().map(|block| u64::from(block.bytes)).sum();
@@ -332,6 +349,7 @@ fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
         cache.file_bytes.div_ceil(1 << 20),
         cache.disk_limit >> 20
     );
+    text += &describe_inbox(cache, &files.incoming);
     let word = |state: &State| match state {
         State::Moving => "under way".to_owned(),
         State::Done => "arrived".to_owned(),
@@ -358,4 +376,45 @@ fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
         let _ = writeln!(text, "  {id}: {} from {from}, {bytes}, {}", info.name, word(state));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use farhop_run::files::FileInfo;
+
+    use super::*;
+
+    #[test]
+    fn a_cache_is_shown_with_the_files_that_nobody_has_fetched() {
+        let cache = CacheStatus {
+            folder: "/state/valley".into(),
+            memory_limit: 64 << 20,
+            disk_limit: 1 << 30,
+            file_bytes: 1 << 20,
+            waiting: Vec::new(),
+            cached: Vec::new(),
+        };
+        let file = |received, state| IncomingStatus {
+            id: "1-2-00000003".into(),
+            from: "hill".into(),
+            info: FileInfo {
+                name: "map.png".into(),
+                size: 5_000,
+                sha256: "ab".into(),
+                nonce: 1,
+                streamed: false,
+            },
+            received,
+            state,
+            path: "/state/valley/inbox/1-2-00000003.whole".into(),
+        };
+        let failed = State::Failed("its sender gave it up".into());
+        let incoming = [(5_000, State::Done), (3_000, State::Moving), (7, failed)];
+        let incoming = incoming.map(|(received, state)| file(received, state));
+        let files = FilesStatus { outgoing: Vec::new(), incoming: incoming.into() };
+        let text = describe_cache(&cache, &files);
+        let inbox = "/state/valley/inbox: not fetched 1 file (5000 bytes), \
+                     under way 1 file (3000 bytes), of 1024 MiB on disk\n";
+        assert!(text.contains(inbox), "{text}");
+    }
 }
