@@ -20,47 +20,81 @@ pub(super) const USES: [Use; 8] = [
     ("idle", "#e8e8e8", |air| air.idle),
 ];
 
-/// Size of the chart of air time, in its own units.
-const WIDTH: f64 = 860.0;
-const NAMES: f64 = 190.0;
+/// Size of the chart of air time, in its own units: a bar of all of the time, what is right of it,
+/// and a letter of a name at its widest.
+const ACROSS: f64 = 650.0;
+const RIGHT: f64 = 20.0;
+const LETTER: f64 = 8.0;
 const BAR: f64 = 24.0;
 const STEP: f64 = 36.0;
 const LEGEND: f64 = 40.0;
 const SCALE: f64 = 40.0;
 
+/// Links that have a bar, at most: those whose senders used most of the time for them.
+const BARS: usize = 40;
+
+/// The time that the sender of a link used for it.
+fn busy(link: &LinkReport) -> f64 {
+    let uses = USES.iter().filter(|(name, ..)| !["others", "idle"].contains(name));
+    uses.map(|(_, _, share)| share(&link.air)).sum()
+}
+
+/// The links that have a bar, in the order of the scenario.
+fn with_bars(links: &[LinkReport]) -> Vec<&LinkReport> {
+    let mut order: Vec<usize> = (0..links.len()).collect();
+    order.sort_by(|a, b| busy(&links[*b]).total_cmp(&busy(&links[*a])));
+    order.truncate(BARS);
+    order.sort_unstable();
+    order.into_iter().map(|index| &links[index]).collect()
+}
+
+fn name(link: &LinkReport) -> String {
+    format!("{} to {}", link.from, link.to)
+}
+
 /// What each direction of each link used the time for, as stacked bars.
-pub(super) fn air_chart(links: &[LinkReport]) -> Markup {
+pub(super) fn air_chart(all: &[LinkReport]) -> Markup {
+    let links = with_bars(all);
+    let left_out = all.len() - links.len();
+    let longest = links.iter().map(|link| name(link).chars().count()).max().unwrap_or(0);
+    let names = 20.0 + LETTER * longest as f64;
     let foot = LEGEND + STEP * links.len() as f64;
-    let across = WIDTH - NAMES - 20.0;
-    let view = format!("0 0 {WIDTH} {}", foot + SCALE);
+    let width = names + ACROSS + RIGHT;
+    let view = format!("0 0 {width} {}", foot + SCALE);
     html! {
         figure {
-            svg viewBox=(view) width=(WIDTH) role="img" aria-label="Shares of air time"
+            svg viewBox=(view) width=(width) role="img" aria-label="Shares of air time"
                 font-family="sans-serif" font-size="13" fill="#282828" {
                 rect width="100%" height="100%" fill="#fff" {}
                 @for (index, (name, colour, _)) in USES.iter().enumerate() {
-                    @let x = NAMES + index as f64 * 82.0;
+                    @let x = names + index as f64 * 82.0;
                     rect x=(x) y="8" width="14" height="14" fill=(colour) {}
                     text x=(x + 20.0) y="20" { (name) }
                 }
                 @for (index, link) in links.iter().enumerate() {
                     @let y = LEGEND + STEP * index as f64;
-                    text x=(NAMES - 10.0) y=(y + BAR * 0.7) text-anchor="end" {
-                        (link.from) " to " (link.to)
+                    text x=(names - 10.0) y=(y + BAR * 0.7) text-anchor="end" {
+                        (name(link))
                     }
                     @for (start, share, name, colour) in stacked(&link.air) {
-                        rect x=(tenths(NAMES + start * across)) y=(y) height=(BAR)
-                            width=(tenths(share * across)) fill=(colour) {
+                        rect x=(tenths(names + start * ACROSS)) y=(y) height=(BAR)
+                            width=(tenths(share * ACROSS)) fill=(colour) {
                             title { (name) ": " (format!("{:.1} %", share * 100.0)) }
                         }
                     }
                 }
                 @for percent in [0_u32, 25, 50, 75, 100] {
-                    @let x = NAMES + f64::from(percent) / 100.0 * across;
+                    @let x = names + f64::from(percent) / 100.0 * ACROSS;
                     text x=(x) y=(foot + 14.0) text-anchor="middle" { (percent) }
                 }
-                text x=(NAMES + across / 2.0) y=(foot + 33.0) text-anchor="middle" {
+                text x=(names + ACROSS / 2.0) y=(foot + 33.0) text-anchor="middle" {
                     "share of the time of the run, %"
+                }
+            }
+            @if left_out > 0 {
+                figcaption.note {
+                    "The " (BARS) " links whose senders used most of the time for them, and "
+                    (left_out) " more without a bar."
                 }
             }
         }
@@ -194,5 +228,32 @@ mod tests {
         for word in ["hill to valley", "data: 25.0 %", "share of the time of the run, %"] {
             assert!(chart.contains(word), "no {word} in {chart}");
         }
+    }
+
+    fn link(from: &str, data: f64) -> LinkReport {
+        let air = AirReport { data, idle: 1.0 - data, ..AirReport::default() };
+        LinkReport { from: from.into(), to: "valley".into(), air, ..LinkReport::default() }
+    }
+
+    #[test]
+    fn long_names_have_their_place_left_of_the_bars() {
+        let start = |name: &str| -> f64 {
+            let chart = air_chart(&[link(name, 1.0)]).into_string();
+            let (_, x) = chart
+                .split_once("text-anchor=\"end\"")
+                .map_or(("", ""), |at| at.0.rsplit_once("text x=\"").expect("a name has a place"));
+            x.split('"').next().expect("it ends").parse().expect("a number")
+        };
+        assert!(start("a-hill-with-a-very-long-name") - start("hill") >= 24.0 * 7.5);
+    }
+
+    #[test]
+    fn only_the_busiest_of_many_links_have_bars() {
+        let links: Vec<LinkReport> =
+            (0..60).map(|index| link(&format!("n{index}"), f64::from(index % 50) / 50.0)).collect();
+        let chart = air_chart(&links).into_string();
+        assert!(chart.contains("20 more without a bar"), "{chart}");
+        assert!(chart.contains("n49 to") && !chart.contains("n5 to"), "{chart}");
+        assert!(!air_chart(&links[..40]).into_string().contains("more without"));
     }
 }
