@@ -78,7 +78,7 @@ mod tests {
         };
         let expected = paper.expected();
         let of_target = expected.iter().filter(|row| row.id == target.id);
-        let rows = of_target.map(|row| Row::judge(row, Estimate::exact(1.0))).collect();
+        let rows = of_target.map(|row| Row::judge(row, Estimate::exact(1.0), effort)).collect();
         let mut outcome = Outcome { target, rows, figures: Vec::new(), tables: Vec::new() };
         put_beside(paper, &mut outcome, effort, &all(in_lab), &all(in_sim));
         outcome.rows

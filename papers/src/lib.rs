@@ -124,7 +124,7 @@ impl Paper {
                 let (_, ours) = found.unwrap_or_else(|| {
                     panic!("{} measures nothing for {}", expected.id, expected.key)
                 });
-                Row::judge(expected, *ours)
+                Row::judge(expected, *ours, effort)
             };
             let rows: Vec<Row> = of_target.map(row).collect();
             assert_eq!(rows.len(), measured.len(), "{} measures more than its rows", target.id);

@@ -250,7 +250,7 @@ const HEAD: [&str; 8] = [
     "ratio",
     "published Mb/s",
     "what the paper says",
-    "",
+    "remark",
 ];
 
 fn table(runs: &[Run]) -> String {

@@ -8,21 +8,31 @@ use super::{page as html_page, paper_chart};
 
 pub(crate) use super::paper_chart::draw;
 
+/// Numbers below it are nothing but for rounding, and so are deviations below that part of a mean.
+const NOISE: f64 = 1e-9;
+
 /// A number with as many digits as say something.
 fn number(value: f64) -> String {
     match value.abs() {
         v if v.is_nan() => "none".into(),
+        // What rounding leaves of nothing.
+        v if v < NOISE => "0.00".into(),
         v if v >= 1000.0 => format!("{value:.0}"),
         v if v >= 100.0 => format!("{value:.1}"),
-        v if v >= 0.1 || v == 0.0 => format!("{value:.2}"),
+        v if v >= 0.1 => format!("{value:.2}"),
         v if v >= 0.001 => format!("{value:.4}"),
         _ => format!("{value:.1e}"),
     }
 }
 
-fn ours(row: &Row) -> String {
-    let mean = number(row.ours.mean);
-    if row.ours.seeds > 1 { format!("{mean} ({})", number(row.ours.deviation)) } else { mean }
+/// The mean of a number, with its deviation where there is more than one.
+fn measured(it: Estimate) -> String {
+    let mean = number(it.mean);
+    if it.seeds < 2 || it.mean.is_nan() {
+        return mean;
+    }
+    let is_noise = it.deviation < it.mean.abs() * NOISE;
+    format!("{mean} ({})", number(if is_noise { 0.0 } else { it.deviation }))
 }
 
 fn band(band: Band) -> String {
@@ -35,6 +45,9 @@ fn band(band: Band) -> String {
 }
 
 fn verdict(row: &Row) -> &'static str {
+    if row.unmeasured {
+        return "not measured";
+    }
     match (row.ok, row.known) {
         (true, _) => "ok",
         (false, true) => "OUTSIDE, known",
@@ -47,7 +60,7 @@ pub(crate) fn text(outcomes: &[Outcome]) -> String {
     let cells = |row: &Row| {
         let texts = [&row.id, &row.what, &row.published].map(String::clone);
         let [id, what, published] = texts;
-        vec![id, what, published, ours(row), band(row.band), verdict(row).to_owned()]
+        vec![id, what, published, measured(row.ours), band(row.band), verdict(row).to_owned()]
     };
     let rows: Vec<_> = outcomes.iter().flat_map(|outcome| &outcome.rows).map(cells).collect();
     let mut out = super::table(&HEAD, &rows);
@@ -83,10 +96,6 @@ fn lab_table(outcomes: &[Outcome]) -> Option<Table> {
             Some(false) => "APART",
             None => "",
         };
-        let measured = |it: Estimate| match it.seeds {
-            1 => number(it.mean),
-            _ => format!("{} ({})", number(it.mean), number(it.deviation)),
-        };
         let ratio = match row.lab_ok {
             Some(_) => format!("{:.3}", sim.mean / lab.mean),
             None => String::new(),
@@ -95,7 +104,7 @@ fn lab_table(outcomes: &[Outcome]) -> Option<Table> {
         Some([&texts[..], &[verdict.to_owned(), band(row.band)]].concat())
     };
     let rows: Vec<Vec<String>> = rows.filter_map(cells).collect();
-    let head = ["target", "what", "lab", "sim", "sim/lab", "", "the paper's band"];
+    let head = ["target", "what", "lab", "sim", "sim/lab", "verdict", "the paper's band"];
     (!rows.is_empty()).then(|| Table {
         title: "With real daemons over the emulated air".into(),
         head: head.map(str::to_owned).to_vec(),
@@ -106,7 +115,7 @@ fn lab_table(outcomes: &[Outcome]) -> Option<Table> {
     })
 }
 
-const HEAD: [&str; 6] = ["target", "what", "published", "ours (deviation)", "band", ""];
+const HEAD: [&str; 6] = ["target", "what", "published", "ours (deviation)", "band", "verdict"];
 
 /// The page of a paper.
 pub(crate) fn page(paper: &Paper, outcomes: &[Outcome], effort: Effort) -> String {
@@ -148,7 +157,7 @@ fn rows(rows: &[Row]) -> Markup {
                 } }
                 @for row in rows {
                     tr {
-                        td { (row.what) } td.text { (row.published) } td { (ours(row)) }
+                        td { (row.what) } td.text { (row.published) } td { (measured(row.ours)) }
                         td { (band(row.band)) }
                         td.late[!row.ok] { (verdict(row)) }
                     }
@@ -176,6 +185,10 @@ mod tests {
     use farhop_papers::Expected;
 
     fn row(mean: f64) -> Row {
+        row_of(mean, false)
+    }
+
+    fn row_of(mean: f64, quick: bool) -> Row {
         let expected = Expected {
             id: "W-F0".into(),
             key: "k".into(),
@@ -187,15 +200,21 @@ mod tests {
             known: String::new(),
             loose: false,
         };
-        Row::judge(&expected, Estimate { mean, deviation: 0.012, seeds: 3 })
+        let ours = Estimate { mean, deviation: 0.012, seeds: 3 };
+        Row::judge(&expected, ours, Effort { seeds: 3, quick })
     }
 
     #[test]
     fn a_row_outside_its_band_says_so_and_why() {
-        assert_eq!((ours(&row(3.0)).as_str(), verdict(&row(3.0))), ("3.00 (0.0120)", "ok"));
+        assert_eq!((measured(row(3.0).ours).as_str(), verdict(&row(3.0))), ("3.00 (0.0120)", "ok"));
         assert_eq!(band(row(2.0).band), "at least 2.50");
         assert_eq!(verdict(&row(2.0)), "OUTSIDE");
+        assert_eq!(
+            [false, true].map(|quick| verdict(&row_of(f64::NAN, quick))),
+            ["OUTSIDE", "not measured"]
+        );
         let shown = rows(&[row(2.0)]).into_string();
+        assert!(shown.contains(">verdict</th>"), "{shown}");
         assert!(shown.contains("rate, &lt;Mb/s&gt;") && shown.contains("why"), "{shown}");
     }
 
@@ -203,5 +222,9 @@ mod tests {
     fn numbers_keep_the_digits_that_say_something() {
         let shown = [1234.5, 99.5, 0.123, 0.0123, 0.000_012, 0.0].map(number);
         assert_eq!(shown, ["1234", "99.50", "0.12", "0.0123", "1.2e-5", "0.00"]);
+        let rounded = [-1e-17, 3e-16].map(number);
+        assert_eq!(rounded, ["0.00", "0.00"]);
+        let noisy = Estimate { mean: 5.21, deviation: 7.5e-15, seeds: 2 };
+        assert_eq!(measured(noisy), "5.21 (0.00)");
     }
 }
