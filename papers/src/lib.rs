@@ -16,7 +16,7 @@ mod row;
 pub mod wildnet;
 
 pub use estimate::Estimate;
-pub use figure::{Axis, Figure, Point, Series, Table};
+pub use figure::{Axis, Figure, Places, Point, Series, Source, Table};
 pub use results::{At, Case, Interrupted, Kept, Results, Runs};
 pub use row::{Band, Expected, Row};
 

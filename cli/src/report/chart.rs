@@ -7,6 +7,8 @@ use plotters::coord::CoordTranslate;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::axis::Axis;
+
 /// Colours that people with any colour vision can tell apart (Okabe and Ito, 2008).
 pub(super) const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
@@ -24,7 +26,9 @@ pub(super) const INK: RGBColor = RGBColor(40, 40, 40);
 /// What a chart is drawn on.
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 /// A string takes everything.
-pub(super) type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+pub(super) type Drawn<T = ()> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
+/// A chart while it is drawn.
+pub(super) type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
 
 /// A picture of this height, as SVG.
 pub(super) fn svg(height: u32, draw: impl FnOnce(&Area<'_>) -> Drawn) -> String {
@@ -51,6 +55,25 @@ where
         .light_line_style(TRANSPARENT);
 }
 
+/// An empty chart with a title, and axes with their words.
+pub(super) fn frame<'a, 'b>(
+    area: &'a Area<'b>,
+    title: &str,
+    (x, x_words): (Axis, &str),
+    (y, y_words): (Axis, &str),
+) -> Drawn<Chart<'a, 'b>> {
+    let mut chart = ChartBuilder::on(area)
+        .margin(14)
+        .caption(title, (FONT, 17).into_font().color(&INK))
+        .x_label_area_size(46)
+        .y_label_area_size(60)
+        .build_cartesian_2d(x, y)?;
+    let mut mesh = chart.configure_mesh();
+    style(&mut mesh);
+    mesh.x_desc(x_words).y_desc(y_words).draw()?;
+    Ok(chart)
+}
+
 /// Writes the names of what was drawn into a corner.
 pub(super) fn legend<'a, 'b: 'a, CT: CoordTranslate>(
     chart: &mut ChartContext<'a, SVGBackend<'b>, CT>,
@@ -64,6 +87,10 @@ pub(super) fn legend<'a, 'b: 'a, CT: CoordTranslate>(
         .label_font((FONT, 13).into_font().color(&INK))
         .draw()
 }
+
+/// Height of a name, and of what is above and below all of them: also half of a mark under them.
+const LINE: f64 = 16.0;
+const BESIDE: f64 = 36.0;
 
 /// Height of the title and of what stands under the axis, about.
 const AROUND: f64 = 100.0;
@@ -79,7 +106,7 @@ pub(super) struct Names {
 impl Names {
     /// Those of so many lines, in a picture that is as high as it would be without many.
     pub(super) fn above(count: usize, height: u32) -> Self {
-        let (plot, names) = (f64::from(height) - AROUND, 20.0 + 17.0 * count as f64);
+        let (plot, names) = (f64::from(height) - AROUND, BESIDE + LINE * count as f64);
         let lines = (plot - names).max(plot * 2.0 / 3.0);
         Self { height: (AROUND + names + lines) as u32, left: lines / (names + lines) }
     }
@@ -123,14 +150,24 @@ fn measured_s(flow: &FlowReport) -> f64 {
     flow.over_time_mbps.len() as f64 * flow.bin_s
 }
 
+/// The goodput of a flow from its start to its end, in steps that an eye can follow.
 fn smooth(flow: &FlowReport) -> Vec<(f64, f64)> {
     let step = SMOOTH_S.min(measured_s(flow) / LEAST_POINTS);
     let bins = (step / flow.bin_s).round().max(1.0) as usize;
+    let first = (flow.start_s / flow.bin_s).floor() as usize;
+    let end_s = flow.completed_s.map_or(f64::INFINITY, |took| flow.start_s + took);
+    let end = ((end_s / flow.bin_s).ceil() as usize).min(flow.over_time_mbps.len());
+    let ran = flow.over_time_mbps.get(first..end).unwrap_or_default();
     let mean = |(index, chunk): (usize, &[f64])| {
-        let middle = (index * bins) as f64 + chunk.len() as f64 / 2.0;
+        let middle = (first + index * bins) as f64 + chunk.len() as f64 / 2.0;
         (middle * flow.bin_s, chunk.iter().sum::<f64>() / chunk.len() as f64)
     };
-    flow.over_time_mbps.chunks(bins).enumerate().map(mean).collect()
+    let mut line: Vec<(f64, f64)> = ran.chunks(bins).enumerate().map(mean).collect();
+    if let [first, .., last] = line[..] {
+        line.insert(0, (flow.start_s, first.1));
+        line.push((end_s.min(measured_s(flow)), last.1));
+    }
+    line
 }
 
 fn draw_over_time(area: &Area<'_>, title: &str, flows: &[FlowReport], names: &Names) -> Drawn {
@@ -138,20 +175,8 @@ fn draw_over_time(area: &Area<'_>, title: &str, flows: &[FlowReport], names: &Na
     let end = flows.iter().map(measured_s).fold(0.0, f64::max);
     let end = if end > 0.0 { end } else { SMOOTH_S };
     let top = lines.iter().flatten().map(|point| point.1).fold(0.1, f64::max) / names.left;
-    let mut chart = ChartBuilder::on(area)
-        .margin(14)
-        .caption(title, (FONT, 17).into_font().color(&INK))
-        .x_label_area_size(42)
-        .y_label_area_size(56)
-        .build_cartesian_2d(0.0..end, 0.0..top)?;
-    let mut mesh = chart.configure_mesh();
-    style(&mut mesh);
-    mesh.x_desc("time, s")
-        .x_label_formatter(&|seconds| {
-            format!("{seconds:.*}", usize::from(end < 10.0) + usize::from(end < 1.0))
-        })
-        .y_desc("goodput, Mb/s")
-        .draw()?;
+    let (x, y) = (Axis::Numbers(0.0..end), Axis::Numbers(0.0..top));
+    let mut chart = frame(area, title, (x, "time, s"), (y, "goodput, Mb/s"))?;
     for (index, (flow, line)) in flows.iter().zip(lines).enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
         if let [point] = line[..] {
@@ -186,7 +211,7 @@ fn draw_bars(area: &Area<'_>, title: &str, names: [&str; 2], bars: &[Bar]) -> Dr
         .caption(title, (FONT, 17).into_font().color(&INK))
         .x_label_area_size(62)
         .y_label_area_size(56)
-        .build_cartesian_2d(0.0..bars.len() as f64, 0.0..top)?;
+        .build_cartesian_2d(0.0..bars.len() as f64, Axis::Numbers(0.0..top))?;
     let mut mesh = chart.configure_mesh();
     style(&mut mesh);
     mesh.disable_x_mesh().disable_x_axis().y_desc("goodput, Mb/s").draw()?;
@@ -256,12 +281,23 @@ mod tests {
     #[test]
     fn a_short_run_has_something_to_see_and_ends_where_its_axis_does() {
         let svg = over_time("short", &[flow("there", 10)]);
-        assert_eq!(points(&svg), 10, "{svg}");
+        assert_eq!(points(&svg), 10 + 2, "its steps and both ends: {svg}");
         assert!(svg.contains("\n1.0\n") && !svg.contains("\n1.1\n"), "{svg}");
-        assert_eq!(points(&over_time("long", &[flow("there", 600)])), 60);
+        assert_eq!(points(&over_time("long", &[flow("there", 600)])), 60 + 2);
         let svg = over_time("one bin", &[flow("there", 1)]);
         assert!(svg.contains("<circle"), "{svg}");
         over_time("nothing", &[flow("there", 0)]);
+    }
+
+    #[test]
+    fn a_flow_has_a_line_from_its_start_to_its_end() {
+        let late = FlowReport { start_s: 20.0, completed_s: Some(10.0), ..flow("late", 600) };
+        let line = smooth(&late);
+        assert_eq!(line.len(), 10 + 2);
+        assert_eq!((line[0].0, line.last().map(|point| point.0)), (20.0, Some(30.0)));
+        assert!(smooth(&FlowReport { start_s: 90.0, ..late.clone() }).is_empty());
+        let short = FlowReport { completed_s: Some(0.25), ..late };
+        assert_eq!(smooth(&short).len(), 1, "what is over within a step is a point");
     }
 
     #[test]
@@ -276,7 +312,7 @@ mod tests {
     fn many_names_make_a_picture_higher_and_leave_the_lines_their_place() {
         let height = |names: &Names| f64::from(names.height) - AROUND;
         let few = Names::above(4, 460);
-        assert_eq!((few.height, (few.left * height(&few)).round()), (460, 272.0));
+        assert_eq!((few.height, (few.left * height(&few)).round()), (460, 260.0));
         for count in [8, 12, 30] {
             let names = Names::above(count, 460);
             assert!(

@@ -9,9 +9,11 @@ use crate::commands::{print_json, print_text};
 use crate::sweep::{Line, holds_runs};
 use crate::whole::{self, NewFolder};
 
+mod axis;
 pub(crate) mod chart;
 pub(crate) mod columns;
 mod detail;
+mod lines;
 pub(crate) mod page;
 pub(crate) mod paper;
 mod paper_chart;

@@ -98,13 +98,18 @@ fn columns_of<'a>(runs: &'a Runs<'_>) -> &'a [String] {
         .map_or(&[], |names| &**names)
 }
 
+fn head(keys: Vec<String>, flows: &[String]) -> Vec<String> {
+    let mut head = keys;
+    head.push("seeds".into());
+    head.extend(flows.iter().map(|name| format!("{name}, Mb/s")));
+    head.push("all flows, Mb/s".into());
+    head
+}
+
 /// The table of a sweep: its head, and a row for each point.
 fn rows(scenario: &Scenario, runs: &Runs<'_>) -> (Vec<String>, Vec<Vec<String>>) {
     let flows = columns_of(runs);
-    let mut head = keys(scenario);
-    head.push("seeds".into());
-    head.extend_from_slice(flows);
-    head.push("all flows, Mb/s".into());
+    let head = head(keys(scenario), flows);
     let row = |point: &Point| {
         let mut row = point.values.clone();
         row.push(point.seeds.to_string());
@@ -163,6 +168,13 @@ pub(crate) fn print(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_column_of_a_rate_has_its_unit() {
+        let head = head(vec!["loss".into()], &["forward".into(), "backward".into()]);
+        let expected = ["loss", "seeds", "forward, Mb/s", "backward, Mb/s", "all flows, Mb/s"];
+        assert_eq!(head, expected);
+    }
 
     #[test]
     fn a_mean_has_the_confidence_of_its_seeds() {

@@ -1,10 +1,11 @@
 //! The chart of a sweep: goodput of all flows against the first key, a line for each combination of
 //! the others, with error bars over the seeds.
 
-use plotters::coord::types::RangedCoordf64;
-use plotters::prelude::*;
+use plotters::prelude::SeriesLabelPosition;
 
-use super::chart::{Area, COLOURS, Drawn, FONT, INK, Names, legend, style, svg};
+use super::axis::Axis;
+use super::chart::{Area, Drawn, Names, frame, legend, svg};
+use super::lines::{self, Line, Mark};
 use super::sweep::Point;
 
 /// What the ends of keys say of their units.
@@ -26,151 +27,86 @@ const UNITS: [(&str, &str); 15] = [
     ("_us", "µs"),
 ];
 
-/// A line of the chart: its name, and for each point x, mean and half width of the error bar.
-type Series = (String, Vec<(f64, f64, f64)>);
-
 /// Draws the points of a sweep over these keys.
 pub(super) fn draw(title: &str, keys: &[String], points: &[Point]) -> String {
-    let axis = Axis::build(points);
-    let series = series(&axis, points);
-    let is_named = series.iter().any(|(name, _)| !name.is_empty());
-    let count = if is_named { series.len().min(COLOURS.len()) } else { 0 };
-    let names = Names::above(count, 420);
-    svg(names.height, |area| {
-        let highest = series.iter().flat_map(|(_, line)| line).map(|(_, mean, half)| mean + half);
-        let top = highest.fold(0.1, f64::max) / names.left;
-        draw_on(area, (title, keys), &axis, &series, (top, is_named))
-    })
+    let axis = axis(points);
+    let lines = of(&axis, keys, points);
+    let names = Names::above(lines::count_names(&lines), 420);
+    svg(names.height, |area| draw_on(area, (title, keys), axis, &lines, &names))
 }
 
-/// Where points stand on the axis: at their numbers, or side by side with their words.
-struct Axis {
-    words: Option<Vec<String>>,
-    range: std::ops::Range<f64>,
-}
-
-impl Axis {
-    fn build(points: &[Point]) -> Self {
-        let numbers: Option<Vec<f64>> =
-            points.iter().map(|point| point.numbers.first().copied().flatten()).collect();
-        if let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty()) {
-            let low = numbers.iter().copied().fold(f64::INFINITY, f64::min);
-            let high = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let margin = if high > low { (high - low) * 0.04 } else { 1.0 };
-            return Self { words: None, range: low - margin..high + margin };
-        }
-        let mut words: Vec<String> = Vec::new();
-        for point in points {
-            let word = point.values.first().cloned().unwrap_or_default();
-            if !words.contains(&word) {
-                words.push(word);
-            }
-        }
-        let range = -0.5..words.len() as f64 - 0.5;
-        Self { words: Some(words), range }
+/// Numbers where all values of the first key are some; else its words side by side.
+fn axis(points: &[Point]) -> Axis {
+    let numbers: Option<Vec<f64>> =
+        points.iter().map(|point| point.numbers.first().copied().flatten()).collect();
+    if let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty()) {
+        return Axis::around(numbers.into_iter());
     }
-
-    fn place(&self, point: &Point) -> f64 {
-        match &self.words {
-            None => point.numbers[0].expect("an axis of numbers"),
-            Some(words) => {
-                let word = point.values.first().map_or("", String::as_str);
-                words.iter().position(|other| other == word).unwrap_or(0) as f64
-            }
-        }
-    }
-
-    /// What stands below the axis of a key: what its numbers are, in words, if it says so itself,
-    /// and where it is in the scenario.
-    fn title(&self, key: &str) -> String {
-        let field = key.rsplit('.').next().unwrap_or(key);
-        let unit = UNITS.iter().find_map(|(end, unit)| Some((field.strip_suffix(end)?, *unit)));
-        let is_loss = field.ends_with("loss") || field.starts_with("loss_");
-        match unit.or(is_loss.then_some((field, "0 to 1"))).filter(|_| self.words.is_none()) {
-            Some((name, unit)) => format!("{}, {unit} ({key})", name.replace('_', " ")),
-            None => key.to_owned(),
-        }
-    }
-
-    fn label(&self, at: f64) -> String {
-        match &self.words {
-            None => {
-                let text = format!("{at:.3}");
-                text.trim_end_matches('0').trim_end_matches('.').to_owned()
-            }
-            Some(words) if (at - at.round()).abs() < 1e-6 && at > -0.5 => {
-                words.get(at.round() as usize).cloned().unwrap_or_default()
-            }
-            Some(_) => String::new(),
-        }
-    }
-}
-
-fn series(axis: &Axis, points: &[Point]) -> Vec<Series> {
-    let mut series: Vec<Series> = Vec::new();
+    let mut words: Vec<String> = Vec::new();
     for point in points {
-        let name = point.values.get(1..).unwrap_or_default().join(", ");
-        let half = point.total.half_width.unwrap_or(0.0);
-        let at = (axis.place(point), point.total.value, half);
-        match series.iter_mut().find(|(other, _)| *other == name) {
-            Some((_, line)) => line.push(at),
-            None => series.push((name, vec![at])),
+        let word = point.values.first().cloned().unwrap_or_default();
+        if !words.contains(&word) {
+            words.push(word);
         }
     }
-    series
+    Axis::Names(words)
+}
+
+fn place(axis: &Axis, point: &Point) -> f64 {
+    let Axis::Names(words) = axis else {
+        return point.numbers[0].expect("an axis of numbers");
+    };
+    let word = point.values.first().map_or("", String::as_str);
+    words.iter().position(|other| other == word).unwrap_or(0) as f64
+}
+
+/// A line for each combination of the keys but the first, each from left to right: values of a file
+/// may stand in any order.
+fn of(axis: &Axis, keys: &[String], points: &[Point]) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for point in points {
+        let values = keys.iter().zip(&point.values).skip(1);
+        let values: Vec<String> = values.map(|(key, value)| format!("{key} = {value}")).collect();
+        let (name, half) = (values.join(", "), point.total.half_width.unwrap_or(0.0));
+        let at = (place(axis, point), point.total.value, half);
+        if let Some(line) = lines.iter_mut().find(|line| line.name == name) {
+            line.points.push(at);
+            continue;
+        }
+        let joined = !matches!(axis, Axis::Names(_));
+        let colour = lines.len();
+        lines.push(Line { name, colour, mark: Mark::Dots, joined, points: vec![at] });
+    }
+    lines.iter_mut().for_each(|line| line.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+    lines
+}
+
+/// What stands below the axis of a key: what its numbers are, in words, if it says so itself, and
+/// where it is in the scenario.
+fn words(axis: &Axis, key: &str) -> String {
+    let field = key.rsplit('.').next().unwrap_or(key);
+    let unit = UNITS.iter().find_map(|(end, unit)| Some((field.strip_suffix(end)?, *unit)));
+    let is_loss = field.ends_with("loss") || field.starts_with("loss_");
+    let is_number = !matches!(axis, Axis::Names(_));
+    match unit.or(is_loss.then_some((field, "0 to 1"))).filter(|_| is_number) {
+        Some((name, unit)) => format!("{}, {unit} ({key})", name.replace('_', " ")),
+        None => key.to_owned(),
+    }
 }
 
 fn draw_on(
     area: &Area<'_>,
     (title, keys): (&str, &[String]),
-    axis: &Axis,
-    series: &[Series],
-    (top, is_named): (f64, bool),
+    x: Axis,
+    lines: &[Line],
+    names: &Names,
 ) -> Drawn {
-    let mut chart = ChartBuilder::on(area)
-        .margin(14)
-        .caption(title, (FONT, 17).into_font().color(&INK))
-        .x_label_area_size(46)
-        .y_label_area_size(56)
-        .build_cartesian_2d(axis.range.clone(), 0.0..top)?;
-    let label = |at: &f64| axis.label(*at);
-    let mut mesh = chart.configure_mesh();
-    style(&mut mesh);
-    mesh.x_desc(keys.first().map_or_else(String::new, |key| axis.title(key)))
-        .x_label_formatter(&label)
-        .y_desc("goodput of all flows, Mb/s");
-    if let Some(words) = &axis.words {
-        mesh.x_labels(2 * words.len() + 1);
-    }
-    mesh.draw()?;
-    draw_series(&mut chart, axis, series, is_named)?;
-    if is_named {
+    let y = Axis::Numbers(0.0..lines::heights(lines).1.max(0.1) / names.left);
+    let x_words = keys.first().map_or_else(String::new, |key| words(&x, key));
+    let mut chart = frame(area, title, (x, &x_words), (y, "goodput of all flows, Mb/s"))?;
+    lines::draw(&mut chart, lines)?;
+    if lines::count_names(lines) > 0 {
         legend(&mut chart, SeriesLabelPosition::UpperRight)?;
-    }
-    Ok(())
-}
-
-/// The chart while it is drawn.
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-
-fn draw_series(chart: &mut Chart<'_, '_>, axis: &Axis, series: &[Series], is_named: bool) -> Drawn {
-    for (index, (name, line)) in series.iter().enumerate() {
-        let colour = COLOURS[index % COLOURS.len()];
-        let bars = line.iter().filter(|(_, _, half)| *half > 0.0).map(|(x, mean, half)| {
-            ErrorBar::new_vertical(*x, mean - half, *mean, mean + half, colour.filled(), 9)
-        });
-        chart.draw_series(bars)?;
-        let dots = line.iter().map(|(x, mean, _)| Circle::new((*x, *mean), 3, colour.filled()));
-        chart.draw_series(dots)?;
-        let path: Vec<(f64, f64)> = if axis.words.is_some() {
-            vec![]
-        } else {
-            line.iter().map(|at| (at.0, at.1)).collect()
-        };
-        let drawn = chart.draw_series(LineSeries::new(path, colour.stroke_width(2)))?;
-        if is_named && index < COLOURS.len() {
-            drawn.label(name).legend(move |(x, y)| Circle::new((x + 9, y), 4, colour.filled()));
-        }
     }
     Ok(())
 }
@@ -178,10 +114,54 @@ fn draw_series(chart: &mut Chart<'_, '_>, axis: &Axis, series: &[Series], is_nam
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::sweep::Mean;
+
+    fn point(values: &[&str]) -> Point {
+        Point {
+            values: values.iter().map(|value| (*value).to_owned()).collect(),
+            numbers: values.iter().map(|value| value.parse().ok()).collect(),
+            seeds: 1,
+            flows: Vec::new(),
+            total: Mean { value: 1.0, half_width: None },
+        }
+    }
+
+    fn keys() -> [String; 2] {
+        ["km".into(), "loss".into()]
+    }
+
+    #[test]
+    fn lines_go_from_left_to_right_and_are_named_with_their_keys() {
+        let points = ["80", "1", "20"].map(|km| point(&[km, "0.1"]));
+        let lines = of(&axis(&points), &keys(), &points);
+        let places: Vec<f64> = lines[0].points.iter().map(|at| at.0).collect();
+        assert_eq!((lines[0].name.as_str(), places), ("loss = 0.1", vec![1.0, 20.0, 80.0]));
+    }
+
+    #[test]
+    fn more_lines_than_colours_have_other_marks_and_more_than_those_are_counted() {
+        let lines = |count: usize| -> Vec<Point> {
+            (0..count).map(|loss| point(&["1", &loss.to_string()])).collect()
+        };
+        let svg = draw("few", &keys(), &lines(9));
+        assert!(svg.contains("loss = 8") && !svg.contains("more"), "{svg}");
+        assert_eq!(svg.matches("<polygon").count(), 4, "two points and their names");
+        let svg = draw("many", &keys(), &lines(16));
+        assert!(svg.contains("loss = 13") && !svg.contains("loss = 14"), "{svg}");
+        assert!(svg.contains("and 2 more"), "{svg}");
+    }
+
+    #[test]
+    fn words_stand_side_by_side_and_one_key_needs_no_names() {
+        let points = ["plain", "wild"].map(|link| point(&[link]));
+        assert_eq!(axis(&points), Axis::Names(vec!["plain".into(), "wild".into()]));
+        let lines = of(&axis(&points), &keys()[..1], &points);
+        assert_eq!((lines.len(), lines::count_names(&lines), lines[0].joined), (1, 0, false));
+    }
 
     #[test]
     fn an_axis_says_what_its_numbers_are_where_the_key_does() {
-        let axis = |words| Axis { words, range: 0.0..1.0 };
+        let numbers = Axis::Numbers(0.0..1.0);
         for (key, title) in [
             ("link[0].distance_km", "distance, km (link[0].distance_km)"),
             ("stack.link.slot_least_ms", "slot least, ms (stack.link.slot_least_ms)"),
@@ -191,8 +171,9 @@ mod tests {
             ("stack.link.units", "stack.link.units"),
             ("stack.link", "stack.link"),
         ] {
-            assert_eq!(axis(None).title(key), title);
+            assert_eq!(words(&numbers, key), title);
         }
-        assert_eq!(axis(Some(vec!["bursts".into()])).title("link[1].loss"), "link[1].loss");
+        let names = Axis::Names(vec!["bursts".into()]);
+        assert_eq!(words(&names, "link[1].loss"), "link[1].loss");
     }
 }
