@@ -58,6 +58,11 @@ impl Findings {
     }
 }
 
+/// A curve over fractions, as it is drawn: over percents.
+pub(crate) fn in_percent(curve: &[(f64, Estimate)]) -> Curve {
+    curve.iter().map(|(fraction, at)| (fraction * 100.0, *at)).collect()
+}
+
 /// A curve as it is drawn.
 pub(crate) fn ours(name: impl Into<String>, curve: &[(f64, Estimate)]) -> Series {
     Series::ours(name, curve.iter().copied())
@@ -77,6 +82,12 @@ mod tests {
         assert_eq!(largest_rise(&curve).mean, 0.5);
         assert_eq!(largest_fall(&curve).mean, 2.5);
         assert_eq!((lowest(&curve).mean, highest(&curve).mean), (1.0, 5.0));
+    }
+
+    #[test]
+    fn fractions_are_drawn_as_percents() {
+        let curve = in_percent(&[(0.05, Estimate::exact(3.0))]);
+        assert_eq!((curve[0].0, curve[0].1.mean), (5.0, 3.0));
     }
 
     #[test]

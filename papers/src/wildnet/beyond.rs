@@ -9,7 +9,7 @@ use farhop_proto::stack::{FlowConfig, FlowKind, RadioConfig};
 use farhop_sim::engine::{Distribution, Report};
 
 use super::network::Net;
-use crate::curve::{Curve, curve, highest, lowest, ours};
+use crate::curve::{Curve, curve, highest, in_percent, lowest, ours};
 use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Table, Target};
 
 pub(super) const TARGETS: &[Target] = &[Target {
@@ -188,11 +188,11 @@ fn judge(_: Effort, results: &Results) -> Findings {
     }
     let line = |variant: &Variant| {
         let points = curve(&LOSS, |loss| results.of(&key(variant.key, 80.0, loss), goodput));
-        ours(variant.what, &points)
+        ours(variant.what, &in_percent(&points))
     };
-    let (x, y) = ("loss", "TCP both ways, Mb/s");
+    let (x, y) = ("loss, %", "TCP both ways, Mb/s");
     let series = VARIANTS.iter().map(line).collect();
-    found.figures.push(Figure::new("W-BEYOND", "80 km", x, y, series));
+    found.figures.push(Figure::new("W-BEYOND", "what bought how much at 80 km", x, y, series));
     found.tables = KM.map(|km| ablation(results, km)).to_vec();
     found
 }
@@ -207,7 +207,9 @@ fn ablation(results: &Results, km: f64) -> Table {
         let gain = gain(results, variant.key, km, loss).mean;
         let total = results.of(&key(variant.key, km, loss), goodput).mean;
         let [p50, p95] = PERCENTILES.map(|(_, of)| delay(results, variant.key, km, loss, of));
-        format!("{total:.2} ({:+.0}%), {p50:.0} / {p95:.0}", (gain - 1.0) * 100.0)
+        // The sum with 0 takes the sign off what is rounded to nothing.
+        let more = ((gain - 1.0) * 100.0).round() + 0.0;
+        format!("{total:.2} ({more:+.0}%), {p50:.0} / {p95:.0}")
     };
     let row = |variant: &Variant| {
         let cells = LOSS.map(|loss| cells(variant, loss));

@@ -3,7 +3,9 @@
 use farhop_proto::base::counted;
 
 use super::network::{KM_PER_US, Net};
-use crate::curve::{Curve, crossing, curve, highest, largest_rise, lowest, ours, totals};
+use crate::curve::{
+    Curve, crossing, curve, highest, in_percent, largest_rise, lowest, ours, totals,
+};
 use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Series, Table, Target};
 
 pub(super) const TARGETS: &[Target] = &[
@@ -57,7 +59,7 @@ fn f5(_: Effort, results: &Results) -> Findings {
     found.add("crossings", Estimate::exact(crossed as f64));
     let series = curves.iter().map(|(r, curve)| ours(counted(r, "retry"), curve)).collect();
     let (x, y) = ("distance, km", "TCP both ways, Mb/s");
-    found.figures.push(Figure::new("W-F5", "CSMA at 10% loss", x, y, series));
+    found.figures.push(Figure::new("W-F5", "TCP both ways under CSMA at 10% loss", x, y, series));
     found
 }
 
@@ -95,8 +97,12 @@ fn f9_curves(results: &Results, way: &str, loss: f64) -> [Curve; 2] {
     ["wild", "csma"].map(|link| totals(results, &F9_KM, |km| f9_key(link, way, loss, km)))
 }
 
+/// How the two links are called in figures.
+const WILDNET: &str = "WiLDNet";
+const CSMA: &str = "CSMA, 2 retries";
+
 fn f9_figure(id: &str, title: &str, curves: &[Curve; 2], mut published: Vec<Series>) -> Figure {
-    let mut series = vec![ours("WiLDNet", &curves[0]), ours("CSMA, 2 retries", &curves[1])];
+    let mut series = vec![ours(WILDNET, &curves[0]), ours(CSMA, &curves[1])];
     series.append(&mut published);
     Figure::new(id, title, "distance, km", "TCP, Mb/s", series)
 }
@@ -129,10 +135,11 @@ fn f9a(_: Effort, results: &Results) -> Findings {
     };
     found.add("collapse", results.over_seeds(collapse));
     let published = vec![
-        Series::published("WiLDNet outdoors", [(8.0, 3.65), (45.0, 3.10), (65.0, 2.98)]),
-        Series::published("CSMA outdoors", [(8.0, 5.03), (45.0, 3.62), (65.0, 2.80)]),
+        Series::published("WiLDNet outdoors", [(8.0, 3.65), (45.0, 3.10), (65.0, 2.98)])
+            .beside(WILDNET),
+        Series::published("CSMA outdoors", [(8.0, 5.03), (45.0, 3.62), (65.0, 2.80)]).beside(CSMA),
     ];
-    found.figures.push(f9_figure("W-F9a", "TCP one way", &curves, published));
+    found.figures.push(f9_figure("W-F9a", "TCP one way over distance", &curves, published));
     found
 }
 
@@ -145,10 +152,10 @@ fn f9b(_: Effort, results: &Results) -> Findings {
     found.add("ratio-65", least_ratio(results, "both", 0.0, |km| km == 65.0));
     found.add("ratio-100", least_ratio(results, "both", 0.0, |km| km > 100.0));
     let published = vec![
-        Series::published("WiLDNet", [(0.0, 6.0), (200.0, 6.0)]),
-        Series::published("CSMA outdoors", [(8.0, 4.95), (45.0, 3.52), (65.0, 0.68)]),
+        Series::published(WILDNET, [(0.0, 6.0), (200.0, 6.0)]),
+        Series::published("CSMA outdoors", [(8.0, 4.95), (45.0, 3.52), (65.0, 0.68)]).beside(CSMA),
     ];
-    found.figures.push(f9_figure("W-F9b", "TCP both ways", &curves, published));
+    found.figures.push(f9_figure("W-F9b", "TCP both ways over distance", &curves, published));
     found
 }
 
@@ -168,8 +175,13 @@ fn f9c(_: Effort, results: &Results) -> Findings {
     found.add("csma-rise", largest_rise(&curves[1]));
     found.add("ratio-65", least_ratio(results, "both", 0.1, |km| km == 65.0));
     found.add("ratio-100", least_ratio(results, "both", 0.1, |km| km > 100.0));
-    let published = vec![Series::published("WiLDNet", [(0.0, 5.0), (200.0, 5.0)])];
-    found.figures.push(f9_figure("W-F9c", "TCP both ways, 10% loss", &curves, published));
+    let published = vec![Series::published(WILDNET, [(0.0, 5.0), (200.0, 5.0)])];
+    found.figures.push(f9_figure(
+        "W-F9c",
+        "TCP both ways over distance, 10% loss",
+        &curves,
+        published,
+    ));
     found
 }
 
@@ -222,16 +234,25 @@ fn f10(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
     let of = |link: &str| totals(results, &F10_LOSS, |loss| format!("f10/{link}/{loss}"));
     let (wild, csma) = (of("wild"), of("csma"));
-    for loss in &F10_LOSS[..4] {
+    let gains = curve(&F10_LOSS[..4], |loss| {
         let of = |seed: At<'_>, link| seed.total(&format!("f10/{link}/{loss}"));
-        let ratio = results.over_seeds(|seed| of(seed, "wild") / of(seed, "csma").max(1e-6));
-        found.add(format!("ratio-{:.0}", loss * 100.0), ratio);
+        results.over_seeds(|seed| of(seed, "wild") / of(seed, "csma").max(1e-6))
+    });
+    for (loss, gain) in &gains {
+        found.add(format!("ratio-{:.0}", loss * 100.0), *gain);
     }
     found.add("wild-rise", largest_rise(&wild));
     found.add("csma-rise", largest_rise(&csma));
-    let series = vec![ours("WiLDNet", &wild), ours("CSMA, 2 retries", &csma)];
-    let (x, y) = ("loss", "TCP both ways, Mb/s");
-    found.figures.push(Figure::new("W-F10", "80 km", x, y, series));
+    let series = vec![ours(WILDNET, &in_percent(&wild)), ours(CSMA, &in_percent(&csma))];
+    let (x, y) = ("loss, %", "TCP both ways, Mb/s");
+    let title = "TCP both ways over loss, 80 km";
+    found.figures.push(Figure::new("W-F10", title, x, y, series));
+    let name = "WiLDNet over CSMA";
+    // Printed is about twice as much up to 30%, and no goodput.
+    let printed = Series::published(name, [(0.0, 2.0), (30.0, 2.0)]);
+    let series = vec![ours(name, &in_percent(&gains)), printed];
+    let title = "gain of WiLDNet over CSMA, 80 km";
+    found.figures.push(Figure::new("W-F10", title, x, "gain", series).further("gain"));
     found
 }
 

@@ -4,7 +4,7 @@ use farhop_proto::link::wild::{Recovery, Retries, parity};
 use farhop_sim::engine::{Distribution, FlowReport, Report};
 
 use super::network::Net;
-use crate::curve::{Curve, curve, highest, largest_fall, largest_rise, ours, totals};
+use crate::curve::{Curve, curve, highest, in_percent, largest_fall, largest_rise, ours, totals};
 use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Series, Target};
 
 pub(super) const TARGETS: &[Target] = &[
@@ -57,7 +57,7 @@ fn f11(_: Effort, results: &Results) -> Findings {
     found.add("most-25", highest(&lossy));
     let series = vec![ours("no loss", &clear), ours("25% loss", &lossy)];
     let (x, y) = ("offered, Mb/s", "jitter, ms");
-    found.figures.push(Figure::new("W-F11", "Jitter of UDP with coding", x, y, series));
+    found.figures.push(Figure::new("W-F11", "jitter of UDP with coding", x, y, series));
     found
 }
 
@@ -112,7 +112,8 @@ fn f12(_: Effort, results: &Results) -> Findings {
                 worst = worst.max((left.mean / expected - 1.0).abs());
             }
         }
-        let points = delay.iter().zip(&left).map(|((_, delay), (_, left))| (left.mean, *delay));
+        let points =
+            delay.iter().zip(&left).map(|((_, delay), (_, left))| (left.mean * 100.0, *delay));
         let mut points: Vec<(f64, Estimate)> = points.collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         series.push(Series::ours(format!("{:.0}% on the channel", loss * 100.0), points));
@@ -121,8 +122,14 @@ fn f12(_: Effort, results: &Results) -> Findings {
     found.add("loss-rise", Estimate::exact(losses));
     found.add("final-loss", Estimate::exact(worst));
     found.add("jitter-fall", Estimate::exact(jitters));
-    let (x, y) = ("final loss", "delay, ms");
-    found.figures.push(Figure::new("W-F12", "0 to 10 retries, 1 Mb/s", x, y, series));
+    let (x, y) = ("final loss, %", "delay, ms");
+    found.figures.push(Figure::new(
+        "W-F12",
+        "delay by final loss, 0 to 10 retries, 1 Mb/s over 60 km",
+        x,
+        y,
+        series,
+    ));
     found
 }
 
@@ -154,7 +161,7 @@ fn f13(_: Effort, results: &Results) -> Findings {
     let names = [("udp", "UDP one way"), ("tcp", "TCP one way"), ("both", "TCP both ways")];
     let series = names.map(|(name, title)| ours(title, &of(name))).to_vec();
     let (x, y) = ("slot, ms", "received, Mb/s");
-    found.figures.push(Figure::new("W-F13", "60 km", x, y, series));
+    found.figures.push(Figure::new("W-F13", "throughput by length of slot, 60 km", x, y, series));
     found
 }
 
@@ -199,7 +206,13 @@ fn f14(_: Effort, results: &Results) -> Findings {
     let names = F14_LOSS.map(|loss| format!("{:.0}% loss", loss * 100.0));
     let series = names.into_iter().zip(&curves).map(|(name, curve)| ours(name, curve)).collect();
     let (x, y) = ("slot, ms", "delay, ms");
-    found.figures.push(Figure::new("W-F14", "1 Mb/s over 60 km, 10 retries", x, y, series));
+    found.figures.push(Figure::new(
+        "W-F14",
+        "delay by length of slot, 1 Mb/s over 60 km, 10 retries",
+        x,
+        y,
+        series,
+    ));
     found
 }
 
@@ -224,7 +237,8 @@ fn f15_cases(_: Effort) -> Vec<Case> {
     F15_TARGET.iter().flat_map(|target| F15_LOSS.map(|loss| case(*target, loss))).collect()
 }
 
-/// What was computed for the published experiment, by target loss: overhead at each loss.
+/// What was computed for the published experiment, whose curves are lost: overhead at each loss, by
+/// target loss.
 const F15_OVERHEAD: [[f64; 5]; 3] =
     [[0.0, 0.3, 0.6, 1.0, 1.5], [0.2, 0.5, 0.8, 1.2, 1.7], [0.4, 0.7, 1.0, 1.5, 2.2]];
 
@@ -243,11 +257,11 @@ fn f15(_: Effort, results: &Results) -> Findings {
             results.of(&format!("f15/{target}/{loss}"), left)
         });
         found.add(format!("left-{percent:.0}"), highest(&left));
-        series.push(ours(format!("at most {percent:.0}% left"), &planned));
-        let points = F15_LOSS.into_iter().zip(published);
-        series.push(Series::published(format!("at most {percent:.0}% left"), points));
+        series.push(ours(format!("at most {percent:.0}% left"), &in_percent(&planned)));
+        let points = F15_LOSS.map(|loss| loss * 100.0).into_iter().zip(published);
+        series.push(Series::computed(format!("at most {percent:.0}% left"), points));
     }
-    let (x, y) = ("loss on the channel", "parity for each data packet");
-    found.figures.push(Figure::new("W-F15", "Cost of coding, blocks of 10", x, y, series));
+    let (x, y) = ("loss on the channel, %", "parity for each data packet");
+    found.figures.push(Figure::new("W-F15", "cost of coding, blocks of 10", x, y, series));
     found
 }

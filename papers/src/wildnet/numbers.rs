@@ -7,7 +7,7 @@ use farhop_proto::stack::{ClockConfig, RadioConfig};
 use farhop_sim::engine::Report;
 
 use super::network::{CALIBRATED, KM_PER_US, Net};
-use crate::curve::{curve, highest, ours};
+use crate::curve::{curve, highest, in_percent, ours};
 use crate::{Case, Effort, Estimate, Figure, Findings, Results, Target, no_cases};
 
 pub(super) const TARGETS: &[Target] = &[
@@ -92,9 +92,9 @@ fn x1(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
     let errors = curve(&X1_LOSS, |loss| results.of(&format!("x1/{loss}"), slot_error));
     found.add("error", highest(&errors));
-    let series = vec![ours("the largest of a run", &errors)];
-    let (x, y) = ("loss", "error of a slot's start, us");
-    let title = "Slots of 20 ms at 80 km, clocks 80 ppm apart";
+    let series = vec![ours("the largest of a run", &in_percent(&errors))];
+    let (x, y) = ("loss, %", "error of a slot's start, us");
+    let title = "slots of 20 ms at 80 km, clocks 80 ppm apart";
     found.figures.push(Figure::new("W-X1", title, x, y, series));
     found
 }

@@ -51,7 +51,12 @@ fn f3_cases(effort: Effort) -> Vec<Case> {
 
 /// Rows of both parts of Fig. 3, of a number of a report at an offered rate: from one separation to
 /// the next, at the highest load.
-fn f3(results: &Results, number: impl Fn(&Report, f64) -> f64, name: &str, y: &str) -> Findings {
+fn f3(
+    results: &Results,
+    number: impl Fn(&Report, f64) -> f64,
+    target: &str,
+    (what, y): (&str, &str),
+) -> Findings {
     let mut found = Findings::default();
     let last = F3_MBPS[F3_MBPS.len() - 1];
     let at = |seed: At<'_>, separation: u16| number(seed.report(&f3_key(separation, last)), last);
@@ -64,13 +69,14 @@ fn f3(results: &Results, number: impl Fn(&Report, f64) -> f64, name: &str, y: &s
         let points = curve(&F3_MBPS, at);
         ours(format!("separation {separation}"), &points)
     });
-    let title = "M to P to K, UDP under CSMA";
-    found.figures.push(Figure::new(name, title, "offered, Mb/s", y, lines.to_vec()));
+    let title = format!("UDP from M over P to K under CSMA, {what}");
+    found.figures.push(Figure::new(target, &title, "offered, Mb/s", y, lines.to_vec()));
     found
 }
 
 fn f3a(_: Effort, results: &Results) -> Findings {
-    let mut found = f3(results, |report, _| report.total_mbps(), "W-F3a", "received, Mb/s");
+    let mut found =
+        f3(results, |report, _| report.total_mbps(), "W-F3a", ("throughput", "received, Mb/s"));
     // Five megabits is below what one hop carries, so without interference all of it arrives.
     let carried = |seed: At<'_>| seed.total(&f3_key(4, 5.0)) / 5.0;
     found.add("apart", results.over_seeds(carried));
@@ -79,7 +85,7 @@ fn f3a(_: Effort, results: &Results) -> Findings {
 
 fn f3b(_: Effort, results: &Results) -> Findings {
     let lost = |report: &Report, mbps: f64| (1.0 - report.total_mbps() / mbps).max(0.0) * 100.0;
-    f3(results, lost, "W-F3b", "lost of what was offered, %")
+    f3(results, lost, "W-F3b", ("loss", "lost of what was offered, %"))
 }
 
 fn n1_cases(effort: Effort) -> Vec<Case> {

@@ -5,7 +5,7 @@ use farhop_proto::stack::LossConfig;
 use farhop_sim::engine::Report;
 
 use super::network::{CALIBRATED, Net};
-use crate::curve::{Curve, curve, ours};
+use crate::curve::{Curve, curve, in_percent, ours};
 use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Target, no_cases};
 
 pub(super) const TARGETS: &[Target] = &[
@@ -35,7 +35,8 @@ fn n6(_: Effort, _: &Results) -> Findings {
 /// Loss of one link, first of all none.
 const LOSS: [f64; 4] = [0.0, 0.05, 0.1, 0.2];
 const SHAPES: [&str; 2] = ["chain", "tree"];
-const LINKS: [&str; 2] = ["two-p", "wild"];
+/// The links, and how they are called in figures.
+const LINKS: [(&str, &str); 2] = [("two-p", "2P"), ("wild", "WiLDNet")];
 /// Length of each link, in kilometres: nearly nothing, so that what is idle is idle by markers.
 const X2_KM: f64 = 0.1;
 
@@ -78,7 +79,7 @@ fn rate(report: &Report) -> f64 {
 }
 
 /// What passes beside the sending phases of a node and those of its neighbours, for each phase, in
-/// milliseconds.
+/// milliseconds: less than nothing where they are shorter than they are set to.
 fn idle_ms(report: &Report) -> f64 {
     500.0 / rate(report) - CALIBRATED.wild.slot_ms
 }
@@ -88,9 +89,9 @@ fn x2(_: Effort, results: &Results) -> Findings {
     let most = 0.25 * CALIBRATED.wild.slot_ms;
     let mut series = Vec::new();
     for shape in SHAPES {
-        for link in LINKS {
+        for (link, name) in LINKS {
             let idle: Curve = curve(&LOSS, |loss| results.of(&x2_key(link, shape, loss), idle_ms));
-            series.push(ours(format!("{link}, {shape}"), &idle));
+            series.push(ours(format!("{name}, {shape}"), &in_percent(&idle)));
         }
         for loss in &LOSS[1..] {
             let more = |seed: At<'_>| {
@@ -105,12 +106,12 @@ fn x2(_: Effort, results: &Results) -> Findings {
         };
         found.add(format!("wild-{shape}"), results.over_seeds(slots));
     }
-    let (x, y) = ("loss of one link", "idle for each phase or slot, ms");
-    found.figures.push(Figure::new("W-X2", "Five nodes on one channel", x, y, series));
+    let (x, y) = ("loss of one link, %", "idle beyond the nominal slot, ms");
+    found.figures.push(Figure::new("W-X2", "idle time of five nodes on one channel", x, y, series));
     found
 }
 
-const X3_LINKS: [&str; 3] = ["csma", "two-p", "wild"];
+const X3_LINKS: [(&str, &str); 3] = [("csma", "CSMA"), LINKS[0], LINKS[1]];
 
 fn x3_cases(effort: Effort) -> Vec<Case> {
     let case = |loss: f64| {
@@ -118,7 +119,7 @@ fn x3_cases(effort: Effort) -> Vec<Case> {
         let net = net.udp(1, 4, None).udp(4, 1, None).seconds(effort, 60.0);
         let [csma, two_p, wild] = [net.clone().csma(2), net.clone().two_p(), net.wild()];
         let nets = X3_LINKS.into_iter().zip([csma, two_p, wild]);
-        nets.map(|(link, net)| net.case(x3_key(link, loss))).collect::<Vec<Case>>()
+        nets.map(|((link, _), net)| net.case(x3_key(link, loss))).collect::<Vec<Case>>()
     };
     LOSS.into_iter().flat_map(case).collect()
 }
@@ -138,9 +139,17 @@ fn x3(_: Effort, results: &Results) -> Findings {
     for loss in &LOSS[1..] {
         found.add(format!("below-{:.0}", loss * 100.0), ratio("two-p", "wild", *loss));
     }
-    let line = |link: &str| ours(link, &curve(&LOSS, |loss| results.total(&x3_key(link, loss))));
+    let line = |(link, name): (&str, &str)| {
+        ours(name, &in_percent(&curve(&LOSS, |loss| results.total(&x3_key(link, loss)))))
+    };
     let series = X3_LINKS.map(line).to_vec();
-    let (x, y) = ("loss of every link", "UDP both ways, Mb/s");
-    found.figures.push(Figure::new("W-X3", "Four nodes on one channel", x, y, series));
+    let (x, y) = ("loss of every link, %", "UDP both ways, Mb/s");
+    found.figures.push(Figure::new(
+        "W-X3",
+        "UDP both ways through four nodes on one channel",
+        x,
+        y,
+        series,
+    ));
     found
 }

@@ -98,6 +98,15 @@ fn f2b_cases(effort: Effort) -> Vec<Case> {
     cases
 }
 
+/// What another model of two nodes gives for Fig. 2b and 2c, whose numbers are not printed: with 2
+/// retries at each distance, throughput and loss; loss in percent without acknowledgements and with
+/// 4 retries.
+const COMPUTED_MBPS: [f64; 7] = [7.3, 6.5, 6.1, 5.2, 4.0, 3.5, 3.2];
+const COMPUTED_LOSS: [f64; 7] = [0.0, 0.2, 0.6, 2.6, 8.6, 13.0, 16.0];
+const COMPUTED_NO_ACK: [(f64, f64); 5] =
+    [(0.0, 3.0), (10.0, 14.0), (30.0, 45.0), (60.0, 69.0), (100.0, 82.0)];
+const COMPUTED_4: [(f64, f64); 2] = [(60.0, 1.4), (100.0, 3.4)];
+
 /// The curves of Fig. 2b and 2c, by the name of their cases.
 const BOTH_WAYS: [(&str, &str); 3] =
     [("no-ack", "no acknowledgements"), ("2", "2 retries"), ("4", "4 retries")];
@@ -108,9 +117,11 @@ fn f2b(_: Effort, results: &Results) -> Findings {
     found.add("rise", largest_rise(&of("2")));
     let share = |seed: At<'_>| seed.total("f2b/2/100") / seed.total("f2b/2/1");
     found.add("share-100", results.over_seeds(share));
-    let series = BOTH_WAYS.map(|(name, title)| ours(title, &of(name))).to_vec();
+    let mut series = BOTH_WAYS.map(|(name, title)| ours(title, &of(name))).to_vec();
+    let computed = BOTH_WAYS_KM.into_iter().zip(COMPUTED_MBPS);
+    series.push(Series::computed(BOTH_WAYS[1].1, computed));
     let (x, y) = ("distance, km", "received at both ends, Mb/s");
-    found.figures.push(Figure::new("W-F2b", "UDP both ways, 802.11b", x, y, series));
+    found.figures.push(Figure::new("W-F2b", "throughput of UDP both ways, 802.11b", x, y, series));
     found
 }
 
@@ -129,9 +140,13 @@ fn f2c(_: Effort, results: &Results) -> Findings {
     found.add("fall", largest_fall(&two));
     found.add("at-10", two[1].1);
     found.add("at-100", two[6].1);
-    let series = BOTH_WAYS.map(|(name, title)| ours(title, &of(name))).to_vec();
+    let mut series = BOTH_WAYS.map(|(name, title)| ours(title, &of(name))).to_vec();
+    let two = BOTH_WAYS_KM.into_iter().zip(COMPUTED_LOSS).collect::<Vec<_>>();
+    let computed = [COMPUTED_NO_ACK.to_vec(), two, COMPUTED_4.to_vec()];
+    let computed = BOTH_WAYS.iter().zip(computed);
+    series.extend(computed.map(|((_, title), points)| Series::computed(*title, points)));
     let (x, y) = ("distance, km", "loss, %");
-    found.figures.push(Figure::new("W-F2c", "Loss of UDP both ways, 802.11b", x, y, series));
+    found.figures.push(Figure::new("W-F2c", "loss of UDP both ways, 802.11b", x, y, series));
     found
 }
 
@@ -202,7 +217,7 @@ fn f4(_: Effort, results: &Results) -> Findings {
     };
     let series = vec![line(0, "S to P"), line(1, "P to S")];
     let (x, y) = ("minute", "loss, %");
-    found.figures.push(Figure::new("W-F4", "Loss of 1 Mb/s by the minute", x, y, series));
+    found.figures.push(Figure::new("W-F4", "loss of 1 Mb/s by the minute", x, y, series));
     found
 }
 
@@ -237,6 +252,6 @@ fn f7(_: Effort, results: &Results) -> Findings {
     found.add("preambles-least", lowest(&preambles));
     let series = vec![ours("frames lost, %", &loss), ours("of these by preamble, %", &preambles)];
     let (x, y) = ("load of the interferer, Mb/s", "%");
-    found.figures.push(Figure::new("W-F7", "Errors beside an interferer", x, y, series));
+    found.figures.push(Figure::new("W-F7", "errors beside an interferer", x, y, series));
     found
 }

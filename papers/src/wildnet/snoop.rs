@@ -4,7 +4,7 @@ use farhop_proto::link::snoop::SnoopConfig;
 use farhop_proto::link::wild::Retries;
 
 use super::network::{CALIBRATED, Net};
-use crate::curve::{crossing, lowest, ours, totals};
+use crate::curve::{crossing, in_percent, lowest, ours, totals};
 use crate::{At, Case, Effort, Figure, Findings, Results, Target};
 
 pub(super) const TARGETS: &[Target] =
@@ -70,8 +70,8 @@ fn judge(_: Effort, results: &Results) -> Findings {
         at
     };
     found.add("crossing", percent(crossing(&of("snoop-csma-0"), &csma)));
-    let series = LINKS.map(|(link, name)| ours(name, &of(link))).to_vec();
-    let (x, y) = ("loss", "TCP both ways, Mb/s");
-    found.figures.push(Figure::new("W-N5", "Snoop at 80 km", x, y, series));
+    let series = LINKS.map(|(link, name)| ours(name, &in_percent(&of(link)))).to_vec();
+    let (x, y) = ("loss, %", "TCP both ways, Mb/s");
+    found.figures.push(Figure::new("W-N5", "TCP both ways with Snoop, 80 km", x, y, series));
     found
 }
