@@ -9,7 +9,7 @@ use farhop_proto::stack::{
 use super::many::{self, fairness, starved};
 use super::network::{Carrier, Mac, Net, mean_kbps};
 use crate::curve::{curve, highest, ours};
-use crate::{At, Case, Effort, Figure, Findings, Results, Target};
+use crate::{At, Case, Effort, Figure, Findings, Places, Results, Target};
 
 pub(super) const TARGETS: &[Target] =
     &[Target { id: "H-BEYOND", title: "beyond the paper, as it is by default", cases, judge }];
@@ -115,8 +115,9 @@ fn judge(_: Effort, results: &Results) -> Findings {
         let gain = |at: At<'_>| of(at, Carrier::Hop) / of(at, Carrier::Tcp).max(1e-6);
         found.add(format!("five-{key}"), results.over_seeds(gain));
     }
-    let (x, y) = ("bytes", "longer than UDP, round trips");
+    let (x, y) = ("size of the file", "longer than UDP, round trips");
     let series = vec![ours("by default", &longer)];
-    found.figures.push(Figure::new("H-BEYOND", "Small files over one hop", x, y, series));
+    let figure = Figure::new("H-BEYOND", "small files over one hop", x, y, series);
+    found.figures.push(figure.over(Places::Sizes));
     found
 }

@@ -1,8 +1,8 @@
 //! Five hops from corner to corner.
 
-use super::network::{Carrier, FILE, Net, kbps, names};
+use super::network::{self, Carrier, FILE, Net, kbps, names};
 use super::testbed::CORNERS;
-use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Series, Target};
+use crate::{At, Case, Effort, Estimate, Findings, Results, Target};
 
 pub(super) const TARGETS: &[Target] = &[
     Target { id: "H-F7b", title: "five hops, corner to corner", cases: f7b_cases, judge: f7b },
@@ -23,17 +23,18 @@ fn f7b(_: Effort, results: &Results) -> Findings {
     let of = |at: At<'_>, carrier: Carrier| {
         kbps(&at.report(&format!("f7b/{}", carrier.name())).flows[0])
     };
-    for other in [Carrier::Tcp, Carrier::Stitched, Carrier::Dtn] {
-        let gain = |at: At<'_>| of(at, Carrier::Hop) / of(at, other);
-        found.add(other.name(), results.over_seeds(gain));
+    let gains =
+        Carrier::OTHERS.map(|other| results.over_seeds(|at| of(at, Carrier::Hop) / of(at, other)));
+    for (other, gain) in Carrier::OTHERS.iter().zip(gains) {
+        found.add(other.name(), gain);
     }
     let others = |at: At<'_>| of(at, Carrier::Tcp).min(of(at, Carrier::Stitched));
     found.add("dtn-lowest", results.over_seeds(|at| of(at, Carrier::Dtn) / others(at)));
     let means = Carrier::ALL.map(|carrier| results.over_seeds(|at| of(at, carrier)));
-    let bars = means.into_iter().enumerate().map(|(bar, mean)| (bar as f64, mean));
-    let series = vec![Series::ours("Hop, TCP, stitched TCP, DTN", bars)];
-    let title = "Five hops: Hop, TCP, stitched TCP, DTN";
-    found.figures.push(Figure::new("H-F7b", title, "protocol", "goodput, kb/s", series));
+    let (title, all) = ("five hops, corner to corner", Carrier::ALL.map(Carrier::title));
+    found.figures.push(network::goodputs("H-F7b", title, &all, means));
+    let printed = [(0.0, 4.0), (1.0, 4.0), (2.0, 4.0)];
+    found.figures.push(network::gains("H-F7b", title, &all[1..], gains, printed));
     found
 }
 

@@ -5,15 +5,16 @@ use farhop_proto::stack::{
     RelayConfig,
 };
 
-use super::network::{Carrier, FILE, Net, file, mean_kbps};
+use super::network::{self, Carrier, FILE, Net, file, mean_kbps};
 use super::testbed::{CORNERS, NODES, hops, name};
-use crate::{At, Case, Effort, Figure, Findings, Results, Series, Target};
+use crate::{At, Case, Effort, Findings, Results, Target};
 
 pub(super) const TARGETS: &[Target] =
     &[Target { id: "H-F12", title: "downloads through a gateway", cases, judge }];
 
 /// What carries them.
 const WAYS: [&str; 4] = ["hop", "tcp", "split", "split-westwood"];
+const NAMES: [&str; 4] = ["Hop", "TCP", "split TCP", "split Westwood+"];
 
 /// The nodes that are farthest from the gateway, which stands in a corner: three of five hops, or
 /// of the most that there are.
@@ -73,10 +74,11 @@ fn judge(_: Effort, results: &Results) -> Findings {
     let of = |at: At<'_>, way: &str| mean_kbps(at.report(&format!("f12/{way}")));
     let best = |at: At<'_>| WAYS[1..].iter().map(|way| of(at, way)).fold(0.0, f64::max);
     found.add("gain", results.over_seeds(|at| of(at, "hop") / best(at)));
-    let bars = WAYS.iter().enumerate();
-    let bars = bars.map(|(bar, way)| (bar as f64, results.over_seeds(|at| of(at, way))));
-    let series = vec![Series::ours("Hop, TCP, split TCP, split Westwood+", bars)];
-    let title = "Downloads through a gateway: Hop, TCP, split TCP, split Westwood+";
-    found.figures.push(Figure::new("H-F12", title, "protocol", "goodput, kb/s", series));
+    let title = "downloads through a gateway";
+    let means = WAYS.map(|way| results.over_seeds(|at| of(at, way)));
+    found.figures.push(network::goodputs("H-F12", title, &NAMES, means));
+    let gains = WAYS[1..].iter().map(|way| results.over_seeds(|at| of(at, "hop") / of(at, way)));
+    let printed = [(0.0, 1.6), (1.0, 1.6), (2.0, 1.6)];
+    found.figures.push(network::gains("H-F12", title, &NAMES[1..], gains, printed));
     found
 }

@@ -7,10 +7,10 @@ use farhop_proto::stack::{FlowKind, RoutingConfig, Scenario, VoipConfig};
 use farhop_proto::transport::hop::{Ahead, HopConfig, NextHop, Withhold};
 use farhop_sim::engine::{FlowReport, NodeReport, Report};
 
-use super::network::{Carrier, FILE, Net, file, jain, kbps, mean_kbps, names};
+use super::network::{self, Carrier, FILE, Net, file, jain, kbps, mean_kbps, names};
 use super::testbed::{self, hops, name, pairs};
 use crate::curve::{Curve, ours};
-use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Series, Target};
+use crate::{At, Case, Effort, Estimate, Figure, Findings, Places, Results, Series, Target};
 
 pub(super) const TARGETS: &[Target] = &[
     Target { id: "H-F9a", title: "30 flows of two hops or more", cases: f9_cases, judge: f9a },
@@ -92,18 +92,19 @@ fn f9_of(at: At<'_>, carrier: Carrier) -> &Report {
 fn f9a(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
     let of = |at: At<'_>, carrier| mean_kbps(f9_of(at, carrier)).max(1e-3);
-    for other in [Carrier::Tcp, Carrier::Stitched, Carrier::Dtn] {
-        let gain = |at: At<'_>| of(at, Carrier::Hop) / of(at, other);
-        found.add(other.name(), results.over_seeds(gain));
+    let gains =
+        Carrier::OTHERS.map(|other| results.over_seeds(|at| of(at, Carrier::Hop) / of(at, other)));
+    for (other, gain) in Carrier::OTHERS.iter().zip(gains) {
+        found.add(other.name(), gain);
     }
     let step = |more, less| results.over_seeds(|at| of(at, more) / of(at, less));
     found.add("tcp-stitched", step(Carrier::Tcp, Carrier::Stitched));
     found.add("stitched-dtn", step(Carrier::Stitched, Carrier::Dtn));
     let means = Carrier::ALL.map(|carrier| results.over_seeds(|at| of(at, carrier)));
-    let bars = means.into_iter().enumerate().map(|(bar, mean)| (bar as f64, mean));
-    let series = vec![Series::ours("Hop, TCP, stitched TCP, DTN", bars)];
-    let title = "30 flows: mean goodput";
-    found.figures.push(Figure::new("H-F9a", title, "protocol", "goodput, kb/s", series));
+    let (title, all) = ("30 flows of two hops or more", Carrier::ALL.map(Carrier::title));
+    found.figures.push(network::goodputs("H-F9a", title, &all, means));
+    let printed = [(0.0, 2.0), (1.0, 4.0), (2.0, 8.0)];
+    found.figures.push(network::gains("H-F9a", title, &all[1..], gains, printed));
     found
 }
 
@@ -129,10 +130,11 @@ fn f9b(_: Effort, results: &Results) -> Findings {
     found.add("two", Estimate::exact(gain(&2)));
     found.add("five-two", Estimate::exact(gain(&5) - gain(&2)));
     let points = hop.keys().map(|hops| (f64::from(*hops), Estimate::exact(gain(hops))));
-    let printed = Series::published("printed", [(2.0, 1.8), (5.0, 2.8)]);
+    let printed = Series::published("Hop over TCP", [(2.0, 1.8), (5.0, 2.8)]);
     let series = vec![Series::ours("Hop over TCP", points), printed];
-    let title = "30 flows: gain by the length of the path";
-    found.figures.push(Figure::new("H-F9b", title, "hops", "gain", series));
+    let title = "30 flows, gain by the length of the path";
+    let figure = Figure::new("H-F9b", title, "hops", "gain", series);
+    found.figures.push(figure.over(Places::Counts));
     found
 }
 
@@ -158,9 +160,10 @@ fn f9c(_: Effort, results: &Results) -> Findings {
         };
         (0..30).map(|index| (index as f64 + 1.0, nth(index))).collect()
     };
-    let lines = Carrier::ALL.map(|carrier| ours(carrier.name(), &sorted(carrier)));
-    let title = "30 flows: goodput of each, sorted";
-    found.figures.push(Figure::new("H-F9c", title, "flow", "goodput, kb/s", lines.to_vec()));
+    let lines = Carrier::ALL.map(|carrier| ours(carrier.title(), &sorted(carrier)));
+    let title = "30 flows, goodput of each, sorted";
+    let figure = Figure::new("H-F9c", title, "rank of the flow", "goodput, kb/s", lines.to_vec());
+    found.figures.push(figure.over(Places::Counts));
     found
 }
 
@@ -185,6 +188,8 @@ fn t1(_: Effort, results: &Results) -> Findings {
 
 /// Without either, with withholding, with both.
 const PARTS: [&str; 3] = ["basic", "withholding", "both"];
+/// The same in the legend.
+const PARTS_NAMES: [&str; 3] = ["basic Hop", "with withholding", "with back-pressure as well"];
 const F10_FLOWS: [usize; 3] = [1, 10, 30];
 
 fn f10_cases(_: Effort) -> Vec<Case> {
@@ -213,17 +218,18 @@ fn f10(_: Effort, results: &Results) -> Findings {
         found.add(format!("withholding-{count}"), gain("withholding", "basic", count));
     }
     found.add("pressure-30", gain("both", "withholding", 30));
-    let line = |part: &&str| {
+    let line = |(part, name): (&str, &str)| {
         let points = F10_FLOWS.map(|count| (count as f64, gain(part, "basic", count)));
-        ours(*part, &points)
+        ours(name, &points)
     };
     let printed = [
-        Series::published("withholding, printed", [(1.0, 1.0), (10.0, 2.0), (30.0, 2.5)]),
-        Series::published("both, printed", [(30.0, 3.0)]),
+        Series::published(PARTS_NAMES[1], [(1.0, 1.0), (10.0, 2.0), (30.0, 2.5)]),
+        Series::published(PARTS_NAMES[2], [(30.0, 3.0)]),
     ];
-    let series = PARTS.iter().map(line).chain(printed).collect();
-    let title = "What withholding and back-pressure bring";
-    found.figures.push(Figure::new("H-F10", title, "flows", "goodput over basic", series));
+    let series = PARTS.into_iter().zip(PARTS_NAMES).map(line).chain(printed).collect();
+    let title = "what withholding and back-pressure bring";
+    let figure = Figure::new("H-F10", title, "flows", "goodput over that of basic Hop", series);
+    found.figures.push(figure.over(Places::Counts));
     found
 }
 
@@ -272,7 +278,7 @@ fn f11(_: Effort, results: &Results) -> Findings {
             let gain = kbps(hop) / kbps(tcp).max(1e-3);
             let class = CLASSES.iter().position(|(_, from, to)| (*from..*to).contains(&size));
             gains[class.expect("a class for every size")].push(gain);
-            points.push(((size as f64).log10(), Estimate::exact(gain)));
+            points.push((size as f64, Estimate::exact(gain)));
         }
     });
     for ((key, _, _), gains) in CLASSES.iter().zip(&mut gains) {
@@ -280,10 +286,17 @@ fn f11(_: Effort, results: &Results) -> Findings {
         let median = gains.get(gains.len() / 2).copied().unwrap_or(f64::NAN);
         found.add(*key, Estimate::exact(median));
     }
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let series = vec![Series::ours("each flow", points)];
-    let title = "30 flows of web sizes: gain of each";
-    found.figures.push(Figure::new("H-F11", title, "log10 of bytes", "Hop over TCP", series));
+    // Two ranges are printed: 6 to 16 below 10 KB, 4 to 7 up to 20 KB.
+    let ends =
+        |[small, middle]: [f64; 2]| [(1e3, small), (1e4, small), (1e4, middle), (2e4, middle)];
+    let series = vec![
+        Series::ours("each flow", points).scattered(),
+        Series::published("least", ends([6.0, 4.0])).beside("each flow"),
+        Series::published("most", ends([16.0, 7.0])).beside("each flow"),
+    ];
+    let title = "30 flows of web sizes, gain of each";
+    let figure = Figure::new("H-F11", title, "size of the file", "Hop over TCP", series);
+    found.figures.push(figure.over(Places::Sizes));
     found
 }
 
@@ -325,18 +338,13 @@ fn t2(_: Effort, results: &Results) -> Findings {
     found.add("tcp-rts", ratio("tcp", "rts"));
     found.add("weighted-rts", ratio("weighted", "rts"));
     found.add("fairness", results.over_seeds(|at| index(at, "weighted") - index(at, "best")));
-    let bars = |number: &dyn Fn(At<'_>, &str) -> f64| -> Curve {
-        let bar =
-            |(bar, what): (usize, &&str)| (bar as f64, results.over_seeds(|at| number(at, what)));
-        T2.iter().enumerate().map(bar).collect()
-    };
-    let printed = Series::published(
-        "printed",
-        [2_177.0, 1_279.0, 955.0, 743.0].into_iter().enumerate().map(|(bar, y)| (bar as f64, y)),
-    );
-    let series = vec![ours("mean of seven", &bars(&of)), printed];
-    let title = "Seven to one: best link, weighted, TCP, TCP with RTS";
-    found.figures.push(Figure::new("H-T2", title, "setting", "goodput, kb/s", series));
+    let means = T2.map(|what| results.over_seeds(|at| of(at, what)));
+    let printed = [(0.0, 2_177.0), (1.0, 1_279.0), (2.0, 955.0), (3.0, 743.0)];
+    let name = "mean of seven";
+    let series = vec![Series::named(name, means), Series::published(name, printed)];
+    let names = ["Hop, best link", "Hop, weighted", "TCP", "TCP with RTS"];
+    let figure = Figure::new("H-T2", "seven senders to one", "", "goodput, kb/s", series);
+    found.figures.push(figure.over_names(&names));
     found
 }
 
@@ -423,7 +431,7 @@ fn t5(_: Effort, results: &Results) -> Findings {
             format!("{:.2} ({:.2})", all.mean, all.deviation)
         };
         vec![
-            carrier.name().to_owned(),
+            carrier.title().to_owned(),
             of(&|at| goodput(at, carrier)),
             of(&|at| mean(at, carrier)),
             of(&|at| call(at, carrier).loss * 100.0),

@@ -12,7 +12,7 @@ use farhop_sim::engine::{FlowReport, Report};
 use serde::Deserialize;
 
 use super::testbed::{TESTBED, name};
-use crate::{Case, Effort};
+use crate::{Case, Effort, Estimate, Figure, Series};
 
 /// The constants of the paper's boards.
 pub(super) const CALIBRATION: &str = include_str!("calibration.toml");
@@ -57,13 +57,26 @@ pub(super) enum Carrier {
 
 impl Carrier {
     pub(super) const ALL: [Self; 4] = [Self::Hop, Self::Tcp, Self::Stitched, Self::Dtn];
+    /// Those that Hop is compared with.
+    pub(super) const OTHERS: [Self; 3] = [Self::Tcp, Self::Stitched, Self::Dtn];
 
+    /// As it is called in the names of runs and rows.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Hop => "hop",
             Self::Tcp => "tcp",
             Self::Stitched => "stitched",
             Self::Dtn => "dtn",
+        }
+    }
+
+    /// As it is written in figures and tables.
+    pub(super) const fn title(self) -> &'static str {
+        match self {
+            Self::Hop => "Hop",
+            Self::Tcp => "TCP",
+            Self::Stitched => "stitched TCP",
+            Self::Dtn => "DTN",
         }
     }
 }
@@ -220,6 +233,32 @@ pub(super) fn kbps(flow: &FlowReport) -> f64 {
     flow.goodput_mbps * 1e3
 }
 
+/// The goodputs of what is compared, in kb/s.
+pub(super) fn goodputs(
+    target: &str,
+    title: &str,
+    names: &[&str],
+    means: impl IntoIterator<Item = Estimate>,
+) -> Figure {
+    let series = vec![Series::named("mean goodput", means)];
+    Figure::new(target, title, "", "goodput, kb/s", series).over_names(names)
+}
+
+/// How many times what Hop carries is of what others do, with what was printed of some of them:
+/// absolute goodputs were not.
+pub(super) fn gains(
+    target: &str,
+    title: &str,
+    names: &[&str],
+    gains: impl IntoIterator<Item = Estimate>,
+    printed: impl IntoIterator<Item = (f64, f64)>,
+) -> Figure {
+    let name = "gain of Hop";
+    let series = vec![Series::named(name, gains), Series::published(name, printed)];
+    let figure = Figure::new(target, &format!("{title}, gain of Hop"), "", "Hop over each", series);
+    figure.over_names(names).further("gain")
+}
+
 /// Jain's index of some shares.
 pub(super) fn jain(shares: &[f64]) -> f64 {
     let (sum, squares) =
@@ -230,12 +269,23 @@ pub(super) fn jain(shares: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Places;
 
     #[test]
     fn the_calibration_is_that_of_the_paper() {
         let hop = &CALIBRATED.hop;
         assert_eq!((hop.high_blocks, hop.low_blocks, hop.in_flight), (1, 0, 1));
         assert_eq!(CALIBRATED.radio.access.background.txop_us, Some(8_160));
+    }
+
+    #[test]
+    fn what_is_compared_stands_over_its_names_beside_what_was_printed_of_it() {
+        let all = [2.0, 3.0].map(Estimate::exact);
+        let figure = gains("H-F0", "a test", &["TCP", "DTN"], all, [(1.0, 8.0)]);
+        assert_eq!(figure.places, Places::Names(vec!["TCP".into(), "DTN".into()]));
+        let [ours, printed] = &figure.series[..] else { panic!("two series") };
+        assert_eq!((ours.points[1].x, printed.points[0].x), (1.0, 1.0));
+        assert_eq!(printed.curve, ours.name);
     }
 
     #[test]

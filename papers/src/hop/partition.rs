@@ -5,7 +5,7 @@ use farhop_proto::transport::hop::Ahead;
 
 use super::network::{Carrier, Net, kbps, names};
 use super::testbed::{CORNERS, name, path};
-use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Series, Target};
+use crate::{At, Case, Effort, Figure, Findings, Results, Series, Target};
 
 pub(super) const TARGETS: &[Target] =
     &[Target { id: "H-T4", title: "partitions: H of 1 and of 100", cases, judge }];
@@ -64,12 +64,10 @@ fn judge(_: Effort, results: &Results) -> Findings {
     found.add("h1", all("h1"));
     found.add("tcp", all("tcp"));
     let bars = ["h1", "h100", "always", "tcp"].map(all);
-    let points = |values: &[Estimate]| -> Vec<(f64, Estimate)> {
-        values.iter().enumerate().map(|(bar, value)| (bar as f64, *value)).collect()
-    };
-    let printed = Series::published("printed", [(0.0, 40.0), (2.0, 281.0), (3.0, 0.0)]);
-    let title = "Partitions: H = 1, H = 100, H = 100 even while the next hop is there, TCP";
-    let series = vec![Series::ours("goodput", points(&bars)), printed];
-    found.figures.push(Figure::new("H-T4", title, "setting", "goodput, kb/s", series));
+    let printed = Series::published("goodput", [(0.0, 40.0), (2.0, 281.0), (3.0, 0.0)]);
+    let series = vec![Series::named("goodput", bars), printed];
+    let names = ["Hop, H = 1", "H = 100, next hop gone", "H = 100, always", "TCP"];
+    let figure = Figure::new("H-T4", "partitions by H", "", "goodput, kb/s", series);
+    found.figures.push(figure.over_names(&names));
     found
 }
