@@ -311,3 +311,13 @@ fn write(dir: &Path, runs: &[Run]) -> Result<PathBuf, Failure> {
     };
     save(dir, "demo.html", &page::page(title, &body))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_of_the_table_has_a_heading() {
+        assert!(HEAD.iter().all(|name| !name.is_empty()), "{HEAD:?}");
+    }
+}
