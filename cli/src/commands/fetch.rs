@@ -1,16 +1,17 @@
 //! Puts files that came for this node where their user wants them.
 //!
-//! While a file is copied it has a hidden name. It gets its own beside that, and keeps both until
-//! the daemon has written down that it was fetched: so whoever finds it with two knows that it was
-//! told of. Where a file cannot have two names it may be told of again after a kill.
+//! While a file is copied it has a hidden name, and then its own in the place of that. Once it was
+//! told of it has both, until the daemon has written down that it was fetched: so whoever finds it
+//! with two knows that it was told of. It may be told of twice after a kill between these two, and
+//! where a file cannot have two names.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use farhop_run::files::{IncomingStatus, NAME_BYTES, is_id, sum_file};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 
 /// A file that was put into a folder. No other command puts it anywhere while there is this: one
 /// that waited for it finds that the daemon has let go of it.
@@ -28,7 +29,14 @@ impl Placed {
         File::open(&self.dir)?.sync_all()
     }
 
-    /// Takes its hidden name away: it is over, or was not told of.
+    /// From now on whoever finds it knows that it was told of.
+    pub(super) fn mark(&self) {
+        if let Some(place) = &self.place {
+            let _ = fs::hard_link(place, &self.part);
+        }
+    }
+
+    /// Takes its hidden name away: it is over.
     pub(super) fn end(self) {
         // What is left is a stray, and goes with others.
         let _ = fs::remove_file(self.part);
@@ -39,11 +47,11 @@ impl Placed {
 /// not at all. `None` if another command does so just now, or has done so.
 pub(super) fn fetch(file: &IncomingStatus, dir: &Path) -> io::Result<Option<Placed>> {
     let mut whole = File::open(&file.path)?;
-    if !is_locked(&whole)? || whole.metadata()?.nlink() == 0 {
+    if !is_locked(&whole)? || !is_there(&whole, &file.path) {
         return Ok(None);
     }
     let (dir, part) = (dir.to_owned(), dir.join(part_name(&file.id)));
-    let mut copy = File::options().write(true).create(true).truncate(false).open(&part)?;
+    let mut copy = open(&part, File::options().write(true).create(true).truncate(false))?;
     if !is_locked(&copy)? || !is_there(&copy, &part) {
         return Ok(None);
     }
@@ -58,7 +66,7 @@ pub(super) fn fetch(file: &IncomingStatus, dir: &Path) -> io::Result<Option<Plac
     let placed = copy
         .set_len(0)
         .and_then(|()| io::copy(&mut whole, &mut copy))
-        .and_then(|_| copy.sync_all())
+        .and_then(|copied| if copied == file.info.size { copy.sync_all() } else { Err(cut()) })
         .and_then(|()| place(file, &dir, &part, copy));
     match placed {
         Ok((place, copy)) => {
@@ -77,24 +85,48 @@ pub(super) fn fetch(file: &IncomingStatus, dir: &Path) -> io::Result<Option<Plac
 ///
 /// Fails if the folder cannot be read, or one of them not be removed.
 pub(super) fn remove_strays(dir: &Path, waiting: &[IncomingStatus]) -> io::Result<()> {
+    let mut outcome = Ok(());
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name();
         let Some(id) = name.to_str().and_then(id_of_part) else { continue };
-        if waiting.iter().any(|file| file.id == id) || !entry.file_type()?.is_file() {
-            continue;
-        }
-        let part = entry.path();
-        let copy = match File::open(&part) {
-            // Whoever makes it has just given it its name.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            copy => copy?,
-        };
-        if is_locked(&copy)? && is_there(&copy, &part) {
-            fs::remove_file(&part)?;
+        if !waiting.iter().any(|file| file.id == id) {
+            // One that belongs to somebody else keeps none of the others.
+            outcome = outcome.and(remove_stray(&entry.path()));
         }
     }
+    outcome
+}
+
+fn remove_stray(part: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(part).is_ok_and(|data| data.is_file()) {
+        return Ok(());
+    }
+    let copy = match open(part, File::options().write(true)) {
+        // Whoever makes it has just given it its name.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        copy => copy?,
+    };
+    if is_locked(&copy)? && is_there(&copy, part) {
+        fs::remove_file(part)?;
+    }
     Ok(())
+}
+
+/// Opens a file in a folder into which others may write too: no link that leads elsewhere, and no
+/// pipe, which would keep the command for ever.
+fn open(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other(format!("{} is no file", path.display()))),
+    }
+}
+
+/// The daemon let go of a file while it was copied.
+fn cut() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "it is not all there any more")
 }
 
 /// What the copy of a file is called while it is made.
@@ -134,12 +166,10 @@ fn place(
         let place = dir.join(numbered(&file.info.name, number));
         match give_name(part, &place) {
             Ok(()) => return Ok((place, copy)),
-            // There is one just like it; that has two names from now on.
+            // There is one just like it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && has(&place, file) => {
                 fs::remove_file(part)?;
-                let there = File::open(&place)?;
-                is_locked(&there)?;
-                let _ = fs::hard_link(&place, part);
+                let there = open(&place, File::options().read(true))?;
                 return Ok((place, there));
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -159,13 +189,13 @@ fn numbered(name: &str, number: u32) -> String {
     format!("{}{end}", &name[..most])
 }
 
-/// Gives a file a second name, unless there is a file of that name.
+/// Gives a file another name, unless there is a file of that name.
 fn give_name(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::hard_link(from, to) {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE).map_err(io::Error::from) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-        // Some file systems have no links, and some not this: there it loses the first one.
-        Err(_) => Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?),
+        // Some file systems have not this, and most of them links.
+        Err(_) => fs::hard_link(from, to).and_then(|()| fs::remove_file(from)),
     }
 }
 
@@ -246,7 +276,13 @@ mod tests {
         let (file, into) = waiting(dir.path());
         // The second time a file just like it is there.
         for _ in 0..2 {
+            // One that was killed before it told of it says nothing of that.
             drop(fetch(&file, &into).expect("no error"));
+            assert_eq!(fs::read_dir(&into).expect("a folder").count(), 1);
+            let placed = fetch(&file, &into).expect("no error").expect("it is there");
+            assert_eq!(placed.place, Some(into.join("map.png")));
+            placed.mark();
+            drop(placed);
             assert_eq!(fs::read_dir(&into).expect("a folder").count(), 2);
             remove_strays(&into, std::slice::from_ref(&file)).expect("no error");
             let placed = fetch(&file, &into).expect("no error").expect("it is there");
@@ -256,6 +292,30 @@ mod tests {
             assert_eq!(fs::read(place).expect("it is there"), b"all of it");
             assert_eq!(fs::read_dir(&into).expect("a folder").count(), 1);
         }
+    }
+
+    #[test]
+    fn what_the_daemon_empties_meanwhile_is_not_all_of_it() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (file, into) = waiting(dir.path());
+        fs::write(&file.path, b"").expect("it is emptied");
+        let error = fetch(&file, &into).err().expect("an error");
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(fs::read_dir(&into).expect("a folder").count(), 0);
+    }
+
+    #[test]
+    fn no_link_and_no_pipe_is_opened_in_the_place_of_a_copy() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (file, into) = waiting(dir.path());
+        let (part, elsewhere) = (into.join(".1-2-00000003.part"), dir.path().join("elsewhere"));
+        std::os::unix::fs::symlink(&elsewhere, &part).expect("a link");
+        assert!(fetch(&file, &into).is_err() && !elsewhere.exists());
+        fs::remove_file(&part).expect("the link");
+        rustix::fs::mknodat(CWD, &part, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .expect("a pipe");
+        assert!(fetch(&file, &into).is_err());
+        remove_strays(&into, &[]).expect("a pipe is no stray");
     }
 
     #[test]

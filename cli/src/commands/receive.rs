@@ -28,6 +28,8 @@ const AGAIN: Duration = Duration::from_secs(10);
 const SHARE: u32 = 4;
 /// After so long the daemon is asked for the first time whether it has written something down.
 const SOON: Duration = Duration::from_millis(5);
+/// After so long its user is told what it waits for.
+const LONG: Duration = Duration::from_secs(5);
 
 /// Fetches the files that came for this node into a folder, until it is interrupted.
 ///
@@ -174,17 +176,15 @@ impl Receiving<'_> {
 
     /// Tells of a file that is in the folder, first its user and then the daemon.
     fn tell(&mut self, file: &IncomingStatus, placed: Placed) -> Result<io::Result<()>, Failure> {
+        if let Err(error) = placed.sync() {
+            return Ok(Err(error));
+        }
         if let Some(place) = &placed.place {
             let (place, size) = (place.display(), counted(file.info.size, "byte"));
             let text = format!("{place}: {size} from {}", file.from);
-            if let Err(failure) = self.bar.beside(|| print_text(&text)) {
-                placed.end();
-                return Err(failure);
-            }
+            self.bar.beside(|| print_text(&text))?;
+            placed.mark();
             self.left -= 1;
-        }
-        if let Err(error) = placed.sync() {
-            return Ok(Err(error));
         }
         self.confirm(&file.id)?;
         placed.end();
@@ -197,7 +197,11 @@ impl Receiving<'_> {
     /// Fails if it is interrupted before that: then the next command does what is left.
     fn confirm(&self, id: &str) -> Result<(), Failure> {
         let mut patience = SOON;
+        let begun = Instant::now();
         loop {
+            if begun.elapsed() > LONG {
+                self.bar.say("waits until the daemon has written down that a file was fetched");
+            }
             match self.daemon.ask(Request::Fetched { id: id.to_owned() }) {
                 Ok(Told { is_kept: true }) => return Ok(()),
                 // Somebody has dropped it.
