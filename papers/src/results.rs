@@ -186,6 +186,17 @@ impl Results {
         self.over_seeds(|at| number(at.report(key)))
     }
 
+    /// The largest of a number of the reports of one case.
+    pub fn largest(&self, key: &str, number: impl Fn(&Report) -> f64) -> Estimate {
+        let mut largest = f64::NEG_INFINITY;
+        self.each_seed(|at| {
+            let value = number(at.report(key));
+            // What is no number stays.
+            largest = if value > largest || value.is_nan() { value } else { largest };
+        });
+        Estimate::exact(largest)
+    }
+
     /// Something of the report of a case with the first seed.
     pub fn first<T>(&self, key: &str, of: impl Fn(&Report) -> T) -> T {
         of(At { results: self, seed: 0 }.report(key))

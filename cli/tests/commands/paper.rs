@@ -15,17 +15,17 @@ fn a_target_comes_as_rows_with_a_page_and_its_figure() {
     let folder = Folder::new("paper");
     let out = folder.file("");
     let arguments = ["wildnet", "--quick", "--json", "--only", "W-N4", "--out", &out];
-    let done = paper(&[&arguments[..], &["--only", "W-X1"]].concat());
+    let done = paper(&[&arguments[..], &["--only", "W-F2c"]].concat());
     let result = json(&done);
     let rows = result["rows"].as_array().expect("rows");
-    assert_eq!(rows.len(), 5);
+    assert_eq!(rows.len(), 7);
     for row in rows {
         for key in ["id", "what", "published", "ours", "band", "ok"] {
             assert!(row.get(key).is_some(), "{key} of {row}");
         }
         assert_eq!(row["ok"], true, "{row}");
     }
-    assert!(folder.path().join("W-X1.svg").exists());
+    assert!(folder.path().join("W-F2c.svg").exists());
     assert!(folder.read("paper.html").contains("ack_timeout_us = 746"), "with its calibration");
 }
 

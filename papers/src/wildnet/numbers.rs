@@ -90,9 +90,9 @@ fn slot_error(report: &Report) -> f64 {
 
 fn x1(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
-    let errors = curve(&X1_LOSS, |loss| results.of(&format!("x1/{loss}"), slot_error));
+    let errors = curve(&X1_LOSS, |loss| results.largest(&format!("x1/{loss}"), slot_error));
     found.add("error", highest(&errors));
-    let series = vec![ours("the largest of a run", &in_percent(&errors))];
+    let series = vec![ours("the largest of all runs", &in_percent(&errors))];
     let (x, y) = ("loss, %", "error of a slot's start, us");
     let title = "slots of 20 ms at 80 km, clocks 80 ppm apart";
     found.figures.push(Figure::new("W-X1", title, x, y, series));

@@ -25,6 +25,13 @@ pub trait Link: Layer<Above = Packets, Below = Frames> {
     /// What the link is doing, for `status` and reports.
     fn status(&self, now: Instant) -> LinkStatus;
 
+    /// Where the link is in its slots, by radio, and the neighbours there that are in step: of its
+    /// status what is looked at often.
+    fn slots(&self, now: Instant) -> Vec<(SlotStatus, Vec<NodeId>)> {
+        let _ = now;
+        Vec::new()
+    }
+
     /// Whether it does anything with a frame for another node beside counting it in `overheard`.
     /// If not, its caller may count such frames in its place and not hand them over at all.
     fn heeds_overheard(&self) -> bool {

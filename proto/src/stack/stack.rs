@@ -14,7 +14,7 @@ use crate::base::{
     RoomBelow, Seed, settle, sooner,
 };
 use crate::link::secure::{Keys, Secure, SecureSpec, SecurityStatus};
-use crate::link::{Link, LinkStatus};
+use crate::link::{Link, LinkStatus, SlotStatus};
 use crate::routing::{Routing, RoutingStatus, Signing};
 use crate::transport::hop::{Hop, HopConfig};
 
@@ -254,8 +254,12 @@ impl Stack {
 
     /// What the stack is doing.
     pub fn status(&self, now: Instant) -> StackStatus {
+        let mut link = self.link.get().status(now);
+        if !self.heeds_overheard {
+            *link.counters.entry("overheard".into()).or_default() += u64::from(self.overheard);
+        }
         StackStatus {
-            link: self.link_status(now),
+            link,
             security: self.secure.as_ref().map(|secure| secure.status(now)),
             routing: self.routing.get().status(now),
             flows: self.flows.stats(),
@@ -263,12 +267,8 @@ impl Stack {
         }
     }
 
-    /// What the link is doing.
-    pub fn link_status(&self, now: Instant) -> LinkStatus {
-        let mut link = self.link.get().status(now);
-        if !self.heeds_overheard {
-            *link.counters.entry("overheard".into()).or_default() += u64::from(self.overheard);
-        }
-        link
+    /// Where the link is in its slots ([`Link::slots`]).
+    pub fn slots(&self, now: Instant) -> Vec<(SlotStatus, Vec<NodeId>)> {
+        self.link.get().slots(now)
     }
 }

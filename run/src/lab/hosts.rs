@@ -4,7 +4,9 @@
 //! namespace: all flows of a node share them. This machine's own settings stay as they are.
 
 use farhop_proto::base::PhyKind;
-use farhop_proto::stack::{Congestion, FlowConfig, FlowKind, Scenario, TcpPreset, TcpSettings};
+use farhop_proto::stack::{
+    Congestion, FlowConfig, FlowKind, RadioConfig, Scenario, TcpPreset, TcpSettings,
+};
 use farhop_sim::engine::flow_name;
 
 use super::LabError;
@@ -21,6 +23,12 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), LabError> {
              `farhop sim`"
         )));
     }
+    if let Some((whose, rate)) = unknown_to_others(scenario) {
+        return Err(LabError::Refused(format!(
+            "{whose} sends at {rate} Mb/s, which not all radios know, and a radio of the lab sends \
+             to all at one bit-rate: give it a lower rate_mbps, or use `farhop sim`"
+        )));
+    }
     for flow in &scenario.flow {
         if let Some(what) = unknown_to_kernel(flow) {
             let name = flow_name(flow);
@@ -34,25 +42,42 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Whose radio is of 802.11n or ac, which put frames together.
-fn unknown_to_air(scenario: &Scenario) -> Option<(String, &'static str)> {
+/// All settings of radios, and whose they are.
+fn radios(scenario: &Scenario) -> impl Iterator<Item = (String, RadioConfig)> {
     let all = &scenario.radio;
     let of_nodes = scenario.node.iter().filter_map(|node| {
         let own = node.radio.as_ref()?.over(all);
-        Some((format!("the radio of node '{}'", node.name), own.phy))
+        Some((format!("the radio of node '{}'", node.name), own))
     });
     let of_links = scenario.link.iter().filter_map(|link| {
         let [a, b] = &link.between;
         let own = link.radio.as_ref()?.over(all);
-        Some((format!("the radio between '{a}' and '{b}'"), own.phy))
+        Some((format!("the radio between '{a}' and '{b}'"), own))
     });
-    let all = std::iter::once(("[radio]".to_owned(), all.phy)).chain(of_nodes).chain(of_links);
-    all.filter_map(|(whose, phy)| match phy {
+    std::iter::once(("[radio]".to_owned(), all.clone())).chain(of_nodes).chain(of_links)
+}
+
+/// Whose radio is of 802.11n or ac, which put frames together.
+fn unknown_to_air(scenario: &Scenario) -> Option<(String, &'static str)> {
+    radios(scenario).find_map(|(whose, radio)| match radio.phy {
         PhyKind::N => Some((whose, "802.11n")),
         PhyKind::Ac => Some((whose, "802.11ac")),
         PhyKind::A | PhyKind::B | PhyKind::G | PhyKind::Wire => None,
     })
-    .next()
+}
+
+/// Whose radio sends at a rate that another one does not know, which knows lower ones of it.
+fn unknown_to_others(scenario: &Scenario) -> Option<(String, f64)> {
+    let all: Vec<(String, RadioConfig)> = radios(scenario).collect();
+    let is_lost = |(_, sender): &&(String, RadioConfig)| {
+        let (phy, rate) = (sender.phy(), sender.rate());
+        all.iter().any(|(_, receiver)| {
+            let theirs = receiver.phy();
+            !theirs.decodes(&phy, rate) && phy.rates_for(&theirs).next().is_some()
+        })
+    };
+    let (whose, sender) = all.iter().find(is_lost)?;
+    Some((whose.clone(), sender.rate().mbps()))
 }
 
 /// The first thing of a flow that the lab does not have.
@@ -152,5 +177,18 @@ mod tests {
             assert!(error.contains("farhop sim") && error.lines().count() == 1, "{error}");
         }
         assert!(check(&scenario(&[with(Congestion::Cubic)])).is_ok());
+    }
+
+    #[test]
+    fn radios_that_would_need_several_rates_are_refused() {
+        let text = r#"{ "name": "cell", "duration_s": 1,
+            "radio": { "phy": "802.11g", "mixed": true },
+            "node": [{ "name": "ap" },
+                     { "name": "old", "radio": { "phy": "802.11b", "mixed": false } }] }"#;
+        let mut mixed: Scenario = serde_json::from_str(text).expect("a good scenario");
+        let error = check(&mixed).expect_err("it is refused").to_string();
+        assert!(error.contains("54 Mb/s") && error.lines().count() == 1, "{error}");
+        mixed.radio.rate_mbps = Some(11.0);
+        assert!(check(&mixed).is_ok());
     }
 }

@@ -175,10 +175,9 @@ pub struct LinkReport {
     pub loss: Option<f64>,
     /// Last correction of the slot start by the peer's stamp, in microseconds.
     pub sync_error_us: Option<f64>,
-    /// In the simulator, where a link has slots: the largest time, looked at every tenth of a
-    /// second or every second, between the end of the sender's slot, as it arrives, and the start
-    /// of the receiver's own, in microseconds of the true time, once both were in step for a
-    /// second.
+    /// In the simulator, where a link has slots and nodes are few: the largest time between the
+    /// end of the sender's slot, as it arrives, and the start of the receiver's own, in
+    /// microseconds of the true time, once both were in step for a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot_error_us: Option<f64>,
     /// Shares of the run's time that the sender's radio spent, 0 to 1.

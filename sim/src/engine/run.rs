@@ -175,6 +175,7 @@ impl Run<'_, '_, '_> {
                 .traffic
                 .poll_timeout()
                 .min(self.faults.poll_timeout())
+                .min(self.slots.as_ref().map_or(Instant::MAX, SlotErrors::poll_timeout))
                 .min(self.next_bin)
                 .min(self.end);
             let now = world.run_ahead(limit);
@@ -187,12 +188,12 @@ impl Run<'_, '_, '_> {
             }
             world.advance(now, &mut self.traffic);
             self.record(world)?;
+            if let Some(slots) = self.slots.as_mut().filter(|slots| slots.poll_timeout() <= now) {
+                slots.handle_timeout(now, world);
+            }
             if now >= self.next_bin {
                 self.next_bin += self.bin;
                 self.traffic.close_bin(world);
-                if let Some(slots) = &mut self.slots {
-                    slots.sample(now, world);
-                }
                 let keep_going =
                     self.progress.as_mut().is_none_or(|progress| progress(now.as_secs_f64()));
                 if !keep_going {

@@ -3,71 +3,112 @@
 use std::collections::BTreeMap;
 
 use farhop_proto::base::{Duration, Instant, NodeId};
-use farhop_proto::link::{LinkStatus, SlotStatus};
+use farhop_proto::link::SlotStatus;
 use farhop_proto::stack::{Hop, Plan};
 
 use super::world::World;
 
+/// How often nodes are looked at: twice in a slot of the usual length.
+const PERIOD: Duration = Duration::from_millis(10);
 /// How long a link must have been in step before errors count: what a cycle takes is learned then.
 const SETTLED: Duration = Duration::from_secs(1);
+/// With more nodes it would take a part of the time of a run that is felt.
+const MOST_NODES: usize = 64;
 
-/// The largest error of each direction of a link so far, while both ends took it to be in step:
+/// The errors of the slots of both directions of each link, while both ends take it to be in step:
 /// between the moment at which the end of the sender's slot comes to the neighbour and the start of
 /// the neighbour's own.
 #[derive(Debug)]
 pub(super) struct SlotErrors {
-    delays: BTreeMap<[NodeId; 2], Duration>,
-    /// Since when both ends of a direction are in step.
-    in_step: BTreeMap<[NodeId; 2], Instant>,
-    largest: BTreeMap<[NodeId; 2], Duration>,
+    next: Instant,
+    directions: BTreeMap<[NodeId; 2], Direction>,
+}
+
+#[derive(Debug)]
+struct Direction {
+    delay: Duration,
+    /// Since when both ends are in step.
+    in_step: Option<Instant>,
+    /// When the sender's slot ends, and the error as it was last seen: until then stamps may still
+    /// mend it.
+    latest: Option<(Instant, Duration)>,
+    largest: Option<Duration>,
 }
 
 impl SlotErrors {
-    /// Nothing where no link has slots.
+    /// Nothing where no link has slots, or nodes are many.
     pub(super) fn build(plan: &Plan) -> Option<Self> {
         let has_slots = plan.nodes.iter().any(|node| node.stack.link.has_schedule());
-        let delay = |hop: &Hop| ([hop.from.0, hop.to.0], hop.delay);
-        let delays = || plan.hops.iter().filter(|hop| hop.usable).map(delay).collect();
-        let (in_step, largest) = (BTreeMap::new(), BTreeMap::new());
-        has_slots.then(|| Self { delays: delays(), in_step, largest })
+        let direction = |hop: &Hop| {
+            let direction =
+                Direction { delay: hop.delay, in_step: None, latest: None, largest: None };
+            ([hop.from.0, hop.to.0], direction)
+        };
+        let directions = || plan.hops.iter().filter(|hop| hop.usable).map(direction).collect();
+        let is_small = plan.nodes.len() <= MOST_NODES;
+        (has_slots && is_small)
+            .then(|| Self { next: Instant::ZERO + PERIOD, directions: directions() })
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub(super) fn poll_timeout(&self) -> Instant {
+        self.next
     }
 
     /// Looks at all nodes as they are now.
-    pub(super) fn sample(&mut self, now: Instant, world: &World) {
-        let status = |node: usize| {
+    pub(super) fn handle_timeout(&mut self, now: Instant, world: &World) {
+        self.next = now + PERIOD;
+        let of_node = |node: usize| {
             let node = &world.nodes[node];
-            let ends = |slot: &SlotStatus| node.true_time(node.local(now) + slot.ends_in);
-            let link = node.stack.link_status(node.local(now));
-            let ends: Vec<Instant> = link.slots.iter().map(ends).collect();
-            (link, ends)
+            let local = node.local(now);
+            let end = |slot: &SlotStatus| node.true_time(local + slot.ends_in);
+            let slots = node.stack.slots(local).into_iter();
+            slots.map(|(slot, peers)| (end(&slot), slot, peers)).collect::<Vec<_>>()
         };
-        let all: Vec<(LinkStatus, Vec<Instant>)> = (0..world.nodes.len()).map(status).collect();
+        let all: Vec<_> = (0..world.nodes.len()).map(of_node).collect();
         // What a node does on the radio to a neighbour with which it is in step, and until when.
         let slot_of = |node: NodeId, neighbour: NodeId| {
-            let (link, ends) = all.get(usize::from(node.0) - 1)?;
-            let up = link.neighbours.iter().find(|other| other.node == neighbour && other.up)?;
-            let slot = link.slots.iter().position(|slot| slot.radio == up.radio)?;
-            Some((&*link.slots[slot].phase, ends[slot]))
+            let slots = all.get(usize::from(node.0) - 1)?;
+            let (end, slot, _) = slots.iter().find(|(_, _, peers)| peers.contains(&neighbour))?;
+            Some((&*slot.phase, *end))
         };
-        for ([from, to], delay) in &self.delays {
-            let (Some(sender), Some(receiver)) = (slot_of(*from, *to), slot_of(*to, *from)) else {
-                self.in_step.remove(&[*from, *to]);
-                continue;
-            };
-            let since = *self.in_step.entry([*from, *to]).or_insert(now);
-            let (("send", sent), ("receive", start)) = (sender, receiver) else { continue };
-            if now.since(since) < SETTLED {
-                continue;
-            }
-            let arrives = sent + *delay;
-            let error = start.since(arrives) + arrives.since(start);
-            let largest = self.largest.entry([*from, *to]).or_default();
-            *largest = error.max(*largest);
+        for ([from, to], direction) in &mut self.directions {
+            let both = slot_of(*from, *to).zip(slot_of(*to, *from));
+            direction.look(now, both);
         }
     }
 
-    /// The error of one direction, if it was ever seen.
+    /// The largest error of one direction, if one was ever seen.
     pub(super) fn of(&self, from: NodeId, to: NodeId) -> Option<Duration> {
-        self.largest.get(&[from, to]).copied()
+        self.directions.get(&[from, to])?.largest
+    }
+}
+
+impl Direction {
+    /// What sender and receiver do now, and until when; nothing where they are not in step.
+    fn look(&mut self, now: Instant, both: Option<((&str, Instant), (&str, Instant))>) {
+        let Some((sender, receiver)) = both else {
+            (self.in_step, self.latest) = (None, None);
+            return;
+        };
+        let since = *self.in_step.get_or_insert(now);
+        if now.since(since) < SETTLED {
+            return;
+        }
+        let latest = match (sender, receiver) {
+            (("send", sent), ("receive", start)) => {
+                let arrives = sent + self.delay;
+                Some((sent, start.since(arrives) + arrives.since(start)))
+            }
+            _ => None,
+        };
+        // The last look at a slot tells when the neighbour's began.
+        if let Some((sent, error)) = self.latest
+            && sent <= now
+        {
+            self.largest = Some(self.largest.map_or(error, |largest| largest.max(error)));
+            self.latest = None;
+        }
+        self.latest = latest.or(self.latest);
     }
 }

@@ -189,7 +189,8 @@ impl Chip {
     /// The receiver of an exchange is there: requests that are owed to it go next, for all that
     /// it has acknowledged may wait at its end for what was given up.
     pub(super) fn on_answered(&mut self, air: &mut Air, now: Instant, exchange: &Exchange) {
-        let Some(to) = exchange.to.filter(|_| self.config.aggregates()) else { return };
+        let to = exchange.to.filter(|to| self.rates.agrees(&self.config, *to));
+        let Some(to) = to else { return };
         for index in 0..self.functions.len() {
             let function = &mut self.functions[index];
             function.pay_request(to);

@@ -56,7 +56,7 @@ pub(super) struct Chip {
     /// Frames for others are reported.
     pub(super) overhears: bool,
     pub(super) nav_until: Instant,
-    /// The radio whose exchange it is that the NAV was first set for.
+    /// The radio whose exchange it is that the NAV lasts for.
     pub(super) nav_holder: u32,
     pub(super) phase: Phase,
     /// The end of the last frame in error, after which EIFS applies.
@@ -282,7 +282,8 @@ impl Chip {
         let function = &mut self.functions[index];
         let out = function.queue.remove(place).expect("a frame that ends is in its queue");
         if let Some(to) = out.frame.to.filter(|_| out.attempts > 0) {
-            let is_agreed = self.config.aggregates() && out.frame.options.ack == AckPolicy::Normal;
+            let is_agreed =
+                out.frame.options.ack == AckPolicy::Normal && self.rates.agrees(&self.config, to);
             let is_missing = matches!(outcome, FrameOutcome::Failed | FrameOutcome::Nacked(_));
             if is_missing && is_agreed && out.sent > 0 {
                 function.ask_to_move_on(to);

@@ -167,7 +167,8 @@ impl Chip {
     /// The frame at the head of a function, as it goes on air.
     fn single(&mut self, exchange: &Exchange) -> TransmissionKind {
         let index = exchange.owner;
-        let is_agreed = exchange.awaited == Awaited::Ack && self.config.aggregates();
+        let agrees = |to| self.rates.agrees(&self.config, to);
+        let is_agreed = exchange.awaited == Awaited::Ack && exchange.to.is_some_and(agrees);
         if self.functions[index].head().sent == 1 {
             self.number(index, 0, is_agreed);
         }
@@ -313,7 +314,7 @@ impl Chip {
         is_last: bool,
     ) {
         let Some(to) = exchange.to else { return };
-        if self.config.aggregates() {
+        if self.rates.agrees(&self.config, to) {
             let peer = self.functions[exchange.owner].originators.entry(to).or_default();
             let unanswered = peer.unanswered.saturating_add(1);
             peer.unanswered = if acked > 0 || is_last { 0 } else { unanswered };

@@ -74,7 +74,7 @@ impl Chip {
         let function = &self.functions[index];
         let head = function.head();
         let failed = match head.frame.to {
-            Some(to) if is_answered && self.config.aggregates() => {
+            Some(to) if is_answered && self.rates.agrees(&self.config, to) => {
                 function.originators.get(&to).map_or(0, |peer| peer.unanswered)
             }
             // Announcements that nobody answered say nothing of the rate.
@@ -235,7 +235,10 @@ impl Chip {
         if frame.options.not_before.is_some_and(|at| at > now) {
             return Duration::ZERO;
         }
-        let rate = frame.options.rate.unwrap_or(exchange.rate);
+        let rate = frame.options.rate.or(next.rate).unwrap_or_else(|| match frame.to {
+            Some(to) if exchange.to != Some(to) => self.rates.guess(to),
+            _ => exchange.rate,
+        });
         let psdu = self.config.phy.psdu_bytes(self.mpdu_bytes(frame), rate);
         let mut length = sifs + self.config.phy.air_time(psdu, rate);
         if frame.to.is_some() && frame.options.ack == AckPolicy::Normal {

@@ -124,6 +124,30 @@ impl Rates {
         self.rates.first().map_or(self.fixed, |(rate, _)| *rate)
     }
 
+    /// Whether there are agreements of block acknowledgement with a neighbour, which those have who
+    /// know an MCS.
+    pub(super) fn agrees(&self, config: &ChipConfig, to: NodeId) -> bool {
+        let is_mcs = |(rate, _): &(Bitrate, Duration)| config.phy.mcs(*rate).is_some();
+        config.aggregates() && self.of_others.get(&to).is_none_or(|rates| rates.iter().any(is_mcs))
+    }
+
+    /// The rate that a frame for a neighbour will go at, as far as it can be said beforehand.
+    pub(super) fn guess(&self, to: NodeId) -> Bitrate {
+        let Some(Peer { rates, state }) = self.peers.get(&to) else {
+            let highest = self.of_others.get(&to).unwrap_or(&self.rates).last();
+            return match (self.control, highest) {
+                (RateControl::Fixed, _) | (_, None) => self.fixed(to),
+                (_, Some((highest, _))) => *highest,
+            };
+        };
+        let place = match state {
+            State::Prism(prism) => prism.rate,
+            State::Arf(arf) => arf.rate,
+            State::Minstrel(minstrel) => minstrel.chain[0],
+        };
+        rates[place].0
+    }
+
     /// Whether all attempts of a frame go at the rate of the first.
     pub(super) fn keeps_rate(&self) -> bool {
         self.control != RateControl::Minstrel
@@ -190,9 +214,12 @@ impl Rates {
 /// Rates of a radio, rising, with their times.
 fn choice(config: &ChipConfig, rates: &[Bitrate]) -> Choice {
     let phy = config.phy;
-    let together = if config.aggregates() { REFERENCE_FRAMES.min(config.aggregate) } else { 1 };
     // A whole aggregate shares a preamble, beside which fast rates are all alike for one frame.
-    let time = |rate| phy.air_time(REFERENCE_BYTES * together, rate) / together as u64;
+    let most = if config.aggregates() { REFERENCE_FRAMES.min(config.aggregate) } else { 1 };
+    let time = |rate| {
+        let together = if phy.mcs(rate).is_some() { most } else { 1 };
+        phy.air_time(REFERENCE_BYTES * together, rate) / together as u64
+    };
     rates.iter().map(|rate| (*rate, time(*rate))).collect()
 }
 

@@ -159,7 +159,10 @@ impl Wire {
             LinkOverhead::Free if length.is_zero() => Fate::Ok,
             _ => air.fate(link, tx, frame.started, 0),
         };
-        self.stats.driver_drops += u64::from(matches!(fate, Fate::Dropped | Fate::Unanswered));
+        if matches!(fate, Fate::Dropped | Fate::Unanswered) {
+            self.stats.driver_drops += 1;
+            return;
+        }
         if fate != Fate::Ok || !air.links.get(link).is_up || is_cut_off {
             self.stats.lost += 1;
             return;

@@ -49,7 +49,7 @@ use self::slots::{Phase, SlotEvent, Slots};
 use self::status::Counters;
 use self::turns::PortTurns;
 use super::code::MAX_DATA;
-use super::{Link, LinkStatus, PeerSpec};
+use super::{Link, LinkStatus, PeerSpec, SlotStatus};
 use crate::base::{
     AckPolicy, Cx, DropCause, Duration, FrameDown, FrameUp, Frames, Instant, Lane, Layer, NodeId,
     Packet, PacketDone, PacketUp, Packets, PhyKind, RadioId, RadioSpec, Room, RoomBelow, Seed, Seq,
@@ -470,6 +470,10 @@ impl Layer for Wild {
 impl Link for Wild {
     fn status(&self, now: Instant) -> LinkStatus {
         self.link_status(now)
+    }
+
+    fn slots(&self, now: Instant) -> Vec<(SlotStatus, Vec<NodeId>)> {
+        self.slots_in_step(now)
     }
 }
 

@@ -142,6 +142,17 @@ impl Wild {
         }
     }
 
+    /// The slots of each radio, and the neighbours that are in step on it.
+    pub(super) fn slots_in_step(&self, now: Instant) -> Vec<(SlotStatus, Vec<NodeId>)> {
+        let is_up = |peer: &&Peer| peer.is_up && self.groups[peer.place.0].slots.is_in_step(now);
+        let peers_of = |slot: &SlotStatus| {
+            let peers = self.peers.iter().filter(|peer| peer.spec.radio == slot.radio);
+            peers.filter(is_up).map(|peer| peer.spec.node).collect()
+        };
+        let slots = self.slot_statuses(now).into_iter();
+        slots.map(|slot| (slot.clone(), peers_of(&slot))).collect()
+    }
+
     fn slot_statuses(&self, now: Instant) -> Vec<SlotStatus> {
         let ports =
             self.groups.iter().flat_map(|group| group.ports.iter().map(move |port| (group, port)));

@@ -311,8 +311,12 @@ impl NodePlan {
     /// without which nothing works in any case, and the lowest of several radios. Nothing where a
     /// radio or the link chooses.
     pub fn response_rate(&self) -> Option<Bitrate> {
-        let lowest =
-            self.radios.iter().map(|radio| radio.ack_rate).min_by_key(|rate| rate.bps())?;
+        let sure = |radio: &RadioPlan| match radio.spec.phy.mixed {
+            // 802.11b does not know the OFDM that answers OFDM.
+            true => radio.spec.phy.control_rate(Bitrate::from_100kbps(110)),
+            false => radio.ack_rate,
+        };
+        let lowest = self.radios.iter().map(sure).min_by_key(|rate| rate.bps())?;
         let is_known = |radio: &RadioPlan| radio.spec.phy.basic_rates().contains(&lowest);
         let is_ours = !self.stack.link.has_schedule() && self.radios.iter().all(is_known);
         is_ours.then_some(lowest)

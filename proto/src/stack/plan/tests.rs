@@ -3,8 +3,8 @@ use crate::base::{PhyKind, Seed};
 use crate::stack::scenario::RadioOverride;
 use crate::stack::space::LIGHT_M_PER_S;
 use crate::stack::{
-    AreaConfig, ChainLayout, FlowConfig, LayoutConfig, NodeConfig, Position, PropagationConfig,
-    PropagationKind, RadioLinkConfig, RandomEnds, RandomLayout,
+    AreaConfig, ChainLayout, FlowConfig, LayoutConfig, LinkConfig, NodeConfig, Position,
+    PropagationConfig, PropagationKind, RadioLinkConfig, RandomEnds, RandomLayout,
 };
 
 fn chain(length: usize) -> Scenario {
@@ -97,6 +97,9 @@ fn who_cannot_decode_a_frame_is_no_neighbour() {
     scenario.radio.phy = PhyKind::N;
     scenario.node[0].radio = own(r#"{ "streams": 2 }"#);
     assert!(is_joined(&scenario));
+    // Links with slots send all at their own rate.
+    scenario.stack.link = LinkConfig::Wild(Default::default());
+    assert!(!is_joined(&scenario));
 }
 
 #[test]

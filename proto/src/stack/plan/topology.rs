@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::Hop;
-use crate::base::{Dbm, Duration, NodeId, RadioId};
-use crate::stack::scenario::{LossConfig, RadioConfig, RadioLinkConfig, RadioOverride, Scenario};
+use crate::base::{Bitrate, Dbm, Duration, NodeId, Phy, RadioId};
+use crate::stack::scenario::{
+    LossConfig, RadioConfig, RadioLinkConfig, RadioOverride, RateControl, Scenario,
+};
 use crate::stack::space::{LIGHT_M_PER_S, Site, Space, Thresholds};
 
 /// Received power of links that do not say, in dBm.
@@ -41,6 +43,8 @@ pub(in crate::stack) struct Topology {
     /// By node.
     pub(super) radios: Vec<Vec<RadioUse>>,
     pub(super) hops: Vec<Hop>,
+    /// Whether links send in slots.
+    has_slots: bool,
     pub(super) space: Option<Space>,
     /// The nodes whose common radios are the sites of the space.
     pub(super) sites: Vec<NodeId>,
@@ -68,6 +72,7 @@ impl Topology {
         let mut topology = Self {
             radios: vec![Vec::new(); scenario.node.len()],
             hops: Vec::new(),
+            has_slots: scenario.stack.link.has_schedule(),
             space: Space::build(scenario),
             sites: Vec::new(),
             steps: Vec::new(),
@@ -238,12 +243,16 @@ impl Topology {
         let radio = |end: (NodeId, RadioId)| &self.radios[index(end.0)][usize::from(end.1.0)];
         let (source, sink) = (radio(hop.from), radio(hop.to));
         let (phy, theirs) = (source.config.phy(), sink.config.phy());
-        // A radio sends to one of another PHY at a rate that is known there.
-        let has_rate = || {
-            theirs.decodes(&phy, source.config.rate()) || phy.rates_for(&theirs).next().is_some()
+        let rate = self.rate(source, &theirs);
+        let fits = source.config.channel == sink.config.channel && rate.is_some();
+        let Thresholds { receive, data, .. } = sink.thresholds;
+        // One that hangs on the rate hangs on that of the sender.
+        let needed = match rate.filter(|_| data > receive) {
+            Some(_) if source.config.rate_control != RateControl::Fixed => receive,
+            Some(rate) => phy.sensitivity_dbm(rate),
+            None => data,
         };
-        let fits = source.config.channel == sink.config.channel && has_rate();
-        let usable = fits && hop.signal >= Dbm::from_f64(sink.thresholds.data);
+        let usable = fits && hop.signal >= Dbm::from_f64(needed);
         if usable {
             for end in [hop.from, hop.to] {
                 let longest = &mut self.radios[index(end.0)][usize::from(end.1.0)].longest;
@@ -251,6 +260,17 @@ impl Topology {
             }
         }
         self.hops.push(Hop { usable, ..hop });
+    }
+
+    /// The rate of data from a radio to one of a PHY, if there is any that is known there: its own,
+    /// or the highest below it. Links with slots send all at their own.
+    fn rate(&self, source: &RadioUse, theirs: &Phy) -> Option<Bitrate> {
+        let (phy, own) = (source.config.phy(), source.config.rate());
+        if theirs.decodes(&phy, own) {
+            return Some(own);
+        }
+        let known = || phy.rates_for(theirs).filter(|_| !self.has_slots);
+        known().filter(|rate| *rate <= own).last().or_else(|| known().next())
     }
 
     /// Makes the steps of each node from the hops that are good in both directions: data needs

@@ -232,3 +232,23 @@ fn an_aggregate_behind_a_lone_frame_is_announced() {
     run_out(&mut medium);
     assert_eq!(names(&mut medium)[..6], ["rts", "cts", "data", "ack", "rts", "cts"]);
 }
+
+#[test]
+fn who_is_bound_by_a_later_exchange_does_not_answer_the_holder_of_the_first() {
+    // a and b do not hear each other; c hears a and d, which b sends to.
+    let [a, x, c, d, b] = [0, 1, 2, 3, 4];
+    let pairs = [(a, x), (a, c), (c, d), (d, b)];
+    let both = |(from, to)| [link(from, to, Duration::ZERO), link(to, from, Duration::ZERO)];
+    let links = pairs.into_iter().flat_map(both).collect();
+    let mut medium = medium(MediumConfig::new(radios(5), links));
+    let slow = TxOptions { rate: Some(Bitrate::from_100kbps(10)), ..TxOptions::default() };
+    medium.handle_frame(at(1_000), a, frame(1, Some(2), 1500, TxOptions::default()));
+    medium.handle_frame(at(1_000), b, frame(2, Some(4), 1500, slow));
+    medium.handle_frame(at(1_100), a, frame(3, Some(3), 1500, TxOptions::default()));
+    run_out(&mut medium);
+    let sent = on_air(&mut medium);
+    let data_end = sent.iter().filter(|sent| sent.0 == b).map(|sent| sent.2).nth(1);
+    let data_end = data_end.expect("an RTS, and data behind it");
+    let first = sent.iter().find(|sent| sent.0 == c).expect("c answers in the end");
+    assert!(data_end > 10_000 && first.1 > data_end, "{first:?} before {data_end}");
+}

@@ -1,7 +1,7 @@
 //! Radios of different PHYs on one channel, and signals too weak to be heeded.
 
 use super::*;
-use crate::radio::{CurveKind, EifsRule, Interference, SinrConfig};
+use crate::radio::{AcParams, CurveKind, EifsRule, Interference, SinrConfig};
 use farhop_proto::base::PhyKind;
 
 #[test]
@@ -68,4 +68,44 @@ fn after_what_it_cannot_sense_a_radio_waits_for_nothing() {
     assert_eq!(start_behind(-95), 2300);
     // SIFS, an acknowledgement of 304 us and DIFS.
     assert!(start_behind(-85) >= 2214 + 10 + 304 + 50);
+}
+
+#[test]
+fn a_station_that_knows_no_aggregates_has_no_agreement() {
+    let radio =
+        |node, kind| ChipConfig::new(NodeId(node), RadioId(0), Phy { kind, ..Phy::default() });
+    let mut config = mesh(vec![radio(1, PhyKind::N), radio(2, PhyKind::A)], us(1));
+    config.links.iter_mut().for_each(|link| link.loss = LossModel::Bernoulli { p: 0.5 });
+    let mut medium = medium(config);
+    let twice = TxOptions { attempts: Some(2), ..TxOptions::default() };
+    for id in 0..40 {
+        medium.handle_frame(at(1_000 + id), 0, frame(id, Some(2), 500, twice));
+    }
+    run_out(&mut medium);
+    let sent: Vec<_> = std::iter::from_fn(|| medium.poll_transmission()).collect();
+    assert!(sent.iter().all(|sent| ["data", "ack"].contains(&sent.name())), "{sent:?}");
+    assert!(sent.iter().filter(|sent| sent.name() == "data").count() > 50);
+}
+
+#[test]
+fn within_a_txop_each_frame_is_told_of_at_the_rate_of_its_receiver() {
+    let mixed = Phy { kind: PhyKind::G, mixed: true, ..Phy::default() };
+    let mut categories = AcParams::all(&mixed);
+    categories[AccessCategory::BestEffort as usize].txop = AcParams::MOST_TXOP;
+    let radio = |node, phy| ChipConfig::new(NodeId(node), RadioId(0), phy);
+    let access_point = ChipConfig { edca: Some(categories), ..radio(1, mixed) };
+    let radios = vec![access_point, radio(2, Phy::default()), radio(3, mixed)];
+    let mut medium = medium(mesh(radios, Duration::ZERO));
+    let together = TxOptions { not_before: Some(at(1_000)), ..TxOptions::default() };
+    for (id, to) in [(1, 2), (2, 3)] {
+        medium.handle_frame(at(500), 0, frame(id, Some(to), 1500, together));
+    }
+    run_out(&mut medium);
+    let sent: Vec<_> = std::iter::from_fn(|| medium.poll_transmission()).collect();
+    assert_eq!(
+        sent.iter().map(|sent| sent.rate.mbps()).collect::<Vec<_>>(),
+        [11.0, 2.0, 54.0, 24.0]
+    );
+    // The answer of the first, and the second with its own.
+    assert_eq!(sent[0].nav, sent[3].end - sent[0].end);
 }
