@@ -14,7 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Turns SIGINT, SIGTERM and SIGHUP into the flag; another one some time later ends the program on
 /// the spot, with whatever it hangs in. It starts a thread: to be called after this process is
-/// isolated, and before it has others.
+/// isolated, and before it has others. The signals are blocked from here on, and programs that are
+/// started inherit that: one that is to heed Ctrl-C has to be started with them free.
 pub(crate) fn watch() {
     // Without it they end the program, as they do by themselves.
     let Ok(signals) = Signals::take() else { return };

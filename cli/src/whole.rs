@@ -1,8 +1,15 @@
 //! Files that have their name once they are whole: they are written under another one beside it.
+//! What a program leaves that is killed stays there: nobody else can tell that it is of no use.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The number of the next file that is written.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+/// So many links lead from one to the next at most, as in the kernel.
+const LINKS: usize = 40;
 
 /// A file that is written. Until it is kept, what had its name before stays, and if it never is,
 /// nothing is left of it.
@@ -17,27 +24,74 @@ impl NewFile {
     /// Begins a file. A pipe or a device is written itself: nothing can take its place.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         // A link stays one, and is followed.
-        let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let place = follow(path)?;
         // What is open already, as `/dev/stdout`, leads to a file that somebody else writes too.
         let is_open = ["/dev/std", "/dev/fd/", "/proc/"];
         let is_open =
             path.to_str().is_some_and(|path| is_open.iter().any(|it| path.starts_with(it)));
-        let is_other = is_open || fs::metadata(&place).is_ok_and(|data| !data.is_file());
-        let name = place.file_name().filter(|_| !is_other);
-        let Some(name) = name else { return Ok(Self { file: File::create(path)?, names: None }) };
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(".new");
-        let new = place.with_file_name(hidden);
-        Ok(Self { file: File::create(&new)?, names: Some((new, place)) })
+        let is_other = match fs::metadata(&place) {
+            Ok(data) => !data.is_file(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            // A name that is too long, say: at the end it could not be given either.
+            Err(error) => return Err(error),
+        };
+        if is_open || is_other || place.file_name().is_none() {
+            return Ok(Self { file: File::create(path)?, names: None });
+        }
+        let (file, new) = create_beside(&place)?;
+        Ok(Self { file, names: Some((new, place)) })
     }
 
-    /// Gives it its name.
+    /// Where it will be; nothing for what is not replaced.
+    pub(crate) fn place(&self) -> Option<&Path> {
+        self.names.as_ref().map(|(_, place)| place.as_path())
+    }
+
+    /// Gives it its name. Where that fails, its bytes stay where they are, and the error says where:
+    /// they may have taken hours.
     pub(crate) fn keep(mut self) -> io::Result<()> {
-        let Some((new, place)) = &self.names else { return Ok(()) };
-        fs::rename(new, place)?;
-        self.names = None;
-        Ok(())
+        let Some((new, place)) = self.names.take() else { return Ok(()) };
+        // A name on disk before the bytes are would be that of a file that is not whole.
+        let kept = self.file.sync_all().and_then(|()| fs::rename(&new, &place));
+        kept.map_err(|error| {
+            let told = format!("{error}; what was written is in {}", new.display());
+            io::Error::new(error.kind(), told)
+        })
+    }
+}
+
+/// Where a file is or will be, also behind links to what is not there yet.
+fn follow(path: &Path) -> io::Result<PathBuf> {
+    let mut place = path.to_owned();
+    for _ in 0..LINKS {
+        if let Ok(whole) = fs::canonicalize(&place) {
+            return Ok(whole);
+        }
+        let dir = place.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = dir.unwrap_or(Path::new("."));
+        match (fs::read_link(&place), place.file_name()) {
+            (Ok(target), _) => place = dir.join(target),
+            // Two ways to one folder are to lead to one place.
+            (Err(_), Some(name)) => {
+                return Ok(fs::canonicalize(dir).map_or(place.clone(), |dir| dir.join(name)));
+            }
+            (Err(_), None) => return Ok(place),
+        }
+    }
+    fs::canonicalize(path)
+}
+
+/// Begins a file beside a place. It is nobody else's: not that of another run with the same output,
+/// nor one of the user's.
+fn create_beside(place: &Path) -> io::Result<(File, PathBuf)> {
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let new = place.with_file_name(format!(".farhop-{}-{number}.new", std::process::id()));
+        match File::create_new(&new) {
+            // A killed program of the same number has left it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            outcome => return Ok((outcome?, new)),
+        }
     }
 }
 
@@ -64,7 +118,7 @@ impl Write for NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some((new, _)) = &self.names {
-            // Where even that fails, the next of its name takes its place.
+            // Where even that fails, it is left as by a program that is killed.
             let _ = fs::remove_file(new);
         }
     }
@@ -130,6 +184,62 @@ mod tests {
         file.keep().expect("it can be renamed");
         assert_eq!((read().as_str(), count()), ("half", 2));
         assert!(fs::symlink_metadata(&link).is_ok_and(|data| data.is_symlink()));
+    }
+
+    #[test]
+    fn files_with_one_name_do_not_meet_and_no_other_file_is_touched() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("y");
+        let next = NEXT.load(Ordering::Relaxed);
+        // The names that come next, whatever other tests take of them.
+        for number in next..next + 50 {
+            let taken = format!(".farhop-{}-{number}.new", std::process::id());
+            symlink("victim", dir.path().join(taken)).expect("a link");
+        }
+        let begin = || NewFile::create(&path).expect("room");
+        let (mut one, mut other) = (begin(), begin());
+        one.write_all(b"one").expect("room");
+        other.write_all(b"other").expect("room");
+        one.keep().expect("it can be renamed");
+        assert_eq!(fs::read(&path).expect("it is there"), b"one");
+        other.keep().expect("it can be renamed");
+        assert_eq!(fs::read(&path).expect("it is there"), b"other");
+        assert!(!dir.path().join("victim").exists());
+    }
+
+    #[test]
+    fn a_name_may_be_as_long_as_names_are_and_one_that_is_longer_is_refused_at_once() {
+        let dir = tempfile::tempdir().expect("a folder");
+        write(&dir.path().join("n".repeat(255)), b"all").expect("room");
+        assert!(NewFile::create(&dir.path().join("n".repeat(256))).is_err());
+    }
+
+    #[test]
+    fn a_link_to_what_is_not_there_yet_is_followed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (first, second) = (dir.path().join("first"), dir.path().join("second"));
+        fs::create_dir(dir.path().join("inner")).expect("room");
+        symlink("second", &first).expect("a link");
+        symlink("inner/target", &second).expect("a link");
+        write(&first, b"all").expect("room");
+        assert!(fs::symlink_metadata(&first).is_ok_and(|data| data.is_symlink()));
+        let target = fs::read(dir.path().join("inner/target")).expect("it is there");
+        assert_eq!(target, b"all");
+        symlink("circle", dir.path().join("circle")).expect("a link");
+        assert!(NewFile::create(&dir.path().join("circle")).is_err());
+    }
+
+    #[test]
+    fn what_cannot_have_its_name_stays_and_it_is_said_where() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("a");
+        let mut file = NewFile::create(&path).expect("room");
+        file.write_all(b"hours of it").expect("room");
+        // No file can take the place of a folder.
+        fs::create_dir(&path).expect("room");
+        let error = file.keep().expect_err("it cannot be renamed").to_string();
+        let (_, left) = error.split_once("what was written is in ").expect("it says where");
+        assert_eq!(fs::read(left).expect("it is there"), b"hours of it");
     }
 
     #[test]

@@ -168,7 +168,7 @@ pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
     };
     let wanted = describe(file, to)?;
     let label = format!("{} to {}", file.display(), wanted.to);
-    let Taken { id } = daemon.ask(Request::Send(wanted))?;
+    let Taken { id } = ask_to_send(&daemon, wanted)?;
     if options.no_wait {
         wait_until(&daemon, id, &label, |file| file.is_kept.then_some(()))?;
         print_text(&format!("on its way as number {id}: {label}"))?;
@@ -184,6 +184,17 @@ pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
     outcome.and_then(|text| print_text(&text))
 }
 
+/// Has a daemon send a file. One from before it was asked for the time of the last change refuses
+/// to be told, and is asked without.
+fn ask_to_send(daemon: &Daemon, wanted: SendFile) -> Result<Taken, Failure> {
+    match daemon.ask(Request::Send(wanted.clone())) {
+        Err(Failure::Failed(why)) if why.contains("unknown field `modified_ns`") => {
+            daemon.ask(Request::Send(SendFile { modified_ns: None, ..wanted }))
+        }
+        answer => answer,
+    }
+}
+
 /// What is to be sent, with its checksum.
 fn describe(file: &Path, to: &str) -> Result<SendFile, Failure> {
     let told = |error: io::Error| Failure::Failed(format!("{}: {error}", file.display()));
@@ -197,7 +208,12 @@ fn describe(file: &Path, to: &str) -> Result<SendFile, Failure> {
     let (to, name) = to.split_once(':').unwrap_or((to, own));
     // From before the sum: what is changed meanwhile, or before the daemon looks, is another file.
     let modified_ns = Some(modified_ns(&metadata));
-    let (sha256, size) = sum_file(&open, &mut |_| !interrupt::has_come())?;
+    let sum = sum_file(&open, &mut |_| !interrupt::has_come());
+    // Its error would be that of a file that cannot be read.
+    let (sha256, size) = sum.map_err(|error| match interrupt::has_come() {
+        true => Failure::Interrupted,
+        false => error.into(),
+    })?;
     let (to, name) = (to.into(), name.into());
     Ok(SendFile { to, name, size, sha256, modified_ns, path: path.clone() })
 }

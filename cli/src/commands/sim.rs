@@ -79,6 +79,27 @@ impl<'a> Output<'a> {
         Ok(Some(Self { path, file, trouble: RefCell::new(None) }))
     }
 
+    /// Begins the files of all options that a run writes while it lasts: --pcap, --trace, --losses.
+    fn all(options: &'a Options) -> Result<[Option<Self>; 3], Failure> {
+        let wanted =
+            [("--pcap", &options.pcap), ("--trace", &options.trace), ("--losses", &options.losses)];
+        let mut begun = [None, None, None];
+        for (at, (option, path)) in wanted.iter().enumerate() {
+            let next = Self::create(option, path.as_ref())?;
+            let place = |output: &Option<Self>| output.as_ref()?.file.place().map(Path::to_owned);
+            if let (Some(output), Some(here)) = (&next, place(&next))
+                && let Some(other) = begun.iter().position(|it| place(it).as_ref() == Some(&here))
+            {
+                // Of both only what is kept last would be left.
+                let (path, (other, _)) = (output.path.display(), wanted[other]);
+                let wrong = format!("{other} and {option} are both to write {path}");
+                return Err(Failure::Input(miette::miette!("{wrong}: give each its own file")));
+            }
+            begun[at] = next;
+        }
+        Ok(begun)
+    }
+
     fn attempt<T>(&self, outcome: io::Result<T>) -> io::Result<T> {
         outcome.inspect_err(|error| {
             let what = format!("cannot write {}: {error}", self.path.display());
@@ -116,9 +137,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         return Err(Failure::Input(miette::miette!("{wrong}")));
     }
     let _folder = options.out.as_deref().map(report::prepare_for_run).transpose()?;
-    let pcap = Output::create("--pcap", options.pcap.as_ref())?;
-    let trace = Output::create("--trace", options.trace.as_ref())?;
-    let losses = Output::create("--losses", options.losses.as_ref())?;
+    let [pcap, trace, losses] = Output::all(options)?;
     let bar = Bar::start(&scenario.name);
     let reached = Cell::new(0.0);
     let outcome = engine::run(
@@ -157,14 +176,22 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Gives files their names, and says where they are and what of the run they have.
+/// Gives files their names, and says where they are and what of the run they have. One that cannot
+/// have its name keeps no other from it.
 fn keep<'a>(outputs: impl Iterator<Item = Output<'a>>, what: &str) -> Result<(), Failure> {
+    let mut troubles = Vec::new();
     for Output { path, file, .. } in outputs {
         let path = path.display();
-        file.keep().map_err(|error| Failure::Failed(format!("cannot write {path}: {error}")))?;
-        tell(&format!("{path}{what}"));
+        match file.keep() {
+            Ok(()) => tell(&format!("{path}{what}")),
+            Err(error) => troubles.push(format!("cannot write {path}: {error}")),
+        }
     }
-    Ok(())
+    // Each says where its bytes are.
+    match troubles.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Failed(troubles.join("\nfarhop: "))),
+    }
 }
 
 /// Fails if an option would do nothing, since there is one run.

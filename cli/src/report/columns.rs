@@ -49,9 +49,11 @@ pub(crate) fn write(dir: &Path, each: Each<'_>) -> Result<(), Failure> {
     let mut writers = writers.collect::<Result<Vec<_>, Failure>>()?;
     each(&mut |line| writers.iter_mut().try_for_each(|writer| writer.add(line)))?;
     let files: Vec<_> = writers.into_iter().map(Writer::finish).collect::<Result<_, Failure>>()?;
-    files
-        .into_iter()
-        .try_for_each(|(path, file)| file.keep().map_err(|error| failed(&path, &error)))
+    let keep =
+        |(path, file): (PathBuf, NewFile)| file.keep().map_err(|error| failed(&path, &error));
+    // One table that cannot have its name keeps no other from it.
+    let kept: Vec<_> = files.into_iter().map(keep).collect();
+    kept.into_iter().collect()
 }
 
 type Row = Map<String, Value>;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use farhop_proto::base::counted;
@@ -83,7 +83,8 @@ pub(super) struct Store {
     dir: PathBuf,
     file: File,
     end: u64,
-    /// Files that were not there before.
+    /// Files that were not there before, the one that is locked last: as long as it is there,
+    /// nobody else makes the others.
     made: Vec<PathBuf>,
 }
 
@@ -120,19 +121,12 @@ impl Store {
         refuse_foreign_scenario(dir, scenario)?;
         fs::create_dir_all(dir).map_err(fail)?;
         let path = dir.join(RUNS);
-        let is_new = |path: &PathBuf| !path.exists();
-        let made = [RUNS, MADE_BY, SCENARIO].map(|name| dir.join(name));
-        let made = made.into_iter().filter(is_new).collect();
-        let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
-        let file = file.map_err(fail)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::Error(error)) => return Err(fail(error)),
-            Err(TryLockError::WouldBlock) => {
-                let message = "another farhop makes the runs of a sweep there";
-                return Err(fail(io::Error::other(message)));
-            }
-        }
+        let file = lock(&path, &mut open_runs).map_err(fail)?;
+        // Only now: before, another program may have had them, and taken them away at its end.
+        let is_new = |other: &PathBuf| !other.exists();
+        let made = [SCENARIO, MADE_BY].map(|name| dir.join(name)).into_iter().filter(is_new);
+        let is_empty = file.metadata().map_err(fail)?.len() == 0;
+        let made = made.chain(is_empty.then_some(path)).collect();
         if fresh {
             file.set_len(0).map_err(fail)?;
         }
@@ -211,6 +205,30 @@ impl Store {
     }
 }
 
+fn open_runs(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).append(true).create(true).open(path)
+}
+
+/// Opens the file of the runs for this program alone.
+fn lock(path: &Path, open: &mut dyn FnMut(&Path) -> io::Result<File>) -> io::Result<File> {
+    const ATTEMPTS: usize = 10;
+    for _ in 0..ATTEMPTS {
+        let file = open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) => break,
+        }
+        // Whoever had the lock may have removed the file after it was opened here: then it has no
+        // name any more, and the runs in it would be lost.
+        let key = |data: fs::Metadata| (data.dev(), data.ino());
+        if fs::metadata(path).map(key).ok() == Some(key(file.metadata()?)) {
+            return Ok(file);
+        }
+    }
+    Err(io::Error::other("another farhop makes the runs of a sweep there"))
+}
+
 /// Makes a file what it is to be, in one step: without it finished runs are nobody's.
 fn put(path: &Path, text: &str) -> io::Result<()> {
     if fs::read(path).is_ok_and(|known| known == text.as_bytes()) {
@@ -232,4 +250,48 @@ fn refuse_foreign_scenario(dir: &Path, scenario: &str) -> Result<(), Failure> {
     }
     let path = path.display();
     Err(Failure::Input(miette::miette!("{path} would be overwritten: choose another folder")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_removed_before_it_was_locked_is_opened_anew() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join(RUNS);
+        let mut opened = 0;
+        let mut file = lock(&path, &mut |path| {
+            let file = open_runs(path)?;
+            opened += 1;
+            match opened {
+                // The other program, which had no run, ends.
+                1 => fs::remove_file(path)?,
+                // One more, which also makes it anew.
+                2 => fs::remove_file(path).and_then(|()| fs::write(path, ""))?,
+                _ => {}
+            }
+            Ok(file)
+        })
+        .expect("it is free");
+        assert_eq!(opened, 3);
+        file.write_all(b"a run\n").expect("room");
+        assert_eq!(fs::read(&path).expect("it is there"), b"a run\n");
+        assert!(lock(&path, &mut open_runs).is_err(), "it is locked");
+    }
+
+    #[test]
+    fn what_was_made_for_a_sweep_without_a_run_goes_again_and_nothing_else_does() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let open = || {
+            let made_by = MadeBy::default();
+            Store::open(dir.path(), "name", &made_by, false, &mut |_, _| Ok(()))
+        };
+        let left = || fs::read_dir(dir.path()).expect("a folder").count();
+        drop(open().unwrap_or_else(|_| panic!("it is free")));
+        assert_eq!(left(), 0);
+        fs::write(dir.path().join(RUNS), "no run\n").expect("room");
+        assert!(open().is_err());
+        assert_eq!(fs::read(dir.path().join(RUNS)).expect("it is there"), b"no run\n");
+    }
 }

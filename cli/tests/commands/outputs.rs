@@ -45,6 +45,49 @@ fn long_run(folder: &Folder) -> String {
     folder.write("long.toml", &text)
 }
 
+/// The lengths of the files that are written and have no name yet.
+fn unnamed(folder: &Folder) -> Vec<u64> {
+    let files = fs::read_dir(folder.path()).expect("it is there").flatten();
+    let is_unnamed = |file: &fs::DirEntry| {
+        let name = file.file_name();
+        name.to_str().is_some_and(|name| name.starts_with(".farhop-") && name.ends_with(".new"))
+    };
+    let length = |file: fs::DirEntry| file.metadata().map_or(0, |it| it.len());
+    files.filter(is_unnamed).map(length).collect()
+}
+
+#[test]
+fn two_outputs_are_not_written_into_one_file() {
+    let folder = Folder::new("outputs-twice");
+    let (one, file) = (one_run(&folder), folder.file("x"));
+    let again = folder.file("./x");
+    let said = refusal(&["sim", &one, "--trace", &file, "--losses", &again]);
+    assert!(said.contains("--trace and --losses are both to write"), "{said}");
+    assert!(!fs::exists(&file).expect("it can be seen"));
+    assert!(unnamed(&folder).is_empty());
+    // A device takes all.
+    let both = ["sim", &one, "--trace", "/dev/null", "--losses", "/dev/null"];
+    assert!(farhop(&both).status.success());
+}
+
+#[test]
+fn an_output_that_cannot_have_its_name_keeps_no_other_from_it() {
+    let folder = Folder::new("outputs-blocked");
+    let (file, pcap, trace) =
+        (long_run(&folder), folder.file("air.pcapng"), folder.file("air.jsonl"));
+    let words = ["sim", &file, "--pcap", &pcap, "--trace", &trace];
+    let is_begun = || {
+        let is_there = unnamed(&folder).len() == 2;
+        // No file can take the place of a folder.
+        is_there && fs::create_dir_all(&pcap).is_ok()
+    };
+    let (status, said) = end(&words, is_begun, Signal::INT);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("what was written is in"), "{said}");
+    assert!(fs::metadata(&trace).is_ok_and(|it| it.len() > 0), "{said}");
+    assert_eq!(unnamed(&folder).len(), 1);
+}
+
 #[test]
 fn an_interrupted_run_leaves_what_is_whole_and_says_how_long_it_is() {
     let folder = Folder::new("outputs-interrupted");
@@ -55,10 +98,8 @@ fn an_interrupted_run_leaves_what_is_whole_and_says_how_long_it_is() {
     let words = ["--pcap", pcap, "--trace", trace, "--losses", losses, "--out", out];
     let words = [&["sim", file], &words[..]].concat();
     let is_begun = || {
-        let written = [".air.pcapng.new", ".air.jsonl.new", ".air.csv.new"];
-        let is_long =
-            |name: &&str| fs::metadata(folder.file(name)).map_or(0, |it| it.len()) > 20_000;
-        written.iter().all(is_long)
+        let lengths = unnamed(&folder);
+        lengths.len() == 3 && lengths.iter().all(|bytes| *bytes > 20_000)
     };
     let (status, said) = end(&words, is_begun, Signal::TERM);
     assert_eq!(status, Some(143), "{said}");
@@ -90,7 +131,7 @@ fn ctrl_c_and_a_hangup_have_statuses_of_their_own() {
     let (file, trace) = (long_run(&folder), folder.file("air.jsonl"));
     let words = ["sim", &file, "--trace", &trace];
     for (signal, expected) in [(Signal::INT, 130), (Signal::HUP, 129)] {
-        let is_begun = || fs::exists(folder.file(".air.jsonl.new")).expect("it can be seen");
+        let is_begun = || !unnamed(&folder).is_empty();
         let (status, said) = end(&words, is_begun, signal);
         assert_eq!(status, Some(expected), "{said}");
     }

@@ -24,15 +24,23 @@ pub struct Foreign {
 }
 
 impl fmt::Display for Foreign {
-    /// Whose it is, and how to get at it.
+    /// Whose it is, and how to get at it. Its folder is somebody else's word: what a shell might
+    /// take for more than a name is in no line that is there to be copied.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, user, runtime } = self;
-        write!(f, "lab {id} is of {user}: `sudo ")?;
-        if user != "root" {
-            write!(f, "-u {user} ")?;
+        write!(f, "lab {id} is of {user}")?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+        let runtime = runtime.to_str().filter(|runtime| runtime.chars().all(is_plain));
+        let Some(runtime) = runtime else { return Ok(()) };
+        write!(f, ": `sudo ")?;
+        match user.as_str() {
+            "root" => {}
+            // Bare, it would begin a comment.
+            number if number.starts_with('#') => write!(f, "-u '{number}' ")?,
+            name => write!(f, "-u {name} ")?,
         }
-        if user != "root" || runtime != Path::new(ROOTS) {
-            write!(f, "env FARHOP_RUNTIME_DIR={} ", runtime.display())?;
+        if user != "root" || runtime != ROOTS {
+            write!(f, "env FARHOP_RUNTIME_DIR={runtime} ")?;
         }
         write!(f, "farhop lab ...`")
     }
@@ -112,5 +120,12 @@ mod tests {
         assert_eq!(lab("root", "/run/farhop"), "lab a-1 is of root: `sudo farhop lab ...`");
         let bobs = "lab a-1 is of bob: `sudo -u bob env FARHOP_RUNTIME_DIR=/tmp/b farhop lab ...`";
         assert_eq!(lab("bob", "/tmp/b"), bobs);
+        let nobodys =
+            "lab a-1 is of #7: `sudo -u '#7' env FARHOP_RUNTIME_DIR=/tmp/b farhop lab ...`";
+        assert_eq!(lab("#7", "/tmp/b"), nobodys);
+        for trap in ["/tmp/;reboot;", "/tmp/$(reboot)", "/tmp/`reboot`", "/tmp/a&b", "/tmp/é"] {
+            assert_eq!(lab("bob", trap), "lab a-1 is of bob");
+            assert_eq!(lab("root", trap), "lab a-1 is of root");
+        }
     }
 }
