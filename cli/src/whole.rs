@@ -47,8 +47,8 @@ impl NewFile {
         self.names.as_ref().map(|(_, place)| place.as_path())
     }
 
-    /// Gives it its name. Where that fails, its bytes stay where they are, and the error says where:
-    /// they may have taken hours.
+    /// Gives it its name. Where that fails, its bytes stay where they are, which may have taken
+    /// hours, and the error says where that is.
     pub(crate) fn keep(mut self) -> io::Result<()> {
         let Some((new, place)) = self.names.take() else { return Ok(()) };
         // A name on disk before the bytes are would be that of a file that is not whole.

@@ -179,19 +179,22 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 /// Gives files their names, and says where they are and what of the run they have. One that cannot
 /// have its name keeps no other from it.
 fn keep<'a>(outputs: impl Iterator<Item = Output<'a>>, what: &str) -> Result<(), Failure> {
-    let mut troubles = Vec::new();
+    let mut first = None;
     for Output { path, file, .. } in outputs {
         let path = path.display();
         match file.keep() {
             Ok(()) => tell(&format!("{path}{what}")),
-            Err(error) => troubles.push(format!("cannot write {path}: {error}")),
+            Err(error) => {
+                let trouble = format!("cannot write {path}: {error}");
+                match &first {
+                    None => first = Some(trouble),
+                    // It says where its bytes are.
+                    Some(_) => tell(&format!("farhop: {trouble}")),
+                }
+            }
         }
     }
-    // Each says where its bytes are.
-    match troubles.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Failed(troubles.join("\nfarhop: "))),
-    }
+    first.map_or(Ok(()), |trouble| Err(Failure::Failed(trouble)))
 }
 
 /// Fails if an option would do nothing, since there is one run.

@@ -8,5 +8,6 @@ mod keys;
 mod outputs;
 mod paper;
 mod recorded_losses;
+mod send;
 mod sweep;
 mod top;
