@@ -15,6 +15,9 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// With more nodes it would take a part of the time of a run that is felt.
 const MOST_NODES: usize = 64;
 
+/// What a node does in its slots, and until when.
+type Doing<'a> = (&'a str, Instant);
+
 /// The errors of the slots of both directions of each link, while both ends take it to be in step:
 /// between the moment at which the end of the sender's slot comes to the neighbour and the start of
 /// the neighbour's own.
@@ -86,7 +89,7 @@ impl SlotErrors {
 
 impl Direction {
     /// What sender and receiver do now, and until when; nothing where they are not in step.
-    fn look(&mut self, now: Instant, both: Option<((&str, Instant), (&str, Instant))>) {
+    fn look(&mut self, now: Instant, both: Option<(Doing<'_>, Doing<'_>)>) {
         let Some((sender, receiver)) = both else {
             (self.in_step, self.latest) = (None, None);
             return;

@@ -104,10 +104,8 @@ impl Chip {
 
     /// The medium is spoken for, in an exchange that radio `holder` has begun.
     pub(super) fn set_nav(&mut self, now: Instant, nav: Duration, holder: usize) {
-        if !nav.is_zero() {
-            if now + nav > self.nav_until {
-                (self.nav_until, self.nav_holder) = (now + nav, holder as u32);
-            }
+        if !nav.is_zero() && now + nav > self.nav_until {
+            (self.nav_until, self.nav_holder) = (now + nav, holder as u32);
         }
     }
 
