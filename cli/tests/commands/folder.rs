@@ -40,7 +40,9 @@ pub(crate) fn end(
     is_so: impl Fn() -> bool,
     signal: Signal,
 ) -> (Option<i32>, String) {
-    let mut program = program();
+    // Whoever runs the tests may have signals ignored, as under `nohup`, and so would the program.
+    let mut program = Command::new("env");
+    program.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_farhop")]);
     program.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = program.spawn().expect("farhop runs");
     while !is_so() {
