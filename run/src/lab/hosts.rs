@@ -73,7 +73,7 @@ fn unknown_to_others(scenario: &Scenario) -> Option<(String, f64)> {
         let (phy, rate) = (sender.phy(), sender.rate());
         all.iter().any(|(_, receiver)| {
             let theirs = receiver.phy();
-            !theirs.decodes(&phy, rate) && phy.rates_for(&theirs).next().is_some()
+            phy.rate_for(&theirs, rate).is_some_and(|known| known != rate)
         })
     };
     let (whose, sender) = all.iter().find(is_lost)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use farhop_proto::base::{Duration, Instant, NodeId};
 use farhop_proto::link::SlotStatus;
-use farhop_proto::stack::{Hop, Plan};
+use farhop_proto::stack::{Hop, LinkConfig, NodePlan, Plan};
 
 use super::world::World;
 
@@ -39,9 +39,10 @@ struct Direction {
 }
 
 impl SlotErrors {
-    /// Nothing where no link has slots, or nodes are many.
+    /// Nothing where no link is in step with others, or nodes are many.
     pub(super) fn build(plan: &Plan) -> Option<Self> {
-        let has_slots = plan.nodes.iter().any(|node| node.stack.link.has_schedule());
+        let is_wild = |node: &NodePlan| matches!(node.stack.link, LinkConfig::Wild(_));
+        let has_slots = plan.nodes.iter().any(is_wild);
         let direction = |hop: &Hop| {
             let direction =
                 Direction { delay: hop.delay, in_step: None, latest: None, largest: None };

@@ -14,8 +14,7 @@
 //!   an aggregate, and those of which anything was acknowledged begin anew.
 //!
 //! With the first three the radio sends all attempts of a frame at the rate of the first. A
-//! neighbour of another PHY gets what it decodes: of the fixed rate and those below it the highest
-//! such one.
+//! neighbour of another PHY gets what it decodes ([`Phy::rate_for`]).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -72,7 +71,7 @@ pub(super) struct Rates {
     /// The rates of the PHY; none where the rate is fixed.
     rates: Choice,
     fixed: Bitrate,
-    /// Those that neighbours decode who do not decode all.
+    /// Those of neighbours who do not decode all; one of each where the rate is fixed.
     of_others: BTreeMap<NodeId, Choice>,
     peers: BTreeMap<NodeId, Peer>,
     rng: Rng,
@@ -106,17 +105,19 @@ impl Rates {
 
     /// A neighbour has another PHY.
     pub(super) fn limit(&mut self, config: &ChipConfig, to: NodeId, theirs: &Phy) {
-        let rates: Vec<Bitrate> = config.phy.rates_for(theirs).collect();
-        if !rates.is_empty() && rates != config.phy.rates() {
+        let (phy, fixed) = (&config.phy, self.fixed);
+        let (rates, usual): (Vec<Bitrate>, &[Bitrate]) = match self.control {
+            RateControl::Fixed => (phy.rate_for(theirs, fixed).into_iter().collect(), &[fixed]),
+            _ => (phy.rates_for(theirs).collect(), phy.rates()),
+        };
+        if !rates.is_empty() && rates != usual {
             self.of_others.insert(to, choice(config, &rates));
         }
     }
 
     /// The fixed rate, or that in its place for a neighbour who does not decode it.
     fn fixed(&self, to: NodeId) -> Bitrate {
-        let Some(rates) = self.of_others.get(&to) else { return self.fixed };
-        let below = rates.iter().rev().find(|(rate, _)| *rate <= self.fixed);
-        below.unwrap_or(&rates[0]).0
+        self.of_others.get(&to).map_or(self.fixed, |rates| rates[0].0)
     }
 
     /// The rate that reaches furthest: the only one, where it is fixed.

@@ -3,6 +3,14 @@
 use farhop_proto::stack::Scenario;
 use farhop_sim::engine::{Report, RunOptions, run};
 
+/// Runs a scenario that has no problems.
+fn simulate(text: &str) -> Report {
+    let scenario: Scenario = toml::from_str(text).expect("a good scenario");
+    let problems = scenario.problems();
+    assert!(problems.is_empty(), "{problems:?}");
+    run(&scenario, RunOptions::default()).expect("it runs")
+}
+
 /// Two nodes a metre apart and datagrams of 1472 bytes without end, with these keys of the radio.
 fn saturated(radio: &str) -> Report {
     let text = format!(
@@ -29,10 +37,7 @@ fn saturated(radio: &str) -> Report {
         size_bytes = 1472
         "#
     );
-    let scenario: Scenario = toml::from_str(&text).expect("a good scenario");
-    let problems = scenario.problems();
-    assert!(problems.is_empty(), "{problems:?}");
-    run(&scenario, RunOptions::default()).expect("it runs")
+    simulate(&text)
 }
 
 #[test]
@@ -192,10 +197,7 @@ fn from_access_point(radio: &str, old: &str, to: &str) -> Report {
         size_bytes = 1472
         "#
     );
-    let scenario: Scenario = toml::from_str(&text).expect("a good scenario");
-    let problems = scenario.problems();
-    assert!(problems.is_empty(), "{problems:?}");
-    run(&scenario, RunOptions::default()).expect("it runs")
+    simulate(&text)
 }
 
 #[test]

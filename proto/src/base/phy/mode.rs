@@ -336,6 +336,16 @@ impl Phy {
         rates.iter().copied().filter(move |rate| receiver.decodes(self, *rate))
     }
 
+    /// The rate of data for a radio of another PHY where it is `own` for others, if that one knows
+    /// any: the same, or the highest below it, or else the lowest.
+    pub fn rate_for(&self, receiver: &Self, own: Bitrate) -> Option<Bitrate> {
+        if receiver.decodes(self, own) {
+            return Some(own);
+        }
+        let below = self.rates_for(receiver).filter(|rate| *rate <= own).last();
+        below.or_else(|| self.rates_for(receiver).next())
+    }
+
     /// Whether a frame at `rate` is in the newer of the two formats that a radio sends: OFDM of
     /// mixed g beside DSSS, HT or VHT beside the older OFDM. Other radios send but one.
     pub fn is_newer(&self, rate: Bitrate) -> bool {

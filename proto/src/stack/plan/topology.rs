@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::Hop;
-use crate::base::{Bitrate, Dbm, Duration, NodeId, Phy, RadioId};
+use crate::base::{Dbm, Duration, NodeId, RadioId};
 use crate::stack::scenario::{
     LossConfig, RadioConfig, RadioLinkConfig, RadioOverride, RateControl, Scenario,
 };
@@ -243,7 +243,12 @@ impl Topology {
         let radio = |end: (NodeId, RadioId)| &self.radios[index(end.0)][usize::from(end.1.0)];
         let (source, sink) = (radio(hop.from), radio(hop.to));
         let (phy, theirs) = (source.config.phy(), sink.config.phy());
-        let rate = self.rate(source, &theirs);
+        let own = source.config.rate();
+        let rate = match self.has_slots {
+            // They send all at their own rate.
+            true => theirs.decodes(&phy, own).then_some(own),
+            false => phy.rate_for(&theirs, own),
+        };
         let fits = source.config.channel == sink.config.channel && rate.is_some();
         let Thresholds { receive, data, .. } = sink.thresholds;
         // One that hangs on the rate hangs on that of the sender.
@@ -260,17 +265,6 @@ impl Topology {
             }
         }
         self.hops.push(Hop { usable, ..hop });
-    }
-
-    /// The rate of data from a radio to one of a PHY, if there is any that is known there: its own,
-    /// or the highest below it. Links with slots send all at their own.
-    fn rate(&self, source: &RadioUse, theirs: &Phy) -> Option<Bitrate> {
-        let (phy, own) = (source.config.phy(), source.config.rate());
-        if theirs.decodes(&phy, own) {
-            return Some(own);
-        }
-        let known = || phy.rates_for(theirs).filter(|_| !self.has_slots);
-        known().filter(|rate| *rate <= own).last().or_else(|| known().next())
     }
 
     /// Makes the steps of each node from the hops that are good in both directions: data needs
