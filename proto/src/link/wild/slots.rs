@@ -28,6 +28,8 @@ const LONGEST_WAY: i64 = 1_400_000;
 const LISTEN_CYCLES: u64 = 4;
 /// Cycles without a stamp after which the next one counts in full.
 pub(super) const STALE_CYCLES: u64 = 4;
+/// Measurements of a cycle, from the first, of which the longest counts.
+const FIRST_CYCLES: u32 = 16;
 /// While a neighbour is missing, a node listens in one of so many of its send slots.
 const LISTEN_OF: u64 = 4;
 /// After so many slots without it, more rarely.
@@ -99,6 +101,8 @@ pub(super) struct Slots {
     asked: Option<Instant>,
     /// What a cycle takes beyond both slots, learned, in nanoseconds.
     excess: i64,
+    /// How many times it was measured since this node came into step.
+    learned: u32,
     /// When the last stamp came; nothing while out of step.
     stamped: Option<Instant>,
     /// When the last stamp of each neighbour came, and what start it asked for.
@@ -128,6 +132,7 @@ impl Slots {
             free: Instant::ZERO,
             asked: None,
             excess: 0,
+            learned: 0,
             stamped: None,
             stamps: BTreeMap::new(),
             heard: Instant::ZERO,
@@ -413,7 +418,8 @@ impl Slots {
     /// Learns the length of a cycle from two stamps of a neighbour some cycles apart.
     ///
     /// Not from the error of our own schedule: that mixes in the errors of earlier cycles, and
-    /// two nodes which follow each other's errors swing.
+    /// two nodes which follow each other's errors swing. At first the longest counts: a neighbour
+    /// that has not learned yet is early where a stamp was lost, never late.
     fn learn(&mut self, apart: i64) {
         let two_slots = (self.own + self.theirs).as_nanos() as i64;
         let cycles = (apart + two_slots / 2) / two_slots;
@@ -426,7 +432,11 @@ impl Slots {
             let most = two_slots / 16;
             let most = if is_even { most.max(LONGEST_WAY).min(two_slots / 4) } else { most };
             if excess.abs() <= most {
-                self.excess += (excess - self.excess) / 4;
+                let is_truer = self.learned < FIRST_CYCLES
+                    && is_even
+                    && (self.excess..=LONGEST_WAY).contains(&excess);
+                self.excess += (excess - self.excess) / if is_truer { 1 } else { 4 };
+                self.learned = self.learned.saturating_add(1);
             }
         }
     }
@@ -438,6 +448,7 @@ impl Slots {
         self.phase = Phase::Receive;
         self.heard = now;
         self.excess = 0;
+        self.learned = 0;
         self.start = asked;
         self.skip(now);
         self.free = self.start;
@@ -557,6 +568,22 @@ mod tests {
             slots.on_stamp(heard, (NEAR, heard), Duration::ZERO, 0, t);
         }
         assert!((slots.excess - 534_000).abs() < 1_000, "{} ns", slots.excess);
+    }
+
+    #[test]
+    fn of_the_first_cycles_the_longest_counts() {
+        // The neighbour runs on with two slots, hears us once and is early again; then
+        // a host told a stamp 2 ms late.
+        let mut slots = in_step();
+        let mut ideal = at(1_040_000);
+        for (way, learned) in [(0, 0), (534, 534), (0, 400), (2_000, 800), (1_334, 1_334)] {
+            slots.advance(slots.due());
+            slots.advance(slots.due());
+            ideal += Duration::from_micros(way);
+            slots.on_stamp(ideal, (NEAR, ideal), Duration::ZERO, 0, T);
+            assert_eq!(slots.excess / 1_000, learned);
+            ideal += T * 2;
+        }
     }
 
     #[test]
