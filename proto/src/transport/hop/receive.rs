@@ -8,6 +8,7 @@ use super::admit::Waiting;
 use super::bits::Bits;
 use super::block::{Block, End, Shape, Whole};
 use super::out::Message;
+use super::pace::Round;
 use super::{Arrived, Delivery, Hop, Keep, NextHop};
 use crate::base::{Dbm, Duration, Instant, NodeId};
 use crate::wire::hop::{self as wire, BlockId, Body, FlowKey, Header};
@@ -297,6 +298,11 @@ impl Hop {
             return;
         }
         let bytes = block.shape.length;
+        if let Some(transfer) = block.transfer.as_ref().filter(|_| !is_refused) {
+            // The destination is the next hop, or was as quick: its answer would say the same.
+            let (via, round) = (transfer.via, Round::of(&transfer.sent, &transfer.sent));
+            self.on_round_end(via, round);
+        }
         self.remove(id);
         if is_ours {
             self.settle_early(id.flow);

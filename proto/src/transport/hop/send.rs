@@ -277,6 +277,7 @@ impl Hop {
             *mean += ROUND_WEIGHT * (rate - *mean);
         }
         if theirs.is_full() {
+            self.on_round_end(via, round);
             return self.on_passed_on(now, id);
         }
         if !matches!(transfer.phase, Phase::Asked { .. }) {

@@ -421,6 +421,19 @@ fn a_sender_holds_back_where_hardly_anything_comes() {
 }
 
 #[test]
+fn requests_that_overtook_their_frames_do_not_add_up_to_a_pause() {
+    for nodes in [2, 3] {
+        // Of two datagrams that are sent one after another the second may come first.
+        let harm = Harm { spread_ms: 5, ..Harm::default() };
+        let mut row = Row::new(nodes, small_config(), harm, 1);
+        for local in 1..=100 {
+            assert!(row.send(flow(local), nodes, &[100], MINUTE));
+        }
+        assert_eq!(row.count(1, "pauses"), 0);
+    }
+}
+
+#[test]
 fn losses_by_chance_are_told_from_bursts_of_somebody_hidden() {
     let round = |comes: &dyn Fn(u16) -> bool| {
         let mut theirs = Bits::none(750);
