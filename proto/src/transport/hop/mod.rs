@@ -3,8 +3,9 @@
 //! A node holds one machine for all flows, its own and those that pass through. A large block goes
 //! to the next hop in rounds: it is asked what it has (BSYN), answers with one bit for each frame
 //! (BACK), and gets what is missing, until nothing is. A relay passes on what it has before all of
-//! it is there. There is no end-to-end rate control: a node that has not passed on its block takes
-//! no other of the flow, and so the brake goes back hop by hop to the source.
+//! it is there, by default where both hops do not share the air. There is no end-to-end rate
+//! control: a node that has not passed on its block takes no other of the flow, and so the brake
+//! goes back hop by hop to the source.
 //!
 //! Nothing is acknowledged that is not safe: at its destination a block is complete once the owner
 //! of the machine [accepts](Hop::accept) it, at a relay, if blocks are kept on disk, once it
