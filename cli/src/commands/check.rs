@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES, mpdu_bytes};
-use farhop_proto::base::{AccessCategory, Duration, NodeId, PhyKind, RadioId, counted};
+use farhop_proto::base::{
+    AccessCategory, Bitrate, Duration, NodeId, PhyKind, RadioId, RadioSpec, counted,
+};
 use farhop_proto::link::harq::{ArqConfig, HarqConfig};
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::link::wild::WildConfig;
@@ -96,15 +98,12 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
         out += &describe_radio(node, &scenario.stack.link);
     }
     for (link, hops) in scenario.link.iter().zip(plan.hops.chunks(2)).take(LISTED) {
-        let (node, place) = hops[0].from;
-        let radio = &plan.nodes[usize::from(node.0) - 1].radios[usize::from(place.0)];
+        let RadioSpec { phy, rate, .. } = radio_at(&plan, hops[0].from).spec;
         out += &describe_link(link, hops);
-        if radio.spec.phy.kind == PhyKind::Wire {
-            let _ = writeln!(out, "  a wire of {}", radio.spec.rate);
+        if phy.kind == PhyKind::Wire {
+            let _ = writeln!(out, "  a wire of {rate}");
         } else {
-            let most = hops.iter().map(|hop| neighbours(&plan, hop.from)).max();
-            let neighbours = most.unwrap_or_default();
-            out += &describe_limit(hops[0].delay, (radio, neighbours), &scenario.stack.link);
+            out += &describe_limits(&plan, link, hops);
         }
     }
     out += &more(scenario.link.len(), "link");
@@ -295,13 +294,45 @@ fn neighbours(plan: &Plan, (node, radio): (NodeId, RadioId)) -> u64 {
     peers.iter().filter(|peer| peer.radio == radio).count() as u64
 }
 
-/// The most that a link can carry when nothing is lost and nobody else is on the air; the radio of
-/// its ends with the most neighbours has so many.
-fn describe_limit(
+fn radio_at(plan: &Plan, (node, radio): (NodeId, RadioId)) -> &RadioPlan {
+    &plan.nodes[usize::from(node.0) - 1].radios[usize::from(radio.0)]
+}
+
+/// The transmitter of a hop, with the rates that its frames and their answers have there.
+fn sender(plan: &Plan, hop: &Hop) -> RadioPlan {
+    let (source, sink) = (radio_at(plan, hop.from), radio_at(plan, hop.to));
+    let (phy, theirs) = (&source.spec.phy, &sink.spec.phy);
+    let rate = phy.rate_for(theirs, source.spec.rate).unwrap_or(source.spec.rate);
+    let given = sink.config.ack_rate_mbps.map(Bitrate::from_mbps);
+    let spec = RadioSpec { rate, ..source.spec };
+    RadioPlan { spec, ack_rate: theirs.ack_rate(given, rate), ..source.clone() }
+}
+
+/// The most that a link can carry when nothing is lost and nobody else is on the air, by direction
+/// where its ends differ.
+fn describe_limits(plan: &Plan, link: &RadioLinkConfig, hops: &[Hop]) -> String {
+    let neighbours = hops.iter().map(|hop| neighbours(plan, hop.from)).max().unwrap_or_default();
+    let limit = |hop: &Hop| {
+        let config = &plan.nodes[usize::from(hop.from.0.0) - 1].stack.link;
+        let (mbps, way) = limit(hop.delay, (&sender(plan, hop), neighbours), config);
+        (if hop.usable { mbps } else { 0.0 }, way)
+    };
+    let ([a, b], (there, way), (back, _)) = (&link.between, limit(&hops[0]), limit(&hops[1]));
+    let [there, back] = [there, back].map(|mbps| format!("{mbps:.2} Mb/s"));
+    let most = match there == back {
+        true => there,
+        false => format!("{there} from {a} to {b}, {back} from {b} to {a},"),
+    };
+    format!("  at most {most} {way}, in packets of {PACKET_BYTES} B and without loss\n")
+}
+
+/// What a radio can send in Mb/s, and when; that of the two ends with the most neighbours has so
+/// many.
+fn limit(
     one_way: Duration,
     (radio, neighbours): (&RadioPlan, u64),
     config: &LinkConfig,
-) -> String {
+) -> (f64, &'static str) {
     let there_and_back = one_way * 2;
     let (packets, time, way) = match config {
         LinkConfig::Wild(wild) => {
@@ -331,8 +362,7 @@ fn describe_limit(
         }
     };
     let bits = packets as f64 * PACKET_BYTES as f64 * 8.0;
-    let mbps = bits / (time.as_nanos() as f64 / 1e3);
-    format!("  at most {mbps:.2} Mb/s {way}, in packets of {PACKET_BYTES} B and without loss\n")
+    (bits / (time.as_nanos() as f64 / 1e3), way)
 }
 
 /// Packets that a radio sends each time that it has waited for the air, and how long that takes
@@ -343,7 +373,7 @@ fn packets_an_access(
     there_and_back: Duration,
 ) -> (u64, Duration) {
     let (phy, rate, config) = (&radio.spec.phy, radio.spec.rate, &radio.config);
-    let is_qos = !mac_ack || config.edca || phy.mcs(rate).is_some();
+    let is_qos = !mac_ack || config.edca || matches!(phy.kind, PhyKind::N | PhyKind::Ac);
     let mpdu = mpdu_bytes(is_qos, PACKET_BYTES);
     let mut ampdu = phy.ampdu();
     ampdu.push(mpdu);
@@ -447,6 +477,37 @@ mod tests {
         assert!(said.contains("at most 5.29 Mb/s one way"), "{said}");
         assert!(described("plain", 8).contains("at most 6.71 Mb/s"), "{said}");
         assert!(said.contains("ACK time-out 563 us"), "{said}");
+    }
+
+    /// The limit of a link between radios with these keys.
+    fn limit_between(a: &str, b: &str) -> String {
+        let text = format!(
+            "name = \"x\"\nstack.link = {{ kind = \"plain\" }}\n\
+             node = [{{ name = \"a\", radio = {{ {a} }} }}, {{ name = \"b\", radio = {{ {b} }} }}]\n\
+             [[link]]\nbetween = [\"a\", \"b\"]\n"
+        );
+        let scenario: Scenario = toml::from_str(&text).expect("a good scenario");
+        assert_eq!(scenario.problems(), []);
+        let said = describe(&scenario);
+        let (_, limit) = said.split_once("at most ").expect("a limit");
+        limit.split_once(" in packets").expect("what follows it").0.to_owned()
+    }
+
+    #[test]
+    fn each_direction_between_two_phys_has_the_rate_that_its_receiver_knows() {
+        // To a radio of b and from it all goes at 11 Mb/s, as between two of them.
+        let (b, g) = ("", "phy = \"802.11g\", mixed = true, rate_mbps = 54");
+        for (first, second) in [(b, b), (b, g), (g, b)] {
+            assert_eq!(limit_between(first, second), "6.91 Mb/s one way at a time,");
+        }
+        // To one of a 34 us DIFS, 67 us backoff, 280 us data at 48 Mb/s, 16 us SIFS, 28 us ACK;
+        // from it 2072 us data at 6 Mb/s, and 44 us ACK.
+        let (a, n) = ("phy = \"802.11a\", rate_mbps = 6", "phy = \"802.11n\"");
+        let said = limit_between(n, a);
+        assert_eq!(said, "28.20 Mb/s from a to b, 5.37 Mb/s from b to a, one way at a time,");
+        let said = limit_between(a, n);
+        assert_eq!(said, "5.37 Mb/s from a to b, 28.20 Mb/s from b to a, one way at a time,");
+        assert_eq!(limit_between(n, b), "0.00 Mb/s one way at a time,", "of another band");
     }
 
     #[test]
