@@ -177,6 +177,12 @@ impl Links {
         })
     }
 
+    /// The radios that frames of a radio are for, one of each node.
+    pub(super) fn addressed(&self, radio: usize) -> impl Iterator<Item = usize> {
+        let paths = self.stations[radio].paths.iter().map(|path| &self.paths[*path as usize]);
+        paths.filter(|path| path.is_addressed).map(|path| path.to as usize)
+    }
+
     /// The node of a radio.
     pub(super) fn node(&self, radio: usize) -> NodeId {
         self.stations[radio].node

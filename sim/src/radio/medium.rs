@@ -89,7 +89,6 @@ impl Medium {
     /// Panics if a link names a radio that does not exist, or a loss is not a probability.
     pub fn new(config: MediumConfig, seed: Seed) -> Self {
         let air = Air::new(&config, seed);
-        let links = config.links;
         let mut known = Vec::new();
         let port = |(index, port): (usize, ChipConfig)| match port.phy.kind {
             PhyKind::Wire => Port::Wire(Wire::new(index, port)),
@@ -101,18 +100,20 @@ impl Medium {
         };
         let ports = config.radios.into_iter().enumerate().map(port).collect();
         let mut medium = Self { ports, air, now: Instant::ZERO, events: 0, calls: Calls::new() };
-        medium.limit_rates(&links);
+        for radio in 0..medium.ports.len() {
+            medium.limit_rates(radio);
+        }
         medium
     }
 
-    /// Radios get to know what those decode who are of another PHY.
-    fn limit_rates(&mut self, links: &[AirLink]) {
-        for AirLink { from, to, .. } in links {
-            let Port::Chip(chip) = &mut self.ports[*from] else { continue };
-            let air = &self.air.links;
-            let (phy, theirs) = (air.phy(*from), air.phy(*to));
-            if theirs != phy && air.channel(*from) == air.channel(*to) {
-                chip.rates.limit(&chip.config, air.node(*to), &theirs);
+    /// A radio gets to know what those decode who are of another PHY.
+    fn limit_rates(&mut self, radio: usize) {
+        let Port::Chip(chip) = &mut self.ports[radio] else { return };
+        let links = &self.air.links;
+        for to in links.addressed(radio) {
+            let theirs = links.phy(to);
+            if theirs != links.phy(radio) {
+                chip.rates.limit(&chip.config, links.node(to), &theirs);
             }
         }
     }
@@ -317,7 +318,7 @@ impl Medium {
     pub fn set_links(&mut self, now: Instant, radio: usize, links: &[AirLink]) {
         self.handle_timeout(now);
         self.air.links.replace(radio, links);
-        self.limit_rates(links);
+        self.limit_rates(radio);
     }
 
     /// What frames over each link took, where they took any.

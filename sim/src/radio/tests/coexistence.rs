@@ -109,3 +109,20 @@ fn within_a_txop_each_frame_is_told_of_at_the_rate_of_its_receiver() {
     // The answer of the first, and the second with its own.
     assert_eq!(sent[0].nav, sent[3].end - sent[0].end);
 }
+
+#[test]
+fn of_two_radios_of_a_neighbour_that_counts_which_frames_are_for() {
+    let mixed = Phy { kind: PhyKind::G, mixed: true, ..Phy::default() };
+    let second = |phy| ChipConfig::new(NodeId(2), RadioId(1), phy);
+    let radio = |node, phy| ChipConfig::new(NodeId(node), RadioId(0), phy);
+    for (first, other, expected) in [(mixed, Phy::default(), 54.0), (Phy::default(), mixed, 11.0)] {
+        let radios = vec![radio(1, mixed), radio(2, first), second(other)];
+        let links = [(0, 1), (0, 2), (1, 0), (2, 0)];
+        let links = links.map(|(from, to)| link(from, to, us(1))).to_vec();
+        let mut medium = medium(MediumConfig::new(radios, links));
+        medium.handle_frame(at(1000), 0, frame(1, Some(2), 500, TxOptions::default()));
+        run_out(&mut medium);
+        let sent = medium.poll_transmission().expect("it was sent");
+        assert_eq!(sent.rate.mbps(), expected);
+    }
+}
