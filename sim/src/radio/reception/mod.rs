@@ -215,7 +215,7 @@ impl Chip {
             let (before, is_at_rest) = (ear.ambient().with(hearer.power), ear.is_at_rest);
             let Receiver { model, rng, .. } = &mut self.receiver;
             ended = match model {
-                Model::Threshold(threshold) => threshold.end(tx),
+                Model::Threshold(threshold) => threshold.end(now, tx),
                 Model::Sinr(sinr) => Some(match sinr.end_if_clear(air, before, now, tx) {
                     Some(reception) => Ended::Passed(reception),
                     None => {

@@ -7,7 +7,7 @@ use farhop_proto::base::{Dbm, Duration, Instant};
 use super::super::air::{Air, TxId};
 use super::super::chip::Chip;
 use super::super::links::{Hearer, Reach};
-use super::{Ended, Model, Reception};
+use super::{Ended, Model, Rare, Reception};
 
 /// A preamble that is hit within this time of its start is not locked on to (ns-3's detector).
 const LOCK: Duration = Duration::from_micros(4);
@@ -16,6 +16,8 @@ const LOCK: Duration = Duration::from_micros(4);
 #[derive(Debug, Default)]
 pub(super) struct Threshold {
     occupant: Option<Occupant>,
+    /// What overlaps with it and ends before it, unless it is cut off.
+    beside: Rare<Occupant>,
 }
 
 /// The frame that occupies a receiver.
@@ -57,12 +59,28 @@ impl Threshold {
     }
 
     pub(super) fn reset(&mut self) {
-        self.occupant = None;
+        *self = Self::default();
     }
 
     /// A signal ends: how, if it is the one that occupied the receiver.
-    pub(super) fn end(&mut self, tx: TxId) -> Option<Ended> {
-        self.occupant.take_if(|occupant| occupant.tx == tx).map(|occupant| occupant.ended())
+    pub(super) fn end(&mut self, now: Instant, tx: TxId) -> Option<Ended> {
+        if self.occupant.is_some_and(|occupant| occupant.tx == tx) {
+            return self.release(now);
+        }
+        self.beside.retain(|other| other.tx != tx);
+        None
+    }
+
+    /// What occupies the receiver is over. Of what it overlapped with, the last to end takes its
+    /// place if it was cut off.
+    fn release(&mut self, now: Instant) -> Option<Ended> {
+        let over = self.occupant.take()?;
+        self.beside.retain(|other| other.end > now);
+        self.occupant = self.beside.as_slice().iter().max_by_key(|other| other.end).copied();
+        if let Some(Occupant { tx, .. }) = self.occupant {
+            self.beside.retain(|other| other.tx != tx);
+        }
+        Some(over.ended())
     }
 
     /// Destroys what is being received. Returns whether there was anything to destroy.
@@ -90,9 +108,11 @@ impl Chip {
         tx: TxId,
     ) {
         // Frames that only touch do not overlap, whichever of the two events comes first.
-        let over = self.threshold().occupant.take_if(|current| current.end <= now);
-        if let Some(ended) = over {
-            self.on_reception_end(air, now, ended.ended());
+        let threshold = self.threshold();
+        if threshold.occupant.is_some_and(|current| current.end <= now)
+            && let Some(ended) = threshold.release(now)
+        {
+            self.on_reception_end(air, now, ended);
         }
         let transmission = air.transmission(tx);
         let length = transmission.end - transmission.start;
@@ -127,7 +147,8 @@ impl Chip {
     fn on_overlap(&mut self, air: &mut Air, now: Instant, arrival: Occupant, is_deaf: bool) {
         let capture_db = self.config.capture_db;
         let always = self.heeds_all;
-        let current = self.threshold().occupant.as_mut().expect("something to overlap with");
+        let Threshold { occupant, beside } = self.threshold();
+        let current = occupant.as_mut().expect("something to overlap with");
         if current.signal.above(arrival.signal) >= capture_db {
             self.stats.captures += 1;
             return;
@@ -138,9 +159,11 @@ impl Chip {
         }
         let before = *current;
         let is_longer = arrival.end > before.end;
+        let destroyed = |frame| Occupant { is_intact: false, is_locked: false, ..frame };
         if is_longer {
-            *current = Occupant { is_intact: false, is_locked: false, ..arrival };
+            *current = destroyed(arrival);
         }
+        beside.push(destroyed(if is_longer { before } else { arrival }));
         if was_intact {
             self.stats.collisions += 1;
             self.on_collided(air, before.frame(), before.end - before.start);

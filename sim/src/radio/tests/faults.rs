@@ -50,3 +50,21 @@ fn a_link_that_is_cut_loses_the_frame_on_its_way_and_all_after_it() {
     medium.handle_frame(at(20_000), 0, frame(3, Some(2), 1500, no_ack()));
     assert_eq!(receptions(&run_out(&mut medium)).len(), 1);
 }
+
+#[test]
+fn what_is_left_of_an_overlap_when_one_of_the_frames_is_cut_off_still_occupies_the_receiver() {
+    // When the second of two frames begins and how long it is, and which of them is cut off; the
+    // first takes 1.2 ms. The last of them to end is always the one that was cut off.
+    for (start, bytes, cut) in [(1300, 300, 1), (1100, 1500, 2)] {
+        let links = (1..4).map(|from| link(from, 0, us(3))).collect();
+        let mut medium = medium(MediumConfig::new((1..=4).map(chip).collect(), links));
+        medium.handle_frame(at(1000), 1, frame(1, Some(1), 1500, no_ack()));
+        medium.handle_frame(at(start), 2, frame(2, Some(1), bytes, no_ack()));
+        medium.set_radio_up(at(1400), cut, false);
+        medium.handle_frame(at(1500), 3, frame(3, Some(1), 100, no_ack()));
+        medium.handle_frame(at(4000), 3, frame(4, Some(1), 100, no_ack()));
+        let received = receptions(&run_out(&mut medium));
+        let starts: Vec<Instant> = received.iter().map(|received| received.2.started).collect();
+        assert_eq!(starts, [at(4003)], "{cut} was cut off");
+    }
+}
