@@ -92,6 +92,8 @@ pub(crate) enum Done {
     NotNoted(u32),
     /// A block of a file that is sent from here.
     Read(u32, u32, Bytes, bool),
+    /// It cannot be read now.
+    NotRead(u32, u32),
     /// It cannot be read, also later, and why.
     Unreadable(u32, String),
     /// A block that a program here sends is kept.
@@ -221,7 +223,7 @@ impl Clerk {
                         self.on_delivery(task, &mut changes, &mut done);
                     }
                 }
-                Task::Read(file, number, part) => done.extend(self.read(file, number, part)),
+                Task::Read(file, number, part) => done.push(self.read(&file, number, &part)),
                 Task::Note(file) => {
                     done.push(Done::Noted(file.local));
                     changes.push(Change::Outgoing(*file));
@@ -242,24 +244,23 @@ impl Clerk {
     }
 
     /// Reads a block of a file that is sent from here. What may pass, as when a file server is
-    /// away, gives no file up: it is tried again for a while.
-    fn read(&mut self, file: Box<Outgoing>, number: u32, part: Part) -> Option<Done> {
+    /// away, gives no file up for a while.
+    fn read(&mut self, file: &Outgoing, number: u32, part: &Part) -> Done {
         let local = file.local;
-        let error = match read(&file, &part) {
+        let error = match read(file, part) {
             Ok(bytes) => {
                 self.unread.remove(&local);
-                return Some(Done::Read(local, number, bytes, part.is_last));
+                return Done::Read(local, number, bytes, part.is_last);
             }
             Err(error) => error,
         };
         let since = self.unread.entry(local).or_insert_with(Instant::now);
         if may_pass(&error) && since.elapsed() < UNREAD {
             tracing::warn!(path = %file.path.display(), "a block of a file waits: {error:#}");
-            self.late.put(Task::Read(file, number, part));
-            return None;
+            return Done::NotRead(local, number);
         }
         self.unread.remove(&local);
-        Some(Done::Unreadable(local, format!("{}: {error:#}", file.path.display())))
+        Done::Unreadable(local, format!("{}: {error:#}", file.path.display()))
     }
 
     /// Makes changes, and returns what was done then.

@@ -1,7 +1,7 @@
 //! Blocks for this node that could not be written, because the disk is full for example. They wait,
 //! and are tried again: of their flows more may have been confirmed already, so these cannot be
 //! refused, and what came of them cannot be let go of. Their senders are held back as by a program
-//! that reads slowly. Blocks of files from here that could not be read wait with them.
+//! that reads slowly.
 
 use std::time::{Duration, Instant};
 

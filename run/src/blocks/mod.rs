@@ -166,13 +166,13 @@ impl Exchange {
 
     /// When [`Exchange::turn`] is due whatever happens.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.sockets.poll_timeout()
+        self.courier.poll_timeout().into_iter().chain(self.sockets.poll_timeout()).min()
     }
 
     /// Whether there is something to move, whatever the machine says.
     pub fn is_called(&self, now: Instant) -> bool {
         let has_clerk_done = rustix::io::read(self.wake.as_fd(), &mut [0; 8]).is_ok();
-        has_clerk_done || self.courier.has_outgoing() || self.sockets.is_called(now)
+        has_clerk_done || self.courier.has_outgoing(now) || self.sockets.is_called(now)
     }
 
     /// Moves blocks between the machine, the disk and programs.
@@ -233,6 +233,9 @@ impl Exchange {
             Done::NotNoted(local) => self.courier.on_not_noted(office, hop, local),
             Done::Read(local, number, bytes, is_last) => {
                 self.courier.on_read(office, now, hop, (local, number), (bytes, is_last));
+            }
+            Done::NotRead(local, number) => {
+                self.courier.on_not_read(office, now, hop, (local, number));
             }
             Done::Unreadable(local, why) => {
                 let given_up = self.courier.give_up(office, hop, local, why);

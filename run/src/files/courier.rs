@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
-use farhop_proto::base::{Instant, NodeId};
+use farhop_proto::base::{Duration, Instant, NodeId};
 use farhop_proto::transport::hop::{Arrived, Hop, frames_of};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,8 @@ use crate::blocks::{GivenUp, Office, Task, modified_ns, open_file, random, whole
 const FILES: usize = 256;
 /// Files that came and are over, of which something is kept.
 const REMEMBERED: usize = 1_024;
+/// After so long a block that could not be read is tried again.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// What a client wants sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +102,8 @@ struct Trip {
     /// The block that is read next.
     next: u32,
     is_reading: bool,
+    /// When that is tried again, if it could not be read.
+    due: Option<Instant>,
     /// Whether it is written down.
     is_kept: bool,
     /// Blocks that arrived before others.
@@ -107,6 +111,12 @@ struct Trip {
 }
 
 impl Trip {
+    /// Whether its next block can be read.
+    fn is_ready(&self, now: Instant) -> bool {
+        let is_due = self.due.is_none_or(|due| due <= now);
+        self.file.state == State::Moving && !self.is_reading && is_due
+    }
+
     /// Bytes behind those that arrived that are on their way or came before others, about.
     fn under_way(&self, office: &Office, hop: &Hop) -> u64 {
         let Self { file, early, .. } = self;
@@ -140,8 +150,8 @@ impl Courier {
     /// Goes on with these files.
     pub(crate) fn build(outgoing: Vec<Outgoing>, incoming: Vec<Incoming>) -> Self {
         let trip = |file: Outgoing| {
-            let (is_reading, is_kept, early) = (false, true, BTreeSet::new());
-            (file.local, Trip { next: file.arrived, file, is_reading, is_kept, early })
+            let (is_reading, due, is_kept, early) = (false, None, true, BTreeSet::new());
+            (file.local, Trip { next: file.arrived, file, is_reading, due, is_kept, early })
         };
         let is_over = |file: &&Outgoing| file.state != State::Moving;
         Self {
@@ -160,14 +170,12 @@ impl Courier {
         let next = trips.partition_point(|trip| trip.file.local <= self.latest);
         trips.rotate_left(next);
         for trip in trips {
-            let is_moving = trip.file.state == State::Moving;
-            if is_moving
-                && !trip.is_reading
+            if trip.is_ready(now)
                 && let Some(part) = trip.file.part(trip.next)
                 && hop.reserve(now, trip.file.flow(office.node), part.bytes())
             {
                 self.latest = trip.file.local;
-                trip.is_reading = true;
+                (trip.is_reading, trip.due) = (true, None);
                 office.ask(Task::Read(Box::new(trip.file.clone()), trip.next, part));
                 trip.next += 1;
             }
@@ -220,6 +228,19 @@ impl Courier {
         let flow = trip.file.flow(office.node);
         let frames = frames_of(&bytes, usize::from(office.config.frame_bytes));
         hop.push(now, BlockId { flow, number }, trip.file.to, is_last, frames);
+    }
+
+    /// It could not be read, and is tried again later. Until then the memory is for others.
+    pub(crate) fn on_not_read(
+        &mut self,
+        office: &Office,
+        now: Instant,
+        hop: &mut Hop,
+        (local, number): (u32, u32),
+    ) {
+        let Some(trip) = self.trips.get_mut(&local) else { return };
+        (trip.is_reading, trip.next, trip.due) = (false, number, Some(now + AGAIN));
+        hop.release(trip.file.flow(office.node));
     }
 
     /// Ends a file that is sent from here.
@@ -290,8 +311,8 @@ impl Courier {
             state: State::Moving,
         };
         office.ask(Task::Note(Box::new(file.clone())));
-        let (is_reading, is_kept, early) = (false, false, BTreeSet::new());
-        let trip = Trip { file, next: 0, is_reading, is_kept, early };
+        let (is_reading, due, is_kept, early) = (false, None, false, BTreeSet::new());
+        let trip = Trip { file, next: 0, is_reading, due, is_kept, early };
         self.trips.insert(local, trip);
         Ok(())
     }
@@ -400,7 +421,9 @@ impl Courier {
             arrived: file.arrived_bytes(),
             state: file.state.clone(),
         });
-        let is_listed = |file: &&Incoming| file.state != State::Fetched;
+        // Until it is written down that a file was fetched it may have to be given once more.
+        let is_listed =
+            |file: &&Incoming| file.state != State::Fetched || self.fetched.contains(&file.id());
         let incoming = self.incoming.values().filter(is_listed).map(|file| IncomingStatus {
             id: file.id(),
             from: office.name(file.source),
@@ -413,14 +436,23 @@ impl Courier {
     }
 
     /// Whether something is to be read for the machine as soon as it has room.
-    pub(crate) fn has_outgoing(&self) -> bool {
-        self.trips.values().any(|trip| trip.file.state == State::Moving && !trip.is_reading)
+    pub(crate) fn has_outgoing(&self, now: Instant) -> bool {
+        self.trips.values().any(|trip| trip.is_ready(now))
+    }
+
+    /// When something that could not be read is tried again.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let moving = self.trips.values().filter(|trip| trip.file.state == State::Moving);
+        moving.filter_map(|trip| trip.due).min()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+
+    use farhop_proto::base::{AddressPlan, Seed};
+    use farhop_proto::transport::hop::HopConfig;
 
     use super::*;
 
@@ -430,6 +462,49 @@ mod tests {
         let (name, sha256) = ("map.png".into(), "ab".into());
         let info = FileInfo { name, size: 9, sha256, nonce: 1, streamed: false };
         Incoming { source, local, opened, info, received: 9, next: 1, state: State::Done }
+    }
+
+    fn hop(config: HopConfig) -> Hop {
+        let rng = Seed(1).stream("courier");
+        Hop::build(config, NodeId(1), AddressPlan::default(), None, rng)
+    }
+
+    #[test]
+    fn while_a_block_cannot_be_read_its_memory_is_for_others() {
+        let (mut office, asked) = Office::of_test();
+        let most = u64::from(office.config.block_bytes) * 5 / 2;
+        office.config = HopConfig { memory_bytes: most, ..office.config };
+        let mut hop = hop(office.config.clone());
+        let info = FileInfo { size: 5_000_000, ..incoming().info };
+        let file = |local| Outgoing {
+            local,
+            path: "/map.png".into(),
+            modified_ns: 0,
+            info: info.clone(),
+            to: NodeId(3),
+            to_name: "valley".into(),
+            block_bytes: office.config.block_bytes,
+            // The first block is short.
+            arrived: 1,
+            state: State::Moving,
+        };
+        let mut courier = Courier::build(vec![file(1), file(2)], Vec::new());
+        let turn = |courier: &mut Courier, hop: &mut Hop, now| {
+            courier.turn(&office, now, hop);
+            let read = |task| match task {
+                Task::Read(file, number, _) => Some((file.local, number)),
+                _ => None,
+            };
+            asked.try_iter().filter_map(read).collect::<Vec<_>>()
+        };
+        let (start, later) = (Instant::ZERO, Instant::ZERO + AGAIN);
+        assert_eq!(turn(&mut courier, &mut hop, start), [(1, 1)], "there is memory for one");
+        courier.on_not_read(&office, start, &mut hop, (1, 1));
+        assert_eq!(turn(&mut courier, &mut hop, start), [(2, 1)]);
+        courier.on_not_read(&office, start, &mut hop, (2, 1));
+        assert!(turn(&mut courier, &mut hop, start).is_empty() && !courier.has_outgoing(start));
+        assert_eq!(courier.poll_timeout(), Some(later));
+        assert_eq!(turn(&mut courier, &mut hop, later), [(1, 1)]);
     }
 
     #[test]
@@ -466,10 +541,18 @@ mod tests {
         let (office, asked) = Office::of_test();
         let (mut courier, id) = (Courier::build(Vec::new(), vec![incoming()]), incoming().id());
         let fetched = |courier: &mut Courier| courier.fetched(&office, &id).ok();
+        let hop = hop(office.config.clone());
+        let states = |courier: &Courier| -> Vec<State> {
+            let incoming = courier.status(&office, &hop).incoming;
+            incoming.into_iter().map(|file| file.state).collect()
+        };
         assert_eq!(fetched(&mut courier), Some(false));
+        // Who else fetches must know of it: after a crash it waits again.
+        assert_eq!(states(&courier), [State::Fetched]);
         assert_eq!(fetched(&mut courier), Some(false));
         assert_eq!(asked.try_iter().count(), 1);
         courier.on_let_go(&office, id.clone());
+        assert_eq!(states(&courier), []);
         assert_eq!(fetched(&mut courier), Some(true));
         assert!(courier.drop_file(&office, &id).is_err());
         assert_eq!(asked.try_iter().count(), 0);
