@@ -34,6 +34,7 @@ use progress::tell;
     0    done, or ended where only its user ends it (up, top, status --watch)\n  \
     1    it went wrong\n  \
     2    a file or an option is wrong, and nothing was done\n  \
+    127  there is no such program to run in a lab; 126 if it cannot be run\n  \
     130  interrupted by Ctrl-C; 143 by SIGTERM, 129 by SIGHUP"
 )]
 struct Cli {
@@ -77,6 +78,9 @@ pub(crate) enum Failure {
     Input(miette::Report),
     /// It went wrong: exit status 1.
     Failed(String),
+    /// A program could not be run in its place: the exit status that shells have for that, 127
+    /// where there is none and else 126.
+    NotRun(String, u8),
     /// Somebody ended it: exit status 128 and the number of the signal.
     Interrupted,
 }
@@ -85,6 +89,9 @@ impl From<farhop_run::lab::LabError> for Failure {
     fn from(error: farhop_run::lab::LabError) -> Self {
         match error {
             farhop_run::lab::LabError::Interrupted => Self::Interrupted,
+            farhop_run::lab::LabError::NotRun { said, is_there } => {
+                Self::NotRun(said, if is_there { 126 } else { 127 })
+            }
             other => Self::Failed(other.to_string()),
         }
     }
@@ -153,6 +160,10 @@ fn main() -> ExitCode {
         Err(Failure::Failed(what)) => {
             tell(&format!("farhop: {what}"));
             ExitCode::FAILURE
+        }
+        Err(Failure::NotRun(what, status)) => {
+            tell(&format!("farhop: {what}"));
+            ExitCode::from(status)
         }
         Err(Failure::Interrupted) => {
             tell("farhop: interrupted");

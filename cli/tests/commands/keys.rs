@@ -40,3 +40,17 @@ fn a_file_in_the_place_of_the_folder_is_refused() {
     let said = String::from_utf8_lossy(&none.stdout).into_owned();
     assert!(none.status.success() && said.contains("which is not there yet"), "{said}");
 }
+
+#[test]
+fn what_is_refused_makes_no_folder() {
+    let folder = Folder::new("keys-refused");
+    let none = folder.file("none");
+    let out = farhop(&["keys", "revoke", "hill", "--keys", &none]);
+    assert_eq!(out.status.code(), Some(1), "{}", stderr(&out));
+    assert!(!std::fs::exists(&none).expect("it can be seen"));
+    // A key itself can be revoked before anything is known of it.
+    let (key, fingerprint) = line(&folder, "other");
+    let out = farhop(&["keys", "revoke", &key, "--keys", &none]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert!(String::from_utf8_lossy(&out.stdout).starts_with(&format!("revoked: {fingerprint}")));
+}

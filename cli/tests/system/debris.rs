@@ -89,9 +89,11 @@ fn a_kept_lab_is_listed_entered_and_taken_down_with_what_runs_in_it() {
     let wrong = place.exec("moon", &["true"]);
     assert_eq!(wrong.status.code(), Some(1));
     assert!(stderr(&wrong).contains("it has hill, valley"), "{}", stderr(&wrong));
-    let none = stderr(&place.exec("hill", &["no-such-program"]));
+    let none = place.exec("hill", &["no-such-program"]);
     let right = "cannot run 'no-such-program' in 'hill': no folder of PATH has a program";
-    assert!(none.contains(right), "{none}");
+    assert!(stderr(&none).contains(right), "{}", stderr(&none));
+    assert_eq!(none.status.code(), Some(127), "as of shells");
+    assert_eq!(place.exec("hill", &["/etc/passwd"]).status.code(), Some(126));
     let own = place.exec("hill", &[env!("CARGO_BIN_EXE_farhop"), "status", "--json"]);
     let own: Value = serde_json::from_slice(&own.stdout).expect("a list");
     assert_eq!(own.as_array().map(Vec::len), Some(1), "{own:#}");

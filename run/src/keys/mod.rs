@@ -135,8 +135,12 @@ impl Store {
     /// Changes the keys of others while nobody else does.
     fn change(
         &self,
-        change: impl FnOnce(&mut Trusted) -> Result<(Entry, bool), KeysError>,
+        change: impl Fn(&mut Trusted) -> Result<(Entry, bool), KeysError>,
     ) -> Result<(Entry, bool), KeysError> {
+        if !self.dir.exists() {
+            // What is refused makes no folder.
+            change(&mut Trusted::default())?;
+        }
         self.make_dir()?;
         let fail = |error| KeysError::Unwritable { dir: self.dir.clone(), error };
         let lock = OpenOptions::new()

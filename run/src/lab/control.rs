@@ -41,23 +41,25 @@ pub fn exec(lab: &LabState, node: &str, command: &[String]) -> LabError {
             command.args(words).env(LAB_VARIABLE, lab.mark()).env(NODE_VARIABLE, node);
             command.envs(runtime.parent().map(|dir| ("FARHOP_RUNTIME_DIR", dir)));
             let error = command.exec();
-            not_run(program, node, error)
+            not_run(program, node, &error)
         }
     }
 }
 
 /// Why a program does not run in a node, which has the files and the users of this host.
-fn not_run(program: &str, node: &str, error: io::Error) -> LabError {
+fn not_run(program: &str, node: &str, error: &io::Error) -> LabError {
+    let is_there = error.kind() != io::ErrorKind::NotFound;
     let why = match error.kind() {
-        io::ErrorKind::NotFound if program.contains('/') => "there is no such file",
-        io::ErrorKind::NotFound => "no folder of PATH has a program of this name",
-        io::ErrorKind::PermissionDenied => "it is not a program, or not one for this user",
-        _ => return LabError::Io { what: program.into(), error },
+        io::ErrorKind::NotFound if program.contains('/') => "there is no such file".into(),
+        io::ErrorKind::NotFound => "no folder of PATH has a program of this name".into(),
+        io::ErrorKind::PermissionDenied => "it is not a program, or not one for this user".into(),
+        _ => error.to_string(),
     };
-    LabError::NotFound(format!(
+    let said = format!(
         "cannot run '{program}' in '{node}': {why}; right would be a program of this host, by its \
          name or its path"
-    ))
+    );
+    LabError::NotRun { said, is_there }
 }
 
 /// The lab and the name of the node in whose network [`exec`] started this program, if it did.
@@ -154,16 +156,17 @@ mod tests {
     fn a_program_that_is_not_there_is_told_from_one_that_is_none() {
         let said = |program: &str| {
             let error = Command::new(program).spawn().expect_err("no program");
-            not_run(program, "hill", error).to_string()
+            not_run(program, "hill", &error)
         };
         let begin = |program: &str| format!("cannot run '{program}' in 'hill': ");
-        for (program, why) in [
-            ("no-such-program", "no folder of PATH has a program of this name"),
-            ("/no/such/program", "there is no such file"),
-            ("/etc/passwd", "it is not a program"),
+        for (program, why, there) in [
+            ("no-such-program", "no folder of PATH has a program of this name", false),
+            ("/no/such/program", "there is no such file", false),
+            ("/etc/passwd", "it is not a program", true),
         ] {
-            let said = said(program);
+            let LabError::NotRun { said, is_there } = said(program) else { panic!("{program}") };
             assert!(said.starts_with(&(begin(program) + why)), "{said}");
+            assert_eq!(is_there, there, "{program}");
         }
     }
 }

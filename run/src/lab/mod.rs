@@ -65,6 +65,14 @@ pub enum LabError {
     /// Something that was asked for does not exist.
     #[error("{0}")]
     NotFound(String),
+    /// A program could not be started in a node.
+    #[error("{said}")]
+    NotRun {
+        /// Which one, and why.
+        said: String,
+        /// Whether there is such a program.
+        is_there: bool,
+    },
     /// A flow could not run.
     #[error("flow '{name}': {error}")]
     Flow {
