@@ -61,7 +61,7 @@ impl NewFile {
 }
 
 /// Where a file is or will be, also behind links to what is not there yet.
-fn follow(path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn follow(path: &Path) -> io::Result<PathBuf> {
     let mut place = path.to_owned();
     for _ in 0..LINKS {
         if let Ok(whole) = fs::canonicalize(&place) {

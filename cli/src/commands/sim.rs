@@ -95,6 +95,13 @@ impl<'a> Output<'a> {
                 let wrong = format!("{other} and {option} are both to write {path}");
                 return Err(Failure::Input(miette::miette!("{wrong}: give each its own file")));
             }
+            if let (Some(dir), Some(here)) = (&options.out, place(&next))
+                && report::takes(dir, &here)
+            {
+                let (path, dir) = (here.display(), dir.display());
+                let wrong = format!("{option} and --out {dir} are both to write {path}");
+                return Err(Failure::Input(miette::miette!("{wrong}: give {option} another name")));
+            }
             begun[at] = next;
         }
         Ok(begun)

@@ -29,16 +29,21 @@ const TOGETHER: usize = 65_536;
 pub(crate) type Each<'a> =
     &'a mut dyn FnMut(&mut dyn FnMut(&Line) -> Result<(), Failure>) -> Result<(), Failure>;
 
-/// Writes the tables of some runs into a folder. All runs are asked for twice: what the columns
-/// hold is known only when all have been seen, and only some rows are held in memory. Tables that
-/// were there stay as they are until the new ones are whole.
-pub(crate) fn write(dir: &Path, each: Each<'_>) -> Result<(), Failure> {
-    let mut tables = [
+/// The tables of runs.
+pub(super) fn tables() -> [Table; 4] {
+    [
         Table::new("flows.parquet", flows),
         Table::new("over-time.parquet", over_time),
         Table::new("links.parquet", links),
         Table::new("counters.parquet", counters),
-    ];
+    ]
+}
+
+/// Writes the tables of some runs into a folder. All runs are asked for twice: what the columns
+/// hold is known only when all have been seen, and only some rows are held in memory. Tables that
+/// were there stay as they are until the new ones are whole.
+pub(crate) fn write(dir: &Path, each: Each<'_>) -> Result<(), Failure> {
+    let mut tables = tables();
     each(&mut |line| {
         for table in &mut tables {
             rows(line, table.of).iter().for_each(|row| table.learn(row));
@@ -90,8 +95,8 @@ impl Kind {
 }
 
 /// A table, and what is known of its columns.
-struct Table {
-    name: &'static str,
+pub(super) struct Table {
+    pub(super) name: &'static str,
     /// Its rows of a run.
     of: fn(&Line) -> Vec<Row>,
     /// In the order in which their names first come up.

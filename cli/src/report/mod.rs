@@ -25,15 +25,25 @@ mod text;
 pub(crate) use table::table;
 pub(crate) use text::lateness_line;
 
-/// Writes report.json, flows.svg, report.html and Parquet tables into a folder.
+/// What a report is, beside its tables: all of it for programs, its chart, and a page with both.
+const FILES: [&str; 3] = ["report.json", "flows.svg", "report.html"];
+
+/// Writes the files of a report and its Parquet tables into a folder.
 pub(crate) fn write(dir: &Path, report: &Report, scenario: &str) -> Result<(), Failure> {
     let series = chart::over_time(&report.scenario, &report.flows);
     let json = serde_json::to_string_pretty(report).expect("a report is plain data");
-    save(dir, "report.json", &json)?;
-    save(dir, "flows.svg", &series)?;
-    save(dir, "report.html", &page::report(report, &series, scenario))?;
+    let page = page::report(report, &series, scenario);
+    for (name, text) in FILES.into_iter().zip([json, series, page]) {
+        save(dir, name, &text)?;
+    }
     let line = Line { point: Default::default(), report: report.clone() };
     columns::write(dir, &mut |on| on(&line))
+}
+
+/// Whether a report in a folder would take a place, which is a whole path without links.
+pub(crate) fn takes(dir: &Path, place: &Path) -> bool {
+    let mut names = FILES.into_iter().chain(columns::tables().map(|table| table.name));
+    names.any(|name| whole::follow(&dir.join(name)).is_ok_and(|own| own == place))
 }
 
 /// Writes a file into a folder, which is made if it is not there.

@@ -65,6 +65,16 @@ fn two_outputs_are_not_written_into_one_file() {
     assert!(said.contains("--trace and --losses are both to write"), "{said}");
     assert!(!fs::exists(&file).expect("it can be seen"));
     assert!(unnamed(&folder).is_empty());
+    let dir = folder.file("out");
+    for name in ["report.json", "report.html", "flows.svg", "links.parquet"] {
+        let file = folder.file(&format!("out/../out/{name}"));
+        let said = refusal(&["sim", &one, "--trace", &file, "--out", &dir]);
+        assert!(said.contains("are both to write") && said.contains(name), "{said}");
+        assert!(!fs::exists(&dir).expect("it can be seen"));
+    }
+    let beside = folder.file("out/trace.jsonl");
+    assert!(farhop(&["sim", &one, "--trace", &beside, "--out", &dir]).status.success());
+    assert!(fs::exists(&beside).expect("it can be seen"));
     // A device takes all.
     let both = ["sim", &one, "--trace", "/dev/null", "--losses", "/dev/null"];
     assert!(farhop(&both).status.success());
