@@ -483,8 +483,8 @@ mod tests {
     fn limit_between(a: &str, b: &str) -> String {
         let text = format!(
             "name = \"x\"\nstack.link = {{ kind = \"plain\" }}\n\
-             node = [{{ name = \"a\", radio = {{ {a} }} }}, {{ name = \"b\", radio = {{ {b} }} }}]\n\
-             [[link]]\nbetween = [\"a\", \"b\"]\n"
+             node = [{{ name = \"a\", radio = {{ {a} }} }}, \
+             {{ name = \"b\", radio = {{ {b} }} }}]\n[[link]]\nbetween = [\"a\", \"b\"]\n"
         );
         let scenario: Scenario = toml::from_str(&text).expect("a good scenario");
         assert_eq!(scenario.problems(), []);
