@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use tempfile::TempDir;
 
 /// Those that are in use.
@@ -17,8 +19,8 @@ static FOLDERS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 /// Attempts at removing a folder in which programs that the same signal ends may still write.
 const ATTEMPTS: u32 = 20;
 
-/// What a shell says of a program that Ctrl-C has ended.
-const INTERRUPTED: i32 = 130;
+/// What shells add to the number of a signal that has ended a program.
+const BY_SIGNAL: i32 = 128;
 
 /// A folder that goes away with it.
 pub(crate) struct Scratch(TempDir);
@@ -46,12 +48,16 @@ impl Drop for Scratch {
 /// From now on SIGINT, SIGTERM and SIGHUP end the program and those that it runs, a lab perhaps,
 /// without leaving folders.
 pub(crate) fn watch() -> Result<()> {
-    let end = || {
-        end_children_of(std::process::id());
-        folders().iter().for_each(|folder| remove(folder));
-        std::process::exit(INTERRUPTED);
-    };
-    ctrlc::set_handler(end).context("signals cannot be watched")
+    let wanted = [SIGINT, SIGTERM, SIGHUP];
+    let mut signals = Signals::new(wanted).context("signals cannot be watched")?;
+    thread::spawn(move || {
+        for signal in signals.forever() {
+            end_children_of(std::process::id());
+            folders().iter().for_each(|folder| remove(folder));
+            std::process::exit(BY_SIGNAL + signal);
+        }
+    });
+    Ok(())
 }
 
 /// Asks the programs that a process has started to end.
