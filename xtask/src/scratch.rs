@@ -51,11 +51,10 @@ pub(crate) fn watch() -> Result<()> {
     let wanted = [SIGINT, SIGTERM, SIGHUP];
     let mut signals = Signals::new(wanted).context("signals cannot be watched")?;
     thread::spawn(move || {
-        for signal in signals.forever() {
-            end_children_of(std::process::id());
-            folders().iter().for_each(|folder| remove(folder));
-            std::process::exit(BY_SIGNAL + signal);
-        }
+        let Some(signal) = signals.forever().next() else { return };
+        end_children_of(std::process::id());
+        folders().iter().for_each(|folder| remove(folder));
+        std::process::exit(BY_SIGNAL + signal);
     });
     Ok(())
 }
