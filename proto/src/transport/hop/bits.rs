@@ -51,6 +51,11 @@ impl Bits {
         is_new
     }
 
+    pub(super) fn clear(&mut self) {
+        self.bytes.fill(0);
+        self.count = 0;
+    }
+
     pub(super) fn count(&self) -> u16 {
         self.count
     }

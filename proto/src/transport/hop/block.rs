@@ -204,6 +204,16 @@ pub(super) enum Phase {
     Sending,
 }
 
+impl Transfer {
+    /// Asks over a next hop from now on. Of one that was not asked before nothing is known.
+    pub(super) fn go_over(&mut self, via: NodeId) {
+        if self.via != via {
+            (self.via, self.is_answered) = (via, false);
+            self.sent.clear();
+        }
+    }
+}
+
 impl Block {
     pub(super) fn empty(shape: Shape, now: Instant) -> Self {
         Self {

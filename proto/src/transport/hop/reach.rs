@@ -117,13 +117,13 @@ impl Hop {
         let is_gone = |via: NodeId| self.silence.get(&via).is_some_and(|it| *it >= GONE);
         for block in self.blocks.values_mut().filter(|block| block.shape.destination == to) {
             let Some(transfer) = &mut block.transfer else { continue };
-            if let Phase::Asked { due, .. } = &mut transfer.phase
-                && transfer.via != route.via
-                && is_gone(transfer.via)
-            {
-                transfer.via = route.via;
+            if transfer.via == route.via || !is_gone(transfer.via) {
+                continue;
+            }
+            if let Phase::Asked { due, .. } = &mut transfer.phase {
                 let spread = LONGEST_WAIT.max(BETWEEN_THEN * most);
                 *due = (*due).min(now + LEAST_WAIT + part_of(spread, self.rng.uniform()));
+                transfer.go_over(route.via);
             }
         }
     }

@@ -195,7 +195,7 @@ impl Hop {
         // The route may be another by now.
         if self.config.next_hop == NextHop::Raw || !is_heard {
             let route = self.routes.get(&block.shape.destination);
-            transfer.via = route.map_or(transfer.via, |route| route.via);
+            transfer.go_over(route.map_or(transfer.via, |route| route.via));
         }
         let tries = match transfer.phase {
             Phase::Asked { tries, .. } => tries + 1,

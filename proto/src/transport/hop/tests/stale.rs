@@ -204,3 +204,25 @@ fn what_waits_for_a_neighbour_that_is_gone_goes_another_way_as_soon_as_there_is_
     later(&mut row, 15_000);
     assert_eq!(row.delivered.len(), FLOWS as usize);
 }
+
+#[test]
+fn of_a_next_hop_that_a_transfer_is_new_to_nothing_is_known() {
+    // The first one answers for a part of a block, gets frames of it, and is heard no more.
+    let mut row = Row::new(3, small_config(), Harm { loss: 0.3, ..Harm::default() }, 1);
+    row.push(flow(1), 0, 3, 14_000, true);
+    let id = BlockId { flow: flow(1), number: 0 };
+    let transfer = |row: &mut Row| {
+        let transfer = row.hop(1).blocks[&id].transfer.as_ref();
+        transfer.map(|it| (it.via, it.is_answered, it.sent.count()))
+    };
+    let is_under_way = |it: &Option<(NodeId, bool, u16)>| matches!(it, Some((_, true, 1..)));
+    while !is_under_way(&transfer(&mut row)) {
+        later(&mut row, 1);
+    }
+    row.deaf = Some(NodeId(2));
+    later(&mut row, 60_000);
+    let (now, via) = (row.now, NodeId(3));
+    let route = DatagramUp::NextHop { dst: NodeId(3), via, hops: 1 };
+    row.hop(1).handle_rx(&mut Cx::new(now), route);
+    assert_eq!(transfer(&mut row), Some((via, false, 0)));
+}
