@@ -22,6 +22,7 @@ pub(super) fn chip(config: &RadioConfig, node: NodeId, spec: &RadioSpec) -> Chip
         long_attempts: config.long_attempts,
         rts_threshold: config.rts_threshold,
         first_access: config.first_access,
+        cca: Duration::from_secs_f64(config.cca_us / 1e6),
         protection: config.protection,
         edca: config.edca.then(categories),
         aggregate,

@@ -140,23 +140,47 @@ impl Chip {
         self.stats.backoff += self.config.slot * slots;
     }
 
-    /// The medium becomes busy: backoffs stop, with the slots that have passed taken off.
+    /// The medium becomes busy by the signal of another radio, which takes a while to be noticed
+    /// (802.11-2012 18.3.10.6, 17.3.8.5: CCA time).
+    pub(super) fn on_sensed(&mut self, air: &mut Air, now: Instant) {
+        self.stop_backoffs(air, now, now + self.config.cca);
+    }
+
+    /// The medium becomes busy by an own transmission.
     pub(super) fn on_busy(&mut self, air: &mut Air, now: Instant) {
+        self.stop_backoffs(air, now, now);
+    }
+
+    /// Backoffs that are not over at a time stop, with the slots that have passed then taken off.
+    fn stop_backoffs(&mut self, air: &mut Air, now: Instant, noticed: Instant) {
         if self.exchange.is_some() {
             return;
         }
         let (gap_start, slot) = (self.gap_start(air), self.config.slot);
         for function in &mut self.functions {
             let is_waiting = function.wait == Wait::Contending;
-            if is_waiting && function.at <= now {
+            if is_waiting && function.at <= noticed {
                 continue;
             }
-            function.freeze(now, gap_start + function.aifs, slot);
+            function.freeze(noticed, gap_start + function.aifs, slot);
             if is_waiting {
                 function.at = Instant::MAX;
             }
         }
         self.arm(air, now);
+    }
+
+    /// An own transmission begins before another radio's signal is noticed: backoffs that would
+    /// have ended in this time too stop.
+    pub(super) fn stop_late_backoffs(&mut self, air: &Air, now: Instant) {
+        let (gap_start, slot) = (self.gap_start(air), self.config.slot);
+        for function in &mut self.functions {
+            let is_running = function.at > now && function.at != Instant::MAX;
+            if is_running && function.wait == Wait::Contending {
+                function.freeze(now, gap_start + function.aifs, slot);
+                function.at = Instant::MAX;
+            }
+        }
     }
 
     /// Something may go.

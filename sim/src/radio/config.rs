@@ -183,6 +183,8 @@ pub struct ChipConfig {
     pub eifs: EifsRule,
     /// Channel number; links between different channels carry nothing.
     pub channel: u16,
+    /// How long the signal of another radio must have been there until the medium is busy.
+    pub cca: Duration,
     /// A weaker signal is sensed, but cannot be decoded.
     pub receive_threshold: Dbm,
     /// Whether frames at higher rates must be stronger than that, by [`Phy::sensitivity_dbm`].
@@ -228,6 +230,7 @@ impl ChipConfig {
             carrier_sense: true,
             eifs: EifsRule::AfterLock,
             channel: 1,
+            cca: Duration::ZERO,
             receive_threshold: Dbm::new(-120),
             receives_by_rate: false,
             sense_threshold: Dbm::new(-120),

@@ -48,7 +48,9 @@ impl Chip {
         if function.is_drawing(self.config.gap) {
             function.backoff = None;
         }
-        if !self.is_busy(air) {
+        if self.is_busy(air) {
+            self.stop_late_backoffs(air, now);
+        } else {
             self.on_busy(air, now);
         }
         self.exchange = Some(exchange);

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::is_zero;
 use super::space::Position;
 
 /// A stranger's radio, which sends without regard for anybody: it neither waits for a free medium
@@ -64,11 +65,6 @@ impl Default for AdversaryConfig {
 
 fn is_all(kinds: &Vec<AdversaryKind>) -> bool {
     *kinds == AdversaryKind::all()
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
-fn is_zero(seconds: &f64) -> bool {
-    *seconds == 0.0
 }
 
 /// What a stranger sends.

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::is_zero;
 use super::loss::LossConfig;
 use super::radio_override::RadioOverride;
 
@@ -32,8 +33,4 @@ pub struct RadioLinkConfig {
     /// settings in the place of those of `[radio]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub radio: Option<RadioOverride>,
-}
-
-fn is_zero(number: &f64) -> bool {
-    *number == 0.0
 }

@@ -129,6 +129,11 @@ pub struct Scenario {
     pub sweep: Option<SweepConfig>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_zero(number: &f64) -> bool {
+    *number == 0.0
+}
+
 fn default_duration() -> f64 {
     20.0
 }

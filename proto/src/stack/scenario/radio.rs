@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::departure::DelayConfig;
+use super::is_zero;
 use super::mac::{AccessConfigs, FirstAccess, Protection, RateControl};
 use crate::base::{AckRate, Band, Bitrate, Gap, GuardInterval, Phy, PhyKind, Preamble, Width};
 
@@ -77,6 +78,11 @@ pub struct RadioConfig {
     /// Whether the radio waits for a busy medium; off under `wild` if it is not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carrier_sense: Option<bool>,
+    /// How long the signal of another radio must have been there until the medium is busy, in
+    /// microseconds: a backoff that ends earlier ends in a collision. The standard allows 4 for
+    /// OFDM and 15 for DSSS; ns-3 takes 4 for all.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cca_us: f64,
     /// Channel number, that of the middle of a channel wider than 20 MHz: 5 MHz from one to the
     /// next. Radios whose channels overlap disturb each other.
     pub channel: u16,
@@ -180,6 +186,7 @@ impl Default for RadioConfig {
             exponential_backoff: true,
             quiet_backoff: false,
             carrier_sense: None,
+            cca_us: 0.0,
             channel: 1,
             capture_db: 10.0,
             transmit_status: true,

@@ -165,7 +165,7 @@ impl Chip {
         }
         let is_busy = turn == Some(Turn::Busy) && is_waiting;
         if is_busy {
-            self.on_busy(air, now);
+            self.on_sensed(air, now);
         }
         match self.receiver.model {
             _ if !self.is_up => is_busy,
@@ -293,7 +293,7 @@ impl Chip {
     /// The medium becomes busy or idle by energy alone.
     pub(super) fn on_turn(&mut self, air: &mut Air, now: Instant, turn: Turn) {
         match turn {
-            Turn::Busy => self.on_busy(air, now),
+            Turn::Busy => self.on_sensed(air, now),
             Turn::Idle => self.resume(air, now),
         }
     }

@@ -49,6 +49,30 @@ fn a_frame_that_finds_less_than_difs_of_silence_draws_a_backoff() {
     assert_eq!(on_air(&mut medium)[1].1, end + 1 + 50);
 }
 
+#[test]
+fn a_backoff_that_ends_before_a_signal_is_noticed_ends_in_a_collision() {
+    // Two broadcasts DIFS apart (100 us of bytes each), and a frame of another radio that may go
+    // 2 us after it hears the second, since its slot is longer by 1 us.
+    let starts = |cca: u64| {
+        let patient = ChipConfig { slot: us(21), cca: us(cca), gap: Gap::Difs, ..chip(2) };
+        let radios = vec![ChipConfig { gap: Gap::Difs, ..chip(1) }, patient];
+        let mut medium = medium(mesh(radios, us(1)));
+        medium.handle_frame(at(1000), 0, frame(1, None, 100, no_ack()));
+        medium.handle_frame(at(1000), 0, frame(2, None, 100, no_ack()));
+        medium.handle_frame(at(1100), 1, frame(3, None, 100, no_ack()));
+        run_out(&mut medium);
+        on_air(&mut medium).into_iter().map(|(radio, start, _)| (radio, start)).collect::<Vec<_>>()
+    };
+    let length = 96 + ((24 + 2 + 8 + 100 + 4) * 8_u64).div_ceil(11);
+    let second = 1000 + length + 50;
+    let heard = second + 1;
+    assert_eq!(starts(4), [(0, 1000), (0, second), (1, heard + 2)]);
+    assert_eq!(starts(2), [(0, 1000), (0, second), (1, heard + 2)]);
+    let later = heard + length + 52;
+    assert_eq!(starts(0), [(0, 1000), (0, second), (1, later)]);
+    assert_eq!(starts(1), [(0, 1000), (0, second), (1, later)]);
+}
+
 /// From the end of a relay's acknowledgement to the packet that it passes on, beyond DIFS.
 fn relay_waits(first_access: FirstAccess, seed: u64) -> u64 {
     let radios = [1, 2, 3].map(|node| ChipConfig { first_access, ..chip(node) });
