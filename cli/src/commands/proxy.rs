@@ -58,14 +58,16 @@ pub(crate) struct ProxyOptions {
 /// Connects streams of other nodes' proxies to their targets, until it is interrupted.
 ///
 /// Without `--allow` all targets are allowed but what concerns this host or its wire alone:
-/// loopback, link-local, multicast. With it, only what it names.
+/// loopback, link-local, multicast. With it, only what it names; of those it opens none unless its
+/// prefix lies among them.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop exit\n  \
     farhop exit --allow 10.0.0.0/8 --allow any:443\n  \
     farhop exit --allow 127.0.0.1:8080     a server on this host alone")]
 pub(crate) struct ExitOptions {
-    /// A target that is allowed. May be given several times.
+    /// A target that is allowed; `any` is all prefixes. Brackets divide an IPv6 prefix from its
+    /// port: `[2001:db8::1]:22`. May be given several times.
     #[arg(long, value_name = "PREFIX[:PORT]")]
     allow: Vec<Allowed>,
     /// Connections at one time.

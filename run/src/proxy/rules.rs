@@ -46,6 +46,11 @@ impl Prefix {
         !connected.is_err_and(|error| is_refused(&error))
     }
 
+    /// Whether all that begins with it begins with another one.
+    fn lies_in(&self, other: &Self) -> bool {
+        self.bits >= other.bits && other.contains(self.address)
+    }
+
     /// How many bits are the same.
     pub fn bits(&self) -> u8 {
         self.bits
@@ -99,7 +104,11 @@ impl FromStr for Allowed {
         };
         let (prefix, port) = if let Some(rest) = text.strip_prefix('[') {
             let (prefix, rest) = rest.split_once(']').ok_or_else(|| wrong(&"no ] behind ["))?;
-            (prefix, rest.strip_prefix(':'))
+            let port = rest.strip_prefix(':');
+            if port.is_none() && !rest.is_empty() {
+                return Err(wrong(&format!("no : between ] and '{rest}'")));
+            }
+            (prefix, port)
         } else {
             match text.rsplit_once(':') {
                 Some((prefix, port)) if !prefix.contains(':') => (prefix, Some(port)),
@@ -128,30 +137,45 @@ impl Rules {
     /// Whether a target may be connected to.
     pub fn allow(&self, address: IpAddr, port: u16) -> bool {
         if self.allowed.is_empty() {
-            return !is_private_to_host(address);
+            return private_to_host(address).is_none();
         }
-        let is_in = |rule: &Allowed| rule.prefix.is_none_or(|prefix| prefix.contains(address));
-        let fits = |rule: &&Allowed| rule.port.is_none_or(|wanted| wanted == port) && is_in(rule);
-        // "any" does not open what concerns the exit alone: that wants to be named.
-        let mut fitting = self.allowed.iter().filter(fits);
-        fitting.any(|rule| rule.prefix.is_some() || !is_private_to_host(address))
+        // What concerns the exit alone wants a rule of its own: a wide one does not open it.
+        let of_host = private_to_host(address);
+        let is_in = |rule: &Allowed| match (&rule.prefix, &of_host) {
+            (Some(prefix), Some(of_host)) => prefix.lies_in(of_host) && prefix.contains(address),
+            (Some(prefix), None) => prefix.contains(address),
+            (None, of_host) => of_host.is_none(),
+        };
+        let mut of_port = self.allowed.iter().filter(|rule| rule.port.is_none_or(|it| it == port));
+        of_port.any(is_in)
     }
 }
 
-/// Whether an address means something at its host, or its wire, alone: loopback, link-local,
-/// unspecified, multicast and broadcast.
-fn is_private_to_host(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(address) => {
-            let is_this = address.octets()[0] == 0;
-            let is_all = address.is_multicast() || address == Ipv4Addr::BROADCAST;
-            address.is_loopback() || address.is_link_local() || is_this || is_all
-        }
-        IpAddr::V6(address) => {
-            let is_this = address == Ipv6Addr::UNSPECIFIED || address.is_multicast();
-            address.is_loopback() || address.is_unicast_link_local() || is_this
-        }
-    }
+/// What means something at its host, or its wire, alone: unspecified, loopback, link-local,
+/// multicast and broadcast.
+const PRIVATE_TO_HOST: [Prefix; 9] = [
+    prefix_4([0, 0, 0, 0], 8),
+    prefix_4([127, 0, 0, 0], 8),
+    prefix_4([169, 254, 0, 0], 16),
+    prefix_4([224, 0, 0, 0], 4),
+    prefix_4([255, 255, 255, 255], 32),
+    prefix_6(Ipv6Addr::UNSPECIFIED, 128),
+    prefix_6(Ipv6Addr::LOCALHOST, 128),
+    prefix_6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10),
+    prefix_6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8),
+];
+
+const fn prefix_4([a, b, c, d]: [u8; 4], bits: u8) -> Prefix {
+    Prefix { address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), bits }
+}
+
+const fn prefix_6(address: Ipv6Addr, bits: u8) -> Prefix {
+    Prefix { address: IpAddr::V6(address), bits }
+}
+
+/// The part of [`PRIVATE_TO_HOST`] that an address is in.
+fn private_to_host(address: IpAddr) -> Option<Prefix> {
+    PRIVATE_TO_HOST.into_iter().find(|prefix| prefix.contains(address))
 }
 
 /// Which node is the exit of a target.
@@ -245,8 +269,22 @@ mod tests {
     }
 
     #[test]
+    fn what_concerns_the_exit_alone_is_opened_by_a_rule_that_lies_within() {
+        let wide = rules(&["0.0.0.0/0:443", "126.0.0.0/7", "[::/0]:443", "fe00::/8"]);
+        assert!(allows(&wide, "192.0.2.1", 443) && allows(&wide, "2001:db8::1", 443));
+        assert!(allows(&wide, "126.0.0.1", 80));
+        for address in ["127.0.0.1", "169.254.1.1", "::1", "fe80::1", "::ffff:127.0.0.1"] {
+            assert!(!allows(&wide, address, 443), "{address}");
+            let own = rules(&["0.0.0.0/0", "127.0.0.0/8", "169.254.1.0/24", "::1", "fe80::/10"]);
+            assert!(allows(&own, address, 443), "{address}");
+        }
+    }
+
+    #[test]
     fn what_is_no_rule_is_told_with_examples() {
-        for text in ["", "10.0.0.0/33", "10.0.0.0/8:x", "any:0", "[fd00::/8", "name:22"] {
+        for text in
+            ["", "10.0.0.0/33", "10.0.0.0/8:x", "any:0", "[fd00::/8", "[fd00::1]22", "name:22"]
+        {
             let error = text.parse::<Allowed>().expect_err("no rule");
             assert!(error.to_string().contains("10.1.2.3:22"), "{error}");
         }
