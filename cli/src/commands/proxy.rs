@@ -105,10 +105,14 @@ fn failed(error: &dyn std::fmt::Display) -> Failure {
 
 pub(crate) fn proxy(options: &ProxyOptions) -> Result<(), Failure> {
     interrupt::watch();
+    // Before anything else can fail: what a killed proxy left leads connections nowhere.
+    let removed = Redirect::clean().map_err(|error| failed(&error));
     if options.clean {
-        let removed = Redirect::clean().map_err(|error| failed(&error))?;
-        print_text(&format!("tables of killed proxies that were removed: {removed}"))?;
+        print_text(&format!("tables of killed proxies that were removed: {}", removed?))?;
         return Ok(());
+    }
+    if options.transparent {
+        removed?;
     }
     if options.socks.is_empty() && options.forward.is_empty() && !options.transparent {
         let ways = "--socks PORT, --forward PORT=HOST:PORT or --transparent";

@@ -85,6 +85,7 @@ fn programs_that_know_nothing_of_blocks_ride_on_them() {
     a_browser_shows_a_page(&place);
     git_clones_over_ssh(&place);
     curl_is_redirected(&place);
+    what_a_killed_proxy_left_goes_with_a_start_that_fails(&place);
     what_is_of_this_host_is_not_redirected(&place);
     proxy.signal(rustix::process::Signal::TERM);
     wait_for("the redirect to be gone", || !tables(&place).contains("farhop_proxy"));
@@ -198,6 +199,19 @@ fn curl_is_redirected(place: &Place) {
     }
     // What is no target of the exit is reset, and does not hang.
     assert_eq!(curl(place, &format!("http://{FAR}:82/"), &[]), Some(56));
+}
+
+/// And what a proxy that runs has redirected stays.
+fn what_a_killed_proxy_left_goes_with_a_start_that_fails(place: &Place) {
+    // No process has so high a number.
+    let left = "farhop_proxy_4999999_1";
+    let out = place.exec("n1", &["nft", "add", "table", "inet", left]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let words = [FARHOP, "proxy", "--node", "n1", "--exit", "nowhere", "--socks", "1081"];
+    let out = place.exec("n1", &words);
+    assert!(stderr(&out).contains("no node 'nowhere'"), "{}", stderr(&out));
+    let tables = tables(place);
+    assert!(tables.contains("farhop_proxy") && !tables.contains(left), "{tables}");
 }
 
 /// An address that both ends have means each its own.

@@ -35,8 +35,7 @@ pub struct Redirect {
 
 impl Redirect {
     /// Redirects TCP connections of this host, and those that it passes on, to a port here: to
-    /// these prefixes, or to all but `except` and what is local. What dead processes left is
-    /// removed first.
+    /// these prefixes, or to all but `except` and what is local.
     ///
     /// Fails if nft is missing, or may not.
     pub fn install(
@@ -44,7 +43,6 @@ impl Redirect {
         only: Option<&[Prefix]>,
         except: &[Prefix],
     ) -> Result<Self, RedirectError> {
-        Self::clean()?;
         let own = std::process::id();
         let table = format!("{TABLE}{own}_{}", began(own).unwrap_or(0));
         run(&["-f", "-"], &script(&table, port, only, except))?;
@@ -59,7 +57,8 @@ impl Redirect {
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         let mut removed = 0;
         for name in listed.split_whitespace().filter(|name| is_dead(name)) {
-            run(&["delete", "table", "inet", name], "")?;
+            // Another start may be removing it: one that is not there any more is no error so.
+            run(&["-f", "-"], &format!("add table inet {name}\ndelete table inet {name}\n"))?;
             removed += 1;
         }
         Ok(removed)
@@ -110,11 +109,14 @@ fn is_dead(table: &str) -> bool {
     numbers.is_some_and(|(pid, at): (u32, u64)| began(pid) != Some(at))
 }
 
-/// When a process began, in the kernel's ticks; nothing if there is none.
+/// When a process began, in the kernel's ticks; nothing if it does not run.
 fn began(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may have spaces; the time is the 20th field behind it.
-    text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    // The name in parentheses may have spaces; behind it are the state and 18 fields to the time.
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace();
+    // One that was killed stays there until its parent asks how it ended.
+    let is_dead = matches!(fields.next()?, "Z" | "X");
+    fields.nth(18)?.parse().ok().filter(|_| !is_dead)
 }
 
 fn run(words: &[&str], input: &str) -> Result<Output, RedirectError> {
@@ -139,6 +141,9 @@ fn run(words: &[&str], input: &str) -> Result<Output, RedirectError> {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -150,6 +155,21 @@ mod tests {
         for of_others in ["filter", &format!("{TABLE}notes"), &format!("{TABLE}my_notes")] {
             assert!(!is_dead(of_others), "{of_others}");
         }
+    }
+
+    #[test]
+    fn a_table_is_dead_once_its_proxy_was_killed_though_nobody_asked_how_it_ended() {
+        let mut child = Command::new("sleep").arg("600").spawn().expect("it starts");
+        let table = format!("{TABLE}{}_{}", child.id(), began(child.id()).expect("it runs"));
+        let lived = !is_dead(&table);
+        child.kill().expect("it runs");
+        let limit = Instant::now() + Duration::from_secs(10);
+        while !is_dead(&table) && Instant::now() < limit {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let died = is_dead(&table);
+        child.wait().expect("it was started");
+        assert!(lived && died, "{lived} {died}");
     }
 
     #[test]
