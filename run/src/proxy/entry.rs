@@ -7,9 +7,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::event::PollFlags;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::relay::{Places, Taken, beside, relay};
+use super::relay::{Places, Taken, beside, relay, watch};
 use super::rules::{Exits, NotUnderstood};
 use super::socks;
 use super::target::{Answer, Ask, Failed, SERVICE, Target, line, read_line};
@@ -173,7 +174,7 @@ impl Shared {
         };
         client.set_write_timeout(None)?;
         let is_socks = matches!(way, Way::Socks);
-        match self.connect(&target) {
+        match self.connect(&target, &client) {
             Ok((stream, bound)) => {
                 if is_socks {
                     socks::tell_connected(&mut client, Some(bound))?;
@@ -193,28 +194,53 @@ impl Shared {
     }
 
     /// A stream to an exit that is connected to the target, and the address that it has there.
-    fn connect(&self, target: &Target) -> Result<(StreamSocket, SocketAddr), (Failed, String)> {
+    fn connect(
+        &self,
+        target: &Target,
+        client: &TcpStream,
+    ) -> Result<(StreamSocket, SocketAddr), (Failed, String)> {
         let exit = match target {
             Target::Address(address) => self.exits.of_address(address.ip()),
             Target::Name(..) => self.exits.of_names(),
         };
         let exit = exit.ok_or_else(|| (Failed::NoExit, format!("no exit for {target}")))?;
-        let ask = line(&Ask { connect: target.to_string() });
-        let stream = StreamSocket::connect(&self.daemon, exit, SERVICE, &ask);
-        let mut stream = stream.map_err(|error| {
+        let refused = |error: SocketError| {
             let failed = match error {
                 SocketError::Silent(_) => Failed::Unreachable,
                 _ => Failed::NoExit,
             };
             (failed, format!("exit {exit}: {error}"))
-        })?;
+        };
         let told = |error: io::Error| (Failed::of(&error), format!("exit {exit}: {error}"));
+        let ask = line(&Ask { connect: target.to_string() });
+        let stream = StreamSocket::begin(&self.daemon, exit, SERVICE, &ask);
+        let mut stream = stream.map_err(refused)?;
+        // The daemon gives up by itself.
+        wait_for_word(&stream, client, None).map_err(told)?;
+        stream.wait_until_open().map_err(refused)?;
+        wait_for_word(&stream, client, Some(ANSWER)).map_err(told)?;
         stream.set_read_timeout(Some(ANSWER)).map_err(told)?;
         match read_line(&mut stream).map_err(told)? {
             Answer::Connected(bound) => Ok((stream, bound)),
             Answer::Failed(failed) => Err((failed, format!("exit {exit}: {failed}"))),
         }
     }
+}
+
+/// Waits until a stream says something. Nobody else hears that the client has left meanwhile; one
+/// that only says nothing more is still there.
+///
+/// Fails if it has left, or the time is over.
+fn wait_for_word(
+    stream: &StreamSocket,
+    client: &TcpStream,
+    limit: Option<Duration>,
+) -> io::Result<()> {
+    let (word, client) = watch(stream, PollFlags::IN, client, limit)?;
+    if client.intersects(PollFlags::ERR | PollFlags::HUP) {
+        return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the client has left"));
+    }
+    if word.is_empty() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
 }
 
 /// Where a connection went before nftables redirected it.

@@ -13,6 +13,8 @@ mod relay;
 mod rules;
 mod socks;
 mod target;
+#[cfg(test)]
+mod tests;
 
 pub use entry::{Entry, Forward, Place};
 pub use exit::Exit;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use socket2::SockRef;
@@ -113,25 +113,36 @@ fn copy_out(from: &mut TcpStream, to: &mut StreamSocket, broken: &AtomicBool) ->
 }
 
 /// Waits until a stream takes more, as long as the connection that the bytes are of is not reset.
-fn wait_for_place(to: &StreamSocket, from: &TcpStream) -> io::Result<()> {
+/// One that has ended both ways cannot be any more, and is not waited for.
+pub(super) fn wait_for_place(to: &StreamSocket, from: &TcpStream) -> io::Result<()> {
     loop {
-        let (place, other) = watch(to, from)?;
+        let (place, other) = watch(to, PollFlags::OUT, from, None)?;
         if other.contains(PollFlags::ERR) {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
-        if !place.is_empty() {
+        if !place.is_empty() || other.contains(PollFlags::HUP) {
             return Ok(());
         }
     }
 }
 
-/// Waits until `to` has place, or something is wrong with either; says what of which.
-fn watch(to: impl AsFd, other: impl AsFd) -> io::Result<(PollFlags, PollFlags)> {
+/// Waits until something is `wanted` of one, is wrong with either, or the time is over; says what
+/// of which.
+pub(super) fn watch(
+    one: impl AsFd,
+    wanted: PollFlags,
+    other: impl AsFd,
+    limit: Option<Duration>,
+) -> io::Result<(PollFlags, PollFlags)> {
     let nothing_but_errors = PollFlags::empty();
-    let mut both = [PollFd::new(&to, PollFlags::OUT), PollFd::new(&other, nothing_but_errors)];
-    match poll(&mut both, None) {
-        Ok(_) | Err(Errno::INTR) => Ok((both[0].revents(), both[1].revents())),
-        Err(error) => Err(error.into()),
+    let limit = limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 });
+    let mut both = [PollFd::new(&one, wanted), PollFd::new(&other, nothing_but_errors)];
+    loop {
+        match poll(&mut both, limit.as_ref()) {
+            Ok(_) => return Ok((both[0].revents(), both[1].revents())),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 
@@ -163,7 +174,7 @@ fn write_beside(to: &TcpStream, bytes: &[u8], stream: &StreamSocket) -> io::Resu
             Ok(length) => done += length,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
-                let (place, other) = watch(to, stream)?;
+                let (place, other) = watch(to, PollFlags::OUT, stream, None)?;
                 if place.is_empty() && other.intersects(PollFlags::HUP | PollFlags::ERR) {
                     return Ok(done);
                 }

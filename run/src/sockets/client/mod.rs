@@ -218,14 +218,34 @@ impl StreamSocket {
         Self::open(daemon, wish, first)
     }
 
+    /// The same without waiting for the other end: there is nothing to read or write before
+    /// [`StreamSocket::wait_until_open`]. Of `first` all must go along.
+    pub(crate) fn begin(
+        daemon: &Daemon,
+        to: &str,
+        service: &str,
+        first: &[u8],
+    ) -> Result<Self, SocketError> {
+        assert!(first.len() <= FIRST_BYTES, "at most {FIRST_BYTES} bytes");
+        Self::ask(daemon, Wish::Connect { to: to.into(), service: service.into() }, first)
+    }
+
+    /// Waits until the other end has taken it.
+    pub(crate) fn wait_until_open(&mut self) -> Result<(), SocketError> {
+        self.line.wait_until_open().map(drop)
+    }
+
+    fn ask(daemon: &Daemon, wish: Wish, first: &[u8]) -> Result<Self, SocketError> {
+        let mut record = Kind::Data.head(first.len()).to_vec();
+        record.extend_from_slice(first);
+        let line = daemon.ask(wish, &record)?;
+        Ok(Self { line, left: 0, is_ended: false, is_finished: Arc::new(AtomicBool::new(false)) })
+    }
+
     fn open(daemon: &Daemon, wish: Wish, first: &[u8]) -> Result<Self, SocketError> {
         let (now, later) = first.split_at(first.len().min(FIRST_BYTES));
-        let mut record = Kind::Data.head(now.len()).to_vec();
-        record.extend_from_slice(now);
-        let mut line = daemon.ask(wish, &record)?;
-        line.wait_until_open()?;
-        let is_finished = Arc::new(AtomicBool::new(false));
-        let mut stream = Self { line, left: 0, is_ended: false, is_finished };
+        let mut stream = Self::ask(daemon, wish, now)?;
+        stream.wait_until_open()?;
         stream.write_all(later)?;
         Ok(stream)
     }
