@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use farhop_run::daemon::query;
+use farhop_run::device::os::ask_for_descriptors;
 use farhop_run::proxy::{Allowed, Entry, Exit, Exits, Forward, Place, Prefix, Redirect, Rules};
 use farhop_run::sockets::client::Daemon;
 
@@ -123,6 +124,7 @@ pub(crate) fn proxy(options: &ProxyOptions) -> Result<(), Failure> {
     let daemon = options.daemon.find()?;
     let status = query(daemon.path()).map_err(|error| failed(&error))?;
     check_exits(&exits, &status)?;
+    ask_for_descriptors();
     let entry = Entry::build(daemon, exits.clone(), options.limit.get());
     let taken = |what: &dyn std::fmt::Display, error: std::io::Error| {
         Failure::Failed(format!("cannot take connections at {what}: {error}"))
@@ -200,6 +202,7 @@ fn own_network(options: &ProxyOptions) -> Result<Vec<Prefix>, Failure> {
 
 pub(crate) fn exit(options: &ExitOptions) -> Result<(), Failure> {
     interrupt::watch();
+    ask_for_descriptors();
     let daemon = options.daemon.find()?;
     let rules = Rules { allowed: options.allow.clone() };
     let exit =

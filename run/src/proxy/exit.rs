@@ -11,7 +11,7 @@ use super::MARK;
 use super::relay::{Places, Taken, beside, relay};
 use super::rules::Rules;
 use super::target::{Answer, Ask, Failed, SERVICE, Target, line, read_line};
-use crate::sockets::client::{Daemon, IncomingStream, SocketError, StreamListener};
+use crate::sockets::client::{Daemon, SocketError, StreamListener, StreamSocket};
 
 /// How long a target may take to answer.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -45,8 +45,17 @@ impl Exit {
             self.listener.refuse(&incoming)?;
             return Ok(());
         };
-        let rules = Arc::clone(&self.rules);
-        beside(move || serve(incoming, &rules, place)).map(drop).or_else(|error| {
+        // Here and not beside: only the listener can refuse what cannot be taken.
+        let stream = match incoming.accept(&[]) {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!(from = incoming.from(), "refused: {error}");
+                self.listener.refuse(&incoming)?;
+                return Ok(());
+            }
+        };
+        let (from, rules) = (incoming.from().to_owned(), Arc::clone(&self.rules));
+        beside(move || serve(stream, &from, &rules, place)).map(drop).or_else(|error| {
             tracing::warn!("a connection is not served: {error}");
             Ok(())
         })
@@ -60,17 +69,14 @@ impl Exit {
     }
 }
 
-fn serve(incoming: IncomingStream, rules: &Rules, place: Taken) {
-    let from = incoming.from().to_owned();
-    if let Err(error) = serve_one(incoming, rules) {
+fn serve(stream: StreamSocket, from: &str, rules: &Rules, place: Taken) {
+    if let Err(error) = serve_one(stream, from, rules) {
         tracing::debug!(from, "a connection failed: {error}");
     }
     drop(place);
 }
 
-fn serve_one(incoming: IncomingStream, rules: &Rules) -> io::Result<()> {
-    let from = incoming.from().to_owned();
-    let mut stream = incoming.accept(&[])?;
+fn serve_one(mut stream: StreamSocket, from: &str, rules: &Rules) -> io::Result<()> {
     stream.set_read_timeout(Some(ASK_WAIT))?;
     let Ask { connect } = read_line(&mut stream)?;
     let target: Result<Target, _> = connect.parse();

@@ -12,11 +12,14 @@ use socket2::SockRef;
 use tempfile::TempDir;
 
 use super::relay::wait_for_place;
-use super::{Entry, Exits, Forward, SERVICE};
+use super::{Entry, Exit, Exits, Forward, Rules, SERVICE};
 use crate::sockets::client::{Daemon, StreamSocket};
 
 /// Kinds of records.
+const REFUSE: u8 = 5;
 const OPENED: u8 = 6;
+const RESET: u8 = 7;
+const INCOMING: u8 = 8;
 const DATA: u8 = 1;
 
 /// A daemon of which each socket is the test's.
@@ -115,6 +118,22 @@ fn a_client_that_has_said_all_is_connected() {
     let mut heard = [0; 5];
     client.read_exact(&mut heard).expect("all of it");
     assert_eq!(&heard, b"hello");
+}
+
+#[test]
+fn an_exit_refuses_a_stream_that_it_cannot_take() {
+    let fake = Fake::new();
+    let daemon = fake.daemon();
+    let serving = thread::spawn(move || Exit::open(&daemon, Rules::default(), 1)?.serve_next());
+    let (mut listener, request) = fake.next();
+    assert!(request.contains("proxy"), "{request}");
+    listener.say(OPENED, b"{}");
+    listener.say(INCOMING, b"{\"id\":7,\"from\":\"near\"}");
+    let (mut line, request) = fake.next();
+    assert!(request.contains('7'), "{request}");
+    line.say(RESET, &[2]);
+    assert_eq!(listener.hear(), (REFUSE, b"7".to_vec()));
+    serving.join().expect("it ends").expect("it goes on");
 }
 
 #[test]

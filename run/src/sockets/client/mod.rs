@@ -404,7 +404,7 @@ impl IncomingStream {
     /// Takes it; of `first`, up to [`FIRST_BYTES`] go along with the answer.
     ///
     /// Fails if nobody wants it any more.
-    pub fn accept(self, first: &[u8]) -> Result<StreamSocket, SocketError> {
+    pub fn accept(&self, first: &[u8]) -> Result<StreamSocket, SocketError> {
         StreamSocket::open(&self.daemon, Wish::Accept { id: self.id }, first)
     }
 }
