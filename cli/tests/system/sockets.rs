@@ -51,7 +51,7 @@ fn send_all(daemon: &Daemon) {
         let outcome = match (next, sender.is_finished()) {
             (BLOCKS, false) => sender.finish(),
             (_, true) => match sender.wait_until_arrived() {
-                Ok(()) => return,
+                Ok(()) => return assert_eq!((sender.next(), sender.arrived()), (BLOCKS, BLOCKS)),
                 Err(error) => Err(error),
             },
             _ => sender.send(&content(next)).map(|_| thread::sleep(Duration::from_millis(60))),

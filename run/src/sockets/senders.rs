@@ -220,6 +220,7 @@ impl Senders {
     /// A block is in the store: it goes its way.
     pub(super) fn on_held(&mut self, office: &Office, now: Instant, hop: &mut Hop, whole: Whole) {
         let (local, number) = (whole.id.flow.local, whole.id.number);
+        let is_last = whole.shape.finishes;
         let Some(sender) = self.all.get_mut(&local) else { return };
         sender.is_writing = false;
         if sender.record.state != State::Moving {
@@ -229,6 +230,8 @@ impl Senders {
         if let Some(channel) = &mut sender.channel {
             match number {
                 0 => channel.say(Kind::Opened, opened(office, &sender.record)),
+                // The last one is none of the program's either.
+                _ if is_last => {}
                 _ => channel.say(Kind::Taken, (number - 1).to_be_bytes()),
             }
         }
@@ -392,7 +395,7 @@ impl Sender {
     /// Tells the program how much has arrived, and when it is all.
     fn tell_if_done(&mut self) {
         let Some(channel) = &mut self.channel else { return };
-        let arrived = self.record.arrived.saturating_sub(1);
+        let arrived = self.record.arrived.saturating_sub(1).min(self.record.program_blocks());
         channel.say(Kind::Arrived, arrived.to_be_bytes());
         if self.record.state == State::Done {
             channel.say(Kind::Finish, "");
@@ -440,6 +443,8 @@ fn most_bytes(office: &Office) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use farhop_proto::base::{AddressPlan, Seed};
     use farhop_proto::transport::hop::HopConfig;
 
@@ -474,6 +479,47 @@ mod tests {
         assert!(senders.has_local(newest) && !senders.has_local(0));
         let last = asked.try_iter().last();
         assert!(matches!(last, Some(Task::ForgetSending(0))), "{last:?}");
+    }
+
+    #[test]
+    fn a_program_hears_of_its_own_blocks_and_not_of_those_around_them() {
+        let (office, _asked) = Office::of_test();
+        let record = Sending {
+            local: 1,
+            to: NodeId(3),
+            service: "mail".into(),
+            name: "job".into(),
+            nonce: None,
+            taken: 3,
+            arrived: 1,
+            is_finished: true,
+            state: State::Moving,
+            over: 0,
+        };
+        let id = |number| BlockId { flow: office.flow(1), number };
+        let mut senders =
+            Senders::build(vec![record], office.node, &BTreeSet::from([id(1), id(2)]));
+        let (socket, program) = UnixStream::pair().expect("two sockets");
+        program.set_nonblocking(true).expect("it can be");
+        senders.all.get_mut(&1).expect("it is there").channel = Some(Channel::new(socket, b""));
+        let rng = Seed(1).stream("hop");
+        let plan = AddressPlan::default();
+        let mut hop = Hop::build(HopConfig::default(), office.node, plan, None, rng);
+        for (number, block, is_last) in [(1, &b"block"[..], false), (2, b"", true)] {
+            let frames = frames_of(&Bytes::from_static(block), 1_000);
+            let whole = Whole::build(id(number), NodeId(3), is_last, frames);
+            senders.on_held(&office, Instant::ZERO, &mut hop, whole);
+        }
+        for number in [1, 2] {
+            let arrived = Arrived { id: id(number), bytes: 1, is_refused: false };
+            senders.on_arrived(&office, &mut hop, arrived);
+        }
+        let mut program = Channel::new(program, b"");
+        let heard = std::iter::from_fn(|| program.poll_record());
+        let number = |payload: Bytes| payload[..].try_into().map(u32::from_be_bytes).ok();
+        let heard: Vec<_> = heard.map(|(kind, payload)| (kind, number(payload))).collect();
+        let arrived = (Kind::Arrived, Some(1));
+        assert_eq!(heard, [(Kind::Taken, Some(0)), arrived, arrived, (Kind::Finish, None)]);
     }
 
     #[test]
