@@ -6,12 +6,13 @@
 //! ```
 
 use std::error::Error;
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::thread;
 use std::time::Duration;
 
 use farhop_run::sockets::client::{
-    BlockListener, BlockSender, Daemon, DatagramSocket, StreamListener, StreamSocket,
+    BlockListener, BlockReceiver, BlockSender, Daemon, DatagramSocket, IncomingStream, SocketError,
+    StreamListener, StreamSocket,
 };
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -47,27 +48,46 @@ fn serve(daemon: &Daemon) -> Outcome {
 fn echo_streams(daemon: &Daemon) -> Outcome {
     let mut listener = StreamListener::bind(daemon, SERVICE)?;
     loop {
-        let mut stream = listener.next_incoming()?.accept(b"you said: ")?;
-        thread::spawn(move || {
-            let mut said = Vec::new();
-            let answered = stream.read_to_end(&mut said).and_then(|_| stream.write_all(&said));
-            // Until the other end has ended as well: a stream that is dropped before is reset.
-            answered.and_then(|()| stream.finish()).and_then(|()| stream.read(&mut [0]).map(drop))
-        });
+        let incoming = listener.next_incoming()?;
+        // That one is over is no reason to serve no other.
+        thread::spawn(move || echo(&incoming).map_err(|error| eprintln!("a stream: {error}")));
     }
+}
+
+fn echo(incoming: &IncomingStream) -> io::Result<()> {
+    let mut stream = incoming.accept(b"you said: ")?;
+    let mut said = Vec::new();
+    stream.read_to_end(&mut said)?;
+    stream.write_all(&said)?;
+    stream.finish()?;
+    // Until the other end has ended as well: a stream that is dropped before is reset.
+    stream.read(&mut [0]).map(drop)
 }
 
 fn print_blocks(daemon: &Daemon) -> Outcome {
     let mut listener = BlockListener::bind(daemon, SERVICE)?;
     loop {
         let incoming = listener.next_incoming()?;
-        let mut receiver = listener.accept(&incoming)?;
-        while let Some((number, block)) = receiver.receive()? {
-            println!("block {number} of {}: {} bytes", incoming.name(), block.len());
-            // Only now the daemon forgets it.
-            receiver.confirm(number)?;
+        // Its sender may have given it up before.
+        match listener.accept(&incoming) {
+            Ok(receiver) => {
+                thread::spawn(move || {
+                    let name = incoming.name();
+                    print(name, receiver).map_err(|error| eprintln!("blocks of {name}: {error}"))
+                });
+            }
+            Err(error) => eprintln!("blocks of {}: {error}", incoming.name()),
         }
     }
+}
+
+fn print(name: &str, mut receiver: BlockReceiver) -> Result<(), SocketError> {
+    while let Some((number, block)) = receiver.receive()? {
+        println!("block {number} of {name}: {} bytes", block.len());
+        // Only now the daemon forgets it.
+        receiver.confirm(number)?;
+    }
+    Ok(())
 }
 
 fn ask_by_stream(daemon: &Daemon, to: &str) -> Outcome {
