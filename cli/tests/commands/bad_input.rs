@@ -381,6 +381,26 @@ fn a_seed_decides_what_goes_on_air() {
 }
 
 #[test]
+fn random_flows_without_ends_are_refused_at_their_line() {
+    let folder = Folder::new("random");
+    let random = "[[flow]]\nkind = \"udp\"\nrandom = { count = 20 }\n";
+    let file = folder.write("good.toml", &(good() + random));
+    assert_eq!(farhop(&["check", &file]).status.code(), Some(0));
+    let nodes = "name = \"x\"\nnode = [{ name = \"a\" }, { name = \"b\" }]\n";
+    let file = folder.write("apart.toml", &format!("{nodes}{random}"));
+    for command in ["check", "sim"] {
+        let said = refusal(&[command, &file]);
+        assert!(said.contains("apart.toml:5:") && said.contains("0 of 20 flows"), "{said}");
+    }
+    let layout = "propagation = { kind = \"range\", receive_m = 100 }\n\
+                  layout = [{ kind = \"chain\", name = \"n\", count = 5, spacing_m = 90 }]\n";
+    let sweep = "[sweep]\nvary = [{ key = \"propagation.receive_m\", values = [100, 50] }]\n";
+    let file = folder.write("sweep.toml", &format!("name = \"x\"\n{layout}{random}{sweep}"));
+    let said = refusal(&["sim", &file]);
+    assert!(said.contains("sweep.toml:8:") && said.contains("0 of 20 flows"), "{said}");
+}
+
+#[test]
 fn what_only_the_simulator_or_only_a_lab_can_run_is_refused_with_the_file() {
     let folder = Folder::new("bbr");
     let file = folder.write("bbr.toml", &(good() + "congestion = \"bbr\"\n"));

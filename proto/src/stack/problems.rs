@@ -185,8 +185,8 @@ impl Scenario {
         if let Some(sweep) = &self.sweep {
             check_sweep(&mut found, sweep);
         }
-        if found.0.is_empty() {
-            self.check_drawn(&mut found);
+        if let Some(topology) = topology.as_ref().filter(|_| found.0.is_empty()) {
+            flow::check_drawn(&mut found, self, topology);
         }
         match topology {
             Some(topology) if found.0.is_empty() => Ok(topology),
@@ -216,27 +216,8 @@ impl Scenario {
         self.link.iter().any(joins) || topology.is_some_and(hear)
     }
 
-    /// Random flows for which too few ends were found.
-    fn check_drawn(&self, found: &mut Found) {
-        let wanted = |flow: &FlowConfig| flow.random.as_ref().map_or(1, |random| random.count);
-        let is_local = |flow: &FlowConfig| flow.random.as_ref().is_some_and(|r| r.hops.is_some());
-        if !self.flow.iter().any(is_local) {
-            return;
-        }
-        let all: u64 = self.flow.iter().map(wanted).sum();
-        let drawn = self.expanded().flow.len() as u64;
-        let path = self.flow.iter().position(is_local).unwrap_or_default();
-        if drawn < all {
-            found.add(
-                format!("flow[{path}].random"),
-                format!("only {drawn} of {all} flows have ends with a path between them"),
-                "more nodes near each other, or more hops",
-            );
-        }
-    }
-
     /// Whether nodes that move may find a route that there is not at the start.
-    fn may_join_later(&self) -> bool {
+    pub(super) fn may_join_later(&self) -> bool {
         self.stack.routing.floods() && self.mobility.kind != MobilityKind::Static
     }
 

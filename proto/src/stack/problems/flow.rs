@@ -1,9 +1,8 @@
 //! What is impossible in the application and the transport of a flow.
 
-use super::super::scenario::{Congestion, FlowConfig, FlowKind, TcpSettings};
+use super::super::plan::Topology;
+use super::super::scenario::{Congestion, FlowConfig, FlowKind, Scenario, TcpSettings};
 use super::Found;
-use crate::transport::hop;
-use crate::wire::ip;
 
 /// Checks all that does not depend on other parts of the scenario.
 pub(super) fn check_flow_kind(found: &mut Found, path: &str, flow: &FlowConfig) {
@@ -37,15 +36,32 @@ pub(super) fn check_way(found: &mut Found, index: usize, flow: &FlowConfig, hops
         let help = "a chain of links between them over which both can be received";
         return found.add(path, format!("no links lead from '{from}' to '{to}'"), help);
     };
-    let (most, what) = match kind {
-        // Each hop is a connection of its own.
-        FlowKind::Relayed => return,
-        FlowKind::Hop => (hop::HOPS, "blocks"),
-        _ => (ip::HOPS, "packets"),
-    };
-    if hops > most.into() && flow.relay.is_none() {
+    let what = if *kind == FlowKind::Hop { "blocks" } else { "packets" };
+    if let Some(most) = flow.most_hops().filter(|most| hops > u16::from(*most)) {
         let message = format!("'{from}' and '{to}' are {hops} hops apart: {what} live for {most}");
         found.add(path, message, format!("a way of at most {most} hops"));
+    }
+}
+
+/// Random flows for which too few ends were found.
+pub(super) fn check_drawn(found: &mut Found, scenario: &Scenario, topology: &Topology) {
+    if scenario.flow.iter().all(|flow| flow.random.is_none()) {
+        return;
+    }
+    for (index, drawn) in scenario.drawn(topology).into_iter().enumerate() {
+        let flow = &scenario.flow[index];
+        let Some(random) = flow.random.as_ref().filter(|random| random.count > drawn as u64) else {
+            continue;
+        };
+        let most = random.hops.into_iter().chain(flow.most_hops()).min();
+        let near = most.map(|most| format!(", at most {most} hops apart")).unwrap_or_default();
+        let has_relays = flow.relay.as_ref().is_some_and(|relay| !relay.at.is_empty());
+        let others = if has_relays { ", beside the relays" } else { "" };
+        found.add(
+            format!("flow[{index}].random"),
+            format!("ends were found for {drawn} of {} flows only", random.count),
+            format!("two nodes or more that links join{near}{others}"),
+        );
     }
 }
 

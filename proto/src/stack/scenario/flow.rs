@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::random_ends::RandomEnds;
 use super::relay::{Onward, RelayConfig};
 use super::tcp::{Congestion, TcpSettings};
+use crate::transport::hop;
 use crate::transport::tcp::TcpConfig;
+use crate::wire::ip;
 
 /// A flow of traffic.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -123,6 +125,16 @@ impl FlowConfig {
     pub fn has_blocks(&self) -> bool {
         let behind = self.relay.as_ref().is_some_and(|relay| relay.onward == Onward::Hop);
         self.kind == FlowKind::Hop || behind
+    }
+
+    /// Most hops between its ends: what it is made of lives no longer. None where each hop is a
+    /// connection of its own.
+    pub(in crate::stack) const fn most_hops(&self) -> Option<u8> {
+        match self.kind {
+            FlowKind::Relayed => None,
+            FlowKind::Hop => Some(hop::HOPS),
+            _ => Some(ip::HOPS),
+        }
     }
 
     /// What its packets are marked with: calls ask for expedited forwarding (RFC 4594, 4.1).

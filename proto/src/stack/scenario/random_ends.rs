@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Many flows with random ends; each has two different nodes, and some may have no path.
+/// Many flows with random ends; each has two different nodes that are not its relays, with a path
+/// between them where nodes do not move.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandomEnds {
@@ -16,7 +17,7 @@ pub struct RandomEnds {
     #[serde(default)]
     pub start_within_s: f64,
     /// Most hops between the ends, so that traffic stays local in a large network; any number if
-    /// it is not given. Then ends without a path between them are drawn again.
+    /// it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hops: Option<u8>,
     /// Seed of the draws, which do not change with the seed of the run.

@@ -6,7 +6,7 @@ use std::f64::consts::PI;
 
 use super::read_positions;
 use crate::base::{NodeId, Rng, Seed};
-use crate::stack::plan::Topology;
+use crate::stack::plan::{Search, Topology};
 use crate::stack::scenario::{
     FlowConfig, Generator, LayoutConfig, NodeConfig, Position, RandomEnds, RandomLayout, Scenario,
 };
@@ -78,21 +78,19 @@ impl Scenario {
             return Cow::Borrowed(self);
         }
         let (mut scenario, spans) = self.with_nodes();
-        let flows = std::mem::take(&mut scenario.flow);
-        if flows.iter().all(|flow| flow.random.is_none()) {
-            scenario.flow = flows;
-            return Cow::Owned(scenario);
+        if scenario.flow.iter().any(|flow| flow.random.is_some()) {
+            scenario.flow = Ends::build(&scenario, spans, &Topology::build(&scenario)).all();
         }
-        let is_local = |ends: &RandomEnds| ends.hops.is_some();
-        let topology = flows
-            .iter()
-            .any(|flow| flow.random.as_ref().is_some_and(is_local))
-            .then(|| Topology::build(&scenario));
-        let mut draw = Ends { scenario: &scenario, spans, topology };
-        let flow = flows.into_iter().enumerate().flat_map(|(index, flow)| draw.flows(index, flow));
-        let flow = flow.collect();
-        scenario.flow = flow;
         Cow::Owned(scenario)
+    }
+
+    /// How many flows each flow of the file stands for, with random ends that may be in this
+    /// topology.
+    pub(in crate::stack) fn drawn(&self, topology: &Topology) -> Vec<usize> {
+        let (scenario, spans) = self.with_nodes();
+        let mut ends = Ends::build(&scenario, spans, topology);
+        let flows = scenario.flow.iter().enumerate();
+        flows.map(|(index, flow)| ends.flows(index, flow).len()).collect()
     }
 
     /// This scenario with its layouts as nodes. Random flows are left as they are.
@@ -195,13 +193,29 @@ impl Scenario {
 struct Ends<'a> {
     scenario: &'a Scenario,
     spans: BTreeMap<String, Span>,
-    topology: Option<Topology>,
+    topology: &'a Topology,
+    search: Search,
 }
 
-impl Ends<'_> {
+impl<'a> Ends<'a> {
+    fn build(
+        scenario: &'a Scenario,
+        spans: BTreeMap<String, Span>,
+        topology: &'a Topology,
+    ) -> Self {
+        Self { scenario, spans, topology, search: Search::default() }
+    }
+
+    /// The flows that all flows of the file stand for.
+    fn all(&mut self) -> Vec<FlowConfig> {
+        let scenario = self.scenario;
+        let flows = scenario.flow.iter().enumerate();
+        flows.flat_map(|(index, flow)| self.flows(index, flow)).collect()
+    }
+
     /// The flows that a flow of the file stands for.
-    fn flows(&mut self, index: usize, flow: FlowConfig) -> Vec<FlowConfig> {
-        let Some(random) = flow.random.clone() else { return vec![flow] };
+    fn flows(&mut self, index: usize, flow: &FlowConfig) -> Vec<FlowConfig> {
+        let Some(random) = &flow.random else { return vec![flow.clone()] };
         let all = Span { first: 0, count: self.scenario.node.len(), draws: None };
         let layout = match &random.among {
             Some(name) => Some(name.clone()),
@@ -219,7 +233,7 @@ impl Ends<'_> {
         let mut starts = seed.stream(&format!("flow/{index}/start"));
         let mut flows = Vec::new();
         for number in 1..=random.count {
-            let Some([from, to]) = self.ends(&span, random.hops, &mut draws) else { break };
+            let Some([from, to]) = self.ends(&span, flow, random, &mut draws) else { break };
             let name = |node: usize| self.scenario.node[node].name.clone();
             let mut one = FlowConfig { random: None, ..flow.clone() };
             (one.from, one.to) = (name(from), name(to));
@@ -238,27 +252,59 @@ impl Ends<'_> {
         flows
     }
 
-    /// Two different nodes, at most so many hops apart; `None` if there seem to be none.
-    fn ends(&mut self, span: &Span, hops: Option<u8>, draws: &mut Draws) -> Option<[usize; 2]> {
+    /// Two different nodes that may be the ends of a flow; `None` if there seem to be none.
+    fn ends(
+        &mut self,
+        span: &Span,
+        flow: &FlowConfig,
+        random: &RandomEnds,
+        draws: &mut Draws,
+    ) -> Option<[usize; 2]> {
+        let inside = span.first..span.first + span.count;
+        if inside.is_empty() {
+            return None;
+        }
+        let relays = flow.relay.iter().flat_map(|relay| &relay.at);
+        let relays: Vec<NodeId> = relays.filter_map(|name| self.scenario.node_id(name)).collect();
+        let most = flow.most_hops().unwrap_or(u8::MAX);
         for _ in 0..TRIES {
             let from = span.first + draws.below(span.count);
-            let to = match (hops, &self.topology) {
-                (Some(hops), Some(topology)) => {
-                    let inside = span.first..span.first + span.count;
-                    let node = |id: NodeId| usize::from(id.0) - 1;
-                    let mut near = topology.within(NodeId(from as u16 + 1), hops);
-                    near.retain(|id| inside.contains(&node(*id)));
+            let to = match random.hops {
+                Some(hops) => {
+                    let mut near = self.topology.within(number(from), hops.min(most));
+                    near.retain(|id| inside.contains(&place(*id)));
                     if near.is_empty() {
                         continue;
                     }
-                    node(near[draws.below(near.len())])
+                    place(near[draws.below(near.len())])
                 }
-                _ => span.first + draws.below(span.count),
+                None => span.first + draws.below(span.count),
             };
-            if from != to {
+            let is_relay = [from, to].iter().any(|end| relays.contains(&number(*end)));
+            if from != to && !is_relay && (random.hops.is_some() || self.are_joined(flow, from, to))
+            {
                 return Some([from, to]);
             }
         }
         None
     }
+
+    /// Whether packets of a flow live for as many hops as there are from one node to another.
+    fn are_joined(&mut self, flow: &FlowConfig, from: usize, to: usize) -> bool {
+        if self.scenario.may_join_later() {
+            return true;
+        }
+        let hops = self.topology.hops(&mut self.search, number(from), number(to));
+        hops.is_some_and(|hops| flow.most_hops().is_none_or(|most| hops <= most.into()))
+    }
+}
+
+/// The number of a node, by its place in the list of all nodes.
+fn number(place: usize) -> NodeId {
+    NodeId(place as u16 + 1)
+}
+
+/// The place of a node in the list of all nodes.
+fn place(node: NodeId) -> usize {
+    usize::from(node.0) - 1
 }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::base::{Bitrate, Phy, PhyKind, Width};
 use crate::stack::{
-    ChainLayout, FileLayout, FlowConfig, Generator, GridLayout, LayoutConfig, PropagationConfig,
-    RandomEnds, RandomLayout,
+    ChainLayout, FileLayout, FlowConfig, FlowKind, Generator, GridLayout, LayoutConfig,
+    PropagationConfig, RandomEnds, RandomLayout, RelayConfig,
 };
 
 fn random(count: u64, generator: Generator) -> LayoutConfig {
@@ -102,6 +102,37 @@ fn random_flows_have_two_ends_each_and_stay_where_they_are_told() {
         assert!(plan.nodes[usize::from(from.0) - 1].next_hops[&to].hops <= 3);
     }
     assert_eq!(scenario.expanded(), whole, "draws are the same each time");
+}
+
+/// Hops between the ends of the random flows of a kind, in a chain of so many nodes.
+fn drawn_hops(nodes: u64, kind: FlowKind, relay: Option<RelayConfig>) -> Vec<usize> {
+    let chain = ChainLayout {
+        name: "n".into(),
+        count: nodes,
+        spacing_m: 90.0,
+        origin_m: Default::default(),
+    };
+    let mut scenario = scenario(LayoutConfig::Chain(chain), range(100.0, 100.0));
+    let random = RandomEnds { count: 30, among: None, start_within_s: 0.0, hops: None, seed: 1 };
+    let random = Some(random);
+    scenario.flow =
+        vec![FlowConfig { kind, relay, random, size_bytes: 1000, ..FlowConfig::default() }];
+    assert_eq!(scenario.problems(), []);
+    let whole = scenario.expanded();
+    // They can be planned.
+    assert_eq!(whole.problems(), []);
+    let place = |name: &str| usize::from(whole.node_id(name).expect("a node").0);
+    whole.flow.iter().map(|flow| place(&flow.from).abs_diff(place(&flow.to))).collect()
+}
+
+#[test]
+fn random_flows_have_ends_between_which_packets_live() {
+    let hops = drawn_hops(200, FlowKind::Udp, None);
+    assert!(hops.len() == 30 && hops.iter().all(|hops| (1..=64).contains(hops)), "{hops:?}");
+    let far = drawn_hops(200, FlowKind::Relayed, None);
+    assert!(far.len() == 30 && far.iter().any(|hops| *hops > 64), "each hop is by itself");
+    let relay = RelayConfig { at: vec!["n2".into()], ..RelayConfig::default() };
+    assert_eq!(drawn_hops(3, FlowKind::Relayed, Some(relay)), [2; 30], "no end is a relay");
 }
 
 #[test]
