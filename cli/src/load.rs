@@ -56,7 +56,8 @@ impl Loaded {
 /// One wrong thing in a file.
 #[derive(Debug)]
 struct Wrong {
-    source: Arc<NamedSource<String>>,
+    /// The text, if it is shown where in it.
+    source: Option<Arc<NamedSource<String>>>,
     message: String,
     help: String,
     label: LabeledSpan,
@@ -80,7 +81,7 @@ impl Diagnostic for Wrong {
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        Some(&*self.source)
+        self.source.as_ref().map(|source| &**source as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
@@ -240,14 +241,27 @@ pub(crate) fn simulated_only(
     Some(format!("{what}: `farhop sim` only"))
 }
 
+/// Bytes of a line beyond which it is no picture of what is wrong in it. (Of a line with more than
+/// 65,535 columns none can be made.)
+const WIDE: usize = 2_000;
+
 /// One diagnostic of them all.
 fn all_wrong(file: &str, text: String, complaints: Vec<Complaint>) -> miette::Report {
     let source = Arc::new(NamedSource::new(file, text).with_language("TOML"));
-    let wrong = |complaint: Complaint| Wrong {
-        source: source.clone(),
-        message: complaint.message,
-        help: complaint.help,
-        label: LabeledSpan::new_primary_with_span(Some("here".into()), complaint.span),
+    let wrong = |complaint: Complaint| {
+        let text = source.inner();
+        let (line, column) = place(text, complaint.span.start);
+        let is_wide = lines_of(text, &complaint.span).lines().any(|line| line.len() > WIDE);
+        let message = match is_wide {
+            true => format!("{file}:{line}:{column}: {}", complaint.message),
+            false => complaint.message,
+        };
+        Wrong {
+            source: (!is_wide).then(|| source.clone()),
+            message,
+            help: complaint.help,
+            label: LabeledSpan::new_primary_with_span(Some("here".into()), complaint.span),
+        }
     };
     let count = complaints.len();
     let mut wrong: Vec<Wrong> = complaints.into_iter().take(COMPLAINTS).map(wrong).collect();
@@ -255,6 +269,21 @@ fn all_wrong(file: &str, text: String, complaints: Vec<Complaint>) -> miette::Re
         1 => wrong.remove(0).into(),
         _ => AllWrong { file: file.into(), count, wrong }.into(),
     }
+}
+
+/// The lines that a span of a text is in.
+fn lines_of<'a>(text: &'a str, span: &Range<usize>) -> &'a str {
+    let [start, end] = [span.start, span.end].map(|at| text.floor_char_boundary(at));
+    let before = text[..start].rfind('\n').map_or(0, |end| end + 1);
+    let behind = text[end..].find('\n').map_or(text.len(), |length| end + length);
+    &text[before..behind]
+}
+
+/// Line and column of a byte of a text, from 1.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = &text[..text.floor_char_boundary(at)];
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    (before.matches('\n').count() + 1, line.chars().count() + 1)
 }
 
 /// The place of `path` (`link[1].between[0]`) in a document: of the longest part of it that the
@@ -283,6 +312,15 @@ fn span(root: &Spanned<DeTable<'_>>, path: &str) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_is_told_by_its_line_and_its_column() {
+        let text = "name = \"ü\"\nlink = 3";
+        let at = text.find('3').expect("it is there");
+        assert_eq!((place(text, 0), place(text, at)), ((1, 1), (2, 8)));
+        assert_eq!(lines_of(text, &(at..at + 1)), "link = 3");
+        assert_eq!(lines_of(text, &(0..at)), text);
+    }
 
     #[test]
     fn a_path_leads_to_its_place_or_the_nearest_part_of_it() {

@@ -401,6 +401,19 @@ fn random_flows_without_ends_are_refused_at_their_line() {
 }
 
 #[test]
+fn what_is_wrong_far_along_a_line_is_told_by_its_column() {
+    let folder = Folder::new("wide");
+    for bad in ["name = 3", "name = \"b\", nme = 3", "name = \"a\""] {
+        let text = format!(
+            "name = \"x\"\nnode = [{{ name = \"a\" }},{}{{ {bad} }}]\n",
+            " ".repeat(70_000)
+        );
+        let said = refusal(&["check", &folder.write("wide.toml", &text)]);
+        assert!(said.contains("wide.toml:2:700"), "{said}");
+    }
+}
+
+#[test]
 fn what_only_the_simulator_or_only_a_lab_can_run_is_refused_with_the_file() {
     let folder = Folder::new("bbr");
     let file = folder.write("bbr.toml", &(good() + "congestion = \"bbr\"\n"));
