@@ -14,6 +14,8 @@ use strsim::levenshtein;
 use toml::Spanned;
 use toml::de::{DeArray, DeString, DeTable, DeValue, Deserializer, Error};
 
+mod shape;
+
 /// Complaints after which a document is not read any further, and the most that are told of: what
 /// is wrong at one of many nodes is so at each.
 pub(super) const COMPLAINTS: usize = 20;
@@ -49,6 +51,12 @@ pub(super) fn read(document: &Spanned<DeTable<'_>>) -> Reading {
     let mut sound = true;
     // Keys that were taken out: that they are missing then is no news.
     let mut removed: Vec<Path> = Vec::new();
+    // From the last on: those before it keep their numbers.
+    for (path, complaint) in shape::misfits(&document).into_iter().rev() {
+        reading.complaints.push(complaint);
+        sound = false;
+        reading.take_out(&mut document, path, &mut removed);
+    }
     while reading.complaints.len() < COMPLAINTS {
         let error = match Scenario::deserialize(Deserializer::from(document.clone())) {
             Ok(scenario) => {
@@ -69,17 +77,33 @@ pub(super) fn read(document: &Spanned<DeTable<'_>>) -> Reading {
         if !is_consequence(&error, &path, &removed) {
             reading.complaints.push(complaint(&error, span));
         }
-        if !take_out(document.get_mut(), &path) {
+        if !reading.take_out(&mut document, path, &mut removed) {
             break;
         }
-        reading.touched.push(written(&path[..path.len() - 1]));
+    }
+    reading
+}
+
+impl Reading {
+    /// Takes what stands at a path out of the document, and notes that. Returns whether something
+    /// stood there.
+    fn take_out(
+        &mut self,
+        document: &mut Spanned<DeTable<'_>>,
+        path: Path,
+        removed: &mut Vec<Path>,
+    ) -> bool {
+        if !take_out(document.get_mut(), &path) {
+            return false;
+        }
+        self.touched.push(written(&path[..path.len() - 1]));
         if let [array @ .., Step::Index(_)] = path.as_slice() {
             // The elements behind it have new numbers.
             removed.retain(|gone| !gone.starts_with(array));
         }
         removed.push(path);
+        true
     }
-    reading
 }
 
 /// A step from a value to one inside it.
@@ -294,11 +318,16 @@ fn table_of(message: &str) -> Option<(String, String)> {
         Some((before, name.split([' ', ',']).next()?))
     });
     let (before, name) = named?;
+    Some(table_like(before, name))
+}
+
+/// The same for what is said before the name.
+fn table_like(before: &str, name: &str) -> (String, String) {
     let example = TABLES.iter().find(|(of, _)| *of == name).map(|(_, example)| *example);
     let help = example.map_or("`farhop schema` says what it holds".into(), |example| {
         format!("right would be: {example}")
     });
-    Some((format!("{before}a table in braces"), help))
+    (format!("{before}a table in braces"), help)
 }
 
 /// An error of the parser, for people.
@@ -398,6 +427,15 @@ mod tests {
     fn what_the_next_of_a_list_lacks_is_missed_all_the_same() {
         let text = "name = \"x\"\n[[link]]\nbetween = 3\n[[link]]\nloss = 0\n";
         assert_eq!(places(text), ["3", "[[link]]"]);
+    }
+
+    #[test]
+    fn an_array_that_does_not_fit_is_not_missed_beside_what_else_is_wrong() {
+        let text = "name = \"x\"\nlenght = 4\nnode = [[\"a\"], { name = \"b\" }]\n\
+                    link = [{ between = [\"a\", \"b\", \"c\"] }]\n";
+        let mut found = places(text);
+        found.sort();
+        assert_eq!(found, ["[\"a\", \"b\", \"c\"]", "[\"a\"]", "lenght"]);
     }
 
     #[test]

@@ -1,0 +1,175 @@
+//! Arrays that stand where tables do, and arrays that are too long.
+//!
+//! serde takes both without a word: it reads a struct from an array of its fields too, and a pair
+//! from the beginning of a longer array. So they are looked for by the schema of a scenario, before
+//! the document is read.
+
+use farhop_proto::stack::Scenario;
+use serde_json::Value;
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+use super::{COMPLAINTS, Complaint, Path, Step, table_like};
+
+/// The first arrays of a document that cannot be what they stand for, in its order.
+pub(super) fn misfits(document: &Spanned<DeTable<'_>>) -> Vec<(Path, Complaint)> {
+    let root = schemars::schema_for!(Scenario).to_value();
+    let mut look = Look { root: &root, here: Path::new(), found: Vec::new() };
+    look.table(&root, document.get_ref());
+    look.found
+}
+
+/// A walk through a document, beside the schema of what stands there.
+struct Look<'a> {
+    root: &'a Value,
+    here: Path,
+    found: Vec<(Path, Complaint)>,
+}
+
+impl<'a> Look<'a> {
+    fn value(&mut self, schema: &'a Value, value: &Spanned<DeValue<'_>>) {
+        let forms = self.forms(schema);
+        match value.get_ref() {
+            DeValue::Table(table) => {
+                if let Some((_, form)) = forms.iter().find(|(_, form)| is_of_kind(form, table)) {
+                    self.table(form, table);
+                }
+            }
+            DeValue::Array(array) => {
+                let lists = || forms.iter().filter(|(_, form)| is(form, "array"));
+                let table = forms.iter().find(|(_, form)| is(form, "object"));
+                match (lists().next(), table) {
+                    (Some((_, form)), _) => self.array(form, array, value),
+                    (None, Some((name, _))) => {
+                        let (message, help) = table_like("invalid type: array, expected ", name);
+                        self.complain(value, message, help);
+                    }
+                    (None, None) => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn table(&mut self, form: &'a Value, table: &DeTable<'_>) {
+        for (key, inside) in table {
+            let known = form["properties"].get(&**key.get_ref());
+            if let Some(schema) = known.or_else(|| form.get("additionalProperties")) {
+                self.inside(Step::Key(key.get_ref().to_string()), schema, inside);
+            }
+        }
+    }
+
+    fn array(&mut self, form: &'a Value, array: &DeArray<'_>, value: &Spanned<DeValue<'_>>) {
+        if let Some(most) = form["maxItems"].as_u64()
+            && array.len() as u64 > most
+        {
+            let message = format!("an array of {} elements is too long", array.len());
+            self.complain(value, message, format!("right would be: {most} elements"));
+        } else if let Some(schema) = form.get("items") {
+            for (index, element) in array.iter().enumerate() {
+                self.inside(Step::Index(index), schema, element);
+            }
+        }
+    }
+
+    fn inside(&mut self, step: Step, schema: &'a Value, value: &Spanned<DeValue<'_>>) {
+        self.here.push(step);
+        self.value(schema, value);
+        self.here.pop();
+    }
+
+    fn complain(&mut self, value: &Spanned<DeValue<'_>>, message: String, help: String) {
+        if self.found.len() < COMPLAINTS {
+            let complaint = Complaint { span: value.span(), message, help };
+            self.found.push((self.here.clone(), complaint));
+        }
+    }
+
+    /// All forms that something may have, each with the name of its type.
+    fn forms(&self, schema: &'a Value) -> Vec<(&'a str, &'a Value)> {
+        let mut forms = Vec::new();
+        let mut open = vec![("", schema)];
+        while let Some((name, schema)) = open.pop() {
+            let choices = ["anyOf", "oneOf"].into_iter().find_map(|key| schema[key].as_array());
+            if let Some(reference) = schema["$ref"].as_str() {
+                let name = reference.rsplit('/').next().unwrap_or_default();
+                open.push((name, &self.root["$defs"][name]));
+            } else if let Some(choices) = choices {
+                open.extend(choices.iter().rev().map(|choice| (name, choice)));
+            } else {
+                forms.push((name, schema));
+            }
+        }
+        forms
+    }
+}
+
+/// Whether a form is, or may be, of one of the types of JSON.
+fn is(form: &Value, kind: &str) -> bool {
+    match &form["type"] {
+        Value::Array(kinds) => kinds.iter().any(|one| one == kind),
+        one => one == kind,
+    }
+}
+
+/// Whether a form is that of a table with the `kind` that this one has, if forms have any.
+fn is_of_kind(form: &Value, table: &DeTable<'_>) -> bool {
+    let kind = table.get("kind").and_then(|kind| kind.get_ref().as_str());
+    is(form, "object")
+        && form["properties"]["kind"]["const"].as_str().is_none_or(|one| Some(one) == kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The places of the arrays that do not fit, as the text that stands there, and the messages.
+    fn found(text: &str) -> Vec<(String, String)> {
+        let document = DeTable::parse(text).expect("well-formed");
+        let found = misfits(&document).into_iter();
+        found.map(|(_, each)| (text[each.span].to_owned(), each.message)).collect()
+    }
+
+    #[test]
+    fn arrays_that_are_too_long_are_found_wherever_they_stand() {
+        for (text, place) in [
+            ("link = [{ between = [\"a\", \"b\", \"c\"] }]", "[\"a\", \"b\", \"c\"]"),
+            ("fault = [{ link = [\"a\", \"b\", \"c\"] }]", "[\"a\", \"b\", \"c\"]"),
+            ("area = { size_m = [1, 2, 3] }", "[1, 2, 3]"),
+            ("mobility.pause_s = [1, 2, 3]", "[1, 2, 3]"),
+            ("propagation.loss_spread = [1, 2, 3]", "[1, 2, 3]"),
+            ("radio.departure = [[0.5, 50], [1, 100, 3]]", "[1, 100, 3]"),
+            ("layout = [{ kind = \"random\", area_m = [1, 2, 3] }]", "[1, 2, 3]"),
+            ("link = [{ loss = { kind = \"runs\", errors = [[1, 2, 3]] } }]", "[1, 2, 3]"),
+        ] {
+            let found = found(text);
+            assert_eq!(found.len(), 1, "{text}: {found:?}");
+            assert_eq!(found[0].0, place);
+            assert!(found[0].1.contains("too long"), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn arrays_in_place_of_tables_are_found() {
+        for (text, place) in [
+            ("node = [[\"a\"], { name = \"b\" }]", "[\"a\"]"),
+            ("radio = [\"802.11a\"]", "[\"802.11a\"]"),
+            ("stack.link = [\"plain\"]", "[\"plain\"]"),
+            ("link = [{ radio = [\"802.11a\"] }]", "[\"802.11a\"]"),
+        ] {
+            let found = found(text);
+            assert_eq!(found.len(), 1, "{text}: {found:?}");
+            assert_eq!(found[0].0, place);
+            assert!(found[0].1.contains("a table"), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn arrays_where_they_belong_are_left_alone() {
+        let text = "link = [{ between = [\"a\", \"b\"] }]\nradio.departure = [[0.5, 50]]\n\
+                    node = [{ name = \"a\", position_m = [1, 2, 3], path_m = [[1, 2, 3]] }]\n\
+                    sweep = { seeds = [1, 2, 3], vary = [{ key = \"x\", values = [[1], 2] }] }\n";
+        assert_eq!(found(text), []);
+    }
+}
