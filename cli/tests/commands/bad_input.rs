@@ -414,6 +414,18 @@ fn what_is_wrong_far_along_a_line_is_told_by_its_column() {
 }
 
 #[test]
+fn names_that_cannot_be_shown_are_refused() {
+    for spoil in [
+        ("\"bad-input\"", "\"\\u001b[31m\""),
+        ("\"bad-input\"", "\"x\"\ndescription = \"a\\nb\\u0007\""),
+        ("kind = \"tcp\"", "kind = \"tcp\"\nname = \"\\uffff\""),
+    ] {
+        let said = spoiled("names", &[spoil]);
+        assert!(said.contains("cannot be shown"), "{said}");
+    }
+}
+
+#[test]
 fn what_only_the_simulator_or_only_a_lab_can_run_is_refused_with_the_file() {
     let folder = Folder::new("bbr");
     let file = folder.write("bbr.toml", &(good() + "congestion = \"bbr\"\n"));

@@ -136,6 +136,9 @@ impl Scenario {
     /// Who hears whom with all layouts written out, or everything that is impossible.
     pub(super) fn topology(&self) -> Result<Topology, Vec<Problem>> {
         let mut found = Found(Vec::new());
+        names::check_shown(&mut found, "name", &self.name);
+        let line = self.description.lines().find(|line| !names::can_be_shown(line));
+        names::check_shown(&mut found, "description", line.unwrap_or_default());
         self.check_times(&mut found);
         network::check_subnet(&mut found, self.subnet);
         check_radio(&mut found, &self.radio);
@@ -338,11 +341,7 @@ impl Scenario {
                 found.add(format!("{path}.to"), message, "another node");
             }
         }
-        if flow.name.contains(char::is_control) {
-            // They would reach terminals and pictures.
-            let message = "the name of a flow has characters that cannot be shown";
-            found.add(format!("{path}.name"), message, "letters, digits and signs");
-        }
+        names::check_shown(found, format!("{path}.name"), &flow.name);
         check_flow_kind(found, &path, flow);
         check_relay(found, &path, flow, names);
         self.check_times_of(found, &path, flow, start);

@@ -1,6 +1,7 @@
 //! What can be wrong with the classes of a link.
 
 use super::Found;
+use super::names::check_shown;
 use crate::link::wild::{ClassConfig, InOrder, WildConfig};
 
 /// Most classes of a link.
@@ -28,6 +29,7 @@ pub(super) fn check_classes(found: &mut Found, wild: &WildConfig) {
 fn check_names(found: &mut Found, path: &str, class: &ClassConfig, earlier: &[ClassConfig]) {
     let path = format!("{path}.name");
     let name = &class.name;
+    check_shown(found, &path, name);
     if name.is_empty() {
         found.add(path, "a class without a name", "a word, for the status");
     } else if name == "default" {

@@ -9,6 +9,18 @@ use crate::stack::scenario::Scenario;
 /// Names that are listed where one of them is wanted.
 const LISTED: usize = 12;
 
+/// Whether a text can stand in terminals and in pictures, which are XML.
+pub(super) fn can_be_shown(text: &str) -> bool {
+    !text.contains(|c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'))
+}
+
+/// Checks a text that is shown on one line.
+pub(super) fn check_shown(found: &mut Found, path: impl Into<String>, text: &str) {
+    if !can_be_shown(text) {
+        found.add(path, "it has characters that cannot be shown", "letters, digits and signs");
+    }
+}
+
 /// All names with their nodes.
 pub(super) struct Names<'a>(BTreeMap<&'a str, NodeId>);
 
