@@ -303,11 +303,12 @@ fn put_aligned(out: &mut Vec<u8>, start: usize, field: u32) {
     out.resize(start + length, 0);
 }
 
-/// Width, MCS, guard interval and format are known.
+/// Known are width, MCS, guard interval, format (mixed), FEC (convolutional), STBC and extension
+/// spatial streams (none): all there is.
 fn put_mcs(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
     let width = u8::from(phy.width == Width::Mhz40);
     let short = u8::from(phy.guard_interval == GuardInterval::Short) << 2;
-    out.extend_from_slice(&[0x0f, width | short, phy.mcs(rate).unwrap_or(0)]);
+    out.extend_from_slice(&[0x7f, width | short, phy.mcs(rate).unwrap_or(0)]);
 }
 
 /// Guard interval and width are known, beside the MCS and the streams of the one receiver.

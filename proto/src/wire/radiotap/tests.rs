@@ -61,7 +61,7 @@ fn captured_frames_have_the_fields_of_their_phy_where_they_belong() {
     let mut out = Vec::new();
     put_captured(&mut out, &captured);
     // TSFT, flags, alignment, 5180 MHz, signal; MCS 7; alignment to 4, A-MPDU 7, its last.
-    let ht = [0x0f, 0x05, 7, 0, 0, 7, 0, 0, 0, 0x0c, 0, 0, 0];
+    let ht = [0x7f, 0x05, 7, 0, 0, 7, 0, 0, 0, 0x0c, 0, 0, 0];
     assert_eq!(out[18..23], [0x3c, 0x14, 0x40, 0x01, 0xc4]);
     assert_eq!(out[23..], ht);
     let found = parse(&out).expect("a header");
