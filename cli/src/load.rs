@@ -47,6 +47,11 @@ impl Loaded {
         Failure::Input(all_wrong(&self.name, self.text.clone(), complaints))
     }
 
+    /// The scenario as it is written, where flows have the numbers that they have in the file.
+    pub(crate) fn written(&self) -> Scenario {
+        toml::from_str(&self.text).expect("the text was read before")
+    }
+
     /// The failure that the file is as a whole, where one command cannot run what another can.
     pub(crate) fn refuse_whole(&self, why: impl std::fmt::Display) -> Failure {
         Failure::Input(miette::miette!("{}: {why}", self.name))

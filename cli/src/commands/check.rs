@@ -11,7 +11,7 @@ use farhop_proto::link::harq::{ArqConfig, HarqConfig};
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::link::wild::WildConfig;
 use farhop_proto::stack::{
-    Codec, FlowConfig, FlowKind, Hop, LinkConfig, LossConfig, NodePlan, OnOffConfig, Plan,
+    Codec, FlowConfig, FlowKind, Hop, LinkConfig, LossConfig, NodePlan, OnOffConfig, Plan, Problem,
     PropagationKind, RadioLinkConfig, RadioPlan, Scenario, VoipConfig,
 };
 use farhop_proto::wire::blindfec;
@@ -55,8 +55,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     for note in scenario.notes() {
         let _ = writeln!(text, "note: {note}");
     }
-    if let Some(why) = farhop_sim::engine::refusal(scenario) {
-        let _ = writeln!(text, "farhop sim would refuse it: {why}");
+    if let Some(Problem { message, help, .. }) = farhop_sim::engine::refusal(scenario) {
+        let _ = writeln!(text, "farhop sim would refuse it: {message}: {help}");
     }
     if let Some(why) = lab::refusal(scenario) {
         let _ = writeln!(text, "farhop lab would refuse it: {why}");

@@ -432,8 +432,11 @@ fn what_only_the_simulator_or_only_a_lab_can_run_is_refused_with_the_file() {
     let capture = folder.file("air.pcapng");
     let said = refusal(&["sim", &file, "--pcap", &capture]);
     assert!(!Path::new(&capture).exists(), "a capture of nothing");
-    assert!(said.contains("bbr.toml: ") && said.contains("BBR"), "{said}");
+    assert!(said.contains("bbr.toml:23:") && said.contains("BBR"), "{said}");
     assert!(said.contains("farhop lab"), "{said}");
+    let random = "[[flow]]\nkind = \"tcp\"\nrandom = { count = 3 }\n";
+    let file = folder.write("bbr.toml", &format!("{}{random}congestion = \"bbr\"\n", good()));
+    assert!(refusal(&["sim", &file]).contains("bbr.toml:26:"), "at the flow of the file");
     let file = folder.write("call.toml", &(good() + &flow("voip")));
     let said = refusal(&["lab", &file]);
     assert!(said.contains("call.toml: ") && said.contains("no flow of kind \"voip\""), "{said}");

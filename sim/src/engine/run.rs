@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::time::Instant as WallClock;
 
 use farhop_proto::base::{Duration, Instant, Seed};
-use farhop_proto::stack::{Congestion, Plan, Scenario};
+use farhop_proto::stack::{Congestion, Plan, Problem, Scenario};
 
 use super::capture::{Capture, TraceWriter};
 use super::losses::LossRecorder;
@@ -39,7 +39,7 @@ pub struct RunOptions<'a> {
 #[derive(Debug)]
 pub enum RunError {
     /// The scenario asks for something that only the lab has.
-    LabOnly(String),
+    LabOnly(Problem),
     /// The node to capture at does not exist.
     NoSuchNode(String),
     /// Writing failed.
@@ -51,7 +51,7 @@ pub enum RunError {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::LabOnly(what) => write!(f, "{what} is in the lab only: use `farhop lab`"),
+            Self::LabOnly(Problem { message, help, .. }) => write!(f, "{message}: {help}"),
             Self::NoSuchNode(name) => write!(f, "there is no node '{name}' to capture at"),
             Self::Io(error) => write!(f, "cannot write: {error}"),
             Self::Interrupted => write!(f, "interrupted"),
@@ -71,9 +71,13 @@ impl From<io::Error> for RunError {
 const FINE_BINS_S: f64 = 120.0;
 
 /// Why a scenario without problems cannot be run in virtual time, if it cannot.
-pub fn refusal(scenario: &Scenario) -> Option<RunError> {
-    let bbr = scenario.flow.iter().find(|flow| flow.congestion == Congestion::Bbr)?;
-    Some(RunError::LabOnly(format!("BBR (flow from '{}')", bbr.from)))
+pub fn refusal(scenario: &Scenario) -> Option<Problem> {
+    let bbr = scenario.flow.iter().position(|flow| flow.congestion == Congestion::Bbr)?;
+    Some(Problem {
+        path: format!("flow[{bbr}].congestion"),
+        message: "BBR is in the lab only".into(),
+        help: "use `farhop lab`, or another congestion".into(),
+    })
 }
 
 /// Runs a scenario in virtual time. One with strangers is run a second time, with noise in their
@@ -83,7 +87,7 @@ pub fn refusal(scenario: &Scenario) -> Option<RunError> {
 pub fn run(scenario: &Scenario, mut options: RunOptions<'_>) -> Result<Report, RunError> {
     let wall = WallClock::now();
     if let Some(why) = refusal(scenario) {
-        return Err(why);
+        return Err(RunError::LabOnly(why));
     }
     let seed = options.seed.unwrap_or(scenario.seed);
     let mut progress = options.progress.take();
