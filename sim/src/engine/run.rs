@@ -69,6 +69,21 @@ impl From<io::Error> for RunError {
 
 /// Bins of the series over time in a run of up to this length are a tenth of a second.
 const FINE_BINS_S: f64 = 120.0;
+/// Bins of a longer run are a second, or so long that there are no more than these, a second each
+/// in four hours: of each flow all of them are in memory.
+const MOST_BINS: f64 = 14_400.0;
+/// How often at least it is asked whether a run is to go on, in seconds.
+const LOOK_S: f64 = 1.0;
+
+/// The length of the bins of the series over time: 1, 2 or 5 times a power of ten, in seconds.
+fn bin_s(duration_s: f64) -> f64 {
+    if duration_s <= FINE_BINS_S {
+        return 0.1;
+    }
+    let lengths = (0..).flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * 10_f64.powi(power)));
+    let mut enough = lengths.filter(|length| duration_s / length <= MOST_BINS);
+    enough.next().expect("lengths grow without an end")
+}
 
 /// Why a scenario without problems cannot be run in virtual time, if it cannot.
 pub fn refusal(scenario: &Scenario) -> Option<Problem> {
@@ -122,8 +137,10 @@ fn run_once<'a>(
     let mut run = Run {
         traffic: Traffic::build(scenario, Seed(seed)),
         faults: Faults::build(scenario, &plan),
-        bin: Duration::from_secs_f64(if scenario.duration_s <= FINE_BINS_S { 0.1 } else { 1.0 }),
+        bin: Duration::from_secs_f64(bin_s(scenario.duration_s)),
         next_bin: Instant::ZERO,
+        look: Duration::from_secs_f64(bin_s(scenario.duration_s).min(LOOK_S)),
+        next_look: Instant::ZERO,
         end: Instant::ZERO + Duration::from_secs_f64(scenario.duration_s),
         capture: match options.pcap {
             Some((name, out)) => {
@@ -141,6 +158,7 @@ fn run_once<'a>(
         progress,
     };
     run.next_bin += run.bin;
+    run.next_look += run.look;
     let mut world = World::build(scenario, plan, Seed(seed), scripts);
     world.medium.record_transmissions(run.capture.is_some() || run.trace.is_some());
     world.decisions = run.trace.is_some().then(Box::default);
@@ -148,7 +166,7 @@ fn run_once<'a>(
     let outcome = run.run_until_end(&mut world);
     match outcome {
         Ok(()) => run.finish_files(run.end)?,
-        Err(RunError::Interrupted) => run.finish_files(run.next_bin - run.bin)?,
+        Err(RunError::Interrupted) => run.finish_files(run.next_look - run.look)?,
         Err(_) => {}
     }
     outcome?;
@@ -164,6 +182,9 @@ struct Run<'a, 'b, 'c> {
     faults: Faults,
     bin: Duration,
     next_bin: Instant,
+    /// How often whoever waits is told the time.
+    look: Duration,
+    next_look: Instant,
     end: Instant,
     capture: Option<Capture<'b>>,
     trace: Option<TraceWriter<'b>>,
@@ -180,7 +201,7 @@ impl Run<'_, '_, '_> {
                 .poll_timeout()
                 .min(self.faults.poll_timeout())
                 .min(self.slots.as_ref().map_or(Instant::MAX, SlotErrors::poll_timeout))
-                .min(self.next_bin)
+                .min(self.next_look)
                 .min(self.end);
             let now = world.run_ahead(limit);
             self.traffic.set_now(now);
@@ -198,6 +219,9 @@ impl Run<'_, '_, '_> {
             if now >= self.next_bin {
                 self.next_bin += self.bin;
                 self.traffic.close_bin(world);
+            }
+            if now >= self.next_look {
+                self.next_look += self.look;
                 let keep_going =
                     self.progress.as_mut().is_none_or(|progress| progress(now.as_secs_f64()));
                 if !keep_going {
@@ -309,5 +333,16 @@ impl Faults {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_run_has_as_few_bins_as_one_of_hours() {
+        let lengths = [20.0, 120.0, 121.0, 14_400.0, 14_401.0, 1e7].map(bin_s);
+        assert_eq!(lengths, [0.1, 0.1, 1.0, 1.0, 2.0, 1_000.0]);
     }
 }
