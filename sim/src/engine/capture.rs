@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::time::Duration as StdDuration;
 
 use farhop_proto::base::{AccessCategory, AckPolicy, Instant, NodeId, RadioId};
-use farhop_proto::stack::{NodePlan, Plan};
+use farhop_proto::stack::{NodePlan, Plan, Scenario};
 use farhop_proto::wire::ieee80211::{self, Control, DataHeader, Station};
 use farhop_proto::wire::radiotap;
 use pcap_file::DataLink;
@@ -22,13 +22,22 @@ use super::decisions::Decision;
 use crate::radio::{Medium, Mpdu, Transmission, TransmissionKind};
 
 /// Every transmission and every decision of a layer as a JSON line.
-pub(super) struct TraceWriter<'a>(Box<dyn Write + 'a>);
+pub(super) struct TraceWriter<'a> {
+    out: Box<dyn Write + 'a>,
+    /// Index of the radio of the first stranger; those of the others follow.
+    first_stranger: usize,
+    /// The names of the strangers.
+    strangers: Vec<String>,
+}
 
 #[derive(Serialize)]
-struct TraceLine {
+struct TraceLine<'a> {
     start_us: f64,
     end_us: f64,
+    /// The node that sends it; of a frame of a stranger, the node that it claims to be from.
     from: NodeId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stranger: Option<&'a str>,
     to: Option<NodeId>,
     kind: &'static str,
     rate_mbps: f64,
@@ -45,8 +54,12 @@ struct DecisionLine {
 }
 
 impl<'a> TraceWriter<'a> {
-    pub(super) fn build(out: Box<dyn Write + 'a>) -> Self {
-        Self(Box::new(io::BufWriter::new(out)))
+    pub(super) fn build(out: Box<dyn Write + 'a>, scenario: &Scenario, plan: &Plan) -> Self {
+        Self {
+            out: Box::new(io::BufWriter::new(out)),
+            first_stranger: plan.nodes.iter().map(|node| node.radios.len()).sum(),
+            strangers: scenario.adversary.iter().map(|one| one.name.clone()).collect(),
+        }
     }
 
     pub(super) fn add(&mut self, transmission: &Transmission) -> io::Result<()> {
@@ -60,32 +73,35 @@ impl<'a> TraceWriter<'a> {
             _ => (None, 1, 0),
         };
         let kind = transmission.name();
+        let stranger = transmission.radio.checked_sub(self.first_stranger);
         let line = TraceLine {
             start_us: transmission.start.as_nanos() as f64 / 1e3,
             end_us: transmission.end.as_nanos() as f64 / 1e3,
             from: transmission.from,
+            stranger: stranger.map(|index| &*self.strangers[index]),
             to,
             kind,
             rate_mbps: transmission.rate.mbps(),
             attempt,
             payload_bytes,
         };
-        self.line(&line)
+        line_to(&mut self.out, &line)
     }
 
     pub(super) fn add_decision(&mut self, decision: Decision) -> io::Result<()> {
         let Decision { at, node, event } = decision;
-        self.line(&DecisionLine { at_us: at.as_nanos() as f64 / 1e3, node, event })
-    }
-
-    fn line(&mut self, line: &impl Serialize) -> io::Result<()> {
-        serde_json::to_writer(&mut self.0, line)?;
-        self.0.write_all(b"\n")
+        let at_us = at.as_nanos() as f64 / 1e3;
+        line_to(&mut self.out, &DecisionLine { at_us, node, event })
     }
 
     pub(super) fn finish(mut self) -> io::Result<()> {
-        self.0.flush()
+        self.out.flush()
     }
+}
+
+fn line_to(out: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, line)?;
+    out.write_all(b"\n")
 }
 
 /// What one node hears and sends, as pcapng.

@@ -149,7 +149,7 @@ fn run_once<'a>(
             }
             None => None,
         },
-        trace: options.trace.map(TraceWriter::build),
+        trace: options.trace.map(|out| TraceWriter::build(out, scenario, &plan)),
         losses: match options.losses {
             Some(out) => Some(LossRecorder::build(out, &plan)?),
             None => None,

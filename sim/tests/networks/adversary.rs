@@ -39,6 +39,24 @@ fn nodes_without_keys_take_whatever_comes() {
 }
 
 #[test]
+fn a_trace_tells_what_was_a_strangers() {
+    let scenario = with(AdversaryConfig { duty: 0.3, ..AdversaryConfig::default() }, 1.0);
+    let mut trace = Vec::new();
+    let options = RunOptions { trace: Some(Box::new(&mut trace)), ..RunOptions::default() };
+    let report = run(&scenario, options).expect("it runs");
+    let lines = trace.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let frames: Vec<serde_json::Value> = lines
+        .map(|line| serde_json::from_slice(line).expect("a line of JSON"))
+        .filter(|line: &serde_json::Value| line["start_us"].is_f64())
+        .collect();
+    let hostile = frames.iter().filter(|frame| frame["stranger"] == "stranger").count() as u64;
+    assert_eq!(Some(hostile), report.adversary.map(|adversary| adversary.sent));
+    let genuine = frames.iter().filter(|frame| frame.get("stranger").is_none()).count() as u64;
+    assert!(genuine > 100 && hostile > 100, "{genuine} and {hostile}");
+    assert_eq!(genuine + hostile, report.frames_on_air);
+}
+
+#[test]
 fn noise_is_taken_by_nobody() {
     let noise = AdversaryConfig { duty: 0.3, as_noise: true, ..AdversaryConfig::default() };
     let (_, adversary) = result(&Scenario { security: None, ..with(noise, 5.0) });
