@@ -22,9 +22,10 @@ pub(super) struct Flow<'a> {
     measure_from: Instant,
     pub(super) stop: Instant,
     phase: Phase,
-    /// Bytes delivered, and those of them before measuring began.
+    /// Bytes delivered, those of them before measuring began, and those until it stopped.
     pub(super) delivered: u64,
     before: u64,
+    until_stop: u64,
     /// Of the bytes delivered, those in closed bins.
     binned: u64,
 }
@@ -72,6 +73,7 @@ impl<'a> Traffic<'a> {
                 phase: Phase::Waiting,
                 delivered: 0,
                 before: 0,
+                until_stop: 0,
                 binned: 0,
                 config,
             }
@@ -205,10 +207,14 @@ impl Flow<'_> {
         self.phase > Phase::Waiting
     }
 
-    /// Reads what the receiving end has given to its application.
+    /// Reads what the receiving end has given to its application: also what was on its way when
+    /// the flow stopped.
     fn sample(&mut self, world: &World) {
-        if matches!(self.phase, Phase::Running | Phase::Measured) {
+        if self.has_started() {
             self.delivered = self.app.delivered(&world.nodes);
+        }
+        if self.phase < Phase::Over {
+            self.until_stop = self.delivered;
         }
     }
 
@@ -222,7 +228,7 @@ impl Flow<'_> {
             false => (self.measure_from, self.before),
         };
         let span = until.since(from).as_secs_f64();
-        let bytes = self.delivered.saturating_sub(before);
+        let bytes = self.until_stop.saturating_sub(before);
         if span > 0.0 { bytes as f64 * 8.0 / span / 1e6 } else { 0.0 }
     }
 

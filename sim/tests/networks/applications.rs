@@ -204,6 +204,20 @@ fn the_delay_is_not_that_of_clocks_that_drift_apart() {
 }
 
 #[test]
+fn what_comes_after_the_stop_is_delivered_and_no_part_of_the_goodput() {
+    let text = "name = \"stop\"\nduration_s = 3\nstack.link = { kind = \"wild\" }\n\
+         node = [{ name = \"a\" }, { name = \"b\" }]\nlink = [{ between = [\"a\", \"b\"] }]\n\
+         flow = [{ from = \"a\", to = \"b\", kind = \"udp\", rate_mbps = 1, stop_s = 0.1 }]\n";
+    let report = crate::report(text);
+    let flow = &report.flows[0];
+    assert_eq!((flow.loss, flow.sent_bytes), (Some(0.0), flow.delivered_bytes));
+    let binned: f64 = flow.over_time_mbps.iter().map(|mbps| mbps * flow.bin_s * 1e6 / 8.0).sum();
+    assert_eq!(binned.round() as u64, flow.delivered_bytes);
+    let in_time = flow.goodput_mbps * 0.1 * 1e6 / 8.0;
+    assert!(in_time < flow.delivered_bytes as f64 / 2.0, "{flow:?}");
+}
+
+#[test]
 fn a_flow_that_ends_before_it_is_measured_is_refused() {
     let text = "name = \"early\"\nduration_s = 10\nmeasure_from_s = 5\n\
          node = [{ name = \"a\" }, { name = \"b\" }]\n\
