@@ -61,7 +61,7 @@ impl Topology {
     /// More directed hops than this are not kept: each takes memory.
     pub(in crate::stack) const MOST_HOPS: usize = 6_000_000;
 
-    /// The topology of a scenario without layouts.
+    /// The topology of a scenario without layouts; without steps where it is crowded.
     pub(in crate::stack) fn build(scenario: &Scenario) -> Self {
         let names: BTreeMap<&str, NodeId> =
             (1..).zip(&scenario.node).map(|(id, node)| (&*node.name, NodeId(id))).collect();
@@ -82,6 +82,9 @@ impl Topology {
         topology.place(scenario);
         topology.add_links(scenario, &ends);
         topology.add_heard(&ends, scenario);
+        if topology.is_crowded() {
+            return topology;
+        }
         topology.stretch(scenario);
         topology.line_up();
         topology
@@ -270,16 +273,10 @@ impl Topology {
     /// Makes the steps of each node from the hops that are good in both directions: data needs
     /// its acknowledgement.
     fn line_up(&mut self) {
-        let key = |hop: &Hop| (hop.from, hop.to);
-        let mut usable: Vec<&Hop> = self.hops.iter().filter(|hop| hop.usable).collect();
-        usable.sort_by_key(|hop| key(hop));
-        let back = |hop: &Hop| {
-            let place = usable.binary_search_by_key(&(hop.to, hop.from), |back| key(back));
-            place.ok().map(|place| usable[place])
-        };
-        let two_way = self.hops.iter().filter(|hop| hop.usable);
+        let expected = self.milli_etx();
+        let two_way = self.hops.iter().zip(expected);
         let two_way: Vec<(&Hop, u32)> =
-            two_way.filter_map(|hop| Some((hop, milli_etx(&hop.loss, &back(hop)?.loss)))).collect();
+            two_way.filter_map(|(hop, milli_etx)| Some((hop, milli_etx?))).collect();
         let mut first = vec![0_u32; self.radios.len() + 1];
         for (hop, _) in &two_way {
             first[index(hop.from.0) + 1] += 1;
@@ -296,6 +293,33 @@ impl Topology {
             *place += 1;
         }
         (self.steps, self.first_step) = (steps, first);
+    }
+
+    /// Transmissions that each hop with a way back is expected to take, in thousandths.
+    fn milli_etx(&self) -> Vec<Option<u32>> {
+        let end = |(node, radio): (NodeId, RadioId)| u64::from(node.0) << 8 | u64::from(radio.0);
+        // There and back have one key, so that sorting puts them side by side: looking for each
+        // way back among millions of hops would miss the cache at every step.
+        let key = |hop: &Hop| {
+            let (from, to) = (end(hop.from), end(hop.to));
+            from.min(to) << 24 | from.max(to)
+        };
+        let usable = self.hops.iter().enumerate().filter(|(_, hop)| hop.usable);
+        let mut keys: Vec<(u64, u32)> =
+            usable.map(|(index, hop)| (key(hop), index as u32)).collect();
+        keys.sort_unstable();
+        let mut expected = vec![None; self.hops.len()];
+        for [(there_key, there), (back_key, back)] in keys.array_windows() {
+            if there_key == back_key {
+                let both = [there, back].map(|index| *index as usize);
+                let [there, back] = both.map(|index| &self.hops[index].loss);
+                let milli_etx = milli_etx(there, back);
+                for index in both {
+                    expected[index] = Some(milli_etx);
+                }
+            }
+        }
+        expected
     }
 
     /// The ways to the neighbours of a node: its links in the order of the file, then whoever
