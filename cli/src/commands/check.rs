@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES, mpdu_bytes};
 use farhop_proto::base::{
-    AccessCategory, Bitrate, Duration, NodeId, PhyKind, RadioId, RadioSpec, counted,
+    AccessCategory, Bitrate, Duration, Gap, NodeId, PhyKind, RadioId, RadioSpec, counted,
 };
 use farhop_proto::link::harq::{ArqConfig, HarqConfig};
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::link::wild::WildConfig;
 use farhop_proto::stack::{
     Codec, FlowConfig, FlowKind, Hop, LinkConfig, LossConfig, NodePlan, OnOffConfig, Plan, Problem,
-    PropagationKind, RadioLinkConfig, RadioPlan, Scenario, VoipConfig,
+    PropagationKind, RadioConfig, RadioLinkConfig, RadioPlan, RateControl, Scenario, VoipConfig,
 };
 use farhop_proto::wire::blindfec;
 use farhop_proto::wire::harq::UNIT_HEADER_BYTES;
@@ -308,13 +308,28 @@ fn sender(plan: &Plan, hop: &Hop) -> RadioPlan {
     RadioPlan { spec, ack_rate: theirs.ack_rate(given, rate), ..source.clone() }
 }
 
+/// Whether a radio never sends more than its usual gaps and packets of full size let it.
+fn is_bounded(radio: &RadioConfig, link: &LinkConfig) -> bool {
+    // Categories have gaps of their own, and frames that are filled fewer of them.
+    let is_filled = matches!(link, LinkConfig::Wild(wild) if wild.frame_bytes.is_some());
+    radio.slot_us.is_none() && !radio.edca && !is_filled
+}
+
 /// The most that a link can carry when nothing is lost and nobody else is on the air, by direction
-/// where its ends differ.
+/// where its ends differ; nothing where radios choose their rates.
 fn describe_limits(plan: &Plan, link: &RadioLinkConfig, hops: &[Hop]) -> String {
+    let radios = || hops.iter().map(|hop| &*radio_at(plan, hop.from).config);
+    if radios().any(|radio| radio.rate_control != RateControl::Fixed) {
+        return String::new();
+    }
+    let stack = &plan.nodes[usize::from(hops[0].from.0.0) - 1].stack.link;
+    let bound = match radios().all(|radio| is_bounded(radio, stack)) {
+        true => "at most",
+        false => "about",
+    };
     let neighbours = hops.iter().map(|hop| neighbours(plan, hop.from)).max().unwrap_or_default();
     let limit = |hop: &Hop| {
-        let config = &plan.nodes[usize::from(hop.from.0.0) - 1].stack.link;
-        let (mbps, way) = limit(hop.delay, (&sender(plan, hop), neighbours), config);
+        let (mbps, way) = limit(hop.delay, (&sender(plan, hop), neighbours), stack);
         (if hop.usable { mbps } else { 0.0 }, way)
     };
     let ([a, b], (there, way), (back, _)) = (&link.between, limit(&hops[0]), limit(&hops[1]));
@@ -323,7 +338,7 @@ fn describe_limits(plan: &Plan, link: &RadioLinkConfig, hops: &[Hop]) -> String 
         true => there,
         false => format!("{there} from {a} to {b}, {back} from {b} to {a},"),
     };
-    format!("  at most {most} {way}, in packets of {PACKET_BYTES} B and without loss\n")
+    format!("  {bound} {most} {way}, in packets of {PACKET_BYTES} B and without loss\n")
 }
 
 /// What a radio can send in Mb/s, and when; that of the two ends with the most neighbours has so
@@ -391,8 +406,10 @@ fn packets_an_access(
     let txop = txop.map_or(Duration::ZERO, |micros| Duration::from_micros(micros.into()));
     // A TXOP goes on after SIFS while the whole next exchange fits.
     let more = txop.saturating_sub(exchange).div_duration(phy.sifs() + exchange);
-    let backoff = phy.slot() * u64::from(phy.contention_window().0) / 2;
-    let time = phy.difs() + backoff + exchange + (phy.sifs() + exchange) * more;
+    // What is acknowledged contends, whatever the gap before other frames.
+    let gap = if mac_ack { Gap::Backoff } else { radio.spec.gap };
+    let gap = RadioSpec { gap, ..radio.spec }.mean_gap();
+    let time = gap + exchange + (phy.sifs() + exchange) * more;
     (ampdu.mpdus() as u64 * (1 + more), time)
 }
 
@@ -508,6 +525,31 @@ mod tests {
         let said = limit_between(a, n);
         assert_eq!(said, "5.37 Mb/s from a to b, 28.20 Mb/s from b to a, one way at a time,");
         assert_eq!(limit_between(n, b), "0.00 Mb/s one way at a time,", "of another band");
+    }
+
+    #[test]
+    fn what_is_not_acknowledged_has_the_gap_of_its_radio() {
+        // 50 us DIFS, 1215 us data.
+        let said = described_with("kind = \"plain\", mac_ack = false", 1);
+        assert!(said.contains("at most 9.49 Mb/s one way"), "{said}");
+    }
+
+    #[test]
+    fn a_limit_that_may_be_passed_is_none() {
+        let of = |radio: &str, link: &str| {
+            let text = format!(
+                "name = \"x\"\nstack.link = {{ {link} }}\nradio = {{ {radio} }}\n\
+                 node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
+                 link = [{{ between = [\"a\", \"b\"] }}]\n"
+            );
+            describe(&toml::from_str(&text).expect("a good scenario"))
+        };
+        let plain = "kind = \"plain\"";
+        assert!(of("", plain).contains("at most 6.91 Mb/s"));
+        assert!(of("slot_us = 300", plain).contains("  about 6.91 Mb/s"));
+        assert!(of("edca = true", plain).contains("  about "));
+        assert!(of("", "kind = \"wild\", frame_bytes = 2304").contains("  about "));
+        assert!(!of("rate_control = \"arf\"", plain).contains("in packets of 1500 B"));
     }
 
     #[test]
