@@ -100,6 +100,7 @@ fn chip(node: u16, slot: Duration) -> ChipConfig {
         ack_timeout: phy.sifs() + slot,
         ack_rate: Some(Bitrate::from_100kbps(20)),
         eifs: EifsRule::AfterLock,
+        cca: Duration::from_micros(4),
         overhear: false,
         ..ChipConfig::new(NodeId(node), RadioId(0), phy)
     }
