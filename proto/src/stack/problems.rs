@@ -136,9 +136,7 @@ impl Scenario {
     /// Who hears whom with all layouts written out, or everything that is impossible.
     pub(super) fn topology(&self) -> Result<Topology, Vec<Problem>> {
         let mut found = Found(Vec::new());
-        names::check_shown(&mut found, "name", &self.name);
-        let line = self.description.lines().find(|line| !names::can_be_shown(line));
-        names::check_shown(&mut found, "description", line.unwrap_or_default());
+        self.check_words(&mut found);
         self.check_times(&mut found);
         network::check_subnet(&mut found, self.subnet);
         check_radio(&mut found, &self.radio);
@@ -154,16 +152,7 @@ impl Scenario {
         let names = Names::of(&placed);
         self.check_nodes(&mut found, &placed);
         self.check_links(&mut found, &names, &placed);
-        // Who hears whom can be asked only where nothing is wrong so far.
-        let topology = found.0.is_empty().then(|| Topology::build(&placed));
-        let topology = topology.filter(|topology| !topology.is_crowded());
-        if topology.is_none() && found.0.is_empty() {
-            found.add(
-                "propagation",
-                format!("more than {} pairs of nodes hear each other", Topology::MOST_HOPS / 2),
-                "fewer nodes, more room between them, or a higher radio.floor_dbm",
-            );
-        }
+        let topology = check_crowd(&mut found, &placed);
         let has_slots = matches!(self.stack.link, LinkConfig::Wild(_) | LinkConfig::TwoP(_));
         if let Some(topology) = topology.as_ref().filter(|_| has_slots) {
             slots::check_phases(&mut found, &placed, &names, topology);
@@ -196,6 +185,13 @@ impl Scenario {
             Some(topology) if found.0.is_empty() => Ok(topology),
             _ => Err(found.0),
         }
+    }
+
+    /// What is said of the scenario reaches terminals and pictures.
+    fn check_words(&self, found: &mut Found) {
+        names::check_shown(found, "name", &self.name);
+        let line = self.description.lines().find(|line| !names::can_be_shown(line));
+        names::check_shown(found, "description", line.unwrap_or_default());
     }
 
     fn check_times(&self, found: &mut Found) {
@@ -438,6 +434,22 @@ fn check_power(found: &mut Found, radio: &RadioConfig) {
     let most = "microseconds, at most 1000";
     found.number("radio.cca_us".into(), radio.cca_us, 0.0..=1e3, most);
     check_delay(found, "radio.departure", &radio.departure);
+}
+
+/// Who hears whom, which can be asked only where nothing is wrong so far.
+fn check_crowd(found: &mut Found, placed: &Scenario) -> Option<Topology> {
+    if !found.0.is_empty() {
+        return None;
+    }
+    let topology = Some(Topology::build(placed)).filter(|topology| !topology.is_crowded());
+    if topology.is_none() {
+        found.add(
+            "propagation",
+            format!("more than {} pairs of nodes hear each other", Topology::MOST_HOPS / 2),
+            "fewer nodes, more room between them, or a higher radio.floor_dbm",
+        );
+    }
+    topology
 }
 
 fn check_delay(found: &mut Found, path: &str, delay: &DelayConfig) {

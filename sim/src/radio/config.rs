@@ -54,7 +54,7 @@ pub struct SinrConfig {
 /// A family of error curves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CurveKind {
-    /// Closed forms of each modulation and code, as ns-3's stock models have them.
+    /// Closed forms of each modulation and code, as ns-3's DSSS and NIST models have them.
     #[default]
     Stock,
     /// A logistic around each rate's sensitivity, from all to nothing within 5 dB.
