@@ -1,5 +1,5 @@
-//! Error curves in closed form: ns-3's DSSS model and its NIST model of OFDM. (By default ns-3 has
-//! had OFDM curves from tables since 3.33, which need 3 to 4 dB less.)
+//! Error curves in closed form: ns-3's DSSS model and its NIST model of OFDM. (The default of
+//! ns-3.37 for OFDM is curves from tables, which need 3 to 4 dB less.)
 //!
 //! DSSS: differential BPSK and QPSK in white noise over 22 MHz (Proakis, Digital Communications).
 //! CCK: its 16 code words at 5.5 Mb/s are biorthogonal signals, the 256 at 11 Mb/s two such sets at
