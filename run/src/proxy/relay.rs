@@ -135,7 +135,10 @@ pub(super) fn watch(
     limit: Option<Duration>,
 ) -> io::Result<(PollFlags, PollFlags)> {
     let nothing_but_errors = PollFlags::empty();
-    let limit = limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 });
+    let limit = limit.map(|limit| Timespec {
+        tv_sec: limit.as_secs() as i64,
+        tv_nsec: limit.subsec_nanos().into(),
+    });
     let mut both = [PollFd::new(&one, wanted), PollFd::new(&other, nothing_but_errors)];
     loop {
         match poll(&mut both, limit.as_ref()) {

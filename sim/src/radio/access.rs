@@ -141,12 +141,12 @@ impl Chip {
     }
 
     /// The medium becomes busy by the signal of another radio, which takes a while to be noticed
-    /// (802.11-2012 18.3.10.6, 17.3.8.5: CCA time).
+    /// (aCCATime; 802.11-2012 18.3.10.6 for OFDM).
     pub(super) fn on_sensed(&mut self, air: &mut Air, now: Instant) {
         self.stop_backoffs(air, now, now + self.config.cca);
     }
 
-    /// The medium becomes busy by an own transmission.
+    /// The medium becomes busy by an own transmission, which needs no noticing.
     pub(super) fn on_busy(&mut self, air: &mut Air, now: Instant) {
         self.stop_backoffs(air, now, now);
     }

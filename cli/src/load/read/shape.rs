@@ -131,6 +131,14 @@ mod tests {
         found.map(|(_, each)| (text[each.span].to_owned(), each.message)).collect()
     }
 
+    /// One array does not fit, and this is said of it.
+    fn assert_found(text: &str, place: &str, what: &str) {
+        let found = found(text);
+        assert_eq!(found.len(), 1, "{text}: {found:?}");
+        assert_eq!(found[0].0, place);
+        assert!(found[0].1.contains(what), "{found:?}");
+    }
+
     #[test]
     fn arrays_that_are_too_long_are_found_wherever_they_stand() {
         for (text, place) in [
@@ -143,10 +151,7 @@ mod tests {
             ("layout = [{ kind = \"random\", area_m = [1, 2, 3] }]", "[1, 2, 3]"),
             ("link = [{ loss = { kind = \"runs\", errors = [[1, 2, 3]] } }]", "[1, 2, 3]"),
         ] {
-            let found = found(text);
-            assert_eq!(found.len(), 1, "{text}: {found:?}");
-            assert_eq!(found[0].0, place);
-            assert!(found[0].1.contains("too long"), "{found:?}");
+            assert_found(text, place, "too long");
         }
     }
 
@@ -158,10 +163,7 @@ mod tests {
             ("stack.link = [\"plain\"]", "[\"plain\"]"),
             ("link = [{ radio = [\"802.11a\"] }]", "[\"802.11a\"]"),
         ] {
-            let found = found(text);
-            assert_eq!(found.len(), 1, "{text}: {found:?}");
-            assert_eq!(found[0].0, place);
-            assert!(found[0].1.contains("a table"), "{found:?}");
+            assert_found(text, place, "a table");
         }
     }
 

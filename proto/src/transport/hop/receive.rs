@@ -299,7 +299,8 @@ impl Hop {
         }
         let bytes = block.shape.length;
         if let Some(transfer) = block.transfer.as_ref().filter(|_| !is_refused) {
-            // The destination is the next hop, or was as quick: its answer would say the same.
+            // So all that was sent of it has come. A destination that is the next hop says it thus,
+            // in the place of an answer.
             let (via, round) = (transfer.via, Round::of(&transfer.sent, &transfer.sent));
             self.on_round_end(via, round);
         }
