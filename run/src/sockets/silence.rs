@@ -1,7 +1,7 @@
 //! Streams that stand still: whose other end is silent, which no program takes, or which nobody
 //! reads.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use farhop_proto::base::{Duration, Instant, NodeId};
 use farhop_proto::transport::hop::Hop;
@@ -29,12 +29,11 @@ impl Streams {
         hop: &mut Hop,
         counters: &mut SocketCounters,
     ) {
-        let mut heard: BTreeMap<NodeId, Instant> = BTreeMap::new();
         for stream in self.all.values_mut() {
             stream.look(now, hop);
-            let last = heard.entry(stream.peer).or_insert(stream.heard);
-            *last = stream.heard.max(*last);
         }
+        self.note_heard();
+        let heard = &self.heard;
         let silence = office.config.silence();
         let has_ended = |stream: &Stream| match stream.stage {
             Stage::Offered => stream.heard + OFFER <= now,
@@ -56,11 +55,26 @@ impl Streams {
         }
         self.make_room(now, hop, silence, counters);
         self.probe_opening(now, silence);
-        for (peer, last) in heard {
-            if last + probe_after(silence) <= now && !self.probe_one(peer) && self.has_flying(peer)
-            {
+        let is_quiet = |last: Instant| last + probe_after(silence) <= now;
+        let heard = self.heard.iter();
+        let quiet: Vec<NodeId> =
+            heard.filter(|(_, last)| is_quiet(**last)).map(|(peer, _)| *peer).collect();
+        for peer in quiet {
+            if !self.probe_one(peer) && self.has_flying(peer) {
                 self.silent.insert(peer);
             }
+        }
+    }
+
+    /// Takes down when each node with streams was last heard. What came by one stream stands for
+    /// the others too, also when that one has ended: they were not asked meanwhile.
+    pub(super) fn note_heard(&mut self) {
+        let mut before = std::mem::take(&mut self.heard);
+        let is_known = |stream: &&Stream| stream.stage != Stage::Opening;
+        for stream in self.all.values().filter(is_known) {
+            let last = self.heard.entry(stream.peer);
+            let last = last.or_insert_with(|| before.remove(&stream.peer).unwrap_or(stream.heard));
+            *last = stream.heard.max(*last);
         }
     }
 

@@ -35,6 +35,8 @@ pub(super) struct Streams {
     offers: BTreeMap<u32, (Delivery, Bytes)>,
     /// When silent ones are looked for again.
     look: Option<Instant>,
+    /// When something of each node with streams was last heard, when that was last looked at.
+    pub(super) heard: BTreeMap<NodeId, Instant>,
     /// Nodes that are silent and that no stream can ask.
     pub(super) silent: BTreeSet<NodeId>,
     /// Streams that were given up here while something of them was on its way.
@@ -56,6 +58,7 @@ impl Streams {
             todo: BTreeSet::new(),
             offers: BTreeMap::new(),
             look: None,
+            heard: BTreeMap::new(),
             silent: BTreeSet::new(),
             given_up: Vec::new(),
             waiting: 0,
@@ -459,6 +462,8 @@ fn open(
 mod tests {
     use std::os::unix::net::UnixStream;
 
+    use farhop_proto::base::Duration;
+
     use super::*;
 
     #[test]
@@ -477,5 +482,27 @@ mod tests {
         streams.set_ready(&mut std::iter::repeat(true));
         assert_eq!(streams.all[&1].ours.waiting(), 0, "nobody wants it");
         assert_eq!(streams.limit(), config.block_bytes as usize);
+    }
+
+    #[test]
+    fn what_was_heard_of_a_node_stands_when_the_stream_ends_that_it_came_by() {
+        let mut streams = Streams::build(&HopConfig::default());
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        let mut insert = |local, stage, heard| {
+            let stream = open((NodeId(3), "web"), None, stage, at(heard));
+            streams.all.insert(local, stream);
+        };
+        insert(1, Stage::Open, 0);
+        insert(2, Stage::Open, 70);
+        // Nothing was heard of its other end yet.
+        insert(3, Stage::Opening, 90);
+        streams.note_heard();
+        assert_eq!(streams.heard[&NodeId(3)], at(70));
+        streams.remove(2);
+        streams.note_heard();
+        assert_eq!(streams.heard[&NodeId(3)], at(70));
+        streams.remove(1);
+        streams.note_heard();
+        assert!(streams.heard.is_empty());
     }
 }
