@@ -3,7 +3,8 @@
 //! While a file is copied it has a hidden name, and then its own in the place of that. Once it was
 //! told of it has both, until the daemon has written down that it was fetched: so whoever finds it
 //! with two knows that it was told of. It may be told of twice after a kill between these two, and
-//! where a file cannot have two names.
+//! where a file cannot have two names. Nodes of a host may put theirs into one folder: the hidden
+//! name says for which node the file came.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -43,14 +44,14 @@ impl Placed {
     }
 }
 
-/// Puts a file that came into a folder, under a name that no other file has. It appears whole or
-/// not at all. `None` if another command does so just now, or has done so.
-pub(super) fn fetch(file: &IncomingStatus, dir: &Path) -> io::Result<Option<Placed>> {
+/// Puts a file that came for a node into a folder, under a name that no other file has. It appears
+/// whole or not at all. `None` if another command does so just now, or has done so.
+pub(super) fn fetch(node: u16, file: &IncomingStatus, dir: &Path) -> io::Result<Option<Placed>> {
     let mut whole = File::open(&file.path)?;
     if !is_locked(&whole)? || !is_there(&whole, &file.path) {
         return Ok(None);
     }
-    let (dir, part) = (dir.to_owned(), dir.join(part_name(&file.id)));
+    let (dir, part) = (dir.to_owned(), dir.join(part_name(node, &file.id)));
     let mut copy = open(&part, File::options().write(true).create(true).truncate(false))?;
     if !is_locked(&copy)? || !is_there(&copy, &part) {
         return Ok(None);
@@ -79,17 +80,17 @@ pub(super) fn fetch(file: &IncomingStatus, dir: &Path) -> io::Result<Option<Plac
     }
 }
 
-/// Removes the copies in a folder that commands left which were killed, other than those of files
-/// that still wait: what was done of these matters to [`fetch`]. One that is being made is locked
-/// by whoever makes it.
+/// Removes the copies in a folder that commands of a node left which were killed, other than those
+/// of files that still wait: what was done of these matters to [`fetch`]. One that is being made is
+/// locked by whoever makes it, and which files wait for another node is not known here.
 ///
 /// Fails if the folder cannot be read, or one of them not be removed.
-pub(super) fn remove_strays(dir: &Path, waiting: &[IncomingStatus]) -> io::Result<()> {
+pub(super) fn remove_strays(dir: &Path, node: u16, waiting: &[IncomingStatus]) -> io::Result<()> {
     let mut outcome = Ok(());
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name();
-        let Some(id) = name.to_str().and_then(id_of_part) else { continue };
+        let Some(id) = name.to_str().and_then(|name| id_of_part(node, name)) else { continue };
         if !waiting.iter().any(|file| file.id == id) {
             // One that belongs to somebody else keeps none of the others.
             outcome = outcome.and(remove_stray(&entry.path()));
@@ -129,13 +130,13 @@ fn cut() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "it is not all there any more")
 }
 
-/// What the copy of a file is called while it is made.
-fn part_name(id: &str) -> String {
-    format!(".{id}.part")
+/// What the copy of a file for a node is called while it is made.
+fn part_name(node: u16, id: &str) -> String {
+    format!(".{node}-{id}.part")
 }
 
-fn id_of_part(name: &str) -> Option<&str> {
-    let id = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".part"));
+fn id_of_part(node: u16, name: &str) -> Option<&str> {
+    let id = name.strip_prefix(&format!(".{node}-")).and_then(|rest| rest.strip_suffix(".part"));
     id.filter(|id| is_id(id))
 }
 
@@ -213,6 +214,9 @@ mod tests {
 
     use super::*;
 
+    /// The node that files came for.
+    const NODE: u16 = 7;
+
     /// A file that waits in a folder, and a folder for it.
     fn waiting(dir: &Path) -> (IncomingStatus, PathBuf) {
         let path = dir.join("whole");
@@ -232,7 +236,7 @@ mod tests {
 
     /// Puts it there as one command does; where it is, if that command is to tell of it.
     fn put(file: &IncomingStatus, into: &Path) -> Option<PathBuf> {
-        let placed = fetch(file, into).expect("no error")?;
+        let placed = fetch(NODE, file, into).expect("no error")?;
         let place = placed.place.clone();
         placed.end();
         place
@@ -242,7 +246,7 @@ mod tests {
     fn of_two_that_fetch_into_one_folder_neither_spoils_what_the_other_has() {
         let dir = tempfile::tempdir().expect("a folder");
         let (file, into) = waiting(dir.path());
-        let part = into.join(".1-2-00000003.part");
+        let part = into.join(".7-1-2-00000003.part");
         // The other one copies.
         let other = File::create(&part).expect("a part");
         other.lock().expect("a lock");
@@ -259,14 +263,14 @@ mod tests {
     fn of_two_that_fetch_one_file_the_second_waits_and_finds_it_gone() {
         let dir = tempfile::tempdir().expect("a folder");
         let (file, into) = waiting(dir.path());
-        let placed = fetch(&file, &into).expect("no error").expect("a place");
+        let placed = fetch(NODE, &file, &into).expect("no error").expect("a place");
         let elsewhere = dir.path().join("elsewhere");
         fs::create_dir(&elsewhere).expect("a folder");
         // The daemon has not written down yet that it was fetched.
         assert_eq!((put(&file, &into), put(&file, &elsewhere)), (None, None));
         fs::remove_file(&file.path).expect("the daemon lets go of it");
         placed.end();
-        assert!(fetch(&file, &elsewhere).is_err());
+        assert!(fetch(NODE, &file, &elsewhere).is_err());
         assert_eq!(fs::read_dir(&elsewhere).expect("a folder").count(), 0);
     }
 
@@ -277,15 +281,15 @@ mod tests {
         // The second time a file just like it is there.
         for _ in 0..2 {
             // One that was killed before it told of it says nothing of that.
-            drop(fetch(&file, &into).expect("no error"));
+            drop(fetch(NODE, &file, &into).expect("no error"));
             assert_eq!(fs::read_dir(&into).expect("a folder").count(), 1);
-            let placed = fetch(&file, &into).expect("no error").expect("it is there");
+            let placed = fetch(NODE, &file, &into).expect("no error").expect("it is there");
             assert_eq!(placed.place, Some(into.join("map.png")));
             placed.mark();
             drop(placed);
             assert_eq!(fs::read_dir(&into).expect("a folder").count(), 2);
-            remove_strays(&into, std::slice::from_ref(&file)).expect("no error");
-            let placed = fetch(&file, &into).expect("no error").expect("it is there");
+            remove_strays(&into, NODE, std::slice::from_ref(&file)).expect("no error");
+            let placed = fetch(NODE, &file, &into).expect("no error").expect("it is there");
             assert_eq!(placed.place, None);
             placed.end();
             let place = into.join("map.png");
@@ -299,7 +303,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let (file, into) = waiting(dir.path());
         fs::write(&file.path, b"").expect("it is emptied");
-        let error = fetch(&file, &into).err().expect("an error");
+        let error = fetch(NODE, &file, &into).err().expect("an error");
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         assert_eq!(fs::read_dir(&into).expect("a folder").count(), 0);
     }
@@ -308,21 +312,21 @@ mod tests {
     fn no_link_and_no_pipe_is_opened_in_the_place_of_a_copy() {
         let dir = tempfile::tempdir().expect("a folder");
         let (file, into) = waiting(dir.path());
-        let (part, elsewhere) = (into.join(".1-2-00000003.part"), dir.path().join("elsewhere"));
+        let (part, elsewhere) = (into.join(".7-1-2-00000003.part"), dir.path().join("elsewhere"));
         std::os::unix::fs::symlink(&elsewhere, &part).expect("a link");
-        assert!(fetch(&file, &into).is_err() && !elsewhere.exists());
+        assert!(fetch(NODE, &file, &into).is_err() && !elsewhere.exists());
         fs::remove_file(&part).expect("the link");
         rustix::fs::mknodat(CWD, &part, rustix::fs::FileType::Fifo, 0o600.into(), 0)
             .expect("a pipe");
-        assert!(fetch(&file, &into).is_err());
-        remove_strays(&into, &[]).expect("a pipe is no stray");
+        assert!(fetch(NODE, &file, &into).is_err());
+        remove_strays(&into, NODE, &[]).expect("a pipe is no stray");
     }
 
     #[test]
     fn some_of_a_file_that_somebody_gave_a_name_is_not_all_of_it() {
         let dir = tempfile::tempdir().expect("a folder");
         let (file, into) = waiting(dir.path());
-        let (part, backup) = (into.join(".1-2-00000003.part"), dir.path().join("backup"));
+        let (part, backup) = (into.join(".7-1-2-00000003.part"), dir.path().join("backup"));
         fs::write(&part, b"all o").expect("a part");
         fs::hard_link(&part, &backup).expect("a second name");
         assert_eq!(put(&file, &into), None);
@@ -333,22 +337,40 @@ mod tests {
     #[test]
     fn copies_that_a_killed_command_left_are_removed_and_nothing_else() {
         let dir = tempfile::tempdir().expect("a folder");
-        let kept = [".1-2-00000004.part", ".1-2-4.part", ".notes.part", "1-2-00000003.part"];
+        let kept = [".7-1-2-00000004.part", ".7-1-2-4.part", ".notes.part", "7-1-2-00000003.part"];
         for name in
-            kept.into_iter().chain([".1-2-00000003.part", ".65535-4294967295-89abcdef.part"])
+            kept.into_iter().chain([".7-1-2-00000003.part", ".7-65535-4294967295-89abcdef.part"])
         {
             fs::write(dir.path().join(name), b"some").expect("a file");
         }
         // Another command makes this one.
         let living = File::open(dir.path().join(kept[0])).expect("it is there");
         living.lock().expect("a lock");
-        remove_strays(dir.path(), &[]).expect("no error");
+        remove_strays(dir.path(), NODE, &[]).expect("no error");
         let mut left: Vec<_> = fs::read_dir(dir.path())
             .expect("a folder")
             .map(|entry| entry.expect("an entry").file_name())
             .collect();
         left.sort();
         assert_eq!(left, kept);
+    }
+
+    #[test]
+    fn what_a_killed_command_of_another_node_left_there_is_its_own_to_see_to() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (file, into) = waiting(dir.path());
+        let placed = fetch(NODE, &file, &into).expect("no error").expect("a place");
+        placed.mark();
+        drop(placed);
+        // Which files wait for that node the other does not know.
+        for other in [1, 77] {
+            remove_strays(&into, other, &[]).expect("no error");
+        }
+        let placed = fetch(NODE, &file, &into).expect("no error").expect("it is there");
+        assert_eq!(placed.place, None, "it is not told of again");
+        drop(placed);
+        remove_strays(&into, NODE, &[]).expect("no error");
+        assert_eq!(fs::read_dir(&into).expect("a folder").count(), 1);
     }
 
     #[test]

@@ -427,7 +427,7 @@ mod tests {
         let failed = State::Failed("its sender gave it up".into());
         let incoming = [(5_000, State::Done), (3_000, State::Moving), (7, failed)];
         let incoming = incoming.map(|(received, state)| file(received, state));
-        let files = FilesStatus { outgoing: Vec::new(), incoming: incoming.into() };
+        let files = FilesStatus { node: 7, outgoing: Vec::new(), incoming: incoming.into() };
         let text = describe_cache(&cache, &files);
         let inbox = "/state/valley/inbox: not fetched 1 file (5000 bytes), \
                      under way 1 file (3000 bytes), of 1024 MiB on disk\n";

@@ -111,11 +111,13 @@ impl Receiving<'_> {
 
     /// Fetches what is there now. Returns what could not be fetched, and why.
     fn look(&mut self) -> Result<Option<String>, Failure> {
-        let Some(FilesStatus { incoming, .. }) = self.daemon.files() else { return Ok(None) };
+        let Some(FilesStatus { node, incoming, .. }) = self.daemon.files() else {
+            return Ok(None);
+        };
         if !self.is_clean {
             self.is_clean = true;
             // What cannot be removed is in nobody's way.
-            if let Err(error) = remove_strays(self.dir, &incoming) {
+            if let Err(error) = remove_strays(self.dir, node, &incoming) {
                 self.bar.line(&format!("parts may be left in {}: {error}", self.dir.display()));
             }
         }
@@ -124,7 +126,7 @@ impl Receiving<'_> {
             let IncomingStatus { info, from, received, state, .. } = &file;
             match state {
                 State::Done if self.left > 0 => {
-                    if let Some(new) = self.take(&file)? {
+                    if let Some(new) = self.take(node, &file)? {
                         self.bar.line(&new);
                         problem = Some(new);
                     }
@@ -144,15 +146,15 @@ impl Receiving<'_> {
         Ok(problem)
     }
 
-    /// Fetches a file. Returns what is to be told if that cannot be: others need not wait for it,
-    /// it stays with the daemon and is tried again later. Nothing is told twice.
-    fn take(&mut self, file: &IncomingStatus) -> Result<Option<String>, Failure> {
+    /// Fetches a file of a node. Returns what is to be told if that cannot be: others need not wait
+    /// for it, it stays with the daemon and is tried again later. Nothing is told twice.
+    fn take(&mut self, node: u16, file: &IncomingStatus) -> Result<Option<String>, Failure> {
         let id = &file.id;
         let begun = Instant::now();
         if self.unplaced.get(id).is_some_and(|unplaced| begun < unplaced.due) {
             return Ok(None);
         }
-        let told = match fetch(file, self.dir) {
+        let told = match fetch(node, file, self.dir) {
             Ok(Some(placed)) => self.tell(file, placed)?,
             Ok(None) => return Ok(None),
             Err(error) => Err(error),

@@ -90,6 +90,9 @@ pub struct IncomingStatus {
 /// All files of a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FilesStatus {
+    /// Number of the node that they are of. Daemons before did not say: it is 0 then.
+    #[serde(default)]
+    pub node: u16,
     /// Sent from here.
     pub outgoing: Vec<OutgoingStatus>,
     /// For here.
@@ -432,7 +435,8 @@ impl Courier {
             state: file.state.clone(),
             path: whole_file(&office.dir.join("inbox"), &file.id()),
         });
-        FilesStatus { outgoing: outgoing.collect(), incoming: incoming.collect() }
+        let (outgoing, incoming) = (outgoing.collect(), incoming.collect());
+        FilesStatus { node: office.node.0, outgoing, incoming }
     }
 
     /// Whether something is to be read for the machine as soon as it has room.
