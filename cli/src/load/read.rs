@@ -75,7 +75,11 @@ pub(super) fn read(document: &Spanned<DeTable<'_>>) -> Reading {
         let is_unknown = error.message().starts_with("unknown field");
         sound &= is_unknown && path.len() > 1;
         if !is_consequence(&error, &path, &removed) {
-            reading.complaints.push(complaint(&error, span));
+            let mut complaint = complaint(&error, span);
+            if is_unknown {
+                complaint.help = help_with_key(&document, &path, &removed, &error);
+            }
+            reading.complaints.push(complaint);
         }
         if !reading.take_out(&mut document, path, &mut removed) {
             break;
@@ -360,16 +364,56 @@ fn help(message: &str) -> String {
     if !message.starts_with("unknown field") && !message.starts_with("unknown variant") {
         return "`farhop schema` prints all that a scenario may say".into();
     }
-    // serde names the word and then every accepted one, each in backquotes.
+    let (unknown, known) = words(message);
+    help_with_word(unknown, &known, &[])
+}
+
+/// The word that nobody knows, and all that are accepted in its place.
+fn words(message: &str) -> (&str, Vec<&str>) {
+    // serde has each in backquotes.
     let mut words = message.split('`').skip(1).step_by(2);
-    let unknown = words.next().unwrap_or_default();
-    let nearest = words.min_by_key(|known| levenshtein(unknown, known));
-    match nearest {
-        Some(known) if levenshtein(unknown, known) <= TYPING_ERROR => {
-            format!("did you mean `{known}`?")
-        }
-        Some(_) => "take one of those; `farhop schema` says what each means".into(),
-        None => "remove it: nothing is accepted here".into(),
+    (words.next().unwrap_or_default(), words.collect())
+}
+
+/// What may help with a key that nobody knows, which stands at a path.
+fn help_with_key(
+    document: &Spanned<DeTable<'_>>,
+    path: &[Step],
+    removed: &[Path],
+    error: &Error,
+) -> String {
+    let (unknown, mut known) = words(error.message());
+    // Where the key cannot be found, the path is that of its table.
+    let table = match path.split_last() {
+        Some((Step::Key(key), table)) if key == unknown => table,
+        _ => path,
+    };
+    let is_new = |key: &str| {
+        let place: Path = table.iter().cloned().chain([Step::Key(key.into())]).collect();
+        value(document.get_ref(), &place).is_none() && !removed.contains(&place)
+    };
+    let mut lacking = shape::required(document, table);
+    lacking.retain(|key| is_new(key));
+    // What is there already was not meant, if something else is lacking.
+    known.retain(|key| lacking.is_empty() || is_new(key));
+    help_with_word(unknown, &known, &lacking)
+}
+
+/// What may help with a word that nobody knows, where others are and some of them must be there:
+/// one that is just about the same was meant, else most likely what is lacking.
+fn help_with_word(unknown: &str, known: &[&str], lacking: &[String]) -> String {
+    let distance = |known: &str| levenshtein(unknown, known);
+    let nearest = known.iter().copied().min_by_key(|known| distance(known));
+    let nearest = nearest.filter(|known| distance(known) <= TYPING_ERROR);
+    let is_lacking = |known: &str| lacking.iter().any(|key| key == known);
+    let meant: Vec<&str> = match nearest {
+        Some(known) if lacking.is_empty() || !is_lacking(known) => vec![known],
+        _ => lacking.iter().map(String::as_str).collect(),
+    };
+    match (meant.as_slice(), known) {
+        ([], []) => "remove it: nothing is accepted here".into(),
+        ([], _) => "take one of those; `farhop schema` says what each means".into(),
+        (meant, _) => format!("did you mean `{}`?", meant.join("` or `")),
     }
 }
 
@@ -495,6 +539,26 @@ mod tests {
         let word = "unknown variant `wildd`, expected `plain` or `wild`";
         assert_eq!(help(word), "did you mean `wild`?");
         assert!(help("unknown field `zzzzzzzz`, expected `plain`").starts_with("take one"));
+    }
+
+    #[test]
+    fn a_key_that_is_lacking_is_proposed_before_one_that_is_there_or_as_near() {
+        let help = |table: &str| {
+            let text = format!("name = \"x\"\n{table}");
+            let document = DeTable::parse(&text).expect("well-formed");
+            let mut found = read(&document).complaints.into_iter();
+            let unknown = found.find(|each| each.message.starts_with("unknown field"));
+            unknown.expect("a key that nobody knows").help
+        };
+        let fault = |keys: &str| help(&format!("fault = [{{ node = \"a\" }}, {{ {keys} }}]"));
+        assert_eq!(fault("at_s = 3, to_s = 4"), "did you mean `from_s`?");
+        assert_eq!(fault("at_s = 3"), "did you mean `from_s` or `to_s`?");
+        assert_eq!(fault("at_s = 3, from_s = 4"), "did you mean `to_s`?");
+        assert_eq!(fault("from_s = \"late\", zo_s = 4"), "did you mean `to_s`?");
+        assert_eq!(fault("nodes = \"a\", from_s = 3"), "did you mean `node`?");
+        assert_eq!(help("link = [{ los = 0.1 }]"), "did you mean `loss`?");
+        let link = "stack.link = { kind = \"wild\", class = [{ nam = \"v\" }] }";
+        assert_eq!(help(link), "did you mean `name`?");
     }
 
     #[test]

@@ -19,6 +19,15 @@ pub(super) fn misfits(document: &Spanned<DeTable<'_>>) -> Vec<(Path, Complaint)>
     look.found
 }
 
+/// The keys that a table of a document must have; none where nothing is known of it.
+pub(super) fn required(document: &Spanned<DeTable<'_>>, path: &[Step]) -> Vec<String> {
+    let root = schemars::schema_for!(Scenario).to_value();
+    let look = Look { root: &root, here: Path::new(), found: Vec::new() };
+    let form = look.form_of(&root, document.get_ref(), path);
+    let keys = form.and_then(|form| form["required"].as_array()).into_iter().flatten();
+    keys.filter_map(|key| key.as_str().map(str::to_owned)).collect()
+}
+
 /// A walk through a document, beside the schema of what stands there.
 struct Look<'a> {
     root: &'a Value,
@@ -53,8 +62,7 @@ impl<'a> Look<'a> {
 
     fn table(&mut self, form: &'a Value, table: &DeTable<'_>) {
         for (key, inside) in table {
-            let known = form["properties"].get(&**key.get_ref());
-            if let Some(schema) = known.or_else(|| form.get("additionalProperties")) {
+            if let Some(schema) = schema_of(form, key.get_ref()) {
                 self.inside(Step::Key(key.get_ref().to_string()), schema, inside);
             }
         }
@@ -86,6 +94,23 @@ impl<'a> Look<'a> {
         }
     }
 
+    /// The form of the table at a path that starts from a table of another form.
+    fn form_of(&self, form: &'a Value, table: &DeTable<'_>, path: &[Step]) -> Option<&'a Value> {
+        let Some((Step::Key(key), mut rest)) = path.split_first() else { return Some(form) };
+        let mut value = table.get(key.as_str())?.get_ref();
+        let mut forms = self.forms(schema_of(form, key)?);
+        while let (DeValue::Array(array), Some((Step::Index(index), behind))) =
+            (value, rest.split_first())
+        {
+            (value, rest) = (array.get(*index)?.get_ref(), behind);
+            let (_, list) = forms.into_iter().find(|(_, form)| is(form, "array"))?;
+            forms = self.forms(list.get("items")?);
+        }
+        let DeValue::Table(table) = value else { return None };
+        let (_, form) = forms.into_iter().find(|(_, form)| is_of_kind(form, table))?;
+        self.form_of(form, table, rest)
+    }
+
     /// All forms that something may have, each with the name of its type.
     fn forms(&self, schema: &'a Value) -> Vec<(&'a str, &'a Value)> {
         let mut forms = Vec::new();
@@ -103,6 +128,11 @@ impl<'a> Look<'a> {
         }
         forms
     }
+}
+
+/// What may stand at a key of a table.
+fn schema_of<'a>(form: &'a Value, key: &str) -> Option<&'a Value> {
+    form["properties"].get(key).or_else(|| form.get("additionalProperties"))
 }
 
 /// Whether a form is, or may be, of one of the types of JSON.
