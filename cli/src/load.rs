@@ -136,8 +136,11 @@ pub(crate) fn load(file: &Path) -> Result<Loaded, Failure> {
         Failure::Input(miette::miette!("cannot read {name}: {why}"))
     })?;
     let folder = file.parent().unwrap_or(Path::new("")).to_owned();
-    match scenario(&text, &folder) {
-        Ok(scenario) => Ok(Loaded { scenario, text, name, folder }),
+    match scenario(&text, &Files::of(&folder)) {
+        Ok(scenario) => {
+            let scenario = scenario.expanded().into_owned();
+            Ok(Loaded { scenario, text, name, folder })
+        }
         Err(complaints) => Err(Failure::Input(all_wrong(&name, text, complaints))),
     }
 }
@@ -159,9 +162,9 @@ pub(crate) fn load_to_run(file: &Path) -> Result<Loaded, Failure> {
     }
 }
 
-/// The scenario that a text describes, or everything that is wrong with it in the order of the
-/// text.
-fn scenario(text: &str, folder: &Path) -> Result<Scenario, Vec<Complaint>> {
+/// The scenario that a text describes, with what is in the files that it names, or everything that
+/// is wrong with it in the order of the text.
+fn scenario(text: &str, files: &Files) -> Result<Scenario, Vec<Complaint>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         let place = |error: &toml::de::Error| error.span().unwrap_or(0..0);
@@ -173,9 +176,9 @@ fn scenario(text: &str, folder: &Path) -> Result<Scenario, Vec<Complaint>> {
     let reading = read::read(&document);
     let mut complaints = reading.complaints;
     if let Some(mut scenario) = reading.scenario {
-        let problems = read_files(&mut scenario, &Files::of(folder));
+        let problems = read_files(&mut scenario, files);
         if complaints.is_empty() && problems.is_empty() {
-            return Ok(scenario.expanded().into_owned());
+            return Ok(scenario);
         }
         // A default that took the place of a key with a typing error makes problems of its own.
         let is_sure = |problem: &Problem| {
@@ -192,15 +195,19 @@ fn scenario(text: &str, folder: &Path) -> Result<Scenario, Vec<Complaint>> {
     Err(complaints)
 }
 
-/// What the parser says of a scenario that was put together, and what may help, for people.
-pub(crate) fn in_plain_words(error: &toml::de::Error) -> (String, String) {
-    let Complaint { message, help, .. } = read::complaint(error, 0..0);
-    (message, help)
+/// The scenario that a text describes which no file has.
+///
+/// Fails with the first thing that is wrong with it, and what may help.
+pub(crate) fn put_together(text: &str, files: &Files) -> Result<Scenario, (String, String)> {
+    scenario(text, files).map_err(|complaints| {
+        let first = complaints.into_iter().next().expect("something is wrong");
+        (first.message, first.help)
+    })
 }
 
 /// Puts what is in the files that a scenario names into it. Returns what is impossible in all of
 /// it.
-pub(crate) fn read_files(scenario: &mut Scenario, files: &Files) -> Vec<Problem> {
+fn read_files(scenario: &mut Scenario, files: &Files) -> Vec<Problem> {
     let mut unreadable = recordings::read(scenario, files);
     for (index, layout) in scenario.layout.iter_mut().enumerate() {
         let LayoutConfig::File(layout) = layout else { continue };

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use farhop_proto::base::counted;
 use farhop_proto::stack::{Problem, Scenario, SweepConfig, SweepValue, VaryConfig};
-use serde::Deserialize as _;
 use toml::{Table, Value};
 
 use crate::load::{self, Files, Loaded};
@@ -222,18 +221,12 @@ impl Points {
                 is_of_key: true,
             })?;
         }
-        let mut scenario = Scenario::deserialize(root).map_err(|error| {
-            let is_of_key = error.message().starts_with("unknown field");
-            let (message, help) = load::in_plain_words(&error);
+        // As text it is read with the same eyes as a file.
+        let text = toml::to_string(&root).expect("a table of what files hold");
+        load::put_together(&text, &self.files).map_err(|(message, help)| {
+            let is_of_key = message.starts_with("unknown field");
             Refusal { message, help, is_of_key }
-        })?;
-        match load::read_files(&mut scenario, &self.files).into_iter().next() {
-            Some(Problem { message, help, .. }) => {
-                let help = format!("right would be: {help}");
-                Err(Refusal { message, help, is_of_key: false })
-            }
-            None => Ok(scenario),
-        }
+        })
     }
 }
 
@@ -407,6 +400,9 @@ mod tests {
             ("lonk[0].loss", "[0]", ["no [[lonk]]", "one of these lists: link, node"]),
             ("link[0].loss", "[0, 5]", ["with link[0].loss = 5: ", "right would be"]),
             ("link[0].loss", "[5, 0]", ["with link[0].loss = 5: ", "right would be"]),
+            ("mobility.pause_s", "[[1, 2, 3]]", ["an array of 3 elements", "right would be: 2"]),
+            ("stack.link", "[[\"plain\"]]", ["expected a table", "{ kind = \"wild\" }"]),
+            ("radio", "[{ phy = \"802.11b\" }, [1]]", ["with radio = [1]", "a table in braces"]),
         ] {
             let said = vary(key, values);
             for word in words.into_iter().chain(["here"]) {

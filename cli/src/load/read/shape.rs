@@ -4,6 +4,8 @@
 //! from the beginning of a longer array. So they are looked for by the schema of a scenario, before
 //! the document is read.
 
+use std::sync::LazyLock;
+
 use farhop_proto::stack::Scenario;
 use serde_json::Value;
 use toml::Spanned;
@@ -11,19 +13,20 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 use super::{COMPLAINTS, Complaint, Path, Step, table_like};
 
+/// What a scenario may hold. A sweep reads thousands of them.
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| schemars::schema_for!(Scenario).to_value());
+
 /// The first arrays of a document that cannot be what they stand for, in its order.
 pub(super) fn misfits(document: &Spanned<DeTable<'_>>) -> Vec<(Path, Complaint)> {
-    let root = schemars::schema_for!(Scenario).to_value();
-    let mut look = Look { root: &root, here: Path::new(), found: Vec::new() };
-    look.table(&root, document.get_ref());
+    let mut look = Look { root: &SCHEMA, here: Path::new(), found: Vec::new() };
+    look.table(&SCHEMA, document.get_ref());
     look.found
 }
 
 /// The keys that a table of a document must have; none where nothing is known of it.
 pub(super) fn required(document: &Spanned<DeTable<'_>>, path: &[Step]) -> Vec<String> {
-    let root = schemars::schema_for!(Scenario).to_value();
-    let look = Look { root: &root, here: Path::new(), found: Vec::new() };
-    let form = look.form_of(&root, document.get_ref(), path);
+    let look = Look { root: &SCHEMA, here: Path::new(), found: Vec::new() };
+    let form = look.form_of(&SCHEMA, document.get_ref(), path);
     let keys = form.and_then(|form| form["required"].as_array()).into_iter().flatten();
     keys.filter_map(|key| key.as_str().map(str::to_owned)).collect()
 }
