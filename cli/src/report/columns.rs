@@ -2,12 +2,18 @@
 //! links and the counters of nodes, with the keys of a sweep and the seed in front.
 //!
 //! A column holds what the field of the report of that name holds; fields of a field are joined by
-//! `_`.
+//! `_`. Which columns there are, and of which type, does not depend on what was measured: only the
+//! keys of a sweep are columns of its own, so that files of several runs can be put together.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use farhop_proto::base::Name;
 use farhop_proto::stack::SweepValue;
+use farhop_sim::engine::{
+    AirReport, Distribution, FlowReport, LinkReport, ObjectsReport, VoipReport,
+};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
@@ -32,25 +38,27 @@ pub(crate) type Each<'a> =
 /// The tables of runs.
 pub(super) fn tables() -> [Table; 4] {
     [
-        Table::new("flows.parquet", flows),
-        Table::new("over-time.parquet", over_time),
-        Table::new("links.parquet", links),
-        Table::new("counters.parquet", counters),
+        Table { name: "flows.parquet", of: flows, like: flat(&any_flow()) },
+        Table { name: "over-time.parquet", of: over_time, like: bin("", 0.0, 0.0) },
+        Table { name: "links.parquet", of: links, like: flat(&any_link()) },
+        Table { name: "counters.parquet", of: counters, like: counter("", "", "", 0) },
     ]
 }
 
-/// Writes the tables of some runs into a folder. All runs are asked for twice: what the columns
-/// hold is known only when all have been seen, and only some rows are held in memory. Tables that
-/// were there stay as they are until the new ones are whole.
+/// Writes the tables of some runs into a folder. All runs are asked for twice: what the values of
+/// the keys of a sweep are is known only when all have been seen, and only some rows are held in
+/// memory. Tables that were there stay as they are until the new ones are whole.
 pub(crate) fn write(dir: &Path, each: Each<'_>) -> Result<(), Failure> {
-    let mut tables = tables();
+    let mut point = Point::new();
     each(&mut |line| {
-        for table in &mut tables {
-            rows(line, table.of).iter().for_each(|row| table.learn(row));
+        for (key, value) in &line.point {
+            let kind = Kind::of(&plain(value));
+            point.entry(key.clone()).and_modify(|all| *all = all.with(kind)).or_insert(kind);
         }
         Ok(())
     })?;
-    let writers = tables.iter().map(|table| Writer::create(dir, table));
+    let tables = tables();
+    let writers = tables.iter().map(|table| Writer::create(dir, table, &point));
     let mut writers = writers.collect::<Result<Vec<_>, Failure>>()?;
     each(&mut |line| writers.iter_mut().try_for_each(|writer| writer.add(line)))?;
     let files: Vec<_> = writers.into_iter().map(Writer::finish).collect::<Result<_, Failure>>()?;
@@ -63,24 +71,28 @@ pub(crate) fn write(dir: &Path, each: Each<'_>) -> Result<(), Failure> {
 
 type Row = Map<String, Value>;
 
+/// The keys of a sweep, and what can hold all values of each.
+type Point = BTreeMap<String, Kind>;
+
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Boolean,
     Integer,
+    /// A seed, which may be larger than others.
+    Unsigned,
     Number,
     Text,
 }
 
 impl Kind {
-    /// Of a value; nothing of none.
-    fn of(value: &Value) -> Option<Self> {
+    /// Of a value.
+    fn of(value: &Value) -> Self {
         match value {
-            Value::Null => None,
-            Value::Bool(_) => Some(Self::Boolean),
-            value if value.is_i64() => Some(Self::Integer),
-            value if value.is_number() => Some(Self::Number),
-            _ => Some(Self::Text),
+            Value::Bool(_) => Self::Boolean,
+            value if value.is_i64() => Self::Integer,
+            value if value.is_number() => Self::Number,
+            _ => Self::Text,
         }
     }
 
@@ -88,66 +100,49 @@ impl Kind {
     fn with(self, other: Self) -> Self {
         match (self, other) {
             (one, other) if one == other => one,
-            (Self::Integer | Self::Number, Self::Integer | Self::Number) => Self::Number,
             _ => Self::Text,
         }
     }
 }
 
-/// A table, and what is known of its columns.
+/// A table.
 pub(super) struct Table {
     pub(super) name: &'static str,
     /// Its rows of a run.
     of: fn(&Line) -> Vec<Row>,
-    /// In the order in which their names first come up.
-    columns: Vec<(String, Option<Kind>)>,
+    /// A row in which no value is missing.
+    like: Row,
 }
 
 impl Table {
-    fn new(name: &'static str, of: fn(&Line) -> Vec<Row>) -> Self {
-        Self { name, of, columns: Vec::new() }
-    }
-
-    /// Looks what a row has in it.
-    fn learn(&mut self, row: &Row) {
-        for (place, (name, value)) in row.iter().enumerate() {
-            // Rows are alike, so that a name is nearly always found where it stood before.
-            let is_it = |column: &(String, Option<Kind>)| column.0 == *name;
-            let known = self.columns.get(place).is_some_and(is_it).then_some(place);
-            let known = known.or_else(|| self.columns.iter().position(is_it));
-            let kind = Kind::of(value);
-            match known {
-                Some(place) => {
-                    let before = &mut self.columns[place].1;
-                    let both = before.zip(kind).map(|(before, kind)| before.with(kind));
-                    *before = both.or(*before).or(kind);
-                }
-                None => self.columns.push((name.clone(), kind)),
-            }
-        }
-    }
-
-    /// Every column may have places without a value.
-    fn schema(&self) -> Result<Type, ParquetError> {
-        let field = |(name, kind): &(String, Option<Kind>)| {
-            let (physical, logical) = match kind {
-                Some(Kind::Boolean) => (Physical::BOOLEAN, None),
-                Some(Kind::Integer) => (Physical::INT64, None),
-                Some(Kind::Number) | None => (Physical::DOUBLE, None),
-                Some(Kind::Text) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-            };
-            let column = Type::primitive_type_builder(name, physical);
-            let column = column.with_repetition(Repetition::OPTIONAL).with_logical_type(logical);
-            Ok(Arc::new(column.build()?))
+    /// Its columns in their order: first the point and the seed of a run, then its own. A key of
+    /// the sweep that has the name of another column gets `sweep.` in front.
+    fn columns(&self, point: &Point) -> Vec<(String, Kind)> {
+        let key = |(key, kind): (&String, &Kind)| match self.like.contains_key(key) {
+            true => (format!("sweep.{key}"), *kind),
+            false => (key.clone(), *kind),
         };
-        let fields = self.columns.iter().map(field).collect::<Result<_, ParquetError>>()?;
-        Type::group_type_builder("schema").with_fields(fields).build()
+        let own = self.like.iter().map(|(name, value)| (name.clone(), Kind::of(value)));
+        point.iter().map(key).chain([("seed".into(), Kind::Unsigned)]).chain(own).collect()
     }
+}
 
-    /// A column of rows that wait.
-    fn cells(&self) -> Vec<Cells> {
-        self.columns.iter().map(|(_, kind)| Cells::of(*kind)).collect()
-    }
+/// Every column may have places without a value.
+fn schema(columns: &[(String, Kind)]) -> Result<Type, ParquetError> {
+    let field = |(name, kind): &(String, Kind)| {
+        let (physical, logical) = match kind {
+            Kind::Boolean => (Physical::BOOLEAN, None),
+            Kind::Integer => (Physical::INT64, None),
+            Kind::Unsigned => (Physical::INT64, Some(LogicalType::integer(64, false))),
+            Kind::Number => (Physical::DOUBLE, None),
+            Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        };
+        let column = Type::primitive_type_builder(name, physical);
+        let column = column.with_repetition(Repetition::OPTIONAL).with_logical_type(logical);
+        Ok(Arc::new(column.build()?))
+    };
+    let fields = columns.iter().map(field).collect::<Result<_, ParquetError>>()?;
+    Type::group_type_builder("schema").with_fields(fields).build()
 }
 
 /// Values of a column that wait for their row group.
@@ -166,14 +161,19 @@ struct Cells {
 }
 
 impl Cells {
-    fn of(kind: Option<Kind>) -> Self {
+    fn of(kind: Kind) -> Self {
         let values = match kind {
-            Some(Kind::Boolean) => Values::Boolean(Vec::new()),
-            Some(Kind::Integer) => Values::Integer(Vec::new()),
-            Some(Kind::Number) | None => Values::Number(Vec::new()),
-            Some(Kind::Text) => Values::Text(Vec::new()),
+            Kind::Boolean => Values::Boolean(Vec::new()),
+            Kind::Integer | Kind::Unsigned => Values::Integer(Vec::new()),
+            Kind::Number => Values::Number(Vec::new()),
+            Kind::Text => Values::Text(Vec::new()),
         };
         Self { values, has: Vec::new() }
+    }
+
+    /// Those of columns.
+    fn of_all(columns: &[(String, Kind)]) -> Vec<Self> {
+        columns.iter().map(|(_, kind)| Self::of(*kind)).collect()
     }
 
     fn push(&mut self, value: Option<&Value>) {
@@ -181,7 +181,12 @@ impl Cells {
         self.has.push(value.is_some().into());
         match &mut self.values {
             Values::Boolean(all) => all.extend(value.and_then(Value::as_bool)),
-            Values::Integer(all) => all.extend(value.and_then(Value::as_i64)),
+            // The bits of one that is unsigned.
+            Values::Integer(all) => {
+                all.extend(value.and_then(|value| {
+                    value.as_i64().or_else(|| value.as_u64().map(u64::cast_signed))
+                }))
+            }
             Values::Number(all) => all.extend(value.and_then(Value::as_f64)),
             Values::Text(all) => all.extend(value.map(|value| match value.as_str() {
                 Some(word) => ByteArray::from(word),
@@ -214,6 +219,8 @@ impl Cells {
 /// The file of a table.
 struct Writer<'a> {
     table: &'a Table,
+    point: &'a Point,
+    columns: Vec<(String, Kind)>,
     path: PathBuf,
     writer: SerializedFileWriter<NewFile>,
     waiting: Vec<Cells>,
@@ -222,22 +229,26 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn create(dir: &Path, table: &'a Table) -> Result<Self, Failure> {
+    fn create(dir: &Path, table: &'a Table, point: &'a Point) -> Result<Self, Failure> {
         let path = dir.join(table.name);
+        let columns = table.columns(point);
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let create = || -> Result<SerializedFileWriter<NewFile>, Box<dyn std::error::Error>> {
-            let (schema, file) = (Arc::new(table.schema()?), NewFile::create(&path)?);
+            let (schema, file) = (Arc::new(schema(&columns)?), NewFile::create(&path)?);
             Ok(SerializedFileWriter::new(file, schema, Arc::new(properties))?)
         };
         let writer = create().map_err(|error| failed(&path, &*error))?;
-        Ok(Self { table, path, writer, waiting: table.cells(), rows: 0 })
+        let waiting = Cells::of_all(&columns);
+        Ok(Self { table, point, columns, path, writer, waiting, rows: 0 })
     }
 
     fn add(&mut self, line: &Line) -> Result<(), Failure> {
-        for row in rows(line, self.table.of) {
-            for ((name, _), cells) in self.table.columns.iter().zip(&mut self.waiting) {
-                cells.push(row.get(name));
-            }
+        let point = self.point.keys().map(|key| line.point.get(key).map(plain));
+        let run: Vec<_> = point.chain([Some(json!(line.report.seed))]).collect();
+        for row in (self.table.of)(line) {
+            let own = self.table.like.keys().map(|name| row.get(name));
+            let values = run.iter().map(Option::as_ref).chain(own);
+            self.waiting.iter_mut().zip(values).for_each(|(cells, value)| cells.push(value));
             self.rows += 1;
         }
         if self.rows >= TOGETHER { self.write() } else { Ok(()) }
@@ -249,7 +260,7 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         self.rows = 0;
-        let waiting = std::mem::replace(&mut self.waiting, self.table.cells());
+        let waiting = std::mem::replace(&mut self.waiting, Cells::of_all(&self.columns));
         let mut write = || -> Result<(), ParquetError> {
             let mut group = self.writer.next_row_group()?;
             for cells in &waiting {
@@ -274,22 +285,9 @@ fn failed(path: &Path, error: &dyn std::error::Error) -> Failure {
     Failure::Failed(format!("cannot write {}: {error}", path.display()))
 }
 
-/// The rows of a run, each behind its point and its seed. A key of the sweep that has the name of a
-/// column gets `sweep.` in front.
-fn rows(line: &Line, of: fn(&Line) -> Vec<Row>) -> Vec<Row> {
-    let value = |value: &SweepValue| {
-        value.number().map_or_else(|| json!(value.to_string()), |number| json!(number))
-    };
-    let mut point: Row = line.point.iter().map(|(key, own)| (key.clone(), value(own))).collect();
-    point.insert("seed".into(), json!(line.report.seed));
-    let join = |row: Row| {
-        let named = point.iter().map(|(key, value)| match row.contains_key(key) {
-            true => (format!("sweep.{key}"), value.clone()),
-            false => (key.clone(), value.clone()),
-        });
-        named.collect::<Vec<_>>().into_iter().chain(row).collect()
-    };
-    of(line).into_iter().map(join).collect()
+/// A value of a sweep as a table holds it: a number, or how people write it.
+fn plain(value: &SweepValue) -> Value {
+    value.number().map_or_else(|| json!(value.to_string()), |number| json!(number))
 }
 
 fn flows(line: &Line) -> Vec<Row> {
@@ -302,26 +300,68 @@ fn links(line: &Line) -> Vec<Row> {
 
 fn over_time(line: &Line) -> Vec<Row> {
     let bins = line.report.flows.iter().flat_map(|flow| {
-        flow.over_time_mbps.iter().enumerate().map(move |(bin, mbps)| {
-            let t_s = bin as f64 * flow.bin_s;
-            object(json!({ "flow": flow.name, "t_s": t_s, "goodput_mbps": mbps }))
-        })
+        let bins = flow.over_time_mbps.iter().enumerate();
+        bins.map(move |(place, mbps)| bin(&flow.name, place as f64 * flow.bin_s, *mbps))
     });
     bins.collect()
+}
+
+fn bin(flow: &str, t_s: f64, mbps: f64) -> Row {
+    object(json!({ "flow": flow, "t_s": t_s, "goodput_mbps": mbps }))
 }
 
 fn counters(line: &Line) -> Vec<Row> {
     let of_node = line.report.nodes.iter().flat_map(|node| {
         let drops = [("drops".into(), node.drops.clone())];
         node.layers.clone().into_iter().chain(drops).flat_map(move |(layer, counters)| {
-            counters.into_iter().map(move |(counter, value)| {
-                object(json!({
-                    "node": node.name, "layer": layer, "counter": counter, "value": value
-                }))
-            })
+            let row = move |(name, value): (Name, u64)| counter(&node.name, &layer, &name, value);
+            counters.into_iter().map(row)
         })
     });
     of_node.collect()
+}
+
+fn counter(node: &str, layer: &str, counter: &str, value: u64) -> Row {
+    object(json!({ "node": node, "layer": layer, "counter": counter, "value": value }))
+}
+
+/// A flow of which all is measured that is measured of any.
+fn any_flow() -> FlowReport {
+    let some = Some(Distribution::default());
+    let objects =
+        ObjectsReport { count: 0, failed: 0, completion_ms: some, pages: 0, page_ms: some };
+    FlowReport {
+        name: String::new(),
+        from: String::new(),
+        to: String::new(),
+        transport: String::new(),
+        sent_bytes: 0,
+        delivered_bytes: 0,
+        goodput_mbps: 0.0,
+        loss: Some(0.0),
+        delay_ms: some,
+        jitter_ms: some,
+        retransmissions: Some(0),
+        completed_s: Some(0.0),
+        objects: Some(objects),
+        voip: Some(VoipReport::default()),
+        start_s: 0.0,
+        bin_s: 0.0,
+        over_time_mbps: Vec::new(),
+    }
+}
+
+/// A link of which all is measured that is measured of any.
+fn any_link() -> LinkReport {
+    LinkReport {
+        from: String::new(),
+        to: String::new(),
+        protocol: String::new(),
+        loss: Some(0.0),
+        sync_error_us: Some(0.0),
+        slot_error_us: Some(0.0),
+        air: AirReport::default(),
+    }
 }
 
 fn object(value: Value) -> Row {
@@ -341,7 +381,7 @@ fn flat(value: &impl Serialize) -> Row {
 
 fn flatten(name: &str, value: Value, row: &mut Row) {
     match value {
-        // A field of fields that was not measured would make a column of its own name.
+        // A list is no value, and what was not measured has no value in its columns.
         Value::Array(_) | Value::Null => {}
         Value::Object(fields) => {
             for (field, value) in fields {
@@ -357,32 +397,81 @@ fn flatten(name: &str, value: Value, row: &mut Row) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
+    use farhop_sim::engine::Report;
+    use parquet::file::reader::{FileReader as _, SerializedFileReader};
+
     use super::*;
 
+    /// The tables of some runs, read again: of each its columns with their types, and its rows.
+    fn tables_of(lines: &[Line]) -> Vec<(Vec<String>, Vec<String>)> {
+        let dir = tempfile::tempdir().expect("a folder");
+        let written = write(dir.path(), &mut |on| lines.iter().try_for_each(&mut *on));
+        assert!(written.is_ok());
+        let read = |table: Table| {
+            let file = File::open(dir.path().join(table.name)).expect("a table");
+            let file = SerializedFileReader::new(file).expect("a table");
+            let schema = file.metadata().file_metadata().schema_descr();
+            let columns = schema.columns().iter().map(|column| {
+                let logical = column.logical_type_ref();
+                format!("{} {:?} {logical:?}", column.name(), column.physical_type())
+            });
+            let rows = file.get_row_iter(None).expect("rows");
+            let rows = rows.map(|row| row.expect("a row").to_string()).collect();
+            (columns.collect(), rows)
+        };
+        tables().into_iter().map(read).collect()
+    }
+
+    fn line(point: &[(&str, SweepValue)], flow: FlowReport, link: LinkReport) -> Line {
+        let point = point.iter().map(|(key, value)| ((*key).into(), value.clone())).collect();
+        let report = Report { flows: vec![flow], links: vec![link], ..Report::default() };
+        Line { point, report }
+    }
+
     #[test]
-    fn columns_have_the_type_of_what_they_hold() {
-        let rows = [
-            object(json!({ "flow": "a", "bytes": 3, "loss": null, "mbps": 1.5 })),
-            object(json!({ "flow": "b", "bytes": 4, "loss": 0.25, "mbps": 2 })),
-        ];
-        let mut table = Table::new("flows.parquet", flows);
-        rows.iter().for_each(|row| table.learn(row));
-        let schema = table.schema().expect("a table");
-        let types: Vec<(&str, Physical)> = schema
-            .get_fields()
-            .iter()
-            .map(|field| (field.name(), field.get_physical_type()))
-            .collect();
-        let expected = [
-            ("flow", Physical::BYTE_ARRAY),
-            ("bytes", Physical::INT64),
-            ("loss", Physical::DOUBLE),
-            ("mbps", Physical::DOUBLE),
-        ];
-        assert_eq!(types, expected);
-        let mut loss = Cells::of(Some(Kind::Number));
-        rows.iter().for_each(|row| loss.push(row.get("loss")));
-        assert_eq!(loss.has, [0, 1]);
+    fn columns_are_the_same_whatever_was_measured() {
+        let least = line(&[], FlowReport::default(), LinkReport::default());
+        let seed = u64::MAX;
+        let none = Line { point: BTreeMap::new(), report: Report { seed, ..Report::default() } };
+        let all = line(&[], any_flow(), any_link());
+        let columns = |lines: &[Line]| -> Vec<_> {
+            tables_of(lines).into_iter().map(|(columns, _)| columns).collect()
+        };
+        let expected = columns(std::slice::from_ref(&all));
+        for lines in [&[least.clone()][..], &[none], &[], &[least, all]] {
+            assert_eq!(columns(lines), expected);
+        }
+        let has = |name: &str| expected[0].iter().any(|column| column == name);
+        for name in ["loss DOUBLE None", "objects_page_ms_p95 DOUBLE None", "sent_bytes INT64 None"]
+        {
+            assert!(has(name), "{name} in {expected:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_run_has_no_value_of_is_null_and_the_largest_seed_is_whole() {
+        let flow = FlowReport { name: "a".into(), loss: Some(0.25), ..FlowReport::default() };
+        let mut line = line(&[("name", SweepValue::Integer(3))], flow, LinkReport::default());
+        line.report.seed = u64::MAX;
+        let rows = tables_of(&[line]).swap_remove(0).1;
+        for words in [
+            "{sweep.name: 3.0, seed: 18446744073709551615, name: \"a\", ",
+            ", loss: 0.25, delay_ms_mean: null, ",
+        ] {
+            assert!(rows[0].contains(words), "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_a_sweep_has_the_type_that_holds_all_its_values() {
+        let of = |value| line(&[("x", value)], FlowReport::default(), LinkReport::default());
+        let column = |lines: &[Line]| tables_of(lines).swap_remove(0).0.swap_remove(0);
+        let (whole, word) = (SweepValue::Integer(3), SweepValue::Text("many".into()));
+        let numbers = [of(whole.clone()), of(SweepValue::Number(0.5))];
+        assert_eq!(column(&numbers), "x DOUBLE None");
+        assert_eq!(column(&[of(whole), of(word)]), "x BYTE_ARRAY Some(String)");
     }
 
     #[test]
