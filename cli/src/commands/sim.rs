@@ -134,9 +134,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         return run_sweep(&loaded, options);
     }
     refuse_for_sweeps(options)?;
-    if engine::refusal(scenario).is_some()
-        && let Some(why) = engine::refusal(&loaded.written())
-    {
+    if let Some(why) = engine::refusal(&loaded.written()) {
         return Err(loaded.refuse(vec![why]));
     }
     let at = options.at.as_ref().unwrap_or(&scenario.node[0].name);
