@@ -1,11 +1,12 @@
-//! Arrays that stand where tables do, and arrays that are too long.
+//! Arrays that stand where tables do, and arrays that are too long or too short.
 //!
-//! serde takes both without a word: it reads a struct from an array of its fields too, and a pair
-//! from the beginning of a longer array. So they are looked for by the schema of a scenario, before
-//! the document is read.
+//! serde takes the first without a word, as it reads a struct from an array of its fields too, and
+//! a pair from the beginning of a longer array. So they are looked for by the schema of a scenario,
+//! before the document is read.
 
 use std::sync::LazyLock;
 
+use farhop_proto::base::counted;
 use farhop_proto::stack::Scenario;
 use serde_json::Value;
 use toml::Spanned;
@@ -72,11 +73,14 @@ impl<'a> Look<'a> {
     }
 
     fn array(&mut self, form: &'a Value, array: &DeArray<'_>, value: &Spanned<DeValue<'_>>) {
-        if let Some(most) = form["maxItems"].as_u64()
-            && array.len() as u64 > most
-        {
-            let message = format!("an array of {} elements is too long", array.len());
+        let [least, most] = ["minItems", "maxItems"].map(|key| form[key].as_u64());
+        let count = array.len() as u64;
+        if let Some(most) = most.filter(|most| count > *most) {
+            let message = format!("an array of {} is too long", counted(count, "element"));
             self.complain(value, message, format!("right would be: {most} elements"));
+        } else if let Some(least) = least.filter(|least| count < *least) {
+            let message = format!("an array of {} is too short", counted(count, "element"));
+            self.complain(value, message, format!("right would be: {least} elements"));
         } else if let Some(schema) = form.get("items") {
             for (index, element) in array.iter().enumerate() {
                 self.inside(Step::Index(index), schema, element);
@@ -186,6 +190,19 @@ mod tests {
         ] {
             assert_found(text, place, "too long");
         }
+    }
+
+    #[test]
+    fn arrays_that_are_too_short_are_found_with_what_would_be_right() {
+        for (text, place) in [
+            ("link = [{ between = [\"a\"] }]", "[\"a\"]"),
+            ("mobility.pause_s = []", "[]"),
+            ("node = [{ name = \"a\", position_m = [1] }]", "[1]"),
+        ] {
+            assert_found(text, place, "too short");
+        }
+        let document = DeTable::parse("mobility.pause_s = [1]").expect("well-formed");
+        assert_eq!(misfits(&document)[0].1.help, "right would be: 2 elements");
     }
 
     #[test]
