@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::time::{Duration as StdDuration, Instant as WallClock};
 
 use rustix::fs::{FlockOperation, flock};
@@ -31,12 +31,16 @@ struct Holder {
 pub struct Held {
     _key: File,
     file: PathBuf,
+    note: Vec<u8>,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // One that stays is known by its socket, behind which nobody listens.
-        let _ = fs::remove_file(&self.file);
+        // The key may have been replaced, and another daemon run with the new one.
+        if fs::read(&self.file).is_ok_and(|note| note == self.note) {
+            // One that stays is known by its socket, behind which nobody listens.
+            let _ = fs::remove_file(&self.file);
+        }
     }
 }
 
@@ -77,17 +81,19 @@ impl Store {
             }
             std::thread::sleep(TICK);
         }
-        let holder = Holder { node: node.into(), socket: socket.into() };
-        let text = serde_json::to_vec(&holder).expect("plain data");
-        let written = fs::write(self.holder_file(), text);
-        if let Err(error) = written {
-            // A folder that cannot be written does not change either.
-            let is_read_only = error.kind() == io::ErrorKind::ReadOnlyFilesystem;
-            if !is_read_only {
+        // Others may look for it from elsewhere.
+        let socket = path::absolute(socket).unwrap_or_else(|_| socket.into());
+        let holder = Holder { node: node.into(), socket };
+        let note = serde_json::to_vec(&holder).expect("plain data");
+        if let Err(error) = fs::write(self.holder_file(), &note) {
+            // A folder that cannot be written does not change either, unless somebody has it so.
+            if error.kind() != io::ErrorKind::ReadOnlyFilesystem {
                 return Err(KeysError::Unwritable { dir: self.dir.clone(), error });
             }
+            let dir = self.dir.display();
+            tracing::warn!("{dir} cannot be written: this daemon is not told if its keys change");
         }
-        Ok(Held { _key: key, file: self.holder_file() })
+        Ok(Held { _key: key, file: self.holder_file(), note })
     }
 
     /// Tells the daemon that runs with this key to read the folder anew; `None` if none runs.
@@ -105,7 +111,7 @@ impl Store {
     }
 
     fn ask_holder(&self, request: Request) -> Result<Option<Told>, ControlError> {
-        let Some(Holder { node, socket }) = self.holder() else { return Ok(None) };
+        let Some(Holder { node, socket }) = self.running()? else { return Ok(None) };
         let answer = match ask(&socket, request) {
             // It has ended without a farewell, or begins just now and reads the folder by itself.
             Err(ControlError::NotRunning { .. }) if !self.is_held() => return Ok(None),
@@ -115,6 +121,26 @@ impl Store {
         let keys =
             keys.map_err(|error| ControlError::Answer { path: socket, reason: error.to_string() })?;
         Ok(Some(Told { node, keys }))
+    }
+
+    /// Who runs with this key, or did; `None` if nobody.
+    ///
+    /// Fails if somebody does who has not said who.
+    fn running(&self) -> Result<Option<Holder>, ControlError> {
+        let limit = WallClock::now() + PATIENCE;
+        loop {
+            let holder = self.holder();
+            if holder.is_some() || !self.is_held() {
+                return Ok(holder);
+            }
+            // One that begins just now says it in a moment.
+            if WallClock::now() > limit {
+                let file = self.holder_file();
+                let reason = format!("which daemon that is does not stand in {}", file.display());
+                return Err(ControlError::Refused { reason });
+            }
+            std::thread::sleep(TICK);
+        }
     }
 
     /// Whether a daemon runs with this key.

@@ -177,6 +177,22 @@ fn a_daemon_that_ended_is_not_told_and_one_that_is_deaf_is_named() {
     assert!(store.tell().expect("it has ended").is_none());
 }
 
+#[test]
+fn a_daemon_that_left_no_note_is_not_taken_for_none() {
+    let (_dir, store) = folder();
+    store.own_or_new().expect("a key");
+    let held = store.hold("hill", Path::new("hill.sock")).expect("the first");
+    let note = String::from_utf8(fs::read(store.holder_file()).expect("a note")).expect("text");
+    assert!(note.contains(r#""socket":"/"#), "{note}");
+    fs::remove_file(store.holder_file()).expect("a note");
+    let said = store.tell().expect_err("which one is it").to_string();
+    assert!(said.contains("which daemon that is"), "{said}");
+    // Of the daemon that runs with a key in the place of the first one's.
+    fs::write(store.holder_file(), "another").expect("a note");
+    drop(held);
+    assert!(store.holder_file().exists());
+}
+
 /// Three nodes in a row; the first is this host.
 fn chain(keys: [Option<PublicKey>; 3], store: &Store) -> NodeKeys {
     let name = |index: usize| ["hill", "valley", "peak"][index].to_owned();
