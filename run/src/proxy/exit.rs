@@ -80,7 +80,7 @@ fn serve_one(mut stream: StreamSocket, from: &str, rules: &Rules) -> io::Result<
     stream.set_read_timeout(Some(ASK_WAIT))?;
     let Ask { connect } = read_line(&mut stream)?;
     let target: Result<Target, _> = connect.parse();
-    let connected = target.map_err(|_| Failed::NoSuchName).and_then(|to| connect_to(&to, rules));
+    let connected = target.map_err(|_| Failed::Other).and_then(|to| connect_to(&to, rules));
     let answer = match &connected {
         Ok((_, address)) => Answer::Connected(*address),
         Err(failed) => Answer::Failed(*failed),

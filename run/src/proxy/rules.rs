@@ -77,7 +77,16 @@ impl FromStr for Prefix {
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let bits = bits.map_or(Ok(most), str::parse).map_err(|_| wrong())?;
-        if bits > most { Err(wrong()) } else { Ok(Self { address, bits }) }
+        if bits > most {
+            return Err(wrong());
+        }
+        // As for the addresses that are looked for in it.
+        Ok(match address.to_canonical() {
+            IpAddr::V4(own) if bits >= most - 32 => {
+                Self { address: own.into(), bits: bits - (most - 32) }
+            }
+            _ => Self { address, bits },
+        })
     }
 }
 
@@ -188,12 +197,20 @@ pub struct Exits {
 impl Exits {
     /// Reads `NODE`, the exit of all that has no other, and `PREFIX=NODE`.
     ///
-    /// Fails if a prefix is none, or there are two exits for all.
+    /// Fails if a prefix is none, or there are two exits for one, or for all.
     pub fn read<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, NotUnderstood> {
         let mut exits = Self::default();
         for text in texts {
             match text.split_once('=') {
-                Some((prefix, node)) => exits.routes.push((prefix.parse()?, node.into())),
+                Some((prefix, node)) => {
+                    let prefix: Prefix = prefix.parse()?;
+                    let is_same = |other: &Prefix| prefix.lies_in(other) && other.lies_in(&prefix);
+                    if let Some((_, other)) = exits.routes.iter().find(|(it, _)| is_same(it)) {
+                        let what = format!("two exits for {prefix}, {other} and {node}");
+                        return Err(NotUnderstood(what));
+                    }
+                    exits.routes.push((prefix, node.into()));
+                }
                 None if exits.default.is_some() => {
                     let what = "two exits for all targets; give one of them a prefix";
                     return Err(NotUnderstood(format!("{what}: --exit 10.0.0.0/8={text}")));
@@ -298,6 +315,10 @@ mod tests {
         assert_eq!((of("192.0.2.1"), exits.of_names()), (Some("far"), Some("far")));
         assert!(exits.prefixes().is_none());
         assert_eq!(exits.nodes().collect::<Vec<_>>(), ["far", "near", "gw"]);
+        let said = Exits::read(["10.0.0.0/8=gw", "10.9.0.0/8=near"]).expect_err("the same");
+        assert_eq!(said.to_string(), "two exits for 10.9.0.0/8, gw and near");
+        let mapped = Exits::read(["::ffff:10.0.0.0/104=gw"]).expect("exits");
+        assert_eq!(mapped.of_address("10.9.9.9".parse().expect("an address")), Some("gw"));
         let some = Exits::read(["10.0.0.0/8=gw"]).expect("exits");
         assert_eq!(some.of_address("192.0.2.1".parse().expect("an address")), None);
         assert_eq!(some.prefixes().map(|all| all.len()), Some(1));
