@@ -288,7 +288,8 @@ impl Courier {
     pub(crate) fn send(&mut self, office: &Office, local: u32, wanted: SendFile) -> Result<()> {
         let SendFile { path, to, name, size, sha256, modified_ns: before } = wanted;
         let node = office.node_of(&to)?;
-        ensure!(is_name(&name), "'{name}' is no name for a file; give another one behind {to}:");
+        let shown = name.escape_debug();
+        ensure!(is_name(&name), "'{shown}' is no name for a file; give another one behind {to}:");
         ensure!(path.is_absolute(), "{} is not a full path", path.display());
         let opened = open_file(&path);
         let (_, metadata) = opened.with_context(|| format!("cannot read {}", path.display()))?;

@@ -407,7 +407,9 @@ impl Sender {
 fn check(office: &Office, wanted: &Wanted<'_>) -> Result<NodeId, String> {
     let to = office.node_of(wanted.to).map_err(|error| format!("{error:#}"))?;
     match wanted.file {
-        Some(file) if !is_name(file) => Err(format!("'{file}' is no name for a file")),
+        Some(file) if !is_name(file) => {
+            Err(format!("'{}' is no name for a file", file.escape_debug()))
+        }
         None if !is_service(wanted.service) => {
             Err(format!("'{}' is no name for a service", wanted.service))
         }
