@@ -251,9 +251,10 @@ impl Plain {
             self.once_more.swap_remove(index);
             return None;
         }
-        let is_bound = packet.options.attempts.is_some();
-        (self.mac_ack && !is_bound && ip::is_of_call(&packet.payload))
-            .then(|| Box::new(packet.clone()))
+        let TxOptions { access, attempts, .. } = packet.options;
+        // Most are not of voice, and their payloads have not been looked at for long.
+        let may_be = self.mac_ack && attempts.is_none() && access == AccessCategory::Voice;
+        (may_be && ip::is_of_call(&packet.payload)).then(|| Box::new(packet.clone()))
     }
 
     /// The chip ends frames nearly always in their order.
