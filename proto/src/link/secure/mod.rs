@@ -301,6 +301,8 @@ impl Layer for Secure {
     type Below = Frames;
 
     fn handle_rx(&mut self, cx: &mut Cx<'_>, event: FrameUp) {
+        // A host that slept reads what came before it looks at its timers: no key outlives that.
+        self.handle_timeout(cx);
         match event {
             FrameUp::Received(frame) => self.on_frame(cx, frame),
             // Nobody here has its key.

@@ -11,7 +11,7 @@ use super::session::{Session, TheirBroadcast};
 use super::status::Rejected;
 use crate::base::{Duration, Instant, NodeId};
 use crate::link::PeerSpec;
-use crate::wire::secure::SEAL_BYTES;
+use crate::wire::secure::{HANDSHAKE_HEADER_BYTES, SEAL_BYTES};
 
 /// First messages of ours that may still be answered.
 const BEGUN: usize = 8;
@@ -22,6 +22,8 @@ const ANSWERS: usize = 4;
 const PENDING: usize = 2 * BEGUN;
 /// HMACs of first messages that are remembered, so that a recording counts once.
 const SEEN: usize = 256;
+/// Answers that are remembered of each handshake of ours, so that a recording is work only once.
+const TRIED: usize = 32;
 /// How long an answer waits for our link to place it.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a cookie is of use.
@@ -54,6 +56,36 @@ pub(super) struct Begun {
     pub(super) epoch: u8,
     pub(super) state: Box<HandshakeState>,
     pub(super) mac: [u8; MAC_BYTES],
+    /// How answers that were not to it begin: it is work to find that out.
+    tried: VecDeque<[u8; 8]>,
+}
+
+impl Begun {
+    pub(super) fn new(epoch: u8, state: HandshakeState, mac: [u8; MAC_BYTES]) -> Self {
+        Self { epoch, state: Box::new(state), mac, tried: VecDeque::new() }
+    }
+
+    /// Notes an answer, which the other has made at some time; returns whether it is new.
+    pub(super) fn on_tried(&mut self, message: &[u8]) -> bool {
+        // The key in front of it is drawn anew for each.
+        let short = message.get(HANDSHAKE_HEADER_BYTES..).and_then(|key| key.first_chunk());
+        let Some(short) = short.copied().filter(|short| !self.tried.contains(short)) else {
+            return false;
+        };
+        if self.tried.len() == TRIED {
+            self.tried.pop_front();
+        }
+        self.tried.push_back(short);
+        true
+    }
+}
+
+/// When something about keys was said: in which session, by when that was agreed on here, and by
+/// which of its frames. What is later counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SaidAt {
+    pub(super) session: Instant,
+    pub(super) counter: u64,
 }
 
 /// A handshake that the other began, and that waits for our link to place the answer.
@@ -93,6 +125,8 @@ pub(super) struct Peer {
     pub(super) cookie_answers: VecDeque<(u8, [u8; MAC_BYTES])>,
     cookie: Option<(Cookie, Instant)>,
     pub(super) broadcast: Option<TheirBroadcast>,
+    /// When their key for broadcast was last told.
+    pub(super) key_said: Option<SaidAt>,
     /// Whether it has yet to confirm our key for broadcast.
     pub(super) owes_key: bool,
     /// A key for broadcast of theirs that we have yet to confirm.
@@ -133,6 +167,7 @@ impl Peer {
             cookie_answers: VecDeque::new(),
             cookie: None,
             broadcast: None,
+            key_said: None,
             owes_key: false,
             owes_ack: None,
             seen: VecDeque::new(),
@@ -172,6 +207,11 @@ impl Peer {
         let sessions = self.current.iter_mut().chain(&mut self.previous).chain(&mut self.pending);
         let mut sessions = sessions;
         sessions.find(|session| session.ours == epoch)
+    }
+
+    /// Whether a session that was agreed on at `born` is older than the one that we send under.
+    pub(super) fn is_older(&self, born: Instant) -> bool {
+        self.current.as_ref().is_some_and(|session| born < session.born)
     }
 
     pub(super) fn on_begun(&mut self, begun: Begun) {
@@ -264,7 +304,7 @@ impl Peer {
         if self.current.take_if(|session| is_over(session)).is_none() {
             return false;
         }
-        self.broadcast = None;
+        (self.broadcast, self.key_said) = (None, None);
         // Nothing is left to bear these.
         self.answers.retain(|answer| !answer.is_sealed);
         (self.owes_key, self.owes_ack) = (false, None);

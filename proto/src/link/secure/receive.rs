@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::config::CookieUse;
 use super::noise::{Refusal, cookie_of, has_cookie};
+use super::peer::SaidAt;
 use super::session::{Disbelief, Session, TheirBroadcast};
 use super::status::{Reason, SecureEvent};
 use super::{Secure, draw};
@@ -52,7 +53,7 @@ impl Secure {
             Kind::Cookie => self.on_cookie(cx, index, &frame.payload),
             Kind::Carrier => {
                 let body = self.open_for_us(cx, index, &header, frame.payload.clone())?;
-                let beacon = self.on_carrier(cx, index, &body)?;
+                let beacon = self.on_carrier(cx, index, &header, &body)?;
                 self.give_up(&frame, header.kind, beacon)
             }
             Kind::Link | Kind::Packet | Kind::Cut => {
@@ -234,6 +235,10 @@ impl Secure {
             return Err(Reason::HandshakeForged);
         }
         let mut begun = self.peers[index].begun.remove(at).expect("found there");
+        if !begun.on_tried(message) {
+            self.peers[index].begun.insert(at, begun);
+            return Err(Reason::HandshakeReplayed);
+        }
         let handshakes = self.handshakes(index).ok_or(Reason::NotTrusted)?;
         let read = handshakes.read_response(&mut begun.state, message);
         let (theirs, (there, back), frame) = match read {
@@ -254,23 +259,40 @@ impl Secure {
     }
 
     /// Takes what a neighbour says about keys under the keys we share; gives what is left.
-    fn on_carrier(&mut self, cx: &mut Cx<'_>, index: usize, body: &Bytes) -> Result<Bytes, Reason> {
+    fn on_carrier(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        header: &Header,
+        body: &Bytes,
+    ) -> Result<Bytes, Reason> {
         let (said, frame) = decode_carrier(body).ok_or(Reason::Malformed)?;
         let frame = body.slice_ref(frame);
+        let session = self.peers[index].session(header.epoch).ok_or(Reason::NoKey)?;
+        let when = SaidAt { session: session.born, counter: header.counter };
         for said in said {
-            self.on_said(cx, index, said)?;
+            self.on_said(cx, index, when, said)?;
         }
         Ok(frame)
     }
 
-    fn on_said(&mut self, cx: &mut Cx<'_>, index: usize, said: Said<'_>) -> Result<(), Reason> {
+    fn on_said(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        when: SaidAt,
+        said: Said<'_>,
+    ) -> Result<(), Reason> {
         let peer = &mut self.peers[index];
         match said {
             Said::Init(message) => return self.on_init(cx, index, message, true),
             Said::Response(message) => {
                 self.on_response(cx, index, message)?;
             }
+            // One that somebody held back may tell of a key that is no longer used.
+            Said::BroadcastKey { .. } if peer.key_said.is_some_and(|last| when <= last) => {}
             Said::BroadcastKey { epoch, first, secret } => {
+                peer.key_said = Some(when);
                 if peer.broadcast.as_ref().is_none_or(|key| !key.is(epoch, secret)) {
                     let key = TheirBroadcast::new(self.config.cipher, epoch, secret, first);
                     peer.broadcast = Some(key);
@@ -278,6 +300,8 @@ impl Secure {
                 peer.owes_ack = Some(epoch);
                 peer.own_at = cx.now;
             }
+            // Of an older session: whoever had the key then may have begun anew.
+            Said::BroadcastAck(_) if peer.is_older(when.session) => {}
             Said::BroadcastAck(epoch) => peer.owes_key &= epoch != self.broadcast.epoch,
         }
         self.ask(cx.now);

@@ -98,7 +98,7 @@ impl Secure {
         let (message, state) = self.handshakes(index)?.init(epoch, cookie.as_ref(), seed);
         let mac_at = INIT_BYTES - 2 * MAC_BYTES;
         let mac = message[mac_at..mac_at + MAC_BYTES].try_into().expect("its length");
-        self.peers[index].on_begun(Begun { epoch, state: Box::new(state), mac });
+        self.peers[index].on_begun(Begun::new(epoch, state, mac));
         self.counters.handshakes_begun += 1;
         Some(message)
     }

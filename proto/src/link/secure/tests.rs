@@ -1,5 +1,7 @@
 //! Layers of several nodes on an air that records, loses and repeats.
 
+mod held_back;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
