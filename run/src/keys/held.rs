@@ -86,7 +86,7 @@ impl Store {
         let holder = Holder { node: node.into(), socket };
         let note = serde_json::to_vec(&holder).expect("plain data");
         if let Err(error) = fs::write(self.holder_file(), &note) {
-            // A folder that cannot be written does not change either, unless somebody has it so.
+            // A folder that cannot be written does not change either, until somebody opens it.
             if error.kind() != io::ErrorKind::ReadOnlyFilesystem {
                 return Err(KeysError::Unwritable { dir: self.dir.clone(), error });
             }

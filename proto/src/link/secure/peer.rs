@@ -80,14 +80,6 @@ impl Begun {
     }
 }
 
-/// When something about keys was said: in which session, by when that was agreed on here, and by
-/// which of its frames. What is later counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SaidAt {
-    pub(super) session: Instant,
-    pub(super) counter: u64,
-}
-
 /// A handshake that the other began, and that waits for our link to place the answer.
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -125,8 +117,6 @@ pub(super) struct Peer {
     pub(super) cookie_answers: VecDeque<(u8, [u8; MAC_BYTES])>,
     cookie: Option<(Cookie, Instant)>,
     pub(super) broadcast: Option<TheirBroadcast>,
-    /// When their key for broadcast was last told.
-    pub(super) key_said: Option<SaidAt>,
     /// Whether it has yet to confirm our key for broadcast.
     pub(super) owes_key: bool,
     /// A key for broadcast of theirs that we have yet to confirm.
@@ -167,7 +157,6 @@ impl Peer {
             cookie_answers: VecDeque::new(),
             cookie: None,
             broadcast: None,
-            key_said: None,
             owes_key: false,
             owes_ack: None,
             seen: VecDeque::new(),
@@ -304,7 +293,7 @@ impl Peer {
         if self.current.take_if(|session| is_over(session)).is_none() {
             return false;
         }
-        (self.broadcast, self.key_said) = (None, None);
+        self.broadcast = None;
         // Nothing is left to bear these.
         self.answers.retain(|answer| !answer.is_sealed);
         (self.owes_key, self.owes_ack) = (false, None);

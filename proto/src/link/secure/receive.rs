@@ -4,8 +4,7 @@ use bytes::Bytes;
 
 use super::config::CookieUse;
 use super::noise::{Refusal, cookie_of, has_cookie};
-use super::peer::SaidAt;
-use super::session::{Disbelief, Session, TheirBroadcast};
+use super::session::{Disbelief, SaidAt, Session, TheirBroadcast};
 use super::status::{Reason, SecureEvent};
 use super::{Secure, draw};
 use crate::base::{Cx, EtherType, FrameUp, ReceivedFrame};
@@ -234,11 +233,10 @@ impl Secure {
         if !handshakes.is_their_response(message) {
             return Err(Reason::HandshakeForged);
         }
-        let mut begun = self.peers[index].begun.remove(at).expect("found there");
-        if !begun.on_tried(message) {
-            self.peers[index].begun.insert(at, begun);
+        if !self.peers[index].begun[at].on_tried(message) {
             return Err(Reason::HandshakeReplayed);
         }
+        let mut begun = self.peers[index].begun.remove(at).expect("found there");
         let handshakes = self.handshakes(index).ok_or(Reason::NotTrusted)?;
         let read = handshakes.read_response(&mut begun.state, message);
         let (theirs, (there, back), frame) = match read {
@@ -290,12 +288,16 @@ impl Secure {
                 self.on_response(cx, index, message)?;
             }
             // One that somebody held back may tell of a key that is no longer used.
-            Said::BroadcastKey { .. } if peer.key_said.is_some_and(|last| when <= last) => {}
+            Said::BroadcastKey { .. }
+                if peer.broadcast.as_ref().is_some_and(|key| when <= key.said) => {}
             Said::BroadcastKey { epoch, first, secret } => {
-                peer.key_said = Some(when);
-                if peer.broadcast.as_ref().is_none_or(|key| !key.is(epoch, secret)) {
-                    let key = TheirBroadcast::new(self.config.cipher, epoch, secret, first);
-                    peer.broadcast = Some(key);
+                match peer.broadcast.as_mut().filter(|key| key.is(epoch, secret)) {
+                    Some(key) => key.said = when,
+                    None => {
+                        let cipher = self.config.cipher;
+                        let key = TheirBroadcast::new(cipher, epoch, secret, (first, when));
+                        peer.broadcast = Some(key);
+                    }
                 }
                 peer.owes_ack = Some(epoch);
                 peer.own_at = cx.now;

@@ -295,10 +295,20 @@ impl OwnBroadcast {
     }
 }
 
+/// When something about keys was said: in which session, by when that was agreed on here, and by
+/// which of its frames. What is later counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SaidAt {
+    pub(super) session: Instant,
+    pub(super) counter: u64,
+}
+
 /// The key under which a neighbour seals what is for all.
 #[derive(Debug)]
 pub(super) struct TheirBroadcast {
     pub(super) epoch: u8,
+    /// When it was last told.
+    pub(super) said: SaidAt,
     secret: [u8; 32],
     key: Key,
     window: Window,
@@ -306,9 +316,14 @@ pub(super) struct TheirBroadcast {
 
 impl TheirBroadcast {
     /// The key, of which frames from the counter `first` on will come.
-    pub(super) fn new(cipher: Cipher, epoch: u8, secret: &[u8; 32], first: u64) -> Self {
+    pub(super) fn new(
+        cipher: Cipher,
+        epoch: u8,
+        secret: &[u8; 32],
+        (first, said): (u64, SaidAt),
+    ) -> Self {
         let (key, window) = (Key::new(cipher, secret), Window::starting_at(first));
-        Self { epoch, secret: *secret, key, window }
+        Self { epoch, said, secret: *secret, key, window }
     }
 
     /// Whether it is this key: told again, its window stays.

@@ -58,9 +58,9 @@ fn an_old_key_for_broadcast_told_late_does_not_come_back() {
 #[test]
 fn a_confirmation_of_a_life_before_does_not_stand_for_the_one_that_began_anew() {
     let mut air = Air::pair(&config());
+    // The last one of these says that the key of 1 has come.
     let mut kept = keep_back(&mut air, NodeId(2), NodeId(1));
-    // The last one of those that go before it hears that the key has come.
-    for _ in 0..5 {
+    while air.now < Instant::ZERO + SECOND * 2 {
         kept = keep_back(&mut air, NodeId(2), NodeId(1));
     }
     air.run(SECOND * 3);
@@ -69,13 +69,18 @@ fn a_confirmation_of_a_life_before_does_not_stand_for_the_one_that_began_anew() 
     air.nodes[1].secure.handle_timeout(&mut Cx::new(air.now));
     air.settle(1);
     // It is back, and what 1 tells it under the keys of its new life is lost at first.
-    while !air.nodes[1].has_session(1) {
+    let mut is_lost = false;
+    while !is_lost {
         air.run(Duration::from_micros(100));
+        let under_way = air.flying.len();
         air.flying.retain(|(_, from, _, frame)| {
             *from == NodeId(2) || kind_of(frame) != Some(Kind::Carrier)
         });
+        is_lost = air.nodes[1].has_session(1) && air.flying.len() < under_way;
     }
+    assert!(air.nodes[0].secure.peers[0].owes_key);
     air.deliver(NodeId(2), Some(NodeId(1)), kept);
+    assert!(air.nodes[0].secure.peers[0].owes_key, "it stands for the new life");
     air.run(SECOND);
     assert!(hears(&mut air, b"all again"));
 }
@@ -117,4 +122,33 @@ fn what_came_while_a_host_slept_is_not_older_than_a_key_may_be() {
     air.now += session::EXPIRES_AFTER + SECOND;
     air.deliver(NodeId(1), Some(NodeId(2)), frame);
     assert!(air.nodes[1].came.is_empty());
+}
+
+#[test]
+fn keys_for_broadcast_are_told_where_both_began_at_once() {
+    for (seed, delay_ms) in (0..10).flat_map(|seed| [(seed, 1), (seed, 20), (seed, 150)]) {
+        let nodes = vec![Node::new(1, &[2], seed, &config()), Node::new(2, &[1], seed, &config())];
+        let mut air = Air::new(nodes);
+        air.delay = Duration::from_millis(delay_ms);
+        // Both have begun often when the first of it comes through.
+        air.loss = 1.0;
+        air.run(SECOND * 3);
+        air.loss = 0.0;
+        air.run(SECOND * 5);
+        for index in [0, 1] {
+            air.nodes[index].secure.renew_broadcast(air.now);
+            air.nodes[index].secure.set_timeout(air.now);
+            air.nodes[index].secure.handle_timeout(&mut Cx::new(air.now));
+            air.settle(index);
+        }
+        air.run(SECOND * 2);
+        for (from, to) in [(0, 1), (1, 0)] {
+            air.nodes[to].came.clear();
+            assert!(air.send(from, None, FlowId(0), b"new"));
+            air.run(air.delay * 2);
+            let came = &air.nodes[to].came;
+            let is_there = came.iter().any(|frame| &frame.payload[..] == b"new");
+            assert!(is_there, "seed {seed}, {delay_ms} ms, from {from}");
+        }
+    }
 }
