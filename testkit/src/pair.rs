@@ -54,6 +54,8 @@ pub struct PairConfig {
     pub wake_late: Duration,
     /// Frames that a chip holds.
     pub chip_frames: usize,
+    /// Payload of the longest frame that the devices take, in bytes.
+    pub longest: Option<usize>,
     /// Seed of the pipe.
     pub seed: Seed,
 }
@@ -81,6 +83,7 @@ impl Default for PairConfig {
             reorder: 0.0,
             wake_late: Duration::ZERO,
             chip_frames: 2,
+            longest: None,
             seed: Seed(1),
         }
     }
@@ -430,12 +433,13 @@ impl<L: Link> Pair<L> {
         let radio = self.config.radio;
         let air = radio.phy.air_time(bytes, frame.options.rate.unwrap_or(radio.rate));
         self.ends[end].held += 1;
+        if self.config.longest.is_some_and(|longest| frame.payload.len() > longest) {
+            return self.end_unsent(end, &frame, FrameOutcome::TooLong);
+        }
         let start = self.ends[end].busy_until.max(self.now) + radio.mean_gap();
         let ends = self.ends[end].clock.local(start + air);
         if frame.options.deadline.is_some_and(|deadline| ends > deadline) {
-            let (id, outcome) = (frame.id, FrameOutcome::Late);
-            let done = FrameDone { id, outcome, attempts: 0, air_time: Duration::ZERO };
-            return self.schedule(self.now, end, Event::Done(done));
+            return self.end_unsent(end, &frame, FrameOutcome::Late);
         }
         let is_acked = frame.options.ack == AckPolicy::Normal && frame.to.is_some();
         let most = if is_acked { frame.options.attempts.unwrap_or(CHIP_ATTEMPTS) } else { 1 };
@@ -464,6 +468,11 @@ impl<L: Link> Pair<L> {
         if came {
             self.propagate(end, frame, at, air);
         }
+    }
+
+    fn end_unsent(&mut self, end: usize, frame: &Frame, outcome: FrameOutcome) {
+        let done = FrameDone { id: frame.id, outcome, attempts: 0, air_time: Duration::ZERO };
+        self.schedule(self.now, end, Event::Done(done));
     }
 
     fn is_lost(&mut self, from: usize, at: Instant, frame: &Frame) -> bool {

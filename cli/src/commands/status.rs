@@ -233,6 +233,15 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
         if device["is_gone"] == true {
             out.push_str("    its interface is gone: it is opened again when it is back\n");
         }
+        if number(&sent["frames_too_long"]) > 0.0 {
+            let frames = counted(&sent["frames_too_long"], "frame");
+            let name = text(&device["name"]);
+            let _ = writeln!(
+                out,
+                "    {frames} NOT SENT, longer than its MTU: `ip link set dev {name} mtu 2304`, or \
+                 send shorter packets"
+            );
+        }
         list(&mut out, "    no frames for us", &device["dropped"]);
     }
     out += &describe_security(status);
@@ -575,6 +584,17 @@ mod tests {
         status["keys"] = json!({ "unused": [], "revoked": ["valley"] });
         let said = describe(&status, None);
         assert!(said.contains("key of valley: REVOKED") && !said.contains("NOT TRUSTED"), "{said}");
+    }
+
+    #[test]
+    fn frames_that_are_too_long_are_told_with_what_to_do() {
+        let mut status = status(10.0, 0);
+        let sent = json!({ "frames_sent": 5, "frames_too_long": 1 });
+        status["devices"] = json!([{ "name": "mon0", "kind": "monitor", "sent": sent }]);
+        let said = describe(&status, None);
+        assert!(said.contains("    1 frame NOT SENT, longer than its MTU: `ip link set dev mon0"));
+        status["devices"][0]["sent"]["frames_too_long"] = json!(0);
+        assert!(!describe(&status, None).contains("MTU"));
     }
 
     #[test]

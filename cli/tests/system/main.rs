@@ -4,7 +4,9 @@
 mod chain;
 mod debris;
 mod files;
+mod host;
 mod keys;
+mod mtu;
 mod noise;
 mod paper;
 mod place;

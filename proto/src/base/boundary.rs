@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::id::{AccessCategory, FlowId, Lane, NodeId, RadioId, UnitId};
 use super::layer::Boundary;
+use super::outcome::{DropCause, FrameOutcome, PacketOutcome};
 use super::time::{Duration, Instant};
 use super::units::{Bitrate, Dbm};
 
@@ -233,26 +234,6 @@ pub struct FrameDone {
     pub air_time: Duration,
 }
 
-/// What became of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FrameOutcome {
-    /// Sent; nobody was asked to acknowledge.
-    Sent,
-    /// Acknowledged, with the bits of the acknowledgement.
-    Acked(u16),
-    /// Refused by the receiver's link (SAFE), with the bits of the answer.
-    Nacked(u16),
-    /// Not acknowledged in any attempt.
-    Failed,
-    /// Taken back before it went on air.
-    Cancelled,
-    /// Its end would have passed its deadline, so the driver did not send it.
-    Late,
-    /// No status came in time; whether it was sent is not known.
-    Unknown,
-}
-
 /// What a link carries to one neighbour.
 #[derive(Clone, Debug)]
 pub struct Packet {
@@ -364,36 +345,6 @@ pub struct PacketDone {
     pub attempts: u8,
     /// Air time of all of them.
     pub air_time: Duration,
-}
-
-/// What became of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PacketOutcome {
-    /// The neighbour has it.
-    Delivered,
-    /// Sent without asking for an acknowledgement.
-    Sent,
-    /// Given up.
-    Failed,
-}
-
-/// Why a unit was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DropCause {
-    /// A queue was full.
-    QueueFull,
-    /// No route to the destination.
-    NoRoute,
-    /// Hop limit reached zero.
-    HopLimit,
-    /// All retries were used.
-    Retries,
-    /// Not a well-formed unit.
-    Malformed,
-    /// Longer than the path takes.
-    TooLong,
 }
 
 /// Delivery measured on a link, for routing metrics.

@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::base::RadioSpec;
 use crate::link::blindfec::BlindFecConfig;
 use crate::link::harq::{ArqConfig, HarqConfig};
 use crate::link::plain::PlainConfig;
@@ -12,6 +13,9 @@ use crate::link::two_p::TwoPConfig;
 use crate::link::wild::WildConfig;
 use crate::routing::olsr::OlsrConfig;
 use crate::transport::hop::HopConfig;
+use crate::wire::secure::UNIT_SEAL_BYTES;
+use crate::wire::wild::UNIT_HEAD_BYTES;
+use crate::wire::{blindfec, harq};
 
 /// The stack of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -69,6 +73,21 @@ impl LinkConfig {
     /// Whether it takes packets for all neighbours.
     pub const fn has_broadcast(&self) -> bool {
         !matches!(self, Self::TwoP(_))
+    }
+
+    /// Bytes behind LLC/SNAP of the longest frame that a radio sends, sealed if frames are, with
+    /// packets of up to `packet` bytes. Of units, half are taken to be parity at most.
+    pub fn longest_frame(&self, radio: &RadioSpec, packet: usize) -> usize {
+        let sealed = packet + radio.seal_bytes;
+        let tag = if radio.seal_bytes > 0 { UNIT_SEAL_BYTES } else { 0 };
+        let unit = |of: u8| sealed.div_ceil(of.max(1).into()) + harq::UNIT_HEADER_BYTES + tag;
+        match self {
+            Self::Plain(_) | Self::TwoP(_) => sealed,
+            Self::Wild(wild) => wild.longest_frame(radio, packet) + radio.seal_bytes,
+            Self::BlindFec(_) => blindfec::HEADER_BYTES + UNIT_HEAD_BYTES + sealed,
+            Self::Harq(harq) => unit(harq.units / 2),
+            Self::Arq(arq) => unit(arq.units),
+        }
     }
 
     /// The name of the protocol, as files write it.

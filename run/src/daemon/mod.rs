@@ -204,12 +204,15 @@ fn fit_frames(plan: &mut NodePlan, scenario: &Scenario) {
 
 /// What the device of a radio must know.
 pub fn device_spec(plan: &NodePlan, radio: &RadioPlan, clock: Clock) -> DeviceSpec {
+    let of_block = plan.hop.as_ref().map_or(0, |hop| hop.datagram_bytes());
+    let packet = usize::from(tun::MTU).max(of_block);
     DeviceSpec {
         node: plan.node,
         radio: radio.spec,
         guard: guard(plan),
         transmit_status: radio.config.transmit_status,
         attempts: radio.config.attempts,
+        longest: plan.stack.link.longest_frame(&radio.spec, packet),
         clock,
     }
 }

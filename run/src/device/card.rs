@@ -18,6 +18,11 @@ const FCS_BYTES: usize = 4;
 /// Stations whose last sequence number is kept; the one heard first is forgotten first.
 const STATIONS: usize = 64;
 
+/// Bytes of a frame as it is injected, of which so many are behind LLC/SNAP.
+pub(super) fn injected_bytes(payload: usize) -> usize {
+    radiotap::INJECTION_BYTES + mpdu_bytes(true, payload) - FCS_BYTES
+}
+
 /// The part of a monitor device that knows nothing of sockets.
 #[derive(Debug)]
 pub struct Card {
@@ -259,6 +264,7 @@ mod tests {
             guard: Duration::from_millis(1),
             transmit_status: true,
             attempts: 3,
+            longest: 1_500,
             clock: Clock::start(),
         })
     }
@@ -304,6 +310,14 @@ mod tests {
         assert_eq!((frame.from, frame.to), (NodeId(1), Some(NodeId(2))));
         assert_eq!((frame.started, frame.payload.len()), (preamble, 100));
         assert_eq!(frame.signal, Some(Dbm::new(-60)));
+    }
+
+    #[test]
+    fn a_frame_is_as_long_as_it_is_taken_to_be() {
+        // What is acknowledged is no QoS data here, but has one more field of radiotap.
+        for (ack, less) in [(AckPolicy::NoAck, 1), (AckPolicy::Normal, 2)] {
+            assert_eq!(card(1).encode(&frame(1, ack)).0.len(), injected_bytes(100) - less);
+        }
     }
 
     #[test]

@@ -3,13 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use farhop_proto::base::{AccessCategory, EtherType, Frame, FrameUp, Instant, Room};
+use farhop_proto::base::{AccessCategory, EtherType, Frame, FrameOutcome, FrameUp, Instant, Room};
 use farhop_proto::wire::ieee80211;
 
-use super::monitor::unsent;
-use super::tunnel::Tunnel;
+use super::tunnel::{HEADER_BYTES, Tunnel};
 use super::{
-    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, arrived, named, passing,
+    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, arrived, is_too_long, mtu,
+    named, passing, unsent,
 };
 
 /// Length of an Ethernet header, in bytes.
@@ -32,6 +32,7 @@ impl Ethernet {
     pub fn open(interface: &str, spec: DeviceSpec) -> io::Result<Self> {
         let socket = PacketSocket::open(interface, Some(EtherType::FARHOP.0))
             .map_err(|error| named(error, interface))?;
+        mtu::check(&socket, interface, HEADER_BYTES + spec.longest);
         Ok(Self {
             tunnel: Tunnel::build(spec),
             interface: interface.into(),
@@ -87,7 +88,7 @@ impl Device for Ethernet {
         self.tunnel.put(&mut self.out, &frame);
         let clock = self.tunnel.spec.clock;
         if !self.tunnel.gate.is_in_time(clock.now(), &frame) {
-            out.push(unsent(&frame));
+            out.push(unsent(&frame, FrameOutcome::Late));
             return Ok(());
         }
         let sent = self.socket.send(&self.out);
@@ -99,12 +100,19 @@ impl Device for Ethernet {
                 return Ok(());
             }
             Ok(false) => self.tunnel.gate.on_full(after),
+            Err(error) if is_too_long(&error) => {
+                if self.tunnel.gate.on_too_long(after) {
+                    mtu::tell(&self.socket, &self.interface, self.out.len() - ETHERNET_BYTES);
+                }
+                out.push(unsent(&frame, FrameOutcome::TooLong));
+                return Ok(());
+            }
             Err(error) => {
                 self.tunnel.count(passing(error, &self.interface)?);
                 self.tunnel.gate.on_full(after);
             }
         }
-        out.push(unsent(&frame));
+        out.push(unsent(&frame, FrameOutcome::Late));
         Ok(())
     }
 

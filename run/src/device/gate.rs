@@ -31,6 +31,9 @@ const FULL_PAUSE: Duration = Duration::from_micros(500);
 /// the link's decision to the hand-over.
 const SLACK: Duration = Duration::from_micros(250);
 
+/// That frames are too long is told once in this time at most.
+const TELL: Duration = Duration::from_secs(60);
+
 /// What became of the frames that went through a gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GateStats {
@@ -38,6 +41,8 @@ pub struct GateStats {
     pub frames_sent: u64,
     /// Frames not sent because they would have ended after their deadline.
     pub frames_late: u64,
+    /// Frames not sent because the device takes none that are so long.
+    pub frames_too_long: u64,
     /// Frames handed over so late that they left outside their slot.
     pub frames_outside_slot: u64,
     /// Slots in which that happened.
@@ -60,6 +65,7 @@ impl GateStats {
     pub(super) fn add(&mut self, earlier: &Self) {
         self.frames_sent += earlier.frames_sent;
         self.frames_late += earlier.frames_late;
+        self.frames_too_long += earlier.frames_too_long;
         self.frames_outside_slot += earlier.frames_outside_slot;
         self.slots_overrun += earlier.slots_overrun;
         self.buffer_full += earlier.buffer_full;
@@ -106,6 +112,8 @@ pub struct TxGate {
     queues: [Queue; AccessCategory::COUNT],
     full_until: Instant,
     last_overrun: Instant,
+    /// When it was last told that frames are too long.
+    told: Option<Instant>,
     stats: GateStats,
 }
 
@@ -121,6 +129,7 @@ impl TxGate {
             queues: Default::default(),
             full_until: Instant::ZERO,
             last_overrun: Instant::ZERO,
+            told: None,
             stats: GateStats::default(),
         }
     }
@@ -190,6 +199,16 @@ impl TxGate {
     pub fn on_full(&mut self, now: Instant) {
         self.stats.buffer_full += 1;
         self.full_until = now + FULL_PAUSE;
+    }
+
+    /// Notes a frame that the device never takes. Returns whether to tell of it.
+    pub fn on_too_long(&mut self, now: Instant) -> bool {
+        self.stats.frames_too_long += 1;
+        let is_due = self.told.is_none_or(|told| told + TELL <= now);
+        if is_due {
+            self.told = Some(now);
+        }
+        is_due
     }
 
     /// Takes the status of a frame. Echoes come in the order of the frames; some drivers number
@@ -456,6 +475,15 @@ mod tests {
         }
         let stats = gate.stats();
         assert_eq!((stats.frames_outside_slot, stats.slots_overrun), (3, 1));
+    }
+
+    #[test]
+    fn that_frames_are_too_long_is_told_once_a_minute_and_makes_no_pause() {
+        let mut gate = TxGate::build(spec(), false);
+        let told = [0, 1, 59, 60, 61].map(|second| gate.on_too_long(at(second * 1_000_000)));
+        assert_eq!(told, [true, false, false, true, false]);
+        assert_eq!(gate.stats().frames_too_long, 5);
+        assert!(!gate.room(at(61_000_000), ACCESS).is_none());
     }
 
     #[test]

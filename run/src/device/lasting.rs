@@ -6,11 +6,12 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use farhop_proto::base::{AccessCategory, Duration, Frame, FrameUp, Instant, ReceivedFrame, Room};
+use farhop_proto::base::{
+    AccessCategory, Duration, Frame, FrameOutcome, FrameUp, Instant, ReceivedFrame, Room,
+};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::monitor::unsent;
-use super::{Clock, Device, DeviceStatus};
+use super::{Clock, Device, DeviceStatus, unsent};
 
 /// How often an interface that is gone is looked for.
 const LOOK: Duration = Duration::from_secs(1);
@@ -79,7 +80,7 @@ impl Device for Lasting {
     }
 
     fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()> {
-        let back = unsent(&frame);
+        let back = unsent(&frame, FrameOutcome::Late);
         let Some(device) = &mut self.device else {
             out.push(back);
             return Ok(());
@@ -141,9 +142,7 @@ mod tests {
     use super::super::GateStats;
     use super::*;
     use bytes::Bytes;
-    use farhop_proto::base::{
-        EtherType, FlowId, FrameDone, FrameOutcome, NodeId, RadioId, TxOptions, UnitId,
-    };
+    use farhop_proto::base::{EtherType, FlowId, FrameDone, NodeId, RadioId, TxOptions, UnitId};
     use std::cell::Cell;
     use std::os::unix::net::UnixStream;
     use std::rc::Rc;

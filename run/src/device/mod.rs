@@ -15,7 +15,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use farhop_proto::base::{
-    AccessCategory, Frame, FrameUp, Instant, NodeId, RadioId, RadioSpec, ReceivedFrame, Room,
+    AccessCategory, Duration, Frame, FrameDone, FrameOutcome, FrameUp, Instant, NodeId, RadioId,
+    RadioSpec, ReceivedFrame, Room,
 };
 use serde::Serialize;
 
@@ -27,6 +28,7 @@ pub mod ethernet;
 mod gate;
 pub mod lasting;
 pub mod monitor;
+mod mtu;
 pub mod os;
 mod packet;
 pub mod signals;
@@ -67,7 +69,8 @@ pub trait Device {
     fn room(&self, now: Instant, access: AccessCategory) -> Room;
 
     /// Hands a frame over, if it still ends before its deadline by the clock of this moment; one
-    /// that does not, or that the device does not take, comes back in `out` as late.
+    /// that does not, or that the device does not take now, comes back in `out` as late, one that
+    /// it never takes as too long.
     ///
     /// Fails if the interface is gone.
     fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()>;
@@ -93,11 +96,13 @@ pub struct DeviceSpec {
     /// The radio that it stands for.
     pub radio: RadioSpec,
     /// Guard of the slots above, to tell when a frame left outside its slot.
-    pub guard: farhop_proto::base::Duration,
+    pub guard: Duration,
     /// Whether the radio reports the end of each frame.
     pub transmit_status: bool,
     /// Most transmissions of a frame that does not say.
     pub attempts: u8,
+    /// Bytes behind LLC/SNAP of the longest frame that is expected.
+    pub longest: usize,
     /// The node's clock.
     pub clock: Clock,
 }
@@ -158,6 +163,16 @@ pub(crate) fn named(error: io::Error, what: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
+/// A frame that was not sent.
+pub(crate) fn unsent(frame: &Frame, outcome: FrameOutcome) -> FrameUp {
+    FrameUp::Done(FrameDone { id: frame.id, outcome, attempts: 0, air_time: Duration::ZERO })
+}
+
+/// Whether an interface refused a frame because it takes none that are so long.
+pub(crate) fn is_too_long(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EMSGSIZE)
+}
+
 /// What to count for an error that may pass by itself: the interface is down for now, or refused
 /// this one frame.
 ///
@@ -165,7 +180,6 @@ pub(crate) fn named(error: io::Error, what: &str) -> io::Error {
 pub(crate) fn passing(error: io::Error, interface: &str) -> io::Result<&'static str> {
     match error.raw_os_error() {
         Some(libc::ENETDOWN) => Ok("interface-down"),
-        Some(libc::EMSGSIZE) => Ok("too-long-for-interface"),
         Some(libc::ENXIO | libc::ENODEV | libc::EBADF | libc::ENOTSOCK) | None => {
             Err(named(error, interface))
         }

@@ -9,12 +9,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use farhop_proto::base::{
-    AccessCategory, Duration, Frame, FrameDone, FrameOutcome, FrameUp, Instant, ReceivedFrame, Room,
+    AccessCategory, Frame, FrameOutcome, FrameUp, Instant, ReceivedFrame, Room,
 };
 
-use super::card::Card;
+use super::card::{Card, injected_bytes};
 use super::{
-    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, arrived, named, passing,
+    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, arrived, is_too_long, mtu,
+    named, passing, unsent,
 };
 
 /// A card in monitor mode.
@@ -37,6 +38,7 @@ impl Monitor {
             // Without an echo the send buffer is the card's only word on room: keep it short.
             socket.set_send_buffer(20_000)?;
         }
+        mtu::check(&socket, interface, injected_bytes(spec.longest));
         Ok(Self {
             card: Card::build(spec),
             interface: interface.into(),
@@ -44,16 +46,6 @@ impl Monitor {
             buffer: vec![0; FRAME_BYTES],
         })
     }
-}
-
-/// A frame that was not sent.
-pub(super) fn unsent(frame: &Frame) -> FrameUp {
-    FrameUp::Done(FrameDone {
-        id: frame.id,
-        outcome: FrameOutcome::Late,
-        attempts: 0,
-        air_time: Duration::ZERO,
-    })
 }
 
 impl Device for Monitor {
@@ -98,10 +90,11 @@ impl Device for Monitor {
     fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()> {
         let clock = self.card.spec.clock;
         if !self.card.gate.is_in_time(clock.now(), &frame) {
-            out.push(unsent(&frame));
+            out.push(unsent(&frame, FrameOutcome::Late));
             return Ok(());
         }
         let (bytes, sequence) = self.card.encode(&frame);
+        let length = bytes.len();
         let sent = self.socket.send(bytes);
         let after = clock.now();
         match sent {
@@ -111,12 +104,19 @@ impl Device for Monitor {
                 return Ok(());
             }
             Ok(false) => self.card.gate.on_full(after),
+            Err(error) if is_too_long(&error) => {
+                if self.card.gate.on_too_long(after) {
+                    mtu::tell(&self.socket, &self.interface, length);
+                }
+                out.push(unsent(&frame, FrameOutcome::TooLong));
+                return Ok(());
+            }
             Err(error) => {
                 self.card.count(passing(error, &self.interface)?);
                 self.card.gate.on_full(after);
             }
         }
-        out.push(unsent(&frame));
+        out.push(unsent(&frame, FrameOutcome::Late));
         Ok(())
     }
 

@@ -17,9 +17,8 @@ use farhop_proto::base::{
 use socket2::SockAddr;
 
 use super::datagrams::{Datagrams, TRAIN_BYTES, TRAIN_DATAGRAMS};
-use super::monitor::unsent;
 use super::tunnel::{HEADER_BYTES, Tunnel};
-use super::{Device, DeviceSpec, DeviceStatus, named};
+use super::{Device, DeviceSpec, DeviceStatus, named, unsent};
 
 /// Bytes of a block in a frame that fits into a datagram of a wire with an MTU of 1,500: besides
 /// them are IPv6 and UDP (48), our header (8), the seal (24), and within it IPv4, UDP and the
@@ -150,7 +149,7 @@ impl Udp {
     fn send_paced(&mut self, frame: &Frame, out: &mut Vec<FrameUp>) {
         let now = self.tunnel.spec.clock.now();
         if !self.tunnel.gate.is_in_time(now, frame) {
-            return out.push(unsent(frame));
+            return out.push(unsent(frame, FrameOutcome::Late));
         }
         self.put(frame.clone());
         if self.transmit().is_some() {
@@ -159,7 +158,7 @@ impl Udp {
         } else {
             self.waiting.clear();
             self.tunnel.gate.on_full(now);
-            out.push(unsent(frame));
+            out.push(unsent(frame, FrameOutcome::Late));
         }
     }
 }
@@ -305,6 +304,7 @@ mod tests {
             guard: Duration::ZERO,
             transmit_status: false,
             attempts: 1,
+            longest: 1_500,
             clock: Clock::start(),
         }
     }

@@ -305,6 +305,7 @@ impl Chip {
             FrameOutcome::Failed | FrameOutcome::Unknown => &mut self.stats.failures,
             FrameOutcome::Cancelled => &mut self.stats.cancelled,
             FrameOutcome::Late => &mut self.stats.late,
+            FrameOutcome::TooLong => unreachable!("a chip takes frames of any length"),
         };
         *counter += 1;
     }

@@ -190,6 +190,7 @@ impl BlindFec {
         let Some(id) = packet else { return };
         let outcome = match done.outcome {
             FrameOutcome::Sent | FrameOutcome::Unknown => PacketOutcome::Sent,
+            FrameOutcome::TooLong => return self.drop_packet(id, DropCause::TooLong),
             _ => PacketOutcome::Failed,
         };
         let (attempts, air_time) = (done.attempts, done.air_time);

@@ -269,7 +269,8 @@ impl Harq {
         let Some((_, to, given)) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
             return;
         };
-        let is_sent = !matches!(done.outcome, FrameOutcome::Late | FrameOutcome::Cancelled);
+        let (is_sent, is_too_long) =
+            (done.outcome.went_out(), done.outcome == FrameOutcome::TooLong);
         self.counters.frames_not_sent += u64::from(!is_sent);
         let air = self.air.of(to.0, to.1);
         let share = match given {
@@ -281,11 +282,17 @@ impl Harq {
         *share += done.air_time;
         match given {
             Given::Unit { burst, .. } => {
-                let key = to.1.map(|node| (to.0, node));
-                if let Some(peer) = key.and_then(|key| self.peers.get_mut(&key)) {
-                    peer.sender.on_unit_done(now, burst, done.air_time);
+                let Some(key) = to.1.map(|node| (to.0, node)) else { return };
+                let Some(peer) = self.peers.get_mut(&key) else { return };
+                if !is_too_long {
+                    return peer.sender.on_unit_done(now, burst, done.air_time);
                 }
+                // None of its units would ever go.
+                let dropped = peer.sender.drop_packet_of(burst);
+                dropped.into_iter().for_each(|id| self.count_drop(id, DropCause::TooLong));
+                self.busy.insert(key);
             }
+            Given::Packet(id) if is_too_long => self.count_drop(id, DropCause::TooLong),
             Given::Packet(id) => {
                 let outcome = if is_sent { PacketOutcome::Sent } else { PacketOutcome::Failed };
                 let (attempts, air_time) = (done.attempts, done.air_time);

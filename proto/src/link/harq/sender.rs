@@ -358,6 +358,14 @@ impl Sender {
         out.push(block.done(outcome));
     }
 
+    /// Gives up the packet of a burst; which it is, if it was not finished.
+    pub(super) fn drop_packet_of(&mut self, burst: u64) -> Option<UnitId> {
+        let block = self.bursts.remove(&burst)?.block;
+        let mut done = Vec::new();
+        self.finish(block, PacketOutcome::Failed, &mut done);
+        done.pop().map(|done| done.id)
+    }
+
     /// Gives up all that is not finished.
     pub(super) fn fail_all(&mut self, out: &mut Vec<PacketDone>) {
         self.bursts.clear();

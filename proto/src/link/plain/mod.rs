@@ -222,6 +222,9 @@ impl Plain {
         if goes_again {
             return;
         }
+        if done.outcome == FrameOutcome::TooLong {
+            return self.count_drop(id, DropCause::TooLong);
+        }
         let (attempts, air_time) = (done.attempts, done.air_time);
         self.up.push_back(PacketUp::Done(PacketDone { id, outcome, attempts, air_time }));
     }
@@ -317,7 +320,7 @@ impl Plain {
             FrameOutcome::Failed | FrameOutcome::Nacked(_) => {
                 (&mut self.counters.frames_failed, PacketOutcome::Failed)
             }
-            FrameOutcome::Late | FrameOutcome::Cancelled => {
+            FrameOutcome::Late | FrameOutcome::Cancelled | FrameOutcome::TooLong => {
                 (&mut self.counters.frames_not_sent, PacketOutcome::Failed)
             }
             // Most likely it was sent; nobody knows more.

@@ -330,13 +330,17 @@ impl TwoP {
         let Some(frame) = found.ok().and_then(|at| self.outstanding.remove(at)) else { return };
         let is_sent = matches!(done.outcome, FrameOutcome::Sent | FrameOutcome::Unknown);
         self.counters.frames_sent += u64::from(is_sent);
-        self.counters.frames_late += u64::from(!is_sent);
+        let is_too_long = done.outcome == FrameOutcome::TooLong;
+        self.counters.frames_late += u64::from(!is_sent && !is_too_long);
         let peer = &mut self.peers[frame.peer];
         let air = self.air.of(peer.spec.radio, Some(peer.spec.node));
         *if frame.packet.is_some() { &mut air.data } else { &mut air.acknowledgement } +=
             done.air_time;
         let Some((id, bytes)) = frame.packet else { return };
         peer.sent_bytes += if is_sent { bytes as u64 } else { 0 };
+        if is_too_long {
+            return self.count_drop(id, DropCause::TooLong);
+        }
         let outcome = if is_sent { PacketOutcome::Sent } else { PacketOutcome::Failed };
         let (attempts, air_time) = (done.attempts, done.air_time);
         self.up.push_back(PacketUp::Done(PacketDone { id, outcome, attempts, air_time }));

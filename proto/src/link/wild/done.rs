@@ -1,8 +1,8 @@
-//! Frames that come back from the radio, sent or late.
+//! Frames that come back from the radio: sent, late, or longer than it takes.
 
 use super::Wild;
 use super::send::{Outstanding, What};
-use crate::base::{Cx, FrameDone, FrameOutcome};
+use crate::base::{Cx, DropCause, FrameDone, FrameOutcome, PacketUp, Seq};
 
 impl Wild {
     /// The end of a frame of ours.
@@ -19,8 +19,8 @@ impl Wild {
         port.planned = port.planned.saturating_sub(frame.planned);
         // A radio that reports before the frame can have been on air must not fill the slot twice.
         port.busy_until = port.busy_until.min((cx.now + port.planned).max(port.on_air_until));
-        if matches!(done.outcome, FrameOutcome::Late | FrameOutcome::Cancelled) {
-            return self.on_late(frame);
+        if !done.outcome.went_out() {
+            return self.on_not_sent(frame, done.outcome == FrameOutcome::TooLong);
         }
         self.counters.frames_sent += 1;
         let to = frame.peer.map(|index| self.peers[index].spec.node);
@@ -38,8 +38,9 @@ impl Wild {
         }
     }
 
-    fn on_late(&mut self, frame: Outstanding) {
-        self.counters.frames_late += 1;
+    fn on_not_sent(&mut self, frame: Outstanding, is_too_long: bool) {
+        self.counters.frames_too_long += u64::from(is_too_long);
+        self.counters.frames_late += u64::from(!is_too_long);
         let slots = &self.groups[frame.place.0].slots;
         if frame.had_stamp && slots.number() == frame.slot {
             self.port_mut(frame.place).is_stamped = false;
@@ -49,8 +50,21 @@ impl Wild {
         if !matches!(frame.what, What::Carrier(_)) {
             sender.on_frame_late(frame.slot);
         }
-        if let What::First(seq) | What::Repeat(seq) = frame.what {
+        let (What::First(seq) | What::Repeat(seq)) = frame.what else { return };
+        if is_too_long {
+            self.give_up_too_long(index, seq);
+        } else {
             sender.on_late(seq);
+        }
+    }
+
+    /// Drops the packet of a frame that the radio never takes: again and again it would come first.
+    fn give_up_too_long(&mut self, index: usize, seq: Seq) {
+        let mut done = Vec::new();
+        self.peers[index].sender.on_too_long(seq, &mut done);
+        for done in self.ended(done) {
+            *self.drops.entry(DropCause::TooLong).or_default() += 1;
+            self.up.push_back(PacketUp::Dropped { id: done.id, cause: DropCause::TooLong });
         }
     }
 }

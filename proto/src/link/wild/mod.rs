@@ -298,14 +298,20 @@ impl Wild {
     }
 
     /// Tells of packets that have ended.
-    fn end(&mut self, mut done: Vec<PacketDone>) {
+    fn end(&mut self, done: Vec<PacketDone>) {
+        let ended = self.ended(done);
+        self.up.extend(ended.into_iter().map(PacketUp::Done));
+    }
+
+    /// The packets that have ended with those that were numbered.
+    fn ended(&mut self, mut done: Vec<PacketDone>) -> Vec<PacketDone> {
         for index in 0..done.len() {
             done.extend(self.riders.end(&done[index]));
         }
         let mut ended = Vec::with_capacity(done.len());
         done.into_iter().for_each(|done| self.parts.end(done, &mut ended));
         ended.retain(|done| self.copies.has_ended(done.id));
-        self.up.extend(ended.into_iter().map(PacketUp::Done));
+        ended
     }
 
     /// The neighbours of a radio that can be sent to.

@@ -5,12 +5,14 @@
 //! where none of these fits and none went out, and a beacon if nothing else was sent.
 
 use super::peer::Peer;
-use super::{Port, Wild};
+use super::riders::BUNDLE_BYTES;
+use super::{InOrder, Port, Settings, Wild, WildConfig, ack_bytes, window};
+use crate::base::phy::LLC_SNAP_BYTES;
 use crate::base::{
     AccessCategory, AckPolicy, Cx, Duration, EtherType, FlowId, Frame, Gap, Instant, Lane,
-    RoomBelow, Seq, TxOptions, UnitId,
+    RadioSpec, RoomBelow, Seq, TxOptions, UnitId,
 };
-use crate::wire::wild::{Coded, HEADER_BYTES, Header, Kind, encode, flag};
+use crate::wire::wild::{Coded, HEADER_BYTES, Header, Kind, UNIT_HEAD_BYTES, encode, flag};
 
 /// A frame that was given down and has not come back.
 #[derive(Debug)]
@@ -203,6 +205,21 @@ impl Wild {
         self.outstanding.push_back(Outstanding { id, place, peer, slot, had_stamp, what, planned });
         let flow = if carried.is_some() { FlowId::CONTROL } else { FlowId(0) };
         Frame { id, radio, to, flow, protocol: EtherType::FARHOP, payload, options }
+    }
+}
+
+impl WildConfig {
+    /// Bytes behind LLC/SNAP, without a seal, of the longest frame with packets of up to `packet`
+    /// bytes.
+    pub fn longest_frame(&self, radio: &RadioSpec, packet: usize) -> usize {
+        let settings = Settings::new(self);
+        let rides = self.acks_ride && self.in_order != InOrder::Link;
+        let body = UNIT_HEAD_BYTES + packet.max(if rides { BUNDLE_BYTES } else { 0 });
+        let ack = ack_bytes(window(self, &settings, radio));
+        let single = HEADER_BYTES + ack + body;
+        // One that is repeated may have an acknowledgement that it did not have at first.
+        let filled = usize::from(self.frame_bytes.unwrap_or(0)) + ack;
+        single.max(filled.saturating_sub(LLC_SNAP_BYTES + radio.seal_bytes))
     }
 }
 

@@ -264,6 +264,17 @@ impl Sender {
         }
     }
 
+    /// A transmission did not happen, and would not if it were tried again: the packet is given up.
+    pub(super) fn on_too_long(&mut self, seq: Seq, done: &mut Vec<PacketDone>) {
+        let Some(index) = self.index(seq) else { return };
+        let entry = &mut self.window[index];
+        if entry.state == State::Flight {
+            entry.attempts -= 1;
+            self.finish(index, PacketOutcome::Failed, done);
+            self.slide();
+        }
+    }
+
     fn set_lost(&mut self, index: usize) {
         let entry = &mut self.window[index];
         entry.state = State::Lost;

@@ -195,6 +195,35 @@ fn late_frames_come_first_in_the_next_slot_and_use_no_attempt() {
 }
 
 #[test]
+fn a_packet_whose_frame_the_device_never_takes_is_dropped_and_the_window_moves_on() {
+    let mut wild = node([1, 1]);
+    hears(&mut wild, 2, at(101_000), 1_000, true);
+    offers(&mut wild, 2, 1);
+    offers(&mut wild, 2, 2);
+    let opens = at(100_000) + T + WildConfig::default().guard();
+    let mut cx = Cx::new(opens);
+    while wild.poll_rx(&mut cx).is_some() {}
+    let data =
+        |frame: &&Frame| decode(&frame.payload).expect("a frame of ours").header.kind == Kind::Data;
+    let given = drain(&mut wild, opens);
+    let sent: Vec<_> = given.iter().filter(data).collect();
+    let outcomes = [FrameOutcome::TooLong, FrameOutcome::Late];
+    for (frame, outcome) in sent.into_iter().zip(outcomes) {
+        let done = FrameDone { id: frame.id, outcome, attempts: 0, air_time: Duration::ZERO };
+        wild.handle_rx(&mut cx, FrameUp::Done(done));
+    }
+    let cause = DropCause::TooLong;
+    let event = wild.poll_rx(&mut cx);
+    assert!(matches!(event, Some(PacketUp::Dropped { id: UnitId(1), cause: DropCause::TooLong })));
+    let status = wild.status(opens);
+    assert_eq!((status.drops[&cause], status.counters["frames_too_long"]), (1, 1));
+    let again = drain(&mut wild, opens);
+    let again: Vec<_> = again.iter().filter(data).collect();
+    let header = decode(&again[0].payload).expect("a frame of ours").header;
+    assert_eq!((again.len(), header.flow_seq, header.base_offset), (1, 1, 0));
+}
+
+#[test]
 fn what_fits_into_no_slot_is_refused() {
     let config = WildConfig { slot_ms: 2.0, guard_ms: 1.0, ..WildConfig::default() };
     let peer = PeerSpec { node: NodeId(2), radio: RadioId(0) };

@@ -195,7 +195,8 @@ pub(super) enum Phase {
         /// How often it was.
         tries: u32,
     },
-    /// Nothing goes out until then: hardly anything came of the last round.
+    /// Nothing goes out until then: hardly anything came of the last round, there is no memory for
+    /// it, or the device does not take its frames.
     Paused {
         /// When it goes on.
         until: Instant,

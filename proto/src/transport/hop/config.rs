@@ -9,6 +9,9 @@ use crate::base::Duration;
 /// Hops that a block may make (`hop.md` 2).
 pub const HOPS: u8 = 50;
 
+/// IPv4, UDP and the header of blocks before the bytes of a frame.
+const HEADERS_BYTES: usize = 52;
+
 /// Settings of `transport/hop`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -128,6 +131,11 @@ impl HopConfig {
     pub(crate) fn block_cost(&self) -> u64 {
         let frames = self.block_bytes.div_ceil(self.frame_bytes.max(1).into());
         cost(self.block_bytes.into(), frames.into())
+    }
+
+    /// Bytes of an IP packet with a whole frame of a block.
+    pub fn datagram_bytes(&self) -> usize {
+        HEADERS_BYTES + usize::from(self.frame_bytes)
     }
 
     /// How long a source waits for the destination's acknowledgement.

@@ -65,8 +65,8 @@ use self::reach::{Route, Stranded};
 use self::receive::{Arrivals, Over};
 pub use self::send::LONGEST_WAIT;
 use crate::base::{
-    AddressPlan, Bitrate, Cx, DatagramUp, Duration, Instant, Name, NodeId, PacketOutcome, Rng,
-    UnitId, UnitIds, named, sooner,
+    AddressPlan, Bitrate, Cx, DatagramUp, DropCause, Duration, Instant, Name, NodeId,
+    PacketOutcome, Rng, UnitId, UnitIds, named, sooner,
 };
 use crate::wire::hop::{BlockId, CONTROL_PORT, DATA_PORT, FlowKey};
 use crate::wire::udp;
@@ -114,6 +114,7 @@ pub enum Keep {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
     frames_sent: u64,
+    frames_too_long: u64,
     frames_received: u64,
     frames_again: u64,
     frames_forwarded: u64,
@@ -395,6 +396,7 @@ impl Hop {
                 self.on_packet(cx.now, via, &payload, signal);
             }
             DatagramUp::Done(done) => self.on_out(cx.now, done.id, done.outcome),
+            DatagramUp::Dropped { id, cause: DropCause::TooLong } => self.on_too_long(cx.now, id),
             DatagramUp::Dropped { id, .. } => self.on_out(cx.now, id, PacketOutcome::Failed),
             DatagramUp::CallFails(to) => self.on_call_fails(cx.now, to),
             DatagramUp::NextHop { dst, via, hops } => {
@@ -458,6 +460,7 @@ impl Hop {
             ("blocks_held", self.blocks.len() as u64),
             ("memory_held", self.memory),
             ("frames_sent", all.frames_sent),
+            ("frames_too_long", all.frames_too_long),
             ("frames_received", all.frames_received),
             ("frames_again", all.frames_again),
             ("frames_forwarded", all.frames_forwarded),

@@ -115,6 +115,15 @@ impl Hop {
         }
     }
 
+    /// A datagram of ours is longer than a device takes.
+    pub(super) fn on_too_long(&mut self, now: Instant, id: UnitId) {
+        if let Some(InRadio::Frame(block)) = self.in_radio.get(&id).copied() {
+            self.counters.frames_too_long += 1;
+            self.put_off(now, block);
+        }
+        self.on_out(now, id, PacketOutcome::Failed);
+    }
+
     fn after_message(
         &mut self,
         now: Instant,

@@ -7,9 +7,9 @@
 //! nothing: where up to nine of ten frames are lost, what comes is spread over the round as by lot,
 //! while bursts of a hidden sender let frames through only between two of them.
 
-use super::Hop;
 use super::bits::Bits;
 use super::block::{Block, Phase};
+use super::{Hop, NextHop};
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::BlockId;
 
@@ -35,6 +35,9 @@ const GROWTH: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(10);
 const DOUBLINGS: u32 = 7;
 const FEW_DOUBLINGS: u32 = 6;
+/// How long a transfer waits of which a frame is longer than the device takes: its MTU may be set,
+/// and the next hop gives up waiting for it meanwhile.
+const TOO_LONG_PAUSE: Duration = Duration::from_secs(5);
 
 /// What a node allows itself towards a neighbour.
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +129,24 @@ impl Hop {
         let longest = PAUSE * (1 << u64::from(doublings));
         self.counters.pauses += 1;
         Duration::from_secs_f64(longest.as_secs_f64() * self.rng.uniform())
+    }
+
+    /// Puts off a transfer of which a frame is longer than the device takes. To ask the next hop
+    /// what came of it would take the air and a turn from others, for nothing.
+    pub(super) fn put_off(&mut self, now: Instant, id: BlockId) {
+        let Some(block) = self.blocks.get_mut(&id) else { return };
+        let Some(transfer) = &mut block.transfer else { return };
+        if matches!(transfer.phase, Phase::Asked { .. }) {
+            return;
+        }
+        let route = self.routes.get(&block.shape.destination);
+        let is_elsewhere = route.is_some_and(|route| route.via != transfer.via);
+        if is_elsewhere && self.config.next_hop == NextHop::Raw {
+            return self.ask(now, id);
+        }
+        transfer.phase = Phase::Paused { until: now + TOO_LONG_PAUSE };
+        transfer.sent.clear();
+        transfer.cursor = 0;
     }
 
     /// Goes on with transfers whose pause is over.

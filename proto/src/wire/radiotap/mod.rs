@@ -191,6 +191,9 @@ pub struct Injection {
     pub retries: Option<u8>,
 }
 
+/// Length of the longest header of a frame to be injected, in bytes.
+pub const INJECTION_BYTES: usize = 13;
+
 /// Appends the header of a frame to be injected.
 pub fn put_injection(out: &mut Vec<u8>, injection: &Injection) {
     let fields = match injection.retries {

@@ -8,6 +8,7 @@ mod listen;
 mod parked;
 mod safety;
 mod stale;
+mod too_long;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +29,7 @@ struct Harm {
 enum Event {
     Arrives(NodeId, Datagram),
     Done(Unit, bool),
+    TooLong(Unit),
 }
 
 /// A row of nodes, 1 to n, each in reach of the next.
@@ -52,6 +54,10 @@ struct Row {
     deaf: Option<NodeId>,
     /// Two neighbours that do not hear each other.
     cut: Option<[NodeId; 2]>,
+    /// The longest datagram that devices take, in bytes.
+    longest: usize,
+    /// Datagrams that they did not take.
+    refused: usize,
     /// Flows that no application takes.
     unwanted: BTreeSet<FlowKey>,
     /// Whether applications take blocks and do not accept them yet.
@@ -91,6 +97,8 @@ impl Row {
             acknowledged: 0,
             deaf: None,
             cut: None,
+            longest: usize::MAX,
+            refused: 0,
             unwanted: BTreeSet::new(),
             is_slow: false,
         };
@@ -207,6 +215,7 @@ impl Row {
                 attempts: 1,
                 air_time: Duration::ZERO,
             }),
+            Event::TooLong(id) => DatagramUp::Dropped { id, cause: DropCause::TooLong },
         };
         self.nodes[index].handle_rx(&mut Cx::new(self.now), event);
         self.settle();
@@ -237,6 +246,10 @@ impl Row {
 
     fn transmit(&mut self, index: usize, datagram: Datagram) {
         let from = NodeId(index as u16 + 1);
+        if datagram.payload.len() > self.longest {
+            self.refused += 1;
+            return self.plan(self.now, index, Event::TooLong(datagram.id));
+        }
         let Destination::NextHop(to) = datagram.to else {
             let done = self.now + Duration::from_millis(self.count_of(index) + 1);
             self.plan(done, index, Event::Done(datagram.id, true));

@@ -1,0 +1,74 @@
+//! Packets whose frames are longer than an Ethernet-like device takes.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::host::{Host, is_answered, join, stdout};
+use crate::place::{Place, stderr, wait_for};
+
+/// Two hosts with a wire between them, of the usual MTU.
+const SCENARIO: &str = r#"
+name = "mtu"
+[security]
+mode = "off"
+[stack.link]
+kind = "wild"
+[[node]]
+name = "left"
+device = { kind = "ethernet", interface = "wire" }
+[[node]]
+name = "right"
+device = { kind = "ethernet", interface = "wire" }
+[[link]]
+between = ["left", "right"]
+"#;
+
+/// Whether packets of so many bytes come back.
+fn ping(host: &Host<'_>, bytes: u16) -> bool {
+    let data = (bytes - 28).to_string();
+    let words = ["ping", "-n", "-c", "3", "-i", "0.2", "-W", "1", "-s", &data, "10.66.0.2"];
+    is_answered(&host.run(&words))
+}
+
+#[test]
+#[ignore = "system: namespaces and processes"]
+fn a_packet_that_the_device_does_not_take_is_lost_and_told_and_the_rest_goes_on() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can join namespaces by a wire; labs have no `up`");
+        return;
+    }
+    let place = Place::new("mtu");
+    let file = place.path("mtu.toml");
+    fs::write(&file, SCENARIO).expect("the scenario is written");
+    let (mut left, mut right) = (Host::new(&place, "left"), Host::new(&place, "right"));
+    join(&left, &right);
+    left.up(&file);
+    right.up(&file);
+    wait_for("the hosts to meet", || ping(&left, 84));
+    let said = left.log();
+    assert!(said.contains("wire has an MTU of 1500, and frames of this link may have "), "{said}");
+
+    assert!(!ping(&left, 1_500));
+    assert!(ping(&left, 84), "what is short goes on");
+    let status = left.status();
+    let device = &status["devices"][0];
+    assert_eq!(device["sent"]["frames_too_long"], 3, "{device}");
+    assert_eq!(device["dropped"].as_object().map(serde_json::Map::len), Some(0), "{device}");
+    assert_eq!(status["stack"]["link"]["drops"]["too-long"], 3, "{}", status["stack"]["link"]);
+    let said = left.log();
+    let told = "bytes was not sent, for the MTU of wire is 1500; `ip link set dev wire mtu 2304`";
+    assert_eq!(said.matches(told).count(), 1, "once in a minute: {said}");
+    let said = stdout(&left.run(&[env!("CARGO_BIN_EXE_farhop"), "status", "left"]));
+    assert!(said.contains("3 frames NOT SENT, longer than its MTU"), "{said}");
+
+    for host in [&left, &right] {
+        let out = host.run(&["ip", "link", "set", "wire", "mtu", "2304"]);
+        assert!(out.status.success(), "{}", stderr(&out));
+    }
+    assert!(ping(&left, 1_500));
+    let sent: Value = left.status()["devices"][0]["sent"].clone();
+    assert_eq!(sent["frames_too_long"], 3, "{sent}");
+    left.down();
+    right.down();
+}

@@ -1,0 +1,62 @@
+//! Frames that are longer than a device takes.
+
+use super::*;
+
+/// Pushes a block of a flow in frames of so many bytes.
+fn push(row: &mut Row, local: u32, frame_bytes: usize, to: u16) {
+    let id = BlockId { flow: flow(local), number: 0 };
+    let (now, frames) = (row.now, frames_of(&text(id, 100_000), frame_bytes));
+    row.hop(1).push(now, id, NodeId(to), true, frames);
+}
+
+fn run_for(row: &mut Row, seconds: u64) {
+    let end = row.now + Duration::from_secs(seconds);
+    row.run_until(end);
+}
+
+#[test]
+fn a_block_that_a_device_does_not_take_stands_in_nobodys_way_and_goes_on_once_it_does() {
+    let mut row = Row::new(2, HopConfig::default(), Harm::default(), 1);
+    row.longest = 1_000;
+    (1..=3).for_each(|local| push(&mut row, local, 1_400, 2));
+    run_for(&mut row, 60);
+    // Two turns of each are given down before the first frame comes back, every five seconds.
+    let (tried, requests) = (row.refused, row.count(1, "requests"));
+    assert!(tried <= 3 * 13 * 12 && requests < 20, "{tried} frames and {requests} requests");
+    assert_eq!(row.count(1, "frames_too_long"), tried as u64);
+    push(&mut row, 4, 500, 2);
+    run_for(&mut row, 1);
+    row.assert_delivered(flow(4), &[100_000]);
+    row.longest = usize::MAX;
+    run_for(&mut row, 7);
+    (1..=3).for_each(|local| row.assert_delivered(flow(local), &[100_000]));
+}
+
+#[test]
+fn a_datagram_with_a_whole_frame_is_as_long_as_settings_say() {
+    let mut row = Row::new(2, HopConfig::default(), Harm::default(), 1);
+    row.longest = row.config.datagram_bytes();
+    push(&mut row, 1, 1_400, 2);
+    run_for(&mut row, 1);
+    row.assert_delivered(flow(1), &[100_000]);
+    row.longest -= 1;
+    push(&mut row, 2, 1_400, 2);
+    run_for(&mut row, 1);
+    assert!(row.count(1, "frames_too_long") > 0);
+}
+
+#[test]
+fn such_a_block_takes_another_way_once_there_is_one() {
+    let mut row = Row::new(2, HopConfig::default(), Harm::default(), 1);
+    row.longest = 1_000;
+    push(&mut row, 1, 1_400, 2);
+    run_for(&mut row, 1);
+    let event = DatagramUp::NextHop { dst: NodeId(2), via: NodeId(3), hops: 2 };
+    let now = row.now;
+    row.hop(1).handle_rx(&mut Cx::new(now), event);
+    row.nodes.push(row.machine(3));
+    run_for(&mut row, 6);
+    let id = BlockId { flow: flow(1), number: 0 };
+    let transfer = row.hop(1).blocks[&id].transfer.as_ref().expect("it is under way");
+    assert_eq!(transfer.via, NodeId(3));
+}
