@@ -1,5 +1,7 @@
 //! `farhop status`: what running daemons are doing.
 
+mod link;
+
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +12,7 @@ use farhop_run::daemon::{self, runtime_dirs};
 use farhop_run::lab;
 use serde_json::Value;
 
+use self::link::describe_link;
 use super::{has_reader, print_json, print_text};
 use crate::progress::tell;
 use crate::{Failure, interrupt};
@@ -218,6 +221,7 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
         counted(&host["from_host"], "packet"),
         host["to_host"]
     );
+    out += &describe_flows(&status["stack"]["flows"]);
     for device in status["devices"].as_array().into_iter().flatten() {
         let sent = &device["sent"];
         let _ = writeln!(
@@ -251,37 +255,20 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
     out + &describe_wakeups(&status["wakeups"])
 }
 
-/// The link: its slots, its neighbours, what it counted.
-fn describe_link(status: &Value, earlier: Option<&Value>) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
-    let link = &status["stack"]["link"];
-    let mut out = format!("  link {}", text(&link["kind"]));
-    let slots = link["slots"].as_array().map_or(&[][..], Vec::as_slice);
-    for slot in slots {
-        let millis = |key: &str| number(&slot[key]) / 1e6;
-        match slots.len() {
-            1 => out.push_str(": "),
-            _ => {
-                let _ = write!(out, "\n    radio {} on {}: ", slot["radio"], slot["channel"]);
-            }
-        }
-        let _ = write!(
-            out,
-            "slot {} of {:.1} ms, {} for another {:.1} ms",
-            slot["number"],
-            millis("length_ns"),
-            text(&slot["phase"]),
-            millis("ends_in_ns")
-        );
+/// What the host offered or was offered and was not carried.
+fn describe_flows(flows: &Value) -> String {
+    let kinds = [
+        ("queue_full", "beyond the room of the link"),
+        ("no_node", "for addresses that no node has"),
+        ("host_full", "that the host did not take in time"),
+    ];
+    let count = |key: &str| flows[key].as_u64().filter(|count| *count > 0);
+    let dropped = kinds.iter().filter_map(|(key, what)| Some(format!("{} {what}", count(key)?)));
+    let dropped: Vec<String> = dropped.collect();
+    if dropped.is_empty() {
+        return String::new();
     }
-    out.push('\n');
-    for neighbour in link["neighbours"].as_array().into_iter().flatten() {
-        out += &describe_neighbour(neighbour, &status["names"], &rates(status, neighbour, earlier));
-    }
-    list(&mut out, "  drops", &link["drops"]);
-    list(&mut out, "  counters", &link["counters"]);
-    out
+    format!("    packets dropped: {}\n", dropped.join(", "))
 }
 
 /// Sockets of programs, if there are some or were.
@@ -414,73 +401,6 @@ fn describe_security(status: &Value) -> String {
     out
 }
 
-/// Throughput to and from a neighbour since an earlier status, or else since the start.
-fn rates(status: &Value, neighbour: &Value, earlier: Option<&Value>) -> String {
-    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
-    let neighbours = earlier.and_then(|earlier| earlier["stack"]["link"]["neighbours"].as_array());
-    let same = |other: &&Value| other["node"] == neighbour["node"];
-    let before = neighbours.and_then(|neighbours| neighbours.iter().find(same));
-    let start = before.and(earlier).map_or(0.0, |earlier| number(&earlier["uptime_s"]));
-    let seconds = (number(&status["uptime_s"]) - start).max(1e-3);
-    let [out, back] = ["sent_bytes", "received_bytes"].map(|key| {
-        let bytes = number(&neighbour[key]) - before.map_or(0.0, |before| number(&before[key]));
-        bytes * 8.0 / seconds / 1e6
-    });
-    let span = if before.is_some() { "now" } else { "on average" };
-    format!("{out:.2} Mb/s out and {back:.2} in {span}")
-}
-
-fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
-    let mut out = format!(
-        "  neighbour {}: {}",
-        names[neighbour["node"].to_string()].as_str().unwrap_or("?"),
-        if neighbour["up"] == true { "up" } else { "DOWN" }
-    );
-    if let Some(why) = neighbour["refused"].as_str() {
-        let _ = write!(out, ", REFUSED: it has another {why}");
-    }
-    if let Some(error) = neighbour["sync_error_ns"].as_f64() {
-        let _ = write!(out, ", slot corrected by {:.1} us", error / 1e3);
-    }
-    if let Some(loss) = neighbour["loss"].as_f64() {
-        let bursts = if neighbour["has_bursts"] == true { " in bursts" } else { "" };
-        let _ = write!(out, ", loss {:.1} %{bursts}", loss * 100.0);
-    }
-    let _ = write!(
-        out,
-        ", {} coded per data frame, {} queued, {rates}",
-        neighbour["coding_rate"],
-        counted(&neighbour["queue_packets"], "packet")
-    );
-    if let Some(signal) = neighbour["signal_dbm"].as_f64() {
-        let _ = write!(out, ", {signal} dBm");
-    }
-    out.push('\n');
-    for class in neighbour["classes"].as_array().into_iter().flatten() {
-        out += &describe_class(class);
-    }
-    out
-}
-
-/// What is decided for a class of flows, and its queue.
-fn describe_class(class: &Value) -> String {
-    let preset = class["preset"].as_str().map_or(String::new(), |preset| format!(" ({preset})"));
-    let coding = match class["codes"].as_str() {
-        Some("new") => format!("{} parity for a full block", class["parity"]),
-        Some("again") => format!("{} parity for a full block of repeats", class["parity"]),
-        _ => "no coding".into(),
-    };
-    format!(
-        "    class {}{preset}: {}, {coding}; {} queued, {} under way, {} dropped, {} given up\n",
-        class["name"].as_str().unwrap_or("?"),
-        counted(&class["retries"], "retry"),
-        counted(&class["queue_packets"], "packet"),
-        class["unfinished_packets"],
-        class["dropped"],
-        class["abandoned"]
-    )
-}
-
 /// A line with the counters that are not zero.
 fn list(out: &mut String, what: &str, counters: &Value) {
     let counters = counters.as_object().into_iter().flatten();
@@ -584,6 +504,18 @@ mod tests {
         status["keys"] = json!({ "unused": [], "revoked": ["valley"] });
         let said = describe(&status, None);
         assert!(said.contains("key of valley: REVOKED") && !said.contains("NOT TRUSTED"), "{said}");
+    }
+
+    #[test]
+    fn what_the_host_offered_in_vain_is_told_if_there_is_some() {
+        let mut status = status(10.0, 0);
+        status["stack"]["flows"] = json!({ "sent": 9, "queue_full": 0, "host_full": 0 });
+        assert!(!describe(&status, None).contains("dropped:"));
+        status["stack"]["flows"] = json!({ "queue_full": 7, "no_node": 2, "host_full": 0 });
+        let said = describe(&status, None);
+        let line = "4 to it\n    packets dropped: 7 beyond the room of the link, 2 for addresses \
+                    that no node has\n";
+        assert!(said.contains(line), "{said}");
     }
 
     #[test]

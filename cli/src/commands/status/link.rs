@@ -1,0 +1,106 @@
+//! What is told of a link and its neighbours.
+
+use std::fmt::Write as _;
+
+use farhop_proto::base::counted;
+use serde_json::Value;
+
+use super::list;
+
+/// The link: its slots, its neighbours, what it counted.
+pub(super) fn describe_link(status: &Value, earlier: Option<&Value>) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let link = &status["stack"]["link"];
+    let mut out = format!("  link {}", text(&link["kind"]));
+    let slots = link["slots"].as_array().map_or(&[][..], Vec::as_slice);
+    for slot in slots {
+        let millis = |key: &str| number(&slot[key]) / 1e6;
+        match slots.len() {
+            1 => out.push_str(": "),
+            _ => {
+                let _ = write!(out, "\n    radio {} on {}: ", slot["radio"], slot["channel"]);
+            }
+        }
+        let _ = write!(
+            out,
+            "slot {} of {:.1} ms, {} for another {:.1} ms",
+            slot["number"],
+            millis("length_ns"),
+            text(&slot["phase"]),
+            millis("ends_in_ns")
+        );
+    }
+    out.push('\n');
+    for neighbour in link["neighbours"].as_array().into_iter().flatten() {
+        out += &describe_neighbour(neighbour, &status["names"], &rates(status, neighbour, earlier));
+    }
+    list(&mut out, "  drops", &link["drops"]);
+    list(&mut out, "  counters", &link["counters"]);
+    out
+}
+
+/// Throughput to and from a neighbour since an earlier status, or else since the start.
+fn rates(status: &Value, neighbour: &Value, earlier: Option<&Value>) -> String {
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let neighbours = earlier.and_then(|earlier| earlier["stack"]["link"]["neighbours"].as_array());
+    let same = |other: &&Value| other["node"] == neighbour["node"];
+    let before = neighbours.and_then(|neighbours| neighbours.iter().find(same));
+    let start = before.and(earlier).map_or(0.0, |earlier| number(&earlier["uptime_s"]));
+    let seconds = (number(&status["uptime_s"]) - start).max(1e-3);
+    let [out, back] = ["sent_bytes", "received_bytes"].map(|key| {
+        let bytes = number(&neighbour[key]) - before.map_or(0.0, |before| number(&before[key]));
+        bytes * 8.0 / seconds / 1e6
+    });
+    let span = if before.is_some() { "now" } else { "on average" };
+    format!("{out:.2} Mb/s out and {back:.2} in {span}")
+}
+
+fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
+    let name = names[neighbour["node"].to_string()].as_str().unwrap_or("?");
+    let queued = counted(&neighbour["queue_packets"], "packet");
+    let is_up = neighbour["up"] == true;
+    let mut out = format!("  neighbour {name}: {}", if is_up { "up" } else { "DOWN" });
+    if let Some(why) = neighbour["refused"].as_str() {
+        let _ = write!(out, ", REFUSED: it has another {why}");
+    }
+    if let Some(error) = neighbour["sync_error_ns"].as_f64() {
+        let _ = write!(out, ", slot corrected by {:.1} us", error / 1e3);
+    }
+    if let Some(loss) = neighbour["loss"].as_f64() {
+        let bursts = if neighbour["has_bursts"] == true { " in bursts" } else { "" };
+        let _ = write!(out, ", loss {:.1} %{bursts}", loss * 100.0);
+    }
+    let _ = write!(
+        out,
+        ", {} coded per data frame, {} queued, {rates}",
+        neighbour["coding_rate"], queued
+    );
+    if let Some(signal) = neighbour["signal_dbm"].as_f64() {
+        let _ = write!(out, ", {signal} dBm");
+    }
+    out.push('\n');
+    for class in neighbour["classes"].as_array().into_iter().flatten() {
+        out += &describe_class(class);
+    }
+    out
+}
+
+/// What is decided for a class of flows, and its queue.
+fn describe_class(class: &Value) -> String {
+    let preset = class["preset"].as_str().map_or(String::new(), |preset| format!(" ({preset})"));
+    let coding = match class["codes"].as_str() {
+        Some("new") => format!("{} parity for a full block", class["parity"]),
+        Some("again") => format!("{} parity for a full block of repeats", class["parity"]),
+        _ => "no coding".into(),
+    };
+    format!(
+        "    class {}{preset}: {}, {coding}; {} queued, {} under way, {} dropped, {} given up\n",
+        class["name"].as_str().unwrap_or("?"),
+        counted(&class["retries"], "retry"),
+        counted(&class["queue_packets"], "packet"),
+        class["unfinished_packets"],
+        class["dropped"],
+        class["abandoned"]
+    )
+}
