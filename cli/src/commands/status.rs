@@ -507,6 +507,20 @@ mod tests {
     }
 
     #[test]
+    fn a_neighbour_that_is_down_is_told_by_when_it_was_heard_and_by_nothing_that_is_old() {
+        let mut status = status(10.0, 1_250_000);
+        let neighbour = &mut status["stack"]["link"]["neighbours"][0];
+        neighbour["up"] = json!(false);
+        neighbour["heard_ago_ns"] = json!(12_400_000_000_u64);
+        let said = describe(&status, None);
+        let line = "  neighbour valley: DOWN, last heard 12 s ago, 12 packets queued\n  drops:";
+        assert!(said.contains(line), "{said}");
+        status["stack"]["link"]["neighbours"][0]["heard_ago_ns"] = Value::Null;
+        let said = describe(&status, None);
+        assert!(said.contains("valley: DOWN, never heard, 12 packets queued\n"), "{said}");
+    }
+
+    #[test]
     fn what_the_host_offered_in_vain_is_told_if_there_is_some() {
         let mut status = status(10.0, 0);
         status["stack"]["flows"] = json!({ "sent": 9, "queue_full": 0, "host_full": 0 });

@@ -64,6 +64,15 @@ fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
     if let Some(why) = neighbour["refused"].as_str() {
         let _ = write!(out, ", REFUSED: it has another {why}");
     }
+    if !is_up {
+        // What was measured while it was heard does not hold any more.
+        let _ = match neighbour["heard_ago_ns"].as_f64() {
+            Some(ago) => write!(out, ", last heard {:.0} s ago", ago / 1e9),
+            None => write!(out, ", never heard"),
+        };
+        let _ = writeln!(out, ", {queued} queued");
+        return out;
+    }
     if let Some(error) = neighbour["sync_error_ns"].as_f64() {
         let _ = write!(out, ", slot corrected by {:.1} us", error / 1e3);
     }
