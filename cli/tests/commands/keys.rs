@@ -1,5 +1,8 @@
 //! Keys in folders of a test's own.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+
 use crate::folder::{Folder, farhop, json, refusal, stderr};
 
 /// The line of a new key.
@@ -53,4 +56,25 @@ fn what_is_refused_makes_no_folder() {
     let out = farhop(&["keys", "revoke", &key, "--keys", &none]);
     assert!(out.status.success(), "{}", stderr(&out));
     assert!(String::from_utf8_lossy(&out.stdout).starts_with(&format!("revoked: {fingerprint}")));
+}
+
+#[test]
+fn a_folder_that_others_can_change_is_refused_by_all_who_read_it() {
+    let folder = Folder::new("keys-open");
+    let (key, _) = line(&folder, "own");
+    let own = folder.file("own");
+    std::fs::set_permissions(&own, Permissions::from_mode(0o770)).expect("our own");
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios/up-udp.toml");
+    for words in [
+        &["keys"][..],
+        &["keys", "list"],
+        &["keys", "trust", &key],
+        &["keys", "revoke", &key],
+        &["up", scenario, "--node", "left"],
+    ] {
+        let out = farhop(&[words, &["--keys", &own]].concat());
+        let right = format!("others can change {own} (mode 0770): `chmod go-w {own}`");
+        assert!(stderr(&out).contains(&right), "{words:?}: {}", stderr(&out));
+        assert_eq!(out.status.code(), Some(1), "{words:?}");
+    }
 }

@@ -3,13 +3,16 @@
 use std::io;
 use std::path::PathBuf;
 
-/// What to do where something cannot be written.
+/// What to do where something cannot be read or written.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "nothing was changed there: make room, or name another folder with --keys"
         }
-        _ => "run as the user who owns it, or name another folder with --keys",
+        io::ErrorKind::PermissionDenied => {
+            "run as the user who owns it, or name another folder with --keys"
+        }
+        _ => "put that right, or name another folder with --keys",
     }
 }
 
@@ -35,8 +38,7 @@ pub enum KeysError {
         error: io::Error,
     },
     /// A file cannot be read.
-    #[error("cannot read {}: {error}; run as the user who owns it, or name another folder with \
-        --keys", path.display())]
+    #[error("cannot read {}: {error}; {}", path.display(), remedy(error))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -67,6 +69,41 @@ pub enum KeysError {
         path: PathBuf,
         /// Its permissions.
         mode: u32,
+    },
+    /// Others can change what they must not.
+    #[error("others can change {} (mode {mode:04o}): `chmod go-w {}`, and look with `farhop keys \
+        list` that nobody has", path.display(), path.display())]
+    Writable {
+        /// The file or folder.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// Somebody else owns it, and so can change it.
+    #[error("{} belongs to user {owner}, who can change it: run as that user, or `chown {us} {}`, \
+        or name another folder with --keys", path.display(), path.display())]
+    Owner {
+        /// The file or folder.
+        path: PathBuf,
+        /// Its user.
+        owner: u32,
+        /// The user of this process.
+        us: u32,
+    },
+    /// Something else than a file has its name.
+    #[error("{} is {kind} and no file: move it away, or name another folder with --keys",
+        path.display())]
+    NoFile {
+        /// The name.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// A link leads to nothing.
+    #[error("{} is a link to what is not there: put that back, or remove the link", path.display())]
+    LooseLink {
+        /// The link.
+        path: PathBuf,
     },
     /// A later farhop made the own key.
     #[error("{} is of version {version}, and this farhop knows version 1: use the newer farhop, or \

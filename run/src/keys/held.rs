@@ -8,7 +8,7 @@ use std::time::{Duration as StdDuration, Instant as WallClock};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use super::{KeysError, KeysStatus, Store, own};
+use super::{KeysError, KeysStatus, Store, file, own};
 use crate::daemon::ControlError;
 use crate::daemon::client::ask;
 use crate::daemon::control::Request;
@@ -145,7 +145,7 @@ impl Store {
 
     /// Whether a daemon runs with this key.
     fn is_held(&self) -> bool {
-        let Ok(key) = File::open(self.key_file()) else { return false };
+        let Ok(Some(key)) = file::open(&self.key_file(), file::SECRET) else { return false };
         flock(&key, FlockOperation::NonBlockingLockShared).is_err()
     }
 }

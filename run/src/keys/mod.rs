@@ -7,10 +7,14 @@
 //! DIR/.lock     held while something is changed
 //! ```
 //!
+//! Only root and the user of the process may own what is there, and change it. `key` and `trusted`
+//! may be links.
+//!
 //! A daemon holds a lock on `key` while it runs. Files are replaced whole or not at all. Whoever
 //! changes them tells the daemon, which reads them anew.
 
 mod error;
+mod file;
 mod held;
 mod nodes;
 mod own;
@@ -22,7 +26,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -97,14 +101,23 @@ impl Store {
 
     /// The keys of others.
     ///
-    /// Fails if the file cannot be read, or a line of it is wrong.
+    /// Fails if the file cannot be read, others can change it, or a line of it is wrong.
     pub fn trusted(&self) -> Result<Trusted, KeysError> {
         let path = self.trusted_file();
-        match fs::read_to_string(&path) {
-            Ok(text) => Trusted::parse(&path, &text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Trusted::default()),
-            Err(error) => Err(KeysError::Unreadable { path, error }),
+        let Some(mut file) = file::open(&path, file::PUBLIC)? else {
+            return Ok(Trusted::default());
+        };
+        let mut bytes = Vec::new();
+        if let Err(error) = file.read_to_end(&mut bytes) {
+            return Err(KeysError::Unreadable { path, error });
         }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
+            let reason = "this is no text in UTF-8: write the line anew, or remove it".into();
+            KeysError::Line { path: path.clone(), line, reason }
+        })?;
+        Trusted::parse(&path, &text)
     }
 
     /// Trusts a key, under the name of its node if that is given. Returns its entry, and whether
@@ -154,25 +167,32 @@ impl Store {
         let mut trusted = self.trusted()?;
         let (entry, is_news) = change(&mut trusted)?;
         if is_news {
-            self.write_trusted(&trusted.text()).map_err(fail)?;
+            self.write_trusted(&trusted.text())?;
         }
         Ok((entry, is_news))
     }
 
-    fn write_trusted(&self, text: &str) -> io::Result<()> {
-        let path = self.trusted_file();
-        let mode = fs::metadata(&path).map_or(TRUSTED_MODE, |file| file.permissions().mode());
-        let mut file = tempfile::Builder::new().prefix(".trusted-").tempfile_in(&self.dir)?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().set_permissions(fs::Permissions::from_mode(mode & 0o777))?;
-        file.as_file().sync_all()?;
-        file.persist(&path).map_err(|error| error.error)?;
-        File::open(&self.dir)?.sync_all()
+    /// Replaces the file with the keys of others, or what it is a link to.
+    fn write_trusted(&self, text: &str) -> Result<(), KeysError> {
+        let path = file::real(&self.trusted_file());
+        let dir = path.parent().expect("a file in a folder");
+        let write = || {
+            let mode = fs::metadata(&path).map_or(TRUSTED_MODE, |file| file.permissions().mode());
+            let mut file = tempfile::Builder::new().prefix(".trusted-").tempfile_in(dir)?;
+            file.write_all(text.as_bytes())?;
+            file.as_file().set_permissions(fs::Permissions::from_mode(mode & 0o777))?;
+            file.as_file().sync_all()?;
+            file.persist(&path).map_err(|error| error.error)?;
+            File::open(dir)?.sync_all()
+        };
+        write().map_err(|error| KeysError::Unwritable { dir: dir.into(), error })
     }
 
+    /// Makes the folder, if it is not there.
     fn make_dir(&self) -> Result<(), KeysError> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);
-        made.map_err(|error| KeysError::Unwritable { dir: self.dir.clone(), error })
+        made.map_err(|error| KeysError::Unwritable { dir: self.dir.clone(), error })?;
+        file::check_folder(&self.dir, 0)
     }
 }
 

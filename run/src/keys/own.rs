@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use base64::Engine as _;
@@ -11,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use farhop_proto::base::Identity;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use super::KeysError;
+use super::{KeysError, file};
 
 /// What the first line begins with; the version follows.
 const KIND: &str = "farhop private key, version ";
@@ -31,23 +30,16 @@ pub fn random() -> [u8; 32] {
 
 /// Reads the key; `None` if there is no file.
 pub(super) fn read(path: &Path) -> Result<Option<(Identity, File)>, KeysError> {
-    let fail = |error| KeysError::Unreadable { path: path.into(), error };
-    let mut file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(fail)?,
-    };
-    let mode = file.metadata().map_err(fail)?.permissions().mode() & 0o7777;
-    if mode & 0o077 != 0 {
-        return Err(KeysError::Open { path: path.into(), mode });
-    }
+    let Some(mut file) = file::open(path, file::SECRET)? else { return Ok(None) };
     let mut bytes = Vec::new();
-    (&mut file).take(LONGEST).read_to_end(&mut bytes).map_err(fail)?;
+    let read = (&mut file).take(LONGEST).read_to_end(&mut bytes);
+    read.map_err(|error| KeysError::Unreadable { path: path.into(), error })?;
     Ok(Some((parse(path, &bytes)?, file)))
 }
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<Identity, KeysError> {
     let path = || path.to_owned();
-    let text = std::str::from_utf8(bytes).map_err(|_| KeysError::Foreign { path: path() })?;
+    let text = &*String::from_utf8_lossy(bytes);
     let (head, rest) = text.split_once('\n').unwrap_or((text, ""));
     let Some(version) = head.trim_end().strip_prefix(KIND) else {
         let is_begun = KIND.starts_with(text);

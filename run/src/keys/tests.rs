@@ -1,8 +1,10 @@
 //! What the folder of keys keeps, and what it says when something is wrong.
 
+use std::os::unix::fs::{MetadataExt as _, chown, symlink};
 use std::os::unix::net::UnixListener;
 
 use farhop_proto::stack::{NodeConfig, RadioLinkConfig, Scenario};
+use rustix::fs::{CWD, FileType};
 use tempfile::TempDir;
 
 use super::*;
@@ -95,6 +97,139 @@ fn what_is_wrong_with_the_own_key_is_said_with_what_to_do() {
         assert!(said.contains("/keys/key") && !said.contains('\n'), "{said}");
         assert_eq!(fs::read_to_string(store.key_file()).expect("text"), text, "it is left alone");
     }
+}
+
+#[test]
+fn a_key_that_is_not_text_is_told_from_one_that_is_damaged() {
+    let (_dir, store) = folder();
+    store.own_or_new().expect("a key");
+    let good = fs::read(store.key_file()).expect("bytes");
+    let (head, damaged) =
+        (good.iter().position(|byte| *byte == b'\n'), [good, vec![0xff]].concat());
+    for (bytes, what) in [
+        (damaged.clone(), "is damaged: its second line"),
+        (damaged[head.expect("two lines")..].to_vec(), "is not a key of farhop: move it away"),
+    ] {
+        fs::write(store.key_file(), bytes).expect("our own");
+        let said = complaint(&store);
+        assert!(said.contains(what), "{said}");
+    }
+}
+
+#[test]
+fn what_others_can_change_is_refused_with_the_command_that_mends_it() {
+    let (_dir, store) = folder();
+    store.own_or_new().expect("a key");
+    store.trust(key(1), Some("hill")).expect("a key");
+    let set = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("our own");
+    };
+    for (path, right) in [(store.dir().to_owned(), 0o700), (store.trusted_file(), 0o644)] {
+        for mode in [right | 0o020, right | 0o002] {
+            set(&path, mode);
+            let said = store.trusted().expect_err("others can change it").to_string();
+            let path = path.display();
+            let begin = format!("others can change {path} (mode {mode:04o}): `chmod go-w {path}`");
+            assert!(said.starts_with(&begin), "{said}");
+            let said = store.revoke("hill", &BTreeMap::new()).expect_err("nor written").to_string();
+            assert!(said.starts_with(&begin), "{said}");
+        }
+        set(&path, right);
+        store.trusted().expect("as it was");
+    }
+    set(store.dir(), 0o1777);
+    assert!(complaint(&store).contains("`chmod go-w "), "a sticky folder is open to others, too");
+    set(store.dir(), 0o755);
+    store.own().expect("others may look at the folder");
+}
+
+#[test]
+fn what_belongs_to_somebody_else_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can give files away");
+        return;
+    }
+    let (_dir, store) = folder();
+    store.own_or_new().expect("a key");
+    store.trust(key(1), Some("hill")).expect("a key");
+    for path in [store.dir().to_owned(), store.trusted_file(), store.key_file()] {
+        chown(&path, Some(65534), None).expect("root may");
+        let said = store.own().map(|_| ()).and(store.trusted().map(|_| ()));
+        let said = said.expect_err("it is somebody else's").to_string();
+        let begin = format!("{} belongs to user 65534", path.display());
+        assert!(said.starts_with(&begin) && said.contains("`chown 0 "), "{said}");
+        chown(&path, Some(0), None).expect("root may");
+    }
+    store.trusted().expect("as it was");
+}
+
+#[test]
+fn a_link_in_the_place_of_the_trusted_keys_stays_and_is_written_through() {
+    let (dir, store) = folder();
+    let (far, real) = (dir.path().join("far"), dir.path().join("far/keys"));
+    fs::create_dir(&far).expect("a folder");
+    fs::write(&real, "# by hand\n").expect("a file");
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).expect("our own");
+    store.make_dir().expect("a folder");
+    symlink(Path::new("../far/keys"), store.trusted_file()).expect("a link");
+    let before = fs::metadata(&real).expect("a file").ino();
+    store.trust(key(1), Some("hill")).expect("a key");
+    assert!(fs::symlink_metadata(store.trusted_file()).expect("a link").is_symlink());
+    let text = fs::read_to_string(&real).expect("text");
+    assert!(text.starts_with("# by hand\nfh1-"), "{text}");
+    let after = fs::metadata(&real).expect("a file");
+    assert_eq!(after.permissions().mode() & 0o777, 0o640);
+    assert_ne!(after.ino(), before, "it is replaced whole, and not written into");
+    assert_eq!(fs::read_dir(&far).expect("a folder").count(), 1, "nothing is left over");
+    // What it leads to is looked at as what is in the folder.
+    fs::set_permissions(&far, fs::Permissions::from_mode(0o777)).expect("our own");
+    let said = store.trusted().expect_err("others can replace it").to_string();
+    assert!(said.contains("/far (mode 0777)"), "{said}");
+    fs::set_permissions(&far, fs::Permissions::from_mode(0o1777)).expect("our own");
+    store.trusted().expect("others cannot replace it");
+    fs::remove_file(&real).expect("a file");
+    let said = store.trusted().expect_err("which are revoked?").to_string();
+    assert!(said.contains("/keys/trusted is a link to what is not there"), "{said}");
+}
+
+#[test]
+fn what_is_no_file_is_refused_at_once() {
+    let (_dir, store) = folder();
+    store.make_dir().expect("a folder");
+    let fifo = |path: &Path| {
+        rustix::fs::mknodat(CWD, path, FileType::Fifo, 0o600.into(), 0).expect("a pipe");
+    };
+    for (path, name) in [(store.key_file(), "key"), (store.trusted_file(), "trusted")] {
+        let said = || {
+            let said = store.own().map(|_| ()).and(store.trusted().map(|_| ()));
+            said.expect_err(name).to_string()
+        };
+        fifo(&path);
+        assert!(said().contains(&format!("/{name} is a named pipe and no file: move it away")));
+        assert!(store.ask().expect("nobody can hold it").is_none());
+        fs::remove_file(&path).expect("our own");
+        fs::create_dir(&path).expect("a folder");
+        assert!(said().contains(&format!("/{name} is a folder and no file")), "{}", said());
+        fs::remove_dir(&path).expect("our own");
+        drop(UnixListener::bind(&path).expect("a socket"));
+        assert!(said().contains(&format!("/{name} is a socket and no file")), "{}", said());
+        fs::remove_file(&path).expect("our own");
+        symlink("/dev/null", &path).expect("a link");
+        assert!(said().contains(&format!("/{name} is a device and no file")), "{}", said());
+        fs::remove_file(&path).expect("our own");
+    }
+    symlink("gone", store.key_file()).expect("a link");
+    assert!(complaint(&store).contains("/keys/key is a link to what is not there"));
+}
+
+#[test]
+fn a_line_of_the_trusted_keys_that_is_not_text_is_named() {
+    let (_dir, store) = folder();
+    store.trust(key(1), Some("hill")).expect("a key");
+    let text = [&fs::read(store.trusted_file()).expect("bytes"), &b"# f\xfcr\n"[..]].concat();
+    fs::write(store.trusted_file(), text).expect("our own");
+    let said = store.trusted().expect_err("no UTF-8").to_string();
+    assert!(said.contains("/trusted, line 2: this is no text in UTF-8: write the line"), "{said}");
 }
 
 #[test]
