@@ -19,7 +19,7 @@ use farhop_proto::wire::harq::UNIT_HEADER_BYTES;
 use farhop_proto::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
 use farhop_sim::engine::{flow_name, transport_name};
 
-use super::up::READABLE;
+use super::up::{IDLE_PSK, READABLE};
 use super::{lab, print_text};
 use crate::{Failure, load, sweep};
 
@@ -48,9 +48,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if scenario.security.as_ref().is_some_and(SecurityConfig::is_readable) {
         let _ = writeln!(text, "security: {READABLE}");
     }
-    if scenario.security.as_ref().is_some_and(|security| !security.is_on()) {
+    if let Some(off) = scenario.security.as_ref().filter(|security| !security.is_on()) {
         let _ =
             writeln!(text, "security: OFF: whoever is in range can read, forge and replay frames");
+        if off.psk.is_some() {
+            let _ = writeln!(text, "security: {IDLE_PSK}");
+        }
     }
     for note in scenario.notes() {
         let _ = writeln!(text, "note: {note}");

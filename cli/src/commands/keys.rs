@@ -58,6 +58,9 @@ enum Command {
         /// The node that has it, as scenario files call it.
         #[arg(long)]
         name: Option<String>,
+        /// Also if it was revoked.
+        #[arg(long)]
+        again: bool,
     },
     /// Lists the keys that are trusted, and those that were revoked.
     #[command(after_help = "Examples:\n  \
@@ -94,7 +97,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     };
     match &options.command {
         None => show(options, &store),
-        Some(Command::Trust { line, name }) => trust(options, &store, *line, name.as_deref()),
+        Some(Command::Trust { line, name, again }) => {
+            let (entry, is_news) = store.trust(*line, name.as_deref(), *again)?;
+            tell_trusted(options, &store, &entry, is_news)
+        }
         Some(Command::List) => list(options, &store),
         Some(Command::Revoke { who }) => revoke(options, &store, who),
     }
@@ -136,20 +142,20 @@ fn picture(key: &PublicKey) -> String {
     code.lines().map(line).collect()
 }
 
-fn trust(
+/// Tells the daemon and the user that a key is trusted.
+fn tell_trusted(
     options: &Options,
     store: &Store,
-    key: PublicKey,
-    name: Option<&str>,
+    entry: &Entry,
+    is_news: bool,
 ) -> Result<(), Failure> {
-    let (entry, is_news) = store.trust(key, name)?;
-    let told = tell(store, &entry)?;
+    let told = tell(store, entry)?;
     if options.json {
-        return print_json(&row(&entry, told.as_ref().map(|told| &told.keys)));
+        return print_json(&row(entry, told.as_ref().map(|told| &told.keys)));
     }
     let word = if is_news { "trusted" } else { "trusted already" };
-    print_text(&format!("{word}: {}{}", named(&entry), holds(&told)))?;
-    if let Some(note) = note(&entry, told.as_ref().map(|told| &told.keys)) {
+    print_text(&format!("{word}: {}{}", named(entry), holds(&told)))?;
+    if let Some(note) = note(entry, told.as_ref().map(|told| &told.keys)) {
         print_text(&note)?;
     }
     Ok(())

@@ -15,6 +15,10 @@ use crate::{Failure, load};
 pub(crate) const READABLE: &str =
     "frames are authenticated, but whoever is in range can READ every frame (authenticate-only)";
 
+/// What is said of a shared key that nothing uses.
+pub(crate) const IDLE_PSK: &str =
+    "the `psk` does NOTHING where security is off: take `mode = \"off\"` out, or the psk";
+
 /// Runs the daemon of one node of a scenario until it is stopped.
 ///
 /// Needs the right to make a TUN interface and, except for `udp` devices, to open raw sockets. The
@@ -81,6 +85,9 @@ fn security(
              forge every frame",
             options.file.display()
         ));
+        if scenario.security.as_ref().is_some_and(|off| off.psk.is_some()) {
+            tell(&format!("farhop: {IDLE_PSK}"));
+        }
         return Ok(None);
     };
     if config.is_readable() {
@@ -114,7 +121,7 @@ fn advice(status: &KeysStatus, options: &Options) -> Vec<String> {
     if !status.revoked.is_empty() {
         lines.push(format!(
             "the scenario's key of {} was revoked here and is not used: put the new one there, or \
-             `farhop keys trust{folder} LINE --name {}`",
+             `farhop keys trust{folder} LINE --name {}`, with --again if it is the old one",
             status.revoked.join(", "),
             status.revoked[0]
         ));

@@ -3,7 +3,7 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::folder::{Folder, farhop, json, refusal, stderr};
+use crate::folder::{Folder, PAIR, farhop, json, refusal, stderr};
 
 /// The line of a new key.
 fn line(folder: &Folder, name: &str) -> (String, String) {
@@ -76,5 +76,44 @@ fn a_folder_that_others_can_change_is_refused_by_all_who_read_it() {
         let right = format!("others can change {own} (mode 0770): `chmod go-w {own}`");
         assert!(stderr(&out).contains(&right), "{words:?}: {}", stderr(&out));
         assert_eq!(out.status.code(), Some(1), "{words:?}");
+    }
+}
+
+#[test]
+fn a_shared_key_beside_security_that_is_off_is_warned_of() {
+    let folder = Folder::new("keys-psk");
+    let psk = format!("{}=", "A".repeat(43));
+    let device = |own: u16, other: &str, port: u16| {
+        format!(
+            "device = {{ kind = \"udp\", bind = \"127.0.0.1:{own}\", \
+             peers = {{ {other} = \"127.0.0.1:{port}\" }} }}\n"
+        )
+    };
+    let text = |security: &str| {
+        let pair = PAIR.replace(
+            "name = \"hill\"\n",
+            &format!("name = \"hill\"\n{}", device(4860, "valley", 4861)),
+        );
+        let pair = pair.replace(
+            "name = \"valley\"\n",
+            &format!("name = \"valley\"\n{}", device(4861, "hill", 4860)),
+        );
+        format!("name = \"psk\"\n[security]\n{security}\n{pair}distance_km = 1\n")
+    };
+    let warned = "the `psk` does NOTHING where security is off";
+    for (security, is_warned) in [
+        (format!("mode = \"off\"\npsk = \"{psk}\""), true),
+        ("mode = \"off\"".into(), false),
+        (format!("psk = \"{psk}\""), false),
+    ] {
+        let file = folder.write("psk.toml", &text(&security));
+        let out = farhop(&["check", &file]);
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert_eq!((out.status.success(), said.contains(warned)), (true, is_warned), "{said}");
+        // No daemon can have that interface: it says what it has to say, and ends.
+        let out =
+            farhop(&["up", &file, "--node", "hill", "--tun", "a/b", "--keys", &folder.file("own")]);
+        let said = stderr(&out);
+        assert_eq!((out.status.code(), said.contains(warned)), (Some(1), is_warned), "{said}");
     }
 }

@@ -116,7 +116,9 @@ fn a_revoked_node_is_cut_off_at_once_and_a_trusted_one_let_in() {
     let line = stdout(&place.farhop(&["keys", "--keys", &folder("valley")]));
     let line = line.lines().next().expect("a line");
     let words = ["keys", "trust", line, "--name", "valley", "--keys", &folder("hill")];
-    assert!(place.farhop(&words).status.success());
+    let said = stderr(&place.farhop(&words));
+    assert!(said.contains("of 'valley' was revoked on ") && said.contains("--again"), "{said}");
+    assert!(place.farhop(&[&words[..], &["--again"]].concat()).status.success());
     wait_for("the nodes to agree again", ping);
     let said = stdout(&place.farhop(&["status", "hill"]));
     assert!(said.contains("frames are encrypted") && said.contains("key of valley: "), "{said}");

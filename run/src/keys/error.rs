@@ -169,6 +169,19 @@ pub enum KeysError {
         /// The key that it was to get.
         other: String,
     },
+    /// A key that was revoked is to be trusted, and nobody said that this is meant.
+    #[error("the key {fingerprint}{} was revoked{}: a node that was stolen gets a new key; if this \
+        one is safe after all, `farhop keys trust` with --again",
+        if name == fingerprint { String::new() } else { format!(" of '{name}'") },
+        if since.is_empty() { String::new() } else { format!(" on {since}") })]
+    WasRevoked {
+        /// The key.
+        fingerprint: String,
+        /// The node that had it, or the fingerprint.
+        name: String,
+        /// The day, if it is known.
+        since: String,
+    },
     /// The own key among those of others.
     #[error("the key {fingerprint} is this node's own (in {}): trust it on the neighbours; two \
         nodes with one key do not work", dir.display())]

@@ -120,17 +120,22 @@ impl Store {
         Trusted::parse(&path, &text)
     }
 
-    /// Trusts a key, under the name of its node if that is given. Returns its entry, and whether
-    /// that is news.
+    /// Trusts a key, under the name of its node if that is given; one that was revoked only
+    /// `again`. Returns its entry, and whether that is news.
     ///
-    /// Fails if it is the own key, if it has another name or the name another key, and if the
-    /// folder cannot be written.
-    pub fn trust(&self, key: PublicKey, name: Option<&str>) -> Result<(Entry, bool), KeysError> {
+    /// Fails if it is the own key, was revoked, has another name or the name another key, and if
+    /// the folder cannot be written.
+    pub fn trust(
+        &self,
+        key: PublicKey,
+        name: Option<&str>,
+        again: bool,
+    ) -> Result<(Entry, bool), KeysError> {
         if self.own()?.is_some_and(|own| own.public() == key) {
             let (fingerprint, dir) = (key.fingerprint(), self.dir.clone());
             return Err(KeysError::Own { fingerprint, dir });
         }
-        self.change(|trusted| trusted.trust(key, name))
+        self.change(|trusted| trusted.trust(key, name, again))
     }
 
     /// Revokes a key, by its name, line or fingerprint; `known` are keys that a daemon has from

@@ -120,7 +120,7 @@ fn a_key_that_is_not_text_is_told_from_one_that_is_damaged() {
 fn what_others_can_change_is_refused_with_the_command_that_mends_it() {
     let (_dir, store) = folder();
     store.own_or_new().expect("a key");
-    store.trust(key(1), Some("hill")).expect("a key");
+    store.trust(key(1), Some("hill"), false).expect("a key");
     let set = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("our own");
     };
@@ -151,7 +151,7 @@ fn what_belongs_to_somebody_else_is_refused() {
     }
     let (_dir, store) = folder();
     store.own_or_new().expect("a key");
-    store.trust(key(1), Some("hill")).expect("a key");
+    store.trust(key(1), Some("hill"), false).expect("a key");
     for path in [store.dir().to_owned(), store.trusted_file(), store.key_file()] {
         chown(&path, Some(65534), None).expect("root may");
         let said = store.own().map(|_| ()).and(store.trusted().map(|_| ()));
@@ -173,7 +173,7 @@ fn a_link_in_the_place_of_the_trusted_keys_stays_and_is_written_through() {
     store.make_dir().expect("a folder");
     symlink(Path::new("../far/keys"), store.trusted_file()).expect("a link");
     let before = fs::metadata(&real).expect("a file").ino();
-    store.trust(key(1), Some("hill")).expect("a key");
+    store.trust(key(1), Some("hill"), false).expect("a key");
     assert!(fs::symlink_metadata(store.trusted_file()).expect("a link").is_symlink());
     let text = fs::read_to_string(&real).expect("text");
     assert!(text.starts_with("# by hand\nfh1-"), "{text}");
@@ -225,7 +225,7 @@ fn what_is_no_file_is_refused_at_once() {
 #[test]
 fn a_line_of_the_trusted_keys_that_is_not_text_is_named() {
     let (_dir, store) = folder();
-    store.trust(key(1), Some("hill")).expect("a key");
+    store.trust(key(1), Some("hill"), false).expect("a key");
     let text = [&fs::read(store.trusted_file()).expect("bytes"), &b"# f\xfcr\n"[..]].concat();
     fs::write(store.trusted_file(), text).expect("our own");
     let said = store.trusted().expect_err("no UTF-8").to_string();
@@ -236,7 +236,7 @@ fn a_line_of_the_trusted_keys_that_is_not_text_is_named() {
 fn a_folder_that_cannot_be_written_is_named() {
     // Not even root can make a folder there.
     let store = Store::open(Some(Path::new("/proc/farhop"))).expect("an absolute path");
-    let said = store.trust(key(1), None).expect_err("no folder").to_string();
+    let said = store.trust(key(1), None, false).expect_err("no folder").to_string();
     assert!(said.starts_with("cannot write in /proc/farhop: "), "{said}");
     let said = complaint(&store);
     assert!(said.starts_with("cannot write in /proc/farhop: "), "{said}");
@@ -251,7 +251,7 @@ fn two_who_trust_at_once_lose_nothing() {
             let store = &store;
             scope.spawn(move || {
                 let name = format!("node-{byte}");
-                store.trust(key(byte), Some(&name)).expect("a new key");
+                store.trust(key(byte), Some(&name), false).expect("a new key");
             });
         }
     });
@@ -261,11 +261,11 @@ fn two_who_trust_at_once_lose_nothing() {
 #[test]
 fn permissions_of_the_trusted_keys_stay() {
     let (_dir, store) = folder();
-    store.trust(key(1), None).expect("a key");
+    store.trust(key(1), None, false).expect("a key");
     let mode = || fs::metadata(store.trusted_file()).expect("a file").permissions().mode() & 0o777;
     assert_eq!(mode(), 0o644);
     fs::set_permissions(store.trusted_file(), fs::Permissions::from_mode(0o640)).expect("ours");
-    store.trust(key(2), None).expect("a key");
+    store.trust(key(2), None, false).expect("a key");
     assert_eq!(mode(), 0o640);
 }
 
@@ -273,7 +273,7 @@ fn permissions_of_the_trusted_keys_stay() {
 fn the_own_key_is_not_trusted() {
     let (_dir, store) = folder();
     let (own, _) = store.own_or_new().expect("a key");
-    let said = store.trust(own.public(), Some("hill")).expect_err("our own").to_string();
+    let said = store.trust(own.public(), Some("hill"), false).expect_err("our own").to_string();
     assert!(said.contains("is this node's own") && said.contains("two nodes"), "{said}");
 }
 
@@ -354,9 +354,9 @@ fn keys_come_from_the_scenario_and_from_the_folder() {
     let keys = chain([Some(own), None, Some(key(3))], &store);
     let status = keys.read(own).expect("no key of a neighbour is no error");
     assert_eq!((&*status.missing, status.nodes.len()), (&["valley".to_owned()][..], 1));
-    store.trust(key(2), Some("valley")).expect("a key");
-    store.trust(key(3), Some("peak")).expect("as the scenario says");
-    store.trust(key(4), Some("moon")).expect("a key for another network");
+    store.trust(key(2), Some("valley"), false).expect("a key");
+    store.trust(key(3), Some("peak"), false).expect("as the scenario says");
+    store.trust(key(4), Some("moon"), false).expect("a key for another network");
     let status = keys.read(own).expect("all is well");
     assert_eq!((status.missing.len(), &*status.unused), (0, &["moon".to_owned()][..]));
     let numbered: Vec<(u16, PublicKey)> =
@@ -374,7 +374,7 @@ fn a_key_that_was_revoked_is_refused_though_the_scenario_names_it() {
     let status = keys.read(own).expect("all is well");
     assert_eq!((status.nodes.len(), &*status.revoked), (0, &["valley".to_owned()][..]));
     assert_eq!(status.missing, ["valley"]);
-    store.trust(key(5), Some("valley")).expect("its new key");
+    store.trust(key(5), Some("valley"), false).expect("its new key");
     let status = keys.read(own).expect("the scenario is out of date, and that is known");
     assert_eq!(status.nodes["valley"], key(5));
 }
@@ -385,11 +385,11 @@ fn a_node_whose_key_of_the_folder_was_revoked_is_told_from_one_that_never_had_on
     let own = store.own_or_new().expect("a key").0.public();
     let keys = chain([None; 3], &store);
     let revoked = || keys.read(own).expect("all is well").revoked;
-    store.trust(key(2), Some("valley")).expect("a key");
+    store.trust(key(2), Some("valley"), false).expect("a key");
     assert_eq!(revoked(), [] as [&str; 0]);
     store.revoke("valley", &BTreeMap::new()).expect("it is trusted");
     assert_eq!(revoked(), ["valley"]);
-    store.trust(key(5), Some("valley")).expect("its new key");
+    store.trust(key(5), Some("valley"), false).expect("its new key");
     assert_eq!(revoked(), [] as [&str; 0]);
 }
 
@@ -404,12 +404,12 @@ fn a_scenario_and_a_folder_that_disagree_are_told_apart() {
     assert!(text.contains("the scenario says that 'hill' has the key"), "{text}");
     let text = said([None, Some(own), None]);
     assert!(text.contains("this node's own"), "{text}");
-    store.trust(key(2), Some("valley")).expect("a key");
+    store.trust(key(2), Some("valley"), false).expect("a key");
     let text = said([None, Some(key(3)), None]);
     assert!(text.contains("'valley' has the key") && text.contains("/keys/trusted"), "{text}");
     let text = said([None, None, Some(key(2))]);
     assert!(text.contains("two names, 'peak' and 'valley'"), "{text}");
-    store.trust(key(4), Some("hill")).expect("no scenario is here");
+    store.trust(key(4), Some("hill"), false).expect("no scenario is here");
     let text = said([None; 3]);
     assert!(text.contains("trusted as 'hill', which is this node itself"), "{text}");
 }

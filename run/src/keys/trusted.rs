@@ -124,16 +124,22 @@ impl Trusted {
         self.entries().any(|entry| entry.key == *key && entry.state == Trust::Revoked)
     }
 
-    /// Trusts a key, under a name if one is given. Returns its entry, and whether that is news.
+    /// Trusts a key, under a name if one is given; one that was revoked only `again`. Returns its
+    /// entry, and whether that is news.
     ///
-    /// Fails if the key has another name, or the name another key.
+    /// Fails if the key was revoked, has another name, or the name another key.
     pub(super) fn trust(
         &mut self,
         key: PublicKey,
         name: Option<&str>,
+        again: bool,
     ) -> Result<(Entry, bool), KeysError> {
         let own_name = key.fingerprint();
         let old = self.entries().find(|entry| entry.key == key).cloned();
+        if let Some(old) = old.as_ref().filter(|old| old.state == Trust::Revoked && !again) {
+            let (name, since) = (old.name.clone(), old.since.clone());
+            return Err(KeysError::WasRevoked { fingerprint: own_name, name, since });
+        }
         let kept = old.as_ref().map_or(own_name.as_str(), |entry| &entry.name);
         let name = name.unwrap_or(kept).to_owned();
         check_name(&name)?;
@@ -288,7 +294,7 @@ mod tests {
         let text = format!("# ours\n\n{hill} hill added 2026-11-20 # by telephone\n# end\n");
         let mut trusted = parse(&text).expect("a good file");
         assert_eq!(trusted.text(), text);
-        let (entry, is_news) = trusted.trust(peak, Some("peak")).expect("a new key");
+        let (entry, is_news) = trusted.trust(peak, Some("peak"), false).expect("a new key");
         assert!(is_news);
         assert_eq!(trusted.text(), format!("{text}{peak} peak added {}\n", entry.since));
         trusted.revoke("hill", &BTreeMap::new()).expect("it is there");
@@ -299,27 +305,52 @@ mod tests {
     #[test]
     fn a_key_without_a_name_has_its_fingerprint_until_it_gets_one() {
         let mut trusted = Trusted::default();
-        let (entry, _) = trusted.trust(key(1), None).expect("a new key");
+        let (entry, _) = trusted.trust(key(1), None, false).expect("a new key");
         assert_eq!(entry.name, key(1).fingerprint());
-        assert!(!trusted.trust(key(1), None).expect("again").1);
-        let (entry, is_news) = trusted.trust(key(1), Some("hill")).expect("a name");
+        assert!(!trusted.trust(key(1), None, false).expect("again").1);
+        let (entry, is_news) = trusted.trust(key(1), Some("hill"), false).expect("a name");
         assert_eq!((entry.name.as_str(), is_news), ("hill", true));
-        assert!(!trusted.trust(key(1), None).expect("it has a name").1);
+        assert!(!trusted.trust(key(1), None, false).expect("it has a name").1);
     }
 
     #[test]
     fn one_name_has_one_key_and_one_key_one_name() {
         let mut trusted = Trusted::default();
-        trusted.trust(key(1), Some("hill")).expect("a new key");
-        let error = trusted.trust(key(2), Some("hill")).expect_err("a second key");
+        trusted.trust(key(1), Some("hill"), false).expect("a new key");
+        let error = trusted.trust(key(2), Some("hill"), false).expect_err("a second key");
         assert!(error.to_string().contains("`farhop keys revoke hill` first"), "{error}");
-        let error = trusted.trust(key(1), Some("peak")).expect_err("a second name");
+        let error = trusted.trust(key(1), Some("peak"), false).expect_err("a second name");
         assert!(error.to_string().contains("two names, 'hill' and 'peak'"), "{error}");
         trusted.revoke("hill", &BTreeMap::new()).expect("it is there");
-        trusted.trust(key(2), Some("hill")).expect("the new key of the node");
+        trusted.trust(key(2), Some("hill"), false).expect("the new key of the node");
         assert!(trusted.is_revoked(&key(1)) && !trusted.is_revoked(&key(2)));
-        let error = trusted.trust(key(1), None).expect_err("its name has passed on");
+        let error = trusted.trust(key(1), None, true).expect_err("its name has passed on");
         assert!(matches!(error, KeysError::NameTwice { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_key_that_was_revoked_is_trusted_again_only_where_that_is_meant() {
+        let mut trusted = Trusted::default();
+        trusted.trust(key(1), Some("hill"), true).expect("a new key");
+        trusted.revoke("hill", &BTreeMap::new()).expect("it is there");
+        let before = trusted.text();
+        for name in [None, Some("hill"), Some("peak")] {
+            let said = trusted.trust(key(1), name, false).expect_err("revoked").to_string();
+            let what =
+                format!("the key {} of 'hill' was revoked on {}", key(1).fingerprint(), today());
+            assert!(said.starts_with(&what) && said.contains("--again"), "{said}");
+        }
+        assert_eq!(trusted.text(), before);
+        let (entry, is_news) = trusted.trust(key(1), None, true).expect("it is meant");
+        assert_eq!((entry.name.as_str(), is_news), ("hill", true));
+        assert!(!trusted.is_revoked(&key(1)));
+        let mut trusted =
+            parse(&format!("{} {} revoked", key(2), key(2).fingerprint())).expect("good");
+        let said = trusted.trust(key(2), None, false).expect_err("revoked").to_string();
+        assert!(
+            said.starts_with(&format!("the key {} was revoked: ", key(2).fingerprint())),
+            "{said}"
+        );
     }
 
     #[test]
