@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use farhop_proto::base::{PublicKey, counted};
+use farhop_proto::link::secure::Difference;
 use farhop_run::daemon::{self, runtime_dirs};
 use farhop_run::lab;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use self::link::describe_link;
@@ -356,8 +358,8 @@ fn describe_security(status: &Value) -> String {
         Some("encrypt") => "frames are encrypted",
         Some("authenticate-only") => "frames are authenticated, but READABLE by everybody",
         _ => {
-            return "  SECURITY IS OFF: whoever is in range can read and forge every frame\n"
-                .into();
+            let off = "  SECURITY IS OFF: whoever is in range can read and forge every frame\n";
+            return off.to_owned() + &describe_differing(status);
         }
     };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -391,6 +393,7 @@ fn describe_security(status: &Value) -> String {
         list(&mut out, "    rejected from it", &peer["rejected"]);
     }
     list(&mut out, "  rejected in all", &security["rejected"]);
+    out += &describe_differing(status);
     for (name, what) in [("unused", "trusted, but no node here"), ("revoked", "revoked here")] {
         let names = status["keys"][name].as_array().into_iter().flatten().map(text);
         let names: Vec<String> = names.collect();
@@ -399,6 +402,14 @@ fn describe_security(status: &Value) -> String {
         }
     }
     out
+}
+
+/// The neighbours whose security is another.
+fn describe_differing(status: &Value) -> String {
+    let all = status["differing"].as_object().into_iter().flatten();
+    // A daemon of another version may know more of them.
+    let all = all.filter_map(|(name, how)| Some((name, Difference::deserialize(how).ok()?)));
+    all.map(|(name, how)| format!("  NOT HEARD: {name} {}\n", how.words())).collect()
 }
 
 /// A line with the counters that are not zero.
@@ -470,8 +481,12 @@ mod tests {
     #[test]
     fn keys_are_told_for_each_neighbour_and_no_keys_are_shouted_about() {
         let mut status = status(10.0, 0);
+        status["differing"] = json!({ "valley": "sealed" });
         let said = describe(&status, None);
         assert!(said.contains("SECURITY IS OFF: whoever is in range"), "{said}");
+        let right = "NOT HEARD: valley sends sealed frames, and security is off here\n";
+        assert!(said.contains(right), "{said}");
+        status["differing"] = json!({ "moor": "what is not known yet", "valley": "mode" });
         let valley = Identity::from_secret([2; 32]).public();
         status["stack"]["security"] = json!({
             "mode": "encrypt", "cipher": "chacha20-poly1305", "fingerprint": "aa-bb",
@@ -491,6 +506,7 @@ mod tests {
             "frames are encrypted (chacha20-poly1305); own key aa-bb\n",
             &peer,
             "rejected in all: replayed 3, stranger 9\n",
+            "  NOT HEARD: valley has another security mode",
         ] {
             assert!(said.contains(words), "no '{words}' in {said}");
         }

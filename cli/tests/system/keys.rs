@@ -67,6 +67,55 @@ fn two_hosts_meet_once_each_trusts_the_key_of_the_other() {
     right.down();
 }
 
+#[test]
+#[ignore = "system: namespaces and processes"]
+fn two_hosts_whose_security_differs_say_so_on_both_sides() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can join namespaces by a wire; labs have no `up`");
+        return;
+    }
+    let place = Place::new("differing");
+    let (mut left, mut right) = (Host::new(&place, "left"), Host::new(&place, "right"));
+    join(&left, &right);
+    let (l, r) = (left.line(), right.line());
+    for (host, line, name) in [(&left, &r, "right"), (&right, &l, "left")] {
+        let out = host.farhop(&["keys", "trust", line, "--name", name]);
+        assert!(out.status.success(), "{}", stderr(&out));
+    }
+    let file = |security: &str| {
+        let file = place.path(&format!("{security}.toml"));
+        let text =
+            SCENARIO.replace("[stack.link]", &format!("security = {security:?}\n[stack.link]"));
+        fs::write(&file, text).expect("the scenario is written");
+        file
+    };
+    let [off, encrypt, readable] = ["off", "encrypt", "authenticate-only"].map(file);
+    right.up(&encrypt);
+    for (theirs, at_left, at_right) in [
+        (&off, "right sends sealed frames", "left sends frames without security"),
+        (&readable, "right has another security mode", "left has another security mode"),
+    ] {
+        left.up(theirs);
+        for (host, words) in [(&left, at_left), (&right, at_right)] {
+            wait_for(words, || {
+                let said = stdout(&host.run(&[env!("CARGO_BIN_EXE_farhop"), "status", host.name]));
+                said.contains(&format!("NOT HEARD: {words}"))
+            });
+        }
+        wait_for("the log of left", || left.log().contains(at_left));
+        assert_eq!(left.log().matches(at_left).count(), 1, "{}", left.log());
+        left.down();
+    }
+    assert!(right.log().contains("left sends frames without security"), "{}", right.log());
+    left.up(&encrypt);
+    wait_for("the hosts to meet", || left.ping("10.66.0.2"));
+    for host in [&left, &right] {
+        assert_eq!(host.status()["differing"], serde_json::json!({}), "{}", host.name);
+    }
+    left.down();
+    right.down();
+}
+
 fn first_start_makes_the_key(host: &Host<'_>, neighbour: &str) {
     let key = format!("{}/key", host.keys());
     let mode = fs::metadata(&key).expect("a key").permissions().mode();

@@ -15,12 +15,13 @@ use farhop_proto::base::{
     AccessCategory, Cx, Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant,
     Lane, Name, NodeId, RadioId, Room, Seed, UnitId,
 };
-use farhop_proto::link::secure::SecureSpec;
+use farhop_proto::link::secure::{Difference, SecureSpec};
 use farhop_proto::stack::{NodePlan, Stack, StackStatus};
 use farhop_proto::transport::hop::Hop;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
 
+use super::differing::Differing;
 use super::host::{Host, HostStatus};
 use crate::blocks::Exchange;
 use crate::device::{BATCH, Clock, Device, DeviceStatus, timespec};
@@ -94,6 +95,9 @@ pub struct Driver {
     stats: DriverStats,
     /// Neighbours whose frames are refused, and why.
     refused: BTreeMap<NodeId, Name>,
+    differing: Differing,
+    /// Whether frames are protected.
+    is_secured: bool,
     /// When the neighbours were last looked at.
     looked: Instant,
 }
@@ -144,6 +148,8 @@ impl Driver {
             wakeups: Wakeups::build(guard),
             stats: DriverStats::default(),
             refused: BTreeMap::new(),
+            differing: Differing::build(plan),
+            is_secured: false,
             looked: Instant::ZERO,
         }
     }
@@ -156,6 +162,7 @@ impl Driver {
 
     /// Protects the frames; to be called before the first turn.
     pub fn set_security(&mut self, spec: SecureSpec) {
+        self.is_secured = true;
         self.stack.set_security(spec);
     }
 
@@ -298,7 +305,17 @@ impl Driver {
     /// Writes to the log when the frames of a neighbour begin to be refused, and when they are
     /// taken again.
     fn tell_of_refused(&mut self) {
-        for neighbour in self.stack.status(self.looked).link.neighbours {
+        let status = self.stack.status(self.looked);
+        for (name, how) in self.differing.news(self.looked, status.security.as_ref()) {
+            match how {
+                Some(how) => tracing::warn!(
+                    "{name} {}: neither hears the other until both have the same `security`",
+                    how.words()
+                ),
+                None => tracing::info!("{name} has the security that is set here"),
+            }
+        }
+        for neighbour in status.link.neighbours {
             let node = neighbour.node.0;
             let before = match &neighbour.refused {
                 Some(why) => self.refused.insert(neighbour.node, why.clone()),
@@ -329,6 +346,9 @@ impl Driver {
             for event in self.up.drain(..) {
                 let antenna = match &event {
                     FrameUp::Received(frame) | FrameUp::Overheard(frame) => {
+                        if !self.is_secured {
+                            self.differing.on_frame(frame);
+                        }
                         Some(usize::from(radio.device.antenna(frame)).min(ANTENNAS - 1))
                     }
                     FrameUp::Done(_) | FrameUp::Wanted(_) => None,
@@ -466,6 +486,11 @@ impl Driver {
     /// What passed the port to the host.
     pub fn host(&self) -> Option<HostStatus> {
         self.host.as_ref().map(|(host, _)| host.status())
+    }
+
+    /// How the security of neighbours differs from ours, by their names.
+    pub fn differing(&self) -> BTreeMap<String, Difference> {
+        self.differing.named(self.stack_status().security.as_ref())
     }
 
     /// What the stack is doing.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use farhop_proto::base::{Duration, Instant, NodeId, Seed};
-use farhop_proto::link::secure::SecurityConfig;
+use farhop_proto::link::secure::{Difference, SecurityConfig};
 use farhop_proto::stack::{DeviceConfig, NodeConfig, NodePlan, RadioPlan, Scenario, StackStatus};
 use farhop_proto::transport::hop::HopConfig;
 use rustix::event::PollFlags;
@@ -32,6 +32,7 @@ use crate::sockets::SocketsStatus;
 mod blocks;
 pub mod client;
 pub mod control;
+mod differing;
 pub mod driver;
 pub mod host;
 mod keyring;
@@ -114,6 +115,8 @@ pub struct DaemonStatus {
     pub host: Option<HostStatus>,
     /// Keys; `None` if frames are not protected.
     pub keys: Option<KeysStatus>,
+    /// How the security of neighbours differs from ours, by their names.
+    pub differing: BTreeMap<String, Difference>,
     /// Link, routing, flows.
     pub stack: StackStatus,
     /// Sockets of programs; `None` if no blocks are carried.
@@ -359,6 +362,7 @@ impl Serving<'_> {
             devices: driver.devices(),
             host: driver.host(),
             keys: self.keyring.as_ref().map(|keyring| keyring.status().clone()),
+            differing: driver.differing(),
             stack: driver.stack_status(),
             sockets: driver.sockets(),
             cpu_s: usage.cpu_s,

@@ -29,7 +29,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng};
 
 pub use config::{Cipher, CookieUse, SecurityConfig, SecurityMode};
-pub use status::{SecurePeerStatus, SecurityStatus};
+pub use status::{Difference, SecurePeerStatus, SecurityStatus};
 pub use whole::Keys;
 
 use self::noise::{Handshakes, Psk};
@@ -293,6 +293,7 @@ fn peer_status(peer: &Peer, now: Instant) -> SecurePeerStatus {
         sealed: peer.sealed,
         opened: peer.opened,
         rejected: peer.rejected.named(),
+        differs: peer.differs,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::base::{Identity, Limit, PublicKey};
 
 use super::noise::{Cookie, INIT_BYTES, MAC_BYTES, Pair, Psk, RESPONSE_BYTES};
 use super::session::{Session, TheirBroadcast};
-use super::status::Rejected;
+use super::status::{Difference, Rejected};
 use crate::base::{Duration, Instant, NodeId};
 use crate::link::PeerSpec;
 use crate::wire::secure::{HANDSHAKE_HEADER_BYTES, SEAL_BYTES};
@@ -140,6 +140,8 @@ pub(super) struct Peer {
     pub(super) has_answered: bool,
     pub(super) last_handshake: Option<Instant>,
     pub(super) rejected: Rejected,
+    /// What was last rejected of it because its security is another.
+    pub(super) differs: Option<Difference>,
     pub(super) sealed: u64,
     pub(super) opened: u64,
 }
@@ -172,6 +174,7 @@ impl Peer {
             has_answered: false,
             last_handshake: None,
             rejected: Rejected::default(),
+            differs: None,
             sealed: 0,
             opened: 0,
         }
@@ -259,6 +262,7 @@ impl Peer {
         self.cookie = None;
         self.freely.fill();
         self.last_handshake = Some(now);
+        self.differs = None;
         self.owes_key = true;
         self.own_at = now;
     }

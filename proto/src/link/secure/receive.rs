@@ -22,7 +22,11 @@ impl Secure {
             return self.strangers.count(Reason::NotTrusted);
         };
         if let Err(reason) = self.open(cx, index, frame) {
-            self.peers[index].rejected.count(reason);
+            let peer = &mut self.peers[index];
+            peer.rejected.count(reason);
+            if peer.current.is_none() {
+                peer.differs = reason.difference().or(peer.differs);
+            }
         }
     }
 

@@ -73,6 +73,41 @@ impl Rejected {
     }
 }
 
+/// How the frames of a neighbour are protected otherwise than here, so that neither hears the
+/// other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Difference {
+    /// It seals its frames, and security is off here.
+    Sealed,
+    /// Its frames are not sealed, and here they are.
+    Clear,
+    /// It has another mode or cipher.
+    Mode,
+}
+
+impl Difference {
+    /// What stands behind the name of the neighbour.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Sealed => "sends sealed frames, and security is off here",
+            Self::Clear => "sends frames without security, and it is on here",
+            Self::Mode => "has another security mode or cipher than is set here",
+        }
+    }
+}
+
+impl Reason {
+    /// How the neighbour's security differs, if a frame is rejected for that.
+    pub(super) fn difference(self) -> Option<Difference> {
+        match self {
+            Self::Clear => Some(Difference::Clear),
+            Self::OtherMode => Some(Difference::Mode),
+            _ => None,
+        }
+    }
+}
+
 /// What is counted over all neighbours.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
@@ -123,6 +158,9 @@ pub struct SecurePeerStatus {
     pub opened: u64,
     /// Rejected frames that said they were its, by reason.
     pub rejected: BTreeMap<Name, u64>,
+    /// How its security differs from ours, as far as frames that say they are its tell that;
+    /// nothing while keys are shared with it, for then it speaks as we do.
+    pub differs: Option<Difference>,
 }
 
 /// A decision, for traces.

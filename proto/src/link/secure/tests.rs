@@ -48,6 +48,11 @@ impl Node {
         rejected.get(reason).copied().unwrap_or_default()
     }
 
+    /// How the only neighbour differs.
+    fn differs(&self) -> Option<Difference> {
+        self.secure.status(Instant::ZERO).peers[0].differs
+    }
+
     fn has_session(&self, with: u16) -> bool {
         let peers = self.secure.status(Instant::ZERO).peers;
         peers.iter().any(|peer| peer.node == NodeId(with) && peer.since.is_some())
@@ -464,6 +469,35 @@ fn authenticate_only_is_readable_and_does_not_mix_with_encryption() {
     let mut air = Air::new(vec![Node::new(1, &[2], 0, &ham), Node::new(2, &[1], 0, &config())]);
     air.run(SECOND * 3);
     assert!(!air.nodes[0].has_session(2) && air.nodes[1].rejected("other-mode") > 0);
+    assert_eq!([0, 1].map(|node| air.nodes[node].differs()), [Some(Difference::Mode); 2]);
+}
+
+#[test]
+fn who_sends_in_the_clear_is_told_from_others_until_keys_are_shared() {
+    let mut air = Air::pair(&config());
+    let clear = |air: &mut Air| {
+        let frame = ReceivedFrame {
+            radio: RadioId(0),
+            from: NodeId(2),
+            to: Some(NodeId(1)),
+            protocol: EtherType::FARHOP,
+            payload: Bytes::from_static(b"a beacon"),
+            started: air.now,
+            rate: Bitrate::from_mbps(11.0),
+            signal: None,
+            bits: 0,
+        };
+        let mut cx = Cx::new(air.now);
+        air.nodes[0].secure.handle_rx(&mut cx, FrameUp::Received(frame));
+    };
+    assert_eq!(air.nodes[0].differs(), None);
+    clear(&mut air);
+    assert_eq!(air.nodes[0].differs(), Some(Difference::Clear));
+    air.run(SECOND * 3);
+    assert!(air.nodes[0].has_session(2));
+    assert_eq!(air.nodes[0].differs(), None);
+    clear(&mut air);
+    assert_eq!(air.nodes[0].differs(), None, "a stranger: the neighbour shares our keys");
 }
 
 #[test]
