@@ -28,9 +28,10 @@ build: ## the program, in target/release
 # Does not build: root has no Rust where it came by rustup.
 PREFIX ?= /usr/local
 .PHONY: install
-install: ## what `make build` made, to /usr/local/bin (PREFIX=... for elsewhere)
+install: ## what `make build` made, to /usr/local (PREFIX=... for elsewhere), with the unit of systemd
 	@test -x $(FARHOP) || { echo "install: there is no $(FARHOP) yet: make build" >&2; exit 1; }
 	install -D -m 755 $(FARHOP) $(DESTDIR)$(PREFIX)/bin/farhop
+	install -D -m 644 packaging/systemd/farhop@.service -t $(DESTDIR)$(PREFIX)/lib/systemd/system
 
 .PHONY: test
 test: setup-test fmt-check lint doc unit test-wire tidy deny scenarios paper-quick test-system conformance validate-quick test-radio ## all that CI checks

@@ -93,6 +93,7 @@ impl Node {
                 runtime_dir: Some(dir),
                 state_dir: None,
                 stop: Some(OwnedFd::from(stopped)),
+                is_service: false,
             })
         });
         let path = tell.recv().map_err(|error| error.to_string())??;

@@ -64,6 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let mut daemon = DaemonOptions::from_scenario(scenario, &options.node)
         .map_err(|error| loaded.refuse_whole(format!("{error:#}")))?;
     daemon.security = security(options, scenario, &daemon)?;
+    daemon.is_service = true;
     daemon.tun.clone_from(&options.tun);
     daemon.runtime_dir.clone_from(&options.runtime_dir);
     // Whoever asks the daemon where it keeps things stands elsewhere.

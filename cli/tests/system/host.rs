@@ -7,6 +7,21 @@ use serde_json::Value;
 
 use crate::place::{Place, stderr, wait_for};
 
+/// Two hosts with a wire between them, each with a daemon on a `udp` device.
+pub(crate) const SCENARIO: &str = r#"
+name = "hosts"
+[stack.link]
+kind = "wild"
+[[node]]
+name = "left"
+device = { kind = "udp", bind = "192.0.2.1:4850", peers = { right = "192.0.2.2:4850" } }
+[[node]]
+name = "right"
+device = { kind = "udp", bind = "192.0.2.2:4850", peers = { left = "192.0.2.1:4850" } }
+[[link]]
+between = ["left", "right"]
+"#;
+
 pub(crate) fn stdout(out: &Output) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
@@ -39,7 +54,7 @@ impl<'a> Host<'a> {
         self.place.path(&format!("{}/keys", self.name))
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.holder.id().to_string(), "--net"]).args(words);
         let runtime = self.place.path(&format!("{}/run", self.name));

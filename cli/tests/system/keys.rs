@@ -5,23 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
 
-use crate::host::{Host, is_answered, join, stdout};
+use crate::host::{Host, SCENARIO, is_answered, join, stdout};
 use crate::place::{Place, stderr, wait_for};
-
-/// Two hosts with a wire between them, each with a daemon on a `udp` device.
-const SCENARIO: &str = r#"
-name = "hosts"
-[stack.link]
-kind = "wild"
-[[node]]
-name = "left"
-device = { kind = "udp", bind = "192.0.2.1:4850", peers = { right = "192.0.2.2:4850" } }
-[[node]]
-name = "right"
-device = { kind = "udp", bind = "192.0.2.2:4850", peers = { left = "192.0.2.1:4850" } }
-[[link]]
-between = ["left", "right"]
-"#;
 
 #[test]
 #[ignore = "system: namespaces and processes"]

@@ -13,6 +13,7 @@ mod place;
 mod proxy;
 mod real_programs;
 mod row;
+mod service;
 mod sockets;
 mod strangers;
 mod user;

@@ -36,6 +36,7 @@ mod differing;
 pub mod driver;
 pub mod host;
 mod keyring;
+mod supervisor;
 
 pub use blocks::{BlockStatus, CacheStatus};
 pub(crate) use client::is_ours;
@@ -67,6 +68,8 @@ pub struct DaemonOptions {
     pub state_dir: Option<PathBuf>,
     /// Ends the daemon when something can be read from it, beside SIGTERM and SIGINT.
     pub stop: Option<OwnedFd>,
+    /// Whether it is the service that a service manager waits for, if one has started it.
+    pub is_service: bool,
 }
 
 /// The device under a radio.
@@ -155,6 +158,7 @@ impl DaemonOptions {
             runtime_dir: None,
             state_dir: None,
             stop: None,
+            is_service: false,
         })
     }
 }
@@ -269,8 +273,16 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
     // Last: opening devices takes long, and waits.
     let is_realtime = os::ask_for_punctuality();
     tracing::info!(node = plan.name, realtime = is_realtime, "up");
+    if options.is_service {
+        let names = driver.devices().into_iter().map(|device| device.name);
+        supervisor::tell_ready(&plan.name, &names.collect::<Vec<_>>());
+    }
     let mut serving = Serving { options: &options, keyring: keyring.as_mut(), is_realtime };
-    serve(&mut serving, &mut driver, &mut control, &signals)?;
+    let outcome = serve(&mut serving, &mut driver, &mut control, &signals);
+    if options.is_service {
+        supervisor::tell_stopping(&plan.name);
+    }
+    outcome?;
     tracing::info!(node = plan.name, "down");
     Ok(())
 }

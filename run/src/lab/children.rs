@@ -99,6 +99,7 @@ pub fn run_node(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()> {
         runtime_dir: Some(dir.into()),
         state_dir: Some(dir.join("kept")),
         stop: None,
+        is_service: false,
     })
 }
 
