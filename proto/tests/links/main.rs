@@ -5,6 +5,7 @@ mod airtime_ns3;
 mod blindfec;
 mod harq;
 mod link_laws;
+mod plain;
 mod too_long;
 mod two_p;
 mod wild;

@@ -15,22 +15,20 @@ use serde::{Deserialize, Serialize};
 use self::radio::RadioQueue;
 use super::queue::{QueueConfig, Red, Verdict};
 use super::{AirTimes, Link, LinkStatus, NeighbourStatus, bare_packet, share};
-use crate::base::named;
 use crate::base::{
     AccessCategory, AckPolicy, Cx, Dbm, DropCause, EtherType, FlowId, Frame, FrameDone, FrameDown,
     FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome,
     PacketUp, Packets, RadioId, RadioSpec, ReceivedFrame, Room, RoomBelow, Seed, TxOptions, UnitId,
-    UnitIds, Wanted,
+    UnitIds, Wanted, named,
 };
 use crate::wire::ip::{self, Ecn};
 
 /// Neighbours of which the link keeps status; more are served, but not listed.
 const NEIGHBOURS: usize = 256;
-/// Packets in a row that all their attempts did not bring to a neighbour of which nothing is heard,
-/// after which it counts as gone.
+/// Packets in a row that all attempts of the radio did not bring to a neighbour of which nothing is
+/// heard, after which it counts as gone. Those with fewer attempts are over before a hidden burst.
 const GONE: u8 = 4;
-/// Units that a buffer has place for from the start. At most nodes of a large network there is
-/// never more than one.
+/// Units that a buffer has place for from the start: in a large network most never hold more.
 const USUAL: usize = 1;
 
 /// Settings of `link/plain`.
@@ -87,6 +85,8 @@ struct Outstanding {
     radio: RadioId,
     access: AccessCategory,
     bytes: usize,
+    /// With all attempts of the radio.
+    is_tried_fully: bool,
     /// The packet itself if it is of a call and goes once more where the chip gives it up.
     again: Option<Box<Packet>>,
 }
@@ -208,7 +208,7 @@ impl Plain {
             if outcome == PacketOutcome::Delivered {
                 neighbour.delivered += 1;
                 neighbour.failures = 0;
-            } else if has_failed && !goes_again {
+            } else if has_failed && frame.is_tried_fully && !goes_again {
                 neighbour.failures = neighbour.failures.saturating_add(1);
                 let is_gone = neighbour.failures == GONE;
                 self.up.extend(frame.to.filter(|_| is_gone).map(|node| PacketUp::Neighbour {
@@ -306,6 +306,7 @@ impl Plain {
             radio,
             access,
             bytes: 0,
+            is_tried_fully: true,
             again: None,
         });
         let (protocol, payload) = (EtherType::FARHOP, Bytes::new());
@@ -410,6 +411,7 @@ impl Layer for Plain {
             radio: packet.radio,
             access: packet.options.access,
             bytes: packet.payload.len(),
+            is_tried_fully: packet.options.attempts.is_none(),
         });
         let ack = if self.mac_ack { packet.options.ack } else { AckPolicy::NoAck };
         Some(FrameDown::Frame(Frame {

@@ -24,7 +24,9 @@ pub struct OlsrConfig {
     /// Whether most topology messages go a few hops only (fish eye): far nodes need to know the way
     /// here less exactly, and the flooding of many nodes fills the air.
     pub fish_eye: bool,
-    /// HELLOs of which the share that arrived is the quality of a link.
+    /// HELLOs of which the share that arrived is the quality of a link. Of ten, as in olsrd, the
+    /// share varies by chance so much that routes change all the time where much is lost. Where
+    /// five in a row are missing only the last ten count.
     pub window: u8,
     /// How gladly this node sends on what others flood: 0 never, 3 usually, 7 always.
     pub willingness: u8,
@@ -47,7 +49,7 @@ impl Default for OlsrConfig {
             tc_s: 5.0,
             tc_hold: 6,
             fish_eye: true,
-            window: 10,
+            window: 32,
             willingness: 3,
             relays: 3,
             recompute_s: 3.0,

@@ -15,6 +15,10 @@ const MOST_VALIDITY: Duration = Duration::from_secs(600);
 const MOST_INTERVAL: Duration = Duration::from_secs(60);
 /// HELLOs below which nothing is known of a link: one of one is not all of them.
 const LEAST_SEEN: u8 = 4;
+/// HELLOs that count where the last ones are missing: what came long ago says little then.
+const RECENT: u8 = 10;
+/// How many of the last ones: by chance that many are missing of a bad link about once a minute.
+const MISSING: u32 = 5;
 
 /// A link from a neighbour's radio to one of ours.
 #[derive(Debug)]
@@ -85,19 +89,25 @@ impl Link {
     /// whether more was known of it.
     fn forget(&mut self, most: u8) -> bool {
         let known = self.arrived();
-        self.window = if known == 0 { 0 } else { 1 << (most - 1) };
-        self.seen = most;
+        self.seen = RECENT.min(most);
+        self.window = if known == 0 { 0 } else { 1 << (self.seen - 1) };
         known > 1
     }
 
-    /// HELLOs in the window that arrived.
+    /// HELLOs of which it counts how many arrived.
+    fn counted(&self) -> u8 {
+        let is_missed = self.window.trailing_zeros() >= MISSING;
+        if is_missed { self.seen.min(RECENT) } else { self.seen }
+    }
+
+    /// How many of them arrived.
     fn arrived(&self) -> u32 {
-        (self.window & (u32::MAX >> (32 - u32::from(self.seen.max(1))))).count_ones()
+        (self.window & (u32::MAX >> (32 - u32::from(self.counted().max(1))))).count_ones()
     }
 
     /// Share of its HELLOs that arrive here, of 255.
     pub(super) fn lq(&self) -> u8 {
-        (self.arrived() * 255 / u32::from(self.seen.max(LEAST_SEEN))) as u8
+        (self.arrived() * 255 / u32::from(self.counted().max(LEAST_SEEN))) as u8
     }
 
     /// Share of ours that arrive there, of 255.
@@ -286,5 +296,22 @@ mod tests {
             }
             assert_eq!(links.get(key).map(Link::lq), Some(share), "{arrives:?}");
         }
+    }
+
+    #[test]
+    fn what_came_long_ago_counts_only_while_some_still_come() {
+        let mut link = Link::new(Duration::from_secs(2));
+        let most = OlsrConfig::default().window;
+        let mut shares = |arrived: bool, times: usize| -> Vec<u8> {
+            let mut share = || {
+                link.count(arrived, most);
+                link.lq()
+            };
+            (0..times).map(|_| share()).collect()
+        };
+        assert_eq!(shares(true, 40).last(), Some(&255));
+        assert_eq!(shares(false, 5), [247, 239, 231, 223, 127], "from then on of ten");
+        assert_eq!(shares(false, 5), [102, 76, 51, 25, 0]);
+        assert_eq!(shares(true, 1), [(22 * 255 / 32) as u8], "it was not away");
     }
 }
