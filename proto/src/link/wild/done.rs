@@ -22,9 +22,11 @@ impl Wild {
         if !done.outcome.went_out() {
             return self.on_not_sent(frame, done.outcome == FrameOutcome::TooLong);
         }
+        let port = self.port_mut(frame.place);
+        port.longest = port.longest.max(frame.bytes);
+        let radio = port.spec.id;
         self.counters.frames_sent += 1;
         let to = frame.peer.map(|index| self.peers[index].spec.node);
-        let radio = self.port_mut(frame.place).spec.id;
         let air = self.air.of(radio, to);
         let share = match frame.what {
             What::First(_) => &mut air.data,
@@ -41,6 +43,12 @@ impl Wild {
     fn on_not_sent(&mut self, frame: Outstanding, is_too_long: bool) {
         self.counters.frames_too_long += u64::from(is_too_long);
         self.counters.frames_late += u64::from(!is_too_long);
+        if is_too_long {
+            // How much less would do is not known: what is put together from now on is an eighth
+            // shorter.
+            let port = self.port_mut(frame.place);
+            port.longest = port.longest.min(frame.bytes - frame.bytes / 8);
+        }
         let slots = &self.groups[frame.place.0].slots;
         if frame.had_stamp && slots.number() == frame.slot {
             self.port_mut(frame.place).is_stamped = false;

@@ -162,6 +162,8 @@ struct Port {
     clock: RadioClock,
     /// Whether a frame of this slot has carried the stamp.
     is_stamped: bool,
+    /// Bytes behind LLC/SNAP that a frame may have, so that the device takes it.
+    longest: usize,
     /// Neighbours on this radio, as indices; the first is the one whose turn it is.
     peers: VecDeque<usize>,
 }
@@ -204,6 +206,7 @@ impl Wild {
                 turns: PortTurns::default(),
                 clock: RadioClock::default(),
                 is_stamped: false,
+                longest: usize::MAX,
                 peers: VecDeque::new(),
             };
             match groups.iter_mut().find(|group| shares_air(group, spec)) {

@@ -198,7 +198,10 @@ impl Wild {
             let peer = &mut self.peers[index];
             let mut taken = peer.queue.take(level, turn).expect("what was there");
             if parity_air.is_none() {
-                self.board(now, index, (ack.len(), BUNDLE_BYTES), &mut taken, Vec::new());
+                let longest = self.port(self.peers[index].place).longest;
+                let most = longest.saturating_sub(HEADER_BYTES + ack.len() + UNIT_HEAD_BYTES);
+                let most = most.min(BUNDLE_BYTES);
+                self.board(now, index, (ack.len(), most), &mut taken, Vec::new());
             }
             return Some(self.send_new(now, (index, level), taken, parity_air, &ack));
         }

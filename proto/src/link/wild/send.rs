@@ -23,6 +23,8 @@ pub(super) struct Outstanding {
     pub(super) slot: u16,
     pub(super) had_stamp: bool,
     pub(super) what: What,
+    /// Its length behind LLC/SNAP.
+    pub(super) bytes: usize,
     /// Air time that was planned for it, with gap and overhead.
     pub(super) planned: Duration,
 }
@@ -192,7 +194,8 @@ impl Wild {
         let id = self.ids.next_id();
         let to = content.peer.map(|index| self.peers[index].spec.node);
         let port = self.port_mut(place);
-        let planned = port.take(now, payload.len() + carried.unwrap_or_default(), overhead);
+        let bytes = payload.len();
+        let planned = port.take(now, bytes + carried.unwrap_or_default(), overhead);
         let radio = port.spec.id;
         if let Some(index) = content.peer {
             let peer = &mut self.peers[index];
@@ -202,7 +205,8 @@ impl Wild {
             peer.acks.left -= u8::from(!content.ack.is_empty());
         }
         let (peer, what) = (content.peer, content.what);
-        self.outstanding.push_back(Outstanding { id, place, peer, slot, had_stamp, what, planned });
+        let frame = Outstanding { id, place, peer, slot, had_stamp, what, bytes, planned };
+        self.outstanding.push_back(frame);
         let flow = if carried.is_some() { FlowId::CONTROL } else { FlowId(0) };
         Frame { id, radio, to, flow, protocol: EtherType::FARHOP, payload, options }
     }
