@@ -1,20 +1,20 @@
 //! Neighbours whose frames are protected otherwise than here: found out, and told to the log once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use farhop_proto::base::{Duration, EtherType, Instant, NodeId, ReceivedFrame};
 use farhop_proto::link::secure::{Difference, SecurityStatus};
 use farhop_proto::stack::NodePlan;
 
-/// How long the log says nothing more of a neighbour, whatever it does: where security is off
-/// anybody can speak in its name.
+/// How long the log says nothing more of a neighbour, whatever it does, and how long a sealed frame
+/// speaks for its being sealed: where security is off anybody can speak in its name.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// What a daemon knows of neighbours whose security differs.
 pub(super) struct Differing {
     names: BTreeMap<NodeId, String>,
-    /// Those of which the last frame was sealed, where security is off.
-    sealing: BTreeSet<NodeId>,
+    /// When the last frame came of those of which it was sealed, where security is off.
+    sealing: BTreeMap<NodeId, Instant>,
     /// What the log was told last of whom, and when.
     told: BTreeMap<NodeId, (Option<Difference>, Instant)>,
 }
@@ -22,29 +22,34 @@ pub(super) struct Differing {
 impl Differing {
     /// Nobody differs yet.
     pub(super) fn build(plan: &NodePlan) -> Self {
-        Self { names: plan.peer_names(), sealing: BTreeSet::new(), told: BTreeMap::new() }
+        Self { names: plan.peer_names(), sealing: BTreeMap::new(), told: BTreeMap::new() }
     }
 
     /// Takes a frame that came where security is off.
-    pub(super) fn on_frame(&mut self, frame: &ReceivedFrame) {
+    pub(super) fn on_frame(&mut self, now: Instant, frame: &ReceivedFrame) {
         if frame.protocol != EtherType::SEALED {
             self.sealing.remove(&frame.from);
         } else if self.names.contains_key(&frame.from) {
-            self.sealing.insert(frame.from);
+            self.sealing.insert(frame.from, now);
         }
     }
 
     /// Who differs, and how. `security` is that of this node, unless it is off.
-    pub(super) fn all(&self, security: Option<&SecurityStatus>) -> BTreeMap<NodeId, Difference> {
+    fn all(&self, now: Instant, security: Option<&SecurityStatus>) -> BTreeMap<NodeId, Difference> {
         let peers = security.into_iter().flat_map(|security| &security.peers);
         let found = peers.filter_map(|peer| Some((peer.node, peer.differs?)));
-        found.chain(self.sealing.iter().map(|node| (*node, Difference::Sealed))).collect()
+        let sealing = self.sealing.iter().filter(|(_, at)| now.since(**at) < PAUSE);
+        found.chain(sealing.map(|(node, _)| (*node, Difference::Sealed))).collect()
     }
 
     /// The same by name.
-    pub(super) fn named(&self, security: Option<&SecurityStatus>) -> BTreeMap<String, Difference> {
+    pub(super) fn named(
+        &self,
+        now: Instant,
+        security: Option<&SecurityStatus>,
+    ) -> BTreeMap<String, Difference> {
         let name = |(node, how)| Some((self.names.get(&node)?.clone(), how));
-        self.all(security).into_iter().filter_map(name).collect()
+        self.all(now, security).into_iter().filter_map(name).collect()
     }
 
     /// Lines for the log: who began to differ since it was last told, and who no longer does.
@@ -53,7 +58,7 @@ impl Differing {
         now: Instant,
         security: Option<&SecurityStatus>,
     ) -> Vec<(String, Option<Difference>)> {
-        let all = self.all(security);
+        let all = self.all(now, security);
         let mut news = Vec::new();
         for (node, name) in &self.names {
             let how = all.get(node).copied();
@@ -111,21 +116,24 @@ mod tests {
     fn sealed_frames_of_a_neighbour_are_told_once_and_others_not_at_all() {
         let mut differing = differing();
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
-        differing.on_frame(&frame(2, EtherType::FARHOP));
-        differing.on_frame(&frame(3, EtherType::SEALED));
-        differing.on_frame(&frame(9, EtherType::SEALED));
+        differing.on_frame(at(0), &frame(2, EtherType::FARHOP));
+        differing.on_frame(at(0), &frame(3, EtherType::SEALED));
+        differing.on_frame(at(0), &frame(9, EtherType::SEALED));
         assert_eq!(differing.news(at(1), None), []);
-        differing.on_frame(&frame(2, EtherType::SEALED));
-        assert_eq!(differing.named(None), [("valley".into(), Difference::Sealed)].into());
+        differing.on_frame(at(2), &frame(2, EtherType::SEALED));
+        assert_eq!(differing.named(at(2), None), [("valley".into(), Difference::Sealed)].into());
         let news = [("valley".to_owned(), Some(Difference::Sealed))];
         assert_eq!(differing.news(at(2), None), news);
+        assert!(differing.named(at(62), None).is_empty(), "it may have gone");
+        differing.on_frame(at(100), &frame(2, EtherType::SEALED));
         assert_eq!(differing.news(at(100), None), []);
-        differing.on_frame(&frame(2, EtherType::IPV4));
-        assert!(differing.named(None).is_empty());
+        differing.on_frame(at(101), &frame(2, EtherType::IPV4));
+        assert!(differing.named(at(101), None).is_empty());
         assert_eq!(differing.news(at(101), None), [("valley".to_owned(), None)]);
         // Whoever speaks in its name by turns fills no log.
-        differing.on_frame(&frame(2, EtherType::SEALED));
+        differing.on_frame(at(102), &frame(2, EtherType::SEALED));
         assert_eq!(differing.news(at(102), None), []);
+        differing.on_frame(at(161), &frame(2, EtherType::SEALED));
         assert_eq!(differing.news(at(162), None), news);
     }
 }

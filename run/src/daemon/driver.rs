@@ -312,7 +312,7 @@ impl Driver {
                     "{name} {}: neither hears the other until both have the same `security`",
                     how.words()
                 ),
-                None => tracing::info!("{name} has the security that is set here"),
+                None => tracing::info!("nothing comes from {name} any more with another security"),
             }
         }
         for neighbour in status.link.neighbours {
@@ -347,7 +347,7 @@ impl Driver {
                 let antenna = match &event {
                     FrameUp::Received(frame) | FrameUp::Overheard(frame) => {
                         if !self.is_secured {
-                            self.differing.on_frame(frame);
+                            self.differing.on_frame(now, frame);
                         }
                         Some(usize::from(radio.device.antenna(frame)).min(ANTENNAS - 1))
                     }
@@ -490,7 +490,7 @@ impl Driver {
 
     /// How the security of neighbours differs from ours, by their names.
     pub fn differing(&self) -> BTreeMap<String, Difference> {
-        self.differing.named(self.stack_status().security.as_ref())
+        self.differing.named(self.looked, self.stack_status().security.as_ref())
     }
 
     /// What the stack is doing.

@@ -1,7 +1,7 @@
 //! What can be wrong with keys: one sentence each, on what, where, and what to do.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What to do where something cannot be read or written.
 fn remedy(error: &io::Error) -> &'static str {
@@ -71,8 +71,8 @@ pub enum KeysError {
         mode: u32,
     },
     /// Others can change what they must not.
-    #[error("others can change {} (mode {mode:04o}): `chmod go-w {}`, and look with `farhop keys \
-        list` that nobody has", path.display(), path.display())]
+    #[error("others can change {} (mode {mode:04o}): {}", path.display(),
+        how_to_close(path, *mode))]
     Writable {
         /// The file or folder.
         path: PathBuf,
@@ -80,8 +80,9 @@ pub enum KeysError {
         mode: u32,
     },
     /// Somebody else owns it, and so can change it.
-    #[error("{} belongs to user {owner}, who can change it: run as that user, or `chown {us} {}`, \
-        or name another folder with --keys", path.display(), path.display())]
+    #[error("{} belongs to user {owner}, who can change it: run as that user, or let all of a \
+        folder that is for keys alone belong to user {us} (`chown -R {us} FOLDER`), or name \
+        another folder with --keys", path.display())]
     Owner {
         /// The file or folder.
         path: PathBuf,
@@ -248,4 +249,20 @@ pub enum KeysError {
         /// What was asked for.
         who: String,
     },
+}
+
+/// What to do about a file or folder that others can change.
+fn how_to_close(path: &Path, mode: u32) -> String {
+    const STICKY: u32 = 0o1000;
+    if mode & STICKY != 0 {
+        return "it is for all, so name another folder with --keys".into();
+    }
+    let close = format!(
+        "`chmod go-w {}`, and look with `farhop keys list` that nobody has",
+        path.display()
+    );
+    match path.is_dir() {
+        true => format!("if it is for keys alone {close}; else name another folder with --keys"),
+        false => close,
+    }
 }

@@ -27,7 +27,9 @@ pub(super) fn open(path: &Path, closed: u32) -> Result<Option<File>, KeysError> 
     let kind = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return match fs::symlink_metadata(path) {
-                Ok(_) => Err(KeysError::LooseLink { path: path.into() }),
+                Ok(found) if found.is_symlink() => Err(KeysError::LooseLink { path: path.into() }),
+                // Someone has just made it.
+                Ok(_) => open(path, closed),
                 Err(_) => Ok(None),
             };
         }

@@ -4,6 +4,7 @@
 //! each access category where the card has them (802.11e). What the chip holds counts as queued, so
 //! the packets of a node never exceed its queue.
 
+mod neighbour;
 mod radio;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,11 +13,12 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::neighbour::Neighbour;
 use self::radio::RadioQueue;
 use super::queue::{QueueConfig, Red, Verdict};
 use super::{AirTimes, Link, LinkStatus, NeighbourStatus, bare_packet, share};
 use crate::base::{
-    AccessCategory, AckPolicy, Cx, Dbm, DropCause, EtherType, FlowId, Frame, FrameDone, FrameDown,
+    AccessCategory, AckPolicy, Cx, DropCause, EtherType, FlowId, Frame, FrameDone, FrameDown,
     FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome,
     PacketUp, Packets, RadioId, RadioSpec, ReceivedFrame, Room, RoomBelow, Seed, TxOptions, UnitId,
     UnitIds, Wanted, named,
@@ -25,9 +27,6 @@ use crate::wire::ip::{self, Ecn};
 
 /// Neighbours of which the link keeps status; more are served, but not listed.
 const NEIGHBOURS: usize = 256;
-/// Packets in a row that all attempts of the radio did not bring to a neighbour of which nothing is
-/// heard, after which it counts as gone. Those with fewer attempts are over before a hidden burst.
-const GONE: u8 = 4;
 /// Units that a buffer has place for from the start: in a large network most never hold more.
 const USUAL: usize = 1;
 
@@ -89,18 +88,6 @@ struct Outstanding {
     is_tried_fully: bool,
     /// The packet itself if it is of a call and goes once more where the chip gives it up.
     again: Option<Box<Packet>>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Neighbour {
-    heard: Option<Instant>,
-    signal: Option<Dbm>,
-    sent_bytes: u64,
-    received_bytes: u64,
-    attempts: u64,
-    delivered: u64,
-    /// Packets in a row that it did not get, while nothing was heard of it.
-    failures: u8,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -172,7 +159,7 @@ impl Plain {
             neighbour.heard = Some(now);
             neighbour.signal = frame.signal.or(neighbour.signal);
             neighbour.received_bytes += frame.payload.len() as u64;
-            if std::mem::take(&mut neighbour.failures) >= GONE {
+            if neighbour.end_failures() {
                 let (node, radio) = (frame.from, frame.radio);
                 self.up.push_back(PacketUp::Neighbour { node, radio, up: true });
             }
@@ -207,10 +194,9 @@ impl Plain {
                 if outcome == PacketOutcome::Failed { 0 } else { frame.bytes as u64 };
             if outcome == PacketOutcome::Delivered {
                 neighbour.delivered += 1;
-                neighbour.failures = 0;
-            } else if has_failed && frame.is_tried_fully && !goes_again {
-                neighbour.failures = neighbour.failures.saturating_add(1);
-                let is_gone = neighbour.failures == GONE;
+                neighbour.end_failures();
+            } else if has_failed && !goes_again {
+                let is_gone = neighbour.on_failed(now, frame.is_tried_fully);
                 self.up.extend(frame.to.filter(|_| is_gone).map(|node| PacketUp::Neighbour {
                     node,
                     radio: frame.radio,
@@ -234,9 +220,9 @@ impl Plain {
     fn goes_again(&mut self, frame: &mut Outstanding) -> bool {
         let Some(packet) = frame.again.take() else { return false };
         let Some(to) = packet.to else { return false };
-        let is_gone = self.neighbour(to, frame.radio).is_none_or(|known| {
-            known.failures > 0 && (known.failures >= GONE || known.delivered == 0)
-        });
+        let is_gone = self
+            .neighbour(to, frame.radio)
+            .is_none_or(|known| known.failures > 0 && (known.is_gone || known.delivered == 0));
         let queue = self.radios.iter_mut().find(|queue| queue.radio == frame.radio);
         let Some(queue) = queue.filter(|_| !is_gone) else { return false };
         self.once_more.push(packet.id);

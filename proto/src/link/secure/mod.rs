@@ -284,6 +284,10 @@ fn later(rng: &mut ChaCha20Rng, mean: Duration) -> Duration {
     Duration::from_nanos(half + rng.next_u64() % (2 * half + 1))
 }
 
+/// How long a frame tells how the security of its sender differs: it may have changed, and until
+/// keys are shared anybody can send one.
+const DIFFERS: Duration = Duration::from_secs(60);
+
 fn peer_status(peer: &Peer, now: Instant) -> SecurePeerStatus {
     SecurePeerStatus {
         node: peer.spec.node,
@@ -293,7 +297,7 @@ fn peer_status(peer: &Peer, now: Instant) -> SecurePeerStatus {
         sealed: peer.sealed,
         opened: peer.opened,
         rejected: peer.rejected.named(),
-        differs: peer.differs,
+        differs: peer.differs.filter(|(_, at)| now.since(*at) < DIFFERS).map(|(how, _)| how),
     }
 }
 

@@ -141,7 +141,7 @@ pub(super) struct Peer {
     pub(super) last_handshake: Option<Instant>,
     pub(super) rejected: Rejected,
     /// What was last rejected of it because its security is another.
-    pub(super) differs: Option<Difference>,
+    pub(super) differs: Option<(Difference, Instant)>,
     pub(super) sealed: u64,
     pub(super) opened: u64,
 }

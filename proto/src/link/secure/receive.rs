@@ -24,8 +24,8 @@ impl Secure {
         if let Err(reason) = self.open(cx, index, frame) {
             let peer = &mut self.peers[index];
             peer.rejected.count(reason);
-            if peer.current.is_none() {
-                peer.differs = reason.difference().or(peer.differs);
+            if let Some(difference) = reason.difference().filter(|_| peer.current.is_none()) {
+                peer.differs = Some((difference, cx.now));
             }
         }
     }

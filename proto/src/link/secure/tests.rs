@@ -493,6 +493,8 @@ fn who_sends_in_the_clear_is_told_from_others_until_keys_are_shared() {
     assert_eq!(air.nodes[0].differs(), None);
     clear(&mut air);
     assert_eq!(air.nodes[0].differs(), Some(Difference::Clear));
+    let later = air.now + SECOND * 60;
+    assert_eq!(air.nodes[0].secure.status(later).peers[0].differs, None, "nobody says so now");
     air.run(SECOND * 3);
     assert!(air.nodes[0].has_session(2));
     assert_eq!(air.nodes[0].differs(), None);

@@ -1,8 +1,13 @@
 //! Frames that come back from the radio: sent, late, or longer than it takes.
 
-use super::Wild;
+use super::peer::Peer;
 use super::send::{Outstanding, What};
+use super::{Wild, ack_bytes};
 use crate::base::{Cx, DropCause, FrameDone, FrameOutcome, PacketUp, Seq};
+use crate::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
+
+/// No device takes less than this.
+const LEAST_LONGEST: usize = 400;
 
 impl Wild {
     /// The end of a frame of ours.
@@ -40,6 +45,14 @@ impl Wild {
         }
     }
 
+    /// What may be put together for a neighbour so that the device takes it, repeated with the
+    /// longest acknowledgement as well.
+    pub(super) fn longest_body(&self, index: usize) -> usize {
+        let Peer { place, sender, .. } = &self.peers[index];
+        let beside = HEADER_BYTES + ack_bytes(sender.limit()) + UNIT_HEAD_BYTES;
+        self.port(*place).longest.saturating_sub(beside)
+    }
+
     fn on_not_sent(&mut self, frame: Outstanding, is_too_long: bool) {
         self.counters.frames_too_long += u64::from(is_too_long);
         self.counters.frames_late += u64::from(!is_too_long);
@@ -47,7 +60,7 @@ impl Wild {
             // How much less would do is not known: what is put together from now on is an eighth
             // shorter.
             let port = self.port_mut(frame.place);
-            port.longest = port.longest.min(frame.bytes - frame.bytes / 8);
+            port.longest = port.longest.min(frame.bytes - frame.bytes / 8).max(LEAST_LONGEST);
         }
         let slots = &self.groups[frame.place.0].slots;
         if frame.had_stamp && slots.number() == frame.slot {

@@ -198,9 +198,7 @@ impl Wild {
             let peer = &mut self.peers[index];
             let mut taken = peer.queue.take(level, turn).expect("what was there");
             if parity_air.is_none() {
-                let longest = self.port(self.peers[index].place).longest;
-                let most = longest.saturating_sub(HEADER_BYTES + ack.len() + UNIT_HEAD_BYTES);
-                let most = most.min(BUNDLE_BYTES);
+                let most = BUNDLE_BYTES.min(self.longest_body(index));
                 self.board(now, index, (ack.len(), most), &mut taken, Vec::new());
             }
             return Some(self.send_new(now, (index, level), taken, parity_air, &ack));

@@ -216,9 +216,8 @@ impl Wild {
         let place = self.peers[index].place;
         let port = self.port(place);
         let most = usize::from(self.settings.frame_bytes?)
-            .saturating_sub(LLC_SNAP_BYTES + port.spec.seal_bytes)
-            .min(port.longest)
-            .saturating_sub(HEADER_BYTES + ack);
+            .saturating_sub(LLC_SNAP_BYTES + HEADER_BYTES + ack + port.spec.seal_bytes)
+            .min(self.longest_body(index));
         // A frame that fills a slot to its end passes it if the radio draws a longer gap.
         let spec = self.port(place).spec;
         let beside = self.reserved(place, None) + spec.gap_spread();

@@ -15,7 +15,7 @@ const MOST_VALIDITY: Duration = Duration::from_secs(600);
 const MOST_INTERVAL: Duration = Duration::from_secs(60);
 /// HELLOs below which nothing is known of a link: one of one is not all of them.
 const LEAST_SEEN: u8 = 4;
-/// HELLOs that count where the last ones are missing: what came long ago says little then.
+/// HELLOs that count still once the last ones are missing: what came before says little then.
 const RECENT: u8 = 10;
 /// How many of the last ones: by chance that many are missing of a bad link about once a minute.
 const MISSING: u32 = 5;
@@ -25,7 +25,10 @@ const MISSING: u32 = 5;
 pub(super) struct Link {
     /// The last HELLOs, the newest in bit 0: whether each arrived.
     window: u32,
+    /// How many of them count.
     seen: u8,
+    /// How many more until what it was [forgotten](Link::forget) with has gone from the window.
+    anew: u8,
     /// When the next HELLO counts as lost.
     overdue: Instant,
     interval: Duration,
@@ -51,6 +54,7 @@ impl Link {
         Self {
             window: 0,
             seen: 0,
+            anew: 0,
             overdue: Instant::MAX,
             interval,
             nlq: 0,
@@ -65,8 +69,13 @@ impl Link {
     }
 
     fn count(&mut self, arrived: bool, most: u8) {
+        let most = if self.anew > 0 { RECENT.min(most) } else { most };
+        self.anew = self.anew.saturating_sub(1);
         self.window = self.window << 1 | u32::from(arrived);
         self.seen = (self.seen + 1).min(most);
+        if self.window.trailing_zeros() >= MISSING {
+            self.seen = self.seen.min(RECENT);
+        }
     }
 
     /// Counts the HELLOs that should have come by now. One is sent an interval after the last, less
@@ -89,25 +98,19 @@ impl Link {
     /// whether more was known of it.
     fn forget(&mut self, most: u8) -> bool {
         let known = self.arrived();
-        self.seen = RECENT.min(most);
+        (self.seen, self.anew) = (RECENT.min(most), RECENT);
         self.window = if known == 0 { 0 } else { 1 << (self.seen - 1) };
         known > 1
     }
 
-    /// HELLOs of which it counts how many arrived.
-    fn counted(&self) -> u8 {
-        let is_missed = self.window.trailing_zeros() >= MISSING;
-        if is_missed { self.seen.min(RECENT) } else { self.seen }
-    }
-
-    /// How many of them arrived.
+    /// HELLOs in the window that arrived.
     fn arrived(&self) -> u32 {
-        (self.window & (u32::MAX >> (32 - u32::from(self.counted().max(1))))).count_ones()
+        (self.window & (u32::MAX >> (32 - u32::from(self.seen.max(1))))).count_ones()
     }
 
     /// Share of its HELLOs that arrive here, of 255.
     pub(super) fn lq(&self) -> u8 {
-        (self.arrived() * 255 / u32::from(self.counted().max(LEAST_SEEN))) as u8
+        (self.arrived() * 255 / u32::from(self.seen.max(LEAST_SEEN))) as u8
     }
 
     /// Share of ours that arrive there, of 255.
@@ -302,16 +305,34 @@ mod tests {
     fn what_came_long_ago_counts_only_while_some_still_come() {
         let mut link = Link::new(Duration::from_secs(2));
         let most = OlsrConfig::default().window;
-        let mut shares = |arrived: bool, times: usize| -> Vec<u8> {
+        let shares = |link: &mut Link, arrived: bool, times: usize| -> Vec<u8> {
             let mut share = || {
                 link.count(arrived, most);
                 link.lq()
             };
             (0..times).map(|_| share()).collect()
         };
-        assert_eq!(shares(true, 40).last(), Some(&255));
-        assert_eq!(shares(false, 5), [247, 239, 231, 223, 127], "from then on of ten");
-        assert_eq!(shares(false, 5), [102, 76, 51, 25, 0]);
-        assert_eq!(shares(true, 1), [(22 * 255 / 32) as u8], "it was not away");
+        assert_eq!(shares(&mut link, true, 40).last(), Some(&255));
+        assert_eq!(shares(&mut link, false, 5), [247, 239, 231, 223, 127], "from then on of ten");
+        assert_eq!(shares(&mut link, false, 5), [102, 76, 51, 25, 0]);
+        assert_eq!(
+            shares(&mut link, true, 2),
+            [255 / 11, 2 * 255 / 12].map(|share: u16| share as u8)
+        );
+    }
+
+    #[test]
+    fn one_that_was_forgotten_and_is_there_comes_back_with_ten() {
+        let mut link = Link::new(Duration::from_secs(2));
+        let most = OlsrConfig::default().window;
+        (0..40).for_each(|_| link.count(true, most));
+        assert!(link.forget(most));
+        let mut share = || {
+            link.count(true, most);
+            link.lq()
+        };
+        let shares: Vec<u8> = (0..12).map(|_| share()).collect();
+        assert_eq!((shares[0], shares[4], shares[8]), (25, 127, 229));
+        assert_eq!(shares[9..], [255; 3]);
     }
 }

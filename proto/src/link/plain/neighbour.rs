@@ -1,0 +1,44 @@
+//! What the plain link knows of a neighbour, and when it takes it for gone.
+
+use crate::base::{Dbm, Duration, Instant};
+
+/// Packets in a row that a neighbour of which nothing is heard did not get, after which it counts
+/// as gone.
+const GONE: u8 = 4;
+/// Those with fewer attempts than the radio has count if nothing was heard for so long: they may
+/// all meet one burst of a node that the neighbour hears and this one does not. By then a HELLO of
+/// routing is missing, too.
+const SILENT: Duration = Duration::from_secs(3);
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Neighbour {
+    pub(super) heard: Option<Instant>,
+    pub(super) signal: Option<Dbm>,
+    pub(super) sent_bytes: u64,
+    pub(super) received_bytes: u64,
+    pub(super) attempts: u64,
+    pub(super) delivered: u64,
+    /// Packets in a row that all attempts of the radio did not bring, while nothing was heard of
+    /// it, and those that fewer attempts did not.
+    pub(super) failures: u8,
+    short_failures: u8,
+    pub(super) is_gone: bool,
+}
+
+impl Neighbour {
+    /// It did not get a packet. Returns whether it is gone from now on.
+    pub(super) fn on_failed(&mut self, now: Instant, is_tried_fully: bool) -> bool {
+        let failures = if is_tried_fully { &mut self.failures } else { &mut self.short_failures };
+        *failures = failures.saturating_add(1);
+        let is_silent = self.heard.is_none_or(|heard| heard + SILENT <= now);
+        let short = if is_silent { self.short_failures } else { 0 };
+        let is_gone = self.failures.saturating_add(short) >= GONE;
+        is_gone && !std::mem::replace(&mut self.is_gone, is_gone)
+    }
+
+    /// It is there. Returns whether it was gone.
+    pub(super) fn end_failures(&mut self) -> bool {
+        (self.failures, self.short_failures) = (0, 0);
+        std::mem::take(&mut self.is_gone)
+    }
+}
