@@ -25,7 +25,7 @@ pub struct OlsrConfig {
     /// here less exactly, and the flooding of many nodes fills the air.
     pub fish_eye: bool,
     /// HELLOs of which the share that arrived is the quality of a link. Of ten, as in olsrd, the
-    /// share varies by chance so much that routes change all the time where much is lost. Where
+    /// share varies by chance so much that routes change all the time where much is lost. Once
     /// five in a row are missing only the last ten count.
     pub window: u8,
     /// How gladly this node sends on what others flood: 0 never, 3 usually, 7 always.
