@@ -534,6 +534,13 @@ mod tests {
         status["stack"]["link"]["neighbours"][0]["heard_ago_ns"] = Value::Null;
         let said = describe(&status, None);
         assert!(said.contains("valley: DOWN, never heard, 12 packets queued\n"), "{said}");
+        // One that is out of step is heard, and its signal is what an antenna is turned by.
+        let neighbour = &mut status["stack"]["link"]["neighbours"][0];
+        neighbour["heard_ago_ns"] = json!(20_000_000);
+        neighbour["signal_dbm"] = json!(-71.5);
+        let said = describe(&status, None);
+        let line = "valley: DOWN, but heard, slot corrected by";
+        assert!(said.contains(line) && said.contains("queued, -71.5 dBm\n"), "{said}");
     }
 
     #[test]

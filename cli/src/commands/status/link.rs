@@ -56,6 +56,10 @@ fn rates(status: &Value, neighbour: &Value, earlier: Option<&Value>) -> String {
     format!("{out:.2} Mb/s out and {back:.2} in {span}")
 }
 
+/// A neighbour of which nothing was heard for so long is silent; one that is down until then may be
+/// out of step.
+const SILENT_S: f64 = 5.0;
+
 fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
     let name = names[neighbour["node"].to_string()].as_str().unwrap_or("?");
     let queued = counted(&neighbour["queue_packets"], "packet");
@@ -64,17 +68,23 @@ fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
     if let Some(why) = neighbour["refused"].as_str() {
         let _ = write!(out, ", REFUSED: it has another {why}");
     }
-    if !is_up {
-        // What was measured while it was heard does not hold any more.
-        let _ = match neighbour["heard_ago_ns"].as_f64() {
-            Some(ago) => write!(out, ", last heard {:.0} s ago", ago / 1e9),
-            None => write!(out, ", never heard"),
-        };
-        let _ = writeln!(out, ", {queued} queued");
-        return out;
-    }
-    if let Some(error) = neighbour["sync_error_ns"].as_f64() {
+    let heard_ago_s = neighbour["heard_ago_ns"].as_f64().map(|ago| ago / 1e9);
+    let _ = match heard_ago_s {
+        _ if is_up => Ok(()),
+        Some(ago) if ago < SILENT_S => write!(out, ", but heard"),
+        Some(ago) => write!(out, ", last heard {ago:.0} s ago"),
+        None => write!(out, ", never heard"),
+    };
+    // What was measured while it was heard does not hold for long.
+    let is_heard = is_up || heard_ago_s.is_some_and(|ago| ago < SILENT_S);
+    if let Some(error) = neighbour["sync_error_ns"].as_f64().filter(|_| is_heard) {
         let _ = write!(out, ", slot corrected by {:.1} us", error / 1e3);
+    }
+    let signal = neighbour["signal_dbm"].as_f64().filter(|_| is_heard);
+    let signal = signal.map_or(String::new(), |signal| format!(", {signal} dBm"));
+    if !is_up {
+        let _ = writeln!(out, ", {queued} queued{signal}");
+        return out;
     }
     if let Some(loss) = neighbour["loss"].as_f64() {
         let bursts = if neighbour["has_bursts"] == true { " in bursts" } else { "" };
@@ -82,12 +92,9 @@ fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
     }
     let _ = write!(
         out,
-        ", {} coded per data frame, {} queued, {rates}",
-        neighbour["coding_rate"], queued
+        ", {} coded per data frame, {queued} queued, {rates}{signal}",
+        neighbour["coding_rate"]
     );
-    if let Some(signal) = neighbour["signal_dbm"].as_f64() {
-        let _ = write!(out, ", {signal} dBm");
-    }
     out.push('\n');
     for class in neighbour["classes"].as_array().into_iter().flatten() {
         out += &describe_class(class);
