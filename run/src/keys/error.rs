@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::file::STICKY;
+
 /// What to do where something cannot be read or written.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
@@ -253,7 +255,6 @@ pub enum KeysError {
 
 /// What to do about a file or folder that others can change.
 fn how_to_close(path: &Path, mode: u32) -> String {
-    const STICKY: u32 = 0o1000;
     if mode & STICKY != 0 {
         return "it is for all, so name another folder with --keys".into();
     }

@@ -1,5 +1,5 @@
 //! Opening a file of the folder: only a plain file, that nobody else than root and the user of
-//! this process can change, as ssh has it.
+//! this process can change. Of folders only its own is looked at.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -15,7 +15,7 @@ pub(super) const SECRET: u32 = 0o077;
 /// What they must not be allowed in one that everybody may read.
 pub(super) const PUBLIC: u32 = 0o022;
 /// The sticky bit: files in such a folder are removed and renamed by their owners alone.
-const STICKY: u32 = 0o1000;
+pub(super) const STICKY: u32 = 0o1000;
 
 /// Opens a file of a folder of keys; `None` if there is none. `closed` are the permissions that
 /// others must not have. Where the name is a link, all of it holds for what it leads to.

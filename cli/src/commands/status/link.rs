@@ -69,14 +69,14 @@ fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
         let _ = write!(out, ", REFUSED: it has another {why}");
     }
     let heard_ago_s = neighbour["heard_ago_ns"].as_f64().map(|ago| ago / 1e9);
+    // What was measured while it was heard does not hold for long.
+    let is_heard = is_up || heard_ago_s.is_some_and(|ago| ago < SILENT_S);
     let _ = match heard_ago_s {
         _ if is_up => Ok(()),
-        Some(ago) if ago < SILENT_S => write!(out, ", but heard"),
+        _ if is_heard => write!(out, ", but heard"),
         Some(ago) => write!(out, ", last heard {ago:.0} s ago"),
         None => write!(out, ", never heard"),
     };
-    // What was measured while it was heard does not hold for long.
-    let is_heard = is_up || heard_ago_s.is_some_and(|ago| ago < SILENT_S);
     if let Some(error) = neighbour["sync_error_ns"].as_f64().filter(|_| is_heard) {
         let _ = write!(out, ", slot corrected by {:.1} us", error / 1e3);
     }

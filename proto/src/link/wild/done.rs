@@ -6,7 +6,7 @@ use super::{Wild, ack_bytes};
 use crate::base::{Cx, DropCause, FrameDone, FrameOutcome, PacketUp, Seq};
 use crate::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
 
-/// No device takes less than this.
+/// What is put together is never held shorter than this, so that it has room for a part.
 const LEAST_LONGEST: usize = 400;
 
 impl Wild {

@@ -5,12 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::block::cost;
 use crate::base::Duration;
+use crate::wire::hop as wire;
 
 /// Hops that a block may make (`hop.md` 2).
 pub const HOPS: u8 = 50;
-
-/// IPv4, UDP and the header of blocks before the bytes of a frame.
-const HEADERS_BYTES: usize = 52;
 
 /// Settings of `transport/hop`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -135,7 +133,8 @@ impl HopConfig {
 
     /// Bytes of an IP packet with a whole frame of a block.
     pub fn datagram_bytes(&self) -> usize {
-        HEADERS_BYTES + usize::from(self.frame_bytes)
+        const IPV4_AND_UDP_BYTES: usize = 28;
+        IPV4_AND_UDP_BYTES + wire::HEADER_BYTES + usize::from(self.frame_bytes)
     }
 
     /// How long a source waits for the destination's acknowledgement.
