@@ -10,6 +10,7 @@ use std::time::Duration;
 use farhop_proto::base::{PublicKey, counted};
 use farhop_proto::link::secure::Difference;
 use farhop_run::daemon::{self, runtime_dirs};
+use farhop_run::device::mtu;
 use farhop_run::lab;
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -239,15 +240,7 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
         if device["is_gone"] == true {
             out.push_str("    its interface is gone: it is opened again when it is back\n");
         }
-        if number(&sent["frames_too_long"]) > 0.0 {
-            let frames = counted(&sent["frames_too_long"], "frame");
-            let name = text(&device["name"]);
-            let _ = writeln!(
-                out,
-                "    {frames} NOT SENT, longer than its MTU: `ip link set dev {name} mtu 2304`, or \
-                 send shorter packets"
-            );
-        }
+        out += &describe_too_long(device);
         list(&mut out, "    no frames for us", &device["dropped"]);
     }
     out += &describe_security(status);
@@ -255,6 +248,26 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
     out += &describe_routing(status);
     out += &describe_sockets(&status["sockets"]);
     out + &describe_wakeups(&status["wakeups"])
+}
+
+/// The frames that a device did not take, and what to do as long as it would not take them now.
+fn describe_too_long(device: &Value) -> String {
+    let number = |value: &Value| value.as_u64().unwrap_or(0) as usize;
+    let sent = &device["sent"];
+    if number(&sent["frames_too_long"]) == 0 {
+        return String::new();
+    }
+    let frames = counted(&sent["frames_too_long"], "frame");
+    let (longest, now) = (number(&sent["longest_not_taken"]), number(&device["mtu"]));
+    if now >= longest {
+        return format!("    {frames} not sent while its MTU was less than the {now} of now\n");
+    }
+    let wanted = mtu::enough_for(longest);
+    let name = device["name"].as_str().unwrap_or_default();
+    format!(
+        "    {frames} NOT SENT, longer than its MTU: `ip link set dev {name} mtu {wanted}`, or send \
+         shorter packets\n"
+    )
 }
 
 /// What the host offered or was offered and was not carried.
@@ -558,10 +571,18 @@ mod tests {
     #[test]
     fn frames_that_are_too_long_are_told_with_what_to_do() {
         let mut status = status(10.0, 0);
-        let sent = json!({ "frames_sent": 5, "frames_too_long": 1 });
-        status["devices"] = json!([{ "name": "mon0", "kind": "monitor", "sent": sent }]);
+        let sent = json!({ "frames_sent": 5, "frames_too_long": 1, "longest_not_taken": 1_600 });
+        let device = json!({ "name": "mon0", "kind": "monitor", "sent": sent, "mtu": 1_500 });
+        status["devices"] = json!([device]);
         let said = describe(&status, None);
-        assert!(said.contains("    1 frame NOT SENT, longer than its MTU: `ip link set dev mon0"));
+        let line = "    1 frame NOT SENT, longer than its MTU: `ip link set dev mon0 mtu 2304`";
+        assert!(said.contains(line), "{said}");
+        status["devices"][0]["sent"]["longest_not_taken"] = json!(2_900);
+        assert!(describe(&status, None).contains("dev mon0 mtu 2900`"));
+        status["devices"][0]["mtu"] = json!(3_000);
+        let said = describe(&status, None);
+        let line = "    1 frame not sent while its MTU was less than the 3000 of now\n";
+        assert!(said.contains(line), "{said}");
         status["devices"][0]["sent"]["frames_too_long"] = json!(0);
         assert!(!describe(&status, None).contains("MTU"));
     }

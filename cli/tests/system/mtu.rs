@@ -69,6 +69,11 @@ fn a_packet_that_the_device_does_not_take_is_lost_and_told_and_the_rest_goes_on(
     assert!(ping(&left, 1_500));
     let sent: Value = left.status()["devices"][0]["sent"].clone();
     assert_eq!(sent["frames_too_long"], 3, "{sent}");
+    let said = stdout(&left.run(&[env!("CARGO_BIN_EXE_farhop"), "status", "left"]));
+    assert!(
+        said.contains("3 frames not sent while its MTU was less than the 2304 of now"),
+        "{said}"
+    );
     left.down();
     right.down();
 }

@@ -101,8 +101,9 @@ impl Device for Ethernet {
             }
             Ok(false) => self.tunnel.gate.on_full(after),
             Err(error) if is_too_long(&error) => {
-                if self.tunnel.gate.on_too_long(after) {
-                    mtu::tell(&self.socket, &self.interface, self.out.len() - ETHERNET_BYTES);
+                let length = self.out.len() - ETHERNET_BYTES;
+                if self.tunnel.gate.on_too_long(after, length) {
+                    mtu::tell(&self.socket, &self.interface, length);
                 }
                 out.push(unsent(&frame, FrameOutcome::TooLong));
                 return Ok(());
@@ -127,6 +128,9 @@ impl Device for Ethernet {
     }
 
     fn status(&self) -> DeviceStatus {
-        self.tunnel.status("ethernet", self.interface.clone())
+        DeviceStatus {
+            mtu: self.socket.mtu(&self.interface).ok(),
+            ..self.tunnel.status("ethernet", self.interface.clone())
+        }
     }
 }

@@ -43,6 +43,8 @@ pub struct GateStats {
     pub frames_late: u64,
     /// Frames not sent because the device takes none that are so long.
     pub frames_too_long: u64,
+    /// The longest of these, in bytes.
+    pub longest_not_taken: usize,
     /// Frames handed over so late that they left outside their slot.
     pub frames_outside_slot: u64,
     /// Slots in which that happened.
@@ -66,6 +68,7 @@ impl GateStats {
         self.frames_sent += earlier.frames_sent;
         self.frames_late += earlier.frames_late;
         self.frames_too_long += earlier.frames_too_long;
+        self.longest_not_taken = self.longest_not_taken.max(earlier.longest_not_taken);
         self.frames_outside_slot += earlier.frames_outside_slot;
         self.slots_overrun += earlier.slots_overrun;
         self.buffer_full += earlier.buffer_full;
@@ -201,9 +204,10 @@ impl TxGate {
         self.full_until = now + FULL_PAUSE;
     }
 
-    /// Notes a frame that the device never takes. Returns whether to tell of it.
-    pub fn on_too_long(&mut self, now: Instant) -> bool {
+    /// Notes a frame of so many bytes that the device never takes. Returns whether to tell of it.
+    pub fn on_too_long(&mut self, now: Instant, bytes: usize) -> bool {
         self.stats.frames_too_long += 1;
+        self.stats.longest_not_taken = self.stats.longest_not_taken.max(bytes);
         let is_due = self.told.is_none_or(|told| told + TELL <= now);
         if is_due {
             self.told = Some(now);
@@ -480,9 +484,10 @@ mod tests {
     #[test]
     fn that_frames_are_too_long_is_told_once_a_minute_and_makes_no_pause() {
         let mut gate = TxGate::build(spec(), false);
-        let told = [0, 1, 59, 60, 61].map(|second| gate.on_too_long(at(second * 1_000_000)));
+        let told = [0, 1, 59, 60, 61].map(|second| gate.on_too_long(at(second * 1_000_000), 1_600));
         assert_eq!(told, [true, false, false, true, false]);
-        assert_eq!(gate.stats().frames_too_long, 5);
+        let stats = gate.stats();
+        assert_eq!((stats.frames_too_long, stats.longest_not_taken), (5, 1_600));
         assert!(!gate.room(at(61_000_000), ACCESS).is_none());
     }
 

@@ -28,7 +28,7 @@ pub mod ethernet;
 mod gate;
 pub mod lasting;
 pub mod monitor;
-mod mtu;
+pub mod mtu;
 pub mod os;
 mod packet;
 pub mod signals;
@@ -135,6 +135,8 @@ pub struct DeviceStatus {
     pub clock_jumps: u64,
     /// What was sent.
     pub sent: GateStats,
+    /// What its interface takes in one frame, in bytes, where that is known.
+    pub mtu: Option<usize>,
     /// What came and was no frame for us, by kind.
     pub dropped: BTreeMap<&'static str, u64>,
 }

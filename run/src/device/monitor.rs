@@ -105,7 +105,7 @@ impl Device for Monitor {
             }
             Ok(false) => self.card.gate.on_full(after),
             Err(error) if is_too_long(&error) => {
-                if self.card.gate.on_too_long(after) {
+                if self.card.gate.on_too_long(after, length) {
                     mtu::tell(&self.socket, &self.interface, length);
                 }
                 out.push(unsent(&frame, FrameOutcome::TooLong));
@@ -144,6 +144,7 @@ impl Device for Monitor {
             hardware_stamps: card.hardware_stamps(),
             clock_jumps: card.clock_jumps(),
             sent: card.gate.stats(),
+            mtu: self.socket.mtu(&self.interface).ok(),
             dropped: card.dropped().clone(),
             ..DeviceStatus::default()
         }

@@ -26,7 +26,12 @@ pub(super) fn tell(socket: &PacketSocket, interface: &str, bytes: usize) {
     );
 }
 
+/// The MTU to set for frames of so many bytes.
+pub fn enough_for(bytes: usize) -> usize {
+    bytes.max(ENOUGH)
+}
+
 fn advice(interface: &str, bytes: usize) -> String {
-    let mtu = bytes.max(ENOUGH);
+    let mtu = enough_for(bytes);
     format!("`ip link set dev {interface} mtu {mtu}`, or send shorter packets")
 }

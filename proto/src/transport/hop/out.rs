@@ -52,7 +52,8 @@ impl Message {
 /// What of ours the radio has.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum InRadio {
-    Frame(BlockId),
+    /// Of a block, to this neighbour.
+    Frame(BlockId, NodeId),
     Message(Message, NodeId),
 }
 
@@ -100,7 +101,7 @@ impl Hop {
     /// A datagram of ours left the radio.
     pub(super) fn on_out(&mut self, now: Instant, id: UnitId, outcome: PacketOutcome) {
         match self.in_radio.remove(&id) {
-            Some(InRadio::Frame(block)) => {
+            Some(InRadio::Frame(block, _)) => {
                 self.frames_in_radio -= 1;
                 if self.frames_in_radio == 0 {
                     self.on_radio_idle(now);
@@ -117,9 +118,9 @@ impl Hop {
 
     /// A datagram of ours is longer than a device takes.
     pub(super) fn on_too_long(&mut self, now: Instant, id: UnitId) {
-        if let Some(InRadio::Frame(block)) = self.in_radio.get(&id).copied() {
+        if let Some(InRadio::Frame(block, to)) = self.in_radio.get(&id).copied() {
             self.counters.frames_too_long += 1;
-            self.put_off(now, block);
+            self.put_off(now, block, to);
         }
         self.on_out(now, id, PacketOutcome::Failed);
     }
@@ -222,7 +223,7 @@ impl Hop {
         let body = Body::Data { frame, payload: payload.clone() };
         let front = wire::encode(&self.header(id, shape), &body);
         let content = Content { to, port: wire::DATA_PORT, options, front: &front, rest: &payload };
-        self.datagram(content, InRadio::Frame(id))
+        self.datagram(content, InRadio::Frame(id, to))
     }
 
     fn header(&self, block: BlockId, shape: Shape) -> Header {

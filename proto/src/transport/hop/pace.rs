@@ -133,10 +133,11 @@ impl Hop {
 
     /// Puts off a transfer of which a frame is longer than the device takes. To ask the next hop
     /// what came of it would take the air and a turn from others, for nothing.
-    pub(super) fn put_off(&mut self, now: Instant, id: BlockId) {
+    pub(super) fn put_off(&mut self, now: Instant, id: BlockId, to: NodeId) {
         let Some(block) = self.blocks.get_mut(&id) else { return };
         let Some(transfer) = &mut block.transfer else { return };
-        if matches!(transfer.phase, Phase::Asked { .. }) {
+        // Frames that were still in the radio say nothing of the way that it takes by now.
+        if matches!(transfer.phase, Phase::Asked { .. }) || transfer.via != to {
             return;
         }
         let route = self.routes.get(&block.shape.destination);

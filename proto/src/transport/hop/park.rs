@@ -97,10 +97,7 @@ impl Hop {
         let Some(transfer) = &mut block.transfer else { return };
         transfer.phase = Phase::Sending;
         match block.place {
-            Place::Memory => {
-                self.turns.push_back(id);
-                return;
-            }
+            Place::Memory => return self.give_turn(id),
             Place::Coming => return,
             Place::Kept => {}
         }
@@ -132,7 +129,7 @@ impl Hop {
             return;
         }
         if matches!(&block.transfer, Some(transfer) if transfer.phase == Phase::Sending) {
-            self.turns.push_back(id);
+            self.give_turn(id);
             self.on_round(now, id);
         }
     }

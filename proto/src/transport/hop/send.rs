@@ -334,10 +334,18 @@ impl Hop {
         let is_sending =
             block.transfer.as_ref().is_some_and(|transfer| transfer.phase == Phase::Sending);
         let is_worth_it = block.is_complete() || block.ready() >= turn;
-        if is_sending && is_worth_it && !self.turns.contains(&id) {
-            self.turns.push_back(id);
+        if is_sending && is_worth_it {
+            self.give_turn(id);
         }
         self.on_round(now, id);
+    }
+
+    /// A block has frames to send from now on. It may have had before it was put off: nobody has
+    /// two turns a round.
+    pub(super) fn give_turn(&mut self, id: BlockId) {
+        if !self.turns.contains(&id) {
+            self.turns.push_back(id);
+        }
     }
 
     /// A frame of a block is out of the radio.
