@@ -10,7 +10,7 @@ use std::time::Duration;
 use farhop_proto::base::{PublicKey, counted};
 use farhop_proto::link::secure::Difference;
 use farhop_run::daemon::{self, runtime_dirs};
-use farhop_run::device::mtu;
+use farhop_run::device::interface::enough_mtu;
 use farhop_run::lab;
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -239,6 +239,9 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
         );
         if device["is_gone"] == true {
             out.push_str("    its interface is gone: it is opened again when it is back\n");
+        } else if device["is_up"] == false {
+            let name = text(&device["name"]);
+            let _ = writeln!(out, "    its interface is DOWN: `ip link set dev {name} up`");
         }
         out += &describe_too_long(device);
         list(&mut out, "    no frames for us", &device["dropped"]);
@@ -260,13 +263,13 @@ fn describe_too_long(device: &Value) -> String {
     let frames = counted(&sent["frames_too_long"], "frame");
     let (longest, now) = (number(&sent["longest_not_taken"]), number(&device["mtu"]));
     if now >= longest {
-        return format!("    {frames} not sent while its MTU was less than the {now} of now\n");
+        return format!("    {frames} not sent while its MTU was below the {now} of now\n");
     }
-    let wanted = mtu::enough_for(longest);
+    let wanted = enough_mtu(longest);
     let name = device["name"].as_str().unwrap_or_default();
     format!(
-        "    {frames} NOT SENT, longer than its MTU: `ip link set dev {name} mtu {wanted}`, or send \
-         shorter packets\n"
+        "    {frames} NOT SENT, longer than its MTU: `ip link set dev {name} mtu {wanted}`, or \
+         send shorter packets\n"
     )
 }
 
@@ -580,8 +583,10 @@ mod tests {
         status["devices"][0]["sent"]["longest_not_taken"] = json!(2_900);
         assert!(describe(&status, None).contains("dev mon0 mtu 2900`"));
         status["devices"][0]["mtu"] = json!(3_000);
+        status["devices"][0]["is_up"] = json!(false);
         let said = describe(&status, None);
-        let line = "    1 frame not sent while its MTU was less than the 3000 of now\n";
+        assert!(said.contains("    its interface is DOWN: `ip link set dev mon0 up`\n"), "{said}");
+        let line = "    1 frame not sent while its MTU was below the 3000 of now\n";
         assert!(said.contains(line), "{said}");
         status["devices"][0]["sent"]["frames_too_long"] = json!(0);
         assert!(!describe(&status, None).contains("MTU"));

@@ -70,10 +70,11 @@ fn a_packet_that_the_device_does_not_take_is_lost_and_told_and_the_rest_goes_on(
     let sent: Value = left.status()["devices"][0]["sent"].clone();
     assert_eq!(sent["frames_too_long"], 3, "{sent}");
     let said = stdout(&left.run(&[env!("CARGO_BIN_EXE_farhop"), "status", "left"]));
-    assert!(
-        said.contains("3 frames not sent while its MTU was less than the 2304 of now"),
-        "{said}"
-    );
+    assert!(said.contains("3 frames not sent while its MTU was below the 2304 of now"), "{said}");
+    assert!(!said.contains("DOWN"), "{said}");
+    assert!(left.run(&["ip", "link", "set", "wire", "down"]).status.success());
+    let said = stdout(&left.run(&[env!("CARGO_BIN_EXE_farhop"), "status", "left"]));
+    assert!(said.contains("its interface is DOWN: `ip link set dev wire up`"), "{said}");
     left.down();
     right.down();
 }

@@ -24,7 +24,7 @@ use crate::device::monitor::Monitor;
 use crate::device::signals::Signals;
 use crate::device::tun::{self, Tun};
 use crate::device::udp::{self, Udp, UdpSpec};
-use crate::device::{Clock, Device, DeviceSpec, DeviceStatus, os};
+use crate::device::{Clock, Device, DeviceSpec, DeviceStatus, interface, os};
 use crate::keys::KeysStatus;
 use crate::lateness::WakeupStats;
 use crate::sockets::SocketsStatus;
@@ -181,6 +181,15 @@ impl DeviceChoice {
         })
     }
 
+    /// Warns of an interface that is down, or that is not what it is to be.
+    fn check(&self) {
+        match self {
+            Self::Monitor { interface } => interface::check_state(interface, true),
+            Self::Ethernet { interface } => interface::check_state(interface, false),
+            Self::Udp(_) => {}
+        }
+    }
+
     fn open(&self, spec: DeviceSpec) -> std::io::Result<Box<dyn Device>> {
         Ok(match self {
             Self::Monitor { interface } => Box::new(Monitor::open(interface, spec)?),
@@ -259,6 +268,10 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
         let device =
             device.with_context(|| format!("cannot open the device of node '{}'", plan.name))?;
         driver.add_radio(radio.spec.id, Box::new(device));
+    }
+    if options.is_service {
+        // Those of a lab lead to its air.
+        options.devices.iter().for_each(DeviceChoice::check);
     }
     let dir = options.state_dir.as_ref().map(|dir| dir.join(&plan.name));
     if let Err(error) = driver.keep_blocks(dir.as_deref(), plan) {

@@ -8,8 +8,8 @@ use farhop_proto::wire::ieee80211;
 
 use super::tunnel::{HEADER_BYTES, Tunnel};
 use super::{
-    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, arrived, is_too_long, mtu,
-    named, passing, unsent,
+    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, arrived, interface,
+    is_too_long, named, passing, unsent,
 };
 
 /// Length of an Ethernet header, in bytes.
@@ -32,7 +32,7 @@ impl Ethernet {
     pub fn open(interface: &str, spec: DeviceSpec) -> io::Result<Self> {
         let socket = PacketSocket::open(interface, Some(EtherType::FARHOP.0))
             .map_err(|error| named(error, interface))?;
-        mtu::check(&socket, interface, HEADER_BYTES + spec.longest);
+        interface::check_mtu(interface, HEADER_BYTES + spec.longest);
         Ok(Self {
             tunnel: Tunnel::build(spec),
             interface: interface.into(),
@@ -103,7 +103,7 @@ impl Device for Ethernet {
             Err(error) if is_too_long(&error) => {
                 let length = self.out.len() - ETHERNET_BYTES;
                 if self.tunnel.gate.on_too_long(after, length) {
-                    mtu::tell(&self.socket, &self.interface, length);
+                    interface::tell_too_long(&self.interface, length);
                 }
                 out.push(unsent(&frame, FrameOutcome::TooLong));
                 return Ok(());
@@ -129,7 +129,8 @@ impl Device for Ethernet {
 
     fn status(&self) -> DeviceStatus {
         DeviceStatus {
-            mtu: self.socket.mtu(&self.interface).ok(),
+            mtu: interface::mtu(&self.interface).ok(),
+            is_up: interface::is_up(&self.interface).ok(),
             ..self.tunnel.status("ethernet", self.interface.clone())
         }
     }

@@ -26,9 +26,9 @@ mod clock;
 mod datagrams;
 pub mod ethernet;
 mod gate;
+pub mod interface;
 pub mod lasting;
 pub mod monitor;
-pub mod mtu;
 pub mod os;
 mod packet;
 pub mod signals;
@@ -135,8 +135,10 @@ pub struct DeviceStatus {
     pub clock_jumps: u64,
     /// What was sent.
     pub sent: GateStats,
-    /// What its interface takes in one frame, in bytes, where that is known.
+    /// What its interface takes in one frame, in bytes, where it has one.
     pub mtu: Option<usize>,
+    /// Whether its interface is up, where it has one.
+    pub is_up: Option<bool>,
     /// What came and was no frame for us, by kind.
     pub dropped: BTreeMap<&'static str, u64>,
 }

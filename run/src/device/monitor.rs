@@ -14,8 +14,8 @@ use farhop_proto::base::{
 
 use super::card::{Card, injected_bytes};
 use super::{
-    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, arrived, is_too_long, mtu,
-    named, passing, unsent,
+    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, arrived, interface,
+    is_too_long, named, passing, unsent,
 };
 
 /// A card in monitor mode.
@@ -38,7 +38,7 @@ impl Monitor {
             // Without an echo the send buffer is the card's only word on room: keep it short.
             socket.set_send_buffer(20_000)?;
         }
-        mtu::check(&socket, interface, injected_bytes(spec.longest));
+        interface::check_mtu(interface, injected_bytes(spec.longest));
         Ok(Self {
             card: Card::build(spec),
             interface: interface.into(),
@@ -106,7 +106,7 @@ impl Device for Monitor {
             Ok(false) => self.card.gate.on_full(after),
             Err(error) if is_too_long(&error) => {
                 if self.card.gate.on_too_long(after, length) {
-                    mtu::tell(&self.socket, &self.interface, length);
+                    interface::tell_too_long(&self.interface, length);
                 }
                 out.push(unsent(&frame, FrameOutcome::TooLong));
                 return Ok(());
@@ -144,7 +144,8 @@ impl Device for Monitor {
             hardware_stamps: card.hardware_stamps(),
             clock_jumps: card.clock_jumps(),
             sent: card.gate.stats(),
-            mtu: self.socket.mtu(&self.interface).ok(),
+            mtu: interface::mtu(&self.interface).ok(),
+            is_up: interface::is_up(&self.interface).ok(),
             dropped: card.dropped().clone(),
             ..DeviceStatus::default()
         }

@@ -90,20 +90,6 @@ impl PacketSocket {
         named == 0 && address.sll_ifindex < 0
     }
 
-    /// The MTU of an interface, in bytes.
-    pub fn mtu(&self, interface: &str) -> io::Result<usize> {
-        // SAFETY: all-zero bytes are a valid `ifreq`.
-        let mut request: libc::ifreq = unsafe { MaybeUninit::zeroed().assume_init() };
-        // The last byte stays zero.
-        let name = interface.bytes().take(libc::IFNAMSIZ - 1);
-        request.ifr_name.iter_mut().zip(name).for_each(|(to, byte)| *to = byte as libc::c_char);
-        let place = &raw mut request;
-        // SAFETY: the pointer is to a live `ifreq`, which is what this call reads and writes.
-        checked(unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SIOCGIFMTU as _, place) })?;
-        // SAFETY: the call succeeded, and wrote this member.
-        Ok(unsafe { request.ifr_ifru.ifru_mtu } as usize)
-    }
-
     fn set_option(&self, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
         let length = size_of::<libc::c_int>() as libc::socklen_t;
         // SAFETY: the pointer and the length are those of a live `c_int`.

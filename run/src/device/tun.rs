@@ -127,6 +127,10 @@ fn explain(error: io::Error, name: &str) -> io::Error {
             "no right to make a TUN interface: run as root, with CAP_NET_ADMIN, and with \
              /dev/net/tun readable and writable"
         }
+        // What the kernel says of an interface that is no TUN.
+        io::ErrorKind::InvalidInput => {
+            "another interface has that name already, which is no TUN: choose another name"
+        }
         io::ErrorKind::ResourceBusy => "the name is taken: is another farhop running here?",
         _ => "cannot make the TUN interface",
     };
