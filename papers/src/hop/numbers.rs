@@ -2,7 +2,7 @@
 
 use farhop_proto::routing::olsr::OlsrConfig;
 use farhop_proto::stack::Codec;
-use farhop_proto::transport::hop::{HOPS, HopConfig, LONGEST_WAIT, SMALL_BYTES};
+use farhop_proto::transport::hop::{BATCH, HOPS, HopConfig, SMALL_BYTES};
 use farhop_sim::engine::Report;
 
 use super::network::{CALIBRATED, Carrier, FILE, Net};
@@ -81,7 +81,7 @@ fn n3(_: Effort, _: &Results) -> Findings {
         ("voice", Codec::PACKET_S * 1e3),
         ("hops", f64::from(HOPS)),
         ("small", f64::from(SMALL_BYTES)),
-        ("wait", LONGEST_WAIT.as_secs_f64()),
+        ("batch", BATCH.as_secs_f64()),
         ("recompute", OlsrConfig::default().recompute_s),
     ] {
         found.add(key, Estimate::exact(value));

@@ -6,12 +6,10 @@
 //! with Nagle's rule for TCP; a bulk transfer fills its blocks while earlier ones travel.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use farhop_proto::base::{Duration, Instant};
+use farhop_proto::base::Instant;
+use farhop_proto::transport::hop::BATCH;
 
 use crate::blocks::FIRST_BYTES;
-
-/// After this time a block is closed however much is in it (`hop.md` 9).
-const BATCH: Duration = Duration::from_millis(500);
 
 /// What the first byte of a block says of the others; the first block of a flow has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +170,8 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
+    use farhop_proto::base::Duration;
+
     use super::*;
 
     const BLOCK: usize = 1_000;

@@ -9,6 +9,9 @@ use crate::wire::hop as wire;
 
 /// Hops that a block may make (`hop.md` 2).
 pub const HOPS: u8 = 50;
+/// So long after its first byte a block of a stream or of datagrams is closed, however much is in
+/// it (`hop.md` 9).
+pub const BATCH: Duration = Duration::from_millis(500);
 
 /// Settings of `transport/hop`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -54,7 +54,7 @@ use self::admit::{Reception, Waiting};
 use self::block::{Block, End, Phase};
 pub use self::block::{SMALL_BYTES, Shape, Whole};
 use self::call::Calls;
-pub use self::config::{Ahead, Durable, HOPS, HopConfig, NextHop, Schedule, Withhold};
+pub use self::config::{Ahead, BATCH, Durable, HOPS, HopConfig, NextHop, Schedule, Withhold};
 use self::gap::Gap;
 use self::held::Writing;
 use self::listen::Listen;
@@ -63,7 +63,6 @@ use self::pace::Pace;
 pub use self::port::{HopPort, Role, frames_of, key_of};
 use self::reach::{Route, Stranded};
 use self::receive::{Arrivals, Over};
-pub use self::send::LONGEST_WAIT;
 use crate::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, DropCause, Duration, Instant, Name, NodeId,
     PacketOutcome, Rng, UnitId, UnitIds, named, sooner,

@@ -18,7 +18,7 @@ use crate::wire::hop::{BlockId, Body, FlowKey};
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 pub(super) const LEAST_WAIT: Duration = Duration::from_millis(6);
 /// The longest time between two requests for one block (500 ms in `hop.md` 3).
-pub const LONGEST_WAIT: Duration = Duration::from_millis(1_500);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(1_500);
 /// How often a neighbour that has answered for a block is asked again before the wait grows.
 pub(super) const QUICK_TRIES: u32 = 6;
 /// The same of one that has not, and may withhold its answer.
