@@ -4,14 +4,14 @@
 //! DIR/key       own private key, for this user alone
 //! DIR/trusted   a line for each key of others, with comments
 //! DIR/daemon    the daemon that runs with this key, and its control socket
-//! DIR/.lock     held while something is changed
 //! ```
 //!
 //! Only root and the user of the process may own what is there, and change it. `key` and `trusted`
 //! may be links.
 //!
-//! A daemon holds a lock on `key` while it runs. Files are replaced whole or not at all. Whoever
-//! changes them tells the daemon, which reads them anew.
+//! A daemon holds a lock on `key` while it runs, and whoever changes `trusted` one on the folder
+//! where that is, be it by a link. Files are replaced whole or not at all. Whoever changes them
+//! tells the daemon, which reads them anew.
 
 mod error;
 mod file;
@@ -25,9 +25,9 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::env;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use farhop_proto::base::{Identity, PublicKey};
@@ -160,14 +160,10 @@ impl Store {
             change(&mut Trusted::default())?;
         }
         self.make_dir()?;
-        let fail = |error| KeysError::Unwritable { dir: self.dir.clone(), error };
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(self.dir.join(".lock"))
-            .map_err(fail)?;
+        let real = file::real(&self.trusted_file());
+        let dir = real.parent().expect("a file in a folder");
+        let fail = |error| KeysError::Unwritable { dir: dir.into(), error };
+        let lock = File::open(dir).map_err(fail)?;
         flock(&lock, FlockOperation::LockExclusive).map_err(io::Error::from).map_err(fail)?;
         let mut trusted = self.trusted()?;
         let (entry, is_news) = change(&mut trusted)?;

@@ -166,6 +166,26 @@ fn what_belongs_to_somebody_else_is_refused() {
 }
 
 #[test]
+fn two_folders_with_links_to_one_list_change_it_one_after_the_other() {
+    let (dir, one) = folder();
+    let other = Store::open(Some(&dir.path().join("other"))).expect("a folder");
+    let real = dir.path().join("list");
+    fs::write(&real, "").expect("a file");
+    for store in [&one, &other] {
+        store.make_dir().expect("a folder");
+        symlink("../list", store.trusted_file()).expect("a link");
+    }
+    let all = |store: &Store, half: u8| {
+        (0..40).for_each(|n| _ = store.trust(key(2 * n + half), None, false).expect("a key"));
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| all(&one, 1));
+        scope.spawn(|| all(&other, 2));
+    });
+    assert_eq!(one.trusted().expect("a list").text().lines().count(), 80);
+}
+
+#[test]
 fn a_link_in_the_place_of_the_trusted_keys_stays_and_is_written_through() {
     let (dir, store) = folder();
     let (far, real) = (dir.path().join("far"), dir.path().join("far/keys"));
