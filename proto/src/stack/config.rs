@@ -65,6 +65,11 @@ impl LinkConfig {
         matches!(self, Self::Wild(_) | Self::TwoP(_))
     }
 
+    /// Whether it repairs losses by itself, round by round.
+    pub const fn repairs(&self) -> bool {
+        matches!(self, Self::Wild(_)) || self.has_units()
+    }
+
     /// Whether it cuts packets into units.
     pub const fn has_units(&self) -> bool {
         matches!(self, Self::Harq(_) | Self::Arq(_))

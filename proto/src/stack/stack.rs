@@ -90,6 +90,7 @@ impl Stack {
             let rate = plan.response_rate();
             let mut hop = Hop::build(config, plan.node, plan.addresses, rate, rng);
             hop.set_airs(plan.airs());
+            hop.set_below(plan.below_blocks());
             flows.set_hop(hop);
         }
         Self {

@@ -37,6 +37,10 @@ const ASK_AGAIN: Duration = Duration::from_millis(200);
 const TELL_AGAIN: Duration = Duration::from_millis(100);
 const RENEW_AGAIN: Duration = Duration::from_millis(500);
 
+/// After this time without a frame that was opened, or a new session, a neighbour may have other
+/// settings than it had.
+const SILENT: Duration = Duration::from_secs(5);
+
 /// The key of a neighbour, and what follows from it.
 #[derive(Debug)]
 pub(super) struct Known {
@@ -144,6 +148,8 @@ pub(super) struct Peer {
     pub(super) differs: Option<(Difference, Instant)>,
     pub(super) sealed: u64,
     pub(super) opened: u64,
+    /// When the last was opened.
+    opened_at: Option<Instant>,
 }
 
 impl Peer {
@@ -175,6 +181,7 @@ impl Peer {
             last_handshake: None,
             rejected: Rejected::default(),
             differs: None,
+            opened_at: None,
             sealed: 0,
             opened: 0,
         }
@@ -265,6 +272,21 @@ impl Peer {
         self.differs = None;
         self.owes_key = true;
         self.own_at = now;
+    }
+
+    /// Notes a frame that was opened.
+    pub(super) fn on_opened(&mut self, now: Instant) {
+        self.opened += 1;
+        self.opened_at = Some(now);
+    }
+
+    /// Notes how the security of frames that say they are its differs. Where its own are opened
+    /// they are a stranger's; a session alone proves little, for the neighbour may have begun anew.
+    pub(super) fn on_difference(&mut self, now: Instant, difference: Difference) {
+        let shared = self.opened_at.max(self.last_handshake);
+        if shared.is_none_or(|at| at + SILENT <= now) {
+            self.differs = Some((difference, now));
+        }
     }
 
     /// Moves a session that the other has used to the front. Returns whether it was pending.

@@ -7,7 +7,7 @@ use super::noise::{Refusal, cookie_of, has_cookie};
 use super::session::{Disbelief, SaidAt, Session, TheirBroadcast};
 use super::status::{Reason, SecureEvent};
 use super::{Secure, draw};
-use crate::base::{Cx, EtherType, FrameUp, ReceivedFrame};
+use crate::base::{Cx, EtherType, FrameUp, Instant, ReceivedFrame};
 use crate::wire::secure::{
     DecodeError, HANDSHAKE_HEADER_BYTES, Header, Kind, Said, UNIT, decode_carrier,
 };
@@ -24,8 +24,8 @@ impl Secure {
         if let Err(reason) = self.open(cx, index, frame) {
             let peer = &mut self.peers[index];
             peer.rejected.count(reason);
-            if let Some(difference) = reason.difference().filter(|_| peer.current.is_none()) {
-                peer.differs = Some((difference, cx.now));
+            if let Some(difference) = reason.difference() {
+                peer.on_difference(cx.now, difference);
             }
         }
     }
@@ -68,7 +68,7 @@ impl Secure {
             Kind::LinkToAll | Kind::PacketToAll => {
                 let mut frame = frame;
                 let payload = std::mem::take(&mut frame.payload);
-                let body = self.open_for_all(index, &header, payload)?;
+                let body = self.open_for_all(cx.now, index, &header, payload)?;
                 self.give_up(&frame, header.kind, body)
             }
         }
@@ -114,7 +114,7 @@ impl Secure {
         let from = peer.spec.node;
         let session = peer.session(header.epoch).ok_or(Reason::NoKey)?;
         let body = session.open(header, from, us, frame).map_err(reason)?;
-        peer.opened += 1;
+        peer.on_opened(cx.now);
         if peer.on_used(cx.now, header.epoch) {
             self.on_agreed(cx, index, false);
         }
@@ -123,6 +123,7 @@ impl Secure {
 
     fn open_for_all(
         &mut self,
+        now: Instant,
         index: usize,
         header: &Header,
         frame: Bytes,
@@ -131,7 +132,7 @@ impl Secure {
         let from = peer.spec.node;
         let key = peer.broadcast.as_mut().filter(|key| key.epoch == header.epoch);
         let body = key.ok_or(Reason::NoKey)?.open(header, from, frame).map_err(reason)?;
-        peer.opened += 1;
+        peer.on_opened(now);
         Ok(body)
     }
 

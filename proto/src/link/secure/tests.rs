@@ -473,6 +473,18 @@ fn authenticate_only_is_readable_and_does_not_mix_with_encryption() {
 }
 
 #[test]
+fn a_neighbour_that_began_anew_with_another_mode_is_told_long_before_the_session_ends() {
+    let ham = SecurityConfig { mode: SecurityMode::AuthenticateOnly, ..config() };
+    let mut air = Air::pair(&ham);
+    air.run(SECOND * 2);
+    assert!(air.reaches());
+    air.nodes[1] = Node::new(2, &[1], 1, &config());
+    air.run(SECOND * 10);
+    assert!(air.nodes[0].has_session(2), "it is as good as new");
+    assert_eq!(air.nodes[0].differs(), Some(Difference::Mode));
+}
+
+#[test]
 fn who_sends_in_the_clear_is_told_from_others_until_keys_are_shared() {
     let mut air = Air::pair(&config());
     let clear = |air: &mut Air| {

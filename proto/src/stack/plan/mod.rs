@@ -14,7 +14,7 @@ use crate::link::PeerSpec;
 use crate::link::secure::SecurityConfig;
 use crate::link::wild::Turn;
 use crate::routing::NextHop;
-use crate::transport::hop::HopConfig;
+use crate::transport::hop::{Below, HopConfig};
 
 pub(super) use phases::channels_that_help;
 use topology::RadioUse;
@@ -365,6 +365,20 @@ impl NodePlan {
     pub fn peer_names(&self) -> BTreeMap<NodeId, String> {
         let name = |node: NodeId| self.names[usize::from(node.0) - 1].clone();
         self.peers.iter().map(|peer| (peer.node, name(peer.node))).collect()
+    }
+
+    /// What blocks must know of the link.
+    pub fn below_blocks(&self) -> Below {
+        let link = &self.stack.link;
+        let frame = self.hop.as_ref().map_or(0, |hop| hop.datagram_bytes());
+        // The end of a frame is told in the neighbour's slot: until then there are a slot of ours,
+        // and what is repeated of the one before.
+        let in_a_cycle = |slot: Duration| {
+            let of = |radio: &RadioPlan| (slot * 2).div_duration(radio.spec.unacknowledged(frame));
+            self.radios.iter().map(of).sum::<u64>() as u32
+        };
+        let frames = self.slot().map(|(slot, _)| in_a_cycle(slot));
+        Below { repairs: link.repairs(), has_schedule: link.has_schedule(), frames }
     }
 
     /// Length of a slot and its guard, where the link has slots.

@@ -277,14 +277,20 @@ impl Hop {
             return true;
         }
         let is_braked = self.braked.contains(&flow);
-        if held >= self.config.high_blocks || (is_braked && held > self.config.low_blocks) {
+        // Where radios take turns, each answer comes a slot later: the next block fills the waiting.
+        let beside = u32::from(self.below.has_schedule);
+        let [high, low] =
+            [self.config.high_blocks, self.config.low_blocks].map(|at| at.saturating_add(beside));
+        if held >= high || (is_braked && held > low) {
             self.braked.insert(flow);
             return false;
         }
         self.braked.remove(&flow);
-        // What is taken beside a block that goes on takes the air of the way onward.
+        // Elsewhere what is taken beside a block that goes on takes the air of the way onward.
         let via = self.next_hop(asks.shape.destination);
-        held == 0 || self.config.ahead == Ahead::Always || via.is_none_or(|via| self.is_gone(via))
+        held < 1 + beside
+            || self.config.ahead == Ahead::Always
+            || via.is_none_or(|via| self.is_gone(via))
     }
 
     /// A flow of which nothing is left that has to go on is not braked any more.

@@ -13,6 +13,19 @@ pub const HOPS: u8 = 50;
 /// it (`hop.md` 9).
 pub const BATCH: Duration = Duration::from_millis(500);
 
+/// What blocks must know of the link below.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Below {
+    /// Whether it repairs losses by itself, and tells the end of a frame rounds after it was sent.
+    pub repairs: bool,
+    /// Whether radios send by a schedule of its own: relays that receive and send at once on one
+    /// air do not collide then with nodes that they cannot hear.
+    pub has_schedule: bool,
+    /// Frames of blocks that it is to have at a time, if two turns are not enough: as many as it
+    /// carries until it tells the end of the first.
+    pub frames: Option<u32>,
+}
+
 /// Settings of `transport/hop`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

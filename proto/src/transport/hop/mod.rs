@@ -54,7 +54,9 @@ use self::admit::{Reception, Waiting};
 use self::block::{Block, End, Phase};
 pub use self::block::{SMALL_BYTES, Shape, Whole};
 use self::call::Calls;
-pub use self::config::{Ahead, BATCH, Durable, HOPS, HopConfig, NextHop, Schedule, Withhold};
+pub use self::config::{
+    Ahead, BATCH, Below, Durable, HOPS, HopConfig, NextHop, Schedule, Withhold,
+};
 use self::gap::Gap;
 use self::held::Writing;
 use self::listen::Listen;
@@ -157,6 +159,7 @@ pub struct Hop {
     keeps: bool,
     /// Until when it is taken for granted that no more of them can be.
     full_until: Instant,
+    below: Below,
     /// Which air each neighbour is reached over; it is not known of others.
     airs: BTreeMap<NodeId, usize>,
     /// The last known way to each destination.
@@ -229,6 +232,7 @@ impl Hop {
             config,
             keeps: false,
             full_until: Instant::ZERO,
+            below: Below::default(),
             airs: BTreeMap::new(),
             routes: BTreeMap::new(),
             blocks: BTreeMap::new(),
@@ -268,6 +272,12 @@ impl Hop {
     /// told that a block is complete.
     pub fn keep_blocks(&mut self) {
         self.keeps = true;
+    }
+
+    /// Tells it of the link below: else it is one of radios that send as they like, whose frames are
+    /// out when the radio says so.
+    pub fn set_below(&mut self, below: Below) {
+        self.below = below;
     }
 
     /// Its node.

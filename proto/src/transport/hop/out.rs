@@ -23,7 +23,8 @@ const ARRIVED_TRIES: u8 = 16;
 /// sends a burst is not over sooner, and loses a frame to each try. It goes again a little later
 /// (`reach`). Those who wait for little are few, and have all tries of the radio.
 const REQUEST_ATTEMPTS: u8 = 3;
-/// The lane of messages about blocks, and that of frames of blocks.
+/// The lane of messages about blocks, and of small ones where a link has long queues, and that of
+/// frames of blocks.
 pub(super) const CONTROL_FLOW: FlowId = FlowId(wire::CONTROL_PORT);
 const DATA_FLOW: FlowId = FlowId(wire::DATA_PORT);
 
@@ -61,6 +62,8 @@ pub(super) enum InRadio {
 struct Content<'a> {
     to: NodeId,
     port: u16,
+    /// Its lane.
+    flow: FlowId,
     options: TxOptions,
     front: &'a [u8],
     rest: &'a [u8],
@@ -77,10 +80,16 @@ impl Hop {
                 }
             }
         }
-        let most = TURNS_IN_RADIO * u32::from(self.config.turn_frames);
-        let is_full = self.frames_in_radio >= most || self.is_burst_full(cx.now);
-        if !is_full && !self.turns.is_empty() && has_room(DATA_FLOW) {
-            let (block, frame) = self.next_frame(cx.now)?;
+        let turns = TURNS_IN_RADIO * u32::from(self.config.turn_frames);
+        let most = self.below.frames.map_or(turns, |frames| frames.max(turns));
+        // Somebody waits for what is small: it goes past what a link has for its next slots.
+        let only_small = self.frames_in_radio >= most || !has_room(DATA_FLOW);
+        let is_full = match only_small && self.below.repairs {
+            true => self.frames_in_radio >= 2 * most || !has_room(CONTROL_FLOW),
+            false => only_small || self.is_burst_full(cx.now),
+        };
+        if !is_full && !self.turns.is_empty() {
+            let (block, frame) = self.next_frame(cx.now, only_small)?;
             self.before_frame(cx.now, block);
             return Some(self.frame(cx.now, block, frame));
         }
@@ -193,7 +202,8 @@ impl Hop {
             ..TxOptions::default()
         };
         let front = wire::encode(&self.header(block, shape), &body);
-        let content = Content { to, port: wire::CONTROL_PORT, options, front: &front, rest: &[] };
+        let (port, flow, rest) = (wire::CONTROL_PORT, CONTROL_FLOW, &[]);
+        let content = Content { to, port, flow, options, front: &front, rest };
         Some(self.datagram(content, InRadio::Message(message, to)))
     }
 
@@ -212,6 +222,10 @@ impl Hop {
         // waits for it, and there is no burst that the acknowledgements would break.
         let options = match is_late {
             true => TxOptions { access: AccessCategory::BestEffort, ..TxOptions::default() },
+            // What the link repairs is not asked for once more.
+            false if self.below.repairs => {
+                TxOptions { access: AccessCategory::Background, ..TxOptions::default() }
+            }
             false => TxOptions {
                 access: AccessCategory::Background,
                 ack: AckPolicy::NoAck,
@@ -222,7 +236,9 @@ impl Hop {
         };
         let body = Body::Data { frame, payload: payload.clone() };
         let front = wire::encode(&self.header(id, shape), &body);
-        let content = Content { to, port: wire::DATA_PORT, options, front: &front, rest: &payload };
+        let flow = if self.below.repairs && shape.is_small() { CONTROL_FLOW } else { DATA_FLOW };
+        let port = wire::DATA_PORT;
+        let content = Content { to, port, flow, options, front: &front, rest: &payload };
         self.datagram(content, InRadio::Frame(id, to))
     }
 
@@ -248,11 +264,10 @@ impl Hop {
     }
 
     fn datagram(&mut self, content: Content<'_>, what: InRadio) -> Datagram {
-        let Content { to, port, options, front, rest } = content;
+        let Content { to, port, flow, options, front, rest } = content;
         let id = self.next_id(what);
         let socket = |node| SocketAddrV4::new(self.plan.ipv4(node), port);
         let payload = udp::encode(socket(self.node), socket(to), front, rest);
-        let flow = if port == wire::DATA_PORT { DATA_FLOW } else { CONTROL_FLOW };
         let to = match self.config.next_hop {
             NextHop::Raw => Destination::NextHop(to),
             NextHop::Ip => Destination::End(to),

@@ -83,7 +83,8 @@ impl Hop {
             Some(self.air(from)? != self.air(to)?)
         };
         let has_turn = block.have.count() >= self.config.turn_frames;
-        has_turn && self.config.pipeline.or_else(is_apart).unwrap_or_default()
+        let is_taken_apart = || self.below.has_schedule || is_apart().unwrap_or_default();
+        has_turn && self.config.pipeline.unwrap_or_else(is_taken_apart)
     }
 
     /// The same for all flows.
@@ -373,12 +374,12 @@ impl Hop {
         }
     }
 
-    /// The next frame of the block whose turn it is.
-    pub(super) fn next_frame(&mut self, now: Instant) -> Option<(BlockId, u16)> {
+    /// The next frame of the block whose turn it is, or of small ones alone.
+    pub(super) fn next_frame(&mut self, now: Instant, only_small: bool) -> Option<(BlockId, u16)> {
         if self.is_before_gap(now) {
             return None;
         }
-        let is_gap = self.is_gap();
+        let is_gap = only_small || self.is_gap();
         // Each time round a transfer gets a credit of at least `LEAST_DELIVERY`.
         while !is_gap || self.small_first() {
             let id = self.oldest_of_first(is_gap)?;

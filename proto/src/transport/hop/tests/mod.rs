@@ -7,6 +7,7 @@ mod gap;
 mod listen;
 mod parked;
 mod safety;
+mod schedule;
 mod stale;
 mod too_long;
 

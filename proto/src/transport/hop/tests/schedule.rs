@@ -1,0 +1,58 @@
+//! Links that say when radios send, and that repair losses.
+
+use super::*;
+
+/// A row of nodes over links with a schedule.
+fn row(nodes: u16, block_bytes: u32, below: Below) -> Row {
+    let config = HopConfig { block_bytes, ..HopConfig::default() };
+    let mut row = Row::new(nodes, config, Harm::default(), 1);
+    row.nodes.iter_mut().for_each(|node| node.set_below(below));
+    row
+}
+
+const SCHEDULE: Below = Below { repairs: false, has_schedule: true, frames: None };
+
+/// How many frames of a block of 100 go to the radio at once.
+fn at_once(below: Below) -> usize {
+    let mut row = row(2, 140_000, below);
+    row.push(flow(1), 0, 2, 140_000, true);
+    row.run_until(row.now + Duration::from_secs(5));
+    row.assert_delivered(flow(1), &[140_000]);
+    let first = row.first_frames[0];
+    row.first_frames.iter().filter(|at| **at == first).count()
+}
+
+#[test]
+fn a_link_has_two_turns_of_frames_or_what_it_carries_until_it_tells_their_end() {
+    assert_eq!(at_once(Below::default()), 12);
+    assert_eq!(at_once(Below { frames: Some(40), ..SCHEDULE }), 40);
+    assert_eq!(at_once(Below { frames: Some(3), ..SCHEDULE }), 12, "two turns in any case");
+}
+
+#[test]
+fn a_link_that_repairs_losses_is_left_to() {
+    for repairs in [false, true] {
+        let mut row = row(2, 140_000, Below { repairs, ..SCHEDULE });
+        row.push(flow(1), 0, 2, 140_000, true);
+        row.run_until(row.now + Duration::from_secs(5));
+        row.assert_delivered(flow(1), &[140_000]);
+        assert_eq!(row.acknowledged, if repairs { 100 } else { 0 });
+    }
+}
+
+#[test]
+fn where_radios_take_turns_a_relay_passes_on_parts_and_takes_one_block_beside() {
+    for (below, parts, held) in [(Below::default(), 0, 1), (SCHEDULE, 30, 2)] {
+        let mut row = row(3, 140_000, below);
+        (0..4).for_each(|number| row.push(flow(1), number, 3, 140_000, number == 3));
+        while row.count(2, "frames_received") < 60 {
+            row.run_until(row.now + Duration::from_millis(1));
+        }
+        let passed_on = row.count(3, "frames_received");
+        assert!((parts..parts + 40).contains(&passed_on), "{passed_on} frames");
+        // The way on is gone: nothing is let go here any more.
+        row.cut = Some([NodeId(2), NodeId(3)]);
+        row.run_until(row.now + Duration::from_secs(1));
+        assert_eq!(row.hop(2).open_of(flow(1)).count(), held);
+    }
+}
