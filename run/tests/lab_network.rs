@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use farhop_proto::stack::Scenario;
+use farhop_proto::stack::{LossTrace, Scenario};
 use farhop_run::daemon::{query, socket_path};
 use farhop_run::device::os;
 use farhop_run::lab::{self, Lab, LabError, LabOptions, LabState, Process, Progress};
@@ -23,9 +23,10 @@ use rustix::process::{Pid, Signal, kill_process};
 type Outcome = Result<(), Box<dyn Error>>;
 type Story = (&'static str, fn() -> Outcome);
 
-const STORIES: [Story; 6] = [
+const STORIES: [Story; 7] = [
     ("flows_run_over_real_daemons_and_leave_nothing", flows),
     ("what_the_scenario_cuts_is_cut_and_comes_back", faults),
+    ("a_recording_is_played_back_from_the_beginning_of_the_run", recorded),
     ("a_killed_daemon_ends_the_run_but_not_the_air", killed_daemon),
     ("an_interrupted_run_leaves_nothing", interrupted),
     ("a_killed_lab_is_cleaned_up_beside_a_running_one", killed_lab),
@@ -225,9 +226,12 @@ fn wait_until(mut is_true: impl FnMut() -> bool) -> bool {
 }
 
 fn start(scenario: &str) -> Result<Lab, Box<dyn Error>> {
-    let scenario: Scenario = toml::from_str(scenario)?;
+    start_lab(&toml::from_str(scenario)?)
+}
+
+fn start_lab(scenario: &Scenario) -> Result<Lab, Box<dyn Error>> {
     let options = LabOptions { seed: None, program: env::current_exe()? };
-    Ok(Lab::start(&scenario, &options, &mut |_| true)?)
+    Ok(Lab::start(scenario, &options, &mut |_| true)?)
 }
 
 fn kill(process: &Process) -> Outcome {
@@ -317,6 +321,29 @@ fn faults() -> Outcome {
     for (from, to) in [(1.2, 2.5), (4.7, 6.0)] {
         assert!(mean(from, to) < 0.01, "from {from} to {to} s: {bins:?}");
     }
+    Ok(())
+}
+
+fn recorded() -> Outcome {
+    lab::isolate()?;
+    let text = PAIR.split("[[flow]]").next().unwrap_or_default().replace(
+        "loss = 0.05",
+        "loss = { kind = 'trace', file = 'losses.csv' }
+         [[flow]]
+         from = 'hill'
+         to = 'valley'
+         kind = 'udp'
+         rate_mbps = 0.4",
+    );
+    let recording = "time_ns,link,fate\n0,a>b,crc\n1500000000,a>b,ok\n4000000000,a>b,end\n";
+    let recording = LossTrace::parse(recording, None)?;
+    let mut scenario: Scenario = toml::from_str(&text)?;
+    let (_, loss) = scenario.losses_mut().next().ok_or("no loss")?;
+    loss.recording_mut().ok_or("no recording")?.recording = Some(recording.into());
+    let report = start_lab(&scenario)?.run_flows(&mut |_| true)?;
+    let bins = &report.flows[0].over_time_mbps;
+    assert!(bins[..14].iter().all(|rate| *rate == 0.0), "{bins:?}");
+    assert!(bins[25..39].iter().sum::<f64>() > 14.0 * 0.3, "{bins:?}");
     Ok(())
 }
 

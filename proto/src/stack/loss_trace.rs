@@ -16,10 +16,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::{Duration, Instant};
 
 /// What becomes of a frame on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Fate {
     /// It arrives.
     Ok,
@@ -58,7 +60,7 @@ pub const TRACE_HEADER: &str = "time_ns,link,fate";
 pub const TRACE_END: &str = "end";
 
 /// The recording of one link.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossTrace {
     /// Fates from their times on, never going back.
     entries: Vec<(Instant, Fate)>,
@@ -164,6 +166,11 @@ impl LossTrace {
             None => None,
         };
         wanted.ok_or_else(|| TraceError::Link { known: links.into_keys().collect() })
+    }
+
+    /// A recording of this length in which nothing is lost.
+    pub fn lossless(length: Duration) -> Self {
+        Self { entries: Vec::new(), end: Instant::ZERO + length }
     }
 
     /// The fate that holds at each time, from its time on.

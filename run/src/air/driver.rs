@@ -129,6 +129,11 @@ impl Air {
         self.clock.now()
     }
 
+    /// Recordings of losses are played back from now on; until then nothing is lost to them.
+    pub fn begin_recordings(&mut self) {
+        self.model.begin_recordings(self.clock.now());
+    }
+
     /// Adds a change that is to come.
     pub fn plan_change(&mut self, change: Change) {
         self.model.plan_change(change);

@@ -54,11 +54,13 @@ pub(super) struct Paced {
 }
 
 impl Paced {
-    /// `strangers` is the first radio that is no node's, if there is one.
-    pub(super) fn build(medium: Medium, now: Instant, strangers: Option<usize>) -> Self {
+    /// `strangers` is the first radio that is no node's, if there is one. Recordings of losses wait
+    /// for [`Self::begin_recordings`].
+    pub(super) fn build(mut medium: Medium, now: Instant, strangers: Option<usize>) -> Self {
         let late = LateArrivals::default();
         let (changes, downs) = Default::default();
         let hostile = Hostile::build(strangers);
+        medium.begin_recordings_at(Instant::MAX);
         Self { medium, now, changes, downs, late, hostile }
     }
 
@@ -68,6 +70,11 @@ impl Paced {
 
     pub(super) fn late(&self) -> LateArrivals {
         self.late
+    }
+
+    /// Recordings of losses are played back from now on.
+    pub(super) fn begin_recordings(&mut self, now: Instant) {
+        self.medium.begin_recordings_at(now);
     }
 
     /// Adds a change that is to come.

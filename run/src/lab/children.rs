@@ -13,7 +13,7 @@ use rustix::thread::UnshareFlags;
 use std::os::fd::AsFd as _;
 
 use super::state::{Namespace, SCENARIO_FILE};
-use super::{hosts, keys, network, stranger};
+use super::{hosts, keys, network, recordings, stranger};
 use crate::air::{Air, AirOptions, Change, Fault, RadioEnd};
 use crate::daemon::control::{Control, Request};
 use crate::daemon::{self, DaemonOptions, DeviceChoice, Security};
@@ -55,7 +55,9 @@ pub(super) fn ready_file(dir: &Path, node: &str) -> PathBuf {
 pub(super) fn read_scenario(dir: &Path) -> Result<Scenario> {
     let file = dir.join(SCENARIO_FILE);
     let text = fs::read(&file).with_context(|| file.display().to_string())?;
-    serde_json::from_slice(&text).with_context(|| file.display().to_string())
+    let mut scenario = serde_json::from_slice(&text).with_context(|| file.display().to_string())?;
+    recordings::stand_in(&mut scenario);
+    Ok(scenario)
 }
 
 /// A node: takes a network namespace of its own, waits for its radio, and runs the daemon.
@@ -130,7 +132,8 @@ fn security(scenario: &Scenario, plan: &NodePlan, dir: &Path) -> Result<Option<S
 /// Fails if the parent dies or an interface is missing.
 pub fn run_air(dir: &Path, parent: u32, seed: u64) -> Result<()> {
     os::die_with_parent(parent)?;
-    let scenario = read_scenario(dir)?;
+    let mut scenario = read_scenario(dir)?;
+    recordings::read(dir, &mut scenario)?;
     let radios = radio_ends(&scenario.plan());
     let owners: Vec<String> = radios.iter().map(|end| end.node.clone()).collect();
     let signals = Signals::take().context("cannot take over signals")?;
@@ -162,6 +165,7 @@ pub fn run_air(dir: &Path, parent: u32, seed: u64) -> Result<()> {
             Request::Status {} => serde_json::to_value(air.status())
                 .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() })),
             Request::Begin {} => {
+                air.begin_recordings();
                 plan_faults(&mut air, &scenario, &owners);
                 serde_json::json!({})
             }

@@ -26,6 +26,7 @@ mod keys;
 mod network;
 mod others;
 mod programs;
+mod recordings;
 mod report;
 mod room;
 mod start;

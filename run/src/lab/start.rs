@@ -16,7 +16,8 @@ use super::children::{AIR, far_end, near_end, radio_ends, ready_file};
 use super::state::{LabState, Process, SCENARIO_FILE, new_dir};
 use super::stranger::{self, StrangerStatus};
 use super::{
-    Doing as _, LAB_VARIABLE, LabError, hosts, keys, network, others, report, room, traffic,
+    Doing as _, LAB_VARIABLE, LabError, hosts, keys, network, others, recordings, report, room,
+    traffic,
 };
 use crate::daemon::client::ask;
 use crate::daemon::control::Request;
@@ -129,6 +130,7 @@ impl Lab {
         let file = self.dir.join(SCENARIO_FILE);
         let text = serde_json::to_vec(&self.scenario).expect("a scenario is plain data");
         fs::write(&file, text).doing(file.display().to_string())?;
+        recordings::write(&self.dir, &mut self.scenario)?;
         let names: Vec<String> = self.scenario.node.iter().map(|node| node.name.clone()).collect();
         for name in &names {
             let child = self.spawn(program, name, &["lab-node", "--node", name])?;
@@ -257,10 +259,8 @@ impl Lab {
 
     fn ended(&self, name: &str, how: &str) -> LabError {
         let log = fs::read_to_string(self.dir.join(format!("{name}.log"))).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        let last = lines[lines.len().saturating_sub(3)..].join(" | ");
-        let said = if last.is_empty() { "nothing".into() } else { last };
-        LabError::Ended { name: name.into(), said: format!("{how}; its last words: {said}") }
+        let said = format!("{how}; its last words: {}", last_words(&log));
+        LabError::Ended { name: name.into(), said }
     }
 
     /// Runs the flows of the scenario, and reports.
@@ -369,5 +369,34 @@ impl Drop for Lab {
             let _ = network::remove_veth(&near_end(index));
         }
         let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// The last lines of a log; of one that ends with a panic, where and why that was, without the
+/// backtrace.
+fn last_words(log: &str) -> String {
+    let is_said = |line: &&str| !line.starts_with("note: ");
+    let lines = log.lines().take_while(|line| *line != "stack backtrace:").filter(is_said);
+    let lines: Vec<&str> = lines.collect();
+    let is_panic = |line: &&str| line.starts_with("thread ") && line.contains(" panicked at ");
+    let from = lines.iter().position(is_panic).unwrap_or(lines.len().saturating_sub(3));
+    let last: Vec<&str> = lines[from..].iter().take(3).copied().collect();
+    if last.is_empty() { "nothing".into() } else { last.join(" | ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_of_a_panic_are_where_and_why_it_was() {
+        let log = "one\ntwo\nthree\nfour\n";
+        assert_eq!(last_words(log), "two | three | four");
+        let panic = "thread 'main' (7) panicked at run/src/air/mod.rs:1:2:";
+        let frames =
+            "stack backtrace:\n   0: __rustc::rust_begin_unwind\n             at x.rs:5:5\n";
+        let log = format!("{log}\n{panic}\nno air\n{frames}note: Some details are omitted\n");
+        assert_eq!(last_words(&log), format!("{panic} | no air"));
+        assert_eq!(last_words(""), "nothing");
     }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::rc::Rc;
 
-use farhop_proto::base::{Bitrate, Dbm, Duration, NodeId, Phy, PhyKind, RadioId, Seed};
+use farhop_proto::base::{Bitrate, Dbm, Duration, Instant, NodeId, Phy, PhyKind, RadioId, Seed};
 
 use super::config::{AirLink, ChipConfig, Interference, MediumConfig};
 use super::loss::{LossModel, LossProcess};
@@ -205,6 +205,13 @@ impl Links {
 
     pub(super) fn get_mut(&mut self, link: u32) -> &mut Link {
         &mut self.links[link as usize]
+    }
+
+    /// When the recordings begin that links play back.
+    pub(super) fn begin_recordings_at(&mut self, begin: Instant) {
+        for loss in self.links.iter_mut().filter_map(|link| link.loss.as_mut()) {
+            loss.begin_recording_at(begin);
+        }
     }
 
     fn add(&mut self, config: &AirLink) {

@@ -321,6 +321,12 @@ impl Medium {
         self.limit_rates(radio);
     }
 
+    /// When the recordings of losses begin that links play back, if that is not the beginning of
+    /// time; nothing is lost to them before.
+    pub fn begin_recordings_at(&mut self, begin: Instant) {
+        self.air.links.begin_recordings_at(begin);
+    }
+
     /// What frames over each link took, where they took any.
     pub fn links_air(&self) -> impl Iterator<Item = LinkAir> {
         self.air.links.air()

@@ -234,6 +234,13 @@ impl Process {
 }
 
 impl LossProcess {
+    /// Has a recording begin at a time that is not the zero of all others; nothing is lost before.
+    pub fn begin_recording_at(&mut self, begin: Instant) {
+        if let Process::Replay(replay) = &mut self.process {
+            replay.begin_at(begin);
+        }
+    }
+
     /// What becomes of a frame on its way. Calls come in the order of their starts.
     pub fn lost(&mut self, frame: &Exposed) -> Fate {
         let fate = self.on_the_way(frame);

@@ -10,6 +10,8 @@ use farhop_proto::stack::{Fate, LossTrace};
 pub(super) struct Replay {
     trace: Arc<LossTrace>,
     repeat: bool,
+    /// When it begins; nothing is lost before.
+    begin: Instant,
     /// How many entries have begun.
     passed: usize,
     /// The time in the recording that was last asked for.
@@ -18,12 +20,19 @@ pub(super) struct Replay {
 
 impl Replay {
     pub(super) fn new(trace: Arc<LossTrace>, repeat: bool) -> Self {
-        Self { trace, repeat, passed: 0, last: Duration::ZERO }
+        Self { trace, repeat, begin: Instant::ZERO, passed: 0, last: Duration::ZERO }
+    }
+
+    pub(super) fn begin_at(&mut self, begin: Instant) {
+        self.begin = begin;
     }
 
     pub(super) fn fate(&mut self, start: Instant) -> Fate {
         let length = self.trace.length();
-        let mut at = start.since(Instant::ZERO);
+        if start < self.begin {
+            return Fate::Ok;
+        }
+        let mut at = start.since(self.begin);
         if at >= length {
             if !self.repeat || length.is_zero() {
                 return Fate::Ok;

@@ -219,9 +219,10 @@ fn a_modulated_loss_keeps_its_mean_between_its_ends() {
 fn a_recording_is_played_back_by_time() {
     let text = "time_ns,link,fate\n10,a>b,crc\n20,a>b,ok\n30,a>b,preamble\n40,a>b,end\n";
     let trace = Arc::new(LossTrace::parse(text, None).expect("a recording"));
-    let fate_at = |repeat: bool, times: &[u64]| -> Vec<Fate> {
+    let fate_from = |begin: u64, repeat: bool, times: &[u64]| -> Vec<Fate> {
         let model = LossModel::Trace { trace: Arc::clone(&trace), repeat };
         let mut process = model.build(Seed(1).stream("loss"));
+        process.begin_recording_at(Instant::from_nanos(begin));
         let exposed = |at: &u64| Exposed {
             start: Instant::from_nanos(*at),
             length: AIR,
@@ -230,9 +231,11 @@ fn a_recording_is_played_back_by_time() {
         };
         times.iter().map(|at| process.lost(&exposed(at))).collect()
     };
+    let fate_at = |repeat: bool, times: &[u64]| fate_from(0, repeat, times);
     use Fate::{Crc, Ok, Preamble};
     assert_eq!(fate_at(false, &[9, 10, 19, 20, 39, 40, 55]), [Ok, Crc, Crc, Ok, Preamble, Ok, Ok]);
     assert_eq!(fate_at(true, &[35, 41, 55, 75, 90]), [Preamble, Ok, Crc, Preamble, Crc]);
+    assert_eq!(fate_from(100, true, &[15, 35, 110, 135, 150]), [Ok, Ok, Crc, Preamble, Crc]);
 }
 
 #[test]
