@@ -153,6 +153,9 @@ impl Scenario {
         self.check_nodes(&mut found, &placed);
         self.check_links(&mut found, &names, &placed);
         let topology = check_crowd(&mut found, &placed);
+        if let Some(topology) = &topology {
+            network::check_radios(&mut found, &placed, &names, topology);
+        }
         let has_slots = matches!(self.stack.link, LinkConfig::Wild(_) | LinkConfig::TwoP(_));
         if let Some(topology) = topology.as_ref().filter(|_| has_slots) {
             slots::check_phases(&mut found, &placed, &names, topology);

@@ -329,6 +329,20 @@ impl Topology {
         &self.steps[range[0]..range[1]]
     }
 
+    /// How many radios a node has.
+    pub(in crate::stack) fn radios_of(&self, node: NodeId) -> usize {
+        self.radios[index(node)].len()
+    }
+
+    /// The neighbours that a node reaches over a radio.
+    pub(in crate::stack) fn reached(
+        &self,
+        node: NodeId,
+        radio: RadioId,
+    ) -> impl Iterator<Item = NodeId> {
+        self.steps(node).iter().filter(move |step| step.radio == radio).map(|step| step.node)
+    }
+
     /// Whether more pairs hear each other than are kept.
     pub(in crate::stack) fn is_crowded(&self) -> bool {
         self.hops.len() > Self::MOST_HOPS

@@ -1,11 +1,13 @@
 //! What can be wrong with addresses: those of all nodes, and those of UDP devices.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Found;
 use super::names::Names;
-use crate::base::{AddressPlan, Subnet};
-use crate::stack::scenario::{DeviceConfig, NodeConfig};
+use crate::base::{AddressPlan, NodeId, RadioId, Subnet, counted};
+use crate::stack::plan::Topology;
+use crate::stack::scenario::{DeviceConfig, NodeConfig, Scenario};
 
 pub(super) fn check_subnet(found: &mut Found, subnet: Subnet) {
     let Subnet { ipv4, ipv6 } = subnet;
@@ -54,13 +56,31 @@ fn not_for_hosts_v6(network: Ipv6Addr) -> Option<&'static str> {
     network.is_multicast().then_some("has addresses of multicast groups (ff00::/8)")
 }
 
-/// Checks the devices of the node at `path`.
-pub(super) fn check_devices(found: &mut Found, path: &str, node: &NodeConfig, names: &Names<'_>) {
+/// The devices of the node at `path`, with their own paths, in the order of its radios.
+fn devices<'a>(path: &str, node: &'a NodeConfig) -> Vec<(String, &'a DeviceConfig)> {
     let of_one = node.device.iter().map(|device| (format!("{path}.device"), device));
     let of_many = node.devices.iter().enumerate();
     let of_many = of_many.map(|(index, device)| (format!("{path}.devices[{index}]"), device));
-    for (path, device) in of_one.chain(of_many) {
+    of_one.chain(of_many).collect()
+}
+
+/// Whether two sockets of one host cannot be open at a time.
+fn collide(a: SocketAddr, b: SocketAddr) -> bool {
+    let has_any = a.ip().is_unspecified() || b.ip().is_unspecified();
+    let is_one = a.ip() == b.ip() || has_any && a.is_ipv4() == b.is_ipv4();
+    a.port() != 0 && a.port() == b.port() && is_one
+}
+
+/// Checks the devices of the node at `path`.
+pub(super) fn check_devices(found: &mut Found, path: &str, node: &NodeConfig, names: &Names<'_>) {
+    let mut binds: Vec<(String, SocketAddr)> = Vec::new();
+    for (path, device) in devices(path, node) {
         let DeviceConfig::Udp { bind, peers, .. } = device else { continue };
+        if let Some((other, taken)) = binds.iter().find(|(_, taken)| collide(*taken, *bind)) {
+            let message = format!("{bind} is taken by {other}, whose `bind` is {taken}");
+            found.add(format!("{path}.bind"), message, "an address or a port of its own");
+        }
+        binds.push((path.clone(), *bind));
         if bind.port() == 0 {
             let message = "with the port 0 the system takes one that no peer can know";
             let example = SocketAddr::new(bind.ip(), 4850);
@@ -78,6 +98,58 @@ pub(super) fn check_devices(found: &mut Found, path: &str, node: &NodeConfig, na
             } else if let Some((message, help)) = unreachable(*bind, *address) {
                 found.add(path, format!("{address} {message}"), help);
             }
+        }
+    }
+}
+
+/// Checks that each node with devices has one for each of its radios, and that those of UDP lead to
+/// the neighbours that are reached over theirs.
+pub(super) fn check_radios(
+    found: &mut Found,
+    scenario: &Scenario,
+    names: &Names<'_>,
+    topology: &Topology,
+) {
+    const ORDER: &str = "devices stand in the order of the radios: that of the links without a \
+                         `radio`, if there are any, then one for each link with one";
+    for ((index, node), number) in scenario.node.iter().enumerate().zip(1..) {
+        let (id, path) = (NodeId(number), format!("node[{index}]"));
+        let devices = devices(&path, node);
+        if devices.is_empty() {
+            continue;
+        }
+        let radios = topology.radios_of(id);
+        if devices.len() != radios {
+            let key = if node.devices.is_empty() { "device" } else { "devices" };
+            let (have, want) = (counted(devices.len(), "device"), counted(radios, "radio"));
+            let message = format!("'{}' has {have} and {want}", node.name);
+            let help = format!("{}; {ORDER}", counted(radios, "device"));
+            found.add(format!("{path}.{key}"), message, help);
+            continue;
+        }
+        // Nodes that move have other neighbours later.
+        let is_still = !scenario.may_join_later();
+        for ((path, device), radio) in devices.into_iter().zip(0..).filter(|_| is_still) {
+            let DeviceConfig::Udp { peers, .. } = device else { continue };
+            let reached: BTreeSet<NodeId> = topology.reached(id, RadioId(radio)).collect();
+            let given = peers.keys().filter_map(|peer| names.get(peer));
+            if given.collect::<BTreeSet<NodeId>>() == reached {
+                continue;
+            }
+            let reached: Vec<&str> =
+                reached.iter().filter_map(|peer| scenario.node_name(*peer)).collect();
+            let given: Vec<&str> = peers.keys().map(|peer| &**peer).collect();
+            let list = |names: &[&str]| match names {
+                [] => "nobody".to_owned(),
+                names => names.join(", "),
+            };
+            let help = match reached.as_slice() {
+                [] => "a [[link]] with each peer".to_owned(),
+                names => format!("the address of {}; {ORDER}", names.join(" and of ")),
+            };
+            let (reached, given) = (list(&reached), list(&given));
+            let message = format!("its radio reaches {reached}, and its peers are {given}");
+            found.add(format!("{path}.peers"), message, help);
         }
     }
 }
@@ -109,8 +181,10 @@ fn unreachable(bind: SocketAddr, peer: SocketAddr) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
-    use crate::stack::Scenario;
+    use crate::stack::scenario::{RadioLinkConfig, RadioOverride};
 
     fn subnet_problems(ipv4: &str, ipv6: &str) -> Vec<(String, String)> {
         let (ipv4, ipv6) = (ipv4.parse().expect("IPv4"), ipv6.parse().expect("IPv6"));
@@ -143,14 +217,26 @@ mod tests {
         assert_eq!(subnet_problems("10.66.5.7", "fd66:0:0:7::9"), expected);
     }
 
-    /// What is said of the devices of 'left', with these peers.
+    /// What is said of the device of 'left', with these peers.
     fn peer_problems(bind: &str, peers: &[(&str, &str)]) -> Vec<(String, String)> {
         let address = |text: &str| text.parse().expect("an address");
         let peers = peers.iter().map(|(name, at)| ((*name).to_owned(), address(at))).collect();
-        let device = DeviceConfig::Udp { bind: address(bind), peers, paced: None };
+        device_problems(vec![DeviceConfig::Udp { bind: address(bind), peers, paced: None }])
+    }
+
+    /// What is said of devices of 'left' at these addresses, without peers.
+    fn bind_problems(binds: &[&str]) -> Vec<(String, String)> {
+        let device = |bind: &&str| DeviceConfig::Udp {
+            bind: bind.parse().expect("an address"),
+            peers: BTreeMap::new(),
+            paced: None,
+        };
+        device_problems(binds.iter().map(device).collect())
+    }
+
+    fn device_problems(devices: Vec<DeviceConfig>) -> Vec<(String, String)> {
         let node = |name: &str| NodeConfig { name: name.into(), ..NodeConfig::default() };
-        let node =
-            vec![NodeConfig { devices: vec![device], ..node("left") }, node("right"), node("up")];
+        let node = vec![NodeConfig { devices, ..node("left") }, node("right"), node("up")];
         let scenario = Scenario { node, ..Scenario::default() };
         let mut found = Found::default();
         check_devices(&mut found, "node[0]", &scenario.node[0], &Names::of(&scenario));
@@ -177,5 +263,77 @@ mod tests {
         assert!(found[0].1.contains("is of IPv4, and `bind` of IPv6"), "{found:?}");
         let found = peer_problems("192.0.2.1:4850", &[("left", "192.0.2.9:4850")]);
         assert_eq!(found[0].1, "'left' is no neighbour of itself");
+    }
+
+    /// 'mid' between 'left' and 'right', with the devices of 'mid' as pairs of a `bind` and a peer;
+    /// each link has a radio of its own, or all have one.
+    fn problems_of_mid(devices: &[(&str, &str)], has_own_radios: bool) -> Vec<(String, String)> {
+        let device = |(bind, peers): &(&str, &str)| DeviceConfig::Udp {
+            bind: bind.parse().expect("an address"),
+            peers: peers
+                .split(' ')
+                .zip(1..)
+                .map(|(name, host)| (name.to_owned(), ([192, 0, 2, host], 4850).into()))
+                .collect(),
+            paced: None,
+        };
+        let node = |name: &str| NodeConfig { name: name.into(), ..NodeConfig::default() };
+        let mid = NodeConfig { devices: devices.iter().map(device).collect(), ..node("mid") };
+        let link = |other: &str| RadioLinkConfig {
+            between: ["mid".to_owned(), other.to_owned()],
+            radio: has_own_radios.then(RadioOverride::default),
+            ..RadioLinkConfig::default()
+        };
+        let scenario = Scenario {
+            duration_s: 1.0,
+            node: vec![node("left"), mid, node("right")],
+            link: vec![link("left"), link("right")],
+            ..Scenario::default()
+        };
+        let problems = scenario.problems().into_iter();
+        problems.map(|problem| (problem.path, problem.message)).collect()
+    }
+
+    #[test]
+    fn a_node_has_a_device_for_each_of_its_radios() {
+        let (one, other) = ("10.0.0.1:4850", "10.0.1.1:4850");
+        assert_eq!(problems_of_mid(&[(one, "left"), (other, "right")], true), []);
+        assert_eq!(problems_of_mid(&[(one, "left right")], false), []);
+        assert_eq!(problems_of_mid(&[], true), []);
+        let of = |message: &str| vec![("node[1].devices".to_owned(), message.to_owned())];
+        let found = problems_of_mid(&[(one, "left"), (other, "right")], false);
+        assert_eq!(found, of("'mid' has 2 devices and 1 radio"));
+        let found = problems_of_mid(&[(one, "left right")], true);
+        assert_eq!(found, of("'mid' has 1 device and 2 radios"));
+    }
+
+    #[test]
+    fn devices_of_a_node_have_addresses_of_their_own() {
+        for (one, other) in [
+            ("10.0.0.1:4850", "10.0.0.1:4850"),
+            ("0.0.0.0:4850", "10.0.0.1:4850"),
+            ("[fd00::1]:4850", "[::]:4850"),
+        ] {
+            let found = bind_problems(&[one, other]);
+            assert_eq!(found.len(), 1, "{one} {other}: {found:?}");
+            assert_eq!(found[0].0, "node[0].devices[1].bind");
+        }
+        assert_eq!(bind_problems(&["10.0.0.1:4850", "10.0.0.1:4851"]), []);
+        assert_eq!(bind_problems(&["10.0.0.1:4850", "10.0.0.2:4850"]), []);
+    }
+
+    #[test]
+    fn peers_are_the_neighbours_over_the_radio_of_their_device() {
+        let (one, other) = ("10.0.0.1:4850", "10.0.1.1:4850");
+        let of = |device: usize, message: &str| {
+            (format!("node[1].devices[{device}].peers"), message.to_owned())
+        };
+        let expected = [
+            of(0, "its radio reaches left, and its peers are right"),
+            of(1, "its radio reaches right, and its peers are left"),
+        ];
+        assert_eq!(problems_of_mid(&[(one, "right"), (other, "left")], true), expected);
+        let expected = [of(0, "its radio reaches left, right, and its peers are left")];
+        assert_eq!(problems_of_mid(&[(one, "left")], false), expected);
     }
 }
