@@ -342,6 +342,7 @@ fn any_flow() -> FlowReport {
         delay_ms: some,
         jitter_ms: some,
         retransmissions: Some(0),
+        file_bytes: Some(0),
         completed_s: Some(0.0),
         objects: Some(objects),
         voip: Some(VoipReport::default()),

@@ -124,7 +124,24 @@ pub(super) fn remark(flow: &FlowReport) -> Option<String> {
             counted(count, "object")
         ));
     }
-    flow.completed_s.map(|seconds| format!("{name}: all there after {seconds:.2} s"))
+    match (flow.completed_s, flow.file_bytes) {
+        (Some(seconds), _) => Some(format!("{name}: all there after {seconds:.2} s")),
+        (None, Some(bytes)) if flow.delivered_bytes < bytes => {
+            Some(format!("{name}: not all there: {}", part(flow.delivered_bytes, bytes)))
+        }
+        (None, Some(_)) => Some(format!("{name}: all there only after it stopped")),
+        (None, None) => None,
+    }
+}
+
+/// So many of all bytes, which are more.
+fn part(bytes: u64, all: u64) -> String {
+    if all < 1_000_000 {
+        return format!("{bytes} of {}", counted(all, "byte"));
+    }
+    // Cut off, as what is not all of it is not to look so.
+    let [bytes, all] = [bytes, all].map(|bytes| (bytes / 10_000) as f64 / 100.0);
+    format!("{bytes:.2} of {all:.2} MB")
 }
 
 fn links(report: &Report) -> String {
@@ -204,5 +221,28 @@ mod tests {
         let text = super::report(&report);
         let line = text.lines().find(|line| line.starts_with("all flows"));
         assert_eq!(line, Some("all flows: 3.67 MB in the 60.0 s of the run, 0.49 Mb/s"));
+    }
+
+    #[test]
+    fn a_file_that_did_not_come_whole_is_told_of() {
+        let flow = |delivered_bytes, file_bytes, completed_s| FlowReport {
+            name: "map".into(),
+            delivered_bytes,
+            file_bytes,
+            completed_s,
+            ..FlowReport::default()
+        };
+        let said = |delivered, file, completed| remark(&flow(delivered, file, completed));
+        assert_eq!(said(8_000_000, None, None), None);
+        let expected = Some("map: all there after 3.00 s".into());
+        assert_eq!(said(8_000_000, Some(8_000_000), Some(3.0)), expected);
+        let expected = Some("map: not all there: 2.10 of 8.00 MB".into());
+        assert_eq!(said(2_100_000, Some(8_000_000), None), expected);
+        let expected = Some("map: not all there: 7.99 of 8.00 MB".into());
+        assert_eq!(said(7_999_999, Some(8_000_000), None), expected);
+        let expected = Some("map: not all there: 0 of 500 bytes".into());
+        assert_eq!(said(0, Some(500), None), expected);
+        let expected = Some("map: all there only after it stopped".into());
+        assert_eq!(said(500, Some(500), None), expected);
     }
 }

@@ -110,6 +110,7 @@ fn flow_report(config: &farhop_proto::stack::FlowConfig, measured: Measured) -> 
         sent_bytes: measured.sent_bytes,
         delivered_bytes: measured.delivered_bytes,
         goodput_mbps: goodput_mbps(&measured),
+        file_bytes: config.bytes,
         completed_s: measured.completed_s,
         retransmissions: measured.retransmissions,
         start_s: config.start_s,

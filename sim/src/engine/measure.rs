@@ -92,6 +92,7 @@ fn flow_report(flow: &Flow<'_>, nodes: &[Node], end: Instant) -> FlowReport {
         transport: transport_name(flow.config),
         delivered_bytes: flow.delivered,
         goodput_mbps: flow.goodput_mbps(end),
+        file_bytes: flow.config.bytes,
         completed_s: flow.completed_s(),
         start_s: flow.config.start_s,
         ..FlowReport::default()

@@ -89,6 +89,9 @@ pub struct FlowReport {
     pub jitter_ms: Option<Distribution>,
     /// Segments sent again (`tcp`).
     pub retransmissions: Option<u64>,
+    /// How many bytes were to be carried, of a flow that has a number of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_bytes: Option<u64>,
     /// How long all bytes of a file took, in seconds; none if they did not all come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_s: Option<f64>,
