@@ -1,5 +1,6 @@
 //! Building a lab, waiting until it is in step, running its flows, taking it down.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -205,18 +206,21 @@ impl Lab {
         self.wait("strangers", watcher, |_| strangers.iter().all(|socket| socket.exists()))?;
         let has_slots = self.scenario.stack.link.has_schedule();
         let is_sealed = self.scenario.security.as_ref().is_some_and(SecurityConfig::is_on);
-        self.wait("all links in step", watcher, |_| {
-            let all = |list: &Value, is_so: fn(&Value) -> bool| {
-                list.as_array().is_some_and(|list| list.iter().all(is_so))
-            };
-            let in_step = |socket: &PathBuf| {
-                let Ok(status) = query(socket) else { return false };
-                let stack = &status["stack"];
-                (!has_slots || all(&stack["link"]["neighbours"], |link| link["up"] == true))
-                    && (!is_sealed
-                        || all(&stack["security"]["peers"], |peer| !peer["since"].is_null()))
-            };
-            sockets.iter().all(in_step)
+        let behind = |socket: &PathBuf| {
+            let status = query(socket).ok()?;
+            behind(&status["stack"], has_slots, is_sealed)
+        };
+        let outcome = self.wait("all links in step", watcher, |_| {
+            sockets.iter().all(|socket| behind(socket).is_some_and(|behind| behind.is_empty()))
+        });
+        outcome.map_err(|error| match error {
+            LabError::TooSlow(_) => {
+                let names = self.state.nodes.iter().map(|(name, _)| name.as_str()).collect();
+                let each: Vec<_> = sockets.iter().map(behind).collect();
+                let (seconds, links) = (PATIENCE.as_secs(), name_links(names, &each));
+                LabError::TooSlow(format!("not in step after {seconds} s: {links}"))
+            }
+            other => other,
         })
     }
 
@@ -372,6 +376,49 @@ impl Drop for Lab {
     }
 }
 
+/// The neighbours, by number, with which a node is not in step, or has agreed no keys; nothing if
+/// it does not say.
+fn behind(stack: &Value, has_slots: bool, is_sealed: bool) -> Option<Vec<u64>> {
+    let of = |list: &Value, is_so: fn(&Value) -> bool| -> Option<Vec<u64>> {
+        let list = list.as_array()?.iter().filter(|one| is_so(one));
+        list.map(|one| one["node"].as_u64()).collect()
+    };
+    let mut behind = Vec::new();
+    if has_slots {
+        behind.extend(of(&stack["link"]["neighbours"], |link| link["up"] != true)?);
+    }
+    if is_sealed {
+        behind.extend(of(&stack["security"]["peers"], |peer| peer["since"].is_null())?);
+    }
+    Some(behind)
+}
+
+/// Names the links of nodes that are [`behind`], and the nodes that say nothing.
+fn name_links(names: Vec<&str>, each: &[Option<Vec<u64>>]) -> String {
+    /// More are only counted.
+    const NAMED: usize = 8;
+    let mut links = BTreeSet::new();
+    for (number, behind) in (1..).zip(each) {
+        match behind {
+            Some(behind) => {
+                links.extend(behind.iter().map(|other| (number.min(*other), number.max(*other))));
+            }
+            None => {
+                links.insert((number, number));
+            }
+        }
+    }
+    let name = |number: u64| names.get(number as usize - 1).copied().unwrap_or("?");
+    let tell = |(a, b): &(u64, u64)| match a == b {
+        true => format!("{}, which does not answer", name(*a)),
+        false => format!("{} and {}", name(*a), name(*b)),
+    };
+    let told: Vec<String> = links.iter().take(NAMED).map(tell).collect();
+    let rest = links.len() - told.len();
+    let rest = if rest > 0 { format!("; and {rest} more") } else { String::new() };
+    told.join("; ") + &rest
+}
+
 /// The last lines of a log; of one that ends with a panic, where and why that was, without the
 /// backtrace.
 fn last_words(log: &str) -> String {
@@ -386,7 +433,29 @@ fn last_words(log: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn links_that_are_not_in_step_are_named_once() {
+        let stack = json!({
+            "link": { "neighbours": [{ "node": 1, "up": true }, { "node": 3, "up": false }] },
+            "security": { "peers": [{ "node": 1, "since": null }, { "node": 3, "since": 5 }] }
+        });
+        assert_eq!(behind(&stack, true, false), Some(vec![3]));
+        assert_eq!(behind(&stack, true, true), Some(vec![3, 1]));
+        assert_eq!(behind(&stack, false, false), Some(vec![]));
+        assert_eq!(behind(&json!({}), true, false), None);
+        let names = vec!["hill", "ridge", "valley"];
+        let each = [Some(vec![]), Some(vec![3]), Some(vec![2])];
+        assert_eq!(name_links(names.clone(), &each), "ridge and valley");
+        let each = [None, Some(vec![3]), Some(vec![2])];
+        let said = "hill, which does not answer; ridge and valley";
+        assert_eq!(name_links(names, &each), said);
+        let many = [Some((2..13).collect())];
+        assert!(name_links(vec!["mast"; 12], &many).ends_with("mast and mast; and 3 more"));
+    }
 
     #[test]
     fn the_last_words_of_a_panic_are_where_and_why_it_was() {
