@@ -88,6 +88,16 @@ pub(crate) fn prepare_for_run(dir: &Path) -> Result<NewFolder, Failure> {
     prepare(dir)
 }
 
+/// Fails where the files of a single run are, which those of a sweep would stand among.
+pub(crate) fn refuse_run(dir: &Path) -> Result<(), Failure> {
+    if !dir.join(FILES[0]).exists() {
+        return Ok(());
+    }
+    let wrong = "holds the report of a single run, which this sweep would mix with its own";
+    let dir = dir.display();
+    Err(Failure::Input(miette::miette!("{dir} {wrong}: choose another folder")))
+}
+
 /// Writes a report into a folder, if there is one, and prints it, also if it cannot be written.
 pub(crate) fn output(
     report: &Report,

@@ -67,6 +67,7 @@ pub(crate) struct Finished {
 /// Runs the sweep of a scenario.
 pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure> {
     let points = Points::build(loaded, options.seed)?;
+    options.out.map_or(Ok(()), |dir| report::refuse_run(dir))?;
     let mut finished = Runs { json: options.json.then(Default::default), ..Runs::default() };
     let open = |finished: &mut Runs| {
         let open = |dir: &PathBuf| -> Result<_, Failure> {

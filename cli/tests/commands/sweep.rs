@@ -99,6 +99,27 @@ fn runs_of_another_scenario_are_not_mixed_in() {
 }
 
 #[test]
+fn a_sweep_and_a_single_run_do_not_share_a_folder() {
+    let folder = Folder::new("sweep-shared");
+    let file = scenario(&folder, &sweep());
+    let single = folder.write("single.toml", sweep().split("[sweep]").next().expect("a part"));
+    let [of_run, of_sweep] = ["run", "sweep"].map(|name| folder.file(name));
+    for (file, out) in [(&single, &of_run), (&file, &of_sweep)] {
+        let out = farhop(&["sim", file, "--out", out]);
+        assert!(out.status.success(), "{}", stderr(&out));
+    }
+    let page = folder.read("run/report.html");
+    for more in [&[][..], &["--fresh"]] {
+        let said = refusal(&[&["sim", &file, "--out", &of_run][..], more].concat());
+        assert!(said.contains("the report of a single run") && said.contains("another"), "{said}");
+    }
+    assert_eq!(folder.read("run/report.html"), page);
+    assert!(!fs::exists(folder.file("run/runs.jsonl")).expect("it can be seen"));
+    let said = refusal(&["sim", &single, "--out", &of_sweep]);
+    assert!(said.contains("the runs of a sweep"), "{said}");
+}
+
+#[test]
 fn a_million_runs_are_not_started_without_a_word() {
     let folder = Folder::new("sweep-million");
     let file = scenario(&folder, &sweep().replace("seeds = 2", "seeds = 500_000"));
