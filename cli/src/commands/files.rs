@@ -48,7 +48,7 @@ pub(crate) struct SendOptions {
     to: Option<String>,
     /// Gives up the file with this number, in the place of sending one.
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["file", "to"])]
-    #[arg(value_parser = super::whole::<u32>(0..=u32::MAX.into()))]
+    #[arg(value_parser = super::whole::<u32>(0..=u32::MAX.into()), allow_negative_numbers = true)]
     cancel: Option<u32>,
     /// Do not wait until it has arrived.
     #[arg(long)]

@@ -52,7 +52,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Seed in place of the scenario's.
-    #[arg(long, value_parser = super::seed)]
+    #[arg(long, value_parser = super::seed, allow_negative_numbers = true)]
     seed: Option<u64>,
 }
 

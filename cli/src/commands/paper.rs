@@ -55,10 +55,11 @@ pub(crate) struct Options {
     #[arg(long)]
     known: bool,
     /// Seeds of each run; 10 if it is not given, and 2 where it has to be quick.
-    #[arg(long, value_name = "N", value_parser = super::whole::<u16>(1..=1000))]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = super::whole::<u16>(1..=1000), allow_negative_numbers = true)]
     seeds: Option<u16>,
     /// Runs at a time; as many as there are cores if it is not given.
-    #[arg(long, value_name = "N", value_parser = super::how_many)]
+    #[arg(long, value_name = "N", value_parser = super::how_many, allow_negative_numbers = true)]
     jobs: Option<NonZeroUsize>,
 }
 

@@ -50,7 +50,8 @@ pub(crate) struct ProxyOptions {
     #[arg(long)]
     clean: bool,
     /// Connections at one time.
-    #[arg(long, default_value = "512", value_name = "COUNT", value_parser = super::how_many)]
+    #[arg(long, default_value = "512", value_name = "COUNT")]
+    #[arg(value_parser = super::how_many, allow_negative_numbers = true)]
     limit: NonZeroUsize,
     #[command(flatten)]
     daemon: DaemonOptions,
@@ -72,7 +73,8 @@ pub(crate) struct ExitOptions {
     #[arg(long, value_name = "PREFIX[:PORT]")]
     allow: Vec<Allowed>,
     /// Connections at one time.
-    #[arg(long, default_value = "512", value_name = "COUNT", value_parser = super::how_many)]
+    #[arg(long, default_value = "512", value_name = "COUNT")]
+    #[arg(value_parser = super::how_many, allow_negative_numbers = true)]
     limit: NonZeroUsize,
     #[command(flatten)]
     daemon: DaemonOptions,

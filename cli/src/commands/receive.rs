@@ -44,7 +44,7 @@ pub(crate) struct ReceiveOptions {
     #[arg(default_value = ".")]
     dir: PathBuf,
     /// Ends after so many files, or with an error if one cannot be put into the folder.
-    #[arg(long, value_name = "N", value_parser = super::how_many)]
+    #[arg(long, value_name = "N", value_parser = super::how_many, allow_negative_numbers = true)]
     count: Option<NonZeroUsize>,
     #[command(flatten)]
     daemon: DaemonOptions,

@@ -34,7 +34,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Seed in place of the scenario's.
-    #[arg(long, value_parser = super::seed)]
+    #[arg(long, value_parser = super::seed, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Write what the radios of a node hear and send, as pcapng with radiotap headers.
     #[arg(long, value_name = "FILE")]
@@ -49,7 +49,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     losses: Option<PathBuf>,
     /// Runs of a sweep at a time; as many as there are cores if it is not given.
-    #[arg(long, value_name = "N", value_parser = super::how_many)]
+    #[arg(long, value_name = "N", value_parser = super::how_many, allow_negative_numbers = true)]
     jobs: Option<NonZeroUsize>,
     /// Begin a sweep anew, whatever its folder holds.
     #[arg(long, requires = "out")]
@@ -71,6 +71,12 @@ impl<'a> Output<'a> {
     /// Begins the file of an option, before anything runs.
     fn create(option: &str, path: Option<&'a PathBuf>) -> Result<Option<Self>, Failure> {
         let Some(path) = path else { return Ok(None) };
+        if path == Path::new("-") {
+            // Standard output has the report.
+            let wrong = format!("{option} - is not standard output");
+            let right = format!("{option} takes a file; {option} ./- would be one of that name");
+            return Err(Failure::Input(miette::miette!("{wrong}: {right}")));
+        }
         let file = NewFile::create(path).map_err(|error| {
             let why = format!("cannot write {}: {error}", path.display());
             let right = "takes a file in a folder that this user may write into";

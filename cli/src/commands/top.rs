@@ -40,7 +40,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
     /// Ends after so many looks; without it at `q`, or after one where there is no terminal.
-    #[arg(long, value_name = "N", value_parser = super::how_many)]
+    #[arg(long, value_name = "N", value_parser = super::how_many, allow_negative_numbers = true)]
     count: Option<NonZeroUsize>,
     /// Folder of control sockets: the daemons there, and no others.
     #[arg(long, value_name = "DIR")]

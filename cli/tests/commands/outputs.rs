@@ -209,16 +209,28 @@ fn numbers_and_files_that_are_wrong_are_told_what_would_be_right() {
     fs::write(&binary, [0x7f, 0xff, 0xfe]).expect("it can be written");
     for (words, right) in [
         (&["sim", &one, "--jobs", "0"][..], "a whole number from 1 on"),
+        (&["sim", &one, "--jobs", "-1"], "a whole number from 1 on"),
         (&["sim", &one, "--seed", "x"], "a whole number from 0 to"),
+        (&["sim", &one, "--seed", "-1"], "a whole number from 0 to"),
+        (&["lab", &one, "--seed", "-1"], "a whole number from 0 to"),
+        (&["sim", &one, "--pcap", "-"], "--pcap takes a file"),
+        (&["sim", &one, "--trace", "-"], "--trace takes a file"),
         (&["top", "--count", "0"], "a whole number from 1 on"),
+        (&["top", "--count", "-1"], "a whole number from 1 on"),
         (&["receive", "--count", "0"], "a whole number from 1 on"),
+        (&["receive", "--count", "-1"], "a whole number from 1 on"),
         (&["exit", "--limit", "none"], "a whole number from 1 on"),
         (&["proxy", "--exit", "gw", "--limit", "0"], "a whole number from 1 on"),
+        (&["proxy", "--exit", "gw", "--limit", "-1"], "a whole number from 1 on"),
         (&["send", "--cancel", "4294967296"], "a whole number from 0 to 4294967295"),
+        (&["send", "--cancel", "-1"], "a whole number from 0 to 4294967295"),
         (&["paper", "--seeds", "0"], "a whole number from 1 to 1000"),
+        (&["paper", "--seeds", "-1"], "a whole number from 1 to 1000"),
+        (&["paper", "--jobs", "-1"], "a whole number from 1 on"),
         (&["check", &binary], "it is no text"),
     ] {
         let said = refusal(words);
         assert!(said.contains(right), "{said}");
     }
+    assert!(!fs::exists("-").expect("it can be seen"), "a file of that name");
 }
