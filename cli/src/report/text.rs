@@ -45,11 +45,11 @@ pub(super) fn report(report: &Report) -> String {
 /// What strangers did, in one line.
 fn adversary_line(adversary: &AdversaryReport) -> String {
     let AdversaryReport { sent, accepted, by_kind, .. } = adversary;
-    let ratio = adversary.honest_goodput_ratio;
-    let ratio = ratio.map_or("-".into(), |ratio| format!("{:.1} %", ratio * 100.0));
+    let ratio = adversary.honest_goodput_ratio.map_or_else(String::new, |ratio| {
+        format!("; goodput {:.1} % of that beside as much noise", ratio * 100.0)
+    });
     format!(
-        "strangers sent {} ({}), of which {accepted} got in; goodput {ratio} of that beside as \
-         much noise\n",
+        "strangers sent {} ({}), of which {accepted} got in{ratio}\n",
         counted(sent, "frame"),
         counters(by_kind)
     )
@@ -244,5 +244,19 @@ mod tests {
         assert_eq!(said(0, Some(500), None), expected);
         let expected = Some("map: all there only after it stopped".into());
         assert_eq!(said(500, Some(500), None), expected);
+    }
+
+    #[test]
+    fn what_was_not_compared_with_noise_is_not_told_of_it() {
+        let adversary = |honest_goodput_ratio| AdversaryReport {
+            sent: 7,
+            by_kind: Counters::from([("replay".into(), 7)]),
+            honest_goodput_ratio,
+            ..AdversaryReport::default()
+        };
+        let said = "strangers sent 7 frames (replay 7), of which 0 got in";
+        assert_eq!(adversary_line(&adversary(None)), format!("{said}\n"));
+        let more = "; goodput 97.0 % of that beside as much noise\n";
+        assert_eq!(adversary_line(&adversary(Some(0.97))), format!("{said}{more}"));
     }
 }

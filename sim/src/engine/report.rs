@@ -60,7 +60,7 @@ pub struct AdversaryReport {
     /// Frames that the nodes refused, by reason; those of each other are among them.
     pub rejected: Counters,
     /// Goodput of all flows over what it is where the same transmissions, at the same times and
-    /// lengths, are mere noise; none where nothing is left of it then.
+    /// lengths, are mere noise; none where nothing is left of it then, or nobody tried.
     pub honest_goodput_ratio: Option<f64>,
 }
 
