@@ -240,8 +240,8 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
         LinkConfig::Wild(wild) => {
             let _ = writeln!(
                 out,
-                "wild: slots of {} ms with a guard of {} ms, {} of {PACKET_BYTES} B a slot, {}",
-                wild.slot_ms,
+                "wild: slots of {} with a guard of {} ms, {} of {PACKET_BYTES} B a slot, {}",
+                slots(wild),
                 wild.guard_ms,
                 counted(packets_a_slot(wild, radio, wild.slot()), "packet"),
                 counted(wild.retries, "retry")
@@ -250,6 +250,18 @@ fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
         }
     }
     out
+}
+
+/// How long slots are.
+fn slots(wild: &WildConfig) -> String {
+    let (least, most) = (wild.slot_least(), wild.slot_most());
+    match least == most {
+        true => format!("{} ms", wild.slot_ms),
+        false => {
+            let [least, most] = [least, most].map(Duration::as_millis_f64);
+            format!("{} ms, or of {least} to {most} ms by what waits,", wild.slot_ms)
+        }
+    }
 }
 
 /// The classes of a link, in the order in which they are tried.
@@ -589,5 +601,9 @@ mod tests {
         // 26 packets in 33.5 ms of every 40 ms.
         let said = described_with("kind = \"wild\", slot_least_ms = 5, slot_most_ms = 35", 1);
         assert!(said.contains("at most 7.80 Mb/s one way"), "{said}");
+        assert!(said.contains("slots of 20 ms, or of 5 to 35 ms by what waits, with a"), "{said}");
+        let said = described_with("kind = \"wild\", slot_least_ms = 5", 1);
+        assert!(said.contains("slots of 20 ms, or of 5 to 20 ms by what waits, with a"), "{said}");
+        assert!(described("wild", 1).contains("slots of 20 ms with a guard"));
     }
 }
