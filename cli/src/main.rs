@@ -31,11 +31,12 @@ use progress::tell;
     farhop lab scenarios/demo.toml    the same with real daemons and kernel TCP\n  \
     farhop keys                       the key of this node, for its neighbours\n\n\
     Exit status:\n  \
-    0    done, or ended where only its user ends it (up, top, status --watch)\n  \
+    0    done; up, top and status --watch also if a signal ends them\n  \
     1    it went wrong\n  \
     2    a file or an option is wrong, and nothing was done\n  \
     127  there is no such program to run in a lab; 126 if it cannot be run\n  \
-    130  interrupted by Ctrl-C; 143 by SIGTERM, 129 by SIGHUP"
+    130  interrupted by Ctrl-C, as proxy, exit and receive without --count always are;\n       \
+    143 by SIGTERM, 129 by SIGHUP"
 )]
 struct Cli {
     #[command(subcommand)]

@@ -526,3 +526,19 @@ fn a_capture_has_what_the_radios_of_the_node_hear_on_their_channels() {
     assert_eq!(village, [hill[0], 0]);
     assert_eq!(town, [0, hill[1]]);
 }
+
+#[test]
+fn the_exit_statuses_are_told_of_each_command_that_only_its_user_ends() {
+    let help = String::from_utf8(farhop(&["--help"]).stdout).expect("text");
+    let (_, told) = help.split_once("Exit status:").expect("it is told");
+    let of = |status: &str| {
+        told.lines().find(|line| line.trim_start().starts_with(status)).expect(status).to_owned()
+    };
+    let (done, interrupted) = (of("0 "), of("130 "));
+    for command in ["up", "top", "status --watch"] {
+        assert!(done.contains(command), "{done}");
+    }
+    for command in ["receive", "proxy", "exit"] {
+        assert!(interrupted.contains(command), "{interrupted}");
+    }
+}
