@@ -1,7 +1,7 @@
 //! What survives the daemon: blocks of others, and what is known of files on their way. One file
 //! of an embedded store; each change is there whole or not at all, whenever the daemon ends.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -18,8 +18,18 @@ use redb::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use self::make::make_if_new;
 use crate::files::{Incoming, Outgoing};
 use crate::sockets::{Receiving, Sending};
+
+/// Turns each of the store's errors into one.
+macro_rules! kept {
+    ($result:expr) => {
+        $result.map_err(|error| StoreError::Store(error.into()))?
+    };
+}
+
+mod make;
 
 const BLOCKS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("blocks");
 const OUTGOING: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("files-out");
@@ -45,18 +55,47 @@ const FRONT_BYTES: usize = 17;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store itself.
-    #[error("the block cache")]
-    Store(#[from] redb::Error),
+    #[error("the block cache: {0}")]
+    Store(redb::Error),
+    /// What is there is something else, or broken.
+    #[error(
+        "{} cannot be read as a block cache ({error}): move it away, and a new one is made",
+        path.display()
+    )]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: redb::Error,
+    },
     /// The system.
-    #[error("the folder of the block cache")]
-    Io(#[from] io::Error),
+    #[error("the folder of the block cache: {0}")]
+    Io(io::Error),
 }
 
-/// Turns each of the store's errors into one.
-macro_rules! kept {
-    ($result:expr) => {
-        $result.map_err(|error| StoreError::Store(error.into()))?
-    };
+impl From<io::Error> for StoreError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl StoreError {
+    /// The same, of what is done where a file is opened.
+    fn on_open(self, path: &Path) -> Self {
+        use io::ErrorKind::{InvalidData, UnexpectedEof};
+        match self {
+            Self::Store(error)
+                if match &error {
+                    redb::Error::Corrupted(_) | redb::Error::UpgradeRequired(_) => true,
+                    redb::Error::Io(error) => [InvalidData, UnexpectedEof].contains(&error.kind()),
+                    _ => false,
+                } =>
+            {
+                Self::Unreadable { path: path.to_owned(), error }
+            }
+            other => other,
+        }
+    }
 }
 
 /// Length of the file of a store in this folder; nothing if there is none.
@@ -145,13 +184,13 @@ impl Store {
         if let Err(error) = fs::set_permissions(dir, fs::Permissions::from_mode(0o700)) {
             tracing::warn!(dir = %dir.display(), "others may read what is kept here: {error}");
         }
-        let (path, durable) = (dir.join(FILE), config.durable);
+        let (folder, path, durable) = (dir.to_owned(), dir.join(FILE), config.durable);
         let is_file = durable != Durable::Memory;
         let file = is_file.then(|| (dir.to_owned(), config.block_bytes.into()));
-        let store = Self::build(Box::new(move || {
+        let opens = move || {
             let file = || {
-                let mut options = fs::OpenOptions::new();
-                options.read(true).write(true).create(true).truncate(false).open(&path)
+                make_if_new(&folder)?;
+                Ok::<_, StoreError>(File::options().read(true).write(true).open(&path)?)
             };
             let mut builder = Database::builder();
             builder.set_cache_size(PAGES);
@@ -163,7 +202,9 @@ impl Store {
                 Durable::Memory => builder.create_with_backend(InMemoryBackend::new()),
             };
             Ok(kept!(database))
-        }))?;
+        };
+        let store = Self::build(Box::new(opens));
+        let store = store.map_err(|error| error.on_open(&dir.join(FILE)))?;
         Ok(Self { file, ..store })
     }
 

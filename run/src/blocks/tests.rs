@@ -166,6 +166,55 @@ fn a_store_that_was_cut_says_so_or_is_as_it_was() {
     }
 }
 
+#[test]
+fn what_a_first_start_that_was_killed_left_is_made_anew() {
+    let mut rest = vec![0; 4_096];
+    rest[9..300].fill(7);
+    // Nothing, a part of it, its length alone, and all but its mark, which comes last.
+    for left in [vec![], vec![0; 5], vec![0; 1_056_768], rest] {
+        let dir = TempDir::new().expect("a folder");
+        fs::write(dir.path().join("blocks.redb"), &left).expect("it can be written");
+        fs::write(dir.path().join(".blocks.redb"), &left).expect("it can be written");
+        for number in 0..2 {
+            let store = Store::open(dir.path(), &config(Durable::PageCache)).expect("a store");
+            assert_eq!(all_blocks(&store).expect("it can be read").len(), number as usize);
+            store.change(&[Change::Block(whole(number, 100))]).expect("it can be written");
+        }
+        let names = fs::read_dir(dir.path()).expect("it is there").flatten();
+        assert_eq!(names.map(|entry| entry.file_name()).collect::<Vec<_>>(), ["blocks.redb"]);
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_made_has_no_file() {
+    let dir = TempDir::new().expect("a folder");
+    let aside = dir.path().join(".blocks.redb");
+    fs::create_dir(&aside).expect("what is in its way");
+    let open = || Store::open(dir.path(), &config(Durable::Fsync));
+    assert!(open().is_err());
+    assert!(!dir.path().join("blocks.redb").exists(), "it was made under its own name");
+    fs::remove_dir(&aside).expect("it is empty");
+    assert!(open().is_ok());
+}
+
+#[test]
+fn what_is_no_store_is_left_alone_with_advice() {
+    let dir = TempDir::new().expect("a folder");
+    let path = dir.path().join("blocks.redb");
+    let letters = vec![b'x'; 100_000];
+    fs::write(&path, &letters).expect("it can be written");
+    let Err(refused) = Store::open(dir.path(), &config(Durable::Fsync)) else {
+        panic!("letters are no store");
+    };
+    let said = refused.to_string();
+    assert!(said.starts_with(&path.display().to_string()), "{said}");
+    assert!(
+        said.ends_with("magic number mismatch): move it away, and a new one is made"),
+        "{said}"
+    );
+    assert_eq!(fs::read(&path).expect("it is there"), letters);
+}
+
 /// A clerk, and what it was asked, one task after another.
 struct Desk {
     dir: TempDir,
