@@ -71,6 +71,15 @@ fn a_client_asks_a_daemon_that_runs_in_a_thread() {
 }
 
 #[test]
+fn a_daemon_that_hangs_is_told_by_how_long_was_waited_for_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = socket_path(dir.path(), "a");
+    let _hangs = UnixListener::bind(&path).expect("a socket");
+    let silent = query(&path).expect_err("nobody answers");
+    assert!(silent.to_string().ends_with("a.sock: no answer came within 2 s"), "{silent}");
+}
+
+#[test]
 fn the_socket_is_for_its_user_alone() {
     let parent = tempfile::tempdir().expect("a directory");
     let dir = parent.path().join("farhop");

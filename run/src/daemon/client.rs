@@ -34,6 +34,12 @@ pub enum ControlError {
         /// The socket.
         path: PathBuf,
     },
+    /// Somebody listens, and says nothing.
+    #[error("{}: no answer came within {} s", path.display(), PATIENCE.as_secs())]
+    Silent {
+        /// The socket.
+        path: PathBuf,
+    },
     /// The system refused.
     #[error("{}: {error}", path.display())]
     Io {
@@ -155,6 +161,9 @@ pub fn ask(path: &Path, request: Request) -> Result<serde_json::Value, ControlEr
     let fail = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             ControlError::NotRunning { path: path.into() }
+        }
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            ControlError::Silent { path: path.into() }
         }
         _ => ControlError::Io { path: path.into(), error },
     };
