@@ -204,8 +204,13 @@ fn describe(file: &Path, to: &str) -> Result<SendFile, Failure> {
         let why = "its path is not UTF-8, which a daemon cannot be told";
         return Err(Failure::Failed(format!("{}: {why}", file.display())));
     }
-    let own = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let (to, name) = to.split_once(':').unwrap_or((to, own));
+    // As it was given: what a link leads to may have any other.
+    let own = || file.file_name().and_then(|name| name.to_str());
+    let both = to.split_once(':').or_else(|| Some((to, own()?)));
+    let (to, name) = both.ok_or_else(|| {
+        let why = "its name is not UTF-8: give it another one there, as NODE:NAME";
+        Failure::Failed(format!("{}: {why}", file.display()))
+    })?;
     // From before the sum: what is changed meanwhile, or before the daemon looks, is another file.
     let modified_ns = Some(modified_ns(&metadata));
     let sum = sum_file(&open, &mut |_| !interrupt::has_come());
@@ -214,6 +219,16 @@ fn describe(file: &Path, to: &str) -> Result<SendFile, Failure> {
         true => Failure::Interrupted,
         false => error.into(),
     })?;
+    let length = metadata.len();
+    // One that was changed meanwhile has another length now.
+    if size != length && open.metadata().map_err(told)?.len() == length {
+        return Err(Failure::Failed(format!(
+            "{}: no ordinary file: its length is given as {length}, and {} can be read: send a \
+             copy of it",
+            file.display(),
+            counted(size, "byte")
+        )));
+    }
     let (to, name) = (to.into(), name.into());
     Ok(SendFile { to, name, size, sha256, modified_ns, path: path.clone() })
 }
@@ -396,9 +411,33 @@ fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use farhop_run::files::FileInfo;
 
     use super::*;
+
+    #[test]
+    fn a_link_is_sent_under_its_own_name() {
+        let dir = tempfile::TempDir::new().expect("a folder");
+        let [map, link] = ["map.png", "latest.png"].map(|name| dir.path().join(name));
+        fs::write(&map, "map").expect("a file");
+        symlink("map.png", &link).expect("a link");
+        let wanted = describe(&link, "barn").ok().expect("a file");
+        assert_eq!((&*wanted.name, wanted.size), ("latest.png", 3));
+        assert_eq!(wanted.path, fs::canonicalize(&map).expect("it is there"));
+        let wanted = describe(&link, "barn:other.png").ok().expect("a file");
+        assert_eq!((&*wanted.to, &*wanted.name), ("barn", "other.png"));
+    }
+
+    #[test]
+    fn what_has_more_bytes_than_its_length_says_is_no_ordinary_file() {
+        let Err(Failure::Failed(why)) = describe(Path::new("/proc/version"), "barn") else {
+            panic!("it is sent, or refused as something else");
+        };
+        let right = "/proc/version: no ordinary file: its length is given as 0, and ";
+        assert!(why.starts_with(right), "{why}");
+    }
 
     #[test]
     fn a_cache_is_shown_with_the_files_that_nobody_has_fetched() {
