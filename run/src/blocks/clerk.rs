@@ -1,24 +1,22 @@
 //! The thread that reads and writes: the loop of a daemon must not wait for a disk.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use anyhow::{Error, Result, ensure};
+use anyhow::Error;
 use bytes::Bytes;
 use farhop_proto::transport::hop::{Delivery, Whole};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
-use rustix::fs::OFlags;
 
+use super::disk::{may_pass, read};
 use super::inbox::Inbox;
 use super::late::{AGAIN, Late};
-use super::store::{Change, Store};
+use super::store::{Change, Store, StoreError};
+use super::trouble::Trouble;
 use crate::files::{Incoming, Outgoing, Part, State};
 use crate::sockets::{Receiving, Sending};
 
@@ -104,6 +102,8 @@ pub(crate) enum Done {
     Letter(BlockId),
     /// It was read.
     Fetched(BlockId, Option<Bytes>),
+    /// Why nothing can be kept from now on; nothing if it can.
+    Trouble(Option<String>),
 }
 
 /// The thread's own things.
@@ -121,13 +121,14 @@ pub(super) struct Clerk {
     unread: BTreeMap<u32, Instant>,
     /// Whether the store is to be opened again: after an error it does nothing more.
     has_failed: bool,
+    trouble: Trouble,
 }
 
 impl Clerk {
     pub(super) fn new(store: Store, inbox: Inbox) -> Self {
         let (owed, lost, late) = (Vec::new(), BTreeMap::new(), Late::default());
-        let unread = BTreeMap::new();
-        Self { store, inbox, owed, lost, late, unread, has_failed: false }
+        let (unread, trouble) = (BTreeMap::new(), Trouble::default());
+        Self { store, inbox, owed, lost, late, unread, has_failed: false, trouble }
     }
 
     /// What is written of blocks from here.
@@ -141,7 +142,9 @@ impl Clerk {
         while let Some(mut together) = self.next_tasks(tasks) {
             let more = std::iter::from_fn(|| tasks.try_recv().ok()).take(TOGETHER - 1);
             together.extend(more);
-            for done_now in self.perform(together) {
+            let performed = self.perform(together);
+            let news = self.trouble.news().map(Done::Trouble);
+            for done_now in performed.into_iter().chain(news) {
                 if done.send(done_now).is_err() {
                     return;
                 }
@@ -154,7 +157,8 @@ impl Clerk {
     /// Waits for the next task, or until those that could not be done are due. Returns what is to
     /// be done first; nothing once nobody can give any more.
     fn next_tasks(&mut self, tasks: &Receiver<Task>) -> Option<Vec<Task>> {
-        let patience = self.patience();
+        // Also whether a disk has room again is found by writing.
+        let patience = self.patience().or(self.trouble.is_on().then_some(AGAIN));
         let next = match tasks.recv_timeout(patience.unwrap_or(QUIET)) {
             Err(RecvTimeoutError::Timeout) if patience.is_none() => {
                 self.shrink();
@@ -196,13 +200,18 @@ impl Clerk {
             && let Err(error) = self.store.open_again()
         {
             // What is read fails then, and what is to be written.
-            tracing::error!("the store cannot be opened again: {error}");
+            self.on_failed(&error);
         }
         let mut done = Vec::new();
         // Alone at first: what makes room must not wait for what needs it.
-        if !self.owed.is_empty() && self.store.change(&self.owed).is_ok() {
-            self.owed.clear();
-            done.extend(self.inbox.settle().map(Done::LetGo));
+        if !self.owed.is_empty() {
+            match self.store.change(&self.owed) {
+                Ok(()) => {
+                    self.owed.clear();
+                    done.extend(self.inbox.settle().map(Done::LetGo));
+                }
+                Err(error) => self.on_failed(&error),
+            }
         }
         let mut changes = std::mem::take(&mut self.owed);
         for task in tasks {
@@ -214,9 +223,7 @@ impl Clerk {
                 Task::Drop(id) => changes.push(Change::NoBlock(id)),
                 Task::Get(id) => {
                     let whole = self.store.block(id);
-                    let whole =
-                        whole.inspect_err(|error| tracing::error!("a block is gone: {error}"));
-                    done.push(Done::Got(id, whole.ok().flatten()));
+                    done.push(Done::Got(id, read_back(whole)));
                 }
                 Task::Deliver(_) | Task::Letter(_) => {
                     if let Some(task) = self.late.behind(task) {
@@ -271,13 +278,23 @@ impl Clerk {
             Ok(()) => {
                 done.extend(self.inbox.settle().map(Done::LetGo));
                 self.late.end(true);
+                if let Some(line) = self.trouble.on_kept(Instant::now()) {
+                    tracing::info!("{line}");
+                }
                 done
             }
             Err(error) => {
-                tracing::error!("nothing can be kept, so nothing is acknowledged: {error}");
+                self.on_failed(&error);
                 self.owed.extend(changes.into_iter().filter_map(|change| owed(change, &done)));
                 self.undo(done)
             }
+        }
+    }
+
+    /// Nothing can be kept.
+    fn on_failed(&mut self, error: &StoreError) {
+        if let Some(line) = self.trouble.on_failed(Instant::now(), error) {
+            tracing::error!("{line}");
         }
     }
 
@@ -321,9 +338,7 @@ impl Clerk {
             }
             Task::Fetch(id) => {
                 let letter = self.store.letter(id);
-                let letter =
-                    letter.inspect_err(|error| tracing::error!("a block is gone: {error}"));
-                done.push(Done::Fetched(id, letter.ok().flatten()));
+                done.push(Done::Fetched(id, read_back(letter)));
             }
             Task::Confirm(id, record) => {
                 changes.push(Change::NoLetter(id));
@@ -401,6 +416,16 @@ impl Clerk {
     }
 }
 
+/// A block that is kept. Where the store could not be opened that was told already.
+fn read_back<T>(found: Result<Option<T>, StoreError>) -> Option<T> {
+    let told = |error: &StoreError| {
+        if !error.is_consequence() {
+            tracing::error!("a block is gone: {error}");
+        }
+    };
+    found.inspect_err(told).ok().flatten()
+}
+
 /// What must be written down of a change that could not be, if all this was not done: what is no
 /// longer kept, what is over, and what was sent or confirmed, without the block that was to be kept
 /// with it. There is no more of it than the store has blocks and records.
@@ -450,43 +475,4 @@ fn undone(done: Done) -> Done {
 fn is_of_disk(error: &Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     kind.is_some_and(|kind| kind != io::ErrorKind::NotFound)
-}
-
-/// Whether a file that cannot be read now may be so later, and the same one.
-fn may_pass(error: &Error) -> bool {
-    use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied, UnexpectedEof};
-    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-    let lasting = [InvalidInput, NotFound, PermissionDenied, UnexpectedEof];
-    kind.is_some_and(|kind| !lasting.contains(&kind))
-}
-
-fn read(file: &Outgoing, part: &Part) -> Result<Bytes> {
-    let (on_disk, metadata) = open_file(&file.path)?;
-    let is_same = metadata.len() == file.info.size && modified_ns(&metadata) == file.modified_ns;
-    ensure!(is_same, "it was changed while it was sent");
-    let mut bytes = part.front.clone();
-    let front = bytes.len();
-    bytes.resize(front + part.length as usize, 0);
-    on_disk.read_exact_at(&mut bytes[front..], part.offset)?;
-    Ok(bytes.into())
-}
-
-/// Opens a file to read it, and nothing else: what is no file, a pipe for example, may never
-/// answer.
-///
-/// Fails if it is none, or cannot be read.
-pub fn open_file(path: &Path) -> io::Result<(File, fs::Metadata)> {
-    let flags = OFlags::NONBLOCK.bits() as i32;
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
-    }
-    Ok((file, metadata))
-}
-
-/// When a file was last changed, in nanoseconds since 1970.
-pub fn modified_ns(metadata: &fs::Metadata) -> u64 {
-    let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    since.map_or(0, |since| since.as_nanos() as u64)
 }

@@ -6,6 +6,7 @@
 //! (`store`) at once. What a flow is for stands in its first block (`opening`).
 
 mod clerk;
+mod disk;
 mod inbox;
 mod late;
 mod notice;
@@ -13,6 +14,7 @@ mod opening;
 mod store;
 #[cfg(test)]
 mod tests;
+mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -32,7 +34,7 @@ use rustix::event::{EventfdFlags, PollFlags, eventfd};
 
 use self::clerk::Clerk;
 pub(crate) use self::clerk::{Done, Task};
-pub use self::clerk::{modified_ns, open_file};
+pub use self::disk::{modified_ns, open_file};
 use self::inbox::Inbox;
 pub(crate) use self::inbox::whole_file;
 pub use self::inbox::{sum_bytes, sum_file};
@@ -92,6 +94,8 @@ pub struct Exchange {
     notices: Notices,
     given_up: GivenUps,
     numbers: Numbers,
+    /// Why nothing can be kept at present.
+    trouble: Option<String>,
 }
 
 /// Why a file is let go of whose sender says so.
@@ -146,6 +150,7 @@ impl Exchange {
             notices: Notices::default(),
             given_up: GivenUps::default(),
             numbers: Numbers(random()? as u32),
+            trouble: None,
         })
     }
 
@@ -227,6 +232,7 @@ impl Exchange {
                 }
             }
             Done::Refused(id) => hop.refuse(now, id),
+            Done::Trouble(why) => self.trouble = why,
             Done::Stands(file) => self.courier.on_stands(office, file),
             Done::LetGo(id) => self.courier.on_let_go(office, id),
             Done::Noted(local) => self.courier.on_noted(local),
@@ -375,6 +381,11 @@ impl Exchange {
     ) {
         let local = self.free_local();
         self.sockets.open(&self.office, now, (program, rest), wish, local);
+    }
+
+    /// Why nothing can be kept at present, and so nothing is acknowledged; nothing if it can.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
     }
 
     /// Where blocks and files are kept.

@@ -80,6 +80,11 @@ impl From<io::Error> for StoreError {
 }
 
 impl StoreError {
+    /// Whether it only says that there was another error before.
+    pub(super) fn is_consequence(&self) -> bool {
+        matches!(self, Self::Store(redb::Error::PreviousIo))
+    }
+
     /// The same, of what is done where a file is opened.
     fn on_open(self, path: &Path) -> Self {
         use io::ErrorKind::{InvalidData, UnexpectedEof};
