@@ -15,7 +15,7 @@ use farhop_proto::stack::{
 use farhop_proto::wire::ip;
 use farhop_run::daemon::driver::Driver;
 use farhop_run::daemon::host::SocketHost;
-use farhop_run::daemon::{DaemonOptions, DeviceChoice, device_spec};
+use farhop_run::daemon::{DaemonOptions, DeviceChoice, device_spec, with_blocks};
 use farhop_run::device::channel;
 use farhop_run::device::udp::{Udp, UdpSpec};
 use farhop_run::device::{Clock, Device};
@@ -210,6 +210,26 @@ fn what_was_due_before_the_loop_began_is_not_late() {
     let wakeups = driver.wakeups();
     assert_eq!(wakeups.timer, 3);
     assert!(wakeups.worst_us < 9e6, "the clock starts at 10 s: {wakeups:?}");
+}
+
+#[test]
+fn a_node_whose_store_cannot_be_opened_carries_no_blocks_until_it_can() {
+    let clock = Clock::start();
+    let [plan, _] = plans(plain()).map(with_blocks);
+    let mut driver = Driver::build(&plan, Seed(1), clock);
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = dir.path().join("blocks.redb");
+    std::fs::write(&store, "no store").expect("it can be written");
+    let refused = driver.keep_blocks(Some(dir.path()), &plan).expect_err("it is none");
+    let status = driver.blocks_status();
+    assert_eq!(status.trouble, Some(format!("{refused:#}")));
+    assert!(!status.are_carried && driver.blocks().is_none() && !driver.is_due_to_keep());
+    assert!(driver.stack_status().hop.is_none(), "what comes would be acknowledged");
+    std::fs::remove_file(&store).expect("it is there");
+    driver.keep_blocks(Some(dir.path()), &plan).expect("a new one");
+    let status = driver.blocks_status();
+    assert!(status.are_carried && status.trouble.is_none() && driver.blocks().is_some());
+    driver.turn().expect("a turn");
 }
 
 #[test]

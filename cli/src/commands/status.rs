@@ -249,6 +249,7 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
     out += &describe_security(status);
     out += &describe_link(status, earlier);
     out += &describe_routing(status);
+    out += &describe_blocks(&status["blocks"]);
     out += &describe_sockets(&status["sockets"]);
     out + &describe_wakeups(&status["wakeups"])
 }
@@ -287,6 +288,17 @@ fn describe_flows(flows: &Value) -> String {
         return String::new();
     }
     format!("    packets dropped: {}\n", dropped.join(", "))
+}
+
+/// What is wrong with blocks, if anything is.
+fn describe_blocks(blocks: &Value) -> String {
+    let Some(trouble) = blocks["trouble"].as_str() else { return String::new() };
+    match blocks["are_carried"].as_bool() {
+        Some(true) => {
+            format!("  NO BLOCK CAN BE KEPT, and so none is acknowledged: {trouble}\n")
+        }
+        _ => format!("  NO BLOCKS, and so no files and no sockets, are carried: {trouble}\n"),
+    }
 }
 
 /// Sockets of programs, if there are some or were.
@@ -590,6 +602,22 @@ mod tests {
         assert!(said.contains(line), "{said}");
         status["devices"][0]["sent"]["frames_too_long"] = json!(0);
         assert!(!describe(&status, None).contains("MTU"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_blocks_is_told_with_the_reason() {
+        let mut status = status(10.0, 0);
+        status["blocks"] = json!({ "are_carried": true, "trouble": null });
+        assert!(!describe(&status, None).contains("BLOCK"));
+        status["blocks"]["trouble"] = json!("the block cache: full");
+        let said = describe(&status, None);
+        let line = "  NO BLOCK CAN BE KEPT, and so none is acknowledged: the block cache: full\n";
+        assert!(said.contains(line), "{said}");
+        status["blocks"]["are_carried"] = json!(false);
+        let said = describe(&status, None);
+        let line =
+            "  NO BLOCKS, and so no files and no sockets, are carried: the block cache: full\n";
+        assert!(said.contains(line), "{said}");
     }
 
     #[test]

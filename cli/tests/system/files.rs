@@ -220,6 +220,35 @@ fn what_is_no_file_is_refused_and_stops_nobody() {
 }
 
 #[test]
+#[ignore = "system: a store that is none, moved away under a daemon, about 25 s"]
+fn a_daemon_that_could_not_open_its_store_says_so_and_does_once_it_can() {
+    let place = Place::new("no-store");
+    let store = place.dir.join("state/hill/blocks.redb");
+    fs::create_dir_all(store.parent().expect("a folder")).expect("it can be made");
+    fs::write(&store, "no store").expect("it can be written");
+    let Some(row) = Row::up(&place, &["hill", "valley"], 15_041) else { return };
+    let out = place.farhop(&["status", "hill", "--json"]);
+    let status: serde_json::Value = serde_json::from_slice(&out.stdout).expect("its status");
+    let (blocks, advice) = (&status["blocks"], "move it away, and a new one is made");
+    assert_eq!(blocks["are_carried"], false, "{blocks}");
+    let trouble = blocks["trouble"].as_str().expect("words");
+    assert!(trouble.contains("state/hill/blocks.redb") && trouble.ends_with(advice), "{trouble}");
+    let (path, content) = row.write("whole.bin", 100_000);
+    let send = || place.farhop(&["send", &path, "valley", "--node", "hill"]);
+    let said = stderr(&send());
+    assert!(said.contains(&format!("carries no blocks: {trouble}")), "{said}");
+    fs::rename(&store, store.with_extension("aside")).expect("it is there");
+    let is_carried = || {
+        let out = place.farhop(&["status", "hill"]);
+        !String::from_utf8_lossy(&out.stdout).contains("NO BLOCKS")
+    };
+    wait_for("a new store", is_carried);
+    assert!(send().status.success(), "it knows no way, or carries none");
+    receive(&row);
+    assert!(fs::read(inbox(&row).join("whole.bin")).expect("it came") == content);
+}
+
+#[test]
 #[ignore = "system: a file across a lab of three daemons, about 20 s"]
 fn a_file_crosses_a_lab() {
     let place = Place::new("file-lab");

@@ -51,6 +51,8 @@ pub struct Flows {
     hop: Option<Box<Hop>>,
     /// Whether someone outside moves blocks to and from it.
     is_hop_outside: bool,
+    /// Whether no blocks come and go: then it only hears of routes, which are told once.
+    is_hop_shut: bool,
     ids: UnitIds,
     turn: usize,
     /// The end that is the first to have its blocks taken: the one after the last that had one.
@@ -141,6 +143,7 @@ impl Flows {
             host: None,
             hop: None,
             is_hop_outside: false,
+            is_hop_shut: false,
             ids: UnitIds::default(),
             turn: 0,
             hop_turn: 0,
@@ -184,21 +187,27 @@ impl Flows {
         self.hop = Some(Box::new(hop));
     }
 
-    /// Has no flows of blocks here after all.
-    pub fn carry_no_blocks(&mut self) {
-        self.hop = None;
+    /// Has blocks come and go here, or none after all: until they do again, which may be whenever
+    /// nothing came before.
+    pub fn carry_blocks(&mut self, are_carried: bool) {
+        self.is_hop_shut = !are_carried;
+        self.may_sink = true;
     }
 
-    /// The machine of flows of blocks.
+    /// The machine of flows of blocks; nothing while none come and go.
     pub fn hop(&self) -> Option<&Hop> {
-        self.hop.as_deref()
+        self.hop.as_deref().filter(|_| !self.is_hop_shut)
+    }
+
+    fn hop_mut(&mut self) -> Option<&mut Hop> {
+        self.hop.as_deref_mut().filter(|_| !self.is_hop_shut)
     }
 
     /// The same, for someone who moves blocks to and from it in the place of the ends of flows.
     pub fn hop_outside(&mut self) -> Option<&mut Hop> {
         self.is_hop_outside = true;
         self.may_sink = true;
-        self.hop.as_deref_mut()
+        self.hop_mut()
     }
 
     /// Moves blocks between the machine and the ends of their flows.
@@ -323,7 +332,7 @@ impl Flows {
     }
 
     fn on_received(&mut self, cx: &mut Cx<'_>, via: NodeId, payload: Bytes, signal: Option<Dbm>) {
-        if self.hop.is_some() && Hop::accepts(&payload) {
+        if self.hop().is_some() && Hop::accepts(&payload) {
             return self.handle_hop(cx, DatagramUp::Received { via, payload, signal });
         }
         self.stats.received += 1;
@@ -425,7 +434,7 @@ impl Layer for Flows {
             self.stats.sent += 1;
             return host.from.remove(index);
         }
-        if let Some(datagram) = self.hop.as_mut().and_then(|hop| hop.poll_tx(cx, below)) {
+        if let Some(datagram) = self.hop_mut().and_then(|hop| hop.poll_tx(cx, below)) {
             self.stats.sent += 1;
             return Some(datagram);
         }
@@ -452,7 +461,7 @@ impl Layer for Flows {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let hop = self.hop.as_ref().and_then(|hop| hop.poll_timeout());
+        let hop = self.hop().and_then(Hop::poll_timeout);
         self.ends.iter().map(End::poll_timeout).fold(hop, sooner)
     }
 
@@ -463,7 +472,7 @@ impl Layer for Flows {
                 transport.get_mut().handle_timeout(cx);
             }
         }
-        if let Some(hop) = &mut self.hop {
+        if let Some(hop) = self.hop_mut() {
             hop.handle_timeout(cx);
             self.may_sink = true;
             self.settle_hop(cx.now);
@@ -480,6 +489,7 @@ mod tests {
     use crate::transport::hop::{HopConfig, Role};
     use crate::transport::tcp::FlowEnd;
     use crate::transport::udp::{Udp, UdpConfig};
+    use crate::wire::hop::BlockId;
 
     fn one_source() -> Flows {
         let mut flows = Flows::build(AddressPlan::default());
@@ -539,6 +549,25 @@ mod tests {
         }
         assert_eq!((flows.stats().multicast, flows.stats().no_node), (5, 2));
         assert!(!flows.may_sink());
+    }
+
+    #[test]
+    fn a_route_that_was_told_while_no_blocks_were_carried_is_known_once_they_are() {
+        let (plan, rng) = (AddressPlan::default(), Seed(1).stream("hop"));
+        let (mut flows, mut cx) = (Flows::build(plan), Cx::new(Instant::ZERO));
+        flows.set_hop(Hop::build(HopConfig::default(), NodeId(1), plan, None, rng));
+        flows.hop_outside();
+        flows.carry_blocks(false);
+        flows.handle_rx(&mut cx, DatagramUp::NextHop { dst: NodeId(2), via: NodeId(2), hops: 1 });
+        assert!(flows.hop().is_none() && flows.hop_outside().is_none());
+        flows.carry_blocks(true);
+        let hop = flows.hop_outside().expect("it was set");
+        let id = BlockId { flow: FlowKey { source: NodeId(1), local: 7 }, number: 0 };
+        hop.push(cx.now, id, NodeId(2), true, vec![Bytes::from_static(b"all of it")]);
+        assert!(flows.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_some(), "it knows no way");
+        flows.carry_blocks(false);
+        assert!(flows.poll_tx(&mut cx, &|_| Room::UNLIMITED).is_none());
+        assert_eq!(flows.poll_timeout(), None);
     }
 
     #[test]

@@ -42,6 +42,7 @@ pub(crate) use self::notice::GivenUp;
 use self::notice::{GivenUps, Notices};
 pub(crate) use self::opening::{FIRST_BYTES, Kind, Opening, front, kind_of, read};
 pub use self::store::{Change, Store, StoreError};
+use crate::device::os;
 use crate::files::{Courier, FilesStatus, SendFile, State};
 use crate::sockets::{Sockets, SocketsStatus, Wish};
 
@@ -102,12 +103,17 @@ pub struct Exchange {
 const GIVEN_UP: &str = "its sender gave it up";
 
 impl Exchange {
-    /// Opens what a node keeps in `dir`, and has its machine go on from there.
+    /// Has the machine of a node go on with what is in the store in `dir`.
     ///
-    /// Fails if the folder cannot be used, or another daemon uses it.
-    pub fn open(dir: &Path, plan: &NodePlan, now: Instant, hop: &mut Hop) -> Result<Self> {
+    /// Fails if that cannot be read, or the folder cannot be used.
+    pub fn build(
+        store: Store,
+        dir: &Path,
+        plan: &NodePlan,
+        now: Instant,
+        hop: &mut Hop,
+    ) -> Result<Self> {
         let config = hop.config().clone();
-        let store = Store::open(dir, &config)?;
         let (mut incoming, outgoing) = (store.incoming()?, store.outgoing()?);
         for file in &incoming {
             // Those that failed are refused as unknown.
@@ -138,7 +144,11 @@ impl Exchange {
         let (report, done) = mpsc::channel();
         let bell = Arc::clone(&wake);
         let thread = thread::Builder::new().name("blocks".into());
-        thread.spawn(move || clerk.run(&todo, &report, &bell))?;
+        thread.spawn(move || {
+            // The loop that makes it may be punctual by now.
+            os::be_like_others();
+            clerk.run(&todo, &report, &bell);
+        })?;
         let (node, names, dir) = (plan.node, plan.names(), dir.into());
         let sockets = Sockets::build(&config, (plan.node, &kept), sending, receiving);
         Ok(Self {

@@ -6,9 +6,19 @@ use farhop_proto::wire::hop::BlockId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::DaemonOptions;
 use super::control::{Request, Wished};
 use super::driver::Driver;
 use crate::sockets::refuse;
+
+/// Whether a daemon carries blocks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BlocksStatus {
+    /// Whether it does.
+    pub are_carried: bool,
+    /// Why it does not, or why it can keep none at present, and so acknowledges none.
+    pub trouble: Option<String>,
+}
 
 /// What the block cache of a daemon holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,13 +54,36 @@ pub struct BlockStatus {
     pub bytes: u32,
 }
 
+/// Has blocks kept in the folder of a daemon. Where that fails its node carries all the rest, and
+/// the log says why.
+pub(super) fn keep(driver: &mut Driver, options: &DaemonOptions) {
+    let dir = options.state_dir.as_ref().map(|dir| dir.join(&options.plan.name));
+    let before = driver.no_blocks().map(str::to_owned);
+    match driver.keep_blocks(dir.as_deref(), &options.plan) {
+        Ok(()) if before.is_some() => tracing::info!("blocks are carried now"),
+        Err(error) if driver.no_blocks() != before.as_deref() => {
+            let dir = dir.unwrap_or_default();
+            tracing::error!(
+                "no blocks are carried: nothing can be kept in {}: {error:#}",
+                dir.display()
+            );
+        }
+        _ => {}
+    }
+}
+
+/// What those are told who want something of blocks where none are carried.
+fn no_blocks(driver: &Driver) -> String {
+    let why = driver.no_blocks().unwrap_or("nothing is kept here");
+    format!("this daemon carries no blocks: {why}")
+}
+
 /// Answers what concerns blocks.
 ///
 /// Fails if nothing is kept here, or the request cannot be done.
 pub(super) fn answer(driver: &mut Driver, request: Request) -> Result<Value> {
-    let now = driver.now();
-    let blocks = driver.blocks();
-    let (exchange, hop) = blocks.context("this daemon carries no blocks; its log says why")?;
+    let (now, why) = (driver.now(), no_blocks(driver));
+    let (exchange, hop) = driver.blocks().context(why)?;
     Ok(match request {
         Request::Send(wanted) => json!({ "id": exchange.send(wanted)? }),
         Request::Cancel { id } => {
@@ -83,11 +116,11 @@ pub(super) fn answer(driver: &mut Driver, request: Request) -> Result<Value> {
 
 /// Makes the connection of a program a socket; where no blocks are carried it hears so.
 pub(super) fn open_socket(driver: &mut Driver, wished: Wished) {
-    let now = driver.now();
+    let (now, why) = (driver.now(), no_blocks(driver));
     let Wished { stream, rest, wish } = wished;
     match driver.blocks() {
         Some((exchange, _)) => exchange.open_socket(now, stream, &rest, wish),
-        None => refuse(stream, "this daemon carries no blocks; its log says why"),
+        None => refuse(stream, &why),
     }
 }
 

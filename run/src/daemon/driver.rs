@@ -5,10 +5,11 @@
 //! spinning process for 50 ms of every second. A source that had more than its share of a turn
 //! rests for a moment, so that a flood on one cannot starve the slots.
 
+mod keep;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
 
 use farhop_proto::base::PublicKey;
 use farhop_proto::base::{
@@ -21,12 +22,12 @@ use farhop_proto::transport::hop::Hop;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
 
+use self::keep::NoBlocks;
 use super::differing::Differing;
 use super::host::{Host, HostStatus};
 use crate::blocks::Exchange;
 use crate::device::{BATCH, Clock, Device, DeviceStatus, timespec};
 use crate::lateness::{WakeupStats, Wakeups};
-use crate::sockets::SocketsStatus;
 
 /// Frames handed to the radios in one turn at most.
 const FRAMES: usize = 64;
@@ -85,6 +86,7 @@ pub struct Driver {
     host: Option<(Box<dyn Host>, Source)>,
     /// Who moves blocks between the stack, the disk and programs.
     exchange: Option<Exchange>,
+    no_blocks: Option<NoBlocks>,
     /// Events on their way up; kept for its memory.
     up: Vec<FrameUp>,
     due: Option<Instant>,
@@ -141,6 +143,7 @@ impl Driver {
             radios: Vec::new(),
             host: None,
             exchange: None,
+            no_blocks: None,
             up: Vec::new(),
             due: None,
             begun: None,
@@ -176,27 +179,6 @@ impl Driver {
     /// Joins the stack to the host.
     pub fn set_host(&mut self, host: Box<dyn Host>) {
         self.host = Some((host, Source { is_ready: true, ..Source::default() }));
-    }
-
-    /// Has blocks and files kept in a folder; to be called before the first turn. Without a folder,
-    /// or where it cannot be used, no blocks are carried: what would be acknowledged is not safe.
-    ///
-    /// Fails if it cannot be used.
-    pub fn keep_blocks(&mut self, dir: Option<&Path>, plan: &NodePlan) -> anyhow::Result<()> {
-        let now = self.clock.now();
-        if let Some((dir, hop)) = dir.zip(self.stack.flows.hop_outside()) {
-            let opened = Exchange::open(dir, plan, now, hop);
-            self.exchange = Some(opened.inspect_err(|_| self.stack.flows.carry_no_blocks())?);
-        } else {
-            self.stack.flows.carry_no_blocks();
-        }
-        Ok(())
-    }
-
-    /// Who moves blocks, and the machine that they belong to; what follows comes at once.
-    pub fn blocks(&mut self) -> Option<(&mut Exchange, &mut Hop)> {
-        self.is_cut = true;
-        Some((self.exchange.as_mut()?, self.stack.flows.hop_outside()?))
     }
 
     /// The time on the node's clock.
@@ -260,6 +242,7 @@ impl Driver {
         let held = self.radios.iter().filter_map(Radio::next_release);
         let programs = self.exchange.as_ref().and_then(Exchange::poll_timeout);
         let own = self.stack.poll_timeout().into_iter().chain(programs);
+        let own = own.chain(self.due_to_keep());
         own.chain(rests).chain(devices).chain(held).min()
     }
 
@@ -476,11 +459,6 @@ impl Driver {
     /// What the radios did.
     pub fn devices(&self) -> Vec<DeviceStatus> {
         self.radios.iter().map(|radio| radio.device.status()).collect()
-    }
-
-    /// What is known of sockets; nothing where no blocks are carried.
-    pub fn sockets(&self) -> Option<SocketsStatus> {
-        self.exchange.as_ref().map(Exchange::sockets)
     }
 
     /// What passed the port to the host.

@@ -38,7 +38,7 @@ pub mod host;
 mod keyring;
 mod supervisor;
 
-pub use blocks::{BlockStatus, CacheStatus};
+pub use blocks::{BlockStatus, BlocksStatus, CacheStatus};
 pub(crate) use client::is_ours;
 pub use client::{
     ControlError, Running, barred, list, query, runtime_dir, runtime_dirs, socket_path,
@@ -122,6 +122,8 @@ pub struct DaemonStatus {
     pub differing: BTreeMap<String, Difference>,
     /// Link, routing, flows.
     pub stack: StackStatus,
+    /// Whether blocks are carried.
+    pub blocks: BlocksStatus,
     /// Sockets of programs; `None` if no blocks are carried.
     pub sockets: Option<SocketsStatus>,
     /// Processor time so far, in seconds.
@@ -273,15 +275,7 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
         // Those of a lab lead to its air.
         options.devices.iter().for_each(DeviceChoice::check);
     }
-    let dir = options.state_dir.as_ref().map(|dir| dir.join(&plan.name));
-    if let Err(error) = driver.keep_blocks(dir.as_deref(), plan) {
-        // Its node still carries all the rest.
-        let dir = dir.unwrap_or_default();
-        tracing::error!(
-            "no blocks are carried: nothing can be kept in {}: {error:#}",
-            dir.display()
-        );
-    }
+    blocks::keep(&mut driver, &options);
     driver.set_host(Box::new(Tun::open(&options.tun, plan.node, plan.addresses)?));
     // Last: opening devices takes long, and waits.
     let is_realtime = os::ask_for_punctuality();
@@ -323,6 +317,9 @@ fn serve(
             driver.wait(&others)?
         };
         driver.turn()?;
+        if driver.is_due_to_keep() {
+            blocks::keep(driver, serving.options);
+        }
         if !others_ready {
             continue;
         }
@@ -389,6 +386,7 @@ impl Serving<'_> {
             keys: self.keyring.as_ref().map(|keyring| keyring.status().clone()),
             differing: driver.differing(),
             stack: driver.stack_status(),
+            blocks: driver.blocks_status(),
             sockets: driver.sockets(),
             cpu_s: usage.cpu_s,
             memory_kb: usage.memory_kb,

@@ -21,6 +21,13 @@ pub fn ask_for_punctuality() -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) == 0 }
 }
 
+/// Has this thread run as ordinary processes do, whatever the one does that made it.
+pub fn be_like_others() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: as above. That it may be less is never refused.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) };
+}
+
 /// Descriptors that a process with sockets for programs may need.
 const DESCRIPTORS: u64 = 1 << 16;
 
