@@ -277,7 +277,7 @@ impl Hop {
             return true;
         }
         let is_braked = self.braked.contains(&flow);
-        // Where radios take turns, each answer comes a slot later: the next block fills the waiting.
+        // Where radios take turns, answers come a slot later: the next block fills the waiting.
         let beside = u32::from(self.below.has_schedule);
         let [high, low] =
             [self.config.high_blocks, self.config.low_blocks].map(|at| at.saturating_add(beside));

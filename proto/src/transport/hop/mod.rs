@@ -274,8 +274,8 @@ impl Hop {
         self.keeps = true;
     }
 
-    /// Tells it of the link below: else it is one of radios that send as they like, whose frames are
-    /// out when the radio says so.
+    /// Tells it of the link below: else it is one whose radios send as they like, and say when a
+    /// frame is out.
     pub fn set_below(&mut self, below: Below) {
         self.below = below;
     }
