@@ -82,14 +82,14 @@ impl Hop {
         }
         let turns = TURNS_IN_RADIO * u32::from(self.config.turn_frames);
         let most = self.below.frames.map_or(turns, |frames| frames.max(turns));
+        let is_busy = self.frames_in_radio >= most || !has_room(DATA_FLOW);
         // Somebody waits for what is small: it goes past what a link has for its next slots.
-        let only_small = self.frames_in_radio >= most || !has_room(DATA_FLOW);
-        let is_full = match only_small && self.below.repairs {
+        let is_full = match is_busy && self.below.repairs {
             true => self.frames_in_radio >= 2 * most || !has_room(CONTROL_FLOW),
-            false => only_small || self.is_burst_full(cx.now),
+            false => is_busy || self.is_burst_full(cx.now),
         };
         if !is_full && !self.turns.is_empty() {
-            let (block, frame) = self.next_frame(cx.now, only_small)?;
+            let (block, frame) = self.next_frame(cx.now, is_busy)?;
             self.before_frame(cx.now, block);
             return Some(self.frame(cx.now, block, frame));
         }

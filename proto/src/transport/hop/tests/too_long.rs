@@ -61,32 +61,34 @@ fn such_a_block_takes_another_way_once_there_is_one() {
     assert_eq!(transfer.via, NodeId(3));
 }
 
-#[test]
-fn what_the_old_way_does_not_take_does_not_hold_up_the_new_one() {
+/// A row of two, 20 ms after a block of node 1 began to pass to node 2.
+fn under_way() -> (Row, BlockId) {
     let mut row = Row::new(2, HopConfig::default(), Harm::default(), 1);
     push(&mut row, 1, 1_400, 2);
-    let begun = row.now + Duration::from_millis(20);
-    row.run_until(begun);
-    let id = BlockId { flow: flow(1), number: 0 };
-    let hop = row.hop(1);
+    row.run_until(row.now + Duration::from_millis(20));
+    (row, BlockId { flow: flow(1), number: 0 })
+}
+
+#[test]
+fn what_the_old_way_does_not_take_does_not_hold_up_the_new_one() {
+    let (mut row, id) = under_way();
+    let (now, hop) = (row.now, row.hop(1));
     let frame = hop.in_radio.iter().find(|(_, what)| matches!(what, InRadio::Frame(..)));
     let frame = *frame.expect("one is on its way").0;
-    hop.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut()).unwrap().go_over(NodeId(3));
+    let transfer = hop.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
+    transfer.expect("it is under way").go_over(NodeId(3));
     let refused = DatagramUp::Dropped { id: frame, cause: DropCause::TooLong };
-    hop.handle_rx(&mut Cx::new(begun), refused);
-    assert_eq!(hop.blocks[&id].transfer.as_ref().unwrap().phase, Phase::Sending);
+    hop.handle_rx(&mut Cx::new(now), refused);
+    let transfer = hop.blocks[&id].transfer.as_ref().expect("it is still under way");
+    assert_eq!(transfer.phase, Phase::Sending);
 }
 
 #[test]
 fn a_block_that_was_put_off_has_one_turn_a_round() {
-    let mut row = Row::new(2, HopConfig::default(), Harm::default(), 1);
-    push(&mut row, 1, 1_400, 2);
-    let begun = row.now + Duration::from_millis(20);
-    row.run_until(begun);
-    let id = BlockId { flow: flow(1), number: 0 };
-    let hop = row.hop(1);
+    let (mut row, id) = under_way();
+    let (now, hop) = (row.now, row.hop(1));
     assert!(hop.turns.contains(&id));
-    hop.put_off(begun, id, NodeId(2));
-    hop.end_pauses(begun + Duration::from_secs(6));
+    hop.put_off(now, id, NodeId(2));
+    hop.end_pauses(now + Duration::from_secs(6));
     assert_eq!(hop.turns.iter().filter(|turn| **turn == id).count(), 1);
 }
