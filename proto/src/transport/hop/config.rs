@@ -42,11 +42,14 @@ pub struct HopConfig {
     pub in_flight: u32,
     /// Whether a node passes on what it has of a block before all of it is there. If it is not
     /// given, where the neighbour that it comes from and the one that it goes to do not share the
-    /// air: by wire, and over radios on channels apart. On one channel relays that receive and send
-    /// at once collide with nodes that they cannot hear.
+    /// air: by wire, over radios on channels apart, and where a link with a schedule has radios
+    /// send in slots apart. On one channel else, relays that receive and send at once collide with
+    /// nodes that they cannot hear.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<bool>,
     /// Blocks of a flow that a node holds and has not passed on, at which it takes no more (H).
+    /// With a link that has a schedule, H and L are one more than is set: while one block goes on
+    /// the next comes.
     pub high_blocks: u32,
     /// Those at which it takes some again (L).
     pub low_blocks: u32,
@@ -173,7 +176,8 @@ impl HopConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ahead {
-    /// While the next hop is gone: else they would take the air of the way onward.
+    /// While the next hop is gone: else they would take the air of the way onward. A link with a
+    /// schedule has one in any case.
     #[default]
     Gone,
     /// Always, as in the paper.
