@@ -72,17 +72,19 @@ const FINE_BINS_S: f64 = 120.0;
 /// Bins of a longer run are a second, or so long that there are no more than these, a second each
 /// in four hours: of each flow all of them are in memory.
 const MOST_BINS: f64 = 14_400.0;
+/// Bins of all flows together, at most. Where there are more they are longer.
+const MOST_CELLS: f64 = 250_000.0;
 /// How often at least it is asked whether a run is to go on, in seconds.
 const LOOK_S: f64 = 1.0;
 
 /// The length of the bins of the series over time: 1, 2 or 5 times a power of ten, in seconds.
-fn bin_s(duration_s: f64) -> f64 {
-    if duration_s <= FINE_BINS_S {
-        return 0.1;
-    }
-    let lengths = (0..).flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * 10_f64.powi(power)));
-    let mut enough = lengths.filter(|length| duration_s / length <= MOST_BINS);
-    enough.next().expect("lengths grow without an end")
+fn bin_s(duration_s: f64, flows: usize) -> f64 {
+    let least = if duration_s <= FINE_BINS_S { 0.1 } else { 1.0 };
+    let most = MOST_BINS.min(MOST_CELLS / flows.max(1) as f64);
+    let whole = (0..).flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * 10_f64.powi(power)));
+    let mut lengths = [0.1, 0.2, 0.5].into_iter().chain(whole);
+    let enough = lengths.find(|length| *length >= least && duration_s / length <= most);
+    enough.expect("lengths grow without an end")
 }
 
 /// Why a scenario without problems cannot be run in virtual time, if it cannot.
@@ -137,9 +139,9 @@ fn run_once<'a>(
     let mut run = Run {
         traffic: Traffic::build(scenario, Seed(seed)),
         faults: Faults::build(scenario, &plan),
-        bin: Duration::from_secs_f64(bin_s(scenario.duration_s)),
+        bin: Duration::from_secs_f64(bin_s(scenario.duration_s, scenario.flow.len())),
         next_bin: Instant::ZERO,
-        look: Duration::from_secs_f64(bin_s(scenario.duration_s).min(LOOK_S)),
+        look: Duration::from_secs_f64(bin_s(scenario.duration_s, 1).min(LOOK_S)),
         next_look: Instant::ZERO,
         end: Instant::ZERO + Duration::from_secs_f64(scenario.duration_s),
         capture: match options.pcap {
@@ -342,7 +344,14 @@ mod tests {
 
     #[test]
     fn the_longest_run_has_as_few_bins_as_one_of_hours() {
-        let lengths = [20.0, 120.0, 121.0, 14_400.0, 14_401.0, 1e7].map(bin_s);
+        let lengths = [20.0, 120.0, 121.0, 14_400.0, 14_401.0, 1e7].map(|run| bin_s(run, 1));
         assert_eq!(lengths, [0.1, 0.1, 1.0, 1.0, 2.0, 1_000.0]);
+    }
+
+    #[test]
+    fn very_many_flows_have_fewer_bins_each() {
+        let lengths = [2_500, 2_501, 10_000, 65_000, 300_000].map(|flows| bin_s(10.0, flows));
+        assert_eq!(lengths, [0.1, 0.2, 0.5, 5.0, 20.0]);
+        assert_eq!([17, 18, 1_000].map(|flows| bin_s(14_400.0, flows)), [1.0, 2.0, 100.0]);
     }
 }
