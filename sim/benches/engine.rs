@@ -3,7 +3,7 @@
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use farhop_proto::base::{Duration, Instant, Seed};
-use farhop_proto::stack::Scenario;
+use farhop_proto::stack::{FlowConfig, Scenario};
 use farhop_sim::engine::{RunOptions, run};
 use farhop_sim::radio::EventQueue;
 
@@ -35,14 +35,23 @@ fn queue(bencher: Bencher<'_, '_>, handles: usize) {
     });
 }
 
-fn scenario(bencher: Bencher<'_, '_>, text: &str) {
-    let mut scenario: Scenario = toml::from_str(text).expect("a good scenario");
+fn simulate(bencher: Bencher<'_, '_>, mut scenario: Scenario) {
     scenario.duration_s = 5.0;
-    let simulate = || run(&scenario, RunOptions::default()).expect("it runs");
-    bencher.counter(ItemsCount::new(simulate().events)).bench_local(simulate);
+    let once = || run(&scenario, RunOptions::default()).expect("it runs");
+    bencher.counter(ItemsCount::new(once().events)).bench_local(once);
 }
 
 #[divan::bench(sample_count = 10)]
 fn tcp_over_the_demos_link(bencher: Bencher<'_, '_>) {
-    scenario(bencher, include_str!("../../scenarios/demo.toml"));
+    let text = include_str!("../../scenarios/demo.toml");
+    simulate(bencher, toml::from_str(text).expect("a good scenario"));
+}
+
+/// Transfers from one node to another, all of which wait for the same link.
+#[divan::bench(args = [10, 100, 1_000], sample_count = 10)]
+fn tcp_flows_over_one_link(bencher: Bencher<'_, '_>, flows: usize) {
+    let text = include_str!("../../scenarios/plain.toml");
+    let mut all: Scenario = toml::from_str(text).expect("a good scenario");
+    all.flow = vec![FlowConfig { name: String::new(), ..all.flow[0].clone() }; flows];
+    simulate(bencher, all);
 }

@@ -1,20 +1,19 @@
 //! The top of a node's stack: the flow ends that run here, and the port to the host's own IP stack
 //! (the TUN device of a daemon).
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::any::AnyTransport;
+use super::ends::Ends;
 use crate::base::{
     AddressPlan, Cx, Datagram, DatagramUp, Datagrams, Dbm, Destination, FlowId, Instant, Lane,
     Layer, Message, MessageUp, Messages, NodeId, PacketDone, Room, RoomBelow, TxOptions, UnitIds,
     sooner,
 };
 use crate::transport::hop::{Hop, HopPort};
-use crate::wire::hop::FlowKey;
 use crate::wire::ip;
 
 /// IP packets for the host that may wait to be taken.
@@ -44,7 +43,7 @@ pub struct FlowsStats {
 #[derive(Debug)]
 pub struct Flows {
     plan: AddressPlan,
-    ends: Vec<End>,
+    ends: Ends,
     /// What waits between here and the host; nothing where there never was anything.
     host: Option<Box<HostPort>>,
     /// The machine of flows of blocks; nothing where there are none.
@@ -59,8 +58,6 @@ pub struct Flows {
     hop_turn: usize,
     /// The end that took the last packet: the next one is most likely for it as well.
     latest: usize,
-    /// Whether an end may have something for the application.
-    may_rise: bool,
     /// Whether an end or the host may have something to send, whatever the room below.
     may_sink: bool,
     /// Whether an end holds a datagram that nobody has had room for.
@@ -75,71 +72,12 @@ struct HostPort {
     to: VecDeque<Bytes>,
 }
 
-/// One flow end. A stack is turned for everything that happens at its node, and most of that
-/// concerns none of its ends: one that has nothing to give is not asked again until it is told
-/// something.
-#[derive(Debug)]
-struct End {
-    transport: AnyTransport,
-    held: Option<Box<Datagram>>,
-    /// What its packets are marked with (RFC 2474); transports mark theirs with 0.
-    dscp: u8,
-    /// Whether it may have an event for the application.
-    may_rise: bool,
-    /// Whether it may have a datagram.
-    may_sink: bool,
-    /// When its timer is due, known while it has nothing to give.
-    due: Option<Instant>,
-}
-
-impl End {
-    fn build(transport: AnyTransport, dscp: u8) -> Self {
-        Self { transport, held: None, dscp, may_rise: true, may_sink: true, due: None }
-    }
-
-    fn poll_rx(&mut self, cx: &mut Cx<'_>) -> Option<MessageUp> {
-        let event = self.transport.get_mut().poll_rx(cx);
-        match &event {
-            // Bytes that were read may have opened a window.
-            Some(_) => self.may_sink = true,
-            None => {
-                self.may_rise = false;
-                self.due = self.transport.get().poll_timeout();
-            }
-        }
-        event
-    }
-
-    /// A transport that has nothing to send does not ask for room.
-    fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Datagram> {
-        let was_asked = Cell::new(false);
-        let is_backpressured = self.transport.is_backpressured();
-        let room = |lane: Lane| {
-            was_asked.set(true);
-            if is_backpressured { below(lane) } else { Room::UNLIMITED }
-        };
-        let mut datagram = self.transport.get_mut().poll_tx(cx, &room);
-        if let Some(datagram) = datagram.as_mut().filter(|_| self.dscp > 0) {
-            datagram.payload = ip::with_dscp(std::mem::take(&mut datagram.payload), self.dscp);
-        }
-        if datagram.is_none() && !was_asked.get() {
-            self.may_sink = false;
-            self.due = self.transport.get().poll_timeout();
-        }
-        datagram
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        if self.may_rise || self.may_sink { self.transport.get().poll_timeout() } else { self.due }
-    }
-}
-
 impl Flows {
     /// The top of a stack without flows.
     pub fn build(plan: AddressPlan) -> Self {
         Self {
             plan,
-            ends: Vec::new(),
+            ends: Ends::new(),
             host: None,
             hop: None,
             is_hop_outside: false,
@@ -148,7 +86,6 @@ impl Flows {
             turn: 0,
             hop_turn: 0,
             latest: 0,
-            may_rise: false,
             may_sink: false,
             is_holding: false,
             stats: FlowsStats::default(),
@@ -158,7 +95,7 @@ impl Flows {
     /// Something of each part of the first ends, so that it is at hand.
     pub(super) fn fetch(&self) -> u64 {
         let ends = self.ends.iter().take(2);
-        ends.fold(self.stats.sent, |sum, end| sum ^ end.transport.fetch())
+        ends.fold(self.stats.sent, |sum, end| sum ^ end.fetch())
     }
 
     /// The name that the next flow end will have.
@@ -169,17 +106,16 @@ impl Flows {
     /// Adds a flow end, built with the name [`Flows::next_flow`], whose packets are marked with a
     /// differentiated services code point (RFC 2474).
     pub fn add(&mut self, transport: AnyTransport, dscp: u8) {
-        self.ends.push(End::build(transport, dscp));
-        (self.may_rise, self.may_sink) = (true, true);
+        self.ends.add(transport, dscp);
+        self.may_sink = true;
     }
 
     /// Puts a flow end, built with the name `flow`, in the place of an old one.
     ///
     /// Panics if there is no such end.
     pub fn replace(&mut self, flow: FlowId, transport: AnyTransport, dscp: u8) {
-        let end = self.ends.get_mut(usize::from(flow.0)).expect("an end to be replaced");
-        *end = End::build(transport, dscp);
-        (self.may_rise, self.may_sink) = (true, true);
+        self.ends.replace(usize::from(flow.0), transport, dscp);
+        self.may_sink = true;
     }
 
     /// Has flows of blocks begin, end and pass here.
@@ -215,29 +151,28 @@ impl Flows {
         let Some(hop) = self.hop.as_mut().filter(|_| !self.is_hop_outside) else { return };
         let (first, count) = (self.hop_turn, self.ends.len());
         for index in (first..first + count).map(|index| index % count) {
-            let AnyTransport::Hop(port) = &mut self.ends[index].transport else { continue };
-            while port.waiting().is_some_and(|(flow, bytes)| hop.has_room(flow, bytes)) {
-                let Some((id, to, is_last, frames)) = port.poll_block() else { break };
+            while let Some(port) = self.ends.port(index)
+                && port.waiting().is_some_and(|(flow, bytes)| hop.has_room(flow, bytes))
+                && let Some((id, to, is_last, frames)) = port.poll_block()
+            {
+                self.ends.on_block_taken(index);
                 hop.push(now, id, to, is_last, frames);
                 self.hop_turn = index + 1;
             }
         }
         while let Some(delivery) = hop.poll_delivery() {
-            let (id, is_sink) = (delivery.id, |port: &HopPort| port.sink_of());
-            let Some(end) = hop_end(&mut self.ends, id.flow, is_sink) else {
+            let id = delivery.id;
+            let Some(port) = self.ends.wake_port(id.flow, HopPort::sink_of) else {
                 hop.refuse(now, id);
                 continue;
             };
             self.stats.received += 1;
-            end.port.handle_delivery(delivery);
-            (*end.may_rise, self.may_rise) = (true, true);
+            port.handle_delivery(delivery);
             hop.accept(now, id);
         }
         while let Some(arrived) = hop.poll_arrived() {
-            let is_source = |port: &HopPort| port.source_of();
-            if let Some(end) = hop_end(&mut self.ends, arrived.id.flow, is_source) {
-                end.port.handle_arrived(arrived);
-                (*end.may_rise, self.may_rise) = (true, true);
+            if let Some(port) = self.ends.wake_port(arrived.id.flow, HopPort::source_of) {
+                port.handle_arrived(arrived);
             }
         }
     }
@@ -253,7 +188,7 @@ impl Flows {
 
     /// A flow end.
     pub fn transport(&self, flow: FlowId) -> Option<&AnyTransport> {
-        self.ends.get(usize::from(flow.0)).map(|end| &end.transport)
+        self.ends.get(usize::from(flow.0))
     }
 
     /// A flow end, to be told something.
@@ -263,10 +198,20 @@ impl Flows {
 
     /// A flow end that is told something, after which it may have something to give.
     fn wake(&mut self, index: usize) -> Option<&mut AnyTransport> {
-        let end = self.ends.get_mut(index)?;
-        (end.may_rise, end.may_sink) = (true, true);
-        (self.may_rise, self.may_sink) = (true, true);
-        Some(&mut end.transport)
+        let transport = self.ends.wake(index)?;
+        self.may_sink = true;
+        Some(transport)
+    }
+
+    /// Whether there are so many flow ends that [`Flows::poll_roomier`] tells of them.
+    pub fn are_many(&self) -> bool {
+        self.ends.are_many()
+    }
+
+    /// Gives the next of many flow ends that may have more room for messages than when it was given
+    /// before.
+    pub fn poll_roomier(&mut self) -> Option<FlowId> {
+        self.ends.poll_roomier().map(|index| FlowId(index as u16))
     }
 
     /// Whether there may be something to send that was not there before.
@@ -312,9 +257,7 @@ impl Flows {
         let from_host = self.host.as_mut().map_or(0, |host| host.from.drain(..).len());
         let mut dropped = from_host as u64;
         if std::mem::take(&mut self.is_holding) {
-            for end in &mut self.ends {
-                dropped += u64::from(end.held.take().is_some());
-            }
+            dropped += self.ends.drop_held();
         }
         self.stats.queue_full += dropped;
         self.may_sink |= dropped > 0;
@@ -323,7 +266,7 @@ impl Flows {
 
     /// What passed.
     pub fn stats(&self) -> FlowsStats {
-        let refused = |end: &End| match &end.transport {
+        let refused = |end: &AnyTransport| match end {
             AnyTransport::Udp(udp) => udp.refused(),
             _ => 0,
         };
@@ -331,14 +274,44 @@ impl Flows {
         FlowsStats { queue_full: self.stats.queue_full + refused, ..self.stats }
     }
 
+    /// Gives the next datagram of the ends, which have their turns.
+    #[inline(never)]
+    fn poll_ends(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Datagram> {
+        let last = self.turn;
+        let mut at = last;
+        while let Some(index) = self.ends.next_to_sink(at, last) {
+            let datagram = match self.ends.take_held(index) {
+                Some(held) => Some(held),
+                None => self.ends.poll_tx(index, cx, below).map(|mut datagram| {
+                    datagram.id = self.ids.next_id();
+                    datagram
+                }),
+            };
+            if let Some(datagram) = datagram {
+                if !below(lane(&datagram)).is_none() {
+                    self.stats.sent += 1;
+                    self.turn = index;
+                    return Some(datagram);
+                }
+                self.ends.hold(index, datagram);
+                self.is_holding = true;
+            }
+            if index == last {
+                break;
+            }
+            at = index;
+        }
+        self.ends.sum_up();
+        self.may_sink = false;
+        None
+    }
+
     fn on_received(&mut self, cx: &mut Cx<'_>, via: NodeId, payload: Bytes, signal: Option<Dbm>) {
         if self.hop().is_some() && Hop::accepts(&payload) {
             return self.handle_hop(cx, DatagramUp::Received { via, payload, signal });
         }
         self.stats.received += 1;
-        let accepts = |index: &usize| self.ends[*index].transport.get().accepts(&payload);
-        let mut all = (self.latest..self.ends.len()).chain(0..self.latest);
-        if let Some(index) = all.find(accepts) {
+        if let Some(index) = self.ends.accepting(&payload, self.latest) {
             self.latest = index;
             let transport = self.wake(index).expect("it was found");
             transport.get_mut().handle_rx(cx, DatagramUp::Received { via, payload, signal });
@@ -351,26 +324,6 @@ impl Flows {
             self.stats.host_full += 1;
         }
     }
-}
-
-/// The end of a flow of blocks.
-struct HopEnd<'a> {
-    port: &'a mut HopPort,
-    may_rise: &'a mut bool,
-}
-
-/// The end of this flow of blocks among `ends`, of the side that `key` asks for.
-fn hop_end(
-    ends: &mut [End],
-    flow: FlowKey,
-    key: fn(&HopPort) -> Option<FlowKey>,
-) -> Option<HopEnd<'_>> {
-    ends.iter_mut().find_map(|end| match &mut end.transport {
-        AnyTransport::Hop(port) if key(port) == Some(flow) => {
-            Some(HopEnd { port, may_rise: &mut end.may_rise })
-        }
-        _ => None,
-    })
 }
 
 /// The lane of a datagram as far as it is known above routing: its flow.
@@ -404,13 +357,9 @@ impl Layer for Flows {
         }
     }
 
+    #[inline]
     fn poll_rx(&mut self, cx: &mut Cx<'_>) -> Option<MessageUp> {
-        if !self.may_rise {
-            return None;
-        }
-        let mut awake = self.ends.iter_mut().filter(|end| end.may_rise);
-        let event = awake.find_map(|end| end.poll_rx(cx));
-        self.may_rise = event.is_some();
+        let event = self.ends.poll_rx(cx);
         self.may_sink |= event.is_some();
         event
     }
@@ -438,39 +387,21 @@ impl Layer for Flows {
             self.stats.sent += 1;
             return Some(datagram);
         }
-        for _ in 0..self.ends.len() {
-            self.turn = (self.turn + 1) % self.ends.len();
-            let end = &mut self.ends[self.turn];
-            let held = end.held.take().map(|datagram| *datagram);
-            let Some(datagram) = held.or_else(|| {
-                let mut datagram = end.may_sink.then(|| end.poll_tx(cx, below)).flatten()?;
-                datagram.id = self.ids.next_id();
-                Some(datagram)
-            }) else {
-                continue;
-            };
-            if has_room(&datagram) {
-                self.stats.sent += 1;
-                return Some(datagram);
-            }
-            end.held = Some(Box::new(datagram));
-            self.is_holding = true;
+        if self.ends.may_sink() {
+            return self.poll_ends(cx, below);
         }
         self.may_sink = false;
         None
     }
 
+    #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
-        let hop = self.hop().and_then(Hop::poll_timeout);
-        self.ends.iter().map(End::poll_timeout).fold(hop, sooner)
+        sooner(self.hop().and_then(Hop::poll_timeout), self.ends.poll_timeout())
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        for index in 0..self.ends.len() {
-            if self.ends[index].poll_timeout().is_some_and(|due| due <= cx.now) {
-                let transport = self.wake(index).expect("an end of ours");
-                transport.get_mut().handle_timeout(cx);
-            }
+        if self.ends.handle_timeout(cx) {
+            self.may_sink = true;
         }
         if let Some(hop) = self.hop_mut() {
             hop.handle_timeout(cx);
@@ -489,7 +420,7 @@ mod tests {
     use crate::transport::hop::{HopConfig, Role};
     use crate::transport::tcp::FlowEnd;
     use crate::transport::udp::{Udp, UdpConfig};
-    use crate::wire::hop::BlockId;
+    use crate::wire::hop::{BlockId, FlowKey};
 
     fn one_source() -> Flows {
         let mut flows = Flows::build(AddressPlan::default());

@@ -2,6 +2,7 @@
 
 mod any;
 mod config;
+mod ends;
 mod flows;
 mod loss_trace;
 mod notes;

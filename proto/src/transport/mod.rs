@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Datagrams, Layer, Messages, Name};
+use crate::base::{Datagrams, FlowId, Layer, Messages, Name};
 
 pub mod hop;
 pub mod tcp;
@@ -14,6 +14,10 @@ pub mod udp;
 pub trait Transport: Layer<Above = Messages, Below = Datagrams> {
     /// Whether a received IP packet belongs to this flow end.
     fn accepts(&self, packet: &[u8]) -> bool;
+
+    /// The flow of all packets that it accepts, as [`crate::wire::ip::flow`] computes it; nothing
+    /// if it accepts none. Packets of others may have the same.
+    fn accepted_flow(&self) -> Option<FlowId>;
 
     /// Payload bytes that were given to the application so far; cheap, for sampling.
     fn delivered_bytes(&self) -> u64 {

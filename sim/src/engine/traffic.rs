@@ -1,6 +1,6 @@
 //! Traffic: the flows of a scenario, each with its application, started, measured and stopped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use farhop_proto::base::{Cx, Duration, Instant, Layer as _, MessageUp, Seed};
 use farhop_proto::stack::{FlowConfig, Scenario, Stack};
@@ -26,6 +26,8 @@ pub(super) struct Flow<'a> {
     pub(super) delivered: u64,
     before: u64,
     until_stop: u64,
+    /// Where it stands among the writers of the nodes that its application writes at.
+    places: Vec<(usize, usize)>,
     /// Of the bytes delivered, those in closed bins.
     binned: u64,
 }
@@ -39,6 +41,15 @@ pub(super) enum Phase {
     Over,
 }
 
+/// The flows that have an end at a node and an application that writes.
+#[derive(Clone, Default)]
+struct Writers {
+    all: Vec<usize>,
+    /// Where the node has many flow ends, the places in `all` of those that may be able to write:
+    /// an end has got more room, or the application was told something.
+    awake: BTreeSet<usize>,
+}
+
 /// All flows.
 pub(super) struct Traffic<'a> {
     pub(super) flows: Vec<Flow<'a>>,
@@ -47,7 +58,7 @@ pub(super) struct Traffic<'a> {
     /// For each node, the flow that owns each of the flow ends of its stack.
     owners: Vec<Vec<usize>>,
     /// For each node, the flows that have an end there and an application that writes.
-    writers: Vec<Vec<usize>>,
+    writers: Vec<Writers>,
     /// When each flow has something to do.
     dues: EventQueue,
     now: Instant,
@@ -74,6 +85,7 @@ impl<'a> Traffic<'a> {
                 delivered: 0,
                 before: 0,
                 until_stop: 0,
+                places: Vec::new(),
                 binned: 0,
                 config,
             }
@@ -84,7 +96,7 @@ impl<'a> Traffic<'a> {
             flows,
             bins: Vec::new(),
             owners: vec![Vec::new(); scenario.node.len()],
-            writers: vec![Vec::new(); scenario.node.len()],
+            writers: vec![Writers::default(); scenario.node.len()],
             now: Instant::ZERO,
         };
         for number in 0..traffic.flows.len() {
@@ -122,8 +134,13 @@ impl<'a> Traffic<'a> {
             };
             flow.advance(&mut net);
             for node in [flow.from, flow.to].into_iter().chain(flow.app.relays()) {
-                if flow.app.writes() && !self.writers[node].contains(&number) {
-                    self.writers[node].push(number);
+                let writers = &mut self.writers[node];
+                if flow.app.writes() && flow.place(node).is_none() {
+                    flow.places.push((node, writers.all.len()));
+                    writers.all.push(number);
+                }
+                if net.world.nodes[node].stack.flows.are_many() {
+                    writers.awake.extend(flow.place(node));
                 }
             }
             self.plan_due(number);
@@ -132,9 +149,42 @@ impl<'a> Traffic<'a> {
 
     /// Writes what the sources at a node have and their transports have room for.
     pub(super) fn feed(&mut self, node: usize, cx: &mut Cx<'_>, stack: &mut Stack) {
-        for number in &self.writers[node] {
-            self.flows[*number].app.feed(node, cx, stack);
+        if !stack.flows.are_many() {
+            for number in &self.writers[node].all {
+                self.flows[*number].app.feed(node, cx, stack);
+            }
+            return;
         }
+        self.wake_writers(node, stack);
+        let writers = &mut self.writers[node];
+        while let Some(place) = writers.awake.pop_first() {
+            self.flows[writers.all[place]].app.feed(node, cx, stack);
+        }
+    }
+
+    /// Finds those among many writers at a node that may be able to write.
+    fn wake_writers(&mut self, node: usize, stack: &mut Stack) {
+        while let Some(end) = stack.flows.poll_roomier() {
+            let owner = self.owners[node][usize::from(end.0)];
+            self.writers[node].awake.extend(self.flows[owner].place(node));
+        }
+    }
+
+    /// Whether a source at a node can write.
+    fn can_feed(&mut self, node: usize, stack: &mut Stack) -> bool {
+        if !stack.flows.are_many() {
+            let mut all = self.writers[node].all.iter();
+            return all.any(|number| self.flows[*number].app.can_feed(node, stack));
+        }
+        self.wake_writers(node, stack);
+        let Writers { all, awake } = &mut self.writers[node];
+        while let Some(place) = awake.first() {
+            if self.flows[all[*place]].app.can_feed(node, stack) {
+                return true;
+            }
+            awake.pop_first();
+        }
+        false
     }
 
     /// Takes what came for the applications at a node. Returns whether a source can write again.
@@ -148,11 +198,14 @@ impl<'a> Traffic<'a> {
             let flow = &mut self.flows[owner];
             let before = flow.poll_timeout();
             flow.app.on_event(node, self.now, &event);
+            if stack.flows.are_many() {
+                self.writers[node].awake.extend(flow.place(node));
+            }
             if flow.poll_timeout() != before {
                 self.plan_due(owner);
             }
         }
-        self.writers[node].iter().any(|number| self.flows[*number].app.can_feed(node, stack))
+        self.can_feed(node, stack)
     }
 
     /// Sets the true time that deliveries are counted at.
@@ -180,6 +233,11 @@ impl Flow<'_> {
             Phase::Measured => self.stop.min(app),
             Phase::Over => Instant::MAX,
         }
+    }
+
+    /// Where it stands among the writers at a node, if it is one of them.
+    fn place(&self, node: usize) -> Option<usize> {
+        self.places.iter().find(|(at, _)| *at == node).map(|(_, place)| *place)
     }
 
     fn advance(&mut self, net: &mut Net<'_>) {

@@ -48,6 +48,18 @@ fn a_file_tells_how_long_it_took() {
 }
 
 #[test]
+fn many_files_and_pages_come_whole_beside_each_other() {
+    // More than a sender takes at once, so that each source writes again and again.
+    let file = flow("kind = \"tcp\"\nbytes = 200000");
+    let page = flow("kind = \"web\"\nweb = { think_s = 0.5 }");
+    let found = flows(60, &(file.repeat(20) + &page.repeat(5)));
+    let (files, pages) = found.split_at(20);
+    assert!(files.iter().all(|file| file.delivered_bytes == 200_000), "{files:?}");
+    assert!(files.iter().all(|file| file.completed_s.is_some()), "{files:?}");
+    assert!(pages.iter().all(|web| web.objects.is_some_and(|all| all.pages > 5)), "{pages:?}");
+}
+
+#[test]
 fn pages_come_object_by_object() {
     let web = "kind = \"web\"\ncongestion = \"cubic\"\nweb = { think_s = 0.5 }";
     let found = flows(200, &flow(web));

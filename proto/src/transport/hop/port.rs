@@ -200,6 +200,10 @@ impl Transport for HopPort {
         false
     }
 
+    fn accepted_flow(&self) -> Option<FlowId> {
+        None
+    }
+
     fn delivered_bytes(&self) -> u64 {
         self.delivered_bytes
     }

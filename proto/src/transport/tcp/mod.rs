@@ -441,6 +441,11 @@ impl Transport for Tcp {
             && ip::destination(packet) == Some(address(&self.end.local))
     }
 
+    fn accepted_flow(&self) -> Option<FlowId> {
+        let (header, nothing) = (Header::default(), std::iter::empty());
+        Some(ip::flow(&tcp::encode(self.end.remote, self.end.local, &header, nothing, 0)))
+    }
+
     fn delivered_bytes(&self) -> u64 {
         self.receiver.counts.delivered_bytes
     }

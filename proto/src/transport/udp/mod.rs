@@ -411,6 +411,10 @@ impl Transport for Udp {
             && ip::destination(packet) == Some(address(&self.end.local))
     }
 
+    fn accepted_flow(&self) -> Option<FlowId> {
+        Some(ip::flow(&udp::encode(self.end.remote, self.end.local, &[], &[])))
+    }
+
     fn delivered_bytes(&self) -> u64 {
         match &self.role {
             Role::Source(_) => 0,
