@@ -16,7 +16,7 @@ pub enum FrameOutcome {
     Failed,
     /// Taken back before it went on air.
     Cancelled,
-    /// Its end would have passed its deadline, so the driver did not send it.
+    /// Its end would have passed its deadline, so the driver did not send it, or not once more.
     Late,
     /// Longer than the device takes: it was not sent, and would not be if it came again.
     TooLong,

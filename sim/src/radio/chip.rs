@@ -189,7 +189,8 @@ impl Chip {
                 assert!(self.room(access) > 0, "a frame for a radio that has no room");
                 let index = self.function_of(access);
                 let function = &mut self.functions[index];
-                if let Some(to) = frame.to {
+                // What nobody answers has no place in the order of the others.
+                if let Some(to) = frame.to.filter(|_| frame.options.ack == AckPolicy::Normal) {
                     function.pay_request(to);
                 }
                 function.push(frame);
@@ -284,7 +285,8 @@ impl Chip {
         if let Some(to) = out.frame.to.filter(|_| out.attempts > 0) {
             let is_agreed =
                 out.frame.options.ack == AckPolicy::Normal && self.rates.agrees(&self.config, to);
-            let is_missing = matches!(outcome, FrameOutcome::Failed | FrameOutcome::Nacked(_));
+            use FrameOutcome::{Failed, Late, Nacked};
+            let is_missing = matches!(outcome, Failed | Late | Nacked(_));
             if is_missing && is_agreed && out.sent > 0 {
                 function.ask_to_move_on(to);
             }

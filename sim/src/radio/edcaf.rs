@@ -76,6 +76,8 @@ pub(super) struct Originator {
     pub(super) next: u16,
     /// The neighbour may wait for a frame that will not come, and has to be told.
     pub(super) owes_request: bool,
+    /// The deadline of the last of these frames.
+    pub(super) deadline: Option<Instant>,
     /// Exchanges in a row of which it has acknowledged nothing.
     pub(super) unanswered: u8,
 }
@@ -85,6 +87,8 @@ pub(super) struct Originator {
 pub(super) struct Request {
     pub(super) to: NodeId,
     pub(super) failed: u8,
+    /// That of the last frame under the agreement.
+    pub(super) deadline: Option<Instant>,
 }
 
 /// One access function.

@@ -22,8 +22,12 @@ const QUIET_FAILURES: u8 = 8;
 impl Chip {
     /// A function takes the air.
     pub(super) fn begin(&mut self, air: &mut Air, now: Instant, index: usize) {
+        if self.put_off_late_requests(now, index) {
+            return self.contend(air, now, index);
+        }
         let txop = self.functions[index].params.txop;
         let most = if txop.is_zero() { Instant::MAX.since(now) } else { txop };
+        let most = most.min(self.time_left(now, index));
         let mut exchange = self.plan(now, index, most);
         let mut step = self.first_step(&exchange);
         if exchange.mpdus > 1 {
@@ -38,7 +42,7 @@ impl Chip {
             }
         }
         if self.is_late(&exchange, now + self.announcement(&exchange, step)) {
-            self.end_frame(air, now, index, 0, FrameOutcome::Late);
+            self.end_late(air, now, index);
             self.contend(air, now, index);
             return;
         }
@@ -58,6 +62,20 @@ impl Chip {
         self.settle_internal_collisions(air, now, index);
         self.count_attempt(&exchange);
         self.send_step(air, now);
+    }
+
+    /// The frame at the head of a function would end after its deadline, and with it those that
+    /// were sent before and have no later one: their receiver is told at once that none of them
+    /// comes again.
+    fn end_late(&mut self, air: &mut Air, now: Instant, index: usize) {
+        let deadline = self.functions[index].head().frame.options.deadline;
+        self.end_frame(air, now, index, 0, FrameOutcome::Late);
+        let is_late = |out: &Outgoing| {
+            out.sent > 0 && out.frame.options.deadline.is_some_and(|at| Some(at) <= deadline)
+        };
+        while let Some(place) = self.functions[index].queue.iter().position(is_late) {
+            self.end_frame(air, now, index, place, FrameOutcome::Late);
+        }
     }
 
     /// An attempt at the frames of an exchange begins.
@@ -432,6 +450,8 @@ impl Chip {
         let start = now + self.config.phy.sifs();
         let most = before.until.since(start.min(before.until));
         loop {
+            self.put_off_late_requests(start, owner);
+            let most = most.min(self.time_left(start, owner));
             let function = &self.functions[owner];
             let is_deferred = || function.not_before().is_some_and(|at| at > start);
             if function.is_empty() || is_deferred() || !function.is_drawing(self.config.gap) {
@@ -447,7 +467,7 @@ impl Chip {
                 announcement = self.announcement(&exchange, step);
             }
             if self.is_late(&exchange, start + announcement) {
-                self.end_frame(air, now, owner, 0, FrameOutcome::Late);
+                self.end_late(air, now, owner);
                 continue;
             }
             if announcement + exchange.air_time + exchange.response > most {

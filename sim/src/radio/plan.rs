@@ -213,14 +213,23 @@ impl Chip {
         }
     }
 
-    /// Whether the frame of an exchange that begins at `start` would end too late.
+    /// Whether the exchange that begins at `start` would end after the deadline of its first frame.
     pub(super) fn is_late(&self, exchange: &Exchange, start: Instant) -> bool {
-        if exchange.step != Step::Data || exchange.awaited != Awaited::Nothing {
-            return false;
-        }
-        let options = self.functions[exchange.owner].head().frame.options;
-        let end = start + exchange.air_time;
-        options.ack == AckPolicy::NoAck && options.deadline.is_some_and(|deadline| end > deadline)
+        let end = start + exchange.air_time + exchange.response;
+        self.deadline(exchange.owner).is_some_and(|deadline| end > deadline)
+    }
+
+    /// The deadline of the frame at the head of a function, if it is what goes next.
+    fn deadline(&self, index: usize) -> Option<Instant> {
+        let function = &self.functions[index];
+        let head = function.queue.front().filter(|_| function.requests.is_empty())?;
+        head.frame.options.deadline
+    }
+
+    /// How long an exchange of a function that begins at `start` may take, so that it ends before
+    /// the deadline of its first frame.
+    pub(super) fn time_left(&self, start: Instant, index: usize) -> Duration {
+        self.deadline(index).map_or(Duration::MAX, |deadline| deadline.since(start))
     }
 
     /// What the Duration field of data covers besides its answer: the next exchange of the TXOP,

@@ -135,6 +135,44 @@ fn without_the_block_acknowledgement_the_whole_attempt_failed() {
 }
 
 #[test]
+fn what_is_acknowledged_ends_before_its_deadline_and_one_request_behind_it() {
+    let deadline = at(10_000);
+    let options = TxOptions { deadline: Some(deadline), ..TxOptions::default() };
+    let (mut late, mut told) = (0, 0);
+    for seed in 0..40 {
+        let mut medium = Medium::new(pair(HT, 0.3, 0.1), Seed(seed));
+        medium.record_transmissions(true);
+        give(&mut medium, at(1000), 0..80, options);
+        let reports = run_out(&mut medium);
+        let sent = transmissions(&mut medium);
+        let is_data = |tx: &&Transmission| ["data", "a-mpdu"].contains(&tx.name());
+        let last = sent.iter().rfind(is_data).expect("frames went out").end;
+        assert!(last + us(16 + 32) <= deadline, "{last:?}");
+        let behind: Vec<_> = sent.iter().filter(|tx| tx.start > last + us(16)).collect();
+        let requests = behind.iter().filter(|tx| tx.name() == "block-ack-request");
+        // DIFS and a whole draw, the request, SIFS and the answer.
+        let limit = deadline + us(34 + 135 + 32 + 16 + 32);
+        assert!(requests.clone().all(|request| request.end + us(16 + 32) <= limit));
+        let ends = dones(&reports);
+        assert_eq!(ends.len(), 80);
+        let of = |wanted: fn(FrameOutcome) -> bool| -> Vec<u64> {
+            let ends = ends.iter().filter(|(_, _, done)| wanted(done.outcome));
+            ends.map(|(_, _, done)| done.id.0).collect()
+        };
+        late += of(|outcome| outcome == FrameOutcome::Late).len();
+        let mut acked = of(|outcome| matches!(outcome, FrameOutcome::Acked(_)));
+        acked.sort_unstable();
+        // Once the receiver knows that nothing more comes, all that it has goes up.
+        if behind.last().is_some_and(|tx| tx.name() == "block-ack") && requests.count() > 0 {
+            let up = arrived(&reports);
+            assert!(acked.iter().all(|id| up.contains(id)), "{acked:?}, and {up:?} went up");
+            told += 1;
+        }
+    }
+    assert!(late > 500 && told > 10, "{late} late, {told} told");
+}
+
+#[test]
 fn a_frame_that_is_given_up_holds_nothing_back() {
     let mut medium = medium(pair(HT, 0.3, 0.0));
     let once = TxOptions { attempts: Some(1), ..TxOptions::default() };
