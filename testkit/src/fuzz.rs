@@ -274,7 +274,16 @@ fn peer(node: u16) -> PeerSpec {
 fn radio() -> RadioSpec {
     let phy = Phy::default();
     let rate = *phy.rates().last().expect("a rate");
-    RadioSpec { id: RadioId(0), phy, rate, gap: Gap::Difs, channel: 1, seal_bytes: 0, edca: false }
+    RadioSpec {
+        id: RadioId(0),
+        phy,
+        rate,
+        gap: Gap::Difs,
+        channel: 1,
+        seal_bytes: 0,
+        edca: false,
+        aggregate: 1,
+    }
 }
 
 fn received(from: NodeId, to: Option<NodeId>, protocol: EtherType, payload: &[u8]) -> FrameUp {

@@ -74,6 +74,7 @@ impl Default for PairConfig {
                 channel: 1,
                 seal_bytes: 0,
                 edca: false,
+                aggregate: 1,
             },
             delay: Duration::from_micros(267),
             clocks: [Clock::default(); 2],

@@ -19,7 +19,16 @@ fn secs(seconds: f64) -> Instant {
 fn radio() -> RadioSpec {
     let phy = Phy { preamble: Preamble::Short, ..Phy::default() };
     let rate = *phy.rates().last().expect("a rate");
-    RadioSpec { id: RadioId(0), phy, rate, gap: Gap::Difs, channel: 1, seal_bytes: 0, edca: false }
+    RadioSpec {
+        id: RadioId(0),
+        phy,
+        rate,
+        gap: Gap::Difs,
+        channel: 1,
+        seal_bytes: 0,
+        edca: false,
+        aggregate: 1,
+    }
 }
 
 /// A tree of 24 nodes with links of up to 90 km, clocks that are up to 50 ppm wrong, and one in

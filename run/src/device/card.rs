@@ -257,6 +257,7 @@ mod tests {
             channel: 1,
             seal_bytes: 0,
             edca: false,
+            aggregate: 1,
         };
         Card::build(DeviceSpec {
             node: NodeId(node),

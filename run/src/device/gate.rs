@@ -15,7 +15,8 @@ use farhop_proto::base::{
 };
 use serde::Serialize;
 
-/// Frames that a device holds at most.
+/// Frames that a device holds at most; where frames go many in a transmission, one of these on air
+/// and the next one behind it.
 const FRAMES: usize = 8;
 /// Air time that a device holds at most: more than a host is late in 99 of 100 cases.
 const AIR: Duration = Duration::from_millis(8);
@@ -147,7 +148,9 @@ impl TxGate {
         if now < self.full_until || queue.busy_until.since(now) >= AIR {
             return Room::NONE;
         }
-        Room::units(FRAMES.saturating_sub(queue.frames))
+        let most =
+            if self.spec.aggregates() { 2 * usize::from(self.spec.aggregate) } else { FRAMES };
+        Room::units(most.saturating_sub(queue.frames))
     }
 
     /// Whether a frame would end in time if it were handed over now. One that would not is counted
@@ -293,9 +296,16 @@ impl TxGate {
         self.stats
     }
 
-    /// The mean gap before a frame, by the plan.
+    /// Whether a frame goes in one transmission with others of its neighbour.
+    fn joins(&self, frame: &Frame) -> bool {
+        self.spec.aggregates() && frame.to.is_some() && frame.options.ack == AckPolicy::Normal
+    }
+
+    /// The mean gap before a frame, by the plan; of one that goes with others its air time has a
+    /// share of theirs.
     fn gap(&self, frame: &Frame) -> Duration {
         match frame.options.ack {
+            AckPolicy::Normal if self.joins(frame) => Duration::ZERO,
             AckPolicy::NoAck => self.spec.mean_gap(),
             AckPolicy::Normal => RadioSpec { gap: Gap::Backoff, ..self.spec }.mean_gap(),
         }
@@ -304,6 +314,10 @@ impl TxGate {
     /// Air time of one attempt, by the plan, without the gap before it and the answer.
     fn air(&self, frame: &Frame) -> Duration {
         let phy = &self.spec.phy;
+        if self.joins(frame) {
+            // It is sealed already.
+            return self.spec.share(frame.payload.len().saturating_sub(self.spec.seal_bytes));
+        }
         let rate = frame.options.rate.unwrap_or(self.spec.rate);
         let mpdu = mpdu_bytes(frame.options.ack == AckPolicy::NoAck, frame.payload.len());
         phy.air_time(phy.psdu_bytes(mpdu, rate), rate)
@@ -315,6 +329,7 @@ impl TxGate {
         let rate = frame.options.rate.unwrap_or(self.spec.rate);
         match frame.options.ack {
             AckPolicy::NoAck => Duration::ZERO,
+            AckPolicy::Normal if self.joins(frame) => Duration::ZERO,
             AckPolicy::Normal => phy.sifs() + phy.air_time(ACK_BYTES, phy.control_rate(rate)),
         }
     }
@@ -324,7 +339,9 @@ impl TxGate {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use farhop_proto::base::{Bitrate, EtherType, FlowId, NodeId, Phy, RadioId, TxOptions, UnitId};
+    use farhop_proto::base::{
+        Bitrate, EtherType, FlowId, NodeId, Phy, PhyKind, RadioId, TxOptions, UnitId,
+    };
 
     const ACCESS: AccessCategory = AccessCategory::BestEffort;
 
@@ -338,6 +355,7 @@ mod tests {
             channel: 1,
             seal_bytes: 0,
             edca: false,
+            aggregate: 1,
         }
     }
 
@@ -370,6 +388,27 @@ mod tests {
         let done = gate.on_echo(at(1_400), 0, false, 0).expect("the first frame");
         assert_eq!((done.id, done.outcome), (UnitId(0), FrameOutcome::Sent));
         assert!(!gate.room(at(1_400), ACCESS).is_none());
+    }
+
+    #[test]
+    fn frames_that_go_many_in_a_transmission_take_their_share_of_it() {
+        let phy = Phy { kind: PhyKind::N, ..Phy::default() };
+        let rate = *phy.rates().last().expect("a rate");
+        let spec = RadioSpec { phy, rate, aggregate: 64, ..spec() };
+        let sent = |ack: AckPolicy| {
+            let mut gate = TxGate::build(spec, false);
+            let mut sent = 0;
+            while !gate.room(at(0), ACCESS).is_none() {
+                let options = TxOptions { ack, ..TxOptions::default() };
+                let frame = Frame { options, ..frame(sent, None) };
+                assert!(gate.is_in_time(at(0), &frame));
+                gate.on_sent(at(0), &frame, sent as u16, Duration::ZERO);
+                sent += 1;
+            }
+            sent
+        };
+        assert_eq!(sent(AckPolicy::Normal), 40, "40 frames of 200 us pass 8 ms");
+        assert_eq!(sent(AckPolicy::NoAck), 31, "31 frames of 266 us do");
     }
 
     #[test]

@@ -300,7 +300,16 @@ mod tests {
         let (id, phy, gap) = (RadioId(0), Phy::default(), Gap::Difs);
         DeviceSpec {
             node: NodeId(node),
-            radio: RadioSpec { id, phy, rate, gap, channel: 1, seal_bytes: 0, edca: false },
+            radio: RadioSpec {
+                id,
+                phy,
+                rate,
+                gap,
+                channel: 1,
+                seal_bytes: 0,
+                edca: false,
+                aggregate: 1,
+            },
             guard: Duration::ZERO,
             transmit_status: false,
             attempts: 1,

@@ -1,6 +1,7 @@
 //! Whole networks in the simulator. One program: each one more would be linked by itself.
 
 mod adversary;
+mod aggregates;
 mod air_time;
 mod applications;
 mod classes;

@@ -66,6 +66,23 @@ impl Phy {
         AmpduSize { bytes: 0, mpdus: 0, pads_last: matches!(self.kind, PhyKind::Ac) }
     }
 
+    /// The longest A-MPDU at `rate` of MPDUs of `bytes` bytes each, `most` of them at most and one
+    /// at least.
+    pub fn longest_ampdu(&self, bytes: usize, rate: Bitrate, most: usize) -> AmpduSize {
+        let before = bytes.next_multiple_of(4) + DELIMITER_BYTES;
+        let of = |mpdus: usize| AmpduSize {
+            bytes: (mpdus - 1) * before + DELIMITER_BYTES + bytes,
+            mpdus,
+            ..self.ampdu()
+        };
+        let (mut fits, mut beyond) = (1, most.max(1) + 1);
+        while beyond - fits > 1 {
+            let middle = usize::midpoint(fits, beyond);
+            if self.has_room(of(middle - 1), bytes, rate) { fits = middle } else { beyond = middle }
+        }
+        of(fits)
+    }
+
     /// Whether an A-MPDU at `rate` still keeps the limits with one more MPDU of `bytes` bytes. The
     /// first always fits.
     pub fn has_room(&self, ampdu: AmpduSize, bytes: usize, rate: Bitrate) -> bool {

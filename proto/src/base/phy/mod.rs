@@ -364,6 +364,9 @@ pub struct RadioSpec {
     pub seal_bytes: usize,
     /// Whether each access category has a queue of its own in the card (802.11e).
     pub edca: bool,
+    /// Most frames to one neighbour that go in one transmission (A-MPDU) and have one block
+    /// acknowledgement; 1 where each goes by itself.
+    pub aggregate: u8,
 }
 
 impl RadioSpec {
@@ -377,6 +380,50 @@ impl RadioSpec {
     pub fn unacknowledged(&self, bytes: usize) -> Duration {
         let mpdu = self.mpdu_bytes(bytes);
         self.mean_gap() + self.phy.air_time(self.phy.psdu_bytes(mpdu, self.rate), self.rate)
+    }
+
+    /// Whether frames go many in one transmission.
+    pub const fn aggregates(&self) -> bool {
+        self.aggregate > 1
+    }
+
+    /// Air time of an A-MPDU with the expected gap before it, which is drawn as before all that is
+    /// acknowledged, and its block acknowledgement.
+    pub fn aggregated(&self, size: AmpduSize) -> Duration {
+        let gap = Self { gap: Gap::Backoff, ..*self }.mean_gap();
+        gap + self.phy.air_time(size.bytes(), self.rate) + self.answer(BLOCK_ACK_BYTES)
+    }
+
+    /// Air time of a request for a block acknowledgement, with the longest gap that is drawn before
+    /// it, and its answer.
+    pub fn block_ack_request(&self) -> Duration {
+        let (smallest, _) = self.phy.contention_window();
+        let gap = self.phy.difs() + self.phy.slot() * u64::from(smallest);
+        let rate = self.phy.ack_rate(None, self.rate);
+        gap + self.phy.air_time(BLOCK_ACK_REQUEST_BYTES, rate) + self.answer(BLOCK_ACK_BYTES)
+    }
+
+    /// SIFS and a control frame that answers data.
+    fn answer(&self, bytes: usize) -> Duration {
+        self.phy.sifs() + self.phy.air_time(bytes, self.phy.ack_rate(None, self.rate))
+    }
+
+    /// Whether an A-MPDU has room for a frame whose payload behind LLC/SNAP has `bytes` bytes
+    /// before it is sealed.
+    pub fn has_room(&self, size: AmpduSize, bytes: usize) -> bool {
+        size.mpdus() < usize::from(self.aggregate)
+            && self.phy.has_room(size, self.mpdu_bytes(bytes), self.rate)
+    }
+
+    /// What a frame takes of an air that is full of its like: [`RadioSpec::unacknowledged`], or its
+    /// share of as long an A-MPDU as there is.
+    pub fn share(&self, bytes: usize) -> Duration {
+        if !self.aggregates() {
+            return self.unacknowledged(bytes);
+        }
+        let mpdu = self.mpdu_bytes(bytes);
+        let size = self.phy.longest_ampdu(mpdu, self.rate, self.aggregate.into());
+        self.aggregated(size) / size.mpdus() as u64
     }
 
     /// Bytes of a frame without MAC acknowledgement whose payload behind LLC/SNAP has `bytes`

@@ -176,6 +176,14 @@ fn an_ampdu_grows_by_delimiters_and_padding_up_to_its_limits() {
     let fastest = phy.rates()[7];
     // 42 MPDUs would need 64,846 bytes and 8 ms: here the time is the limit.
     assert_eq!(fill(phy, fastest, 1538).mpdus(), 28);
+    for (phy, mpdu, most) in [(phy, 1538, 64), (phy, 101, 64), (phy, 1538, 5), (phy, 1538, 1)] {
+        let longest = phy.longest_ampdu(mpdu, fastest, most);
+        let full = fill(phy, fastest, mpdu).mpdus();
+        assert_eq!(longest.mpdus(), full.min(most), "{mpdu} bytes, {most} at most");
+        let mut one_by_one = phy.ampdu();
+        (0..longest.mpdus()).for_each(|_| _ = one_by_one.push(mpdu));
+        assert_eq!(longest, one_by_one);
+    }
     let fast = n(Width::Mhz40, GuardInterval::Short, 2);
     let full = fill(fast, fast.rates()[7], 1538);
     assert_eq!((full.mpdus(), full.bytes()), (42, 64_846));
@@ -186,6 +194,32 @@ fn an_ampdu_grows_by_delimiters_and_padding_up_to_its_limits() {
     assert_eq!(ac.psdu_bytes(1538, ac.rates()[0]), 1544);
     assert_eq!(ac.psdu_bytes(14, ac.legacy_rates()[0]), 14);
     assert_eq!(phy.psdu_bytes(1538, fastest), 1538);
+}
+
+#[test]
+fn a_frame_among_many_has_its_share_of_what_they_cost_together() {
+    let phy = n(Width::Mhz20, GuardInterval::Long, 1);
+    let spec = |aggregate| RadioSpec {
+        id: RadioId(0),
+        phy,
+        rate: phy.rates()[7],
+        gap: Gap::Difs,
+        channel: 36,
+        seal_bytes: 0,
+        edca: false,
+        aggregate,
+    };
+    // DIFS, and 1,538 bytes at 65 Mb/s.
+    assert_eq!(spec(1).share(1500).as_micros(), 34 + 228);
+    // DIFS and a mean draw, 28 of them with delimiters, SIFS and the block acknowledgement.
+    let together = 34.0 + 67.5 + f64::from(36 + 4 * 1331) + 16.0 + 32.0;
+    let share = spec(64).share(1500).as_nanos() as f64 / 1e3;
+    assert!((share - together / 28.0).abs() < 0.01, "{share}");
+    let two = (34.0 + 67.5 + f64::from(36 + 4 * 96) + 16.0 + 32.0) / 2.0;
+    let share = spec(2).share(1500).as_nanos() as f64 / 1e3;
+    assert!((share - two).abs() < 0.01, "{share}");
+    // A request of 24 bytes at 24 Mb/s, and its answer of 32.
+    assert_eq!(spec(64).block_ack_request().as_micros(), 34 + 135 + 32 + 16 + 32);
 }
 
 #[test]

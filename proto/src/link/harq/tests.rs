@@ -31,6 +31,7 @@ impl Node {
             channel: 1,
             seal_bytes: 24,
             edca: false,
+            aggregate: 1,
         };
         let secure = SecureSpec {
             node: NodeId(id),

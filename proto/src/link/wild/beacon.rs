@@ -51,7 +51,7 @@ impl Wild {
             let index = self.port(place).peers[turn];
             let Some(wanted) = self.peers[index].wanted else { continue };
             let lane = Lane { flow: FlowId::CONTROL, ..lane(&self.peers[index]) };
-            if !self.fits(now, place, BEACON_BYTES + wanted.bytes, Duration::ZERO)
+            if !self.fits(now, (place, None), BEACON_BYTES + wanted.bytes, Duration::ZERO)
                 || below(lane).is_none()
             {
                 continue;
@@ -76,7 +76,7 @@ impl Wild {
         let lane = Lane { radio, ..Lane::default() };
         let turns = self.given_turns(place);
         let bytes = BEACON_BYTES + turns.len();
-        if self.port(place).is_stamped || !self.fits(now, place, bytes, Duration::ZERO) {
+        if self.port(place).is_stamped || !self.fits(now, (place, None), bytes, Duration::ZERO) {
             return None;
         }
         if below(lane).is_none() {

@@ -40,9 +40,16 @@ impl Wild {
             What::Control | What::Carrier(_) => &mut air.acknowledgement,
         };
         *share += done.air_time;
-        if let (Some(index), What::First(seq) | What::Repeat(seq)) = (frame.peer, frame.what) {
-            self.peers[index].sender.on_sent(seq, done.air_time);
+        let Some(index) = frame.peer else { return };
+        let sender = &mut self.peers[index].sender;
+        let seq = match frame.what {
+            What::First(seq) | What::Repeat(seq) => Some(seq),
+            What::Parity | What::Control | What::Carrier(_) => None,
+        };
+        if matches!(done.outcome, FrameOutcome::Acked(_)) {
+            sender.on_acked_by_card(frame.slot, seq);
         }
+        seq.into_iter().for_each(|seq| sender.on_sent(seq, done.air_time));
     }
 
     /// What may be put together for a neighbour so that the device takes it, repeated with the

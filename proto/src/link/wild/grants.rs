@@ -16,8 +16,9 @@ use std::cmp::Reverse;
 
 use super::beacon::BEACON_BYTES;
 use super::peer::Peer;
+use super::port::Port;
 use super::turns::Turn;
-use super::{Port, Settings, Wild, ack_bytes};
+use super::{Settings, Wild, ack_bytes};
 use crate::base::{Duration, Instant};
 use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, TurnEntry, Turns};
 
@@ -151,7 +152,7 @@ impl Port {
     /// acknowledgement of a window of so many.
     pub(super) fn packet_turn(&self, settings: &Settings, window: usize) -> Duration {
         let bytes = super::FULL_PACKET_BYTES + ACK_BYTES.max(ack_bytes(window));
-        self.spec.unacknowledged(HEADER_BYTES + bytes) + settings.overhead
+        self.alone(HEADER_BYTES + bytes) + settings.overhead
     }
 
     /// What the beacon takes with which the middle of a star opens its slot, at most.
@@ -255,7 +256,7 @@ impl Wild {
         let (near, far) = (lags.clone().min().unwrap_or(0), lags.max().unwrap_or(0));
         let skew = Duration::from_nanos(far - near);
         let air = |bytes| port.spec.unacknowledged(HEADER_BYTES + bytes) + overhead;
-        let least = air(ACK_BYTES) * 2 + GAP;
+        let least = air(ACK_BYTES) + port.alone(HEADER_BYTES + ACK_BYTES) + overhead + GAP;
         let window = port.peers.iter().map(|index| peer(index).sender.limit()).max();
         let packet = port.packet_turn(&self.settings, window.unwrap_or(0)) + GAP;
         let room = slot.saturating_sub(guard + skew);
@@ -274,7 +275,8 @@ impl Wild {
         here.sort_by_key(|index| (peer(index).served.fed, turned(index)));
         let unit = slot / u64::from(FULL_LENGTH);
         // Acknowledgements ride where there are packets.
-        let beside = packet.saturating_sub(air(super::FULL_PACKET_BYTES));
+        let full = port.spec.share(HEADER_BYTES + super::FULL_PACKET_BYTES) + overhead;
+        let beside = packet.saturating_sub(full);
         let cycles = u64::from(port.turns.grants.held.max(1));
         let wanted = |index: &usize| peer(index).wanted(unit, beside, cycles);
         Needs {

@@ -21,6 +21,7 @@ mod grants;
 mod packets;
 mod parts;
 mod peer;
+mod port;
 mod queue;
 mod receive;
 mod receiver;
@@ -40,14 +41,13 @@ pub use recovery::{SLOTS as LOSS_SLOTS, parity, residual, retries};
 pub use turns::Turn;
 
 use self::class::Classes;
-use self::clock::RadioClock;
 use self::parts::Parts;
 use self::peer::Peer;
+use self::port::Port;
 use self::riders::Riders;
 use self::send::Outstanding;
 use self::slots::{Phase, SlotEvent, Slots};
 use self::status::Counters;
-use self::turns::PortTurns;
 use super::code::MAX_DATA;
 use super::{Link, LinkStatus, PeerSpec, SlotStatus};
 use crate::base::{
@@ -71,9 +71,6 @@ const SMALL_PACKET_BYTES: usize = 100;
 /// Bounds of the queue of a flow where its length is not set.
 const SHORTEST_QUEUE: usize = 64;
 const LONGEST_QUEUE: usize = 1_024;
-/// Where frames are filled, so much air time is given down ahead: a frame on air, one that waits.
-/// With a whole slot ahead, what comes during the slot would find no place in it.
-const AHEAD: Duration = Duration::from_millis(3);
 /// Most bytes of an acknowledgement besides its bits.
 const ACK_BYTES: usize = 10;
 
@@ -145,43 +142,6 @@ struct Group {
     ports: Vec<Port>,
 }
 
-/// One radio.
-#[derive(Debug)]
-struct Port {
-    spec: RadioSpec,
-    /// Virtual time: when all frames given down so far will have left.
-    busy_until: Instant,
-    /// When what was given down could be through at the earliest, without any gaps.
-    on_air_until: Instant,
-    /// What the frames that have not come back will take.
-    planned: Duration,
-    /// From when to when it may send in the slot of its node.
-    opens: Instant,
-    closes: Instant,
-    turns: PortTurns,
-    clock: RadioClock,
-    /// Whether a frame of this slot has carried the stamp.
-    is_stamped: bool,
-    /// Bytes behind LLC/SNAP that a frame may have, so that the device takes it.
-    longest: usize,
-    /// Neighbours on this radio, as indices; the first is the one whose turn it is.
-    peers: VecDeque<usize>,
-}
-
-impl Port {
-    /// Whether enough was given down for now; more is asked for when some of it has gone.
-    fn is_ahead(&self, now: Instant, settings: &Settings) -> bool {
-        settings.frame_bytes.is_some()
-            && self.planned > Duration::ZERO
-            && self.busy_until.since(now) > AHEAD
-    }
-
-    /// Virtual time after a frame whose payload behind LLC/SNAP has `bytes` bytes.
-    fn after(&self, now: Instant, bytes: usize, overhead: Duration) -> Instant {
-        self.busy_until.max(now) + self.spec.unacknowledged(bytes) + overhead
-    }
-}
-
 impl Wild {
     /// The link at `node` with its radios, to its neighbours.
     ///
@@ -196,19 +156,7 @@ impl Wild {
         let settings = Settings::new(config);
         let mut groups: Vec<Group> = Vec::new();
         for spec in radios {
-            let port = Port {
-                spec: *spec,
-                busy_until: Instant::ZERO,
-                on_air_until: Instant::ZERO,
-                planned: Duration::ZERO,
-                opens: Instant::ZERO,
-                closes: Instant::ZERO,
-                turns: PortTurns::default(),
-                clock: RadioClock::default(),
-                is_stamped: false,
-                longest: usize::MAX,
-                peers: VecDeque::new(),
-            };
+            let port = Port::build(*spec);
             match groups.iter_mut().find(|group| shares_air(group, spec)) {
                 Some(group) => group.ports.push(port),
                 None => {
@@ -330,11 +278,11 @@ impl Wild {
         gone.into_iter().for_each(|packet| self.count_drop(packet, DropCause::NoRoute));
     }
 
-    /// What a frame with so many bytes of packets takes beside the longest acknowledgement.
+    /// What a frame with so many bytes of packets needs, beside the longest acknowledgement, of a
+    /// slot or turn in which nothing else is sent.
     fn air_beside_ack(&self, peer: &Peer, bytes: usize) -> Duration {
-        let spec = self.port(peer.place).spec;
         let ack = ack_bytes(peer.sender.limit());
-        spec.unacknowledged(HEADER_BYTES + ack + bytes) + self.settings.overhead
+        self.port(peer.place).alone(HEADER_BYTES + ack + bytes) + self.settings.overhead
     }
 
     /// Whether a packet of so many bytes fits into whatever slot or turn is there for a packet: it
@@ -378,7 +326,7 @@ fn place(groups: &[Group], spec: &PeerSpec) -> (usize, usize) {
 /// Packets in flight to one neighbour: four slots of small ones unless it is set. Counted in full
 /// ones, a flow of small packets would stand still while a lost one is repeated.
 fn window(config: &WildConfig, settings: &Settings, radio: &RadioSpec) -> usize {
-    let frame = radio.unacknowledged(HEADER_BYTES + SMALL_PACKET_BYTES) + settings.overhead;
+    let frame = radio.share(HEADER_BYTES + SMALL_PACKET_BYTES) + settings.overhead;
     let capacity = settings.slot.saturating_sub(settings.guard).div_duration(frame) as usize;
     let window = config.window_packets.map_or((4 * capacity).max(SMALLEST_WINDOW), usize::from);
     window.clamp(1, MAX_ACK_BITS)
@@ -390,7 +338,7 @@ fn window(config: &WildConfig, settings: &Settings, radio: &RadioSpec) -> usize 
 fn queue(config: &WildConfig, radio: &RadioSpec) -> usize {
     let slot = config.slot_most().saturating_sub(config.guard());
     let overhead = Duration::from_secs_f64(config.overhead_us / 1e6);
-    let frame = radio.unacknowledged(HEADER_BYTES + FULL_PACKET_BYTES) + overhead;
+    let frame = radio.share(HEADER_BYTES + FULL_PACKET_BYTES) + overhead;
     let is_wire = radio.phy.kind == PhyKind::Wire;
     let capacity = if is_wire { 0 } else { slot.div_duration(frame) as usize };
     config.queue_packets.unwrap_or((4 * capacity).clamp(SHORTEST_QUEUE, LONGEST_QUEUE))

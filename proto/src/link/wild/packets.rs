@@ -31,7 +31,7 @@ impl Wild {
         let mut levels = self.peers[index].precedence.order();
         levels.find_map(|level| {
             let frame = self.repeat(now, index, level).or_else(|| self.first(now, index, level))?;
-            let air = self.port(self.peers[index].place).spec.unacknowledged(frame.payload.len());
+            let air = self.port(self.peers[index].place).spec.share(frame.payload.len());
             self.peers[index].precedence.on_frame(level, air + self.settings.overhead);
             Some(frame)
         })
@@ -56,13 +56,13 @@ impl Wild {
         let class = self.peers[index].codes.iter().position(|code| !code.parity.is_empty())?;
         let (coded, unit) = self.peers[index].codes[class].parity.front()?.clone();
         let ack = self.peers[index].ack();
-        if !self.fits(now, place, ack.len() + unit.len(), Duration::ZERO) {
+        if !self.fits(now, (place, Some(index)), ack.len() + unit.len(), Duration::ZERO) {
             return None;
         }
         let code = &mut self.peers[index].codes[class];
         code.parity.pop_front();
         code.on_parity_frame();
-        let share = self.port(place).spec.unacknowledged(HEADER_BYTES + unit.len());
+        let share = self.port(place).spec.share(HEADER_BYTES + unit.len());
         let share = share + self.settings.overhead;
         let code = &mut self.peers[index].codes[class];
         code.reserved = code.reserved.saturating_sub(share);
@@ -88,10 +88,10 @@ impl Wild {
         let block = peer.codes[class].block.as_ref();
         let parity = peer.sender.estimate.parity(class, block.map_or(0, Encoder::len) + 1);
         let longest = block.map_or(UNIT_HEAD_BYTES + bytes, |block| block.longest_with(bytes));
-        let air = self.port(peer.place).spec.unacknowledged(HEADER_BYTES + longest);
+        let air = self.port(peer.place).spec.share(HEADER_BYTES + longest);
         let own = (air + self.settings.overhead) * parity as u64;
         let beside = own + self.reserved(peer.place, Some((index, class)));
-        self.fits(now, peer.place, bytes, beside).then_some(own)
+        self.fits(now, (peer.place, Some(index)), bytes, beside).then_some(own)
     }
 
     /// Puts a packet into the open block.
@@ -137,7 +137,7 @@ impl Wild {
             }
         }
         let beside = self.reserved(peer.place, None);
-        self.fits(now, peer.place, bytes, beside).then_some(None)
+        self.fits(now, (peer.place, Some(index)), bytes, beside).then_some(None)
     }
 
     /// Whether a packet that coding alone repairs would have its parity in a whole slot, or turn,
@@ -146,7 +146,7 @@ impl Wild {
         let peer = &self.peers[index];
         let frames = peer.sender.estimate.parity(class, 1) as u64 + 2;
         let unit = HEADER_BYTES + UNIT_HEAD_BYTES + bytes;
-        let air = self.port(peer.place).spec.unacknowledged(unit) + self.settings.overhead;
+        let air = self.port(peer.place).spec.share(unit) + self.settings.overhead;
         let is_alone = self.settings.classes.get(class).rules.recovery == Recovery::Fec;
         let port = self.port(peer.place);
         is_alone && air * frames <= port.closes.since(port.opens)

@@ -222,7 +222,7 @@ impl Wild {
         let spec = self.port(place).spec;
         let beside = self.reserved(place, None) + spec.gap_spread();
         let fits = |bytes: usize| {
-            self.fits(now, place, ack + bytes, beside)
+            self.fits(now, (place, Some(index)), ack + bytes, beside)
                 && self.fits_any_slot(&self.peers[index], bytes)
         };
         let room = largest(most, fits);

@@ -89,7 +89,7 @@ impl Wild {
             let fits = |more: usize| {
                 let bytes = length + RIDE_BYTES + more;
                 bytes <= most_bytes
-                    && self.fits(now, place, ack + bytes, beside)
+                    && self.fits(now, (place, Some(index)), ack + bytes, beside)
                     && self.fits_any_slot(&self.peers[index], bytes)
             };
             let most = largest(SHORT_BYTES, fits);

@@ -5,12 +5,12 @@
 //! where none of these fits and none went out, and a beacon if nothing else was sent.
 
 use super::peer::Peer;
+use super::port::Port;
 use super::riders::BUNDLE_BYTES;
-use super::{InOrder, Port, Settings, Wild, WildConfig, ack_bytes, window};
+use super::{InOrder, Settings, Wild, WildConfig, ack_bytes, window};
 use crate::base::phy::LLC_SNAP_BYTES;
 use crate::base::{
-    AccessCategory, AckPolicy, Cx, Duration, EtherType, FlowId, Frame, Gap, Instant, Lane,
-    RadioSpec, RoomBelow, Seq, TxOptions, UnitId,
+    Cx, Duration, EtherType, FlowId, Frame, Instant, Lane, RadioSpec, RoomBelow, Seq, UnitId,
 };
 use crate::wire::wild::{Coded, HEADER_BYTES, Header, Kind, UNIT_HEAD_BYTES, encode, flag};
 
@@ -64,7 +64,8 @@ impl Wild {
         below: &RoomBelow<'_>,
     ) -> Option<Frame> {
         // Nothing shorter than a bare header exists.
-        if !self.fits(cx.now, place, 0, Duration::ZERO) {
+        let first = self.port(place).peers.front().copied();
+        if !self.fits(cx.now, (place, first), 0, Duration::ZERO) {
             return None;
         }
         if let Some(frame) = self.opening_beacon(cx.now, place, below) {
@@ -84,9 +85,11 @@ impl Wild {
                 .or_else(|| self.parity(cx.now, index))
                 .or_else(|| self.of_classes(cx.now, index))
                 .or_else(|| self.ack_alone(cx.now, index, true));
-            if frame.is_some() {
-                self.port_mut(place).peers.rotate_left(turn + 1);
-                return frame;
+            if let Some(frame) = frame {
+                // What goes in one transmission is for one neighbour.
+                let goes_on = self.port(place).goes_on(cx.now, index, frame.payload.len());
+                self.port_mut(place).peers.rotate_left(turn + usize::from(!goes_on));
+                return Some(frame);
             }
         }
         self.beacon(cx.now, place, below)
@@ -100,18 +103,18 @@ impl Wild {
         &mut self.groups[place.0].ports[place.1]
     }
 
-    /// Whether a frame with `bytes` bytes behind the header, and `beside` of air time after it,
-    /// end within the slot.
+    /// Whether a frame to a neighbour, or to all, with `bytes` bytes behind the header, and
+    /// `beside` of air time after it, end within the slot.
     pub(super) fn fits(
         &self,
         now: Instant,
-        place: (usize, usize),
+        (place, peer): ((usize, usize), Option<usize>),
         bytes: usize,
         beside: Duration,
     ) -> bool {
         let overhead = self.settings.overhead;
-        let end = self.port(place).after(now, HEADER_BYTES + bytes, overhead) + beside;
-        end <= self.port(place).closes
+        let end = self.port(place).after(now, peer, HEADER_BYTES + bytes, overhead) + beside;
+        end <= self.port(place).limit(peer)
     }
 
     fn ack_alone(&mut self, now: Instant, index: usize, fits_nothing: bool) -> Option<Frame> {
@@ -121,7 +124,8 @@ impl Wild {
         }
         let ack = peer.ack();
         let beside = self.reserved(self.peers[index].place, None);
-        if ack.is_empty() || !self.fits(now, self.peers[index].place, ack.len(), beside) {
+        let to = (self.peers[index].place, Some(index));
+        if ack.is_empty() || !self.fits(now, to, ack.len(), beside) {
             return None;
         }
         self.peers[index].acks.alone -= 1;
@@ -166,8 +170,10 @@ impl Wild {
         let demand = self.demand_told(place, content.peer);
         let overhead = self.settings.overhead;
         let port = self.port(place);
-        let options = port.options();
         let carried = if let What::Carrier(bytes) = content.what { Some(bytes) } else { None };
+        // What a layer below puts in may have a stamp in it.
+        let joins = content.peer.filter(|_| carried.is_none());
+        let options = port.options(joins);
         let had_stamp = !port.is_stamped || carried.is_some();
         let on_air = now.max(port.busy_until) + port.gap_of_next();
         let delta_us = on_air.since(slots.start()).as_micros() as u32;
@@ -195,7 +201,7 @@ impl Wild {
         let to = content.peer.map(|index| self.peers[index].spec.node);
         let port = self.port_mut(place);
         let bytes = payload.len();
-        let planned = port.take(now, bytes + carried.unwrap_or_default(), overhead);
+        let planned = port.take(now, joins, bytes + carried.unwrap_or_default(), overhead);
         let radio = port.spec.id;
         if let Some(index) = content.peer {
             let peer = &mut self.peers[index];
@@ -224,38 +230,6 @@ impl WildConfig {
         // One that is repeated may have an acknowledgement that it did not have at first.
         let filled = usize::from(self.frame_bytes.unwrap_or(0)) + ack;
         single.max(filled.saturating_sub(LLC_SNAP_BYTES + radio.seal_bytes))
-    }
-}
-
-impl Port {
-    /// How the radio sends a frame of this slot: once, and not after it.
-    fn options(&self) -> TxOptions {
-        TxOptions {
-            access: AccessCategory::BestEffort,
-            ack: AckPolicy::NoAck,
-            rate: Some(self.spec.rate),
-            attempts: Some(1),
-            deadline: Some(self.closes),
-            ..TxOptions::default()
-        }
-    }
-
-    /// The gap before the next frame, its mean where it is drawn. The first of a slot finds the
-    /// medium idle and goes at once: what a radio has to count of its last draw, it has counted.
-    fn gap_of_next(&self) -> Duration {
-        let is_at_once = !self.is_stamped && self.spec.gap == Gap::Backoff;
-        if is_at_once { Duration::ZERO } else { self.spec.mean_gap() }
-    }
-
-    /// A frame with `bytes` bytes goes down; the air time that is planned for it.
-    fn take(&mut self, now: Instant, bytes: usize, overhead: Duration) -> Duration {
-        self.is_stamped = true;
-        let planned = self.spec.unacknowledged(bytes) + overhead;
-        self.busy_until = self.busy_until.max(now) + planned;
-        self.planned += planned;
-        let air = planned.saturating_sub(self.spec.mean_gap() + overhead);
-        self.on_air_until = self.on_air_until.max(now) + air;
-        planned
     }
 }
 

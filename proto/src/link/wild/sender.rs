@@ -43,7 +43,8 @@ pub(super) struct Entry {
     level: usize,
     air_time: Duration,
     state: State,
-    /// End of the slot of the last transmission.
+    /// End of the slot of the last transmission, or of the next one if the neighbour's card has it:
+    /// that may hold it back for one that is missing before it.
     until: Instant,
 }
 
@@ -81,6 +82,8 @@ struct SentSlot {
     number: u16,
     until: Instant,
     frames: u32,
+    /// Those that the neighbour's card has acknowledged.
+    acked: u32,
 }
 
 /// Counters of one sender.
@@ -253,6 +256,15 @@ impl Sender {
         }
     }
 
+    /// The neighbour's card has acknowledged a frame of slot `number`, which had this packet in it.
+    pub(super) fn on_acked_by_card(&mut self, number: u16, seq: Option<Seq>) {
+        if let Some(slot) = self.slots.iter_mut().rfind(|slot| slot.number == number) {
+            slot.acked += 1;
+        }
+        let Some(index) = seq.and_then(|seq| self.index(seq)) else { return };
+        self.window[index].until += self.cycle;
+    }
+
     /// A transmission did not happen: the packet is to be sent before all newer ones, and the
     /// attempt does not count.
     pub(super) fn on_late(&mut self, seq: Seq) {
@@ -289,7 +301,7 @@ impl Sender {
         if self.slots.len() == SLOTS {
             self.slots.pop_front();
         }
-        self.slots.push_back(SentSlot { number, until, frames: 0 });
+        self.slots.push_back(SentSlot { number, until, frames: 0, acked: 0 });
     }
 
     /// A frame to the neighbour, one of those that it counts, was given down in the current slot.
@@ -350,9 +362,9 @@ impl Sender {
     fn on_report(&mut self, ack: &BulkAck, horizon: Instant) {
         while let Some(slot) = self.slots.front().filter(|slot| slot.until <= horizon).copied() {
             match slot.number.wrapping_sub(ack.slot) as i16 {
-                0 => self.estimate.on_slot(slot.frames, u32::from(ack.received)),
+                0 => self.estimate.on_slot(slot.frames, slot.acked.max(ack.received.into())),
                 // The neighbour has heard nothing since an earlier slot.
-                1.. => self.estimate.on_slot(slot.frames, 0),
+                1.. => self.estimate.on_slot(slot.frames, slot.acked),
                 _ => {}
             }
             self.slots.pop_front();

@@ -10,8 +10,9 @@
 
 use super::grants::Grants;
 use super::peer::Peer;
+use super::port::Port;
 use super::slots::{Phase, Slots};
-use super::{Port, Settings, Wild};
+use super::{Settings, Wild, ack_bytes};
 use crate::base::{Duration, Instant};
 use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, Header, Turns};
 
@@ -239,7 +240,7 @@ impl Wild {
     /// What could be sent to a neighbour, with an acknowledgement, in the unit of the header.
     pub(super) fn demand(&self, peer: &Peer) -> u8 {
         let spec = self.port(peer.place).spec;
-        let air = |bytes: usize| spec.unacknowledged(HEADER_BYTES + bytes) + self.settings.overhead;
+        let air = |bytes: usize| spec.share(HEADER_BYTES + bytes) + self.settings.overhead;
         let (waiting, lost) = (peer.queue.len(), peer.sender.lost());
         if waiting + lost == 0 {
             return 0;
@@ -247,7 +248,7 @@ impl Wild {
         // What was cut to fill a frame is repeated as long as it is.
         let front = peer.queue.front().map_or(0, |packet| packet.payload.len());
         let mean = peer.sender.lost_bytes().div_ceil(lost.max(1));
-        let ack = self.air_beside_ack(peer, 0).saturating_sub(air(0));
+        let ack = air(ack_bytes(peer.sender.limit())).saturating_sub(air(0));
         let all = air(front) * waiting as u64 + air(mean) * lost as u64 + ack;
         let unit = self.settings.slot / u64::from(FULL_LENGTH);
         let units = all.as_nanos().div_ceil(unit.as_nanos().max(1));

@@ -3,11 +3,11 @@
 mod phases;
 mod topology;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::config::{LinkConfig, StackConfig};
-use super::scenario::{FlowConfig, FlowKind, LossConfig, RadioConfig, Scenario};
+use super::scenario::{DeviceConfig, FlowConfig, FlowKind, LossConfig, RadioConfig, Scenario};
 use super::space::{Space, Thresholds};
 use crate::base::{AddressPlan, Bitrate, Dbm, Duration, NodeId, PhyKind, RadioId, RadioSpec};
 use crate::link::PeerSpec;
@@ -145,6 +145,8 @@ impl Scenario {
             LinkConfig::Wild(_) => topology.turns(),
             _ => Vec::new(),
         };
+        let rows =
+            if scenario.stack.link.has_schedule() { topology.rows() } else { BTreeSet::new() };
         let names: Arc<[String]> = scenario.node.iter().map(|node| node.name.clone()).collect();
         let stack = Arc::new(scenario.stack.clone());
         let has_blocks = scenario.flow.iter().any(FlowConfig::has_blocks);
@@ -155,6 +157,14 @@ impl Scenario {
             let node = NodeId(number as u16);
             let radios = topology.radios[number - 1].iter().enumerate();
             let peer = |step: &topology::Step| PeerSpec { node: step.node, radio: step.radio };
+            let devices: Vec<&DeviceConfig> = scenario.node[number - 1].all_devices().collect();
+            // Drivers put frames that are injected into no aggregates. And what acknowledges them
+            // would be sent while another radio of the same node and channel listens.
+            let aggregates = |id: usize, radio: &RadioUse| {
+                !matches!(devices.get(id), Some(DeviceConfig::Monitor { .. }))
+                    && !rows.contains(&(node, radio.config.channel))
+            };
+            let radio_plan = |(id, radio)| scenario.plan_radio(id, radio, aggregates(id, radio));
             NodePlan {
                 node,
                 name: names[number - 1].clone(),
@@ -162,7 +172,7 @@ impl Scenario {
                 stack: Arc::clone(&stack),
                 security: security.clone(),
                 hop: hop.clone(),
-                radios: radios.map(|(id, radio)| scenario.plan_radio(id, radio)).collect(),
+                radios: radios.map(radio_plan).collect(),
                 turns: turns.get(number - 1).cloned().unwrap_or_default(),
                 peers: topology.steps(node).iter().map(peer).collect(),
                 next_hops: BTreeMap::new(),
@@ -182,7 +192,7 @@ impl Scenario {
         self.security.as_ref().map_or(0, SecurityConfig::seal_bytes)
     }
 
-    fn plan_radio(&self, id: usize, radio: &RadioUse) -> RadioPlan {
+    fn plan_radio(&self, id: usize, radio: &RadioUse, aggregates: bool) -> RadioPlan {
         let config = Arc::clone(&radio.config);
         let (phy, rate) = (config.phy(), config.rate());
         let micros = |micros: f64| Duration::from_secs_f64(micros / 1e6);
@@ -198,6 +208,10 @@ impl Scenario {
                 channel: config.channel,
                 seal_bytes: self.seal_bytes(),
                 edca: config.edca,
+                aggregate: match phy.ampdu_limits() {
+                    Some(_) if aggregates => config.aggregate,
+                    _ => 1,
+                },
             },
             ack_rate: phy.ack_rate(config.ack_rate_mbps.map(Bitrate::from_mbps), rate),
             slot,
@@ -374,11 +388,18 @@ impl NodePlan {
         // The end of a frame is told in the neighbour's slot: until then there are a slot of ours,
         // and what is repeated of the one before.
         let in_a_cycle = |slot: Duration| {
-            let of = |radio: &RadioPlan| (slot * 2).div_duration(radio.spec.unacknowledged(frame));
+            let of = |radio: &RadioPlan| (slot * 2).div_duration(radio.spec.share(frame));
             self.radios.iter().map(of).sum::<u64>() as u32
         };
-        let frames = self.slot().map(|(slot, _)| in_a_cycle(slot));
-        Below { repairs: link.repairs(), has_schedule: link.has_schedule(), frames }
+        let aggregate = self.radios.iter().map(|radio| u32::from(radio.spec.aggregate)).max();
+        let aggregate = aggregate.filter(|frames| *frames > 1);
+        // One transmission is on air, and the next one waits behind it.
+        let frames = match self.slot() {
+            Some((slot, _)) => Some(in_a_cycle(slot)),
+            None => aggregate.map(|frames| 2 * frames),
+        };
+        let repairs = link.repairs() || aggregate.is_some();
+        Below { repairs, has_schedule: link.has_schedule(), frames }
     }
 
     /// Length of a slot and its guard, where the link has slots.

@@ -26,7 +26,7 @@ pub(in crate::stack) struct OddRing {
 }
 
 /// A node on a channel.
-type Place = (NodeId, u16);
+pub(in crate::stack) type Place = (NodeId, u16);
 
 impl Topology {
     fn radio_of(&self, node: NodeId, step: &Step) -> &RadioUse {
@@ -174,7 +174,7 @@ impl Topology {
     }
 
     /// The nodes that are joined, over radios of one channel, with one that has several there.
-    fn rows(&self) -> BTreeSet<Place> {
+    pub(in crate::stack) fn rows(&self) -> BTreeSet<Place> {
         let has_several = |place: &Place| {
             let on_it = self.steps(place.0).iter().filter(|step| {
                 let config = &self.radio_of(place.0, step).config;

@@ -183,6 +183,48 @@ fn links_with_radios_of_their_own_make_nodes_with_several() {
 }
 
 #[test]
+fn radios_aggregate_unless_frames_are_injected_or_another_radio_listens_beside() {
+    let aggregates = |change: &dyn Fn(&mut Scenario)| {
+        let mut scenario = chain(3);
+        scenario.radio.phy = PhyKind::N;
+        change(&mut scenario);
+        let radios = |node: NodePlan| node.radios.into_iter().map(|radio| radio.spec.aggregate);
+        scenario
+            .plan()
+            .nodes
+            .into_iter()
+            .map(|node| radios(node).collect())
+            .collect::<Vec<Vec<_>>>()
+    };
+    let wild = || LinkConfig::Wild(Default::default());
+    let of_own = |scenario: &mut Scenario, channels: [u16; 2]| {
+        for (link, channel) in scenario.link.iter_mut().zip(channels) {
+            link.radio = own(&format!(r#"{{ "channel": {channel} }}"#));
+        }
+    };
+    assert_eq!(aggregates(&|_| {}), [[64]; 3]);
+    assert_eq!(aggregates(&|scenario| scenario.radio.phy = PhyKind::A), [[1]; 3]);
+    assert_eq!(aggregates(&|scenario| scenario.radio.aggregate = 8), [[8]; 3]);
+    let injects = |scenario: &mut Scenario| {
+        scenario.node[1].device = Some(DeviceConfig::Monitor { interface: "mon0".into() });
+    };
+    assert_eq!(aggregates(&injects), [[64], [1], [64]]);
+    // One radio of a node must not answer while another one listens.
+    let beside = |scenario: &mut Scenario| of_own(scenario, [36, 36]);
+    assert_eq!(aggregates(&beside), [vec![64], vec![64; 2], vec![64]], "without slots");
+    let slots = |scenario: &mut Scenario| {
+        scenario.stack.link = wild();
+        of_own(scenario, [36, 36]);
+    };
+    assert_eq!(aggregates(&slots), [vec![1], vec![1; 2], vec![1]]);
+    let apart = |scenario: &mut Scenario| {
+        scenario.stack.link = wild();
+        of_own(scenario, [36, 44]);
+    };
+    assert_eq!(aggregates(&apart), [vec![64], vec![64; 2], vec![64]]);
+}
+
+#[test]
 fn a_node_on_another_channel_is_heard_but_has_no_route() {
     let mut scenario = placed_chain(2).expanded().into_owned();
     scenario.node[1].radio = own(r#"{ "channel": 3 }"#);

@@ -128,6 +128,7 @@ pub(super) fn packet_on_air(radio: &RadioConfig) -> Duration {
         channel: radio.channel,
         seal_bytes: 0,
         edca: radio.edca,
+        aggregate: 1,
     };
     spec.unacknowledged(PACKET_BYTES + OVERHEAD_BYTES)
 }

@@ -16,7 +16,8 @@ pub const BATCH: Duration = Duration::from_millis(500);
 /// What blocks must know of the link below.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Below {
-    /// Whether it repairs losses by itself, and tells the end of a frame rounds after it was sent.
+    /// Whether it or its radios repair losses by themselves (radios do so where frames go many in a
+    /// transmission), and tell the end of a frame rounds after it was sent.
     pub repairs: bool,
     /// Whether radios send by a schedule of its own: relays that receive and send at once on one
     /// air do not collide then with nodes that they cannot hear.

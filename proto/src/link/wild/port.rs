@@ -1,0 +1,253 @@
+//! One radio: what it still has to send by the plan, and when that will be through.
+
+use std::collections::VecDeque;
+
+use super::Settings;
+use super::clock::RadioClock;
+use super::turns::PortTurns;
+use crate::base::phy::AmpduSize;
+use crate::base::{AccessCategory, AckPolicy, Duration, Gap, Instant, RadioSpec, TxOptions};
+
+/// Where frames are filled, so much air time is given down ahead: a frame on air, one that waits.
+/// With a whole slot ahead, what comes during the slot would find no place in it.
+const AHEAD: Duration = Duration::from_millis(3);
+
+/// One radio.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) spec: RadioSpec,
+    /// Virtual time: when all frames given down so far will have left.
+    pub(super) busy_until: Instant,
+    /// When what was given down could be through at the earliest, without any gaps.
+    pub(super) on_air_until: Instant,
+    /// What the frames that have not come back will take.
+    pub(super) planned: Duration,
+    /// From when to when it may send in the slot of its node.
+    pub(super) opens: Instant,
+    pub(super) closes: Instant,
+    pub(super) turns: PortTurns,
+    pub(super) clock: RadioClock,
+    /// Whether a frame of this slot has carried the stamp.
+    pub(super) is_stamped: bool,
+    /// Bytes behind LLC/SNAP that a frame may have, so that the device takes it.
+    pub(super) longest: usize,
+    /// Neighbours on this radio, as indices; the first is the one whose turn it is.
+    pub(super) peers: VecDeque<usize>,
+    /// The A-MPDU that the next frame may become a part of, and the neighbour that it is for.
+    open: Option<(usize, AmpduSize)>,
+}
+
+impl Port {
+    pub(super) fn build(spec: RadioSpec) -> Self {
+        Self {
+            spec,
+            busy_until: Instant::ZERO,
+            on_air_until: Instant::ZERO,
+            planned: Duration::ZERO,
+            opens: Instant::ZERO,
+            closes: Instant::ZERO,
+            turns: PortTurns::default(),
+            clock: RadioClock::default(),
+            is_stamped: false,
+            longest: usize::MAX,
+            peers: VecDeque::new(),
+            open: None,
+        }
+    }
+
+    /// Whether enough was given down for now; more is asked for when some of it has gone.
+    pub(super) fn is_ahead(&self, now: Instant, settings: &Settings) -> bool {
+        settings.frame_bytes.is_some()
+            && self.planned > Duration::ZERO
+            && self.busy_until.since(now) > AHEAD
+    }
+
+    /// Whether the next frame to `peer` may go in one transmission with others. The first of a slot
+    /// goes by itself, once: repeated by the card, its stamp would be wrong.
+    fn joins(&self, peer: Option<usize>) -> bool {
+        self.spec.aggregates() && self.is_stamped && peer.is_some()
+    }
+
+    /// When the next frame to `peer` must have ended. Behind frames that go many in a transmission
+    /// there is time to tell the neighbour which of them will not come again: its card holds back
+    /// what follows them until then.
+    pub(super) fn limit(&self, peer: Option<usize>) -> Instant {
+        let joins = self.joins(peer);
+        let request = if joins { self.spec.block_ack_request() } else { Duration::ZERO };
+        self.closes.saturating_sub(request)
+    }
+
+    /// What a frame whose payload behind LLC/SNAP has `bytes` bytes needs of a slot or turn in
+    /// which nothing else is sent.
+    pub(super) fn alone(&self, bytes: usize) -> Duration {
+        if !self.spec.aggregates() {
+            return self.spec.unacknowledged(bytes);
+        }
+        self.spec.aggregated(self.with(None, bytes)) + self.spec.block_ack_request()
+    }
+
+    /// Virtual time after a frame to `peer` whose payload behind LLC/SNAP has `bytes` bytes.
+    pub(super) fn after(
+        &self,
+        now: Instant,
+        peer: Option<usize>,
+        bytes: usize,
+        overhead: Duration,
+    ) -> Instant {
+        let open = self.joined(now, peer, bytes);
+        self.busy_until.max(now) + self.added(open, peer, bytes) + overhead
+    }
+
+    /// What a frame adds to what is planned, which is part of an A-MPDU if there is an open one.
+    fn added(&self, open: Option<AmpduSize>, peer: Option<usize>, bytes: usize) -> Duration {
+        if !self.joins(peer) {
+            return self.spec.unacknowledged(bytes);
+        }
+        let before = open.map_or(Duration::ZERO, |before| self.spec.aggregated(before));
+        self.spec.aggregated(self.with(open, bytes)).saturating_sub(before)
+    }
+
+    /// An A-MPDU, or a new one, with one frame more.
+    fn with(&self, open: Option<AmpduSize>, bytes: usize) -> AmpduSize {
+        let mut size = open.unwrap_or_else(|| self.spec.phy.ampdu());
+        size.push(self.spec.mpdu_bytes(bytes));
+        size
+    }
+
+    /// The A-MPDU that a frame to `peer` becomes a part of; nothing if it is the first of another.
+    fn joined(&self, now: Instant, peer: Option<usize>, bytes: usize) -> Option<AmpduSize> {
+        let (to, size) = self.open.filter(|_| self.busy_until > now)?;
+        (peer == Some(to) && self.spec.has_room(size, bytes)).then_some(size)
+    }
+
+    /// Whether another frame like the last one, of `bytes` bytes to `peer`, would go with it.
+    pub(super) fn goes_on(&self, now: Instant, peer: usize, bytes: usize) -> bool {
+        self.joined(now, Some(peer), bytes).is_some()
+    }
+
+    /// A frame with `bytes` bytes goes down, to `peer` or as one that goes by itself; the air time
+    /// that is planned for it.
+    pub(super) fn take(
+        &mut self,
+        now: Instant,
+        peer: Option<usize>,
+        bytes: usize,
+        overhead: Duration,
+    ) -> Duration {
+        let open = self.joined(now, peer, bytes);
+        let air = self.added(open, peer, bytes);
+        self.open = peer.filter(|_| self.joins(peer)).map(|peer| (peer, self.with(open, bytes)));
+        self.is_stamped = true;
+        let planned = air + overhead;
+        self.busy_until = self.busy_until.max(now) + planned;
+        self.planned += planned;
+        let gap = if open.is_none() { self.spec.mean_gap() } else { Duration::ZERO };
+        self.on_air_until = self.on_air_until.max(now) + air.saturating_sub(gap);
+        planned
+    }
+
+    /// How the radio sends a frame of this slot, to `peer` or as one that goes by itself: not after
+    /// it, and once. Of those that go many in a transmission the card repeats what is missing.
+    pub(super) fn options(&self, peer: Option<usize>) -> TxOptions {
+        let joins = self.joins(peer);
+        TxOptions {
+            access: AccessCategory::BestEffort,
+            ack: if joins { AckPolicy::Normal } else { AckPolicy::NoAck },
+            rate: Some(self.spec.rate),
+            attempts: (!joins).then_some(1),
+            deadline: Some(self.limit(peer)),
+            ..TxOptions::default()
+        }
+    }
+
+    /// The gap before the next frame, its mean where it is drawn. The first of a slot finds the
+    /// medium idle and goes at once: what a radio has to count of its last draw, it has counted.
+    pub(super) fn gap_of_next(&self) -> Duration {
+        let is_at_once = !self.is_stamped && self.spec.gap == Gap::Backoff;
+        if is_at_once { Duration::ZERO } else { self.spec.mean_gap() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{Phy, PhyKind, RadioId};
+
+    /// A radio of 802.11n in the midst of a slot.
+    fn port(aggregate: u8) -> Port {
+        let phy = Phy { kind: PhyKind::N, ..Phy::default() };
+        let rate = *phy.rates().last().expect("a rate");
+        let spec = RadioSpec {
+            id: RadioId(0),
+            phy,
+            rate,
+            gap: Gap::Difs,
+            channel: 36,
+            seal_bytes: 0,
+            edca: false,
+            aggregate,
+        };
+        let closes = Instant::ZERO + Duration::from_millis(20);
+        Port { is_stamped: true, closes, ..Port::build(spec) }
+    }
+
+    fn take(port: &mut Port, peer: usize, frames: usize) {
+        for _ in 0..frames {
+            let after = port.after(Instant::ZERO, Some(peer), 1500, Duration::ZERO);
+            port.take(Instant::ZERO, Some(peer), 1500, Duration::ZERO);
+            assert_eq!(port.busy_until, after);
+        }
+    }
+
+    fn many(port: &Port, frames: usize) -> Duration {
+        let spec = &port.spec;
+        spec.aggregated(spec.phy.longest_ampdu(spec.mpdu_bytes(1500), spec.rate, frames))
+    }
+
+    #[test]
+    fn frames_of_a_neighbour_are_planned_as_they_go_many_in_a_transmission() {
+        let mut port = port(64);
+        take(&mut port, 0, 28);
+        assert_eq!(port.planned, many(&port, 28));
+        assert!(!port.goes_on(Instant::ZERO, 0, 1500), "it is full");
+        take(&mut port, 0, 2);
+        assert!(port.goes_on(Instant::ZERO, 0, 1500));
+        take(&mut port, 1, 3);
+        assert_eq!(port.planned, many(&port, 28) + many(&port, 2) + many(&port, 3));
+        // When it has left, the next one begins another.
+        let left = port.busy_until;
+        assert!(port.goes_on(left.offset(-1), 1, 1500) && !port.goes_on(left, 1, 1500));
+        assert_eq!(port.after(left, Some(1), 1500, Duration::ZERO), left + many(&port, 1));
+    }
+
+    #[test]
+    fn what_is_stamped_or_for_all_goes_by_itself_and_once() {
+        let mut port = port(64);
+        let repeats = |port: &Port, peer| {
+            let TxOptions { ack, attempts, deadline, .. } = port.options(peer);
+            assert_eq!(deadline, Some(port.limit(peer)));
+            (ack == AckPolicy::Normal, attempts)
+        };
+        assert_eq!(repeats(&port, Some(0)), (true, None));
+        assert_eq!(repeats(&port, None), (false, Some(1)));
+        let request = port.spec.block_ack_request();
+        assert_eq!(port.closes.since(port.limit(Some(0))), request);
+        assert_eq!(port.limit(None), port.closes);
+        port.is_stamped = false;
+        assert_eq!(repeats(&port, Some(0)), (false, Some(1)));
+        let alone = port.spec.unacknowledged(1500);
+        assert_eq!(port.take(Instant::ZERO, Some(0), 1500, Duration::ZERO), alone);
+        // Whatever comes first in a turn, it fits into what one frame is said to need.
+        assert!(port.alone(1500) >= alone && port.alone(1500) >= many(&port, 1) + request);
+    }
+
+    #[test]
+    fn a_radio_that_sends_one_frame_at_a_time_is_planned_so() {
+        let mut port = port(1);
+        take(&mut port, 0, 5);
+        assert_eq!(port.planned, port.spec.unacknowledged(1500) * 5);
+        assert_eq!(port.alone(1500), port.spec.unacknowledged(1500));
+        assert_eq!(port.options(Some(0)).ack, AckPolicy::NoAck);
+        assert!(!port.goes_on(Instant::ZERO, 0, 1500));
+    }
+}

@@ -1,0 +1,68 @@
+//! Links and transports over radios that send many frames in one transmission (802.11n and ac).
+
+use farhop_sim::engine::Report;
+
+use super::report;
+
+/// A row of nodes under a link, `km` apart, with a flow from the first to the last.
+fn row(nodes: usize, radio: &str, link: &str, (km, loss): (f64, f64), kind: &str) -> Report {
+    let mut text = format!(
+        "name = \"row\"\nduration_s = 6\nmeasure_from_s = 1\n[radio]\n{radio}\n\
+         [stack.link]\nkind = \"{link}\"\n"
+    );
+    for node in 0..nodes {
+        text += &format!("[[node]]\nname = \"n{node}\"\n");
+    }
+    for from in 0..nodes - 1 {
+        text += &format!(
+            "[[link]]\nbetween = [\"n{from}\", \"n{}\"]\ndistance_km = {km:?}\nloss = {loss:?}\n",
+            from + 1
+        );
+    }
+    text += &format!("[[flow]]\nfrom = \"n0\"\nto = \"n{}\"\nkind = \"{kind}\"\n", nodes - 1);
+    report(&text)
+}
+
+const N: &str = "phy = \"802.11n\"";
+const AC: &str = "phy = \"802.11ac\"\nwidth_mhz = 80\nmcs = 9\nstreams = 2";
+
+#[test]
+fn slots_are_filled_with_transmissions_of_many_frames() {
+    // A transmission of 28 frames in 5.51 ms over 18.5 ms of 40, beside one of one frame alone.
+    let many = 28.0 * 1472.0 * 8.0 / 5_509.5 * 18.5 / 40.0;
+    let one = 1472.0 * 8.0 / 331.0 * 18.5 / 40.0;
+    for (nodes, loss, least) in [(2, 0.0, 0.92), (3, 0.0, 0.88), (2, 0.1, 0.73), (3, 0.1, 0.62)] {
+        let goodput = row(nodes, N, "wild", (20.0, loss), "udp").total_mbps();
+        let single = format!("{N}\naggregate = 1");
+        let without = row(nodes, &single, "wild", (20.0, loss), "udp").total_mbps();
+        println!("{nodes} nodes, {loss}: {goodput:.2}, {without:.2} of {many:.2} Mb/s");
+        assert!(goodput > least * many && goodput < many, "{goodput} of {many}");
+        assert!(without < one * 1.02, "{without} of {one}");
+    }
+}
+
+#[test]
+fn what_is_repeated_does_not_reach_into_the_slots_of_others() {
+    let report = row(3, AC, "wild", (20.0, 0.3), "udp");
+    for node in &report.nodes {
+        let radio = &node.layers["radio"];
+        // The answer to a request at the end of a turn may meet the first frame of the next one:
+        // the link does not know how long it is on its way.
+        let (collided, sent) = (radio["air_collided_us"], radio["air_data_us"]);
+        assert!(collided * 1_000 < sent, "{}: {collided} of {sent} us", node.name);
+    }
+    let [radio, link] = ["radio", "link"].map(|layer| &report.nodes[0].layers[layer]);
+    assert!(radio["aggregates"] > 1_000 && radio["block_ack_requests"] > 100, "{radio:?}");
+    // What the radio repeats, the link need not.
+    assert!(link["retransmissions"] < link["frames_sent"] / 20, "{link:?}");
+}
+
+#[test]
+fn blocks_go_as_many_in_a_transmission_as_datagrams_do() {
+    for (radio, loss) in [(N, 0.0), (AC, 0.0), (AC, 0.3)] {
+        let [blocks, datagrams] =
+            ["hop", "udp"].map(|kind| row(2, radio, "plain", (0.2, loss), kind).total_mbps());
+        println!("{radio}, {loss}: {blocks:.1} of {datagrams:.1} Mb/s");
+        assert!(blocks > 0.85 * datagrams, "{blocks} of {datagrams}");
+    }
+}
