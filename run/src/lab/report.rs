@@ -119,7 +119,9 @@ fn flow_report(config: &farhop_proto::stack::FlowConfig, measured: Measured) -> 
         ..FlowReport::default()
     };
     if let Some(mut udp) = measured.udp {
-        report.loss = udp.loss();
+        // A source without a rate sends more than its own node takes, and no socket says how much
+        // that was: what the network lost is not known.
+        report.loss = config.rate_mbps.and_then(|_| udp.loss());
         report.delay_ms = Distribution::of(&mut udp.delays_ms);
         report.jitter_ms = Distribution::of(&mut udp.jitters_ms);
     }
@@ -161,4 +163,24 @@ fn lateness(scenario: &Scenario, before: &[Value], after: &[Value]) -> Result<La
         devices.iter().filter_map(|device| device["sent"]["slots_overrun"].as_u64()).sum()
     };
     Ok(Lateness::judge(processes, between(&slots), between(&overrun)))
+}
+
+#[cfg(test)]
+mod tests {
+    use farhop_proto::stack::{FlowConfig, FlowKind};
+
+    use super::*;
+    use crate::lab::traffic::UdpMeasured;
+
+    #[test]
+    fn what_a_node_does_not_take_of_a_source_without_a_rate_is_no_loss() {
+        let report = |rate_mbps| {
+            let mut udp = UdpMeasured::default();
+            (udp.expected, udp.received) = (1_000, 90);
+            let config = FlowConfig { kind: FlowKind::Udp, rate_mbps, ..FlowConfig::default() };
+            flow_report(&config, Measured { udp: Some(udp), ..Measured::default() })
+        };
+        assert_eq!(report(Some(2.0)).loss, Some(0.91));
+        assert_eq!(report(None).loss, None);
+    }
 }

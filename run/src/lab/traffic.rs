@@ -55,10 +55,10 @@ pub(super) struct Measured {
 pub(super) struct UdpMeasured {
     made: Made,
     /// One more than the highest number that came.
-    expected: u64,
+    pub(super) expected: u64,
     /// The first number that counts since measuring began, and how many of those came.
     from: u64,
-    received: u64,
+    pub(super) received: u64,
     /// When the flow ended.
     ended: Instant,
     pub(super) delays_ms: Vec<f64>,
@@ -196,7 +196,8 @@ impl Running {
             FlowKind::Hop => return self.start_blocks(index, nodes.dir),
             kind => unreachable!("flows of kind {} were refused", kind.name()),
         };
-        // Without a rate of its own a source offers what the radio could send at most.
+        // Without a rate of its own a source offers what the radio could send at most: a TUN
+        // interface holds nobody back, and its node drops what it has no room for.
         let fastest = || scenario.plan().nodes[0].radios[0].spec.rate.mbps();
         self.config.rate_mbps = self.config.rate_mbps.or_else(|| Some(fastest()));
         for (end, pid) in [(receiver, pid(to)), (sender, pid(from))] {

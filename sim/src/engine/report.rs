@@ -75,13 +75,14 @@ pub struct FlowReport {
     pub to: String,
     /// Transport with its congestion control, for example `"tcp/reno"`.
     pub transport: String,
-    /// Payload handed to the network by the source, in bytes, each byte once.
+    /// Payload handed to the network by the source, in bytes, each byte once; of a `udp` flow
+    /// without a rate in a lab with what its own node did not take.
     pub sent_bytes: u64,
     /// Payload that the receiving application got, in bytes.
     pub delivered_bytes: u64,
     /// Delivered payload over the time that the flow ran, in Mb/s.
     pub goodput_mbps: f64,
-    /// Fraction of datagrams that never arrived (`udp`), 0 to 1.
+    /// Fraction of datagrams that never arrived (`udp`), 0 to 1; none in a lab without a rate.
     pub loss: Option<f64>,
     /// One-way delay, in milliseconds (`udp`).
     pub delay_ms: Option<Distribution>,

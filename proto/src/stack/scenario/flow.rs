@@ -38,8 +38,10 @@ pub struct FlowConfig {
     /// stops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Offered rate of payload, in Mb/s (`udp`, and `on-off` while it sends);
-    /// without it, as much as the link takes.
+    /// Offered rate of payload, in Mb/s (`udp`, and `on-off` while it sends); without it, as much
+    /// as the link takes. The simulator's source then waits for room in its node. A lab's cannot:
+    /// it sends at the rate of the radio, its node drops what is too much, and the report of a lab
+    /// has no loss of such a flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_mbps: Option<f64>,
     /// Payload of one datagram, in bytes (`udp`, `on-off`).
@@ -85,7 +87,7 @@ pub enum FlowKind {
     /// TCP: the kernel's in the lab, the simulator's own in `sim`.
     #[default]
     Tcp,
-    /// UDP at a constant rate.
+    /// UDP at a constant rate, or as much as the link takes.
     Udp,
     /// UDP that sends for some time, then is silent for some time, and so on.
     OnOff,
