@@ -34,6 +34,7 @@ use progress::tell;
     0    done; up, top and status --watch also if a signal ends them\n  \
     1    it went wrong\n  \
     2    a file or an option is wrong, and nothing was done\n  \
+    3    a lab was late: there is a report, but it is not valid\n  \
     127  there is no such program to run in a lab; 126 if it cannot be run\n  \
     130  interrupted by Ctrl-C, as proxy, exit and receive without --count always are;\n       \
     143 by SIGTERM, 129 by SIGHUP"
@@ -79,6 +80,8 @@ pub(crate) enum Failure {
     Input(miette::Report),
     /// It went wrong: exit status 1.
     Failed(String),
+    /// A lab could not keep up; all else was done: exit status 3.
+    Late,
     /// A program could not be run in its place: the exit status that shells have for that, 127
     /// where there is none and else 126.
     NotRun(String, u8),
@@ -161,6 +164,13 @@ fn main() -> ExitCode {
         Err(Failure::Failed(what)) => {
             tell(&format!("farhop: {what}"));
             ExitCode::FAILURE
+        }
+        Err(Failure::Late) => {
+            tell(
+                "farhop: this lab was late: its numbers are not valid; run it again, with less \
+                 beside it",
+            );
+            ExitCode::from(farhop_run::lab::LATE_STATUS)
         }
         Err(Failure::NotRun(what, status)) => {
             tell(&format!("farhop: {what}"));

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
+use farhop_run::lab::has_report;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -101,6 +102,6 @@ fn lab(farhop: &Path, scenario: &Path) -> Result<Vec<Row>> {
 fn report(farhop: &Path, driver: &str, scenario: &Path) -> Result<Value> {
     let out = Command::new(farhop).arg(driver).arg(scenario).arg("--json").output()?;
     let said = String::from_utf8_lossy(&out.stderr);
-    ensure!(out.status.success(), "farhop {driver} {}: {said}", scenario.display());
+    ensure!(has_report(out.status), "farhop {driver} {}: {said}", scenario.display());
     serde_json::from_slice(&out.stdout).context("a report that is not JSON")
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use farhop_proto::base::counted;
+use farhop_run::lab::has_report;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -123,7 +124,7 @@ fn report(farhop: &Path, driver: &str, file: &Path, seed: u64) -> Result<Value> 
     let mut command = Command::new(farhop);
     command.arg(driver).arg(file).arg("--json").arg("--seed").arg(seed.to_string());
     let out = command.output().context("farhop does not run")?;
-    if !out.status.success() {
+    if !has_report(out.status) {
         bail!("farhop {driver} {}: {}", file.display(), String::from_utf8_lossy(&out.stderr));
     }
     serde_json::from_slice(&out.stdout).context("a report that is not JSON")

@@ -24,6 +24,9 @@ const LOOK: Duration = Duration::from_millis(100);
 ///
 /// Each node is a network namespace with a daemon and a TUN interface; their radios meet in an
 /// emulated air. Works as root and, where the kernel allows user namespaces, for everybody.
+///
+/// A run in which this machine could not keep up has exit status 3, and its report says `late`.
+/// With --keep the lab is up all the same.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -175,7 +178,9 @@ fn run_once(options: &Options, loaded: &Loaded) -> Result<(), Failure> {
         !interrupt::has_come()
     });
     bar.end();
-    output(options, &finished?, &loaded.text)
+    let finished = finished?;
+    output(options, &finished, &loaded.text)?;
+    judge(&finished)
 }
 
 /// Builds a lab, runs its flows, and takes it down.
@@ -222,6 +227,14 @@ fn output(options: &Options, finished: &Report, text: &str) -> Result<(), Failur
     report::output(finished, text, options.out.as_deref(), options.json)
 }
 
+/// Fails if a run was late, once all else is done.
+fn judge(finished: &Report) -> Result<(), Failure> {
+    match &finished.lateness {
+        Some(lateness) if lateness.late => Err(Failure::Late),
+        _ => Ok(()),
+    }
+}
+
 /// What the holder of a lab says to the process that started it, a line each.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -252,8 +265,9 @@ fn keep(options: &Options, file: &Path, loaded: &Loaded) -> Result<(), Failure> 
         child.wait()?;
     }
     let id = outcome?;
-    if let Some(finished) = finished.filter(|report| !report.flows.is_empty()) {
-        output(options, &finished, &loaded.text)?;
+    let finished = finished.filter(|report| !report.flows.is_empty());
+    if let Some(finished) = &finished {
+        output(options, finished, &loaded.text)?;
     }
     if !options.json {
         let which = if running().len() > 1 { format!("--lab {id} ") } else { String::new() };
@@ -262,7 +276,7 @@ fn keep(options: &Options, file: &Path, loaded: &Loaded) -> Result<(), Failure> 
              lab down {id}` takes it down"
         ))?;
     }
-    Ok(())
+    finished.map_or(Ok(()), |finished| judge(&finished))
 }
 
 /// Listens to the holder of a lab until that is up; returns its id.

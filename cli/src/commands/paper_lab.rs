@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use farhop_papers::{Case, Effort, Outcome, Paper, Runs, lab};
 use farhop_proto::stack::Scenario;
+use farhop_run::lab::has_report;
 use farhop_sim::engine::Report;
 
 use super::lab::end;
@@ -143,7 +144,7 @@ fn run_in_lab(dir: &Path, text: &str, seed: u64) -> Result<Report, Failure> {
     if interrupt::has_come() {
         return Err(Failure::Interrupted);
     }
-    if !status.success() {
+    if !has_report(status) {
         let said = fs::read_to_string(err).unwrap_or_default();
         return Err(Failure::Failed(format!("a run in the lab failed: {}", said.trim())));
     }

@@ -6,6 +6,7 @@ mod debris;
 mod files;
 mod host;
 mod keys;
+mod late;
 mod mtu;
 mod noise;
 mod paper;

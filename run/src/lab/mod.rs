@@ -14,6 +14,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::OnceLock;
 
 mod blocks;
@@ -45,6 +46,14 @@ pub use stranger::run_stranger;
 
 /// Name of the environment variable that everything of a lab has.
 pub const LAB_VARIABLE: &str = "FARHOP_LAB";
+
+/// Exit status of `farhop lab` for a run that was late: there is a report, but it is not valid.
+pub const LATE_STATUS: u8 = 3;
+
+/// Whether `farhop lab` has printed a report, as also of a run that was late.
+pub fn has_report(status: ExitStatus) -> bool {
+    status.success() || status.code() == Some(LATE_STATUS.into())
+}
 
 /// Why a lab could not do what was asked.
 #[derive(Debug, thiserror::Error)]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use farhop_run::files::sum_file;
+use farhop_run::lab::has_report;
 use farhop_sim::engine::Report;
 use serde_json::Value;
 use toml::Table;
@@ -144,7 +145,7 @@ impl Program {
                 None => std::thread::sleep(poll),
             }
         };
-        if !status.success() {
+        if !has_report(status) {
             let name = &scenario["name"];
             bail!(
                 "farhop {command}, scenario {name}: {}",
