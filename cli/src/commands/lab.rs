@@ -25,6 +25,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Each node is a network namespace with a daemon and a TUN interface; their radios meet in an
 /// emulated air. Works as root and, where the kernel allows user namespaces, for everybody.
 ///
+/// The run begins once the links are up: slots in step, keys agreed. What they need for that is in
+/// no report of a lab, while in `farhop sim` it is the beginning of the run.
+///
 /// A run in which this machine could not keep up has exit status 3, and its report says `late`.
 /// With --keep the lab is up all the same.
 #[derive(clap::Args)]

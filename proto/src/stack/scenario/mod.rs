@@ -64,7 +64,8 @@ pub struct Scenario {
     /// What it shows, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Length of the run, in seconds.
+    /// Length of the run, in seconds: in the simulator from when all nodes are switched on, in a
+    /// lab from when its links are up.
     #[serde(default = "default_duration")]
     pub duration_s: f64,
     /// Seed of all random draws.
