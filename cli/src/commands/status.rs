@@ -11,7 +11,7 @@ use farhop_proto::base::{PublicKey, counted};
 use farhop_proto::link::secure::Difference;
 use farhop_run::daemon::{self, runtime_dirs};
 use farhop_run::device::interface::enough_mtu;
-use farhop_run::lab;
+use farhop_run::lab::{self, LabState};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 pub(crate) struct Options {
     /// Only this node.
     node: Option<String>,
-    /// Print it as JSON: one object for a node, else a list.
+    /// Print it as JSON: one object for a node, also for that of `lab exec`, else a list.
     #[arg(long)]
     json: bool,
     /// Print it again every second until it is interrupted.
@@ -52,12 +52,13 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         lab: None,
         runtime_dir: options.runtime_dir.as_deref(),
     };
+    let is_of_node = options.node.is_some() || own_node(inside(wanted).as_ref()).is_some();
     let mut before: Vec<Value> = Vec::new();
     loop {
         let statuses = statuses(wanted)?;
         if options.json {
-            match (&options.node, statuses.as_slice()) {
-                (Some(_), [status]) => print_json(status)?,
+            match (is_of_node, statuses.as_slice()) {
+                (true, [status]) => print_json(status)?,
                 _ => print_json(&statuses)?,
             }
         } else {
@@ -134,15 +135,26 @@ pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
     Ok(statuses)
 }
 
+/// The lab and the name in it whose `farhop lab exec` this runs in, where no other place is asked
+/// for.
+fn inside(wanted: Wanted<'_>) -> Option<(LabState, String)> {
+    let has_place = wanted.lab.is_some() || wanted.runtime_dir.is_some();
+    lab::own().filter(|_| !has_place)
+}
+
+/// The node in which this runs. The air is none: what is started there is shown all.
+fn own_node(inside: Option<&(LabState, String)>) -> Option<&str> {
+    let name = inside.map(|(_, name)| name.as_str());
+    name.filter(|name| !name.starts_with('@'))
+}
+
 /// The daemons that are wanted, at least one.
 fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
-    let has_place = wanted.lab.is_some() || wanted.runtime_dir.is_some();
-    let inside = lab::own().filter(|_| !has_place);
+    let inside = inside(wanted);
     let mut wanted = wanted;
-    if let Some((lab, node)) = &inside {
+    if let Some((lab, _)) = &inside {
         wanted.lab = Some(&lab.id);
-        // The air is no node: what is started there is shown all.
-        wanted.node = wanted.node.or(Some(node.as_str()).filter(|node| !node.starts_with('@')));
+        wanted.node = wanted.node.or(own_node(inside.as_ref()));
     }
     let dirs = dirs(wanted);
     let mut running: Vec<_> = dirs.iter().flat_map(|dir| daemon::list(dir)).collect();
