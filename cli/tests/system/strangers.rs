@@ -35,6 +35,8 @@ fn a_stranger_among_daemons_is_believed_only_where_there_are_no_keys() {
     assert_eq!(count(&sealed, "accepted"), 0, "{sealed}");
     let rejected = sealed["rejected"].as_object().expect("reasons");
     assert!(rejected.values().filter_map(Value::as_u64).sum::<u64>() > 100, "{sealed}");
+    // What bears the name of its own receiver comes to no keys; the radio drops it.
+    assert!(rejected.get("own-name").and_then(Value::as_u64) > Some(0), "{sealed}");
     // What share of it is heard depends on the traffic: 13 to 94% in labs of 4 s, least where the
     // stranger does not break the flows, whose own frames then cover the others.
     let open = attacked(&place, "open.toml", "mode = \"off\"").expect("there are labs");

@@ -89,7 +89,7 @@ impl Card {
             return Ok(done.map(FrameUp::Done));
         }
         if header.from.0 == self.spec.node {
-            return Err("own");
+            return Err("own-name");
         }
         if self.is_duplicate(&header) {
             return Err("duplicate");
@@ -359,7 +359,7 @@ mod tests {
         let up = second.take(&reception(5, &injected), at(3_000));
         assert!(matches!(up, Some(FrameUp::Overheard(_))), "{up:?}");
         assert!(first.take(&reception(5, &injected), at(3_000)).is_none());
-        assert_eq!(first.dropped()["own"], 1);
+        assert_eq!(first.dropped()["own-name"], 1);
     }
 
     fn spoil(packet: &mut Vec<u8>, rng: &mut Rng) {

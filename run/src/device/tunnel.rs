@@ -71,7 +71,7 @@ impl Tunnel {
         let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         let (from, to) = (NodeId(word(2)), word(4));
         if from == self.spec.node || from.0 == 0 || from.0 == EVERYBODY {
-            return Err("own");
+            return Err("own-name");
         }
         let radio = &self.spec.radio;
         let frame = ReceivedFrame {

@@ -5,8 +5,8 @@ use std::io;
 use farhop_proto::base::{Duration, NodeId};
 use farhop_proto::stack::{Scenario, StackStatus};
 use farhop_sim::engine::{
-    AdversaryReport, Counters, Distribution, FlowReport, Lateness, LinkTimes, ProcessLateness,
-    Report, add_rejected, flow_name, node_report, transport_name,
+    AdversaryReport, Counters, Distribution, FlowReport, Lateness, LinkTimes, OWN_NAME,
+    ProcessLateness, Report, add_rejected, flow_name, node_report, transport_name,
 };
 use farhop_sim::radio::ChipStats;
 use serde::de::DeserializeOwned;
@@ -78,6 +78,10 @@ pub(super) fn adversary(
         after[1..].iter().map(|status| read(&status["stack"])).collect::<Result<_, _>>()?;
     let (mut by_kind, mut rejected) = (Counters::new(), Counters::new());
     stacks.iter().for_each(|stack| add_rejected(&mut rejected, stack));
+    let own_name: u64 = after[1..].iter().map(|node| of_devices(node, "dropped", OWN_NAME)).sum();
+    if own_name > 0 {
+        rejected.insert(OWN_NAME.into(), own_name);
+    }
     for (kind, count) in strangers.iter().flat_map(|stranger| &stranger.by_kind) {
         *by_kind.entry(kind.clone().into()).or_default() += count;
     }
@@ -133,6 +137,12 @@ fn goodput_mbps(measured: &Measured) -> f64 {
     if measured.span_s > 0.0 { bytes as f64 * 8.0 / measured.span_s / 1e6 } else { 0.0 }
 }
 
+/// What the devices of a node counted, all together.
+fn of_devices(node: &Value, part: &str, count: &str) -> u64 {
+    let devices = node["devices"].as_array().into_iter().flatten();
+    devices.filter_map(|device| device[part][count].as_u64()).sum()
+}
+
 /// What was late between the two statuses.
 fn lateness(scenario: &Scenario, before: &[Value], after: &[Value]) -> Result<Lateness, LabError> {
     let mut processes = Vec::new();
@@ -158,10 +168,7 @@ fn lateness(scenario: &Scenario, before: &[Value], after: &[Value]) -> Result<La
         last - first
     };
     let slots = |status: &Value| status["stack"]["link"]["counters"]["slots"].as_u64().unwrap_or(0);
-    let overrun = |status: &Value| {
-        let devices = status["devices"].as_array().cloned().unwrap_or_default();
-        devices.iter().filter_map(|device| device["sent"]["slots_overrun"].as_u64()).sum()
-    };
+    let overrun = |status: &Value| of_devices(status, "sent", "slots_overrun");
     Ok(Lateness::judge(processes, between(&slots), between(&overrun)))
 }
 

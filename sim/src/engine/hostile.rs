@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use farhop_proto::base::{Instant, ReceivedFrame, Seed};
 
-use super::report::{AdversaryReport, Counters};
+use super::report::{AdversaryReport, Counters, OWN_NAME};
 use crate::adversary::{Genuine, Placed, Script, Sent, Shot, Source, UnderWay};
 use crate::radio::{Injected, Medium};
 
@@ -32,6 +32,7 @@ pub(super) struct Hostile {
     by_kind: BTreeMap<&'static str, u64>,
     accepted: u64,
     relayed: u64,
+    own_name: u64,
     genuine: Genuine,
 }
 
@@ -59,6 +60,7 @@ impl Hostile {
             by_kind: BTreeMap::new(),
             accepted: 0,
             relayed: 0,
+            own_name: 0,
             genuine: Genuine::default(),
         }))
     }
@@ -101,6 +103,11 @@ impl Hostile {
         self.sources[radio - self.first_radio].handle_frame(now, frame);
     }
 
+    /// A node hears a frame under its own name, and its radio drops that.
+    pub(super) fn on_own_name(&mut self) {
+        self.own_name += 1;
+    }
+
     /// A node without keys hears a frame, and takes it.
     pub(super) fn on_heard_without_keys(&mut self, frame: &ReceivedFrame) {
         if let Some(position) = self.under_way.position(frame) {
@@ -138,12 +145,16 @@ impl Hostile {
     /// What they did so far. Takes what was sent, for noise in its place.
     pub(super) fn report(&self) -> AdversaryReport {
         let counter = |(kind, count): (&&'static str, &u64)| ((*kind).into(), *count);
+        let mut rejected = Counters::new();
+        if self.own_name > 0 {
+            rejected.insert(OWN_NAME.into(), self.own_name);
+        }
         AdversaryReport {
             sent: self.count,
             accepted: self.accepted,
             relayed: self.relayed,
             by_kind: self.by_kind.iter().map(counter).collect(),
-            rejected: Counters::new(),
+            rejected,
             honest_goodput_ratio: None,
         }
     }

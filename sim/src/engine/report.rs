@@ -44,6 +44,10 @@ pub struct Report {
     pub adversary: Option<AdversaryReport>,
 }
 
+/// Why a radio drops a frame that bears the name of its own node: it would be a copy of what the
+/// node sent itself.
+pub const OWN_NAME: &str = "own-name";
+
 /// What the strangers of a scenario did, all together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AdversaryReport {
@@ -57,7 +61,8 @@ pub struct AdversaryReport {
     pub relayed: u64,
     /// What they sent, by kind.
     pub by_kind: Counters,
-    /// Frames that the nodes refused, by reason; those of each other are among them.
+    /// Frames that the nodes refused, by reason; those of each other are among them. Keys see no
+    /// frame under the name of its own receiver ([`OWN_NAME`]): radios drop those.
     pub rejected: Counters,
     /// Goodput of all flows over what it is where the same transmissions, at the same times and
     /// lengths, are mere noise; none where nothing is left of it then, or nobody tried.

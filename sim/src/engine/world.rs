@@ -193,6 +193,10 @@ impl World {
             return hostile.handle_heard(now, event.radio, frame);
         };
         let index = index as usize;
+        // As a real radio does, for which it would be a copy of what it sent itself.
+        if usize::from(frame.from.0) == index + 1 {
+            return hostile.on_own_name();
+        }
         let Some(before) = self.nodes[index].stack.believed() else {
             hostile.on_heard_without_keys(frame);
             return self.on_event(now, event);

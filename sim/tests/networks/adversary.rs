@@ -117,3 +117,14 @@ fn nodes_with_keys_take_nothing_and_lose_nothing() {
     let sent = attack(attacks);
     assert!(sent > 360_000, "{sent}");
 }
+
+#[test]
+fn a_frame_under_the_name_of_its_receiver_is_dropped_by_the_radio() {
+    let adversary = AdversaryConfig { duty: 0.3, ..AdversaryConfig::default() };
+    let (_, sealed) = result(&with(adversary.clone(), 2.0));
+    assert!(sealed.rejected["own-name"] > 20, "{sealed:?}");
+    // All nodes know each other.
+    assert_eq!(sealed.rejected.get("not-trusted"), None);
+    let (_, open) = result(&Scenario { security: None, ..with(adversary, 2.0) });
+    assert!(open.rejected["own-name"] > 20 && open.rejected.len() == 1, "{open:?}");
+}
