@@ -4,6 +4,7 @@ use farhop_papers::{Band, Effort, Estimate, Outcome, Paper, Row, Table};
 use farhop_proto::base::counted;
 use maud::{Markup, html};
 
+use super::table::wrapped;
 use super::{page as html_page, paper_chart};
 
 pub(crate) use super::paper_chart::draw;
@@ -66,16 +67,18 @@ pub(crate) fn text(outcomes: &[Outcome]) -> String {
     let mut out = super::table(&HEAD, &rows);
     for row in outcomes.iter().flat_map(|outcome| &outcome.rows).filter(|row| !row.ok) {
         if !row.note.is_empty() {
-            out += &format!("\n{}, {}: {}", row.id, row.what, row.note);
+            out.push('\n');
+            out += &wrapped(&format!("{}, {}: {}", row.id, row.what, row.note));
         }
     }
     if let Some(table) = lab_table(outcomes) {
-        out += &format!("\n\n{}\n{}\n{}", table.title, text_table(&table), table.note);
+        out += &format!("\n\n{}\n{}\n{}", table.title, text_table(&table), wrapped(&table.note));
     }
     for table in outcomes.iter().flat_map(|outcome| &outcome.tables) {
         out += &format!("\n\n{}\n{}", table.title, text_table(table));
         if !table.note.is_empty() {
-            out += &format!("\n{}", table.note);
+            out.push('\n');
+            out += &wrapped(&table.note);
         }
     }
     out

@@ -1,6 +1,7 @@
 //! Tables on a terminal: as wide as they want if that fits, else narrower with breaks between
 //! words, else in several parts.
 
+use std::io::IsTerminal as _;
 use std::ops::Range;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
@@ -9,16 +10,53 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Wi
 /// Columns of a cell that is not broken between its words if there is room.
 const WHOLE: usize = 24;
 
-/// A table whose first column is text and whose others are numbers. In a file it is as wide as it
-/// wants.
+/// Columns of a terminal that does not say how many it has.
+const UNKNOWN: usize = 80;
+
+/// A table whose first column is text, as are those with sentences, and whose others are numbers.
+/// In a file it is as wide as it wants.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
-    fit(head, rows, Table::new().width().map(usize::from))
+    fit(head, rows, width())
+}
+
+/// A text with breaks between words where it would be wider than the terminal. In a file it is one
+/// line.
+pub(crate) fn wrapped(text: &str) -> String {
+    width().map_or_else(|| text.to_owned(), |width| break_lines(text, width))
+}
+
+/// Columns of what standard output goes to; none where that is no terminal.
+fn width() -> Option<usize> {
+    std::io::stdout().is_terminal().then(|| known(Table::new().width()))
+}
+
+/// Columns of a terminal, by what it says.
+fn known(said: Option<u16>) -> usize {
+    said.map(usize::from).filter(|said| *said > 0).unwrap_or(UNKNOWN)
+}
+
+fn break_lines(text: &str, width: usize) -> String {
+    let (mut out, mut taken) = (String::new(), 0);
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        let fits = taken + 1 + length <= width;
+        if !out.is_empty() {
+            out.push(if fits { ' ' } else { '\n' });
+        }
+        taken = if fits && !out.is_empty() { taken + 1 + length } else { length };
+        out += word;
+    }
+    out
 }
 
 fn fit(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
     let all: Vec<usize> = (0..head.len()).collect();
     let columns: Vec<Column> = all.iter().map(|at| Column::measure(head, rows, *at)).collect();
-    let Some(width) = width else { return draw(head, rows, &all, None) };
+    let draw = |shown: &[usize], widths| {
+        let is_text: Vec<bool> = shown.iter().map(|at| columns[*at].is_text).collect();
+        draw(head, rows, shown, &is_text, widths)
+    };
+    let Some(width) = width else { return draw(&all, None) };
     let mut parts = Vec::new();
     let mut next = 1;
     while parts.is_empty() || next < head.len() {
@@ -26,8 +64,8 @@ fn fit(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
         next = shown.end;
         // Every part says again whose numbers these are.
         let shown: Vec<usize> = (0..1.min(head.len())).chain(shown).collect();
-        let columns: Vec<&Column> = shown.iter().map(|at| &columns[*at]).collect();
-        parts.push(draw(head, rows, &shown, Some(share(&columns, width))));
+        let beside: Vec<&Column> = shown.iter().map(|at| &columns[*at]).collect();
+        parts.push(draw(&shown, Some(share(&beside, width))));
     }
     parts.join("\n")
 }
@@ -40,6 +78,8 @@ struct Column {
     cells: usize,
     /// Nothing is.
     all: usize,
+    /// Whether it has sentences.
+    is_text: bool,
 }
 
 impl Column {
@@ -50,7 +90,13 @@ impl Column {
         let most = |of: &dyn Fn(&str) -> usize| cells().map(of).max().unwrap_or(0);
         let words = word(head[at]).max(most(&word)).max(1);
         let whole = |text: &str| Some(length(text)).filter(|length| *length <= WHOLE).unwrap_or(0);
-        Self { words, cells: words.max(most(&whole)), all: length(head[at]).max(most(&length)) }
+        let longest = most(&length);
+        Self {
+            words,
+            cells: words.max(most(&whole)),
+            all: length(head[at]).max(longest),
+            is_text: at == 0 || longest > WHOLE,
+        }
     }
 }
 
@@ -94,15 +140,23 @@ fn share(columns: &[&Column], width: usize) -> Widths {
     (widths, padding)
 }
 
-fn draw(head: &[&str], rows: &[Vec<String>], shown: &[usize], widths: Option<Widths>) -> String {
+fn draw(
+    head: &[&str],
+    rows: &[Vec<String>],
+    shown: &[usize],
+    is_text: &[bool],
+    widths: Option<Widths>,
+) -> String {
     let mut table = Table::new();
     table.set_content_arrangement(ContentArrangement::Disabled);
     table.load_style(UTF8_HORIZONTAL_ONLY).set_header(shown.iter().map(|at| head[*at]));
     for row in rows {
         table.add_row(shown.iter().map(|at| &row[*at]));
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+    for (column, is_text) in table.column_iter_mut().zip(is_text) {
+        if !is_text {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
     }
     if let Some((widths, padding)) = widths {
         for (column, width) in table.column_iter_mut().zip(widths) {
@@ -159,5 +213,26 @@ mod tests {
         let rows = [["call", "10.6 / 45.3", "13.0 / 19.1"].map(str::to_owned).to_vec()];
         let text = fit(&["flow", "delay p50/p95 ms", "jitter p50/p95 ms"], &rows, Some(28));
         assert!(text.contains("call 10.6 / 45.3 13.0 / 19.1"), "{text}");
+    }
+
+    #[test]
+    fn a_terminal_that_says_nothing_has_80_columns() {
+        assert_eq!([None, Some(0), Some(120)].map(known), [80, 80, 120]);
+    }
+
+    #[test]
+    fn sentences_begin_at_the_left_and_numbers_end_at_the_right() {
+        let row = ["a", "CSMA on one channel, one way, Mb/s", "1.5"].map(str::to_owned);
+        let text = fit(&["id", "what", "ours"], &[row.to_vec()], Some(34));
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        assert_eq!(lines[3], " a    CSMA on one channel,    1.5", "{text}");
+        assert_eq!(lines[4], "      one way, Mb/s", "{text}");
+    }
+
+    #[test]
+    fn a_long_line_is_broken_between_its_words() {
+        assert_eq!(break_lines("as one way: the air is busy", 11), "as one way:\nthe air is\nbusy");
+        assert_eq!(break_lines("unbreakable word", 4), "unbreakable\nword");
+        assert_eq!(break_lines("", 4), "");
     }
 }
