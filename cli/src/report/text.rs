@@ -46,7 +46,7 @@ pub(super) fn report(report: &Report) -> String {
 fn adversary_line(adversary: &AdversaryReport) -> String {
     let AdversaryReport { sent, accepted, by_kind, .. } = adversary;
     let ratio = adversary.honest_goodput_ratio.map_or_else(String::new, |ratio| {
-        format!("; goodput {:.1} % of that beside as much noise", ratio * 100.0)
+        format!("; goodput {:.0} % of that beside as much noise, in this run", ratio * 100.0)
     });
     format!(
         "strangers sent {} ({}), of which {accepted} got in{ratio}\n",
@@ -256,7 +256,7 @@ mod tests {
         };
         let said = "strangers sent 7 frames (replay 7), of which 0 got in";
         assert_eq!(adversary_line(&adversary(None)), format!("{said}\n"));
-        let more = "; goodput 97.0 % of that beside as much noise\n";
+        let more = "; goodput 97 % of that beside as much noise, in this run\n";
         assert_eq!(adversary_line(&adversary(Some(0.97))), format!("{said}{more}"));
     }
 }

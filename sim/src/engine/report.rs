@@ -65,7 +65,8 @@ pub struct AdversaryReport {
     /// frame under the name of its own receiver ([`OWN_NAME`]): radios drop those.
     pub rejected: Counters,
     /// Goodput of all flows over what it is where the same transmissions, at the same times and
-    /// lengths, are mere noise; none where nothing is left of it then, or nobody tried.
+    /// lengths, are mere noise; none where nothing is left of it then, or nobody tried. Two short
+    /// runs that differ in anything part ways, so it scatters: believe the mean of many seeds.
     pub honest_goodput_ratio: Option<f64>,
 }
 

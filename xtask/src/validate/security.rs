@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use farhop_proto::base::counted;
 use farhop_sim::engine::{AdversaryReport, Report};
 use serde::Deserialize as _;
 use toml::{Table, Value};
@@ -20,6 +21,8 @@ const GROUP: &str = "security";
 const SLOTS_MS: std::ops::RangeInclusive<i64> = 15..=25;
 /// Shares of the time in which the stranger sends, and for how long in the full form, in seconds.
 const ATTACKS: [(f64, f64); 3] = [(0.1, 9_000.0), (0.3, 9_000.0), (0.6, 6_000.0)];
+/// Runs into which each attack is cut, with a seed each: one would not say how far they differ.
+const SEEDS: u64 = 5;
 /// Hostile frames over all attacks in the simulator, and of the one in the lab.
 const FRAMES: f64 = 10e6;
 const LAB_FRAMES: f64 = 20e3;
@@ -49,16 +52,18 @@ pub(crate) fn rows(quick: bool, root: &Path) -> Result<Vec<Row>> {
 
 /// Strangers in the simulator.
 fn attacks(program: &Program, root: &Path, shorter: f64) -> Result<Vec<Row>> {
-    let results = workers::map("attacks", &ATTACKS, |(duty, seconds)| {
-        let run = program.run(&attack(root, *duty, seconds / shorter)?, 1)?;
+    let runs = ATTACKS.iter().flat_map(|attack| (1..=SEEDS).map(move |seed| (*attack, seed)));
+    let results = workers::map("attacks", &runs.collect::<Vec<_>>(), |((duty, seconds), seed)| {
+        let seconds = seconds / shorter / SEEDS as f64;
+        let run = program.run(&attack(root, *duty, seconds)?, *seed)?;
         Report::deserialize(run.report).context("a report that is not understood")
     });
+    let reports = results.into_iter().collect::<Result<Vec<Report>>>()?;
     let mut rows = Vec::new();
     let mut sent = 0;
-    for (result, (duty, _)) in results.into_iter().zip(ATTACKS) {
-        let report = result?;
-        rows.extend(judged(&format!("sim, {:.0}% of the time", duty * 100.0), &report)?);
-        sent += adversary(&report)?.sent;
+    for (reports, (duty, _)) in reports.chunks(SEEDS as usize).zip(ATTACKS) {
+        rows.extend(judged(&format!("sim, {:.0}% of the time", duty * 100.0), reports)?);
+        sent += frames(reports)?;
     }
     let figures = (sent as f64, FRAMES / shorter);
     rows.push(Row::new(GROUP, "sim: hostile frames", "frames", figures, Tolerance::AtLeast));
@@ -67,28 +72,49 @@ fn attacks(program: &Program, root: &Path, shorter: f64) -> Result<Vec<Row>> {
 
 /// A stranger among daemons.
 fn lab_attack(program: &Program, root: &Path, seconds: f64) -> Result<Vec<Row>> {
-    let (report, _) = program.lab(&attack(root, 0.3, seconds)?, 1, ANY)?;
-    let mut rows = judged("lab, 30% of the time", &report)?;
-    let sent = (adversary(&report)?.sent as f64, LAB_FRAMES * seconds / LAB_ATTACK_S);
+    let scenario = attack(root, 0.3, seconds / SEEDS as f64)?;
+    let lab = |seed| Ok(program.lab(&scenario, seed, ANY)?.0);
+    let reports = (1..=SEEDS).map(lab).collect::<Result<Vec<Report>>>()?;
+    let mut rows = judged("lab, 30% of the time", &reports)?;
+    let sent = (frames(&reports)? as f64, LAB_FRAMES * seconds / LAB_ATTACK_S);
     rows.push(Row::new(GROUP, "lab: hostile frames", "frames", sent, Tolerance::AtLeast));
-    let lateness = report.lateness.as_ref().context("a lab that does not say how late it was")?;
-    let memory_kb = lateness.processes.iter().filter_map(|process| process.memory_kb).max();
+    let lateness = reports.iter().filter_map(|report| report.lateness.as_ref());
+    let processes = lateness.flat_map(|lateness| &lateness.processes);
+    let memory_kb = processes.filter_map(|process| process.memory_kb).max();
     let memory = (memory_kb.context("no memory")? as f64 * 1.024e-3, MEMORY_MB);
     rows.push(Row::new(GROUP, "lab: largest process", "MB", memory, Tolerance::AtMost));
     Ok(rows)
 }
 
-/// What a stranger achieved.
-fn judged(what: &str, report: &Report) -> Result<Vec<Row>> {
-    let adversary = adversary(report)?;
-    let taken = (adversary.accepted as f64, 0.0);
-    let honest = adversary.honest_goodput_ratio.unwrap_or(f64::NAN);
-    let note = format!("{:.2} Mb/s are left under attack", report.total_mbps());
+/// What a stranger achieved in runs that differ by their seeds.
+fn judged(what: &str, reports: &[Report]) -> Result<Vec<Row>> {
+    let adversaries = reports.iter().map(adversary).collect::<Result<Vec<_>>>()?;
+    let taken = (adversaries.iter().map(|one| one.accepted).sum::<u64>() as f64, 0.0);
+    let ratios: Vec<f64> = adversaries.iter().filter_map(|one| one.honest_goodput_ratio).collect();
+    let honest = mean(&ratios);
+    let squares: Vec<f64> = ratios.iter().map(|ratio| (ratio - honest).powi(2)).collect();
+    let deviation = (squares.iter().sum::<f64>() / (squares.len() as f64 - 1.0)).sqrt();
+    let left: Vec<f64> = reports.iter().map(Report::total_mbps).collect();
+    let note = format!(
+        "the mean of {}, with a deviation of {deviation:.3}; {:.2} Mb/s are left under attack",
+        counted(ratios.len(), "run"),
+        mean(&left)
+    );
     let name = format!("{what}: hostile frames that were taken");
     let taken = Row::new(GROUP, name, "frames", taken, Tolerance::AtMost);
     let name = format!("{what}: goodput over that beside noise");
     let honest = Row::new(GROUP, name, "times", (honest, HONEST), Tolerance::AtLeast);
     Ok(vec![taken, honest.with_note(note)])
+}
+
+/// The mean; of nothing no number.
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Hostile frames of all runs.
+fn frames(reports: &[Report]) -> Result<u64> {
+    reports.iter().map(|report| Ok(adversary(report)?.sent)).sum()
 }
 
 fn adversary(report: &Report) -> Result<&AdversaryReport> {
@@ -131,4 +157,26 @@ fn cost(program: &Program, root: &Path, driver: &str, seconds: f64) -> Result<Ro
     let figures = ((1.0 - sealed / clear) * 100.0, most);
     let note = format!("{clear:.2} Mb/s in the clear, {sealed:.2} sealed");
     Ok(Row::new(GROUP, name, "%", figures, Tolerance::AtMost).with_note(note))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attack_is_judged_by_the_mean_of_its_runs_and_says_how_far_they_differ() {
+        let run = |accepted, honest_goodput_ratio| Report {
+            adversary: Some(AdversaryReport {
+                accepted,
+                honest_goodput_ratio,
+                ..AdversaryReport::default()
+            }),
+            ..Report::default()
+        };
+        let rows = judged("sim", &[run(0, Some(0.9)), run(2, Some(1.1)), run(1, None)])
+            .expect("all have a stranger");
+        assert_eq!((rows[0].ours, (rows[1].ours * 100.0).round()), (3.0, 100.0));
+        let right = "the mean of 2 runs, with a deviation of 0.141; ";
+        assert!(rows[1].note.starts_with(right), "{}", rows[1].note);
+    }
 }
