@@ -58,6 +58,21 @@ fn packet(from: u8, to: u8, tag: u8) -> Vec<u8> {
     out
 }
 
+#[test]
+fn a_loop_that_is_stopped_for_long_has_stood_still() {
+    let [plan, _] = plans(LinkConfig::Wild(WildConfig::default()));
+    let mut driver = Driver::build(&plan, Seed(1), Clock::start());
+    driver.wait(&[]).expect("a wait");
+    driver.turn().expect("a turn");
+    assert_eq!(driver.standstills(), None);
+    driver.wait(&[]).expect("a wait");
+    thread::sleep(StdDuration::from_millis(1_500));
+    driver.turn().expect("a turn");
+    let stood = driver.standstills().expect("it did");
+    assert_eq!(stood.times, 1);
+    assert!(stood.longest_s > 1.0, "{stood:?}");
+}
+
 /// A daemon's loop in a thread, until its stop socket is closed. Returns its count of turns.
 fn spawn(
     plan: NodePlan,

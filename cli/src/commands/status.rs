@@ -1,6 +1,7 @@
 //! `farhop status`: what running daemons are doing.
 
 mod link;
+mod time;
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -16,6 +17,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use self::link::describe_link;
+use self::time::describe_upsets;
 use super::{has_reader, print_json, print_text};
 use crate::progress::tell;
 use crate::{Failure, interrupt};
@@ -263,6 +265,7 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
     out += &describe_routing(status);
     out += &describe_blocks(&status["blocks"]);
     out += &describe_sockets(&status["sockets"]);
+    out += &describe_upsets(status);
     out + &describe_wakeups(&status["wakeups"])
 }
 

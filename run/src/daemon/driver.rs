@@ -25,6 +25,7 @@ use serde::Serialize;
 use self::keep::NoBlocks;
 use super::differing::Differing;
 use super::host::{Host, HostStatus};
+use super::upsets::{Upset, Upsets};
 use crate::blocks::Exchange;
 use crate::device::{BATCH, Clock, Device, DeviceStatus, timespec};
 use crate::lateness::{WakeupStats, Wakeups};
@@ -94,6 +95,7 @@ pub struct Driver {
     begun: Option<Instant>,
     is_cut: bool,
     wakeups: Wakeups,
+    upsets: Upsets,
     stats: DriverStats,
     /// Neighbours whose frames are refused, and why.
     refused: BTreeMap<NodeId, Name>,
@@ -149,6 +151,7 @@ impl Driver {
             begun: None,
             is_cut: false,
             wakeups: Wakeups::build(guard),
+            upsets: Upsets::default(),
             stats: DriverStats::default(),
             refused: BTreeMap::new(),
             differing: Differing::build(plan),
@@ -254,6 +257,7 @@ impl Driver {
         let now = self.clock.now();
         if let Some(due) = self.due.take().filter(|due| *due <= now) {
             self.wakeups.on_timer(due, now);
+            self.upsets.on_timer(due, now);
         }
         self.take_frames()?;
         self.take_packets()?;
@@ -267,6 +271,7 @@ impl Driver {
         self.give_packets();
         if now.since(self.looked) > LOOK {
             self.looked = now;
+            self.upsets.look(now);
             self.tell_of_refused();
         }
         Ok(())
@@ -449,6 +454,16 @@ impl Driver {
     /// How late the loop woke up.
     pub fn wakeups(&self) -> WakeupStats {
         self.wakeups.stats()
+    }
+
+    /// How the daemon stood still; `None` if it never did.
+    pub fn standstills(&self) -> Option<Upset> {
+        self.upsets.standstills(self.clock.now())
+    }
+
+    /// How the time of day was set; `None` if it was not.
+    pub fn settings(&self) -> Option<Upset> {
+        self.upsets.settings(self.clock.now())
     }
 
     /// What the loop did.

@@ -37,6 +37,7 @@ pub mod driver;
 pub mod host;
 mod keyring;
 mod supervisor;
+mod upsets;
 
 pub use blocks::{BlockStatus, BlocksStatus, CacheStatus};
 pub(crate) use client::is_ours;
@@ -48,6 +49,7 @@ use driver::{Driver, DriverStats};
 use host::HostStatus;
 use keyring::Keyring;
 pub use keyring::Security;
+pub use upsets::Upset;
 
 /// What a daemon is to be.
 #[derive(Debug)]
@@ -110,6 +112,10 @@ pub struct DaemonStatus {
     pub names: BTreeMap<NodeId, String>,
     /// How late it woke up.
     pub wakeups: WakeupStats,
+    /// How it stood still; `None` if it never did.
+    pub stood_still: Option<Upset>,
+    /// How the time of day was set under it; `None` if it was not.
+    pub time_set: Option<Upset>,
     /// What its loop did.
     pub driver: DriverStats,
     /// Radios.
@@ -380,6 +386,8 @@ impl Serving<'_> {
             is_realtime: self.is_realtime,
             names: plan.names(),
             wakeups: driver.wakeups(),
+            stood_still: driver.standstills(),
+            time_set: driver.settings(),
             driver: driver.stats(),
             devices: driver.devices(),
             host: driver.host(),

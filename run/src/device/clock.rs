@@ -47,6 +47,29 @@ impl Clock {
     }
 }
 
+/// How other clocks stand beside that of the node, which stands still while the host is suspended
+/// and is never set, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OtherClocks {
+    /// How long the host was suspended since it started.
+    pub(crate) suspended: i128,
+    /// The time of day when the host was started, as the time of day is now.
+    pub(crate) time_of_day: i128,
+}
+
+/// Reads them all; `None` if that took long, and so the first was read at another time.
+pub(crate) fn other_clocks() -> Option<OtherClocks> {
+    const LONG_NANOS: i128 = 10_000_000;
+    let monotonic = nanos(ClockId::Monotonic);
+    let (boottime, realtime) = (nanos(ClockId::Boottime), nanos(ClockId::Realtime));
+    let is_soon = nanos(ClockId::Monotonic) - monotonic < LONG_NANOS
+        && nanos(ClockId::Boottime) - boottime < LONG_NANOS;
+    is_soon.then_some(OtherClocks {
+        suspended: boottime - monotonic,
+        time_of_day: realtime - boottime,
+    })
+}
+
 /// The time of a kernel time stamp on the node's clock, and now if there is none. It is not after
 /// now: the time of day may have been set between the stamp and the question for `offset`.
 pub(crate) fn arrived(stamp: Option<StdDuration>, offset: i128, now: Instant) -> Instant {

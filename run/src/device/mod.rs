@@ -37,7 +37,7 @@ mod tunnel;
 pub mod udp;
 
 pub use clock::{Clock, StampFilter};
-pub(crate) use clock::{arrived, timespec};
+pub(crate) use clock::{OtherClocks, arrived, other_clocks, timespec};
 pub use gate::{GateStats, TxGate};
 pub use packet::{Arrival, FRAME_BYTES, PacketSocket};
 

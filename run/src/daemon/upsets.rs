@@ -1,0 +1,158 @@
+//! What upsets a daemon in time: it stood still, or somebody set the time of day.
+
+use farhop_proto::base::{Duration, Instant};
+use serde::Serialize;
+
+use crate::device::{OtherClocks, other_clocks};
+
+/// A daemon that comes so late to what is due has stood still: every neighbour has noticed.
+const STANDSTILL: Duration = Duration::from_secs(1);
+/// The time of day was set if it moved by more than this; what NTP corrects without a jump moves
+/// all clocks alike.
+const SETTING_NANOS: u128 = 100_000_000;
+
+/// Something that came upon a daemon, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Upset {
+    /// Times.
+    pub times: u64,
+    /// The longest, in seconds.
+    pub longest_s: f64,
+    /// How long ago the last was over, in seconds.
+    pub last_ago_s: f64,
+}
+
+/// The same, as it is noted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Noted {
+    times: u64,
+    longest: Duration,
+    last: Instant,
+}
+
+impl Noted {
+    fn add(&mut self, now: Instant, length: Duration) {
+        *self = Self { times: self.times + 1, longest: self.longest.max(length), last: now };
+    }
+
+    fn told(&self, now: Instant) -> Option<Upset> {
+        (self.times > 0).then(|| Upset {
+            times: self.times,
+            longest_s: self.longest.as_secs_f64(),
+            last_ago_s: now.since(self.last).as_secs_f64(),
+        })
+    }
+}
+
+/// Looks for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Upsets {
+    standstills: Noted,
+    settings: Noted,
+    before: Option<OtherClocks>,
+}
+
+impl Upsets {
+    /// Takes what was due at `due` and is done at `now`: a process that was stopped is late.
+    pub(super) fn on_timer(&mut self, due: Instant, now: Instant) {
+        // Much may have become due in the same standstill.
+        let length = now.since(due.max(self.standstills.last));
+        if length > STANDSTILL {
+            self.stood_still(now, length);
+        }
+    }
+
+    /// Looks at the clocks: that of the node stands while the host is suspended.
+    pub(super) fn look(&mut self, now: Instant) {
+        if let Some(clocks) = other_clocks() {
+            self.compare(now, clocks);
+        }
+    }
+
+    fn compare(&mut self, now: Instant, clocks: OtherClocks) {
+        let Some(before) = self.before.replace(clocks) else { return };
+        let nanos = |nanos: u128| Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        let suspended = nanos((clocks.suspended - before.suspended).unsigned_abs());
+        if suspended > STANDSTILL {
+            self.stood_still(now, suspended);
+        }
+        let moved = clocks.time_of_day - before.time_of_day;
+        if moved.unsigned_abs() > SETTING_NANOS {
+            let length = nanos(moved.unsigned_abs());
+            let way = if moved > 0 { "forward" } else { "back" };
+            tracing::info!("the time of day was set {way} by {:.1} s", length.as_secs_f64());
+            self.settings.add(now, length);
+        }
+    }
+
+    fn stood_still(&mut self, now: Instant, length: Duration) {
+        tracing::warn!(
+            "stood still for {:.1} s: it was stopped or suspended, or had no processor time",
+            length.as_secs_f64()
+        );
+        self.standstills.add(now, length);
+    }
+
+    /// How it stood still; `None` if it never did.
+    pub(super) fn standstills(&self, now: Instant) -> Option<Upset> {
+        self.standstills.told(now)
+    }
+
+    /// How the time of day was set; `None` if it was not.
+    pub(super) fn settings(&self, now: Instant) -> Option<Upset> {
+        self.settings.told(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn who_was_stopped_is_late_for_all_that_was_due_and_stood_still_once() {
+        let mut upsets = Upsets::default();
+        upsets.on_timer(at(20), at(21));
+        assert_eq!(upsets.standstills(at(21)), None, "a second may be the machine's");
+        for due in [30, 31, 32] {
+            upsets.on_timer(at(due), at(42));
+        }
+        upsets.on_timer(at(50), at(53));
+        let told = Upset { times: 2, longest_s: 12.0, last_ago_s: 7.0 };
+        assert_eq!(upsets.standstills(at(60)), Some(told));
+        assert_eq!(upsets.settings(at(60)), None);
+    }
+
+    #[test]
+    fn a_host_that_was_suspended_and_a_time_of_day_that_was_set_are_told_apart() {
+        let mut upsets = Upsets::default();
+        let seconds = |seconds: i128| seconds * 1_000_000_000;
+        let mut compare = |now, suspended, time_of_day| {
+            upsets.compare(at(now), OtherClocks { suspended, time_of_day });
+        };
+        compare(20, seconds(5), seconds(1_000));
+        compare(21, seconds(5) + 900_000_000, seconds(1_000) + 50_000_000);
+        compare(22, seconds(3_600), seconds(1_000) + 60_000_000);
+        compare(23, seconds(3_600), seconds(400));
+        compare(24, seconds(3_600), seconds(401));
+        let stood = upsets.standstills(at(24)).expect("it stood still");
+        assert_eq!((stood.times, stood.last_ago_s), (1, 2.0));
+        assert!((stood.longest_s - 3_594.1).abs() < 1e-6, "{stood:?}");
+        let set = upsets.settings(at(24)).expect("it was set");
+        assert_eq!((set.times, set.last_ago_s), (2, 0.0));
+        assert!((set.longest_s - 600.06).abs() < 1e-6, "{set:?}");
+    }
+
+    #[test]
+    fn clocks_that_nobody_touches_say_the_same_twice() {
+        let mut upsets = Upsets::default();
+        for now in 20..30 {
+            upsets.look(at(now));
+        }
+        assert!(upsets.before.is_some());
+        assert_eq!((upsets.standstills(at(30)), upsets.settings(at(30))), (None, None));
+    }
+}
