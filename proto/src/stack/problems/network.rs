@@ -1,4 +1,5 @@
-//! What can be wrong with addresses: those of all nodes, and those of UDP devices.
+//! What can be wrong with addresses, those of all nodes and those of UDP devices, and with the
+//! interfaces of devices.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -74,8 +75,20 @@ fn collide(a: SocketAddr, b: SocketAddr) -> bool {
 /// Checks the devices of the node at `path`.
 pub(super) fn check_devices(found: &mut Found, path: &str, node: &NodeConfig, names: &Names<'_>) {
     let mut binds: Vec<(String, SocketAddr)> = Vec::new();
+    let mut interfaces: Vec<(String, &str)> = Vec::new();
     for (path, device) in devices(path, node) {
-        let DeviceConfig::Udp { bind, peers, .. } = device else { continue };
+        let (bind, peers) = match device {
+            DeviceConfig::Udp { bind, peers, .. } => (bind, peers),
+            DeviceConfig::Monitor { interface } | DeviceConfig::Ethernet { interface } => {
+                if let Some((other, _)) = interfaces.iter().find(|(_, taken)| taken == interface) {
+                    let message = format!("'{interface}' is that of {other} already");
+                    let help = "an interface of its own: each radio is a device";
+                    found.add(format!("{path}.interface"), message, help);
+                }
+                interfaces.push((path, interface));
+                continue;
+            }
+        };
         if let Some((other, taken)) = binds.iter().find(|(_, taken)| collide(*taken, *bind)) {
             let message = format!("{bind} is taken by {other}, whose `bind` is {taken}");
             found.add(format!("{path}.bind"), message, "an address or a port of its own");
@@ -335,5 +348,17 @@ mod tests {
         assert_eq!(problems_of_mid(&[(one, "right"), (other, "left")], true), expected);
         let expected = [of(0, "its radio reaches left, right, and its peers are left")];
         assert_eq!(problems_of_mid(&[(one, "left")], false), expected);
+    }
+
+    #[test]
+    fn an_interface_is_the_device_of_one_radio() {
+        let monitor = |name: &str| DeviceConfig::Monitor { interface: name.into() };
+        let ethernet = |name: &str| DeviceConfig::Ethernet { interface: name.into() };
+        for other in [monitor("mon0"), ethernet("mon0")] {
+            let found = device_problems(vec![monitor("mon0"), ethernet("eth0"), other]);
+            let message = "'mon0' is that of node[0].devices[0] already";
+            assert_eq!(found, [("node[0].devices[2].interface".to_owned(), message.to_owned())]);
+        }
+        assert_eq!(device_problems(vec![monitor("mon0"), monitor("mon1")]), []);
     }
 }
