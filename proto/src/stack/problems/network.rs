@@ -2,7 +2,7 @@
 //! interfaces of devices.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use super::Found;
 use super::names::Names;
@@ -100,6 +100,9 @@ pub(super) fn check_devices(found: &mut Found, path: &str, node: &NodeConfig, na
             let help = format!("the port that the peers send to, for example \"{example}\"");
             found.add(format!("{path}.bind"), message, help);
         }
+        if let Some((message, help)) = without_interface(*bind) {
+            found.add(format!("{path}.bind"), format!("{bind} {message}"), help);
+        }
         for (peer, address) in peers {
             let path = format!("{path}.peers.{peer}");
             if !names.check(found, path.clone(), peer) {
@@ -167,6 +170,23 @@ pub(super) fn check_radios(
     }
 }
 
+/// Why the kernel does not know by which interface such an address is reached, and what would be
+/// right. Each interface has addresses of fe80::/10 (RFC 4291, section 2.5.6), so it has to be
+/// said by its number (RFC 4007, section 11).
+fn without_interface(address: SocketAddr) -> Option<(String, String)> {
+    let SocketAddr::V6(v6) = address else { return None };
+    if !v6.ip().is_unicast_link_local() || v6.scope_id() != 0 {
+        return None;
+    }
+    let right = SocketAddrV6::new(*v6.ip(), v6.port(), 0, 3);
+    let message = "is of a single wire (fe80::/10), and does not say of which".to_owned();
+    let help = format!(
+        "\"{right}\", where 3 is the number that `ip link` has before the interface; or an address \
+         that is valid beyond the wire"
+    );
+    Some((message, help))
+}
+
 /// Why datagrams from `bind` never come to and fro a peer, and what would be right. They are known
 /// by the very address that they come from.
 fn unreachable(bind: SocketAddr, peer: SocketAddr) -> Option<(String, String)> {
@@ -189,7 +209,7 @@ fn unreachable(bind: SocketAddr, peer: SocketAddr) -> Option<(String, String)> {
         let message = format!("is of {other}, and `bind` of {own} ({bind})");
         return Some((message, format!("an address of {own}, or a `bind` of {other}")));
     }
-    None
+    without_interface(peer)
 }
 
 #[cfg(test)]
@@ -333,6 +353,19 @@ mod tests {
         }
         assert_eq!(bind_problems(&["10.0.0.1:4850", "10.0.0.1:4851"]), []);
         assert_eq!(bind_problems(&["10.0.0.1:4850", "10.0.0.2:4850"]), []);
+    }
+
+    #[test]
+    fn an_address_of_a_wire_says_which_interface_leads_to_it() {
+        let found = peer_problems("[fe80::1]:4850", &[("right", "[fe80::2]:4850")]);
+        let paths: Vec<&str> = found.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(paths, ["node[0].devices[0].bind", "node[0].devices[0].peers.right"]);
+        let said = "[fe80::1]:4850 is of a single wire (fe80::/10), and does not say of which";
+        assert_eq!(found[0].1, said);
+        assert_eq!(peer_problems("[fe80::1%2]:4850", &[("right", "[fe80::2%2]:4850")]), []);
+        assert_eq!(peer_problems("[fd00::1]:4850", &[("right", "[fd00::2]:4850")]), []);
+        let (_, help) = without_interface("[fe80::1]:4850".parse().expect("one")).expect("refused");
+        assert!(help.starts_with("\"[fe80::1%3]:4850\", where 3 is the number"), "{help}");
     }
 
     #[test]

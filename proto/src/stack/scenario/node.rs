@@ -90,7 +90,8 @@ pub enum DeviceConfig {
     },
     /// UDP datagrams to known addresses.
     Udp {
-        /// Own address and port.
+        /// Own address and port; one of fe80::/10 with the number of its interface, which `ip link`
+        /// shows: `[fe80::1%3]:4850`.
         bind: std::net::SocketAddr,
         /// Address and port of each neighbour, by node name.
         peers: BTreeMap<String, std::net::SocketAddr>,
