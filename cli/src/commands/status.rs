@@ -258,6 +258,7 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
             let _ = writeln!(out, "    its interface is DOWN: `ip link set dev {name} up`");
         }
         out += &describe_too_long(device);
+        list(&mut out, "    refused by the system", &device["failed"]);
         list(&mut out, "    no frames for us", &device["dropped"]);
     }
     out += &describe_security(status);
@@ -617,6 +618,10 @@ mod tests {
         assert!(said.contains(line), "{said}");
         status["devices"][0]["sent"]["frames_too_long"] = json!(0);
         assert!(!describe(&status, None).contains("MTU"));
+        status["devices"][0]["failed"] = json!({ "interface-down": 3, "receiving": 1 });
+        let said = describe(&status, None);
+        let line = "    refused by the system: interface-down 3, receiving 1\n";
+        assert!(said.contains(line), "{said}");
     }
 
     #[test]

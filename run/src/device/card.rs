@@ -37,6 +37,7 @@ pub struct Card {
     frames_received: u64,
     hardware_stamps: u64,
     dropped: BTreeMap<&'static str, u64>,
+    failed: BTreeMap<&'static str, u64>,
     /// Where the bytes of frames stand that came by another antenna than the first, in this turn,
     /// and by which.
     by_other_antennas: Vec<(usize, u8)>,
@@ -55,6 +56,7 @@ impl Card {
             frames_received: 0,
             hardware_stamps: 0,
             dropped: BTreeMap::new(),
+            failed: BTreeMap::new(),
             by_other_antennas: Vec::new(),
         }
     }
@@ -222,8 +224,18 @@ impl Card {
         &self.dropped
     }
 
+    /// What the system refused, by kind.
+    pub(super) fn failed(&self) -> &BTreeMap<&'static str, u64> {
+        &self.failed
+    }
+
     pub(super) fn count(&mut self, kind: &'static str) {
         count(&mut self.dropped, kind);
+    }
+
+    /// Counts what the system refused.
+    pub(super) fn count_failed(&mut self, kind: &'static str) {
+        count(&mut self.failed, kind);
     }
 }
 

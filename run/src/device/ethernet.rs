@@ -8,8 +8,8 @@ use farhop_proto::wire::ieee80211;
 
 use super::tunnel::{HEADER_BYTES, Tunnel};
 use super::{
-    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, arrived, interface,
-    is_too_long, named, passing, unsent,
+    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, RECEIVING, arrived,
+    interface, is_too_long, named, passing, unsent,
 };
 
 /// Length of an Ethernet header, in bytes.
@@ -59,7 +59,8 @@ impl Device for Ethernet {
                 Ok(Some(arrival)) => arrival,
                 Ok(None) => break,
                 Err(error) => {
-                    self.tunnel.count(passing(error, &self.interface)?);
+                    passing(error, &self.interface)?;
+                    self.tunnel.count_failed(RECEIVING);
                     break;
                 }
             };
@@ -109,7 +110,7 @@ impl Device for Ethernet {
                 return Ok(());
             }
             Err(error) => {
-                self.tunnel.count(passing(error, &self.interface)?);
+                self.tunnel.count_failed(passing(error, &self.interface)?);
                 self.tunnel.gate.on_full(after);
             }
         }

@@ -141,6 +141,8 @@ pub struct DeviceStatus {
     pub is_up: Option<bool>,
     /// What came and was no frame for us, by kind.
     pub dropped: BTreeMap<&'static str, u64>,
+    /// What the system refused, by kind: frames of ours that were not sent, and `receiving`.
+    pub failed: BTreeMap<&'static str, u64>,
 }
 
 impl DeviceStatus {
@@ -150,8 +152,12 @@ impl DeviceStatus {
         self.hardware_stamps += earlier.hardware_stamps;
         self.clock_jumps += earlier.clock_jumps;
         self.sent.add(&earlier.sent);
-        for (kind, times) in &earlier.dropped {
-            *self.dropped.entry(kind).or_default() += times;
+        for (all, earlier) in
+            [(&mut self.dropped, &earlier.dropped), (&mut self.failed, &earlier.failed)]
+        {
+            for (kind, times) in earlier {
+                *all.entry(kind).or_default() += times;
+            }
         }
         self
     }
@@ -176,6 +182,9 @@ pub(crate) fn unsent(frame: &Frame, outcome: FrameOutcome) -> FrameUp {
 pub(crate) fn is_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EMSGSIZE)
 }
+
+/// What is counted where the system gives nothing that came.
+pub(crate) const RECEIVING: &str = "receiving";
 
 /// What to count for an error that may pass by itself: the interface is down for now, or refused
 /// this one frame.

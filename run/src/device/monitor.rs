@@ -14,8 +14,8 @@ use farhop_proto::base::{
 
 use super::card::{Card, injected_bytes};
 use super::{
-    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, arrived, interface,
-    is_too_long, named, passing, unsent,
+    BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, RECEIVING, arrived,
+    interface, is_too_long, named, passing, unsent,
 };
 
 /// A card in monitor mode.
@@ -66,7 +66,8 @@ impl Device for Monitor {
                 Ok(Some(arrival)) => arrival,
                 Ok(None) => break,
                 Err(error) => {
-                    self.card.count(passing(error, &self.interface)?);
+                    passing(error, &self.interface)?;
+                    self.card.count_failed(RECEIVING);
                     break;
                 }
             };
@@ -112,7 +113,7 @@ impl Device for Monitor {
                 return Ok(());
             }
             Err(error) => {
-                self.card.count(passing(error, &self.interface)?);
+                self.card.count_failed(passing(error, &self.interface)?);
                 self.card.gate.on_full(after);
             }
         }
@@ -147,6 +148,7 @@ impl Device for Monitor {
             mtu: interface::mtu(&self.interface).ok(),
             is_up: interface::is_up(&self.interface).ok(),
             dropped: card.dropped().clone(),
+            failed: card.failed().clone(),
             ..DeviceStatus::default()
         }
     }

@@ -27,12 +27,13 @@ pub(super) struct Tunnel {
     pub(super) gate: TxGate,
     frames_received: u64,
     dropped: BTreeMap<&'static str, u64>,
+    failed: BTreeMap<&'static str, u64>,
 }
 
 impl Tunnel {
     pub(super) fn build(spec: DeviceSpec) -> Self {
         let gate = TxGate::build(spec.radio, false);
-        Self { gate, spec, frames_received: 0, dropped: BTreeMap::new() }
+        Self { gate, spec, frames_received: 0, dropped: BTreeMap::new(), failed: BTreeMap::new() }
     }
 
     /// The header of a frame.
@@ -94,6 +95,11 @@ impl Tunnel {
         count(&mut self.dropped, kind);
     }
 
+    /// Counts what the system refused.
+    pub(super) fn count_failed(&mut self, kind: &'static str) {
+        count(&mut self.failed, kind);
+    }
+
     pub(super) fn status(&self, kind: &'static str, name: String) -> DeviceStatus {
         DeviceStatus {
             kind,
@@ -102,6 +108,7 @@ impl Tunnel {
             frames_received: self.frames_received,
             sent: self.gate.stats(),
             dropped: self.dropped.clone(),
+            failed: self.failed.clone(),
             ..DeviceStatus::default()
         }
     }

@@ -94,7 +94,7 @@ impl Udp {
                 let wait = |to: &NodeId| Waiting { to: *to, header, payload: payload.clone() };
                 self.waiting.extend(self.peers.keys().map(wait));
             }
-            _ => self.tunnel.count("no-address"),
+            _ => self.tunnel.count_failed("no-address"),
         }
     }
 
@@ -113,12 +113,12 @@ impl Udp {
             if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
             {
                 // That was said of an earlier datagram, and this one was not sent for it.
-                self.tunnel.count("unreachable");
+                self.tunnel.count_failed("unreachable");
                 outcome = self.socket.send(address, &parts, each);
             }
             match outcome {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                Err(_) => self.tunnel.count("unreachable"),
+                Err(_) => (0..count).for_each(|_| self.tunnel.count_failed("unreachable")),
                 Ok(()) => {}
             }
             self.waiting.drain(..count);
@@ -376,6 +376,24 @@ mod tests {
         device.flush();
         assert_eq!(received(&mut second, sent.len()), sent);
         assert_eq!(received(&mut third, 1), [(4, 900)]);
+    }
+
+    #[test]
+    fn frames_that_could_not_be_sent_are_not_counted_as_frames_of_others() {
+        // No way leads there from the loopback.
+        let far = "192.0.2.7:4850".parse().expect("an address");
+        let bind = "127.0.0.1:0".parse().expect("an address");
+        let udp = UdpSpec { bind, peers: [(NodeId(2), far)].into(), is_paced: false };
+        let mut device = Udp::open(&udp, spec(1)).expect("a socket");
+        for (to, number) in [(2, 0), (2, 1), (9, 2)] {
+            device.send(frame(Some(NodeId(to)), number, 100), &mut Vec::new()).expect("a socket");
+        }
+        device.flush();
+        let status = device.status();
+        assert_eq!(status.failed, [("no-address", 1), ("unreachable", 2)].into());
+        assert!(status.dropped.is_empty(), "{:?}", status.dropped);
+        let both = device.status().after(&status);
+        assert_eq!(both.failed.get("no-address"), Some(&2), "it was opened anew");
     }
 
     #[test]
