@@ -28,7 +28,10 @@ pub(crate) const IDLE_PSK: &str =
 #[command(after_help = "Examples:\n  \
     farhop up scenarios/up-udp.toml --node left\n  \
     farhop up link.toml --node hill --tun wlan-hill\n  \
-    farhop up link.toml --node hill --keys /etc/farhop-hill")]
+    farhop up link.toml --node hill --keys /etc/farhop-hill\n\n\
+SIGTERM, Ctrl-C and SIGHUP end it: the last comes when the session closes that started it,\n\
+unless `nohup` or systemd started it. Nothing is reloaded: changed keys hold at once, and a\n\
+changed scenario is another network, for which it is started anew.")]
 pub(crate) struct Options {
     /// The scenario.
     file: PathBuf,

@@ -1,7 +1,8 @@
 //! A daemon as a service of systemd: what the service manager is told, and the rights of the unit.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::net::UnixDatagram;
+use std::process::Child;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -23,6 +24,15 @@ fn told(socket: &UnixDatagram) -> Vec<String> {
     let mut buffer = [0; 4096];
     let length = socket.recv(&mut buffer).expect("something is told within 30 s");
     String::from_utf8_lossy(&buffer[..length]).lines().map(String::from).collect()
+}
+
+/// Has the daemon end, which tells so, and ends well.
+fn end(daemon: &mut Child, signal: Signal, socket: &UnixDatagram) {
+    let pid = i32::try_from(daemon.id()).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(pid, signal).expect("our own process");
+    assert_eq!(told(socket), ["STOPPING=1", "STATUS=node left goes down"]);
+    wait_for("the daemon to end", || daemon.try_wait().expect("it was started").is_some());
+    assert!(daemon.wait().expect("it has ended").success());
 }
 
 #[test]
@@ -57,9 +67,11 @@ fn a_service_manager_is_told_when_the_daemon_answers_and_when_it_ends() {
         let (line, keys) = (line(node), host.keys());
         let words: Vec<&str> = line.split(' ').skip(1).collect();
         let program = [env!("CARGO_BIN_EXE_farhop")];
+        // Whoever runs the tests may have it ignored, as under `nohup`.
+        let env = ["env", "--default-signal=HUP"];
         let start = ["setpriv", "--no-new-privs", "--bounding-set", &rights];
         let mut command =
-            host.command(&[&start[..], &program, &words, &["--keys", &keys]].concat());
+            host.command(&[&env[..], &start, &program, &words, &["--keys", &keys]].concat());
         command.env("NOTIFY_SOCKET", &path);
         command
     };
@@ -71,14 +83,17 @@ fn a_service_manager_is_told_when_the_daemon_answers_and_when_it_ends() {
     assert!(socket.recv(&mut [0; 64]).is_err(), "a daemon without a device was never ready");
     socket.set_nonblocking(false).expect("it can be waited for");
 
-    let mut daemon = command(&left, "left").spawn().expect("setpriv runs");
-    assert_eq!(told(&socket), ["READY=1", "STATUS=node left is up on wire"]);
-    let status = left.status();
-    assert_eq!(status["devices"][0]["name"], "wire");
-    assert_eq!(status["host"]["name"], "farhop0");
-    let pid = i32::try_from(daemon.id()).ok().and_then(Pid::from_raw).expect("a process");
-    kill_process(pid, Signal::TERM).expect("our own process");
-    assert_eq!(told(&socket), ["STOPPING=1", "STATUS=node left goes down"]);
-    wait_for("the daemon to end", || daemon.try_wait().expect("it was started").is_some());
-    assert!(daemon.wait().expect("it has ended").success());
+    // The session of whoever started it may also have closed.
+    for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::HUP, "SIGHUP, as when the session")]
+    {
+        let log = File::create(place.path("log")).expect("a log");
+        let mut daemon = command(&left, "left").stderr(log).spawn().expect("setpriv runs");
+        assert_eq!(told(&socket), ["READY=1", "STATUS=node left is up on wire"]);
+        let status = left.status();
+        assert_eq!(status["devices"][0]["name"], "wire");
+        assert_eq!(status["host"]["name"], "farhop0");
+        end(&mut daemon, signal, &socket);
+        let log = fs::read_to_string(place.path("log")).expect("a log");
+        assert!(log.contains(name) && log.contains("ends this daemon"), "{log}");
+    }
 }

@@ -21,7 +21,7 @@ use serde::Serialize;
 use crate::device::ethernet::Ethernet;
 use crate::device::lasting::Lasting;
 use crate::device::monitor::Monitor;
-use crate::device::signals::Signals;
+use crate::device::signals::{self, Signals};
 use crate::device::tun::{self, Tun};
 use crate::device::udp::{self, Udp, UdpSpec};
 use crate::device::{Clock, Device, DeviceSpec, DeviceStatus, interface, os};
@@ -68,7 +68,7 @@ pub struct DaemonOptions {
     pub runtime_dir: Option<PathBuf>,
     /// Folder of what it keeps; nothing is kept, and no blocks taken, without one.
     pub state_dir: Option<PathBuf>,
-    /// Ends the daemon when something can be read from it, beside SIGTERM and SIGINT.
+    /// Ends the daemon when something can be read from it, beside SIGTERM, SIGINT and SIGHUP.
     pub stop: Option<OwnedFd>,
     /// Whether it is the service that a service manager waits for, if one has started it.
     pub is_service: bool,
@@ -246,7 +246,7 @@ fn guard(plan: &NodePlan) -> Duration {
     plan.slot().map_or(Duration::ZERO, |(_, guard)| guard)
 }
 
-/// Runs a node until SIGTERM, SIGINT or `options.stop`, and cleans up.
+/// Runs a node until SIGTERM, SIGINT, SIGHUP or `options.stop`, and cleans up.
 ///
 /// Fails if a daemon of that name or with that key runs already, a device or the TUN interface
 /// cannot be opened, or the TUN interface goes away.
@@ -329,7 +329,11 @@ fn serve(
         if !others_ready {
             continue;
         }
-        if signals.poll()?.is_some() || stop.is_some_and(is_readable) {
+        if let Some(signal) = signals.poll()? {
+            tracing::info!("{} ends this daemon", signals::name(signal));
+            return Ok(());
+        }
+        if stop.is_some_and(is_readable) {
             return Ok(());
         }
         let wished = control.serve(&mut |request| {

@@ -60,6 +60,16 @@ impl Signals {
     }
 }
 
+/// What a signal that ends a program is called.
+pub fn name(signal: u8) -> &'static str {
+    match i32::from(signal) {
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGINT => "SIGINT",
+        libc::SIGHUP => "SIGHUP, as when the session that started it closes,",
+        _ => "a signal",
+    }
+}
+
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
