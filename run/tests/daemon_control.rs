@@ -122,6 +122,43 @@ fn of_several_that_begin_at_once_one_has_the_socket() {
 }
 
 #[test]
+fn a_folder_that_was_made_for_a_socket_goes_with_the_last_that_may_take_it() {
+    let above = tempfile::tempdir().expect("a directory");
+    let dir = above.path().join("run/farhop");
+    let first = Control::open(&dir, "a").expect("a socket");
+    let second = Control::open(&dir, "b").expect("a socket");
+    assert!(Control::open(&dir, "b").is_err(), "it runs");
+    drop(second);
+    assert!(socket_path(&dir, "a").exists(), "the folder is another's");
+    drop(first);
+    assert!(!dir.exists());
+    // A name that no socket can have: what begins in vain leaves nothing.
+    assert!(Control::open(&dir, &"a".repeat(200)).is_err());
+    assert!(!dir.exists());
+    fs::create_dir(&dir).expect("somebody made it");
+    drop(Control::open(&dir, "a").expect("a socket"));
+    assert!(dir.exists());
+}
+
+#[test]
+fn daemons_that_begin_and_end_at_once_do_not_take_the_folder_from_each_other() {
+    let above = tempfile::tempdir().expect("a directory");
+    let dir = above.path().join("farhop");
+    let begin = |name: &str| {
+        for _ in 0..200 {
+            let control = Control::open(&dir, name).expect("a socket");
+            assert!(socket_path(&dir, name).exists());
+            drop(control);
+        }
+    };
+    thread::scope(|scope| {
+        for name in ["a", "b", "c"] {
+            scope.spawn(move || begin(name));
+        }
+    });
+}
+
+#[test]
 fn a_daemon_that_ends_leaves_the_socket_of_another() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = socket_path(dir.path(), "a");

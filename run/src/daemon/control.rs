@@ -86,6 +86,7 @@ pub struct Control {
     path: PathBuf,
     /// Number of its file.
     file: u64,
+    _made: Made,
     clients: Vec<Client>,
 }
 
@@ -121,7 +122,6 @@ impl Control {
     pub fn open(dir: &Path, name: &str) -> Result<Self, ControlError> {
         let path = socket_path(dir, name);
         let fail = |error| ControlError::Io { path: path.clone(), error };
-        make_dir(dir).map_err(fail)?;
         // Of two that begin at once over what a dead one left, the second sees the first.
         let place = fs::File::open(dir).map_err(fail)?;
         lock(&place).map_err(fail)?;
@@ -136,7 +136,7 @@ impl Control {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
         let file = fs::metadata(&path).map_err(fail)?.ino();
-        Ok(Self { listener, path, file, clients: Vec::new() })
+        Ok(Self { listener, path, file, _made: made, clients: Vec::new() })
     }
 
     /// What to wait on.
@@ -191,6 +191,42 @@ impl Drop for Control {
     }
 }
 
+/// A folder that was made here, if it was: it goes with this, unless others have something there.
+#[derive(Debug)]
+struct Made(Option<PathBuf>);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if let Some(dir) = &self.0
+            && let Ok(place) = fs::File::open(dir)
+            && lock(&place).is_ok()
+        {
+            let _ = fs::remove_dir(dir);
+        }
+    }
+}
+
+/// Makes a directory if it is not there, and takes its lock. Returns it, and whether it was made.
+fn take_dir(dir: &Path) -> io::Result<(fs::File, bool)> {
+    let take = || -> io::Result<(fs::File, bool)> {
+        let is_made = make_dir(dir)?;
+        let place = fs::File::open(dir)?;
+        lock(&place)?;
+        match fs::metadata(dir)?.ino() == place.metadata()?.ino() {
+            true => Ok((place, is_made)),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    };
+    for _ in 0..LOCK_TRIES {
+        match take() {
+            // A daemon that ended has just removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            taken => return taken,
+        }
+    }
+    take()
+}
+
 fn is_out_of_files(error: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::MFILE, Errno::NFILE]
@@ -210,10 +246,21 @@ fn lock(place: &fs::File) -> io::Result<()> {
 }
 
 /// Makes a directory for this user alone, and refuses one that somebody else could have laid out.
-fn make_dir(dir: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+/// Returns whether it was not there.
+fn make_dir(dir: &Path) -> io::Result<bool> {
+    let mut maker = fs::DirBuilder::new();
+    let maker = maker.mode(0o700);
+    if let Some(above) = dir.parent() {
+        maker.recursive(true).create(above)?;
+    }
+    let is_new = match maker.recursive(false).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        made => made.is_ok(),
+    };
+    // Another daemon may have removed it by now.
+    fs::symlink_metadata(dir)?;
     if is_ours(dir) {
-        return Ok(());
+        return Ok(is_new);
     }
     let reason = format!("{} belongs to another user", dir.display());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
