@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _}
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use tempfile::NamedTempFile;
 
 use super::KeysError;
 
@@ -16,6 +17,9 @@ pub(super) const SECRET: u32 = 0o077;
 pub(super) const PUBLIC: u32 = 0o022;
 /// The sticky bit: files in such a folder are removed and renamed by their owners alone.
 pub(super) const STICKY: u32 = 0o1000;
+
+/// Signs behind the prefix of a file that is not whole yet.
+const RANDOM_SIGNS: usize = 6;
 
 /// Opens a file of a folder of keys; `None` if there is none. `closed` are the permissions that
 /// others must not have. Where the name is a link, all of it holds for what it leads to.
@@ -60,6 +64,30 @@ pub(super) fn open(path: &Path, closed: u32) -> Result<Option<File>, KeysError> 
         check_folder(real.parent().expect("a file in a folder"), STICKY)?;
     }
     Ok(Some(file))
+}
+
+/// Makes a file for this user alone in a folder, that is to get its name when it is whole.
+pub(super) fn unfinished(dir: &Path, prefix: &str) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new().prefix(prefix).rand_bytes(RANDOM_SIGNS).tempfile_in(dir)
+}
+
+/// Removes the files of [`unfinished`] that somebody left who was killed. Only who holds the lock
+/// of the folder may do that: it is under this lock that they are made.
+pub(super) fn remove_unfinished(dir: &Path, prefix: &str) {
+    let us = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let random = name.to_str().and_then(|name| name.strip_prefix(prefix));
+        let is_ours = random.is_some_and(|random| {
+            random.len() == RANDOM_SIGNS && random.bytes().all(|sign| sign.is_ascii_alphanumeric())
+        });
+        let is_ours =
+            is_ours && entry.metadata().is_ok_and(|found| found.is_file() && found.uid() == us);
+        if is_ours {
+            // It is in nobody's way where it cannot be removed.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Where the links of a name lead to; the name itself if there is nothing.

@@ -9,9 +9,10 @@
 //! Only root and the user of the process may own what is there, and change it. `key` and `trusted`
 //! may be links.
 //!
-//! A daemon holds a lock on `key` while it runs, and whoever changes `trusted` one on the folder
-//! where that is, be it by a link. Files are replaced whole or not at all. Whoever changes them
-//! tells the daemon, which reads them anew.
+//! A daemon holds a lock on `key` while it runs, and whoever makes a key or changes `trusted` one
+//! on the folder where that is, be it by a link. Files are replaced whole or not at all, and what
+//! one who was killed left is removed by the next. Whoever changes them tells the daemon, which
+//! reads them anew.
 
 mod error;
 mod file;
@@ -41,6 +42,8 @@ pub use trusted::{Entry, Trust, Trusted};
 
 /// Permissions of the file with the trusted keys, which are no secret.
 const TRUSTED_MODE: u32 = 0o644;
+/// What the name begins with of trusted keys that are not whole yet.
+const UNFINISHED: &str = ".unfinished-trusted-";
 
 /// A folder of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,9 +94,17 @@ impl Store {
     /// Fails as [`Store::own`] does, and if the folder cannot be written.
     pub fn own_or_new(&self) -> Result<(Identity, bool), KeysError> {
         if let Some(identity) = self.own()? {
+            // Who has it is making a key or changing others: there will be another time.
+            if let Ok(dir) = File::open(&self.dir)
+                && flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok()
+            {
+                file::remove_unfinished(&self.dir, own::UNFINISHED);
+            }
             return Ok((identity, false));
         }
         self.make_dir()?;
+        let _lock = lock(&self.dir)?;
+        file::remove_unfinished(&self.dir, own::UNFINISHED);
         own::write_new(&self.dir, &self.key_file())?;
         let identity = self.own()?.ok_or_else(|| KeysError::Missing { dir: self.dir.clone() })?;
         Ok((identity, true))
@@ -162,9 +173,8 @@ impl Store {
         self.make_dir()?;
         let real = file::real(&self.trusted_file());
         let dir = real.parent().expect("a file in a folder");
-        let fail = |error| KeysError::Unwritable { dir: dir.into(), error };
-        let lock = File::open(dir).map_err(fail)?;
-        flock(&lock, FlockOperation::LockExclusive).map_err(io::Error::from).map_err(fail)?;
+        let _lock = lock(dir)?;
+        file::remove_unfinished(dir, UNFINISHED);
         let mut trusted = self.trusted()?;
         let (entry, is_news) = change(&mut trusted)?;
         if is_news {
@@ -179,7 +189,7 @@ impl Store {
         let dir = path.parent().expect("a file in a folder");
         let write = || {
             let mode = fs::metadata(&path).map_or(TRUSTED_MODE, |file| file.permissions().mode());
-            let mut file = tempfile::Builder::new().prefix(".trusted-").tempfile_in(dir)?;
+            let mut file = file::unfinished(dir, UNFINISHED)?;
             file.write_all(text.as_bytes())?;
             file.as_file().set_permissions(fs::Permissions::from_mode(mode & 0o777))?;
             file.as_file().sync_all()?;
@@ -195,6 +205,14 @@ impl Store {
         made.map_err(|error| KeysError::Unwritable { dir: self.dir.clone(), error })?;
         file::check_folder(&self.dir, 0)
     }
+}
+
+/// Takes the lock of a folder, which others hold for a moment.
+fn lock(dir: &Path) -> Result<File, KeysError> {
+    let fail = |error| KeysError::Unwritable { dir: dir.into(), error };
+    let lock = File::open(dir).map_err(fail)?;
+    flock(&lock, FlockOperation::LockExclusive).map_err(io::Error::from).map_err(fail)?;
+    Ok(lock)
 }
 
 fn default_dir() -> Result<PathBuf, KeysError> {

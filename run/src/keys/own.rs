@@ -21,6 +21,9 @@ const LONGEST: u64 = 4096;
 /// The secret in base64, in signs.
 const SECRET_SIGNS: usize = 44;
 
+/// What the name begins with of a key that is not whole yet.
+pub(super) const UNFINISHED: &str = ".unfinished-key-";
+
 /// 32 bytes from the randomness of the system.
 pub fn random() -> [u8; 32] {
     let mut bytes = [0; 32];
@@ -64,13 +67,14 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Identity, KeysError> {
     secret.map(Identity::from_secret).ok_or_else(|| KeysError::Damaged { path: path() })
 }
 
-/// Writes a new key, whole or not at all; leaves one that is there alone.
+/// Writes a new key, whole or not at all; leaves one that is there alone. To be called under the
+/// lock of the folder.
 pub(super) fn write_new(dir: &Path, path: &Path) -> Result<(), KeysError> {
     let identity = Identity::from_secret(random());
     let text = format!("{KIND}{VERSION}\n{}\n", STANDARD.encode(identity.secret()));
     let fail = |error| KeysError::Unwritable { dir: dir.into(), error };
     // It is made for this user alone.
-    let mut file = tempfile::Builder::new().prefix(".key-").tempfile_in(dir).map_err(fail)?;
+    let mut file = file::unfinished(dir, UNFINISHED).map_err(fail)?;
     file.write_all(text.as_bytes()).map_err(fail)?;
     file.as_file().sync_all().map_err(fail)?;
     match file.persist_noclobber(path) {

@@ -60,6 +60,37 @@ fn two_who_make_the_key_at_once_get_the_same() {
 }
 
 #[test]
+fn what_one_who_was_killed_left_is_removed_by_the_next_and_nothing_else_is() {
+    let (_dir, store) = folder();
+    store.make_dir().expect("a directory");
+    let put = |name: &str| fs::write(store.dir().join(name), "half").expect("a file");
+    let there = || {
+        let entries = fs::read_dir(store.dir()).expect("a directory").flatten();
+        let mut names: Vec<_> =
+            entries.filter_map(|it| it.file_name().into_string().ok()).collect();
+        names.sort();
+        names.retain(|name| name != "key" && name != "trusted");
+        names
+    };
+    let others = [".key-backup", ".unfinished-key-mine", "key-aB3xYz", "unfinished-key-aB3xYz"];
+    others.iter().for_each(|name| put(name));
+    put(".unfinished-key-aB3xYz");
+    store.own_or_new().expect("a new key");
+    assert_eq!(there(), others);
+    // It may have been killed after its key was whole.
+    put(".unfinished-key-aB3xYz");
+    let making = lock(store.dir()).expect("nobody has it");
+    store.own_or_new().expect("the same key");
+    assert_eq!(there().len(), others.len() + 1, "somebody is making it");
+    drop(making);
+    store.own_or_new().expect("the same key");
+    assert_eq!(there(), others);
+    put(".unfinished-trusted-aB3xYz");
+    store.trust(key(2), Some("hill"), false).expect("a new one");
+    assert_eq!(there(), others);
+}
+
+#[test]
 fn a_key_cut_short_at_any_place_is_called_so() {
     let (_dir, store) = folder();
     store.own_or_new().expect("a key");
