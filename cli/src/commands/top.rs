@@ -20,8 +20,9 @@ use crate::{Failure, interrupt};
 const EVERY: Duration = Duration::from_secs(1);
 /// Time within which a key and a new size of the terminal are seen.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// What stands in the last line.
-const HELP: &str = "q: quit   up, down: scroll";
+/// What stands in the last line, and what of it before how many lines are below where that leaves
+/// no room for both.
+const HELP: [&str; 2] = ["q: quit   up, down: scroll", "q: quit"];
 
 /// Shows what running daemons are doing, every second: all of this host, those of labs included.
 ///
@@ -229,11 +230,12 @@ impl View {
         let mut lines: Vec<String> = all.iter().skip(first).take(rows).cloned().collect();
         lines.resize(rows, String::new());
         let below = all.len().saturating_sub(first + rows);
-        let rest = if below > 0 {
-            format!("{HELP}   {}", counted(below, "more line"))
-        } else {
-            HELP.into()
-        };
+        let rest = HELP.map(|help| match below {
+            0 => help.to_owned(),
+            below => format!("{help}   {}", counted(below, "more line")),
+        });
+        let [rest, short] = rest;
+        let rest = if rest.chars().count() > width { short } else { rest };
         if height > 0 {
             lines.push(rest.chars().take(width).collect());
         }
@@ -278,6 +280,8 @@ mod tests {
         assert_eq!(wrapped("  neighbour barn: up", 16), ["  neighbour", "      barn: up"]);
         assert_eq!(wrapped("unbroken", 3), ["unb"]);
         assert_eq!(wrapped("", 9), [""]);
+        let small = View::build(&"line\n".repeat(21), 40, 10, 0);
+        assert_eq!(small.lines[9], "q: quit   12 more lines");
         let tall = View::build(text, 40, 9, 3);
         assert_eq!((tall.first, tall.lines.len(), tall.lines[7].as_str()), (0, 9, ""));
         assert!(View::build(text, 0, 0, 5).lines.is_empty());
