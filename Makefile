@@ -29,9 +29,14 @@ build: ## the program, in target/release
 PREFIX ?= /usr/local
 .PHONY: install
 install: ## what `make build` made, to /usr/local (PREFIX=... for elsewhere), with the unit of systemd
+install: UNITS = $(PREFIX)/lib/systemd/system
+install:
 	@test -x $(FARHOP) || { echo "install: there is no $(FARHOP) yet: make build" >&2; exit 1; }
 	install -D -m 755 $(FARHOP) $(DESTDIR)$(PREFIX)/bin/farhop
-	install -D -m 644 packaging/systemd/farhop@.service -t $(DESTDIR)$(PREFIX)/lib/systemd/system
+	install -D -m 644 packaging/systemd/farhop@.service -t $(DESTDIR)$(UNITS)
+	sed -i 's|^ExecStart=farhop |ExecStart=$(PREFIX)/bin/farhop |' $(DESTDIR)$(UNITS)/farhop@.service
+	@case "$(PREFIX)" in /usr|/usr/local) ;; *) echo "install: systemd does not look in $(UNITS): \
+	sudo systemctl link $(UNITS)/farhop@.service" ;; esac
 
 .PHONY: test
 test: setup-test fmt-check lint doc unit test-wire tidy deny scenarios paper-quick test-system conformance validate-quick test-radio ## all that CI checks

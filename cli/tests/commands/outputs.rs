@@ -234,3 +234,28 @@ fn numbers_and_files_that_are_wrong_are_told_what_would_be_right() {
     }
     assert!(!fs::exists("-").expect("it can be seen"), "a file of that name");
 }
+
+#[test]
+fn the_unit_is_installed_with_its_program_and_with_what_tells_systemd_where_it_is() {
+    let folder = Folder::new("install");
+    let (target, root) = (folder.file("target"), folder.file("root"));
+    fs::create_dir_all(format!("{target}/release")).expect("a folder");
+    fs::copy("/bin/true", format!("{target}/release/farhop")).expect("a program");
+    for (prefix, is_found) in [("/usr/local", true), ("/opt/farhop", false)] {
+        let mut make = std::process::Command::new("make");
+        make.args(["-C", concat!(env!("CARGO_MANIFEST_DIR"), "/.."), "install"]);
+        make.args([format!("PREFIX={prefix}"), format!("DESTDIR={root}")]);
+        // Not those of a `make test` around this one.
+        let out = make.env("CARGO_TARGET_DIR", &target).env_remove("MAKEFLAGS").output();
+        let out = out.expect("make runs");
+        assert!(out.status.success(), "{}", stderr(&out));
+        let unit = format!("{prefix}/lib/systemd/system/farhop@.service");
+        let text = fs::read_to_string(format!("{root}{unit}")).expect("it is there");
+        let start = format!("\nExecStart={prefix}/bin/farhop up /etc/farhop/%i.toml --node %i\n");
+        assert!(text.contains(&start), "{text}");
+        assert!(fs::exists(format!("{root}{prefix}/bin/farhop")).expect("it can be seen"));
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        let advice = format!("sudo systemctl link {unit}\n");
+        assert_eq!(said.contains(&advice), !is_found, "{said}");
+    }
+}
