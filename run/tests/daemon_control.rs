@@ -12,6 +12,7 @@ use std::time::Duration;
 use farhop_run::daemon::control::{Control, Request};
 use farhop_run::daemon::{ControlError, barred, list, query, socket_path};
 use serde_json::json;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 fn serve(control: &mut Control) {
     control.serve(&mut |request| match request {
@@ -46,6 +47,27 @@ fn a_request_is_answered_in_one_line() {
         reader.read_line(&mut line).expect("an answer");
         assert_eq!(line, "{\"name\":\"a\",\"node\":1}\n");
     }
+}
+
+#[test]
+fn a_daemon_that_hangs_with_a_full_queue_is_not_waited_for_without_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = socket_path(dir.path(), "a");
+    let hung = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+    hung.bind(&SockAddr::unix(&path).expect("a path")).expect("a place");
+    hung.listen(0).expect("it listens");
+    let _first = UnixStream::connect(&path).expect("there is room for one");
+    let (tell, told) = std::sync::mpsc::channel();
+    let dir = dir.path().to_owned();
+    thread::spawn(move || {
+        let names: Vec<String> = list(&dir).into_iter().map(|daemon| daemon.name).collect();
+        let again = Control::open(&dir, "a").map(|_| ());
+        let _ = tell.send((names, barred(&dir), query(&path), again));
+    });
+    let told = told.recv_timeout(Duration::from_secs(20)).expect("it does not hang with it");
+    assert_eq!((told.0, told.1), (vec!["a".to_owned()], Vec::new()));
+    assert!(matches!(told.2, Err(ControlError::Silent { .. })), "{:?}", told.2);
+    assert!(matches!(told.3, Err(ControlError::Running { .. })), "{:?}", told.3);
 }
 
 #[test]

@@ -8,10 +8,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration as StdDuration;
 
+use socket2::{Domain, SockAddr, Socket, Type};
+
 use super::control::Request;
 
 /// How long a daemon may take to answer.
-const PATIENCE: StdDuration = StdDuration::from_secs(2);
+pub(crate) const PATIENCE: StdDuration = StdDuration::from_secs(2);
 /// How a socket's file ends.
 const SUFFIX: &str = ".sock";
 /// Where the sockets of root's daemons are.
@@ -118,13 +120,38 @@ pub fn socket_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}{SUFFIX}"))
 }
 
+/// Connects to a control socket. Without it, one whose queue is full, as of a daemon that hangs, is
+/// waited for as long as that hangs.
+///
+/// Fails with `WouldBlock` if nobody accepts within `patience`; one of zero does not wait.
+pub(crate) fn connect(path: &Path, patience: StdDuration) -> io::Result<UnixStream> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    if patience.is_zero() {
+        socket.set_nonblocking(true)?;
+    }
+    // It is that of connecting, too (socket(7), SO_SNDTIMEO).
+    socket.set_write_timeout(Some(patience).filter(|patience| !patience.is_zero()))?;
+    socket.connect(&SockAddr::unix(path)?)?;
+    socket.set_nonblocking(false)?;
+    socket.set_write_timeout(None)?;
+    Ok(socket.into())
+}
+
+/// Whether a daemon listens, even if it has no time now.
+pub(crate) fn is_listening(path: &Path) -> io::Result<()> {
+    match connect(path, StdDuration::ZERO) {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// The daemons whose sockets are in `dir`, by name; empty if there is no such directory.
 pub fn list(dir: &Path) -> Vec<Running> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let running = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().ok()?.strip_suffix(SUFFIX)?.to_owned();
         let path = entry.path();
-        UnixStream::connect(&path).is_ok().then_some(Running { name, path })
+        is_listening(&path).is_ok().then_some(Running { name, path })
     };
     let mut found: Vec<_> = entries.filter_map(running).collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -140,7 +167,7 @@ pub fn barred(dir: &Path) -> Vec<PathBuf> {
     };
     let sockets = entries.map(|entry| entry.path()).filter(|path| {
         let is_socket = path.to_str().is_some_and(|path| path.ends_with(SUFFIX));
-        is_socket && UnixStream::connect(path).is_err_and(|error| is_barred(&error))
+        is_socket && is_listening(path).is_err_and(|error| is_barred(&error))
     });
     let mut barred: Vec<_> = sockets.collect();
     barred.sort();
@@ -171,7 +198,7 @@ pub fn ask(path: &Path, request: Request) -> Result<serde_json::Value, ControlEr
         path: path.into(),
         reason: error.to_string(),
     };
-    let mut stream = UnixStream::connect(path).map_err(fail)?;
+    let mut stream = connect(path, PATIENCE).map_err(fail)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(fail)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(fail)?;
     let mut request = serde_json::to_string(&request).map_err(unclear)?;

@@ -16,7 +16,7 @@ use rustix::event::PollFlags;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use super::client::{ControlError, is_ours, socket_path};
+use super::client::{ControlError, is_listening, is_ours, socket_path};
 use crate::files::SendFile;
 use crate::sockets::Wish;
 
@@ -123,9 +123,10 @@ impl Control {
         let path = socket_path(dir, name);
         let fail = |error| ControlError::Io { path: path.clone(), error };
         // Of two that begin at once over what a dead one left, the second sees the first.
-        let place = fs::File::open(dir).map_err(fail)?;
-        lock(&place).map_err(fail)?;
-        match UnixStream::connect(&path) {
+        let mut made = Made(None);
+        let (_place, is_made) = take_dir(dir).map_err(fail)?;
+        made.0 = is_made.then(|| dir.to_owned());
+        match is_listening(&path) {
             Ok(_) => return Err(ControlError::Running { name: name.into(), path }),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 fs::remove_file(&path).map_err(fail)?;

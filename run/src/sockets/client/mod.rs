@@ -35,7 +35,7 @@ pub use self::datagrams::{Datagram, DatagramSocket};
 use super::Wish;
 use super::channel::{Cause, HEAD_BYTES, Kind, RECORD_BYTES};
 use crate::daemon::control::Request;
-use crate::daemon::{runtime_dir, socket_path};
+use crate::daemon::{ControlError, client, runtime_dir, socket_path};
 
 /// Bytes of a stream that go to the daemon at once.
 const WRITE_BYTES: usize = 64 << 10;
@@ -70,9 +70,13 @@ impl Daemon {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 SocketError::NoDaemon { path: self.path.clone() }
             }
+            io::ErrorKind::WouldBlock => {
+                let error = ControlError::Silent { path: self.path.clone() };
+                SocketError::Silent(error.to_string())
+            }
             _ => SocketError::Io(error),
         };
-        let mut socket = UnixStream::connect(&self.path).map_err(told)?;
+        let mut socket = client::connect(&self.path, client::PATIENCE).map_err(told)?;
         let mut request = serde_json::to_vec(&Request::Socket(wish)).map_err(io::Error::from)?;
         request.push(b'\n');
         request.extend_from_slice(first);
