@@ -33,8 +33,8 @@ use progress::tell;
     Exit status:\n  \
     0    done; up, top and status --watch also if a signal ends them\n  \
     1    it went wrong\n  \
-    2    a file or an option is wrong, and nothing was done\n  \
-    3    a lab was late: there is a report, but it is not valid\n  \
+     2    a file, a folder of keys or an option is wrong, and nothing was done\n  \
+     3    a lab was late: there is a report, but it is not valid\n  \
     127  there is no such program to run in a lab; 126 if it cannot be run\n  \
     130  interrupted by Ctrl-C, as proxy, exit and receive without --count always are;\n       \
     143 by SIGTERM, 129 by SIGHUP"
@@ -103,11 +103,9 @@ impl From<farhop_run::lab::LabError> for Failure {
 
 impl From<farhop_run::keys::KeysError> for Failure {
     fn from(error: farhop_run::keys::KeysError) -> Self {
-        match error {
-            farhop_run::keys::KeysError::NoFolderThere { .. } => {
-                Self::Input(miette::miette!("{error}"))
-            }
-            other => Self::Failed(other.to_string()),
+        match error.is_of_folder() {
+            true => Self::Input(miette::miette!("{error}")),
+            false => Self::Failed(error.to_string()),
         }
     }
 }
@@ -120,7 +118,10 @@ impl From<std::io::Error> for Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        Self::Failed(format!("{error:#}"))
+        match error.downcast::<farhop_run::keys::KeysError>() {
+            Ok(of_keys) => of_keys.into(),
+            Err(error) => Self::Failed(format!("{error:#}")),
+        }
     }
 }
 

@@ -253,6 +253,42 @@ pub enum KeysError {
     },
 }
 
+impl KeysError {
+    /// Whether it stays so until somebody puts the folder right, so that trying again does not
+    /// help. What was wrong with a command is not meant, nor another daemon that runs.
+    pub fn is_of_folder(&self) -> bool {
+        use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        match self {
+            Self::Unwritable { error, .. } | Self::Unreadable { error, .. } => {
+                matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem)
+            }
+            Self::NoFolder
+            | Self::NoFolderThere { .. }
+            | Self::Short { .. }
+            | Self::Damaged { .. }
+            | Self::Open { .. }
+            | Self::Writable { .. }
+            | Self::Owner { .. }
+            | Self::NoFile { .. }
+            | Self::LooseLink { .. }
+            | Self::Newer { .. }
+            | Self::Foreign { .. }
+            | Self::Line { .. }
+            | Self::OwnDiffers { .. }
+            | Self::OwnName { .. }
+            | Self::Contradiction { .. } => true,
+            Self::Missing { .. }
+            | Self::Name { .. }
+            | Self::KeyTwice { .. }
+            | Self::NameTwice { .. }
+            | Self::WasRevoked { .. }
+            | Self::Own { .. }
+            | Self::Held { .. }
+            | Self::Unknown { .. } => false,
+        }
+    }
+}
+
 /// What to do about a file or folder that others can change.
 fn how_to_close(path: &Path, mode: u32) -> String {
     if mode & STICKY != 0 {
