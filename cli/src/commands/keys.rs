@@ -68,6 +68,9 @@ enum Command {
         farhop keys list --json | jq '.[] | select(.state == \"added\").name'")]
     List,
     /// Revokes a key: its node is not heard any more, from now on.
+    ///
+    /// The daemon that runs with this folder learns of it at once, one that does not run when it
+    /// starts. Other nodes, and daemons with another folder, do not: it has to be said for each.
     #[command(after_help = "Examples:\n  \
         farhop keys revoke hill\n  \
         farhop keys revoke fh1-...")]
@@ -172,6 +175,10 @@ fn revoke(options: &Options, store: &Store, who: &str) -> Result<(), Failure> {
     }
     let word = if is_news { "revoked" } else { "revoked already" };
     print_text(&format!("{word}: {}{}", named(&entry), holds(&told)))?;
+    print_text(
+        "other nodes do not learn of it, nor daemons here with another folder (--keys): say it for \
+         each that trusts it",
+    )?;
     Ok(())
 }
 

@@ -28,6 +28,8 @@ fn a_key_without_a_name_is_told_by_its_fingerprint_once() {
         assert!(said.starts_with(&begin), "{words:?}: {said}");
         let first = said.lines().next().expect("a line");
         assert_eq!(first.matches(&fingerprint).count(), 1, "{said}");
+        let is_told = said.contains("\nother nodes do not learn of it");
+        assert_eq!(is_told, words[1] == "revoke", "{said}");
     }
 }
 
