@@ -49,6 +49,8 @@ pub(super) struct Store {
     file: File,
     program: String,
     done: BTreeMap<Run, Report>,
+    /// The folders that were made for it, the innermost first.
+    made: Vec<PathBuf>,
 }
 
 impl Store {
@@ -61,6 +63,8 @@ impl Store {
 
     fn open_for(dir: &Path, name: &str, program: String) -> Result<Self, String> {
         let fail = |error: io::Error| format!("cannot keep runs in {}: {error}", dir.display());
+        let made = dir.ancestors().take_while(|dir| !dir.exists() && dir.parent().is_some());
+        let made = made.map(Path::to_owned).collect();
         fs::create_dir_all(dir).map_err(fail)?;
         let path = dir.join(name);
         let file = OpenOptions::new().create(true).append(true).read(true).open(&path);
@@ -79,7 +83,14 @@ impl Store {
             // Somebody ended in the middle of a line: the next one begins anew.
             file.write_all(b"\n").map_err(fail)?;
         }
-        Ok(Self { path, file, program, done })
+        Ok(Self { path, file, program, done, made })
+    }
+
+    /// Removes it, with the folders that were made for it and have nothing else by now.
+    fn remove(self) {
+        // Another program may have ended first.
+        let _ = fs::remove_file(&self.path);
+        let _ = self.made.iter().try_for_each(fs::remove_dir);
     }
 
     /// What came of a run, if it is done.
@@ -138,8 +149,7 @@ impl UntilDone {
     pub(super) fn end(self) {
         let Some(store) = self.store else { return };
         if store.done.keys().all(|run| self.wanted.contains(run)) {
-            // Another program may have ended first.
-            let _ = fs::remove_file(&store.path);
+            store.remove();
         }
     }
 }
@@ -212,6 +222,20 @@ mod tests {
         let left = fs::read_dir(&dir).expect("a folder").count();
         fs::remove_dir_all(&dir).expect("it was there");
         assert_eq!((known, left), (Some(1), 0));
+    }
+
+    #[test]
+    fn folders_that_were_made_for_runs_go_with_them_unless_something_else_is_there() {
+        let dir = tempfile_dir("made");
+        let at = dir.join("farhop/wildnet");
+        UntilDone::open(&at).end();
+        let is_gone = !dir.join("farhop").exists();
+        let runs = UntilDone::open(&at);
+        fs::write(dir.join("farhop/other"), "").expect("a file");
+        runs.end();
+        let left = (at.exists(), dir.join("farhop/other").exists());
+        fs::remove_dir_all(&dir).expect("it was there");
+        assert_eq!((is_gone, left), (true, (false, true)));
     }
 
     #[test]
