@@ -61,6 +61,8 @@ pub struct RadioConfig {
     #[serde(skip_serializing_if = "AccessConfigs::is_default")]
     pub access: AccessConfigs,
     /// Most frames in one transmission of `802.11n` and `802.11ac`, up to 64; 1 never aggregates.
+    /// Slots and blocks are planned by it. On a monitor interface frames go one by one whatever it
+    /// says.
     pub aggregate: u8,
     /// How the rate of data is chosen.
     pub rate_control: RateControl,
