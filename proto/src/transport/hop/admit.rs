@@ -25,6 +25,8 @@ const SHORT: u32 = 4;
 /// How often, where flows have spells, the one is heard that has had least: else those that began
 /// last, or have far to go, would wait for all the others.
 const LEAST_FIRST: f64 = 0.4;
+/// Part of the memory that blocks have which come at once over a link with a schedule.
+const TURNS_PART: u64 = 4;
 /// Neighbours that may wait; more are heard when they ask again.
 const WAITERS: usize = 64;
 
@@ -212,7 +214,9 @@ impl Hop {
         let beside = self.receptions.get(&self.air(asks.via));
         let is_free = asks.shape.is_small()
             || self.config.withhold == Withhold::Never
-            || beside.is_none_or(|reception| self.may_join(reception, asks));
+            || beside.is_none_or(|reception| {
+                self.may_join(reception, asks) || self.has_turns_for(reception, asks)
+            });
         if !is_free || self.blocks.contains_key(&asks.block) {
             return is_free;
         }
@@ -233,6 +237,13 @@ impl Hop {
         reception.via == asks.via
             && (1..self.config.in_flight as usize).contains(&reception.blocks.len())
             && self.waiting.iter().all(is_no_rival)
+    }
+
+    /// Whether blocks of several neighbours may come at once: each has its turn on air, and what
+    /// has come of all of them leaves room for others.
+    fn has_turns_for(&self, reception: &Reception, asks: &Waiting) -> bool {
+        let of_all = asks.shape.cost() * (reception.blocks.len() as u64 + 1);
+        self.below.has_schedule && of_all <= self.config.memory_bytes / TURNS_PART
     }
 
     /// The airs over which somebody waits.

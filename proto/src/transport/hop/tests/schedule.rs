@@ -56,3 +56,22 @@ fn where_radios_take_turns_a_relay_passes_on_parts_and_takes_one_block_beside() 
         assert_eq!(row.hop(2).open_of(flow(1)).count(), held);
     }
 }
+
+#[test]
+fn where_radios_take_turns_several_neighbours_are_heard_at_once() {
+    let of_3 = FlowKey { source: NodeId(3), ..flow(1) };
+    let withheld = |below: Below, memory_bytes: u64| {
+        let config = HopConfig { block_bytes: 140_000, memory_bytes, ..HopConfig::default() };
+        let mut row = Row::new(3, config, Harm::default(), 1);
+        row.nodes.iter_mut().for_each(|node| node.set_below(below));
+        row.push(flow(1), 0, 2, 140_000, true);
+        row.push(of_3, 0, 2, 140_000, true);
+        row.run_until(row.now + Duration::from_secs(5));
+        row.assert_delivered(flow(1), &[140_000]);
+        row.assert_delivered(of_3, &[140_000]);
+        row.count(2, "withheld")
+    };
+    assert!(withheld(Below::default(), 64 << 20) > 0, "on one air one after the other");
+    assert_eq!(withheld(SCHEDULE, 64 << 20), 0);
+    assert!(withheld(SCHEDULE, 1 << 20) > 0, "two of them are more than a fourth of the memory");
+}
