@@ -206,6 +206,9 @@ impl Chip {
     /// deadline of its frames there is the time that one request takes, so that those who send next
     /// are not disturbed. Returns whether there were any.
     pub(super) fn put_off_late_requests(&mut self, start: Instant, index: usize) -> bool {
+        if self.functions[index].requests.is_empty() {
+            return false;
+        }
         let phy = self.config.phy;
         let rate = self.config.ack_rate(self.rates.lowest());
         let air = phy.air_time(BLOCK_ACK_REQUEST_BYTES, rate);
