@@ -70,6 +70,15 @@ impl LinkConfig {
         matches!(self, Self::Wild(_)) || self.has_units()
     }
 
+    /// Whether it lets radios acknowledge frames, which they do not have to do one by one.
+    pub const fn is_acknowledged_by_radios(&self) -> bool {
+        match self {
+            Self::Plain(plain) => plain.mac_ack,
+            Self::Wild(_) => true,
+            Self::TwoP(_) | Self::BlindFec(_) | Self::Harq(_) | Self::Arq(_) => false,
+        }
+    }
+
     /// Whether it cuts packets into units.
     pub const fn has_units(&self) -> bool {
         matches!(self, Self::Harq(_) | Self::Arq(_))

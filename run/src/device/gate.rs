@@ -10,13 +10,11 @@ use std::collections::VecDeque;
 
 use farhop_proto::base::phy::{ACK_BYTES, mpdu_bytes};
 use farhop_proto::base::{
-    AccessCategory, AckPolicy, Duration, Frame, FrameDone, FrameOutcome, Gap, Instant, RadioSpec,
-    Room,
+    AccessCategory, AckPolicy, Duration, Frame, FrameDone, FrameOutcome, Instant, RadioSpec, Room,
 };
 use serde::Serialize;
 
-/// Frames that a device holds at most; where frames go many in a transmission, one of these on air
-/// and the next one behind it.
+/// Frames that a device holds at most. Where they go many in a transmission, it holds two of these.
 const FRAMES: usize = 8;
 /// Air time that a device holds at most: more than a host is late in 99 of 100 cases.
 const AIR: Duration = Duration::from_millis(8);
@@ -96,6 +94,17 @@ struct Outstanding {
     slot_over: Option<Instant>,
 }
 
+/// What one attempt at a frame takes. One that goes in a transmission with others has its share of
+/// all that this takes as its air time.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    /// The mean gap before it.
+    gap: Duration,
+    air: Duration,
+    /// The acknowledgement, with the gap before it.
+    answer: Duration,
+}
+
 /// A queue of the device.
 #[derive(Clone, Copy, Debug, Default)]
 struct Queue {
@@ -157,7 +166,8 @@ impl TxGate {
     /// as late.
     pub fn is_in_time(&mut self, now: Instant, frame: &Frame) -> bool {
         let busy_until = self.queues[self.queue_of(frame.options.access)].busy_until;
-        let end = busy_until.max(now) + self.gap(frame) + self.air(frame) + self.answer(frame);
+        let Cost { gap, air, answer } = self.cost(frame);
+        let end = busy_until.max(now) + gap + air + answer;
         let in_time = frame.options.deadline.is_none_or(|deadline| end <= deadline + SLACK);
         self.stats.frames_late += u64::from(!in_time);
         in_time
@@ -165,10 +175,10 @@ impl TxGate {
 
     /// Notes a frame that the device took; `after` is the time after the call.
     pub fn on_sent(&mut self, after: Instant, frame: &Frame, sequence: u16, guard: Duration) {
-        let air = self.air(frame);
-        let busy = air + self.answer(frame);
+        let Cost { gap, air, answer } = self.cost(frame);
+        let busy = air + answer;
         let queue = self.queue_of(frame.options.access);
-        let ends = self.queues[queue].busy_until.max(after) + self.gap(frame) + busy;
+        let ends = self.queues[queue].busy_until.max(after) + gap + busy;
         let mut slot_over = frame.options.deadline.map(|deadline| deadline + SLACK + guard);
         if let Some(deadline) = frame.options.deadline.filter(|_| slot_over < Some(ends)) {
             slot_over = None;
@@ -296,42 +306,25 @@ impl TxGate {
         self.stats
     }
 
-    /// Whether a frame goes in one transmission with others of its neighbour.
-    fn joins(&self, frame: &Frame) -> bool {
-        self.spec.aggregates() && frame.to.is_some() && frame.options.ack == AckPolicy::Normal
-    }
-
-    /// The mean gap before a frame, by the plan; of one that goes with others its air time has a
-    /// share of theirs.
-    fn gap(&self, frame: &Frame) -> Duration {
-        match frame.options.ack {
-            AckPolicy::Normal if self.joins(frame) => Duration::ZERO,
-            AckPolicy::NoAck => self.spec.mean_gap(),
-            AckPolicy::Normal => RadioSpec { gap: Gap::Backoff, ..self.spec }.mean_gap(),
+    /// What one attempt at a frame takes, by the plan.
+    fn cost(&self, frame: &Frame) -> Cost {
+        let (spec, phy) = (&self.spec, &self.spec.phy);
+        let is_answered = frame.options.ack == AckPolicy::Normal;
+        if spec.aggregates() && is_answered && frame.to.is_some() {
+            // It goes in one transmission with others of its neighbour, and is sealed already.
+            let air = spec.share(frame.payload.len().saturating_sub(spec.seal_bytes));
+            return Cost { gap: Duration::ZERO, air, answer: Duration::ZERO };
         }
-    }
-
-    /// Air time of one attempt, by the plan, without the gap before it and the answer.
-    fn air(&self, frame: &Frame) -> Duration {
-        let phy = &self.spec.phy;
-        if self.joins(frame) {
-            // It is sealed already.
-            return self.spec.share(frame.payload.len().saturating_sub(self.spec.seal_bytes));
-        }
-        let rate = frame.options.rate.unwrap_or(self.spec.rate);
-        let mpdu = mpdu_bytes(frame.options.ack == AckPolicy::NoAck, frame.payload.len());
-        phy.air_time(phy.psdu_bytes(mpdu, rate), rate)
-    }
-
-    /// How long the acknowledgement of one attempt takes, with the gap before it.
-    fn answer(&self, frame: &Frame) -> Duration {
-        let phy = &self.spec.phy;
-        let rate = frame.options.rate.unwrap_or(self.spec.rate);
-        match frame.options.ack {
-            AckPolicy::NoAck => Duration::ZERO,
-            AckPolicy::Normal if self.joins(frame) => Duration::ZERO,
-            AckPolicy::Normal => phy.sifs() + phy.air_time(ACK_BYTES, phy.control_rate(rate)),
-        }
+        let rate = frame.options.rate.unwrap_or(spec.rate);
+        let mpdu = mpdu_bytes(!is_answered, frame.payload.len());
+        let air = phy.air_time(phy.psdu_bytes(mpdu, rate), rate);
+        let (gap, answer) = match is_answered {
+            true => {
+                (spec.drawn_gap(), phy.sifs() + phy.air_time(ACK_BYTES, phy.control_rate(rate)))
+            }
+            false => (spec.mean_gap(), Duration::ZERO),
+        };
+        Cost { gap, air, answer }
     }
 }
 
@@ -340,7 +333,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use farhop_proto::base::{
-        Bitrate, EtherType, FlowId, NodeId, Phy, PhyKind, RadioId, TxOptions, UnitId,
+        Bitrate, EtherType, FlowId, Gap, NodeId, Phy, PhyKind, RadioId, TxOptions, UnitId,
     };
 
     const ACCESS: AccessCategory = AccessCategory::BestEffort;

@@ -8,7 +8,7 @@
 //! acknowledges something of any function. The header has no HT control, and what an aggregate
 //! costs in air time is shared evenly among its frames.
 
-use farhop_proto::base::phy::{AmpduSize, BLOCK_ACK_REQUEST_BYTES};
+use farhop_proto::base::phy::AmpduSize;
 use farhop_proto::base::{
     AccessCategory, AckPolicy, Bitrate, Duration, FrameOutcome, Instant, NodeId,
 };
@@ -203,27 +203,20 @@ impl Chip {
     }
 
     /// Puts off requests of a function that would begin at `start` and end too late: behind the
-    /// deadline of its frames there is the time that one request takes, so that those who send next
-    /// are not disturbed. Returns whether there were any.
+    /// deadline of its frames there is time for one request and the gap before it, so that those
+    /// who send next are not disturbed. Returns whether there were any.
     pub(super) fn put_off_late_requests(&mut self, start: Instant, index: usize) -> bool {
-        if self.functions[index].requests.is_empty() {
-            return false;
+        let gap = self.config.phy.longest_gap();
+        let Edcaf { requests, originators, .. } = &mut self.functions[index];
+        let before = requests.len();
+        while let Some(request) = requests.front()
+            && let Some(peer) = originators.get_mut(&request.to)
+            && peer.deadline.is_some_and(|deadline| start > deadline + gap)
+        {
+            peer.owes_request = true;
+            requests.pop_front();
         }
-        let phy = self.config.phy;
-        let rate = self.config.ack_rate(self.rates.lowest());
-        let air = phy.air_time(BLOCK_ACK_REQUEST_BYTES, rate);
-        let answer = phy.sifs() + self.config.block_ack_air_time(rate);
-        let behind = phy.difs() + phy.slot() * u64::from(phy.contention_window().0);
-        let is_late = |request: &Request| {
-            let end = start + air + answer;
-            request.deadline.is_some_and(|deadline| end > deadline + behind + air + answer)
-        };
-        let function = &mut self.functions[index];
-        let before = function.requests.len();
-        while let Some(request) = function.requests.pop_front_if(|request| is_late(request)) {
-            function.originators.entry(request.to).or_default().owes_request = true;
-        }
-        function.requests.len() < before
+        requests.len() < before
     }
 
     /// A request was not answered. Returns whether it is given up.
@@ -246,8 +239,7 @@ impl Edcaf {
     /// A frame under the agreement with `to` is given up: the receiver must not wait for it.
     pub(super) fn ask_to_move_on(&mut self, to: NodeId) {
         if self.requests.iter().all(|request| request.to != to) {
-            let deadline = self.originators.get(&to).and_then(|peer| peer.deadline);
-            self.requests.push_back(Request { to, failed: 0, deadline });
+            self.requests.push_back(Request { to, failed: 0 });
         }
     }
 

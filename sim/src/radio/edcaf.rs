@@ -87,8 +87,6 @@ pub(super) struct Originator {
 pub(super) struct Request {
     pub(super) to: NodeId,
     pub(super) failed: u8,
-    /// That of the last frame under the agreement.
-    pub(super) deadline: Option<Instant>,
 }
 
 /// One access function.

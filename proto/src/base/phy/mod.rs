@@ -225,6 +225,12 @@ const ENCODER_BITS: u64 = 2160;
 const SIGNAL_EXTENSION: Duration = Duration::from_micros(6);
 
 impl Phy {
+    /// DIFS and the longest draw of a first attempt.
+    pub fn longest_gap(&self) -> Duration {
+        let (smallest, _) = self.contention_window();
+        self.difs() + self.slot() * u64::from(smallest)
+    }
+
     /// Slot time.
     pub const fn slot(&self) -> Duration {
         Duration::from_micros(match (self.kind, self.slower()) {
@@ -390,17 +396,16 @@ impl RadioSpec {
     /// Air time of an A-MPDU with the expected gap before it, which is drawn as before all that is
     /// acknowledged, and its block acknowledgement.
     pub fn aggregated(&self, size: AmpduSize) -> Duration {
-        let gap = Self { gap: Gap::Backoff, ..*self }.mean_gap();
-        gap + self.phy.air_time(size.bytes(), self.rate) + self.answer(BLOCK_ACK_BYTES)
+        let air = self.phy.air_time(size.bytes(), self.rate);
+        self.drawn_gap() + air + self.answer(BLOCK_ACK_BYTES)
     }
 
     /// Air time of a request for a block acknowledgement, with the longest gap that is drawn before
     /// it, and its answer.
     pub fn block_ack_request(&self) -> Duration {
-        let (smallest, _) = self.phy.contention_window();
-        let gap = self.phy.difs() + self.phy.slot() * u64::from(smallest);
         let rate = self.phy.ack_rate(None, self.rate);
-        gap + self.phy.air_time(BLOCK_ACK_REQUEST_BYTES, rate) + self.answer(BLOCK_ACK_BYTES)
+        let air = self.phy.air_time(BLOCK_ACK_REQUEST_BYTES, rate);
+        self.phy.longest_gap() + air + self.answer(BLOCK_ACK_BYTES)
     }
 
     /// SIFS and a control frame that answers data.
@@ -435,13 +440,15 @@ impl RadioSpec {
     /// The gap before a frame, its mean where the radio draws it.
     pub fn mean_gap(&self) -> Duration {
         match self.gap {
-            Gap::Backoff => {
-                let (smallest, _) = self.phy.contention_window();
-                self.phy.difs() + self.phy.slot() * u64::from(smallest) / 2
-            }
+            Gap::Backoff => self.drawn_gap(),
             Gap::Difs => self.phy.difs(),
             Gap::Sifs => self.phy.sifs(),
         }
+    }
+
+    /// The mean of a gap that is drawn, as that before all that is acknowledged is.
+    pub fn drawn_gap(&self) -> Duration {
+        self.phy.difs() + (self.phy.longest_gap() - self.phy.difs()) / 2
     }
 
     /// By how much the gap before a frame may differ from its mean.

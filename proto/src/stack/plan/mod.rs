@@ -141,12 +141,10 @@ impl Scenario {
             panic!("a scenario with problems cannot be planned: {problems:?}")
         });
         let scenario = self.expanded();
-        let turns = match scenario.stack.link {
-            LinkConfig::Wild(_) => topology.turns(),
-            _ => Vec::new(),
+        let (turns, rows) = match scenario.stack.link {
+            LinkConfig::Wild(_) => (topology.turns(), topology.rows()),
+            _ => (Vec::new(), BTreeSet::new()),
         };
-        let rows =
-            if scenario.stack.link.has_schedule() { topology.rows() } else { BTreeSet::new() };
         let names: Arc<[String]> = scenario.node.iter().map(|node| node.name.clone()).collect();
         let stack = Arc::new(scenario.stack.clone());
         let has_blocks = scenario.flow.iter().any(FlowConfig::has_blocks);
@@ -161,7 +159,8 @@ impl Scenario {
             // Drivers put frames that are injected into no aggregates. And what acknowledges them
             // would be sent while another radio of the same node and channel listens.
             let aggregates = |id: usize, radio: &RadioUse| {
-                !matches!(devices.get(id), Some(DeviceConfig::Monitor { .. }))
+                scenario.stack.link.is_acknowledged_by_radios()
+                    && !matches!(devices.get(id), Some(DeviceConfig::Monitor { .. }))
                     && !rows.contains(&(node, radio.config.channel))
             };
             let radio_plan = |(id, radio)| scenario.plan_radio(id, radio, aggregates(id, radio));

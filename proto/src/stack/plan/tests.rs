@@ -205,6 +205,8 @@ fn radios_aggregate_unless_frames_are_injected_or_another_radio_listens_beside()
     assert_eq!(aggregates(&|_| {}), [[64]; 3]);
     assert_eq!(aggregates(&|scenario| scenario.radio.phy = PhyKind::A), [[1]; 3]);
     assert_eq!(aggregates(&|scenario| scenario.radio.aggregate = 8), [[8]; 3]);
+    let units = LinkConfig::Harq(Default::default());
+    assert_eq!(aggregates(&|scenario| scenario.stack.link = units.clone()), [[1]; 3]);
     let injects = |scenario: &mut Scenario| {
         scenario.node[1].device = Some(DeviceConfig::Monitor { interface: "mon0".into() });
     };
