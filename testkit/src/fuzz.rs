@@ -8,8 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use farhop_proto::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, Duration, EtherType, FlowId, Frame, FrameDown, FrameUp,
-    Gap, Identity, Instant, Layer, NodeId, Packet, PacketDone, PacketOutcome, PacketUp, Phy,
-    RadioId, RadioSpec, ReceivedFrame, ReceivedPacket, Room, Seed, TxOptions, UnitId,
+    Identity, Instant, Layer, NodeId, Packet, PacketDone, PacketOutcome, PacketUp, Phy, RadioId,
+    RadioSpec, ReceivedFrame, ReceivedPacket, Room, Seed, TxOptions, UnitId,
 };
 use farhop_proto::link::PeerSpec;
 use farhop_proto::link::harq::{Harq, HarqConfig};
@@ -272,18 +272,7 @@ fn peer(node: u16) -> PeerSpec {
 }
 
 fn radio() -> RadioSpec {
-    let phy = Phy::default();
-    let rate = *phy.rates().last().expect("a rate");
-    RadioSpec {
-        id: RadioId(0),
-        phy,
-        rate,
-        gap: Gap::Difs,
-        channel: 1,
-        seal_bytes: 0,
-        edca: false,
-        aggregate: 1,
-    }
+    RadioSpec::of(Phy::default())
 }
 
 fn received(from: NodeId, to: Option<NodeId>, protocol: EtherType, payload: &[u8]) -> FrameUp {

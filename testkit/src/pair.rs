@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 use farhop_proto::base::phy::mpdu_bytes;
 use farhop_proto::base::{
     AckPolicy, Cx, Duration, EtherType, FlowId, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp,
-    Gap, Instant, Lane, NodeId, Packet, PacketUp, Phy, RadioId, RadioSpec, ReceivedFrame, Rng,
-    Room, Seed, TxOptions, UnitIds,
+    Instant, Lane, NodeId, Packet, PacketUp, Phy, RadioSpec, ReceivedFrame, Rng, Room, Seed,
+    TxOptions, UnitIds,
 };
 use farhop_proto::link::{Link, PeerSpec};
 
@@ -64,18 +64,8 @@ impl Default for PairConfig {
     /// 11 Mb/s, 80 km, no loss, half duplex.
     fn default() -> Self {
         let phy = Phy { preamble: farhop_proto::base::Preamble::Short, ..Phy::default() };
-        let rate = *phy.rates().last().expect("a rate");
         Self {
-            radio: RadioSpec {
-                id: RadioId(0),
-                phy,
-                rate,
-                gap: Gap::Difs,
-                channel: 1,
-                seal_bytes: 0,
-                edca: false,
-                aggregate: 1,
-            },
+            radio: RadioSpec::of(phy),
             delay: Duration::from_micros(267),
             clocks: [Clock::default(); 2],
             loss: Box::new(|_, _| false),

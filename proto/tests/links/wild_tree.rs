@@ -3,9 +3,7 @@
 
 use std::cell::Cell;
 
-use farhop_proto::base::{
-    Duration, Frame, Gap, Instant, NodeId, Phy, Preamble, RadioId, RadioSpec, Rng, Seed,
-};
+use farhop_proto::base::{Duration, Frame, Instant, NodeId, Phy, Preamble, RadioSpec, Rng, Seed};
 use farhop_proto::link::PeerSpec;
 use farhop_proto::link::wild::{Wild, WildConfig};
 use farhop_testkit::{Clock, Network, Span};
@@ -17,18 +15,7 @@ fn secs(seconds: f64) -> Instant {
 }
 
 fn radio() -> RadioSpec {
-    let phy = Phy { preamble: Preamble::Short, ..Phy::default() };
-    let rate = *phy.rates().last().expect("a rate");
-    RadioSpec {
-        id: RadioId(0),
-        phy,
-        rate,
-        gap: Gap::Difs,
-        channel: 1,
-        seal_bytes: 0,
-        edca: false,
-        aggregate: 1,
-    }
+    RadioSpec::of(Phy { preamble: Preamble::Short, ..Phy::default() })
 }
 
 /// A tree of 24 nodes with links of up to 90 km, clocks that are up to 50 ppm wrong, and one in

@@ -253,24 +253,15 @@ mod tests {
     use super::*;
     use crate::device::Clock;
     use farhop_proto::base::{
-        Dbm, Duration, EtherType, FlowId, FrameOutcome, Gap, NodeId, Phy, RadioId, RadioSpec, Rng,
-        Seed, TxOptions, UnitId,
+        Dbm, Duration, EtherType, FlowId, FrameOutcome, NodeId, Phy, RadioId, RadioSpec, Rng, Seed,
+        TxOptions, UnitId,
     };
     use farhop_proto::wire::radiotap::{Echo, Reception};
 
     const MBPS_11: Bitrate = Bitrate::from_100kbps(110);
 
     fn card(node: u16) -> Card {
-        let radio = RadioSpec {
-            id: RadioId(0),
-            phy: Phy::default(),
-            rate: MBPS_11,
-            gap: Gap::Difs,
-            channel: 1,
-            seal_bytes: 0,
-            edca: false,
-            aggregate: 1,
-        };
+        let radio = RadioSpec::of(Phy::default());
         Card::build(DeviceSpec {
             node: NodeId(node),
             radio,

@@ -333,23 +333,13 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use farhop_proto::base::{
-        Bitrate, EtherType, FlowId, Gap, NodeId, Phy, PhyKind, RadioId, TxOptions, UnitId,
+        Bitrate, EtherType, FlowId, NodeId, Phy, PhyKind, RadioId, TxOptions, UnitId,
     };
 
     const ACCESS: AccessCategory = AccessCategory::BestEffort;
 
     fn spec() -> RadioSpec {
-        let rate = Bitrate::from_100kbps(110);
-        RadioSpec {
-            id: RadioId(0),
-            phy: Phy::default(),
-            rate,
-            gap: Gap::Difs,
-            channel: 1,
-            seal_bytes: 0,
-            edca: false,
-            aggregate: 1,
-        }
+        RadioSpec::of(Phy::default())
     }
 
     fn frame(id: u64, deadline: Option<Instant>) -> Frame {
@@ -386,8 +376,7 @@ mod tests {
     #[test]
     fn frames_that_go_many_in_a_transmission_take_their_share_of_it() {
         let phy = Phy { kind: PhyKind::N, ..Phy::default() };
-        let rate = *phy.rates().last().expect("a rate");
-        let spec = RadioSpec { phy, rate, aggregate: 64, ..spec() };
+        let spec = RadioSpec { aggregate: 64, ..RadioSpec::of(phy) };
         let sent = |ack: AckPolicy| {
             let mut gate = TxGate::build(spec, false);
             let mut sent = 0;

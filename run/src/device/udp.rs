@@ -291,25 +291,12 @@ mod tests {
     use super::*;
     use crate::device::Clock;
     use farhop_proto::base::phy::Phy;
-    use farhop_proto::base::{
-        Bitrate, EtherType, FlowId, Gap, RadioId, RadioSpec, TxOptions, UnitId,
-    };
+    use farhop_proto::base::{EtherType, FlowId, RadioId, RadioSpec, TxOptions, UnitId};
 
     fn spec(node: u16) -> DeviceSpec {
-        let rate = Bitrate::from_100kbps(110);
-        let (id, phy, gap) = (RadioId(0), Phy::default(), Gap::Difs);
         DeviceSpec {
             node: NodeId(node),
-            radio: RadioSpec {
-                id,
-                phy,
-                rate,
-                gap,
-                channel: 1,
-                seal_bytes: 0,
-                edca: false,
-                aggregate: 1,
-            },
+            radio: RadioSpec::of(Phy::default()),
             guard: Duration::ZERO,
             transmit_status: false,
             attempts: 1,

@@ -376,6 +376,21 @@ pub struct RadioSpec {
 }
 
 impl RadioSpec {
+    /// The first radio of a node at its fastest rate, on channel 1, with DIFS before its frames, in
+    /// the clear, without 802.11e and aggregates.
+    pub fn of(phy: Phy) -> Self {
+        Self {
+            id: RadioId(0),
+            phy,
+            rate: *phy.rates().last().expect("a PHY with rates"),
+            gap: Gap::Difs,
+            channel: 1,
+            seal_bytes: 0,
+            edca: false,
+            aggregate: 1,
+        }
+    }
+
     /// Whether its channel overlaps that of another radio.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.phy.overlap(self.channel, &other.phy, other.channel) > 0.0

@@ -199,16 +199,7 @@ fn an_ampdu_grows_by_delimiters_and_padding_up_to_its_limits() {
 #[test]
 fn a_frame_among_many_has_its_share_of_what_they_cost_together() {
     let phy = n(Width::Mhz20, GuardInterval::Long, 1);
-    let spec = |aggregate| RadioSpec {
-        id: RadioId(0),
-        phy,
-        rate: phy.rates()[7],
-        gap: Gap::Difs,
-        channel: 36,
-        seal_bytes: 0,
-        edca: false,
-        aggregate,
-    };
+    let spec = |aggregate| RadioSpec { aggregate, ..RadioSpec::of(phy) };
     // DIFS, and 1,538 bytes at 65 Mb/s.
     assert_eq!(spec(1).share(1500).as_micros(), 34 + 228);
     // DIFS and a mean draw, 28 of them with delimiters, SIFS and the block acknowledgement.

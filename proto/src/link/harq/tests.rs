@@ -23,16 +23,7 @@ impl Node {
     fn new(id: u16, other: u16) -> Self {
         let phy = Phy { kind: PhyKind::Wire, ..Phy::default() };
         let rate = Bitrate::from_mbps(10.0);
-        let radio = RadioSpec {
-            id: RadioId(0),
-            phy,
-            rate,
-            gap: Gap::Sifs,
-            channel: 1,
-            seal_bytes: 24,
-            edca: false,
-            aggregate: 1,
-        };
+        let radio = RadioSpec { rate, gap: Gap::Sifs, seal_bytes: 24, ..RadioSpec::of(phy) };
         let secure = SecureSpec {
             node: NodeId(id),
             identity: Identity::from_secret([id as u8; 32]),

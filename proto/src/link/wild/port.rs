@@ -171,22 +171,12 @@ impl Port {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::{Phy, PhyKind, RadioId};
+    use crate::base::{Phy, PhyKind};
 
     /// A radio of 802.11n in the midst of a slot.
     fn port(aggregate: u8) -> Port {
         let phy = Phy { kind: PhyKind::N, ..Phy::default() };
-        let rate = *phy.rates().last().expect("a rate");
-        let spec = RadioSpec {
-            id: RadioId(0),
-            phy,
-            rate,
-            gap: Gap::Difs,
-            channel: 36,
-            seal_bytes: 0,
-            edca: false,
-            aggregate,
-        };
+        let spec = RadioSpec { aggregate, ..RadioSpec::of(phy) };
         let closes = Instant::ZERO + Duration::from_millis(20);
         Port { is_stamped: true, closes, ..Port::build(spec) }
     }

@@ -21,18 +21,7 @@ fn at(micros: u64) -> Instant {
 }
 
 fn radio(id: u8, channel: u16) -> RadioSpec {
-    let phy = Phy::default();
-    let rate = *phy.rates().last().expect("a rate");
-    RadioSpec {
-        id: RadioId(id),
-        phy,
-        rate,
-        gap: Gap::Difs,
-        channel,
-        seal_bytes: 0,
-        edca: false,
-        aggregate: 1,
-    }
+    RadioSpec { id: RadioId(id), channel, ..RadioSpec::of(Phy::default()) }
 }
 
 /// Node 1 with a radio for each of nodes 2 and 3.
