@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::classify::ClassConfig;
-use crate::base::Duration;
+use crate::base::{Duration, RadioSpec};
+use crate::wire::wild::HEADER_BYTES;
 
 /// Settings of `link/wild`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -99,6 +100,12 @@ impl WildConfig {
     /// Guard at the start of a send slot.
     pub fn guard(&self) -> Duration {
         Duration::from_secs_f64(self.guard_ms / 1e3)
+    }
+
+    /// IP packets of so many bytes that a radio sends in a slot of this length.
+    pub fn packets_a_slot(&self, radio: &RadioSpec, slot: Duration, bytes: usize) -> u64 {
+        let overhead = Duration::from_secs_f64(self.overhead_us / 1e6);
+        slot.saturating_sub(self.guard()).div_duration(radio.share(HEADER_BYTES + bytes) + overhead)
     }
 }
 

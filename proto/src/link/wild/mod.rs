@@ -70,7 +70,7 @@ const FULL_PACKET_BYTES: usize = 1_500;
 const SMALL_PACKET_BYTES: usize = 100;
 /// Bounds of the queue of a flow where its length is not set.
 const SHORTEST_QUEUE: usize = 64;
-const LONGEST_QUEUE: usize = 1_024;
+const LONGEST_QUEUE: usize = 4_096;
 /// Most bytes of an acknowledgement besides its bits.
 const ACK_BYTES: usize = 10;
 
@@ -326,8 +326,7 @@ fn place(groups: &[Group], spec: &PeerSpec) -> (usize, usize) {
 /// Packets in flight to one neighbour: four slots of small ones unless it is set. Counted in full
 /// ones, a flow of small packets would stand still while a lost one is repeated.
 fn window(config: &WildConfig, settings: &Settings, radio: &RadioSpec) -> usize {
-    let frame = radio.share(HEADER_BYTES + SMALL_PACKET_BYTES) + settings.overhead;
-    let capacity = settings.slot.saturating_sub(settings.guard).div_duration(frame) as usize;
+    let capacity = config.packets_a_slot(radio, settings.slot, SMALL_PACKET_BYTES) as usize;
     let window = config.window_packets.map_or((4 * capacity).max(SMALLEST_WINDOW), usize::from);
     window.clamp(1, MAX_ACK_BITS)
 }
@@ -336,11 +335,10 @@ fn window(config: &WildConfig, settings: &Settings, radio: &RadioSpec) -> usize 
 /// those of two cycles under way and waits for repeats; with less it leaves slots of fast radios,
 /// and long ones, empty. What a wire has is gone at once.
 fn queue(config: &WildConfig, radio: &RadioSpec) -> usize {
-    let slot = config.slot_most().saturating_sub(config.guard());
-    let overhead = Duration::from_secs_f64(config.overhead_us / 1e6);
-    let frame = radio.share(HEADER_BYTES + FULL_PACKET_BYTES) + overhead;
-    let is_wire = radio.phy.kind == PhyKind::Wire;
-    let capacity = if is_wire { 0 } else { slot.div_duration(frame) as usize };
+    let capacity = match radio.phy.kind {
+        PhyKind::Wire => 0,
+        _ => config.packets_a_slot(radio, config.slot_most(), FULL_PACKET_BYTES) as usize,
+    };
     config.queue_packets.unwrap_or((4 * capacity).clamp(SHORTEST_QUEUE, LONGEST_QUEUE))
 }
 
