@@ -362,7 +362,11 @@ fn limit(
             // The longest slot beside the shortest, if they follow the demand.
             let (most, least) = (wild.slot_most(), wild.slot_least());
             let way = if most == least { "each way" } else { "one way" };
-            (wild.packets_a_slot(&radio.spec, most, PACKET_BYTES), most + least + there_and_back, way)
+            (
+                wild.packets_a_slot(&radio.spec, most, PACKET_BYTES),
+                most + least + there_and_back,
+                way,
+            )
         }
         LinkConfig::BlindFec(blind) => {
             let frame = radio.spec.unacknowledged(PACKET_BYTES + BLIND_BYTES);

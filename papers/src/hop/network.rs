@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn the_calibration_is_that_of_the_paper() {
         let hop = &CALIBRATED.hop;
-        assert_eq!((hop.high_blocks, hop.low_blocks, hop.in_flight), (1, 0, 1));
+        assert_eq!((hop.high_blocks, hop.low_blocks, hop.in_flight), (1, 0, Some(1)));
         assert_eq!(CALIBRATED.radio.access.background.txop_us, Some(8_160));
     }
 

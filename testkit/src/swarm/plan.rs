@@ -136,7 +136,7 @@ fn config(rng: &mut Rng) -> HopConfig {
         block_bytes,
         frame_bytes,
         turn_frames: 1 + rng.below(8) as u16,
-        in_flight: 1 + rng.below(3) as u32,
+        in_flight: Some(1 + rng.below(3) as u32),
         pipeline: [None, Some(true), Some(true), Some(false)][rng.below(4) as usize],
         high_blocks,
         low_blocks: rng.below(u64::from(high_blocks)) as u32,

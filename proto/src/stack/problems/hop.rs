@@ -17,8 +17,9 @@ pub(super) fn check_hop(found: &mut Found, hop: &HopConfig) {
     found.number(path("block_bytes"), block, 8_192.0..=most, "a length of a block in bytes");
     let turn = f64::from(hop.turn_frames);
     found.number(path("turn_frames"), turn, 1.0..=1_000.0, "a number of frames in a turn");
-    let in_flight = f64::from(hop.in_flight);
-    found.number(path("in_flight"), in_flight, 1.0..=16.0, "a number of blocks");
+    if let Some(blocks) = hop.in_flight {
+        found.number(path("in_flight"), blocks.into(), 1.0..=16.0, "a number of blocks");
+    }
     let high = f64::from(hop.high_blocks);
     found.number(path("high_blocks"), high, 1.0..=1_000.0, "a number of blocks");
     let spell = f64::from(hop.spell_blocks);

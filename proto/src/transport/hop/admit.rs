@@ -235,7 +235,7 @@ impl Hop {
         let air = self.air(asks.via);
         let is_no_rival = |other: &Waiting| other.via == asks.via || self.air(other.via) != air;
         reception.via == asks.via
-            && (1..self.config.in_flight as usize).contains(&reception.blocks.len())
+            && (1..self.config.in_flight(&self.below) as usize).contains(&reception.blocks.len())
             && self.waiting.iter().all(is_no_rival)
     }
 
@@ -263,6 +263,7 @@ impl Hop {
     /// Whether the flow has passed on enough of what came before (`hop.md` 6).
     fn lets_pass(&mut self, now: Instant, asks: &Waiting) -> bool {
         let flow = asks.block.flow;
+        let [high, low] = self.config.limits(&self.below);
         if asks.shape.destination == self.node {
             // An application that is slow to accept stops its flow. What comes before its turn, or
             // while it is slow, must leave room for what is next, and all of them together for
@@ -277,7 +278,7 @@ impl Hop {
             let is_full = self.given_memory() + cost > half + reserve;
             let may_wait = is_next || self.memory + cost <= half;
             self.is_pressed |= is_next && is_full;
-            return given <= self.config.high_blocks && may_wait && !is_full;
+            return given <= high && may_wait && !is_full;
         }
         let counts = |block: &Block| block.is_complete() || now <= block.used + SILENT;
         let mut open = self.open_of(flow).filter(|(_, block)| counts(block)).map(|(id, _)| *id);
@@ -288,10 +289,6 @@ impl Hop {
             return true;
         }
         let is_braked = self.braked.contains(&flow);
-        // Where radios take turns, answers come a slot later: the next block fills the waiting.
-        let beside = u32::from(self.below.has_schedule);
-        let [high, low] =
-            [self.config.high_blocks, self.config.low_blocks].map(|at| at.saturating_add(beside));
         if held >= high || (is_braked && held > low) {
             self.braked.insert(flow);
             return false;
@@ -299,7 +296,7 @@ impl Hop {
         self.braked.remove(&flow);
         // Elsewhere what is taken beside a block that goes on takes the air of the way onward.
         let via = self.next_hop(asks.shape.destination);
-        held < 1 + beside
+        held < 1 + self.config.beside(&self.below)
             || self.config.ahead == Ahead::Always
             || via.is_none_or(|via| self.is_gone(via))
     }

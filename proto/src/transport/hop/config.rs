@@ -40,7 +40,10 @@ pub struct HopConfig {
     pub turn_frames: u16,
     /// Blocks of a flow that a node sends to the next hop at a time; the later ones fill the
     /// waiting for answers about the first, as far as the next hop takes them. The paper has one.
-    pub in_flight: u32,
+    /// If it is not given, two, and over a link with a schedule one more than what it carries until
+    /// it tells the end of a frame.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<u32>,
     /// Whether a node passes on what it has of a block before all of it is there. If it is not
     /// given, where the neighbour that it comes from and the one that it goes to do not share the
     /// air: by wire, over radios on channels apart, and where a link with a schedule has radios
@@ -49,8 +52,8 @@ pub struct HopConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<bool>,
     /// Blocks of a flow that a node holds and has not passed on, at which it takes no more (H).
-    /// With a link that has a schedule, H and L are one more than is set: while one block goes on
-    /// the next comes.
+    /// With a link that has a schedule, H and L are one more than is set, or as many as it carries
+    /// until it tells the end of a frame: while one block goes on the next comes.
     pub high_blocks: u32,
     /// Those at which it takes some again (L).
     pub low_blocks: u32,
@@ -116,7 +119,7 @@ impl Default for HopConfig {
             block_bytes: 1 << 20,
             frame_bytes: 1_400,
             turn_frames: 6,
-            in_flight: 2,
+            in_flight: None,
             pipeline: None,
             high_blocks: 1,
             low_blocks: 0,
@@ -147,8 +150,29 @@ impl HopConfig {
 
     /// Memory that a whole block of frames as long as they are here needs.
     pub(crate) fn block_cost(&self) -> u64 {
-        let frames = self.block_bytes.div_ceil(self.frame_bytes.max(1).into());
-        cost(self.block_bytes.into(), frames.into())
+        cost(self.block_bytes.into(), self.block_frames().into())
+    }
+
+    /// Frames of a whole block.
+    fn block_frames(&self) -> u32 {
+        self.block_bytes.div_ceil(self.frame_bytes.max(1).into())
+    }
+
+    /// Blocks that are taken beside the one that goes on: where radios take turns, answers come a
+    /// slot later.
+    pub(super) fn beside(&self, below: &Below) -> u32 {
+        let carried = below.frames.map_or(1, |frames| frames.div_ceil(self.block_frames()).max(1));
+        if below.has_schedule { carried } else { 0 }
+    }
+
+    /// H and L of a flow.
+    pub(super) fn limits(&self, below: &Below) -> [u32; 2] {
+        [self.high_blocks, self.low_blocks].map(|at| at.saturating_add(self.beside(below)))
+    }
+
+    /// Blocks of a flow that are sent to the next hop at a time.
+    pub(super) fn in_flight(&self, below: &Below) -> u32 {
+        self.in_flight.unwrap_or(1 + self.beside(below).max(1))
     }
 
     /// Bytes of an IP packet with a whole frame of a block.

@@ -56,7 +56,7 @@ impl Hop {
             let blocks = blocks + self.reserved.len() + count / 4;
             memory + next + left <= self.config.memory_bytes && blocks < BLOCKS
         };
-        open <= self.config.high_blocks
+        open <= self.config.limits(&self.below)[0]
             && (fits(self.memory, self.blocks.len()) || {
                 let may_go = |(id, block): &(&BlockId, &Block)| {
                     let is_spare = self.is_spare(id, block) && !self.writing.contains_key(id);

@@ -59,7 +59,7 @@ impl Hop {
                 // answers, the next may fill the waiting for answers.
                 let is_new = transfer.round == 1 && matches!(transfer.phase, Phase::Asked { .. });
                 let is_withheld = is_new && transfer.via != block.shape.destination;
-                if under_way >= self.config.in_flight || is_withheld {
+                if under_way >= self.config.in_flight(&self.below) || is_withheld {
                     return;
                 }
                 continue;

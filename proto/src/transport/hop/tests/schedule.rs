@@ -41,10 +41,11 @@ fn a_link_that_repairs_losses_is_left_to() {
 }
 
 #[test]
-fn where_radios_take_turns_a_relay_passes_on_parts_and_takes_one_block_beside() {
-    for (below, parts, held) in [(Below::default(), 0, 1), (SCHEDULE, 30, 2)] {
+fn where_radios_take_turns_a_relay_passes_on_parts_and_takes_beside_what_a_cycle_carries() {
+    let of_250 = Below { frames: Some(250), ..SCHEDULE };
+    for (below, parts, held) in [(Below::default(), 0, 1), (SCHEDULE, 30, 2), (of_250, 30, 4)] {
         let mut row = row(3, 140_000, below);
-        (0..4).for_each(|number| row.push(flow(1), number, 3, 140_000, number == 3));
+        (0..6).for_each(|number| row.push(flow(1), number, 3, 140_000, number == 5));
         while row.count(2, "frames_received") < 60 {
             row.run_until(row.now + Duration::from_millis(1));
         }
