@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::process::{Child, Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::place::{Place, stderr, wait_for};
@@ -89,10 +90,16 @@ impl<'a> Host<'a> {
 
     pub(crate) fn down(&mut self) {
         let Some(mut daemon) = self.daemon.take() else { return };
-        let pid = i32::try_from(daemon.id()).ok().and_then(rustix::process::Pid::from_raw);
-        rustix::process::kill_process(pid.expect("a process"), rustix::process::Signal::TERM)
-            .expect("our own process");
+        signal(&daemon, Signal::TERM);
         assert!(daemon.wait().expect("it was started").success(), "{}", self.log());
+    }
+
+    /// Has the daemon stand still meanwhile.
+    pub(crate) fn while_it_stands(&self, what: impl FnOnce()) {
+        let daemon = self.daemon.as_ref().expect("it is up");
+        signal(daemon, Signal::STOP);
+        what();
+        signal(daemon, Signal::CONT);
     }
 
     pub(crate) fn status(&self) -> Value {
@@ -108,6 +115,11 @@ impl<'a> Host<'a> {
     pub(crate) fn ping(&self, address: &str) -> bool {
         is_answered(&self.run(&["ping", "-n", "-c", "2", "-i", "0.1", "-W", "1", address]))
     }
+}
+
+fn signal(process: &Child, signal: Signal) {
+    let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
+    kill_process(pid.expect("a process"), signal).expect("our own process");
 }
 
 impl Drop for Host<'_> {

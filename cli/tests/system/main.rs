@@ -1,6 +1,7 @@
 //! System tests: the built program, real processes and kernel sockets. Each wants the machine for
 //! itself, so all are ignored by default; `make test-system` runs them one at a time.
 
+mod burst;
 mod chain;
 mod debris;
 mod files;

@@ -8,7 +8,7 @@ use crate::host::{Host, is_answered, join, stdout};
 use crate::place::{Place, stderr, wait_for};
 
 /// Two hosts with a wire between them, of the usual MTU.
-const SCENARIO: &str = r#"
+pub(crate) const SCENARIO: &str = r#"
 name = "mtu"
 [security]
 mode = "off"

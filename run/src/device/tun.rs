@@ -13,6 +13,10 @@ use super::named;
 
 /// Largest IP packet: what every link of farhop carries in one frame.
 pub const MTU: u16 = 1500;
+/// Packets of the host that wait in the kernel until they are taken: what a window of TCP lets go
+/// at once, when the acknowledgements of a slot have come. All are taken as soon as there is time,
+/// so that no queue stands there. The usual 500 are less than a slot of fast radios.
+const BURST: u32 = 4_096;
 /// Name of the interface, where nothing else is asked for.
 pub const NAME: &str = "farhop0";
 /// Longest name of an interface (`IFNAMSIZ`, with the zero behind it).
@@ -56,6 +60,8 @@ impl Tun {
         if let Err(error) = device.add_address_v6(plan.ipv6(node), AddressPlan::IPV6_PREFIX) {
             tracing::warn!("{name}: only IPv4, for it takes no address of IPv6 ({error})");
         }
+        // In a lab of an ordinary user this is nobody's right.
+        let _ = device.set_tx_queue_len(BURST);
         device.set_nonblocking(true)?;
         Ok(Self { device, name: name.into(), buffer: vec![0; 65_536], stats: TunStats::default() })
     }
