@@ -22,8 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::config::LinkConfig;
 use super::plan::{Search, Topology};
 use super::scenario::{
-    DelayConfig, FlowConfig, MobilityKind, RadioConfig, RadioLinkConfig, RadioOverride, Scenario,
-    Seeds, SweepConfig, SweepValue,
+    DelayConfig, FlowConfig, RadioConfig, RadioLinkConfig, RadioOverride, Scenario, Seeds,
+    SweepConfig, SweepValue,
 };
 use flow::check_flow_kind;
 use names::Names;
@@ -221,7 +221,7 @@ impl Scenario {
 
     /// Whether nodes that move may find a route that there is not at the start.
     pub(super) fn may_join_later(&self) -> bool {
-        self.stack.routing.floods() && self.mobility.kind != MobilityKind::Static
+        self.stack.routing.floods() && self.has_movers()
     }
 
     fn check_nodes(&self, found: &mut Found, placed: &Self) {
@@ -493,7 +493,7 @@ fn check_link(found: &mut Found, path: &str, link: &RadioLinkConfig, duration_s:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stack::{LossConfig, NodeConfig};
+    use crate::stack::{LossConfig, NodeConfig, Position, RoutingConfig};
 
     fn good() -> Scenario {
         let node = |name: &str| NodeConfig { name: name.into(), ..NodeConfig::default() };
@@ -553,6 +553,23 @@ mod tests {
     fn a_flow_needs_a_path() {
         let mut scenario = good();
         scenario.link.clear();
+        assert_eq!(paths(&scenario), ["flow[0].to"]);
+    }
+
+    #[test]
+    fn a_flow_needs_no_path_at_the_start_to_who_comes_into_reach_later() {
+        let mut scenario = good();
+        scenario.link.clear();
+        for (node, x) in scenario.node.iter_mut().zip([0.0, 1e6]) {
+            node.position_m = Some(Position([x, 0.0, 0.0]));
+        }
+        scenario.node[1].path_m = vec![vec![10.0, 100.0, 0.0]];
+        // Fixed routes are those of the start.
+        assert_eq!(paths(&scenario), ["flow[0].to"]);
+        scenario.stack.routing = RoutingConfig::Olsr(Default::default());
+        assert_eq!(paths(&scenario), [""; 0]);
+        // Where nobody moves nothing changes.
+        scenario.node[1].path_m.clear();
         assert_eq!(paths(&scenario), ["flow[0].to"]);
     }
 }
