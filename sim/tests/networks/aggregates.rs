@@ -5,7 +5,11 @@ use farhop_sim::engine::Report;
 use super::report;
 
 /// A row of nodes under a link, `km` apart, with a flow from the first to the last.
-fn row(nodes: usize, radio: &str, link: &str, (km, loss): (f64, f64), kind: &str) -> Report {
+fn row(nodes: usize, radio: &str, link: &str, way: (f64, f64), kind: &str) -> Report {
+    report(&row_text(nodes, radio, link, way, kind))
+}
+
+fn row_text(nodes: usize, radio: &str, link: &str, (km, loss): (f64, f64), kind: &str) -> String {
     let mut text = format!(
         "name = \"row\"\nduration_s = 6\nmeasure_from_s = 1\n[radio]\n{radio}\n\
          [stack.link]\nkind = \"{link}\"\n"
@@ -20,7 +24,7 @@ fn row(nodes: usize, radio: &str, link: &str, (km, loss): (f64, f64), kind: &str
         );
     }
     text += &format!("[[flow]]\nfrom = \"n0\"\nto = \"n{}\"\nkind = \"{kind}\"\n", nodes - 1);
-    report(&text)
+    text
 }
 
 const N: &str = "phy = \"802.11n\"";
@@ -64,5 +68,20 @@ fn blocks_go_as_many_in_a_transmission_as_datagrams_do() {
             ["hop", "udp"].map(|kind| row(2, radio, "plain", (0.2, loss), kind).total_mbps());
         println!("{radio}, {loss}: {blocks:.1} of {datagrams:.1} Mb/s");
         assert!(blocks > 0.85 * datagrams, "{blocks} of {datagrams}");
+    }
+}
+
+#[test]
+fn blocks_leave_others_of_their_node_places_in_the_queue() {
+    for (radio, mbps) in [(N, 5.0), (AC, 20.0)] {
+        let text = row_text(2, radio, "plain", (0.2, 0.0), "hop")
+            + &format!(
+                "[[flow]]\nfrom = \"n0\"\nto = \"n1\"\nkind = \"udp\"\nrate_mbps = {mbps:?}\n"
+            );
+        let report = report(&text);
+        let (blocks, loss) = (&report.flows[0], report.flows[1].loss.expect("some were sent"));
+        println!("{radio}: {:.1} Mb/s, {loss:.4} of the others lost", blocks.goodput_mbps);
+        assert!(loss < 0.005, "{loss} of {mbps} Mb/s");
+        assert!(blocks.goodput_mbps > 10.0 * mbps, "{}", blocks.goodput_mbps);
     }
 }

@@ -392,10 +392,14 @@ impl NodePlan {
         };
         let aggregate = self.radios.iter().map(|radio| u32::from(radio.spec.aggregate)).max();
         let aggregate = aggregate.filter(|frames| *frames > 1);
-        // One transmission is on air, and the next one waits behind it.
+        // One transmission is on air, and the next one waits behind it; what others of the node
+        // send finds places in the queue.
         let frames = match self.slot() {
             Some((slot, _)) => Some(in_a_cycle(slot)),
-            None => aggregate.map(|frames| 2 * frames),
+            None => aggregate.map(|frames| match link {
+                LinkConfig::Plain(plain) => (2 * frames).min(plain.queue_packets as u32 * 3 / 4),
+                _ => 2 * frames,
+            }),
         };
         let repairs = link.repairs() || aggregate.is_some();
         Below { repairs, has_schedule: link.has_schedule(), frames }
