@@ -97,15 +97,22 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
     if scenario.propagation_kind() != PropagationKind::Links {
         out += &describe_air(scenario, &plan);
     }
+    if scenario.has_movers() && scenario.stack.link.has_schedule() {
+        out +=
+            "  nodes move: slots serve the neighbours that each has at the start, and no others\n";
+    }
     if let Some(node) = plan.nodes.first() {
         out += &describe_radio(node, &scenario.stack.link);
     }
     for (link, hops) in scenario.link.iter().zip(plan.hops.chunks(2)).take(LISTED) {
         let RadioSpec { phy, rate, .. } = radio_at(&plan, hops[0].from).spec;
         out += &describe_link(link, hops);
-        if phy.kind == PhyKind::Wire {
+        let is_wire = phy.kind == PhyKind::Wire;
+        if is_wire {
             let _ = writeln!(out, "  a wire of {rate}");
-        } else {
+        }
+        // Slots bind a wire too.
+        if !is_wire || scenario.stack.link.has_schedule() {
             out += &describe_limits(&plan, link, hops);
         }
     }
@@ -570,6 +577,35 @@ mod tests {
             let said = described("wild", km);
             assert!(said.contains(&format!("at most {limit} Mb/s each way")), "{said}");
         }
+    }
+
+    #[test]
+    fn what_movement_may_do_to_slots_is_told() {
+        let of = |link: &str, path: &str| {
+            let text = format!(
+                "name = \"x\"\nstack.link = {{ kind = \"{link}\" }}\n\
+                 node = [{{ name = \"a\", position_m = [0, 0] }}, \
+                 {{ name = \"b\", position_m = [9, 0]{path} }}]\n"
+            );
+            describe(&toml::from_str(&text).expect("a good scenario")).contains("nodes move: ")
+        };
+        let path = ", path_m = [[5, 50, 0]]";
+        assert!(of("wild", path));
+        assert!(!of("wild", "") && !of("plain", path));
+    }
+
+    #[test]
+    fn a_wire_under_slots_carries_what_they_leave_of_it() {
+        let of = |link: &str| {
+            let text = format!(
+                "name = \"x\"\nstack.link = {{ kind = \"{link}\" }}\n\
+                 node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n[[link]]\n\
+                 between = [\"a\", \"b\"]\nradio = {{ phy = \"wire\", rate_mbps = 10 }}\n"
+            );
+            describe(&toml::from_str(&text).expect("a good scenario"))
+        };
+        assert!(of("wild").contains("  a wire of 10 Mb/s\n  at most 4.20 Mb/s each way"));
+        assert!(!of("plain").contains("at most"));
     }
 
     #[test]

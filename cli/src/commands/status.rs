@@ -511,7 +511,7 @@ mod tests {
         for word in [
             "hill: up for 10 s",
             "slot 9 of 20.0 ms, send for another 5.0 ms",
-            "neighbour valley: up, slot corrected by 1.5 us, loss 10.0 %, 0.5 coded",
+            "neighbour valley: up, slot corrected by 1.5 us, loss 10.0 %, 0.50 coded",
             "12 packets queued, 1.00 Mb/s out and 0.00 in on average",
             "class default: 10 retries, 4 parity for a full block; 9 packets queued, 3 under way, \
              5 dropped, 0 given up\n",

@@ -92,8 +92,8 @@ fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
     }
     let _ = write!(
         out,
-        ", {} coded per data frame, {queued} queued, {rates}{signal}",
-        neighbour["coding_rate"]
+        ", {:.2} coded per data frame, {queued} queued, {rates}{signal}",
+        neighbour["coding_rate"].as_f64().unwrap_or_default()
     );
     out.push('\n');
     for class in neighbour["classes"].as_array().into_iter().flatten() {

@@ -61,8 +61,8 @@ pub enum Preset {
     Bulk,
     /// Retransmission until 0.1% is lost; priority 1.
     Interactive,
-    /// As many retries as 150 ms allow, no order, a queue of 8 packets that drops the oldest;
-    /// priority 2.
+    /// Retries until the link's target loss is left, as many as 150 ms allow at most; no order, a
+    /// queue of 8 packets that drops the oldest; priority 2.
     Realtime,
     /// `interactive` or `bulk`, by the sizes and the rate of the packets of each flow.
     Auto,
