@@ -186,6 +186,12 @@ impl Clerk {
         self.perform(late)
     }
 
+    /// Why nothing can be kept, if that is news.
+    #[cfg(test)]
+    pub(super) fn trouble(&mut self) -> Option<String> {
+        self.trouble.news().flatten()
+    }
+
     /// Makes the store's file smaller, while nothing is to be done.
     fn shrink(&mut self) {
         if let Err(error) = self.store.shrink() {
@@ -200,7 +206,7 @@ impl Clerk {
             && let Err(error) = self.store.open_again()
         {
             // What is read fails then, and what is to be written.
-            self.on_failed(&error);
+            self.on_failed(&error, error.is_consequence());
         }
         let mut done = Vec::new();
         // Alone at first: what makes room must not wait for what needs it.
@@ -210,7 +216,7 @@ impl Clerk {
                     self.owed.clear();
                     done.extend(self.inbox.settle().map(Done::LetGo));
                 }
-                Err(error) => self.on_failed(&error),
+                Err(error) => self.on_failed(&error, error.is_consequence()),
             }
         }
         let mut changes = std::mem::take(&mut self.owed);
@@ -284,7 +290,7 @@ impl Clerk {
                 done
             }
             Err(error) => {
-                self.on_failed(&error);
+                self.on_failed(&error, error.is_consequence());
                 self.owed.extend(changes.into_iter().filter_map(|change| owed(change, &done)));
                 self.undo(done)
             }
@@ -292,8 +298,8 @@ impl Clerk {
     }
 
     /// Nothing can be kept.
-    fn on_failed(&mut self, error: &StoreError) {
-        if let Some(line) = self.trouble.on_failed(Instant::now(), error) {
+    fn on_failed(&mut self, error: &impl std::fmt::Display, is_consequence: bool) {
+        if let Some(line) = self.trouble.on_failed(Instant::now(), error, is_consequence) {
             tracing::error!("{line}");
         }
     }
@@ -391,7 +397,7 @@ impl Clerk {
         let Task::Deliver(Delivery { id, .. }) = &task else { return };
         let (id, source) = (*id, id.flow.source.0);
         if is_of_disk(error) {
-            tracing::error!(source, "a block of a file waits: {error:#}");
+            self.on_failed(&format!("a file that comes: {error:#}"), false);
             return self.late.put(task);
         }
         let why = format!("{error:#}");

@@ -426,6 +426,8 @@ fn a_block_that_its_file_has_no_room_for_waits() {
     std::os::unix::fs::symlink("/dev/full", &part).expect("a device");
     let done = desk.deliver(1, parts[1].0.clone(), false);
     assert!(done.is_empty(), "{done:?}");
+    let why = desk.clerk.trouble().expect("it is told");
+    assert!(why.starts_with("a file that comes: No space left"), "{why}");
     fs::rename(&aside, &part).expect("it is there");
     assert!(accepted(&desk.clerk.perform_late()).is_some());
 }

@@ -3,8 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::store::StoreError;
-
 /// Time between two lines of the log that say that it is so.
 const LINE: Duration = Duration::from_mins(1);
 /// After so long without an error it is over: some changes need no room, and there is none for
@@ -26,11 +24,17 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// Something could not be kept. Returns what the log is to say.
-    pub(super) fn on_failed(&mut self, now: Instant, error: &StoreError) -> Option<String> {
+    /// Something could not be kept, for a reason or as what follows from another error. Returns
+    /// what the log is to say.
+    pub(super) fn on_failed(
+        &mut self,
+        now: Instant,
+        error: &impl std::fmt::Display,
+        is_consequence: bool,
+    ) -> Option<String> {
         self.failed = Some(now);
         // What follows from another error does not say what is wrong.
-        if self.why.is_none() || !error.is_consequence() {
+        if self.why.is_none() || !is_consequence {
             let why = Some(error.to_string());
             self.has_news |= self.why != why;
             self.why = why;
@@ -63,32 +67,25 @@ impl Trouble {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
 
     #[test]
     fn a_disk_that_is_full_for_long_is_told_once_a_minute_and_at_its_end() {
         let (mut trouble, start) = (Trouble::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
-        let full = StoreError::Io(io::ErrorKind::StorageFull.into());
         let mut said = Vec::new();
         // Every other change needs no room.
         for ms in (0..130_000).step_by(10) {
             let line = match ms % 20 {
-                0 => trouble.on_failed(at(ms), &full),
+                0 => trouble.on_failed(at(ms), &"no storage space", false),
                 _ => trouble.on_kept(at(ms)).map(str::to_owned),
             };
             said.extend(line.map(|line| (ms, line)));
         }
-        let why = "nothing can be kept, so nothing is acknowledged: the folder of the block cache: \
-                   no storage space";
+        let why = "nothing can be kept, so nothing is acknowledged: no storage space";
         let lines = [0, 60_000, 120_000].map(|ms| (ms, why.to_owned()));
         assert_eq!(said, lines);
-        assert_eq!(
-            trouble.news(),
-            Some(Some("the folder of the block cache: no storage space".into()))
-        );
+        assert_eq!(trouble.news(), Some(Some("no storage space".into())));
         assert_eq!(trouble.on_kept(at(140_000)), None, "it may not be over");
         assert_eq!((trouble.is_on(), trouble.news()), (true, None));
         assert!(trouble.on_kept(at(150_000)).is_some());
@@ -99,11 +96,9 @@ mod tests {
     #[test]
     fn what_follows_from_an_error_does_not_hide_it() {
         let (mut trouble, now) = (Trouble::default(), Instant::now());
-        let after = StoreError::Store(redb::Error::PreviousIo);
-        assert!(trouble.on_failed(now, &after).is_some(), "better than nothing");
-        trouble.on_failed(now, &StoreError::Io(io::ErrorKind::StorageFull.into()));
-        trouble.on_failed(now, &after);
-        let why = trouble.news().flatten();
-        assert!(why.is_some_and(|why| why.ends_with("no storage space")));
+        assert!(trouble.on_failed(now, &"after it", true).is_some(), "better than nothing");
+        trouble.on_failed(now, &"no storage space", false);
+        trouble.on_failed(now, &"after it", true);
+        assert_eq!(trouble.news(), Some(Some("no storage space".into())));
     }
 }
