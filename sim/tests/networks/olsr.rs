@@ -59,3 +59,16 @@ fn routes_over_links_with_slots_are_found_too() {
     let found = report(&chain).total_mbps();
     assert!(found > 0.95 * given, "{found} against {given} Mb/s");
 }
+
+#[test]
+fn routes_go_over_neighbours_that_data_reaches() {
+    // Data at 24 Mb/s is heard over one of these distances, the lowest rate over two.
+    let text = "name = \"row\"\nduration_s = 60\nradio = { phy = \"802.11g\", rate_mbps = 24 }\n\
+                stack.routing = { kind = \"olsr\" }\n\
+                layout = [{ kind = \"chain\", name = \"n\", count = 5, spacing_m = 100 }]\n\
+                propagation = { kind = \"log-distance\" }\n\
+                [[flow]]\nfrom = \"n.first\"\nto = \"n.last\"\nkind = \"udp\"\nrate_mbps = 0.1\n\
+                start_s = 20\n";
+    let loss = report(&scenario(text)).flows[0].loss.expect("datagrams are counted");
+    assert!(loss < 0.02, "{loss}");
+}

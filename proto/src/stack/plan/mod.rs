@@ -70,6 +70,8 @@ pub struct RadioPlan {
     pub config: Arc<RadioConfig>,
     /// Bit-rate of acknowledgements.
     pub ack_rate: Bitrate,
+    /// Bit-rate of messages of routing to all neighbours, unless another is asked for.
+    pub control_rate: Bitrate,
     /// Slot time.
     pub slot: Duration,
     /// How long after a frame's end its acknowledgement may begin to arrive.
@@ -150,6 +152,9 @@ impl Scenario {
         let has_blocks = scenario.flow.iter().any(FlowConfig::has_blocks);
         let hop = scenario.stack.hop.clone().or_else(|| has_blocks.then(HopConfig::default));
         let hop = hop.map(Arc::new);
+        let air = || topology.radios.iter().flatten().map(|radio| radio.config.phy());
+        let mut phys = air().filter(|phy| phy.kind != PhyKind::Wire);
+        let has_one_phy = phys.next().is_none_or(|first| phys.all(|phy| phy == first));
         let security = scenario.security.clone().filter(SecurityConfig::is_on).map(Arc::new);
         let nodes = (1..=scenario.node.len()).map(|number| {
             let node = NodeId(number as u16);
@@ -163,7 +168,10 @@ impl Scenario {
                     && !matches!(devices.get(id), Some(DeviceConfig::Monitor { .. }))
                     && !rows.contains(&(node, radio.config.channel))
             };
-            let radio_plan = |(id, radio)| scenario.plan_radio(id, radio, aggregates(id, radio));
+            let radio_plan = |(id, radio): (usize, &RadioUse)| RadioPlan {
+                control_rate: control_rate(radio, has_one_phy),
+                ..scenario.plan_radio(id, radio, aggregates(id, radio))
+            };
             NodePlan {
                 node,
                 name: names[number - 1].clone(),
@@ -213,6 +221,7 @@ impl Scenario {
                 },
             },
             ack_rate: phy.ack_rate(config.ack_rate_mbps.map(Bitrate::from_mbps), rate),
+            control_rate: phy.basic_rates()[0],
             slot,
             ack_timeout: config.ack_timeout_us.map_or(for_distance, micros),
             carrier_sense: config.carrier_sense.unwrap_or(!self.stack.link.has_schedule()),
@@ -250,6 +259,21 @@ impl Scenario {
             }
         }
     }
+}
+
+/// The bit-rate of messages to all neighbours: the lowest. Where that is heard farther than data,
+/// routes would go by neighbours that data does not reach: there it is the fastest of those that
+/// all know and that are heard as far as data.
+fn control_rate(radio: &RadioUse, has_one_phy: bool) -> Bitrate {
+    let phy = radio.config.phy();
+    let lowest = phy.basic_rates()[0];
+    if !has_one_phy || radio.thresholds.data <= radio.thresholds.receive {
+        return lowest;
+    }
+    let least = |rate: &Bitrate| phy.sensitivity_dbm(*rate);
+    let of_data = least(&radio.config.rate());
+    let as_far = phy.legacy_rates().iter().copied().filter(|rate| least(rate) <= of_data);
+    as_far.max_by(|a, b| least(a).total_cmp(&least(b))).unwrap_or(lowest)
 }
 
 /// Gives the nodes along a route their routes to each other, as far as they are neighbours.
@@ -335,12 +359,12 @@ impl NodePlan {
         is_ours.then_some(lowest)
     }
 
-    /// The bit-rate of messages to all neighbours of each radio: what was asked for or the lowest
-    /// that all of them know, and nothing where the link chooses the time and rate of all frames.
+    /// The bit-rate of messages to all neighbours of each radio: what was asked for or is usual, and
+    /// nothing where the link chooses the time and rate of all frames.
     pub fn control_rates(&self, asked: Option<Bitrate>) -> Vec<(RadioId, Option<Bitrate>)> {
         let rate = |radio: &RadioPlan| {
-            let lowest = radio.spec.phy.basic_rates().first().copied();
-            asked.or(lowest).filter(|_| !self.stack.link.has_schedule())
+            let has_schedule = self.stack.link.has_schedule();
+            (!has_schedule).then(|| asked.unwrap_or(radio.control_rate))
         };
         self.radios.iter().map(|radio| (radio.spec.id, rate(radio))).collect()
     }

@@ -4,7 +4,7 @@ use crate::stack::scenario::RadioOverride;
 use crate::stack::space::LIGHT_M_PER_S;
 use crate::stack::{
     AreaConfig, ChainLayout, FlowConfig, LayoutConfig, LinkConfig, NodeConfig, Position,
-    PropagationConfig, PropagationKind, RadioLinkConfig, RandomEnds, RandomLayout,
+    PropagationConfig, PropagationKind, RadioLinkConfig, RandomEnds, RandomLayout, RateControl,
 };
 
 fn chain(length: usize) -> Scenario {
@@ -309,4 +309,38 @@ fn neighbours_share_the_air_of_a_radio_and_of_overlapping_channels_but_not_of_wi
     };
     assert_eq!(second, fourth);
     assert!(first != third && ![first, third].contains(&second));
+}
+
+#[test]
+fn messages_of_routing_are_heard_as_far_as_data() {
+    let rates = |change: &dyn Fn(&mut Scenario)| {
+        let mut scenario = placed_chain(2).expanded().into_owned();
+        scenario.radio.phy = PhyKind::G;
+        scenario.propagation = PropagationConfig {
+            kind: Some(PropagationKind::LogDistance),
+            ..PropagationConfig::default()
+        };
+        change(&mut scenario);
+        let plan = scenario.plan();
+        let of = |node: &NodePlan| node.control_rates(None)[0].1.map(|rate| rate.mbps());
+        plan.nodes.iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(rates(&|scenario| scenario.radio.rate_mbps = Some(24.0)), [Some(24.0); 2]);
+    assert_eq!(
+        rates(&|scenario| scenario.radio.rate_control = RateControl::Minstrel),
+        [Some(6.0); 2]
+    );
+    // MCS 2 is QPSK 3/4, as 18 Mb/s of those that need no HT.
+    let n = |scenario: &mut Scenario| {
+        scenario.radio.phy = PhyKind::N;
+        scenario.radio.mcs = Some(2);
+    };
+    assert_eq!(rates(&n), [Some(18.0); 2]);
+    // All are heard equally far.
+    let said = |scenario: &mut Scenario| scenario.radio.receive_dbm = Some(-80.0);
+    assert_eq!(rates(&said), [Some(6.0); 2]);
+    assert_eq!(rates(&|scenario| scenario.propagation = range()), [Some(6.0); 2]);
+    // Not all know the rate of data.
+    let another = |scenario: &mut Scenario| scenario.node[1].radio = own(r#"{ "phy": "802.11b" }"#);
+    assert_eq!(rates(&another), [Some(6.0), Some(1.0)]);
 }
