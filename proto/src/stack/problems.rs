@@ -219,9 +219,10 @@ impl Scenario {
         self.link.iter().any(joins) || topology.is_some_and(hear)
     }
 
-    /// Whether nodes that move may find a route that there is not at the start.
+    /// Whether nodes that move may find a route that there is not at the start. Links with slots
+    /// know the neighbours of the start alone.
     pub(super) fn may_join_later(&self) -> bool {
-        self.stack.routing.floods() && self.has_movers()
+        self.stack.routing.floods() && self.has_movers() && !self.stack.link.has_schedule()
     }
 
     fn check_nodes(&self, found: &mut Found, placed: &Self) {
@@ -353,8 +354,9 @@ impl Scenario {
         // In a run that cannot be no time is right.
         if self.duration_s > 0.0 {
             let inside = 0.0..=self.duration_s;
+            let has_end = flow.stop_s.is_some() || inside.contains(&start);
             found.number(format!("{path}.start_s"), start, inside, "a time inside the run");
-            if !(stop > start && stop <= self.duration_s) {
+            if has_end && !(stop > start && stop <= self.duration_s) {
                 let help = format!("a time after start_s, at most {} s", self.duration_s);
                 let message = format!("the flow cannot stop at {stop} s");
                 found.add(format!("{path}.stop_s"), message, help);
@@ -568,6 +570,9 @@ mod tests {
         assert_eq!(paths(&scenario), ["flow[0].to"]);
         scenario.stack.routing = RoutingConfig::Olsr(Default::default());
         assert_eq!(paths(&scenario), [""; 0]);
+        scenario.stack.link = LinkConfig::Wild(Default::default());
+        assert_eq!(paths(&scenario), ["flow[0].to"], "slots are for the neighbours of the start");
+        scenario.stack.link = LinkConfig::default();
         // Where nobody moves nothing changes.
         scenario.node[1].path_m.clear();
         assert_eq!(paths(&scenario), ["flow[0].to"]);
