@@ -67,6 +67,7 @@ impl AnyLink {
             LinkConfig::Wild(config) => {
                 let mut wild = Wild::build(config, plan.node, &radios, &plan.peers, seed);
                 wild.set_turns(&plan.turns);
+                wild.set_radios_of(&plan.other_radios);
                 Self::Wild(Box::new(wild))
             }
             LinkConfig::BlindFec(config) => {

@@ -314,3 +314,33 @@ fn handshakes_find_their_place_where_a_node_has_several_radios() {
         assert!(rates.iter().sum::<f64>() > 4.0, "seed {seed}: {rates:?}");
     }
 }
+
+#[test]
+fn a_star_has_turns_for_a_station_with_a_slow_radio() {
+    for (slow, least) in [(5.5, 0.5), (2.0, 0.25), (1.0, 0.1)] {
+        for up in [true, false] {
+            let mut text = format!(
+                "name = \"star\"\nduration_s = 25\nmeasure_from_s = 5\nstack.link.kind = \"wild\"\n\
+                 node = [{{ name = \"mast\" }}, {{ name = \"n0\", radio.rate_mbps = {slow:?} }}, \
+                 {{ name = \"n1\" }}, {{ name = \"n2\" }}]\n"
+            );
+            for node in 0..3 {
+                let [from, to] = if up {
+                    [format!("n{node}"), "mast".into()]
+                } else {
+                    ["mast".into(), format!("n{node}")]
+                };
+                text += &format!(
+                    "[[link]]\nbetween = [\"mast\", \"n{node}\"]\ndistance_km = {}\n\
+                     [[flow]]\nfrom = \"{from}\"\nto = \"{to}\"\nkind = \"tcp\"\n",
+                    5 * (node + 1)
+                );
+            }
+            let report = super::report(&text);
+            let mbps: Vec<f64> = report.flows.iter().map(|flow| flow.goodput_mbps).collect();
+            println!("{slow} Mb/s, up {up}: {mbps:.2?}");
+            assert!(mbps[0] > if up { least } else { 0.8 }, "{mbps:?}");
+            assert!(mbps[1..].iter().all(|mbps| *mbps > 0.65), "{mbps:?}");
+        }
+    }
+}

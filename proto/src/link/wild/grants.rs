@@ -16,10 +16,10 @@ use std::cmp::Reverse;
 
 use super::beacon::BEACON_BYTES;
 use super::peer::Peer;
-use super::port::Port;
+use super::port::{Port, alone};
 use super::turns::Turn;
 use super::{Settings, Wild, ack_bytes};
-use crate::base::{Duration, Instant};
+use crate::base::{Duration, Instant, RadioSpec};
 use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, TurnEntry, Turns};
 
 /// Cycles for which turns are given out at once, where all are served in each round.
@@ -94,9 +94,9 @@ struct Needs {
     far: Duration,
     skew: Duration,
     /// What each must have.
-    least: Duration,
-    /// What a packet takes.
-    packet: Duration,
+    least: Vec<Duration>,
+    /// What a packet takes each.
+    packet: Vec<Duration>,
     /// What each of those who are missing must have to make itself known.
     invitations: Vec<Duration>,
     /// What each could fill, with its acknowledgements.
@@ -113,7 +113,7 @@ impl Needs {
 
     /// What all who are here could use.
     fn asked(&self) -> Duration {
-        self.wanted.iter().map(|wanted| self.least.max(*wanted)).sum()
+        self.wanted.iter().zip(&self.least).map(|(wanted, least)| *wanted.max(least)).sum()
     }
 
     /// How many of those who are missing are asked within `slot`.
@@ -147,14 +147,14 @@ impl Peer {
     }
 }
 
-impl Port {
-    /// The turn for a packet that the middle of a star gives: a full one fits, beside the
-    /// acknowledgement of a window of so many.
-    pub(super) fn packet_turn(&self, settings: &Settings, window: usize) -> Duration {
-        let bytes = super::FULL_PACKET_BYTES + ACK_BYTES.max(ack_bytes(window));
-        self.alone(HEADER_BYTES + bytes) + settings.overhead
-    }
+/// The turn for a packet that the middle of a star gives to a radio: a full one fits, beside the
+/// acknowledgement of a window of so many.
+pub(super) fn packet_turn(spec: &RadioSpec, settings: &Settings, window: usize) -> Duration {
+    let bytes = super::FULL_PACKET_BYTES + ACK_BYTES.max(ack_bytes(window));
+    alone(spec, HEADER_BYTES + bytes) + settings.overhead
+}
 
+impl Port {
     /// What the beacon takes with which the middle of a star opens its slot, at most.
     pub(super) fn opening(&self, settings: &Settings) -> Duration {
         let bytes = BEACON_BYTES + Turns::bytes(self.peers.len().min(Turns::MOST));
@@ -187,7 +187,7 @@ impl Wild {
         let slot = self.settings.slot * 2 - split;
         let guests = needs.guests(&self.settings, slot);
         let left = slot.saturating_sub(needs.fixed(&self.settings, guests));
-        let shares = share(left, needs.least, needs.packet, &needs.wanted);
+        let shares = share(left, &needs.least, &needs.packet, &needs.wanted);
         let turns = self.turns(&needs, guests, &shares, slot);
         let cycles = (CYCLES / needs.rounds).max(1);
         let grants = &mut self.port_mut(place).turns.grants;
@@ -210,7 +210,7 @@ impl Wild {
             peer.sender.set_cycle(self.settings.slot * 2 * apart);
             peer.served.round = round;
             (peer.served.frames, peer.served.used) = (0, Duration::ZERO);
-            if !wanted.is_zero() && shares[place] >= wanted.min(needs.packet) {
+            if !wanted.is_zero() && shares[place] >= wanted.min(needs.packet[place]) {
                 peer.served.fed = round;
             }
         }
@@ -255,16 +255,25 @@ impl Wild {
         let lags = here.iter().map(|index| peer(index).lag.unwrap_or(0).max(0).unsigned_abs());
         let (near, far) = (lags.clone().min().unwrap_or(0), lags.max().unwrap_or(0));
         let skew = Duration::from_nanos(far - near);
-        let air = |bytes| port.spec.unacknowledged(HEADER_BYTES + bytes) + overhead;
-        let least = air(ACK_BYTES) + port.alone(HEADER_BYTES + ACK_BYTES) + overhead + GAP;
+        let radio = |index: &usize| self.radio_of(peer(index));
+        let air = |spec: RadioSpec, bytes| spec.unacknowledged(HEADER_BYTES + bytes) + overhead;
+        let least_of = |index: &usize| {
+            let spec = radio(index);
+            let last = alone(&spec, HEADER_BYTES + ACK_BYTES) + overhead;
+            air(spec, ACK_BYTES) + last + GAP
+        };
         let window = port.peers.iter().map(|index| peer(index).sender.limit()).max();
-        let packet = port.packet_turn(&self.settings, window.unwrap_or(0)) + GAP;
+        let window = window.unwrap_or(0);
+        let packet_of = |index: &usize| packet_turn(&radio(index), &self.settings, window) + GAP;
         let room = slot.saturating_sub(guard + skew);
-        let shown = air(NEWCOMER_BYTES);
-        let invitation = |index: &usize| shown + self.newcomer_skew(*index);
+        let shown = |index: &usize| air(radio(index), NEWCOMER_BYTES);
+        let invitation = |index: &usize| shown(index) + self.newcomer_skew(*index);
         let invitations: Vec<Duration> = away.iter().map(invitation).collect();
         let far = Duration::from_nanos(far);
         let for_guest = invitations.first().map_or(Duration::ZERO, |first| *first + far);
+        let longest = |of: &dyn Fn(&usize) -> Duration| here.iter().map(of).max();
+        let least = longest(&least_of).unwrap_or(air(port.spec, ACK_BYTES));
+        let packet = longest(&packet_of).unwrap_or(least);
         let beside_packet = room.saturating_sub(packet.saturating_sub(least) + for_guest);
         let most = (room / 2).min(beside_packet).div_duration(least).max(1);
         let rounds = (here.len() as u64).div_ceil(most).max(1);
@@ -275,17 +284,17 @@ impl Wild {
         here.sort_by_key(|index| (peer(index).served.fed, turned(index)));
         let unit = slot / u64::from(FULL_LENGTH);
         // Acknowledgements ride where there are packets.
-        let full = port.spec.share(HEADER_BYTES + super::FULL_PACKET_BYTES) + overhead;
-        let beside = packet.saturating_sub(full);
+        let full = |spec: RadioSpec| spec.share(HEADER_BYTES + super::FULL_PACKET_BYTES) + overhead;
+        let beside = |index: &usize| packet_of(index).saturating_sub(full(radio(index)));
         let cycles = u64::from(port.turns.grants.held.max(1));
-        let wanted = |index: &usize| peer(index).wanted(unit, beside, cycles);
+        let wanted = |index: &usize| peer(index).wanted(unit, beside(index), cycles);
         Needs {
             guests: usize::from(is_due && !away.is_empty()),
             rounds,
             far,
             skew,
-            least,
-            packet,
+            least: here.iter().map(least_of).collect(),
+            packet: here.iter().map(packet_of).collect(),
             invitations,
             wanted: here.iter().map(wanted).collect(),
             here,
@@ -316,7 +325,7 @@ impl Wild {
         let opening = (guard + port.opening(&self.settings)).as_nanos().div_ceil(unit.as_nanos());
         let ours = unit * (opening + port.peers.iter().map(units).sum::<u64>());
         let fixed = needs.fixed(&self.settings, needs.guests);
-        let bare = fixed + needs.least * needs.here.len() as u64;
+        let bare = fixed + needs.least.iter().copied().sum();
         let theirs = fixed + needs.asked();
         let cycle = slot * 2;
         let split = if ours > slot {
@@ -369,36 +378,46 @@ impl Wild {
 /// Splits a time among those who want something of it: `least` for each, else what it wants, in
 /// equal parts if that is too much, or in parts of `frame` to the first ones; what nobody wants
 /// goes to all.
-fn share(left: Duration, least: Duration, frame: Duration, wanted: &[Duration]) -> Vec<Duration> {
+fn share(
+    left: Duration,
+    least: &[Duration],
+    frame: &[Duration],
+    wanted: &[Duration],
+) -> Vec<Duration> {
     let all = wanted.len() as u64;
     if all == 0 {
         return Vec::new();
     }
-    let least = least.min(left / all);
-    let mut left = left.saturating_sub(least * all);
-    let mut shares = vec![least; wanted.len()];
-    let more = |at: usize| wanted[at].saturating_sub(least);
+    let is_enough = least.iter().copied().sum::<Duration>() <= left;
+    let least = |at: usize| if is_enough { least[at] } else { least[at].min(left / all) };
+    let mut shares: Vec<Duration> = (0..wanted.len()).map(least).collect();
+    let more = |at: usize| wanted[at].saturating_sub(least(at));
+    let mut left = left.saturating_sub(shares.iter().copied().sum());
     let mut open: Vec<usize> = (0..wanted.len()).filter(|at| !more(*at).is_zero()).collect();
-    let frame = frame.saturating_sub(least);
     // Who wants less than a frame does not keep others from theirs.
+    let first = |at: usize| more(at).min(frame[at].saturating_sub(least(at)));
     let mut taken = Duration::ZERO;
     open.retain(|at| {
-        let needs = more(*at).min(frame);
-        let fits = taken + needs <= left;
-        taken += if fits { needs } else { Duration::ZERO };
+        let fits = taken + first(*at) <= left;
+        taken += if fits { first(*at) } else { Duration::ZERO };
         fits
     });
     while !open.is_empty() {
         let part = left / open.len() as u64;
         let before = open.len();
-        open.retain(|at| {
-            let is_content = more(*at) <= part;
-            if is_content {
-                shares[*at] += more(*at);
-                left = left.saturating_sub(more(*at));
-            }
-            !is_content
-        });
+        let mut settle = |open: &mut Vec<usize>, end: &dyn Fn(usize) -> Option<Duration>| {
+            open.retain(|at| {
+                let last = end(*at);
+                shares[*at] += last.unwrap_or_default();
+                left = left.saturating_sub(last.unwrap_or_default());
+                last.is_none()
+            });
+        };
+        settle(&mut open, &|at| Some(more(at)).filter(|more| *more <= part));
+        if open.len() == before {
+            // Whose frame is longer than an equal part has place for one.
+            settle(&mut open, &|at| Some(first(at)).filter(|first| *first > part));
+        }
         if open.len() == before {
             open.iter().for_each(|at| shares[*at] += part);
             left = left.saturating_sub(part * before as u64);
@@ -419,20 +438,28 @@ mod tests {
 
     #[test]
     fn whoever_wants_little_gets_it_and_the_others_share_the_rest() {
-        let shares = share(ms(18), ms(1), ms(3), &[ms(2), ms(60), ms(60)]);
+        let shares = share(ms(18), &[ms(1); 3], &[ms(3); 3], &[ms(2), ms(60), ms(60)]);
         assert_eq!(shares, [ms(2), ms(8), ms(8)]);
     }
 
     #[test]
     fn what_nobody_wants_is_for_all() {
         let micros = Duration::from_micros;
-        let shares = share(ms(18), ms(1), ms(3), &[ms(0), ms(4)]);
+        let shares = share(ms(18), &[ms(1); 2], &[ms(3); 2], &[ms(0), ms(4)]);
         assert_eq!(shares, [micros(7_500), micros(10_500)]);
     }
 
     #[test]
+    fn whose_packets_are_longer_than_an_equal_part_has_place_for_one() {
+        let (least, frames) = ([ms(2), ms(1), ms(1)], [ms(8), ms(2), ms(2)]);
+        assert_eq!(share(ms(18), &least, &frames, &[ms(60); 3]), [ms(8), ms(5), ms(5)]);
+        // Else all have as much.
+        assert_eq!(share(ms(25), &least, &frames, &[ms(60); 3]), [ms(9), ms(8), ms(8)]);
+    }
+
+    #[test]
     fn where_not_all_can_send_a_packet_the_first_ones_do() {
-        let shares = share(ms(9), ms(1), ms(3), &[ms(9); 5]);
+        let shares = share(ms(9), &[ms(1); 5], &[ms(3); 5], &[ms(9); 5]);
         assert_eq!(shares, [ms(3), ms(3), ms(1), ms(1), ms(1)]);
     }
 }

@@ -12,7 +12,7 @@ use super::queue::Queue;
 use super::receiver::Receiver;
 use super::recovery::Estimate;
 use super::sender::Sender;
-use crate::base::{Dbm, Duration, Instant, Wanted};
+use crate::base::{Dbm, Duration, Instant, RadioSpec, Wanted};
 use crate::link::PeerSpec;
 use crate::link::code::Encoder;
 use crate::wire::wild::Coded;
@@ -59,6 +59,8 @@ pub(super) struct Peer {
     pub(super) lag: Option<i64>,
     /// The turns that it had, where this node gives them out.
     pub(super) served: Served,
+    /// Its own radio, where that is not like this node's.
+    pub(super) radio: Option<Box<RadioSpec>>,
     /// Whether it joins parts of packets, as it says itself.
     pub(super) takes_parts: bool,
     /// Its own parts.
@@ -99,6 +101,7 @@ impl Peer {
             demand: 0,
             lag: None,
             served: Served::default(),
+            radio: None,
             takes_parts: false,
             joiner: Joiner::default(),
             refused: None,

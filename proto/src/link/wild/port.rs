@@ -80,10 +80,7 @@ impl Port {
     /// What a frame whose payload behind LLC/SNAP has `bytes` bytes needs of a slot or turn in
     /// which nothing else is sent.
     pub(super) fn alone(&self, bytes: usize) -> Duration {
-        if !self.spec.aggregates() {
-            return self.spec.unacknowledged(bytes);
-        }
-        self.spec.aggregated(self.with(None, bytes)) + self.spec.block_ack_request()
+        alone(&self.spec, bytes)
     }
 
     /// Virtual time after a frame to `peer` whose payload behind LLC/SNAP has `bytes` bytes.
@@ -166,6 +163,17 @@ impl Port {
         let is_at_once = !self.is_stamped && self.spec.gap == Gap::Backoff;
         if is_at_once { Duration::ZERO } else { self.spec.mean_gap() }
     }
+}
+
+/// What a frame of a radio whose payload behind LLC/SNAP has `bytes` bytes needs of a slot or turn in
+/// which nothing else is sent.
+pub(super) fn alone(spec: &RadioSpec, bytes: usize) -> Duration {
+    if !spec.aggregates() {
+        return spec.unacknowledged(bytes);
+    }
+    let mut size = spec.phy.ampdu();
+    size.push(spec.mpdu_bytes(bytes));
+    spec.aggregated(size) + spec.block_ack_request()
 }
 
 #[cfg(test)]

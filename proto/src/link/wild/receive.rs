@@ -134,7 +134,7 @@ impl Wild {
 
     fn on_heard(&mut self, cx: &mut Cx<'_>, index: usize, frame: &ReceivedFrame, header: &Header) {
         let length = self.length_of(header);
-        let spec = &self.port(self.peers[index].place).spec;
+        let spec = self.radio_of(&self.peers[index]);
         let air = spec.share(frame.payload.len()) + self.settings.overhead;
         let peer = &mut self.peers[index];
         let slots = &mut self.groups[peer.place.0].slots;

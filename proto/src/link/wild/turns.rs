@@ -8,12 +8,12 @@
 //! Turns are counted from the start of the slot of whoever has them. Who gets which, where the
 //! middle of a star gives them out, is in `grants`.
 
-use super::grants::Grants;
+use super::grants::{Grants, packet_turn};
 use super::peer::Peer;
 use super::port::Port;
 use super::slots::{Phase, Slots};
 use super::{Settings, Wild, ack_bytes};
-use crate::base::{Duration, Instant};
+use crate::base::{Duration, Instant, NodeId, RadioSpec};
 use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, Header, Turns};
 
 /// A station that does not hear the middle of its star sends in one of so many slots.
@@ -123,7 +123,7 @@ impl Port {
             Turn::Whole => part(1),
             Turn::Part { count, .. } => part(count),
             Turn::Grants { .. } => part(1).saturating_sub(self.opening(settings)),
-            Turn::Granted => part(1).min(self.packet_turn(settings, window)),
+            Turn::Granted => part(1).min(packet_turn(&self.spec, settings, window)),
         }
     }
 }
@@ -140,6 +140,21 @@ impl Wild {
                 port.turns.turn = turns[usize::from(port.spec.id.0)];
             }
         }
+    }
+
+    /// Says what radios neighbours have that are not like this node's own: their turns are as long
+    /// as these need.
+    pub fn set_radios_of(&mut self, neighbours: &[(NodeId, RadioSpec)]) {
+        for (node, spec) in neighbours {
+            for peer in self.peers.iter_mut().filter(|peer| peer.spec.node == *node) {
+                peer.radio = Some(Box::new(*spec));
+            }
+        }
+    }
+
+    /// The radio that a neighbour sends with.
+    pub(super) fn radio_of(&self, peer: &Peer) -> RadioSpec {
+        peer.radio.as_ref().map_or(self.port(peer.place).spec, |radio| **radio)
     }
 
     /// Takes the turns that the only neighbour of a radio gives out, in whose slot of `length` they

@@ -53,6 +53,8 @@ pub struct NodePlan {
     pub radios: Vec<RadioPlan>,
     /// When each radio may send, where the link has slots.
     pub turns: Vec<Turn>,
+    /// Radios of neighbours that take turns here, where they are not like this node's own.
+    pub other_radios: Vec<(NodeId, RadioSpec)>,
     /// Neighbours that hear this node and are heard by it.
     pub peers: Vec<PeerSpec>,
     /// Routes.
@@ -181,12 +183,14 @@ impl Scenario {
                 hop: hop.clone(),
                 radios: radios.map(radio_plan).collect(),
                 turns: turns.get(number - 1).cloned().unwrap_or_default(),
+                other_radios: Vec::new(),
                 peers: topology.steps(node).iter().map(peer).collect(),
                 next_hops: BTreeMap::new(),
                 names: Arc::clone(&names),
             }
         });
         let mut nodes: Vec<NodePlan> = nodes.collect();
+        add_other_radios(&topology.hops, &mut nodes);
         match routes {
             Routes::All => all_routes(&topology, &mut nodes),
             Routes::OfFlows => scenario.flow_routes(&topology, &mut nodes),
@@ -257,6 +261,21 @@ impl Scenario {
             if flow.relay.as_ref().is_none_or(|relay| relay.at.is_empty()) {
                 add_steps(topology, names[&*flow.from], names[&*flow.to], nodes);
             }
+        }
+    }
+}
+
+/// Tells the middles of stars what radios their neighbours have.
+fn add_other_radios(hops: &[Hop], nodes: &mut [NodePlan]) {
+    for hop in hops.iter().filter(|hop| hop.usable) {
+        let [from, to] =
+            [hop.from, hop.to].map(|(node, radio)| (usize::from(node.0) - 1, usize::from(radio.0)));
+        if !matches!(nodes[to.0].turns.get(to.1), Some(Turn::Grants { .. })) {
+            continue;
+        }
+        let [theirs, own] = [from, to].map(|(node, radio)| nodes[node].radios[radio].spec);
+        if (RadioSpec { id: own.id, ..theirs }) != own {
+            nodes[to.0].other_radios.push((hop.from.0, theirs));
         }
     }
 }
