@@ -108,9 +108,7 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
         let RadioSpec { phy, rate, .. } = radio_at(&plan, hops[0].from).spec;
         out += &describe_link(link, hops);
         let is_wire = phy.kind == PhyKind::Wire;
-        if is_wire {
-            let _ = writeln!(out, "  a wire of {rate}");
-        }
+        out += &if is_wire { format!("  a wire of {rate}\n") } else { String::new() };
         // Slots bind a wire too.
         if !is_wire || scenario.stack.link.has_schedule() {
             out += &describe_limits(&plan, link, hops);

@@ -256,23 +256,17 @@ impl Wild {
         let (near, far) = (lags.clone().min().unwrap_or(0), lags.max().unwrap_or(0));
         let skew = Duration::from_nanos(far - near);
         let radio = |index: &usize| self.radio_of(peer(index));
-        let air = |spec: RadioSpec, bytes| spec.unacknowledged(HEADER_BYTES + bytes) + overhead;
-        let least_of = |index: &usize| {
-            let spec = radio(index);
-            let last = alone(&spec, HEADER_BYTES + ACK_BYTES) + overhead;
-            air(spec, ACK_BYTES) + last + GAP
-        };
+        let least_of = |index: &usize| self.least_turn(*index);
         let window = port.peers.iter().map(|index| peer(index).sender.limit()).max();
         let window = window.unwrap_or(0);
         let packet_of = |index: &usize| packet_turn(&radio(index), &self.settings, window) + GAP;
         let room = slot.saturating_sub(guard + skew);
-        let shown = |index: &usize| air(radio(index), NEWCOMER_BYTES);
-        let invitation = |index: &usize| shown(index) + self.newcomer_skew(*index);
+        let invitation = |index: &usize| self.invitation(*index) + self.newcomer_skew(*index);
         let invitations: Vec<Duration> = away.iter().map(invitation).collect();
         let far = Duration::from_nanos(far);
         let for_guest = invitations.first().map_or(Duration::ZERO, |first| *first + far);
         let longest = |of: &dyn Fn(&usize) -> Duration| here.iter().map(of).max();
-        let least = longest(&least_of).unwrap_or(air(port.spec, ACK_BYTES));
+        let least = longest(&least_of).unwrap_or(GAP);
         let packet = longest(&packet_of).unwrap_or(least);
         let beside_packet = room.saturating_sub(packet.saturating_sub(least) + for_guest);
         let most = (room / 2).min(beside_packet).div_duration(least).max(1);
@@ -301,6 +295,18 @@ impl Wild {
             all,
             away,
         }
+    }
+
+    /// What a neighbour must have of a slot.
+    fn least_turn(&self, index: usize) -> Duration {
+        let (spec, bytes) = (self.radio_of(&self.peers[index]), HEADER_BYTES + ACK_BYTES);
+        spec.unacknowledged(bytes) + alone(&spec, bytes) + self.settings.overhead * 2 + GAP
+    }
+
+    /// What somebody who is missing needs to make itself known.
+    fn invitation(&self, index: usize) -> Duration {
+        let spec = self.radio_of(&self.peers[index]);
+        spec.unacknowledged(HEADER_BYTES + NEWCOMER_BYTES) + self.settings.overhead
     }
 
     /// By how much the way of somebody who is missing may differ in its next turn.

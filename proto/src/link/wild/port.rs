@@ -165,8 +165,8 @@ impl Port {
     }
 }
 
-/// What a frame of a radio whose payload behind LLC/SNAP has `bytes` bytes needs of a slot or turn in
-/// which nothing else is sent.
+/// What a frame of a radio whose payload behind LLC/SNAP has `bytes` bytes needs of a slot or turn
+/// in which nothing else is sent.
 pub(super) fn alone(spec: &RadioSpec, bytes: usize) -> Duration {
     if !spec.aggregates() {
         return spec.unacknowledged(bytes);

@@ -378,8 +378,8 @@ impl NodePlan {
         is_ours.then_some(lowest)
     }
 
-    /// The bit-rate of messages to all neighbours of each radio: what was asked for or is usual, and
-    /// nothing where the link chooses the time and rate of all frames.
+    /// The bit-rate of messages to all neighbours of each radio: what was asked for or is usual,
+    /// and nothing where the link chooses the time and rate of all frames.
     pub fn control_rates(&self, asked: Option<Bitrate>) -> Vec<(RadioId, Option<Bitrate>)> {
         let rate = |radio: &RadioPlan| {
             let has_schedule = self.stack.link.has_schedule();
