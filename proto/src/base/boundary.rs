@@ -384,6 +384,9 @@ pub struct Datagram {
     pub payload: Bytes,
     /// How to send it.
     pub options: TxOptions,
+    /// Whether it waits where there is no room for it. Another one is lost there, as in the full
+    /// queue of an interface.
+    pub waits: bool,
 }
 
 /// What comes up from routing.

@@ -210,6 +210,7 @@ mod tests {
                 flow: FlowId(flow),
                 payload: ip_packet(Ipv4Addr::new(10, 66, 0, to as u8)),
                 options: TxOptions::default(),
+                waits: true,
             };
             assert!(!relay.room(Lane { flow: FlowId(flow), ..Lane::default() }).is_none());
             relay.handle_tx(&mut cx(), datagram);
@@ -227,7 +228,26 @@ mod tests {
             flow: FlowId(1),
             payload: ip_packet(Ipv4Addr::new(10, 66, 0, node as u8)),
             options: TxOptions::default(),
+            waits: false,
         }
+    }
+
+    #[test]
+    fn our_own_packet_that_does_not_wait_is_lost_without_room_and_the_next_is_asked_for_with_it() {
+        let mut relay = relay();
+        let lane = Lane { flow: FlowId(1), ..Lane::default() };
+        relay.handle_tx(&mut cx(), to_neighbour(3));
+        assert!(relay.poll_tx(&mut cx(), &|_| Room::NONE).is_none());
+        let lost = relay.poll_rx(&mut cx());
+        let cause = DropCause::QueueFull;
+        assert!(matches!(lost, Some(DatagramUp::Dropped { cause: of, .. }) if of == cause));
+        assert!(relay.room(lane).is_none(), "no second one is made in vain");
+        // A packet of another node finds the place that has become free.
+        relay.handle_rx(&mut cx(), received(ip_packet(Ipv4Addr::new(10, 66, 0, 3))));
+        let packet = relay.poll_tx(&mut cx(), &|_| Room::units(1)).expect("the other's");
+        assert_ne!(packet.id, UnitId(1));
+        assert!(!relay.room(lane).is_none());
+        assert_eq!(relay.status(Instant::ZERO).drops[&cause], 1);
     }
 
     #[test]

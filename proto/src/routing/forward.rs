@@ -45,6 +45,8 @@ pub(super) struct Forwarder {
     pub(super) node: NodeId,
     pub(super) plan: AddressPlan,
     out: VecDeque<Outgoing>,
+    /// Lanes on which a packet of this node was lost for want of room, until there is some again.
+    full: Vec<Lane>,
     pub(super) up: VecDeque<DatagramUp>,
     transit_ids: UnitIds,
     forwarded: u64,
@@ -56,6 +58,8 @@ struct Outgoing {
     packet: Packet,
     /// From another node, as it came.
     transit: bool,
+    /// Waits for room; another one is lost where there is none.
+    waits: bool,
 }
 
 impl Outgoing {
@@ -74,6 +78,7 @@ impl Forwarder {
             node,
             plan,
             out: VecDeque::with_capacity(LANE_PACKETS),
+            full: Vec::new(),
             up: VecDeque::with_capacity(LANE_PACKETS),
             transit_ids: UnitIds::default(),
             forwarded: 0,
@@ -142,7 +147,7 @@ impl Forwarder {
         };
         let (id, flow) = (self.transit_id(), ip::flow(&payload));
         let packet = packet_to(id, hop, flow, payload, TxOptions::default());
-        self.out.push_back(Outgoing { packet, transit: true });
+        self.out.push_back(Outgoing { packet, transit: true, waits: false });
     }
 
     /// A name for a packet of which nobody above needs to hear.
@@ -152,6 +157,9 @@ impl Forwarder {
 
     /// Room on the lane of a flow, whatever its neighbour: the caller does not know the route.
     pub(super) fn room(&self, lane: Lane) -> Room {
+        if self.full.iter().any(|full| full.flow == lane.flow) {
+            return Room::NONE;
+        }
         let waiting =
             self.out.iter().filter(|out| !out.transit && out.packet.flow == lane.flow).count();
         Room::units(LANE_PACKETS.saturating_sub(waiting))
@@ -167,11 +175,13 @@ impl Forwarder {
         let is_for_all = matches!(datagram.to, Destination::Around(_));
         let packet = packet_to(datagram.id, hop, datagram.flow, datagram.payload, datagram.options);
         let to = packet.to.filter(|_| !is_for_all);
-        self.out.push_back(Outgoing { packet: Packet { to, ..packet }, transit: false });
+        let (packet, waits) = (Packet { to, ..packet }, datagram.waits);
+        self.out.push_back(Outgoing { packet, transit: false, waits });
     }
 
     /// Gives the next packet of those that there is room for.
     pub(super) fn poll_tx(&mut self, below: &RoomBelow<'_>) -> Option<Packet> {
+        self.full.retain(|lane| below(*lane).is_none());
         let mut index = 0;
         while let Some(out) = self.out.get_mut(index) {
             let transit = out.transit;
@@ -186,12 +196,21 @@ impl Forwarder {
                     return out.map(|out| out.packet);
                 }
                 self.count_drop(DropCause::HopLimit);
-            } else if transit {
-                // The link owns the buffer of the node: what it has no room for is lost here.
-                self.out.remove(index);
-                self.count_drop(DropCause::QueueFull);
-            } else {
+            } else if !transit && self.out.iter().any(|out| out.waits) {
+                // Whatever waits takes each place that becomes free: the others of this node wait
+                // beside it, or would have none.
                 index += 1;
+            } else {
+                // The link owns the buffer of the node: what it has no room for is lost here. What
+                // is of this node does not wait in front of it either, or it would take the places
+                // of what comes from others.
+                let lost = self.out.remove(index).expect("it was found");
+                self.count_drop(DropCause::QueueFull);
+                if !transit {
+                    self.full.push(lost.packet.lane());
+                    let (id, cause) = (lost.packet.id, DropCause::QueueFull);
+                    self.up.push_back(DatagramUp::Dropped { id, cause });
+                }
             }
         }
         None

@@ -238,6 +238,7 @@ impl Flows {
             flow: ip::flow(&packet),
             payload: packet,
             options: TxOptions::default(),
+            waits: false,
         };
         self.host.get_or_insert_default().from.push_back(datagram);
         self.may_sink = true;

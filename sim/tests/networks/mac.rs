@@ -78,6 +78,63 @@ fn bursts_save_backoffs_and_announcements_cost_air() {
     assert!((announced / expected - 1.0).abs() < 0.02, "{announced:.2}, not {expected:.2} Mb/s");
 }
 
+/// Goodput through a relay and of its own flow, which both offer a packet in this time.
+fn relayed_and_own(interval_us: f64) -> [f64; 2] {
+    let flow = |name: &str, from: &str| {
+        let mbps = 8_000.0 / interval_us;
+        format!(
+            "[[flow]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"n3\"\nkind = \"udp\"\n\
+             size_bytes = 1000\nrate_mbps = {mbps}\nmeasure_from_s = 5\n"
+        )
+    };
+    let [relayed, own] = [flow("relayed", "n1"), flow("own", "n2")];
+    let text = format!(
+        r#"
+        name = "relay"
+        duration_s = 25
+        [radio]
+        phy = "802.11b"
+        preamble = "long"
+        ack_rate_mbps = 2
+        ack_timeout_us = 30
+        tx_power_dbm = 20
+        receive_dbm = -60.001
+        sense_dbm = -73.698
+        floor_dbm = -73.698
+        cca_us = 4
+        first_access = "when-idle"
+        [propagation]
+        kind = "log-distance"
+        exponent = 4
+        reference_db = 0
+        [interference]
+        kind = "sinr"
+        noise_dbm = -93.6
+        [stack.link]
+        kind = "plain"
+        [[layout]]
+        kind = "chain"
+        name = "n"
+        count = 3
+        spacing_m = 90
+        {relayed}{own}"#
+    );
+    let report = simulate(&text);
+    [report.flows[0].goodput_mbps, report.flows[1].goodput_mbps]
+}
+
+#[test]
+fn a_relay_has_no_better_place_in_its_queue_for_its_own_packets() {
+    // ns-3 3.37 with the same settings.
+    for (interval_us, expected) in [(1_700.0, [0.694, 2.276]), (3_000.0, [1.422, 1.556])] {
+        let ours = relayed_and_own(interval_us);
+        println!("{interval_us}: {ours:.3?} {expected:?}");
+        for (ours, expected) in ours.into_iter().zip(expected) {
+            assert!((ours / expected - 1.0).abs() < 0.05, "{ours:.3}, not {expected:.3} Mb/s");
+        }
+    }
+}
+
 #[test]
 fn what_no_card_takes_is_refused() {
     let refused = |radio: &str| -> Vec<String> {

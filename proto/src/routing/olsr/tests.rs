@@ -216,6 +216,7 @@ fn a_datagram_takes_the_path_and_the_last_hop_hands_it_up() {
         flow: FlowId(0),
         payload: packet.into(),
         options: TxOptions::default(),
+        waits: true,
     };
     let mut cx = Cx::new(net.now);
     net.node(1).handle_tx(&mut cx, datagram);

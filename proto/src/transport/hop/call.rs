@@ -108,6 +108,7 @@ impl Hop {
             flow: CONTROL_FLOW,
             payload: udp::encode(from, to, &front, &[]),
             options,
+            waits: true,
         }
     }
 }

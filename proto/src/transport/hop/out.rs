@@ -272,6 +272,6 @@ impl Hop {
             NextHop::Raw => Destination::NextHop(to),
             NextHop::Ip => Destination::End(to),
         };
-        Datagram { id, to, flow, payload, options }
+        Datagram { id, to, flow, payload, options, waits: true }
     }
 }

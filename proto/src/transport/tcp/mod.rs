@@ -399,6 +399,7 @@ impl Layer for Tcp {
             flow: self.wire_flow,
             payload,
             options: TxOptions::default(),
+            waits: false,
         })
     }
 

@@ -374,6 +374,7 @@ impl Layer for Udp {
             flow: self.wire_flow,
             payload: udp::encode(self.end.local, self.end.remote, &front, rest),
             options: TxOptions::default(),
+            waits: source.rate.is_none(),
         })
     }
 
