@@ -28,6 +28,9 @@ const CYCLES: u64 = 4;
 const GUESTS_OF: u32 = 2;
 /// Whoever has packets waiting is served as if it had waited so many times as long.
 const BUSY_WEIGHT: u32 = 4;
+/// Where frames go many in a transmission, at most so many have turns for packets in a slot: each
+/// has a frame that goes by itself, and time behind its last transmission.
+const AT_ONCE: u64 = 6;
 /// Between two turns, for frames that are longer than planned.
 const GAP: Duration = Duration::from_micros(60);
 /// By so much may the ways of a newcomer and of the others differ (90 km, there and back), and in
@@ -95,8 +98,8 @@ struct Needs {
     skew: Duration,
     /// What each must have.
     least: Vec<Duration>,
-    /// What a packet takes each.
-    packet: Vec<Duration>,
+    /// What those who send packets must have each, so that it pays.
+    paying: Vec<Duration>,
     /// What each of those who are missing must have to make itself known.
     invitations: Vec<Duration>,
     /// What each could fill, with its acknowledgements.
@@ -187,7 +190,7 @@ impl Wild {
         let slot = self.settings.slot * 2 - split;
         let guests = needs.guests(&self.settings, slot);
         let left = slot.saturating_sub(needs.fixed(&self.settings, guests));
-        let shares = share(left, &needs.least, &needs.packet, &needs.wanted);
+        let shares = share(left, &needs.least, &needs.paying, &needs.wanted);
         let turns = self.turns(&needs, guests, &shares, slot);
         let cycles = (CYCLES / needs.rounds).max(1);
         let grants = &mut self.port_mut(place).turns.grants;
@@ -210,7 +213,7 @@ impl Wild {
             peer.sender.set_cycle(self.settings.slot * 2 * apart);
             peer.served.round = round;
             (peer.served.frames, peer.served.used) = (0, Duration::ZERO);
-            if !wanted.is_zero() && shares[place] >= wanted.min(needs.packet[place]) {
+            if !wanted.is_zero() && shares[place] >= wanted.min(needs.paying[place]) {
                 peer.served.fed = round;
             }
         }
@@ -280,6 +283,10 @@ impl Wild {
         // Acknowledgements ride where there are packets.
         let full = |spec: RadioSpec| spec.share(HEADER_BYTES + super::FULL_PACKET_BYTES) + overhead;
         let beside = |index: &usize| packet_of(index).saturating_sub(full(radio(index)));
+        let paying = |index: &usize| match radio(index).aggregates() {
+            true => packet_of(index).max(room / AT_ONCE),
+            false => packet_of(index),
+        };
         let cycles = u64::from(port.turns.grants.held.max(1));
         let wanted = |index: &usize| peer(index).wanted(unit, beside(index), cycles);
         Needs {
@@ -288,7 +295,7 @@ impl Wild {
             far,
             skew,
             least: here.iter().map(least_of).collect(),
-            packet: here.iter().map(packet_of).collect(),
+            paying: here.iter().map(paying).collect(),
             invitations,
             wanted: here.iter().map(wanted).collect(),
             here,
