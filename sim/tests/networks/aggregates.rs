@@ -48,13 +48,12 @@ fn slots_are_filled_with_transmissions_of_many_frames() {
 #[test]
 fn what_is_repeated_does_not_reach_into_the_slots_of_others() {
     let report = row(3, AC, "wild", (20.0, 0.3), "udp");
-    for node in &report.nodes {
-        let radio = &node.layers["radio"];
-        // The answer to a request at the end of a turn may meet the first frame of the next one:
-        // the link does not know how long it is on its way.
-        let (collided, sent) = (radio["air_collided_us"], radio["air_data_us"]);
-        assert!(collided * 1_000 < sent, "{}: {collided} of {sent} us", node.name);
-    }
+    let of_all =
+        |what: &str| report.nodes.iter().map(|node| node.layers["radio"][what]).sum::<u64>();
+    // The answer to a request at the end of a turn may meet the first frame of the next one: the
+    // link does not know how long it is on its way.
+    let (collided, sent) = (of_all("air_collided_us"), of_all("air_data_us"));
+    assert!(collided * 1_000 < sent, "{collided} of {sent} us");
     let [radio, link] = ["radio", "link"].map(|layer| &report.nodes[0].layers[layer]);
     assert!(radio["aggregates"] > 1_000 && radio["block_ack_requests"] > 100, "{radio:?}");
     // What the radio repeats, the link need not.
@@ -69,6 +68,29 @@ fn blocks_go_as_many_in_a_transmission_as_datagrams_do() {
         println!("{radio}, {loss}: {blocks:.1} of {datagrams:.1} Mb/s");
         assert!(blocks > 0.85 * datagrams, "{blocks} of {datagrams}");
     }
+}
+
+#[test]
+fn many_stations_have_turns_that_pay() {
+    let mut text = format!(
+        "name = \"star\"\nduration_s = 4\nmeasure_from_s = 2\nradio = {{ {} }}\n\
+         stack.link = {{ kind = \"wild\" }}\n[[node]]\nname = \"hub\"\n",
+        AC.replace('\n', ", ")
+    );
+    for at in 0..12 {
+        text += &format!("[[node]]\nname = \"s{at}\"\n");
+    }
+    for at in 0..12 {
+        text += &format!(
+            "[[link]]\nbetween = [\"hub\", \"s{at}\"]\ndistance_km = {}\nloss = 0.05\n\
+             [[flow]]\nfrom = \"s{at}\"\nto = \"hub\"\nkind = \"udp\"\n",
+            at + 3
+        );
+    }
+    let mbps = report(&text).total_mbps();
+    println!("{mbps:.1} Mb/s");
+    // 85 with a turn for packets for each of them in each slot.
+    assert!(mbps > 120.0, "{mbps:.1} Mb/s");
 }
 
 #[test]

@@ -3,10 +3,11 @@
 //! The start of a neighbour's slot is later by the way there and back for a far one than for a near
 //! one, so the turns of the near ones are moved on by the difference.
 //!
-//! Half of the slot is for packets, whatever happens: where a shortest turn for each neighbour does
-//! not fit into the other half, they are served in rounds, those who have nothing waiting in one of
-//! four. Whoever is missing is asked by name, so that two who come at the same time do not meet:
-//! many at once while nobody is here, else out of what nobody wants.
+//! Half of the slot is for packets, whatever happens, and three quarters where frames go many in a
+//! transmission: where a shortest turn for each neighbour does not fit into the rest, they are
+//! served in rounds, those who have nothing waiting in one of four. Whoever is missing is asked by
+//! name, so that two who come at the same time do not meet: many at once while nobody is here, else
+//! out of what nobody wants.
 //!
 //! Where slots may have other lengths, the middle splits each cycle between its own slot and that
 //! of its neighbours as well, by what waits on either side. A cycle stays as long as it is: the
@@ -272,7 +273,8 @@ impl Wild {
         let least = longest(&least_of).unwrap_or(GAP);
         let packet = longest(&packet_of).unwrap_or(least);
         let beside_packet = room.saturating_sub(packet.saturating_sub(least) + for_guest);
-        let most = (room / 2).min(beside_packet).div_duration(least).max(1);
+        let part = if port.spec.aggregates() { 4 } else { 2 };
+        let most = (room / part).min(beside_packet).div_duration(least).max(1);
         let rounds = (here.len() as u64).div_ceil(most).max(1);
         let is_due = here.is_empty() || round.is_multiple_of(GUESTS_OF);
         let all = here.len();
@@ -307,7 +309,7 @@ impl Wild {
     /// What a neighbour must have of a slot.
     fn least_turn(&self, index: usize) -> Duration {
         let (spec, bytes) = (self.radio_of(&self.peers[index]), HEADER_BYTES + ACK_BYTES);
-        spec.unacknowledged(bytes) + alone(&spec, bytes) + self.settings.overhead * 2 + GAP
+        (spec.unacknowledged(bytes) + self.settings.overhead) * 2 + GAP
     }
 
     /// What somebody who is missing needs to make itself known.

@@ -124,8 +124,8 @@ impl Wild {
         }
         let ack = peer.ack();
         let beside = self.reserved(self.peers[index].place, None);
-        let to = (self.peers[index].place, Some(index));
-        if ack.is_empty() || !self.fits(now, to, ack.len(), beside) {
+        let by_itself = (self.peers[index].place, None);
+        if ack.is_empty() || !self.fits(now, by_itself, ack.len(), beside) {
             return None;
         }
         self.peers[index].acks.alone -= 1;
@@ -171,8 +171,10 @@ impl Wild {
         let overhead = self.settings.overhead;
         let port = self.port(place);
         let carried = if let What::Carrier(bytes) = content.what { Some(bytes) } else { None };
-        // What a layer below puts in may have a stamp in it.
-        let joins = content.peer.filter(|_| carried.is_none());
+        // What a layer below puts in may have a stamp in it. An acknowledgement goes twice, and a
+        // neighbour that has nothing else needs no time behind it.
+        let is_packets = !matches!(content.what, What::Control | What::Carrier(_));
+        let joins = content.peer.filter(|_| is_packets);
         let options = port.options(joins);
         let had_stamp = !port.is_stamped || carried.is_some();
         let on_air = now.max(port.busy_until) + port.gap_of_next();
