@@ -244,18 +244,7 @@ impl Wild {
         let port = self.port(place);
         let round = port.turns.grants.rounds.wrapping_add(1);
         let peer = |index: &usize| &self.peers[*index];
-        let (mut here, mut away): (Vec<usize>, Vec<usize>) =
-            port.peers.iter().partition(|index| peer(index).is_up);
-        let waited = |index: &usize| {
-            let it = peer(index);
-            let is_busy = it.demand > 0 || it.queue.len() > 0 || it.sender.unfinished() > 0;
-            let waited = round.wrapping_sub(it.served.round);
-            waited.saturating_mul(if is_busy { BUSY_WEIGHT } else { 1 })
-        };
-        // Of those who waited as long another one is the first each time.
-        let turned = |index: &usize| (index + round as usize) % self.peers.len();
-        away.sort_by_key(|index| (peer(index).served.round, turned(index)));
-        here.sort_by_key(|index| (Reverse(waited(index)), turned(index)));
+        let (mut here, away) = self.by_waiting(port, round);
         let lags = here.iter().map(|index| peer(index).lag.unwrap_or(0).max(0).unsigned_abs());
         let (near, far) = (lags.clone().min().unwrap_or(0), lags.max().unwrap_or(0));
         let skew = Duration::from_nanos(far - near);
@@ -280,7 +269,7 @@ impl Wild {
         let all = here.len();
         here.truncate((most as usize).min(Turns::MOST - 1));
         // Where not all can have a packet, who had one longest ago is the first.
-        here.sort_by_key(|index| (peer(index).served.fed, turned(index)));
+        here.sort_by_key(|index| (peer(index).served.fed, self.turned(*index, round)));
         let unit = slot / u64::from(FULL_LENGTH);
         // Acknowledgements ride where there are packets.
         let full = |spec: RadioSpec| spec.share(HEADER_BYTES + super::FULL_PACKET_BYTES) + overhead;
@@ -304,6 +293,27 @@ impl Wild {
             all,
             away,
         }
+    }
+
+    /// Who is here, and who is missing; those who have waited longest are the first.
+    fn by_waiting(&self, port: &Port, round: u32) -> (Vec<usize>, Vec<usize>) {
+        let peer = |index: &usize| &self.peers[*index];
+        let waited = |index: &usize| {
+            let it = peer(index);
+            let is_busy = it.demand > 0 || it.queue.len() > 0 || it.sender.unfinished() > 0;
+            let waited = round.wrapping_sub(it.served.round);
+            waited.saturating_mul(if is_busy { BUSY_WEIGHT } else { 1 })
+        };
+        let (mut here, mut away): (Vec<usize>, Vec<usize>) =
+            port.peers.iter().partition(|index| peer(index).is_up);
+        here.sort_by_key(|index| (Reverse(waited(index)), self.turned(*index, round)));
+        away.sort_by_key(|index| (peer(index).served.round, self.turned(*index, round)));
+        (here, away)
+    }
+
+    /// A place in line of those who waited as long: another one is the first each time.
+    fn turned(&self, index: usize, round: u32) -> usize {
+        (index + round as usize) % self.peers.len()
     }
 
     /// What a neighbour must have of a slot.
