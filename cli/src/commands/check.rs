@@ -11,7 +11,7 @@ use farhop_proto::link::harq::{ArqConfig, HarqConfig};
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::link::wild::WildConfig;
 use farhop_proto::stack::{
-    Codec, FlowConfig, FlowKind, Hop, LinkConfig, LossConfig, NodePlan, OnOffConfig, Plan, Problem,
+    Codec, FlowConfig, FlowKind, Hop, LinkConfig, LossConfig, OnOffConfig, Plan, Problem,
     PropagationKind, RadioConfig, RadioLinkConfig, RadioPlan, RateControl, Scenario, VoipConfig,
 };
 use farhop_proto::wire::blindfec;
@@ -101,16 +101,15 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
         out +=
             "  nodes move: slots serve the neighbours that each has at the start, and no others\n";
     }
-    if let Some(node) = plan.nodes.first() {
-        out += &describe_radio(node, &scenario.stack.link);
+    if let Some(radio) = first_radio(&plan, &scenario.stack.link) {
+        out += &describe_radio(radio, &scenario.stack.link);
     }
     for (link, hops) in scenario.link.iter().zip(plan.hops.chunks(2)).take(LISTED) {
         let RadioSpec { phy, rate, .. } = radio_at(&plan, hops[0].from).spec;
         out += &describe_link(link, hops);
         let is_wire = phy.kind == PhyKind::Wire;
         out += &if is_wire { format!("  a wire of {rate}\n") } else { String::new() };
-        // Slots bind a wire too.
-        if !is_wire || scenario.stack.link.has_schedule() {
+        if !is_wire {
             out += &describe_limits(&plan, link, hops);
         }
     }
@@ -201,8 +200,14 @@ fn describe_traffic(out: &mut String, scenario: &Scenario) {
     }
 }
 
-fn describe_radio(node: &NodePlan, link: &LinkConfig) -> String {
-    let radio = &node.radios[0];
+/// The first radio that the link of the scenario is of: that of wires is another where radios have
+/// slots.
+fn first_radio<'a>(plan: &'a Plan, link: &LinkConfig) -> Option<&'a RadioPlan> {
+    let mut all = plan.nodes.iter().flat_map(|node| &node.radios);
+    all.find(|radio| link.has_schedule_over(radio.spec.phy.kind) || !link.has_schedule())
+}
+
+fn describe_radio(radio: &RadioPlan, link: &LinkConfig) -> String {
     let spec = &radio.spec;
     let phy = serde_json::to_value(spec.phy.kind).unwrap_or_default();
     let mut out = format!(
@@ -593,17 +598,24 @@ mod tests {
     }
 
     #[test]
-    fn a_wire_under_slots_carries_what_they_leave_of_it() {
-        let of = |link: &str| {
+    fn a_wire_has_no_slots() {
+        let of = |link: &str, beyond: &str| {
             let text = format!(
                 "name = \"x\"\nstack.link = {{ kind = \"{link}\" }}\n\
-                 node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n[[link]]\n\
-                 between = [\"a\", \"b\"]\nradio = {{ phy = \"wire\", rate_mbps = 10 }}\n"
+                 node = [{{ name = \"a\" }}, {{ name = \"b\" }}, {{ name = \"c\" }}]\n[[link]]\n\
+                 between = [\"a\", \"b\"]\nradio = {{ phy = \"wire\", rate_mbps = 10 }}\n\
+                 [[link]]\nbetween = [\"b\", \"c\"]\n{beyond}"
             );
             describe(&toml::from_str(&text).expect("a good scenario"))
         };
-        assert!(of("wild").contains("  a wire of 10 Mb/s\n  at most 4.20 Mb/s each way"));
-        assert!(!of("plain").contains("at most"));
+        let said = of("wild", "");
+        assert_eq!(said.matches("at most").count(), 1, "{said}");
+        assert!(said.contains("radio: 802.11b at 11 Mb/s"), "{said}");
+        assert!(said.contains("  a wire of 10 Mb/s\nlink b - c"), "{said}");
+        assert!(said.contains("  at most 3.30 Mb/s each way"), "{said}");
+        let said = of("wild", "radio = { phy = \"wire\" }\n");
+        assert!(!said.contains("slots of"), "{said}");
+        assert!(of("plain", "").contains("radio: wire at 10 Mb/s"));
     }
 
     #[test]

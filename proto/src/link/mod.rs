@@ -19,6 +19,7 @@ pub mod secure;
 pub mod snoop;
 pub mod two_p;
 pub mod wild;
+pub mod wired;
 
 /// A link protocol.
 pub trait Link: Layer<Above = Packets, Below = Frames> {
@@ -123,6 +124,9 @@ pub struct SlotStatus {
 /// What a link knows of one neighbour.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NeighbourStatus {
+    /// The protocol, if it is another than that of the link: over wires beside slots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Name>,
     /// The neighbour.
     pub node: NodeId,
     /// The radio that reaches it.
@@ -251,6 +255,11 @@ impl AirTimes {
             self.0.len() - 1
         });
         &mut self.0[place].shares
+    }
+
+    /// Adds what the neighbours of other radios cost.
+    pub fn extend(&mut self, others: &Self) {
+        self.0.extend(&others.0);
     }
 
     /// Each neighbour of each radio that has cost any.

@@ -1,13 +1,14 @@
 //! The closed set of protocols for each role: an enum that hands out the role as a trait object.
 
-use crate::base::{Bitrate, Seed};
-use crate::link::Link;
+use crate::base::{Bitrate, RadioSpec, Seed};
 use crate::link::blindfec::BlindFec;
 use crate::link::harq::Harq;
 use crate::link::plain::Plain;
 use crate::link::snoop::Snoop;
 use crate::link::two_p::TwoP;
 use crate::link::wild::Wild;
+use crate::link::wired::Wired;
+use crate::link::{Link, PeerSpec};
 use crate::routing::Routing;
 use crate::routing::fixed::Fixed;
 use crate::routing::olsr::Olsr;
@@ -32,6 +33,8 @@ pub enum AnyLink {
     BlindFec(Box<BlindFec>),
     /// `link/harq`.
     Harq(Box<Harq>),
+    /// A link with slots on the radios and `link/plain` on the wires of a node.
+    Wired(Box<Wired>),
     /// One of the others with `link/snoop` around it.
     Snoop(Box<Snoop>),
 }
@@ -39,7 +42,7 @@ pub enum AnyLink {
 impl AnyLink {
     /// The link of a node.
     pub fn build(plan: &NodePlan, seed: Seed) -> Self {
-        let link = Self::bare(plan, seed);
+        let link = Self::by_radios(plan, seed);
         match &plan.stack.snoop {
             Some(config) => Self::Snoop(Box::new(Snoop::build(config, link.into_link()))),
             None => link,
@@ -53,34 +56,52 @@ impl AnyLink {
             Self::TwoP(link) => link,
             Self::BlindFec(link) => link,
             Self::Harq(link) => link,
+            Self::Wired(link) => link,
             Self::Snoop(link) => link,
         }
     }
 
-    /// The link by itself.
-    fn bare(plan: &NodePlan, seed: Seed) -> Self {
-        let radios = plan.radio_specs();
+    /// The link of radios beside that of wires, as far as a node has them.
+    fn by_radios(plan: &NodePlan, seed: Seed) -> Self {
+        let (wires, radios): (Vec<RadioSpec>, Vec<RadioSpec>) =
+            plan.radio_specs().into_iter().partition(|spec| plan.is_wire_beside_slots(spec));
+        if wires.is_empty() {
+            return Self::bare(plan, &radios, seed);
+        }
+        let plain = Plain::build(&plan.stack.wires(), plan.node, &wires, seed);
+        if radios.is_empty() {
+            return Self::Plain(Box::new(plain));
+        }
+        let on_wires = wires.iter().map(|spec| spec.id).collect();
+        let link = Self::bare(plan, &radios, seed).into_link();
+        Self::Wired(Box::new(Wired::build(link, plain, on_wires)))
+    }
+
+    /// The link of these radios by itself.
+    fn bare(plan: &NodePlan, radios: &[RadioSpec], seed: Seed) -> Self {
+        let is_there = |peer: &&PeerSpec| radios.iter().any(|spec| spec.id == peer.radio);
+        let peers: Vec<PeerSpec> = plan.peers.iter().filter(is_there).copied().collect();
         match &plan.stack.link {
             LinkConfig::Plain(config) => {
-                Self::Plain(Box::new(Plain::build(config, plan.node, &radios, seed)))
+                Self::Plain(Box::new(Plain::build(config, plan.node, radios, seed)))
             }
             LinkConfig::Wild(config) => {
-                let mut wild = Wild::build(config, plan.node, &radios, &plan.peers, seed);
+                let mut wild = Wild::build(config, plan.node, radios, &peers, seed);
                 wild.set_turns(&plan.turns);
                 wild.set_radios_of(&plan.other_radios);
                 Self::Wild(Box::new(wild))
             }
             LinkConfig::BlindFec(config) => {
-                Self::BlindFec(Box::new(BlindFec::build(config, plan.node, &radios, seed)))
+                Self::BlindFec(Box::new(BlindFec::build(config, plan.node, radios, seed)))
             }
             LinkConfig::Harq(config) => {
-                Self::Harq(Box::new(Harq::build(config, plan.node, &radios, seed)))
+                Self::Harq(Box::new(Harq::build(config, plan.node, radios, seed)))
             }
             LinkConfig::Arq(config) => {
-                Self::Harq(Box::new(Harq::build_arq(config, plan.node, &radios, seed)))
+                Self::Harq(Box::new(Harq::build_arq(config, plan.node, radios, seed)))
             }
             LinkConfig::TwoP(config) => {
-                let two_p = TwoP::build(config, plan.node, &radios, &plan.peers, seed);
+                let two_p = TwoP::build(config, plan.node, radios, &peers, seed);
                 Self::TwoP(Box::new(two_p))
             }
         }
@@ -90,7 +111,8 @@ impl AnyLink {
     pub(super) fn fetch(&self) -> u64 {
         match self {
             Self::Plain(link) => link.fetch(),
-            Self::Wild(_) | Self::TwoP(_) | Self::BlindFec(_) | Self::Harq(_) | Self::Snoop(_) => 0,
+            Self::Wild(_) | Self::TwoP(_) | Self::BlindFec(_) | Self::Harq(_) => 0,
+            Self::Wired(_) | Self::Snoop(_) => 0,
         }
     }
 
@@ -102,6 +124,7 @@ impl AnyLink {
             Self::TwoP(link) => &**link,
             Self::BlindFec(link) => &**link,
             Self::Harq(link) => &**link,
+            Self::Wired(link) => &**link,
             Self::Snoop(link) => &**link,
         }
     }
@@ -114,6 +137,7 @@ impl AnyLink {
             Self::TwoP(link) => &mut **link,
             Self::BlindFec(link) => &mut **link,
             Self::Harq(link) => &mut **link,
+            Self::Wired(link) => &mut **link,
             Self::Snoop(link) => &mut **link,
         }
     }

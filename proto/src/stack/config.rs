@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::base::RadioSpec;
+use crate::base::{PhyKind, RadioSpec};
 use crate::link::blindfec::BlindFecConfig;
 use crate::link::harq::{ArqConfig, HarqConfig};
 use crate::link::plain::PlainConfig;
@@ -23,6 +23,10 @@ use crate::wire::{blindfec, harq};
 pub struct StackConfig {
     /// Link protocol.
     pub link: LinkConfig,
+    /// The queue of wires where radios send in slots (`wild`, `two-p`): wires do not, and their
+    /// link is `plain`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wires: Option<PlainConfig>,
     /// Repair of TCP's losses at every node that sends (Snoop), around the link: a baseline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snoop: Option<SnoopConfig>,
@@ -31,6 +35,13 @@ pub struct StackConfig {
     /// Settings of flows of blocks (`kind = "hop"`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hop: Option<HopConfig>,
+}
+
+impl StackConfig {
+    /// The link of wires where radios send in slots.
+    pub(super) fn wires(&self) -> PlainConfig {
+        self.wires.clone().unwrap_or_default()
+    }
 }
 
 /// The link protocol and its settings.
@@ -63,6 +74,11 @@ impl LinkConfig {
     /// Whether radios send by a schedule of the link and not when the medium is free.
     pub const fn has_schedule(&self) -> bool {
         matches!(self, Self::Wild(_) | Self::TwoP(_))
+    }
+
+    /// The same of radios of one kind: a wire carries both ways at once, and has no slots.
+    pub fn has_schedule_over(&self, kind: PhyKind) -> bool {
+        self.has_schedule() && kind != PhyKind::Wire
     }
 
     /// Whether it repairs losses by itself, round by round.

@@ -1,8 +1,10 @@
 //! What is possible in a scenario and hardly meant: it runs, and whoever wrote it is told.
 
 use super::config::LinkConfig;
-use super::scenario::{FlowConfig, InterferenceConfig, PropagationKind, RadioConfig, Scenario};
-use crate::base::AccessCategory;
+use super::scenario::{
+    FlowConfig, InterferenceConfig, PropagationKind, RadioConfig, RadioLinkConfig, Scenario,
+};
+use crate::base::{AccessCategory, PhyKind};
 
 impl Scenario {
     /// What to tell about a scenario without problems, a line each.
@@ -17,7 +19,20 @@ impl Scenario {
         let has_categories = radios.iter().any(|(_, radio)| radio.edca);
         let heeds_marks = has_categories || matches!(self.stack.link, LinkConfig::Wild(_));
         let vain = self.flow.iter().enumerate().filter(|_| !heeds_marks).filter_map(vain_mark);
-        deaf.chain(vain).collect()
+        deaf.chain(vain).chain(self.idle_slots()).collect()
+    }
+
+    /// A link with slots in a network without radios.
+    fn idle_slots(&self) -> Option<String> {
+        let kind = |link: &RadioLinkConfig| match &link.radio {
+            Some(radio) => radio.over(&self.radio).phy,
+            None => self.radio.phy,
+        };
+        let link = &self.stack.link;
+        let has_places = self.node.iter().any(|node| node.place().is_some());
+        let all_wires = self.link.iter().all(|link| kind(link) == PhyKind::Wire);
+        let is_idle = link.has_schedule() && all_wires && !self.link.is_empty() && !has_places;
+        is_idle.then(|| format!("{}: all links are wires, which have no slots", link.name()))
     }
 
     /// A radio that waits for less than it can receive sends over frames for others.
@@ -83,6 +98,21 @@ mod tests {
         assert!(told.len() == 1 && told[0].contains("dscp = 46 asks for"), "{told:?}");
         assert!(notes("", "plain", 0).is_empty() && notes("", "wild", 46).is_empty());
         assert!(notes(r#", "edca": true"#, "plain", 46).is_empty());
+    }
+
+    #[test]
+    fn slots_that_no_radio_has_are_told() {
+        let notes = |phy: &str, link: &str| {
+            let text = format!(
+                r#"{{ "name": "x", "node": [{{ "name": "a" }}, {{ "name": "b" }}],
+                     "stack": {{ "link": {{ "kind": "{link}" }} }},
+                     "link": [{{ "between": ["a", "b"], "radio": {{ "phy": "{phy}" }} }}] }}"#
+            );
+            let scenario: Scenario = serde_json::from_str(&text).expect("a good scenario");
+            scenario.notes()
+        };
+        assert_eq!(notes("wire", "wild"), ["wild: all links are wires, which have no slots"]);
+        assert!(notes("802.11b", "wild").is_empty() && notes("wire", "plain").is_empty());
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl LinkTimes {
         LinkReport {
             from: from.into(),
             to: to.into(),
-            protocol: link.kind.to_string(),
+            protocol: neighbour.kind.as_ref().unwrap_or(&link.kind).to_string(),
             loss: neighbour.loss_so_far,
             sync_error_us: neighbour.sync_error_ns.map(|nanos| nanos as f64 / 1e3),
             slot_error_us: None,

@@ -15,6 +15,7 @@ mod relayed;
 mod slots;
 mod space;
 mod tree;
+mod wires;
 
 use farhop_proto::stack::Scenario;
 use farhop_sim::engine::{Report, RunOptions, run};

@@ -396,6 +396,7 @@ impl Link for BlindFec {
             *whole = Heard { at: whole.at.max(part.at), bytes: whole.bytes + part.bytes };
         }
         let neighbour = |((radio, node), heard): ((RadioId, NodeId), Heard)| NeighbourStatus {
+            kind: None,
             node,
             radio,
             up: true,

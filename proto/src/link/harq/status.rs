@@ -91,6 +91,7 @@ impl Harq {
         let estimate = &peer.sender.estimate;
         let parity = f64::from(self.parity(peer));
         NeighbourStatus {
+            kind: None,
             node,
             radio,
             up: peer.heard.is_some() && !peer.is_gone,

@@ -466,6 +466,7 @@ impl Plain {
         let loss = share(neighbour.attempts - neighbour.delivered, neighbour.attempts);
         let with_chip = self.outstanding.iter().filter(|frame| frame.to == Some(node)).count();
         NeighbourStatus {
+            kind: None,
             node,
             radio,
             up: neighbour.heard.is_some() || neighbour.delivered > 0,

@@ -61,6 +61,7 @@ impl TwoP {
 
 fn neighbour_status(peer: &Peer, now: Instant) -> NeighbourStatus {
     NeighbourStatus {
+        kind: None,
         node: peer.spec.node,
         radio: peer.spec.radio,
         up: peer.heard.is_some(),

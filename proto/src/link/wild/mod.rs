@@ -52,8 +52,7 @@ use super::code::MAX_DATA;
 use super::{Link, LinkStatus, PeerSpec, SlotStatus};
 use crate::base::{
     AckPolicy, Cx, DropCause, Duration, FrameDown, FrameUp, Frames, Instant, Lane, Layer, NodeId,
-    Packet, PacketDone, PacketUp, Packets, PhyKind, RadioId, RadioSpec, Room, RoomBelow, Seed, Seq,
-    UnitIds,
+    Packet, PacketDone, PacketUp, Packets, RadioId, RadioSpec, Room, RoomBelow, Seed, Seq, UnitIds,
 };
 use crate::link::AirTimes;
 use crate::link::copies::Copies;
@@ -157,7 +156,7 @@ impl Wild {
         let mut groups: Vec<Group> = Vec::new();
         for spec in radios {
             let port = Port::build(*spec);
-            match groups.iter_mut().find(|group| shares_air(group, spec)) {
+            match groups.iter_mut().find(|group| group.channel == spec.channel) {
                 Some(group) => group.ports.push(port),
                 None => {
                     let rng = seed.stream(&format!("node/{}/wild/{}", node.0, spec.channel));
@@ -306,14 +305,6 @@ fn retries_of(packet: &Packet) -> u8 {
     }
 }
 
-/// Whether a radio must not send while those of a group receive. Wires are alone.
-fn shares_air(group: &Group, spec: &RadioSpec) -> bool {
-    let is_wire = |spec: &RadioSpec| spec.phy.kind == PhyKind::Wire;
-    group.channel == spec.channel
-        && !is_wire(spec)
-        && !group.ports.iter().any(|port| is_wire(&port.spec))
-}
-
 fn place(groups: &[Group], spec: &PeerSpec) -> (usize, usize) {
     let port = |group: &Group| group.ports.iter().position(|port| port.spec.id == spec.radio);
     groups
@@ -333,12 +324,9 @@ fn window(config: &WildConfig, settings: &Settings, radio: &RadioSpec) -> usize 
 
 /// Packets of a flow that may wait where nobody says so: four slots of full ones. A flow of TCP has
 /// those of two cycles under way and waits for repeats; with less it leaves slots of fast radios,
-/// and long ones, empty. What a wire has is gone at once.
+/// and long ones, empty.
 fn queue(config: &WildConfig, radio: &RadioSpec) -> usize {
-    let capacity = match radio.phy.kind {
-        PhyKind::Wire => 0,
-        _ => config.packets_a_slot(radio, config.slot_most(), FULL_PACKET_BYTES) as usize,
-    };
+    let capacity = config.packets_a_slot(radio, config.slot_most(), FULL_PACKET_BYTES) as usize;
     config.queue_packets.unwrap_or((4 * capacity).clamp(SHORTEST_QUEUE, LONGEST_QUEUE))
 }
 

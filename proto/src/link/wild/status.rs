@@ -186,6 +186,7 @@ impl Wild {
     fn neighbour_status(&self, peer: &Peer, now: Instant) -> NeighbourStatus {
         let is_in_step = self.groups[peer.place.0].slots.is_in_step(now);
         NeighbourStatus {
+            kind: None,
             node: peer.spec.node,
             radio: peer.spec.radio,
             up: peer.is_up && is_in_step,

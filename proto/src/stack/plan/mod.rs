@@ -207,6 +207,7 @@ impl Scenario {
         let config = Arc::clone(&radio.config);
         let (phy, rate) = (config.phy(), config.rate());
         let micros = |micros: f64| Duration::from_secs_f64(micros / 1e6);
+        let has_schedule = self.stack.link.has_schedule_over(phy.kind);
         let slot = config.slot_us.map_or(phy.slot(), micros);
         // The round trip, SIFS, and a slot for the answer to be noticed (radio.md 2.5 and 8).
         let for_distance = radio.longest * 2 + phy.sifs() + slot;
@@ -228,7 +229,7 @@ impl Scenario {
             control_rate: phy.basic_rates()[0],
             slot,
             ack_timeout: config.ack_timeout_us.map_or(for_distance, micros),
-            carrier_sense: config.carrier_sense.unwrap_or(!self.stack.link.has_schedule()),
+            carrier_sense: config.carrier_sense.unwrap_or(!has_schedule),
             thresholds: radio.thresholds,
             config,
         }
@@ -363,6 +364,23 @@ impl NodePlan {
         self.radios.iter().map(|radio| radio.spec).collect()
     }
 
+    /// Whether a radio is a wire in a network whose radios send in slots.
+    pub(super) fn is_wire_beside_slots(&self, spec: &RadioSpec) -> bool {
+        let link = &self.stack.link;
+        link.has_schedule() && !link.has_schedule_over(spec.phy.kind)
+    }
+
+    /// The radios that send in slots.
+    fn scheduled(&self) -> impl Iterator<Item = &RadioPlan> {
+        let link = &self.stack.link;
+        self.radios.iter().filter(|radio| link.has_schedule_over(radio.spec.phy.kind))
+    }
+
+    /// Whether any radio sends in slots.
+    fn has_schedule(&self) -> bool {
+        self.scheduled().next().is_some()
+    }
+
     /// The bit-rate of messages of transports to neighbours: that of the radio's acknowledgements,
     /// without which nothing works in any case, and the lowest of several radios. Nothing where a
     /// radio or the link chooses.
@@ -374,7 +392,7 @@ impl NodePlan {
         };
         let lowest = self.radios.iter().map(sure).min_by_key(|rate| rate.bps())?;
         let is_known = |radio: &RadioPlan| radio.spec.phy.basic_rates().contains(&lowest);
-        let is_ours = !self.stack.link.has_schedule() && self.radios.iter().all(is_known);
+        let is_ours = !self.has_schedule() && self.radios.iter().all(is_known);
         is_ours.then_some(lowest)
     }
 
@@ -382,7 +400,7 @@ impl NodePlan {
     /// and nothing where the link chooses the time and rate of all frames.
     pub fn control_rates(&self, asked: Option<Bitrate>) -> Vec<(RadioId, Option<Bitrate>)> {
         let rate = |radio: &RadioPlan| {
-            let has_schedule = self.stack.link.has_schedule();
+            let has_schedule = self.stack.link.has_schedule_over(radio.spec.phy.kind);
             (!has_schedule).then(|| asked.unwrap_or(radio.control_rate))
         };
         self.radios.iter().map(|radio| (radio.spec.id, rate(radio))).collect()
@@ -431,7 +449,7 @@ impl NodePlan {
         // and what is repeated of the one before.
         let in_a_cycle = |slot: Duration| {
             let of = |radio: &RadioPlan| (slot * 2).div_duration(radio.spec.share(frame));
-            self.radios.iter().map(of).sum::<u64>() as u32
+            self.scheduled().map(of).sum::<u64>() as u32
         };
         let aggregate = self.radios.iter().map(|radio| u32::from(radio.spec.aggregate)).max();
         let aggregate = aggregate.filter(|frames| *frames > 1);
@@ -444,14 +462,16 @@ impl NodePlan {
                 _ => 2 * frames,
             }),
         };
-        let repairs = link.repairs() || aggregate.is_some();
-        Below { repairs, has_schedule: link.has_schedule(), frames }
+        let has_schedule = self.has_schedule();
+        let is_plain = link.has_schedule() && !has_schedule;
+        let repairs = (link.repairs() && !is_plain) || aggregate.is_some();
+        Below { repairs, has_schedule, frames }
     }
 
-    /// Length of a slot and its guard, where the link has slots.
+    /// Length of a slot and its guard, where any radio has slots of `wild`.
     pub fn slot(&self) -> Option<(Duration, Duration)> {
         match &self.stack.link {
-            LinkConfig::Wild(wild) => Some((wild.slot(), wild.guard())),
+            LinkConfig::Wild(wild) if self.has_schedule() => Some((wild.slot(), wild.guard())),
             _ => None,
         }
     }

@@ -63,9 +63,13 @@ impl Topology {
             .flat_map(|(node, radios)| radios.iter().map(move |radio| (node, &*radio.config)))
     }
 
-    /// The radio with the longest way to a neighbour, and how long a frame takes for it.
+    /// Of those that send in slots, the radio with the longest way to a neighbour, and how long a
+    /// frame takes for it.
     pub(in crate::stack) fn longest_way(&self) -> Option<(NodeId, Duration)> {
-        let of = |radios: &Vec<RadioUse>| radios.iter().map(|radio| radio.longest).max();
+        let of = |radios: &Vec<RadioUse>| {
+            let scheduled = radios.iter().filter(|radio| self.has_slots(radio));
+            scheduled.map(|radio| radio.longest).max()
+        };
         let all = (1..).map(NodeId).zip(self.radios.iter().map(of));
         all.filter_map(|(node, way)| Some((node, way?))).max_by_key(|(_, way)| *way)
     }
@@ -202,10 +206,13 @@ impl Topology {
         .collect()
     }
 
-    /// By radio those that it hears and that hear it.
+    /// By radio with slots, those that it hears and that hear it.
     fn two_way_hops(&self) -> BTreeMap<Station, Vec<Station>> {
-        let hops: BTreeSet<(Station, Station)> =
-            self.hops.iter().filter(|hop| hop.usable).map(|hop| (hop.from, hop.to)).collect();
+        let has_slots = |(node, radio): Station| {
+            self.has_slots(&self.radios[usize::from(node.0) - 1][usize::from(radio.0)])
+        };
+        let usable = self.hops.iter().filter(|hop| hop.usable && has_slots(hop.from));
+        let hops: BTreeSet<(Station, Station)> = usable.map(|hop| (hop.from, hop.to)).collect();
         let mut heard: BTreeMap<Station, Vec<Station>> = BTreeMap::new();
         for (from, to) in hops.iter().filter(|(from, to)| hops.contains(&(*to, *from))) {
             heard.entry(*from).or_default().push(*to);

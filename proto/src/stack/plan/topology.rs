@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::Hop;
 use crate::base::{Dbm, Duration, NodeId, RadioId};
+use crate::stack::config::LinkConfig;
 use crate::stack::scenario::{
     LossConfig, RadioConfig, RadioLinkConfig, RadioOverride, RateControl, Scenario,
 };
@@ -43,8 +44,8 @@ pub(in crate::stack) struct Topology {
     /// By node.
     pub(super) radios: Vec<Vec<RadioUse>>,
     pub(super) hops: Vec<Hop>,
-    /// Whether links send in slots.
-    has_slots: bool,
+    /// The link, for which of the radios send in slots.
+    link: LinkConfig,
     pub(super) space: Option<Space>,
     /// The nodes whose common radios are the sites of the space.
     pub(super) sites: Vec<NodeId>,
@@ -72,7 +73,7 @@ impl Topology {
         let mut topology = Self {
             radios: vec![Vec::new(); scenario.node.len()],
             hops: Vec::new(),
-            has_slots: scenario.stack.link.has_schedule(),
+            link: scenario.stack.link.clone(),
             space: Space::build(scenario),
             sites: Vec::new(),
             steps: Vec::new(),
@@ -247,7 +248,7 @@ impl Topology {
         let (source, sink) = (radio(hop.from), radio(hop.to));
         let (phy, theirs) = (source.config.phy(), sink.config.phy());
         let own = source.config.rate();
-        let rate = match self.has_slots {
+        let rate = match self.has_slots(source) {
             // They send all at their own rate.
             true => theirs.decodes(&phy, own).then_some(own),
             false => phy.rate_for(&theirs, own),
@@ -268,6 +269,11 @@ impl Topology {
             }
         }
         self.hops.push(Hop { usable, ..hop });
+    }
+
+    /// Whether a radio sends in slots.
+    pub(super) fn has_slots(&self, radio: &RadioUse) -> bool {
+        self.link.has_schedule_over(radio.config.phy)
     }
 
     /// Makes the steps of each node from the hops that are good in both directions: data needs

@@ -25,6 +25,7 @@ pub(super) fn check_stack(found: &mut Found, stack: &StackConfig, radio: &RadioC
     if let Some(hop) = &stack.hop {
         check_hop(found, hop);
     }
+    check_wires(found, stack);
     if radio.link_overhead != LinkOverhead::Counted && !stack.link.has_units() {
         let message = format!("frames of `{}` have nothing that could be free", stack.link.name());
         let help = "leave it out, or kind = \"harq\" or \"arq\" in [stack.link]";
@@ -32,14 +33,7 @@ pub(super) fn check_stack(found: &mut Found, stack: &StackConfig, radio: &RadioC
     }
     match &stack.link {
         LinkConfig::Plain(plain) => {
-            let queue = plain.queue_packets as f64;
-            found.number(
-                "stack.link.queue_packets".into(),
-                queue,
-                1.0..=1e6,
-                "a queue length in packets",
-            );
-            check_queue(found, &plain.queue);
+            check_queue(found, "stack.link", plain.queue_packets, &plain.queue);
         }
         LinkConfig::Wild(wild) => check_wild(found, wild),
         LinkConfig::BlindFec(blind) => check_blindfec(found, blind),
@@ -49,9 +43,21 @@ pub(super) fn check_stack(found: &mut Found, stack: &StackConfig, radio: &RadioC
     }
 }
 
-fn check_queue(found: &mut Found, queue: &QueueConfig) {
+/// The link of wires where radios have slots; elsewhere theirs is that of radios.
+fn check_wires(found: &mut Found, stack: &StackConfig) {
+    let Some(wires) = &stack.wires else { return };
+    check_queue(found, "stack.wires", wires.queue_packets, &wires.queue);
+    if !stack.link.has_schedule() {
+        let message = format!("wires have the link of all radios, '{}'", stack.link.name());
+        found.add("stack.wires", message, "settings of it in [stack.link]");
+    }
+}
+
+fn check_queue(found: &mut Found, at: &str, packets: usize, queue: &QueueConfig) {
+    let what = "a queue length in packets";
+    found.number(format!("{at}.queue_packets"), packets as f64, 1.0..=1e6, what);
     let QueueConfig::Red(red) = queue else { return };
-    let path = |key: &str| format!("stack.link.queue.{key}");
+    let path = |key: &str| format!("{at}.queue.{key}");
     found.number(path("min_packets"), red.min_packets, 0.0..=1e6, "a length in packets");
     found.number(path("weight"), red.weight, 1e-6..=1.0, "a weight of the length in the mean");
     found.number(path("max_p"), red.max_p, 1e-6..=1.0, "a probability");
@@ -180,7 +186,7 @@ fn check_harq(found: &mut Found, harq: &HarqConfig) {
     found.number(path("attempts"), harq.attempts.into(), 1.0..=15.0, what);
     found.number(path("alpha"), harq.alpha, 1e-4..=1.0, "a weight of a packet in the estimate");
     found.number(path("initial_loss"), harq.initial_loss, 0.0..=0.9, "a loss of units");
-    check_queue_of_units(found, harq.queue_packets, &harq.queue);
+    check_queue(found, "stack.link", harq.queue_packets, &harq.queue);
 }
 
 fn check_arq(found: &mut Found, arq: &ArqConfig) {
@@ -188,24 +194,34 @@ fn check_arq(found: &mut Found, arq: &ArqConfig) {
     found.number(path("units"), arq.units.into(), 1.0..=32.0, "a number of units of a packet");
     let what = "a number of bursts of a packet, the first included";
     found.number(path("attempts"), arq.attempts.into(), 1.0..=255.0, what);
-    check_queue_of_units(found, arq.queue_packets, &arq.queue);
-}
-
-fn check_queue_of_units(found: &mut Found, packets: usize, queue: &QueueConfig) {
-    let what = "a queue length in packets";
-    found.number("stack.link.queue_packets".into(), packets as f64, 1.0..=1e6, what);
-    check_queue(found, queue);
+    check_queue(found, "stack.link", arq.queue_packets, &arq.queue);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::PhyKind;
+    use crate::link::plain::PlainConfig;
 
     fn problems(link: LinkConfig, radio: &RadioConfig) -> Vec<(String, String)> {
         let mut found = Found(Vec::new());
         check_stack(&mut found, &StackConfig { link, ..StackConfig::default() }, radio);
         found.0.into_iter().map(|problem| (problem.path, problem.message)).collect()
+    }
+
+    #[test]
+    fn wires_have_a_link_of_their_own_where_radios_have_slots() {
+        let paths = |link: LinkConfig, queue_packets: usize| {
+            let wires = Some(PlainConfig { queue_packets, ..PlainConfig::default() });
+            let mut found = Found(Vec::new());
+            let stack = StackConfig { link, wires, ..StackConfig::default() };
+            check_stack(&mut found, &stack, &RadioConfig::default());
+            found.0.into_iter().map(|problem| problem.path).collect::<Vec<_>>()
+        };
+        let wild = || LinkConfig::Wild(WildConfig::default());
+        assert!(paths(wild(), 20).is_empty());
+        assert_eq!(paths(wild(), 0), ["stack.wires.queue_packets"]);
+        assert_eq!(paths(LinkConfig::default(), 20), ["stack.wires"]);
     }
 
     #[test]

@@ -49,7 +49,7 @@ mod tests {
 
     fn places(olsr: OlsrConfig, link: LinkConfig) -> Vec<String> {
         let stack =
-            StackConfig { link, routing: RoutingConfig::Olsr(olsr), snoop: None, hop: None };
+            StackConfig { link, routing: RoutingConfig::Olsr(olsr), ..StackConfig::default() };
         let mut found = Found(Vec::new());
         check_routing(&mut found, &Scenario { stack, ..Scenario::default() });
         found.0.into_iter().map(|problem| problem.path).collect()

@@ -63,7 +63,8 @@ fn check_room(
     topology: &Topology,
     (key, room): (&str, f64),
 ) {
-    let all = topology.radios().map(|(node, radio)| (node, packet_on_air(radio).as_millis_f64()));
+    let aired = topology.radios().filter(|(_, radio)| radio.phy != PhyKind::Wire);
+    let all = aired.map(|(node, radio)| (node, packet_on_air(radio).as_millis_f64()));
     let Some((node, air)) = all.max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
     if air > room {
         let name = scenario.node_name(node).expect("a node of the scenario");
@@ -295,6 +296,29 @@ mod tests {
         assert_eq!((far.len(), &*far[0].path), (1, "stack.link.slot_ms"), "{far:?}");
         assert_eq!(far[0].help, "at least 2.1");
         assert_eq!(problems(2.1, 151.0), []);
+    }
+
+    #[test]
+    fn a_wire_may_be_long_and_slow_beside_slots() {
+        let problems = |beyond: serde_json::Value| {
+            let scenario = serde_json::json!({
+                "name": "gateway",
+                "stack": { "link": { "kind": "wild" }, "wires": { "queue_packets": 9 } },
+                "node": [{ "name": "a" }, { "name": "b" }, { "name": "c" }],
+                "link": [{ "between": ["a", "b"] }, beyond],
+            });
+            let scenario: Scenario = serde_json::from_value(scenario).expect("a scenario");
+            let problems = scenario.problems().into_iter();
+            (problems.map(|problem| problem.path).collect::<Vec<_>>(), scenario.notes())
+        };
+        let radio = serde_json::json!({ "phy": "wire", "rate_mbps": 0.1 });
+        let link = |delay_ms: f64| {
+            let between = ["b", "c"];
+            serde_json::json!({ "between": between, "delay_ms": delay_ms, "radio": radio })
+        };
+        assert_eq!(problems(link(300.0)), (Vec::new(), Vec::new()));
+        let far = serde_json::json!({ "between": ["b", "c"], "delay_ms": 300 });
+        assert_eq!(problems(far).0, ["stack.link.slot_ms"]);
     }
 
     #[test]
