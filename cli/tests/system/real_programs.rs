@@ -99,7 +99,7 @@ fn iperf3_runs_both_ways(lab: &Place) {
     let mut report = serde_json::Value::Null;
     // With -J iperf3 exits with 0 even if it did not reach its server; its report says so.
     wait_for("iperf3's server", || {
-        let words = ["iperf3", "-c", "10.66.0.2", "-t", "30", "--bidir", "-J"];
+        let words = ["iperf3", "-c", "10.66.0.2", "-t", "15", "--bidir", "-J"];
         let run = lab.exec("hill", &words);
         report = serde_json::from_slice(&run.stdout).expect("iperf3 speaks JSON");
         report["error"].is_null()
