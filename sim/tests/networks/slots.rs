@@ -303,6 +303,31 @@ fn a_station_that_was_away_finds_the_turn_for_newcomers() {
 }
 
 #[test]
+fn what_waits_for_a_node_that_is_away_is_not_kept_for_its_return() {
+    for kind in [FlowKind::Udp, FlowKind::Tcp] {
+        let mut scenario = network(&[("a", "b", 30.0, 0)], &[("a", "b")], 0.05);
+        (scenario.measure_from_s, scenario.duration_s) = (None, 60.0);
+        (scenario.flow[0].kind, scenario.flow[0].size_bytes) = (kind, 1_200);
+        scenario.flow[0].rate_mbps = (kind == FlowKind::Udp).then_some(1.0);
+        let node = Some("b".to_owned());
+        scenario.fault.push(FaultConfig { node, from_s: 10.0, to_s: 40.0, ..Default::default() });
+        let report = simulate(&scenario);
+        let before = between(&report, 0, 4, 9);
+        let back = between(&report, 0, 50, 59);
+        println!("{kind:?}: {before:.2} Mb/s before, {back:.2} after");
+        assert!(back > 0.9 * before, "{kind:?}: {before:.2} and {back:.2} Mb/s");
+        if kind == FlowKind::Udp {
+            let delay_ms = report.flows[0].delay_ms.as_ref().expect("packets came");
+            // Of 3,125 packets those of 30 s cannot come.
+            let lost = report.flows[0].loss.expect("datagrams");
+            println!("{lost:.3} lost, {delay_ms:?}");
+            assert!((0.4..0.52).contains(&lost) && delay_ms.p95 < 150.0, "{lost} and {delay_ms:?}");
+            assert!(delay_ms.p99 < 5_000.0, "{delay_ms:?}");
+        }
+    }
+}
+
+#[test]
 fn handshakes_find_their_place_where_a_node_has_several_radios() {
     for seed in 1..=5 {
         let mut scenario = chain(4, &[80.0, 20.0, 50.0], &[1], true, 0.1);

@@ -66,6 +66,7 @@ impl Wild {
             self.up.push_back(PacketUp::Neighbour { node, radio, up: false });
             self.drop_copies(index);
         }
+        self.expire(cx.now, index);
         let mut done = Vec::new();
         let lost = self.peers[index].sender.on_cycle(cx.now, &mut done);
         self.end(done);

@@ -70,6 +70,8 @@ const SMALL_PACKET_BYTES: usize = 100;
 /// Bounds of the queue of a flow where its length is not set.
 const SHORTEST_QUEUE: usize = 64;
 const LONGEST_QUEUE: usize = 4_096;
+/// What has waited for so long is dropped where the neighbour is gone; for twice as long at most.
+const GONE_AGE: Duration = Duration::from_secs(2);
 /// Most bytes of an acknowledgement besides its bits.
 const ACK_BYTES: usize = 10;
 
@@ -275,6 +277,19 @@ impl Wild {
         let copies = &self.copies;
         let gone = self.peers[index].queue.remove_all(|packet| copies.is_one(packet.id));
         gone.into_iter().for_each(|packet| self.count_drop(packet, DropCause::NoRoute));
+    }
+
+    /// Drops what has waited too long for a neighbour that is gone: when it is back it wants what is
+    /// new, and a call or a picture of long ago would come before that.
+    fn expire(&mut self, now: Instant, index: usize) {
+        let peer = &mut self.peers[index];
+        if peer.is_up {
+            peer.expires = None;
+        } else if now >= *peer.expires.get_or_insert(now) {
+            peer.expires = Some(now + GONE_AGE);
+            let expired = peer.queue.expire();
+            expired.into_iter().for_each(|packet| self.count_drop(packet, DropCause::NoRoute));
+        }
     }
 
     /// What a frame with so many bytes of packets needs, beside the longest acknowledgement, of a

@@ -37,6 +37,8 @@ pub(super) struct Peer {
     pub(super) place: (usize, usize),
     pub(super) heard: Option<Instant>,
     pub(super) is_up: bool,
+    /// While it is gone: when what waits for it is next looked at.
+    pub(super) expires: Option<Instant>,
     pub(super) sync_error: Option<i64>,
     pub(super) signal: Option<Dbm>,
     pub(super) received_bytes: u64,
@@ -86,6 +88,7 @@ impl Peer {
             place,
             heard: None,
             is_up: false,
+            expires: None,
             sync_error: None,
             signal: None,
             received_bytes: 0,

@@ -45,6 +45,8 @@ struct LaneQueue {
     has_guests: bool,
     /// Bytes of the first packet that have gone out.
     cut: usize,
+    /// How many of the first packets waited already when [`Queue::expire`] was last called.
+    aged: usize,
     used: Instant,
 }
 
@@ -57,6 +59,19 @@ impl LaneQueue {
         let flows: BTreeSet<FlowId> = self.packets.iter().map(|packet| packet.flow).collect();
         let own = self.packets.iter().filter(|packet| packet.flow == flow).count();
         (own, flows.len() + usize::from(own == 0))
+    }
+
+    fn pop(&mut self) -> Option<Packet> {
+        self.aged = self.aged.saturating_sub(1);
+        self.packets.pop_front()
+    }
+
+    /// Takes out the packets that have aged. What has begun to go out goes on.
+    fn expire(&mut self) -> impl Iterator<Item = Packet> {
+        let begun = usize::from(self.cut > 0);
+        let aged = self.aged.max(begun);
+        self.aged = self.packets.len() - (aged - begun);
+        self.packets.drain(begun..aged)
     }
 
     /// Places left for a flow, of `limit` that all have together; each has one.
@@ -215,6 +230,7 @@ impl Queue {
         lane.packets.push_back(packet);
         if is_full {
             // What has begun to go out goes on.
+            lane.aged = lane.aged.saturating_sub(1);
             return lane.packets.remove(usize::from(lane.cut > 0));
         }
         self.len += 1;
@@ -246,8 +262,9 @@ impl Queue {
         }
         let index = if self.lanes.len() < self.most_lanes {
             let (packets, habit) = (VecDeque::new(), Habit::default());
-            let (class, has_guests, cut, used) = (0, false, 0, Instant::ZERO);
-            self.lanes.push(LaneQueue { flow, class, habit, packets, has_guests, cut, used });
+            let (class, has_guests, cut, aged, used) = (0, false, 0, 0, Instant::ZERO);
+            let lane = LaneQueue { flow, class, habit, packets, has_guests, cut, aged, used };
+            self.lanes.push(lane);
             self.lanes.len() - 1
         } else {
             let idle = self.lanes.iter().enumerate().filter(|(_, lane)| lane.packets.is_empty());
@@ -304,7 +321,7 @@ impl Queue {
             .find_map(|(level, lanes)| Some((level, lanes.iter().position(is_fit)?)))?;
         let index = self.active[level][turn];
         let lane = &mut self.lanes[index];
-        let packet = lane.packets.pop_front()?;
+        let packet = lane.pop()?;
         let number =
             (!ip::is_bare_ack(&packet.payload)).then(|| number(&mut self.numbers, packet.flow));
         if lane.packets.is_empty() {
@@ -322,9 +339,20 @@ impl Queue {
         for lane in &mut self.lanes {
             let (out, left): (Vec<_>, Vec<_>) =
                 std::mem::take(&mut lane.packets).into_iter().partition(&is_like);
-            lane.packets = left.into();
+            (lane.packets, lane.aged) = (left.into(), 0);
             removed.extend(out);
         }
+        self.count_out(removed)
+    }
+
+    /// Takes out all packets that waited already when this was last called.
+    pub(super) fn expire(&mut self) -> Vec<Packet> {
+        let expired = self.lanes.iter_mut().flat_map(LaneQueue::expire).collect();
+        self.count_out(expired)
+    }
+
+    /// Lets lanes that are empty now wait for others.
+    fn count_out(&mut self, removed: Vec<Packet>) -> Vec<Packet> {
         let lanes = &self.lanes;
         let is_busy = |index: &usize| !lanes[*index].packets.is_empty();
         self.active.iter_mut().for_each(|level| level.retain(is_busy));
@@ -336,7 +364,7 @@ impl Queue {
     pub(super) fn take(&mut self, level: usize, turn: usize) -> Option<Taken> {
         let index = self.active[level].remove(turn)?;
         let lane = &mut self.lanes[index];
-        let packet = lane.packets.pop_front()?;
+        let packet = lane.pop()?;
         lane.cut = 0;
         let flow_seq = number(&mut self.numbers, packet.flow);
         if !lane.packets.is_empty() {
@@ -403,7 +431,7 @@ impl Queue {
                 break;
             }
             lane.cut = 0;
-            lane.packets.pop_front();
+            lane.pop();
             self.len -= 1;
         }
         let flow_seq = number(&mut self.numbers, cuts.first()?.packet.flow);
@@ -563,6 +591,24 @@ mod tests {
             assert!(queue.push(datagram(id, flow, port, 100), Instant::ZERO).is_none());
         }
         assert_eq!(drain(&mut queue), [3, 5, 1, 4, 2]);
+    }
+
+    #[test]
+    fn what_waited_twice_expires_and_what_has_begun_to_go_out_does_not() {
+        let mut queue = plain(8, 4);
+        let ids = |gone: Vec<Packet>| gone.iter().map(|packet| packet.id.0).collect::<Vec<_>>();
+        (1..=3).for_each(|id| assert!(push(&mut queue, id, 1)));
+        queue.push(datagram(4, 2, 7, 1_000), Instant::ZERO);
+        assert!(ids(queue.expire()).is_empty());
+        push(&mut queue, 5, 1);
+        // One goes out, and of another a part.
+        assert_eq!(queue.take(0, 0).expect("it waits").packet.id, UnitId(1));
+        queue.cut(0, 0, 600, |_| false).expect("a part fits");
+        assert_eq!(ids(queue.expire()), [2, 3]);
+        assert_eq!((ids(queue.expire()), queue.len()), (vec![5], 1));
+        let (rest, ..) = queue.cut(0, 0, 1_000, |_| false).expect("the rest fits");
+        assert!(rest[0].piece.is_rest && queue.len() == 0);
+        assert!(ids(queue.expire()).is_empty() && push(&mut queue, 6, 1));
     }
 
     #[test]
