@@ -279,8 +279,8 @@ impl Wild {
         gone.into_iter().for_each(|packet| self.count_drop(packet, DropCause::NoRoute));
     }
 
-    /// Drops what has waited too long for a neighbour that is gone: when it is back it wants what is
-    /// new, and a call or a picture of long ago would come before that.
+    /// Drops what has waited too long for a neighbour that is gone: when it is back it wants what
+    /// is new, and a call or a picture of long ago would come before that.
     fn expire(&mut self, now: Instant, index: usize) {
         let peer = &mut self.peers[index];
         if peer.is_up {
