@@ -19,7 +19,16 @@ impl Scenario {
         let has_categories = radios.iter().any(|(_, radio)| radio.edca);
         let heeds_marks = has_categories || matches!(self.stack.link, LinkConfig::Wild(_));
         let vain = self.flow.iter().enumerate().filter(|_| !heeds_marks).filter_map(vain_mark);
-        deaf.chain(vain).chain(self.idle_slots()).collect()
+        deaf.chain(vain).chain(self.idle_slots()).chain(self.late_faults()).collect()
+    }
+
+    /// Faults that begin when the run is over.
+    fn late_faults(&self) -> impl Iterator<Item = String> {
+        let late = self.fault.iter().enumerate().filter(|(_, it)| it.from_s >= self.duration_s);
+        late.map(|(index, fault)| {
+            let (from_s, end_s) = (fault.from_s, self.duration_s);
+            format!("fault[{index}]: it begins at {from_s} s, and the run ends at {end_s} s")
+        })
     }
 
     /// A link with slots in a network without radios.
@@ -98,6 +107,22 @@ mod tests {
         assert!(told.len() == 1 && told[0].contains("dscp = 46 asks for"), "{told:?}");
         assert!(notes("", "plain", 0).is_empty() && notes("", "wild", 46).is_empty());
         assert!(notes(r#", "edca": true"#, "plain", 46).is_empty());
+    }
+
+    #[test]
+    fn a_fault_that_never_comes_is_told() {
+        let notes = |from_s: f64| {
+            let text = format!(
+                r#"{{ "name": "x", "duration_s": 10, "node": [{{ "name": "a" }}, {{ "name": "b" }}],
+                     "link": [{{ "between": ["a", "b"] }}],
+                     "fault": [{{ "node": "a", "from_s": {from_s}, "to_s": 40 }}] }}"#
+            );
+            let scenario: Scenario = serde_json::from_str(&text).expect("a good scenario");
+            assert_eq!(scenario.problems(), []);
+            scenario.notes()
+        };
+        assert_eq!(notes(10.0), ["fault[0]: it begins at 10 s, and the run ends at 10 s"]);
+        assert!(notes(9.5).is_empty());
     }
 
     #[test]

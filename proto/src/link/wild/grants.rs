@@ -29,6 +29,10 @@ const CYCLES: u64 = 4;
 const GUESTS_OF: u32 = 2;
 /// Whoever has packets waiting is served as if it had waited so many times as long.
 const BUSY_WEIGHT: u32 = 4;
+/// Shortest turns for all may take one of so many parts of a slot; where frames go many in a
+/// transmission, one of as many as the second. The rest is for packets.
+const LEAST_TURNS_OF: u64 = 2;
+const LEAST_TURNS_OF_MANY: u64 = 4;
 /// Where frames go many in a transmission, at most so many have turns for packets in a slot: each
 /// has a frame that goes by itself, and time behind its last transmission.
 const AT_ONCE: u64 = 6;
@@ -262,7 +266,8 @@ impl Wild {
         let least = longest(&least_of).unwrap_or(GAP);
         let packet = longest(&packet_of).unwrap_or(least);
         let beside_packet = room.saturating_sub(packet.saturating_sub(least) + for_guest);
-        let part = if port.spec.aggregates() { 4 } else { 2 };
+        let is_many = port.spec.aggregates();
+        let part = if is_many { LEAST_TURNS_OF_MANY } else { LEAST_TURNS_OF };
         let most = (room / part).min(beside_packet).div_duration(least).max(1);
         let rounds = (here.len() as u64).div_ceil(most).max(1);
         let is_due = here.is_empty() || round.is_multiple_of(GUESTS_OF);

@@ -170,9 +170,9 @@ impl Scenario {
                     && !matches!(devices.get(id), Some(DeviceConfig::Monitor { .. }))
                     && !rows.contains(&(node, radio.config.channel))
             };
-            let radio_plan = |(id, radio): (usize, &RadioUse)| RadioPlan {
-                control_rate: control_rate(radio, has_one_phy),
-                ..scenario.plan_radio(id, radio, aggregates(id, radio))
+            let radio_plan = |(id, radio): (usize, &RadioUse)| {
+                let control_rate = control_rate(radio, has_one_phy);
+                scenario.plan_radio(id, radio, aggregates(id, radio), control_rate)
             };
             NodePlan {
                 node,
@@ -203,7 +203,13 @@ impl Scenario {
         self.security.as_ref().map_or(0, SecurityConfig::seal_bytes)
     }
 
-    fn plan_radio(&self, id: usize, radio: &RadioUse, aggregates: bool) -> RadioPlan {
+    fn plan_radio(
+        &self,
+        id: usize,
+        radio: &RadioUse,
+        aggregates: bool,
+        control_rate: Bitrate,
+    ) -> RadioPlan {
         let config = Arc::clone(&radio.config);
         let (phy, rate) = (config.phy(), config.rate());
         let micros = |micros: f64| Duration::from_secs_f64(micros / 1e6);
@@ -226,7 +232,7 @@ impl Scenario {
                 },
             },
             ack_rate: phy.ack_rate(config.ack_rate_mbps.map(Bitrate::from_mbps), rate),
-            control_rate: phy.basic_rates()[0],
+            control_rate,
             slot,
             ack_timeout: config.ack_timeout_us.map_or(for_distance, micros),
             carrier_sense: config.carrier_sense.unwrap_or(!has_schedule),
