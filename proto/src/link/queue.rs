@@ -24,7 +24,7 @@ pub enum QueueConfig {
 }
 
 impl QueueConfig {
-    pub(super) fn is_default(&self) -> bool {
+    pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }

@@ -68,7 +68,7 @@ impl AnyLink {
         if wires.is_empty() {
             return Self::bare(plan, &radios, seed);
         }
-        let plain = Plain::build(&plan.stack.wires(), plan.node, &wires, seed);
+        let plain = Plain::build(&plan.stack.of_wires(&wires), plan.node, &wires, seed);
         if radios.is_empty() {
             return Self::Plain(Box::new(plain));
         }

@@ -4,10 +4,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{PhyKind, RadioSpec};
+use crate::base::{Duration, PhyKind, RadioSpec};
 use crate::link::blindfec::BlindFecConfig;
 use crate::link::harq::{ArqConfig, HarqConfig};
 use crate::link::plain::PlainConfig;
+use crate::link::queue::QueueConfig;
 use crate::link::snoop::SnoopConfig;
 use crate::link::two_p::TwoPConfig;
 use crate::link::wild::WildConfig;
@@ -26,7 +27,7 @@ pub struct StackConfig {
     /// The queue of wires where radios send in slots (`wild`, `two-p`): wires do not, and their
     /// link is `plain`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wires: Option<PlainConfig>,
+    pub wires: Option<WiresConfig>,
     /// Repair of TCP's losses at every node that sends (Snoop), around the link: a baseline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snoop: Option<SnoopConfig>,
@@ -37,10 +38,36 @@ pub struct StackConfig {
     pub hop: Option<HopConfig>,
 }
 
+/// The queue of wires beside radios that send in slots.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WiresConfig {
+    /// Packets that the queue holds at most; those of four slots if it is not given, 50 at least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_packets: Option<usize>,
+    /// Which packets it takes while there is room.
+    #[serde(skip_serializing_if = "QueueConfig::is_default")]
+    pub queue: QueueConfig,
+}
+
+/// Bounds of the queue of wires where nobody says how long it is.
+const LONGEST_QUEUE: usize = 4_096;
+/// Longest IP packet, in bytes.
+const FULL_PACKET_BYTES: usize = 1_500;
+
 impl StackConfig {
-    /// The link of wires where radios send in slots.
-    pub(super) fn wires(&self) -> PlainConfig {
-        self.wires.clone().unwrap_or_default()
+    /// The link of these wires of a node. What radios let go of comes once in a slot, at once, and
+    /// so do the acknowledgements that let TCP send.
+    pub(super) fn of_wires(&self, wires: &[RadioSpec]) -> PlainConfig {
+        let usual = PlainConfig::default();
+        let WiresConfig { queue_packets, queue } = self.wires.clone().unwrap_or_default();
+        let in_slots = |spec: &RadioSpec| {
+            (self.link.slot() * 4).div_duration(spec.phy.air_time(FULL_PACKET_BYTES, spec.rate))
+        };
+        let most = wires.iter().map(in_slots).max().unwrap_or(0) as usize;
+        let queue_packets =
+            queue_packets.unwrap_or_else(|| most.clamp(usual.queue_packets, LONGEST_QUEUE));
+        PlainConfig { queue_packets, queue, ..usual }
     }
 }
 
@@ -79,6 +106,15 @@ impl LinkConfig {
     /// The same of radios of one kind: a wire carries both ways at once, and has no slots.
     pub fn has_schedule_over(&self, kind: PhyKind) -> bool {
         self.has_schedule() && kind != PhyKind::Wire
+    }
+
+    /// Length of the longest slot; none without a schedule.
+    fn slot(&self) -> Duration {
+        match self {
+            Self::Wild(wild) => wild.slot_most(),
+            Self::TwoP(two_p) => two_p.phase(),
+            Self::Plain(_) | Self::BlindFec(_) | Self::Harq(_) | Self::Arq(_) => Duration::ZERO,
+        }
     }
 
     /// Whether it repairs losses by itself, round by round.

@@ -50,6 +50,26 @@ fn a_long_wire_costs_what_comes_over_it_nothing() {
 }
 
 #[test]
+fn a_fast_wire_holds_what_slots_let_go_of_at_once() {
+    let rates =
+        [("server", "village"), ("village", "server"), ("gateway", "village")].map(|ends| {
+            let text = format!(
+                "name = \"fast\"\nduration_s = 10\nmeasure_from_s = 4\n\
+             [radio]\nphy = \"802.11a\"\nrate_mbps = 54\n[stack.link]\nkind = \"wild\"\n\
+             [[node]]\nname = \"server\"\n[[node]]\nname = \"gateway\"\n\
+             [[node]]\nname = \"village\"\n\
+             [[link]]\nbetween = [\"server\", \"gateway\"]\ndelay_ms = 10\n\
+             radio = {{ phy = \"wire\", rate_mbps = 1000 }}\n\
+             [[link]]\nbetween = [\"gateway\", \"village\"]\ndistance_km = 10\nloss = 0.02\n{}",
+                flow(ends.0, ends.1, "tcp")
+            );
+            rate(&report(&text).flows[0])
+        });
+    println!("{rates:.1?}");
+    assert!(rates[..2].iter().all(|rate| *rate > 0.9 * rates[2]), "{rates:.1?}");
+}
+
+#[test]
 fn the_queue_of_wires_is_their_own() {
     let waits_ms = |packets: usize| {
         let keys = format!("stack.wires = {{ queue_packets = {packets} }}");

@@ -280,12 +280,20 @@ impl Wild {
     }
 
     /// Drops what has waited too long for a neighbour that is gone: when it is back it wants what
-    /// is new, and a call or a picture of long ago would come before that.
+    /// is new, and a call or a picture of long ago would come before that. What is under way stays:
+    /// it has TCP go on at once, whose own timer may be as long as the outage.
     fn expire(&mut self, now: Instant, index: usize) {
         let peer = &mut self.peers[index];
         if peer.is_up {
             peer.expires = None;
-        } else if now >= *peer.expires.get_or_insert(now) {
+            return;
+        }
+        let Some(due) = peer.expires else {
+            peer.queue.mark();
+            peer.expires = Some(now + GONE_AGE);
+            return;
+        };
+        if now >= due {
             peer.expires = Some(now + GONE_AGE);
             let expired = peer.queue.expire();
             expired.into_iter().for_each(|packet| self.count_drop(packet, DropCause::NoRoute));

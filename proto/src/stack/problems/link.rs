@@ -46,7 +46,7 @@ pub(super) fn check_stack(found: &mut Found, stack: &StackConfig, radio: &RadioC
 /// The link of wires where radios have slots; elsewhere theirs is that of radios.
 fn check_wires(found: &mut Found, stack: &StackConfig) {
     let Some(wires) = &stack.wires else { return };
-    check_queue(found, "stack.wires", wires.queue_packets, &wires.queue);
+    check_queue(found, "stack.wires", wires.queue_packets.unwrap_or(1), &wires.queue);
     if !stack.link.has_schedule() {
         let message = format!("wires have the link of all radios, '{}'", stack.link.name());
         found.add("stack.wires", message, "settings of it in [stack.link]");
@@ -201,7 +201,7 @@ fn check_arq(found: &mut Found, arq: &ArqConfig) {
 mod tests {
     use super::*;
     use crate::base::PhyKind;
-    use crate::link::plain::PlainConfig;
+    use crate::stack::config::WiresConfig;
 
     fn problems(link: LinkConfig, radio: &RadioConfig) -> Vec<(String, String)> {
         let mut found = Found(Vec::new());
@@ -212,7 +212,8 @@ mod tests {
     #[test]
     fn wires_have_a_link_of_their_own_where_radios_have_slots() {
         let paths = |link: LinkConfig, queue_packets: usize| {
-            let wires = Some(PlainConfig { queue_packets, ..PlainConfig::default() });
+            let queue_packets = Some(queue_packets);
+            let wires = Some(WiresConfig { queue_packets, ..WiresConfig::default() });
             let mut found = Found(Vec::new());
             let stack = StackConfig { link, wires, ..StackConfig::default() };
             check_stack(&mut found, &stack, &RadioConfig::default());
