@@ -328,6 +328,21 @@ fn what_waits_for_a_node_that_is_away_is_not_kept_for_its_return() {
 }
 
 #[test]
+fn blocks_for_others_go_on_while_one_station_is_away() {
+    let links = [("hub", "a", 5.0, 0), ("hub", "b", 40.0, 0)];
+    let mut scenario = network(&links, &[("hub", "a"), ("hub", "b")], 0.02);
+    (scenario.measure_from_s, scenario.duration_s) = (None, 50.0);
+    scenario.flow.iter_mut().for_each(|flow| flow.kind = FlowKind::Hop);
+    let node = Some("b".to_owned());
+    scenario.fault.push(FaultConfig { node, from_s: 10.0, to_s: 35.0, ..Default::default() });
+    let report = simulate(&scenario);
+    let of = |flow, from_s, to_s| between(&report, flow, from_s, to_s);
+    let (before, away, back) = (of(0, 0, 9), of(0, 15, 34), of(1, 38, 49));
+    println!("{before:.2}, {away:.2}, {back:.2} Mb/s");
+    assert!(away > before && back > 0.8 * before, "{before:.2}, {away:.2}, {back:.2} Mb/s");
+}
+
+#[test]
 fn handshakes_find_their_place_where_a_node_has_several_radios() {
     for seed in 1..=5 {
         let mut scenario = chain(4, &[80.0, 20.0, 50.0], &[1], true, 0.1);

@@ -29,6 +29,7 @@
 //! | `port` | the end of a flow: bytes of an application into blocks and back |
 
 mod admit;
+mod away;
 mod bits;
 mod block;
 mod call;
@@ -45,13 +46,15 @@ mod receive;
 mod send;
 #[cfg(test)]
 mod tests;
+mod timers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 
 use self::admit::{Reception, Waiting};
-use self::block::{Block, End, Phase};
+use self::away::Away;
+use self::block::Block;
 pub use self::block::{SMALL_BYTES, Shape, Whole};
 use self::call::Calls;
 pub use self::config::{
@@ -67,7 +70,7 @@ use self::reach::{Route, Stranded};
 use self::receive::{Arrivals, Over};
 use crate::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, DropCause, Duration, Instant, Name, NodeId,
-    PacketOutcome, Rng, UnitId, UnitIds, named, sooner,
+    PacketOutcome, Rng, UnitId, UnitIds, named,
 };
 use crate::wire::hop::{BlockId, CONTROL_PORT, DATA_PORT, FlowKey};
 use crate::wire::udp;
@@ -181,6 +184,8 @@ pub struct Hop {
     messages: VecDeque<Message>,
     in_radio: BTreeMap<UnitId, InRadio>,
     frames_in_radio: u32,
+    /// Neighbours that are away.
+    away: Away,
     /// The block of each flow for which only the end-to-end acknowledgement is asked at present: a
     /// neighbour that is silent is not asked for many.
     asking: BTreeMap<FlowKey, BlockId>,
@@ -246,6 +251,7 @@ impl Hop {
             messages: VecDeque::new(),
             in_radio: BTreeMap::new(),
             frames_in_radio: 0,
+            away: Away::default(),
             asking: BTreeMap::new(),
             turns: VecDeque::new(),
             delivery: BTreeMap::new(),
@@ -418,48 +424,6 @@ impl Hop {
     /// Whether there may be something to send.
     pub fn may_send(&self) -> bool {
         !self.messages.is_empty() || !self.turns.is_empty()
-    }
-
-    /// When [`Hop::handle_timeout`] is due.
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        let of_block = |(id, block): (&BlockId, &Block)| match (&block.transfer, block.end) {
-            (Some(transfer), _) => match transfer.phase {
-                Phase::Asked { due, .. } | Phase::Paused { until: due } => Some(due),
-                Phase::Sending => None,
-            },
-            (None, End::PassedOn { at }) if self.waits_for_arrival(id, block) => {
-                Some(at + self.config.end_to_end())
-            }
-            (None, _) => None,
-        };
-        let of_all = |entry| sooner(of_block(entry), self.expiry(entry));
-        let blocks = self.blocks.iter().filter_map(of_all);
-        let receptions = self.receptions.values().map(Reception::deadline);
-        let gaps = self.gap.poll_timeout().into_iter().chain(self.listen.poll_timeout());
-        blocks.chain(receptions).chain(self.stranded_due()).chain(gaps).min()
-    }
-
-    /// Asks again what was not answered, and goes on without those that fell silent.
-    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        let now = cx.now;
-        let is_due = |block: &Block| match block.transfer.as_ref().map(|transfer| transfer.phase) {
-            Some(Phase::Asked { due, .. }) => due <= now,
-            _ => false,
-        };
-        let due: Vec<BlockId> =
-            self.blocks.iter().filter(|(_, block)| is_due(block)).map(|(id, _)| *id).collect();
-        due.into_iter().for_each(|id| self.ask_again(now, id));
-        self.end_pauses(now);
-        self.gap.handle_timeout(now);
-        self.tell_that_it_listens(now);
-        self.ask_for_arrivals(now);
-        self.try_stranded(now);
-        self.expire(now);
-        let receptions = self.receptions.len();
-        self.receptions.retain(|_, reception| reception.deadline() > now);
-        if self.receptions.len() < receptions {
-            self.admit_next(now);
-        }
     }
 
     /// What it counted, and what it holds now, by name.

@@ -82,10 +82,11 @@ impl Hop {
         }
         let turns = TURNS_IN_RADIO * u32::from(self.config.turn_frames);
         let most = self.below.frames.map_or(turns, |frames| frames.max(turns));
-        let is_busy = self.frames_in_radio >= most || !has_room(DATA_FLOW);
+        let frames = self.frames_in_radio - self.away.frames();
+        let is_busy = frames >= most || !has_room(DATA_FLOW);
         // Somebody waits for what is small: it goes past what a link has for its next slots.
         let is_full = match is_busy && self.below.repairs {
-            true => self.frames_in_radio >= 2 * most || !has_room(CONTROL_FLOW),
+            true => frames >= 2 * most || !has_room(CONTROL_FLOW),
             false => is_busy || self.is_burst_full(cx.now),
         };
         if !is_full && !self.turns.is_empty() {
@@ -110,8 +111,9 @@ impl Hop {
     /// A datagram of ours left the radio.
     pub(super) fn on_out(&mut self, now: Instant, id: UnitId, outcome: PacketOutcome) {
         match self.in_radio.remove(&id) {
-            Some(InRadio::Frame(block, _)) => {
+            Some(InRadio::Frame(block, to)) => {
                 self.frames_in_radio -= 1;
+                self.away.on_end(now, to, outcome);
                 if self.frames_in_radio == 0 {
                     self.on_radio_idle(now);
                 }
@@ -217,6 +219,9 @@ impl Hop {
         let is_late = shape.is_small() && transfer.round > 1;
         let to = transfer.via;
         self.frames_in_radio += 1;
+        if self.below.has_schedule {
+            self.away.on_frame(now, to);
+        }
         self.counters.frames_sent += 1;
         // A small block that did not come at once goes as messages do: it opens a flow, or somebody
         // waits for it, and there is no burst that the acknowledgements would break.

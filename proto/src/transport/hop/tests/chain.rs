@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::transport::hop::bits::Bits;
+use crate::transport::hop::block::End;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -1,6 +1,7 @@
 //! Frames that are longer than a device takes.
 
 use super::*;
+use crate::transport::hop::block::Phase;
 
 /// Pushes a block of a flow in frames of so many bytes.
 fn push(row: &mut Row, local: u32, frame_bytes: usize, to: u16) {

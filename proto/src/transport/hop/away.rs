@@ -1,0 +1,82 @@
+//! Neighbours that are away, over links with slots. Such a link keeps the frames that it has for
+//! somebody who is gone until that one is back. They must not hold the places of frames for others.
+
+use std::collections::BTreeMap;
+
+use super::Hop;
+use super::block::Phase;
+use crate::base::{Duration, Instant, NodeId, PacketOutcome};
+use crate::wire::hop::BlockId;
+
+/// A neighbour is away if none of its frames ended well for so long: in a large star its turn may
+/// take a second.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The frames that the link has, by neighbour.
+#[derive(Debug, Default)]
+pub(super) struct Away(BTreeMap<NodeId, Frames>);
+
+#[derive(Clone, Copy, Debug)]
+struct Frames {
+    count: u32,
+    /// When the last one ended well, or the first of them was given to the link.
+    since: Instant,
+    is_away: bool,
+}
+
+impl Away {
+    /// The link has one frame more.
+    pub(super) fn on_frame(&mut self, now: Instant, to: NodeId) {
+        let new = Frames { count: 0, since: now, is_away: false };
+        self.0.entry(to).or_insert(new).count += 1;
+    }
+
+    /// A frame has ended.
+    pub(super) fn on_end(&mut self, now: Instant, to: NodeId, outcome: PacketOutcome) {
+        let Some(frames) = self.0.get_mut(&to) else { return };
+        frames.count -= 1;
+        if outcome != PacketOutcome::Failed {
+            (frames.since, frames.is_away) = (now, false);
+        }
+        if frames.count == 0 {
+            self.0.remove(&to);
+        }
+    }
+
+    /// Frames for those who are away.
+    pub(super) fn frames(&self) -> u32 {
+        self.0.values().filter(|frames| frames.is_away).map(|frames| frames.count).sum()
+    }
+
+    /// When somebody will be away.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let here = self.0.values().filter(|frames| !frames.is_away);
+        here.map(|frames| frames.since + PATIENCE).min()
+    }
+
+    /// Those who are away from now on.
+    fn leave(&mut self, now: Instant) -> Vec<NodeId> {
+        let is_due = |frames: &Frames| !frames.is_away && frames.since + PATIENCE <= now;
+        let due = self.0.iter_mut().filter(|(_, frames)| is_due(frames));
+        due.map(|(to, frames)| {
+            frames.is_away = true;
+            *to
+        })
+        .collect()
+    }
+}
+
+impl Hop {
+    /// Sends nothing more to those who are away until they answer.
+    pub(super) fn ask_who_is_away(&mut self, now: Instant) {
+        for to in self.away.leave(now) {
+            let is_under_way = |id: &BlockId| {
+                let transfer = self.blocks[id].transfer.as_ref();
+                transfer.is_some_and(|it| it.via == to && it.phase == Phase::Sending)
+            };
+            let all = self.blocks.keys();
+            let ids: Vec<BlockId> = all.filter(|id| is_under_way(id)).copied().collect();
+            ids.into_iter().for_each(|id| self.ask(now, id));
+        }
+    }
+}
