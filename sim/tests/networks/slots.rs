@@ -343,6 +343,17 @@ fn blocks_for_others_go_on_while_one_station_is_away() {
 }
 
 #[test]
+fn blocks_wait_for_long_slots() {
+    let mut scenario = network(&[("a", "b", 20.0, 0)], &[("a", "b")], 0.2);
+    let LinkConfig::Wild(wild) = &mut scenario.stack.link else { panic!("wild") };
+    wild.slot_ms = 1_000.0;
+    scenario.flow[0].kind = FlowKind::Hop;
+    (scenario.measure_from_s, scenario.duration_s) = (None, 120.0);
+    let rates = rates(&simulate(&scenario));
+    assert!(rates[0] > 0.8, "{rates:.2?}");
+}
+
+#[test]
 fn handshakes_find_their_place_where_a_node_has_several_radios() {
     for seed in 1..=5 {
         let mut scenario = chain(4, &[80.0, 20.0, 50.0], &[1], true, 0.1);

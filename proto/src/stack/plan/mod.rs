@@ -471,7 +471,8 @@ impl NodePlan {
         let has_schedule = self.has_schedule();
         let is_plain = link.has_schedule() && !has_schedule;
         let repairs = (link.repairs() && !is_plain) || aggregate.is_some();
-        Below { repairs, has_schedule, frames }
+        let cycle = self.slot().map(|(slot, _)| slot * 2);
+        Below { repairs, has_schedule, frames, cycle }
     }
 
     /// Length of a slot and its guard, where any radio has slots of `wild`.

@@ -8,9 +8,10 @@ use super::block::Phase;
 use crate::base::{Duration, Instant, NodeId, PacketOutcome};
 use crate::wire::hop::BlockId;
 
-/// A neighbour is away if none of its frames ended well for so long: in a large star its turn may
-/// take a second.
+/// A neighbour is away if none of its frames ended well for so long, in a large star its turn may
+/// take a second, and for so many cycles.
 const PATIENCE: Duration = Duration::from_secs(3);
+const CYCLES: u64 = 10;
 
 /// The frames that the link has, by neighbour.
 #[derive(Debug, Default)]
@@ -21,13 +22,15 @@ struct Frames {
     count: u32,
     /// When the last one ended well, or the first of them was given to the link.
     since: Instant,
+    patience: Duration,
     is_away: bool,
 }
 
 impl Away {
-    /// The link has one frame more.
-    pub(super) fn on_frame(&mut self, now: Instant, to: NodeId) {
-        let new = Frames { count: 0, since: now, is_away: false };
+    /// The link, whose cycles are so long, has one frame more.
+    pub(super) fn on_frame(&mut self, now: Instant, to: NodeId, cycle: Duration) {
+        let patience = PATIENCE.max(cycle * CYCLES);
+        let new = Frames { count: 0, since: now, patience, is_away: false };
         self.0.entry(to).or_insert(new).count += 1;
     }
 
@@ -51,12 +54,12 @@ impl Away {
     /// When somebody will be away.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let here = self.0.values().filter(|frames| !frames.is_away);
-        here.map(|frames| frames.since + PATIENCE).min()
+        here.map(|frames| frames.since + frames.patience).min()
     }
 
     /// Those who are away from now on.
     fn leave(&mut self, now: Instant) -> Vec<NodeId> {
-        let is_due = |frames: &Frames| !frames.is_away && frames.since + PATIENCE <= now;
+        let is_due = |frames: &Frames| !frames.is_away && frames.since + frames.patience <= now;
         let due = self.0.iter_mut().filter(|(_, frames)| is_due(frames));
         due.map(|(to, frames)| {
             frames.is_away = true;

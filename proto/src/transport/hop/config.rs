@@ -25,6 +25,8 @@ pub struct Below {
     /// Frames of blocks that it is to have at a time, if two turns are not enough: as many as it
     /// carries until it tells the end of the first.
     pub frames: Option<u32>,
+    /// How long a cycle takes, of a link that keeps what it has for neighbours that are gone.
+    pub cycle: Option<Duration>,
 }
 
 /// Settings of `transport/hop`.

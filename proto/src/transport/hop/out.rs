@@ -219,8 +219,8 @@ impl Hop {
         let is_late = shape.is_small() && transfer.round > 1;
         let to = transfer.via;
         self.frames_in_radio += 1;
-        if self.below.has_schedule {
-            self.away.on_frame(now, to);
+        if let Some(cycle) = self.below.cycle {
+            self.away.on_frame(now, to, cycle);
         }
         self.counters.frames_sent += 1;
         // A small block that did not come at once goes as messages do: it opens a flow, or somebody

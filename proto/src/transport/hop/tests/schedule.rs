@@ -10,7 +10,7 @@ fn row(nodes: u16, block_bytes: u32, below: Below) -> Row {
     row
 }
 
-const SCHEDULE: Below = Below { repairs: false, has_schedule: true, frames: None };
+const SCHEDULE: Below = Below { repairs: false, has_schedule: true, frames: None, cycle: None };
 
 /// How many frames of a block of 100 go to the radio at once.
 fn at_once(below: Below) -> usize {
