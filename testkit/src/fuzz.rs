@@ -117,7 +117,7 @@ pub fn hop(bytes: &[u8]) {
     node.keep_blocks();
     let mut now = Instant::ZERO;
     for dst in [NodeId(1), NodeId(3)] {
-        let event = DatagramUp::NextHop { dst, via: dst, hops: 1 };
+        let event = DatagramUp::NextHop { dst, via: dst, radio: RadioId(0), hops: 1 };
         node.handle_rx(&mut Cx::new(now), event);
     }
     let own = BlockId { flow: FlowKey { source: NodeId(2), local: 0 }, number: 0 };

@@ -418,6 +418,8 @@ pub enum DatagramUp {
         dst: NodeId,
         /// Next hop.
         via: NodeId,
+        /// The radio that reaches it.
+        radio: RadioId,
         /// Hops to the destination.
         hops: u8,
     },

@@ -82,8 +82,8 @@ impl Fixed {
     /// Tells the layer above the next hop to each destination.
     pub fn announce(&mut self) {
         let next_hop = |(dst, hop): &(NodeId, NextHop)| {
-            let NextHop { via, hops, .. } = *hop;
-            DatagramUp::NextHop { dst: *dst, via, hops }
+            let NextHop { via, radio, hops } = *hop;
+            DatagramUp::NextHop { dst: *dst, via, radio, hops }
         };
         self.forwarder.up.extend(self.routes.all.iter().map(next_hop));
     }
@@ -105,7 +105,7 @@ impl Layer for Fixed {
     }
 
     fn room(&self, lane: Lane) -> Room {
-        self.forwarder.room(lane)
+        self.forwarder.room(lane, &self.routes)
     }
 
     fn handle_tx(&mut self, _cx: &mut Cx<'_>, datagram: Datagram) {

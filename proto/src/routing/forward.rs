@@ -155,14 +155,19 @@ impl Forwarder {
         UnitId(self.transit_ids.next_id().0 | TRANSIT)
     }
 
-    /// Room on the lane of a flow, whatever its neighbour: the caller does not know the route.
-    pub(super) fn room(&self, lane: Lane) -> Room {
-        if self.full.iter().any(|full| full.flow == lane.flow) {
+    /// Room on the lane of a flow: over the radio of its neighbour, or over any if the caller does
+    /// not know the route.
+    pub(super) fn room(&self, lane: Lane, routes: &impl Routes) -> Room {
+        let radio = lane.to.and_then(|to| routes.route(Destination::NextHop(to)));
+        let radio = radio.map(|hop| hop.radio);
+        let is_of = |other: &Lane| {
+            other.flow == lane.flow && radio.is_none_or(|radio| radio == other.radio)
+        };
+        if self.full.iter().any(is_of) {
             return Room::NONE;
         }
-        let waiting =
-            self.out.iter().filter(|out| !out.transit && out.packet.flow == lane.flow).count();
-        Room::units(LANE_PACKETS.saturating_sub(waiting))
+        let waiting = self.out.iter().filter(|out| !out.transit && is_of(&out.packet.lane()));
+        Room::units(LANE_PACKETS.saturating_sub(waiting.count()))
     }
 
     /// Takes a datagram of this node.

@@ -417,7 +417,7 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::base::{NodeId, Seed};
+    use crate::base::{NodeId, RadioId, Seed};
     use crate::transport::hop::{HopConfig, Role};
     use crate::transport::tcp::FlowEnd;
     use crate::transport::udp::{Udp, UdpConfig};
@@ -490,7 +490,10 @@ mod tests {
         flows.set_hop(Hop::build(HopConfig::default(), NodeId(1), plan, None, rng));
         flows.hop_outside();
         flows.carry_blocks(false);
-        flows.handle_rx(&mut cx, DatagramUp::NextHop { dst: NodeId(2), via: NodeId(2), hops: 1 });
+        flows.handle_rx(
+            &mut cx,
+            DatagramUp::NextHop { dst: NodeId(2), via: NodeId(2), radio: RadioId(0), hops: 1 },
+        );
         assert!(flows.hop().is_none() && flows.hop_outside().is_none());
         flows.carry_blocks(true);
         let hop = flows.hop_outside().expect("it was set");

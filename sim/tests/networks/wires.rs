@@ -50,6 +50,17 @@ fn a_long_wire_costs_what_comes_over_it_nothing() {
 }
 
 #[test]
+fn blocks_over_a_wire_are_as_fast_beside_radios_that_are_slow() {
+    let to_server = |more: &str| {
+        let flows = flow("gateway", "server", "hop") + more;
+        rate(&behind_a_gateway(0.0, "", &flows).flows[0])
+    };
+    let (alone, beside) = (to_server(""), to_server(&flow("gateway", "village", "hop")));
+    println!("{alone:.2}, beside a radio {beside:.2}");
+    assert!(beside > 0.95 * alone && alone > 8.0, "{beside} of {alone}");
+}
+
+#[test]
 fn a_fast_wire_holds_what_slots_let_go_of_at_once() {
     let rates =
         [("server", "village"), ("village", "server"), ("gateway", "village")].map(|ends| {

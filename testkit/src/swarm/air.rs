@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use farhop_proto::base::{
     AckPolicy, Cx, Datagram, DatagramUp, Destination, Duration, Instant, NodeId, PacketDone,
-    PacketOutcome, Rng, Room, Seed, UnitId,
+    PacketOutcome, RadioId, Rng, Room, Seed, UnitId,
 };
 use farhop_proto::transport::hop::HopConfig;
 use farhop_proto::wire::hop::{self, BlockId, Body, FlowKey};
@@ -247,7 +247,9 @@ impl<'a> Air<'a> {
         for from in 0..self.nodes.len() {
             for (to, (via, hops)) in self.ways_from(from) {
                 let dst = NodeId(to as u16 + 1);
-                self.tell(from, DatagramUp::NextHop { dst, via, hops });
+                // Every other neighbour is reached by another radio.
+                let radio = RadioId((via.0 % 2) as u8);
+                self.tell(from, DatagramUp::NextHop { dst, via, radio, hops });
             }
         }
     }

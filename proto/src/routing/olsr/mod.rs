@@ -247,10 +247,10 @@ impl Olsr {
             if before == Some(*hop) {
                 continue;
             }
-            let (to, NextHop { via, hops, .. }) = (*to, *hop);
+            let (to, NextHop { via, radio, hops }) = (*to, *hop);
             let etx = cost.etx();
             cx.emit(|| OlsrEvent::Route { to, via, hops, etx });
-            self.forwarder.up.push_back(DatagramUp::NextHop { dst: to, via, hops });
+            self.forwarder.up.push_back(DatagramUp::NextHop { dst: to, via, radio, hops });
         }
         self.neighbours = best;
         let before = std::mem::replace(&mut self.table.routes, routes);
@@ -280,7 +280,7 @@ impl Layer for Olsr {
     }
 
     fn room(&self, lane: Lane) -> Room {
-        self.forwarder.room(lane)
+        self.forwarder.room(lane, &self.table)
     }
 
     fn handle_tx(&mut self, _cx: &mut Cx<'_>, datagram: Datagram) {

@@ -453,24 +453,30 @@ impl NodePlan {
         let frame = self.hop.as_ref().map_or(0, |hop| hop.datagram_bytes());
         // The end of a frame is told in the neighbour's slot: until then there are a slot of ours,
         // and what is repeated of the one before.
-        let in_a_cycle = |slot: Duration| {
-            let of = |radio: &RadioPlan| (slot * 2).div_duration(radio.spec.share(frame));
-            self.scheduled().map(of).sum::<u64>() as u32
+        let in_a_cycle = |radio: &RadioPlan, slot: Duration| {
+            (slot * 2).div_duration(radio.spec.share(frame)) as u32
         };
-        let aggregate = self.radios.iter().map(|radio| u32::from(radio.spec.aggregate)).max();
-        let aggregate = aggregate.filter(|frames| *frames > 1);
         // One transmission is on air, and the next one waits behind it; what others of the node
         // send finds places in the queue.
-        let frames = match self.slot() {
-            Some((slot, _)) => Some(in_a_cycle(slot)),
-            None => aggregate.map(|frames| match link {
-                LinkConfig::Plain(plain) => (2 * frames).min(plain.queue_packets as u32 * 3 / 4),
-                _ => 2 * frames,
-            }),
+        let in_aggregates = |radio: &RadioPlan| match (radio.spec.aggregate, link) {
+            (0 | 1, _) => None,
+            (frames, LinkConfig::Plain(plain)) => {
+                Some((2 * u32::from(frames)).min(plain.queue_packets as u32 * 3 / 4))
+            }
+            (frames, _) => Some(2 * u32::from(frames)),
         };
+        let of_radio = |radio: &RadioPlan| match self.slot() {
+            Some((slot, _)) if link.has_schedule_over(radio.spec.phy.kind) => {
+                Some(in_a_cycle(radio, slot))
+            }
+            _ => in_aggregates(radio),
+        };
+        let frames =
+            self.radios.iter().filter_map(|it| Some((it.spec.id, of_radio(it)?))).collect();
+        let has_aggregates = self.radios.iter().any(|radio| radio.spec.aggregate > 1);
         let has_schedule = self.has_schedule();
         let is_plain = link.has_schedule() && !has_schedule;
-        let repairs = (link.repairs() && !is_plain) || aggregate.is_some();
+        let repairs = (link.repairs() && !is_plain) || has_aggregates;
         let cycle = self.slot().map(|(slot, _)| slot * 2);
         Below { repairs, has_schedule, frames, cycle }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Hop;
 use super::block::Phase;
-use crate::base::{Duration, Instant, NodeId, PacketOutcome};
+use crate::base::{Duration, Instant, NodeId, PacketOutcome, RadioId};
 use crate::wire::hop::BlockId;
 
 /// A neighbour is away if none of its frames ended well for so long, in a large star its turn may
@@ -13,9 +13,9 @@ use crate::wire::hop::BlockId;
 const PATIENCE: Duration = Duration::from_secs(3);
 const CYCLES: u64 = 10;
 
-/// The frames that the link has, by neighbour.
+/// The frames that the link has, by radio and neighbour.
 #[derive(Debug, Default)]
-pub(super) struct Away(BTreeMap<NodeId, Frames>);
+pub(super) struct Away(BTreeMap<(RadioId, NodeId), Frames>);
 
 #[derive(Clone, Copy, Debug)]
 struct Frames {
@@ -28,14 +28,14 @@ struct Frames {
 
 impl Away {
     /// The link, whose cycles are so long, has one frame more.
-    pub(super) fn on_frame(&mut self, now: Instant, to: NodeId, cycle: Duration) {
+    pub(super) fn on_frame(&mut self, now: Instant, to: (RadioId, NodeId), cycle: Duration) {
         let patience = PATIENCE.max(cycle * CYCLES);
         let new = Frames { count: 0, since: now, patience, is_away: false };
         self.0.entry(to).or_insert(new).count += 1;
     }
 
     /// A frame has ended.
-    pub(super) fn on_end(&mut self, now: Instant, to: NodeId, outcome: PacketOutcome) {
+    pub(super) fn on_end(&mut self, now: Instant, to: (RadioId, NodeId), outcome: PacketOutcome) {
         let Some(frames) = self.0.get_mut(&to) else { return };
         frames.count -= 1;
         if outcome != PacketOutcome::Failed {
@@ -46,9 +46,10 @@ impl Away {
         }
     }
 
-    /// Frames for those who are away.
-    pub(super) fn frames(&self) -> u32 {
-        self.0.values().filter(|frames| frames.is_away).map(|frames| frames.count).sum()
+    /// Frames that a radio has for those who are away.
+    pub(super) fn frames(&self, radio: RadioId) -> u32 {
+        let away = self.0.iter().filter(|((over, _), frames)| *over == radio && frames.is_away);
+        away.map(|(_, frames)| frames.count).sum()
     }
 
     /// When somebody will be away.
@@ -61,7 +62,7 @@ impl Away {
     fn leave(&mut self, now: Instant) -> Vec<NodeId> {
         let is_due = |frames: &Frames| !frames.is_away && frames.since + frames.patience <= now;
         let due = self.0.iter_mut().filter(|(_, frames)| is_due(frames));
-        due.map(|(to, frames)| {
+        due.map(|((_, to), frames)| {
             frames.is_away = true;
             *to
         })

@@ -1,10 +1,12 @@
 //! Settings of `transport/hop`.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::block::cost;
-use crate::base::Duration;
+use crate::base::{Duration, RadioId};
 use crate::wire::hop as wire;
 
 /// Hops that a block may make (`hop.md` 2).
@@ -14,7 +16,7 @@ pub const HOPS: u8 = 50;
 pub const BATCH: Duration = Duration::from_millis(500);
 
 /// What blocks must know of the link below.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Below {
     /// Whether it or its radios repair losses by themselves (radios do so where frames go many in a
     /// transmission), and tell the end of a frame rounds after it was sent.
@@ -22,9 +24,9 @@ pub struct Below {
     /// Whether radios send by a schedule of its own: relays that receive and send at once on one
     /// air do not collide then with nodes that they cannot hear.
     pub has_schedule: bool,
-    /// Frames of blocks that it is to have at a time, if two turns are not enough: as many as it
-    /// carries until it tells the end of the first.
-    pub frames: Option<u32>,
+    /// Frames of blocks that a radio is to have at a time, where two turns are not enough: as many
+    /// as it carries until the link tells the end of the first.
+    pub frames: BTreeMap<RadioId, u32>,
     /// How long a cycle takes, of a link that keeps what it has for neighbours that are gone.
     pub cycle: Option<Duration>,
 }
@@ -163,8 +165,8 @@ impl HopConfig {
     /// Blocks that are taken beside the one that goes on: where radios take turns, answers come a
     /// slot later.
     pub(super) fn beside(&self, below: &Below) -> u32 {
-        let carried = below.frames.map_or(1, |frames| frames.div_ceil(self.block_frames()).max(1));
-        if below.has_schedule { carried } else { 0 }
+        let frames = below.frames.values().sum::<u32>();
+        if below.has_schedule { frames.div_ceil(self.block_frames()).max(1) } else { 0 }
     }
 
     /// H and L of a flow.

@@ -47,6 +47,7 @@ mod send;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -68,9 +69,10 @@ use self::pace::Pace;
 pub use self::port::{HopPort, Role, frames_of, key_of};
 use self::reach::{Route, Stranded};
 use self::receive::{Arrivals, Over};
+use self::turns::Outlet;
 use crate::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, DropCause, Duration, Instant, Name, NodeId,
-    PacketOutcome, Rng, UnitId, UnitIds, named,
+    PacketOutcome, RadioId, Rng, UnitId, UnitIds, named,
 };
 use crate::wire::hop::{BlockId, CONTROL_PORT, DATA_PORT, FlowKey};
 use crate::wire::udp;
@@ -183,16 +185,14 @@ pub struct Hop {
     waiting: Vec<Waiting>,
     messages: VecDeque<Message>,
     in_radio: BTreeMap<UnitId, InRadio>,
-    frames_in_radio: u32,
     /// Neighbours that are away.
     away: Away,
     /// The block of each flow for which only the end-to-end acknowledgement is asked at present: a
     /// neighbour that is silent is not asked for many.
     asking: BTreeMap<FlowKey, BlockId>,
-    /// Blocks with frames to send, the one whose turn it is first.
-    turns: VecDeque<BlockId>,
-    /// Frames that are left of the turn.
-    turn_left: u16,
+    /// The radio that reaches each next hop.
+    radios: BTreeMap<NodeId, RadioId>,
+    outlets: BTreeMap<RadioId, Outlet>,
     /// Share of our frames that each neighbour receives, a moving average over rounds.
     delivery: BTreeMap<NodeId, f64>,
     /// How long each neighbour takes to answer, a moving average.
@@ -231,7 +231,6 @@ impl Hop {
         Self {
             node,
             plan,
-            turn_left: config.turn_frames,
             sure_rate: rate,
             unsure: BTreeSet::new(),
             config,
@@ -250,10 +249,10 @@ impl Hop {
             waiting: Vec::new(),
             messages: VecDeque::new(),
             in_radio: BTreeMap::new(),
-            frames_in_radio: 0,
             away: Away::default(),
             asking: BTreeMap::new(),
-            turns: VecDeque::new(),
+            radios: BTreeMap::new(),
+            outlets: BTreeMap::new(),
             delivery: BTreeMap::new(),
             answer_time: BTreeMap::new(),
             silence: BTreeMap::new(),
@@ -414,8 +413,8 @@ impl Hop {
             DatagramUp::Dropped { id, cause: DropCause::TooLong } => self.on_too_long(cx.now, id),
             DatagramUp::Dropped { id, .. } => self.on_out(cx.now, id, PacketOutcome::Failed),
             DatagramUp::CallFails(to) => self.on_call_fails(cx.now, to),
-            DatagramUp::NextHop { dst, via, hops } => {
-                self.on_route(cx.now, dst, Route { via, hops });
+            DatagramUp::NextHop { dst, via, radio, hops } => {
+                self.on_route(cx.now, dst, Route { via, hops }, radio);
                 self.forward_all(cx.now);
             }
         }
@@ -423,7 +422,7 @@ impl Hop {
 
     /// Whether there may be something to send.
     pub fn may_send(&self) -> bool {
-        !self.messages.is_empty() || !self.turns.is_empty()
+        !self.messages.is_empty() || self.outlets.values().any(Outlet::has_turns)
     }
 
     /// What it counted, and what it holds now, by name.

@@ -6,7 +6,7 @@ use super::block::Shape;
 use super::{Hop, NextHop, OURS};
 use crate::base::{
     AccessCategory, AckPolicy, Bitrate, Cx, Datagram, Destination, FlowId, Instant, Lane, NodeId,
-    PacketOutcome, RoomBelow, TxOptions, UnitId,
+    PacketOutcome, RadioId, RoomBelow, TxOptions, UnitId,
 };
 use crate::wire::hop::{self as wire, BlockId, Body, Header};
 use crate::wire::udp;
@@ -53,8 +53,8 @@ impl Message {
 /// What of ours the radio has.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum InRadio {
-    /// Of a block, to this neighbour.
-    Frame(BlockId, NodeId),
+    /// Of a block, over this radio to this neighbour.
+    Frame(BlockId, RadioId, NodeId),
     Message(Message, NodeId),
 }
 
@@ -80,21 +80,34 @@ impl Hop {
                 }
             }
         }
+        let radios: Vec<RadioId> = self.outlets.keys().copied().collect();
+        radios.into_iter().find_map(|radio| self.poll_frame(cx.now, radio, below))
+    }
+
+    /// The next datagram with a frame for a radio that has room.
+    fn poll_frame(
+        &mut self,
+        now: Instant,
+        radio: RadioId,
+        below: &RoomBelow<'_>,
+    ) -> Option<Datagram> {
+        let to = self.first_of(radio)?;
+        let has_room = |flow| !below(Lane { flow, to: Some(to), ..Lane::default() }).is_none();
         let turns = TURNS_IN_RADIO * u32::from(self.config.turn_frames);
-        let most = self.below.frames.map_or(turns, |frames| frames.max(turns));
-        let frames = self.frames_in_radio - self.away.frames();
+        let most = self.below.frames.get(&radio).map_or(turns, |frames| turns.max(*frames));
+        let frames = self.outlets[&radio].frames - self.away.frames(radio);
         let is_busy = frames >= most || !has_room(DATA_FLOW);
         // Somebody waits for what is small: it goes past what a link has for its next slots.
         let is_full = match is_busy && self.below.repairs {
             true => frames >= 2 * most || !has_room(CONTROL_FLOW),
-            false => is_busy || self.is_burst_full(cx.now),
+            false => is_busy || self.is_burst_full(now),
         };
-        if !is_full && !self.turns.is_empty() {
-            let (block, frame) = self.next_frame(cx.now, is_busy)?;
-            self.before_frame(cx.now, block);
-            return Some(self.frame(cx.now, block, frame));
+        if is_full {
+            return None;
         }
-        None
+        let (block, frame) = self.next_frame(now, radio, is_busy)?;
+        self.before_frame(now, block);
+        Some(self.frame(now, radio, block, frame))
     }
 
     pub(super) fn queue(&mut self, message: Message) {
@@ -111,10 +124,10 @@ impl Hop {
     /// A datagram of ours left the radio.
     pub(super) fn on_out(&mut self, now: Instant, id: UnitId, outcome: PacketOutcome) {
         match self.in_radio.remove(&id) {
-            Some(InRadio::Frame(block, to)) => {
-                self.frames_in_radio -= 1;
-                self.away.on_end(now, to, outcome);
-                if self.frames_in_radio == 0 {
+            Some(InRadio::Frame(block, radio, to)) => {
+                self.outlets.entry(radio).or_default().frames -= 1;
+                self.away.on_end(now, (radio, to), outcome);
+                if self.frames_in_radios() == 0 {
                     self.on_radio_idle(now);
                 }
                 self.on_frame_out(now, block);
@@ -129,7 +142,7 @@ impl Hop {
 
     /// A datagram of ours is longer than a device takes.
     pub(super) fn on_too_long(&mut self, now: Instant, id: UnitId) {
-        if let Some(InRadio::Frame(block, to)) = self.in_radio.get(&id).copied() {
+        if let Some(InRadio::Frame(block, _, to)) = self.in_radio.get(&id).copied() {
             self.counters.frames_too_long += 1;
             self.put_off(now, block, to);
         }
@@ -209,7 +222,7 @@ impl Hop {
         Some(self.datagram(content, InRadio::Message(message, to)))
     }
 
-    fn frame(&mut self, now: Instant, id: BlockId, frame: u16) -> Datagram {
+    fn frame(&mut self, now: Instant, radio: RadioId, id: BlockId, frame: u16) -> Datagram {
         let block = self.blocks.get_mut(&id).expect("it has the frame");
         block.used = now;
         let (shape, payload) = (block.shape, block.data[usize::from(frame)].clone());
@@ -218,9 +231,9 @@ impl Hop {
         transfer.in_radio += 1;
         let is_late = shape.is_small() && transfer.round > 1;
         let to = transfer.via;
-        self.frames_in_radio += 1;
+        self.outlets.entry(radio).or_default().frames += 1;
         if let Some(cycle) = self.below.cycle {
-            self.away.on_frame(now, to, cycle);
+            self.away.on_frame(now, (radio, to), cycle);
         }
         self.counters.frames_sent += 1;
         // A small block that did not come at once goes as messages do: it opens a flow, or somebody
@@ -244,7 +257,7 @@ impl Hop {
         let flow = if self.below.repairs && shape.is_small() { CONTROL_FLOW } else { DATA_FLOW };
         let port = wire::DATA_PORT;
         let content = Content { to, port, flow, options, front: &front, rest: &payload };
-        self.datagram(content, InRadio::Frame(id, to))
+        self.datagram(content, InRadio::Frame(id, radio, to))
     }
 
     fn header(&self, block: BlockId, shape: Shape) -> Header {

@@ -7,7 +7,7 @@ use super::Hop;
 use super::block::{Phase, Transfer};
 use super::out::Message;
 use super::send::{LEAST_WAIT, LONGEST_WAIT};
-use crate::base::{Duration, Instant, NodeId, PacketOutcome};
+use crate::base::{Duration, Instant, NodeId, PacketOutcome, RadioId};
 use crate::wire::hop::BlockId;
 
 /// A neighbour counts as gone after this many requests that the radio gave up, or of which it does
@@ -111,8 +111,11 @@ impl Hop {
 
     /// There is another way to a destination. What waits for a neighbour that is gone is asked for
     /// there, and soon.
-    pub(super) fn on_route(&mut self, now: Instant, to: NodeId, route: Route) {
+    pub(super) fn on_route(&mut self, now: Instant, to: NodeId, route: Route, radio: RadioId) {
         self.routes.insert(to, route);
+        if self.radios.insert(route.via, radio) != Some(radio) {
+            self.give_turns_again(route.via);
+        }
         let most = self.blocks.len() as u64;
         let is_gone = |via: NodeId| self.silence.get(&via).is_some_and(|it| *it >= GONE);
         for block in self.blocks.values_mut().filter(|block| block.shape.destination == to) {

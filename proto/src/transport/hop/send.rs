@@ -1,4 +1,4 @@
-//! Transfers to next hops, and whose turn it is.
+//! Transfers to next hops.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +7,7 @@ use super::bits::Bits;
 use super::block::{Block, End, Phase, Shape, Transfer};
 use super::out::Message;
 use super::pace::Round;
-use super::park::Place;
-use super::{Hop, NextHop, Schedule};
+use super::{Hop, NextHop};
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::{BlockId, Body, FlowKey};
 
@@ -27,8 +26,6 @@ const FIRST_TRIES: u32 = 3;
 const INTERACTIVE_TRIES: u32 = 20;
 /// Weight of a round in the moving average of a neighbour's delivery.
 const ROUND_WEIGHT: f64 = 0.25;
-/// The least delivery that a share of the turns is computed from.
-const LEAST_DELIVERY: f64 = 0.05;
 
 impl Hop {
     /// Tells it which air each neighbour is reached over. Of those that share one, large blocks
@@ -341,14 +338,6 @@ impl Hop {
         self.on_round(now, id);
     }
 
-    /// A block has frames to send from now on. It may have had before it was put off: nobody has
-    /// two turns a round.
-    pub(super) fn give_turn(&mut self, id: BlockId) {
-        if !self.turns.contains(&id) {
-            self.turns.push_back(id);
-        }
-    }
-
     /// A frame of a block is out of the radio.
     pub(super) fn on_frame_out(&mut self, now: Instant, id: BlockId) {
         let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
@@ -372,84 +361,5 @@ impl Hop {
             transfer.round = transfer.round.wrapping_add(1);
             self.ask(now, id);
         }
-    }
-
-    /// The next frame of the block whose turn it is, or of small ones alone.
-    pub(super) fn next_frame(&mut self, now: Instant, only_small: bool) -> Option<(BlockId, u16)> {
-        if self.is_before_gap(now) {
-            return None;
-        }
-        let is_gap = only_small || self.is_gap();
-        // Each time round a transfer gets a credit of at least `LEAST_DELIVERY`.
-        while !is_gap || self.small_first() {
-            let id = self.oldest_of_first(is_gap)?;
-            let Some(frame) = self.frame_of(id) else {
-                self.end_turn();
-                continue;
-            };
-            if self.turn_left == self.config.turn_frames && !self.may_begin_turn(id) {
-                self.end_turn();
-                self.turns.push_back(id);
-                continue;
-            }
-            self.turn_left -= 1;
-            if self.turn_left == 0 {
-                self.end_turn();
-                self.turns.push_back(id);
-            }
-            return Some((id, frame));
-        }
-        None
-    }
-
-    /// Puts that block of the flow whose turn it is first which is the oldest, of small ones in a
-    /// gap: later ones fill its waiting.
-    fn oldest_of_first(&mut self, is_gap: bool) -> Option<BlockId> {
-        let first = *self.turns.front()?;
-        let may_go = |id: &BlockId| id.flow == first.flow && (!is_gap || self.is_small(id));
-        let same = self.turns.iter().enumerate().filter(|(_, id)| may_go(id));
-        let (index, oldest) = same.min_by_key(|(_, id)| id.number).map(|(at, id)| (at, *id))?;
-        self.turns.swap(0, index);
-        Some(oldest)
-    }
-
-    fn end_turn(&mut self) {
-        self.turns.pop_front();
-        self.turn_left = self.config.turn_frames;
-    }
-
-    /// Whether a transfer has its turn, or lets others go first that are better received.
-    fn may_begin_turn(&mut self, id: BlockId) -> bool {
-        if self.config.schedule == Schedule::RoundRobin || self.turns.len() == 1 {
-            return true;
-        }
-        let of = |via: NodeId| self.delivery.get(&via).copied().unwrap_or(1.0).max(LEAST_DELIVERY);
-        let via = |id: &BlockId| Some(self.blocks.get(id)?.transfer.as_ref()?.via);
-        let best = self.turns.iter().filter_map(via).map(of).fold(LEAST_DELIVERY, f64::max);
-        let share = via(&id).map_or(1.0, of) / best;
-        let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
-        let Some(transfer) = transfer else { return true };
-        transfer.credit += share;
-        // What is a whole turn but for rounding.
-        let is_enough = transfer.credit > 1.0 - 1e-9;
-        if is_enough {
-            transfer.credit -= 1.0;
-        }
-        is_enough
-    }
-
-    /// A frame that the next hop of a block is missing.
-    fn frame_of(&mut self, id: BlockId) -> Option<u16> {
-        let block = self.blocks.get_mut(&id).filter(|block| block.place == Place::Memory)?;
-        let transfer = block.transfer.as_mut().filter(|one| one.phase == Phase::Sending)?;
-        if u32::from(transfer.sent.count()) >= transfer.most {
-            return None;
-        }
-        let others = [&transfer.theirs, &transfer.sent];
-        // Behind the cursor there is something only if frames came late: once round is enough.
-        let found = block.have.next_beyond(transfer.cursor, others);
-        let frame = found.or_else(|| block.have.next_beyond(0, others))?;
-        transfer.cursor = frame;
-        Some(frame)
     }
 }

@@ -513,7 +513,12 @@ fn first_node() -> Hop {
     let rng = Seed(1).stream("hop");
     let mut hop = Hop::build(small_config(), NodeId(1), plan, Some(rate), rng);
     for dst in [2, 3] {
-        let event = DatagramUp::NextHop { dst: NodeId(dst), via: NodeId(2), hops: dst as u8 - 1 };
+        let event = DatagramUp::NextHop {
+            dst: NodeId(dst),
+            via: NodeId(2),
+            radio: RadioId(0),
+            hops: dst as u8 - 1,
+        };
         hop.handle_rx(&mut Cx::new(Instant::ZERO), event);
     }
     hop

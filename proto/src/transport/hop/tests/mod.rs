@@ -6,6 +6,7 @@ mod chain;
 mod gap;
 mod listen;
 mod parked;
+mod radios;
 mod safety;
 mod schedule;
 mod stale;
@@ -118,8 +119,8 @@ impl Row {
     fn tell_routes(&mut self, node: u16, nodes: u16) {
         for dst in (1..=nodes).filter(|dst| *dst != node) {
             let via = NodeId(if dst > node { node + 1 } else { node - 1 });
-            let event =
-                DatagramUp::NextHop { dst: NodeId(dst), via, hops: dst.abs_diff(node) as u8 };
+            let (radio, hops) = (RadioId(0), dst.abs_diff(node) as u8);
+            let event = DatagramUp::NextHop { dst: NodeId(dst), via, radio, hops };
             self.hop(node).handle_rx(&mut Cx::new(Instant::ZERO), event);
         }
     }

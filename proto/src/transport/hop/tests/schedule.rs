@@ -6,11 +6,17 @@ use super::*;
 fn row(nodes: u16, block_bytes: u32, below: Below) -> Row {
     let config = HopConfig { block_bytes, ..HopConfig::default() };
     let mut row = Row::new(nodes, config, Harm::default(), 1);
-    row.nodes.iter_mut().for_each(|node| node.set_below(below));
+    row.nodes.iter_mut().for_each(|node| node.set_below(below.clone()));
     row
 }
 
-const SCHEDULE: Below = Below { repairs: false, has_schedule: true, frames: None, cycle: None };
+const SCHEDULE: Below =
+    Below { repairs: false, has_schedule: true, frames: BTreeMap::new(), cycle: None };
+
+/// A schedule under which the radio is to have so many frames.
+fn holding(frames: u32) -> Below {
+    Below { frames: [(RadioId(0), frames)].into(), ..SCHEDULE }
+}
 
 /// How many frames of a block of 100 go to the radio at once.
 fn at_once(below: Below) -> usize {
@@ -25,8 +31,8 @@ fn at_once(below: Below) -> usize {
 #[test]
 fn a_link_has_two_turns_of_frames_or_what_it_carries_until_it_tells_their_end() {
     assert_eq!(at_once(Below::default()), 12);
-    assert_eq!(at_once(Below { frames: Some(40), ..SCHEDULE }), 40);
-    assert_eq!(at_once(Below { frames: Some(3), ..SCHEDULE }), 12, "two turns in any case");
+    assert_eq!(at_once(holding(40)), 40);
+    assert_eq!(at_once(holding(3)), 12, "two turns in any case");
 }
 
 #[test]
@@ -42,8 +48,8 @@ fn a_link_that_repairs_losses_is_left_to() {
 
 #[test]
 fn where_radios_take_turns_a_relay_passes_on_parts_and_takes_beside_what_a_cycle_carries() {
-    let of_250 = Below { frames: Some(250), ..SCHEDULE };
-    for (below, parts, held) in [(Below::default(), 0, 1), (SCHEDULE, 30, 2), (of_250, 30, 4)] {
+    for (below, parts, held) in [(Below::default(), 0, 1), (SCHEDULE, 30, 2), (holding(250), 30, 4)]
+    {
         let mut row = row(3, 140_000, below);
         (0..6).for_each(|number| row.push(flow(1), number, 3, 140_000, number == 5));
         while row.count(2, "frames_received") < 60 {
@@ -64,7 +70,7 @@ fn where_radios_take_turns_several_neighbours_are_heard_at_once() {
     let withheld = |below: Below, memory_bytes: u64| {
         let config = HopConfig { block_bytes: 140_000, memory_bytes, ..HopConfig::default() };
         let mut row = Row::new(3, config, Harm::default(), 1);
-        row.nodes.iter_mut().for_each(|node| node.set_below(below));
+        row.nodes.iter_mut().for_each(|node| node.set_below(below.clone()));
         row.push(flow(1), 0, 2, 140_000, true);
         row.push(of_3, 0, 2, 140_000, true);
         row.run_until(row.now + Duration::from_secs(5));

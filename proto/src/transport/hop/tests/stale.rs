@@ -198,7 +198,12 @@ fn what_waits_for_a_neighbour_that_is_gone_goes_another_way_as_soon_as_there_is_
     assert!(row.delivered.is_empty());
     let now = row.now;
     for (node, other) in [(1, 3), (3, 1)] {
-        let route = DatagramUp::NextHop { dst: NodeId(other), via: NodeId(other), hops: 1 };
+        let route = DatagramUp::NextHop {
+            dst: NodeId(other),
+            via: NodeId(other),
+            radio: RadioId(0),
+            hops: 1,
+        };
         row.hop(node).handle_rx(&mut Cx::new(now), route);
     }
     later(&mut row, 15_000);
@@ -222,7 +227,7 @@ fn of_a_next_hop_that_a_transfer_is_new_to_nothing_is_known() {
     row.deaf = Some(NodeId(2));
     later(&mut row, 60_000);
     let (now, via) = (row.now, NodeId(3));
-    let route = DatagramUp::NextHop { dst: NodeId(3), via, hops: 1 };
+    let route = DatagramUp::NextHop { dst: NodeId(3), via, radio: RadioId(0), hops: 1 };
     row.hop(1).handle_rx(&mut Cx::new(now), route);
     assert_eq!(transfer(&mut row), Some((via, false, 0)));
 }

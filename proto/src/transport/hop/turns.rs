@@ -1,0 +1,184 @@
+//! Whose frame goes next (`hop.md` 8): blocks take turns, on each radio by itself. What goes over
+//! one that is slow holds nothing up that goes over another.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::block::{Block, Phase};
+use super::park::Place;
+use super::{Hop, Schedule};
+use crate::base::{Instant, NodeId, RadioId};
+use crate::wire::hop::BlockId;
+
+/// The least delivery that a share of the turns is computed from.
+const LEAST_DELIVERY: f64 = 0.05;
+
+/// What goes over one radio.
+#[derive(Debug, Default)]
+pub(super) struct Outlet {
+    /// Blocks with frames to send, the one whose turn it is first.
+    turns: VecDeque<BlockId>,
+    /// Frames that were sent of the turn.
+    turn_used: u16,
+    /// Frames that the radio has.
+    pub(super) frames: u32,
+}
+
+impl Outlet {
+    fn end_turn(&mut self) {
+        self.turns.pop_front();
+        self.turn_used = 0;
+    }
+
+    /// Whether a block has frames for it.
+    pub(super) fn has_turns(&self) -> bool {
+        !self.turns.is_empty()
+    }
+}
+
+impl Hop {
+    /// The radio that reaches a neighbour.
+    pub(super) fn radio_of(&self, via: NodeId) -> RadioId {
+        self.radios.get(&via).copied().unwrap_or_default()
+    }
+
+    /// The next hop of a block that is on its way there.
+    fn via_of(&self, id: &BlockId) -> Option<NodeId> {
+        Some(self.blocks.get(id)?.transfer.as_ref()?.via)
+    }
+
+    /// Frames of blocks that the radios have.
+    pub(super) fn frames_in_radios(&self) -> u32 {
+        self.outlets.values().map(|outlet| outlet.frames).sum()
+    }
+
+    /// The neighbour whose turn it is on a radio.
+    pub(super) fn first_of(&self, radio: RadioId) -> Option<NodeId> {
+        self.outlets.get(&radio)?.turns.iter().find_map(|id| self.via_of(id))
+    }
+
+    /// A block has frames to send from now on. It may have had before it was put off: nobody has
+    /// two turns a round.
+    pub(super) fn give_turn(&mut self, id: BlockId) {
+        let Some(via) = self.via_of(&id) else { return };
+        let outlet = self.outlets.entry(self.radio_of(via)).or_default();
+        if !outlet.turns.contains(&id) {
+            outlet.turns.push_back(id);
+        }
+    }
+
+    /// How often a block is among those that wait for a turn.
+    #[cfg(test)]
+    pub(super) fn turns_of(&self, id: BlockId) -> usize {
+        let all = self.outlets.values().flat_map(|outlet| &outlet.turns);
+        all.filter(|turn| **turn == id).count()
+    }
+
+    /// Another radio reaches a neighbour from now on.
+    pub(super) fn give_turns_again(&mut self, via: NodeId) {
+        let is_sent = |(_, block): &(&BlockId, &Block)| {
+            let transfer = block.transfer.as_ref();
+            transfer.is_some_and(|it| it.via == via && it.phase == Phase::Sending)
+        };
+        let sent: Vec<BlockId> = self.blocks.iter().filter(is_sent).map(|(id, _)| *id).collect();
+        sent.into_iter().for_each(|id| self.give_turn(id));
+    }
+
+    /// The next frame for a radio, of the block whose turn it is, or of small ones alone.
+    pub(super) fn next_frame(
+        &mut self,
+        now: Instant,
+        radio: RadioId,
+        only_small: bool,
+    ) -> Option<(BlockId, u16)> {
+        if self.is_before_gap(now) {
+            return None;
+        }
+        let is_gap = only_small || self.is_gap();
+        // Each time round a transfer gets a credit of at least `LEAST_DELIVERY`.
+        while !is_gap || self.small_first(radio) {
+            let id = self.oldest_of_first(radio, is_gap)?;
+            let frame = self.frame_of(id, radio);
+            let is_new = self.outlets[&radio].turn_used == 0;
+            let is_begun = frame.is_some() && (!is_new || self.may_begin_turn(id, radio));
+            let turn_frames = self.config.turn_frames;
+            let outlet = self.outlets.get_mut(&radio)?;
+            outlet.turn_used += u16::from(is_begun);
+            if !is_begun || outlet.turn_used >= turn_frames {
+                outlet.end_turn();
+                if frame.is_some() {
+                    outlet.turns.push_back(id);
+                }
+            }
+            if is_begun {
+                return frame.map(|frame| (id, frame));
+            }
+        }
+        None
+    }
+
+    /// Puts that block of the flow whose turn it is first which is the oldest, of small ones in a
+    /// gap: later ones fill its waiting.
+    fn oldest_of_first(&mut self, radio: RadioId, is_gap: bool) -> Option<BlockId> {
+        let turns = &self.outlets.get(&radio)?.turns;
+        let first = *turns.front()?;
+        let may_go = |id: &BlockId| id.flow == first.flow && (!is_gap || self.is_small(id));
+        let same = turns.iter().enumerate().filter(|(_, id)| may_go(id));
+        let (index, oldest) = same.min_by_key(|(_, id)| id.number).map(|(at, id)| (at, *id))?;
+        self.outlets.get_mut(&radio)?.turns.swap(0, index);
+        Some(oldest)
+    }
+
+    /// Puts a small block in front of those that have turns on a radio. Returns whether there is
+    /// one.
+    fn small_first(&mut self, radio: RadioId) -> bool {
+        let turns = self.outlets.get(&radio).map(|outlet| &outlet.turns);
+        let index = turns.and_then(|turns| turns.iter().position(|id| self.is_small(id)));
+        if let Some(index) = index.filter(|index| *index > 0)
+            && let Some(outlet) = self.outlets.get_mut(&radio)
+        {
+            outlet.turns.swap(0, index);
+            outlet.turn_used = 0;
+        }
+        index.is_some()
+    }
+
+    /// Whether a transfer has its turn, or lets others go first that are better received.
+    fn may_begin_turn(&mut self, id: BlockId, radio: RadioId) -> bool {
+        let turns = &self.outlets[&radio].turns;
+        if self.config.schedule == Schedule::RoundRobin || turns.len() == 1 {
+            return true;
+        }
+        let of = |via: NodeId| self.delivery.get(&via).copied().unwrap_or(1.0).max(LEAST_DELIVERY);
+        let vias = turns.iter().filter_map(|id| self.via_of(id));
+        let best = vias.map(of).fold(LEAST_DELIVERY, f64::max);
+        let share = self.via_of(&id).map_or(1.0, of) / best;
+        let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
+        let Some(transfer) = transfer else { return true };
+        transfer.credit += share;
+        // What is a whole turn but for rounding.
+        let is_enough = transfer.credit > 1.0 - 1e-9;
+        if is_enough {
+            transfer.credit -= 1.0;
+        }
+        is_enough
+    }
+
+    /// A frame that the next hop of a block is missing, if this radio reaches it.
+    fn frame_of(&mut self, id: BlockId, radio: RadioId) -> Option<u16> {
+        let is_reached = |radios: &BTreeMap<NodeId, RadioId>, via: NodeId| {
+            radios.get(&via).copied().unwrap_or_default() == radio
+        };
+        let block = self.blocks.get_mut(&id).filter(|block| block.place == Place::Memory)?;
+        let transfer = block.transfer.as_mut().filter(|one| one.phase == Phase::Sending)?;
+        let is_full = u32::from(transfer.sent.count()) >= transfer.most;
+        if is_full || !is_reached(&self.radios, transfer.via) {
+            return None;
+        }
+        let others = [&transfer.theirs, &transfer.sent];
+        // Behind the cursor there is something only if frames came late: once round is enough.
+        let found = block.have.next_beyond(transfer.cursor, others);
+        let frame = found.or_else(|| block.have.next_beyond(0, others))?;
+        transfer.cursor = frame;
+        Some(frame)
+    }
+}
