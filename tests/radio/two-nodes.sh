@@ -1,9 +1,15 @@
 #!/bin/busybox sh
 # In the guest: two daemons, each in a network namespace with a radio of its own, carry files.
 #
+#   two-nodes.sh KILOBYTES CHANNEL [WIDTH]
+#
 # Without namespaces the kernel would hand packets for its own addresses over by itself, and nothing
 # would cross the air. Prints a line for each check; leaves captures of the air and the daemons'
 # status in /out for the checks on the host.
+
+kilobytes=$1
+shift
+channel=$*
 
 left=10.66.0.1
 right=10.66.0.2
@@ -30,7 +36,7 @@ set_up() { # PID INTERFACE: what a move to another namespace undoes
     # The MTU of a monitor interface counts the radiotap header.
     nsenter -t $1 -n ip link set $2 mtu 2304
     nsenter -t $1 -n ip link set $2 up
-    nsenter -t $1 -n iw dev $2 set channel 1
+    nsenter -t $1 -n iw dev $2 set channel $channel
     nsenter -t $1 -n ip link set $2 down
     nsenter -t $1 -n ip link set $2 up
 }
@@ -77,7 +83,7 @@ mtu_is() { at_left ip link show "$(tun)" | grep -q "mtu $1 "; }
 check "IP packets of 1500 bytes fit" mtu_is 1500
 
 mkdir -p /tmp/www /tmp/got
-dd if=/dev/urandom of=/tmp/www/file bs=65536 count=32 2>/dev/null
+dd if=/dev/urandom of=/tmp/www/file bs=1024 count=$kilobytes 2>/dev/null
 at_right httpd -p 8080 -h /tmp/www
 at_left httpd -p 8080 -h /tmp/www
 same() { [ "$(sha256sum <$1)" = "$(sha256sum <$2)" ]; }
@@ -87,8 +93,8 @@ carry() { # NAME ADDRESS COMMAND: fetches the file, says how long it took, compa
     echo "$1 took $(cut -d' ' -f1 /proc/uptime | awk -v s=$start '{ print $1 - s }') s"
     same /tmp/www/file /tmp/got/$1
 }
-check "2 MB from right to left arrive whole" carry leftward $right at_left
-check "2 MB from left to right arrive whole" carry rightward $left at_right
+check "a file from right to left arrives whole" carry leftward $right at_left
+check "a file from left to right arrives whole" carry rightward $left at_right
 check "ping without loss" at_left ping -q -c 10 -i 0.2 -W 3 -s 1400 $right
 
 status() { XDG_RUNTIME_DIR=/run/$1 at_$1 ./farhop status $1 --json >/out/$1.json; }

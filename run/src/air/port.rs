@@ -273,7 +273,8 @@ mod tests {
 
     fn injected(to: Option<u16>, rate: Bitrate, retries: Option<u8>) -> Vec<u8> {
         let mut out = Vec::new();
-        radiotap::put_injection(&mut out, &Injection { rate, retries });
+        let injection = Injection { phy: Phy::default(), rate, retries };
+        radiotap::put_injection(&mut out, &injection);
         let header = DataHeader {
             from: (NodeId(1), RadioId(0)),
             to: to.map(|node| (NodeId(node), RadioId(0))),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use farhop_proto::base::phy::mpdu_bytes;
-use farhop_proto::base::{AckPolicy, Bitrate, Frame, FrameUp, Instant, ReceivedFrame};
+use farhop_proto::base::{AckPolicy, Bitrate, Frame, FrameUp, Instant, Phy, ReceivedFrame};
 use farhop_proto::wire::ieee80211::{self, DataHeader, Station};
 use farhop_proto::wire::radiotap::{self, Injection, Radiotap};
 
@@ -19,8 +19,8 @@ const FCS_BYTES: usize = 4;
 const STATIONS: usize = 64;
 
 /// Bytes of a frame as it is injected, of which so many are behind LLC/SNAP.
-pub(super) fn injected_bytes(payload: usize) -> usize {
-    radiotap::INJECTION_BYTES + mpdu_bytes(true, payload) - FCS_BYTES
+pub(super) fn injected_bytes(phy: &Phy, payload: usize) -> usize {
+    radiotap::injection_bytes(phy) + mpdu_bytes(true, payload) - FCS_BYTES
 }
 
 /// The part of a monitor device that knows nothing of sockets.
@@ -170,6 +170,7 @@ impl Card {
         let options = &frame.options;
         let attempts = options.attempts.unwrap_or(self.spec.attempts);
         let injection = Injection {
+            phy: self.spec.radio.phy,
             rate: options.rate.unwrap_or(self.spec.radio.rate),
             retries: match options.ack {
                 AckPolicy::NoAck => None,
@@ -320,7 +321,10 @@ mod tests {
     fn a_frame_is_as_long_as_it_is_taken_to_be() {
         // What is acknowledged is no QoS data here, but has one more field of radiotap.
         for (ack, less) in [(AckPolicy::NoAck, 1), (AckPolicy::Normal, 2)] {
-            assert_eq!(card(1).encode(&frame(1, ack)).0.len(), injected_bytes(100) - less);
+            assert_eq!(
+                card(1).encode(&frame(1, ack)).0.len(),
+                injected_bytes(&Phy::default(), 100) - less
+            );
         }
     }
 

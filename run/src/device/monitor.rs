@@ -38,7 +38,7 @@ impl Monitor {
             // Without an echo the send buffer is the card's only word on room: keep it short.
             socket.set_send_buffer(20_000)?;
         }
-        interface::check_mtu(interface, injected_bytes(spec.longest));
+        interface::check_mtu(interface, injected_bytes(&spec.radio.phy, spec.longest));
         Ok(Self {
             card: Card::build(spec),
             interface: interface.into(),

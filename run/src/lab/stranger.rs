@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use farhop_proto::base::{
-    AccessCategory, AckPolicy, Bitrate, Duration, Instant, RadioId, ReceivedFrame, Seed,
+    AccessCategory, AckPolicy, Bitrate, Duration, Instant, Phy, RadioId, ReceivedFrame, Seed,
 };
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::stack::{NodeConfig, Scenario};
@@ -201,7 +201,9 @@ impl Radio {
         let at = Instant::ZERO + due.since(begin);
         let Some(Shot { kind, frame, air_time }) = self.source.poll_shot(at) else { return Ok(()) };
         self.out.clear();
-        radiotap::put_injection(&mut self.out, &Injection { rate: frame.rate, retries: None });
+        // The emulated air has no rates that need more of it.
+        let injection = Injection { phy: Phy::default(), rate: frame.rate, retries: None };
+        radiotap::put_injection(&mut self.out, &injection);
         let header = DataHeader {
             from: (frame.from, RadioId(0)),
             to: frame.to.map(|to| (to, RadioId(0))),

@@ -78,6 +78,8 @@ pub struct Radiotap {
     pub bad_fcs: bool,
     /// Bit-rate, of frames that are not HT or VHT.
     pub rate: Option<Bitrate>,
+    /// Modulation and coding of those that are.
+    pub mcs: Option<Mcs>,
     /// Channel frequency, in MHz.
     pub frequency_mhz: Option<u16>,
     /// Received power.
@@ -88,6 +90,75 @@ pub struct Radiotap {
     pub tx_flags: Option<TxFlags>,
     /// Of an injected frame: repetitions wanted; of an echo: repetitions made.
     pub data_retries: Option<u8>,
+}
+
+/// How a frame of 802.11n (HT) or ac (VHT) is modulated and coded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mcs {
+    /// 802.11n or ac.
+    pub kind: PhyKind,
+    /// The index, as [`Phy::mcs`] counts.
+    pub index: u8,
+    /// Streams, which the index of HT has in it.
+    pub streams: Option<u8>,
+    /// Width of the channel; nothing if it is not one that farhop has, or not told.
+    pub width: Option<Width>,
+    /// Guard interval, if it is told.
+    pub guard_interval: Option<GuardInterval>,
+}
+
+impl Mcs {
+    /// The MCS field: what is known, flags and index.
+    fn of_ht(value: &[u8]) -> Option<Self> {
+        let [known, flags, index] = *value else { return None };
+        let width = match flags & 0x03 {
+            1 => Width::Mhz40,
+            _ => Width::Mhz20,
+        };
+        let has = |bit: u8| known & bit != 0;
+        has(0x02).then(|| Self {
+            kind: PhyKind::N,
+            index,
+            streams: None,
+            width: has(0x01).then_some(width),
+            guard_interval: has(0x04).then(|| guard_interval(flags)),
+        })
+    }
+
+    /// The VHT field: what is known, flags, bandwidth, and MCS and streams of the first user.
+    fn of_vht(value: &[u8]) -> Option<Self> {
+        let [known, _, flags, bandwidth, first, ..] = *value else { return None };
+        let width = match bandwidth {
+            0 | 2 | 3 => Some(Width::Mhz20),
+            1 => Some(Width::Mhz40),
+            4 => Some(Width::Mhz80),
+            _ => None,
+        };
+        let has = |bit: u8| known & bit != 0;
+        let (index, streams) = (first >> 4, first & 0x0f);
+        // No streams: there is no user.
+        (streams > 0).then(|| Self {
+            kind: PhyKind::Ac,
+            index,
+            streams: Some(streams),
+            width: width.filter(|_| has(0x40)),
+            guard_interval: has(0x04).then(|| guard_interval(flags)),
+        })
+    }
+
+    /// The bit-rate of a PHY that it means, if it means one.
+    fn rate_of(&self, phy: &Phy) -> Option<Bitrate> {
+        let is_of = self.kind == phy.kind
+            && self.streams.is_none_or(|streams| streams == phy.streams)
+            && self.width.is_none_or(|width| width == phy.width)
+            && self.guard_interval.is_none_or(|it| it == phy.guard_interval);
+        if is_of { phy.rate_of_mcs(self.index) } else { None }
+    }
+}
+
+/// The guard interval in the flags of an MCS or VHT field.
+fn guard_interval(flags: u8) -> GuardInterval {
+    if flags & 0x04 != 0 { GuardInterval::Short } else { GuardInterval::Long }
 }
 
 /// Flags of an injected frame or an echo.
@@ -164,6 +235,8 @@ impl Radiotap {
                 });
             }
             DATA_RETRIES => self.data_retries = Some(value[0]),
+            MCS => self.mcs = Mcs::of_ht(value),
+            VHT => self.mcs = Mcs::of_vht(value),
             _ => {}
         }
     }
@@ -176,14 +249,19 @@ impl Radiotap {
 
     /// The rate of a PHY that the header means, if it means one.
     pub fn rate_of(&self, phy: &Phy) -> Option<Bitrate> {
+        if let Some(mcs) = self.mcs {
+            return mcs.rate_of(phy);
+        }
         let step = |rate: Bitrate| Bitrate::from_bps(u64::from(rate_field(rate)) * RATE_STEP_BPS);
-        phy.rates().iter().copied().find(|rate| Some(step(*rate)) == self.rate)
+        phy.legacy_rates().iter().copied().find(|rate| Some(step(*rate)) == self.rate)
     }
 }
 
 /// What is to be sent how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Injection {
+    /// PHY: a bit-rate of 802.11n or ac goes as its MCS.
+    pub phy: Phy,
     /// Bit-rate; without one, mac80211 sends at the lowest of the band.
     pub rate: Bitrate,
     /// Repetitions after the first transmission, or `None` for a frame without acknowledgement:
@@ -191,20 +269,29 @@ pub struct Injection {
     pub retries: Option<u8>,
 }
 
-/// Length of the longest header of a frame to be injected, in bytes.
-pub const INJECTION_BYTES: usize = 13;
+/// Length of the longest header of a frame of a PHY to be injected, in bytes.
+pub const fn injection_bytes(phy: &Phy) -> usize {
+    match phy.kind {
+        PhyKind::N => 14,
+        PhyKind::Ac => 24,
+        _ => 13,
+    }
+}
 
 /// Appends the header of a frame to be injected.
 pub fn put_injection(out: &mut Vec<u8>, injection: &Injection) {
-    let fields = match injection.retries {
-        Some(_) => 1 << RATE | 1 << TX_FLAGS | 1 << DATA_RETRIES,
-        None => 1 << RATE | 1 << TX_FLAGS,
-    };
-    let start = put_start(out, fields);
-    out.extend_from_slice(&[rate_field(injection.rate), 0]);
-    let flags = if injection.retries.is_none() { TX_FLAG_NO_ACK } else { 0 };
+    let Injection { phy, rate, retries } = injection;
+    let mode = mode_field(phy, *rate);
+    let counted = if retries.is_some() { 1 << DATA_RETRIES } else { 0 };
+    let start = put_start(out, 1 << mode | 1 << TX_FLAGS | counted);
+    if mode == RATE {
+        out.push(rate_field(*rate));
+    }
+    put_aligned(out, start, TX_FLAGS);
+    let flags = if retries.is_none() { TX_FLAG_NO_ACK } else { 0 };
     out.extend_from_slice(&flags.to_le_bytes());
-    out.extend(injection.retries);
+    out.extend(retries);
+    put_mode(out, start, phy, *rate);
     put_length(out, start);
 }
 
@@ -259,21 +346,13 @@ pub struct Captured {
 /// Appends the header of a captured frame: its rate or its MCS, and its place in an A-MPDU.
 pub fn put_captured(out: &mut Vec<u8>, captured: &Captured) {
     let Captured { phy, rate, .. } = captured;
-    let format = match phy.mode(*rate) {
-        Mode::Ofdm(ofdm) => ofdm.format,
-        _ => Format::NonHt,
-    };
-    let mode = match format {
-        Format::NonHt => RATE,
-        Format::Ht => MCS,
-        Format::Vht => VHT,
-    };
+    let mode = mode_field(phy, *rate);
     let signal = if captured.signal.is_some() { 1 << DBM_SIGNAL } else { 0 };
     let ampdu = if captured.ampdu.is_some() { 1 << AMPDU } else { 0 };
     let start = put_start(out, 1 << TSFT | 1 << FLAGS | 1 << CHANNEL | 1 << mode | signal | ampdu);
     out.extend_from_slice(&captured.tsft_us.to_le_bytes());
     out.push(0);
-    if format == Format::NonHt {
+    if mode == RATE {
         out.push(rate_field(*rate));
     }
     put_aligned(out, start, CHANNEL);
@@ -281,8 +360,8 @@ pub fn put_captured(out: &mut Vec<u8>, captured: &Captured) {
     out.extend_from_slice(&frequency.to_le_bytes());
     out.extend_from_slice(&flags.to_le_bytes());
     out.extend(captured.signal.map(|signal| signal.as_f64().round() as i8 as u8));
-    if format == Format::Ht {
-        put_mcs(out, phy, *rate);
+    if mode == MCS {
+        put_mode(out, start, phy, *rate);
     }
     if let Some((number, is_last)) = captured.ampdu {
         put_aligned(out, start, AMPDU);
@@ -292,11 +371,31 @@ pub fn put_captured(out: &mut Vec<u8>, captured: &Captured) {
         out.extend_from_slice(&flags.to_le_bytes());
         out.extend_from_slice(&[0, 0]);
     }
-    if format == Format::Vht {
-        put_aligned(out, start, VHT);
-        put_vht(out, phy, *rate);
+    if mode == VHT {
+        put_mode(out, start, phy, *rate);
     }
     put_length(out, start);
+}
+
+/// The field that tells a bit-rate of a PHY.
+fn mode_field(phy: &Phy, rate: Bitrate) -> u32 {
+    match phy.mode(rate) {
+        Mode::Ofdm(ofdm) if ofdm.format == Format::Ht => MCS,
+        Mode::Ofdm(ofdm) if ofdm.format == Format::Vht => VHT,
+        _ => RATE,
+    }
+}
+
+/// Appends the field of a bit-rate that has an MCS.
+fn put_mode(out: &mut Vec<u8>, start: usize, phy: &Phy, rate: Bitrate) {
+    match mode_field(phy, rate) {
+        MCS => put_mcs(out, phy, rate),
+        VHT => {
+            put_aligned(out, start, VHT);
+            put_vht(out, phy, rate);
+        }
+        _ => {}
+    }
 }
 
 /// Fills up to where a field may begin.

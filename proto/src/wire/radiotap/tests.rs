@@ -7,7 +7,7 @@ const MBPS_11: Bitrate = Bitrate::from_100kbps(110);
 #[test]
 fn an_unacknowledged_frame_is_injected_with_rate_and_flag_alone() {
     let mut out = Vec::new();
-    put_injection(&mut out, &Injection { rate: MBPS_11, retries: None });
+    put_injection(&mut out, &Injection { phy: Phy::default(), rate: MBPS_11, retries: None });
     assert_eq!(out, [0, 0, 12, 0, 0x04, 0x80, 0, 0, 22, 0, 0x08, 0]);
     let flags = TxFlags { failed: false, no_ack: true };
     assert_eq!(parse(&out).expect("a header").tx_flags, Some(flags));
@@ -16,7 +16,7 @@ fn an_unacknowledged_frame_is_injected_with_rate_and_flag_alone() {
 #[test]
 fn an_acknowledged_frame_is_injected_with_its_retries() {
     let mut out = Vec::new();
-    put_injection(&mut out, &Injection { rate: MBPS_11, retries: Some(2) });
+    put_injection(&mut out, &Injection { phy: Phy::default(), rate: MBPS_11, retries: Some(2) });
     assert_eq!(out, [0, 0, 13, 0, 0x04, 0x80, 0x02, 0, 22, 0, 0, 0, 2]);
     let found = parse(&out).expect("a header");
     assert_eq!((found.rate, found.data_retries), (Some(MBPS_11), Some(2)));
@@ -133,6 +133,9 @@ fn receptions_at_ht_and_vht_rates_are_read_past_what_they_add() {
         assert!([29, 38].contains(&found.length), "the lengths that mac80211 writes");
         assert_eq!((found.tsft_us, found.signal), (Some(1), Some(Dbm::new(-70))));
         assert_eq!((found.rate, found.frequency_mhz), (None, Some(5180)));
+        let n = fast(PhyKind::N, Width::Mhz20, 1);
+        let is_ht = found.length == 29;
+        assert_eq!(found.rate_of(&n), n.rate_of_mcs(7).filter(|_| is_ht));
         assert!(!found.is_echo());
     }
 }
@@ -189,9 +192,59 @@ fn a_header_leads_back_to_each_rate_of_each_width() {
         let phy = Phy { kind, width, ..Phy::default() };
         for rate in phy.rates() {
             let mut out = Vec::new();
-            put_injection(&mut out, &Injection { rate: *rate, retries: None });
+            put_injection(&mut out, &Injection { phy, rate: *rate, retries: None });
             let found = parse(&out).expect("a header");
             assert_eq!(found.rate_of(&phy), Some(*rate), "{kind:?} {width:?}");
+            assert!(out.len() <= injection_bytes(&phy));
+        }
+    }
+}
+
+/// 802.11n or ac with a width and streams, and a short guard interval.
+fn fast(kind: PhyKind, width: Width, streams: u8) -> Phy {
+    Phy { kind, width, streams, guard_interval: GuardInterval::Short, ..Phy::default() }
+}
+
+#[test]
+fn rates_of_ht_and_vht_are_injected_as_their_mcs() {
+    let of = |phy: Phy, mcs: u8, retries| {
+        let mut out = Vec::new();
+        let rate = phy.rate_of_mcs(mcs).expect("an MCS");
+        put_injection(&mut out, &Injection { phy, rate, retries });
+        out
+    };
+    // All of the MCS field is known: 40 MHz, short guard interval.
+    let n = of(fast(PhyKind::N, Width::Mhz40, 2), 15, None);
+    assert_eq!(n, [0, 0, 13, 0, 0, 0x80, 0x08, 0, 0x08, 0, 0x7f, 0x05, 15]);
+    // Guard interval and bandwidth of the VHT field are known: 80 MHz, MCS 9 on two streams.
+    let ac = of(fast(PhyKind::Ac, Width::Mhz80, 2), 9, Some(3));
+    let head = [0, 0, 24, 0, 0, 0x80, 0x22, 0, 0, 0, 3, 0];
+    assert_eq!(ac[..12], head);
+    assert_eq!(ac[12..], [0x44, 0, 4, 4, 0x92, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_header_leads_back_to_each_mcs_of_its_own_phy_alone() {
+    let phys = [
+        fast(PhyKind::N, Width::Mhz20, 1),
+        fast(PhyKind::N, Width::Mhz40, 1),
+        fast(PhyKind::N, Width::Mhz40, 2),
+        fast(PhyKind::Ac, Width::Mhz40, 2),
+        fast(PhyKind::Ac, Width::Mhz80, 1),
+        fast(PhyKind::Ac, Width::Mhz80, 2),
+    ];
+    for phy in phys {
+        for rate in phy.rates().iter().chain(phy.legacy_rates()) {
+            let mut out = Vec::new();
+            put_injection(&mut out, &Injection { phy, rate: *rate, retries: Some(1) });
+            let found = parse(&out).expect("a header");
+            assert_eq!((found.rate_of(&phy), found.data_retries), (Some(*rate), Some(1)));
+            assert!(out.len() <= injection_bytes(&phy));
+            let has_mcs = phy.mcs(*rate).is_some();
+            let others = phys.iter().filter(|other| has_mcs && **other != phy);
+            for other in others {
+                assert_eq!(found.rate_of(other), None, "{phy:?} and {other:?}");
+            }
         }
     }
 }
