@@ -12,7 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration as StdDuration;
 
-use farhop_proto::base::{Bitrate, Dbm, Rng, Seed};
+use farhop_proto::base::{Bitrate, Dbm, Phy, Rng, Seed};
 use farhop_proto::link::wild::WildConfig;
 use farhop_proto::stack::{
     LinkConfig, NodeConfig, NodePlan, RadioLinkConfig, Scenario, StackConfig,
@@ -189,7 +189,10 @@ fn run_air(sockets: &[PacketSocket; 2], stop: &AtomicBool) {
                 frames += 1;
                 let retries = 0;
                 out.clear();
-                radiotap::put_echo(&mut out, &Echo { rate: MBPS_11, failed: true, retries });
+                radiotap::put_echo(
+                    &mut out,
+                    &Echo { phy: Phy::default(), rate: MBPS_11, failed: true, retries },
+                );
                 out.extend_from_slice(&packet[tap.length..]);
                 socket.send(&out).expect("a veth");
                 if frames.is_multiple_of(10) {
@@ -199,7 +202,8 @@ fn run_air(sockets: &[PacketSocket; 2], stop: &AtomicBool) {
                 let tsft_us = clock.now().as_nanos() / 1_000 + 3_600_000_000;
                 let (rate, signal) = (MBPS_11, Some(Dbm::new(-60)));
                 out.clear();
-                let reception = Reception { tsft_us, rate, channel: 1, signal, antenna: None };
+                let phy = Phy::default();
+                let reception = Reception { tsft_us, phy, rate, channel: 1, signal, antenna: None };
                 radiotap::put_reception(&mut out, &reception);
                 out.extend_from_slice(&packet[tap.length..]);
                 sockets[1 - from].send(&out).expect("a veth");

@@ -140,7 +140,7 @@ impl Port {
     /// The rate that a header asks for, or the lowest where the band lacks it.
     fn rate(&self, tap: &Radiotap) -> Bitrate {
         let phy = &self.spec.phy;
-        tap.rate_of(phy).unwrap_or(phy.rates()[0])
+        tap.rate_of(phy).unwrap_or(phy.legacy_rates()[0])
     }
 
     fn decode(&mut self, packet: &[u8]) -> Result<Frame, &'static str> {
@@ -190,6 +190,7 @@ impl Port {
         self.out.clear();
         let reception = Reception {
             tsft_us,
+            phy: self.spec.phy,
             rate: frame.rate,
             channel: self.spec.channel,
             signal: frame.signal,
@@ -217,7 +218,10 @@ impl Port {
         let failed = !waiting.is_group && !matches!(done.outcome, FrameOutcome::Acked(_));
         let retries = done.attempts.saturating_sub(1);
         self.out.clear();
-        radiotap::put_echo(&mut self.out, &Echo { rate: waiting.rate, failed, retries });
+        radiotap::put_echo(
+            &mut self.out,
+            &Echo { phy: self.spec.phy, rate: waiting.rate, failed, retries },
+        );
         self.out.extend_from_slice(&waiting.mpdu);
         Some(&self.out)
     }

@@ -297,7 +297,7 @@ mod tests {
         let mut out = Vec::new();
         radiotap::put_reception(
             &mut out,
-            &Reception { tsft_us, rate, channel: 1, signal, antenna: None },
+            &Reception { tsft_us, phy: Phy::default(), rate, channel: 1, signal, antenna: None },
         );
         out.extend_from_slice(&injected[length..]);
         out
@@ -335,7 +335,10 @@ mod tests {
             let frame = frame(id, AckPolicy::Normal);
             let (injected, sequence) = card.encode(&frame);
             let mut echo = Vec::new();
-            radiotap::put_echo(&mut echo, &Echo { rate: MBPS_11, failed, retries: 2 });
+            radiotap::put_echo(
+                &mut echo,
+                &Echo { phy: Phy::default(), rate: MBPS_11, failed, retries: 2 },
+            );
             echo.extend_from_slice(&injected[13..]);
             card.gate.on_sent(at(0), &frame, sequence, Duration::ZERO);
             let up = card.take(&echo, at(2_000));

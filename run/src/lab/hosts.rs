@@ -17,10 +17,10 @@ pub(super) type Setting = (&'static str, &'static str);
 /// Refuses radios that the emulated air does not know, and flows that the kernel and the lab's
 /// programs cannot run.
 pub(super) fn check(scenario: &Scenario) -> Result<(), LabError> {
-    if let Some((whose, phy)) = unknown_to_air(scenario) {
+    if let Some(whose) = unknown_to_air(scenario) {
         return Err(LabError::Refused(format!(
-            "{whose}: the air of the lab has the bit-rates of 802.11b, a and g, and no {phy}: use \
-             `farhop sim`"
+            "{whose}: radios of the lab send each frame by itself, as cards do with frames that \
+             are injected: give it aggregate = 1, or use `farhop sim`"
         )));
     }
     if let Some((whose, rate)) = unknown_to_others(scenario) {
@@ -57,13 +57,11 @@ fn radios(scenario: &Scenario) -> impl Iterator<Item = (String, RadioConfig)> {
     std::iter::once(("[radio]".to_owned(), all.clone())).chain(of_nodes).chain(of_links)
 }
 
-/// Whose radio is of 802.11n or ac, which put frames together.
-fn unknown_to_air(scenario: &Scenario) -> Option<(String, &'static str)> {
-    radios(scenario).find_map(|(whose, radio)| match radio.phy {
-        PhyKind::N => Some((whose, "802.11n")),
-        PhyKind::Ac => Some((whose, "802.11ac")),
-        PhyKind::A | PhyKind::B | PhyKind::G | PhyKind::Wire => None,
-    })
+/// Whose radio puts frames together.
+fn unknown_to_air(scenario: &Scenario) -> Option<String> {
+    let puts_together =
+        |radio: &RadioConfig| matches!(radio.phy, PhyKind::N | PhyKind::Ac) && radio.aggregate > 1;
+    radios(scenario).find_map(|(whose, radio)| puts_together(&radio).then_some(whose))
 }
 
 /// Whose radio sends at a rate that another one does not know, which knows lower ones of it.
@@ -177,6 +175,16 @@ mod tests {
             assert!(error.contains("farhop sim") && error.lines().count() == 1, "{error}");
         }
         assert!(check(&scenario(&[with(Congestion::Cubic)])).is_ok());
+    }
+
+    #[test]
+    fn radios_that_put_frames_together_are_refused() {
+        let mut fast = scenario(&[]);
+        fast.radio.phy = PhyKind::N;
+        let error = check(&fast).expect_err("it is refused").to_string();
+        assert!(error.contains("aggregate = 1") && error.lines().count() == 1, "{error}");
+        fast.radio.aggregate = 1;
+        assert!(check(&fast).is_ok());
     }
 
     #[test]

@@ -5,8 +5,11 @@
 //! only the emulated air writes). One parser reads them all, and those of real drivers: it skips
 //! every field that it does not need by its size and alignment.
 
+mod mcs;
+
+pub use self::mcs::Mcs;
 use crate::base::phy::{Format, Mode};
-use crate::base::{Band, Bitrate, Dbm, GuardInterval, Phy, PhyKind, Width};
+use crate::base::{Band, Bitrate, Dbm, Phy, PhyKind, Width};
 
 const TSFT: u32 = 0;
 const FLAGS: u32 = 1;
@@ -90,75 +93,6 @@ pub struct Radiotap {
     pub tx_flags: Option<TxFlags>,
     /// Of an injected frame: repetitions wanted; of an echo: repetitions made.
     pub data_retries: Option<u8>,
-}
-
-/// How a frame of 802.11n (HT) or ac (VHT) is modulated and coded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mcs {
-    /// 802.11n or ac.
-    pub kind: PhyKind,
-    /// The index, as [`Phy::mcs`] counts.
-    pub index: u8,
-    /// Streams, which the index of HT has in it.
-    pub streams: Option<u8>,
-    /// Width of the channel; nothing if it is not one that farhop has, or not told.
-    pub width: Option<Width>,
-    /// Guard interval, if it is told.
-    pub guard_interval: Option<GuardInterval>,
-}
-
-impl Mcs {
-    /// The MCS field: what is known, flags and index.
-    fn of_ht(value: &[u8]) -> Option<Self> {
-        let [known, flags, index] = *value else { return None };
-        let width = match flags & 0x03 {
-            1 => Width::Mhz40,
-            _ => Width::Mhz20,
-        };
-        let has = |bit: u8| known & bit != 0;
-        has(0x02).then(|| Self {
-            kind: PhyKind::N,
-            index,
-            streams: None,
-            width: has(0x01).then_some(width),
-            guard_interval: has(0x04).then(|| guard_interval(flags)),
-        })
-    }
-
-    /// The VHT field: what is known, flags, bandwidth, and MCS and streams of the first user.
-    fn of_vht(value: &[u8]) -> Option<Self> {
-        let [known, _, flags, bandwidth, first, ..] = *value else { return None };
-        let width = match bandwidth {
-            0 | 2 | 3 => Some(Width::Mhz20),
-            1 => Some(Width::Mhz40),
-            4 => Some(Width::Mhz80),
-            _ => None,
-        };
-        let has = |bit: u8| known & bit != 0;
-        let (index, streams) = (first >> 4, first & 0x0f);
-        // No streams: there is no user.
-        (streams > 0).then(|| Self {
-            kind: PhyKind::Ac,
-            index,
-            streams: Some(streams),
-            width: width.filter(|_| has(0x40)),
-            guard_interval: has(0x04).then(|| guard_interval(flags)),
-        })
-    }
-
-    /// The bit-rate of a PHY that it means, if it means one.
-    fn rate_of(&self, phy: &Phy) -> Option<Bitrate> {
-        let is_of = self.kind == phy.kind
-            && self.streams.is_none_or(|streams| streams == phy.streams)
-            && self.width.is_none_or(|width| width == phy.width)
-            && self.guard_interval.is_none_or(|it| it == phy.guard_interval);
-        if is_of { phy.rate_of_mcs(self.index) } else { None }
-    }
-}
-
-/// The guard interval in the flags of an MCS or VHT field.
-fn guard_interval(flags: u8) -> GuardInterval {
-    if flags & 0x04 != 0 { GuardInterval::Short } else { GuardInterval::Long }
 }
 
 /// Flags of an injected frame or an echo.
@@ -281,18 +215,8 @@ pub const fn injection_bytes(phy: &Phy) -> usize {
 /// Appends the header of a frame to be injected.
 pub fn put_injection(out: &mut Vec<u8>, injection: &Injection) {
     let Injection { phy, rate, retries } = injection;
-    let mode = mode_field(phy, *rate);
-    let counted = if retries.is_some() { 1 << DATA_RETRIES } else { 0 };
-    let start = put_start(out, 1 << mode | 1 << TX_FLAGS | counted);
-    if mode == RATE {
-        out.push(rate_field(*rate));
-    }
-    put_aligned(out, start, TX_FLAGS);
     let flags = if retries.is_none() { TX_FLAG_NO_ACK } else { 0 };
-    out.extend_from_slice(&flags.to_le_bytes());
-    out.extend(retries);
-    put_mode(out, start, phy, *rate);
-    put_length(out, start);
+    put_sent(out, phy, *rate, flags, *retries);
 }
 
 /// How a frame was received.
@@ -300,6 +224,8 @@ pub fn put_injection(out: &mut Vec<u8>, injection: &Injection) {
 pub struct Reception {
     /// The radio's time at the first bit of the frame behind the PLCP header, in microseconds.
     pub tsft_us: u64,
+    /// PHY.
+    pub phy: Phy,
     /// Bit-rate.
     pub rate: Bitrate,
     /// Channel number.
@@ -314,15 +240,22 @@ pub struct Reception {
 pub fn put_reception(out: &mut Vec<u8>, reception: &Reception) {
     let signal = if reception.signal.is_some() { 1 << DBM_SIGNAL } else { 0 };
     let antenna = if reception.antenna.is_some() { 1 << ANTENNA } else { 0 };
-    let fields = 1 << TSFT | 1 << FLAGS | 1 << RATE | 1 << CHANNEL | signal | antenna;
+    let Reception { phy, rate, .. } = reception;
+    let mode = mode_field(phy, *rate);
+    let fields = 1 << TSFT | 1 << FLAGS | 1 << mode | 1 << CHANNEL | signal | antenna;
     let start = put_start(out, fields);
     out.extend_from_slice(&reception.tsft_us.to_le_bytes());
-    out.extend_from_slice(&[0, rate_field(reception.rate)]);
+    out.push(0);
+    if mode == RATE {
+        out.push(rate_field(*rate));
+    }
+    put_aligned(out, start, CHANNEL);
     let (frequency, flags) = channel_fields(reception.channel);
     out.extend_from_slice(&frequency.to_le_bytes());
     out.extend_from_slice(&flags.to_le_bytes());
     out.extend(reception.signal.map(|signal| signal.as_f64().round() as i8 as u8));
     out.extend(reception.antenna);
+    put_mode(out, start, phy, *rate);
     put_length(out, start);
 }
 
@@ -389,10 +322,10 @@ fn mode_field(phy: &Phy, rate: Bitrate) -> u32 {
 /// Appends the field of a bit-rate that has an MCS.
 fn put_mode(out: &mut Vec<u8>, start: usize, phy: &Phy, rate: Bitrate) {
     match mode_field(phy, rate) {
-        MCS => put_mcs(out, phy, rate),
+        MCS => mcs::put_ht(out, phy, rate),
         VHT => {
             put_aligned(out, start, VHT);
-            put_vht(out, phy, rate);
+            mcs::put_vht(out, phy, rate);
         }
         _ => {}
     }
@@ -403,27 +336,6 @@ fn put_aligned(out: &mut Vec<u8>, start: usize, field: u32) {
     let (align, _) = FIELDS[field as usize];
     let length = (out.len() - start).next_multiple_of(align.into());
     out.resize(start + length, 0);
-}
-
-/// Known are width, MCS, guard interval, format (mixed), FEC (convolutional), STBC and extension
-/// spatial streams (none): all there is.
-fn put_mcs(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
-    let width = u8::from(phy.width == Width::Mhz40);
-    let short = u8::from(phy.guard_interval == GuardInterval::Short) << 2;
-    out.extend_from_slice(&[0x7f, width | short, phy.mcs(rate).unwrap_or(0)]);
-}
-
-/// Guard interval and width are known, beside the MCS and the streams of the one receiver.
-fn put_vht(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
-    let width = match phy.width {
-        Width::Mhz80 => 4,
-        Width::Mhz40 => 1,
-        _ => 0,
-    };
-    let short = u8::from(phy.guard_interval == GuardInterval::Short) << 2;
-    out.extend_from_slice(&0x0044_u16.to_le_bytes());
-    let first = phy.mcs(rate).unwrap_or(0) << 4 | phy.streams;
-    out.extend_from_slice(&[short, width, first, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 /// Frequency and flags of the channel of a captured frame.
@@ -452,6 +364,8 @@ fn captured_channel(captured: &Captured) -> (u16, u16) {
 /// What became of an injected frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
+    /// PHY.
+    pub phy: Phy,
     /// Bit-rate.
     pub rate: Bitrate,
     /// Not acknowledged in any attempt; also of every unicast frame that asked for none.
@@ -462,11 +376,23 @@ pub struct Echo {
 
 /// Appends the header of a status echo.
 pub fn put_echo(out: &mut Vec<u8>, echo: &Echo) {
-    let start = put_start(out, 1 << RATE | 1 << TX_FLAGS | 1 << DATA_RETRIES);
-    out.extend_from_slice(&[rate_field(echo.rate), 0]);
-    let flags = if echo.failed { TX_FLAG_FAILED } else { 0 };
+    let Echo { phy, rate, failed, retries } = echo;
+    let flags = if *failed { TX_FLAG_FAILED } else { 0 };
+    put_sent(out, phy, *rate, flags, Some(*retries));
+}
+
+/// Appends the header of a frame that was or is to be sent.
+fn put_sent(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate, flags: u16, retries: Option<u8>) {
+    let mode = mode_field(phy, rate);
+    let counted = if retries.is_some() { 1 << DATA_RETRIES } else { 0 };
+    let start = put_start(out, 1 << mode | 1 << TX_FLAGS | counted);
+    if mode == RATE {
+        out.push(rate_field(rate));
+    }
+    put_aligned(out, start, TX_FLAGS);
     out.extend_from_slice(&flags.to_le_bytes());
-    out.push(echo.retries);
+    out.extend(retries);
+    put_mode(out, start, phy, rate);
     put_length(out, start);
 }
 

@@ -1,6 +1,7 @@
 //! Headers as we write them, and as drivers do.
 
 use super::*;
+use crate::base::GuardInterval;
 
 const MBPS_11: Bitrate = Bitrate::from_100kbps(110);
 
@@ -26,6 +27,7 @@ fn an_acknowledged_frame_is_injected_with_its_retries() {
 fn a_reception_comes_back_as_it_went() {
     let reception = Reception {
         tsft_us: 0x0102_0304_0506_0708,
+        phy: Phy::default(),
         rate: MBPS_11,
         channel: 6,
         signal: Some(Dbm::new(-61)),
@@ -82,7 +84,7 @@ fn captured_frames_have_the_fields_of_their_phy_where_they_belong() {
 #[test]
 fn an_echo_is_told_from_a_reception() {
     let mut out = Vec::new();
-    put_echo(&mut out, &Echo { rate: MBPS_11, failed: true, retries: 3 });
+    put_echo(&mut out, &Echo { phy: Phy::default(), rate: MBPS_11, failed: true, retries: 3 });
     let found = parse(&out).expect("a header");
     assert_eq!(out.len(), 13, "as mac80211 writes it");
     assert!(found.is_echo());
@@ -241,6 +243,24 @@ fn a_header_leads_back_to_each_mcs_of_its_own_phy_alone() {
             assert_eq!((found.rate_of(&phy), found.data_retries), (Some(*rate), Some(1)));
             assert!(out.len() <= injection_bytes(&phy));
             let has_mcs = phy.mcs(*rate).is_some();
+            let mut out = Vec::new();
+            let reception = Reception {
+                tsft_us: 9,
+                phy,
+                rate: *rate,
+                channel: 36,
+                signal: Some(Dbm::new(-61)),
+                antenna: None,
+            };
+            put_reception(&mut out, &reception);
+            let received = parse(&out).expect("a header");
+            assert_eq!((received.rate_of(&phy), received.tsft_us), (Some(*rate), Some(9)));
+            assert_eq!(received.signal, reception.signal);
+            let mut out = Vec::new();
+            put_echo(&mut out, &Echo { phy, rate: *rate, failed: true, retries: 2 });
+            let echo = parse(&out).expect("a header");
+            assert!(echo.is_echo() && echo.rate_of(&phy) == Some(*rate));
+            assert_eq!(echo.data_retries, Some(2));
             let others = phys.iter().filter(|other| has_mcs && **other != phy);
             for other in others {
                 assert_eq!(found.rate_of(other), None, "{phy:?} and {other:?}");

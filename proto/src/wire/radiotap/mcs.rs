@@ -1,0 +1,93 @@
+//! The fields of frames of 802.11n and ac (radiotap.org, `MCS` and `VHT`).
+
+use crate::base::{Bitrate, GuardInterval, Phy, PhyKind, Width};
+
+/// How a frame of 802.11n (HT) or ac (VHT) is modulated and coded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mcs {
+    /// 802.11n or ac.
+    pub kind: PhyKind,
+    /// The index, as [`Phy::mcs`] counts.
+    pub index: u8,
+    /// Streams, which the index of HT has in it.
+    pub streams: Option<u8>,
+    /// Width of the channel; nothing if it is not one that farhop has, or not told.
+    pub width: Option<Width>,
+    /// Guard interval, if it is told.
+    pub guard_interval: Option<GuardInterval>,
+}
+
+impl Mcs {
+    /// The MCS field: what is known, flags and index.
+    pub(super) fn of_ht(value: &[u8]) -> Option<Self> {
+        let [known, flags, index] = *value else { return None };
+        let width = match flags & 0x03 {
+            1 => Width::Mhz40,
+            _ => Width::Mhz20,
+        };
+        let has = |bit: u8| known & bit != 0;
+        has(0x02).then(|| Self {
+            kind: PhyKind::N,
+            index,
+            streams: None,
+            width: has(0x01).then_some(width),
+            guard_interval: has(0x04).then(|| guard_interval(flags)),
+        })
+    }
+
+    /// The VHT field: what is known, flags, bandwidth, and MCS and streams of the first user.
+    pub(super) fn of_vht(value: &[u8]) -> Option<Self> {
+        let [known, _, flags, bandwidth, first, ..] = *value else { return None };
+        let width = match bandwidth {
+            0 | 2 | 3 => Some(Width::Mhz20),
+            1 => Some(Width::Mhz40),
+            4 => Some(Width::Mhz80),
+            _ => None,
+        };
+        let has = |bit: u8| known & bit != 0;
+        let (index, streams) = (first >> 4, first & 0x0f);
+        // No streams: there is no user.
+        (streams > 0).then(|| Self {
+            kind: PhyKind::Ac,
+            index,
+            streams: Some(streams),
+            width: width.filter(|_| has(0x40)),
+            guard_interval: has(0x04).then(|| guard_interval(flags)),
+        })
+    }
+
+    /// The bit-rate of a PHY that it means, if it means one.
+    pub(super) fn rate_of(&self, phy: &Phy) -> Option<Bitrate> {
+        let is_of = self.kind == phy.kind
+            && self.streams.is_none_or(|streams| streams == phy.streams)
+            && self.width.is_none_or(|width| width == phy.width)
+            && self.guard_interval.is_none_or(|it| it == phy.guard_interval);
+        if is_of { phy.rate_of_mcs(self.index) } else { None }
+    }
+}
+
+/// The guard interval in the flags of an MCS or VHT field.
+fn guard_interval(flags: u8) -> GuardInterval {
+    if flags & 0x04 != 0 { GuardInterval::Short } else { GuardInterval::Long }
+}
+
+/// Known are width, MCS, guard interval, format (mixed), FEC (convolutional), STBC and extension
+/// spatial streams (none): all there is.
+pub(super) fn put_ht(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
+    let width = u8::from(phy.width == Width::Mhz40);
+    let short = u8::from(phy.guard_interval == GuardInterval::Short) << 2;
+    out.extend_from_slice(&[0x7f, width | short, phy.mcs(rate).unwrap_or(0)]);
+}
+
+/// Guard interval and width are known, beside the MCS and the streams of the one receiver.
+pub(super) fn put_vht(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
+    let width = match phy.width {
+        Width::Mhz80 => 4,
+        Width::Mhz40 => 1,
+        _ => 0,
+    };
+    let short = u8::from(phy.guard_interval == GuardInterval::Short) << 2;
+    out.extend_from_slice(&0x0044_u16.to_le_bytes());
+    let first = phy.mcs(rate).unwrap_or(0) << 4 | phy.streams;
+    out.extend_from_slice(&[short, width, first, 0, 0, 0, 0, 0, 0, 0]);
+}
