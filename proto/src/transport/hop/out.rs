@@ -91,8 +91,11 @@ impl Hop {
         radio: RadioId,
         below: &RoomBelow<'_>,
     ) -> Option<Datagram> {
-        let to = self.first_of(radio)?;
-        let has_room = |flow| !below(Lane { flow, to: Some(to), ..Lane::default() }).is_none();
+        if !self.outlets[&radio].has_turns() {
+            return None;
+        }
+        let to = self.first_of(radio);
+        let has_room = |flow| !below(Lane { flow, to, ..Lane::default() }).is_none();
         let turns = TURNS_IN_RADIO * u32::from(self.config.turn_frames);
         let most = self.below.frames.get(&radio).map_or(turns, |frames| turns.max(*frames));
         let frames = self.outlets[&radio].frames - self.away.frames(radio);

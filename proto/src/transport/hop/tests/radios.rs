@@ -69,6 +69,20 @@ fn a_radio_that_is_slow_holds_up_nothing_that_goes_over_another() {
 }
 
 #[test]
+fn a_turn_of_a_block_that_is_over_is_forgotten() {
+    let mut hop = for_two_neighbours([0, 0]);
+    let frames = take(&mut hop).concat();
+    assert!(hop.may_send(), "the radio is full, and there is more");
+    for to in [2, 3] {
+        let id = BlockId { flow: flow(to), number: 0 };
+        hop.on_answer(Instant::ZERO, id, NodeId(to as u16), 1, &Bits::all(100).write());
+    }
+    end(&mut hop, &frames);
+    assert_eq!(take(&mut hop), [const { Vec::new() }; 2]);
+    assert!(!hop.may_send(), "nobody is asked again and again");
+}
+
+#[test]
 fn a_block_goes_on_over_the_radio_that_reaches_its_neighbour_from_now_on() {
     let mut hop = for_two_neighbours([0, 0]);
     let first = take(&mut hop).concat();
