@@ -165,13 +165,14 @@ impl Scenario {
             let devices: Vec<&DeviceConfig> = scenario.node[number - 1].all_devices().collect();
             // Drivers put frames that are injected into no aggregates. And what acknowledges them
             // would be sent while another radio of the same node and channel listens.
+            let is_card = |id: usize| matches!(devices.get(id), Some(DeviceConfig::Monitor { .. }));
             let aggregates = |id: usize, radio: &RadioUse| {
                 scenario.stack.link.is_acknowledged_by_radios()
-                    && !matches!(devices.get(id), Some(DeviceConfig::Monitor { .. }))
+                    && !is_card(id)
                     && !rows.contains(&(node, radio.config.channel))
             };
             let radio_plan = |(id, radio): (usize, &RadioUse)| {
-                let control_rate = control_rate(radio, has_one_phy);
+                let control_rate = control_rate(radio, has_one_phy, is_card(id));
                 scenario.plan_radio(id, radio, aggregates(id, radio), control_rate)
             };
             NodePlan {
@@ -287,13 +288,14 @@ fn add_other_radios(hops: &[Hop], nodes: &mut [NodePlan]) {
     }
 }
 
-/// The bit-rate of messages to all neighbours: the lowest. Where that is heard farther than data,
-/// routes would go by neighbours that data does not reach: there it is the fastest of those that
-/// all know and that are heard as far as data.
-fn control_rate(radio: &RadioUse, has_one_phy: bool) -> Bitrate {
+/// The bit-rate of messages to all neighbours: the lowest. Where that is heard farther than data, as
+/// by a card, routes would go by neighbours that data does not reach: there it is the fastest of
+/// those that all know and that are heard as far as data.
+fn control_rate(radio: &RadioUse, has_one_phy: bool, is_card: bool) -> Bitrate {
     let phy = radio.config.phy();
     let lowest = phy.basic_rates()[0];
-    if !has_one_phy || radio.thresholds.data <= radio.thresholds.receive {
+    let is_heard_farther = is_card || radio.thresholds.data > radio.thresholds.receive;
+    if !has_one_phy || !is_heard_farther {
         return lowest;
     }
     let least = |rate: &Bitrate| phy.sensitivity_dbm(*rate);

@@ -312,6 +312,15 @@ fn neighbours_share_the_air_of_a_radio_and_of_overlapping_channels_but_not_of_wi
 }
 
 #[test]
+fn a_card_sends_messages_of_routing_as_far_as_data() {
+    let mut links = chain(2);
+    links.node[1].device = Some(DeviceConfig::Monitor { interface: "mon0".into() });
+    let of = |node: &NodePlan| node.control_rates(None)[0].1.map(|rate| rate.mbps());
+    let rates: Vec<_> = links.plan().nodes.iter().map(of).collect();
+    assert_eq!(rates, [Some(1.0), Some(11.0)], "links say who hears whom, and cards do not");
+}
+
+#[test]
 fn messages_of_routing_are_heard_as_far_as_data() {
     let rates = |change: &dyn Fn(&mut Scenario)| {
         let mut scenario = placed_chain(2).expanded().into_owned();
