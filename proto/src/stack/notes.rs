@@ -1,9 +1,7 @@
 //! What is possible in a scenario and hardly meant: it runs, and whoever wrote it is told.
 
 use super::config::LinkConfig;
-use super::scenario::{
-    FlowConfig, InterferenceConfig, PropagationKind, RadioConfig, RadioLinkConfig, Scenario,
-};
+use super::scenario::{FlowConfig, InterferenceConfig, PropagationKind, RadioConfig, Scenario};
 use crate::base::{AccessCategory, PhyKind};
 
 impl Scenario {
@@ -17,9 +15,41 @@ impl Scenario {
         let radios: Vec<(String, RadioConfig)> = all.chain(own).collect();
         let deaf = radios.iter().filter_map(|(whose, radio)| self.deafness(whose, radio));
         let has_categories = radios.iter().any(|(_, radio)| radio.edca);
-        let heeds_marks = has_categories || matches!(self.stack.link, LinkConfig::Wild(_));
+        let has_classes = matches!(self.stack.link, LinkConfig::Wild(_)) && !self.is_all_wires();
+        let heeds_marks = has_categories || has_classes;
         let vain = self.flow.iter().enumerate().filter(|_| !heeds_marks).filter_map(vain_mark);
-        deaf.chain(vain).chain(self.idle_slots()).chain(self.late_faults()).collect()
+        let idle = self.idle_slots().into_iter().chain(self.idle_wires());
+        deaf.chain(vain).chain(idle).chain(self.late_faults()).collect()
+    }
+
+    /// The PHY of each link.
+    fn phys(&self) -> impl Iterator<Item = PhyKind> {
+        self.link.iter().map(|link| match &link.radio {
+            Some(radio) => radio.over(&self.radio).phy,
+            None => self.radio.phy,
+        })
+    }
+
+    /// Whether nobody is reached but by wire.
+    fn is_all_wires(&self) -> bool {
+        let has_places = self.node.iter().any(|node| node.place().is_some());
+        let all_wires = self.phys().all(|phy| phy == PhyKind::Wire);
+        all_wires && !self.link.is_empty() && !has_places
+    }
+
+    /// The queue of wires beside slots, where there are none.
+    fn idle_wires(&self) -> Option<String> {
+        self.stack.wires.as_ref()?;
+        let has_wires = self.phys().any(|phy| phy == PhyKind::Wire);
+        let name = self.stack.link.name();
+        match (has_wires, self.stack.link.has_schedule()) {
+            (true, true) => None,
+            (false, _) => Some("stack.wires: no link is a wire".to_owned()),
+            (true, false) => Some(format!(
+                "stack.wires: it is for wires beside radios that send in slots; here they have the \
+                 queue of stack.link, {name}"
+            )),
+        }
     }
 
     /// Faults that begin when the run is over.
@@ -33,14 +63,8 @@ impl Scenario {
 
     /// A link with slots in a network without radios.
     fn idle_slots(&self) -> Option<String> {
-        let kind = |link: &RadioLinkConfig| match &link.radio {
-            Some(radio) => radio.over(&self.radio).phy,
-            None => self.radio.phy,
-        };
         let link = &self.stack.link;
-        let has_places = self.node.iter().any(|node| node.place().is_some());
-        let all_wires = self.link.iter().all(|link| kind(link) == PhyKind::Wire);
-        let is_idle = link.has_schedule() && all_wires && !self.link.is_empty() && !has_places;
+        let is_idle = link.has_schedule() && self.is_all_wires();
         is_idle.then(|| format!("{}: all links are wires, which have no slots", link.name()))
     }
 
@@ -123,6 +147,35 @@ mod tests {
         };
         assert_eq!(notes(10.0), ["fault[0]: it begins at 10 s, and the run ends at 10 s"]);
         assert!(notes(9.5).is_empty());
+    }
+
+    #[test]
+    fn a_queue_of_wires_that_nothing_waits_in_is_told() {
+        let notes = |phy: &str, link: &str| {
+            let text = format!(
+                r#"{{ "name": "x", "node": [{{ "name": "a" }}, {{ "name": "b" }}, {{ "name": "c" }}],
+                     "stack": {{ "link": {{ "kind": "{link}" }}, "wires": {{}} }},
+                     "link": [{{ "between": ["a", "b"], "radio": {{ "phy": "{phy}" }} }},
+                              {{ "between": ["b", "c"], "radio": {{ "phy": "802.11b" }} }}] }}"#
+            );
+            let scenario: Scenario = serde_json::from_str(&text).expect("a good scenario");
+            scenario.notes()
+        };
+        assert_eq!(notes("wire", "wild"), [] as [&str; 0]);
+        assert_eq!(notes("802.11b", "wild"), ["stack.wires: no link is a wire"]);
+        let told = notes("wire", "plain");
+        assert!(told.len() == 1 && told[0].contains("stack.link, plain"), "{told:?}");
+    }
+
+    #[test]
+    fn a_mark_over_wires_alone_is_told_whatever_the_radios_would_do() {
+        let text = r#"{ "name": "x", "node": [{ "name": "a" }, { "name": "b" }],
+                        "stack": { "link": { "kind": "wild" } },
+                        "link": [{ "between": ["a", "b"], "radio": { "phy": "wire" } }],
+                        "flow": [{ "from": "a", "to": "b", "kind": "udp", "dscp": 46 }] }"#;
+        let scenario: Scenario = serde_json::from_str(text).expect("a good scenario");
+        let told = scenario.notes();
+        assert!(told.iter().any(|note| note.contains("dscp = 46 asks for")), "{told:?}");
     }
 
     #[test]
