@@ -1,6 +1,7 @@
 //! Messages and frames on their way to the radio.
 
 use std::net::SocketAddrV4;
+use std::ops::Bound;
 
 use super::block::Shape;
 use super::{Hop, NextHop, OURS};
@@ -80,8 +81,16 @@ impl Hop {
                 }
             }
         }
-        let radios: Vec<RadioId> = self.outlets.keys().copied().collect();
-        radios.into_iter().find_map(|radio| self.poll_frame(cx.now, radio, below))
+        let mut next = self.outlets.keys().next().copied();
+        while let Some(radio) = next {
+            let frame = self.poll_frame(cx.now, radio, below);
+            if frame.is_some() {
+                return frame;
+            }
+            let others = (Bound::Excluded(radio), Bound::Unbounded);
+            next = self.outlets.range(others).next().map(|(radio, _)| *radio);
+        }
+        None
     }
 
     /// The next datagram with a frame for a radio that has room.
