@@ -342,6 +342,23 @@ fn blocks_for_others_go_on_while_one_station_is_away() {
     assert!(away > before && back > 0.8 * before, "{before:.2}, {away:.2}, {back:.2} Mb/s");
 }
 
+/// Whatever the link drops of a file for a neighbour that is gone is asked for again: of its first
+/// block, which is small and goes with its request, too.
+#[test]
+fn a_file_that_begins_in_an_outage_comes_behind_it() {
+    for (gone, end_s, bytes) in [("a", 13.0, 20_000), ("b", 13.0, 20_000), ("b", 40.0, 3_000_000)] {
+        let mut scenario = network(&[("a", "b", 20.0, 0)], &[("a", "b")], 0.1);
+        (scenario.measure_from_s, scenario.duration_s) = (None, 70.0);
+        let flow = &mut scenario.flow[0];
+        (flow.kind, flow.bytes, flow.start_s) = (FlowKind::Hop, Some(bytes), 8.0);
+        let node = Some(gone.to_owned());
+        let fault = FaultConfig { node, from_s: 5.0, to_s: end_s, ..Default::default() };
+        scenario.fault.push(fault);
+        let flow = &simulate(&scenario).flows[0];
+        assert_eq!(flow.delivered_bytes, bytes, "{gone} is away until {end_s} s");
+    }
+}
+
 #[test]
 fn blocks_wait_for_long_slots() {
     let mut scenario = network(&[("a", "b", 20.0, 0)], &[("a", "b")], 0.2);

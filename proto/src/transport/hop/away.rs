@@ -80,7 +80,8 @@ impl Hop {
             };
             let all = self.blocks.keys();
             let ids: Vec<BlockId> = all.filter(|id| is_under_way(id)).copied().collect();
-            ids.into_iter().for_each(|id| self.ask(now, id));
+            // What the link has may be dropped there.
+            ids.into_iter().for_each(|id| self.end_round(now, id));
         }
     }
 }

@@ -356,8 +356,16 @@ impl Hop {
             return;
         }
         let is_whole = block.is_complete() && block.ready() == 0;
-        let Some(transfer) = &mut block.transfer else { return };
+        let Some(transfer) = &block.transfer else { return };
         if is_whole || u32::from(transfer.sent.count()) >= transfer.most {
+            self.end_round(now, id);
+        }
+    }
+
+    /// Asks what is missing of what was sent.
+    pub(super) fn end_round(&mut self, now: Instant, id: BlockId) {
+        let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
+        if let Some(transfer) = transfer {
             transfer.round = transfer.round.wrapping_add(1);
             self.ask(now, id);
         }
