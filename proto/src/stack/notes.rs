@@ -1,7 +1,11 @@
 //! What is possible in a scenario and hardly meant: it runs, and whoever wrote it is told.
 
+use std::collections::BTreeMap;
+
 use super::config::LinkConfig;
-use super::scenario::{FlowConfig, InterferenceConfig, PropagationKind, RadioConfig, Scenario};
+use super::scenario::{
+    FlowConfig, InterferenceConfig, PropagationKind, RadioConfig, RadioOverride, Scenario,
+};
 use crate::base::{AccessCategory, PhyKind};
 
 impl Scenario {
@@ -15,8 +19,11 @@ impl Scenario {
         let radios: Vec<(String, RadioConfig)> = all.chain(own).collect();
         let deaf = radios.iter().filter_map(|(whose, radio)| self.deafness(whose, radio));
         let has_categories = radios.iter().any(|(_, radio)| radio.edca);
-        let has_classes = matches!(self.stack.link, LinkConfig::Wild(_)) && !self.is_all_wires();
-        let heeds_marks = has_categories || has_classes;
+        let on_links = self.link.iter().filter_map(|link| link.radio.as_ref());
+        let has_categories =
+            has_categories || on_links.map(|radio| radio.over(&self.radio)).any(|it| it.edca);
+        let has_classes = matches!(self.stack.link, LinkConfig::Wild(_));
+        let heeds_marks = (has_categories || has_classes) && !self.is_all_wires();
         let vain = self.flow.iter().enumerate().filter(|_| !heeds_marks).filter_map(vain_mark);
         let idle = self.idle_slots().into_iter().chain(self.idle_wires());
         deaf.chain(vain).chain(idle).chain(self.late_faults()).collect()
@@ -24,9 +31,11 @@ impl Scenario {
 
     /// The PHY of each link.
     fn phys(&self) -> impl Iterator<Item = PhyKind> {
-        self.link.iter().map(|link| match &link.radio {
-            Some(radio) => radio.over(&self.radio).phy,
-            None => self.radio.phy,
+        let own = self.node.iter().filter_map(|node| Some((&*node.name, node.radio.as_ref()?)));
+        let own: BTreeMap<&str, &RadioOverride> = own.collect();
+        self.link.iter().map(move |link| {
+            let common = own.get(&*link.between[0]).copied();
+            link.radio.as_ref().or(common).map_or(self.radio.phy, |it| it.over(&self.radio).phy)
         })
     }
 
@@ -41,15 +50,7 @@ impl Scenario {
     fn idle_wires(&self) -> Option<String> {
         self.stack.wires.as_ref()?;
         let has_wires = self.phys().any(|phy| phy == PhyKind::Wire);
-        let name = self.stack.link.name();
-        match (has_wires, self.stack.link.has_schedule()) {
-            (true, true) => None,
-            (false, _) => Some("stack.wires: no link is a wire".to_owned()),
-            (true, false) => Some(format!(
-                "stack.wires: it is for wires beside radios that send in slots; here they have the \
-                 queue of stack.link, {name}"
-            )),
-        }
+        (!has_wires).then(|| "stack.wires: no link is a wire".to_owned())
     }
 
     /// Faults that begin when the run is over.
@@ -153,7 +154,8 @@ mod tests {
     fn a_queue_of_wires_that_nothing_waits_in_is_told() {
         let notes = |phy: &str, link: &str| {
             let text = format!(
-                r#"{{ "name": "x", "node": [{{ "name": "a" }}, {{ "name": "b" }}, {{ "name": "c" }}],
+                r#"{{ "name": "x",
+                     "node": [{{ "name": "a" }}, {{ "name": "b" }}, {{ "name": "c" }}],
                      "stack": {{ "link": {{ "kind": "{link}" }}, "wires": {{}} }},
                      "link": [{{ "between": ["a", "b"], "radio": {{ "phy": "{phy}" }} }},
                               {{ "between": ["b", "c"], "radio": {{ "phy": "802.11b" }} }}] }}"#
@@ -163,8 +165,6 @@ mod tests {
         };
         assert_eq!(notes("wire", "wild"), [] as [&str; 0]);
         assert_eq!(notes("802.11b", "wild"), ["stack.wires: no link is a wire"]);
-        let told = notes("wire", "plain");
-        assert!(told.len() == 1 && told[0].contains("stack.link, plain"), "{told:?}");
     }
 
     #[test]
@@ -176,6 +176,15 @@ mod tests {
         let scenario: Scenario = serde_json::from_str(text).expect("a good scenario");
         let told = scenario.notes();
         assert!(told.iter().any(|note| note.contains("dscp = 46 asks for")), "{told:?}");
+    }
+
+    #[test]
+    fn a_mark_is_heeded_by_the_radios_of_a_link() {
+        let text = r#"{ "name": "x", "node": [{ "name": "a" }, { "name": "b" }],
+                        "link": [{ "between": ["a", "b"], "radio": { "edca": true } }],
+                        "flow": [{ "from": "a", "to": "b", "kind": "udp", "dscp": 46 }] }"#;
+        let scenario: Scenario = serde_json::from_str(text).expect("a good scenario");
+        assert!(scenario.notes().is_empty());
     }
 
     #[test]

@@ -36,8 +36,8 @@ pub struct OlsrConfig {
     /// Least time between two computations of routes, in seconds.
     pub recompute_s: f64,
     /// Bit-rate of its messages. If it is not given, the lowest basic rate; with a card, and where
-    /// signals weaken with distance and the rate of data is fixed, one that is heard as far as data. Links with
-    /// slots send them at the rate of everything else.
+    /// signals weaken with distance and the rate of data is fixed, one that is heard as far as
+    /// data. Links with slots send them at the rate of everything else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_mbps: Option<f64>,
 }

@@ -288,8 +288,8 @@ fn add_other_radios(hops: &[Hop], nodes: &mut [NodePlan]) {
     }
 }
 
-/// The bit-rate of messages to all neighbours: the lowest. Where that is heard farther than data, as
-/// by a card, routes would go by neighbours that data does not reach: there it is the fastest of
+/// The bit-rate of messages to all neighbours: the lowest. Where that is heard farther than data,
+/// as by a card, routes would go by neighbours that data does not reach: there it is the fastest of
 /// those that all know and that are heard as far as data.
 fn control_rate(radio: &RadioUse, has_one_phy: bool, is_card: bool) -> Bitrate {
     let phy = radio.config.phy();
@@ -480,7 +480,9 @@ impl NodePlan {
         let is_plain = link.has_schedule() && !has_schedule;
         let repairs = (link.repairs() && !is_plain) || has_aggregates;
         let cycle = self.slot().map(|(slot, _)| slot * 2);
-        Below { repairs, has_schedule, frames, cycle }
+        let is_wire = |radio: &&RadioPlan| radio.spec.phy.kind == PhyKind::Wire;
+        let wires = self.radios.iter().filter(is_wire).map(|radio| radio.spec.id).collect();
+        Below { repairs, has_schedule, frames, wires, cycle }
     }
 
     /// Length of a slot and its guard, where any radio has slots of `wild`.

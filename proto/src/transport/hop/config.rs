@@ -1,6 +1,6 @@
 //! Settings of `transport/hop`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,8 @@ pub struct Below {
     /// Frames of blocks that a radio is to have at a time, where two turns are not enough: as many
     /// as it carries until the link tells the end of the first.
     pub frames: BTreeMap<RadioId, u32>,
+    /// Wires, over which nobody is heard who would need gaps.
+    pub wires: BTreeSet<RadioId>,
     /// How long a cycle takes, of a link that keeps what it has for neighbours that are gone.
     pub cycle: Option<Duration>,
 }

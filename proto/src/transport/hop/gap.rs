@@ -118,7 +118,7 @@ impl Hop {
             return;
         }
         self.gap.asked = Some(now);
-        if self.frames_in_radios() == 0 {
+        if self.frames_on_air() == 0 {
             self.on_radio_idle(now);
         }
     }
@@ -132,19 +132,19 @@ impl Hop {
     /// long, or many of them would keep it from beginning, and so from ending.
     pub(super) fn is_before_gap(&self, now: Instant) -> bool {
         let is_due = |kind| self.gap.is_due(now, kind, true);
-        self.frames_in_radios() > 0 && self.gap_kind(now).is_some_and(is_due)
+        self.frames_on_air() > 0 && self.gap_kind(now).is_some_and(is_due)
     }
 
     /// Whether no more frames may go to the radio beside those that it has: bursts are short beside
     /// a call.
     pub(super) fn is_burst_full(&self, now: Instant) -> bool {
         let is_whole = self.gap.frames > 0 && self.gap.frames.is_multiple_of(call::FRAMES);
-        self.frames_in_radios() > 0 && is_whole && self.has_any_call(now)
+        self.frames_on_air() > 0 && is_whole && self.has_any_call(now)
     }
 
     /// The next frame to the radio is one of this block.
     pub(super) fn before_frame(&mut self, now: Instant, id: BlockId) {
-        let is_idle = self.frames_in_radios() == 0;
+        let is_idle = self.frames_on_air() == 0;
         let has_paused = |kind: Kind| is_idle && self.gap.since + kind.length <= now;
         let is_anew = self.gap_kind(now).is_none_or(has_paused);
         if is_anew {

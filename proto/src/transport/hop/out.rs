@@ -112,13 +112,15 @@ impl Hop {
         // Somebody waits for what is small: it goes past what a link has for its next slots.
         let is_full = match is_busy && self.below.repairs {
             true => frames >= 2 * most || !has_room(CONTROL_FLOW),
-            false => is_busy || self.is_burst_full(now),
+            false => is_busy || (self.has_gaps(radio) && self.is_burst_full(now)),
         };
         if is_full {
             return None;
         }
         let (block, frame) = self.next_frame(now, radio, is_busy)?;
-        self.before_frame(now, block);
+        if self.has_gaps(radio) {
+            self.before_frame(now, block);
+        }
         Some(self.frame(now, radio, block, frame))
     }
 
@@ -139,7 +141,7 @@ impl Hop {
             Some(InRadio::Frame(block, radio, to)) => {
                 self.outlets.entry(radio).or_default().frames -= 1;
                 self.away.on_end(now, (radio, to), outcome);
-                if self.frames_in_radios() == 0 {
+                if self.has_gaps(radio) && self.frames_on_air() == 0 {
                     self.on_radio_idle(now);
                 }
                 self.on_frame_out(now, block);

@@ -46,9 +46,15 @@ impl Hop {
         Some(self.blocks.get(id)?.transfer.as_ref()?.via)
     }
 
-    /// Frames of blocks that the radios have.
-    pub(super) fn frames_in_radios(&self) -> u32 {
-        self.outlets.values().map(|outlet| outlet.frames).sum()
+    /// Whether others wait for gaps between what goes over a radio.
+    pub(super) fn has_gaps(&self, radio: RadioId) -> bool {
+        !self.below.wires.contains(&radio)
+    }
+
+    /// Frames of blocks that the radios with gaps have.
+    pub(super) fn frames_on_air(&self) -> u32 {
+        let on_air = self.outlets.iter().filter(|(radio, _)| self.has_gaps(**radio));
+        on_air.map(|(_, outlet)| outlet.frames).sum()
     }
 
     /// The neighbour whose turn it is on a radio.
@@ -90,10 +96,11 @@ impl Hop {
         radio: RadioId,
         only_small: bool,
     ) -> Option<(BlockId, u16)> {
-        if self.is_before_gap(now) {
+        let has_gaps = self.has_gaps(radio);
+        if has_gaps && self.is_before_gap(now) {
             return None;
         }
-        let is_gap = only_small || self.is_gap();
+        let is_gap = only_small || (has_gaps && self.is_gap());
         // Each time round a transfer gets a credit of at least `LEAST_DELIVERY`.
         while !is_gap || self.small_first(radio) {
             let id = self.oldest_of_first(radio, is_gap)?;

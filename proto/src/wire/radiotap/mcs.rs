@@ -11,7 +11,7 @@ pub struct Mcs {
     pub index: u8,
     /// Streams, which the index of HT has in it.
     pub streams: Option<u8>,
-    /// Width of the channel; nothing if it is not one that farhop has, or not told.
+    /// Width of the channel, if it is told.
     pub width: Option<Width>,
     /// Guard interval, if it is told.
     pub guard_interval: Option<GuardInterval>,
@@ -46,8 +46,9 @@ impl Mcs {
         };
         let has = |bit: u8| known & bit != 0;
         let (index, streams) = (first >> 4, first & 0x0f);
+        let is_ours = width.is_some() || !has(0x40);
         // No streams: there is no user.
-        (streams > 0).then(|| Self {
+        (streams > 0 && is_ours).then(|| Self {
             kind: PhyKind::Ac,
             index,
             streams: Some(streams),
@@ -79,7 +80,8 @@ pub(super) fn put_ht(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
     out.extend_from_slice(&[0x7f, width | short, phy.mcs(rate).unwrap_or(0)]);
 }
 
-/// Guard interval and width are known, beside the MCS and the streams of the one receiver.
+/// STBC (none), guard interval and width are known, beside the MCS and the streams of the one
+/// receiver.
 pub(super) fn put_vht(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
     let width = match phy.width {
         Width::Mhz80 => 4,
@@ -87,7 +89,7 @@ pub(super) fn put_vht(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
         _ => 0,
     };
     let short = u8::from(phy.guard_interval == GuardInterval::Short) << 2;
-    out.extend_from_slice(&0x0044_u16.to_le_bytes());
+    out.extend_from_slice(&0x0045_u16.to_le_bytes());
     let first = phy.mcs(rate).unwrap_or(0) << 4 | phy.streams;
     out.extend_from_slice(&[short, width, first, 0, 0, 0, 0, 0, 0, 0]);
 }

@@ -250,7 +250,7 @@ pub fn put_reception(out: &mut Vec<u8>, reception: &Reception) {
         out.push(rate_field(*rate));
     }
     put_aligned(out, start, CHANNEL);
-    let (frequency, flags) = channel_fields(reception.channel);
+    let (frequency, flags) = channel_of(phy, *rate, reception.channel);
     out.extend_from_slice(&frequency.to_le_bytes());
     out.extend_from_slice(&flags.to_le_bytes());
     out.extend(reception.signal.map(|signal| signal.as_f64().round() as i8 as u8));
@@ -289,7 +289,7 @@ pub fn put_captured(out: &mut Vec<u8>, captured: &Captured) {
         out.push(rate_field(*rate));
     }
     put_aligned(out, start, CHANNEL);
-    let (frequency, flags) = captured_channel(captured);
+    let (frequency, flags) = channel_of(phy, *rate, captured.channel);
     out.extend_from_slice(&frequency.to_le_bytes());
     out.extend_from_slice(&flags.to_le_bytes());
     out.extend(captured.signal.map(|signal| signal.as_f64().round() as i8 as u8));
@@ -338,19 +338,17 @@ fn put_aligned(out: &mut Vec<u8>, start: usize, field: u32) {
     out.resize(start + length, 0);
 }
 
-/// Frequency and flags of the channel of a captured frame.
-fn captured_channel(captured: &Captured) -> (u16, u16) {
+/// Frequency and flags of the channel of a frame.
+fn channel_of(phy: &Phy, rate: Bitrate, channel: u16) -> (u16, u16) {
     const HALF: u16 = 0x4000;
     const QUARTER: u16 = 0x8000;
     const OFDM_2GHZ: u16 = 0x00c0;
-    let (phy, channel) = (&captured.phy, captured.channel);
     let width = match phy.width {
         Width::Mhz10 => HALF,
         Width::Mhz5 => QUARTER,
         _ => 0,
     };
-    let is_cck =
-        matches!(phy.mode(captured.rate), Mode::Dbpsk | Mode::Dqpsk | Mode::Cck5 | Mode::Cck11);
+    let is_cck = matches!(phy.mode(rate), Mode::Dbpsk | Mode::Dqpsk | Mode::Cck5 | Mode::Cck11);
     match (phy.band(), channel) {
         (Band::Ghz2, 1..=14) if is_cck && phy.kind == PhyKind::B => channel_fields(channel),
         (Band::Ghz2, 1..=14) => {

@@ -73,7 +73,7 @@ fn captured_frames_have_the_fields_of_their_phy_where_they_belong() {
     let rate = ac.rate_of_mcs(9).expect("an MCS");
     let mut out = Vec::new();
     put_captured(&mut out, &Captured { phy: ac, rate, ampdu: None, ..captured });
-    assert_eq!(out[out.len() - 12..], [0x44, 0, 4, 4, 0x92, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(out[out.len() - 12..], [0x45, 0, 4, 4, 0x92, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(parse(&out).expect("a header").length, out.len());
     let mut out = Vec::new();
     let answer = Captured { rate: ac.legacy_rates()[4], phy: ac, ampdu: None, ..captured };
@@ -218,11 +218,21 @@ fn rates_of_ht_and_vht_are_injected_as_their_mcs() {
     // All of the MCS field is known: 40 MHz, short guard interval.
     let n = of(fast(PhyKind::N, Width::Mhz40, 2), 15, None);
     assert_eq!(n, [0, 0, 13, 0, 0, 0x80, 0x08, 0, 0x08, 0, 0x7f, 0x05, 15]);
-    // Guard interval and bandwidth of the VHT field are known: 80 MHz, MCS 9 on two streams.
+    // STBC, guard interval and bandwidth of the VHT field are known: 80 MHz, MCS 9 on two streams.
     let ac = of(fast(PhyKind::Ac, Width::Mhz80, 2), 9, Some(3));
     let head = [0, 0, 24, 0, 0, 0x80, 0x22, 0, 0, 0, 3, 0];
     assert_eq!(ac[..12], head);
-    assert_eq!(ac[12..], [0x44, 0, 4, 4, 0x92, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(ac[12..], [0x45, 0, 4, 4, 0x92, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_frame_of_a_width_that_there_is_not_has_no_rate_of_ours() {
+    // 160 MHz is bandwidth 11; MCS 9 on two streams, short guard interval.
+    let vht = |bandwidth| {
+        let head = header(0x0020_0000, [0x45, 0, 4, bandwidth, 0x92, 0, 0, 0, 0, 0, 0, 0]);
+        parse(&head).expect("a header").rate_of(&fast(PhyKind::Ac, Width::Mhz80, 2))
+    };
+    assert!(vht(4).is_some() && vht(1).is_none() && vht(11).is_none());
 }
 
 #[test]

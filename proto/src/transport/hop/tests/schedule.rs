@@ -10,8 +10,13 @@ fn row(nodes: u16, block_bytes: u32, below: Below) -> Row {
     row
 }
 
-const SCHEDULE: Below =
-    Below { repairs: false, has_schedule: true, frames: BTreeMap::new(), cycle: None };
+const SCHEDULE: Below = Below {
+    repairs: false,
+    has_schedule: true,
+    frames: BTreeMap::new(),
+    wires: BTreeSet::new(),
+    cycle: None,
+};
 
 /// A schedule under which the radio is to have so many frames.
 fn holding(frames: u32) -> Below {
