@@ -26,7 +26,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), LabError> {
     if let Some((whose, rate)) = unknown_to_others(scenario) {
         return Err(LabError::Refused(format!(
             "{whose} sends at {rate} Mb/s, which not all radios know, and a radio of the lab sends \
-             to all at one bit-rate: give it a lower rate_mbps, or use `farhop sim`"
+             to all at one bit-rate: give it a lower one, or use `farhop sim`"
         )));
     }
     for flow in &scenario.flow {

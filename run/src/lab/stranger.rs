@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use farhop_proto::base::{
-    AccessCategory, AckPolicy, Bitrate, Duration, Instant, Phy, RadioId, ReceivedFrame, Seed,
+    AccessCategory, AckPolicy, Duration, Instant, Phy, RadioId, ReceivedFrame, Seed,
 };
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::stack::{NodeConfig, Scenario};
@@ -63,6 +63,7 @@ pub(super) struct StrangerStatus {
 
 struct Radio {
     source: Source,
+    phy: Phy,
     clock: Clock,
     socket: PacketSocket,
     buffer: Vec<u8>,
@@ -82,10 +83,12 @@ pub fn run_stranger(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()
     let scenario = read_scenario(dir)?;
     let index = scenario.adversary.iter().position(|stranger| stranger.name == name);
     let index = index.with_context(|| format!("no adversary '{name}' in the scenario"))?;
+    let setup = setup(&scenario, index);
+    let phy = setup.phy;
     let source = match fs::read(script_file(dir, name)) {
         Ok(text) => Source::Noise(Script::new(serde_json::from_slice::<Vec<Sent>>(&text)?)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Source::Live(Box::new(Stranger::build(setup(&scenario, index), Seed(seed))))
+            Source::Live(Box::new(Stranger::build(setup, Seed(seed))))
         }
         Err(error) => return Err(error.into()),
     };
@@ -96,6 +99,7 @@ pub fn run_stranger(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()
     os::ask_for_punctuality();
     let mut radio = Radio {
         source,
+        phy,
         clock: Clock::start(),
         socket: PacketSocket::open(&far, None)?,
         buffer: vec![0; FRAME_BYTES],
@@ -184,7 +188,8 @@ impl Radio {
     fn hear(&mut self) -> io::Result<()> {
         for _ in 0..BATCH {
             let Some(arrival) = self.socket.receive(&mut self.buffer)? else { return Ok(()) };
-            let Some(frame) = (!arrival.outgoing).then(|| received(&self.buffer[..arrival.length]))
+            let Some(frame) =
+                (!arrival.outgoing).then(|| received(&self.phy, &self.buffer[..arrival.length]))
             else {
                 continue;
             };
@@ -201,8 +206,7 @@ impl Radio {
         let at = Instant::ZERO + due.since(begin);
         let Some(Shot { kind, frame, air_time }) = self.source.poll_shot(at) else { return Ok(()) };
         self.out.clear();
-        // The emulated air has no rates that need more of it.
-        let injection = Injection { phy: Phy::default(), rate: frame.rate, retries: None };
+        let injection = Injection { phy: self.phy, rate: frame.rate, retries: None };
         radiotap::put_injection(&mut self.out, &injection);
         let header = DataHeader {
             from: (frame.from, RadioId(0)),
@@ -227,7 +231,7 @@ impl Radio {
 }
 
 /// A frame as the air gave it.
-fn received(packet: &[u8]) -> Option<ReceivedFrame> {
+fn received(phy: &Phy, packet: &[u8]) -> Option<ReceivedFrame> {
     let tap = radiotap::parse(packet).ok()?;
     let mpdu = Bytes::copy_from_slice(packet.get(tap.length..)?);
     let (header, payload) = ieee80211::decode(&mpdu).ok()?;
@@ -238,7 +242,7 @@ fn received(packet: &[u8]) -> Option<ReceivedFrame> {
         protocol: header.protocol,
         payload,
         started: Instant::ZERO,
-        rate: tap.rate.unwrap_or(Bitrate::from_bps(1_000_000)),
+        rate: tap.rate_of(phy).or(tap.rate).unwrap_or(phy.legacy_rates()[0]),
         signal: tap.signal,
         bits: 0,
     })
