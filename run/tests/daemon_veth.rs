@@ -203,7 +203,15 @@ fn run_air(sockets: &[PacketSocket; 2], stop: &AtomicBool) {
                 let (rate, signal) = (MBPS_11, Some(Dbm::new(-60)));
                 out.clear();
                 let phy = Phy::default();
-                let reception = Reception { tsft_us, phy, rate, channel: 1, signal, antenna: None };
+                let reception = Reception {
+                    tsft_us,
+                    phy,
+                    rate,
+                    channel: 1,
+                    signal,
+                    antenna: None,
+                    ampdu: None,
+                };
                 radiotap::put_reception(&mut out, &reception);
                 out.extend_from_slice(&packet[tap.length..]);
                 sockets[1 - from].send(&out).expect("a veth");

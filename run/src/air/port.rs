@@ -195,6 +195,7 @@ impl Port {
             channel: self.spec.channel,
             signal: frame.signal,
             antenna: (antenna > 0).then_some(antenna),
+            ampdu: None,
         };
         radiotap::put_reception(&mut self.out, &reception);
         let header = DataHeader {

@@ -297,7 +297,15 @@ mod tests {
         let mut out = Vec::new();
         radiotap::put_reception(
             &mut out,
-            &Reception { tsft_us, phy: Phy::default(), rate, channel: 1, signal, antenna: None },
+            &Reception {
+                tsft_us,
+                phy: Phy::default(),
+                rate,
+                channel: 1,
+                signal,
+                antenna: None,
+                ampdu: None,
+            },
         );
         out.extend_from_slice(&injected[length..]);
         out

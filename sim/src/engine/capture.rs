@@ -151,12 +151,13 @@ impl<'a> Capture<'a> {
         let (phy, channel) = medium.tuned(transmission.radio);
         let at = transmission.start + delay;
         let tsft_us = (at + phy.plcp(transmission.rate)).as_nanos() / 1_000;
-        let mut captured = radiotap::Captured {
+        let mut captured = radiotap::Reception {
             tsft_us,
             phy,
             rate: transmission.rate,
             channel,
             signal,
+            antenna: None,
             ampdu: None,
         };
         let count = transmission.mpdus().len();
@@ -164,7 +165,7 @@ impl<'a> Capture<'a> {
         for place in 0..count.max(1) {
             captured.ampdu = (count > 0).then_some((self.ampdus, place + 1 == count));
             let mut packet = Vec::new();
-            radiotap::put_captured(&mut packet, &captured);
+            radiotap::put_reception(&mut packet, &captured);
             put_mpdu(&mut packet, transmission, place, &self.stations);
             self.waiting.insert((at, self.packets), packet);
             self.packets += 1;

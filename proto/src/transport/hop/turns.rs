@@ -1,7 +1,7 @@
 //! Whose frame goes next (`hop.md` 8): blocks take turns, on each radio by itself. What goes over
 //! one that is slow holds nothing up that goes over another.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::block::{Block, Phase};
 use super::park::Place;
@@ -172,13 +172,12 @@ impl Hop {
 
     /// A frame that the next hop of a block is missing, if this radio reaches it.
     fn frame_of(&mut self, id: BlockId, radio: RadioId) -> Option<u16> {
-        let is_reached = |radios: &BTreeMap<NodeId, RadioId>, via: NodeId| {
-            radios.get(&via).copied().unwrap_or_default() == radio
-        };
+        if self.radio_of(self.via_of(&id)?) != radio {
+            return None;
+        }
         let block = self.blocks.get_mut(&id).filter(|block| block.place == Place::Memory)?;
         let transfer = block.transfer.as_mut().filter(|one| one.phase == Phase::Sending)?;
-        let is_full = u32::from(transfer.sent.count()) >= transfer.most;
-        if is_full || !is_reached(&self.radios, transfer.via) {
+        if u32::from(transfer.sent.count()) >= transfer.most {
             return None;
         }
         let others = [&transfer.theirs, &transfer.sent];

@@ -234,15 +234,18 @@ pub struct Reception {
     pub signal: Option<Dbm>,
     /// Antenna that received, where there are several.
     pub antenna: Option<u8>,
+    /// Of a frame in an A-MPDU: the number of the A-MPDU, and whether the frame is its last.
+    pub ampdu: Option<(u32, bool)>,
 }
 
-/// Appends the header of a received frame.
+/// Appends the header of a received frame: its rate or its MCS, and its place in an A-MPDU.
 pub fn put_reception(out: &mut Vec<u8>, reception: &Reception) {
     let signal = if reception.signal.is_some() { 1 << DBM_SIGNAL } else { 0 };
     let antenna = if reception.antenna.is_some() { 1 << ANTENNA } else { 0 };
     let Reception { phy, rate, .. } = reception;
     let mode = mode_field(phy, *rate);
-    let fields = 1 << TSFT | 1 << FLAGS | 1 << mode | 1 << CHANNEL | signal | antenna;
+    let ampdu = if reception.ampdu.is_some() { 1 << AMPDU } else { 0 };
+    let fields = 1 << TSFT | 1 << FLAGS | 1 << mode | 1 << CHANNEL | signal | antenna | ampdu;
     let start = put_start(out, fields);
     out.extend_from_slice(&reception.tsft_us.to_le_bytes());
     out.push(0);
@@ -255,48 +258,10 @@ pub fn put_reception(out: &mut Vec<u8>, reception: &Reception) {
     out.extend_from_slice(&flags.to_le_bytes());
     out.extend(reception.signal.map(|signal| signal.as_f64().round() as i8 as u8));
     out.extend(reception.antenna);
-    put_mode(out, start, phy, *rate);
-    put_length(out, start);
-}
-
-/// A frame on the air of any PHY, for a capture.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Captured {
-    /// The radio's time at the first bit of the frame behind the PLCP header, in microseconds.
-    pub tsft_us: u64,
-    /// PHY.
-    pub phy: Phy,
-    /// Bit-rate.
-    pub rate: Bitrate,
-    /// Channel number.
-    pub channel: u16,
-    /// Received power.
-    pub signal: Option<Dbm>,
-    /// Of a frame in an A-MPDU: the number of the A-MPDU, and whether the frame is its last.
-    pub ampdu: Option<(u32, bool)>,
-}
-
-/// Appends the header of a captured frame: its rate or its MCS, and its place in an A-MPDU.
-pub fn put_captured(out: &mut Vec<u8>, captured: &Captured) {
-    let Captured { phy, rate, .. } = captured;
-    let mode = mode_field(phy, *rate);
-    let signal = if captured.signal.is_some() { 1 << DBM_SIGNAL } else { 0 };
-    let ampdu = if captured.ampdu.is_some() { 1 << AMPDU } else { 0 };
-    let start = put_start(out, 1 << TSFT | 1 << FLAGS | 1 << CHANNEL | 1 << mode | signal | ampdu);
-    out.extend_from_slice(&captured.tsft_us.to_le_bytes());
-    out.push(0);
-    if mode == RATE {
-        out.push(rate_field(*rate));
-    }
-    put_aligned(out, start, CHANNEL);
-    let (frequency, flags) = channel_of(phy, *rate, captured.channel);
-    out.extend_from_slice(&frequency.to_le_bytes());
-    out.extend_from_slice(&flags.to_le_bytes());
-    out.extend(captured.signal.map(|signal| signal.as_f64().round() as i8 as u8));
     if mode == MCS {
-        put_mode(out, start, phy, *rate);
+        mcs::put_ht(out, phy, *rate);
     }
-    if let Some((number, is_last)) = captured.ampdu {
+    if let Some((number, is_last)) = reception.ampdu {
         put_aligned(out, start, AMPDU);
         out.extend_from_slice(&number.to_le_bytes());
         // Whether it is the last one is known.
@@ -305,7 +270,8 @@ pub fn put_captured(out: &mut Vec<u8>, captured: &Captured) {
         out.extend_from_slice(&[0, 0]);
     }
     if mode == VHT {
-        put_mode(out, start, phy, *rate);
+        put_aligned(out, start, VHT);
+        mcs::put_vht(out, phy, *rate);
     }
     put_length(out, start);
 }
@@ -319,18 +285,6 @@ fn mode_field(phy: &Phy, rate: Bitrate) -> u32 {
     }
 }
 
-/// Appends the field of a bit-rate that has an MCS.
-fn put_mode(out: &mut Vec<u8>, start: usize, phy: &Phy, rate: Bitrate) {
-    match mode_field(phy, rate) {
-        MCS => mcs::put_ht(out, phy, rate),
-        VHT => {
-            put_aligned(out, start, VHT);
-            mcs::put_vht(out, phy, rate);
-        }
-        _ => {}
-    }
-}
-
 /// Fills up to where a field may begin.
 fn put_aligned(out: &mut Vec<u8>, start: usize, field: u32) {
     let (align, _) = FIELDS[field as usize];
@@ -338,7 +292,7 @@ fn put_aligned(out: &mut Vec<u8>, start: usize, field: u32) {
     out.resize(start + length, 0);
 }
 
-/// Frequency and flags of the channel of a frame.
+/// Frequency and flags of the channel of a frame (802.11-2007, 17.3.8.3.2 and 18.4.6.2).
 fn channel_of(phy: &Phy, rate: Bitrate, channel: u16) -> (u16, u16) {
     const HALF: u16 = 0x4000;
     const QUARTER: u16 = 0x8000;
@@ -349,12 +303,10 @@ fn channel_of(phy: &Phy, rate: Bitrate, channel: u16) -> (u16, u16) {
         _ => 0,
     };
     let is_cck = matches!(phy.mode(rate), Mode::Dbpsk | Mode::Dqpsk | Mode::Cck5 | Mode::Cck11);
+    let mode = if is_cck { CHANNEL_CCK_2GHZ } else { OFDM_2GHZ };
     match (phy.band(), channel) {
-        (Band::Ghz2, 1..=14) if is_cck && phy.kind == PhyKind::B => channel_fields(channel),
-        (Band::Ghz2, 1..=14) => {
-            let (frequency, _) = channel_fields(channel);
-            (frequency, width | if is_cck { CHANNEL_CCK_2GHZ } else { OFDM_2GHZ })
-        }
+        (Band::Ghz2, 14) => (2484, mode | width),
+        (Band::Ghz2, 1..14) => (2407 + 5 * channel, mode | width),
         _ => (5000 + 5 * channel, CHANNEL_OFDM_5GHZ | width),
     }
 }
@@ -390,7 +342,12 @@ fn put_sent(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate, flags: u16, retries: Op
     put_aligned(out, start, TX_FLAGS);
     out.extend_from_slice(&flags.to_le_bytes());
     out.extend(retries);
-    put_mode(out, start, phy, rate);
+    if mode == MCS {
+        mcs::put_ht(out, phy, rate);
+    } else if mode == VHT {
+        put_aligned(out, start, VHT);
+        mcs::put_vht(out, phy, rate);
+    }
     put_length(out, start);
 }
 
@@ -409,15 +366,6 @@ fn put_length(out: &mut [u8], start: usize) {
 /// A rate in steps of 500 kb/s, upward as Linux does it: channels of 5 MHz have one of 2.25 Mb/s.
 fn rate_field(rate: Bitrate) -> u8 {
     u8::try_from(rate.bps().div_ceil(RATE_STEP_BPS)).unwrap_or(0)
-}
-
-/// Frequency and flags of a channel number (802.11-2007, 17.3.8.3.2 and 18.4.6.2).
-fn channel_fields(channel: u16) -> (u16, u16) {
-    match channel {
-        14 => (2484, CHANNEL_CCK_2GHZ),
-        1..14 => (2407 + 5 * channel, CHANNEL_CCK_2GHZ),
-        _ => (5000 + 5 * channel, CHANNEL_OFDM_5GHZ),
-    }
 }
 
 #[cfg(test)]

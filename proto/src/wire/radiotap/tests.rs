@@ -32,6 +32,7 @@ fn a_reception_comes_back_as_it_went() {
         channel: 6,
         signal: Some(Dbm::new(-61)),
         antenna: Some(3),
+        ampdu: None,
     };
     let mut out = vec![0xff; 3];
     put_reception(&mut out, &reception);
@@ -52,16 +53,17 @@ fn captured_frames_have_the_fields_of_their_phy_where_they_belong() {
         ..Phy::default()
     };
     let rate = n.rate_of_mcs(7).expect("an MCS");
-    let captured = Captured {
+    let captured = Reception {
         tsft_us: 1,
         phy: n,
         rate,
         channel: 36,
         signal: Some(Dbm::new(-60)),
+        antenna: None,
         ampdu: Some((7, true)),
     };
     let mut out = Vec::new();
-    put_captured(&mut out, &captured);
+    put_reception(&mut out, &captured);
     // TSFT, flags, alignment, 5180 MHz, signal; MCS 7; alignment to 4, A-MPDU 7, its last.
     let ht = [0x7f, 0x05, 7, 0, 0, 7, 0, 0, 0, 0x0c, 0, 0, 0];
     assert_eq!(out[18..23], [0x3c, 0x14, 0x40, 0x01, 0xc4]);
@@ -72,12 +74,12 @@ fn captured_frames_have_the_fields_of_their_phy_where_they_belong() {
     let ac = Phy { kind: PhyKind::Ac, width: Width::Mhz80, streams: 2, ..n };
     let rate = ac.rate_of_mcs(9).expect("an MCS");
     let mut out = Vec::new();
-    put_captured(&mut out, &Captured { phy: ac, rate, ampdu: None, ..captured });
+    put_reception(&mut out, &Reception { phy: ac, rate, ampdu: None, ..captured });
     assert_eq!(out[out.len() - 12..], [0x45, 0, 4, 4, 0x92, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(parse(&out).expect("a header").length, out.len());
     let mut out = Vec::new();
-    let answer = Captured { rate: ac.legacy_rates()[4], phy: ac, ampdu: None, ..captured };
-    put_captured(&mut out, &answer);
+    let answer = Reception { rate: ac.legacy_rates()[4], phy: ac, ampdu: None, ..captured };
+    put_reception(&mut out, &answer);
     assert_eq!(parse(&out).expect("a header").rate, Some(Bitrate::from_100kbps(240)));
 }
 
@@ -261,6 +263,7 @@ fn a_header_leads_back_to_each_mcs_of_its_own_phy_alone() {
                 channel: 36,
                 signal: Some(Dbm::new(-61)),
                 antenna: None,
+                ampdu: None,
             };
             put_reception(&mut out, &reception);
             let received = parse(&out).expect("a header");
