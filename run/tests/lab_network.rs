@@ -339,7 +339,7 @@ fn recorded() -> Outcome {
     let recording = LossTrace::parse(recording, None)?;
     let mut scenario: Scenario = toml::from_str(&text)?;
     let (_, loss) = scenario.losses_mut().next().ok_or("no loss")?;
-    loss.recording_mut().ok_or("no recording")?.recording = Some(recording.into());
+    loss.recordings_mut().pop().ok_or("no recording")?.recording = Some(recording.into());
     let report = start_lab(&scenario)?.run_flows(&mut |_| true)?;
     let bins = &report.flows[0].over_time_mbps;
     assert!(bins[..14].iter().all(|rate| *rate == 0.0), "{bins:?}");

@@ -478,6 +478,11 @@ fn loss(config: &LossConfig) -> String {
             format!("{} % modulated by {}", percent(modulated.loss), modulated.spread)
         }
         LossConfig::Trace(trace) => format!("of the recording {}", trace.file),
+        LossConfig::ByRate(losses) => {
+            let of_rate =
+                |(mbps, of_rate): &(f64, LossConfig)| format!("{} at {mbps} Mb/s", loss(of_rate));
+            losses.rates.iter().map(of_rate).collect::<Vec<_>>().join(", ")
+        }
         LossConfig::Driver(driver) => {
             format!("{}, and {} % in the driver", loss(&driver.loss), percent(driver.q))
         }

@@ -9,8 +9,10 @@ use super::files::Files;
 /// Puts the recordings into a scenario. Says what is wrong with those that cannot be read.
 pub(super) fn read(scenario: &mut Scenario, files: &Files) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for (place, loss) in scenario.losses_mut() {
-        let Some(trace) = loss.recording_mut() else { continue };
+    let traces = scenario.losses_mut().flat_map(|(place, loss)| {
+        loss.recordings_mut().into_iter().map(move |trace| (place.clone(), trace))
+    });
+    for (place, trace) in traces {
         let other = || "a file that `farhop sim --losses FILE` wrote".to_owned();
         let told = |error: TraceError| match &error {
             TraceError::Link { known } => {

@@ -37,6 +37,13 @@ impl Bitrate {
         self.0 as f64 / 1e6
     }
 
+    /// Where the first that is at least as fast stands among `rates`, which rise; that of the last,
+    /// if none is.
+    pub fn place_in(self, rates: impl ExactSizeIterator<Item = Self>) -> usize {
+        let last = rates.len().saturating_sub(1);
+        rates.take_while(|known| *known < self).count().min(last)
+    }
+
     /// The time that `bytes` bytes take, rounded up to whole nanoseconds.
     pub const fn time(self, bytes: u64) -> Duration {
         Duration::from_nanos((bytes * 8_000_000_000).div_ceil(self.0))

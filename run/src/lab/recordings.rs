@@ -17,7 +17,7 @@ fn file(dir: &Path) -> PathBuf {
 
 /// The recordings that a scenario plays back, in its order.
 fn all(scenario: &mut Scenario) -> impl Iterator<Item = &mut TraceConfig> {
-    scenario.losses_mut().filter_map(|(_, loss)| loss.recording_mut())
+    scenario.losses_mut().flat_map(|(_, loss)| loss.recordings_mut())
 }
 
 /// Writes the recordings of a scenario for the air.

@@ -61,6 +61,11 @@ pub(super) fn loss_model(config: &LossConfig) -> LossModel {
             let recording = trace.recording.clone().expect("the scenario has no problems");
             LossModel::Trace { trace: recording, repeat: trace.repeat }
         }
+        LossConfig::ByRate(losses) => {
+            let of_rate =
+                |(mbps, loss): &(f64, LossConfig)| (Bitrate::from_mbps(*mbps), loss_model(loss));
+            LossModel::ByRate(losses.rates.iter().map(of_rate).collect())
+        }
         LossConfig::Driver(driver) => LossModel::Driver {
             share: driver.q,
             acknowledges: driver.ack,

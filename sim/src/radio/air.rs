@@ -240,7 +240,7 @@ impl Air {
         };
         // Short MPDUs may begin in one symbol: a recorded fate is found again by its time.
         let start = start + from + Duration::from_nanos(place as u64);
-        let frame = Exposed { start, length, plcp, bytes };
+        let frame = Exposed { start, length, plcp, bytes, rate: transmission.rate };
         let from = transmission.radio;
         let Link { to, loss, .. } = self.links.get_mut(link);
         let fate = loss.as_mut().map_or(Fate::Ok, |loss| loss.lost(&frame));

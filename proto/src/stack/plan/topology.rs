@@ -318,7 +318,7 @@ impl Topology {
         for [(there_key, there), (back_key, back)] in keys.array_windows() {
             if there_key == back_key {
                 let both = [there, back].map(|index| *index as usize);
-                let [there, back] = both.map(|index| &self.hops[index].loss);
+                let [there, back] = both.map(|index| self.mean_loss(&self.hops[index]));
                 let milli_etx = milli_etx(there, back);
                 for index in both {
                     expected[index] = Some(milli_etx);
@@ -326,6 +326,12 @@ impl Topology {
             }
         }
         expected
+    }
+
+    /// What a hop loses of the frames of its sender in the long run, as far as settings tell.
+    fn mean_loss(&self, hop: &Hop) -> f64 {
+        let (node, radio) = hop.from;
+        hop.loss.mean(self.radios[index(node)][usize::from(radio.0)].config.rate())
     }
 
     /// The ways to the neighbours of a node: its links in the order of the file, then whoever
@@ -391,9 +397,9 @@ impl Topology {
 
 /// Transmissions that a frame and its acknowledgement are expected to take, in thousandths, where
 /// these losses are met there and back (ETX: De Couto and others 2003).
-fn milli_etx(there: &LossConfig, back: &LossConfig) -> u32 {
+fn milli_etx(there: f64, back: f64) -> u32 {
     const MOST: f64 = 1e6;
-    let arrives = (1.0 - there.mean()) * (1.0 - back.mean());
+    let arrives = (1.0 - there) * (1.0 - back);
     (1e3 / arrives).min(MOST) as u32
 }
 

@@ -3,8 +3,8 @@
 use super::Found;
 use crate::base::{Bitrate, Phy};
 use crate::stack::scenario::{
-    BurstConfig, DriftConfig, ErrorRunsConfig, InterfererConfig, LossConfig, ModulatedConfig,
-    TraceConfig,
+    BurstConfig, ByRateConfig, DriftConfig, ErrorRunsConfig, InterfererConfig, LossConfig,
+    ModulatedConfig, TraceConfig,
 };
 
 const STAY: &str = "a mean stay in milliseconds";
@@ -42,6 +42,7 @@ pub(super) fn check_loss(found: &mut Found, path: &str, loss: &LossConfig, durat
         LossConfig::Drift(drift) => check_drift(found, path, drift),
         LossConfig::Modulated(modulated) => check_modulated(found, path, modulated),
         LossConfig::Trace(trace) => check_trace(found, path, trace, duration_s),
+        LossConfig::ByRate(losses) => check_rates(found, path, losses, duration_s),
         LossConfig::Driver(driver) => {
             share("q", driver.q);
             if matches!(*driver.loss, LossConfig::Driver(_)) {
@@ -121,6 +122,32 @@ fn check_modulated(found: &mut Found, path: &str, modulated: &ModulatedConfig) {
     }
 }
 
+fn check_rates(found: &mut Found, path: &str, losses: &ByRateConfig, duration_s: f64) {
+    let path = format!("{path}.rates");
+    let rates = &losses.rates;
+    let are_rates = rates.iter().all(|(mbps, _)| *mbps > 0.0 && mbps.is_finite());
+    if rates.is_empty() || !are_rates || !rates.is_sorted_by(|one, next| one.0 < next.0) {
+        let help =
+            "points [bit-rate in Mb/s, loss] in rising order, for example [[1, 0], [11, 0.3]]";
+        found.add(path, "not losses by bit-rate", help);
+        return;
+    }
+    for (place, (_, loss)) in rates.iter().enumerate() {
+        let path = format!("{path}[{place}]");
+        match loss {
+            LossConfig::ByRate(_) => {
+                found.add(path, "losses by bit-rate within others", "the loss of one bit-rate");
+            }
+            LossConfig::Driver(_) => {
+                let help = "the driver around them: { kind = \"driver\", q = 0.1, loss = { kind = \
+                            \"by-rate\", ... } }";
+                found.add(path, "a driver that drops frames of one bit-rate", help);
+            }
+            _ => check_loss(found, &path, loss, duration_s),
+        }
+    }
+}
+
 fn check_trace(found: &mut Found, path: &str, trace: &TraceConfig, duration_s: f64) {
     let Some(recording) = &trace.recording else {
         let message = format!("the recording '{}' was not read", trace.file);
@@ -177,6 +204,27 @@ mod tests {
         let inside = Box::new(LossConfig::Trace(missing));
         let driver = DriverConfig { q: 1.5, ack: true, loss: inside };
         assert_eq!(problems(&LossConfig::Driver(driver)), ["loss.q", "loss.loss.file"]);
+    }
+
+    #[test]
+    fn losses_by_rate_rise_and_hold_what_a_rate_can_lose() {
+        let by_rate = |rates: &[(f64, LossConfig)]| {
+            LossConfig::ByRate(ByRateConfig { rates: rates.to_vec() })
+        };
+        let p = |p| LossConfig::Bernoulli { p };
+        assert_eq!(problems(&by_rate(&[(1.0, p(0.0)), (11.0, p(0.4))])), [""; 0]);
+        assert_eq!(problems(&by_rate(&[(1.0, p(0.0)), (11.0, p(1.4))])), ["loss.rates[1]"]);
+        for rates in [&[][..], &[(11.0, p(0.0)), (1.0, p(0.4))], &[(f64::NAN, p(0.0))]] {
+            assert_eq!(problems(&by_rate(rates)), ["loss.rates"]);
+        }
+        let driver = DriverConfig { q: 0.1, ack: true, loss: Box::default() };
+        let within = [by_rate(&[(1.0, p(0.0))]), LossConfig::Driver(driver)];
+        for loss in within {
+            assert_eq!(problems(&by_rate(&[(11.0, loss)])), ["loss.rates[0]"]);
+        }
+        let around = Box::new(by_rate(&[(11.0, p(0.4))]));
+        let driver = DriverConfig { q: 0.1, ack: true, loss: around };
+        assert_eq!(problems(&LossConfig::Driver(driver)), [""; 0]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Scenario;
+use crate::base::Bitrate;
 use crate::stack::loss_trace::LossTrace;
 
 /// A loss process. In a file, a number is the loss of each frame by itself.
@@ -56,6 +57,8 @@ pub enum LossConfig {
     Modulated(ModulatedConfig),
     /// A recording, played back.
     Trace(TraceConfig),
+    /// A loss of its own for each bit-rate.
+    ByRate(ByRateConfig),
     /// A driver that drops frames which the card has received, behind another loss.
     Driver(DriverConfig),
 }
@@ -194,6 +197,24 @@ pub struct TraceConfig {
     pub recording: Option<Arc<LossTrace>>,
 }
 
+/// Losses by bit-rate, as they were measured on a link: what a faster rate loses does not follow
+/// from the strength of the signal alone (`radio.md` 4.2).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ByRateConfig {
+    /// `[bit-rate in Mb/s, loss]`, rising by bit-rate. Any other rate loses as the next faster
+    /// one of these, and one that is faster than all of them as the fastest.
+    pub rates: Vec<(f64, LossConfig)>,
+}
+
+impl ByRateConfig {
+    /// The loss of a rate.
+    fn of(&self, rate: Bitrate) -> Option<&LossConfig> {
+        let known = self.rates.iter().map(|(mbps, _)| Bitrate::from_mbps(*mbps));
+        self.rates.get(rate.place_in(known)).map(|(_, loss)| loss)
+    }
+}
+
 /// A driver that drops frames.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -226,9 +247,9 @@ impl Scenario {
 }
 
 impl LossConfig {
-    /// The share of frames that a card does not answer in the long run, where that is told by the
-    /// settings alone and does not depend on their length; nothing of the others.
-    pub fn mean(&self) -> f64 {
+    /// The share of frames at a bit-rate that a card does not answer in the long run, where that
+    /// is told by the settings alone and does not depend on their length; nothing of the others.
+    pub fn mean(&self, rate: Bitrate) -> f64 {
         let of_two = |bad: f64, good_loss: f64, bad_loss: f64| {
             let bad = if bad.is_finite() { bad } else { 0.0 };
             good_loss + bad * (bad_loss - good_loss)
@@ -243,20 +264,24 @@ impl LossConfig {
             }
             Self::Runs(runs) => runs.loss,
             Self::Drift(drift) => drift.loss,
+            Self::ByRate(losses) => losses.of(rate).map_or(0.0, |loss| loss.mean(rate)),
             Self::Driver(driver) => {
                 let unanswered = if driver.ack { 0.0 } else { driver.q };
-                1.0 - (1.0 - driver.loss.mean()) * (1.0 - unanswered)
+                1.0 - (1.0 - driver.loss.mean(rate)) * (1.0 - unanswered)
             }
             Self::Interferer(_) | Self::Modulated(_) | Self::Trace(_) => 0.0,
         }
     }
 
-    /// The recording that the process plays back, if it does, wherever it stands.
-    pub fn recording_mut(&mut self) -> Option<&mut TraceConfig> {
+    /// The recordings that the process plays back, wherever they stand.
+    pub fn recordings_mut(&mut self) -> Vec<&mut TraceConfig> {
         match self {
-            Self::Trace(trace) => Some(trace),
-            Self::Driver(driver) => driver.loss.recording_mut(),
-            _ => None,
+            Self::Trace(trace) => vec![trace],
+            Self::ByRate(losses) => {
+                losses.rates.iter_mut().flat_map(|(_, loss)| loss.recordings_mut()).collect()
+            }
+            Self::Driver(driver) => driver.loss.recordings_mut(),
+            _ => Vec::new(),
         }
     }
 }
@@ -336,6 +361,8 @@ enum LossProcess {
     Modulated(ModulatedConfig),
     /// A recording, played back.
     Trace(TraceConfig),
+    /// A loss of its own for each bit-rate.
+    ByRate(ByRateConfig),
     /// A driver that drops frames which the card has received, behind another loss.
     Driver(DriverConfig),
 }
@@ -380,6 +407,7 @@ impl<'de> Deserialize<'de> for LossConfig {
                     LossProcess::Drift(drift) => LossConfig::Drift(drift),
                     LossProcess::Modulated(modulated) => LossConfig::Modulated(modulated),
                     LossProcess::Trace(trace) => LossConfig::Trace(trace),
+                    LossProcess::ByRate(losses) => LossConfig::ByRate(losses),
                     LossProcess::Driver(driver) => LossConfig::Driver(driver),
                 })
             }

@@ -35,8 +35,8 @@ pub use fault::FaultConfig;
 pub use flow::{Codec, FlowConfig, FlowKind, OnOffConfig, VoipConfig, WebConfig};
 pub use link::RadioLinkConfig;
 pub use loss::{
-    BurstConfig, DriftConfig, DriverConfig, ErrorRunsConfig, InterfererConfig, LossConfig,
-    ModulatedConfig, ModulationShape, TraceConfig,
+    BurstConfig, ByRateConfig, DriftConfig, DriverConfig, ErrorRunsConfig, InterfererConfig,
+    LossConfig, ModulatedConfig, ModulationShape, TraceConfig,
 };
 pub use mac::{AccessConfig, AccessConfigs, FirstAccess, Protection, RateControl};
 pub use mobility::{MobilityConfig, MobilityKind};

@@ -14,7 +14,7 @@ mod wander;
 
 use std::sync::Arc;
 
-use farhop_proto::base::{Duration, Instant, Rng};
+use farhop_proto::base::{Bitrate, Duration, Instant, Rng};
 pub use farhop_proto::stack::Fate;
 use farhop_proto::stack::LossTrace;
 
@@ -78,6 +78,9 @@ pub enum LossModel {
         /// Whether it begins anew at its end; without that nothing is lost behind it.
         repeat: bool,
     },
+    /// A process for each of these bit-rates, the slowest first; any other goes by the next faster
+    /// one, or else by the fastest.
+    ByRate(Vec<(Bitrate, LossModel)>),
     /// A driver that drops frames which the card has received, behind another process.
     Driver {
         /// Share of the received frames that it drops, 0 to 1.
@@ -92,8 +95,8 @@ pub enum LossModel {
 impl LossModel {
     /// The process with its random stream.
     ///
-    /// Panics if a probability lies outside 0 to 1, a mean stay is zero, or the runs of lost frames
-    /// are too short for their share.
+    /// Panics if a probability lies outside 0 to 1, a mean stay is zero, the runs of lost frames
+    /// are too short for their share, or losses by bit-rate are of none or have a driver in them.
     pub fn build(&self, mut rng: Rng) -> LossProcess {
         let mut driver = None;
         let mut model = self;
@@ -107,13 +110,13 @@ impl LossModel {
         LossProcess { process, driver, rng }
     }
 
-    /// Long-run share of frames that are not received, or not answered, for frames of `bytes` bytes
-    /// that last `length`. A recording counts each of its frames alike.
-    pub fn mean(&self, bytes: u32, length: Duration) -> f64 {
+    /// Long-run share of frames such as this one that are not received, or not answered, whenever
+    /// they begin. A recording counts each of its frames alike.
+    pub fn mean(&self, frame: &Exposed) -> f64 {
         match self {
             Self::None => 0.0,
             Self::Bernoulli { p } => *p,
-            Self::Units { p, bytes: unit } => of_units(*p, bytes, *unit),
+            Self::Units { p, bytes: unit } => of_units(*p, frame.bytes, *unit),
             Self::GilbertElliott { good, bad, good_loss, bad_loss } => {
                 let (good, bad) = (good.as_secs_f64(), bad.as_secs_f64());
                 (good_loss * good + bad_loss * bad) / (good + bad)
@@ -122,8 +125,8 @@ impl LossModel {
                 (good_loss * to_good + bad_loss * to_bad) / (to_bad + to_good)
             }
             Self::Runs(runs) => runs.loss(),
-            Self::Interferer(interferer) => interferer.mean(length),
-            Self::Drift(drift) => drift.mean(bytes),
+            Self::Interferer(interferer) => interferer.mean(frame.length),
+            Self::Drift(drift) => drift.mean(frame.bytes),
             Self::Modulated(modulated) => modulated.loss,
             Self::Trace { trace, .. } => {
                 let entries = trace.entries();
@@ -131,9 +134,13 @@ impl LossModel {
                 let lost = entries.iter().filter(|(_, fate)| !is_answered(*fate)).count();
                 lost as f64 / entries.len().max(1) as f64
             }
+            Self::ByRate(models) => {
+                let place = frame.rate.place_in(models.iter().map(|(rate, _)| *rate));
+                models[place].1.mean(frame)
+            }
             Self::Driver { share, acknowledges, channel } => {
                 let unanswered = if *acknowledges { 0.0 } else { *share };
-                1.0 - (1.0 - channel.mean(bytes, length)) * (1.0 - unanswered)
+                1.0 - (1.0 - channel.mean(frame)) * (1.0 - unanswered)
             }
         }
     }
@@ -160,6 +167,8 @@ pub struct Exposed {
     pub plcp: Duration,
     /// Its bytes.
     pub bytes: u32,
+    /// The bit-rate of those.
+    pub rate: Bitrate,
 }
 
 /// What became of a frame, for a recording.
@@ -196,6 +205,7 @@ enum Process {
     Drift(Box<wander::Drifting>),
     Modulated(Box<wander::Modulation>),
     Replay(Box<replay::Replay>),
+    ByRate(Box<[(Bitrate, Process)]>),
 }
 
 impl Process {
@@ -228,43 +238,59 @@ impl Process {
             LossModel::Trace { trace, repeat } => {
                 Self::Replay(Box::new(replay::Replay::new(Arc::clone(trace), *repeat)))
             }
+            LossModel::ByRate(models) => {
+                assert!(!models.is_empty(), "losses of no bit-rate");
+                let build = |(rate, model): &(Bitrate, LossModel)| (*rate, Self::build(model, rng));
+                Self::ByRate(models.iter().map(build).collect())
+            }
             LossModel::Driver { .. } => unreachable!("a driver was taken off before"),
         }
+    }
+
+    fn begin_recording_at(&mut self, begin: Instant) {
+        match self {
+            Self::Replay(replay) => replay.begin_at(begin),
+            Self::ByRate(processes) => {
+                processes.iter_mut().for_each(|(_, process)| process.begin_recording_at(begin));
+            }
+            _ => {}
+        }
+    }
+
+    fn fate(&mut self, frame: &Exposed, rng: &mut Rng) -> Fate {
+        let is_lost = match self {
+            Self::None => false,
+            Self::Bernoulli(p) => rng.chance(*p),
+            Self::Units(p, unit) => rng.chance(of_units(*p, frame.bytes, *unit)),
+            Self::InTime(states) => states.is_lost(frame.start, rng),
+            Self::ByFrame(states) => states.is_lost(rng),
+            Self::Runs(runs) => runs.is_lost(rng),
+            Self::Drift(drift) => drift.is_lost(frame, rng),
+            Self::Modulated(modulation) => modulation.is_lost(frame.start, rng),
+            Self::Interferer(interferer) => return interferer.fate(frame, rng),
+            Self::Replay(replay) => return replay.fate(frame.start),
+            Self::ByRate(processes) => {
+                let place = frame.rate.place_in(processes.iter().map(|(rate, _)| *rate));
+                return processes[place].1.fate(frame, rng);
+            }
+        };
+        if is_lost { Fate::Crc } else { Fate::Ok }
     }
 }
 
 impl LossProcess {
-    /// Has a recording begin at a time that is not the zero of all others; nothing is lost before.
+    /// Has recordings begin at a time that is not the zero of all others; nothing is lost before.
     pub fn begin_recording_at(&mut self, begin: Instant) {
-        if let Process::Replay(replay) = &mut self.process {
-            replay.begin_at(begin);
-        }
+        self.process.begin_recording_at(begin);
     }
 
     /// What becomes of a frame on its way. Calls come in the order of their starts.
     pub fn lost(&mut self, frame: &Exposed) -> Fate {
-        let fate = self.on_the_way(frame);
+        let fate = self.process.fate(frame, &mut self.rng);
         match self.driver {
             Some((share, dropped)) if fate == Fate::Ok && self.rng.chance(share) => dropped,
             _ => fate,
         }
-    }
-
-    fn on_the_way(&mut self, frame: &Exposed) -> Fate {
-        let rng = &mut self.rng;
-        let is_lost = match &mut self.process {
-            Process::None => false,
-            Process::Bernoulli(p) => rng.chance(*p),
-            Process::Units(p, unit) => rng.chance(of_units(*p, frame.bytes, *unit)),
-            Process::InTime(states) => states.is_lost(frame.start, rng),
-            Process::ByFrame(states) => states.is_lost(rng),
-            Process::Runs(runs) => runs.is_lost(rng),
-            Process::Drift(drift) => drift.is_lost(frame, rng),
-            Process::Modulated(modulation) => modulation.is_lost(frame.start, rng),
-            Process::Interferer(interferer) => return interferer.fate(frame, rng),
-            Process::Replay(replay) => return replay.fate(frame.start),
-        };
-        if is_lost { Fate::Crc } else { Fate::Ok }
     }
 }
 

@@ -6,19 +6,22 @@ use super::*;
 
 const AIR: Duration = Duration::from_millis(1);
 
-fn fates(model: &LossModel, frames: u64, apart: Duration, bytes: u32) -> Vec<Fate> {
+const FRAME: Exposed = Exposed {
+    start: Instant::ZERO,
+    length: AIR,
+    plcp: Duration::from_micros(192),
+    bytes: 1500,
+    rate: Bitrate::from_100kbps(110),
+};
+
+fn fates(model: &LossModel, frames: u64, apart: Duration, frame: Exposed) -> Vec<Fate> {
     let mut process = model.build(Seed(3).stream("loss"));
-    let exposed = |frame: u64| Exposed {
-        start: Instant::from_nanos(frame * apart.as_nanos()),
-        length: AIR,
-        plcp: Duration::from_micros(192),
-        bytes,
-    };
-    (0..frames).map(|frame| process.lost(&exposed(frame))).collect()
+    let start = |number: u64| Instant::from_nanos(number * apart.as_nanos());
+    (0..frames).map(|number| process.lost(&Exposed { start: start(number), ..frame })).collect()
 }
 
 fn losses(model: &LossModel, frames: u64, apart: Duration) -> Vec<bool> {
-    fates(model, frames, apart, 1500).into_iter().map(|fate| fate != Fate::Ok).collect()
+    fates(model, frames, apart, FRAME).into_iter().map(|fate| fate != Fate::Ok).collect()
 }
 
 fn share(losses: &[bool]) -> f64 {
@@ -41,11 +44,12 @@ fn bernoulli_loses_its_share() {
 #[test]
 fn a_frame_is_lost_with_any_of_its_units() {
     let model = LossModel::Units { p: 0.01, bytes: 100 };
-    assert!((model.mean(1500, AIR) - (1.0 - 0.99_f64.powi(15))).abs() < 1e-12);
+    assert!((model.mean(&FRAME) - (1.0 - 0.99_f64.powi(15))).abs() < 1e-12);
     for bytes in [50, 1500] {
-        let lost = fates(&model, 200_000, AIR, bytes);
+        let frame = Exposed { bytes, ..FRAME };
+        let lost = fates(&model, 200_000, AIR, frame);
         let share = lost.iter().filter(|fate| **fate != Fate::Ok).count() as f64 / 200_000.0;
-        assert!((share - model.mean(bytes, AIR)).abs() < 0.003, "{share}");
+        assert!((share - model.mean(&frame)).abs() < 0.003, "{share}");
     }
 }
 
@@ -53,7 +57,7 @@ fn a_frame_is_lost_with_any_of_its_units() {
 fn gilbert_elliott_has_the_long_run_loss_and_bursts_of_its_bad_stays() {
     let (good, bad) = (Duration::from_millis(90), Duration::from_millis(10));
     let model = LossModel::GilbertElliott { good, bad, good_loss: 0.0, bad_loss: 1.0 };
-    assert!((model.mean(1500, AIR) - 0.1).abs() < 1e-12);
+    assert!((model.mean(&FRAME) - 0.1).abs() < 1e-12);
     let (share, burst) = share_and_burst(&losses(&model, 4_000_000, Duration::from_micros(100)));
     assert!((share - 0.1).abs() < 0.005, "{share}");
     // A bad stay of 10 ms covers 100 frames that start 100 us apart; stays between two frames
@@ -83,7 +87,7 @@ fn gilbert_elliott_by_frame_does_not_care_for_time() {
     assert_eq!(near, losses(&model, 1_000_000, Duration::from_secs(1)));
     let (share, burst) = share_and_burst(&near);
     assert!((share - 1.0 / 11.0).abs() < 0.003, "{share}");
-    assert!((share - model.mean(1500, AIR)).abs() < 0.003);
+    assert!((share - model.mean(&FRAME)).abs() < 0.003);
     assert!((burst - 10.0).abs() < 0.3, "{burst}");
 }
 
@@ -120,12 +124,12 @@ fn an_interferer_destroys_preambles_first() {
     let model =
         LossModel::Interferer(Box::new(Interferer { interval, air_time, phy: Phy::default() }));
     // Frames at times that have nothing to do with the interval.
-    let fates = fates(&model, 400_000, Duration::from_micros(2237), 1500);
+    let fates = fates(&model, 400_000, Duration::from_micros(2237), FRAME);
     let count = |kind: Fate| fates.iter().filter(|fate| **fate == kind).count() as f64 / 400_000.0;
     let (preamble, crc) = (count(Fate::Preamble), count(Fate::Crc));
     assert!((preamble - (1310.0 + 192.0) / 24_000.0).abs() < 0.001, "{preamble}");
     assert!((crc - (1000.0 - 192.0) / 24_000.0).abs() < 0.001, "{crc}");
-    assert!((preamble + crc - model.mean(1500, AIR)).abs() < 0.002);
+    assert!((preamble + crc - model.mean(&FRAME)).abs() < 0.002);
 }
 
 #[test]
@@ -151,7 +155,7 @@ fn drift(burst: Option<Burst>) -> Drift {
 #[test]
 fn a_drift_has_its_mean_and_its_memory() {
     let model = LossModel::Drift(Box::new(drift(None)));
-    assert!((model.mean(1500, AIR) - 0.2).abs() < 1e-9);
+    assert!((model.mean(&FRAME) - 0.2).abs() < 1e-9);
     // Frames far apart are independent draws of the drift.
     let far = share(&losses(&model, 200_000, Duration::from_secs(300)));
     assert!((far - 0.2).abs() < 0.005, "{far}");
@@ -173,9 +177,10 @@ fn longer_frames_lose_more_in_a_drift() {
     let model = LossModel::Drift(Box::new(drift(None)));
     let mut before = 0.0;
     for bytes in [14, 500, 1500, 3000] {
-        let fates = fates(&model, 100_000, Duration::from_secs(300), bytes);
+        let frame = Exposed { bytes, ..FRAME };
+        let fates = fates(&model, 100_000, Duration::from_secs(300), frame);
         let lost = fates.iter().filter(|fate| **fate != Fate::Ok).count() as f64 / 1e5;
-        let mean = model.mean(bytes, AIR);
+        let mean = model.mean(&frame);
         assert!((lost - mean).abs() < 0.006, "{bytes} bytes: {lost}, not {mean}");
         assert!(lost > before);
         before = lost;
@@ -193,7 +198,7 @@ fn bursts_add_to_a_drift() {
     let model = LossModel::Drift(Box::new(drift(Some(burst))));
     let mean_burst = 3.999 / 4000.0_f64.ln();
     let expected = (mean_burst + 0.2 * 2.0) / (mean_burst + 2.0);
-    assert!((model.mean(1500, AIR) - expected).abs() < 1e-9);
+    assert!((model.mean(&FRAME) - expected).abs() < 1e-9);
     let share = share(&losses(&model, 400_000, Duration::from_secs(1)));
     assert!((share - expected).abs() < 0.01, "{share}, not {expected}");
 }
@@ -223,12 +228,7 @@ fn a_recording_is_played_back_by_time() {
         let model = LossModel::Trace { trace: Arc::clone(&trace), repeat };
         let mut process = model.build(Seed(1).stream("loss"));
         process.begin_recording_at(Instant::from_nanos(begin));
-        let exposed = |at: &u64| Exposed {
-            start: Instant::from_nanos(*at),
-            length: AIR,
-            plcp: Duration::ZERO,
-            bytes: 100,
-        };
+        let exposed = |at: &u64| Exposed { start: Instant::from_nanos(*at), ..FRAME };
         times.iter().map(|at| process.lost(&exposed(at))).collect()
     };
     let fate_at = |repeat: bool, times: &[u64]| fate_from(0, repeat, times);
@@ -239,17 +239,56 @@ fn a_recording_is_played_back_by_time() {
 }
 
 #[test]
+fn each_bit_rate_has_a_loss_of_its_own() {
+    let text = "time_ns,link,fate\n10,a>b,crc\n20,a>b,ok\n10000000000000,a>b,end\n";
+    let trace = Arc::new(LossTrace::parse(text, None).expect("a recording"));
+    let of_rate = [
+        (20, LossModel::Bernoulli { p: 0.1 }),
+        (55, LossModel::Trace { trace, repeat: false }),
+        (
+            110,
+            LossModel::Modulated(Box::new(Modulated {
+                loss: 0.6,
+                spread: 0.5,
+                period: Duration::from_millis(100),
+                is_square: true,
+            })),
+        ),
+    ];
+    let models = of_rate.map(|(rate, model)| (Bitrate::from_100kbps(rate), model));
+    let model = LossModel::ByRate(models.to_vec());
+    // One that is not there loses as the next faster, or as the fastest.
+    for (rate, expected) in [(10, 0.1), (20, 0.1), (55, 0.0), (60, 0.6), (110, 0.6), (540, 0.6)] {
+        let frame = Exposed { rate: Bitrate::from_100kbps(rate), ..FRAME };
+        let fates = fates(&model, 100_000, AIR, frame);
+        let lost = fates.iter().filter(|fate| **fate == Fate::Crc).count() as f64 / 1e5;
+        assert!((lost - expected).abs() < 0.005, "{rate}: {lost}");
+        // The recording loses one of its two frames, the rest of the time nothing.
+        let mean = if rate == 55 { 0.5 } else { expected };
+        assert!((model.mean(&frame) - mean).abs() < 1e-12);
+    }
+    // Times of a recording in it are those of its link.
+    let mut process = model.build(Seed(1).stream("loss"));
+    process.begin_recording_at(Instant::from_nanos(100));
+    let mut at = |nanos| {
+        let rate = Bitrate::from_100kbps(55);
+        process.lost(&Exposed { start: Instant::from_nanos(nanos), rate, ..FRAME })
+    };
+    assert_eq!([15, 110, 120].map(&mut at), [Fate::Ok, Fate::Crc, Fate::Ok]);
+}
+
+#[test]
 fn a_driver_drops_what_the_channel_let_through() {
     let channel = Box::new(LossModel::Bernoulli { p: 0.1 });
     for (acknowledges, fate) in [(true, Fate::Dropped), (false, Fate::Unanswered)] {
         let model = LossModel::Driver { share: 0.25, acknowledges, channel: channel.clone() };
-        let fates = fates(&model, 100_000, AIR, 1500);
+        let fates = fates(&model, 100_000, AIR, FRAME);
         let share = |wanted| fates.iter().filter(|fate| **fate == wanted).count() as f64 / 1e5;
         assert!((share(Fate::Crc) - 0.1).abs() < 0.004);
         assert!((share(fate) - 0.9 * 0.25).abs() < 0.005);
         assert!((share(Fate::Ok) - 0.9 * 0.75).abs() < 0.005);
         let answered = if acknowledges { 0.9 } else { 0.9 * 0.75 };
-        assert!((model.mean(1500, AIR) - (1.0 - answered)).abs() < 1e-12);
+        assert!((model.mean(&FRAME) - (1.0 - answered)).abs() < 1e-12);
     }
 }
 

@@ -1,10 +1,11 @@
-//! Losses that a run recorded are played back to the next one.
+//! Losses that a run recorded are played back to the next one; each bit-rate can have its own.
 
 use std::sync::Arc;
 
 use farhop_proto::base::PhyKind;
 use farhop_proto::stack::{
-    DriftConfig, DriverConfig, FlowKind, LinkConfig, LossConfig, LossTrace, Scenario, TraceConfig,
+    ByRateConfig, DriftConfig, DriverConfig, FlowKind, LinkConfig, LossConfig, LossTrace,
+    RateControl, Scenario, TraceConfig,
 };
 use farhop_sim::engine::{RunOptions, run};
 
@@ -101,5 +102,59 @@ fn what_drivers_drop_is_played_back_too() {
         again.link[0].loss = replay(&text, "hill>valley").into();
         again.link[0].loss_back = Some(replay(&text, "valley>hill"));
         assert_eq!(record(&again), (hash, text), "{phy:?} {fate}");
+    }
+}
+
+fn by_rate(rates: &[(f64, LossConfig)]) -> LossConfig {
+    LossConfig::ByRate(ByRateConfig { rates: rates.to_vec() })
+}
+
+#[test]
+fn a_radio_of_one_bit_rate_has_the_loss_of_that_one() {
+    let drift = DriftConfig {
+        loss: 0.2,
+        sigma: 1.0,
+        correlation_s: 0.5,
+        reference_bytes: 1500,
+        burst: None,
+    };
+    for loss in [LossConfig::Bernoulli { p: 0.2 }, LossConfig::Drift(drift)] {
+        let with = |loss: &LossConfig| {
+            let mut scenario = scenario(loss.clone());
+            // Nothing but data is lost: acknowledgements go at another rate.
+            scenario.radio.phy = PhyKind::G;
+            scenario.radio.rate_mbps = 36.0.into();
+            scenario.radio.ack_rate_mbps = 24.0.into();
+            scenario.link[0].loss_back = Some(LossConfig::default());
+            scenario.flow.remove(1);
+            record(&scenario)
+        };
+        let all = with(&loss);
+        let other = LossConfig::Bernoulli { p: 0.9 };
+        let own = by_rate(&[(24.0, other.clone()), (36.0, loss), (54.0, other)]);
+        assert_eq!(with(&own), all);
+        assert!(all.1.contains(",crc"));
+    }
+}
+
+#[test]
+fn bit_rate_control_finds_the_rate_that_brings_most() {
+    let p = |p| LossConfig::Bernoulli { p };
+    let loss = by_rate(&[(24.0, p(0.0)), (36.0, p(0.1)), (48.0, p(0.7)), (54.0, p(0.97))]);
+    let goodput = |mbps: f64, control| {
+        let mut scenario = scenario(loss.clone());
+        scenario.radio.phy = PhyKind::G;
+        scenario.radio.rate_mbps = mbps.into();
+        scenario.radio.rate_control = control;
+        scenario.flow.remove(1);
+        run(&scenario, RunOptions::default()).expect("a run").total_mbps()
+    };
+    let fixed = [24.0, 36.0, 48.0, 54.0].map(|mbps| goodput(mbps, RateControl::Fixed));
+    let [_, best, ..] = fixed;
+    assert!(fixed.iter().all(|mbps| *mbps <= best), "{fixed:?}");
+    for control in [RateControl::Arf, RateControl::Minstrel] {
+        let found = goodput(54.0, control);
+        println!("{control:?}: {found:.1} of {fixed:.1?}");
+        assert!(found > 0.8 * best && found < 1.02 * best, "{control:?}: {found} of {fixed:?}");
     }
 }
