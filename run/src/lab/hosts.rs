@@ -3,9 +3,9 @@
 //! Congestion control is set at each socket. SACK, timestamps and ECN are settings of a network
 //! namespace: all flows of a node share them. This machine's own settings stay as they are.
 
-use farhop_proto::base::PhyKind;
+use farhop_proto::base::{Bitrate, NodeId, RadioId};
 use farhop_proto::stack::{
-    Congestion, FlowConfig, FlowKind, RadioConfig, Scenario, TcpPreset, TcpSettings,
+    Congestion, FlowConfig, FlowKind, Plan, RadioPlan, Scenario, TcpPreset, TcpSettings,
 };
 use farhop_sim::engine::flow_name;
 
@@ -16,17 +16,20 @@ pub(super) type Setting = (&'static str, &'static str);
 
 /// Refuses radios that the emulated air does not know, and flows that the kernel and the lab's
 /// programs cannot run.
+///
+/// Panics if the scenario has problems.
 pub(super) fn check(scenario: &Scenario) -> Result<(), LabError> {
-    if let Some(whose) = unknown_to_air(scenario) {
+    let plan = scenario.plan_for_flows();
+    if let Some(node) = unknown_to_air(&plan) {
         return Err(LabError::Refused(format!(
-            "{whose}: radios of the lab send each frame by itself, as cards do with frames that \
-             are injected: give it aggregate = 1, or use `farhop sim`"
+            "node '{node}': radios of the lab send each frame by itself, as cards do with frames \
+             that are injected: give its radio aggregate = 1, or use `farhop sim`"
         )));
     }
-    if let Some((whose, rate)) = unknown_to_others(scenario) {
+    if let Some((rate, sender, receiver)) = unknown_to_neighbour(&plan) {
         return Err(LabError::Refused(format!(
-            "{whose} sends at {rate} Mb/s, which not all radios know, and a radio of the lab sends \
-             to all at one bit-rate: give it a lower one, or use `farhop sim`"
+            "node '{sender}' sends at {rate}, which '{receiver}' does not know, and a radio of the \
+             lab sends to all at one bit-rate: give it a lower one, or use `farhop sim`"
         )));
     }
     for flow in &scenario.flow {
@@ -42,40 +45,22 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), LabError> {
     Ok(())
 }
 
-/// All settings of radios, and whose they are.
-fn radios(scenario: &Scenario) -> impl Iterator<Item = (String, RadioConfig)> {
-    let all = &scenario.radio;
-    let of_nodes = scenario.node.iter().filter_map(|node| {
-        let own = node.radio.as_ref()?.over(all);
-        Some((format!("the radio of node '{}'", node.name), own))
-    });
-    let of_links = scenario.link.iter().filter_map(|link| {
-        let [a, b] = &link.between;
-        let own = link.radio.as_ref()?.over(all);
-        Some((format!("the radio between '{a}' and '{b}'"), own))
-    });
-    std::iter::once(("[radio]".to_owned(), all.clone())).chain(of_nodes).chain(of_links)
+/// The name of a node whose radio puts frames together.
+fn unknown_to_air(plan: &Plan) -> Option<&str> {
+    let puts_together = |radio: &RadioPlan| radio.spec.aggregate > 1;
+    plan.nodes.iter().find(|node| node.radios.iter().any(puts_together)).map(|node| &*node.name)
 }
 
-/// Whose radio puts frames together.
-fn unknown_to_air(scenario: &Scenario) -> Option<String> {
-    let puts_together =
-        |radio: &RadioConfig| matches!(radio.phy, PhyKind::N | PhyKind::Ac) && radio.aggregate > 1;
-    radios(scenario).find_map(|(whose, radio)| puts_together(&radio).then_some(whose))
-}
-
-/// Whose radio sends at a rate that another one does not know, which knows lower ones of it.
-fn unknown_to_others(scenario: &Scenario) -> Option<(String, f64)> {
-    let all: Vec<(String, RadioConfig)> = radios(scenario).collect();
-    let is_lost = |(_, sender): &&(String, RadioConfig)| {
-        let (phy, rate) = (sender.phy(), sender.rate());
-        all.iter().any(|(_, receiver)| {
-            let theirs = receiver.phy();
-            phy.rate_for(&theirs, rate).is_some_and(|known| known != rate)
-        })
-    };
-    let (whose, sender) = all.iter().find(is_lost)?;
-    Some((whose.clone(), sender.rate().mbps()))
+/// A bit-rate that a radio sends at, its node, and a neighbour that knows only lower ones of it.
+fn unknown_to_neighbour(plan: &Plan) -> Option<(Bitrate, &str, &str)> {
+    plan.hops.iter().filter(|hop| hop.usable).find_map(|hop| {
+        let node = |(node, _): (NodeId, RadioId)| plan.nodes.iter().find(|n| n.node == node);
+        let (sender, receiver) = (node(hop.from)?, node(hop.to)?);
+        let sends = &sender.radios[usize::from(hop.from.1.0)].spec;
+        let hears = &receiver.radios[usize::from(hop.to.1.0)].spec;
+        let known = sends.phy.rate_for(&hears.phy, sends.rate)?;
+        (known != sends.rate).then_some((sends.rate, &*sender.name, &*receiver.name))
+    })
 }
 
 /// The first thing of a flow that the lab does not have.
@@ -99,7 +84,9 @@ fn unknown_to_kernel(flow: &FlowConfig) -> Option<String> {
     (flow.tcp != switches).then(|| "TCP settings other than sack, timestamps and ecn".into())
 }
 
-/// Why a lab would refuse the flows of a scenario, if it would.
+/// Why a lab would refuse a scenario, if it would.
+///
+/// Panics if the scenario has problems.
 pub fn refusal(scenario: &Scenario) -> Option<String> {
     check(scenario).err().map(|error| error.to_string())
 }
@@ -137,19 +124,25 @@ pub(super) fn settings(scenario: &Scenario, node: &str) -> Result<Vec<Setting>, 
 
 #[cfg(test)]
 mod tests {
+    use farhop_proto::base::PhyKind;
+
     use super::*;
 
     fn scenario(flows: &[FlowConfig]) -> Scenario {
-        let between = |flow: &FlowConfig| FlowConfig {
-            from: "hill".into(),
-            to: "valley".into(),
-            ..flow.clone()
-        };
-        Scenario { flow: flows.iter().map(between).collect(), ..Scenario::default() }
+        let text = r#"{ "name": "two", "duration_s": 1,
+            "node": [{ "name": "hill" }, { "name": "valley" }],
+            "link": [{ "between": ["hill", "valley"], "distance_km": 1 }] }"#;
+        let two: Scenario = serde_json::from_str(text).expect("a good scenario");
+        Scenario { flow: flows.to_vec(), ..two }
+    }
+
+    fn flow(kind: &str) -> FlowConfig {
+        let text = format!(r#"{{ "from": "hill", "to": "valley", "kind": "{kind}" }}"#);
+        serde_json::from_str(&text).expect("a good flow")
     }
 
     fn with(congestion: Congestion) -> FlowConfig {
-        FlowConfig { congestion, ..FlowConfig::default() }
+        FlowConfig { congestion, ..flow("tcp") }
     }
 
     #[test]
@@ -165,11 +158,7 @@ mod tests {
     #[test]
     fn what_the_kernel_lacks_is_refused_in_one_line() {
         let tcp = TcpSettings { initial_window: Some(2), ..TcpSettings::default() };
-        let flows = [
-            with(Congestion::Westwood),
-            FlowConfig { kind: FlowKind::Voip, ..FlowConfig::default() },
-            FlowConfig { tcp, ..FlowConfig::default() },
-        ];
+        let flows = [with(Congestion::Westwood), flow("voip"), FlowConfig { tcp, ..flow("tcp") }];
         for flow in flows {
             let error = check(&scenario(&[flow])).expect_err("it is refused").to_string();
             assert!(error.contains("farhop sim") && error.lines().count() == 1, "{error}");
@@ -188,11 +177,27 @@ mod tests {
     }
 
     #[test]
+    fn radios_that_do_not_hear_each_other_have_rates_of_their_own() {
+        let text = r#"{ "name": "two", "duration_s": 1, "radio": { "phy": "802.11n" },
+            "node": [{ "name": "a" }, { "name": "b" }, { "name": "c" }],
+            "link": [{ "between": ["a", "b"], "distance_km": 1, "radio": { "aggregate": 1 } },
+                     { "between": ["b", "c"], "distance_km": 1,
+                       "radio": { "phy": "802.11ac", "width_mhz": 80, "aggregate": 1,
+                                  "channel": 2 } }] }"#;
+        let mut apart: Scenario = serde_json::from_str(text).expect("a good scenario");
+        assert!(check(&apart).is_ok(), "no radio is as [radio] says");
+        apart.link[1].radio = None;
+        let error = check(&apart).expect_err("it is refused").to_string();
+        assert!(error.contains("'b'") && error.contains("aggregate = 1"), "{error}");
+    }
+
+    #[test]
     fn radios_that_would_need_several_rates_are_refused() {
         let text = r#"{ "name": "cell", "duration_s": 1,
             "radio": { "phy": "802.11g", "mixed": true },
             "node": [{ "name": "ap" },
-                     { "name": "old", "radio": { "phy": "802.11b", "mixed": false } }] }"#;
+                     { "name": "old", "radio": { "phy": "802.11b", "mixed": false } }],
+            "link": [{ "between": ["ap", "old"], "distance_km": 0.1 }] }"#;
         let mut mixed: Scenario = serde_json::from_str(text).expect("a good scenario");
         let error = check(&mixed).expect_err("it is refused").to_string();
         assert!(error.contains("54 Mb/s") && error.lines().count() == 1, "{error}");

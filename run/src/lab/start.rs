@@ -74,7 +74,7 @@ impl Lab {
     ///
     /// This process must be [isolated](super::isolate()). Fails if the network is too large for
     /// this machine, the kernel refuses something, a process ends, or the links are not in step in
-    /// 15 s; nothing is left behind.
+    /// 15 s; nothing is left behind. Panics if the scenario has problems.
     pub fn start(
         scenario: &Scenario,
         options: &LabOptions,
