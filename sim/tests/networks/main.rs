@@ -4,6 +4,7 @@ mod adversary;
 mod aggregates;
 mod air_time;
 mod applications;
+mod blocks;
 mod classes;
 mod harq;
 mod keys;

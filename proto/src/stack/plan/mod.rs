@@ -419,9 +419,19 @@ impl NodePlan {
     /// channels share theirs; a wire is by itself. Neighbours that several radios reach are not
     /// there.
     pub fn airs(&self) -> BTreeMap<NodeId, usize> {
+        let (airs, beyond) = (self.airs_of_radios(), self.radios.len());
+        let air = |(index, peer): (usize, &PeerSpec)| {
+            (peer.node, airs.get(&peer.radio).copied().unwrap_or(beyond + index))
+        };
+        let ways = |node: NodeId| self.peers.iter().filter(|peer| peer.node == node).count();
+        let peers = self.peers.iter().enumerate().filter(|(_, peer)| ways(peer.node) == 1);
+        peers.map(air).collect()
+    }
+
+    /// The air of each radio that is not a wire.
+    fn airs_of_radios(&self) -> BTreeMap<RadioId, usize> {
         let count = self.radios.len();
         let spec = |radio: usize| &self.radios[radio].spec;
-        let is_wire = |radio: usize| spec(radio).phy.kind == PhyKind::Wire;
         let mut airs: Vec<usize> = (0..count).collect();
         for (a, b) in (0..count).flat_map(|b| (0..b).map(move |a| (a, b))) {
             if spec(a).overlaps(spec(b)) {
@@ -429,13 +439,9 @@ impl NodePlan {
                 airs.iter_mut().filter(|air| **air == from).for_each(|air| *air = to);
             }
         }
-        let air = |(index, peer): (usize, &PeerSpec)| {
-            let radio = usize::from(peer.radio.0);
-            (peer.node, if is_wire(radio) { count + index } else { airs[radio] })
-        };
-        let ways = |node: NodeId| self.peers.iter().filter(|peer| peer.node == node).count();
-        let peers = self.peers.iter().enumerate().filter(|(_, peer)| ways(peer.node) == 1);
-        peers.map(air).collect()
+        let radios = self.radios.iter().map(|radio| &radio.spec).zip(airs);
+        let is_air = |(spec, _): &(&RadioSpec, usize)| spec.phy.kind != PhyKind::Wire;
+        radios.filter(is_air).map(|(spec, air)| (spec.id, air)).collect()
     }
 
     /// The names of all nodes.
@@ -480,9 +486,7 @@ impl NodePlan {
         let is_plain = link.has_schedule() && !has_schedule;
         let repairs = (link.repairs() && !is_plain) || has_aggregates;
         let cycle = self.slot().map(|(slot, _)| slot * 2);
-        let is_wire = |radio: &&RadioPlan| radio.spec.phy.kind == PhyKind::Wire;
-        let wires = self.radios.iter().filter(is_wire).map(|radio| radio.spec.id).collect();
-        Below { repairs, has_schedule, frames, wires, cycle }
+        Below { repairs, has_schedule, frames, airs: self.airs_of_radios(), cycle }
     }
 
     /// Length of a slot and its guard, where any radio has slots of `wild`.

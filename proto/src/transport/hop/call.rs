@@ -46,16 +46,12 @@ struct OnAir {
 pub(super) struct Calls(BTreeMap<Option<usize>, OnAir>);
 
 impl Hop {
-    /// Whether a call fails nearby on the air to this neighbour, and blocks are to leave it gaps.
-    pub(super) fn has_call(&self, now: Instant, neighbour: NodeId) -> bool {
-        let is_near = |on_air: &OnAir| is_lasting(now, on_air.latest);
-        self.config.call_gap_ms > 0.0 && self.calls.0.get(&self.air(neighbour)).is_some_and(is_near)
-    }
-
-    /// Whether there is such a call on any air.
-    pub(super) fn has_any_call(&self, now: Instant) -> bool {
-        self.config.call_gap_ms > 0.0
-            && self.calls.0.values().any(|on_air| is_lasting(now, on_air.latest))
+    /// Whether a call fails nearby on an air, or on one that is not known, and blocks are to leave
+    /// it gaps.
+    pub(super) fn has_call_on(&self, now: Instant, air: usize) -> bool {
+        let is_near =
+            |air| self.calls.0.get(&air).is_some_and(|on_air| is_lasting(now, on_air.latest));
+        self.config.call_gap_ms > 0.0 && (is_near(Some(air)) || is_near(None))
     }
 
     /// The next hop of a call does not get a packet of it.

@@ -1,6 +1,6 @@
 //! Settings of `transport/hop`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub const HOPS: u8 = 50;
 pub const BATCH: Duration = Duration::from_millis(500);
 
 /// What blocks must know of the link below.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Below {
     /// Whether it or its radios repair losses by themselves (radios do so where frames go many in a
     /// transmission), and tell the end of a frame rounds after it was sent.
@@ -27,10 +27,24 @@ pub struct Below {
     /// Frames of blocks that a radio is to have at a time, where two turns are not enough: as many
     /// as it carries until the link tells the end of the first.
     pub frames: BTreeMap<RadioId, u32>,
-    /// Wires, over which nobody is heard who would need gaps.
-    pub wires: BTreeSet<RadioId>,
+    /// The air of each radio, as neighbours have them (`Hop::set_airs`): nobody sends on one while
+    /// others that share it are to have a gap. Wires are not there: nobody is heard over them.
+    pub airs: BTreeMap<RadioId, usize>,
     /// How long a cycle takes, of a link that keeps what it has for neighbours that are gone.
     pub cycle: Option<Duration>,
+}
+
+impl Default for Below {
+    /// One radio that sends as it likes, and says when a frame has gone.
+    fn default() -> Self {
+        Self {
+            repairs: false,
+            has_schedule: false,
+            frames: BTreeMap::new(),
+            airs: [(RadioId(0), 0)].into(),
+            cycle: None,
+        }
+    }
 }
 
 /// Settings of `transport/hop`.
@@ -85,7 +99,7 @@ pub struct HopConfig {
     /// for longer than the radio was busy with blocks since the last gap: where 48 frames are sent
     /// sooner, more of them go first. A neighbour that hears others who wait, and takes our blocks,
     /// asks for such a moment too. 0 for no gaps; there are none over wires, nor where the link has
-    /// a schedule.
+    /// a schedule, and radios on channels apart have their own.
     pub interactive_gap_ms: f64,
     /// How long a node leaves the air alone after every three frames of blocks, in milliseconds,
     /// while a call (expedited forwarding) passes it or a neighbour: a packet of a call is lost if

@@ -5,11 +5,14 @@
 //! and then the same happens at the next hop. A node that interactive traffic passes therefore
 //! leaves the air alone for a moment after every few bursts, and for no longer than it has used it:
 //! bursts are short where the bit-rate is high, and hardly anything would be left between gaps. One
-//! whose neighbour asks for it ([`super::listen`]) does so at once.
+//! whose neighbour asks for it ([`super::listen`]) does so at once. Each air has gaps of its own:
+//! what goes over a radio on another channel drowns nobody.
+
+use std::collections::BTreeMap;
 
 use super::block::Shape;
 use super::{Hop, call};
-use crate::base::{Duration, Instant};
+use crate::base::{Duration, Instant, NodeId, RadioId};
 use crate::wire::hop::BlockId;
 
 /// How long there is interactive traffic after the last of it.
@@ -23,16 +26,20 @@ const APART: Duration = Duration::from_millis(100);
 /// So many hops away somebody sends the same way unheard.
 const UNHEARD: u8 = 3;
 
-/// Where a node is between two gaps.
+/// The gaps of a node, by the air that they are on.
 #[derive(Debug, Default)]
-pub(super) struct Gap {
+pub(super) struct Gaps(BTreeMap<usize, Gap>);
+
+/// Where a node is between two gaps on one air.
+#[derive(Debug, Default)]
+struct Gap {
     /// When it held the last of interactive traffic.
     interactive: Option<Instant>,
     /// Frames since the last gap.
     frames: u32,
-    /// How long the radio has had frames since then, but for those that it has now.
+    /// How long radios have had frames since then, but for those that they have now.
     busy: Duration,
-    /// Since when it has frames of blocks, or has none.
+    /// Since when they have frames of blocks, or have none.
     since: Instant,
     /// When a neighbour asked for the gap that has not ended yet.
     asked: Option<Instant>,
@@ -42,21 +49,20 @@ pub(super) struct Gap {
     until: Option<Instant>,
 }
 
-impl Gap {
-    /// A block came, or begins here.
-    pub(super) fn on_block(&mut self, now: Instant, id: BlockId, shape: &Shape) {
-        if shape.is_interactive(id.number) {
-            self.interactive = Some(now);
-        }
-    }
-
-    /// When [`Gap::handle_timeout`] is due.
+impl Gaps {
+    /// When [`Gaps::handle_timeout`] is due.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.until
+        self.0.values().filter_map(|gap| gap.until).min()
     }
 
-    /// Ends the gap.
+    /// Ends gaps.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.0.values_mut().for_each(|gap| gap.handle_timeout(now));
+    }
+}
+
+impl Gap {
+    fn handle_timeout(&mut self, now: Instant) {
         if self.until.is_some_and(|until| until <= now) {
             self.until = None;
             (self.frames, self.busy) = (0, Duration::ZERO);
@@ -86,11 +92,27 @@ struct Kind {
 }
 
 impl Hop {
-    /// What gaps are like at present, if there are any.
-    fn gap_kind(&self, now: Instant) -> Option<Kind> {
-        let is_interactive = self.gap.interactive.is_some_and(|at| now < at + LASTS);
-        let is_asked = self.gap.asked.is_some_and(|at| now < at + SOON);
-        let has_call = self.has_any_call(now) && !is_asked;
+    /// A block came, or begins here: what it comes over and what it goes over has gaps from now on,
+    /// if somebody waits for it.
+    pub(super) fn mark_interactive(&mut self, now: Instant, id: BlockId, shape: &Shape) {
+        if !shape.is_interactive(id.number) {
+            return;
+        }
+        for end in [id.flow.source, shape.destination].into_iter().filter(|end| *end != self.node) {
+            let radio = self.next_hop(end).map_or_else(RadioId::default, |via| self.radio_of(via));
+            if let Some(air) = self.air_of(radio) {
+                self.gaps.0.entry(air).or_default().interactive = Some(now);
+            }
+        }
+    }
+
+    /// What gaps are like at present on an air, if there are any.
+    fn gap_kind(&self, now: Instant, air: usize) -> Option<Kind> {
+        let gap = self.gaps.0.get(&air);
+        let is_lasting = |at: Option<Instant>, long| at.is_some_and(|at| now < at + long);
+        let is_interactive = is_lasting(gap.and_then(|gap| gap.interactive), LASTS);
+        let is_asked = is_lasting(gap.and_then(|gap| gap.asked), SOON);
+        let has_call = self.has_call_on(now, air) && !is_asked;
         let (gap_ms, frames) = match has_call {
             true => (self.config.call_gap_ms, call::FRAMES),
             false => (self.config.interactive_gap_ms, FRAMES),
@@ -102,13 +124,15 @@ impl Hop {
         is_wanted.then_some(Kind { length, busy, frames })
     }
 
-    /// A neighbour asks for a gap: it begins once the radio is done.
-    pub(super) fn on_asked_for_gap(&mut self, now: Instant) {
-        if now < self.gap.next_asked {
+    /// A neighbour asks for a gap: it begins once the radios of its air are done.
+    pub(super) fn on_asked_for_gap(&mut self, now: Instant, neighbour: NodeId) {
+        let Some(air) = self.air_of(self.radio_of(neighbour)) else { return };
+        let has_call = self.has_call_on(now, air);
+        let gap = self.gaps.0.entry(air).or_default();
+        if now < gap.next_asked {
             return;
         }
-        let has_call = self.has_any_call(now);
-        if let Some(until) = &mut self.gap.until {
+        if let Some(until) = &mut gap.until {
             if !has_call {
                 return;
             }
@@ -117,60 +141,62 @@ impl Hop {
             *until = (*until).max(now + asked);
             return;
         }
-        self.gap.asked = Some(now);
-        if self.frames_on_air() == 0 {
-            self.on_radio_idle(now);
+        gap.asked = Some(now);
+        if self.frames_on(air) == 0 {
+            self.on_air_idle(now, air);
         }
     }
 
-    /// Whether only small blocks have turns.
-    pub(super) fn is_gap(&self) -> bool {
-        self.gap.until.is_some()
+    /// Whether only small blocks have turns on an air.
+    pub(super) fn is_gap(&self, air: usize) -> bool {
+        self.gaps.0.get(&air).is_some_and(|gap| gap.until.is_some())
     }
 
-    /// Whether nothing has a turn: a gap begins once the radio is done. Small blocks too wait that
-    /// long, or many of them would keep it from beginning, and so from ending.
-    pub(super) fn is_before_gap(&self, now: Instant) -> bool {
-        let is_due = |kind| self.gap.is_due(now, kind, true);
-        self.frames_on_air() > 0 && self.gap_kind(now).is_some_and(is_due)
+    /// Whether nothing has a turn on an air: a gap begins once its radios are done. Small blocks
+    /// too wait that long, or many of them would keep it from beginning, and so from ending.
+    pub(super) fn is_before_gap(&self, now: Instant, air: usize) -> bool {
+        let Some(gap) = self.gaps.0.get(&air).filter(|_| self.frames_on(air) > 0) else {
+            return false;
+        };
+        self.gap_kind(now, air).is_some_and(|kind| gap.is_due(now, kind, true))
     }
 
-    /// Whether no more frames may go to the radio beside those that it has: bursts are short beside
-    /// a call.
-    pub(super) fn is_burst_full(&self, now: Instant) -> bool {
-        let is_whole = self.gap.frames > 0 && self.gap.frames.is_multiple_of(call::FRAMES);
-        self.frames_on_air() > 0 && is_whole && self.has_any_call(now)
+    /// Whether no more frames may go to the radios of an air beside those that they have: bursts
+    /// are short beside a call.
+    pub(super) fn is_burst_full(&self, now: Instant, air: usize) -> bool {
+        let frames = self.gaps.0.get(&air).map_or(0, |gap| gap.frames);
+        let is_whole = frames > 0 && frames.is_multiple_of(call::FRAMES);
+        self.frames_on(air) > 0 && is_whole && self.has_call_on(now, air)
     }
 
-    /// The next frame to the radio is one of this block.
-    pub(super) fn before_frame(&mut self, now: Instant, id: BlockId) {
-        let is_idle = self.frames_on_air() == 0;
-        let has_paused = |kind: Kind| is_idle && self.gap.since + kind.length <= now;
-        let is_anew = self.gap_kind(now).is_none_or(has_paused);
-        if is_anew {
-            (self.gap.frames, self.gap.busy, self.gap.asked) = (0, Duration::ZERO, None);
-        }
-        if is_anew || is_idle {
-            self.gap.since = now;
-        }
+    /// The next frame to a radio of an air is one of this block.
+    pub(super) fn before_frame(&mut self, now: Instant, air: usize, id: BlockId) {
+        let is_idle = self.frames_on(air) == 0;
+        let kind = self.gap_kind(now, air);
         let Shape { destination, hops_made, .. } = self.blocks[&id].shape;
         let hops_left = self.routes.get(&destination).map_or(0, |route| route.hops);
-        // Beside a call all frames on its air count, and no others.
-        let via = self.blocks[&id].transfer.as_ref().map(|transfer| transfer.via);
-        let may_drown = match via.filter(|_| self.has_any_call(now)) {
-            Some(via) => self.has_call(now, via),
-            None => hops_made.max(hops_left) >= UNHEARD,
-        };
-        self.gap.frames += u32::from(may_drown);
+        // Beside a call all frames on its air count.
+        let may_drown = self.has_call_on(now, air) || hops_made.max(hops_left) >= UNHEARD;
+        let gap = self.gaps.0.entry(air).or_default();
+        let has_paused = |kind: Kind| is_idle && gap.since + kind.length <= now;
+        let is_anew = kind.is_none_or(has_paused);
+        if is_anew {
+            (gap.frames, gap.busy, gap.asked) = (0, Duration::ZERO, None);
+        }
+        if is_anew || is_idle {
+            gap.since = now;
+        }
+        gap.frames += u32::from(may_drown);
     }
 
-    /// The radio has no frame of a block any more.
-    pub(super) fn on_radio_idle(&mut self, now: Instant) {
-        self.gap.busy += now.since(self.gap.since);
-        self.gap.since = now;
-        let kind = self.gap_kind(now).filter(|kind| self.gap.is_due(now, *kind, false));
-        if let Some(kind) = kind {
-            self.gap.until = Some(now + kind.length);
+    /// The radios of an air have no frame of a block any more.
+    pub(super) fn on_air_idle(&mut self, now: Instant, air: usize) {
+        let kind = self.gap_kind(now, air);
+        let gap = self.gaps.0.entry(air).or_default();
+        gap.busy += now.since(gap.since);
+        gap.since = now;
+        if let Some(kind) = kind.filter(|kind| gap.is_due(now, *kind, false)) {
+            gap.until = Some(now + kind.length);
             self.counters.gaps += 1;
         }
     }

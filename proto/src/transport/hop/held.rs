@@ -204,7 +204,7 @@ impl Hop {
         if block.is_open() {
             self.open.insert(id);
         }
-        self.gap.on_block(block.used, id, &block.shape);
+        self.mark_interactive(block.used, id, &block.shape);
         self.memory += block.cost();
         if let Some(old) = self.blocks.insert(id, block) {
             self.memory -= old.cost();

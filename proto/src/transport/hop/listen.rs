@@ -112,7 +112,7 @@ impl Hop {
         }
         small.into_iter().for_each(|id| self.ask_again(now, id));
         if is_large {
-            self.on_asked_for_gap(now);
+            self.on_asked_for_gap(now, via);
         }
     }
 }

@@ -61,7 +61,7 @@ use self::call::Calls;
 pub use self::config::{
     Ahead, BATCH, Below, Durable, HOPS, HopConfig, NextHop, Schedule, Withhold,
 };
-use self::gap::Gap;
+use self::gap::Gaps;
 use self::held::Writing;
 use self::listen::Listen;
 use self::out::{InRadio, Message};
@@ -201,7 +201,7 @@ pub struct Hop {
     silence: BTreeMap<NodeId, u32>,
     stranded: Stranded,
     pace: BTreeMap<NodeId, Pace>,
-    gap: Gap,
+    gaps: Gaps,
     listen: Listen,
     calls: Calls,
     delivered: VecDeque<Delivery>,
@@ -258,7 +258,7 @@ impl Hop {
             silence: BTreeMap::new(),
             stranded: Stranded::default(),
             pace: BTreeMap::new(),
-            gap: Gap::default(),
+            gaps: Gaps::default(),
             listen: Listen::default(),
             calls: Calls::default(),
             delivered: VecDeque::new(),

@@ -109,17 +109,18 @@ impl Hop {
         let most = self.below.frames.get(&radio).map_or(turns, |frames| turns.max(*frames));
         let frames = self.outlets[&radio].frames - self.away.frames(radio);
         let is_busy = frames >= most || !has_room(DATA_FLOW);
+        let air = self.air_of(radio);
         // Somebody waits for what is small: it goes past what a link has for its next slots.
         let is_full = match is_busy && self.below.repairs {
             true => frames >= 2 * most || !has_room(CONTROL_FLOW),
-            false => is_busy || (self.has_gaps(radio) && self.is_burst_full(now)),
+            false => is_busy || air.is_some_and(|air| self.is_burst_full(now, air)),
         };
         if is_full {
             return None;
         }
         let (block, frame) = self.next_frame(now, radio, is_busy)?;
-        if self.has_gaps(radio) {
-            self.before_frame(now, block);
+        if let Some(air) = air {
+            self.before_frame(now, air, block);
         }
         Some(self.frame(now, radio, block, frame))
     }
@@ -141,8 +142,8 @@ impl Hop {
             Some(InRadio::Frame(block, radio, to)) => {
                 self.outlets.entry(radio).or_default().frames -= 1;
                 self.away.on_end(now, (radio, to), outcome);
-                if self.has_gaps(radio) && self.frames_on_air() == 0 {
-                    self.on_radio_idle(now);
+                if let Some(air) = self.air_of(radio).filter(|air| self.frames_on(*air) == 0) {
+                    self.on_air_idle(now, air);
                 }
                 self.on_frame_out(now, block);
             }

@@ -8,7 +8,7 @@ use super::block::{Block, End, Phase, Shape, Transfer};
 use super::out::Message;
 use super::pace::Round;
 use super::{Hop, NextHop};
-use crate::base::{Duration, Instant, NodeId};
+use crate::base::{Duration, Instant, NodeId, RadioId};
 use crate::wire::hop::{BlockId, Body, FlowKey};
 
 /// How long an answer is waited for at first where none has come yet; later it is three times as
@@ -38,6 +38,11 @@ impl Hop {
     /// The air that a neighbour is reached over. Those of which it is not known share one.
     pub(super) fn air(&self, neighbour: NodeId) -> Option<usize> {
         self.airs.get(&neighbour).copied()
+    }
+
+    /// The air that a radio sends on, if it is not a wire.
+    pub(super) fn air_of(&self, radio: RadioId) -> Option<usize> {
+        self.below.airs.get(&radio).copied()
     }
 
     /// Starts to pass on the next block of a flow, if it is time to.

@@ -22,7 +22,7 @@ impl Hop {
         let of_all = |entry| sooner(of_block(entry), self.expiry(entry));
         let blocks = self.blocks.iter().filter_map(of_all);
         let receptions = self.receptions.values().map(Reception::deadline);
-        let gaps = self.gap.poll_timeout().into_iter().chain(self.listen.poll_timeout());
+        let gaps = self.gaps.poll_timeout().into_iter().chain(self.listen.poll_timeout());
         let others = blocks.chain(receptions).chain(self.stranded_due()).chain(gaps).min();
         sooner(others, self.away.poll_timeout())
     }
@@ -39,7 +39,7 @@ impl Hop {
         due.into_iter().for_each(|id| self.ask_again(now, id));
         self.ask_who_is_away(now);
         self.end_pauses(now);
-        self.gap.handle_timeout(now);
+        self.gaps.handle_timeout(now);
         self.tell_that_it_listens(now);
         self.ask_for_arrivals(now);
         self.try_stranded(now);

@@ -46,14 +46,9 @@ impl Hop {
         Some(self.blocks.get(id)?.transfer.as_ref()?.via)
     }
 
-    /// Whether others wait for gaps between what goes over a radio.
-    pub(super) fn has_gaps(&self, radio: RadioId) -> bool {
-        !self.below.wires.contains(&radio)
-    }
-
-    /// Frames of blocks that the radios with gaps have.
-    pub(super) fn frames_on_air(&self) -> u32 {
-        let on_air = self.outlets.iter().filter(|(radio, _)| self.has_gaps(**radio));
+    /// Frames of blocks that the radios of an air have.
+    pub(super) fn frames_on(&self, air: usize) -> u32 {
+        let on_air = self.outlets.iter().filter(|(radio, _)| self.air_of(**radio) == Some(air));
         on_air.map(|(_, outlet)| outlet.frames).sum()
     }
 
@@ -96,11 +91,11 @@ impl Hop {
         radio: RadioId,
         only_small: bool,
     ) -> Option<(BlockId, u16)> {
-        let has_gaps = self.has_gaps(radio);
-        if has_gaps && self.is_before_gap(now) {
+        let air = self.air_of(radio);
+        if air.is_some_and(|air| self.is_before_gap(now, air)) {
             return None;
         }
-        let is_gap = only_small || (has_gaps && self.is_gap());
+        let is_gap = only_small || air.is_some_and(|air| self.is_gap(air));
         // Each time round a transfer gets a credit of at least `LEAST_DELIVERY`.
         while !is_gap || self.small_first(radio) {
             let id = self.oldest_of_first(radio, is_gap)?;

@@ -46,7 +46,7 @@ fn beside_small(wait: Duration) -> Row {
 #[test]
 fn small_blocks_go_in_a_gap_and_do_not_prolong_it() {
     let mut row = beside_small(Duration::from_secs(1));
-    let until = |row: &mut Row| row.hop(1).gap.poll_timeout();
+    let until = |row: &mut Row| row.hop(1).gaps.poll_timeout();
     while until(&mut row).is_none() {
         row.run_until(row.now + Duration::from_millis(1));
     }
@@ -99,7 +99,7 @@ fn a_node_leaves_the_air_alone_for_no_longer_than_it_has_used_it() {
 #[test]
 fn a_small_block_goes_in_a_gap_before_a_large_one_of_its_own_flow() {
     let mut row = beside_small(Duration::from_secs(1));
-    while row.hop(1).gap.poll_timeout().is_none() {
+    while row.hop(1).gaps.poll_timeout().is_none() {
         row.run_until(row.now + Duration::from_millis(1));
     }
     assert_eq!(row.first_frames.len(), 48);

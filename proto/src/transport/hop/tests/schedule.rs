@@ -14,7 +14,7 @@ const SCHEDULE: Below = Below {
     repairs: false,
     has_schedule: true,
     frames: BTreeMap::new(),
-    wires: BTreeSet::new(),
+    airs: BTreeMap::new(),
     cycle: None,
 };
 
