@@ -77,6 +77,9 @@ pub enum Request {
     Socket(Wish),
     /// Of the air of a lab: the run begins now, and with it the times of the scenario's faults.
     Begin {},
+    /// Of a stranger of a lab: what it has sent is to be written down, which is more than an answer
+    /// can be.
+    Script {},
 }
 
 /// The control socket of a daemon; its file goes with it.

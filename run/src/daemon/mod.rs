@@ -370,7 +370,9 @@ impl Serving<'_> {
             | Request::Drop { .. }
             | Request::Cache {}
             | Request::ClearCache { .. } => blocks::answer(driver, request)?,
-            Request::Socket(_) | Request::Begin {} => anyhow::bail!("only the air of a lab begins"),
+            Request::Socket(_) | Request::Begin {} | Request::Script {} => {
+                anyhow::bail!("only the air of a lab and strangers are asked that")
+            }
         })
     }
 

@@ -326,9 +326,17 @@ impl Lab {
 
     /// What each stranger has sent, to be repeated as noise.
     ///
-    /// Fails if one does not answer.
+    /// Fails if one does not answer, or cannot write that down.
     pub fn scripts(&self) -> Result<Scripts, LabError> {
-        Ok(self.strangers()?.into_iter().map(|stranger| stranger.sent).collect())
+        let script = |stranger: &AdversaryConfig| {
+            let name = &stranger.name;
+            let answer = ask(&socket_path(&self.dir, name), Request::Script {});
+            answer.map_err(std::io::Error::other).doing(name)?;
+            let file = stranger::sent_file(&self.dir, name);
+            let text = fs::read(&file).doing(file.display().to_string())?;
+            serde_json::from_slice(&text).map_err(std::io::Error::other).doing(name)
+        };
+        self.scenario.adversary.iter().map(script).collect()
     }
 
     fn adversary(

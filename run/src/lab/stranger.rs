@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
@@ -46,6 +46,11 @@ pub(super) fn script_file(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}.script"))
 }
 
+/// The file with what a stranger has sent, once it was asked for that.
+pub(super) fn sent_file(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}.sent"))
+}
+
 /// What a stranger says of itself.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct StrangerStatus {
@@ -53,8 +58,6 @@ pub(super) struct StrangerStatus {
     pub(super) wakeups: WakeupStats,
     /// What it handed to the air, by kind.
     pub(super) by_kind: BTreeMap<String, u64>,
-    /// All of it, from the begin of the run.
-    pub(super) sent: Vec<Sent>,
     /// Processor time so far, in seconds.
     pub(super) cpu_s: f64,
     /// Largest resident memory so far, in kB.
@@ -72,7 +75,11 @@ struct Radio {
     /// When the run began; nothing is sent before.
     begin: Option<Instant>,
     wakeups: Wakeups,
-    status: StrangerStatus,
+    by_kind: BTreeMap<String, u64>,
+    /// All that it handed to the air, from the begin of the run.
+    sent: Vec<Sent>,
+    /// Where that is written down.
+    sent_file: PathBuf,
 }
 
 /// A stranger: waits for its radio, and for the run to begin.
@@ -107,7 +114,9 @@ pub fn run_stranger(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()
         sequence: 0,
         begin: None,
         wakeups: Wakeups::build(Duration::from_millis(1)),
-        status: StrangerStatus::default(),
+        by_kind: BTreeMap::new(),
+        sent: Vec::new(),
+        sent_file: sent_file(dir, name),
     };
     loop {
         let signal = [(signals.as_fd(), PollFlags::IN)];
@@ -144,14 +153,24 @@ impl Radio {
                 self.begin = Some(self.clock.now());
                 serde_json::json!({})
             }
+            Request::Script {} => match self.write_down() {
+                Ok(()) => serde_json::json!({}),
+                Err(error) => serde_json::json!({ "error": error.to_string() }),
+            },
             _ => {
                 let usage = os::usage();
                 let (cpu_s, memory_kb) = (usage.cpu_s, usage.memory_kb);
-                let wakeups = self.wakeups.stats();
-                let status = StrangerStatus { cpu_s, memory_kb, wakeups, ..self.status.clone() };
+                let (wakeups, by_kind) = (self.wakeups.stats(), self.by_kind.clone());
+                let status = StrangerStatus { wakeups, by_kind, cpu_s, memory_kb };
                 serde_json::to_value(status).expect("plain data")
             }
         }
+    }
+
+    fn write_down(&self) -> io::Result<()> {
+        let mut file = io::BufWriter::new(fs::File::create(&self.sent_file)?);
+        serde_json::to_writer(&mut file, &self.sent)?;
+        file.flush()
     }
 
     /// When the next frame goes, on the clock of this process.
@@ -222,9 +241,9 @@ impl Radio {
         ieee80211::put_data(&mut self.out, &header, &frame.payload);
         if self.socket.send(&self.out)? {
             let name = kind.map_or("noise", |kind| kind.name());
-            *self.status.by_kind.entry(name.into()).or_default() += 1;
+            *self.by_kind.entry(name.into()).or_default() += 1;
             let bytes = frame.payload.len();
-            self.status.sent.push(Sent { at, air_time, rate: frame.rate, bytes });
+            self.sent.push(Sent { at, air_time, rate: frame.rate, bytes });
         }
         Ok(())
     }
