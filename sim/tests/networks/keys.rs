@@ -112,3 +112,22 @@ fn every_link_carries_its_traffic_under_keys() {
         assert!(has_enough && without[2] == 0.0, "{kind}: {without:?}");
     }
 }
+
+#[test]
+fn keys_are_agreed_on_however_long_the_way_is() {
+    // A satellite, and one by way of another.
+    for (delay_ms, most_s) in [(300, 2.0), (600, 3.0)] {
+        let report = super::report(&format!(
+            "name = \"far\"\nduration_s = 10\nradio.phy = \"wire\"\nsecurity = \"encrypt\"\n\
+             node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
+             link = [{{ between = [\"a\", \"b\"], delay_ms = {delay_ms} }}]\n\
+             [[flow]]\nfrom = \"a\"\nto = \"b\"\nkind = \"udp\"\nrate_mbps = 0.1\n\
+             size_bytes = 200\n"
+        ));
+        let flow = &report.flows[0];
+        let first = flow.over_time_mbps.iter().position(|mbps| *mbps > 0.0);
+        let first_s = first.map(|bin| bin as f64 * flow.bin_s);
+        println!("{delay_ms} ms each way: first packet after {first_s:?} s");
+        assert!(first_s.is_some_and(|first_s| first_s < most_s), "{delay_ms} ms: {first_s:?}");
+    }
+}

@@ -328,6 +328,23 @@ fn what_waits_for_a_node_that_is_away_is_not_kept_for_its_return() {
 }
 
 #[test]
+fn stations_of_late_hosts_find_the_turn_for_newcomers() {
+    for (phy, late_us) in [("802.11a", 50), ("802.11b", 200), ("802.11n", 200)] {
+        let text = format!(
+            "name = \"late\"\nduration_s = 10\nradio.phy = \"{phy}\"\nstack.link.kind = \"wild\"\n\
+             host.wake_us = [[0, {late_us}], [1, {}]]\n\
+             node = [{{ name = \"hub\" }}, {{ name = \"a\" }}, {{ name = \"b\" }}]\n\
+             link = [{{ between = [\"hub\", \"a\"] }}, {{ between = [\"hub\", \"b\"] }}]\n\
+             [[flow]]\nfrom = \"hub\"\nto = \"a\"\nkind = \"udp\"\nrate_mbps = 0.5\n\
+             [[flow]]\nfrom = \"hub\"\nto = \"b\"\nkind = \"udp\"\nrate_mbps = 0.5\n",
+            late_us + 10
+        );
+        let rates = rates(&super::report(&text));
+        assert!(rates.iter().all(|mbps| *mbps > 0.4), "{phy}: {rates:?}");
+    }
+}
+
+#[test]
 fn blocks_for_others_go_on_while_one_station_is_away() {
     let links = [("hub", "a", 5.0, 0), ("hub", "b", 40.0, 0)];
     let mut scenario = network(&links, &[("hub", "a"), ("hub", "b")], 0.02);

@@ -14,7 +14,15 @@ use crate::link::PeerSpec;
 use crate::wire::secure::{HANDSHAKE_HEADER_BYTES, SEAL_BYTES};
 
 /// First messages of ours that may still be answered.
-const BEGUN: usize = 8;
+const BEGUN: usize = 16;
+/// How often they go. Often at first, when both are likely to be there, and then in intervals that
+/// grow with the time: an answer comes too late where so many have gone since that its own is
+/// forgotten, and over the Internet or a satellite the way there and back is long. For hours if
+/// need be.
+const BEGIN_SOONEST: Duration = Duration::from_millis(10);
+const BEGIN_LATEST: Duration = Duration::from_millis(100);
+const BEGIN_OFTEN: Duration = Duration::from_secs(60);
+const BEGIN_AT_LAST: Duration = Duration::from_secs(1);
 /// First messages of the other that wait for our link to place an answer.
 const ANSWERS: usize = 4;
 /// Answers of ours that the other may still confirm: to all of its first messages that it still
@@ -366,12 +374,11 @@ impl Peer {
             Need::Answer => ASK_AGAIN,
             Need::Tell => TELL_AGAIN,
             Need::Renew => RENEW_AGAIN,
-            // Often at first, when both are likely to be there; for hours if need be.
-            Need::Begin => match now.since(self.alone_since).as_micros() / 1_000 {
-                0..4_000 => Duration::from_millis(10),
-                4_000..60_000 => Duration::from_millis(100),
-                _ => Duration::from_secs(1),
-            },
+            Need::Begin => {
+                let alone = now.since(self.alone_since);
+                let often = (alone / (BEGUN as u64 / 2)).clamp(BEGIN_SOONEST, BEGIN_LATEST);
+                if alone < BEGIN_OFTEN { often } else { BEGIN_AT_LAST }
+            }
         }
     }
 

@@ -45,6 +45,9 @@ const FAR_OF: u8 = 4;
 const FAR_SKEW: Duration = Duration::from_millis(2);
 /// Payload of a frame by which a newcomer makes itself known.
 const NEWCOMER_BYTES: usize = 200;
+/// How late its host may be with that: 99 of 100 wake up sooner on a machine that does little else.
+/// Turns for one frame have no other room for it.
+const NEWCOMER_LATE: Duration = Duration::from_micros(250);
 /// Payload of an acknowledgement, unless the window is a wide one.
 const ACK_BYTES: usize = 40;
 
@@ -330,7 +333,8 @@ impl Wild {
     /// What somebody who is missing needs to make itself known.
     fn invitation(&self, index: usize) -> Duration {
         let spec = self.radio_of(&self.peers[index]);
-        spec.unacknowledged(HEADER_BYTES + NEWCOMER_BYTES) + self.settings.overhead
+        let frame = spec.unacknowledged(HEADER_BYTES + NEWCOMER_BYTES);
+        frame + self.settings.overhead + NEWCOMER_LATE
     }
 
     /// By how much the way of somebody who is missing may differ in its next turn.
