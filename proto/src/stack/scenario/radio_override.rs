@@ -14,13 +14,14 @@ use super::radio::RadioConfig;
 use crate::base::PhyKind;
 
 /// Keys that mean something else, or nothing, on another PHY.
-const OF_THE_PHY: [&str; 11] = [
+const OF_THE_PHY: [&str; 12] = [
     "preamble",
     "band",
     "width_mhz",
     "streams",
     "guard_interval",
     "mixed",
+    "protection",
     "rate_mbps",
     "mcs",
     "ack_rate_mbps",
@@ -151,6 +152,7 @@ impl JsonSchema for RadioOverride {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Protection;
     use super::*;
 
     fn read(text: &str) -> RadioOverride {
@@ -183,6 +185,14 @@ mod tests {
         let own = read(r#"{ "phy": "802.11a" }"#).over(&base);
         assert_eq!((own.phy, own.rate_mbps), (PhyKind::A, None));
         assert_eq!(read(r#"{ "phy": "802.11b" }"#).over(&base), base);
+    }
+
+    #[test]
+    fn a_radio_without_ofdm_has_nothing_to_protect() {
+        let protection = Protection::CtsToSelf;
+        let base = RadioConfig { phy: PhyKind::G, mixed: true, protection, ..Default::default() };
+        let older = read(r#"{ "phy": "802.11b" }"#).over(&base);
+        assert_eq!((older.mixed, older.protection), (false, Protection::None));
     }
 
     #[test]
