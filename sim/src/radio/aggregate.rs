@@ -3,10 +3,11 @@
 //! The agreement with each neighbour is taken as set up, with a window of 64 frames. Frames that
 //! the block acknowledgement does not name go again in the next A-MPDU, together with new ones as
 //! far as the window reaches. Without a block acknowledgement the whole attempt has failed. After a
-//! frame that is given up a request moves the receiver's window past it; a request that is given
-//! up too is owed: it goes before the next new frame for that neighbour, or as soon as that
-//! acknowledges something of any function. The header has no HT control, and what an aggregate
-//! costs in air time is shared evenly among its frames.
+//! frame that is given up a request moves the receiver's window past it, and another one if frames
+//! before it were still on their way. A request that is given up too is owed: it goes before the
+//! next new frame for that neighbour, or as soon as that acknowledges something of any function.
+//! The header has no HT control, and what an aggregate costs in air time is shared evenly among its
+//! frames.
 
 use farhop_proto::base::phy::AmpduSize;
 use farhop_proto::base::{
@@ -18,7 +19,7 @@ use super::chip::Chip;
 use super::config::ACCESS;
 use super::edcaf::{Edcaf, Request, Wait};
 use super::plan::Exchange;
-use super::recipient::{NUMBERS, WINDOW, distance};
+use super::recipient::{NUMBERS, WINDOW, distance, is_before};
 use super::transmission::{Answer, Mpdu, TransmissionKind};
 
 impl Chip {
@@ -152,7 +153,7 @@ impl Chip {
         if exchange.mpdus == 0 {
             let function = &mut self.functions[exchange.owner];
             if let Some(request) = function.requests.pop_front() {
-                function.originators.entry(request.to).or_default().owes_request = false;
+                function.on_request_answered(request.to);
             }
             self.on_answered(air, now, &exchange);
             self.end_exchange(air, now, &exchange, true);
@@ -237,17 +238,34 @@ impl Chip {
 
 impl Edcaf {
     /// A frame under the agreement with `to` is given up: the receiver must not wait for it.
-    pub(super) fn ask_to_move_on(&mut self, to: NodeId) {
+    pub(super) fn give_up(&mut self, to: NodeId, number: u16) {
+        let peer = self.originators.entry(to).or_default();
+        let is_last = peer.given_up.is_none_or(|last| is_before(last, number));
+        peer.given_up = if is_last { Some(number) } else { peer.given_up };
+        self.ask_to_move_on(to);
+    }
+
+    fn ask_to_move_on(&mut self, to: NodeId) {
         if self.requests.iter().all(|request| request.to != to) {
             self.requests.push_back(Request { to, failed: 0 });
         }
     }
 
-    /// A request that is owed to a neighbour goes before the frames in the queue.
+    /// The receiver has moved on as far as frames allow that it may still get.
+    fn on_request_answered(&mut self, to: NodeId) {
+        let start = self.window_start(to);
+        let peer = self.originators.entry(to).or_default();
+        peer.owes_request = false;
+        peer.given_up = peer.given_up.filter(|number| !is_before(*number, start));
+    }
+
+    /// A request that is owed to a neighbour goes before the frames in the queue, and one for what
+    /// was given up behind frames that were still on their way, once they no longer are.
     pub(super) fn pay_request(&mut self, to: NodeId) {
-        if let Some(peer) = self.originators.get_mut(&to)
-            && std::mem::take(&mut peer.owes_request)
-        {
+        let start = self.window_start(to);
+        let Some(peer) = self.originators.get_mut(&to) else { return };
+        let is_owed = std::mem::take(&mut peer.owes_request);
+        if is_owed || peer.given_up.is_some_and(|number| is_before(number, start)) {
             self.ask_to_move_on(to);
         }
     }

@@ -288,7 +288,7 @@ impl Chip {
             use FrameOutcome::{Failed, Late, Nacked};
             let is_missing = matches!(outcome, Failed | Late | Nacked(_));
             if is_missing && is_agreed && out.sent > 0 {
-                function.ask_to_move_on(to);
+                function.give_up(to, out.sequence);
             }
         }
         self.count(outcome);

@@ -76,6 +76,9 @@ pub(super) struct Originator {
     pub(super) next: u16,
     /// The neighbour may wait for a frame that will not come, and has to be told.
     pub(super) owes_request: bool,
+    /// The last of its frames that were given up, until an answered request has moved the
+    /// neighbour's window past it: one before may have been on its way still.
+    pub(super) given_up: Option<u16>,
     /// The deadline of the last of these frames.
     pub(super) deadline: Option<Instant>,
     /// Exchanges in a row of which it has acknowledged nothing.

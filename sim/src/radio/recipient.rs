@@ -25,7 +25,7 @@ const fn plus(number: u16, more: u16) -> u16 {
 }
 
 /// Whether `number` lies before `start`: in the half of the circle behind it.
-const fn is_before(number: u16, start: u16) -> bool {
+pub(super) const fn is_before(number: u16, start: u16) -> bool {
     distance(start, number) >= NUMBERS / 2
 }
 

@@ -107,3 +107,20 @@ fn blocks_leave_others_of_their_node_places_in_the_queue() {
         assert!(blocks.goodput_mbps > 10.0 * mbps, "{}", blocks.goodput_mbps);
     }
 }
+
+#[test]
+fn what_is_given_up_behind_frames_that_still_come_holds_nothing_back() {
+    // Blocks from `a` and UDP from beyond `b`, which does not hear `a`, meet at first.
+    let slowest = (1..=10).map(|seed| {
+        let report = super::report(&format!(
+            "name = \"held\"\nduration_s = 20\nseed = {seed}\nradio.phy = \"802.11n\"\n\
+             node = [{{ name = \"a\" }}, {{ name = \"b\" }}, {{ name = \"c\" }}]\n\
+             link = [{{ between = [\"a\", \"b\"] }}, {{ between = [\"b\", \"c\"] }}]\n\
+             [[flow]]\nfrom = \"c\"\nto = \"a\"\nkind = \"udp\"\nrate_mbps = 0.05\n\
+             [[flow]]\nfrom = \"a\"\nto = \"b\"\nkind = \"hop\"\n"
+        ));
+        report.flows[1].goodput_mbps
+    });
+    let slowest = slowest.fold(f64::INFINITY, f64::min);
+    assert!(slowest > 45.0, "blocks stood still until 64 frames had come: {slowest:.2} Mb/s");
+}

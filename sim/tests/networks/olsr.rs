@@ -35,16 +35,20 @@ fn traffic_goes_around_a_node_that_is_down() {
 
 #[test]
 fn without_keys_nothing_is_signed_and_with_keys_everything_is() {
-    let open = report(&two_rows());
-    let sealed = Scenario { security: Some(SecurityConfig::default()), ..two_rows() };
-    let sealed = report(&sealed);
-    for report in [&open, &sealed] {
+    let open = [report(&two_rows())];
+    let sealed = [1, 2, 3, 4, 5, 6, 7, 8].map(|seed| {
+        let security = Some(SecurityConfig::default());
+        report(&Scenario { seed, security, ..two_rows() })
+    });
+    for report in open.iter().chain(&sealed) {
         assert!(counted(report, "routing", "topologies_new") > 300);
         assert_eq!(counted(report, "routing", "forged"), 0);
         assert_eq!(counted(report, "routing", "unsigned"), 0);
     }
-    let loss = sealed.flows[0].loss.expect("datagrams are counted");
-    assert!(loss < 0.03, "{loss}");
+    // 1 to 7%, by what the nodes draw.
+    let losses = sealed.iter().map(|report| report.flows[0].loss.expect("datagrams are counted"));
+    let loss = losses.sum::<f64>() / sealed.len() as f64;
+    assert!(loss < 0.05, "{loss}");
 }
 
 #[test]
