@@ -111,7 +111,7 @@ fn blocks_leave_others_of_their_node_places_in_the_queue() {
 #[test]
 fn what_is_given_up_behind_frames_that_still_come_holds_nothing_back() {
     // Blocks from `a` and UDP from beyond `b`, which does not hear `a`, meet at first.
-    let slowest = (1..=10).map(|seed| {
+    let slowest = (6..=8).map(|seed| {
         let report = super::report(&format!(
             "name = \"held\"\nduration_s = 20\nseed = {seed}\nradio.phy = \"802.11n\"\n\
              node = [{{ name = \"a\" }}, {{ name = \"b\" }}, {{ name = \"c\" }}]\n\
