@@ -54,8 +54,9 @@ fn unknown_to_air(plan: &Plan) -> Option<&str> {
 /// A bit-rate that a radio sends at, its node, and a neighbour that knows only lower ones of it.
 fn unknown_to_neighbour(plan: &Plan) -> Option<(Bitrate, &str, &str)> {
     plan.hops.iter().filter(|hop| hop.usable).find_map(|hop| {
-        let node = |(node, _): (NodeId, RadioId)| plan.nodes.iter().find(|n| n.node == node);
-        let (sender, receiver) = (node(hop.from)?, node(hop.to)?);
+        // Numbers begin with 1. There may be very many hops.
+        let node = |(node, _): (NodeId, RadioId)| &plan.nodes[usize::from(node.0) - 1];
+        let (sender, receiver) = (node(hop.from), node(hop.to));
         let sends = &sender.radios[usize::from(hop.from.1.0)].spec;
         let hears = &receiver.radios[usize::from(hop.to.1.0)].spec;
         let known = sends.phy.rate_for(&hears.phy, sends.rate)?;

@@ -24,6 +24,17 @@ fn scenario(loss: LossConfig) -> Scenario {
     scenario
 }
 
+/// A fifth of the frames, which wanders from second to second.
+fn drift() -> LossConfig {
+    LossConfig::Drift(DriftConfig {
+        loss: 0.2,
+        sigma: 1.0,
+        correlation_s: 0.5,
+        reference_bytes: 1500,
+        burst: None,
+    })
+}
+
 /// The trace hash of a run and what became of its frames.
 fn record(scenario: &Scenario) -> (String, String) {
     let mut losses = Vec::new();
@@ -44,14 +55,7 @@ fn replay(text: &str, link: &str) -> LossConfig {
 
 #[test]
 fn a_recording_brings_the_same_losses_back() {
-    let drift = DriftConfig {
-        loss: 0.2,
-        sigma: 1.0,
-        correlation_s: 0.5,
-        reference_bytes: 1500,
-        burst: None,
-    };
-    let (hash, text) = record(&scenario(LossConfig::Drift(drift)));
+    let (hash, text) = record(&scenario(drift()));
     assert!(text.lines().filter(|line| line.ends_with(",crc")).count() > 50);
     assert_eq!(text.lines().filter(|line| line.ends_with(",end")).count(), 2);
     let mut again = scenario(replay(&text, "hill>valley"));
@@ -111,14 +115,7 @@ fn by_rate(rates: &[(f64, LossConfig)]) -> LossConfig {
 
 #[test]
 fn a_radio_of_one_bit_rate_has_the_loss_of_that_one() {
-    let drift = DriftConfig {
-        loss: 0.2,
-        sigma: 1.0,
-        correlation_s: 0.5,
-        reference_bytes: 1500,
-        burst: None,
-    };
-    for loss in [LossConfig::Bernoulli { p: 0.2 }, LossConfig::Drift(drift)] {
+    for loss in [LossConfig::Bernoulli { p: 0.2 }, drift()] {
         let with = |loss: &LossConfig| {
             let mut scenario = scenario(loss.clone());
             // Nothing but data is lost: acknowledgements go at another rate.
