@@ -95,6 +95,9 @@ pub struct TxOptions {
     pub attempts: Option<u8>,
     /// May share a TXOP with the frame before it.
     pub burst: bool,
+    /// Waits above where a queue has no room for it. Another one is lost there, as in the full
+    /// queue of an interface.
+    pub waits: bool,
     /// Must not go on air before this time on the node's clock. The driver keeps it.
     pub not_before: Option<Instant>,
     /// Of no use on air after this time on the node's clock: a driver that finds its frame's end
@@ -164,7 +167,8 @@ pub struct Frame {
 impl Frame {
     /// The lane that the frame takes.
     pub fn lane(&self) -> Lane {
-        Lane { radio: self.radio, to: self.to, flow: self.flow, access: self.options.access }
+        let TxOptions { access, waits, .. } = self.options;
+        Lane { radio: self.radio, to: self.to, flow: self.flow, access, waits }
     }
 }
 
@@ -258,7 +262,8 @@ pub struct Packet {
 impl Packet {
     /// The lane that the packet takes.
     pub fn lane(&self) -> Lane {
-        Lane { radio: self.radio, to: self.to, flow: self.flow, access: self.options.access }
+        let TxOptions { access, waits, .. } = self.options;
+        Lane { radio: self.radio, to: self.to, flow: self.flow, access, waits }
     }
 }
 
@@ -384,9 +389,6 @@ pub struct Datagram {
     pub payload: Bytes,
     /// How to send it.
     pub options: TxOptions,
-    /// Whether it waits where there is no room for it. Another one is lost there, as in the full
-    /// queue of an interface.
-    pub waits: bool,
 }
 
 /// What comes up from routing.

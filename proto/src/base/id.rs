@@ -94,6 +94,8 @@ pub struct Lane {
     pub flow: FlowId,
     /// The access category.
     pub access: AccessCategory,
+    /// Whether the unit waits where there is no room.
+    pub waits: bool,
 }
 
 /// Hands out [`UnitId`]s, starting from 1.

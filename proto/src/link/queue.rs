@@ -6,10 +6,12 @@
 //! while the queue is empty; a radio has none, so the time of a packet is measured. Packets are
 //! marked below the upper threshold and dropped above it.
 
+use std::collections::VecDeque;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Duration, Instant, Rng};
+use crate::base::{Duration, Instant, Lane, Packet, Rng};
 use crate::wire::ip::{self, Ecn};
 
 /// The discipline of a queue.
@@ -60,6 +62,27 @@ impl Default for RedConfig {
     }
 }
 
+/// Free places on a lane of a queue of `length` packets, `others` of which nothing waits above for.
+///
+/// What waits there takes each place the moment it is free, so that the others would never find
+/// one. Of them the queue takes half of its limit however full it is, as if what waits stood in the
+/// buffer of its own socket.
+pub(super) fn places(
+    limit: usize,
+    length: usize,
+    others: impl FnOnce() -> usize,
+    lane: Lane,
+) -> usize {
+    let (free, half) = (limit.saturating_sub(length), limit.div_ceil(2));
+    if lane.waits || free >= half { free } else { free.max(half.saturating_sub(others())) }
+}
+
+/// Free places on a lane of a queue; see [`places`].
+pub(super) fn free(limit: usize, queue: &VecDeque<Packet>, lane: Lane) -> usize {
+    let others = || queue.iter().filter(|packet| !packet.options.waits).count();
+    places(limit, queue.len(), others, lane)
+}
+
 /// What is to become of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -77,6 +100,8 @@ pub(super) struct Red {
     mean: f64,
     /// Packets since the last one that was marked or dropped; none while the mean is short.
     since: Option<u32>,
+    /// Whether one was dropped and none has left since.
+    has_dropped: bool,
     /// When the queue became empty, if it is.
     idle: Option<Instant>,
     /// The packets that left last, if others were behind them; and the mean time of a packet.
@@ -113,6 +138,7 @@ impl Red {
             rng,
             mean: 0.0,
             since: None,
+            has_dropped: false,
             idle: Some(Instant::ZERO),
             left: None,
             packet_time: None,
@@ -148,11 +174,18 @@ impl Red {
             return Verdict::Mark;
         }
         self.dropped += 1;
+        self.has_dropped = length > 0;
         if length == 0 {
             // Nothing will leave after which the queue could be found empty.
             self.idle = Some(now);
         }
         Verdict::Drop
+    }
+
+    /// Whether a packet on a lane is to wait where others would be judged: whoever waits above for
+    /// a place has the next one only after a packet has left, or it would be judged without end.
+    pub(super) fn holds_back(&self, lane: Lane) -> bool {
+        self.has_dropped && lane.waits
     }
 
     /// Moves the mean on to now.
@@ -168,6 +201,7 @@ impl Red {
 
     /// Notes that a packet is done and `length` are left.
     pub(super) fn on_left(&mut self, now: Instant, length: usize) {
+        self.has_dropped = false;
         let left = match self.left.filter(|_| self.idle.is_none()) {
             Some(left) if left.at == now => Left { count: left.count + 1, ..left },
             others => Left {
@@ -221,6 +255,34 @@ mod tests {
         let judged = (0..count).map(|_| red.judge(Instant::ZERO, length, packet));
         let hit: Vec<Verdict> = judged.filter(|verdict| *verdict != Verdict::Take).collect();
         (hit.len() as f64 / count as f64, hit)
+    }
+
+    #[test]
+    fn half_of_a_queue_is_for_those_for_whom_nothing_waits_above() {
+        let free = |limit, length, others, waits| {
+            places(limit, length, || others, Lane { waits, ..Lane::default() })
+        };
+        assert_eq!([free(50, 49, 0, true), free(50, 50, 0, true)], [1, 0]);
+        // Where only they are in it, they have all of it and no more.
+        assert_eq!([free(50, 10, 10, false), free(50, 50, 50, false)], [40, 0]);
+        assert_eq!([free(50, 50, 0, false), free(50, 60, 10, false)], [25, 15]);
+        assert_eq!([free(50, 75, 25, false), free(50, 75, 25, true)], [0, 0]);
+        assert_eq!([free(1, 1, 0, false), free(1, 2, 1, false)], [1, 0]);
+    }
+
+    #[test]
+    fn what_waits_is_judged_again_only_after_a_packet_has_left() {
+        let mut red = red(RedConfig { weight: 1.0, ..RedConfig::default() });
+        let waits = Lane { waits: true, ..Lane::default() };
+        assert_eq!(red.judge(Instant::ZERO, 40, &packet(Ecn::NotEct)), Verdict::Drop);
+        assert!(red.holds_back(waits) && !red.holds_back(Lane::default()));
+        red.on_left(Instant::ZERO, 39);
+        assert!(!red.holds_back(waits));
+        // Where nothing is in the queue, nothing will leave.
+        red.mean = 40.0;
+        red.config.weight = 0.0;
+        assert_eq!(red.judge(Instant::ZERO, 0, &packet(Ecn::NotEct)), Verdict::Drop);
+        assert!(!red.holds_back(waits));
     }
 
     #[test]

@@ -209,8 +209,7 @@ mod tests {
                 to: Destination::End(NodeId(to)),
                 flow: FlowId(flow),
                 payload: ip_packet(Ipv4Addr::new(10, 66, 0, to as u8)),
-                options: TxOptions::default(),
-                waits: true,
+                options: TxOptions { waits: true, ..TxOptions::default() },
             };
             assert!(!relay.room(Lane { flow: FlowId(flow), ..Lane::default() }).is_none());
             relay.handle_tx(&mut cx(), datagram);
@@ -228,7 +227,6 @@ mod tests {
             flow: FlowId(1),
             payload: ip_packet(Ipv4Addr::new(10, 66, 0, node as u8)),
             options: TxOptions::default(),
-            waits: false,
         }
     }
 

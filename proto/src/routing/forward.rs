@@ -45,12 +45,21 @@ pub(super) struct Forwarder {
     pub(super) node: NodeId,
     pub(super) plan: AddressPlan,
     out: VecDeque<Outgoing>,
-    /// Lanes on which a packet of this node was lost for want of room, until there is some again.
-    full: Vec<Lane>,
+    /// What is not asked for more.
+    held_back: Vec<HeldBack>,
     pub(super) up: VecDeque<DatagramUp>,
     transit_ids: UnitIds,
     forwarded: u64,
     drops: BTreeMap<DropCause, u64>,
+}
+
+/// What would be lost as the packet before it was.
+#[derive(Debug)]
+enum HeldBack {
+    /// On a lane without room, until there is some again.
+    Full(Lane),
+    /// Of a flow that could wait and has no route to where it goes, as long as there is none.
+    Unrouted(FlowId, Destination),
 }
 
 #[derive(Debug)]
@@ -58,8 +67,6 @@ struct Outgoing {
     packet: Packet,
     /// From another node, as it came.
     transit: bool,
-    /// Waits for room; another one is lost where there is none.
-    waits: bool,
 }
 
 impl Outgoing {
@@ -78,7 +85,7 @@ impl Forwarder {
             node,
             plan,
             out: VecDeque::with_capacity(LANE_PACKETS),
-            full: Vec::new(),
+            held_back: Vec::new(),
             up: VecDeque::with_capacity(LANE_PACKETS),
             transit_ids: UnitIds::default(),
             forwarded: 0,
@@ -147,7 +154,7 @@ impl Forwarder {
         };
         let (id, flow) = (self.transit_id(), ip::flow(&payload));
         let packet = packet_to(id, hop, flow, payload, TxOptions::default());
-        self.out.push_back(Outgoing { packet, transit: true, waits: false });
+        self.out.push_back(Outgoing { packet, transit: true });
     }
 
     /// A name for a packet of which nobody above needs to hear.
@@ -163,7 +170,13 @@ impl Forwarder {
         let is_of = |other: &Lane| {
             other.flow == lane.flow && radio.is_none_or(|radio| radio == other.radio)
         };
-        if self.full.iter().any(is_of) {
+        let is_held_back = |held: &HeldBack| match held {
+            HeldBack::Full(full) => is_of(full),
+            HeldBack::Unrouted(flow, to) => {
+                *flow == lane.flow && lane.to.is_none() && routes.route(*to).is_none()
+            }
+        };
+        if self.held_back.iter().any(is_held_back) {
             return Room::NONE;
         }
         let waiting = self.out.iter().filter(|out| !out.transit && is_of(&out.packet.lane()));
@@ -174,19 +187,27 @@ impl Forwarder {
     pub(super) fn handle_tx(&mut self, datagram: Datagram, routes: &impl Routes) {
         let Some(hop) = routes.route(datagram.to) else {
             self.count_drop(DropCause::NoRoute);
+            if datagram.options.waits {
+                let flow = datagram.flow;
+                self.held_back
+                    .retain(|held| !matches!(held, HeldBack::Unrouted(of, _) if *of == flow));
+                self.held_back.push(HeldBack::Unrouted(datagram.flow, datagram.to));
+            }
             let (id, cause) = (datagram.id, DropCause::NoRoute);
             return self.up.push_back(DatagramUp::Dropped { id, cause });
         };
         let is_for_all = matches!(datagram.to, Destination::Around(_));
         let packet = packet_to(datagram.id, hop, datagram.flow, datagram.payload, datagram.options);
         let to = packet.to.filter(|_| !is_for_all);
-        let (packet, waits) = (Packet { to, ..packet }, datagram.waits);
-        self.out.push_back(Outgoing { packet, transit: false, waits });
+        self.out.push_back(Outgoing { packet: Packet { to, ..packet }, transit: false });
     }
 
     /// Gives the next packet of those that there is room for.
     pub(super) fn poll_tx(&mut self, below: &RoomBelow<'_>) -> Option<Packet> {
-        self.full.retain(|lane| below(*lane).is_none());
+        self.held_back.retain(|held| match held {
+            HeldBack::Full(lane) => below(*lane).is_none(),
+            HeldBack::Unrouted(..) => true,
+        });
         let mut index = 0;
         while let Some(out) = self.out.get_mut(index) {
             let transit = out.transit;
@@ -201,9 +222,7 @@ impl Forwarder {
                     return out.map(|out| out.packet);
                 }
                 self.count_drop(DropCause::HopLimit);
-            } else if !transit && self.out.iter().any(|out| out.waits) {
-                // Whatever waits takes each place that becomes free: the others of this node wait
-                // beside it, or would have none.
+            } else if out.packet.options.waits {
                 index += 1;
             } else {
                 // The link owns the buffer of the node: what it has no room for is lost here. What
@@ -212,7 +231,7 @@ impl Forwarder {
                 let lost = self.out.remove(index).expect("it was found");
                 self.count_drop(DropCause::QueueFull);
                 if !transit {
-                    self.full.push(lost.packet.lane());
+                    self.held_back.push(HeldBack::Full(lost.packet.lane()));
                     let (id, cause) = (lost.packet.id, DropCause::QueueFull);
                     self.up.push_back(DatagramUp::Dropped { id, cause });
                 }

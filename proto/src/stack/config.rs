@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::scenario::{RadioConfig, RateControl};
 use crate::base::{Duration, PhyKind, RadioSpec};
 use crate::link::blindfec::BlindFecConfig;
 use crate::link::harq::{ArqConfig, HarqConfig};
@@ -106,6 +107,11 @@ impl LinkConfig {
     /// The same of radios of one kind: a wire carries both ways at once, and has no slots.
     pub fn has_schedule_over(&self, kind: PhyKind) -> bool {
         self.has_schedule() && kind != PhyKind::Wire
+    }
+
+    /// Whether a radio chooses the bit-rates: a schedule reckons with one, and names it.
+    pub fn chooses_rates(&self, radio: &RadioConfig) -> bool {
+        radio.rate_control != RateControl::Fixed && !self.has_schedule_over(radio.phy)
     }
 
     /// Length of the longest slot; none without a schedule.

@@ -238,7 +238,6 @@ impl Flows {
             flow: ip::flow(&packet),
             payload: packet,
             options: TxOptions::default(),
-            waits: false,
         };
         self.host.get_or_insert_default().from.push_back(datagram);
         self.may_sink = true;

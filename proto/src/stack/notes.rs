@@ -4,29 +4,38 @@ use std::collections::BTreeMap;
 
 use super::config::LinkConfig;
 use super::scenario::{
-    FlowConfig, InterferenceConfig, PropagationKind, RadioConfig, RadioOverride, Scenario,
+    FlowConfig, InterferenceConfig, PropagationKind, RadioConfig, RadioOverride, RateControl,
+    Scenario,
 };
 use crate::base::{AccessCategory, PhyKind};
 
 impl Scenario {
     /// What to tell about a scenario without problems, a line each.
     pub fn notes(&self) -> Vec<String> {
-        let all = std::iter::once(("radio".to_owned(), self.radio.clone()));
-        let own = self.node.iter().filter_map(|node| {
-            let radio = node.radio.as_ref()?;
-            Some((format!("radio of node {}", node.name), radio.over(&self.radio)))
-        });
-        let radios: Vec<(String, RadioConfig)> = all.chain(own).collect();
+        let radios = self.radios();
+        let rates = radios.iter().filter_map(|(whose, radio)| self.vain_rates(whose, radio));
         let deaf = radios.iter().filter_map(|(whose, radio)| self.deafness(whose, radio));
         let has_categories = radios.iter().any(|(_, radio)| radio.edca);
-        let on_links = self.link.iter().filter_map(|link| link.radio.as_ref());
-        let has_categories =
-            has_categories || on_links.map(|radio| radio.over(&self.radio)).any(|it| it.edca);
         let has_classes = matches!(self.stack.link, LinkConfig::Wild(_));
         let heeds_marks = (has_categories || has_classes) && !self.is_all_wires();
         let vain = self.flow.iter().enumerate().filter(|_| !heeds_marks).filter_map(vain_mark);
         let idle = self.idle_slots().into_iter().chain(self.idle_wires());
-        deaf.chain(vain).chain(idle).chain(self.late_faults()).collect()
+        deaf.chain(rates).chain(vain).chain(idle).chain(self.late_faults()).collect()
+    }
+
+    /// Every radio that the file describes, and whose it is.
+    fn radios(&self) -> Vec<(String, RadioConfig)> {
+        let all = std::iter::once(("radio".to_owned(), self.radio.clone()));
+        let of_nodes = self.node.iter().filter_map(|node| {
+            let radio = node.radio.as_ref()?;
+            Some((format!("radio of node {}", node.name), radio.over(&self.radio)))
+        });
+        let of_links = self.link.iter().filter_map(|link| {
+            let radio = link.radio.as_ref()?;
+            let [a, b] = &link.between;
+            Some((format!("radio of link {a}-{b}"), radio.over(&self.radio)))
+        });
+        all.chain(of_nodes).chain(of_links).collect()
     }
 
     /// The PHY of each link.
@@ -67,6 +76,29 @@ impl Scenario {
         let link = &self.stack.link;
         let is_idle = link.has_schedule() && self.is_all_wires();
         is_idle.then(|| format!("{}: all links are wires, which have no slots", link.name()))
+    }
+
+    /// A radio that is to choose bit-rates, and may not or learns nothing.
+    fn vain_rates(&self, whose: &str, radio: &RadioConfig) -> Option<String> {
+        if radio.rate_control == RateControl::Fixed || radio.phy == PhyKind::Wire {
+            return None;
+        }
+        let link = &self.stack.link;
+        if !link.chooses_rates(radio) {
+            let name = link.name();
+            return Some(format!("{whose}: rate_control chooses nothing: {name} uses rate_mbps"));
+        }
+        let has_blocks = self.flow.iter().any(FlowConfig::has_blocks);
+        let what = match link {
+            LinkConfig::Plain(plain) if !plain.mac_ack => "mac_ack = false",
+            LinkConfig::Plain(_) if has_blocks => "blocks",
+            LinkConfig::Plain(_) => return None,
+            _ => link.name(),
+        };
+        Some(format!(
+            "{whose}: rate_control hears nothing of frames without MAC acknowledgement ({what}): \
+             they go at the lowest rate"
+        ))
     }
 
     /// A radio that waits for less than it can receive sends over frames for others.
@@ -132,6 +164,35 @@ mod tests {
         assert!(told.len() == 1 && told[0].contains("dscp = 46 asks for"), "{told:?}");
         assert!(notes("", "plain", 0).is_empty() && notes("", "wild", 46).is_empty());
         assert!(notes(r#", "edca": true"#, "plain", 46).is_empty());
+    }
+
+    #[test]
+    fn rates_that_nobody_can_choose_are_told() {
+        let notes = |link: &str, flow: &str, rate_control: &str| {
+            let text = format!(
+                r#"{{ "name": "x", "node": [{{ "name": "a" }}, {{ "name": "b" }}],
+                     "stack": {{ "link": {link} }},
+                     "link": [{{ "between": ["a", "b"],
+                                 "radio": {{ "rate_control": "{rate_control}" }} }}],
+                     "flow": [{{ "from": "a", "to": "b", "kind": "{flow}" }}] }}"#
+            );
+            let scenario: Scenario = serde_json::from_str(&text).expect("a good scenario");
+            scenario.notes()
+        };
+        let plain = r#"{ "kind": "plain" }"#;
+        assert!(notes(plain, "udp", "arf").is_empty());
+        assert!(notes(plain, "hop", "fixed").is_empty());
+        let wild = notes(r#"{ "kind": "wild" }"#, "udp", "arf");
+        assert_eq!(wild, ["radio of link a-b: rate_control chooses nothing: wild uses rate_mbps"]);
+        let deaf = r#"{ "kind": "plain", "mac_ack": false }"#;
+        for (link, flow, what) in [
+            (deaf, "udp", "mac_ack = false"),
+            (plain, "hop", "blocks"),
+            (r#"{ "kind": "blindfec" }"#, "udp", "blindfec"),
+        ] {
+            let told = notes(link, flow, "minstrel");
+            assert!(told.len() == 1 && told[0].contains(what), "{told:?}");
+        }
     }
 
     #[test]

@@ -91,6 +91,7 @@ impl Chip {
         let chosen = options.rate.or(head.rate);
         match (chosen, head.frame.to) {
             (Some(rate), _) => rate,
+            (None, Some(to)) if options.ack == AckPolicy::NoAck => self.rates.lowest_for(to),
             (None, Some(to)) => self.rates.rate(now, to, attempt),
             (None, None) if options.ack == AckPolicy::Normal => self.config.broadcast_rate,
             (None, None) => self.config.rate,
@@ -245,6 +246,7 @@ impl Chip {
             return Duration::ZERO;
         }
         let rate = frame.options.rate.or(next.rate).unwrap_or_else(|| match frame.to {
+            Some(to) if frame.options.ack == AckPolicy::NoAck => self.rates.lowest_for(to),
             Some(to) if exchange.to != Some(to) => self.rates.guess(to),
             _ => exchange.rate,
         });

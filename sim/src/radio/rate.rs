@@ -14,7 +14,8 @@
 //!   an aggregate, and those of which anything was acknowledged begin anew.
 //!
 //! With the first three the radio sends all attempts of a frame at the rate of the first. A
-//! neighbour of another PHY gets what it decodes ([`Phy::rate_for`]).
+//! neighbour of another PHY gets what it decodes ([`Phy::rate_for`]). Frames that nobody
+//! acknowledges go at the lowest rate, unless that is fixed.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -115,9 +116,12 @@ impl Rates {
         }
     }
 
-    /// The fixed rate, or that in its place for a neighbour who does not decode it.
-    fn fixed(&self, to: NodeId) -> Bitrate {
-        self.of_others.get(&to).map_or(self.fixed, |rates| rates[0].0)
+    /// The lowest rate that a neighbour decodes; where it is fixed, that or what is in its place.
+    /// Frames that nobody acknowledges go at it: nothing would be learned of another one, and
+    /// mac80211 does the same (net/mac80211/rate.c).
+    pub(super) fn lowest_for(&self, to: NodeId) -> Bitrate {
+        let rates = self.of_others.get(&to).unwrap_or(&self.rates);
+        rates.first().map_or(self.fixed, |(rate, _)| *rate)
     }
 
     /// The rate that reaches furthest: the only one, where it is fixed.
@@ -137,7 +141,7 @@ impl Rates {
         let Some(Peer { rates, state }) = self.peers.get(&to) else {
             let highest = self.of_others.get(&to).unwrap_or(&self.rates).last();
             return match (self.control, highest) {
-                (RateControl::Fixed, _) | (_, None) => self.fixed(to),
+                (RateControl::Fixed, _) | (_, None) => self.lowest_for(to),
                 (_, Some((highest, _))) => *highest,
             };
         };
@@ -171,7 +175,7 @@ impl Rates {
     /// The rate of an attempt, counted from 1, of a frame for a neighbour.
     pub(super) fn rate(&mut self, now: Instant, to: NodeId, attempt: u8) -> Bitrate {
         if self.control == RateControl::Fixed {
-            return self.fixed(to);
+            return self.lowest_for(to);
         }
         let count = self.peer(to).rates.len();
         // Drawn for all alike, so that the peer can be borrowed.

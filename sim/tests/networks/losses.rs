@@ -155,3 +155,19 @@ fn bit_rate_control_finds_the_rate_that_brings_most() {
         assert!(found > 0.8 * best && found < 1.02 * best, "{control:?}: {found} of {fixed:?}");
     }
 }
+
+#[test]
+fn what_nobody_acknowledges_goes_at_the_lowest_rate_that_a_radio_may_choose() {
+    let p = |p| LossConfig::Bernoulli { p };
+    let mut scenario = scenario(by_rate(&[(6.0, p(0.0)), (9.0, p(1.0))]));
+    scenario.radio.phy = PhyKind::G;
+    scenario.flow.remove(1);
+    scenario.stack.link =
+        serde_json::from_str(r#"{ "kind": "plain", "mac_ack": false }"#).expect("a link");
+    for control in [RateControl::Prism, RateControl::Arf, RateControl::Minstrel] {
+        scenario.radio.rate_control = control;
+        let report = run(&scenario, RunOptions::default()).expect("a run");
+        assert!((4.5..5.5).contains(&report.total_mbps()), "{control:?}: {}", report.total_mbps());
+        assert_eq!(report.flows[0].loss, Some(0.0), "{control:?}");
+    }
+}

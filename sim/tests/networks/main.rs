@@ -12,6 +12,7 @@ mod losses;
 mod mac;
 mod olsr;
 mod promises;
+mod queues;
 mod relayed;
 mod slots;
 mod space;

@@ -401,6 +401,25 @@ fn handshakes_find_their_place_where_a_node_has_several_radios() {
 }
 
 #[test]
+fn frames_of_a_station_that_are_filled_go_many_in_a_transmission_too() {
+    for phy in ["802.11n", "802.11ac"] {
+        let mbps = ["", "stack.link.frame_bytes = 2304"].map(|filled| {
+            let report = super::report(&format!(
+                "name = \"star\"\nduration_s = 4\nmeasure_from_s = 1\nradio.phy = \"{phy}\"\n\
+                 stack.link.kind = \"wild\"\n{filled}\n\
+                 node = [{{ name = \"mast\" }}, {{ name = \"a\" }}, {{ name = \"b\" }}]\n\
+                 link = [{{ between = [\"mast\", \"a\"], distance_km = 5 }}, \
+                 {{ between = [\"mast\", \"b\"], distance_km = 5 }}]\n\
+                 flow = [{{ from = \"a\", to = \"mast\", kind = \"udp\" }}]\n"
+            ));
+            report.total_mbps()
+        });
+        println!("{phy}: {mbps:.1?} Mb/s");
+        assert!(mbps[0] > 20.0 && mbps[1] > 0.9 * mbps[0], "{phy}: {mbps:?}");
+    }
+}
+
+#[test]
 fn a_star_has_turns_for_a_station_with_a_slow_radio() {
     for (slow, least) in [(5.5, 0.5), (2.0, 0.25), (1.0, 0.1)] {
         for up in [true, false] {

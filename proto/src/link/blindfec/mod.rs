@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use self::receiver::Receiver;
 use super::code::Encoder;
+use super::queue::places;
 use super::{AirTimes, Link, LinkStatus, NeighbourStatus, lacks_keys};
 use crate::base::{
     AckPolicy, Cx, DropCause, Duration, EtherType, FlowId, Frame, FrameDone, FrameDown,
@@ -312,7 +313,12 @@ impl Layer for BlindFec {
     fn room(&self, lane: Lane) -> Room {
         let port = self.radios.iter().find(|port| port.id == lane.radio);
         match port.filter(|_| lane.to != Some(self.node)) {
-            Some(port) => Room::units(self.config.queue_packets.saturating_sub(port.waiting)),
+            Some(port) => {
+                let limit = self.config.queue_packets;
+                let here = self.waiting.iter().filter(|packet| packet.radio == lane.radio);
+                let others = || here.filter(|packet| !packet.options.waits).count();
+                Room::units(places(limit, port.waiting, others, lane))
+            }
             None => Room::NONE,
         }
     }

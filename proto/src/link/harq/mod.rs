@@ -28,7 +28,7 @@ use self::config::Settings;
 use self::receiver::Receiver;
 use self::sender::Sender;
 use self::status::Counters;
-use super::queue::{QueueConfig, Red, Verdict};
+use super::queue::{QueueConfig, Red, Verdict, free};
 use super::{AirTimes, bare_packet};
 use crate::base::{
     Cx, Dbm, DropCause, EtherType, FlowId, FrameDone, FrameDown, FrameOutcome, FrameUp, Frames,
@@ -339,8 +339,10 @@ impl Layer for Harq {
 
     fn room(&self, lane: Lane) -> Room {
         let queue = self.radios.iter().find(|queue| queue.radio == lane.radio);
-        match queue.filter(|_| lane.to != Some(self.node)) {
-            Some(queue) => Room::units(self.limit.saturating_sub(queue.waiting.len())),
+        let holds_back =
+            |queue: &RadioQueue| queue.red.as_ref().is_some_and(|red| red.holds_back(lane));
+        match queue.filter(|queue| lane.to != Some(self.node) && !holds_back(queue)) {
+            Some(queue) => Room::units(free(self.limit, &queue.waiting, lane)),
             None => Room::NONE,
         }
     }

@@ -34,7 +34,8 @@ const USUAL: usize = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlainConfig {
-    /// Packets that the queue holds at most; with `edca`, those of one access category.
+    /// Packets that the queue holds at most; with `edca`, those of one access category. Behind
+    /// those of a source without a rate half as many of others find a place.
     pub queue_packets: usize,
     /// Which packets it takes while there is room.
     #[serde(skip_serializing_if = "QueueConfig::is_default")]
@@ -83,6 +84,7 @@ struct Outstanding {
     to: Option<NodeId>,
     radio: RadioId,
     access: AccessCategory,
+    waits: bool,
     bytes: usize,
     /// With all attempts of the radio.
     is_tried_fully: bool,
@@ -173,7 +175,7 @@ impl Plain {
             return;
         };
         if let Some(queue) = self.radios.iter_mut().find(|queue| queue.radio == frame.radio) {
-            queue.on_left(now, frame.access);
+            queue.on_left(now, frame.access, frame.waits);
         }
         let outcome = self.outcome(done.outcome);
         let has_failed = outcome == PacketOutcome::Failed && done.attempts > 0;
@@ -226,7 +228,7 @@ impl Plain {
         let queue = self.radios.iter_mut().find(|queue| queue.radio == frame.radio);
         let Some(queue) = queue.filter(|_| !is_gone) else { return false };
         self.once_more.push(packet.id);
-        queue.on_entered(frame.access);
+        queue.on_entered(frame.access, frame.waits);
         queue.waiting.push_front(*packet);
         self.counters.sent_again += 1;
         self.up.push_back(PacketUp::CallFails(to));
@@ -276,7 +278,10 @@ impl Plain {
     /// A frame without a packet, before all others: what a layer below wants to say.
     fn carrier(&mut self, below: &RoomBelow<'_>) -> Option<Frame> {
         let (flow, access) = (FlowId::CONTROL, AccessCategory::BestEffort);
-        let lane = |queue: &RadioQueue, to| Lane { radio: queue.radio, to: Some(to), flow, access };
+        let lane = |queue: &RadioQueue, to| {
+            let (radio, to) = (queue.radio, Some(to));
+            Lane { radio, to, flow, access, ..Lane::default() }
+        };
         let (queue, at) = self.radios.iter_mut().find_map(|queue| {
             let has_room = |to: &NodeId| !below(lane(queue, *to)).is_none();
             let at = queue.wanted.iter().position(has_room)?;
@@ -284,13 +289,14 @@ impl Plain {
         })?;
         let to = queue.wanted.remove(at);
         let (id, radio) = (self.ids.next_id(), queue.radio);
-        queue.on_entered(access);
+        queue.on_entered(access, false);
         self.outstanding.push_back(Outstanding {
             id,
             packet: None,
             to,
             radio,
             access,
+            waits: false,
             bytes: 0,
             is_tried_fully: true,
             again: None,
@@ -345,7 +351,7 @@ impl Layer for Plain {
         let Some(queue) = self.queue(lane.radio).filter(|_| lane.to != Some(self.node)) else {
             return Room::NONE;
         };
-        Room::units(self.limit.saturating_sub(queue.length(lane.access)))
+        Room::units(queue.places(self.limit, lane))
     }
 
     fn handle_tx(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
@@ -396,6 +402,7 @@ impl Layer for Plain {
             to: packet.to,
             radio: packet.radio,
             access: packet.options.access,
+            waits: packet.options.waits,
             bytes: packet.payload.len(),
             is_tried_fully: packet.options.attempts.is_none(),
         });

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 
 use super::super::lacks_only_keys;
-use super::super::queue::{QueueConfig, Red};
+use super::super::queue::{QueueConfig, Red, places};
 use super::{PlainConfig, USUAL};
-use crate::base::{AccessCategory, Instant, NodeId, Packet, RadioId, RadioSpec, RoomBelow, Seed};
+use crate::base::{
+    AccessCategory, Instant, Lane, NodeId, Packet, RadioId, RadioSpec, RoomBelow, Seed,
+};
 
 /// What goes out by one radio. Packets stand in one row, in the order in which they came; what each
 /// access category has of it is counted.
@@ -19,6 +21,8 @@ pub(super) struct RadioQueue {
     pub(super) wanted: VecDeque<NodeId>,
     /// Packets of each queue: those that wait and those that the chip has.
     lengths: [u32; AccessCategory::COUNT],
+    /// Those of them for which nothing waits above.
+    others: [u32; AccessCategory::COUNT],
     /// One for each queue.
     red: Vec<Red>,
 }
@@ -43,6 +47,7 @@ impl RadioQueue {
             waiting: VecDeque::with_capacity(USUAL),
             wanted: VecDeque::new(),
             lengths: [0; AccessCategory::COUNT],
+            others: [0; AccessCategory::COUNT],
             red,
         }
     }
@@ -50,6 +55,16 @@ impl RadioQueue {
     /// The queue of an access category.
     fn queue_of(&self, access: AccessCategory) -> usize {
         if self.edca { access as usize } else { 0 }
+    }
+
+    /// Free places on a lane, in a queue of at most `limit` packets.
+    pub(super) fn places(&self, limit: usize, lane: Lane) -> usize {
+        let queue = self.queue_of(lane.access);
+        if self.red.get(queue).is_some_and(|red| red.holds_back(lane)) {
+            return 0;
+        }
+        let [length, others] = [self.lengths, self.others].map(|of| of[queue] as usize);
+        places(limit, length, || others, lane)
     }
 
     pub(super) fn length(&self, access: AccessCategory) -> usize {
@@ -97,19 +112,22 @@ impl RadioQueue {
 
     /// Puts a packet at the end.
     pub(super) fn push(&mut self, packet: Packet) {
-        self.on_entered(packet.options.access);
+        self.on_entered(packet.options.access, packet.options.waits);
         self.waiting.push_back(packet);
     }
 
     /// Counts what waits here or at the chip from now on.
-    pub(super) fn on_entered(&mut self, access: AccessCategory) {
-        self.lengths[self.queue_of(access)] += 1;
+    pub(super) fn on_entered(&mut self, access: AccessCategory, waits: bool) {
+        let queue = self.queue_of(access);
+        self.lengths[queue] += 1;
+        self.others[queue] += u32::from(!waits);
     }
 
     /// The chip is done with what was counted.
-    pub(super) fn on_left(&mut self, now: Instant, access: AccessCategory) {
+    pub(super) fn on_left(&mut self, now: Instant, access: AccessCategory, waits: bool) {
         let queue = self.queue_of(access);
         self.lengths[queue] -= 1;
+        self.others[queue] -= u32::from(!waits);
         let length = self.lengths[queue] as usize;
         if let Some(red) = self.red.get_mut(queue) {
             red.on_left(now, length);
@@ -130,7 +148,9 @@ impl RadioQueue {
         {
             return None;
         }
+        let packet = self.waiting.pop_front()?;
         self.lengths[own] -= 1;
-        self.waiting.pop_front()
+        self.others[own] -= u32::from(!packet.options.waits);
+        Some(packet)
     }
 }

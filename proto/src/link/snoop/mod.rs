@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::flow::Flow;
+use super::queue::free;
 use super::{Link, LinkStatus};
 use crate::base::{
     Cx, DropCause, Duration, EtherType, FrameDown, FrameUp, Frames, Instant, Lane, Layer, Packet,
@@ -249,13 +250,13 @@ impl Layer for Snoop {
 
     /// Free places here, where the link would take the packet at all.
     fn room(&self, lane: Lane) -> Room {
-        let free = self.config.queue_packets.saturating_sub(self.waiting.len());
+        let free = free(self.config.queue_packets, &self.waiting, lane);
         let is_open = self.under_way > 0 || !self.link.room(lane).is_none();
         if is_open { Room::units(free) } else { Room::NONE }
     }
 
     fn handle_tx(&mut self, cx: &mut Cx<'_>, packet: Packet) {
-        if self.waiting.len() >= self.config.queue_packets {
+        if free(self.config.queue_packets, &self.waiting, packet.lane()) == 0 {
             // Whoever asked for room does not come here; the link says what became of it.
             self.queue_full += 1;
             self.under_way += 1;

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::queue::free;
 use super::{AirTimes, PeerSpec, bare_packet};
 use crate::base::{
     Cx, DropCause, Duration, EtherType, FrameDone, FrameDown, FrameOutcome, FrameUp, Frames,
@@ -413,8 +414,8 @@ impl Layer for TwoP {
     /// Free places in the queue to a neighbour; nothing for broadcast and for unknown ones.
     fn room(&self, lane: Lane) -> Room {
         let index = lane.to.and_then(|node| self.peer_index(node));
-        let free =
-            |index: usize| self.config.queue_packets.saturating_sub(self.peers[index].queue.len());
+        let queue = |index: usize| &self.peers[index].queue;
+        let free = |index| free(self.config.queue_packets, queue(index), lane);
         index.map_or(Room::NONE, |index| Room::units(free(index)))
     }
 
@@ -425,7 +426,7 @@ impl Layer for TwoP {
         if !self.fits_a_phase(index, packet.payload.len()) {
             return self.count_drop(packet.id, DropCause::TooLong);
         }
-        if self.peers[index].queue.len() >= self.config.queue_packets {
+        if self.room(packet.lane()).is_none() {
             return self.count_drop(packet.id, DropCause::QueueFull);
         }
         self.peers[index].queue.push_back(packet);

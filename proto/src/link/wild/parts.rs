@@ -221,10 +221,9 @@ impl Wild {
         // A frame that fills a slot to its end passes it if the radio draws a longer gap.
         let spec = self.port(place).spec;
         let beside = self.reserved(place, None) + spec.gap_spread();
-        let fits = |bytes: usize| {
-            self.fits(now, (place, Some(index)), ack + bytes, beside)
-                && self.fits_any_slot(&self.peers[index], bytes)
-        };
+        // Repeated, it must fit into the shortest turn that this node may be given.
+        let most = largest(most, |bytes| self.fits_any_slot(&self.peers[index], bytes));
+        let fits = |bytes: usize| self.fits(now, (place, Some(index)), ack + bytes, beside);
         let room = largest(most, fits);
         if room < most && self.port(place).planned > Duration::ZERO {
             // How much place the last one has is known when those before it are through.

@@ -149,7 +149,7 @@ impl Olsr {
     /// The next packet of messages for a radio that has room.
     pub(super) fn poll_messages(&mut self, now: Instant, below: &RoomBelow<'_>) -> Option<Packet> {
         let is_ready = |radio: &RadioOut| {
-            let lane = Lane { radio: radio.id, to: None, flow: FLOW, access: ACCESS };
+            let lane = Lane { radio: radio.id, flow: FLOW, access: ACCESS, ..Lane::default() };
             radio.may_flush && !below(lane).is_none()
         };
         let index = self.radios.iter().position(is_ready)?;

@@ -215,8 +215,7 @@ fn a_datagram_takes_the_path_and_the_last_hop_hands_it_up() {
         to: Destination::End(NodeId(3)),
         flow: FlowId(0),
         payload: packet.into(),
-        options: TxOptions::default(),
-        waits: true,
+        options: TxOptions { waits: true, ..TxOptions::default() },
     };
     let mut cx = Cx::new(net.now);
     net.node(1).handle_tx(&mut cx, datagram);

@@ -9,9 +9,7 @@ use std::sync::Arc;
 use super::Hop;
 use crate::base::{Dbm, Duration, NodeId, RadioId};
 use crate::stack::config::LinkConfig;
-use crate::stack::scenario::{
-    LossConfig, RadioConfig, RadioLinkConfig, RadioOverride, RateControl, Scenario,
-};
+use crate::stack::scenario::{LossConfig, RadioConfig, RadioLinkConfig, RadioOverride, Scenario};
 use crate::stack::space::{LIGHT_M_PER_S, Site, Space, Thresholds};
 
 /// Received power of links that do not say, in dBm.
@@ -257,7 +255,7 @@ impl Topology {
         let Thresholds { receive, data, .. } = sink.thresholds;
         // One that hangs on the rate hangs on that of the sender.
         let needed = match rate.filter(|_| data > receive) {
-            Some(_) if source.config.rate_control != RateControl::Fixed => receive,
+            Some(_) if self.link.chooses_rates(&source.config) => receive,
             Some(rate) => phy.sensitivity_dbm(rate),
             None => data,
         };

@@ -29,7 +29,9 @@ pub enum FirstAccess {
     WhenIdle,
 }
 
-/// How a radio chooses the bit-rate of data that names none.
+/// How a radio chooses the bit-rate of data that names none. Links with slots name it for all, and
+/// frames without MAC acknowledgement, of which nobody learns whether they came, go at the lowest
+/// unless it is fixed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RateControl {

@@ -12,7 +12,7 @@ pub use path_loss::{PathLoss, gaussian};
 pub(super) use positions::read as read_positions;
 
 use super::scenario::{
-    AreaConfig, LossConfig, MobilityKind, PropagationKind, RadioConfig, RateControl, Scenario,
+    AreaConfig, LossConfig, MobilityKind, PropagationKind, RadioConfig, Scenario,
 };
 use crate::base::{Dbm, Duration, Phy, Rng, Seed};
 
@@ -324,7 +324,7 @@ impl Scenario {
                 by_rate = is_open && !sums;
                 let phy = radio.phy();
                 let lowest = phy.sensitivity_dbm(phy.basic_rates()[0]);
-                if is_open && radio.rate_control == RateControl::Fixed {
+                if is_open && !self.stack.link.chooses_rates(radio) {
                     data = Some(phy.sensitivity_dbm(radio.rate()));
                 }
                 (lowest, lowest, lowest - if sums { 10.0 } else { 0.0 })

@@ -96,6 +96,7 @@ impl Hop {
         let options = TxOptions {
             access: AccessCategory::Voice,
             rate: self.config.control_mbps.map(Bitrate::from_mbps).or(self.sure_rate),
+            waits: true,
             ..TxOptions::default()
         };
         Datagram {
@@ -104,7 +105,6 @@ impl Hop {
             flow: CONTROL_FLOW,
             payload: udp::encode(from, to, &front, &[]),
             options,
-            waits: true,
         }
     }
 }

@@ -305,6 +305,7 @@ impl Hop {
             NextHop::Raw => Destination::NextHop(to),
             NextHop::Ip => Destination::End(to),
         };
-        Datagram { id, to, flow, payload, options, waits: true }
+        let options = TxOptions { waits: true, ..options };
+        Datagram { id, to, flow, payload, options }
     }
 }

@@ -399,7 +399,6 @@ impl Layer for Tcp {
             flow: self.wire_flow,
             payload,
             options: TxOptions::default(),
-            waits: false,
         })
     }
 

@@ -366,15 +366,14 @@ impl Layer for Udp {
             }
             return None;
         }
-        let front = source.take(cx.now);
+        let (front, waits) = (source.take(cx.now), source.rate.is_none());
         let rest = &FILL[..source.size - LEAST_BYTES];
         Some(Datagram {
             id: self.ids.next_id(),
             to: Destination::End(self.end.to),
             flow: self.wire_flow,
             payload: udp::encode(self.end.local, self.end.remote, &front, rest),
-            options: TxOptions::default(),
-            waits: source.rate.is_none(),
+            options: TxOptions { waits, ..TxOptions::default() },
         })
     }
 

@@ -9,7 +9,7 @@ use super::{LEAST_BYTES, Made};
 use crate::base::{Bitrate, Duration, Instant};
 
 /// Payloads that a source without a rate gives at one moment; then it rests. What is below it may
-/// drop all that it takes, as where there is no route, and never be full.
+/// drop all that it takes, as what is too long for the link, and never be full.
 pub(super) const MOST_AT_ONCE: u32 = 1_024;
 const REST: Duration = Duration::from_millis(1);
 

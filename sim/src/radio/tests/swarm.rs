@@ -182,5 +182,5 @@ fn random_media_put_the_same_on_the_air_as_ever() {
         }
         hashes.push(hash);
     }
-    assert_eq!(hashes, [4_267_453_022_162_035_933, 4_450_411_642_153_491_052]);
+    assert_eq!(hashes, [14_515_042_221_357_485_597, 8_356_835_007_708_670_405]);
 }

@@ -1,30 +1,27 @@
 //! `farhop check`: whether a scenario can be run, and what it would do.
 
+mod limits;
+
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES, mpdu_bytes};
-use farhop_proto::base::{
-    AccessCategory, Bitrate, Duration, Gap, NodeId, PhyKind, RadioId, RadioSpec, counted,
-};
+use farhop_proto::base::phy::mpdu_bytes;
+use farhop_proto::base::{AccessCategory, Duration, PhyKind, RadioSpec, counted};
 use farhop_proto::link::harq::{ArqConfig, HarqConfig};
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::link::wild::WildConfig;
 use farhop_proto::stack::{
-    Codec, FlowConfig, FlowKind, Hop, LinkConfig, LossConfig, OnOffConfig, Plan, Problem,
-    PropagationKind, RadioConfig, RadioLinkConfig, RadioPlan, RateControl, Scenario, VoipConfig,
+    Codec, FlowConfig, FlowKind, Hop, LinkConfig, LossConfig, NodePlan, OnOffConfig, Plan, Problem,
+    PropagationKind, RadioLinkConfig, RadioPlan, Scenario, VoipConfig,
 };
-use farhop_proto::wire::blindfec;
-use farhop_proto::wire::harq::UNIT_HEADER_BYTES;
-use farhop_proto::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
 use farhop_sim::engine::{flow_name, transport_name};
 
+use self::limits::{describe_limits, radio_at};
 use super::up::{IDLE_PSK, READABLE};
 use super::{lab, print_text};
 use crate::{Failure, load, sweep};
 
-/// What a frame of `blindfec` has beside its packet, in bytes.
-const BLIND_BYTES: usize = blindfec::HEADER_BYTES + UNIT_HEAD_BYTES;
 /// Size of a packet in examples and limits.
 const PACKET_BYTES: usize = 1500;
 /// Nodes, links and flows that are listed one by one.
@@ -89,7 +86,7 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
             let _ = write!(out, "; {}", counted(node.radios.len(), "radio"));
         }
         if let LinkConfig::Plain(_) = scenario.stack.link {
-            let _ = write!(out, "; ACK time-out {} us", node.radios[0].ack_timeout.as_micros());
+            out += &describe_timeouts(node);
         }
         out.push('\n');
     }
@@ -101,7 +98,9 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
         out +=
             "  nodes move: slots serve the neighbours that each has at the start, and no others\n";
     }
-    if let Some(radio) = first_radio(&plan, &scenario.stack.link) {
+    let mut radios = plan.nodes.iter().flat_map(|node| &node.radios);
+    let on_air = radios.find(|radio| is_on_air(radio));
+    if let Some(radio) = on_air.or_else(|| plan.nodes.first()?.radios.first()) {
         out += &describe_radio(radio, &scenario.stack.link);
     }
     for (link, hops) in scenario.link.iter().zip(plan.hops.chunks(2)).take(LISTED) {
@@ -109,7 +108,9 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
         out += &describe_link(link, hops);
         let is_wire = phy.kind == PhyKind::Wire;
         out += &if is_wire { format!("  a wire of {rate}\n") } else { String::new() };
-        if !is_wire {
+        if !is_wire && hops.iter().all(|hop| !hop.usable) {
+            out += "  carries nothing: too weak, or its ends share no rate or channel\n";
+        } else if !is_wire {
             out += &describe_limits(&plan, link, hops);
         }
     }
@@ -200,24 +201,44 @@ fn describe_traffic(out: &mut String, scenario: &Scenario) {
     }
 }
 
-/// The first radio that the link of the scenario is of: that of wires is another where radios have
-/// slots.
-fn first_radio<'a>(plan: &'a Plan, link: &LinkConfig) -> Option<&'a RadioPlan> {
-    let mut all = plan.nodes.iter().flat_map(|node| &node.radios);
-    all.find(|radio| link.has_schedule_over(radio.spec.phy.kind) || !link.has_schedule())
+/// Whether a radio is one, and no end of a wire.
+fn is_on_air(radio: &RadioPlan) -> bool {
+    radio.spec.phy.kind != PhyKind::Wire
 }
 
+/// How long the radios of a node wait for an acknowledgement. Nobody acknowledges on wires.
+fn describe_timeouts(node: &NodePlan) -> String {
+    let radios = node.radios.iter().filter(|radio| is_on_air(radio));
+    let micros: BTreeSet<u64> = radios.map(|radio| radio.ack_timeout.as_micros()).collect();
+    let micros: Vec<String> = micros.iter().map(u64::to_string).collect();
+    match micros.is_empty() {
+        true => String::new(),
+        false => format!("; ACK time-out {} us", micros.join(" and ")),
+    }
+}
+
+/// What a radio sends with.
+fn describe_card(RadioPlan { spec, ack_rate, .. }: &RadioPlan) -> String {
+    format!(
+        "radio: {} at {}, ACK at {ack_rate}; a packet of {PACKET_BYTES} B is {} us on air\n",
+        word(spec.phy.kind),
+        spec.rate,
+        spec.phy.air_time(mpdu_bytes(false, PACKET_BYTES), spec.rate).as_micros()
+    )
+}
+
+/// A radio, and what its link does. Of a wire its own line tells.
 fn describe_radio(radio: &RadioPlan, link: &LinkConfig) -> String {
     let spec = &radio.spec;
-    let phy = serde_json::to_value(spec.phy.kind).unwrap_or_default();
-    let mut out = format!(
-        "radio: {} at {}, ACK at {}; a packet of {PACKET_BYTES} B is {} us on air\n",
-        phy.as_str().unwrap_or_default(),
-        spec.rate,
-        radio.ack_rate,
-        spec.phy.air_time(mpdu_bytes(false, PACKET_BYTES), spec.rate).as_micros()
-    );
+    let mut out = match is_on_air(radio) {
+        true => describe_card(radio),
+        false if link.has_schedule() => return String::new(),
+        false => String::new(),
+    };
     match link {
+        LinkConfig::Plain(plain) if !is_on_air(radio) => {
+            let _ = writeln!(out, "plain: queue of {}", counted(plain.queue_packets, "packet"));
+        }
         LinkConfig::Plain(plain) => {
             let _ = writeln!(
                 out,
@@ -304,135 +325,6 @@ fn describe_classes(out: &mut String, wild: &WildConfig) {
 fn word(setting: impl serde::Serialize) -> String {
     let word = serde_json::to_value(setting).unwrap_or_default();
     word.as_str().unwrap_or_default().to_owned()
-}
-
-/// Neighbours that a radio reaches.
-fn neighbours(plan: &Plan, (node, radio): (NodeId, RadioId)) -> u64 {
-    let peers = &plan.nodes[usize::from(node.0) - 1].peers;
-    peers.iter().filter(|peer| peer.radio == radio).count() as u64
-}
-
-fn radio_at(plan: &Plan, (node, radio): (NodeId, RadioId)) -> &RadioPlan {
-    &plan.nodes[usize::from(node.0) - 1].radios[usize::from(radio.0)]
-}
-
-/// The transmitter of a hop, with the rates that its frames and their answers have there.
-fn sender(plan: &Plan, hop: &Hop) -> RadioPlan {
-    let (source, sink) = (radio_at(plan, hop.from), radio_at(plan, hop.to));
-    let (phy, theirs) = (&source.spec.phy, &sink.spec.phy);
-    let rate = phy.rate_for(theirs, source.spec.rate).unwrap_or(source.spec.rate);
-    let given = sink.config.ack_rate_mbps.map(Bitrate::from_mbps);
-    let spec = RadioSpec { rate, ..source.spec };
-    RadioPlan { spec, ack_rate: theirs.ack_rate(given, rate), ..source.clone() }
-}
-
-/// Whether a radio never sends more than its usual gaps and packets of full size let it.
-fn is_bounded(radio: &RadioConfig, link: &LinkConfig) -> bool {
-    // Categories have gaps of their own, and frames that are filled fewer of them.
-    let is_filled = matches!(link, LinkConfig::Wild(wild) if wild.frame_bytes.is_some());
-    radio.slot_us.is_none() && !radio.edca && !is_filled
-}
-
-/// The most that a link can carry when nothing is lost and nobody else is on the air, by direction
-/// where its ends differ; nothing where radios choose their rates.
-fn describe_limits(plan: &Plan, link: &RadioLinkConfig, hops: &[Hop]) -> String {
-    let radios = || hops.iter().map(|hop| &*radio_at(plan, hop.from).config);
-    if radios().any(|radio| radio.rate_control != RateControl::Fixed) {
-        return String::new();
-    }
-    let stack = &plan.nodes[usize::from(hops[0].from.0.0) - 1].stack.link;
-    let bound = match radios().all(|radio| is_bounded(radio, stack)) {
-        true => "at most",
-        false => "about",
-    };
-    let neighbours = hops.iter().map(|hop| neighbours(plan, hop.from)).max().unwrap_or_default();
-    let limit = |hop: &Hop| {
-        let (mbps, way) = limit(hop.delay, (&sender(plan, hop), neighbours), stack);
-        (if hop.usable { mbps } else { 0.0 }, way)
-    };
-    let ([a, b], (there, way), (back, _)) = (&link.between, limit(&hops[0]), limit(&hops[1]));
-    let [there, back] = [there, back].map(|mbps| format!("{mbps:.2} Mb/s"));
-    let most = match there == back {
-        true => there,
-        false => format!("{there} from {a} to {b}, {back} from {b} to {a},"),
-    };
-    format!("  {bound} {most} {way}, in packets of {PACKET_BYTES} B and without loss\n")
-}
-
-/// What a radio can send in Mb/s, and when; that of the two ends with the most neighbours has so
-/// many.
-fn limit(
-    one_way: Duration,
-    (radio, neighbours): (&RadioPlan, u64),
-    config: &LinkConfig,
-) -> (f64, &'static str) {
-    let there_and_back = one_way * 2;
-    let (packets, time, way) = match config {
-        LinkConfig::Wild(wild) => {
-            // The longest slot beside the shortest, if they follow the demand.
-            let (most, least) = (wild.slot_most(), wild.slot_least());
-            let way = if most == least { "each way" } else { "one way" };
-            (
-                wild.packets_a_slot(&radio.spec, most, PACKET_BYTES),
-                most + least + there_and_back,
-                way,
-            )
-        }
-        LinkConfig::BlindFec(blind) => {
-            let frame = radio.spec.unacknowledged(PACKET_BYTES + BLIND_BYTES);
-            (blind.data_packets.into(), frame * blind.all_packets.into(), "one way at a time")
-        }
-        LinkConfig::Harq(HarqConfig { units, .. }) | LinkConfig::Arq(ArqConfig { units, .. }) => {
-            let unit = PACKET_BYTES.div_ceil((*units).into()) + UNIT_HEADER_BYTES;
-            (1, radio.spec.unacknowledged(unit) * (*units).into(), "one way at a time")
-        }
-        LinkConfig::TwoP(two_p) => {
-            let frame = radio.spec.unacknowledged(PACKET_BYTES);
-            let markers = radio.spec.unacknowledged(HEADER_BYTES) * neighbours;
-            let unused = two_p.guard() + markers;
-            let packets = two_p.phase().saturating_sub(unused).div_duration(frame);
-            (packets, two_p.phase() * 2 + there_and_back, "each way")
-        }
-        LinkConfig::Plain(plain) => {
-            let (packets, time) = packets_an_access(radio, plain.mac_ack, there_and_back);
-            (packets, time, "one way at a time")
-        }
-    };
-    let bits = packets as f64 * PACKET_BYTES as f64 * 8.0;
-    (bits / (time.as_nanos() as f64 / 1e3), way)
-}
-
-/// Packets that a radio sends each time that it has waited for the air, and how long that takes
-/// with the mean of its draws.
-fn packets_an_access(
-    radio: &RadioPlan,
-    mac_ack: bool,
-    there_and_back: Duration,
-) -> (u64, Duration) {
-    let (phy, rate, config) = (&radio.spec.phy, radio.spec.rate, &radio.config);
-    let is_qos = !mac_ack || config.edca || matches!(phy.kind, PhyKind::N | PhyKind::Ac);
-    let mpdu = mpdu_bytes(is_qos, PACKET_BYTES);
-    let mut ampdu = phy.ampdu();
-    ampdu.push(mpdu);
-    let most = if mac_ack && phy.mcs(rate).is_some() { usize::from(config.aggregate) } else { 1 };
-    while ampdu.mpdus() < most && phy.has_room(ampdu, mpdu, rate) {
-        ampdu.push(mpdu);
-    }
-    let (psdu, answer) = match ampdu.mpdus() {
-        1 => (phy.psdu_bytes(mpdu, rate), ACK_BYTES),
-        _ => (ampdu.bytes(), BLOCK_ACK_BYTES),
-    };
-    let answered = phy.sifs() + phy.air_time(answer, radio.ack_rate) + there_and_back;
-    let exchange = phy.air_time(psdu, rate) + if mac_ack { answered } else { Duration::ZERO };
-    let txop = config.access.of(AccessCategory::default()).txop_us.filter(|_| config.edca);
-    let txop = txop.map_or(Duration::ZERO, |micros| Duration::from_micros(micros.into()));
-    // A TXOP goes on after SIFS while the whole next exchange fits.
-    let more = txop.saturating_sub(exchange).div_duration(phy.sifs() + exchange);
-    // What is acknowledged contends, whatever the gap before other frames.
-    let gap = if mac_ack { Gap::Backoff } else { radio.spec.gap };
-    let gap = RadioSpec { gap, ..radio.spec }.mean_gap();
-    let time = gap + exchange + (phy.sifs() + exchange) * more;
-    (ampdu.mpdus() as u64 * (1 + more), time)
 }
 
 fn describe_link(link: &RadioLinkConfig, hops: &[Hop]) -> String {
@@ -523,8 +415,8 @@ mod tests {
         assert!(said.contains("ACK time-out 563 us"), "{said}");
     }
 
-    /// The limit of a link between radios with these keys.
-    fn limit_between(a: &str, b: &str) -> String {
+    /// What is said of a link between radios with these keys.
+    fn described_between(a: &str, b: &str) -> String {
         let text = format!(
             "name = \"x\"\nstack.link = {{ kind = \"plain\" }}\n\
              node = [{{ name = \"a\", radio = {{ {a} }} }}, \
@@ -532,7 +424,12 @@ mod tests {
         );
         let scenario: Scenario = toml::from_str(&text).expect("a good scenario");
         assert_eq!(scenario.problems(), []);
-        let said = describe(&scenario);
+        describe(&scenario)
+    }
+
+    /// The limit of such a link.
+    fn limit_between(a: &str, b: &str) -> String {
+        let said = described_between(a, b);
         let (_, limit) = said.split_once("at most ").expect("a limit");
         limit.split_once(" in packets").expect("what follows it").0.to_owned()
     }
@@ -551,7 +448,7 @@ mod tests {
         assert_eq!(said, "28.20 Mb/s from a to b, 5.37 Mb/s from b to a, one way at a time,");
         let said = limit_between(a, n);
         assert_eq!(said, "5.37 Mb/s from a to b, 28.20 Mb/s from b to a, one way at a time,");
-        assert_eq!(limit_between(n, b), "0.00 Mb/s one way at a time,", "of another band");
+        assert!(described_between(n, b).contains("  carries nothing: "), "of another band");
     }
 
     #[test]
@@ -620,7 +517,11 @@ mod tests {
         assert!(said.contains("  at most 3.30 Mb/s each way"), "{said}");
         let said = of("wild", "radio = { phy = \"wire\" }\n");
         assert!(!said.contains("slots of"), "{said}");
-        assert!(of("plain", "").contains("radio: wire at 10 Mb/s"));
+        let said = of("plain", "");
+        assert!(said.contains("radio: 802.11b at 11 Mb/s"), "{said}");
+        assert_eq!(said.matches("ACK time-out").count(), 2, "not at the end of the wire: {said}");
+        let said = of("plain", "radio = { phy = \"wire\" }\n");
+        assert!(said.contains("plain: queue of 50 packets") && !said.contains("ACK"), "{said}");
     }
 
     #[test]

@@ -1,0 +1,145 @@
+//! The most that the links of a scenario can carry.
+
+use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES, mpdu_bytes};
+use farhop_proto::base::{
+    AccessCategory, Bitrate, Duration, Gap, NodeId, PhyKind, RadioId, RadioSpec,
+};
+use farhop_proto::link::harq::{ArqConfig, HarqConfig};
+use farhop_proto::stack::{Hop, LinkConfig, Plan, RadioConfig, RadioLinkConfig, RadioPlan};
+use farhop_proto::wire::blindfec;
+use farhop_proto::wire::harq::UNIT_HEADER_BYTES;
+use farhop_proto::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
+
+use super::PACKET_BYTES;
+
+/// What a frame of `blindfec` has beside its packet, in bytes.
+const BLIND_BYTES: usize = blindfec::HEADER_BYTES + UNIT_HEAD_BYTES;
+
+/// The most that a link can carry when nothing is lost and nobody else is on the air, by direction
+/// where its ends differ; nothing where radios choose their rates.
+pub(super) fn describe_limits(plan: &Plan, link: &RadioLinkConfig, hops: &[Hop]) -> String {
+    let radios = || hops.iter().map(|hop| &*radio_at(plan, hop.from).config);
+    let stack = &plan.nodes[usize::from(hops[0].from.0.0) - 1].stack.link;
+    if radios().any(|radio| stack.chooses_rates(radio)) {
+        return String::new();
+    }
+    let bound = match radios().all(|radio| is_bounded(radio, stack)) {
+        true => "at most",
+        false => "about",
+    };
+    let neighbours = hops.iter().map(|hop| neighbours(plan, hop.from)).max().unwrap_or_default();
+    let limit = |hop: &Hop| {
+        let (mbps, way) = limit(hop.delay, (&sender(plan, hop), neighbours), stack);
+        (if hop.usable { mbps } else { 0.0 }, way)
+    };
+    let ([a, b], (there, way), (back, _)) = (&link.between, limit(&hops[0]), limit(&hops[1]));
+    let [there, back] = [there, back].map(|mbps| format!("{mbps:.2} Mb/s"));
+    let most = match there == back {
+        true => there,
+        false => format!("{there} from {a} to {b}, {back} from {b} to {a},"),
+    };
+    format!("  {bound} {most} {way}, in packets of {PACKET_BYTES} B and without loss\n")
+}
+
+/// Neighbours that a radio reaches.
+fn neighbours(plan: &Plan, (node, radio): (NodeId, RadioId)) -> u64 {
+    let peers = &plan.nodes[usize::from(node.0) - 1].peers;
+    peers.iter().filter(|peer| peer.radio == radio).count() as u64
+}
+
+pub(super) fn radio_at(plan: &Plan, (node, radio): (NodeId, RadioId)) -> &RadioPlan {
+    &plan.nodes[usize::from(node.0) - 1].radios[usize::from(radio.0)]
+}
+
+/// The transmitter of a hop, with the rates that its frames and their answers have there.
+fn sender(plan: &Plan, hop: &Hop) -> RadioPlan {
+    let (source, sink) = (radio_at(plan, hop.from), radio_at(plan, hop.to));
+    let (phy, theirs) = (&source.spec.phy, &sink.spec.phy);
+    let rate = phy.rate_for(theirs, source.spec.rate).unwrap_or(source.spec.rate);
+    let given = sink.config.ack_rate_mbps.map(Bitrate::from_mbps);
+    let spec = RadioSpec { rate, ..source.spec };
+    RadioPlan { spec, ack_rate: theirs.ack_rate(given, rate), ..source.clone() }
+}
+
+/// Whether a radio never sends more than its usual gaps and packets of full size let it.
+fn is_bounded(radio: &RadioConfig, link: &LinkConfig) -> bool {
+    // Categories have gaps of their own, and frames that are filled fewer of them.
+    let is_filled = matches!(link, LinkConfig::Wild(wild) if wild.frame_bytes.is_some());
+    radio.slot_us.is_none() && !radio.edca && !is_filled
+}
+
+/// What a radio can send in Mb/s, and when; that of the two ends with the most neighbours has so
+/// many.
+fn limit(
+    one_way: Duration,
+    (radio, neighbours): (&RadioPlan, u64),
+    config: &LinkConfig,
+) -> (f64, &'static str) {
+    let there_and_back = one_way * 2;
+    let (packets, time, way) = match config {
+        LinkConfig::Wild(wild) => {
+            // The longest slot beside the shortest, if they follow the demand.
+            let (most, least) = (wild.slot_most(), wild.slot_least());
+            let way = if most == least { "each way" } else { "one way" };
+            (
+                wild.packets_a_slot(&radio.spec, most, PACKET_BYTES),
+                most + least + there_and_back,
+                way,
+            )
+        }
+        LinkConfig::BlindFec(blind) => {
+            let frame = radio.spec.unacknowledged(PACKET_BYTES + BLIND_BYTES);
+            (blind.data_packets.into(), frame * blind.all_packets.into(), "one way at a time")
+        }
+        LinkConfig::Harq(HarqConfig { units, .. }) | LinkConfig::Arq(ArqConfig { units, .. }) => {
+            let unit = PACKET_BYTES.div_ceil((*units).into()) + UNIT_HEADER_BYTES;
+            (1, radio.spec.unacknowledged(unit) * (*units).into(), "one way at a time")
+        }
+        LinkConfig::TwoP(two_p) => {
+            let frame = radio.spec.unacknowledged(PACKET_BYTES);
+            let markers = radio.spec.unacknowledged(HEADER_BYTES) * neighbours;
+            let unused = two_p.guard() + markers;
+            let packets = two_p.phase().saturating_sub(unused).div_duration(frame);
+            (packets, two_p.phase() * 2 + there_and_back, "each way")
+        }
+        LinkConfig::Plain(plain) => {
+            let (packets, time) = packets_an_access(radio, plain.mac_ack, there_and_back);
+            (packets, time, "one way at a time")
+        }
+    };
+    let bits = packets as f64 * PACKET_BYTES as f64 * 8.0;
+    (bits / (time.as_nanos() as f64 / 1e3), way)
+}
+
+/// Packets that a radio sends each time that it has waited for the air, and how long that takes
+/// with the mean of its draws.
+fn packets_an_access(
+    radio: &RadioPlan,
+    mac_ack: bool,
+    there_and_back: Duration,
+) -> (u64, Duration) {
+    let (phy, rate, config) = (&radio.spec.phy, radio.spec.rate, &radio.config);
+    let is_qos = !mac_ack || config.edca || matches!(phy.kind, PhyKind::N | PhyKind::Ac);
+    let mpdu = mpdu_bytes(is_qos, PACKET_BYTES);
+    let mut ampdu = phy.ampdu();
+    ampdu.push(mpdu);
+    let most = if mac_ack && phy.mcs(rate).is_some() { usize::from(config.aggregate) } else { 1 };
+    while ampdu.mpdus() < most && phy.has_room(ampdu, mpdu, rate) {
+        ampdu.push(mpdu);
+    }
+    let (psdu, answer) = match ampdu.mpdus() {
+        1 => (phy.psdu_bytes(mpdu, rate), ACK_BYTES),
+        _ => (ampdu.bytes(), BLOCK_ACK_BYTES),
+    };
+    let answered = phy.sifs() + phy.air_time(answer, radio.ack_rate) + there_and_back;
+    let exchange = phy.air_time(psdu, rate) + if mac_ack { answered } else { Duration::ZERO };
+    let txop = config.access.of(AccessCategory::default()).txop_us.filter(|_| config.edca);
+    let txop = txop.map_or(Duration::ZERO, |micros| Duration::from_micros(micros.into()));
+    // A TXOP goes on after SIFS while the whole next exchange fits.
+    let more = txop.saturating_sub(exchange).div_duration(phy.sifs() + exchange);
+    // What is acknowledged contends, whatever the gap before other frames.
+    let gap = if mac_ack { Gap::Backoff } else { radio.spec.gap };
+    let gap = RadioSpec { gap, ..radio.spec }.mean_gap();
+    let time = gap + exchange + (phy.sifs() + exchange) * more;
+    (ampdu.mpdus() as u64 * (1 + more), time)
+}

@@ -1,0 +1,70 @@
+//! What shares the queue of a node with a source that takes each free place of it.
+
+use farhop_sim::engine::Report;
+
+use super::report;
+
+/// Three nodes in a row: a saturating source and a call in the middle, 100 kb/s that pass there.
+fn row(link: &str) -> Report {
+    report(&format!(
+        r#"
+        name = "row"
+        duration_s = 8
+        measure_from_s = 2
+        radio = {{ phy = "802.11g", rate_mbps = 24 }}
+        stack = {{ link = {{ kind = "{link}" }} }}
+        node = [{{ name = "a" }}, {{ name = "b" }}, {{ name = "c" }}]
+        link = [{{ between = ["a", "b"] }}, {{ between = ["b", "c"] }}]
+        flow = [
+            {{ from = "b", to = "c", kind = "udp" }},
+            {{ from = "b", to = "c", kind = "voip" }},
+            {{ from = "a", to = "c", kind = "udp", rate_mbps = 0.1, size_bytes = 200 }},
+        ]"#
+    ))
+}
+
+/// One flow that sends as much as there is room for.
+fn saturated(stack: &str) -> Report {
+    report(&format!(
+        r#"
+        name = "saturated"
+        duration_s = 20
+        stack = {stack}
+        node = [{{ name = "a" }}, {{ name = "b" }}]
+        link = [{{ between = ["a", "b"] }}]
+        flow = [{{ from = "a", to = "b", kind = "udp" }}]"#
+    ))
+}
+
+#[test]
+fn who_takes_each_free_place_leaves_some_to_calls_and_to_what_passes() {
+    for link in ["plain", "arq", "harq", "blindfec", "two-p", "wild"] {
+        let report = row(link);
+        let [full, call, passing] = &report.flows[..] else { panic!("three flows") };
+        assert!(full.goodput_mbps > 0.5, "{link}: {} Mb/s", full.goodput_mbps);
+        for flow in [call, passing] {
+            let loss = flow.loss.expect("a loss");
+            assert!(loss < 0.25, "{link}: {} loses {loss}", flow.name);
+        }
+    }
+}
+
+#[test]
+fn a_source_without_a_rate_is_judged_as_often_as_packets_leave() {
+    for link in ["plain", "harq"] {
+        let report =
+            saturated(&format!("{{ link = {{ kind = \"{link}\", queue.kind = \"red\" }} }}"));
+        let came = report.flows[0].delivered_bytes / 1472;
+        let dropped = report.nodes[0].drops["queue-full"];
+        assert!(came > 1_000 && (1..2 * came).contains(&dropped), "{dropped} dropped, {came} came");
+    }
+}
+
+#[test]
+fn a_source_without_a_rate_waits_for_its_route() {
+    let report = saturated("{ routing = { kind = \"olsr\" } }");
+    let flow = &report.flows[0];
+    assert!(flow.delivered_bytes > 1_000_000, "{} bytes", flow.delivered_bytes);
+    assert!(flow.loss.is_some_and(|loss| loss < 0.001), "{:?}", flow.loss);
+    assert_eq!(report.nodes[0].drops.get("no-route"), Some(&1));
+}
