@@ -1,5 +1,7 @@
 //! Networks of several long links under time slots: chains, stars, rows of single radios.
 
+use std::collections::BTreeSet;
+
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::stack::{FaultConfig, FlowKind, LinkConfig, OnOffConfig, Scenario};
 use farhop_sim::engine::{Report, RunOptions, run};
@@ -416,6 +418,46 @@ fn frames_of_a_station_that_are_filled_go_many_in_a_transmission_too() {
         });
         println!("{phy}: {mbps:.1?} Mb/s");
         assert!(mbps[0] > 20.0 && mbps[1] > 0.9 * mbps[0], "{phy}: {mbps:?}");
+    }
+}
+
+/// Networks whose nodes have one radio each, by hops between neighbours in the alphabet.
+fn one_radio_each(settings: &str, secs: u32, links: &[[&str; 2]], both_ways: bool) -> Vec<f64> {
+    let names: BTreeSet<&str> = links.iter().flatten().copied().collect();
+    let mut text = format!("name = \"x\"\nduration_s = {secs}\nmeasure_from_s = {}\n", secs / 2);
+    text += settings;
+    names.iter().for_each(|name| text += &format!("[[node]]\nname = \"{name}\"\n"));
+    for [a, b] in links {
+        text += &format!("[[link]]\nbetween = [\"{a}\", \"{b}\"]\ndistance_km = 1\n");
+        for [from, to] in [[a, b], [b, a]].iter().take(1 + usize::from(both_ways)) {
+            text += &format!("[[flow]]\nfrom = \"{from}\"\nto = \"{to}\"\nkind = \"udp\"\n");
+        }
+    }
+    rates(&super::report(&text))
+}
+
+#[test]
+fn neighbours_of_a_radio_have_their_turns_however_little_fits_into_a_slot() {
+    // Twelve filled frames at a time go in one transmission, which is not full.
+    let filled = "radio.phy = \"802.11n\"\nstack.link = { kind = \"wild\", frame_bytes = 2304 }\n";
+    // One packet, and behind it an acknowledgement to the other.
+    let slow = "radio.rate_mbps = 1\nradio.ack_rate_mbps = 1\nstack.link.kind = \"wild\"\n";
+    for (settings, both_ways) in [(filled, false), (slow, true)] {
+        let mbps = one_radio_each(settings, 12, &[["b", "a"], ["b", "c"]], both_ways);
+        let to_each = [mbps[0], mbps[1 + usize::from(both_ways)]];
+        println!("{to_each:.2?} Mb/s");
+        assert!((0.8..1.25).contains(&(to_each[0] / to_each[1])), "{mbps:?}");
+    }
+}
+
+#[test]
+fn two_halves_of_a_row_that_began_apart_come_into_step_however_busy_they_are() {
+    let links = [["a", "b"], ["b", "c"], ["c", "d"], ["d", "e"], ["e", "f"]];
+    for seed in 1..=10 {
+        let settings = format!("seed = {seed}\nstack.link.kind = \"wild\"\n");
+        let mbps = one_radio_each(&settings, 20, &links, true);
+        println!("{mbps:.2?} Mb/s");
+        assert!(mbps.iter().all(|mbps| *mbps > 0.5), "seed {seed}: {mbps:?}");
     }
 }
 

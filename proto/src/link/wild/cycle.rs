@@ -23,8 +23,10 @@ impl Wild {
         for port in 0..self.groups[group].ports.len() {
             let Group { slots, ports, .. } = &mut self.groups[group];
             self.air.of(ports[port].spec.id, None).guard += self.settings.guard;
-            let is_joined = ports[port].peers.iter().any(|index| self.peers[*index].is_up);
-            ports[port].on_slot(cx.now, slots, &self.settings, is_joined);
+            let mut peers = ports[port].peers.iter().map(|index| &self.peers[*index]);
+            let ups = peers.clone().filter(|peer| peer.is_up).count();
+            let misses_some = peers.any(|peer| !peer.is_up);
+            ports[port].on_slot(cx.now, slots, &self.settings, (ups > 0, misses_some));
         }
         for index in 0..self.peers.len() {
             let place = self.peers[index].place;
@@ -47,7 +49,9 @@ impl Wild {
         for index in 0..self.peers.len() {
             if self.peers[index].place.0 == group {
                 self.on_peer_cycle(cx, index);
-                is_missing |= self.is_silent(cx.now, &self.peers[index], STALE_CYCLES);
+                // Who is heard and is not in step with us may not hear us.
+                let peer = &self.peers[index];
+                is_missing |= !peer.is_up || self.is_silent(cx.now, peer, STALE_CYCLES);
             }
         }
         // A station that has no other radio on the channel, and is not in step with the middle of

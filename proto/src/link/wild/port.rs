@@ -117,6 +117,16 @@ impl Port {
         (peer == Some(to) && self.spec.has_room(size, bytes)).then_some(size)
     }
 
+    /// The neighbour whose frames have gone in one transmission has had its turn.
+    pub(super) fn pass_on(&mut self, now: Instant) {
+        if self.busy_until <= now
+            && let Some((peer, _)) = self.open.take()
+            && self.peers.front() == Some(&peer)
+        {
+            self.peers.rotate_left(1);
+        }
+    }
+
     /// Whether another frame like the last one, of `bytes` bytes to `peer`, would go with it.
     pub(super) fn goes_on(&self, now: Instant, peer: usize, bytes: usize) -> bool {
         self.joined(now, Some(peer), bytes).is_some()

@@ -68,6 +68,7 @@ impl Wild {
         if !self.fits(cx.now, (place, first), 0, Duration::ZERO) {
             return None;
         }
+        self.port_mut(place).pass_on(cx.now);
         if let Some(frame) = self.opening_beacon(cx.now, place, below) {
             return Some(frame);
         }
@@ -80,15 +81,24 @@ impl Wild {
             if !(may_send && self.peers[index].is_up) || below(lane(&self.peers[index])).is_none() {
                 continue;
             }
-            let frame = self
-                .ack_alone(cx.now, index, false)
-                .or_else(|| self.parity(cx.now, index))
-                .or_else(|| self.of_classes(cx.now, index))
-                .or_else(|| self.ack_alone(cx.now, index, true));
-            if let Some(frame) = frame {
-                // What goes in one transmission is for one neighbour.
+            if let Some(frame) = self.ack_alone(cx.now, index, false) {
+                return Some(frame);
+            }
+            let data = self.parity(cx.now, index).or_else(|| self.of_classes(cx.now, index));
+            if let Some(frame) = data {
+                // What goes in one transmission is for one neighbour. Those before it keep their
+                // places: they had nothing that would still have fitted.
                 let goes_on = self.port(place).goes_on(cx.now, index, frame.payload.len());
-                self.port_mut(place).peers.rotate_left(turn + usize::from(!goes_on));
+                let peers = &mut self.port_mut(place).peers;
+                peers.remove(turn);
+                if goes_on {
+                    peers.push_front(index)
+                } else {
+                    peers.push_back(index)
+                }
+                return Some(frame);
+            }
+            if let Some(frame) = self.ack_alone(cx.now, index, true) {
                 return Some(frame);
             }
         }

@@ -73,15 +73,22 @@ impl Port {
     }
 
     /// A send slot begins: from when to when this radio may send in it.
-    /// `is_joined` tells whether it hears a neighbour in step with it.
+    /// `is_joined` tells whether it hears a neighbour in step with it, and `misses_some` whether it
+    /// misses one.
     pub(super) fn on_slot(
         &mut self,
         now: Instant,
         slots: &mut Slots,
         settings: &Settings,
-        is_joined: bool,
+        (is_joined, misses_some): (bool, bool),
     ) {
-        let span = self.span(now, slots, settings, is_joined);
+        let mut span = self.span(now, slots, settings, is_joined);
+        if let Some(Span { from, until }) = &mut span
+            && misses_some
+            && matches!(self.turns.turn, Turn::Whole | Turn::Part { .. })
+        {
+            *from += slots.lateness(now, until.saturating_sub(*from));
+        }
         let at = |offset: Duration| slots.start() + offset;
         (self.opens, self.closes) =
             span.map_or((now, now), |span| (at(span.from), at(span.until).min(slots.end())));

@@ -12,7 +12,9 @@
 //! Nodes that begin by themselves draw the number of a cluster, which whoever follows them repeats.
 //! Where two clusters meet, the one with the higher number takes over the schedule of the other; so
 //! a network that began in many places ends in one step. Two neighbours who send at the same time
-//! hear nothing of each other: a node that misses a neighbour listens in some of its send slots.
+//! hear nothing of each other: a node that misses a neighbour listens in some of its send slots. It
+//! begins others of them late: the stamp is in the first frame, which else may always come when the
+//! neighbour, whose slot overlaps with ours, sends or hears others.
 //!
 //! Differs from the sheet in one thing: where no stamp comes, a node runs on with the length of
 //! the cycle that it has learned (`2 T` and the way there and back), not with `2 T`; so the error
@@ -35,6 +37,9 @@ const LISTEN_OF: u64 = 4;
 /// After so many slots without it, more rarely.
 const LISTEN_SLOTS: u32 = 32;
 const LISTEN_RARELY_OF: u64 = 16;
+/// It begins late in one of so many of its send slots, and after `LISTEN_SLOTS`.
+const LATE_OF: u64 = 2;
+const LATE_RARELY_OF: u64 = 8;
 /// Cycles without any frame of a neighbour after which a node is out of step. More than the four
 /// of the sheet: at half the frames lost, an idle neighbour, who sends two frames in a slot, is
 /// not heard for four cycles in one case of 256, and the learned cycle holds much longer.
@@ -259,9 +264,22 @@ impl Slots {
 
     /// Whether the send slot that begins is to be spent listening.
     fn listens(&mut self, now: Instant) -> bool {
+        self.draws_while_missing(now, LISTEN_OF, LISTEN_RARELY_OF)
+    }
+
+    /// How much later than it may a radio begins to send, of the time that it has in this slot,
+    /// which misses a neighbour.
+    pub(super) fn lateness(&mut self, now: Instant, most: Duration) -> Duration {
+        match self.draws_while_missing(now, LATE_OF, LATE_RARELY_OF) {
+            true => Duration::from_nanos(self.rng.below(most.as_nanos() * 3 / 4 + 1)),
+            false => Duration::ZERO,
+        }
+    }
+
+    /// One time in `of`, or after long in `rarely_of`, while a neighbour is missing.
+    fn draws_while_missing(&mut self, now: Instant, of: u64, rarely_of: u64) -> bool {
         let Some(slots) = self.missing.filter(|_| self.is_in_step(now)) else { return false };
-        let of = if slots < LISTEN_SLOTS { LISTEN_OF } else { LISTEN_RARELY_OF };
-        self.rng.below(of) == 0
+        self.draws(if slots < LISTEN_SLOTS { of } else { rarely_of })
     }
 
     /// Goes on by one event, if it is time. To be called until it gives nothing.
