@@ -144,6 +144,9 @@ pub(crate) fn proxy(options: &ProxyOptions) -> Result<(), Failure> {
     while !interrupt::has_come() {
         thread::sleep(TICK);
     }
+    if redirect.is_some() {
+        entry.reset_redirected();
+    }
     drop(redirect);
     Err(Failure::Interrupted)
 }

@@ -87,8 +87,18 @@ fn programs_that_know_nothing_of_blocks_ride_on_them() {
     curl_is_redirected(&place);
     what_a_killed_proxy_left_goes_with_a_start_that_fails(&place);
     what_is_of_this_host_is_not_redirected(&place);
+    the_end_of_the_proxy_resets_what_is_redirected(&place, &proxy);
+}
+
+/// Also where the reset has to leave by the redirect, which goes with the proxy.
+fn the_end_of_the_proxy_resets_what_is_redirected(place: &Place, proxy: &Running) {
+    fs::write(place.path("www/large"), bytes(60_000_000)).expect("the page is written");
+    let (part, url) = (place.path("part"), format!("http://[{FAR_6}]:8000/large"));
+    let fetching = spawn(place, "n1", &["curl", "-sS", "-m", "60", "-o", &part, &url]);
+    wait_for("a part of the page", || fs::metadata(&part).is_ok_and(|file| file.len() > 0));
     proxy.signal(rustix::process::Signal::TERM);
-    wait_for("the redirect to be gone", || !tables(&place).contains("farhop_proxy"));
+    assert_eq!(fetching.end().0, Some(56), "it is reset, and does not wait");
+    wait_for("the redirect to be gone", || !tables(place).contains("farhop_proxy"));
 }
 
 fn tables(place: &Place) -> String {

@@ -1,11 +1,13 @@
 //! The near end: takes connections of TCP programs and asks an exit for what they want.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::str::FromStr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -20,6 +22,8 @@ use crate::sockets::client::{Daemon, SocketError, StreamSocket};
 const HANDSHAKE: Duration = Duration::from_secs(30);
 /// How long an exit may take to connect, once it has taken the stream.
 const ANSWER: Duration = Duration::from_secs(120);
+/// How long resetting connections may take.
+const RESET: Duration = Duration::from_secs(1);
 /// Connections that the kernel keeps until they are taken.
 const BACKLOG: i32 = 128;
 
@@ -85,12 +89,53 @@ struct Shared {
     daemon: Daemon,
     exits: Exits,
     places: Places,
+    redirected: Mutex<Redirected>,
+}
+
+/// Redirected connections that are open.
+#[derive(Debug, Default)]
+struct Redirected {
+    next: u64,
+    /// The client's side of each, and what tells that it is broken.
+    open: BTreeMap<u64, (TcpStream, Arc<AtomicBool>)>,
+}
+
+/// A redirected connection as long as it is served.
+struct Kept<'a> {
+    all: &'a Mutex<Redirected>,
+    key: u64,
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        lock(self.all).open.remove(&self.key);
+    }
+}
+
+fn lock(all: &Mutex<Redirected>) -> MutexGuard<'_, Redirected> {
+    all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Entry {
     /// An entry without places, for at most `limit` connections.
     pub fn build(daemon: Daemon, exits: Exits, limit: usize) -> Self {
-        Self { shared: Arc::new(Shared { daemon, exits, places: Places::new(limit) }) }
+        let (places, redirected) = (Places::new(limit), Mutex::default());
+        Self { shared: Arc::new(Shared { daemon, exits, places, redirected }) }
+    }
+
+    /// Resets all redirected connections, and waits until that is done or [`RESET`] is over. Once
+    /// they are not redirected any more, nothing that is sent reaches their clients.
+    pub fn reset_redirected(&self) {
+        let all = &self.shared.redirected;
+        for (client, is_broken) in lock(all).open.values() {
+            is_broken.store(true, Ordering::Relaxed);
+            // Wakes who reads; a FIN would tell the client that it has all.
+            let _ = client.shutdown(Shutdown::Read);
+        }
+        let until = Instant::now() + RESET;
+        while !lock(all).open.is_empty() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Takes SOCKS clients at a place. Returns where that is.
@@ -173,13 +218,16 @@ impl Shared {
             Way::Original => Target::Address(original_target(&client)?),
         };
         client.set_write_timeout(None)?;
+        let is_broken = Arc::default();
+        let is_redirected = matches!(way, Way::Original);
+        let _kept = is_redirected.then(|| self.keep(&client, &is_broken)).transpose()?;
         let is_socks = matches!(way, Way::Socks);
         match self.connect(&target, &client) {
             Ok((stream, bound)) => {
                 if is_socks {
                     socks::tell_connected(&mut client, Some(bound))?;
                 }
-                relay(client, stream)
+                relay(client, stream, &is_broken)
             }
             Err((failed, why)) => {
                 tracing::info!(%target, "not connected: {why}");
@@ -191,6 +239,15 @@ impl Shared {
                 Ok(())
             }
         }
+    }
+
+    /// Remembers a redirected connection, so that it can be broken.
+    fn keep(&self, client: &TcpStream, is_broken: &Arc<AtomicBool>) -> io::Result<Kept<'_>> {
+        let mut redirected = lock(&self.redirected);
+        let key = redirected.next;
+        redirected.next += 1;
+        redirected.open.insert(key, (client.try_clone()?, Arc::clone(is_broken)));
+        Ok(Kept { all: &self.redirected, key })
     }
 
     /// A stream to an exit that is connected to the target, and the address that it has there.

@@ -89,7 +89,7 @@ fn serve_one(mut stream: StreamSocket, from: &str, rules: &Rules) -> io::Result<
     match connected {
         Ok((tcp, address)) => {
             tracing::debug!(from, to = connect, %address, "connected");
-            relay(tcp, stream)
+            relay(tcp, stream, &Arc::default())
         }
         Err(failed) => {
             tracing::info!(from, to = connect, "not connected: {failed}");

@@ -57,10 +57,15 @@ pub(super) fn beside(work: impl FnOnce() + Send + 'static) -> io::Result<thread:
 }
 
 /// Copies both ways until both have ended. A half that breaks off resets the other, and so does the
-/// end of this process before: nobody takes a part for the whole.
+/// end of this process before: nobody takes a part for the whole. Whoever sets `is_broken` and ends
+/// what is read of `tcp` breaks both.
 ///
 /// Fails if the system has no more threads or descriptors.
-pub(super) fn relay(tcp: TcpStream, stream: StreamSocket) -> io::Result<()> {
+pub(super) fn relay(
+    tcp: TcpStream,
+    stream: StreamSocket,
+    is_broken: &Arc<AtomicBool>,
+) -> io::Result<()> {
     // A read of the stream may wait for ever; what ends it is the daemon.
     stream.set_read_timeout(None)?;
     tcp.set_read_timeout(None)?;
@@ -68,9 +73,8 @@ pub(super) fn relay(tcp: TcpStream, stream: StreamSocket) -> io::Result<()> {
     SockRef::from(&tcp).set_keepalive(true)?;
     // To close it is a reset from now on, whoever does it.
     SockRef::from(&tcp).set_linger(Some(Duration::ZERO))?;
-    let is_broken = Arc::new(AtomicBool::new(false));
     let (mut from, mut to) = (tcp.try_clone()?, stream.try_clone()?);
-    let broken = Arc::clone(&is_broken);
+    let broken = Arc::clone(is_broken);
     let other = beside(move || match copy_out(&mut from, &mut to, &broken) {
         Ok(()) => {}
         Err(_) => {

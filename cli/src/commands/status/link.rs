@@ -58,7 +58,7 @@ fn rates(status: &Value, neighbour: &Value, earlier: Option<&Value>) -> String {
 
 /// A neighbour of which nothing was heard for so long is silent; one that is down until then may be
 /// out of step.
-const SILENT_S: f64 = 5.0;
+const SILENT_S: f64 = 1.0;
 
 fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
     let name = names[neighbour["node"].to_string()].as_str().unwrap_or("?");
