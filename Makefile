@@ -96,7 +96,7 @@ HOP_QUICK := H-F2 H-F5 H-N3 H-X1 H-X2
 
 .PHONY: paper paper-quick
 paper: build ## every published figure of WiLDNet, with a page in target/paper
-	$(FARHOP) paper wildnet --out $(TARGET)/paper
+	$(FARHOP) paper wildnet --known --out $(TARGET)/paper
 paper-quick: build ## the same with short runs and few seeds, and some rows of Hop: about a minute
 	$(FARHOP) paper wildnet --quick --known --out $(TARGET)/paper-quick
 	$(FARHOP) paper hop --quick --known $(HOP_QUICK:%=--only %)

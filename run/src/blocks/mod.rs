@@ -321,6 +321,7 @@ impl Exchange {
     /// Fails if there is none of that name.
     pub fn drop_file(&mut self, now: Instant, hop: &mut Hop, id: &str) -> Result<()> {
         if let Some(flow) = self.courier.drop_file(&self.office, id)? {
+            tracing::info!(%id, "a file that comes here is dropped, as somebody asked");
             self.give_up(now, hop, flow, "it was dropped here");
         }
         Ok(())

@@ -50,6 +50,27 @@ fn who_takes_each_free_place_leaves_some_to_calls_and_to_what_passes() {
 }
 
 #[test]
+fn a_call_overtakes_nothing_that_has_to_come_in_its_order() {
+    for link in ["arq", "harq", "blindfec"] {
+        let report = report(&format!(
+            r#"
+            name = "call"
+            duration_s = 8
+            radio = {{ phy = "802.11a", edca = true }}
+            stack.link.kind = "{link}"
+            node = [{{ name = "a" }}, {{ name = "b" }}]
+            link = [{{ between = ["a", "b"] }}]
+            flow = [
+                {{ from = "a", to = "b", kind = "udp" }},
+                {{ from = "a", to = "b", kind = "voip" }},
+            ]"#
+        ));
+        let loss = report.flows[0].loss;
+        assert!(loss.is_some_and(|loss| loss < 0.001), "{link}: {loss:?}");
+    }
+}
+
+#[test]
 fn a_source_without_a_rate_is_judged_as_often_as_packets_leave() {
     for link in ["plain", "harq"] {
         let report =

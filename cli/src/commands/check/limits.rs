@@ -1,11 +1,11 @@
-//! The most that the links of a scenario can carry.
+//! What the links of a scenario can carry, with the mean of what radios draw.
 
 use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES, mpdu_bytes};
 use farhop_proto::base::{
     AccessCategory, Bitrate, Duration, Gap, NodeId, PhyKind, RadioId, RadioSpec,
 };
 use farhop_proto::link::harq::{ArqConfig, HarqConfig};
-use farhop_proto::stack::{Hop, LinkConfig, Plan, RadioConfig, RadioLinkConfig, RadioPlan};
+use farhop_proto::stack::{Hop, LinkConfig, Plan, RadioLinkConfig, RadioPlan};
 use farhop_proto::wire::blindfec;
 use farhop_proto::wire::harq::UNIT_HEADER_BYTES;
 use farhop_proto::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
@@ -15,18 +15,15 @@ use super::PACKET_BYTES;
 /// What a frame of `blindfec` has beside its packet, in bytes.
 const BLIND_BYTES: usize = blindfec::HEADER_BYTES + UNIT_HEAD_BYTES;
 
-/// The most that a link can carry when nothing is lost and nobody else is on the air, by direction
-/// where its ends differ; nothing where radios choose their rates.
+/// What a link carries in packets with MAC acknowledgement as its link has them, when nothing is
+/// lost and nobody else is on the air, by direction where its ends differ; nothing where radios
+/// choose their rates. Not a limit: gaps are drawn, and blocks have fewer acknowledgements.
 pub(super) fn describe_limits(plan: &Plan, link: &RadioLinkConfig, hops: &[Hop]) -> String {
     let radios = || hops.iter().map(|hop| &*radio_at(plan, hop.from).config);
     let stack = &plan.nodes[usize::from(hops[0].from.0.0) - 1].stack.link;
     if radios().any(|radio| stack.chooses_rates(radio)) {
         return String::new();
     }
-    let bound = match radios().all(|radio| is_bounded(radio, stack)) {
-        true => "at most",
-        false => "about",
-    };
     let neighbours = hops.iter().map(|hop| neighbours(plan, hop.from)).max().unwrap_or_default();
     let limit = |hop: &Hop| {
         let (mbps, way) = limit(hop.delay, (&sender(plan, hop), neighbours), stack);
@@ -38,7 +35,7 @@ pub(super) fn describe_limits(plan: &Plan, link: &RadioLinkConfig, hops: &[Hop])
         true => there,
         false => format!("{there} from {a} to {b}, {back} from {b} to {a},"),
     };
-    format!("  {bound} {most} {way}, in packets of {PACKET_BYTES} B and without loss\n")
+    format!("  about {most} {way}, in packets of {PACKET_BYTES} B and without loss\n")
 }
 
 /// Neighbours that a radio reaches.
@@ -59,13 +56,6 @@ fn sender(plan: &Plan, hop: &Hop) -> RadioPlan {
     let given = sink.config.ack_rate_mbps.map(Bitrate::from_mbps);
     let spec = RadioSpec { rate, ..source.spec };
     RadioPlan { spec, ack_rate: theirs.ack_rate(given, rate), ..source.clone() }
-}
-
-/// Whether a radio never sends more than its usual gaps and packets of full size let it.
-fn is_bounded(radio: &RadioConfig, link: &LinkConfig) -> bool {
-    // Categories have gaps of their own, and frames that are filled fewer of them.
-    let is_filled = matches!(link, LinkConfig::Wild(wild) if wild.frame_bytes.is_some());
-    radio.slot_us.is_none() && !radio.edca && !is_filled
 }
 
 /// What a radio can send in Mb/s, and when; that of the two ends with the most neighbours has so

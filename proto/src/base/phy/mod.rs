@@ -456,20 +456,26 @@ impl RadioSpec {
     pub fn mean_gap(&self) -> Duration {
         match self.gap {
             Gap::Backoff => self.drawn_gap(),
-            Gap::Difs => self.phy.difs(),
+            Gap::Difs => self.least_gap(),
             Gap::Sifs => self.phy.sifs(),
         }
     }
 
+    /// What the medium has to be idle for before anything of best effort: AIFS with EDCA, whose
+    /// AIFSN is 3 (802.11, table 9-155).
+    fn least_gap(&self) -> Duration {
+        self.phy.difs() + if self.edca { self.phy.slot() } else { Duration::ZERO }
+    }
+
     /// The mean of a gap that is drawn, as that before all that is acknowledged is.
     pub fn drawn_gap(&self) -> Duration {
-        self.phy.difs() + (self.phy.longest_gap() - self.phy.difs()) / 2
+        self.least_gap() + (self.phy.longest_gap() - self.phy.difs()) / 2
     }
 
     /// By how much the gap before a frame may differ from its mean.
     pub fn gap_spread(&self) -> Duration {
         match self.gap {
-            Gap::Backoff => self.mean_gap().saturating_sub(self.phy.difs()),
+            Gap::Backoff => self.mean_gap().saturating_sub(self.least_gap()),
             Gap::Difs | Gap::Sifs => Duration::ZERO,
         }
     }

@@ -18,10 +18,10 @@ use super::code::Encoder;
 use super::queue::places;
 use super::{AirTimes, Link, LinkStatus, NeighbourStatus, lacks_keys};
 use crate::base::{
-    AckPolicy, Cx, DropCause, Duration, EtherType, FlowId, Frame, FrameDone, FrameDown,
-    FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome,
-    PacketUp, Packets, RadioId, RadioSpec, ReceivedFrame, ReceivedPacket, Room, RoomBelow, Seed,
-    Seq, TxOptions, UnitId, UnitIds, named,
+    AccessCategory, AckPolicy, Cx, DropCause, Duration, EtherType, FlowId, Frame, FrameDone,
+    FrameDown, FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone,
+    PacketOutcome, PacketUp, Packets, RadioId, RadioSpec, ReceivedFrame, ReceivedPacket, Room,
+    RoomBelow, Seed, Seq, TxOptions, UnitId, UnitIds, named,
 };
 use crate::wire::blindfec::{Header, decode, encode};
 use crate::wire::wild::{UnitHead, encode_unit};
@@ -243,7 +243,13 @@ impl BlindFec {
     ) -> Frame {
         let id = self.ids.next_id();
         self.outstanding.push_back((id, (radio, to), packet));
-        let options = TxOptions { ack: AckPolicy::NoAck, attempts: Some(1), ..options };
+        let options = TxOptions {
+            // In one category: frames of a later block must not overtake those of an earlier one.
+            access: AccessCategory::default(),
+            ack: AckPolicy::NoAck,
+            attempts: Some(1),
+            ..options
+        };
         let flow = if payload.is_empty() { FlowId::CONTROL } else { FlowId(0) };
         Frame { id, radio, to, flow, protocol: EtherType::FARHOP, payload, options }
     }
@@ -356,7 +362,10 @@ impl Layer for BlindFec {
             let payload = encode(&header, &unit);
             return Some(FrameDown::Frame(self.give(to, payload, None, TxOptions::default())));
         }
-        let may_go = |packet: &Packet| !below(packet.lane()).is_none();
+        let may_go = |packet: &Packet| {
+            let access = AccessCategory::default();
+            !below(Lane { access, ..packet.lane() }).is_none()
+        };
         let Some(at) = self.waiting.iter().position(may_go) else {
             self.drop_without_keys(below);
             return None;
