@@ -47,7 +47,7 @@ impl Placed {
 /// Puts a file that came for a node into a folder, under a name that no other file has. It appears
 /// whole or not at all. `None` if another command does so just now, or has done so.
 pub(super) fn fetch(node: u16, file: &IncomingStatus, dir: &Path) -> io::Result<Option<Placed>> {
-    let mut whole = File::open(&file.path)?;
+    let mut whole = File::open(&file.path).map_err(|error| at(Path::new(&file.path), &error))?;
     if !is_locked(&whole)? || !is_there(&whole, &file.path) {
         return Ok(None);
     }
@@ -75,9 +75,14 @@ pub(super) fn fetch(node: u16, file: &IncomingStatus, dir: &Path) -> io::Result<
         }
         Err(error) => {
             let _ = fs::remove_file(&part);
-            Err(error)
+            Err(at(&dir, &error))
         }
     }
+}
+
+/// What went wrong, and where.
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Removes the copies in a folder that commands of a node left which were killed, other than those

@@ -20,7 +20,8 @@ impl Scenario {
         let heeds_marks = (has_categories || has_classes) && !self.is_all_wires();
         let vain = self.flow.iter().enumerate().filter(|_| !heeds_marks).filter_map(vain_mark);
         let idle = self.idle_slots().into_iter().chain(self.idle_wires());
-        deaf.chain(rates).chain(vain).chain(idle).chain(self.late_faults()).collect()
+        let asked = radios.iter().filter_map(|(whose, radio)| self.vain_rts(whose, radio));
+        deaf.chain(rates).chain(asked).chain(vain).chain(idle).chain(self.late_faults()).collect()
     }
 
     /// Every radio that the file describes, and whose it is.
@@ -98,6 +99,17 @@ impl Scenario {
         Some(format!(
             "{whose}: rate_control hears nothing of frames without MAC acknowledgement ({what}): \
              they go at the lowest rate"
+        ))
+    }
+
+    /// A radio that asks for the air in slots, which are reckoned without that.
+    fn vain_rts(&self, whose: &str, radio: &RadioConfig) -> Option<String> {
+        let has_slots = self.stack.link.has_schedule_over(radio.phy);
+        let bytes = radio.rts_threshold.filter(|_| has_slots)?;
+        let link = self.stack.link.name();
+        Some(format!(
+            "{whose}: rts_threshold = {bytes}: RTS and CTS have no time in the slots of {link}, \
+             and frames that are longer end late"
         ))
     }
 
@@ -193,6 +205,23 @@ mod tests {
             let told = notes(link, flow, "minstrel");
             assert!(told.len() == 1 && told[0].contains(what), "{told:?}");
         }
+    }
+
+    #[test]
+    fn rts_in_slots_is_told() {
+        let notes = |link: &str| {
+            let text = format!(
+                r#"{{ "name": "x", "radio": {{ "rts_threshold": 500 }},
+                     "node": [{{ "name": "a" }}, {{ "name": "b" }}],
+                     "stack": {{ "link": {{ "kind": "{link}" }} }},
+                     "link": [{{ "between": ["a", "b"] }}] }}"#
+            );
+            let scenario: Scenario = serde_json::from_str(&text).expect("a good scenario");
+            scenario.notes()
+        };
+        assert!(notes("plain").is_empty());
+        let told = notes("wild");
+        assert!(told.len() == 1 && told[0].contains("the slots of wild"), "{told:?}");
     }
 
     #[test]

@@ -123,8 +123,8 @@ impl Entry {
         Self { shared: Arc::new(Shared { daemon, exits, places, redirected }) }
     }
 
-    /// Resets all redirected connections, and waits until that is done or [`RESET`] is over. Once
-    /// they are not redirected any more, nothing that is sent reaches their clients.
+    /// Resets all redirected connections, and waits until that is done, for a second at most.
+    /// Once they are not redirected any more, nothing that is sent reaches their clients.
     pub fn reset_redirected(&self) {
         let all = &self.shared.redirected;
         for (client, is_broken) in lock(all).open.values() {
