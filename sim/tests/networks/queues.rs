@@ -71,6 +71,30 @@ fn a_call_overtakes_nothing_that_has_to_come_in_its_order() {
 }
 
 #[test]
+fn what_waits_for_a_dead_neighbour_leaves_room_for_what_goes_to_a_living_one() {
+    let kinds = ["arq\", units = 2", "harq\", units = 2", "blindfec\"", "wild\""];
+    for link in kinds.map(|kind| format!("{{ kind = \"{kind} }}")) {
+        let report = report(&format!(
+            r#"
+            name = "dead"
+            duration_s = 8
+            radio.phy = "802.11a"
+            stack.link = {link}
+            node = [{{ name = "a" }}, {{ name = "b" }}, {{ name = "c" }}]
+            link = [{{ between = ["b", "a"] }}, {{ between = ["b", "c"] }}]
+            flow = [
+                {{ from = "b", to = "a", kind = "udp" }},
+                {{ from = "b", to = "c", kind = "udp" }},
+            ]
+            fault = [{{ node = "c", from_s = 0, to_s = 8 }}]"#
+        ));
+        // The air has 8 to 15 Mb/s; where the dead one's packets fill the queue 1.5 were left.
+        let mbps = report.flows[0].goodput_mbps;
+        assert!(mbps > 5.0, "{link}: {mbps} Mb/s");
+    }
+}
+
+#[test]
 fn a_source_without_a_rate_is_judged_as_often_as_packets_leave() {
     for link in ["plain", "harq"] {
         let report =

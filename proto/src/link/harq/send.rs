@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::receiver::Receiver;
 use super::sender::Outgoing;
-use super::{Given, Harq, Key, UseOfAir, lane};
+use super::{Given, Harq, Key, Peer, UseOfAir, lane};
 use crate::base::{
     AccessCategory, AckPolicy, Cover, Cx, DropCause, Duration, EtherType, FlowId, Frame, Lane,
     Packet, PacketDone, PacketOutcome, PacketUp, RoomBelow, TxOptions,
@@ -119,7 +119,7 @@ impl Harq {
             !below(lane).is_none() && peer.is_none_or(|peer| peer.sender.may_start())
         };
         let Some(at) = self.radios[radio].waiting.iter().position(may_go) else {
-            self.drop_without_keys(radio, below);
+            self.drop_stuck(radio, below);
             return None;
         };
         let queue = &mut self.radios[radio];
@@ -153,11 +153,17 @@ impl Harq {
         self.finish(key, done);
     }
 
-    /// What waits for such a neighbour may take half of a queue, so that others have room.
-    fn drop_without_keys(&mut self, radio: usize, below: &RoomBelow<'_>) {
+    /// What waits for such a neighbour, or for one of which nothing is heard, may take half of a
+    /// queue, so that others have room. To be called where no packet may go.
+    fn drop_stuck(&mut self, radio: usize, below: &RoomBelow<'_>) {
         let waiting = &self.radios[radio].waiting;
         let front = waiting.front().filter(|_| 2 * waiting.len() > self.limit);
-        let is_stuck = |packet: &Packet| packet.to.is_some() && lacks_keys(below, packet.lane());
+        let may_not = |peer: &Peer| peer.is_gone && !peer.sender.may_start();
+        let is_gone = |to| self.peers.get(&to).is_some_and(may_not);
+        let is_stuck = |packet: &Packet| {
+            let to = packet.to.map(|to| (packet.radio, to));
+            to.is_some_and(|to| lacks_keys(below, packet.lane()) || is_gone(to))
+        };
         if front.is_some_and(is_stuck) {
             let packet = self.radios[radio].waiting.pop_front().expect("it is in front");
             self.count_drop(packet.id, DropCause::QueueFull);
