@@ -126,14 +126,9 @@ impl Entry {
     /// Resets all redirected connections, and waits until that is done, for a second at most.
     /// Once they are not redirected any more, nothing that is sent reaches their clients.
     pub fn reset_redirected(&self) {
-        let all = &self.shared.redirected;
-        for (client, is_broken) in lock(all).open.values() {
-            is_broken.store(true, Ordering::Relaxed);
-            // Wakes who reads; a FIN would tell the client that it has all.
-            let _ = client.shutdown(Shutdown::Read);
-        }
         let until = Instant::now() + RESET;
-        while !lock(all).open.is_empty() && Instant::now() < until {
+        // Others may come meanwhile.
+        while self.shared.break_redirected() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -239,6 +234,17 @@ impl Shared {
                 Ok(())
             }
         }
+    }
+
+    /// Breaks the redirected connections that are open; returns whether there were any.
+    fn break_redirected(&self) -> bool {
+        let redirected = lock(&self.redirected);
+        for (client, is_broken) in redirected.open.values() {
+            is_broken.store(true, Ordering::Relaxed);
+            // Wakes who reads; a FIN would tell the client that it has all.
+            let _ = client.shutdown(Shutdown::Read);
+        }
+        !redirected.open.is_empty()
     }
 
     /// Remembers a redirected connection, so that it can be broken.

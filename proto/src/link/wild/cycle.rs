@@ -23,10 +23,10 @@ impl Wild {
         for port in 0..self.groups[group].ports.len() {
             let Group { slots, ports, .. } = &mut self.groups[group];
             self.air.of(ports[port].spec.id, None).guard += self.settings.guard;
-            let mut peers = ports[port].peers.iter().map(|index| &self.peers[*index]);
-            let ups = peers.clone().filter(|peer| peer.is_up).count();
-            let misses_some = peers.any(|peer| !peer.is_up);
-            ports[port].on_slot(cx.now, slots, &self.settings, (ups > 0, misses_some));
+            let is_up = |index: &usize| self.peers[*index].is_up;
+            let is_joined = ports[port].peers.iter().any(is_up);
+            let misses_some = !ports[port].peers.iter().all(is_up);
+            ports[port].on_slot(cx.now, slots, &self.settings, (is_joined, misses_some));
         }
         for index in 0..self.peers.len() {
             let place = self.peers[index].place;

@@ -37,7 +37,8 @@ const LISTEN_OF: u64 = 4;
 /// After so many slots without it, more rarely.
 const LISTEN_SLOTS: u32 = 32;
 const LISTEN_RARELY_OF: u64 = 16;
-/// It begins late in one of so many of its send slots, and after `LISTEN_SLOTS`.
+/// Meanwhile it begins late in one of so many of its send slots, and later in one of
+/// `LATE_RARELY_OF`.
 const LATE_OF: u64 = 2;
 const LATE_RARELY_OF: u64 = 8;
 /// Cycles without any frame of a neighbour after which a node is out of step. More than the four
@@ -154,7 +155,7 @@ impl Slots {
         self.cluster
     }
 
-    /// Whether a neighbour has not been heard lately.
+    /// Whether a neighbour has not been heard lately, or is in step with others than this node.
     pub(super) fn set_missing(&mut self, is_missing: bool) {
         self.missing = is_missing.then_some(self.missing.unwrap_or(0).saturating_add(1));
     }
