@@ -186,3 +186,32 @@ fn strangers_beside_radios_change_nothing() {
     let ratio = adversary.honest_goodput_ratio.expect("there is something to compare");
     assert!(ratio >= 0.95, "{ratio}");
 }
+
+#[test]
+fn a_neighbour_that_is_gone_costs_the_other_nothing_and_is_back_at_once() {
+    for kind in ["arq", "harq"] {
+        let report = super::report(&format!(
+            "name = \"gone\"\nduration_s = 12\nradio.phy = \"802.11a\"\n\
+             stack.link.kind = \"{kind}\"\n\
+             node = [{{ name = \"a\" }}, {{ name = \"b\" }}, {{ name = \"c\" }}]\n\
+             link = [{{ between = [\"b\", \"a\"], distance_km = 20 }}, \
+             {{ between = [\"b\", \"c\"], distance_km = 20 }}]\n\
+             flow = [{{ from = \"b\", to = \"a\", kind = \"udp\" }}, \
+             {{ from = \"b\", to = \"c\", kind = \"udp\" }}]\n\
+             fault = [{{ node = \"c\", from_s = 3, to_s = 7 }}]\n"
+        ));
+        let [to_a, to_c] = [0, 1].map(|flow| {
+            let flow = &report.flows[flow];
+            move |from: f64, until: f64| {
+                let [from, until] = [from, until].map(|at| (at / flow.bin_s) as usize);
+                let bins = &flow.over_time_mbps[from..until];
+                bins.iter().sum::<f64>() / bins.len() as f64
+            }
+        });
+        println!("{kind}: {:.2} and {:.2} Mb/s", to_a(3.5, 7.0), to_c(7.5, 12.0));
+        let before = to_a(0.5, 3.0);
+        assert!(to_a(3.5, 7.0) > 1.15 * before, "{kind}: {} of {before}", to_a(3.5, 7.0));
+        assert!(to_a(7.5, 12.0) > 0.9 * before, "{kind}: {} of {before}", to_a(7.5, 12.0));
+        assert!(to_c(7.5, 12.0) > 0.9 * before, "{kind}: {} of {before}", to_c(7.5, 12.0));
+    }
+}

@@ -158,11 +158,11 @@ impl Harq {
     fn drop_stuck(&mut self, radio: usize, below: &RoomBelow<'_>) {
         let waiting = &self.radios[radio].waiting;
         let front = waiting.front().filter(|_| 2 * waiting.len() > self.limit);
-        let may_not = |peer: &Peer| peer.is_gone && !peer.sender.may_start();
-        let is_gone = |to| self.peers.get(&to).is_some_and(may_not);
+        let is_in_the_way = |peer: &Peer| peer.is_gone || peer.sender.is_in_the_way();
+        let is_silent = |to| self.peers.get(&to).is_some_and(is_in_the_way);
         let is_stuck = |packet: &Packet| {
             let to = packet.to.map(|to| (packet.radio, to));
-            to.is_some_and(|to| lacks_keys(below, packet.lane()) || is_gone(to))
+            to.is_some_and(|to| lacks_keys(below, packet.lane()) || is_silent(to))
         };
         if front.is_some_and(is_stuck) {
             let packet = self.radios[radio].waiting.pop_front().expect("it is in front");

@@ -21,7 +21,10 @@ use crate::wire::harq::{GIVEN_UP, MAX_PARITY, Probe, Report, UNKNOWN, Unit, WIND
 const UNREPORTED: usize = 512;
 /// Distance from the oldest of them to the newest, at most.
 const BURSTS: u64 = 960;
-/// Questions without an answer after which a neighbour has gone.
+/// Questions without an answer after which a neighbour is only asked, after which what waits for it
+/// makes room for others, and after which it has gone.
+const SILENT: u32 = 3;
+const IN_THE_WAY: u32 = 5;
 const PROBES: u32 = 8;
 
 /// A packet on its way.
@@ -124,6 +127,9 @@ pub(super) struct Sender {
     told: Option<(u64, Instant)>,
     asked: u32,
     asked_at: Instant,
+    /// Bursts before this one may have gone out while nobody was there: that nothing came of them
+    /// tells nothing of what the next will lose.
+    heard_from: u64,
     pub(super) sent: Sent,
     /// Frames of feedback that told something new.
     pub(super) heeded: u64,
@@ -145,6 +151,7 @@ impl Sender {
             told: None,
             asked: 0,
             asked_at: Instant::ZERO,
+            heard_from: 0,
             sent: Sent::default(),
             heeded: 0,
         }
@@ -163,12 +170,17 @@ impl Sender {
     /// Whether another burst may begin.
     fn may_burst(&self) -> bool {
         let oldest = self.bursts.first_key_value().map_or(self.next_burst, |(burst, _)| *burst);
-        self.bursts.len() < UNREPORTED && self.next_burst - oldest < BURSTS
+        self.asked < SILENT && self.bursts.len() < UNREPORTED && self.next_burst - oldest < BURSTS
     }
 
     /// Whether another packet may begin.
     pub(super) fn may_start(&self) -> bool {
         self.next_block - self.base() < u64::from(WINDOW) && self.may_burst()
+    }
+
+    /// Whether nothing was heard for so long that others should not wait for this neighbour.
+    pub(super) fn is_in_the_way(&self) -> bool {
+        self.asked >= IN_THE_WAY
     }
 
     /// Whether a block waits for another burst, and may have it.
@@ -311,7 +323,7 @@ impl Sender {
             if let Some(over) = burst.over {
                 self.patience.on_sample(now.since(over));
             }
-            if burst.is_first {
+            if burst.is_first && (report.came > 0 || number >= self.heard_from) {
                 self.estimate.on_sample(report.came, burst.units.len());
             }
             self.on_report(burst.block, report, out);
@@ -392,9 +404,13 @@ impl Sender {
         self.asked_at = now;
         self.asked += 1;
         self.asks = true;
+        if self.asked >= SILENT {
+            self.heard_from = self.next_burst;
+        }
         let is_gone = self.asked > PROBES;
         if is_gone {
-            (self.asked, self.told) = (0, None);
+            // It is asked until it answers.
+            self.owes_base = true;
             let is_over = |burst: &Burst| burst.over.is_some();
             let over = self.bursts.extract_if(.., |_, burst| is_over(burst));
             let blocks: Vec<u64> = over.map(|(_, burst)| burst.block).collect();
