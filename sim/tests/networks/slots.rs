@@ -462,6 +462,49 @@ fn two_halves_of_a_row_that_began_apart_come_into_step_however_busy_they_are() {
 }
 
 #[test]
+fn parts_of_a_tree_come_into_step_whose_first_frames_never_reach_each_other() {
+    let links = [["a", "b"], ["b", "c"], ["b", "d"], ["c", "e"], ["c", "f"], ["e", "g"]];
+    let settings = "seed = 10\nradio.phy = \"802.11a\"\nstack.link.kind = \"wild\"\n";
+    let mbps = one_radio_each(settings, 30, &links, true);
+    println!("{mbps:.2?} Mb/s");
+    assert!(mbps.iter().all(|mbps| *mbps > 1.2), "{mbps:?}");
+}
+
+#[test]
+fn two_neighbours_have_as_much_of_parts_that_hold_one_transmission() {
+    let links = [["a", "b"], ["b", "c"], ["c", "d"]];
+    let settings = "radio.phy = \"802.11n\"\nstack.link.kind = \"wild\"\n";
+    let mbps = one_radio_each(settings, 20, &links, true);
+    println!("{mbps:.2?} Mb/s");
+    for [to_one, to_other] in [[mbps[1], mbps[2]], [mbps[3], mbps[4]]] {
+        assert!((0.9..1.1).contains(&(to_one / to_other)), "{mbps:?}");
+    }
+}
+
+#[test]
+fn stations_of_a_mast_have_as_much_where_losses_make_its_last_turn_too_short() {
+    let mut text =
+        "name = \"star\"\nduration_s = 20\nmeasure_from_s = 5\nradio.phy = \"802.11n\"\n\
+                    stack.link = { kind = \"wild\", slot_least_ms = 5, slot_most_ms = 35 }\n\
+                    node = [{ name = \"mast\" }, { name = \"n0\" }, { name = \"n1\" }, \
+                    { name = \"n2\" }, { name = \"n3\" }]\n"
+            .to_owned();
+    for (node, distance_km) in [9.8, 4.0, 32.9, 0.9].into_iter().enumerate() {
+        text += &format!(
+            "[[link]]\nbetween = [\"mast\", \"n{node}\"]\ndistance_km = {distance_km:?}\n\
+             loss = 0.1\n"
+        );
+        for [from, to] in [["mast".into(), format!("n{node}")], [format!("n{node}"), "mast".into()]]
+        {
+            text += &format!("[[flow]]\nfrom = \"{from}\"\nto = \"{to}\"\nkind = \"udp\"\n");
+        }
+    }
+    let mbps = rates(&super::report(&text));
+    println!("{mbps:.2?} Mb/s");
+    assert!(mbps.iter().all(|mbps| *mbps > 2.0), "{mbps:?}");
+}
+
+#[test]
 fn a_star_has_turns_for_a_station_with_a_slow_radio() {
     for (slow, least) in [(5.5, 0.5), (2.0, 0.25), (1.0, 0.1)] {
         for up in [true, false] {

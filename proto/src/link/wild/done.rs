@@ -74,6 +74,9 @@ impl Wild {
             self.port_mut(frame.place).is_stamped = false;
         }
         let Some(index) = frame.peer else { return };
+        if !is_too_long {
+            self.port_mut(frame.place).on_late(index);
+        }
         let sender = &mut self.peers[index].sender;
         if !matches!(frame.what, What::Carrier(_)) {
             sender.on_frame_late(frame.slot);

@@ -35,6 +35,10 @@ pub(super) struct Port {
     pub(super) peers: VecDeque<usize>,
     /// The A-MPDU that the next frame may become a part of, and the neighbour that it is for.
     open: Option<(usize, AmpduSize)>,
+    /// The neighbour in front, where its turn is not over.
+    has_turn: Option<usize>,
+    /// The first neighbour for whom the slot was too short for what was given down.
+    cut_short: Option<usize>,
 }
 
 impl Port {
@@ -52,6 +56,8 @@ impl Port {
             longest: usize::MAX,
             peers: VecDeque::new(),
             open: None,
+            has_turn: None,
+            cut_short: None,
         }
     }
 
@@ -117,13 +123,44 @@ impl Port {
         (peer == Some(to) && self.spec.has_room(size, bytes)).then_some(size)
     }
 
-    /// The neighbour whose frames have gone in one transmission has had its turn.
+    /// A frame to the neighbour at `turn`, of `bytes` bytes, goes down as the next one. What goes
+    /// in one transmission is for one neighbour, and the first frame of a slot, which goes by
+    /// itself, is no turn. Those before it keep their places: they had nothing that would still
+    /// have fitted.
+    pub(super) fn on_turn(&mut self, now: Instant, turn: usize, bytes: usize, was_stamped: bool) {
+        let peer = self.peers.remove(turn).expect("one of the neighbours");
+        let opens = self.spec.aggregates() && !was_stamped;
+        if opens || self.goes_on(now, peer, bytes) {
+            self.peers.push_front(peer);
+            self.has_turn = Some(peer);
+        } else {
+            self.peers.push_back(peer);
+        }
+    }
+
+    /// The neighbour whose frames have gone has had its turn.
     pub(super) fn pass_on(&mut self, now: Instant) {
-        if self.busy_until <= now
-            && let Some((peer, _)) = self.open.take()
-            && self.peers.front() == Some(&peer)
+        if self.busy_until <= now {
+            self.open = None;
+            if self.has_turn.take().is_some_and(|peer| self.peers.front() == Some(&peer)) {
+                self.peers.rotate_left(1);
+            }
+        }
+    }
+
+    /// A frame to `peer` did not go out before the end of its slot.
+    pub(super) fn on_late(&mut self, peer: usize) {
+        self.cut_short.get_or_insert(peer);
+    }
+
+    /// A slot begins. Whose turn in the last one was cut short is the first in this one: else it
+    /// would be the last again.
+    pub(super) fn on_turns_begin(&mut self) {
+        let late = self.cut_short.take();
+        if let Some(place) = late.and_then(|late| self.peers.iter().position(|peer| *peer == late))
         {
-            self.peers.rotate_left(1);
+            (self.open, self.has_turn) = (None, None);
+            self.peers.rotate_left(place);
         }
     }
 
@@ -167,9 +204,21 @@ impl Port {
         }
     }
 
+    /// When the preamble of the next frame is expected on air, of `bytes` bytes; nothing if it goes
+    /// on with a transmission.
+    pub(super) fn begins(
+        &self,
+        now: Instant,
+        peer: Option<usize>,
+        bytes: usize,
+    ) -> Option<Instant> {
+        let is_first = !self.joins(peer) || self.joined(now, peer, bytes).is_none();
+        is_first.then(|| now.max(self.busy_until) + self.gap_of_next())
+    }
+
     /// The gap before the next frame, its mean where it is drawn. The first of a slot finds the
     /// medium idle and goes at once: what a radio has to count of its last draw, it has counted.
-    pub(super) fn gap_of_next(&self) -> Duration {
+    fn gap_of_next(&self) -> Duration {
         let is_at_once = !self.is_stamped && self.spec.gap == Gap::Backoff;
         if is_at_once { Duration::ZERO } else { self.spec.mean_gap() }
     }

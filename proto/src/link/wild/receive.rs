@@ -4,7 +4,7 @@ use super::Wild;
 use super::beacon::BEACON_BYTES;
 use super::peer::Refusal;
 use super::receiver::{Arrival, Verdict, unit_head};
-use super::slots::{SILENT_CYCLES, STALE_CYCLES, Stamp};
+use super::slots::{Delta, SILENT_CYCLES, STALE_CYCLES, Stamp};
 use super::status::WildEvent;
 use crate::base::{
     Cx, Duration, EtherType, Instant, NodeId, PacketUp, ReceivedFrame, ReceivedPacket,
@@ -26,7 +26,7 @@ impl Wild {
             return;
         }
         match started {
-            Some(_) if is_same_life && header.has(flag::FIRST_IN_SLOT) => {
+            Some(_) if is_same_life && self.has_stamp(index, &header) => {
                 self.on_stamp(cx, index, &frame, &header);
             }
             Some(_) => {}
@@ -189,20 +189,31 @@ impl Wild {
         began.signed_since(start).unsigned_abs() > self.settings.slot.as_nanos() / 16
     }
 
+    /// Whether a frame tells when the slot of a neighbour began: the first, or one whose slot is
+    /// not known to have begun.
+    fn has_stamp(&self, index: usize, header: &Header) -> bool {
+        let known = self.peers[index].stamp.map(|(slot, ..)| slot);
+        header.has(flag::FIRST_IN_SLOT) || (header.delta_us > 0 && known != Some(header.slot))
+    }
+
     fn on_stamp(&mut self, cx: &mut Cx<'_>, index: usize, frame: &ReceivedFrame, header: &Header) {
         let group = self.peers[index].place.0;
         let delta = Duration::from_micros(u64::from(header.delta_us));
         let from = self.peers[index].spec.node;
         let began = frame.started.saturating_sub(delta);
         let length = self.length_of(header);
-        self.peers[index].stamp = Some((header.slot, began, cx.now));
+        let is_exact = header.has(flag::FIRST_IN_SLOT);
+        if is_exact {
+            self.peers[index].stamp = Some((header.slot, began, cx.now));
+        }
         match self.groups[group].slots.on_stamp(
             cx.now,
             (from, frame.started),
-            delta,
+            if is_exact { Delta::Exact(delta) } else { Delta::Planned(delta) },
             header.cluster,
             length,
         ) {
+            Stamp::Planned => {}
             Stamp::Foreign => self.counters.stamps_foreign += 1,
             Stamp::TooLong => self.counters.wrong_slot_length += 1,
             Stamp::Held(error_ns) => {

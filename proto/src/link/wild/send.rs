@@ -39,6 +39,12 @@ pub(super) enum What {
     Carrier(usize),
 }
 
+impl What {
+    fn is_of_packets(self) -> bool {
+        !matches!(self, Self::Control | Self::Carrier(_))
+    }
+}
+
 /// What goes into a frame besides what the slot adds.
 pub(super) struct Content<'a> {
     pub(super) kind: Kind,
@@ -84,18 +90,11 @@ impl Wild {
             if let Some(frame) = self.ack_alone(cx.now, index, false) {
                 return Some(frame);
             }
+            let was_stamped = self.port(place).is_stamped;
             let data = self.parity(cx.now, index).or_else(|| self.of_classes(cx.now, index));
             if let Some(frame) = data {
-                // What goes in one transmission is for one neighbour. Those before it keep their
-                // places: they had nothing that would still have fitted.
-                let goes_on = self.port(place).goes_on(cx.now, index, frame.payload.len());
-                let peers = &mut self.port_mut(place).peers;
-                peers.remove(turn);
-                if goes_on {
-                    peers.push_front(index)
-                } else {
-                    peers.push_back(index)
-                }
+                let bytes = frame.payload.len();
+                self.port_mut(place).on_turn(cx.now, turn, bytes, was_stamped);
                 return Some(frame);
             }
             if let Some(frame) = self.ack_alone(cx.now, index, true) {
@@ -183,11 +182,11 @@ impl Wild {
         let carried = if let What::Carrier(bytes) = content.what { Some(bytes) } else { None };
         // What a layer below puts in may have a stamp in it. An acknowledgement goes twice, and a
         // neighbour that has nothing else needs no time behind it.
-        let is_packets = !matches!(content.what, What::Control | What::Carrier(_));
-        let joins = content.peer.filter(|_| is_packets);
+        let joins = content.peer.filter(|_| content.what.is_of_packets());
         let options = port.options(joins);
         let had_stamp = !port.is_stamped || carried.is_some();
-        let on_air = now.max(port.busy_until) + port.gap_of_next();
+        let bytes = HEADER_BYTES + content.ack.len() + content.body.len();
+        let on_air = port.begins(now, joins, bytes).unwrap_or(slots.start());
         let delta_us = on_air.since(slots.start()).as_micros() as u32;
         let base = content.peer.map_or(content.seq, |index| self.peers[index].sender.base());
         let first = if had_stamp { flag::FIRST_IN_SLOT } else { 0 };
@@ -199,7 +198,7 @@ impl Wild {
             flow_seq: content.flow_seq,
             attempt: content.attempt,
             slot,
-            delta_us: if had_stamp { delta_us } else { 0 },
+            delta_us,
             incarnation,
             coded: content.coded,
             base_offset: content.seq.distance(base) as u16,

@@ -8,6 +8,7 @@
 //! Turns are counted from the start of the slot of whoever has them. Who gets which, where the
 //! middle of a star gives them out, is in `grants`.
 
+use super::beacon::BEACON_BYTES;
 use super::grants::{Grants, packet_turn};
 use super::peer::Peer;
 use super::port::Port;
@@ -18,6 +19,9 @@ use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, Header, Turns};
 
 /// A station that does not hear the middle of its star sends in one of so many slots.
 const ALONE_OF: u64 = 4;
+/// Of the slots in which a radio that misses a neighbour begins at another time, one in so many has
+/// a beacon outside of its part, and nothing else.
+const BEACON_OF: u64 = 4;
 
 /// When a radio may send within the slot of its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,11 +87,10 @@ impl Port {
         (is_joined, misses_some): (bool, bool),
     ) {
         let mut span = self.span(now, slots, settings, is_joined);
-        if let Some(Span { from, until }) = &mut span
+        if let Some(span) = &mut span
             && misses_some
-            && matches!(self.turns.turn, Turn::Whole | Turn::Part { .. })
         {
-            *from += slots.lateness(now, until.saturating_sub(*from));
+            self.move_for_missing(now, slots, settings, span);
         }
         let at = |offset: Duration| slots.start() + offset;
         (self.opens, self.closes) =
@@ -95,6 +98,31 @@ impl Port {
         self.busy_until = self.opens.max(now);
         self.on_air_until = self.busy_until;
         self.is_stamped = false;
+        self.on_turns_begin();
+    }
+
+    /// Who misses a neighbour begins some slots late. One that has a part of a slot may reach it at
+    /// no time in that part: it then has time for a beacon anywhere in its slot instead.
+    fn move_for_missing(
+        &self,
+        now: Instant,
+        slots: &mut Slots,
+        settings: &Settings,
+        span: &mut Span,
+    ) {
+        let (Turn::Whole | Turn::Part { .. }) = self.turns.turn else { return };
+        if !slots.draws_to_move(now) {
+            return;
+        }
+        if self.turns.turn != Turn::Whole && slots.draws(BEACON_OF) {
+            let beacon = self.spec.unacknowledged(HEADER_BYTES + BEACON_BYTES);
+            let length = (beacon + settings.overhead) * 2;
+            let most = slots.own().saturating_sub(settings.guard + length);
+            let from = settings.guard + slots.drawn(most);
+            *span = Span { from, until: from + length };
+        } else {
+            span.from += slots.drawn(span.until.saturating_sub(span.from) * 3 / 4);
+        }
     }
 
     fn span(

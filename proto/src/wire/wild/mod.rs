@@ -133,7 +133,8 @@ pub struct Header {
     pub attempt: u8,
     /// Slot number of the sender.
     pub slot: u16,
-    /// Slot start to preamble start, in microseconds, below 2^24; valid with `FIRST_IN_SLOT`.
+    /// Slot start to preamble start, in microseconds, below 2^24: exact with `FIRST_IN_SLOT`.
+    /// Without it as planned, before gaps were drawn, or 0 where that is not told.
     pub delta_us: u32,
     /// Incarnation of the sender.
     pub incarnation: u8,

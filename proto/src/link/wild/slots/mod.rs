@@ -13,34 +13,34 @@
 //! Where two clusters meet, the one with the higher number takes over the schedule of the other; so
 //! a network that began in many places ends in one step. Two neighbours who send at the same time
 //! hear nothing of each other: a node that misses a neighbour listens in some of its send slots. It
-//! begins others of them late: the stamp is in the first frame, which else may always come when the
-//! neighbour, whose slot overlaps with ours, sends or hears others.
+//! begins others of them at another time: the stamp is in the first frame, which else may always
+//! come when the neighbour, whose slot overlaps with ours, sends or hears others. For the same
+//! reason later frames tell it too, as exactly as they are planned.
 //!
 //! Differs from the sheet in one thing: where no stamp comes, a node runs on with the length of
 //! the cycle that it has learned (`2 T` and the way there and back), not with `2 T`; so the error
 //! after a lost stamp stays below the propagation delay instead of being twice that.
 
+mod excess;
+
 use std::collections::BTreeMap;
 
+use self::excess::Excess;
 use crate::base::{Duration, Instant, NodeId, Rng};
 
-/// The way there and back over 200 km, in nanoseconds.
-const LONGEST_WAY: i64 = 1_400_000;
 /// Cycles of listening at the start.
 const LISTEN_CYCLES: u64 = 4;
 /// Cycles without a stamp after which the next one counts in full.
 pub(super) const STALE_CYCLES: u64 = 4;
-/// Measurements of a cycle, from the first, of which the longest counts.
-const FIRST_CYCLES: u32 = 16;
 /// While a neighbour is missing, a node listens in one of so many of its send slots.
 const LISTEN_OF: u64 = 4;
 /// After so many slots without it, more rarely.
 const LISTEN_SLOTS: u32 = 32;
 const LISTEN_RARELY_OF: u64 = 16;
-/// Meanwhile it begins late in one of so many of its send slots, and later in one of
-/// `LATE_RARELY_OF`.
-const LATE_OF: u64 = 2;
-const LATE_RARELY_OF: u64 = 8;
+/// Meanwhile it begins at another time in one of so many of its send slots, and later in one of
+/// `MOVE_RARELY_OF`.
+const MOVE_OF: u64 = 2;
+const MOVE_RARELY_OF: u64 = 8;
 /// Cycles without any frame of a neighbour after which a node is out of step. More than the four
 /// of the sheet: at half the frames lost, an idle neighbour, who sends two frames in a slot, is
 /// not heard for four cycles in one case of 256, and the learned cycle holds much longer.
@@ -70,6 +70,15 @@ pub(super) enum SlotEvent {
     Listened,
 }
 
+/// How long after the start of its slot a frame went on air, as its sender tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delta {
+    /// Of the first frame of a slot.
+    Exact(Duration),
+    /// Of a later one, before gaps were drawn.
+    Planned(Duration),
+}
+
 /// What a stamp did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stamp {
@@ -77,6 +86,8 @@ pub(super) enum Stamp {
     TooLong,
     /// Of a cluster that follows ours, as soon as it hears of it.
     Foreign,
+    /// Not exact, and better is known.
+    Planned,
     /// The node was in step and moved, or would have moved, by this much, in nanoseconds.
     Held(i64),
     /// The node was not in step and took over the neighbour's.
@@ -105,10 +116,7 @@ pub(super) struct Slots {
     free: Instant,
     /// The latest start that a stamp asked for, since the last send slot began.
     asked: Option<Instant>,
-    /// What a cycle takes beyond both slots, learned, in nanoseconds.
-    excess: i64,
-    /// How many times it was measured since this node came into step.
-    learned: u32,
+    excess: Excess,
     /// When the last stamp came; nothing while out of step.
     stamped: Option<Instant>,
     /// When the last stamp of each neighbour came, and what start it asked for.
@@ -120,6 +128,8 @@ pub(super) struct Slots {
     cluster: u8,
     /// Whether the stamps of this receive slot came after a long time without any.
     was_stale: bool,
+    /// Whether the stamp that this node came into step by, or the last after long, was not exact.
+    is_as_planned: bool,
     /// Whether a neighbour is missing, and in how many slots it has been.
     missing: Option<u32>,
 }
@@ -137,8 +147,7 @@ impl Slots {
             sent_from: Instant::ZERO,
             free: Instant::ZERO,
             asked: None,
-            excess: 0,
-            learned: 0,
+            excess: Excess::default(),
             stamped: None,
             stamps: BTreeMap::new(),
             heard: Instant::ZERO,
@@ -146,6 +155,7 @@ impl Slots {
             is_born: false,
             cluster: 0,
             was_stale: false,
+            is_as_planned: false,
             missing: None,
         }
     }
@@ -268,13 +278,14 @@ impl Slots {
         self.draws_while_missing(now, LISTEN_OF, LISTEN_RARELY_OF)
     }
 
-    /// How much later than it may a radio begins to send, of the time that it has in this slot,
-    /// which misses a neighbour.
-    pub(super) fn lateness(&mut self, now: Instant, most: Duration) -> Duration {
-        match self.draws_while_missing(now, LATE_OF, LATE_RARELY_OF) {
-            true => Duration::from_nanos(self.rng.below(most.as_nanos() * 3 / 4 + 1)),
-            false => Duration::ZERO,
-        }
+    /// Whether a radio that misses a neighbour begins at another time than it may in this slot.
+    pub(super) fn draws_to_move(&mut self, now: Instant) -> bool {
+        self.draws_while_missing(now, MOVE_OF, MOVE_RARELY_OF)
+    }
+
+    /// Up to `most`, drawn.
+    pub(super) fn drawn(&mut self, most: Duration) -> Duration {
+        Duration::from_nanos(self.rng.below(most.as_nanos() + 1))
     }
 
     /// One time in `of`, or after long in `rarely_of`, while a neighbour is missing.
@@ -318,12 +329,12 @@ impl Slots {
     }
 
     fn cycle(&self) -> i64 {
-        (self.own + self.theirs).as_nanos() as i64 + self.excess
+        (self.own + self.theirs).as_nanos() as i64 + self.excess.nanos()
     }
 
     /// Up to a cycle, drawn.
     fn random(&mut self) -> Duration {
-        Duration::from_nanos(self.rng.below(self.length.as_nanos() * 2 + 1))
+        self.drawn(self.length * 2)
     }
 
     fn on_end(&mut self, now: Instant) {
@@ -364,30 +375,40 @@ impl Slots {
         self.start = self.free.offset(error.clamp(-most, most));
     }
 
-    /// Takes the stamp `delta` of a frame `from` a neighbour, of a cluster, whose preamble began at
-    /// `started`.
+    /// Takes the stamp of a frame `from` a neighbour, of a cluster, whose preamble began at
+    /// `started`. One that is not exact counts where it tells of a cluster that is to be followed,
+    /// and until an exact one comes.
     pub(super) fn on_stamp(
         &mut self,
         now: Instant,
         (from, started): (NodeId, Instant),
-        delta: Duration,
+        delta: Delta,
         cluster: u8,
         length: Duration,
     ) -> Stamp {
+        let is_exact = matches!(delta, Delta::Exact(_));
+        let (Delta::Exact(delta) | Delta::Planned(delta)) = delta;
         if delta > length {
             return Stamp::TooLong;
         }
         let asked = started.offset(-(delta.as_nanos() as i64)) + length;
         let Some(stamped) = self.stamped.filter(|_| self.is_in_step(now)) else {
+            if !is_exact {
+                return Stamp::Planned;
+            }
             self.theirs = length;
-            return self.take(now, (from, asked), cluster);
+            return self.take(now, (from, asked), (cluster, is_exact));
         };
         if cluster > self.cluster {
-            return Stamp::Foreign;
+            return if is_exact { Stamp::Foreign } else { Stamp::Planned };
         }
         if cluster < self.cluster {
             self.theirs = length;
-            return self.take(now, (from, asked), cluster);
+            return self.take(now, (from, asked), (cluster, is_exact));
+        }
+        let is_stale = now.since(stamped) > self.length * 2 * STALE_CYCLES;
+        if !(is_exact || is_stale || self.is_as_planned) {
+            return Stamp::Planned;
         }
         self.heard = now;
         self.on_length(length);
@@ -399,12 +420,16 @@ impl Slots {
         let cycle = self.cycle();
         let off = asked.signed_since(free);
         let asked = asked.offset(-(off + cycle.div_euclid(2)).div_euclid(cycle) * cycle);
-        if let Some((_, before)) = self.stamps.insert(from, (now, asked)) {
-            self.learn(asked.signed_since(before));
+        if is_exact && let Some((_, before)) = self.stamps.insert(from, (now, asked)) {
+            // Slots of other lengths may have been between two stamps that are further apart.
+            let is_even = self.own == self.length && self.theirs == self.length;
+            let slots = (self.own + self.theirs).as_nanos() as i64;
+            self.excess.learn(asked.signed_since(before), slots, is_even);
         }
         let asked = self.latest(now, asked);
         self.asked = Some(asked);
-        self.was_stale |= now.since(stamped) > self.length * 2 * STALE_CYCLES;
+        self.was_stale |= is_stale || self.is_as_planned;
+        self.is_as_planned = !is_exact;
         self.stamped = Some(now);
         if self.phase != Phase::Send {
             self.hold(asked);
@@ -434,46 +459,28 @@ impl Slots {
         }
     }
 
-    /// Learns the length of a cycle from two stamps of a neighbour some cycles apart.
-    ///
-    /// Not from the error of our own schedule: that mixes in the errors of earlier cycles, and
-    /// two nodes which follow each other's errors swing. At first the longest counts: a neighbour
-    /// that has not learned yet is early where a stamp was lost, never late.
-    fn learn(&mut self, apart: i64) {
-        let two_slots = (self.own + self.theirs).as_nanos() as i64;
-        let cycles = (apart + two_slots / 2) / two_slots;
-        // Slots of other lengths may have been between two stamps that are further apart.
-        let is_even = self.own == self.length && self.theirs == self.length;
-        let most = if is_even { STALE_CYCLES as i64 } else { 1 };
-        if (1..=most).contains(&cycles) {
-            let excess = apart / cycles - two_slots;
-            // More than that is no way there and back: slots had other lengths.
-            let most = two_slots / 16;
-            let most = if is_even { most.max(LONGEST_WAY).min(two_slots / 4) } else { most };
-            if excess.abs() <= most {
-                let is_truer = self.learned < FIRST_CYCLES
-                    && is_even
-                    && (self.excess..=LONGEST_WAY).contains(&excess);
-                self.excess += (excess - self.excess) / if is_truer { 1 } else { 4 };
-                self.learned = self.learned.saturating_add(1);
-            }
-        }
-    }
-
-    fn take(&mut self, now: Instant, (from, asked): (NodeId, Instant), cluster: u8) -> Stamp {
+    fn take(
+        &mut self,
+        now: Instant,
+        (from, asked): (NodeId, Instant),
+        (cluster, is_exact): (u8, bool),
+    ) -> Stamp {
         let cut = self.phase == Phase::Send;
         self.cluster = cluster;
         self.is_born = true;
         self.phase = Phase::Receive;
         self.heard = now;
-        self.excess = 0;
-        self.learned = 0;
+        self.excess = Excess::default();
         self.start = asked;
         self.skip(now);
         self.free = self.start;
         self.asked = Some(self.start);
         self.stamped = Some(now);
-        self.stamps = BTreeMap::from([(from, (now, self.start))]);
+        self.is_as_planned = !is_exact;
+        self.stamps.clear();
+        if is_exact {
+            self.stamps.insert(from, (now, self.start));
+        }
         Stamp::Taken { cut }
     }
 }

@@ -1,5 +1,6 @@
 //! The schedule of one node, by the stamps that it is told.
 
+use super::Delta::{Exact, Planned};
 use super::*;
 use crate::base::Seed;
 
@@ -20,7 +21,7 @@ fn in_step() -> Slots {
     let mut slots = slots("in step");
     assert_eq!(slots.advance(Instant::ZERO), None);
     let stamp =
-        slots.on_stamp(at(1_001_500), (NEAR, at(1_001_000)), Duration::from_millis(1), 0, T);
+        slots.on_stamp(at(1_001_500), (NEAR, at(1_001_000)), Exact(Duration::from_millis(1)), 0, T);
     // The self-started slot was due long ago in this story, but nobody called.
     assert_eq!(stamp, Stamp::Taken { cut: false });
     slots
@@ -58,16 +59,16 @@ fn the_latest_of_two_masters_counts_and_moves_by_a_quarter_slot_at_most() {
     slots.advance(at(1_040_000));
     let delta = Duration::from_millis(1);
     assert_eq!(
-        slots.on_stamp(at(1_041_300), (NEAR, at(1_041_200)), delta, 0, T),
+        slots.on_stamp(at(1_041_300), (NEAR, at(1_041_200)), Exact(delta), 0, T),
         Stamp::Held(200_000)
     );
     assert_eq!(
-        slots.on_stamp(at(1_041_400), (FAR, at(1_041_100)), delta, 0, T),
+        slots.on_stamp(at(1_041_400), (FAR, at(1_041_100)), Exact(delta), 0, T),
         Stamp::Held(200_000)
     );
     assert_eq!(slots.start(), at(1_060_200));
     assert_eq!(
-        slots.on_stamp(at(1_051_000), (NEAR, at(1_050_900)), delta, 0, T),
+        slots.on_stamp(at(1_051_000), (NEAR, at(1_050_900)), Exact(delta), 0, T),
         Stamp::Held(9_900_000)
     );
     assert_eq!(slots.start(), at(1_065_000));
@@ -86,8 +87,13 @@ fn a_late_wake_up_uses_what_is_left_or_passes_over() {
 #[test]
 fn a_stamp_longer_than_the_slot_is_of_another_network() {
     let mut slots = in_step();
-    let stamp =
-        slots.on_stamp(at(1_041_300), (NEAR, at(1_041_200)), Duration::from_millis(21), 0, T);
+    let stamp = slots.on_stamp(
+        at(1_041_300),
+        (NEAR, at(1_041_200)),
+        Exact(Duration::from_millis(21)),
+        0,
+        T,
+    );
     assert_eq!(stamp, Stamp::TooLong);
 }
 
@@ -99,14 +105,14 @@ fn the_cycle_is_learned_where_the_way_is_long_beside_the_slot() {
     let mut slots = Slots::new(t, guard, Seed(1).stream("short"));
     slots.advance(Instant::ZERO);
     let begin = at(1_000_000);
-    slots.on_stamp(begin, (NEAR, begin), Duration::ZERO, 0, t);
+    slots.on_stamp(begin, (NEAR, begin), Exact(Duration::ZERO), 0, t);
     for round in 1..60 {
         slots.advance(slots.due());
         slots.advance(slots.due());
         let heard = begin + (t * 2 + way) * round;
-        slots.on_stamp(heard, (NEAR, heard), Duration::ZERO, 0, t);
+        slots.on_stamp(heard, (NEAR, heard), Exact(Duration::ZERO), 0, t);
     }
-    assert!((slots.excess - 534_000).abs() < 1_000, "{} ns", slots.excess);
+    assert!((slots.excess.nanos() - 534_000).abs() < 1_000, "{} ns", slots.excess.nanos());
 }
 
 #[test]
@@ -119,8 +125,8 @@ fn of_the_first_cycles_the_longest_counts() {
         slots.advance(slots.due());
         slots.advance(slots.due());
         ideal += Duration::from_micros(way);
-        slots.on_stamp(ideal, (NEAR, ideal), Duration::ZERO, 0, T);
-        assert_eq!(slots.excess / 1_000, learned);
+        slots.on_stamp(ideal, (NEAR, ideal), Exact(Duration::ZERO), 0, T);
+        assert_eq!(slots.excess.nanos() / 1_000, learned);
         ideal += T * 2;
     }
 }
@@ -136,7 +142,7 @@ fn a_lost_stamp_costs_no_step_once_the_cycle_is_learned() {
         let ideal = at(1_020_000) + cycle * (round + 1);
         if round < 40 || round % 3 == 0 {
             let heard = ideal.saturating_sub(T) + Duration::from_millis(1);
-            slots.on_stamp(heard, (NEAR, heard), Duration::from_millis(1), 0, T);
+            slots.on_stamp(heard, (NEAR, heard), Exact(Duration::from_millis(1)), 0, T);
         }
         if round > 30 {
             let error = slots.start().signed_since(ideal).abs();
@@ -155,15 +161,52 @@ fn between_unequal_ways_the_far_one_counts_even_where_its_stamp_is_lost() {
         slots.advance(slots.due());
         slots.advance(slots.due());
         let near = at(1_020_000) + cycle * round + T;
-        slots.on_stamp(near, (NEAR, near), none, 0, T);
+        slots.on_stamp(near, (NEAR, near), Exact(none), 0, T);
         let far = near + way;
         if round < 40 || round % 3 == 0 {
-            slots.on_stamp(far, (FAR, far), none, 0, T);
+            slots.on_stamp(far, (FAR, far), Exact(none), 0, T);
         }
         if round > 30 {
             let error = slots.start().signed_since(far + T).abs();
             assert!(error < 10_000, "{error} ns off in round {round}");
         }
     }
-    assert!((slots.excess - 1_334_000).abs() < 10_000, "{} ns", slots.excess);
+    assert!((slots.excess.nanos() - 1_334_000).abs() < 10_000, "{} ns", slots.excess.nanos());
+}
+
+#[test]
+fn a_planned_stamp_tells_of_a_cluster_to_follow_and_counts_until_an_exact_one_comes() {
+    let (ms, us) = (Duration::from_millis, Duration::from_micros);
+    let mut slots = in_step();
+    slots.cluster = 5;
+    let began = at(1_025_000);
+    let told = |slots: &mut Slots, after, delta, cluster| {
+        let heard = began + after;
+        slots.on_stamp(heard + us(300), (NEAR, heard), delta, cluster, T)
+    };
+    // Of those in step with us, and of those who follow us, it tells nothing new.
+    assert_eq!(told(&mut slots, ms(8), Planned(ms(7)), 5), Stamp::Planned);
+    assert_eq!(told(&mut slots, ms(8), Planned(ms(7)), 6), Stamp::Planned);
+    assert_eq!(slots.start(), at(1_020_000));
+    assert_eq!(told(&mut slots, ms(8), Planned(ms(7)), 4), Stamp::Taken { cut: false });
+    assert_eq!((slots.cluster(), slots.start()), (4, began + ms(21)));
+    assert_eq!(told(&mut slots, ms(12), Planned(ms(12)), 4), Stamp::Held(-1_000_000));
+    assert_eq!(slots.start(), began + ms(20));
+    // The next one is as far off as the slot is long and counts in full; then all is known.
+    assert_eq!(slots.advance(slots.due()), Some(SlotEvent::Began));
+    assert_eq!(slots.advance(slots.due()), Some(SlotEvent::Ended));
+    let held = told(&mut slots, ms(48), Exact(us(500)), 4);
+    assert_eq!((held, slots.start()), (Stamp::Held(7_500_000), began + us(67_500)));
+    assert_eq!(told(&mut slots, ms(52), Planned(ms(7)), 4), Stamp::Planned);
+    assert_eq!(slots.excess.nanos(), 0);
+}
+
+#[test]
+fn who_is_not_in_step_waits_for_an_exact_stamp() {
+    let mut slots = slots("newcomer");
+    assert_eq!(slots.advance(Instant::ZERO), None);
+    let heard = (NEAR, at(20_000));
+    let mut told = |delta| slots.on_stamp(at(20_300), heard, delta, 3, T);
+    assert_eq!(told(Planned(Duration::from_millis(4))), Stamp::Planned);
+    assert_eq!(told(Exact(Duration::from_millis(4))), Stamp::Taken { cut: false });
 }
