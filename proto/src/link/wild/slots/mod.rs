@@ -128,7 +128,7 @@ pub(super) struct Slots {
     cluster: u8,
     /// Whether the stamps of this receive slot came after a long time without any.
     was_stale: bool,
-    /// Whether the stamp that this node came into step by, or the last after long, was not exact.
+    /// Whether the stamp that this node came into step by was not exact, and none was since.
     is_as_planned: bool,
     /// Whether a neighbour is missing, and in how many slots it has been.
     missing: Option<u32>,
@@ -406,8 +406,8 @@ impl Slots {
             self.theirs = length;
             return self.take(now, (from, asked), (cluster, is_exact));
         }
-        let is_stale = now.since(stamped) > self.length * 2 * STALE_CYCLES;
-        if !(is_exact || is_stale || self.is_as_planned) {
+        // Without stamps for long, the learned cycle is still more exact than what was planned.
+        if !(is_exact || self.is_as_planned) {
             return Stamp::Planned;
         }
         self.heard = now;
@@ -428,6 +428,7 @@ impl Slots {
         }
         let asked = self.latest(now, asked);
         self.asked = Some(asked);
+        let is_stale = now.since(stamped) > self.length * 2 * STALE_CYCLES;
         self.was_stale |= is_stale || self.is_as_planned;
         self.is_as_planned = !is_exact;
         self.stamped = Some(now);

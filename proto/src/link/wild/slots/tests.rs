@@ -199,6 +199,9 @@ fn a_planned_stamp_tells_of_a_cluster_to_follow_and_counts_until_an_exact_one_co
     assert_eq!((held, slots.start()), (Stamp::Held(7_500_000), began + us(67_500)));
     assert_eq!(told(&mut slots, ms(52), Planned(ms(7)), 4), Stamp::Planned);
     assert_eq!(slots.excess.nanos(), 0);
+    // The learned cycle holds longer than what is planned is exact.
+    let long = ms(40) * (STALE_CYCLES + 2);
+    assert_eq!(told(&mut slots, long, Planned(ms(7)), 4), Stamp::Planned);
 }
 
 #[test]
