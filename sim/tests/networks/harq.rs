@@ -188,6 +188,21 @@ fn strangers_beside_radios_change_nothing() {
 }
 
 #[test]
+fn a_connection_opens_where_nothing_was_sent_before_and_much_is_lost() {
+    for seed in 1..=4 {
+        let report = super::report(&format!(
+            "name = \"new\"\nduration_s = 40\nseed = {seed}\n\
+             radio = {{ phy = \"wire\", rate_mbps = 10 }}\nstack.link.kind = \"harq\"\n\
+             node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
+             link = [{{ between = [\"a\", \"b\"], loss = 0.4, delay_ms = 5 }}]\n\
+             flow = [{{ from = \"a\", to = \"b\", kind = \"tcp\" }}]\n"
+        ));
+        println!("{:.2} Mb/s", report.total_mbps());
+        assert!(report.total_mbps() > 2.0, "seed {seed}: {}", report.total_mbps());
+    }
+}
+
+#[test]
 fn a_neighbour_that_is_gone_costs_the_other_nothing_and_is_back_at_once() {
     for kind in ["arq", "harq"] {
         let report = super::report(&format!(

@@ -18,6 +18,7 @@ pub(super) struct Estimate {
     units: f64,
     mean: f64,
     variance: f64,
+    samples: u64,
     /// Units of all samples, and those of them that did not come.
     sent: u64,
     lost: u64,
@@ -33,17 +34,21 @@ impl Estimate {
             Scheme::Repeat(_) => (ALPHA, Sigma::Ewma, Rfec::MuSigma, 0.0),
         };
         let variance = mean * (1.0 - mean) / units;
-        Self { alpha, sigma, rfec, units, mean, variance, sent: 0, lost: 0 }
+        Self { alpha, sigma, rfec, units, mean, variance, samples: 0, sent: 0, lost: 0 }
     }
 
     /// Takes the units of a first burst that came, of `sent`.
     pub(super) fn on_sample(&mut self, came: u8, sent: usize) {
         self.sent += sent as u64;
         self.lost += (sent as u64).saturating_sub(came.into());
+        self.samples += 1;
+        // The first count as much as each other, and what was thought before as one of them: with
+        // the weight alone a connection would fail before there is an estimate to open it with.
+        let weight = self.alpha.max(1.0 / (self.samples + 1) as f64);
         let lost = 1.0 - (f64::from(came) / sent as f64).min(1.0);
         let distance = lost - self.mean;
-        self.mean += self.alpha * distance;
-        self.variance += self.alpha * (distance * distance - self.variance);
+        self.mean += weight * distance;
+        self.variance += weight * (distance * distance - self.variance);
     }
 
     pub(super) fn mean(&self) -> f64 {
@@ -152,6 +157,16 @@ mod tests {
         assert!((17..=19).contains(&mu.repair(3, 12)), "{}", mu.repair(3, 12));
         let hopeless = Estimate { mean: 1.0, ..estimate };
         assert_eq!((hopeless.parity(), hopeless.repair(1, 19)), (19, 39));
+    }
+
+    #[test]
+    fn the_first_packets_count_as_much_as_each_other() {
+        let mut estimate = Estimate::new(&Settings::from(&HarqConfig::default()));
+        assert_eq!(estimate.parity(), 0);
+        (0..4).for_each(|_| estimate.on_sample(12, 20));
+        assert!((estimate.mean() - 0.32).abs() < 1e-9, "{}", estimate.mean());
+        (0..1_000).for_each(|_| estimate.on_sample(20, 20));
+        assert!(estimate.mean() < 0.01, "{}", estimate.mean());
     }
 
     #[test]
