@@ -25,7 +25,7 @@ struct FixedRoutes {
     all: Box<[(NodeId, NextHop)]>,
     /// The radio, where all routes have the same one.
     radio: Option<RadioId>,
-    /// By which radio neighbours were heard, where there are several.
+    /// By which radio neighbours were heard, where it is not that one.
     heard: BTreeMap<NodeId, RadioId>,
 }
 
@@ -37,7 +37,11 @@ impl FixedRoutes {
     }
 
     fn on_heard(&mut self, from: NodeId, radio: RadioId) {
-        if self.radio.is_none() && (self.heard.len() < HEARD || self.heard.contains_key(&from)) {
+        if self.radio == Some(radio) {
+            if !self.heard.is_empty() {
+                self.heard.remove(&from);
+            }
+        } else if self.heard.len() < HEARD || self.heard.contains_key(&from) {
             self.heard.insert(from, radio);
         }
     }
@@ -57,10 +61,7 @@ impl Routes for FixedRoutes {
         let known = known.or_else(|| all().find(|hop| hop.via == node));
         // Routes there and back may differ: who is nobody's next hop here may have us as theirs.
         known.or_else(|| {
-            let radio = match self.radio {
-                Some(radio) => radio,
-                None => *self.heard.get(&node)?,
-            };
+            let radio = self.heard.get(&node).copied().or(self.radio)?;
             Some(NextHop { via: node, radio, hops: 1 })
         })
     }
@@ -265,6 +266,12 @@ mod tests {
         relay.routes.on_heard(NodeId(4), RadioId(1));
         assert_eq!(relay.routes.route(Destination::NextHop(NodeId(4))), Some(hop(4, 1)));
         assert_eq!(relay.routes.route(Destination::End(NodeId(4))), None);
+        // All routes of this one lead over one of its radios.
+        let mut relay = Fixed::build(ME, AddressPlan::default(), [routes[0]].into());
+        for radio in [1, 0, 1] {
+            relay.routes.on_heard(NodeId(4), RadioId(radio));
+            assert_eq!(relay.routes.route(Destination::NextHop(NodeId(4))), Some(hop(4, radio)));
+        }
     }
 
     #[test]

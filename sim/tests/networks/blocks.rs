@@ -40,3 +40,21 @@ fn gaps_for_small_files_are_on_the_air_that_those_go_over() {
     assert!(apart > 0.97, "{apart}");
     assert!(shared < 0.9, "channels 1 and 2 are one air: {shared}");
 }
+
+#[test]
+fn a_neighbour_is_answered_by_the_radio_that_heard_it_where_routes_back_are_others() {
+    let mut text = "name = \"ring\"\nduration_s = 4\nradio.phy = \"802.11a\"\n\
+                    node = [{ name = \"a\" }, { name = \"b\" }, { name = \"c\" }, \
+                    { name = \"d\" }]\n\
+                    flow = [{ from = \"d\", to = \"b\", kind = \"hop\" }]\n"
+        .to_owned();
+    for ([one, other], channel) in
+        [["a", "b"], ["b", "c"], ["c", "d"], ["d", "a"]].iter().zip([1, 21, 41, 61])
+    {
+        text += &format!(
+            "[[link]]\nbetween = [\"{one}\", \"{other}\"]\nradio = {{ channel = {channel} }}\n"
+        );
+    }
+    let report = super::report(&text);
+    assert!(report.total_mbps() > 20.0, "{}", report.total_mbps());
+}

@@ -189,16 +189,37 @@ fn strangers_beside_radios_change_nothing() {
 
 #[test]
 fn a_connection_opens_where_nothing_was_sent_before_and_much_is_lost() {
-    for seed in 1..=4 {
+    for (kind, least, seed) in
+        [("harq", 2.0, 1), ("harq", 2.0, 2), ("arq", 0.2, 1), ("arq", 0.2, 3)]
+    {
         let report = super::report(&format!(
             "name = \"new\"\nduration_s = 40\nseed = {seed}\n\
-             radio = {{ phy = \"wire\", rate_mbps = 10 }}\nstack.link.kind = \"harq\"\n\
+             radio = {{ phy = \"wire\", rate_mbps = 10 }}\nstack.link.kind = \"{kind}\"\n\
              node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
              link = [{{ between = [\"a\", \"b\"], loss = 0.4, delay_ms = 5 }}]\n\
              flow = [{{ from = \"a\", to = \"b\", kind = \"tcp\" }}]\n"
         ));
-        println!("{:.2} Mb/s", report.total_mbps());
-        assert!(report.total_mbps() > 2.0, "seed {seed}: {}", report.total_mbps());
+        println!("{kind}: {:.2} Mb/s", report.total_mbps());
+        assert!(report.total_mbps() > least, "{kind}, seed {seed}: {}", report.total_mbps());
+    }
+}
+
+#[test]
+fn a_call_passes_the_reports_of_what_comes_the_other_way() {
+    for kind in ["arq", "harq"] {
+        let report = super::report(&format!(
+            "name = \"call\"\nduration_s = 20\nmeasure_from_s = 2\n\
+             radio = {{ phy = \"802.11g\", rate_mbps = 12 }}\n\
+             stack.link = {{ kind = \"{kind}\", units = 4 }}\n\
+             node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
+             link = [{{ between = [\"a\", \"b\"], distance_km = 5, loss = 0.3 }}]\n\
+             flow = [{{ from = \"a\", to = \"b\", kind = \"udp\" }}, \
+             {{ from = \"b\", to = \"a\", kind = \"voip\" }}]\n"
+        ));
+        let (bulk, call) = (&report.flows[0], &report.flows[1]);
+        println!("{kind}: {:.2} Mb/s, {:?} lost", bulk.goodput_mbps, call.loss);
+        assert!(bulk.goodput_mbps > 2.0, "{kind}: {}", bulk.goodput_mbps);
+        assert!(call.loss.expect("packets were sent") < 0.05, "{kind}: {:?}", call.loss);
     }
 }
 

@@ -84,6 +84,8 @@ struct Peer {
     sender: Sender,
     receiver: Option<Receiver>,
     wants_carrier: bool,
+    /// The radio has a report for it: what is to be told meanwhile goes with the next.
+    is_reporting: bool,
     heard: Option<Instant>,
     signal: Option<Dbm>,
     /// Nothing is heard of it, whatever it is asked.
@@ -99,6 +101,7 @@ enum Given {
     },
     /// A packet for all.
     Packet(UnitId),
+    Feedback,
     Control,
 }
 
@@ -178,6 +181,7 @@ impl Harq {
             sender: Sender::new(settings),
             receiver: None,
             wants_carrier: false,
+            is_reporting: false,
             heard: None,
             signal: None,
             is_gone: false,
@@ -277,7 +281,7 @@ impl Harq {
             Given::Unit { use_of_air: UseOfAir::Data, .. } | Given::Packet(_) => &mut air.data,
             Given::Unit { use_of_air: UseOfAir::Parity, .. } => &mut air.coding,
             Given::Unit { use_of_air: UseOfAir::Repair, .. } => &mut air.retransmission,
-            Given::Control => &mut air.acknowledgement,
+            Given::Feedback | Given::Control => &mut air.acknowledgement,
         };
         *share += done.air_time;
         match given {
@@ -297,6 +301,10 @@ impl Harq {
                 let outcome = if is_sent { PacketOutcome::Sent } else { PacketOutcome::Failed };
                 let (attempts, air_time) = (done.attempts, done.air_time);
                 self.up.push_back(PacketUp::Done(PacketDone { id, outcome, attempts, air_time }));
+            }
+            Given::Feedback => {
+                let peer = to.1.and_then(|node| self.peers.get_mut(&(to.0, node)));
+                peer.into_iter().for_each(|peer| peer.is_reporting = false);
             }
             Given::Control => {}
         }

@@ -33,13 +33,15 @@ impl Harq {
                 frame.flow = FlowId::CONTROL;
                 return Some(frame);
             }
-            let has_room = !below(lane(key)).is_none();
-            let receiver = peer.receiver.as_mut().filter(|r| has_room && r.owes_feedback());
+            let may_report = !peer.is_reporting && !below(lane(key)).is_none();
+            let receiver = peer.receiver.as_mut().filter(|r| may_report && r.owes_feedback());
             if let Some(receiver) = receiver {
                 let (incarnation, reports) = (receiver.incarnation, receiver.feedback());
                 if !reports.is_empty() {
                     self.counters.feedback_sent += 1;
-                    return Some(self.control(key, encode_feedback(incarnation, &reports)));
+                    peer.is_reporting = true;
+                    let payload = encode_feedback(incarnation, &reports);
+                    return Some(self.control(key, Given::Feedback, payload));
                 }
             }
             let sender = &peer.sender;
@@ -52,10 +54,10 @@ impl Harq {
     }
 
     /// Feedback or a probe: repeated by the card where it can.
-    fn control(&mut self, key: Key, payload: Bytes) -> Frame {
+    fn control(&mut self, key: Key, given: Given, payload: Bytes) -> Frame {
         let overhead = payload.len() as u16;
         let options = TxOptions { cover: Cover::Tagged, overhead, ..TxOptions::default() };
-        self.give(key, Given::Control, payload, options)
+        self.give(key, given, payload, options)
     }
 
     /// The next frame of a radio: of the burst that goes out, else a probe, a burst that repairs,
@@ -98,7 +100,7 @@ impl Harq {
             if peer.sender.owes_probe() {
                 let probe = encode_probe(incarnation, &peer.sender.probe(cx.now));
                 self.counters.probes_sent += 1;
-                return Some(self.control(key, probe));
+                return Some(self.control(key, Given::Control, probe));
             }
         }
         self.next_packet(cx, radio, incarnation, below)

@@ -127,6 +127,8 @@ pub(super) struct Sender {
     told: Option<(u64, Instant)>,
     asked: u32,
     asked_at: Instant,
+    /// A probe whose report tells how long feedback takes, and when it went.
+    probed: Option<(u64, Instant)>,
     /// Bursts before this one may have gone out while nobody was there: that nothing came of them
     /// tells nothing of what the next will lose.
     heard_from: u64,
@@ -151,6 +153,7 @@ impl Sender {
             told: None,
             asked: 0,
             asked_at: Instant::ZERO,
+            probed: None,
             heard_from: 0,
             sent: Sent::default(),
             heeded: 0,
@@ -302,6 +305,7 @@ impl Sender {
         let asks = self.bursts.first_key_value().map_or(self.next_burst, |(burst, _)| *burst);
         let burst = self.next_burst;
         self.next_burst += 1;
+        self.probed.get_or_insert((burst, now));
         Probe { burst: burst as u32, base: self.base() as u32, asks: asks as u32 }
     }
 
@@ -318,9 +322,15 @@ impl Sender {
             if self.told.is_some_and(|(probe, _)| (probe..self.next_burst).contains(&number)) {
                 (self.told, self.asked) = (None, 0);
             }
+            if let Some((probe, went)) = self.probed.take_if(|(probe, _)| *probe <= number)
+                && probe == number
+            {
+                self.patience.on_sample(now.since(went));
+            }
             let Some(burst) = self.bursts.remove(&number) else { continue };
             self.asked = 0;
-            if let Some(over) = burst.over {
+            // What was asked for may have been lost before: its time is not that of feedback.
+            if let Some(over) = burst.over.filter(|over| self.asked_at <= *over) {
                 self.patience.on_sample(now.since(over));
             }
             if burst.is_first && (report.came > 0 || number >= self.heard_from) {
