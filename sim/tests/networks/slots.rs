@@ -462,6 +462,20 @@ fn two_halves_of_a_row_that_began_apart_come_into_step_however_busy_they_are() {
 }
 
 #[test]
+fn acknowledgements_leave_room_for_the_one_packet_that_a_slot_holds() {
+    let text = "name = \"tight\"\nduration_s = 20\nmeasure_from_s = 5\n\
+                radio = { phy = \"802.11b\", rate_mbps = 2 }\n\
+                stack.link = { kind = \"wild\", slot_ms = 10 }\n\
+                node = [{ name = \"mast\" }, { name = \"a\" }, { name = \"b\" }]\n\
+                link = [{ between = [\"mast\", \"a\"] }, { between = [\"mast\", \"b\"] }]\n\
+                flow = [{ from = \"a\", to = \"mast\", kind = \"udp\" }, \
+                { from = \"mast\", to = \"b\", kind = \"udp\" }]\n";
+    let mbps = rates(&super::report(text));
+    println!("{mbps:.2?} Mb/s");
+    assert!(mbps.iter().all(|mbps| *mbps > 0.25), "{mbps:?}");
+}
+
+#[test]
 fn parts_of_a_tree_come_into_step_whose_first_frames_never_reach_each_other() {
     let links = [["a", "b"], ["b", "c"], ["b", "d"], ["c", "e"], ["c", "f"], ["e", "g"]];
     let settings = "seed = 10\nradio.phy = \"802.11a\"\nstack.link.kind = \"wild\"\n";

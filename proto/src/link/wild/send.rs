@@ -88,6 +88,11 @@ impl Wild {
                 continue;
             }
             if let Some(frame) = self.ack_alone(cx.now, index, false) {
+                // Its second one waits for a packet of another, which may fit into the slot only
+                // before it.
+                let peers = &mut self.port_mut(place).peers;
+                peers.remove(turn);
+                peers.push_back(index);
                 return Some(frame);
             }
             let was_stamped = self.port(place).is_stamped;
