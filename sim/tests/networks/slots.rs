@@ -476,6 +476,21 @@ fn acknowledgements_leave_room_for_the_one_packet_that_a_slot_holds() {
 }
 
 #[test]
+fn a_small_flow_does_not_wait_for_the_repeats_of_another_neighbour() {
+    let text = "name = \"beside\"\nduration_s = 20\nmeasure_from_s = 5\nradio.phy = \"802.11n\"\n\
+                stack.link.kind = \"wild\"\n\
+                node = [{ name = \"a\" }, { name = \"b\" }, { name = \"c\" }, { name = \"d\" }]\n\
+                link = [{ between = [\"a\", \"b\"] }, { between = [\"b\", \"c\"], loss = 0.3 }, \
+                { between = [\"c\", \"d\"] }]\n\
+                flow = [{ from = \"b\", to = \"a\", kind = \"udp\", rate_mbps = 0.02, \
+                size_bytes = 125 }, { from = \"b\", to = \"c\", kind = \"udp\" }]\n";
+    let report = super::report(text);
+    let delay = report.flows[0].delay_ms.as_ref().expect("packets came").p95;
+    println!("{delay:.1} ms, {:.2} Mb/s", report.flows[1].goodput_mbps);
+    assert!(delay < 80.0 && report.flows[1].goodput_mbps > 5.0, "{delay} ms");
+}
+
+#[test]
 fn parts_of_a_tree_come_into_step_whose_first_frames_never_reach_each_other() {
     let links = [["a", "b"], ["b", "c"], ["b", "d"], ["c", "e"], ["c", "f"], ["e", "g"]];
     let settings = "seed = 10\nradio.phy = \"802.11a\"\nstack.link.kind = \"wild\"\n";

@@ -41,6 +41,7 @@ impl Wild {
         };
         *share += done.air_time;
         let Some(index) = frame.peer else { return };
+        self.port_mut(frame.place).on_gone(index);
         let sender = &mut self.peers[index].sender;
         let seq = match frame.what {
             What::First(seq) | What::Repeat(seq) => Some(seq),

@@ -37,7 +37,11 @@ pub(super) struct Port {
     open: Option<(usize, AmpduSize)>,
     /// The neighbour in front, where its turn is not over.
     has_turn: Option<usize>,
-    /// The first neighbour for whom the slot was too short for what was given down.
+    /// Whose turn was the first in this slot.
+    opener: Option<usize>,
+    /// The neighbour for whom a frame has gone in this slot, the last of them.
+    served: Option<usize>,
+    /// The first neighbour for whom the slot was too short for anything that was given down.
     cut_short: Option<usize>,
 }
 
@@ -57,6 +61,8 @@ impl Port {
             peers: VecDeque::new(),
             open: None,
             has_turn: None,
+            opener: None,
+            served: None,
             cut_short: None,
         }
     }
@@ -129,6 +135,7 @@ impl Port {
     /// have fitted.
     pub(super) fn on_turn(&mut self, now: Instant, turn: usize, bytes: usize, was_stamped: bool) {
         let peer = self.peers.remove(turn).expect("one of the neighbours");
+        self.opener.get_or_insert(peer);
         let opens = self.spec.aggregates() && !was_stamped;
         if opens || self.goes_on(now, peer, bytes) {
             self.peers.push_front(peer);
@@ -148,20 +155,32 @@ impl Port {
         }
     }
 
-    /// A frame to `peer` did not go out before the end of its slot.
-    pub(super) fn on_late(&mut self, peer: usize) {
-        self.cut_short.get_or_insert(peer);
+    /// A frame to `peer` has gone.
+    pub(super) fn on_gone(&mut self, peer: usize) {
+        self.served = Some(peer);
     }
 
-    /// A slot begins. Whose turn in the last one was cut short is the first in this one: else it
-    /// would be the last again.
-    pub(super) fn on_turns_begin(&mut self) {
-        let late = self.cut_short.take();
-        if let Some(place) = late.and_then(|late| self.peers.iter().position(|peer| *peer == late))
-        {
-            (self.open, self.has_turn) = (None, None);
-            self.peers.rotate_left(place);
+    /// A frame to `peer` did not go out before the end of its slot.
+    pub(super) fn on_late(&mut self, peer: usize) {
+        if self.served != Some(peer) {
+            self.cut_short.get_or_insert(peer);
         }
+    }
+
+    /// A slot begins. Who had no turn in the last one, because those before it took longer, is the
+    /// first in this one: else it would be the last again. So is whose turn the end of the slot cut
+    /// short, unless it had the whole slot.
+    pub(super) fn on_turns_begin(&mut self) {
+        let (cut_short, has_turn) = (self.cut_short.take(), self.has_turn.take());
+        let opener = self.opener.take();
+        let is_in_front = has_turn.is_some() && has_turn == self.peers.front().copied();
+        let place_of = |late| self.peers.iter().position(|peer| *peer == late);
+        match cut_short.and_then(place_of) {
+            Some(place) => self.peers.rotate_left(place),
+            None if is_in_front && has_turn == opener => self.peers.rotate_left(1),
+            None => {}
+        }
+        (self.open, self.served) = (None, None);
     }
 
     /// Whether another frame like the last one, of `bytes` bytes to `peer`, would go with it.
