@@ -92,6 +92,13 @@ struct Peer {
     is_gone: bool,
 }
 
+impl Peer {
+    /// Whether nothing was heard for so long that others should not wait for it.
+    fn is_in_the_way(&self) -> bool {
+        self.is_gone || self.sender.is_in_the_way()
+    }
+}
+
 /// What a frame that a radio has was for.
 #[derive(Clone, Copy, Debug)]
 enum Given {
@@ -350,7 +357,16 @@ impl Layer for Harq {
         let holds_back =
             |queue: &RadioQueue| queue.red.as_ref().is_some_and(|red| red.holds_back(lane));
         match queue.filter(|queue| lane.to != Some(self.node) && !holds_back(queue)) {
-            Some(queue) => Room::units(free(self.limit, &queue.waiting, lane)),
+            Some(queue) => {
+                let free = free(self.limit, &queue.waiting, lane);
+                let most = match lane.to.map(|to| (lane.radio, to)) {
+                    Some(key) if self.peers.get(&key).is_some_and(Peer::is_in_the_way) => {
+                        (self.limit / 2).saturating_sub(self.waiting_for(key))
+                    }
+                    _ => usize::MAX,
+                };
+                Room::units(free.min(most))
+            }
             None => Room::NONE,
         }
     }
@@ -415,6 +431,7 @@ impl Layer for Harq {
             }
             self.finish(key, done);
             self.give_up(key);
+            self.drop_silent(key);
         }
     }
 }

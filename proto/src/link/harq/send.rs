@@ -155,21 +155,34 @@ impl Harq {
         self.finish(key, done);
     }
 
-    /// What waits for such a neighbour, or for one of which nothing is heard, may take half of a
-    /// queue, so that others have room. To be called where no packet may go.
+    /// What waits for such a neighbour may take half of a queue, so that others have room. To be
+    /// called where no packet may go.
     fn drop_stuck(&mut self, radio: usize, below: &RoomBelow<'_>) {
         let waiting = &self.radios[radio].waiting;
         let front = waiting.front().filter(|_| 2 * waiting.len() > self.limit);
-        let is_in_the_way = |peer: &Peer| peer.is_gone || peer.sender.is_in_the_way();
-        let is_silent = |to| self.peers.get(&to).is_some_and(is_in_the_way);
-        let is_stuck = |packet: &Packet| {
-            let to = packet.to.map(|to| (packet.radio, to));
-            to.is_some_and(|to| lacks_keys(below, packet.lane()) || is_silent(to))
-        };
+        let is_stuck = |packet: &Packet| packet.to.is_some() && lacks_keys(below, packet.lane());
         if front.is_some_and(is_stuck) {
             let packet = self.radios[radio].waiting.pop_front().expect("it is in front");
             self.count_drop(packet.id, DropCause::QueueFull);
         }
+    }
+
+    /// What waits for a neighbour of which nothing is heard has half of a queue as well.
+    pub(super) fn drop_silent(&mut self, key: Key) {
+        let is_silent = self.peers.get(&key).is_some_and(Peer::is_in_the_way);
+        while is_silent && self.waiting_for(key) > self.limit / 2 {
+            let queue = self.radios.iter_mut().find(|queue| queue.radio == key.0);
+            let waiting = &mut queue.expect("packets wait in it").waiting;
+            let at = waiting.iter().position(|packet| packet.to == Some(key.1));
+            let packet = at.and_then(|at| waiting.remove(at)).expect("one of those that wait");
+            self.count_drop(packet.id, DropCause::NoRoute);
+        }
+    }
+
+    pub(super) fn waiting_for(&self, (radio, to): Key) -> usize {
+        let queues = self.radios.iter().filter(|queue| queue.radio == radio);
+        let waiting = queues.flat_map(|queue| &queue.waiting);
+        waiting.filter(|packet| packet.to == Some(to)).count()
     }
 
     /// A packet for all goes as it is: nobody could report what is missing.
