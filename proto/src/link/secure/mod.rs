@@ -39,7 +39,7 @@ use self::status::{Counters, Rejected, SecureEvent};
 use super::PeerSpec;
 use crate::base::{
     Cx, Duration, FlowId, FrameDown, FrameUp, Frames, Identity, Instant, Lane, Layer, Limit,
-    NodeId, PublicKey, Room, RoomBelow, Wanted, named,
+    NodeId, PublicKey, RadioId, Room, RoomBelow, Wanted, named,
 };
 
 /// How long a cookie's secret is the newest.
@@ -58,7 +58,7 @@ pub struct SecureSpec {
     pub entropy: [u8; 32],
     /// The settings, with [`SecurityConfig::is_on`].
     pub config: SecurityConfig,
-    /// Its neighbours; of several radios that reach one, the first is for handshakes.
+    /// Its neighbours at first; of several radios that reach one, the first is for handshakes.
     pub peers: Vec<PeerSpec>,
     /// The keys of all nodes that are trusted.
     pub keys: Arc<BTreeMap<NodeId, PublicKey>>,
@@ -73,6 +73,8 @@ pub struct Secure {
     psk: Option<Psk>,
     peers: Vec<Peer>,
     index: BTreeMap<NodeId, usize>,
+    /// Of all who are trusted, near or far.
+    keys: Arc<BTreeMap<NodeId, PublicKey>>,
     rng: ChaCha20Rng,
     broadcast: OwnBroadcast,
     /// Secrets of cookies, the newest first, and when that was drawn.
@@ -119,6 +121,7 @@ impl Secure {
             psk,
             peers,
             index,
+            keys: spec.keys,
             broadcast,
             cookie_secrets: [draw(&mut rng), draw(&mut rng)],
             cookie_drawn: Instant::ZERO,
@@ -136,6 +139,7 @@ impl Secure {
     /// Trusts these keys and no others from now on. With whoever's key is gone or another one
     /// nothing is shared any more, the key for broadcast included.
     pub fn set_keys(&mut self, cx: &mut Cx<'_>, keys: &BTreeMap<NodeId, PublicKey>) {
+        self.keys = Arc::new(keys.clone());
         let mut has_revoked = false;
         for peer in &mut self.peers {
             let key = keys.get(&peer.spec.node);
@@ -154,6 +158,19 @@ impl Secure {
             self.renew_broadcast(cx.now);
         }
         self.set_timeout(cx.now);
+    }
+
+    /// Somebody was heard who was no neighbour: it becomes one if it is trusted, as where nodes
+    /// move. Returns its place.
+    fn meet(&mut self, now: Instant, from: NodeId, radio: RadioId) -> Option<usize> {
+        let key = self.keys.get(&from).filter(|_| from != self.node)?;
+        let known = Known::new(&self.identity, *key, self.psk.as_ref());
+        let spec = PeerSpec { node: from, radio };
+        let first_epoch = draw(&mut self.rng)[0];
+        self.index.insert(from, self.peers.len());
+        self.peers.push(Peer::new(spec, Some(known), now, first_epoch));
+        self.set_timeout(now);
+        Some(self.peers.len() - 1)
     }
 
     /// What is shared with whom, and what was rejected.

@@ -459,6 +459,22 @@ fn a_revoked_node_is_cut_off_at_once_and_does_not_read_on() {
 }
 
 #[test]
+fn who_comes_into_reach_later_becomes_a_neighbour_if_it_is_trusted() {
+    let mut air = Air::new(vec![
+        Node::new(1, &[2], 0, &config()),
+        Node::new(2, &[1], 0, &config()),
+        Node::new(3, &[1], 0, &config()),
+    ]);
+    air.run(SECOND * 2);
+    assert!(!air.nodes[0].has_session(3) && air.nodes[0].rejected("not-trusted") > 0);
+    let keys = [2, 3].map(|id| (NodeId(id), identity(id).public())).into();
+    air.nodes[0].secure.set_keys(&mut Cx::new(air.now), &keys);
+    air.settle(0);
+    air.run(SECOND * 5);
+    assert!(air.nodes[0].has_session(3) && air.nodes[0].has_session(2));
+}
+
+#[test]
 fn authenticate_only_is_readable_and_does_not_mix_with_encryption() {
     let ham = SecurityConfig { mode: SecurityMode::AuthenticateOnly, ..config() };
     let mut air = Air::pair(&ham);
