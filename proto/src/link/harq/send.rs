@@ -121,7 +121,7 @@ impl Harq {
             !below(lane).is_none() && peer.is_none_or(|peer| peer.sender.may_start())
         };
         let Some(at) = self.radios[radio].waiting.iter().position(may_go) else {
-            self.drop_stuck(radio, below);
+            self.drop_without_keys(radio, below);
             return None;
         };
         let queue = &mut self.radios[radio];
@@ -157,7 +157,7 @@ impl Harq {
 
     /// What waits for such a neighbour may take half of a queue, so that others have room. To be
     /// called where no packet may go.
-    fn drop_stuck(&mut self, radio: usize, below: &RoomBelow<'_>) {
+    fn drop_without_keys(&mut self, radio: usize, below: &RoomBelow<'_>) {
         let waiting = &self.radios[radio].waiting;
         let front = waiting.front().filter(|_| 2 * waiting.len() > self.limit);
         let is_stuck = |packet: &Packet| packet.to.is_some() && lacks_keys(below, packet.lane());

@@ -392,7 +392,8 @@ impl Sender {
     pub(super) fn fail_all(&mut self, out: &mut Vec<PacketDone>) {
         self.bursts.clear();
         self.again.clear();
-        self.told = None;
+        // Nothing is left to be asked for: only new packets tell whether somebody is there.
+        (self.told, self.asked) = (None, 0);
         let blocks: Vec<u64> = self.blocks.keys().copied().collect();
         blocks.into_iter().for_each(|block| self.finish(block, PacketOutcome::Failed, out));
     }

@@ -38,8 +38,8 @@ use self::session::{FRAMES, OwnBroadcast};
 use self::status::{Counters, Rejected, SecureEvent};
 use super::PeerSpec;
 use crate::base::{
-    Cx, Duration, FlowId, FrameDown, FrameUp, Frames, Identity, Instant, Lane, Layer, Limit,
-    NodeId, PublicKey, RadioId, Room, RoomBelow, Wanted, named,
+    Cx, Duration, EtherType, FlowId, FrameDown, FrameUp, Frames, Identity, Instant, Lane, Layer,
+    Limit, NodeId, PublicKey, ReceivedFrame, Room, RoomBelow, Wanted, named,
 };
 
 /// How long a cookie's secret is the newest.
@@ -160,10 +160,12 @@ impl Secure {
         self.set_timeout(cx.now);
     }
 
-    /// Somebody was heard who was no neighbour: it becomes one if it is trusted, as where nodes
-    /// move. Returns its place.
-    fn meet(&mut self, now: Instant, from: NodeId, radio: RadioId) -> Option<usize> {
-        let key = self.keys.get(&from).filter(|_| from != self.node)?;
+    /// A sealed frame of somebody who was no neighbour came: it becomes one if it is trusted, as
+    /// where nodes move. Returns its place.
+    fn meet(&mut self, now: Instant, frame: &ReceivedFrame) -> Option<usize> {
+        let ReceivedFrame { from, radio, protocol, .. } = *frame;
+        let may_be = from != self.node && protocol == EtherType::SEALED;
+        let key = self.keys.get(&from).filter(|_| may_be)?;
         let known = Known::new(&self.identity, *key, self.psk.as_ref());
         let spec = PeerSpec { node: from, radio };
         let first_epoch = draw(&mut self.rng)[0];

@@ -19,7 +19,7 @@ impl Secure {
     /// Takes a frame for this node, or for all.
     pub(super) fn on_frame(&mut self, cx: &mut Cx<'_>, frame: ReceivedFrame) {
         let known = self.index.get(&frame.from).copied();
-        let met = known.or_else(|| self.meet(cx.now, frame.from, frame.radio));
+        let met = known.or_else(|| self.meet(cx.now, &frame));
         let Some(index) = met else { return self.strangers.count(Reason::NotTrusted) };
         if let Err(reason) = self.open(cx, index, frame) {
             let peer = &mut self.peers[index];
