@@ -124,3 +124,20 @@ fn what_is_given_up_behind_frames_that_still_come_holds_nothing_back() {
     let slowest = slowest.fold(f64::INFINITY, f64::min);
     assert!(slowest > 45.0, "blocks stood still until 64 frames had come: {slowest:.2} Mb/s");
 }
+
+#[test]
+fn a_station_that_goes_down_does_not_take_the_turns_of_another() {
+    let found = report(&format!(
+        "name = \"gone\"\nduration_s = 12\n\
+         node = [{{ name = \"m\" }}, {{ name = \"a\" }}, {{ name = \"b\" }}]\n\
+         link = [{{ between = [\"m\", \"a\"], distance_km = 5 }},\n\
+                 {{ between = [\"m\", \"b\"], distance_km = 5 }}]\n\
+         [radio]\n{N}\n[stack.link]\nkind = \"wild\"\n\
+         [[flow]]\nfrom = \"m\"\nto = \"a\"\nkind = \"udp\"\nrate_mbps = 0.1\nsize_bytes = 125\n\
+         start_s = 1\n\
+         [[flow]]\nfrom = \"m\"\nto = \"b\"\nkind = \"udp\"\nrate_mbps = 1\nstart_s = 1\n\
+         [[fault]]\nnode = \"b\"\nfrom_s = 5\nto_s = 10\n"
+    ));
+    let delay = found.flows[0].delay_ms.expect("packets came");
+    assert!(delay.p99 < 60.0, "{delay:?}");
+}

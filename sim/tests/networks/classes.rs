@@ -102,3 +102,53 @@ fn what_a_flow_does_decides_in_a_class_that_chooses_by_itself() {
     let common = delay(&flows(15, 0.1, "", &traffic)[0]);
     assert!(chosen.p50 < common.p50, "{} ms, without classes {} ms", chosen.p50, common.p50);
 }
+
+/// A star of twelve stations over 5 km, with a class for calls and these flows.
+fn star(radio: &str, loss: f64, flows: &str) -> Vec<FlowReport> {
+    let stations: String = (1..=12)
+        .map(|n| {
+            format!(
+                "[[node]]\nname = \"s{n}\"\n[[link]]\nbetween = [\"m\", \"s{n}\"]\n\
+                 distance_km = 5\nloss = {loss}\n"
+            )
+        })
+        .collect();
+    let text = format!(
+        "name = \"star\"\nduration_s = 12\n[radio]\n{radio}\n[stack.link]\nkind = \"wild\"\n\
+         class = [{{ name = \"calls\", dscp = 46, preset = \"realtime\" }}]\n\
+         [[node]]\nname = \"m\"\n{stations}{flows}"
+    );
+    let scenario: Scenario = toml::from_str(&text).expect("a good scenario");
+    assert_eq!(scenario.problems(), []);
+    run(&scenario, RunOptions::default()).expect("it runs").flows
+}
+
+#[test]
+fn calls_of_a_station_do_not_wait_for_the_transfers_of_all_others() {
+    let call = "kind = \"voip\"\nstart_s = 4";
+    let calls = flow("m", "s1", call) + &flow("s1", "m", call);
+    let udp = "kind = \"udp\"\nstart_s = 2";
+    let all = |n| flow("m", &format!("s{n}"), udp) + &flow(&format!("s{n}"), "m", udp);
+    let transfers: String = (2..=12).map(all).collect();
+    for radio in ["phy = \"802.11b\"\nrate_mbps = 11", "phy = \"802.11n\"\naggregate = 32"] {
+        let found = star(radio, 0.0, &(calls.clone() + &transfers));
+        for call in &found[..2] {
+            let (loss, delay) = (call.loss.expect("udp"), delay(call));
+            assert!(loss < 0.01 && delay.p95 < 42.0, "{radio}: {loss}, {delay:?}");
+        }
+        let least = found[2..].iter().map(|flow| flow.goodput_mbps).fold(f64::MAX, f64::min);
+        assert!(least > 0.1, "{radio}: nobody starves, {least} Mb/s");
+    }
+}
+
+#[test]
+fn what_a_card_repeats_does_not_keep_a_call_from_being_repeated() {
+    let radio = "phy = \"802.11ac\"\nwidth_mhz = 80\nmcs = 8\naggregate = 64";
+    let call = "kind = \"voip\"\nstart_s = 4";
+    let calls = flow("m", "s1", call) + &flow("s1", "m", call);
+    let transfers = flow("m", "s1", "kind = \"tcp\"") + &flow("s1", "m", "kind = \"tcp\"");
+    for call in &star(radio, 0.1, &(calls + &transfers))[..2] {
+        let loss = call.loss.expect("udp");
+        assert!(loss < 0.015, "{loss} of {} bytes", call.sent_bytes);
+    }
+}

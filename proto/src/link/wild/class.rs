@@ -181,7 +181,7 @@ impl Classes {
     }
 }
 
-/// Whose turn it is among the classes of one neighbour: the highest priority is served first until
+/// Whose turn it is among the classes of one radio: the highest priority is served first until
 /// all that stand above the lowest have had so much more air than it; from then on all priorities
 /// take turns, so that nobody starves.
 #[derive(Debug)]
@@ -204,6 +204,12 @@ impl Precedence {
         let first = if self.ahead < self.most { 0 } else { self.turn };
         let levels = self.levels;
         (0..levels).map(move |step| (first + step) % levels)
+    }
+
+    /// The levels that go before the lowest now.
+    pub(super) fn favoured(&self) -> impl Iterator<Item = usize> + use<> {
+        let lowest = self.levels - 1;
+        self.order().take_while(move |level| *level != lowest)
     }
 
     /// A frame of a level goes out.

@@ -24,6 +24,10 @@ impl Wild {
         port.planned = port.planned.saturating_sub(frame.planned);
         // A radio that reports before the frame can have been on air must not fill the slot twice.
         port.busy_until = port.busy_until.min((cx.now + port.planned).max(port.on_air_until));
+        // What the end of the slot kept from being repeated was on air all the same.
+        if let Some(index) = frame.peer.filter(|_| done.attempts > 0 || done.outcome.went_out()) {
+            port.on_gone(index);
+        }
         if !done.outcome.went_out() {
             return self.on_not_sent(frame, done.outcome == FrameOutcome::TooLong);
         }
@@ -41,7 +45,6 @@ impl Wild {
         };
         *share += done.air_time;
         let Some(index) = frame.peer else { return };
-        self.port_mut(frame.place).on_gone(index);
         let sender = &mut self.peers[index].sender;
         let seq = match frame.what {
             What::First(seq) | What::Repeat(seq) => Some(seq),

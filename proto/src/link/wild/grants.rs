@@ -29,6 +29,9 @@ const CYCLES: u64 = 4;
 const GUESTS_OF: u32 = 2;
 /// Whoever has packets waiting is served as if it had waited so many times as long.
 const BUSY_WEIGHT: u32 = 4;
+/// One turn in so many may be for neighbours whose packets go before those of others: they have one
+/// in each round.
+const HURRIED_OF: usize = 2;
 /// Shortest turns for all may take one of so many parts of a slot; where frames go many in a
 /// transmission, one of as many as the second. The rest is for packets.
 const LEAST_TURNS_OF: u64 = 2;
@@ -148,13 +151,12 @@ impl Peer {
     /// comes varies. Who sends little in each of them has nothing waiting at the end of a turn, and
     /// needs the next one nevertheless.
     fn wanted(&self, unit: Duration, beside: Duration, cycles: u64) -> Duration {
-        let waiting = match self.demand {
-            0 => Duration::ZERO,
-            demand => unit * u64::from(demand) + beside,
-        };
         let is_steady = self.served.frames >= cycles;
         let used = if is_steady { self.served.used * 3 / (2 * cycles) } else { Duration::ZERO };
-        waiting.max(used)
+        match (unit * u64::from(self.demand)).max(used) {
+            Duration::ZERO => Duration::ZERO,
+            packets => packets + beside,
+        }
     }
 }
 
@@ -163,6 +165,18 @@ impl Peer {
 pub(super) fn packet_turn(spec: &RadioSpec, settings: &Settings, window: usize) -> Duration {
     let bytes = super::FULL_PACKET_BYTES + ACK_BYTES.max(ack_bytes(window));
     alone(spec, HEADER_BYTES + bytes) + settings.overhead
+}
+
+/// What a turn is to have beside the shares of its packets: acknowledgements ride where there are
+/// packets, and where frames go many in a transmission, the first of a turn goes before it, by
+/// itself. `packet` is a turn for one.
+fn beside_packets(spec: &RadioSpec, overhead: Duration, packet: Duration) -> Duration {
+    let full = spec.share(HEADER_BYTES + super::FULL_PACKET_BYTES) + overhead;
+    let first = match spec.aggregates() {
+        true => spec.unacknowledged(HEADER_BYTES) + overhead,
+        false => Duration::ZERO,
+    };
+    packet.saturating_sub(full) + first
 }
 
 impl Port {
@@ -275,13 +289,9 @@ impl Wild {
         let rounds = (here.len() as u64).div_ceil(most).max(1);
         let is_due = here.is_empty() || round.is_multiple_of(GUESTS_OF);
         let all = here.len();
-        here.truncate((most as usize).min(Turns::MOST - 1));
-        // Where not all can have a packet, who had one longest ago is the first.
-        here.sort_by_key(|index| (peer(index).served.fed, self.turned(*index, round)));
+        self.take_places(&mut here, (most as usize).min(Turns::MOST - 1), round);
         let unit = slot / u64::from(FULL_LENGTH);
-        // Acknowledgements ride where there are packets.
-        let full = |spec: RadioSpec| spec.share(HEADER_BYTES + super::FULL_PACKET_BYTES) + overhead;
-        let beside = |index: &usize| packet_of(index).saturating_sub(full(radio(index)));
+        let beside = |index: &usize| beside_packets(&radio(index), overhead, packet_of(index));
         let paying = |index: &usize| match radio(index).aggregates() {
             true => packet_of(index).max(room / AT_ONCE),
             false => packet_of(index),
@@ -317,6 +327,20 @@ impl Wild {
         here.sort_by_key(|index| (Reverse(waited(index)), self.turned(*index, round)));
         away.sort_by_key(|index| (peer(index).served.round, self.turned(*index, round)));
         (here, away)
+    }
+
+    /// Leaves as many of those who are here, the longest waiting first, as there are places.
+    fn take_places(&self, here: &mut Vec<usize>, places: usize, round: u32) {
+        let peer = |index: &usize| &self.peers[*index];
+        let hurries = here.iter().copied().filter(|index| peer(index).hurries);
+        let hurried: Vec<usize> = hurries.take(places.div_ceil(HURRIED_OF)).collect();
+        let is_hurried = |index: &usize| hurried.contains(index);
+        here.sort_by_key(|index| !is_hurried(index));
+        here.truncate(places);
+        // Where not all can have a packet, who had one longest ago is the first.
+        here.sort_by_key(|index| {
+            (!is_hurried(index), peer(index).served.fed, self.turned(*index, round))
+        });
     }
 
     /// A place in line of those who waited as long: another one is the first each time.

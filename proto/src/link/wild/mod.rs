@@ -157,7 +157,7 @@ impl Wild {
         let settings = Settings::new(config);
         let mut groups: Vec<Group> = Vec::new();
         for spec in radios {
-            let port = Port::build(*spec);
+            let port = Port::build(*spec, &settings);
             match groups.iter_mut().find(|group| group.channel == spec.channel) {
                 Some(group) => group.ports.push(port),
                 None => {
@@ -174,7 +174,11 @@ impl Wild {
             let port = &mut groups[place.0].ports[place.1];
             port.peers.push_back(index);
             let limits = (window(config, &settings, &port.spec), queue(config, &port.spec));
-            all.push(Peer::new(*spec, place, &settings, limits, lanes));
+            let mut peer = Peer::new(*spec, place, &settings, limits, lanes);
+            if port.spec.aggregates() {
+                peer.sender.estimate.expect_repeats_below();
+            }
+            all.push(peer);
         }
         Self {
             settings,

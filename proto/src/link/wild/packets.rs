@@ -4,15 +4,18 @@ use bytes::Bytes;
 
 use super::queue::Taken;
 use super::riders::BUNDLE_BYTES;
-use super::send::{Content, What};
+use super::send::{Content, What, lane};
 use super::sender::Terms;
 use super::{Recovery, Wild, retries_of};
-use crate::base::{Duration, Frame, Instant};
+use crate::base::{Duration, Frame, Instant, RoomBelow};
 use crate::link::code::Encoder;
 use crate::wire::wild::{Coded, HEADER_BYTES, Kind, UNIT_HEAD_BYTES, UnitHead, flag};
 
 /// Flows that are looked at for a packet that still fits into the slot.
 const FLOWS_TRIED: usize = 4;
+
+/// For so many cycles after a packet of a class that goes before others the next one is expected.
+const HURRIED_CYCLES: u64 = 10;
 
 /// A packet that goes out, for the first time or again.
 struct Data {
@@ -26,15 +29,58 @@ struct Data {
 }
 
 impl Wild {
+    /// A packet of a class that goes before others now, whichever neighbour it is for. It is no
+    /// turn of that neighbour: what else waits for it does not gain by it.
+    pub(super) fn before_turns(
+        &mut self,
+        now: Instant,
+        place: (usize, usize),
+        below: &RoomBelow<'_>,
+    ) -> Option<Frame> {
+        let port = self.port(place);
+        if port.peers.len() < 2 {
+            return None;
+        }
+        let mut levels = port.precedence.favoured();
+        levels.find_map(|level| {
+            let port = self.port(place);
+            let waits = |index: &usize| {
+                let peer = &self.peers[*index];
+                peer.has_data_of(level) && peer.is_up && !below(lane(peer)).is_none()
+            };
+            let mut waiting: Vec<usize> = port.peers.iter().copied().filter(waits).collect();
+            waiting.sort_unstable_by_key(|index| (*index <= port.favoured, *index));
+            waiting.into_iter().find_map(|index| {
+                let frame = self.of_level(now, index, level)?;
+                self.port_mut(place).favoured = index;
+                Some(frame)
+            })
+        })
+    }
+
+    /// Whether a neighbour has packets of a class that goes before others, or has had some of late.
+    pub(super) fn is_hurried(&self, now: Instant, index: usize) -> bool {
+        let (peer, lowest) = (&self.peers[index], self.settings.classes.levels() - 1);
+        let until = peer.hurried.map(|at| at + self.settings.slot * 2 * HURRIED_CYCLES);
+        until.is_some_and(|until| now < until) || (0..lowest).any(|level| peer.has_data_of(level))
+    }
+
     /// A packet that is repeated or new, of the class whose turn it is.
     pub(super) fn of_classes(&mut self, now: Instant, index: usize) -> Option<Frame> {
-        let mut levels = self.peers[index].precedence.order();
-        levels.find_map(|level| {
-            let frame = self.repeat(now, index, level).or_else(|| self.first(now, index, level))?;
-            let air = self.port(self.peers[index].place).spec.share(frame.payload.len());
-            self.peers[index].precedence.on_frame(level, air + self.settings.overhead);
-            Some(frame)
-        })
+        let mut levels = self.port(self.peers[index].place).precedence.order();
+        levels.find_map(|level| self.of_level(now, index, level))
+    }
+
+    fn of_level(&mut self, now: Instant, index: usize, level: usize) -> Option<Frame> {
+        let frame = self.repeat(now, index, level).or_else(|| self.first(now, index, level))?;
+        if level + 1 < self.settings.classes.levels() {
+            self.peers[index].hurried = Some(now);
+        }
+        let overhead = self.settings.overhead;
+        let port = self.port_mut(self.peers[index].place);
+        let air = port.spec.share(frame.payload.len()) + overhead;
+        port.precedence.on_frame(level, air);
+        Some(frame)
     }
 
     /// Air time that open and waiting parity on a radio needs, that of one class of one neighbour

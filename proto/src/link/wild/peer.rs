@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::Settings;
-use super::class::Precedence;
 use super::grants::Served;
 use super::parts::Joiner;
 use super::queue::Queue;
@@ -49,7 +48,6 @@ pub(super) struct Peer {
     pub(super) codes: Vec<Coding>,
     /// Number of the next code block.
     pub(super) next_block: u16,
-    pub(super) precedence: Precedence,
     pub(super) acks: AckCopies,
     /// A frame that a layer below wants to go out.
     pub(super) wanted: Option<Wanted>,
@@ -65,6 +63,10 @@ pub(super) struct Peer {
     pub(super) radio: Option<Box<RadioSpec>>,
     /// Whether it joins parts of packets, as it says itself.
     pub(super) takes_parts: bool,
+    /// Whether it has packets for us that go before those of others, as it says itself.
+    pub(super) hurries: bool,
+    /// When one of a class that goes before others last went to it.
+    pub(super) hurried: Option<Instant>,
     /// Its own parts.
     pub(super) joiner: Joiner,
     /// Why its frames are refused, while they are.
@@ -97,7 +99,6 @@ impl Peer {
             receiver: Receiver::new(settings.in_order, settings.patience(), classes.all().len()),
             codes: (0..classes.all().len()).map(coding).collect(),
             next_block: 0,
-            precedence: Precedence::new(classes.levels(), settings.slot),
             acks: AckCopies::default(),
             wanted: None,
             stamp: None,
@@ -106,6 +107,8 @@ impl Peer {
             served: Served::default(),
             radio: None,
             takes_parts: false,
+            hurries: false,
+            hurried: None,
             joiner: Joiner::default(),
             refused: None,
         }
@@ -132,10 +135,13 @@ impl Peer {
 
     /// Whether data or parity waits that may be sent now.
     pub(super) fn has_data(&self) -> bool {
-        let mut levels = self.precedence.order();
-        self.sender.has_lost()
-            || levels.any(|level| self.queue.has(level) && self.sender.has_room(level))
+        self.queue.levels().any(|level| self.has_data_of(level))
             || self.codes.iter().any(|code| !code.parity.is_empty())
+    }
+
+    /// The same for data of one level.
+    pub(super) fn has_data_of(&self, level: usize) -> bool {
+        self.sender.has_lost(level) || (self.queue.has(level) && self.sender.has_room(level))
     }
 
     /// Air time that open and waiting parity needs, that of one class excepted.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Settings;
+use super::class::Precedence;
 use super::clock::RadioClock;
 use super::turns::PortTurns;
 use crate::base::phy::AmpduSize;
@@ -33,6 +34,10 @@ pub(super) struct Port {
     pub(super) longest: usize,
     /// Neighbours on this radio, as indices; the first is the one whose turn it is.
     pub(super) peers: VecDeque<usize>,
+    /// Whose turn it is among the classes, of all neighbours together.
+    pub(super) precedence: Precedence,
+    /// The last neighbour that had a frame before the turns.
+    pub(super) favoured: usize,
     /// The A-MPDU that the next frame may become a part of, and the neighbour that it is for.
     open: Option<(usize, AmpduSize)>,
     /// The neighbour in front, where its turn is not over.
@@ -46,7 +51,7 @@ pub(super) struct Port {
 }
 
 impl Port {
-    pub(super) fn build(spec: RadioSpec) -> Self {
+    pub(super) fn build(spec: RadioSpec, settings: &Settings) -> Self {
         Self {
             spec,
             busy_until: Instant::ZERO,
@@ -59,6 +64,8 @@ impl Port {
             is_stamped: false,
             longest: usize::MAX,
             peers: VecDeque::new(),
+            precedence: Precedence::new(settings.classes.levels(), settings.slot),
+            favoured: 0,
             open: None,
             has_turn: None,
             opener: None,
@@ -256,6 +263,7 @@ pub(super) fn alone(spec: &RadioSpec, bytes: usize) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use super::super::WildConfig;
     use super::*;
     use crate::base::{Phy, PhyKind};
 
@@ -264,7 +272,11 @@ mod tests {
         let phy = Phy { kind: PhyKind::N, ..Phy::default() };
         let spec = RadioSpec { aggregate, ..RadioSpec::of(phy) };
         let closes = Instant::ZERO + Duration::from_millis(20);
-        Port { is_stamped: true, closes, ..Port::build(spec) }
+        Port {
+            is_stamped: true,
+            closes,
+            ..Port::build(spec, &Settings::new(&WildConfig::default()))
+        }
     }
 
     fn take(port: &mut Port, peer: usize, frames: usize) {

@@ -150,6 +150,11 @@ impl Queue {
         self.len
     }
 
+    /// The levels of the classes.
+    pub(super) fn levels(&self) -> std::ops::Range<usize> {
+        0..self.active.len()
+    }
+
     /// Whether a flow of a level has packets.
     pub(super) fn has(&self, level: usize) -> bool {
         !self.active[level].is_empty()

@@ -146,6 +146,7 @@ impl Wild {
         peer.served.unheard = 0;
         peer.signal = frame.signal.or(peer.signal);
         peer.takes_parts = header.has(flag::TAKES_PARTS);
+        peer.hurries = header.has(flag::HURRIES);
         if frame.to.is_none_or(|to| to == self.node) {
             peer.demand = header.demand;
             if matches!(header.kind, Kind::Data | Kind::Fec) {

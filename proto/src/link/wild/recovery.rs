@@ -128,6 +128,8 @@ pub(super) struct Estimate {
     slots: VecDeque<Sample>,
     plans: Vec<Plan>,
     block: usize,
+    /// Fewest retries that are set from the loss.
+    least_retries: u8,
 }
 
 impl Estimate {
@@ -136,7 +138,15 @@ impl Estimate {
         let slots = VecDeque::with_capacity(BURST_SLOTS);
         let plan = |rules: Rules| Plan { rules, retries: rules.most_retries(), parity: Vec::new() };
         let plans = rules.into_iter().map(plan).collect();
-        Self { average: None, all: Tally::default(), slots, plans, block }
+        let (average, all) = (None, Tally::default());
+        Self { average, all, slots, plans, block, least_retries: 0 }
+    }
+
+    /// The card repeats what is lost, so that the loss says little of what goes by itself, what the
+    /// end of a slot cut short, and what the neighbour's card holds back for a missing one: each is
+    /// repeated once at any loss.
+    pub(super) fn expect_repeats_below(&mut self) {
+        self.least_retries = 1;
     }
 
     /// Of the frames of one slot, `received` are known to have come.
@@ -217,7 +227,8 @@ impl Estimate {
                 Recovery::Fec | Recovery::FecOnRetransmit => true,
                 Recovery::BurstFec => is_bursty,
             };
-            plan.retries = plan.rules.retries(cautious);
+            let least = self.least_retries.min(plan.rules.most_retries());
+            plan.retries = plan.rules.retries(cautious).max(least);
             plan.parity.clear();
             if wants && recent > 0.0 {
                 let target = plan.rules.target;

@@ -82,6 +82,9 @@ impl Wild {
             return Some(frame);
         }
         let may_send = self.groups[place.0].slots.is_in_step(cx.now);
+        if let Some(frame) = may_send.then(|| self.before_turns(cx.now, place, below)).flatten() {
+            return Some(frame);
+        }
         for turn in 0..self.port(place).peers.len() {
             let index = self.port(place).peers[turn];
             if !(may_send && self.peers[index].is_up) || below(lane(&self.peers[index])).is_none() {
@@ -171,6 +174,14 @@ impl Wild {
         }
     }
 
+    /// The flags that have nothing to do with what is in a frame.
+    fn flags(&self, now: Instant, is_first: bool, peer: Option<usize>) -> u8 {
+        let first = if is_first { flag::FIRST_IN_SLOT } else { 0 };
+        let is_hurried = peer.is_some_and(|index| self.is_hurried(now, index));
+        let hurries = if is_hurried { flag::HURRIES } else { 0 };
+        flag::TAKES_PARTS | first | hurries
+    }
+
     /// Builds the frame and notes that it is under way.
     pub(super) fn give(
         &mut self,
@@ -194,10 +205,9 @@ impl Wild {
         let on_air = port.begins(now, joins, bytes).unwrap_or(slots.start());
         let delta_us = on_air.since(slots.start()).as_micros() as u32;
         let base = content.peer.map_or(content.seq, |index| self.peers[index].sender.base());
-        let first = if had_stamp { flag::FIRST_IN_SLOT } else { 0 };
         let header = Header {
             kind: content.kind,
-            flags: content.flags | flag::TAKES_PARTS | first,
+            flags: content.flags | self.flags(now, had_stamp, content.peer),
             flow: content.flow,
             seq: content.seq,
             flow_seq: content.flow_seq,

@@ -181,9 +181,9 @@ impl Sender {
         self.lost.iter().map(|lost| lost.bytes).sum()
     }
 
-    /// Whether a packet is to be repeated.
-    pub(super) fn has_lost(&self) -> bool {
-        self.lost.iter().any(|lost| lost.count > 0)
+    /// Whether a packet of a level is to be repeated.
+    pub(super) fn has_lost(&self, level: usize) -> bool {
+        self.lost[level].count > 0
     }
 
     /// The oldest packet of a level that is to be repeated.
@@ -492,7 +492,7 @@ mod tests {
             assert_eq!(seq, expected);
             sender.repeat(seq, at(2));
         }
-        assert!(!sender.has_lost());
+        assert!(!sender.has_lost(0));
         assert_eq!(sender.next(), Seq(3), "repeats take no new number");
     }
 

@@ -103,6 +103,8 @@ pub mod flag {
     pub const IN_ORDER: u8 = 4;
     /// The sender joins parts of packets, and takes apart what rides.
     pub const TAKES_PARTS: u8 = 64;
+    /// Of late the sender has had packets for this neighbour of a class that goes before others.
+    pub const HURRIES: u8 = 128;
 }
 
 /// The place of a frame in its code block.
