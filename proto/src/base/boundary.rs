@@ -313,9 +313,10 @@ pub enum PacketUp {
         /// Whether it is in reach now.
         up: bool,
     },
-    /// A packet of a call (expedited forwarding and what goes with it) failed in all tries of the
-    /// radio, to a neighbour that is there.
-    CallFails(NodeId),
+    /// A packet of a call (expedited forwarding and what goes with it), or of anything else that
+    /// does not wait for the air (`TxOptions::waits`), failed in all tries of the radio, to a
+    /// neighbour that is there.
+    Drowned(NodeId),
     /// A measurement of a link.
     LinkSample(LinkSample),
 }
@@ -412,8 +413,9 @@ pub enum DatagramUp {
         /// Why.
         cause: DropCause,
     },
-    /// The link does not bring packets of a call to this next hop.
-    CallFails(NodeId),
+    /// The link does not bring packets to this next hop, of a call or of anything else that does
+    /// not wait for the air.
+    Drowned(NodeId),
     /// The route to a destination, also when it is only the last known.
     NextHop {
         /// Destination.

@@ -127,7 +127,7 @@ impl Forwarder {
             PacketUp::Dropped { id, cause } => {
                 self.up.push_back(DatagramUp::Dropped { id, cause });
             }
-            PacketUp::CallFails(to) => self.up.push_back(DatagramUp::CallFails(to)),
+            PacketUp::Drowned(to) => self.up.push_back(DatagramUp::Drowned(to)),
             PacketUp::Neighbour { .. } | PacketUp::LinkSample(_) => {}
         }
     }

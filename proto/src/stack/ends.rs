@@ -599,7 +599,7 @@ mod tests {
         let mut ends = sources();
         let all = |ends: &mut Ends| std::iter::from_fn(|| ends.poll_roomier()).collect::<Vec<_>>();
         assert_eq!(all(&mut ends).len(), COUNT);
-        let received = DatagramUp::CallFails(NodeId(2));
+        let received = DatagramUp::Drowned(NodeId(2));
         for index in [3, 70, 3] {
             let end = ends.wake(index).expect("an end");
             end.get_mut().handle_rx(&mut Cx::new(Instant::ZERO), received.clone());

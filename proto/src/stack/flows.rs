@@ -340,7 +340,7 @@ impl Layer for Flows {
             DatagramUp::Received { via, payload, signal } => {
                 self.on_received(cx, via, payload, signal);
             }
-            DatagramUp::CallFails(_) => self.handle_hop(cx, event),
+            DatagramUp::Drowned(_) => self.handle_hop(cx, event),
             DatagramUp::NextHop { .. } => {
                 for index in 0..self.ends.len() {
                     let transport = self.wake(index).expect("an end of ours");

@@ -1,5 +1,7 @@
 //! Blocks over nodes with several radios.
 
+use farhop_sim::engine::Report;
+
 use super::report;
 
 /// Goodput of blocks to a neighbour, in Mb/s, from a node that also sends blocks and some small
@@ -57,4 +59,52 @@ fn a_neighbour_is_answered_by_the_radio_that_heard_it_where_routes_back_are_othe
     }
     let report = super::report(&text);
     assert!(report.total_mbps() > 20.0, "{}", report.total_mbps());
+}
+
+/// A row of three nodes, or of two over a wire, with blocks from end to end.
+fn row(nodes: usize, settings: &str, link: &str) -> Report {
+    let mut text = format!("name = \"row\"\nduration_s = 30\n{settings}\n");
+    for node in 0..nodes {
+        text += &format!("[[node]]\nname = \"n{node}\"\n");
+    }
+    for from in 1..nodes {
+        text += &format!("[[link]]\nbetween = [\"n{}\", \"n{from}\"]\n{link}\n", from - 1);
+    }
+    text += &format!("[[flow]]\nfrom = \"n0\"\nto = \"n{}\"\nkind = \"hop\"\n", nodes - 1);
+    report(&text)
+}
+
+#[test]
+fn relays_that_are_reached_by_address_have_routes_to_each_other() {
+    let [raw, ip] = ["raw", "ip"].map(|kind| {
+        row(3, &format!("stack = {{ hop = {{ next_hop = \"{kind}\" }} }}"), "").total_mbps()
+    });
+    assert!(raw > 3.0 && ip > 0.9 * raw, "{raw} and {ip} Mb/s");
+}
+
+#[test]
+fn half_of_the_frames_of_a_wire_bring_half_of_its_rate() {
+    let goodput = row(2, "radio = { phy = \"wire\", rate_mbps = 10 }", "loss = 0.5").total_mbps();
+    assert!(goodput > 0.85 * 5.0 && goodput < 5.0, "{goodput} Mb/s");
+}
+
+#[test]
+fn relays_that_take_each_other_for_the_next_hop_do_not_ask_without_end() {
+    let mut text = "name = \"loop\"\nduration_s = 130\n\
+                    stack = { routing = { kind = \"olsr\", tc_s = 20 } }\n"
+        .to_owned();
+    for node in ["a", "b", "c", "d"] {
+        text += &format!("[[node]]\nname = \"{node}\"\n");
+    }
+    for ends in ["\"a\", \"b\"", "\"a\", \"c\"", "\"b\", \"c\"", "\"b\", \"d\"", "\"c\", \"d\""] {
+        text += &format!("[[link]]\nbetween = [{ends}]\n");
+    }
+    text += "[[flow]]\nfrom = \"a\"\nto = \"d\"\nkind = \"hop\"\nstart_s = 30\n";
+    for (from, since) in [("b", 60), ("c", 64)] {
+        text += &format!("[[fault]]\nlink = [\"{from}\", \"d\"]\nfrom_s = {since}\nto_s = 129\n");
+    }
+    let found = report(&text);
+    let asked: Vec<u64> = found.nodes.iter().map(|node| node.layers["hop"]["requests"]).collect();
+    println!("{asked:?}");
+    assert!(asked[1] < 1_500 && asked[2] < 1_500, "{asked:?}");
 }

@@ -7,6 +7,7 @@ mod applications;
 mod blocks;
 mod classes;
 mod harq;
+mod hidden;
 mod keys;
 mod losses;
 mod mac;

@@ -199,6 +199,10 @@ impl Plain {
                 neighbour.end_failures();
             } else if has_failed && !goes_again {
                 let is_gone = neighbour.on_failed(now, frame.is_tried_fully);
+                // Somebody who does not hear this node may send without a pause.
+                let is_other = frame.packet.is_some() && !frame.waits && frame.is_tried_fully;
+                let drowned = frame.to.filter(|_| is_other && !neighbour.is_gone);
+                self.up.extend(drowned.map(PacketUp::Drowned));
                 self.up.extend(frame.to.filter(|_| is_gone).map(|node| PacketUp::Neighbour {
                     node,
                     radio: frame.radio,
@@ -231,7 +235,7 @@ impl Plain {
         queue.on_entered(frame.access, frame.waits);
         queue.waiting.push_front(*packet);
         self.counters.sent_again += 1;
-        self.up.push_back(PacketUp::CallFails(to));
+        self.up.push_back(PacketUp::Drowned(to));
         true
     }
 

@@ -237,9 +237,7 @@ impl Layer for Snoop {
                     self.under_way = self.under_way.saturating_sub(1);
                     id.0 < OWN_IDS
                 }
-                PacketUp::Neighbour { .. } | PacketUp::CallFails(_) | PacketUp::LinkSample(_) => {
-                    true
-                }
+                PacketUp::Neighbour { .. } | PacketUp::Drowned(_) | PacketUp::LinkSample(_) => true,
             };
             if goes_on {
                 return Some(event);

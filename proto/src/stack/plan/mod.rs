@@ -265,10 +265,15 @@ impl Scenario {
                 add_path(topology, &search, source, to, nodes);
             }
         }
-        for flow in self.flow.iter().filter(|flow| flow.kind == FlowKind::Relayed) {
-            if flow.relay.as_ref().is_none_or(|relay| relay.at.is_empty()) {
-                add_steps(topology, names[&*flow.from], names[&*flow.to], nodes);
-            }
+        // Relays have packets of their own for each other.
+        let hop = self.stack.hop.as_ref();
+        let goes_by_address = hop.is_some_and(HopConfig::goes_by_address);
+        let has_steps = |flow: &&FlowConfig| match flow.kind {
+            FlowKind::Relayed => flow.relay.as_ref().is_none_or(|relay| relay.at.is_empty()),
+            _ => flow.has_blocks() && goes_by_address,
+        };
+        for flow in self.flow.iter().filter(has_steps) {
+            add_steps(topology, names[&*flow.from], names[&*flow.to], nodes);
         }
     }
 }

@@ -37,8 +37,33 @@ pub(super) fn check_hop(found: &mut Found, hop: &HopConfig) {
     let wait = hop.end_to_end_s;
     found.number(path("end_to_end_s"), wait, 0.01..=86_400.0, "a time in seconds");
     found.number(path("silence_s"), hop.silence_s, 1.0..=86_400.0, "a time in seconds");
+    found.number(path("relay_hours"), hop.relay_hours, 0.001..=87_600.0, "a time in hours");
     let memory = hop.memory_bytes as f64;
     // A neighbour's block may take half of it.
     let least = (4.0 * block).max(2.0 * hop.block_cost() as f64);
     found.number(path("memory_bytes"), memory, least..=1e15, "room for four blocks at least");
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::stack::Scenario;
+
+    /// Where problems are with these settings of flows of blocks.
+    fn paths(hop: &str) -> Vec<String> {
+        let text = format!(
+            "name = \"row\"\nduration_s = 1\nnode = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
+             link = [{{ between = [\"a\", \"b\"] }}]\n[stack.hop]\n{hop}\n"
+        );
+        let scenario: Scenario = toml::from_str(&text).expect("a scenario");
+        scenario.problems().into_iter().map(|problem| problem.path).collect()
+    }
+
+    #[test]
+    fn times_that_cannot_be_are_refused() {
+        for hours in ["-1", "0", "nan", "inf", "1e12"] {
+            assert_eq!(paths(&format!("relay_hours = {hours}")), ["stack.hop.relay_hours"]);
+        }
+        assert_eq!(paths("relay_hours = 0.01"), Vec::<String>::new());
+        assert_eq!(paths("silence_s = 0.5"), ["stack.hop.silence_s"]);
+    }
 }

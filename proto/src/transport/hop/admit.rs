@@ -27,6 +27,9 @@ const SHORT: u32 = 4;
 const LEAST_FIRST: f64 = 0.4;
 /// Part of the memory that blocks have which come at once over a link with a schedule.
 const TURNS_PART: u64 = 4;
+/// How long after a node has passed on a block it does so again for a request for its arrival. Two
+/// that take each other for the next hop would else ask each other as fast as the air allows.
+const VIRTUAL_APART: Duration = Duration::from_millis(250);
 /// Neighbours that may wait; more are heard when they ask again.
 const WAITERS: usize = 64;
 
@@ -201,7 +204,7 @@ impl Hop {
     fn on_virtual(&mut self, now: Instant, id: BlockId) {
         let block = &self.blocks[&id];
         match block.end {
-            End::PassedOn { .. } if block.transfer.is_none() => {
+            End::PassedOn { at } if block.transfer.is_none() && at + VIRTUAL_APART <= now => {
                 self.begin_transfer(now, id, true);
             }
             End::Open => self.forward(now, id.flow),

@@ -1,10 +1,12 @@
-//! Calls beside blocks.
+//! Calls beside blocks, and whatever else is no block.
 //!
 //! A packet of a call goes before the blocks of its own node, but a node that does not hear its
 //! sender may be in the midst of a burst, and begins the next one as soon as that is over: all
-//! tries of the radio are lost in it. A node whose packets of a call fail therefore tells its
-//! neighbours, they tell theirs, and whoever knows of it sends short bursts and leaves the air
-//! alone after each of them. The paper has priorities alone (`hop.md`, 2).
+//! tries of the radio are lost in it. So are those of TCP, which would have nothing for minutes. A
+//! node whose packets fail therefore tells its neighbours, they tell theirs, and whoever knows of
+//! it sends short bursts and leaves the air alone after each of them. The next hop of what fails is
+//! told until it knows: what is told to all is lost in the same bursts. The paper has priorities
+//! alone (`hop.md`, 2).
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -21,6 +23,9 @@ use crate::wire::udp;
 const LASTS: Duration = Duration::from_secs(10);
 /// From one message to the neighbours to the next.
 const PERIOD: Duration = Duration::from_millis(500);
+/// How often the next hop is told again that does not get the message: as long as a hidden node may
+/// fill the air with bursts.
+const TRIES: u8 = 16;
 /// Neighbours pass it on so many times: who cannot read what a node sends may still drown what it
 /// receives.
 const REACH: u8 = 2;
@@ -54,8 +59,8 @@ impl Hop {
         self.config.call_gap_ms > 0.0 && (is_near(Some(air)) || is_near(None))
     }
 
-    /// The next hop of a call does not get a packet of it.
-    pub(super) fn on_call_fails(&mut self, now: Instant, to: NodeId) {
+    /// A next hop does not get packets, of a call or of whatever else is no block.
+    pub(super) fn on_drowned(&mut self, now: Instant, to: NodeId) {
         self.calls.0.entry(self.air(to)).or_default().own = Some(now);
         self.on_call_nearby(now, to, 0);
     }
@@ -74,11 +79,30 @@ impl Hop {
             (on_air.next, on_air.told) = (now + PERIOD, reach);
             self.counters.calls_told += 1;
             self.queue(Message::Call { via, reach });
+            if is_own {
+                self.queue(Message::CallTo { via, tries: 0 });
+            }
         }
     }
 
-    /// The message of that to all who hear what goes to a neighbour.
-    pub(super) fn call_message(&mut self, via: NodeId, reach: u8) -> Datagram {
+    /// The next hop has not got the message: whoever drowns the call drowns that too.
+    pub(super) fn tell_again(&mut self, now: Instant, via: NodeId, tries: u8) {
+        let on_air = self.calls.0.get(&self.air(via)).copied().unwrap_or_default();
+        if tries < TRIES && is_lasting(now, on_air.own) {
+            self.queue(Message::CallTo { via, tries: tries + 1 });
+        }
+    }
+
+    /// The message of a call that fails: to all who hear what goes to a neighbour, or to that one,
+    /// which is sure to have been told then.
+    pub(super) fn call_message(&mut self, message: Message) -> Datagram {
+        let (Message::Call { via, .. } | Message::CallTo { via, .. }) = message else {
+            unreachable!("the caller has looked");
+        };
+        let (to, address, reach) = match message {
+            Message::Call { reach, .. } => (Destination::Around(via), ALL_SYSTEMS, reach),
+            _ => (self.destination_of(via), self.plan.ipv4(via), REACH),
+        };
         let header = Header {
             block: BlockId { flow: FlowKey { source: self.node, local: 0 }, number: 0 },
             destination: self.node,
@@ -92,20 +116,14 @@ impl Hop {
         };
         let front = wire::encode(&header, &Body::Call);
         let from = SocketAddrV4::new(self.plan.ipv4(self.node), wire::CONTROL_PORT);
-        let to = SocketAddrV4::new(ALL_SYSTEMS, wire::CONTROL_PORT);
-        let options = TxOptions {
-            access: AccessCategory::Voice,
-            rate: self.config.control_mbps.map(Bitrate::from_mbps).or(self.sure_rate),
-            waits: true,
-            ..TxOptions::default()
-        };
-        Datagram {
-            id: self.next_id(InRadio::Message(Message::Call { via, reach }, self.node)),
-            to: Destination::Around(via),
-            flow: CONTROL_FLOW,
-            payload: udp::encode(from, to, &front, &[]),
-            options,
-        }
+        let sure = || self.sure_rate.filter(|_| matches!(message, Message::Call { .. }));
+        let rate = self.config.control_mbps.map(Bitrate::from_mbps).or_else(sure);
+        let (access, waits) = (AccessCategory::Voice, true);
+        let options = TxOptions { access, rate, waits, ..TxOptions::default() };
+        let payload =
+            udp::encode(from, SocketAddrV4::new(address, wire::CONTROL_PORT), &front, &[]);
+        let id = self.next_id(InRadio::Message(message, self.node));
+        Datagram { id, to, flow: CONTROL_FLOW, payload, options }
     }
 }
 

@@ -102,8 +102,8 @@ pub struct HopConfig {
     /// a schedule, and radios on channels apart have their own.
     pub interactive_gap_ms: f64,
     /// How long a node leaves the air alone after every three frames of blocks, in milliseconds,
-    /// while a call (expedited forwarding) passes it or a neighbour: a packet of a call is lost if
-    /// somebody who does not hear its sender sends for longer than the radio tries. At high
+    /// while packets of a call, or of anything else that is no block, fail here or nearby: one is
+    /// lost if somebody who does not hear its sender sends for longer than the radio tries. At high
     /// bit-rates more frames go first, until the radio was busy for two thirds of that; 0 for no
     /// gaps.
     pub call_gap_ms: f64,
@@ -199,6 +199,11 @@ impl HopConfig {
     pub fn datagram_bytes(&self) -> usize {
         const IPV4_AND_UDP_BYTES: usize = 28;
         IPV4_AND_UDP_BYTES + wire::HEADER_BYTES + usize::from(self.frame_bytes)
+    }
+
+    /// Whether frames go to the address of the next hop, which routing leads to.
+    pub fn goes_by_address(&self) -> bool {
+        self.next_hop == NextHop::Ip
     }
 
     /// How long a source waits for the destination's acknowledgement.

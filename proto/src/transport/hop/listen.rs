@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::Hop;
 use super::admit::Waiting;
-use super::block::{Phase, Shape};
+use super::block::{Block, Phase, Shape, Transfer};
 use super::gap::LASTS;
 use super::out::Message;
 use crate::base::{Duration, Instant, NodeId};
@@ -21,6 +21,10 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// The neighbour hears of it once its burst is over, and what its radio has goes out before its gap
 /// begins.
 const LEAD: Duration = Duration::from_millis(30);
+/// The same where a node misses answers itself, which may be withheld as well.
+const DEAF_PERIOD: Duration = Duration::from_secs(1);
+/// So many requests for a block are in vain.
+const IN_VAIN: u32 = 5;
 /// What was asked for more recently is not asked for again, however often a neighbour listens.
 const JUST_NOW: Duration = Duration::from_millis(10);
 /// Neighbours with small blocks that are remembered.
@@ -33,6 +37,8 @@ pub(super) struct Listen {
     small: BTreeMap<NodeId, (Instant, BlockId, Shape)>,
     /// When it may ask for a gap again.
     next: Instant,
+    /// When it may do so because it misses answers.
+    next_deaf: Instant,
     /// When those who have little to send are told of the gap.
     due: Option<Instant>,
 }
@@ -42,6 +48,11 @@ impl Listen {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.due
     }
+}
+
+/// Whether a neighbour was asked for long, and nothing came back.
+fn is_in_vain(transfer: &Transfer) -> bool {
+    matches!(transfer.phase, Phase::Asked { tries, .. } if tries >= IN_VAIN)
 }
 
 impl Hop {
@@ -60,14 +71,19 @@ impl Hop {
     /// A frame of a large block came from a neighbour.
     pub(super) fn on_large_frame(&mut self, now: Instant, from: NodeId, id: BlockId) {
         let is_wanted = self.config.interactive_gap_ms > 0.0;
-        if !is_wanted || self.listen.small.is_empty() || self.listen.due.is_some() {
+        if !is_wanted || self.listen.due.is_some() || now < self.listen.next {
             return;
         }
         let is_beside = |(to, (at, ..)): (&NodeId, &(Instant, BlockId, Shape))| {
             *to != from && now < *at + LASTS && self.air(*to) == self.air(from)
         };
-        if now < self.listen.next || !self.listen.small.iter().any(is_beside) {
+        let has_small = self.listen.small.iter().any(is_beside);
+        let is_deaf = || now >= self.listen.next_deaf && self.is_deaf_beside(from);
+        if !has_small && !is_deaf() {
             return;
+        }
+        if !has_small {
+            self.listen.next_deaf = now + DEAF_PERIOD;
         }
         let Some(shape) = self.blocks.get(&id).map(|block| block.shape) else { return };
         self.queue(Message::Listen { block: id, to: from, shape });
@@ -76,7 +92,14 @@ impl Hop {
         self.listen.due = Some(now + LEAD);
     }
 
-    /// Tells those who have little to send, if it is time to.
+    /// Whether answers of a neighbour are missed, while one sends large blocks that may not hear it.
+    fn is_deaf_beside(&self, from: NodeId) -> bool {
+        let mut transfers = self.blocks.values().filter_map(|block| block.transfer.as_ref());
+        transfers.any(|it| it.via != from && is_in_vain(it) && self.air(it.via) == self.air(from))
+    }
+
+    /// Tells those who have little to send, if it is time to, and asks those anew whose answers are
+    /// missed.
     pub(super) fn tell_that_it_listens(&mut self, now: Instant) {
         if self.listen.due.is_none_or(|due| now < due) {
             return;
@@ -93,24 +116,31 @@ impl Hop {
             })
             .collect();
         others.into_iter().for_each(|message| self.queue(message));
+        let is_missed = |block: &Block| block.transfer.as_ref().is_some_and(is_in_vain);
+        let missed: Vec<BlockId> =
+            self.blocks.iter().filter(|(_, block)| is_missed(block)).map(|(id, _)| *id).collect();
+        missed.into_iter().for_each(|id| self.ask_again(now, id));
     }
 
     /// A neighbour listens to those who have little to send. One that sends it much leaves a gap.
     pub(super) fn on_listen(&mut self, now: Instant, via: NodeId) {
-        let (mut small, mut is_large) = (Vec::new(), false);
+        let (mut asked, mut is_large) = (Vec::new(), false);
         for (id, block) in &self.blocks {
             let Some(transfer) = block.transfer.as_ref().filter(|it| it.via == via) else {
                 continue;
             };
             match transfer.phase {
                 Phase::Sending => is_large |= !block.shape.is_small(),
-                Phase::Asked { since, .. } if block.shape.is_small() && since + JUST_NOW <= now => {
-                    small.push(*id);
+                Phase::Asked { since, .. }
+                    if (block.shape.is_small() || is_in_vain(transfer))
+                        && since + JUST_NOW <= now =>
+                {
+                    asked.push(*id);
                 }
                 Phase::Asked { .. } | Phase::Paused { .. } => {}
             }
         }
-        small.into_iter().for_each(|id| self.ask_again(now, id));
+        asked.into_iter().for_each(|id| self.ask_again(now, id));
         if is_large {
             self.on_asked_for_gap(now, via);
         }

@@ -412,7 +412,7 @@ impl Hop {
             DatagramUp::Done(done) => self.on_out(cx.now, done.id, done.outcome),
             DatagramUp::Dropped { id, cause: DropCause::TooLong } => self.on_too_long(cx.now, id),
             DatagramUp::Dropped { id, .. } => self.on_out(cx.now, id, PacketOutcome::Failed),
-            DatagramUp::CallFails(to) => self.on_call_fails(cx.now, to),
+            DatagramUp::Drowned(to) => self.on_drowned(cx.now, to),
             DatagramUp::NextHop { dst, via, radio, hops } => {
                 self.on_route(cx.now, dst, Route { via, hops }, radio);
                 self.forward_all(cx.now);

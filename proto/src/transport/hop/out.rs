@@ -37,6 +37,7 @@ pub(super) enum Message {
     Arrived { block: BlockId, shape: Shape, is_refused: bool, tries: u8 },
     Listen { block: BlockId, to: NodeId, shape: Shape },
     Call { via: NodeId, reach: u8 },
+    CallTo { via: NodeId, tries: u8 },
 }
 
 impl Message {
@@ -183,11 +184,15 @@ impl Hop {
                     false => self.strand(now, message(ARRIVED_TRIES)),
                 }
             }
+            Message::CallTo { via, tries } if outcome == PacketOutcome::Failed => {
+                self.tell_again(now, via, tries);
+            }
             // Whoever misses an answer asks again.
             Message::Answer { .. }
             | Message::Arrived { .. }
             | Message::Listen { .. }
-            | Message::Call { .. } => {}
+            | Message::Call { .. }
+            | Message::CallTo { .. } => {}
         }
     }
 
@@ -220,7 +225,9 @@ impl Hop {
                 (block, to, shape, Body::Arrived { crc: shape.crc, is_refused })
             }
             Message::Listen { block, to, shape } => (block, to, shape, Body::Listen),
-            Message::Call { via, reach } => return Some(self.call_message(via, reach)),
+            Message::Call { .. } | Message::CallTo { .. } => {
+                return Some(self.call_message(message));
+            }
         };
         let is_interactive = shape.is_interactive(block.number);
         let is_of_transfer = matches!(message, Message::Request { .. }) && !is_interactive;
@@ -296,15 +303,20 @@ impl Hop {
         id
     }
 
+    /// How a message gets to a next hop.
+    pub(super) fn destination_of(&self, to: NodeId) -> Destination {
+        match self.config.next_hop {
+            NextHop::Raw => Destination::NextHop(to),
+            NextHop::Ip => Destination::End(to),
+        }
+    }
+
     fn datagram(&mut self, content: Content<'_>, what: InRadio) -> Datagram {
         let Content { to, port, flow, options, front, rest } = content;
         let id = self.next_id(what);
         let socket = |node| SocketAddrV4::new(self.plan.ipv4(node), port);
         let payload = udp::encode(socket(self.node), socket(to), front, rest);
-        let to = match self.config.next_hop {
-            NextHop::Raw => Destination::NextHop(to),
-            NextHop::Ip => Destination::End(to),
-        };
+        let to = self.destination_of(to);
         let options = TxOptions { waits: true, ..options };
         Datagram { id, to, flow, payload, options }
     }

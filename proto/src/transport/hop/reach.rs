@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::Hop;
 use super::block::{Phase, Transfer};
 use super::out::Message;
-use super::send::{LEAST_WAIT, LONGEST_WAIT};
+use super::send::{LEAST_WAIT, LONGEST_WAIT, usual_wait};
 use crate::base::{Duration, Instant, NodeId, PacketOutcome, RadioId};
 use crate::wire::hop::BlockId;
 
@@ -17,9 +17,9 @@ const GONE: u32 = 12;
 /// How long after one was given up the next goes at the earliest: by then a turn of somebody hidden
 /// is over.
 const GIVEN_UP_WAIT: Duration = Duration::from_millis(60);
-/// How long at most an answer is waited for where the radio says that the request has come, and
-/// the neighbour has answered for the block before, or much is lost on the way to it: the request
-/// or the answer was lost behind a card.
+/// How long at most an answer is waited for, or three times as long as answers take, where the
+/// radio has not given the request up, and the neighbour has answered for the block before, or much
+/// is lost on the way to it: the request or the answer was lost behind a card, or nobody repeats.
 const DELIVERED_WAIT: Duration = Duration::from_millis(100);
 /// How often it is asked again so soon: it may hear somebody else by now.
 const DELIVERED_TRIES: u32 = 200;
@@ -71,6 +71,8 @@ impl Hop {
         outcome: PacketOutcome,
     ) {
         let is_lossy = self.is_lossy(to);
+        let (is_gone, soon) =
+            (self.is_gone(to), DELIVERED_WAIT.max(usual_wait(&self.answer_time, to)));
         let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
         if let Some(transfer) = transfer
             && let Phase::Asked { due, tries, .. } = &mut transfer.phase
@@ -78,7 +80,10 @@ impl Hop {
             let is_lost = (transfer.is_answered || is_lossy) && *tries <= DELIVERED_TRIES;
             match outcome {
                 PacketOutcome::Failed => *due = (*due).max(now + GIVEN_UP_WAIT),
-                PacketOutcome::Delivered if is_lost => *due = (*due).min(now + DELIVERED_WAIT),
+                PacketOutcome::Sent if is_gone => {}
+                PacketOutcome::Delivered | PacketOutcome::Sent if is_lost => {
+                    *due = (*due).min(now + soon);
+                }
                 PacketOutcome::Delivered | PacketOutcome::Sent => {}
             }
         }
@@ -205,7 +210,8 @@ impl Hop {
             Message::Request { .. }
             | Message::Answer { .. }
             | Message::Listen { .. }
-            | Message::Call { .. } => None,
+            | Message::Call { .. }
+            | Message::CallTo { .. } => None,
         }
     }
 }

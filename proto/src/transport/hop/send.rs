@@ -204,8 +204,7 @@ impl Hop {
             Phase::Asked { tries, .. } => tries + 1,
             Phase::Sending | Phase::Paused { .. } => 1,
         };
-        let first = answers.get(&transfer.via).map_or(FIRST_WAIT, |mean| *mean * 3);
-        let first = first.clamp(LEAST_WAIT, LONGEST_WAIT);
+        let first = usual_wait(answers, transfer.via);
         // Whoever has answered once withholds nothing: silence is a loss then.
         let quick = match transfer.round {
             _ if block.shape.is_interactive(id.number) => INTERACTIVE_TRIES,
@@ -375,4 +374,10 @@ impl Hop {
             self.ask(now, id);
         }
     }
+}
+
+/// How long an answer of a neighbour is waited for.
+pub(super) fn usual_wait(answers: &BTreeMap<NodeId, Duration>, via: NodeId) -> Duration {
+    let wait = answers.get(&via).map_or(FIRST_WAIT, |mean| *mean * 3);
+    wait.clamp(LEAST_WAIT, LONGEST_WAIT)
 }

@@ -324,7 +324,7 @@ impl Layer for Udp {
             }
             DatagramUp::Done(_)
             | DatagramUp::Dropped { .. }
-            | DatagramUp::CallFails(_)
+            | DatagramUp::Drowned(_)
             | DatagramUp::NextHop { .. } => {}
         }
     }

@@ -13,8 +13,7 @@ fn frames_beside(config: HopConfig, failing: u16, wait: Duration) -> (Row, Vec<I
     row.push(flow(1), 0, 2, 7_000, false);
     row.run_until(row.now + Duration::from_secs(1));
     let now = row.now;
-    row.hop(failing)
-        .handle_rx(&mut Cx::new(now), DatagramUp::CallFails(NodeId(failing.max(2) - 1)));
+    row.hop(failing).handle_rx(&mut Cx::new(now), DatagramUp::Drowned(NodeId(failing.max(2) - 1)));
     row.run_until(now + wait);
     row.first_frames.clear();
     row.push(flow(1), 1, 2, 210_000, true);
