@@ -55,12 +55,17 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     // Piece by piece: the report of ten thousand nodes as one text would be its largest part.
     let mut out = io::BufWriter::new(io::stdout().lock());
     let written = serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from);
-    printed(written.and_then(|()| writeln!(out)).and_then(|()| out.flush()))
+    printed(written.and_then(|()| writeln!(out)).and_then(|()| out.flush())).map(|_| ())
 }
 
 /// Prints text on standard output.
 pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
     printed(writeln!(io::stdout(), "{text}"))
+    is_printed(text).map(|_| ())
+}
+
+/// The same; whether there was still somebody to read it.
+pub(crate) fn is_printed(text: &str) -> Result<bool, Failure> {
 }
 
 /// Whether somebody may still read standard output: the other end of a pipe can be gone.
@@ -72,12 +77,24 @@ pub(crate) fn has_reader() -> bool {
         || !out[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
-/// A reader that has gone away is no error; a full disk is one.
-fn printed(outcome: io::Result<()>) -> Result<(), Failure> {
+/// A reader that has gone away is no error, and is told by false; a full disk is one.
+fn printed(outcome: io::Result<()>) -> Result<bool, Failure> {
     match outcome {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Failed(format!("standard output cannot be written: {error}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::Failed(format!("standard output cannot be written: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_has_gone_away_is_no_error_but_has_read_nothing() {
+        let outcome = |kind: io::ErrorKind| printed(Err(kind.into())).ok();
+        assert_eq!(printed(Ok(())).ok(), Some(true));
+        assert_eq!(outcome(io::ErrorKind::BrokenPipe), Some(false));
+        assert_eq!(outcome(io::ErrorKind::StorageFull), None);
     }
 }

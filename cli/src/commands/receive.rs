@@ -18,7 +18,7 @@ use farhop_run::files::{FilesStatus, IncomingStatus, State};
 
 use super::fetch::{Placed, fetch, remove_strays};
 use super::files::{Daemon, DaemonOptions, TICK};
-use super::print_text;
+use super::{has_reader, is_printed};
 use crate::progress::Bar;
 use crate::{Failure, interrupt};
 
@@ -31,7 +31,8 @@ const SOON: Duration = Duration::from_millis(5);
 /// After so long its user is told what it waits for.
 const LONG: Duration = Duration::from_secs(5);
 
-/// Fetches the files that came for this node into a folder, until it is interrupted.
+/// Fetches the files that came for this node into a folder, until it is interrupted or nobody
+/// reads any more what it prints.
 ///
 /// A file that is there under the same name with other bytes is kept: the new one gets a number.
 /// What cannot be put into the folder, because that is full for example, is tried again.
@@ -63,7 +64,8 @@ pub(crate) fn receive(options: &ReceiveOptions) -> Result<(), Failure> {
     let bar = Bar::start("waiting for files");
     let left = options.count.map_or(usize::MAX, NonZeroUsize::get);
     let (dir, unplaced) = (options.dir.as_path(), BTreeMap::new());
-    let mut receiving = Receiving { daemon, dir, bar: &bar, left, unplaced, is_clean: false };
+    let mut receiving =
+        Receiving { daemon, dir, bar: &bar, left, is_read: true, unplaced, is_clean: false };
     let outcome = receiving.run(options.count.is_some());
     bar.end();
     outcome
@@ -76,6 +78,8 @@ struct Receiving<'a> {
     bar: &'a Bar,
     /// How many files more it fetches.
     left: usize,
+    /// Whether what it tells is read.
+    is_read: bool,
     /// Files that could not be put into the folder.
     unplaced: BTreeMap<String, Unplaced>,
     /// Whether what killed commands left there is removed.
@@ -94,12 +98,12 @@ impl Receiving<'_> {
     /// Fetches what is there and what comes. Where so many files are wanted, one that cannot be
     /// fetched ends it.
     fn run(&mut self, is_counted: bool) -> Result<(), Failure> {
-        while self.left > 0 {
+        while self.goes_on() {
             let problem = self.look()?;
             if interrupt::has_come() {
                 return Err(Failure::Interrupted);
             }
-            if self.left > 0 {
+            if self.goes_on() {
                 match problem {
                     Some(problem) if is_counted => return Err(Failure::Failed(problem)),
                     _ => thread::sleep(TICK),
@@ -107,6 +111,11 @@ impl Receiving<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether more is wanted, and somebody is there to be told of it.
+    fn goes_on(&self) -> bool {
+        self.left > 0 && self.is_read && has_reader()
     }
 
     /// Fetches what is there now. Returns what could not be fetched, and why.
@@ -125,7 +134,7 @@ impl Receiving<'_> {
         for file in incoming {
             let IncomingStatus { info, from, received, state, .. } = &file;
             match state {
-                State::Done if self.left > 0 => {
+                State::Done if self.goes_on() => {
                     if let Some(new) = self.take(node, &file)? {
                         self.bar.line(&new);
                         problem = Some(new);
@@ -176,7 +185,8 @@ impl Receiving<'_> {
         Ok(None)
     }
 
-    /// Tells of a file that is in the folder, first its user and then the daemon.
+    /// Tells of a file that is in the folder, first its user and then the daemon: one that no user
+    /// is told of is still to be fetched.
     fn tell(&mut self, file: &IncomingStatus, placed: Placed) -> Result<io::Result<()>, Failure> {
         if let Err(error) = placed.sync() {
             return Ok(Err(error));
@@ -184,7 +194,10 @@ impl Receiving<'_> {
         if let Some(place) = &placed.place {
             let (place, size) = (place.display(), counted(file.info.size, "byte"));
             let text = format!("{place}: {size} from {}", file.from);
-            self.bar.beside(|| print_text(&text))?;
+            self.is_read = self.bar.beside(|| is_printed(&text))?;
+            if !self.is_read {
+                return Ok(Ok(()));
+            }
             placed.mark();
             self.left -= 1;
         }

@@ -282,6 +282,14 @@ fn a_file_crosses_a_lab() {
     let got = fs::read(place.path("in/sent.bin")).expect("it came");
     assert!(got == content, "it came changed");
 }
+    // A file of which nobody is told stays with the daemon.
+    let out = send("valley:untold.bin");
+    assert!(out.status.success(), "{}", stderr(&out));
+    let unread = place.start_unread(&["receive", &inbox, "--node", "valley"]);
+    assert_eq!(unread.end(), (Some(0), String::new()));
+    let out = place.farhop(&["cache", "--node", "valley"]);
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(said.contains("untold.bin from hill"), "{said}");
 
 #[test]
 #[ignore = "system: standard input across three daemons that are killed, about 10 s"]
