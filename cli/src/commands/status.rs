@@ -459,6 +459,21 @@ fn describe_differing(status: &Value) -> String {
 /// A line with the counters that are not zero.
 fn list(out: &mut String, what: &str, counters: &Value) {
     let counters = counters.as_object().into_iter().flatten();
+    #[test]
+    fn a_neighbour_that_is_not_down_but_silent_is_not_called_up() {
+        let mut status = status(40.0, 1_250_000);
+        let neighbour = &mut status["stack"]["link"]["neighbours"][0];
+        neighbour["heard_ago_ns"] = json!(9_900_000_000_u64);
+        neighbour["signal_dbm"] = json!(-71.5);
+        let said = describe(&status, None);
+        assert!(said.contains("valley: up,") && said.contains("-71.5 dBm"), "{said}");
+        status["stack"]["link"]["neighbours"][0]["heard_ago_ns"] = json!(28_300_000_000_u64);
+        let said = describe(&status, None);
+        let line = "neighbour valley: last heard 28 s ago, loss 10.0 %, 0.50 coded per data frame, \
+                    12 packets queued, 0.25 Mb/s out and 0.00 in on average\n";
+        assert!(said.contains(line), "{said}");
+    }
+
     let counted: Vec<String> = counters
         .filter(|(_, count)| count.as_u64().is_some_and(|count| count > 0))
         .map(|(name, count)| format!("{name} {count}"))

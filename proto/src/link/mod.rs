@@ -133,7 +133,7 @@ pub struct NeighbourStatus {
     pub radio: RadioId,
     /// Whether it has been heard lately; where there are slots, whether it is in step.
     pub up: bool,
-    /// How long ago a frame of it came.
+    /// How long ago a frame of it came, or an acknowledgement where the radio tells of these.
     #[serde(rename = "heard_ago_ns")]
     pub heard_ago: Option<Duration>,
     /// The last correction of the slot start by this neighbour's stamp, in nanoseconds.

@@ -59,18 +59,28 @@ fn rates(status: &Value, neighbour: &Value, earlier: Option<&Value>) -> String {
 /// A neighbour of which nothing was heard for so long is silent; one that is down until then may be
 /// out of step.
 const SILENT_S: f64 = 1.0;
+/// One that is not down, but of which nothing was heard for so long, may be gone: where nothing is
+/// sent unless somebody has something to say, silence alone takes no neighbour down.
+const UNHEARD_S: f64 = 10.0;
 
 fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
     let name = names[neighbour["node"].to_string()].as_str().unwrap_or("?");
     let queued = counted(&neighbour["queue_packets"], "packet");
     let is_up = neighbour["up"] == true;
-    let mut out = format!("  neighbour {name}: {}", if is_up { "up" } else { "DOWN" });
+    let heard_ago_s = neighbour["heard_ago_ns"].as_f64().map(|ago| ago / 1e9);
+    let unheard_s = heard_ago_s.filter(|ago| *ago >= UNHEARD_S);
+    let word = match unheard_s {
+        Some(ago) if is_up => format!("last heard {ago:.0} s ago"),
+        _ if is_up => "up".into(),
+        _ => "DOWN".into(),
+    };
+    let mut out = format!("  neighbour {name}: {word}");
     if let Some(why) = neighbour["refused"].as_str() {
         let _ = write!(out, ", REFUSED: it has another {why}");
     }
-    let heard_ago_s = neighbour["heard_ago_ns"].as_f64().map(|ago| ago / 1e9);
     // What was measured while it was heard does not hold for long.
-    let is_heard = is_up || heard_ago_s.is_some_and(|ago| ago < SILENT_S);
+    let most_s = if is_up { UNHEARD_S } else { SILENT_S };
+    let is_heard = heard_ago_s.map_or(is_up, |ago| ago < most_s);
     let _ = match heard_ago_s {
         _ if is_up => Ok(()),
         _ if is_heard => write!(out, ", but heard"),

@@ -196,6 +196,7 @@ impl Plain {
                 if outcome == PacketOutcome::Failed { 0 } else { frame.bytes as u64 };
             if outcome == PacketOutcome::Delivered {
                 neighbour.delivered += 1;
+                neighbour.acknowledged = Some(now);
                 neighbour.end_failures();
             } else if has_failed && !goes_again {
                 let is_gone = neighbour.on_failed(now, frame.is_tried_fully);
@@ -480,8 +481,8 @@ impl Plain {
             kind: None,
             node,
             radio,
-            up: neighbour.heard.is_some() || neighbour.delivered > 0,
-            heard_ago: neighbour.heard.map(|heard| now.since(heard)),
+            up: neighbour.is_up(),
+            heard_ago: neighbour.last_sign().map(|sign| now.since(sign)),
             sync_error_ns: None,
             loss,
             loss_so_far: loss,

@@ -13,6 +13,7 @@ const SILENT: Duration = Duration::from_secs(3);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Neighbour {
     pub(super) heard: Option<Instant>,
+    pub(super) acknowledged: Option<Instant>,
     pub(super) signal: Option<Dbm>,
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,
@@ -26,6 +27,16 @@ pub(super) struct Neighbour {
 }
 
 impl Neighbour {
+    /// When something of it came last, a frame or an acknowledgement.
+    pub(super) fn last_sign(&self) -> Option<Instant> {
+        self.heard.max(self.acknowledged)
+    }
+
+    /// Whether something of it came, and it is not gone since.
+    pub(super) fn is_up(&self) -> bool {
+        self.last_sign().is_some() && !self.is_gone
+    }
+
     /// It did not get a packet. Returns whether it is gone from now on.
     pub(super) fn on_failed(&mut self, now: Instant, is_tried_fully: bool) -> bool {
         let failures = if is_tried_fully { &mut self.failures } else { &mut self.short_failures };
@@ -40,5 +51,27 @@ impl Neighbour {
     pub(super) fn end_failures(&mut self) -> bool {
         (self.failures, self.short_failures) = (0, 0);
         std::mem::take(&mut self.is_gone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_acknowledges_is_there_and_one_that_is_gone_is_not_up() {
+        let start = Instant::ZERO;
+        let mut neighbour = Neighbour::default();
+        assert!(!neighbour.is_up());
+        neighbour.acknowledged = Some(start + SILENT);
+        neighbour.heard = Some(start);
+        assert!(neighbour.is_up());
+        assert_eq!(neighbour.last_sign(), Some(start + SILENT));
+        for _ in 0..GONE {
+            neighbour.on_failed(start + SILENT, true);
+        }
+        assert!(!neighbour.is_up());
+        neighbour.end_failures();
+        assert!(neighbour.is_up());
     }
 }
