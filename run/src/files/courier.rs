@@ -10,7 +10,7 @@ use farhop_proto::transport::hop::{Arrived, Hop, frames_of};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 use serde::{Deserialize, Serialize};
 
-use super::records::{FileInfo, Incoming, Outgoing, State, is_name};
+use super::records::{FileInfo, Incoming, Outgoing, State, is_name, name_rule};
 use crate::blocks::{GivenUp, Office, Task, modified_ns, open_file, random, whole_file};
 
 /// Files on their way from here, and files that came and were not fetched, at most.
@@ -288,8 +288,11 @@ impl Courier {
     pub(crate) fn send(&mut self, office: &Office, local: u32, wanted: SendFile) -> Result<()> {
         let SendFile { path, to, name, size, sha256, modified_ns: before } = wanted;
         let node = office.node_of(&to)?;
-        let shown = name.escape_debug();
-        ensure!(is_name(&name), "'{shown}' is no name for a file; give another one behind {to}:");
+        let (shown, rule) = (name.escape_debug(), name_rule());
+        ensure!(
+            is_name(&name),
+            "'{shown}' is no name for a file: {rule}; give another one behind {to}:"
+        );
         ensure!(path.is_absolute(), "{} is not a full path", path.display());
         let opened = open_file(&path);
         let (_, metadata) = opened.with_context(|| format!("cannot read {}", path.display()))?;
@@ -539,6 +542,20 @@ mod tests {
             .expect("it is ours");
         let refused = courier.send(&office, 2, wanted).expect_err("it is another file");
         assert!(refused.to_string().contains("was changed while its checksum"), "{refused}");
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_refused_with_what_names_may_be() {
+        let (mut office, _asked) = Office::of_test();
+        office.names.insert(NodeId(3), "valley".into());
+        let (to, name, sha256) = ("valley".into(), ".map".into(), "ab".into());
+        let path = "/map.png".into();
+        let wanted = SendFile { path, to, name, size: 9, sha256, modified_ns: None };
+        let mut courier = Courier::build(Vec::new(), Vec::new());
+        let refused = courier.send(&office, 1, wanted).expect_err("it is hidden").to_string();
+        let right = "'.map' is no name for a file: a name has 1 to 255 bytes, no '/', no control \
+                     character and no leading dot; give another one behind valley:";
+        assert_eq!(refused, right);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 pub(crate) use courier::Courier;
 pub use courier::{FilesStatus, IncomingStatus, OutgoingStatus, SendFile};
 pub use push::Push;
-pub(crate) use records::Part;
+pub(crate) use records::{Part, name_rule};
 pub use records::{FileInfo, Incoming, NAME_BYTES, Outgoing, State, is_id, is_name};
 
 pub use crate::blocks::{modified_ns, open_file, sum_bytes, sum_file};

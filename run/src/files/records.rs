@@ -115,6 +115,11 @@ impl FileInfo {
 /// or cannot be shown.
 pub fn is_name(name: &str) -> bool {
     let is_plain = |letter: char| letter != '/' && !letter.is_control();
+/// What [`is_name`] asks of a name, for people.
+pub(crate) fn name_rule() -> String {
+    format!("a name has 1 to {NAME_BYTES} bytes, no '/', no control character and no leading dot")
+}
+
     !name.is_empty()
         && name.len() <= NAME_BYTES
         && !name.starts_with('.')
