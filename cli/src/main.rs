@@ -125,7 +125,16 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
+/// Has errors stand in lines as long as they are: a break within a path or a command would be
+/// copied with it.
+fn keep_lines_whole() {
+    let options = || miette::MietteHandlerOpts::new().wrap_lines(false);
+    // One that is set already is this one.
+    let _ = miette::set_hook(Box::new(move |_| Box::new(options().build())));
+}
+
 fn main() -> ExitCode {
+    keep_lines_whole();
     let filter = tracing_subscriber::EnvFilter::try_from_env("FARHOP_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     // The log of a lab's process is a file, and its last lines may be shown in a message.
