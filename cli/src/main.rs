@@ -89,9 +89,25 @@ pub(crate) enum Failure {
     Interrupted,
 }
 
+impl Failure {
+    /// What was asked for is wrong.
+    pub(crate) fn input(what: String) -> Self {
+        Self::Input(miette::miette!("{what}"))
+    }
+
+    /// The same of what was right before, when something was done already.
+    pub(crate) fn into_failed(self) -> Self {
+        match self {
+            Self::Input(report) => Self::Failed(report.to_string()),
+            other => other,
+        }
+    }
+}
+
 impl From<farhop_run::lab::LabError> for Failure {
     fn from(error: farhop_run::lab::LabError) -> Self {
         match error {
+            farhop_run::lab::LabError::Unknown(what) => Self::input(what),
             farhop_run::lab::LabError::Interrupted => Self::Interrupted,
             farhop_run::lab::LabError::NotRun { said, is_there } => {
                 Self::NotRun(said, if is_there { 126 } else { 127 })
@@ -103,8 +119,9 @@ impl From<farhop_run::lab::LabError> for Failure {
 
 impl From<farhop_run::keys::KeysError> for Failure {
     fn from(error: farhop_run::keys::KeysError) -> Self {
-        match error.is_of_folder() {
-            true => Self::Input(miette::miette!("{error}")),
+        let is_of_command = matches!(error, farhop_run::keys::KeysError::Name { .. });
+        match is_of_command || error.is_of_folder() {
+            true => Self::input(error.to_string()),
             false => Self::Failed(error.to_string()),
         }
     }

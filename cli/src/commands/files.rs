@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 
-use super::status::{Wanted, only};
+use super::daemons::{Wanted, check_node, only};
 use super::{print_json, print_text};
 use crate::progress::{Bar, tell};
 use crate::{Failure, interrupt};
@@ -146,6 +146,11 @@ impl Daemon {
     /// How all files stand; nothing while the daemon is not there.
     pub(super) fn files(&self) -> Option<FilesStatus> {
         self.ask(Request::Files {}).ok()
+    /// Refuses what is no other node of its scenario.
+    fn check_node(&self, node: &str) -> Result<(), Failure> {
+        check_node(node, &self.ask(Request::Status {})?)
+    }
+
     }
 }
 
@@ -169,6 +174,7 @@ pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
     let wanted = describe(file, to)?;
     let label = format!("{} to {}", file.display(), wanted.to);
     let Taken { id } = ask_to_send(&daemon, wanted)?;
+    daemon.check_node(to.split_once(':').map_or(to, |(node, _)| node))?;
     if options.no_wait {
         wait_until(&daemon, id, &label, |file| file.is_kept.then_some(()))?;
         print_text(&format!("on its way as number {id}: {label}"))?;
@@ -240,6 +246,7 @@ pub(crate) fn push(options: &PushOptions) -> Result<(), Failure> {
     let label = format!("{file} to {to}");
     let bar = Bar::start(&label);
     let mut watcher = |bytes: u64| {
+    daemon.check_node(to)?;
         bar.say(&format!("{label}, {}", counted(bytes, "byte")));
         !interrupt::has_come()
     };

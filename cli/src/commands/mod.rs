@@ -1,6 +1,7 @@
 //! One file for each command.
 
 pub(crate) mod check;
+mod daemons;
 pub(crate) mod demo;
 mod fetch;
 pub(crate) mod files;
@@ -60,12 +61,12 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 
 /// Prints text on standard output.
 pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
-    printed(writeln!(io::stdout(), "{text}"))
     is_printed(text).map(|_| ())
 }
 
 /// The same; whether there was still somebody to read it.
 pub(crate) fn is_printed(text: &str) -> Result<bool, Failure> {
+    printed(writeln!(io::stdout(), "{text}"))
 }
 
 /// Whether somebody may still read standard output: the other end of a pipe can be gone.

@@ -11,8 +11,8 @@ use farhop_run::device::os::ask_for_descriptors;
 use farhop_run::proxy::{Allowed, Entry, Exit, Exits, Forward, Place, Prefix, Redirect, Rules};
 use farhop_run::sockets::client::Daemon;
 
+use super::daemons::{Wanted, check_node, only, statuses};
 use super::print_text;
-use super::status::{Wanted, only, statuses};
 use crate::progress::tell;
 use crate::{Failure, interrupt};
 
@@ -119,10 +119,10 @@ pub(crate) fn proxy(options: &ProxyOptions) -> Result<(), Failure> {
     }
     if options.socks.is_empty() && options.forward.is_empty() && !options.transparent {
         let ways = "--socks PORT, --forward PORT=HOST:PORT or --transparent";
-        return Err(Failure::Input(miette::miette!("nothing to take: give {ways}")));
+        return Err(Failure::input(format!("nothing to take: give {ways}")));
     }
     let exits = Exits::read(options.exit.iter().map(String::as_str));
-    let exits = exits.map_err(|error| Failure::Input(miette::miette!("{error}")))?;
+    let exits = exits.map_err(|error| Failure::input(error.to_string()))?;
     let daemon = options.daemon.find()?;
     let status = query(daemon.path()).map_err(|error| failed(&error))?;
     check_exits(&exits, &status)?;
@@ -154,22 +154,7 @@ pub(crate) fn proxy(options: &ProxyOptions) -> Result<(), Failure> {
 /// Refuses exits that the daemon with this status cannot reach, ever: nodes that its scenario does
 /// not have, and its own.
 fn check_exits(exits: &Exits, status: &serde_json::Value) -> Result<(), Failure> {
-    let names = status["names"].as_object().into_iter().flatten();
-    let mut names: Vec<(u64, &str)> =
-        names.filter_map(|(number, name)| Some((number.parse().ok()?, name.as_str()?))).collect();
-    names.sort_unstable();
-    let names: Vec<&str> = names.into_iter().map(|(_, name)| name).collect();
-    for node in exits.nodes() {
-        if !names.contains(&node) {
-            let known = names.join(", ");
-            let what = format!("no node '{node}' in the scenario; it has {known}");
-            return Err(Failure::Failed(what));
-        }
-        if status["name"] == node {
-            return Err(Failure::Failed(format!("'{node}' is this node")));
-        }
-    }
-    Ok(())
+    exits.nodes().try_for_each(|node| check_node(node, status))
 }
 
 fn redirect(options: &ProxyOptions, entry: &Entry, exits: &Exits) -> Result<Redirect, Failure> {
@@ -252,7 +237,7 @@ mod tests {
         let said = |exit: &[&str]| {
             let exits = Exits::read(exit.iter().copied()).expect("exits");
             match check_exits(&exits, &status) {
-                Err(Failure::Failed(what)) => what,
+                Err(Failure::Input(why)) => why.to_string(),
                 Err(_) => "another failure".into(),
                 Ok(()) => String::new(),
             }

@@ -56,7 +56,7 @@ pub(crate) fn receive(options: &ReceiveOptions) -> Result<(), Failure> {
     let daemon = Daemon::find(&options.daemon)?;
     if options.dir.exists() && !options.dir.is_dir() {
         let what = format!("{} is a file; files go into a folder", options.dir.display());
-        return Err(Failure::Input(miette::miette!("{what}")));
+        return Err(Failure::input(what));
     }
     fs::create_dir_all(&options.dir).map_err(|error| {
         Failure::Failed(format!("cannot make the folder {}: {error}", options.dir.display()))

@@ -5,21 +5,19 @@ mod time;
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use farhop_proto::base::{PublicKey, counted};
 use farhop_proto::link::secure::Difference;
-use farhop_run::daemon::{self, runtime_dirs};
 use farhop_run::device::interface::enough_mtu;
-use farhop_run::lab::{self, LabState};
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use self::link::describe_link;
 use self::time::describe_upsets;
+use super::daemons::{Wanted, is_of_one, statuses};
 use super::{has_reader, print_json, print_text};
-use crate::progress::tell;
 use crate::{Failure, interrupt};
 
 /// Clears a terminal and goes to its first line.
@@ -54,10 +52,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         lab: None,
         runtime_dir: options.runtime_dir.as_deref(),
     };
-    let is_of_node = options.node.is_some() || own_node(inside(wanted).as_ref()).is_some();
+    let is_of_node = is_of_one(wanted);
     let mut before: Vec<Value> = Vec::new();
     loop {
-        let statuses = statuses(wanted)?;
+        let statuses = statuses(wanted);
+        let statuses =
+            if before.is_empty() { statuses } else { statuses.map_err(Failure::into_failed) }?;
         if options.json {
             match (is_of_node, statuses.as_slice()) {
                 (true, [status]) => print_json(status)?,
@@ -82,134 +82,6 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
-}
-
-/// Which daemons are asked: where nothing is said all of this host, within `farhop lab exec` that
-/// of its node. A name alone means a node of that lab there.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Wanted<'a> {
-    /// Only that of this node.
-    pub(super) node: Option<&'a str>,
-    /// Only those of the lab with this id or scenario.
-    pub(super) lab: Option<&'a str>,
-    /// Where control sockets are, and nowhere else; without it, where they usually are, and in
-    /// labs.
-    pub(super) runtime_dir: Option<&'a Path>,
-}
-
-/// The control socket of the only daemon that is wanted; an error if there is none, or several.
-pub(super) fn only(wanted: Wanted<'_>) -> Result<PathBuf, Failure> {
-    let mut running = running(wanted)?;
-    if running.len() > 1 {
-        let mut names: Vec<&str> = running.iter().map(|daemon| daemon.name.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
-        if names.len() == 1 {
-            let dirs = running.iter().filter_map(|daemon| daemon.path.parent());
-            let dirs: Vec<String> = dirs.map(|dir| dir.display().to_string()).collect();
-            let (name, dirs) = (names[0], dirs.join(", "));
-            return Err(Failure::Failed(format!(
-                "several daemons are called '{name}': choose by --runtime-dir: {dirs}"
-            )));
-        }
-        let names = names.join(", ");
-        return Err(Failure::Failed(format!(
-            "several daemons run here: choose by --node: {names}"
-        )));
-    }
-    Ok(running.remove(0).path)
-}
-
-/// The status of each daemon that is wanted, and answers; an error if there is none.
-pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
-    let (mut statuses, mut failed) = (Vec::new(), Vec::new());
-    for daemon in running(wanted)? {
-        match daemon::query(&daemon.path) {
-            Ok(status) => statuses.push(status),
-            Err(error) => failed.push(format!("{} does not answer: {error}", daemon.name)),
-        }
-    }
-    if statuses.is_empty() {
-        return Err(Failure::Failed(failed.join("; ")));
-    }
-    // One that hangs hides none of the others.
-    failed.iter().for_each(|failed| tell(&format!("farhop: {failed}")));
-    Ok(statuses)
-}
-
-/// The lab and the name in it whose `farhop lab exec` this runs in, where no other place is asked
-/// for.
-fn inside(wanted: Wanted<'_>) -> Option<(LabState, String)> {
-    let has_place = wanted.lab.is_some() || wanted.runtime_dir.is_some();
-    lab::own().filter(|_| !has_place)
-}
-
-/// The node in which this runs. The air is none: what is started there is shown all.
-fn own_node(inside: Option<&(LabState, String)>) -> Option<&str> {
-    let name = inside.map(|(_, name)| name.as_str());
-    name.filter(|name| !name.starts_with('@'))
-}
-
-/// The daemons that are wanted, at least one.
-fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
-    let inside = inside(wanted);
-    let mut wanted = wanted;
-    if let Some((lab, _)) = &inside {
-        wanted.lab = Some(&lab.id);
-        wanted.node = wanted.node.or(own_node(inside.as_ref()));
-    }
-    let dirs = dirs(wanted);
-    let mut running: Vec<_> = dirs.iter().flat_map(|dir| daemon::list(dir)).collect();
-    // The air of a lab has a socket too, but is no node.
-    running.retain(|daemon| !daemon.name.starts_with('@'));
-    let mut names: Vec<String> = running.iter().map(|daemon| daemon.name.clone()).collect();
-    names.sort_unstable();
-    names.dedup();
-    if let Some(node) = wanted.node {
-        running.retain(|daemon| daemon.name == node);
-    }
-    if running.is_empty() {
-        if let (Some(name), None) = (wanted.lab, &inside) {
-            lab::find(Some(name))?;
-        }
-        let who = wanted.node.map_or("no daemon".into(), |node| format!("no daemon for '{node}'"));
-        let place = wanted.lab.map_or(String::new(), |lab| format!(" in the lab '{lab}'"));
-        let mut barred = dirs.iter().flat_map(|dir| daemon::barred(dir));
-        if let Some(path) = barred.next() {
-            return Err(Failure::Failed(format!(
-                "{who}{place} is running that you may ask; what is in {} is another user's, and a \
-                 daemon answers its own user and root: take that user, or `sudo farhop ...`",
-                path.display()
-            )));
-        }
-        if !names.is_empty() {
-            let names = names.join(", ");
-            return Err(Failure::Failed(format!("{who}{place} is running; there are {names}")));
-        }
-        if let (Some(dir), None) = (wanted.runtime_dir, wanted.lab) {
-            let dir = dir.display();
-            return Err(Failure::Failed(format!("{who} is running that has its socket in {dir}")));
-        }
-        return Err(Failure::Failed(format!(
-            "{who}{place} is running: start one with `farhop up FILE --node NAME` or \
-             `farhop lab FILE --keep`{}",
-            lab::but_foreign()
-        )));
-    }
-    Ok(running)
-}
-
-/// The folders with the control sockets of those that are wanted.
-fn dirs(wanted: Wanted<'_>) -> Vec<PathBuf> {
-    let is_wanted = |state: &lab::LabState| {
-        wanted.lab.is_none_or(|name| state.id == name || state.scenario == name)
-    };
-    let is_elsewhere = wanted.runtime_dir.is_some() && wanted.lab.is_none();
-    let labs = if is_elsewhere { Vec::new() } else { lab::list() };
-    let labs = labs.into_iter().filter(lab::LabState::is_alive).filter(is_wanted);
-    let own = wanted.runtime_dir.map_or_else(runtime_dirs, |dir| vec![dir.to_owned()]);
-    let own = if wanted.lab.is_none() { own } else { Vec::new() };
-    own.into_iter().chain(labs.map(|lab| lab.dir())).collect()
 }
 
 /// All of them, for people; rates are those since earlier ones, or else since the start.
@@ -459,21 +331,6 @@ fn describe_differing(status: &Value) -> String {
 /// A line with the counters that are not zero.
 fn list(out: &mut String, what: &str, counters: &Value) {
     let counters = counters.as_object().into_iter().flatten();
-    #[test]
-    fn a_neighbour_that_is_not_down_but_silent_is_not_called_up() {
-        let mut status = status(40.0, 1_250_000);
-        let neighbour = &mut status["stack"]["link"]["neighbours"][0];
-        neighbour["heard_ago_ns"] = json!(9_900_000_000_u64);
-        neighbour["signal_dbm"] = json!(-71.5);
-        let said = describe(&status, None);
-        assert!(said.contains("valley: up,") && said.contains("-71.5 dBm"), "{said}");
-        status["stack"]["link"]["neighbours"][0]["heard_ago_ns"] = json!(28_300_000_000_u64);
-        let said = describe(&status, None);
-        let line = "neighbour valley: last heard 28 s ago, loss 10.0 %, 0.50 coded per data frame, \
-                    12 packets queued, 0.25 Mb/s out and 0.00 in on average\n";
-        assert!(said.contains(line), "{said}");
-    }
-
     let counted: Vec<String> = counters
         .filter(|(_, count)| count.as_u64().is_some_and(|count| count > 0))
         .map(|(name, count)| format!("{name} {count}"))
@@ -600,6 +457,21 @@ mod tests {
         let said = describe(&status, None);
         let line = "valley: DOWN, but heard, slot corrected by";
         assert!(said.contains(line) && said.contains("queued, -71.5 dBm\n"), "{said}");
+    }
+
+    #[test]
+    fn a_neighbour_that_is_not_down_but_silent_is_not_called_up() {
+        let mut status = status(40.0, 1_250_000);
+        let neighbour = &mut status["stack"]["link"]["neighbours"][0];
+        neighbour["heard_ago_ns"] = json!(9_900_000_000_u64);
+        neighbour["signal_dbm"] = json!(-71.5);
+        let said = describe(&status, None);
+        assert!(said.contains("valley: up,") && said.contains("-71.5 dBm"), "{said}");
+        status["stack"]["link"]["neighbours"][0]["heard_ago_ns"] = json!(28_300_000_000_u64);
+        let said = describe(&status, None);
+        let line = "neighbour valley: last heard 28 s ago, loss 10.0 %, 0.50 coded per data frame, \
+                    12 packets queued, 0.25 Mb/s out and 0.00 in on average\n";
+        assert!(said.contains(line), "{said}");
     }
 
     #[test]

@@ -12,8 +12,9 @@ use farhop_proto::base::counted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 
+use super::daemons::{Wanted, statuses};
 use super::print_text;
-use super::status::{Wanted, describe_all, statuses};
+use super::status::describe_all;
 use crate::{Failure, interrupt};
 
 /// Time between two looks.
@@ -80,7 +81,8 @@ fn print_blocks(options: &Options) -> Result<(), Failure> {
                 std::thread::sleep(Duration::from_millis(50));
             }
         }
-        let now = statuses(options.wanted())?;
+        let now = statuses(options.wanted());
+        let now = if look > 0 { now.map_err(Failure::into_failed) } else { now }?;
         print_text(describe_all(&now, &before).trim_end())?;
         before = now;
     }
@@ -112,7 +114,7 @@ fn run_live(options: &Options) -> Result<(), Failure> {
             return Ok(());
         }
         looks += 1;
-        text = match statuses(options.wanted()) {
+        text = match statuses(options.wanted()).map_err(Failure::into_failed) {
             Ok(now) => {
                 let text = describe_all(&now, &before);
                 before = now;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::stack::{DeviceConfig, Scenario};
 use farhop_run::daemon::{self, DaemonOptions, Security};
+use farhop_run::device::tun::check_name;
 use farhop_run::files::state_dir;
 use farhop_run::keys::{KeysStatus, NodeKeys, Store};
 
@@ -39,7 +40,7 @@ pub(crate) struct Options {
     #[arg(long)]
     node: String,
     /// Name of the TUN interface.
-    #[arg(long, default_value = farhop_run::device::tun::NAME)]
+    #[arg(long, default_value = farhop_run::device::tun::NAME, value_parser = interface)]
     tun: String,
     /// Folder of the keys: else /etc/farhop for root, or ~/.config/farhop.
     #[arg(long, value_name = "DIR")]
@@ -51,6 +52,11 @@ pub(crate) struct Options {
     /// Folder for the control socket.
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
+}
+
+/// Reads the name of an interface.
+fn interface(text: &str) -> Result<String, String> {
+    check_name(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {

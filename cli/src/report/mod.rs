@@ -62,7 +62,7 @@ pub(crate) fn prepare(dir: &Path) -> Result<NewFolder, Failure> {
     if let Some(file) = parts.find(|part| part.exists()).filter(|part| !part.is_dir()) {
         let file = file.display();
         let wrong = format!("{file} is a file, not a folder: --out takes a folder");
-        return Err(Failure::Input(miette::miette!("{wrong}")));
+        return Err(Failure::input(wrong.to_string()));
     }
     let trial = dir.join(format!(".trial-{}", std::process::id()));
     let outcome = NewFolder::create(dir)

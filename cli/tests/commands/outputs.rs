@@ -219,6 +219,8 @@ fn numbers_and_files_that_are_wrong_are_told_what_would_be_right() {
         (&["top", "--count", "-1"], "a whole number from 1 on"),
         (&["receive", "--count", "0"], "a whole number from 1 on"),
         (&["receive", "--count", "-1"], "a whole number from 1 on"),
+        (&["up", &one, "--node", "hill", "--tun", "a/b"], "without white space, '/'"),
+        (&["lab", "down", "no-such-lab"], "there is no lab 'no-such-lab'"),
         (&["exit", "--limit", "none"], "a whole number from 1 on"),
         (&["proxy", "--exit", "gw", "--limit", "0"], "a whole number from 1 on"),
         (&["proxy", "--exit", "gw", "--limit", "-1"], "a whole number from 1 on"),

@@ -114,7 +114,7 @@ fn a_lab_that_is_not_there_is_told_from_one_without_daemons() {
     let mut top = Command::new(env!("CARGO_BIN_EXE_farhop"));
     top.args(["top", "--lab", "zz"]).env("FARHOP_RUNTIME_DIR", folder.file(""));
     let out = top.output().expect("farhop runs");
-    assert_eq!(out.status.code(), Some(1));
+    assert_eq!(out.status.code(), Some(2));
     let said = stderr(&out);
     assert!(said.contains("no lab 'zz' is running; running: none"), "{said}");
 }

@@ -88,7 +88,7 @@ fn a_kept_lab_is_listed_entered_and_taken_down_with_what_runs_in_it() {
     assert!(String::from_utf8_lossy(&seen.stdout).contains("farhop0"), "{}", stderr(&seen));
     assert_eq!(place.exec("hill", &["false"]).status.code(), Some(1), "its own exit status");
     let wrong = place.exec("moon", &["true"]);
-    assert_eq!(wrong.status.code(), Some(1));
+    assert_eq!(wrong.status.code(), Some(2));
     assert!(stderr(&wrong).contains("it has hill, valley"), "{}", stderr(&wrong));
     let none = place.exec("hill", &["no-such-program"]);
     let right = "cannot run 'no-such-program' in 'hill': no folder of PATH has a program";

@@ -273,15 +273,15 @@ fn a_file_crosses_a_lab() {
     assert_eq!(place.start_unread(&["status", "--watch"]).end(), (Some(0), String::new()));
     // Within the lab it is clear who sends.
     let send = |to| place.exec("hill", &[env!("CARGO_BIN_EXE_farhop"), "send", &path, to]);
-    let said = stderr(&send("nowhere"));
-    assert!(said.starts_with("farhop: no node 'nowhere'"), "in the words of the daemon: {said}");
+    let out = send("nowhere");
+    assert_eq!(out.status.code(), Some(2), "nothing was done");
+    assert!(stderr(&out).contains("no node 'nowhere' in the scenario; it has"), "{}", stderr(&out));
     let out = send("valley");
     assert!(out.status.success(), "{}", stderr(&out));
     let out = place.farhop(&["receive", &inbox, "--count", "1", "--node", "valley"]);
     assert!(out.status.success(), "{}", stderr(&out));
     let got = fs::read(place.path("in/sent.bin")).expect("it came");
     assert!(got == content, "it came changed");
-}
     // A file of which nobody is told stays with the daemon.
     let out = send("valley:untold.bin");
     assert!(out.status.success(), "{}", stderr(&out));
@@ -290,6 +290,7 @@ fn a_file_crosses_a_lab() {
     let out = place.farhop(&["cache", "--node", "valley"]);
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(said.contains("untold.bin from hill"), "{said}");
+}
 
 #[test]
 #[ignore = "system: standard input across three daemons that are killed, about 10 s"]

@@ -85,7 +85,7 @@ fn enter(lab: &LabState, node: &str) -> Result<(), LabError> {
     let process = lab.occupant(node).ok_or_else(|| {
         let names: Vec<&str> = lab.nodes.iter().map(|(name, _)| name.as_str()).collect();
         let names = names.join(", ");
-        LabError::NotFound(format!("no node '{node}' in lab '{}'; it has {names}", lab.id))
+        LabError::Unknown(format!("no node '{node}' in lab '{}'; it has {names}", lab.id))
     })?;
     if !process.is_alive() {
         return Err(LabError::NotFound(format!("node '{node}' of lab '{}' has died", lab.id)));
@@ -118,7 +118,7 @@ pub fn down(id: Option<&str>) -> Result<Vec<String>, LabError> {
     if let (true, Some(id)) = (labs.is_empty(), id) {
         let others = if known.is_empty() { "" } else { "; there are " };
         let why = format!("there is no lab '{id}'{others}{known}");
-        return Err(LabError::NotFound(why + &but_foreign()));
+        return Err(LabError::Unknown(why + &but_foreign()));
     }
     for lab in &labs {
         end_holder(lab);

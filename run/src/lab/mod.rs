@@ -75,6 +75,9 @@ pub enum LabError {
     /// Something that was asked for does not exist.
     #[error("{0}")]
     NotFound(String),
+    /// There is no lab or no node of the name that was given.
+    #[error("{0}")]
+    Unknown(String),
     /// A program could not be started in a node.
     #[error("{said}")]
     NotRun {

@@ -213,7 +213,7 @@ fn choose(
     let mut named: Vec<LabState> = running.into_iter().filter(is_named).collect();
     if let (true, Some(name)) = (named.is_empty(), name) {
         let why = format!("no lab '{name}' is running; running: {known}");
-        return Err(LabError::NotFound(why + &but_foreign()));
+        return Err(LabError::Unknown(why + &but_foreign()));
     }
     // One alone says itself which nodes it has.
     if let (true, Some(node)) = (named.len() > 1, node)

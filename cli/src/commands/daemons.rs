@@ -1,0 +1,180 @@
+//! Which running daemons a command asks.
+
+use std::path::{Path, PathBuf};
+
+use farhop_run::daemon::{self, runtime_dirs};
+use farhop_run::lab::{self, LabState};
+use serde_json::Value;
+
+use crate::Failure;
+use crate::progress::tell;
+
+/// Which daemons are asked: where nothing is said all of this host, within `farhop lab exec` that
+/// of its node. A name alone means a node of that lab there.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Wanted<'a> {
+    /// Only that of this node.
+    pub(super) node: Option<&'a str>,
+    /// Only those of the lab with this id or scenario.
+    pub(super) lab: Option<&'a str>,
+    /// Where control sockets are, and nowhere else; without it, where they usually are, and in
+    /// labs.
+    pub(super) runtime_dir: Option<&'a Path>,
+}
+
+/// Whether the daemon of one node is asked, and not all.
+pub(super) fn is_of_one(wanted: Wanted<'_>) -> bool {
+    wanted.node.is_some() || own_node(inside(wanted).as_ref()).is_some()
+}
+
+/// The control socket of the only daemon that is wanted; an error if there is none, or several.
+pub(super) fn only(wanted: Wanted<'_>) -> Result<PathBuf, Failure> {
+    let mut running = running(wanted)?;
+    if running.len() > 1 {
+        let mut names: Vec<&str> = running.iter().map(|daemon| daemon.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.len() == 1 {
+            let dirs = running.iter().filter_map(|daemon| daemon.path.parent());
+            let dirs: Vec<String> = dirs.map(|dir| dir.display().to_string()).collect();
+            let (name, dirs) = (names[0], dirs.join(", "));
+            return Err(Failure::Failed(format!(
+                "several daemons are called '{name}': choose by --runtime-dir: {dirs}"
+            )));
+        }
+        let names = names.join(", ");
+        return Err(Failure::Failed(format!(
+            "several daemons run here: choose by --node: {names}"
+        )));
+    }
+    Ok(running.remove(0).path)
+}
+
+/// The status of each daemon that is wanted, and answers; an error if there is none.
+pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
+    let (mut statuses, mut failed) = (Vec::new(), Vec::new());
+    for daemon in running(wanted)? {
+        match daemon::query(&daemon.path) {
+            Ok(status) => statuses.push(status),
+            Err(error) => failed.push(format!("{} does not answer: {error}", daemon.name)),
+        }
+    }
+    if statuses.is_empty() {
+        return Err(Failure::Failed(failed.join("; ")));
+    }
+    // One that hangs hides none of the others.
+    failed.iter().for_each(|failed| tell(&format!("farhop: {failed}")));
+    Ok(statuses)
+}
+
+/// The lab and the name in it whose `farhop lab exec` this runs in, where no other place is asked
+/// for.
+fn inside(wanted: Wanted<'_>) -> Option<(LabState, String)> {
+    let has_place = wanted.lab.is_some() || wanted.runtime_dir.is_some();
+    lab::own().filter(|_| !has_place)
+}
+
+/// The node in which this runs. The air is none: what is started there is shown all.
+fn own_node(inside: Option<&(LabState, String)>) -> Option<&str> {
+    let name = inside.map(|(_, name)| name.as_str());
+    name.filter(|name| !name.starts_with('@'))
+}
+
+/// The daemons that are wanted, at least one.
+fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
+    let (inside, is_named) = (inside(wanted), wanted.node.is_some());
+    let mut wanted = wanted;
+    if let Some((lab, _)) = &inside {
+        wanted.lab = Some(&lab.id);
+        wanted.node = wanted.node.or(own_node(inside.as_ref()));
+    }
+    let dirs = dirs(wanted);
+    let mut running: Vec<_> = dirs.iter().flat_map(|dir| daemon::list(dir)).collect();
+    // The air of a lab has a socket too, but is no node.
+    running.retain(|daemon| !daemon.name.starts_with('@'));
+    let mut names: Vec<String> = running.iter().map(|daemon| daemon.name.clone()).collect();
+    names.sort_unstable();
+    names.dedup();
+    if let Some(node) = wanted.node {
+        running.retain(|daemon| daemon.name == node);
+    }
+    if running.is_empty() {
+        if let (Some(name), None) = (wanted.lab, &inside) {
+            lab::find(Some(name))?;
+        }
+        let who = wanted.node.map_or("no daemon".into(), |node| format!("no daemon for '{node}'"));
+        let place = wanted.lab.map_or(String::new(), |lab| format!(" in the lab '{lab}'"));
+        let mut barred = dirs.iter().flat_map(|dir| daemon::barred(dir));
+        if let Some(path) = barred.next() {
+            return Err(Failure::Failed(format!(
+                "{who}{place} is running that you may ask; what is in {} is another user's, and a \
+                 daemon answers its own user and root: take that user, or `sudo farhop ...`",
+                path.display()
+            )));
+        }
+        if !names.is_empty() {
+            let what = format!("{who}{place} is running; there are {}", names.join(", "));
+            return Err(if is_named { Failure::input(what) } else { Failure::Failed(what) });
+        }
+        if let (Some(dir), None) = (wanted.runtime_dir, wanted.lab) {
+            let dir = dir.display();
+            return Err(Failure::Failed(format!("{who} is running that has its socket in {dir}")));
+        }
+        return Err(Failure::Failed(format!(
+            "{who}{place} is running: start one with `farhop up FILE --node NAME` or \
+             `farhop lab FILE --keep`{}",
+            lab::but_foreign()
+        )));
+    }
+    Ok(running)
+}
+
+/// The folders with the control sockets of those that are wanted.
+fn dirs(wanted: Wanted<'_>) -> Vec<PathBuf> {
+    let is_wanted = |state: &lab::LabState| {
+        wanted.lab.is_none_or(|name| state.id == name || state.scenario == name)
+    };
+    let is_elsewhere = wanted.runtime_dir.is_some() && wanted.lab.is_none();
+    let labs = if is_elsewhere { Vec::new() } else { lab::list() };
+    let labs = labs.into_iter().filter(lab::LabState::is_alive).filter(is_wanted);
+    let own = wanted.runtime_dir.map_or_else(runtime_dirs, |dir| vec![dir.to_owned()]);
+    let own = if wanted.lab.is_none() { own } else { Vec::new() };
+    own.into_iter().chain(labs.map(|lab| lab.dir())).collect()
+}
+
+/// Refuses what is no other node of the scenario of the daemon with this status.
+pub(super) fn check_node(node: &str, status: &Value) -> Result<(), Failure> {
+    let names = status["names"].as_object().into_iter().flatten();
+    let mut names: Vec<(u64, &str)> =
+        names.filter_map(|(number, name)| Some((number.parse().ok()?, name.as_str()?))).collect();
+    names.sort_unstable();
+    let names: Vec<&str> = names.into_iter().map(|(_, name)| name).collect();
+    if !names.contains(&node) {
+        let known = names.join(", ");
+        return Err(Failure::input(format!("no node '{node}' in the scenario; it has {known}")));
+    }
+    if status["name"] == node {
+        return Err(Failure::input(format!("'{node}' is this node")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_sent_goes_to_another_node_of_the_scenario() {
+        let status = json!({ "name": "a", "names": { "1": "a", "2": "b", "10": "c" } });
+        let said = |node: &str| match check_node(node, &status) {
+            Err(Failure::Input(why)) => why.to_string(),
+            Err(_) => "another failure".into(),
+            Ok(()) => String::new(),
+        };
+        assert_eq!(said("b"), "");
+        assert_eq!(said("d"), "no node 'd' in the scenario; it has a, b, c");
+        assert_eq!(said("a"), "'a' is this node");
+    }
+}
