@@ -125,6 +125,15 @@ fn a_second_daemon_of_the_name_is_refused_and_a_dead_one_replaced() {
 }
 
 #[test]
+fn a_folder_with_too_long_a_path_is_refused_by_its_name_and_the_limit() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("x".repeat(100));
+    let said = Control::open(&dir, "a").expect_err("no socket has such a path").to_string();
+    assert!(said.contains("/xxx") && said.contains("at most 107 bytes"), "{said}");
+    assert!(!dir.exists(), "a folder for nothing");
+}
+
+#[test]
 fn of_several_that_begin_at_once_one_has_the_socket() {
     for _ in 0..200 {
         let dir = tempfile::tempdir().expect("a directory");

@@ -52,7 +52,8 @@ pub(super) fn fetch(node: u16, file: &IncomingStatus, dir: &Path) -> io::Result<
         return Ok(None);
     }
     let (dir, part) = (dir.to_owned(), dir.join(part_name(node, &file.id)));
-    let mut copy = open(&part, File::options().write(true).create(true).truncate(false))?;
+    let copy = open(&part, File::options().write(true).create(true).truncate(false));
+    let mut copy = copy.map_err(|error| at(&dir, &error))?;
     if !is_locked(&copy)? || !is_there(&copy, &part) {
         return Ok(None);
     }
@@ -325,6 +326,14 @@ mod tests {
             .expect("a pipe");
         assert!(fetch(NODE, &file, &into).is_err());
         remove_strays(&into, NODE, &[]).expect("a pipe is no stray");
+    }
+
+    #[test]
+    fn a_folder_that_takes_no_file_is_named() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (file, _) = waiting(dir.path());
+        let error = fetch(NODE, &file, Path::new("/proc")).err().expect("nobody can write there");
+        assert!(error.to_string().starts_with("/proc: "), "{error}");
     }
 
     #[test]

@@ -16,6 +16,8 @@ use super::control::Request;
 pub(crate) const PATIENCE: StdDuration = StdDuration::from_secs(2);
 /// How a socket's file ends.
 const SUFFIX: &str = ".sock";
+/// Longest path of a socket (`sun_path` of 108 bytes, with the zero behind it).
+pub(crate) const PATH_BYTES: usize = 107;
 /// Where the sockets of root's daemons are.
 const ROOTS: &str = "/run/farhop";
 
@@ -35,6 +37,17 @@ pub enum ControlError {
         name: String,
         /// The socket.
         path: PathBuf,
+    },
+    /// No socket can have so long a path.
+    #[error(
+        "{}: the path of a socket has at most {PATH_BYTES} bytes, and this has {length}: choose a \
+         folder with a shorter one", path.display()
+    )]
+    TooLong {
+        /// Where the socket was to be.
+        path: PathBuf,
+        /// Its bytes.
+        length: usize,
     },
     /// Somebody listens, and says nothing.
     #[error("{}: no answer came within {} s", path.display(), PATIENCE.as_secs())]

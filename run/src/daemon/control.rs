@@ -16,7 +16,7 @@ use rustix::event::PollFlags;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use super::client::{ControlError, is_listening, is_ours, socket_path};
+use super::client::{ControlError, PATH_BYTES, is_listening, is_ours, socket_path};
 use crate::files::SendFile;
 use crate::sockets::Wish;
 
@@ -126,6 +126,10 @@ impl Control {
         let path = socket_path(dir, name);
         let fail = |error| ControlError::Io { path: path.clone(), error };
         // Of two that begin at once over what a dead one left, the second sees the first.
+        let length = path.as_os_str().len();
+        if length > PATH_BYTES {
+            return Err(ControlError::TooLong { path, length });
+        }
         let mut made = Made(None);
         let (_place, is_made) = take_dir(dir).map_err(fail)?;
         made.0 = is_made.then(|| dir.to_owned());

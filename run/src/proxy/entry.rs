@@ -17,6 +17,7 @@ use super::rules::{Exits, NotUnderstood};
 use super::socks;
 use super::target::{Answer, Ask, Failed, SERVICE, Target, line, read_line};
 use crate::sockets::client::{Daemon, SocketError, StreamSocket};
+use crate::sockets::nobody_takes;
 
 /// How long a client may take to say what it wants.
 const HANDSHAKE: Duration = Duration::from_secs(30);
@@ -186,7 +187,6 @@ impl Shared {
                 }
             };
             let Some(place) = self.places.take() else {
-                tracing::warn!("a connection is refused: too many");
                 reset(client);
                 continue;
             };
@@ -267,12 +267,9 @@ impl Shared {
             Target::Name(..) => self.exits.of_names(),
         };
         let exit = exit.ok_or_else(|| (Failed::NoExit, format!("no exit for {target}")))?;
-        let refused = |error: SocketError| {
-            let failed = match error {
-                SocketError::Silent(_) => Failed::Unreachable,
-                _ => Failed::NoExit,
-            };
-            (failed, format!("exit {exit}: {error}"))
+        let refused = |error: SocketError| match error {
+            SocketError::Silent(_) => (Failed::Unreachable, format!("exit {exit}: {error}")),
+            _ => (Failed::NoExit, no_exit(exit, &error)),
         };
         let told = |error: io::Error| (Failed::of(&error), format!("exit {exit}: {error}"));
         let ask = line(&Ask { connect: target.to_string() });
@@ -287,6 +284,16 @@ impl Shared {
             Answer::Connected(bound) => Ok((stream, bound)),
             Answer::Failed(failed) => Err((failed, format!("exit {exit}: {failed}"))),
         }
+    }
+}
+
+/// Why there is no stream to an exit.
+fn no_exit(exit: &str, error: &SocketError) -> String {
+    match error {
+        SocketError::Refused(why) if *why == nobody_takes(SERVICE) => {
+            format!("no `farhop exit` runs at {exit}, or it has no room for more connections")
+        }
+        _ => format!("exit {exit}: {error}"),
     }
 }
 
@@ -332,6 +339,15 @@ fn reset(client: TcpStream) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_without_an_exit_is_named_and_what_is_to_run_there() {
+        let refused = SocketError::Refused(nobody_takes(SERVICE));
+        let right = "no `farhop exit` runs at valley, or it has no room for more connections";
+        assert_eq!(no_exit("valley", &refused), right);
+        let other = SocketError::Refused("no node 'valley'".into());
+        assert_eq!(no_exit("valley", &other), "exit valley: no node 'valley'");
+    }
 
     #[test]
     fn a_port_alone_is_of_this_host_alone() {

@@ -41,7 +41,6 @@ impl Exit {
     pub fn serve_next(&mut self) -> Result<(), SocketError> {
         let incoming = self.listener.next_incoming()?;
         let Some(place) = self.places.take() else {
-            tracing::warn!(from = incoming.from(), "refused: too many connections");
             self.listener.refuse(&incoming)?;
             return Ok(());
         };

@@ -3,11 +3,12 @@
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use farhop_proto::base::counted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
@@ -17,6 +18,8 @@ use crate::sockets::client::StreamSocket;
 
 /// Bytes copied at once.
 const CHUNK: usize = 64 << 10;
+/// After so long it is told again that connections are refused.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 /// Memory for the stack of a thread.
 const STACK: usize = 128 << 10;
 
@@ -25,6 +28,27 @@ const STACK: usize = 128 << 10;
 pub(super) struct Places {
     taken: Arc<AtomicUsize>,
     limit: usize,
+    refused: Mutex<Refused>,
+}
+
+/// Connections that found no place.
+#[derive(Debug, Default)]
+struct Refused {
+    /// Since that was last told.
+    count: usize,
+    told: Option<Instant>,
+}
+
+impl Refused {
+    /// One more. Returns how many there were since that was last told, if it is to be told again.
+    fn add(&mut self, now: Instant) -> Option<usize> {
+        self.count += 1;
+        if self.told.is_some_and(|told| now < told + TELL_EVERY) {
+            return None;
+        }
+        self.told = Some(now);
+        Some(std::mem::take(&mut self.count))
+    }
 }
 
 /// A place among the connections, free again when it is dropped.
@@ -33,13 +57,21 @@ pub(super) struct Taken(Arc<AtomicUsize>);
 
 impl Places {
     pub(super) fn new(limit: usize) -> Self {
-        Self { taken: Arc::default(), limit }
+        Self { taken: Arc::default(), limit, refused: Mutex::default() }
     }
 
-    /// A place, if there is one.
+    /// A place, if there is one; where there is none the log says so now and then.
     pub(super) fn take(&self) -> Option<Taken> {
-        let taken = Taken(Arc::clone(&self.taken));
-        (self.taken.fetch_add(1, Ordering::Relaxed) < self.limit).then_some(taken)
+        let (taken, limit) = (Taken(Arc::clone(&self.taken)), self.limit);
+        if self.taken.fetch_add(1, Ordering::Relaxed) < limit {
+            return Some(taken);
+        }
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = refused.add(Instant::now()) {
+            let refused = counted(count, "connection");
+            tracing::warn!("{refused} refused: {limit} are open, the most that --limit allows");
+        }
+        None
     }
 }
 
@@ -190,4 +222,16 @@ fn write_beside(to: &TcpStream, bytes: &[u8], stream: &StreamSocket) -> io::Resu
         }
     }
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_find_no_place_are_told_of_together() {
+        let (start, mut refused) = (Instant::now(), Refused::default());
+        let add = |seconds| refused.add(start + Duration::from_secs(seconds));
+        assert_eq!([0, 1, 9, 10, 11].map(add), [Some(1), None, None, Some(3), None]);
+    }
 }

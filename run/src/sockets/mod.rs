@@ -50,6 +50,7 @@ use self::receivers::Receivers;
 pub use self::records::{Receiving, Sending};
 pub(crate) use self::senders::Cancelled;
 use self::senders::{Senders, Wanted};
+pub(crate) use self::streams::nobody_takes;
 use self::streams::{Refused, Streams};
 use crate::blocks::{Done, GivenUp, Kind as FlowKind, Office, kind_of};
 

@@ -315,10 +315,7 @@ impl Streams {
         self.todo.insert(local);
         if arrived.is_refused {
             let (cause, why) = match stream.stage {
-                Stage::Opening => {
-                    let why = format!("nobody takes streams for '{}' there", stream.service);
-                    (Cause::Refused, why)
-                }
+                Stage::Opening => (Cause::Refused, nobody_takes(&stream.service)),
                 _ => (Cause::Broken, "the other end is gone".to_owned()),
             };
             let peer = stream.peer;
@@ -456,6 +453,11 @@ fn open(
     let mut stream = Stream::new(peer, service, stage, ours, now);
     stream.nonces[0] = nonce;
     stream
+}
+
+/// What is said of a stream for a service that nobody has at the other node, or that has no room.
+pub(crate) fn nobody_takes(service: &str) -> String {
+    format!("nobody takes streams for '{service}' there")
 }
 
 #[cfg(test)]
