@@ -46,7 +46,8 @@ pub(crate) struct SendOptions {
     /// The node that it is for, and its name there if it is another.
     #[arg(value_name = "NODE[:NAME]", required_unless_present = "cancel")]
     to: Option<String>,
-    /// Gives up the file with this number, in the place of sending one.
+    /// Gives up the file with this number, in the place of sending one. What is over is taken out
+    /// of the list by `farhop cache drop NUMBER`.
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["file", "to"])]
     #[arg(value_parser = super::whole::<u32>(0..=u32::MAX.into()), allow_negative_numbers = true)]
     cancel: Option<u32>,
@@ -82,7 +83,8 @@ pub(crate) struct PushOptions {
     farhop cache\n  \
     farhop cache --json | jq '.cache.waiting | length'\n  \
     farhop cache clear                   lets go of what the next node has as well\n  \
-    farhop cache drop 3-17-5f1c2a90      lets go of a file that nobody will fetch or finish")]
+    farhop cache drop 3-17-5f1c2a90      lets go of a file that nobody will fetch or finish\n  \
+    farhop cache drop 17                 takes a file that was sent, or failed, out of the list")]
 pub(crate) struct CacheOptions {
     #[command(subcommand)]
     command: Option<CacheCommand>,
@@ -110,9 +112,10 @@ enum CacheCommand {
     /// that too.
     #[command(after_help = "Examples:\n  \
         farhop cache                         lists them\n  \
-        farhop cache drop 3-17-5f1c2a90")]
+        farhop cache drop 3-17-5f1c2a90\n  \
+        farhop cache drop 17                 one that was sent from here")]
     Drop {
-        /// Its name in the list of `farhop cache`.
+        /// Its name in the list of `farhop cache`; of one that was sent from here its number.
         id: String,
     },
 }

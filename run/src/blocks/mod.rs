@@ -316,9 +316,9 @@ impl Exchange {
     }
 
     /// Lets go of a file that came here, or comes: its sender hears that it is not taken, whenever
-    /// it asks.
+    /// it asks. Of one that was sent from here and is over, by its number, it forgets that.
     ///
-    /// Fails if there is none of that name.
+    /// Fails if there is none of that name, or it is on its way from here.
     pub fn drop_file(&mut self, now: Instant, hop: &mut Hop, id: &str) -> Result<()> {
         if let Some(flow) = self.courier.drop_file(&self.office, id)? {
             tracing::info!(%id, "a file that comes here is dropped, as somebody asked");

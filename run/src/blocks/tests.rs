@@ -261,6 +261,7 @@ fn map(size: u64) -> Outgoing {
     let (name, sha256) = ("map".into(), String::new());
     Outgoing {
         local: 7,
+        before: 0,
         path: "/map".into(),
         modified_ns: 0,
         info: FileInfo { name, size, sha256, nonce: 1, streamed: false },

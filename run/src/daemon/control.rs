@@ -60,9 +60,10 @@ pub enum Request {
         /// Its name among those that came.
         id: String,
     },
-    /// Let go of a file that comes or came here.
+    /// Let go of a file that comes or came here, or take one that was sent from here and is over
+    /// out of the list.
     Drop {
-        /// Its name among those that came.
+        /// Its name among those that came, or its number among those that were sent.
         id: String,
     },
     /// What the block cache holds.
@@ -125,11 +126,11 @@ impl Control {
     pub fn open(dir: &Path, name: &str) -> Result<Self, ControlError> {
         let path = socket_path(dir, name);
         let fail = |error| ControlError::Io { path: path.clone(), error };
-        // Of two that begin at once over what a dead one left, the second sees the first.
         let length = path.as_os_str().len();
         if length > PATH_BYTES {
             return Err(ControlError::TooLong { path, length });
         }
+        // Of two that begin at once over what a dead one left, the second sees the first.
         let mut made = Made(None);
         let (_place, is_made) = take_dir(dir).map_err(fail)?;
         made.0 = is_made.then(|| dir.to_owned());

@@ -1,16 +1,15 @@
 //! Which block of which file is next, and what the destination has.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
 use farhop_proto::base::{Duration, Instant, NodeId};
 use farhop_proto::transport::hop::{Arrived, Hop, frames_of};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
-use serde::{Deserialize, Serialize};
 
 use super::records::{FileInfo, Incoming, Outgoing, State, is_name, name_rule};
+use super::status::{FilesStatus, IncomingStatus, OutgoingStatus, SendFile};
 use crate::blocks::{GivenUp, Office, Task, modified_ns, open_file, random, whole_file};
 
 /// Files on their way from here, and files that came and were not fetched, at most.
@@ -19,85 +18,6 @@ const FILES: usize = 256;
 const REMEMBERED: usize = 1_024;
 /// After so long a block that could not be read is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
-
-/// What a client wants sent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SendFile {
-    /// Where the file is.
-    pub path: PathBuf,
-    /// The node that it is for.
-    pub to: String,
-    /// Its name there.
-    pub name: String,
-    /// Its length in bytes.
-    pub size: u64,
-    /// SHA-256 over its bytes, in hexadecimal.
-    pub sha256: String,
-    /// When it was last changed before that was computed, in nanoseconds since 1970. Clients before
-    /// did not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub modified_ns: Option<u64>,
-}
-
-/// A file that is sent from here.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OutgoingStatus {
-    /// Number here.
-    pub id: u32,
-    /// Where it is.
-    pub path: PathBuf,
-    /// The destination.
-    pub to: String,
-    /// Its name there.
-    pub name: String,
-    /// Bytes.
-    pub size: u64,
-    /// Bytes that the destination has.
-    pub arrived: u64,
-    /// Bytes behind them that are on their way or came before others, about. Daemons before did
-    /// not say.
-    #[serde(default)]
-    pub under_way: u64,
-    /// Whether it is written down, so that it goes on whatever ends. Daemons before did not say.
-    #[serde(default = "said_nothing")]
-    pub is_kept: bool,
-    /// How it stands.
-    pub state: State,
-}
-
-fn said_nothing() -> bool {
-    true
-}
-
-/// A file that comes or came here.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct IncomingStatus {
-    /// Name among all that came.
-    pub id: String,
-    /// The sender.
-    pub from: String,
-    /// What the file is.
-    pub info: FileInfo,
-    /// Bytes that are here.
-    pub received: u64,
-    /// How it stands.
-    pub state: State,
-    /// Where it is, once it is whole.
-    pub path: PathBuf,
-}
-
-/// All files of a daemon.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct FilesStatus {
-    /// Number of the node that they are of. Daemons before did not say: it is 0 then.
-    #[serde(default)]
-    pub node: u16,
-    /// Sent from here.
-    pub outgoing: Vec<OutgoingStatus>,
-    /// For here.
-    pub incoming: Vec<IncomingStatus>,
-}
 
 /// A file that is sent from here.
 struct Trip {
@@ -138,6 +58,8 @@ fn is_past(file: &&Incoming) -> bool {
 /// The files of a daemon.
 pub(crate) struct Courier {
     trips: BTreeMap<u32, Trip>,
+    /// How many were sent from here so far.
+    sent: u64,
     /// The last of them of which a block was read: the one after it is the first to be read next.
     latest: u32,
     /// Those that are over, as they ended.
@@ -157,7 +79,11 @@ impl Courier {
             (file.local, Trip { next: file.arrived, file, is_reading, due, is_kept, early })
         };
         let is_over = |file: &&Outgoing| file.state != State::Moving;
+        let mut outgoing = outgoing;
+        // Their numbers say nothing of their age.
+        outgoing.sort_by_key(Outgoing::age);
         Self {
+            sent: outgoing.last().map_or(0, |file| file.before + 1),
             over: outgoing.iter().filter(is_over).map(|file| file.local).collect(),
             trips: outgoing.into_iter().map(trip).collect(),
             latest: 0,
@@ -308,6 +234,7 @@ impl Courier {
         let nonce = random()?;
         let file = Outgoing {
             local,
+            before: self.sent,
             path,
             modified_ns,
             info: FileInfo { name, size, sha256, nonce, streamed: false },
@@ -321,6 +248,7 @@ impl Courier {
         let (is_reading, due, is_kept, early) = (false, None, false, BTreeSet::new());
         let trip = Trip { file, next: 0, is_reading, due, is_kept, early };
         self.trips.insert(local, trip);
+        self.sent += 1;
         Ok(())
     }
 
@@ -333,8 +261,27 @@ impl Courier {
         hop: &mut Hop,
         id: u32,
     ) -> Result<(NodeId, GivenUp)> {
-        let given_up = self.give_up(office, hop, id, "it was cancelled".into());
-        given_up.with_context(|| format!("no file {id} is on its way"))
+        if let Some(given_up) = self.give_up(office, hop, id, "it was cancelled".into()) {
+            return Ok(given_up);
+        }
+        ensure!(self.has(id), "no file {id} is on its way");
+        bail!("file {id} is over; `farhop cache drop {id}` takes it out of the list")
+    }
+
+    /// Forgets a file that was sent from here and is over.
+    ///
+    /// Fails if there is none of that number, or it is on its way.
+    fn forget_sent(&mut self, office: &Office, id: u32) -> Result<()> {
+        let trip = self
+            .trips
+            .get(&id)
+            .with_context(|| format!("no file {id} that is over was sent from here"))?;
+        let is_over = trip.file.state != State::Moving;
+        ensure!(is_over, "file {id} is on its way; `farhop send --cancel {id}` gives it up");
+        self.trips.remove(&id);
+        self.over.retain(|over| *over != id);
+        office.ask(Task::Forget(id));
+        Ok(())
     }
 
     /// The same, and says why; nothing if there is none of that number under way.
@@ -361,11 +308,15 @@ impl Courier {
         self.incoming.values().find(is_it).map(Incoming::flow)
     }
 
-    /// Lets go of a file that came here, or of what is known of one that failed. One that comes is
-    /// left to the caller, who is given its flow.
+    /// Lets go of a file that came here, or of what is known of one that failed, or that was sent
+    /// from here and is over: of the last the name is its number. One that comes is left to the
+    /// caller, who is given its flow.
     ///
-    /// Fails if there is none of that name.
+    /// Fails if there is none of that name, or it is on its way from here.
     pub(crate) fn drop_file(&mut self, office: &Office, id: &str) -> Result<Option<FlowKey>> {
+        if let Ok(local) = id.parse() {
+            return self.forget_sent(office, local).map(|()| None);
+        }
         match self.incoming.get(id).map(|file| (&file.state, file.flow())) {
             Some((State::Moving, flow)) => return Ok(Some(flow)),
             Some((State::Failed(_), _)) => {
@@ -417,7 +368,10 @@ impl Courier {
 
     /// All files.
     pub(crate) fn status(&self, office: &Office, hop: &Hop) -> FilesStatus {
-        let outgoing = self.trips.values().map(|trip @ Trip { file, .. }| OutgoingStatus {
+        let mut trips: Vec<&Trip> = self.trips.values().collect();
+        trips.sort_by_key(|trip| trip.file.age());
+        let outgoing = trips.into_iter().map(|trip @ Trip { file, .. }| OutgoingStatus {
+            streamed: false,
             is_kept: trip.is_kept,
             under_way: trip.under_way(office, hop),
             id: file.local,
@@ -472,6 +426,22 @@ mod tests {
         Incoming { source, local, opened, info, received: 9, next: 1, state: State::Done }
     }
 
+    /// One of 5 MB that is sent from here.
+    fn outgoing(local: u32, before: u64, state: State) -> Outgoing {
+        Outgoing {
+            local,
+            before,
+            path: "/map.png".into(),
+            modified_ns: 0,
+            info: FileInfo { size: 5_000_000, ..incoming().info },
+            to: NodeId(3),
+            to_name: "valley".into(),
+            block_bytes: 100_000,
+            arrived: 0,
+            state,
+        }
+    }
+
     fn hop(config: HopConfig) -> Hop {
         let rng = Seed(1).stream("courier");
         Hop::build(config, NodeId(1), AddressPlan::default(), None, rng)
@@ -483,18 +453,11 @@ mod tests {
         let most = u64::from(office.config.block_bytes) * 5 / 2;
         office.config = HopConfig { memory_bytes: most, ..office.config };
         let mut hop = hop(office.config.clone());
-        let info = FileInfo { size: 5_000_000, ..incoming().info };
+        // The first block is short.
         let file = |local| Outgoing {
-            local,
-            path: "/map.png".into(),
-            modified_ns: 0,
-            info: info.clone(),
-            to: NodeId(3),
-            to_name: "valley".into(),
             block_bytes: office.config.block_bytes,
-            // The first block is short.
             arrived: 1,
-            state: State::Moving,
+            ..outgoing(local, 0, State::Moving)
         };
         let mut courier = Courier::build(vec![file(1), file(2)], Vec::new());
         let turn = |courier: &mut Courier, hop: &mut Hop, now| {
@@ -542,6 +505,47 @@ mod tests {
             .expect("it is ours");
         let refused = courier.send(&office, 2, wanted).expect_err("it is another file");
         assert!(refused.to_string().contains("was changed while its checksum"), "{refused}");
+    }
+
+    #[test]
+    fn files_are_listed_and_forgotten_by_their_age_whatever_their_numbers() {
+        let (mut office, asked) = Office::of_test();
+        office.names.insert(NodeId(3), "valley".into());
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("map.png");
+        std::fs::write(&path, b"all of it").expect("a file");
+        let files = (0..FILES as u32).map(|at| outgoing(1_000 - at, at.into(), State::Done));
+        let mut courier = Courier::build(files.rev().collect(), Vec::new());
+        let (to, name, sha256) = ("valley".into(), "map.png".into(), "ab".into());
+        let wanted = SendFile { path, to, name, size: 9, sha256, modified_ns: None };
+        courier.send(&office, 7, wanted).expect("the oldest makes room");
+        let forgotten = |task| match task {
+            Task::Forget(local) => Some(local),
+            _ => None,
+        };
+        assert_eq!(asked.try_iter().find_map(forgotten), Some(1_000));
+        let listed = courier.status(&office, &hop(office.config.clone())).outgoing;
+        let numbers: Vec<u32> = listed.iter().map(|file| file.id).collect();
+        let right = (1..FILES as u32).map(|at| 1_000 - at).chain([7]);
+        assert_eq!(numbers, right.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_file_that_is_over_can_be_taken_out_of_the_list_and_one_on_its_way_not() {
+        let (office, asked) = Office::of_test();
+        let mut hop = hop(office.config.clone());
+        let failed = State::Failed("it was cancelled".into());
+        let files = vec![outgoing(7, 0, failed), outgoing(8, 1, State::Moving)];
+        let mut courier = Courier::build(files, Vec::new());
+        let said = courier.cancel(&office, &mut hop, 7).expect_err("it is over").to_string();
+        assert!(said.contains("`farhop cache drop 7`"), "{said}");
+        let mut said = |id| courier.drop_file(&office, id).err().map(|error| error.to_string());
+        assert_eq!(said("7"), None);
+        assert_eq!(said("7"), Some("no file 7 that is over was sent from here".into()));
+        assert!(said("8").is_some_and(|why| why.contains("`farhop send --cancel 8`")));
+        assert!(matches!(asked.try_iter().collect::<Vec<_>>()[..], [Task::Forget(7)]));
+        let left = courier.status(&office, &hop).outgoing;
+        assert_eq!(left.iter().map(|file| file.id).collect::<Vec<_>>(), [8]);
     }
 
     #[test]

@@ -8,15 +8,16 @@
 mod courier;
 mod push;
 mod records;
+mod status;
 
 use std::env;
 use std::path::PathBuf;
 
 pub(crate) use courier::Courier;
-pub use courier::{FilesStatus, IncomingStatus, OutgoingStatus, SendFile};
 pub use push::Push;
-pub(crate) use records::{Part, name_rule};
 pub use records::{FileInfo, Incoming, NAME_BYTES, Outgoing, State, is_id, is_name};
+pub(crate) use records::{Part, name_rule};
+pub use status::{FilesStatus, IncomingStatus, OutgoingStatus, SendFile};
 
 pub use crate::blocks::{modified_ns, open_file, sum_bytes, sum_file};
 

@@ -33,6 +33,10 @@ pub struct FileInfo {
 pub struct Outgoing {
     /// Number of its flow at this node.
     pub local: u32,
+    /// How many files were sent from here before it, of which something was kept. Earlier versions
+    /// did not write it down.
+    #[serde(default)]
+    pub before: u64,
     /// Where it is.
     pub path: std::path::PathBuf,
     /// When it was last changed, in nanoseconds since 1970.
@@ -111,15 +115,15 @@ impl FileInfo {
     }
 }
 
-/// Whether a file may have this name wherever it arrives: nothing that leads elsewhere, is hidden
-/// or cannot be shown.
-pub fn is_name(name: &str) -> bool {
-    let is_plain = |letter: char| letter != '/' && !letter.is_control();
 /// What [`is_name`] asks of a name, for people.
 pub(crate) fn name_rule() -> String {
     format!("a name has 1 to {NAME_BYTES} bytes, no '/', no control character and no leading dot")
 }
 
+/// Whether a file may have this name wherever it arrives: nothing that leads elsewhere, is hidden
+/// or cannot be shown.
+pub fn is_name(name: &str) -> bool {
+    let is_plain = |letter: char| letter != '/' && !letter.is_control();
     !name.is_empty()
         && name.len() <= NAME_BYTES
         && !name.starts_with('.')
@@ -159,6 +163,11 @@ impl Part {
 }
 
 impl Outgoing {
+    /// By this the older files come first; of those of earlier versions the age is not known.
+    pub(crate) fn age(&self) -> (u64, u32) {
+        (self.before, self.local)
+    }
+
     /// The flow at its source, `node`.
     pub fn flow(&self, node: NodeId) -> FlowKey {
         FlowKey { source: node, local: self.local }
@@ -214,6 +223,7 @@ mod tests {
         };
         Outgoing {
             local: 1,
+            before: 0,
             path: "/map.png".into(),
             modified_ns: 0,
             info,
