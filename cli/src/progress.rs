@@ -124,9 +124,23 @@ impl Bar {
         let step = (done * STEPS as f64) as u64;
         self.bar.set_position(step);
         self.show();
-        if !self.can_show && self.told.lock().is_ok_and(|mut told| told.is_due(now, step)) {
+        self.log(step, || {
             let (what, percent) = (self.bar.message(), step * 100 / STEPS);
-            tell(&format!("{what}: {percent}%, {} left", self.bar.prefix()));
+            format!("{what}: {percent}%, {} left", self.bar.prefix())
+        });
+    }
+
+    /// Says how much is done of what has no end yet: `what` tells it, and another `done` is news.
+    pub(crate) fn count(&self, what: &str, done: u64) {
+        self.say(what);
+        self.log(done, || what.to_owned());
+    }
+
+    /// Tells of a step now and then, where there is no terminal.
+    fn log(&self, step: u64, text: impl FnOnce() -> String) {
+        let now = Instant::now();
+        if !self.can_show && self.told.lock().is_ok_and(|mut told| told.is_due(now, step)) {
+            tell(&text());
         }
     }
 

@@ -109,7 +109,7 @@ enum CacheCommand {
     },
     /// Lets go of a file that comes or came here, as when its sender will not be back. If the
     /// sender asks again, it hears that the file is not taken. Of a file that failed it forgets
-    /// that too.
+    /// that too, and so it does of one that was sent from here and is over.
     #[command(after_help = "Examples:\n  \
         farhop cache                         lists them\n  \
         farhop cache drop 3-17-5f1c2a90\n  \
@@ -146,14 +146,14 @@ impl Daemon {
         serde_json::from_value(answer).map_err(|error| fail(&error))
     }
 
-    /// How all files stand; nothing while the daemon is not there.
-    pub(super) fn files(&self) -> Option<FilesStatus> {
-        self.ask(Request::Files {}).ok()
     /// Refuses what is no other node of its scenario.
     fn check_node(&self, node: &str) -> Result<(), Failure> {
         check_node(node, &self.ask(Request::Status {})?)
     }
 
+    /// How all files stand; nothing while the daemon is not there.
+    pub(super) fn files(&self) -> Option<FilesStatus> {
+        self.ask(Request::Files {}).ok()
     }
 }
 
@@ -174,10 +174,10 @@ pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
     let (Some(file), Some(to)) = (&options.file, &options.to) else {
         return Err(Failure::Failed("no file and no node".into()));
     };
+    daemon.check_node(to.split_once(':').map_or(to, |(node, _)| node))?;
     let wanted = describe(file, to)?;
     let label = format!("{} to {}", file.display(), wanted.to);
     let Taken { id } = ask_to_send(&daemon, wanted)?;
-    daemon.check_node(to.split_once(':').map_or(to, |(node, _)| node))?;
     if options.no_wait {
         wait_until(&daemon, id, &label, |file| file.is_kept.then_some(()))?;
         print_text(&format!("on its way as number {id}: {label}"))?;
@@ -246,11 +246,11 @@ pub(crate) fn push(options: &PushOptions) -> Result<(), Failure> {
     interrupt::watch();
     let daemon = Daemon::find(&options.daemon)?;
     let (to, file) = options.to.split_once(':').unwrap_or((&options.to, "stdin"));
+    daemon.check_node(to)?;
     let label = format!("{file} to {to}");
     let bar = Bar::start(&label);
     let mut watcher = |bytes: u64| {
-    daemon.check_node(to)?;
-        bar.say(&format!("{label}, {}", counted(bytes, "byte")));
+        bar.count(&format!("{label}, {}", counted(bytes, "byte")), bytes);
         !interrupt::has_come()
     };
     let push =
@@ -399,12 +399,11 @@ fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
     };
     for file in &files.outgoing {
         let OutgoingStatus { id, to, name, size, arrived, state, .. } = file;
-        let _ = writeln!(
-            text,
-            "  {id}: {name} to {to}, {arrived} of {}, {}",
-            counted(size, "byte"),
-            word(state)
-        );
+        let bytes = match file.streamed {
+            true => format!("{} so far", counted(arrived, "byte")),
+            false => format!("{arrived} of {}", counted(size, "byte")),
+        };
+        let _ = writeln!(text, "  {id}: {name} to {to}, {bytes}, {}", word(state));
     }
     for IncomingStatus { id, from, info, received, state, .. } in &files.incoming {
         let bytes = match state {
@@ -476,10 +475,23 @@ mod tests {
         let failed = State::Failed("its sender gave it up".into());
         let incoming = [(5_000, State::Done), (3_000, State::Moving), (7, failed)];
         let incoming = incoming.map(|(received, state)| file(received, state));
-        let files = FilesStatus { node: 7, outgoing: Vec::new(), incoming: incoming.into() };
+        let pushed = OutgoingStatus {
+            id: 9,
+            path: PathBuf::new(),
+            to: "hill".into(),
+            name: "p30".into(),
+            size: 0,
+            streamed: true,
+            arrived: 3_000,
+            under_way: 0,
+            is_kept: true,
+            state: State::Moving,
+        };
+        let files = FilesStatus { node: 7, outgoing: vec![pushed], incoming: incoming.into() };
         let text = describe_cache(&cache, &files);
         let inbox = "/state/valley/inbox: not fetched 1 file (5000 bytes), \
                      under way 1 file (3000 bytes), of 1024 MiB on disk\n";
         assert!(text.contains(inbox), "{text}");
+        assert!(text.contains("  9: p30 to hill, 3000 bytes so far, under way\n"), "{text}");
     }
 }

@@ -374,7 +374,9 @@ impl Exchange {
 
     /// All files.
     pub fn files(&self, hop: &Hop) -> FilesStatus {
-        self.courier.status(&self.office, hop)
+        let mut files = self.courier.status(&self.office, hop);
+        files.outgoing.extend(self.sockets.pushed(&self.office));
+        files
     }
 
     /// All sockets.

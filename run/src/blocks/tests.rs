@@ -560,6 +560,7 @@ fn a_block_that_could_not_be_kept_is_not_taken_whatever_is_said_of_earlier_ones(
         to: NodeId(3),
         service: "letters".into(),
         name: String::new(),
+        file_name: None,
         nonce: None,
         taken,
         arrived,

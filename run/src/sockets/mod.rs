@@ -53,6 +53,7 @@ use self::senders::{Senders, Wanted};
 pub(crate) use self::streams::nobody_takes;
 use self::streams::{Refused, Streams};
 use crate::blocks::{Done, GivenUp, Kind as FlowKind, Office, kind_of};
+use crate::files::OutgoingStatus;
 
 /// Sockets at one time.
 const SOCKETS: usize = 1_024;
@@ -436,6 +437,11 @@ impl Sockets {
             Wish::Bind { service } => self.datagrams.bind(channel, service),
             Wish::TakeBlocks { id } => self.receivers.accept(channel, &id),
         }
+    }
+
+    /// Files that are pushed from here and not over.
+    pub(crate) fn pushed(&self, office: &Office) -> impl Iterator<Item = OutgoingStatus> {
+        self.senders.pushed(office)
     }
 
     pub(crate) fn status(&self, office: &Office) -> SocketsStatus {

@@ -17,6 +17,9 @@ pub struct Sending {
     pub service: String,
     /// What the program calls the flow: by this it goes on after either of them began anew.
     pub name: String,
+    /// The name of the file there, if it is one. Earlier versions did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_name: Option<String>,
     /// What tells the flow from others of its number, as its first block says. Earlier versions
     /// wrote it down of files alone.
     #[serde(default, alias = "file", skip_serializing_if = "Option::is_none")]

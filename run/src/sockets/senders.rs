@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 
 use bytes::{Buf as _, Bytes};
 use farhop_proto::base::{Duration, Instant, NodeId};
@@ -17,7 +18,7 @@ use super::is_service;
 use super::records::Sending;
 use super::streams::Refused;
 use crate::blocks::{GivenUp, Kind as FlowKind, Office, Opening, Task, front, random};
-use crate::files::{FileInfo, State, is_name, name_rule};
+use crate::files::{FileInfo, OutgoingStatus, State, is_name, name_rule};
 
 /// Flows that are over and remembered, so that their programs hear of it.
 const REMEMBERED: usize = 1_024;
@@ -158,13 +159,9 @@ impl Senders {
             return Ok(());
         }
         self.forget_old(office);
-        let (service, name) = (wanted.service.to_owned(), wanted.name.to_owned());
-        let (taken, arrived, is_finished, state) = (0, 0, false, State::Moving);
-        let (drawn, over) = (random().unwrap_or_default(), 0);
-        let nonce = Some(drawn);
-        let record =
-            Sending { local, to, service, name, nonce, taken, arrived, is_finished, state, over };
-        let first = Some((first_block(wanted, drawn).into(), false));
+        let nonce = random().unwrap_or_default();
+        let record = new_record(wanted, (local, to), nonce);
+        let first = Some((first_block(wanted, nonce).into(), false));
         let sender = Sender {
             record,
             channel: Some(channel),
@@ -311,6 +308,26 @@ impl Senders {
         let records = self.all.values().map(|sender| &sender.record);
         records.filter(|record| record.state == State::Moving)
     }
+
+    /// Files that are pushed and not over. Of their bytes whole blocks are counted.
+    pub(super) fn pushed(&self, office: &Office) -> impl Iterator<Item = OutgoingStatus> {
+        let most = most_bytes(office) as u64;
+        // The first block is ours.
+        let bytes = move |blocks: u32| u64::from(blocks.saturating_sub(1)) * most;
+        let pushed = self.moving().filter(|record| record.is_file());
+        pushed.map(move |record| OutgoingStatus {
+            id: record.local,
+            path: PathBuf::new(),
+            to: office.name(record.to),
+            name: record.file_name.as_ref().unwrap_or(&record.name).clone(),
+            size: 0,
+            streamed: true,
+            arrived: bytes(record.arrived),
+            under_way: bytes(record.taken).saturating_sub(bytes(record.arrived)),
+            is_kept: true,
+            state: record.state.clone(),
+        })
+    }
 }
 
 impl Sender {
@@ -418,6 +435,23 @@ fn check(office: &Office, wanted: &Wanted<'_>) -> Result<NodeId, String> {
     }
 }
 
+/// What is written down of a flow that begins.
+fn new_record(wanted: &Wanted<'_>, (local, to): (u32, NodeId), nonce: u64) -> Sending {
+    Sending {
+        local,
+        to,
+        service: wanted.service.into(),
+        name: wanted.name.into(),
+        file_name: wanted.file.map(str::to_owned),
+        nonce: Some(nonce),
+        taken: 0,
+        arrived: 0,
+        is_finished: false,
+        state: State::Moving,
+        over: 0,
+    }
+}
+
 /// The first block of a flow.
 fn first_block(wanted: &Wanted<'_>, nonce: u64) -> Vec<u8> {
     if let Some(file) = wanted.file {
@@ -460,6 +494,7 @@ mod tests {
             to: NodeId(3),
             service: "mail".into(),
             name: local.to_string(),
+            file_name: None,
             nonce: None,
             taken: 1,
             arrived: 1,
@@ -491,6 +526,7 @@ mod tests {
             to: NodeId(3),
             service: "mail".into(),
             name: "job".into(),
+            file_name: None,
             nonce: None,
             taken: 3,
             arrived: 1,
@@ -532,6 +568,7 @@ mod tests {
             to: NodeId(3),
             service: String::new(),
             name: "push".into(),
+            file_name: Some("site.tar".into()),
             nonce: Some(9),
             taken: 2,
             arrived: 0,
@@ -546,6 +583,12 @@ mod tests {
         let kept =
             BTreeSet::from([1, 2].map(|local| BlockId { flow: office.flow(local), number: 0 }));
         let mut senders = Senders::build(records, office.node, &kept);
+        let listed = senders.pushed(&office).map(|file| (file.id, file.name, file.arrived));
+        let block = most_bytes(&office) as u64;
+        // Their first block waits, and one of the program came before it.
+        let right = [1, 2].map(|local| (local, "site.tar".to_owned(), 0));
+        assert_eq!(listed.collect::<Vec<_>>(), right);
+        assert!(senders.pushed(&office).all(|file| file.streamed && file.under_way == block));
         senders.turn(&office, Instant::ZERO, &mut hop);
         let due = senders.poll_timeout().expect("one waits");
         senders.turn(&office, due - Duration::from_millis(1), &mut hop);
