@@ -62,7 +62,8 @@ pub(crate) struct Courier {
     sent: u64,
     /// The last of them of which a block was read: the one after it is the first to be read next.
     latest: u32,
-    /// Those that are over, as they ended.
+    /// Those that are over, as they ended; first those from before this daemon began, as they were
+    /// sent.
     over: VecDeque<u32>,
     incoming: BTreeMap<String, Incoming>,
     /// Those that are over, as they ended, and some that are forgotten.

@@ -69,7 +69,7 @@ impl Places {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = refused.add(Instant::now()) {
             let refused = counted(count, "connection");
-            tracing::warn!("{refused} refused: {limit} are open, the most that --limit allows");
+            tracing::warn!("{refused} refused: --limit allows {limit} at one time");
         }
         None
     }
