@@ -33,7 +33,7 @@ use progress::tell;
     Exit status:\n  \
     0    done; up, top and status --watch also if a signal ends them\n  \
     1    it went wrong\n  \
-     2    an option or a scenario is wrong, and nothing was done\n  \
+     2    an argument, an option or a scenario is wrong, and nothing was done\n  \
      3    a lab was late: there is a report, but it is not valid\n  \
     127  there is no such program to run in a lab; 126 if it cannot be run\n  \
     130  interrupted by Ctrl-C, as proxy, exit and receive without --count always are;\n       \

@@ -60,7 +60,7 @@ pub(crate) fn stderr(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
-/// The same in one line: the width of the terminal breaks lines, marked at the side.
+/// The same in one line: those of a text with several are marked at the side.
 pub(crate) fn flat(out: &Output) -> String {
     stderr(out).split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
 }
