@@ -36,8 +36,8 @@ use progress::tell;
      2    an argument, an option or a scenario is wrong, and nothing was done\n  \
      3    a lab was late: there is a report, but it is not valid\n  \
     127  there is no such program to run in a lab; 126 if it cannot be run\n  \
-    130  interrupted by Ctrl-C, as proxy, exit and receive without --count always are;\n       \
-    143 by SIGTERM, 129 by SIGHUP"
+    130  interrupted by Ctrl-C, as proxy and exit always are, and receive without\n       \
+    --count while somebody reads what it prints; 143 by SIGTERM, 129 by SIGHUP"
 )]
 struct Cli {
     #[command(subcommand)]
