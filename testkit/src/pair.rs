@@ -376,7 +376,7 @@ impl<L: Link> Pair<L> {
                 PacketUp::Received(packet) => self.ledger.on_received(end, &packet, self.now),
                 PacketUp::Done(done) => self.ledger.on_done(end, &done),
                 PacketUp::Dropped { id, cause } => self.ledger.on_dropped(end, id, cause),
-                PacketUp::Neighbour { .. } | PacketUp::CallFails(_) | PacketUp::LinkSample(_) => {}
+                PacketUp::Neighbour { .. } | PacketUp::Drowned(_) | PacketUp::LinkSample(_) => {}
             }
         }
         moved

@@ -313,9 +313,9 @@ pub enum PacketUp {
         /// Whether it is in reach now.
         up: bool,
     },
-    /// A packet of a call (expedited forwarding and what goes with it), or of anything else that
-    /// does not wait for the air (`TxOptions::waits`), failed in all tries of the radio, to a
-    /// neighbour that is there.
+    /// A packet of a call (expedited forwarding and what goes with it), or two in a row of anything
+    /// else that does not wait for the air (`TxOptions::waits`), failed in all tries of the radio,
+    /// to a neighbour that is there.
     Drowned(NodeId),
     /// A measurement of a link.
     LinkSample(LinkSample),

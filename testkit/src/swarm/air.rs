@@ -337,7 +337,7 @@ impl<'a> Air<'a> {
         self.expect(done, Event::Done { at, life, id: datagram.id, is_sent });
         if is_lost && !is_frame && self.rng.chance(CALL) {
             let local = self.nodes[at].local(self.now);
-            self.nodes[at].hop.handle_rx(&mut Cx::new(local), DatagramUp::CallFails(to));
+            self.nodes[at].hop.handle_rx(&mut Cx::new(local), DatagramUp::Drowned(to));
         }
         self.arrive(at, to, done, is_lost, &datagram.payload);
     }

@@ -202,7 +202,7 @@ impl Plain {
                 let is_gone = neighbour.on_failed(now, frame.is_tried_fully);
                 // Somebody who does not hear this node may send without a pause.
                 let is_other = frame.packet.is_some() && !frame.waits && frame.is_tried_fully;
-                let drowned = frame.to.filter(|_| is_other && !neighbour.is_gone);
+                let drowned = frame.to.filter(|_| is_other && neighbour.is_drowned());
                 self.up.extend(drowned.map(PacketUp::Drowned));
                 self.up.extend(frame.to.filter(|_| is_gone).map(|node| PacketUp::Neighbour {
                     node,

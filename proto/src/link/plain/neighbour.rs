@@ -26,6 +26,9 @@ pub(super) struct Neighbour {
     pub(super) is_gone: bool,
 }
 
+/// So many packets in a row that fail are no chance.
+const DROWNED: u8 = 2;
+
 impl Neighbour {
     /// When something of it came last, a frame or an acknowledgement.
     pub(super) fn last_sign(&self) -> Option<Instant> {
@@ -45,6 +48,11 @@ impl Neighbour {
         let short = if is_silent { self.short_failures } else { 0 };
         let is_gone = self.failures.saturating_add(short) >= GONE;
         is_gone && !std::mem::replace(&mut self.is_gone, is_gone)
+    }
+
+    /// Whether nothing gets there, though it is not gone.
+    pub(super) fn is_drowned(&self) -> bool {
+        self.failures >= DROWNED && !self.is_gone
     }
 
     /// It is there. Returns whether it was gone.

@@ -46,24 +46,23 @@ pub(super) fn check_hop(found: &mut Found, hop: &HopConfig) {
 
 #[cfg(test)]
 mod tests {
-    use crate::stack::Scenario;
+    use super::*;
 
-    /// Where problems are with these settings of flows of blocks.
-    fn paths(hop: &str) -> Vec<String> {
-        let text = format!(
-            "name = \"row\"\nduration_s = 1\nnode = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
-             link = [{{ between = [\"a\", \"b\"] }}]\n[stack.hop]\n{hop}\n"
-        );
-        let scenario: Scenario = toml::from_str(&text).expect("a scenario");
-        scenario.problems().into_iter().map(|problem| problem.path).collect()
+    /// Where problems are with these settings.
+    fn paths(hop: &HopConfig) -> Vec<String> {
+        let mut found = Found(Vec::new());
+        check_hop(&mut found, hop);
+        found.0.into_iter().map(|problem| problem.path).collect()
     }
 
     #[test]
     fn times_that_cannot_be_are_refused() {
-        for hours in ["-1", "0", "nan", "inf", "1e12"] {
-            assert_eq!(paths(&format!("relay_hours = {hours}")), ["stack.hop.relay_hours"]);
+        let of_hours = |relay_hours| paths(&HopConfig { relay_hours, ..HopConfig::default() });
+        for hours in [-1.0, 0.0, f64::NAN, f64::INFINITY, 1e12] {
+            assert_eq!(of_hours(hours), ["stack.hop.relay_hours"], "{hours}");
         }
-        assert_eq!(paths("relay_hours = 0.01"), Vec::<String>::new());
-        assert_eq!(paths("silence_s = 0.5"), ["stack.hop.silence_s"]);
+        assert_eq!(of_hours(0.01), Vec::<String>::new());
+        let silence = HopConfig { silence_s: 0.5, ..HopConfig::default() };
+        assert_eq!(paths(&silence), ["stack.hop.silence_s"]);
     }
 }

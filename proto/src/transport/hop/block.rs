@@ -59,7 +59,13 @@ impl Shape {
     /// Whether somebody waits for little, if it has this number in its flow: it is all of it, in
     /// the midst of it, or next to the first. Transfers too begin and end with what is small.
     pub(super) fn is_interactive(&self, number: u32) -> bool {
-        self.is_small() && (self.opens || !self.finishes || number == 1)
+        self.is_small() && (self.opens == self.finishes || number == 1)
+    }
+
+    /// Whether it must not be drowned by somebody hidden: what somebody waits for, and what opens a
+    /// transfer, which else would not begin.
+    pub(super) fn is_urgent(&self, number: u32) -> bool {
+        self.is_interactive(number) || (self.is_small() && self.opens)
     }
 
     /// Whether there can be such a block.

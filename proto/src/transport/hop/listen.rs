@@ -58,7 +58,7 @@ fn is_in_vain(transfer: &Transfer) -> bool {
 impl Hop {
     /// A neighbour asks for a small block: it may need a gap.
     pub(super) fn on_small_request(&mut self, now: Instant, asks: &Waiting) {
-        if !asks.shape.is_interactive(asks.block.number) {
+        if !asks.shape.is_urgent(asks.block.number) {
             return;
         }
         let small = &mut self.listen.small;
@@ -92,7 +92,8 @@ impl Hop {
         self.listen.due = Some(now + LEAD);
     }
 
-    /// Whether answers of a neighbour are missed, while one sends large blocks that may not hear it.
+    /// Whether answers of a neighbour are missed, while one sends large blocks that may not hear
+    /// it.
     fn is_deaf_beside(&self, from: NodeId) -> bool {
         let mut transfers = self.blocks.values().filter_map(|block| block.transfer.as_ref());
         transfers.any(|it| it.via != from && is_in_vain(it) && self.air(it.via) == self.air(from))

@@ -229,8 +229,8 @@ impl Hop {
                 return Some(self.call_message(message));
             }
         };
-        let is_interactive = shape.is_interactive(block.number);
-        let is_of_transfer = matches!(message, Message::Request { .. }) && !is_interactive;
+        let is_urgent = shape.is_urgent(block.number);
+        let is_of_transfer = matches!(message, Message::Request { .. }) && !is_urgent;
         let options = TxOptions {
             access: AccessCategory::Voice,
             ack: AckPolicy::Normal,

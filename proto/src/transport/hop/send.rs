@@ -23,7 +23,7 @@ pub(super) const QUICK_TRIES: u32 = 6;
 /// The same of one that has not, and may withhold its answer.
 const FIRST_TRIES: u32 = 3;
 /// The same where somebody waits for little: for a second at least.
-const INTERACTIVE_TRIES: u32 = 20;
+const URGENT_TRIES: u32 = 20;
 /// Weight of a round in the moving average of a neighbour's delivery.
 const ROUND_WEIGHT: f64 = 0.25;
 
@@ -207,7 +207,7 @@ impl Hop {
         let first = usual_wait(answers, transfer.via);
         // Whoever has answered once withholds nothing: silence is a loss then.
         let quick = match transfer.round {
-            _ if block.shape.is_interactive(id.number) => INTERACTIVE_TRIES,
+            _ if block.shape.is_urgent(id.number) => URGENT_TRIES,
             1 => FIRST_TRIES,
             _ => QUICK_TRIES,
         };
