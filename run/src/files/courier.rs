@@ -413,6 +413,7 @@ impl Courier {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::path::PathBuf;
 
     use farhop_proto::base::{AddressPlan, Seed};
     use farhop_proto::transport::hop::HopConfig;
@@ -441,6 +442,12 @@ mod tests {
             arrived: 0,
             state,
         }
+    }
+
+    /// Nine bytes that are to go to the valley.
+    fn wanted(path: PathBuf, name: &str) -> SendFile {
+        let (to, name, sha256) = ("valley".into(), name.into(), "ab".into());
+        SendFile { path, to, name, size: 9, sha256, modified_ns: None }
     }
 
     fn hop(config: HopConfig) -> Hop {
@@ -487,14 +494,8 @@ mod tests {
         let path = dir.path().join("map.png");
         std::fs::write(&path, b"all of it").expect("a file");
         let (_, metadata) = open_file(&path).expect("a file");
-        let wanted = SendFile {
-            path: path.clone(),
-            to: "valley".into(),
-            name: "map.png".into(),
-            size: 9,
-            sha256: "ab".into(),
-            modified_ns: Some(modified_ns(&metadata)),
-        };
+        let modified_ns = Some(modified_ns(&metadata));
+        let wanted = SendFile { modified_ns, ..wanted(path.clone(), "map.png") };
         let mut courier = Courier::build(Vec::new(), Vec::new());
         courier.send(&office, 1, wanted.clone()).expect("it is as it was");
         // As long as before.
@@ -517,9 +518,7 @@ mod tests {
         std::fs::write(&path, b"all of it").expect("a file");
         let files = (0..FILES as u32).map(|at| outgoing(1_000 - at, at.into(), State::Done));
         let mut courier = Courier::build(files.rev().collect(), Vec::new());
-        let (to, name, sha256) = ("valley".into(), "map.png".into(), "ab".into());
-        let wanted = SendFile { path, to, name, size: 9, sha256, modified_ns: None };
-        courier.send(&office, 7, wanted).expect("the oldest makes room");
+        courier.send(&office, 7, wanted(path, "map.png")).expect("the oldest makes room");
         let forgotten = |task| match task {
             Task::Forget(local) => Some(local),
             _ => None,
@@ -553,10 +552,8 @@ mod tests {
     fn a_name_that_is_none_is_refused_with_what_names_may_be() {
         let (mut office, _asked) = Office::of_test();
         office.names.insert(NodeId(3), "valley".into());
-        let (to, name, sha256) = ("valley".into(), ".map".into(), "ab".into());
-        let path = "/map.png".into();
-        let wanted = SendFile { path, to, name, size: 9, sha256, modified_ns: None };
         let mut courier = Courier::build(Vec::new(), Vec::new());
+        let wanted = wanted("/map.png".into(), ".map");
         let refused = courier.send(&office, 1, wanted).expect_err("it is hidden").to_string();
         let right = "'.map' is no name for a file: a name has 1 to 255 bytes, no '/', no control \
                      character and no leading dot; give another one behind valley:";

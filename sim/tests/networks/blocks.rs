@@ -7,7 +7,7 @@ use super::report;
 /// Goodput of blocks to a neighbour, in Mb/s, from a node that also sends blocks and some small
 /// files over three hops of channel 1.
 fn beside_small_files(channel: u16, files: u32) -> f64 {
-    let mut text = "name = \"hub\"\nduration_s = 20\nmeasure_from_s = 5\n\
+    let mut text = "name = \"hub\"\nduration_s = 50\nmeasure_from_s = 5\n\
                     radio = { phy = \"802.11b\" }\n"
         .to_owned();
     for name in ["hub", "a", "b", "c", "x"] {
@@ -35,7 +35,7 @@ fn beside_small_files(channel: u16, files: u32) -> f64 {
 #[test]
 fn gaps_for_small_files_are_on_the_air_that_those_go_over() {
     let [apart, shared] = [6, 2].map(|channel| {
-        let (with, without) = (beside_small_files(channel, 15), beside_small_files(channel, 0));
+        let (with, without) = (beside_small_files(channel, 45), beside_small_files(channel, 0));
         println!("channel {channel}: {with:.2} beside small files, {without:.2} without");
         with / without
     });
@@ -107,4 +107,36 @@ fn relays_that_take_each_other_for_the_next_hop_do_not_ask_without_end() {
     let asked: Vec<u64> = found.nodes.iter().map(|node| node.layers["hop"]["requests"]).collect();
     println!("{asked:?}");
     assert!(asked[1] < 1_500 && asked[2] < 1_500, "{asked:?}");
+}
+
+/// Goodput of blocks from one station to a node that also has 300 files of so many bytes for one
+/// that is gone, and gets small ones of a third, in Mb/s.
+fn beside_files_for_nobody(bytes: u32) -> f64 {
+    let mut text = "name = \"gone\"\nduration_s = 40\nradio = { phy = \"802.11b\" }\n\
+                    node = [{ name = \"h\" }, { name = \"d\" },\n\
+                            { name = \"s0\" }, { name = \"s1\" }]\n\
+                    fault = [{ node = \"d\", from_s = 0, to_s = 40 }]\n"
+        .to_owned();
+    for station in ["s0", "s1", "d"] {
+        text += &format!("[[link]]\nbetween = [\"h\", \"{station}\"]\n");
+    }
+    text += "[[flow]]\nfrom = \"s0\"\nto = \"h\"\nkind = \"hop\"\n";
+    for _ in 0..300 {
+        text += &format!("[[flow]]\nfrom = \"h\"\nto = \"d\"\nkind = \"hop\"\nbytes = {bytes}\n");
+    }
+    for file in 0..15 {
+        text += &format!(
+            "[[flow]]\nfrom = \"s1\"\nto = \"h\"\nkind = \"hop\"\nbytes = 4000\nstart_s = {}\n",
+            5 + 2 * file
+        );
+    }
+    report(&text).flows[0].goodput_mbps
+}
+
+#[test]
+fn files_for_one_that_is_gone_leave_the_air_to_others() {
+    for bytes in [4_000, 100_000] {
+        let goodput = beside_files_for_nobody(bytes);
+        assert!(goodput > 4.0, "{goodput} Mb/s beside files of {bytes} bytes");
+    }
 }

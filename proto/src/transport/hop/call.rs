@@ -62,27 +62,26 @@ impl Hop {
     /// A next hop does not get packets, of a call or of whatever else is no block.
     pub(super) fn on_drowned(&mut self, now: Instant, to: NodeId) {
         self.calls.0.entry(self.air(to)).or_default().own = Some(now);
-        self.on_call_nearby(now, to, 0);
+        if self.on_call_nearby(now, to, 0) {
+            self.queue(Message::CallTo { via: to, tries: 0 });
+        }
     }
 
     /// A call fails nearby, on the air to this neighbour, and others are to be told if anything is
-    /// left of its reach.
-    pub(super) fn on_call_nearby(&mut self, now: Instant, via: NodeId, reach: u8) {
+    /// left of its reach. Returns whether they are.
+    pub(super) fn on_call_nearby(&mut self, now: Instant, via: NodeId, reach: u8) -> bool {
         let on_air = self.calls.0.entry(self.air(via)).or_default();
         on_air.latest = Some(now);
         let is_own = is_lasting(now, on_air.own);
         let reach = if is_own { Some(REACH) } else { reach.min(REACH).checked_sub(1) };
         let is_news = |reach: &u8| on_air.next <= now || *reach > on_air.told;
-        if let Some(reach) = reach.filter(is_news)
-            && self.config.call_gap_ms > 0.0
-        {
+        let told = reach.filter(is_news).filter(|_| self.config.call_gap_ms > 0.0);
+        if let Some(reach) = told {
             (on_air.next, on_air.told) = (now + PERIOD, reach);
             self.counters.calls_told += 1;
             self.queue(Message::Call { via, reach });
-            if is_own {
-                self.queue(Message::CallTo { via, tries: 0 });
-            }
         }
+        told.is_some()
     }
 
     /// The next hop has not got the message: whoever drowns the call drowns that too.
@@ -93,16 +92,25 @@ impl Hop {
         }
     }
 
-    /// The message of a call that fails: to all who hear what goes to a neighbour, or to that one,
-    /// which is sure to have been told then.
-    pub(super) fn call_message(&mut self, message: Message) -> Datagram {
-        let (Message::Call { via, .. } | Message::CallTo { via, .. }) = message else {
-            unreachable!("the caller has looked");
-        };
-        let (to, address, reach) = match message {
-            Message::Call { reach, .. } => (Destination::Around(via), ALL_SYSTEMS, reach),
-            _ => (self.destination_of(via), self.plan.ipv4(via), REACH),
-        };
+    /// The message of a call that fails to all who hear what goes to a neighbour.
+    pub(super) fn call_to_all(&mut self, via: NodeId, reach: u8) -> Datagram {
+        let message = Message::Call { via, reach };
+        self.call(message, (Destination::Around(via), ALL_SYSTEMS), reach, self.sure_rate)
+    }
+
+    /// The same to the next hop, which is sure to have been told once it acknowledges.
+    pub(super) fn call_to(&mut self, via: NodeId, tries: u8) -> Datagram {
+        let to = (self.destination_of(via), self.plan.ipv4(via));
+        self.call(Message::CallTo { via, tries }, to, REACH, None)
+    }
+
+    fn call(
+        &mut self,
+        message: Message,
+        (to, address): (Destination, Ipv4Addr),
+        reach: u8,
+        rate: Option<Bitrate>,
+    ) -> Datagram {
         let header = Header {
             block: BlockId { flow: FlowKey { source: self.node, local: 0 }, number: 0 },
             destination: self.node,
@@ -116,8 +124,7 @@ impl Hop {
         };
         let front = wire::encode(&header, &Body::Call);
         let from = SocketAddrV4::new(self.plan.ipv4(self.node), wire::CONTROL_PORT);
-        let sure = || self.sure_rate.filter(|_| matches!(message, Message::Call { .. }));
-        let rate = self.config.control_mbps.map(Bitrate::from_mbps).or_else(sure);
+        let rate = self.config.control_mbps.map(Bitrate::from_mbps).or(rate);
         let (access, waits) = (AccessCategory::Voice, true);
         let options = TxOptions { access, rate, waits, ..TxOptions::default() };
         let payload =

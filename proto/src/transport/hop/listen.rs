@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::Hop;
 use super::admit::Waiting;
-use super::block::{Block, Phase, Shape, Transfer};
+use super::block::{Phase, Shape, Transfer};
 use super::gap::LASTS;
 use super::out::Message;
 use crate::base::{Duration, Instant, NodeId};
@@ -23,6 +23,8 @@ const PERIOD: Duration = Duration::from_millis(250);
 const LEAD: Duration = Duration::from_millis(30);
 /// The same where a node misses answers itself, which may be withheld as well.
 const DEAF_PERIOD: Duration = Duration::from_secs(1);
+/// How often it looks whether it does: there may be very many blocks.
+const DEAF_LOOK: Duration = Duration::from_millis(50);
 /// So many requests for a block are in vain.
 const IN_VAIN: u32 = 5;
 /// What was asked for more recently is not asked for again, however often a neighbour listens.
@@ -37,7 +39,7 @@ pub(super) struct Listen {
     small: BTreeMap<NodeId, (Instant, BlockId, Shape)>,
     /// When it may ask for a gap again.
     next: Instant,
-    /// When it may do so because it misses answers.
+    /// When it next looks whether it misses answers.
     next_deaf: Instant,
     /// When those who have little to send are told of the gap.
     due: Option<Instant>,
@@ -78,12 +80,8 @@ impl Hop {
             *to != from && now < *at + LASTS && self.air(*to) == self.air(from)
         };
         let has_small = self.listen.small.iter().any(is_beside);
-        let is_deaf = || now >= self.listen.next_deaf && self.is_deaf_beside(from);
-        if !has_small && !is_deaf() {
+        if !has_small && !self.is_deaf_beside(now, from) {
             return;
-        }
-        if !has_small {
-            self.listen.next_deaf = now + DEAF_PERIOD;
         }
         let Some(shape) = self.blocks.get(&id).map(|block| block.shape) else { return };
         self.queue(Message::Listen { block: id, to: from, shape });
@@ -92,11 +90,29 @@ impl Hop {
         self.listen.due = Some(now + LEAD);
     }
 
-    /// Whether answers of a neighbour are missed, while one sends large blocks that may not hear
-    /// it.
-    fn is_deaf_beside(&self, from: NodeId) -> bool {
-        let mut transfers = self.blocks.values().filter_map(|block| block.transfer.as_ref());
-        transfers.any(|it| it.via != from && is_in_vain(it) && self.air(it.via) == self.air(from))
+    /// Whether answers of a neighbour that is there are missed, while one sends large blocks that
+    /// may not hear it.
+    fn is_deaf_beside(&mut self, now: Instant, from: NodeId) -> bool {
+        if now < self.listen.next_deaf {
+            return false;
+        }
+        let mut missed = self.missed().into_keys();
+        let is_deaf = missed.any(|via| via != from && self.air(via) == self.air(from));
+        self.listen.next_deaf = now + if is_deaf { DEAF_PERIOD } else { DEAF_LOOK };
+        is_deaf
+    }
+
+    /// A block of which each neighbour that is there was asked in vain, the first of its flow. One
+    /// is enough to be heard with.
+    fn missed(&self) -> BTreeMap<NodeId, BlockId> {
+        let mut missed = BTreeMap::new();
+        for (id, block) in &self.blocks {
+            let transfer = block.transfer.as_ref().filter(|it| is_in_vain(it));
+            if let Some(transfer) = transfer.filter(|it| !self.is_gone(it.via)) {
+                missed.entry(transfer.via).or_insert(*id);
+            }
+        }
+        missed
     }
 
     /// Tells those who have little to send, if it is time to, and asks those anew whose answers are
@@ -117,10 +133,7 @@ impl Hop {
             })
             .collect();
         others.into_iter().for_each(|message| self.queue(message));
-        let is_missed = |block: &Block| block.transfer.as_ref().is_some_and(is_in_vain);
-        let missed: Vec<BlockId> =
-            self.blocks.iter().filter(|(_, block)| is_missed(block)).map(|(id, _)| *id).collect();
-        missed.into_iter().for_each(|id| self.ask_again(now, id));
+        self.missed().into_values().for_each(|id| self.ask_again(now, id));
     }
 
     /// A neighbour listens to those who have little to send. One that sends it much leaves a gap.
@@ -132,15 +145,13 @@ impl Hop {
             };
             match transfer.phase {
                 Phase::Sending => is_large |= !block.shape.is_small(),
-                Phase::Asked { since, .. }
-                    if (block.shape.is_small() || is_in_vain(transfer))
-                        && since + JUST_NOW <= now =>
-                {
+                Phase::Asked { since, .. } if block.shape.is_small() && since + JUST_NOW <= now => {
                     asked.push(*id);
                 }
                 Phase::Asked { .. } | Phase::Paused { .. } => {}
             }
         }
+        asked.extend(self.missed().remove(&via).filter(|id| !asked.contains(id)));
         asked.into_iter().for_each(|id| self.ask_again(now, id));
         if is_large {
             self.on_asked_for_gap(now, via);

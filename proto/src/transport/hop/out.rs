@@ -225,12 +225,12 @@ impl Hop {
                 (block, to, shape, Body::Arrived { crc: shape.crc, is_refused })
             }
             Message::Listen { block, to, shape } => (block, to, shape, Body::Listen),
-            Message::Call { .. } | Message::CallTo { .. } => {
-                return Some(self.call_message(message));
-            }
+            Message::Call { via, reach } => return Some(self.call_to_all(via, reach)),
+            Message::CallTo { via, tries } => return Some(self.call_to(via, tries)),
         };
         let is_urgent = shape.is_urgent(block.number);
-        let is_of_transfer = matches!(message, Message::Request { .. }) && !is_urgent;
+        let is_of_transfer =
+            matches!(message, Message::Request { .. }) && (!is_urgent || self.is_gone(to));
         let options = TxOptions {
             access: AccessCategory::Voice,
             ack: AckPolicy::Normal,

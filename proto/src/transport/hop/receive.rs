@@ -129,7 +129,7 @@ impl Hop {
                 self.on_arrived(now, id, shape_of(&header, 0, crc), is_refused);
             }
             Body::Listen => self.on_listen(now, via),
-            Body::Call => self.on_call_nearby(now, via, header.hops_left),
+            Body::Call => _ = self.on_call_nearby(now, via, header.hops_left),
         }
     }
 
