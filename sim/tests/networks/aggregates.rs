@@ -71,6 +71,18 @@ fn blocks_go_as_many_in_a_transmission_as_datagrams_do() {
 }
 
 #[test]
+fn relays_take_as_many_blocks_as_fill_their_slots() {
+    for (block_bytes, loss) in [(1 << 20, 0.0), (1 << 18, 0.0), (1 << 20, 0.1)] {
+        let datagrams = row(3, AC, "wild", (20.0, loss), "udp").total_mbps();
+        let text = row_text(3, AC, "wild", (20.0, loss), "hop");
+        let blocks = report(&format!("{text}[stack.hop]\nblock_bytes = {block_bytes}\n"));
+        let blocks = blocks.total_mbps();
+        println!("{block_bytes} bytes, {loss}: {blocks:.1} of {datagrams:.1} Mb/s");
+        assert!(blocks > 0.87 * datagrams, "{blocks} of {datagrams} Mb/s");
+    }
+}
+
+#[test]
 fn many_stations_have_turns_that_pay() {
     let mut text = format!(
         "name = \"star\"\nduration_s = 4\nmeasure_from_s = 2\nradio = {{ {} }}\n\

@@ -89,6 +89,17 @@ fn half_of_the_frames_of_a_wire_bring_half_of_its_rate() {
 }
 
 #[test]
+fn blocks_fill_the_waiting_for_answers_over_long_wires() {
+    for (mbps, ms, loss, least) in [(100, 50, 0.0, 0.9), (100, 0, 0.1, 0.75), (200, 20, 0.0, 0.9)] {
+        let radio = format!("radio = {{ phy = \"wire\", rate_mbps = {mbps} }}");
+        let link = format!("delay_ms = {ms}\nloss = {loss:?}");
+        let goodput = row(3, &radio, &link).total_mbps();
+        println!("{mbps} Mb/s, {ms} ms, loss {loss}: {goodput:.1} Mb/s");
+        assert!(goodput > least * f64::from(mbps), "{goodput} of {mbps} Mb/s, {ms} ms");
+    }
+}
+
+#[test]
 fn relays_that_take_each_other_for_the_next_hop_do_not_ask_without_end() {
     let mut text = "name = \"loop\"\nduration_s = 130\n\
                     stack = { routing = { kind = \"olsr\", tc_s = 20 } }\n"

@@ -84,6 +84,8 @@ pub struct RadioPlan {
     pub carrier_sense: bool,
     /// What it makes of signals of some strength.
     pub thresholds: Thresholds,
+    /// Delay of the longest way to a neighbour.
+    pub longest: Duration,
 }
 
 /// One direction between two radios, one of which hears the other.
@@ -240,6 +242,7 @@ impl Scenario {
             ack_timeout: config.ack_timeout_us.map_or(for_distance, micros),
             carrier_sense: config.carrier_sense.unwrap_or(!has_schedule),
             thresholds: radio.thresholds,
+            longest: radio.longest,
             config,
         }
     }
@@ -384,8 +387,12 @@ impl NodePlan {
         let frame = self.hop.as_ref().map_or(0, |hop| hop.datagram_bytes());
         // The end of a frame is told in the neighbour's slot: until then there are a slot of ours,
         // and what is repeated of the one before.
-        let in_a_cycle = |radio: &RadioPlan, slot: Duration| {
-            (slot * 2).div_duration(radio.spec.share(frame)) as u32
+        let carried = |radio: &RadioPlan, during: Duration| {
+            during.div_duration(radio.spec.share(frame)) as u32
+        };
+        let in_a_cycle = |radio: &RadioPlan| {
+            let slot = self.slot().filter(|_| link.has_schedule_over(radio.spec.phy.kind));
+            slot.map(|(slot, _)| carried(radio, slot * 2))
         };
         // One transmission is on air, and the next one waits behind it; what others of the node
         // send finds places in the queue.
@@ -396,20 +403,21 @@ impl NodePlan {
             }
             (frames, _) => Some(2 * u32::from(frames)),
         };
-        let of_radio = |radio: &RadioPlan| match self.slot() {
-            Some((slot, _)) if link.has_schedule_over(radio.spec.phy.kind) => {
-                Some(in_a_cycle(radio, slot))
-            }
-            _ => in_aggregates(radio),
+        let on_wire = |radio: &RadioPlan| {
+            let is_wire = radio.spec.phy.kind == PhyKind::Wire;
+            is_wire.then(|| carried(radio, radio.longest * 2))
         };
-        let frames =
-            self.radios.iter().filter_map(|it| Some((it.spec.id, of_radio(it)?))).collect();
+        let by_radio = |frames: &dyn Fn(&RadioPlan) -> Option<u32>| {
+            self.radios.iter().filter_map(|it| Some((it.spec.id, frames(it)?))).collect()
+        };
+        let frames = by_radio(&|radio| in_a_cycle(radio).or_else(|| in_aggregates(radio)));
+        let in_wait = by_radio(&|radio| Some(in_a_cycle(radio).or_else(|| on_wire(radio))?.max(1)));
         let has_aggregates = self.radios.iter().any(|radio| radio.spec.aggregate > 1);
         let has_schedule = self.has_schedule();
         let is_plain = link.has_schedule() && !has_schedule;
         let repairs = (link.repairs() && !is_plain) || has_aggregates;
         let cycle = self.slot().map(|(slot, _)| slot * 2);
-        Below { repairs, has_schedule, frames, airs: self.airs_of_radios(), cycle }
+        Below { repairs, has_schedule, frames, in_wait, airs: self.airs_of_radios(), cycle }
     }
 
     /// Length of a slot and its guard, where any radio has slots of `wild`.

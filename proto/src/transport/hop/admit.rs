@@ -107,6 +107,9 @@ impl Hop {
             block.shape.hops_left = block.shape.hops_left.max(shape.hops_left);
             if block.is_complete() {
                 block.asked = Some((asks.via, asks.round));
+                if !is_virtual {
+                    self.on_whole(asks.via, &shape, asks.round);
+                }
                 self.answer(asks);
                 return if is_virtual {
                     self.on_virtual(now, id);
@@ -238,7 +241,7 @@ impl Hop {
         let air = self.air(asks.via);
         let is_no_rival = |other: &Waiting| other.via == asks.via || self.air(other.via) != air;
         reception.via == asks.via
-            && (1..self.config.in_flight(&self.below) as usize).contains(&reception.blocks.len())
+            && (1..self.in_flight(asks.via) as usize).contains(&reception.blocks.len())
             && self.waiting.iter().all(is_no_rival)
     }
 
@@ -266,7 +269,9 @@ impl Hop {
     /// Whether the flow has passed on enough of what came before (`hop.md` 6).
     fn lets_pass(&mut self, now: Instant, asks: &Waiting) -> bool {
         let flow = asks.block.flow;
-        let [high, low] = self.config.limits(&self.below);
+        let via = self.next_hop(asks.shape.destination);
+        let beside = self.beside(Some(asks.via), via);
+        let [high, low] = self.high_low(beside);
         if asks.shape.destination == self.node {
             // An application that is slow to accept stops its flow. What comes before its turn, or
             // while it is slow, must leave room for what is next, and all of them together for
@@ -298,8 +303,7 @@ impl Hop {
         }
         self.braked.remove(&flow);
         // Elsewhere what is taken beside a block that goes on takes the air of the way onward.
-        let via = self.next_hop(asks.shape.destination);
-        held < 1 + self.config.beside(&self.below)
+        held < 1 + beside
             || self.config.ahead == Ahead::Always
             || via.is_none_or(|via| self.is_gone(via))
     }

@@ -27,6 +27,9 @@ pub struct Below {
     /// Frames of blocks that a radio is to have at a time, where two turns are not enough: as many
     /// as it carries until the link tells the end of the first.
     pub frames: BTreeMap<RadioId, u32>,
+    /// Frames of blocks that a radio carries while an answer is waited for, if it contends with
+    /// nobody for that time: it has slots, or is a wire.
+    pub in_wait: BTreeMap<RadioId, u32>,
     /// The air of each radio, as neighbours have them (`Hop::set_airs`): nobody sends on one while
     /// others that share it are to have a gap. Wires are not there: nobody is heard over them.
     pub airs: BTreeMap<RadioId, usize>,
@@ -41,6 +44,7 @@ impl Default for Below {
             repairs: false,
             has_schedule: false,
             frames: BTreeMap::new(),
+            in_wait: BTreeMap::new(),
             airs: [(RadioId(0), 0)].into(),
             cycle: None,
         }
@@ -60,8 +64,8 @@ pub struct HopConfig {
     pub turn_frames: u16,
     /// Blocks of a flow that a node sends to the next hop at a time; the later ones fill the
     /// waiting for answers about the first, as far as the next hop takes them. The paper has one.
-    /// If it is not given, two, and over a link with a schedule one more than what it carries until
-    /// it tells the end of a frame.
+    /// If it is not given, two, and over a link with a schedule or a wire one more than what it
+    /// carries while a block waits for its answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u32>,
     /// Whether a node passes on what it has of a block before all of it is there. If it is not
@@ -72,8 +76,9 @@ pub struct HopConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<bool>,
     /// Blocks of a flow that a node holds and has not passed on, at which it takes no more (H).
-    /// With a link that has a schedule, H and L are one more than is set, or as many as it carries
-    /// until it tells the end of a frame: while one block goes on the next comes.
+    /// Over a link with a schedule or a wire, and where a block goes on over another air than it
+    /// comes over, H and L are one more than is set, or as many as they carry while a block waits
+    /// for its answers: while one goes on the next comes.
     pub high_blocks: u32,
     /// Those at which it takes some again (L).
     pub low_blocks: u32,
@@ -178,21 +183,9 @@ impl HopConfig {
         self.block_bytes.div_ceil(self.frame_bytes.max(1).into())
     }
 
-    /// Blocks that are taken beside the one that goes on: where radios take turns, answers come a
-    /// slot later.
-    pub(super) fn beside(&self, below: &Below) -> u32 {
-        let frames = below.frames.values().sum::<u32>();
-        if below.has_schedule { frames.div_ceil(self.block_frames()).max(1) } else { 0 }
-    }
-
-    /// H and L of a flow.
-    pub(super) fn limits(&self, below: &Below) -> [u32; 2] {
-        [self.high_blocks, self.low_blocks].map(|at| at.saturating_add(self.beside(below)))
-    }
-
-    /// Blocks of a flow that are sent to the next hop at a time.
-    pub(super) fn in_flight(&self, below: &Below) -> u32 {
-        self.in_flight.unwrap_or(1 + self.beside(below).max(1))
+    /// Blocks of so many frames.
+    pub(super) fn blocks_of(&self, frames: f64) -> u32 {
+        (frames / f64::from(self.block_frames())).ceil() as u32
     }
 
     /// Bytes of an IP packet with a whole frame of a block.

@@ -46,7 +46,9 @@ impl Hop {
     pub fn has_room(&self, flow: FlowKey, bytes: usize) -> bool {
         let (mut open, mut count, mut held) =
             (0, 0, self.reserved.get(&flow).copied().unwrap_or(0));
+        let mut via = None;
         for (_, block) in self.of_flow(flow) {
+            via = via.or_else(|| self.next_hop(block.shape.destination));
             (open, count) = (open + u32::from(block.is_open()), count + 1);
             held += block.cost();
         }
@@ -56,7 +58,7 @@ impl Hop {
             let blocks = blocks + self.reserved.len() + count / 4;
             memory + next + left <= self.config.memory_bytes && blocks < BLOCKS
         };
-        open <= self.config.limits(&self.below)[0]
+        open <= self.high_low(self.beside(None, via))[0]
             && (fits(self.memory, self.blocks.len()) || {
                 let may_go = |(id, block): &(&BlockId, &Block)| {
                     let is_spare = self.is_spare(id, block) && !self.writing.contains_key(id);

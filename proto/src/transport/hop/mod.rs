@@ -195,6 +195,9 @@ pub struct Hop {
     outlets: BTreeMap<RadioId, Outlet>,
     /// Share of our frames that each neighbour receives, a moving average over rounds.
     delivery: BTreeMap<NodeId, f64>,
+    /// How often a block that goes to or comes from each neighbour waits for an answer until it is
+    /// there, a moving average.
+    waits: BTreeMap<NodeId, f64>,
     /// How long each neighbour takes to answer, a moving average.
     answer_time: BTreeMap<NodeId, Duration>,
     /// How much speaks for each neighbour being gone.
@@ -254,6 +257,7 @@ impl Hop {
             radios: BTreeMap::new(),
             outlets: BTreeMap::new(),
             delivery: BTreeMap::new(),
+            waits: BTreeMap::new(),
             answer_time: BTreeMap::new(),
             silence: BTreeMap::new(),
             stranded: Stranded::default(),

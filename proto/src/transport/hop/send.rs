@@ -24,7 +24,12 @@ pub(super) const QUICK_TRIES: u32 = 6;
 const FIRST_TRIES: u32 = 3;
 /// The same where somebody waits for little: for a second at least.
 const URGENT_TRIES: u32 = 20;
-/// Weight of a round in the moving average of a neighbour's delivery.
+/// How often a block waits for an answer of which no frame is lost: before the first and behind the
+/// last.
+const LEAST_WAITS: u16 = 2;
+/// The most that counts.
+const MOST_WAITS: u16 = 16;
+/// Weight of a round in the moving averages of a neighbour.
 const ROUND_WEIGHT: f64 = 0.25;
 
 impl Hop {
@@ -58,10 +63,12 @@ impl Hop {
             if let Some(transfer) = &block.transfer {
                 under_way += 1;
                 // A relay that does not take this one takes none behind it either. Once it
-                // answers, the next may fill the waiting for answers.
+                // answers, the next may fill the waiting for answers, unless that is long.
                 let is_new = transfer.round == 1 && matches!(transfer.phase, Phase::Asked { .. });
-                let is_withheld = is_new && transfer.via != block.shape.destination;
-                if under_way >= self.config.in_flight(&self.below) || is_withheld {
+                let is_withheld = is_new
+                    && transfer.via != block.shape.destination
+                    && self.beside(None, Some(transfer.via)) == 0;
+                if under_way >= self.in_flight(transfer.via) || is_withheld {
                     return;
                 }
                 continue;
@@ -74,6 +81,38 @@ impl Hop {
         if let Some(id) = next {
             self.begin_transfer(now, id, false);
         }
+    }
+
+    /// Blocks of a flow that are on their way from and to these neighbours beside the one that goes
+    /// on: what fills the waiting for answers, and one that comes over another air than that goes.
+    pub(super) fn beside(&self, from: Option<NodeId>, to: Option<NodeId>) -> u32 {
+        let frames = |via: NodeId| {
+            let in_wait = self.below.in_wait.get(&self.radio_of(via)).copied().unwrap_or(0);
+            f64::from(in_wait) * self.waits.get(&via).copied().unwrap_or(LEAST_WAITS.into())
+        };
+        let blocks = self.config.blocks_of([from, to].into_iter().flatten().map(frames).sum());
+        let is_apart = from.zip(to).is_some_and(|(from, to)| self.air(from) != self.air(to));
+        blocks.max(is_apart.into())
+    }
+
+    /// A block that went to or came from a neighbour is there, in this round.
+    pub(super) fn on_whole(&mut self, neighbour: NodeId, shape: &Shape, round: u16) {
+        // The frames of a small one wait for nothing.
+        if !shape.is_small() {
+            let mean = self.waits.entry(neighbour).or_insert(LEAST_WAITS.into());
+            let waits = f64::from(round.clamp(LEAST_WAITS, MOST_WAITS));
+            *mean += ROUND_WEIGHT * (waits - *mean);
+        }
+    }
+
+    /// H and L of a flow with so many beside the one that goes on.
+    pub(super) fn high_low(&self, beside: u32) -> [u32; 2] {
+        [self.config.high_blocks, self.config.low_blocks].map(|at| at.saturating_add(beside))
+    }
+
+    /// Blocks of a flow that are sent to a neighbour at a time.
+    pub(super) fn in_flight(&self, via: NodeId) -> u32 {
+        self.config.in_flight.unwrap_or_else(|| 1 + self.beside(None, Some(via)).max(1))
     }
 
     /// Whether a block may go on while the rest of it comes: relays that send and receive at once
@@ -279,6 +318,10 @@ impl Hop {
             *mean += ROUND_WEIGHT * (rate - *mean);
         }
         if theirs.is_full() {
+            let (shape, waits) = (block.shape, transfer.round);
+            if !transfer.is_virtual {
+                self.on_whole(via, &shape, waits);
+            }
             self.on_round_end(via, round);
             return self.on_passed_on(now, id);
         }
