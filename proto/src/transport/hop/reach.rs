@@ -10,10 +10,12 @@ use super::send::{LEAST_WAIT, LONGEST_WAIT, usual_wait};
 use crate::base::{Duration, Instant, NodeId, PacketOutcome, RadioId};
 use crate::wire::hop::BlockId;
 
-/// A neighbour counts as gone after this many requests that the radio gave up, or of which it does
-/// not say whether they came, without a word from the neighbour in between: that is one or two
-/// seconds, or some ten.
-const GONE: u32 = 12;
+/// A neighbour counts as gone when so much speaks for it, without a word from it in between: twelve
+/// requests that the radio gave up, or of which it does not say whether they came, which is one or
+/// two seconds, or some ten. Where much is lost by chance, what was not repeated says less.
+const GONE: u32 = 60;
+const UNANSWERED: u32 = GONE / 12;
+const UNANSWERED_LOSSY: u32 = 1;
 /// How long after one was given up the next goes at the earliest: by then a turn of somebody hidden
 /// is over.
 const GIVEN_UP_WAIT: Duration = Duration::from_millis(60);
@@ -70,9 +72,12 @@ impl Hop {
         to: NodeId,
         outcome: PacketOutcome,
     ) {
-        let is_lossy = self.is_lossy(to);
-        let (is_gone, soon) =
-            (self.is_gone(to), DELIVERED_WAIT.max(usual_wait(&self.answer_time, to)));
+        let (is_gone, is_lossy) = (self.is_gone(to), self.is_lossy(to));
+        let soon = match self.answer_time.get(&to).filter(|_| is_lossy) {
+            // Most of them are lost, and cost little beside the frames of a round.
+            Some(mean) => (*mean * 3 / 2).max(LEAST_WAIT),
+            None => DELIVERED_WAIT.max(usual_wait(&self.answer_time, to)),
+        };
         let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
         if let Some(transfer) = transfer
             && let Phase::Asked { due, tries, .. } = &mut transfer.phase
@@ -91,8 +96,10 @@ impl Hop {
             self.on_there(now, to);
             return;
         }
+        let is_by_chance = is_lossy && outcome == PacketOutcome::Sent;
         let silence = self.silence.entry(to).or_default();
-        *silence = (*silence + 1).min(GONE);
+        *silence += if is_by_chance { UNANSWERED_LOSSY } else { UNANSWERED };
+        *silence = (*silence).min(GONE);
     }
 
     /// A neighbour is there. What waited for long while it was gone is asked for soon. Returns
