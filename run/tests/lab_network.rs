@@ -440,14 +440,14 @@ fn killed_lab() -> Outcome {
     assert!(killed.dir().exists() && !killed.is_alive());
     assert!(strays[0].try_wait()?.is_none() && strays[1].try_wait()?.is_none());
 
-    assert_eq!(lab::down(Some(&killed.id))?, std::slice::from_ref(&killed.id));
+    assert_eq!(lab::down(Some(&killed.id), false)?, std::slice::from_ref(&killed.id));
     assert!(!killed.dir().exists());
     let has_ended = |child: &mut Child| matches!(child.try_wait(), Ok(Some(_)));
     assert!(wait_until(|| strays.iter_mut().all(has_ended)), "a program outlived its lab");
-    assert!(lab::down(Some(&killed.id)).is_err());
+    assert!(lab::down(Some(&killed.id), false).is_err());
     assert!(neighbour.try_wait()?.is_none(), "a program of another lab was killed");
     assert!(other.is_alive() && lab::find(None)?.id == other.id);
-    assert_eq!(lab::down(None)?, std::slice::from_ref(&other.id));
+    assert_eq!(lab::down(None, false)?, std::slice::from_ref(&other.id));
     assert!(wait_until(|| has_ended(&mut neighbour)), "a program outlived its lab");
     second.wait()?;
     assert_eq!(lab::list().len(), 0);

@@ -14,7 +14,7 @@ use farhop_run::daemon::control::Request;
 use farhop_run::daemon::{BlockStatus, CacheStatus};
 use farhop_run::files::{
     FilesStatus, IncomingStatus, OutgoingStatus, Push, SendFile, State, modified_ns, open_file,
-    sum_file,
+    sum_file, wrong_name,
 };
 use farhop_run::sockets;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -151,10 +151,31 @@ impl Daemon {
         check_node(node, &self.ask(Request::Status {})?)
     }
 
+    /// Asks for something to be done with the file of this number or name. What is refused of one
+    /// that is not listed was asked for by mistake.
+    fn ask_of_file<T: DeserializeOwned>(&self, request: Request, id: &str) -> Result<T, Failure> {
+        self.ask(request).map_err(|failure| match (failure, self.files()) {
+            (Failure::Failed(why), Some(files)) if !is_listed(&files, id) => Failure::input(why),
+            (failure, _) => failure,
+        })
+    }
+
     /// How all files stand; nothing while the daemon is not there.
     pub(super) fn files(&self) -> Option<FilesStatus> {
         self.ask(Request::Files {}).ok()
     }
+}
+
+/// Whether a daemon lists a file of this number or name.
+fn is_listed(files: &FilesStatus, id: &str) -> bool {
+    files.outgoing.iter().any(|file| file.id.to_string() == id)
+        || files.incoming.iter().any(|file| file.id == id)
+}
+
+/// Refuses what is no name for a file at a node.
+fn check_name(name: &str, to: &str) -> Result<(), Failure> {
+    let refused = |wrong| Failure::input(format!("{wrong}; give another one behind {to}:"));
+    wrong_name(name).map_or(Ok(()), |wrong| Err(refused(wrong)))
 }
 
 /// What a daemon answers where a number is all there is to say.
@@ -167,7 +188,7 @@ pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
     interrupt::watch();
     let daemon = Daemon::find(&options.daemon)?;
     if let Some(id) = options.cancel {
-        let Taken { id } = daemon.ask(Request::Cancel { id })?;
+        let Taken { id } = daemon.ask_of_file(Request::Cancel { id }, &id.to_string())?;
         print_text(&format!("cancelled: {id}"))?;
         return Ok(());
     }
@@ -206,20 +227,21 @@ fn ask_to_send(daemon: &Daemon, wanted: SendFile) -> Result<Taken, Failure> {
 
 /// What is to be sent, with its checksum.
 fn describe(file: &Path, to: &str) -> Result<SendFile, Failure> {
-    let told = |error: io::Error| Failure::Failed(format!("{}: {error}", file.display()));
+    let told = |error: io::Error| Failure::input(format!("{}: {error}", file.display()));
     let path = fs::canonicalize(file).map_err(told)?;
     let (open, metadata) = open_file(&path).map_err(told)?;
     if path.to_str().is_none() {
         let why = "its path is not UTF-8, which a daemon cannot be told";
-        return Err(Failure::Failed(format!("{}: {why}", file.display())));
+        return Err(Failure::input(format!("{}: {why}", file.display())));
     }
     // As it was given: what a link leads to may have any other.
     let own = || file.file_name().and_then(|name| name.to_str());
     let both = to.split_once(':').or_else(|| Some((to, own()?)));
     let (to, name) = both.ok_or_else(|| {
         let why = "its name is not UTF-8: give it another one there, as NODE:NAME";
-        Failure::Failed(format!("{}: {why}", file.display()))
+        Failure::input(format!("{}: {why}", file.display()))
     })?;
+    check_name(name, to)?;
     // From before the sum: what is changed meanwhile, or before the daemon looks, is another file.
     let modified_ns = Some(modified_ns(&metadata));
     let sum = sum_file(&open, &mut |_| !interrupt::has_come());
@@ -231,7 +253,7 @@ fn describe(file: &Path, to: &str) -> Result<SendFile, Failure> {
     let length = metadata.len();
     // One that was changed meanwhile has another length now.
     if size != length && open.metadata().map_err(told)?.len() == length {
-        return Err(Failure::Failed(format!(
+        return Err(Failure::input(format!(
             "{}: no ordinary file: its length is given as {length}, and {} can be read: send a \
              copy of it",
             file.display(),
@@ -247,6 +269,7 @@ pub(crate) fn push(options: &PushOptions) -> Result<(), Failure> {
     let daemon = Daemon::find(&options.daemon)?;
     let (to, file) = options.to.split_once(':').unwrap_or((&options.to, "stdin"));
     daemon.check_node(to)?;
+    check_name(file, to)?;
     let label = format!("{file} to {to}");
     let bar = Bar::start(&label);
     let mut watcher = |bytes: u64| {
@@ -332,11 +355,12 @@ fn wait_until<T>(
 pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
     let daemon = Daemon::find(&options.daemon)?;
     if let Some(command) = &options.command {
-        let request = match command {
-            CacheCommand::Clear { all } => Request::ClearCache { all: *all },
-            CacheCommand::Drop { id } => Request::Drop { id: id.clone() },
+        let answer: serde_json::Value = match command {
+            CacheCommand::Clear { all } => daemon.ask(Request::ClearCache { all: *all })?,
+            CacheCommand::Drop { id } => {
+                daemon.ask_of_file(Request::Drop { id: id.clone() }, id)?
+            }
         };
-        let answer: serde_json::Value = daemon.ask(request)?;
         if options.json {
             return print_json(&answer);
         }
@@ -352,10 +376,19 @@ pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
     let cache: CacheStatus = daemon.ask(Request::Cache {})?;
     let files: FilesStatus = daemon.ask(Request::Files {})?;
     if options.json {
-        return print_json(&serde_json::json!({ "cache": cache, "files": files }));
+        return print_json(&as_json(&cache, &files));
     }
     print_text(describe_cache(&cache, &files).trim_end())?;
     Ok(())
+}
+
+/// The same as JSON. Nonces are text: they have 64 bits, and many readers round numbers to 53.
+fn as_json(cache: &CacheStatus, files: &FilesStatus) -> serde_json::Value {
+    let mut value = serde_json::json!({ "cache": cache, "files": files });
+    for (file, IncomingStatus { info, .. }) in files.incoming.iter().enumerate() {
+        value["files"]["incoming"][file]["info"]["nonce"] = info.nonce.to_string().into();
+    }
+    value
 }
 
 /// What files for this node take of the disk, beside the blocks.
@@ -440,10 +473,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_name_for_a_file_is_refused_before_it_is_read() {
+        for to in ["barn:.map", "barn:", "barn:a/b"] {
+            let Err(Failure::Input(why)) = describe(Path::new("/proc/version"), to) else {
+                panic!("it is sent, or refused as something else: {to}");
+            };
+            let why = why.to_string();
+            assert!(why.contains("is no name for a file") && why.ends_with("barn:"), "{why}");
+        }
+    }
+
+    #[test]
     fn what_has_more_bytes_than_its_length_says_is_no_ordinary_file() {
-        let Err(Failure::Failed(why)) = describe(Path::new("/proc/version"), "barn") else {
+        let Err(Failure::Input(why)) = describe(Path::new("/proc/version"), "barn") else {
             panic!("it is sent, or refused as something else");
         };
+        let why = why.to_string();
         let right = "/proc/version: no ordinary file: its length is given as 0, and ";
         assert!(why.starts_with(right), "{why}");
     }
@@ -465,7 +510,7 @@ mod tests {
                 name: "map.png".into(),
                 size: 5_000,
                 sha256: "ab".into(),
-                nonce: 1,
+                nonce: u64::MAX,
                 streamed: false,
             },
             received,
@@ -488,6 +533,10 @@ mod tests {
             state: State::Moving,
         };
         let files = FilesStatus { node: 7, outgoing: vec![pushed], incoming: incoming.into() };
+        assert!(is_listed(&files, "9") && is_listed(&files, "1-2-00000003"));
+        assert!(!is_listed(&files, "17"));
+        let json = as_json(&cache, &files);
+        assert_eq!(json["files"]["incoming"][2]["info"]["nonce"], "18446744073709551615");
         let text = describe_cache(&cache, &files);
         let inbox = "/state/valley/inbox: not fetched 1 file (5000 bytes), \
                      under way 1 file (3000 bytes), of 1024 MiB on disk\n";

@@ -88,13 +88,14 @@ enum Command {
     /// Takes a lab down, with all that runs in it, and what labs left that ended by themselves.
     #[command(after_help = "Examples:\n  \
         farhop lab down\n  \
+        farhop lab down demo\n  \
         farhop lab down demo-2\n  \
         farhop lab down --all")]
     Down {
-        /// The lab; it need not be given if only one is running.
-        id: Option<String>,
+        /// The lab, by its id or the name of its scenario, if several are running.
+        name: Option<String>,
         /// All of them, also if several are running.
-        #[arg(long, conflicts_with = "id")]
+        #[arg(long, conflicts_with = "name")]
         all: bool,
     },
 }
@@ -126,14 +127,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             Err(lab::exec(&lab::find_with_node(lab.as_deref(), node)?, node, command).into())
         }
         Some(Command::List { json }) => list(*json),
-        Some(Command::Down { id, all }) => {
-            if id.is_none() && !all {
-                lab::refuse_several(
-                    &running(),
-                    "`farhop lab down ID` takes one down, `farhop lab down --all` all of them",
-                )?;
-            }
-            let ids = lab::down(id.as_deref())?;
+        Some(Command::Down { name, all }) => {
+            let ids = lab::down(name.as_deref(), *all)?;
             let none = || "no lab of this user was there".into();
             let what = if ids.is_empty() { none() } else { ids.join(", ") };
             print_text(&format!("down: {what}"))?;

@@ -19,7 +19,8 @@ pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod up;
 
-use std::io::{self, Write as _};
+use std::env;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 
@@ -67,6 +68,25 @@ pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
 /// The same; whether there was still somebody to read it.
 pub(crate) fn is_printed(text: &str) -> Result<bool, Failure> {
     printed(writeln!(io::stdout(), "{text}"))
+}
+
+/// Whether standard output is a terminal, and which.
+pub(crate) enum Terminal {
+    /// There is none.
+    None,
+    /// It only takes line after line, as its user says by TERM=dumb.
+    Dumb,
+    /// It has a screen.
+    Screen,
+}
+
+/// What standard output is.
+pub(crate) fn terminal() -> Terminal {
+    match io::stdout().is_terminal() {
+        false => Terminal::None,
+        true if env::var_os("TERM").is_some_and(|name| name == "dumb") => Terminal::Dumb,
+        true => Terminal::Screen,
+    }
 }
 
 /// Whether somebody may still read standard output: the other end of a pipe can be gone.

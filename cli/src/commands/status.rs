@@ -4,7 +4,6 @@ mod link;
 mod time;
 
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use serde_json::Value;
 use self::link::describe_link;
 use self::time::describe_upsets;
 use super::daemons::{Wanted, is_of_one, statuses};
-use super::{has_reader, print_json, print_text};
+use super::{Terminal, has_reader, print_json, print_text, terminal};
 use crate::{Failure, interrupt};
 
 /// Clears a terminal and goes to its first line.
@@ -65,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             }
         } else {
             let text = describe_all(&statuses, &before);
-            if options.watch && std::io::stdout().is_terminal() {
+            if options.watch && matches!(terminal(), Terminal::Screen) {
                 print_text(&format!("{CLEAR}{}", text.trim_end()))?;
             } else {
                 print_text(text.trim_end())?;

@@ -13,8 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 
 use super::daemons::{Wanted, statuses};
-use super::print_text;
 use super::status::describe_all;
+use super::{Terminal, print_text, terminal};
 use crate::{Failure, interrupt};
 
 /// Time between two looks.
@@ -29,6 +29,7 @@ const HELP: [&str; 2] = ["q: quit   up, down: scroll", "q: quit"];
 ///
 /// In `farhop lab exec` it shows that of its node, with --lab and --runtime-dir those there.
 /// In a terminal it fills the screen until `q` is pressed; elsewhere it prints one block and ends.
+/// A terminal without a screen (TERM=dumb) is refused.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop top\n  \
@@ -61,10 +62,14 @@ impl Options {
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     interrupt::watch();
-    if io::stdin().is_terminal() && io::stdout().is_terminal() {
-        run_live(options)
-    } else {
-        print_blocks(options)
+    match terminal() {
+        Terminal::Screen if io::stdin().is_terminal() => run_live(options),
+        Terminal::Dumb if io::stdin().is_terminal() => Err(Failure::Failed(
+            "this terminal has no screen to fill (TERM=dumb): `farhop status --watch` prints the \
+             same line by line"
+                .into(),
+        )),
+        _ => print_blocks(options),
     }
 }
 

@@ -49,6 +49,7 @@ impl Place {
         );
         let mut terminal = Command::new("script")
             .args(["-qec", &line, "/dev/null"])
+            .env("TERM", "xterm")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -106,6 +107,18 @@ fn the_terminal_is_given_back_as_it_was() {
         assert!(said.rfind("\x1b[?25h") > said.rfind("\x1b[?25l"), "{said:?}");
         assert!(said[left..].contains("as before"), "{said:?}");
     }
+}
+
+#[test]
+fn a_terminal_without_a_screen_is_refused_and_told_what_suits_it() {
+    let place = Place::build("top-dumb");
+    let line = format!("{} {}", env!("CARGO_BIN_EXE_farhop"), place.words().join(" "));
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &line, "/dev/null"]).env("TERM", "dumb");
+    let out = terminal.output().expect("script, of bsdutils");
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert_eq!(out.status.code(), Some(1), "{said:?}");
+    assert!(said.contains("`farhop status --watch`") && !said.contains('\x1b'), "{said:?}");
 }
 
 #[test]

@@ -128,10 +128,12 @@ fn two_labs_run_side_by_side() {
     assert!(unknown.contains(right), "{unknown}");
     let named = place.farhop(&["lab", "exec", "--lab", "quiet-2", "hill", "--", "true"]);
     assert!(named.status.success(), "{}", stderr(&named));
+    let several = place.farhop(&["lab", "down", "quiet"]);
+    assert!(stderr(&several).contains("quiet-1, quiet-2; `farhop lab down ID`"), "by scenario");
     assert!(place.farhop(&["lab", "down", "quiet-1"]).status.success());
     assert_eq!(place.labs().len(), 1);
     place.assert_ping("10.66.0.2", "3");
-    assert!(place.farhop(&["lab", "down"]).status.success());
+    assert!(place.farhop(&["lab", "down", "quiet"]).status.success());
     place.assert_empty();
 }
 

@@ -68,6 +68,15 @@ pub enum StoreError {
         /// What is wrong with it.
         error: redb::Error,
     },
+    /// Another daemon has it open.
+    #[error(
+        "another daemon keeps its blocks in {}: give each a folder of its own with --state",
+        dir.display()
+    )]
+    Held {
+        /// The folder of the node.
+        dir: PathBuf,
+    },
     /// The system.
     #[error("the folder of the block cache: {0}")]
     Io(io::Error),
@@ -97,6 +106,9 @@ impl StoreError {
                 } =>
             {
                 Self::Unreadable { path: path.to_owned(), error }
+            }
+            Self::Store(redb::Error::DatabaseAlreadyOpen) => {
+                Self::Held { dir: path.parent().unwrap_or(path).to_owned() }
             }
             other => other,
         }

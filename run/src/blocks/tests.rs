@@ -198,6 +198,18 @@ fn a_store_that_cannot_be_made_has_no_file() {
 }
 
 #[test]
+fn a_store_that_another_has_open_is_named_with_advice() {
+    let dir = TempDir::new().expect("a folder");
+    let open = || Store::open(dir.path(), &config(Durable::Fsync));
+    let first = open().expect("a new store");
+    let said = open().err().expect("the first has it").to_string();
+    let right = format!("another daemon keeps its blocks in {}: ", dir.path().display());
+    assert!(said.starts_with(&right) && said.ends_with("with --state"), "{said}");
+    drop(first);
+    assert!(open().is_ok());
+}
+
+#[test]
 fn what_is_no_store_is_left_alone_with_advice() {
     let dir = TempDir::new().expect("a folder");
     let path = dir.path().join("blocks.redb");

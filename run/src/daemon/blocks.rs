@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::DaemonOptions;
 use super::control::{Request, Wished};
 use super::driver::Driver;
+use crate::blocks::StoreError;
 use crate::sockets::refuse;
 
 /// Whether a daemon carries blocks.
@@ -56,11 +57,14 @@ pub struct BlockStatus {
 
 /// Has blocks kept in the folder of a daemon. Where that fails its node carries all the rest, and
 /// the log says why.
-pub(super) fn keep(driver: &mut Driver, options: &DaemonOptions) {
+///
+/// Fails if another daemon has that folder when this one starts: both would not be meant.
+pub(super) fn keep(driver: &mut Driver, options: &DaemonOptions) -> Result<()> {
     let dir = options.state_dir.as_ref().map(|dir| dir.join(&options.plan.name));
     let before = driver.no_blocks().map(str::to_owned);
     match driver.keep_blocks(dir.as_deref(), &options.plan) {
         Ok(()) if before.is_some() => tracing::info!("blocks are carried now"),
+        Err(error) if before.is_none() && is_held(&error) => return Err(error),
         Err(error) if driver.no_blocks() != before.as_deref() => {
             let dir = dir.unwrap_or_default();
             tracing::error!(
@@ -70,6 +74,12 @@ pub(super) fn keep(driver: &mut Driver, options: &DaemonOptions) {
         }
         _ => {}
     }
+    Ok(())
+}
+
+/// Whether another daemon has the folder.
+fn is_held(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(StoreError::Held { .. }))
 }
 
 /// What those are told who want something of blocks where none are carried.

@@ -248,8 +248,8 @@ fn guard(plan: &NodePlan) -> Duration {
 
 /// Runs a node until SIGTERM, SIGINT, SIGHUP or `options.stop`, and cleans up.
 ///
-/// Fails if a daemon of that name or with that key runs already, a device or the TUN interface
-/// cannot be opened, or the TUN interface goes away.
+/// Fails if a daemon of that name, with that key or on that folder of blocks runs already, a device
+/// or the TUN interface cannot be opened, or the TUN interface goes away.
 pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
     let security = options.security.take();
     let plan = &options.plan;
@@ -281,7 +281,7 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
         // Those of a lab lead to its air.
         options.devices.iter().for_each(DeviceChoice::check);
     }
-    blocks::keep(&mut driver, &options);
+    blocks::keep(&mut driver, &options)?;
     driver.set_host(Box::new(Tun::open(&options.tun, plan.node, plan.addresses)?));
     // Last: opening devices takes long, and waits.
     let is_realtime = os::ask_for_punctuality();
@@ -324,7 +324,7 @@ fn serve(
         };
         driver.turn()?;
         if driver.is_due_to_keep() {
-            blocks::keep(driver, serving.options);
+            blocks::keep(driver, serving.options)?;
         }
         if !others_ready {
             continue;

@@ -8,7 +8,7 @@ use farhop_proto::base::{Duration, Instant, NodeId};
 use farhop_proto::transport::hop::{Arrived, Hop, frames_of};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 
-use super::records::{FileInfo, Incoming, Outgoing, State, is_name, name_rule};
+use super::records::{FileInfo, Incoming, Outgoing, State, wrong_name};
 use super::status::{FilesStatus, IncomingStatus, OutgoingStatus, SendFile};
 use crate::blocks::{GivenUp, Office, Task, modified_ns, open_file, random, whole_file};
 
@@ -215,11 +215,9 @@ impl Courier {
     pub(crate) fn send(&mut self, office: &Office, local: u32, wanted: SendFile) -> Result<()> {
         let SendFile { path, to, name, size, sha256, modified_ns: before } = wanted;
         let node = office.node_of(&to)?;
-        let (shown, rule) = (name.escape_debug(), name_rule());
-        ensure!(
-            is_name(&name),
-            "'{shown}' is no name for a file: {rule}; give another one behind {to}:"
-        );
+        if let Some(wrong) = wrong_name(&name) {
+            bail!("{wrong}; give another one behind {to}:");
+        }
         ensure!(path.is_absolute(), "{} is not a full path", path.display());
         let opened = open_file(&path);
         let (_, metadata) = opened.with_context(|| format!("cannot read {}", path.display()))?;

@@ -15,8 +15,8 @@ use std::path::PathBuf;
 
 pub(crate) use courier::Courier;
 pub use push::Push;
-pub use records::{FileInfo, Incoming, NAME_BYTES, Outgoing, State, is_id, is_name};
-pub(crate) use records::{Part, name_rule};
+pub(crate) use records::Part;
+pub use records::{FileInfo, Incoming, NAME_BYTES, Outgoing, State, is_id, is_name, wrong_name};
 pub use status::{FilesStatus, IncomingStatus, OutgoingStatus, SendFile};
 
 pub use crate::blocks::{modified_ns, open_file, sum_bytes, sum_file};

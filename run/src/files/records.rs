@@ -115,9 +115,15 @@ impl FileInfo {
     }
 }
 
-/// What [`is_name`] asks of a name, for people.
-pub(crate) fn name_rule() -> String {
-    format!("a name has 1 to {NAME_BYTES} bytes, no '/', no control character and no leading dot")
+/// What is wrong with a name, and what [`is_name`] asks of one, for people; nothing if it is right.
+pub fn wrong_name(name: &str) -> Option<String> {
+    (!is_name(name)).then(|| {
+        format!(
+            "'{}' is no name for a file: a name has 1 to {NAME_BYTES} bytes, no '/', no control \
+             character and no leading dot",
+            name.escape_debug()
+        )
+    })
 }
 
 /// Whether a file may have this name wherever it arrives: nothing that leads elsewhere, is hidden

@@ -15,7 +15,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::foreign::but_foreign;
 use super::programs::{end_programs, signal};
-use super::state::{LabState, Process, remove_unborn};
+use super::state::{LabState, Process, named, refuse_several, remove_unborn};
 use super::{Doing as _, LAB_VARIABLE, LabError, keys, labs_dir, list};
 
 /// How long a lab may take to go down by itself.
@@ -106,19 +106,25 @@ fn enter(lab: &LabState, node: &str) -> Result<(), LabError> {
         .doing("enter the network of the node")
 }
 
-/// Takes labs down: the one with this id, or all. Also removes what a lab left that was killed.
-/// Returns the ids.
+/// Takes a lab down: that with this id, or of this scenario, or the only one; or all. Also removes
+/// what labs of these left that were killed. Returns the ids.
 ///
-/// Fails if there is no such lab.
-pub fn down(id: Option<&str>) -> Result<Vec<String>, LabError> {
+/// Fails if there is no such lab, or several are running and not all are meant.
+pub fn down(name: Option<&str>, are_all_meant: bool) -> Result<Vec<String>, LabError> {
     let all = list();
     let known = all.iter().map(|lab| lab.id.as_str()).collect::<Vec<_>>().join(", ");
-    let labs: Vec<LabState> =
-        all.iter().filter(|lab| id.is_none_or(|id| lab.id == id)).cloned().collect();
-    if let (true, Some(id)) = (labs.is_empty(), id) {
+    let labs = named(all, name);
+    if let (true, Some(name)) = (labs.is_empty(), name) {
         let others = if known.is_empty() { "" } else { "; there are " };
-        let why = format!("there is no lab '{id}'{others}{known}");
+        let why = format!("there is no lab '{name}'{others}{known}");
         return Err(LabError::Unknown(why + &but_foreign()));
+    }
+    if !are_all_meant {
+        let running: Vec<_> = labs.iter().filter(|lab| lab.is_alive()).cloned().collect();
+        refuse_several(
+            &running,
+            "`farhop lab down ID` takes one down, `farhop lab down --all` all of them",
+        )?;
     }
     for lab in &labs {
         end_holder(lab);

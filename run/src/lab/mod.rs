@@ -41,7 +41,7 @@ pub use foreign::{Foreign, but_foreign, foreign};
 pub use hosts::refusal;
 pub use isolate::isolate;
 pub use start::{Lab, LabOptions, Progress, Scripts};
-pub use state::{LabState, Namespace, Process, find, find_with_node, list, refuse_several};
+pub use state::{LabState, Namespace, Process, find, find_with_node, list};
 pub use stranger::run_stranger;
 
 /// Name of the environment variable that everything of a lab has.

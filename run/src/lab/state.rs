@@ -197,6 +197,14 @@ pub fn find_with_node(name: Option<&str>, node: &str) -> Result<LabState, LabErr
     choose(list().into_iter().filter(LabState::is_alive).collect(), name, Some(node))
 }
 
+/// Of some labs that with this id, else those of this scenario; all without a name.
+pub(super) fn named(labs: Vec<LabState>, name: Option<&str>) -> Vec<LabState> {
+    let is_id = labs.iter().any(|lab| Some(lab.id.as_str()) == name);
+    let is_named =
+        |lab: &LabState| name.is_none_or(|name| lab.id == name || !is_id && lab.scenario == name);
+    labs.into_iter().filter(is_named).collect()
+}
+
 fn choose(
     running: Vec<LabState>,
     name: Option<&str>,
@@ -207,10 +215,7 @@ fn choose(
         return Err(LabError::NotFound(why.to_owned() + &but_foreign()));
     }
     let known = ids(&running);
-    let is_id = running.iter().any(|lab| Some(lab.id.as_str()) == name);
-    let is_named =
-        |lab: &LabState| name.is_none_or(|name| lab.id == name || !is_id && lab.scenario == name);
-    let mut named: Vec<LabState> = running.into_iter().filter(is_named).collect();
+    let mut named = named(running, name);
     if let (true, Some(name)) = (named.is_empty(), name) {
         let why = format!("no lab '{name}' is running; running: {known}");
         return Err(LabError::Unknown(why + &but_foreign()));
@@ -226,7 +231,7 @@ fn choose(
 }
 
 /// Fails if several labs are meant where it has to be one; `remedy` says how to name it.
-pub fn refuse_several(labs: &[LabState], remedy: &str) -> Result<(), LabError> {
+pub(super) fn refuse_several(labs: &[LabState], remedy: &str) -> Result<(), LabError> {
     match labs {
         [] | [_] => Ok(()),
         labs => {
@@ -302,6 +307,8 @@ mod tests {
         assert!(refuse_several(&[], "").is_ok() && refuse_several(&labs[..1], "").is_ok());
         let said = refuse_several(&labs[1..], "say --all").expect_err("two labs").to_string();
         assert_eq!(said, "several labs are running: a-2, b-1; say --all");
+        let named = |name| ids(&named(labs.to_vec(), name));
+        assert_eq!([Some("a-2"), Some("a"), Some("c")].map(named), ["a-2", "a-1, a-2", "none"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::relay::{Places, Taken, beside, relay, watch};
+use super::relay::{Places, Refused, Taken, beside, relay, watch};
 use super::rules::{Exits, NotUnderstood};
 use super::socks;
 use super::target::{Answer, Ask, Failed, SERVICE, Target, line, read_line};
@@ -23,6 +23,10 @@ use crate::sockets::nobody_takes;
 const HANDSHAKE: Duration = Duration::from_secs(30);
 /// How long an exit may take to connect, once it has taken the stream.
 const ANSWER: Duration = Duration::from_secs(120);
+/// How long a client that was refused may take to hear that.
+const HEAR: Duration = Duration::from_secs(1);
+/// Bytes that are read of it meanwhile, at most.
+const HEAR_BYTES: u64 = 64 << 10;
 /// How long resetting connections may take.
 const RESET: Duration = Duration::from_secs(1);
 /// Connections that the kernel keeps until they are taken.
@@ -90,6 +94,8 @@ struct Shared {
     daemon: Daemon,
     exits: Exits,
     places: Places,
+    /// Clients that speak no SOCKS 5.
+    foreign: Refused,
     redirected: Mutex<Redirected>,
 }
 
@@ -121,7 +127,8 @@ impl Entry {
     /// An entry without places, for at most `limit` connections.
     pub fn build(daemon: Daemon, exits: Exits, limit: usize) -> Self {
         let (places, redirected) = (Places::new(limit), Mutex::default());
-        Self { shared: Arc::new(Shared { daemon, exits, places, redirected }) }
+        let foreign = Refused::default();
+        Self { shared: Arc::new(Shared { daemon, exits, places, foreign, redirected }) }
     }
 
     /// Resets all redirected connections, and waits until that is done, for a second at most.
@@ -198,8 +205,10 @@ impl Shared {
     }
 
     fn serve(&self, client: TcpStream, way: &Way, place: Taken) {
-        if let Err(error) = self.serve_one(client, way) {
-            tracing::debug!("a connection failed: {error}");
+        match self.serve_one(client, way) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => self.foreign.add(error),
+            Err(error) => tracing::debug!("a connection failed: {error}"),
+            Ok(()) => {}
         }
         drop(place);
     }
@@ -208,7 +217,7 @@ impl Shared {
         client.set_read_timeout(Some(HANDSHAKE))?;
         client.set_write_timeout(Some(HANDSHAKE))?;
         let target = match way {
-            Way::Socks => socks::read_request(&mut client)?,
+            Way::Socks => socks::read_request(&mut client).inspect_err(|_| let_hear(&client))?,
             Way::Fixed(target) => target.clone(),
             Way::Original => Target::Address(original_target(&client)?),
         };
@@ -328,6 +337,14 @@ fn original_target(client: &TcpStream) -> io::Result<SocketAddr> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     Ok(original)
+}
+
+/// Waits until a client has heard what it was told: to close a connection of which something was
+/// not read resets it, and what was written is lost.
+fn let_hear(client: &TcpStream) {
+    let _ = client.shutdown(Shutdown::Write);
+    let _ = client.set_read_timeout(Some(HEAR));
+    let _ = io::copy(&mut client.take(HEAR_BYTES), &mut io::sink());
 }
 
 /// Closes a connection as broken.

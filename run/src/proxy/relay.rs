@@ -1,5 +1,6 @@
 //! Bytes of a connection to a stream and back, until both ways have ended.
 
+use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
@@ -28,18 +29,31 @@ const STACK: usize = 128 << 10;
 pub(super) struct Places {
     taken: Arc<AtomicUsize>,
     limit: usize,
-    refused: Mutex<Refused>,
+    refused: Refused,
 }
 
-/// Connections that found no place.
+/// Connections that are refused for one reason: the log tells of them together, now and then.
 #[derive(Debug, Default)]
-struct Refused {
+pub(super) struct Refused(Mutex<Untold>);
+
+#[derive(Debug, Default)]
+struct Untold {
     /// Since that was last told.
     count: usize,
     told: Option<Instant>,
 }
 
 impl Refused {
+    /// One more.
+    pub(super) fn add(&self, why: impl fmt::Display) {
+        let mut untold = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = untold.add(Instant::now()) {
+            tracing::warn!("{} refused: {why}", counted(count, "connection"));
+        }
+    }
+}
+
+impl Untold {
     /// One more. Returns how many there were since that was last told, if it is to be told again.
     fn add(&mut self, now: Instant) -> Option<usize> {
         self.count += 1;
@@ -57,7 +71,7 @@ pub(super) struct Taken(Arc<AtomicUsize>);
 
 impl Places {
     pub(super) fn new(limit: usize) -> Self {
-        Self { taken: Arc::default(), limit, refused: Mutex::default() }
+        Self { taken: Arc::default(), limit, refused: Refused::default() }
     }
 
     /// A place, if there is one; where there is none the log says so now and then.
@@ -66,11 +80,7 @@ impl Places {
         if self.taken.fetch_add(1, Ordering::Relaxed) < limit {
             return Some(taken);
         }
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = refused.add(Instant::now()) {
-            let refused = counted(count, "connection");
-            tracing::warn!("{refused} refused: --limit allows {limit} at one time");
-        }
+        self.refused.add(format_args!("--limit allows {limit} at one time"));
         None
     }
 }
@@ -229,9 +239,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_that_find_no_place_are_told_of_together() {
-        let (start, mut refused) = (Instant::now(), Refused::default());
-        let add = |seconds| refused.add(start + Duration::from_secs(seconds));
+    fn connections_that_are_refused_are_told_of_together() {
+        let (start, mut untold) = (Instant::now(), Untold::default());
+        let add = |seconds| untold.add(start + Duration::from_secs(seconds));
         assert_eq!([0, 1, 9, 10, 11].map(add), [Some(1), None, None, Some(3), None]);
     }
 }

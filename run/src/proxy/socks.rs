@@ -13,6 +13,13 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
+/// "Request rejected or failed" of SOCKS 4.
+const SOCKS_4_REJECTED: [u8; 8] = [0, 0x5b, 0, 0, 0, 0, 0, 0];
+/// What an HTTP client is told.
+const HTTP_REFUSED: &[u8] = b"HTTP/1.1 400 This is a SOCKS5 port\r\nConnection: close\r\n\
+    Content-Type: text/plain\r\nContent-Length: 39\r\n\r\n\
+    This is a SOCKS5 port, no HTTP proxy.\r\n";
+
 /// What a reply says.
 const SUCCEEDED: u8 = 0;
 const COMMAND_NOT_SUPPORTED: u8 = 7;
@@ -21,11 +28,14 @@ const ADDRESS_NOT_SUPPORTED: u8 = 8;
 /// Reads what a client wants to be connected to. A client that asks for something else has been
 /// told so.
 ///
-/// Fails if it does not speak SOCKS 5, or asks for what is not there.
+/// Fails with `Unsupported` if it does not speak SOCKS 5, or else if it asks for what is not there.
 pub(super) fn read_request(client: &mut (impl Read + Write)) -> io::Result<Target> {
     let [version, methods] = read(client)?;
     if version != VERSION {
-        return Err(wrong("the client does not speak SOCKS 5"));
+        let (language, answer) = foreign([version, methods]);
+        client.write_all(answer)?;
+        let why = format!("the client speaks {language}, and this port only SOCKS 5");
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
     let mut offered = vec![0; usize::from(methods)];
     client.read_exact(&mut offered)?;
@@ -64,6 +74,17 @@ pub(super) fn read_request(client: &mut (impl Read + Write)) -> io::Result<Targe
             tell_failed(client, Failed::NoSuchName)?;
             Err(wrong("what the client asks for is no name of a host"))
         }
+    }
+}
+
+/// What a client speaks that begins like this, and what it understands as a refusal.
+fn foreign(begin: [u8; 2]) -> (&'static str, &'static [u8]) {
+    match begin {
+        [4, _] => ("SOCKS 4", &SOCKS_4_REJECTED),
+        [first, second] if first.is_ascii_uppercase() && second.is_ascii_uppercase() => {
+            ("HTTP", HTTP_REFUSED)
+        }
+        _ => ("something else", &[]),
     }
 }
 
@@ -167,7 +188,27 @@ mod tests {
         assert!(name.is_err() && told[2..4] == [5, 4]);
         let (password, told) = ask(&[&[5, 1, 2]]);
         assert!(password.is_err() && told == [5, 0xff]);
-        assert!(ask(&[&[4, 1, 0, 80]]).0.is_err());
+    }
+
+    #[test]
+    fn who_speaks_something_else_is_refused_in_its_own_language() {
+        let told = |said: &[u8]| {
+            let (asked, told) = ask(&[said]);
+            let error = asked.expect_err("no SOCKS 5");
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+            (error.to_string(), told)
+        };
+        let (why, answer) = told(&[4, 1, 0, 80, 192, 0, 2, 1, 0]);
+        assert_eq!(answer, [0, 0x5b, 0, 0, 0, 0, 0, 0]);
+        assert!(why.contains("SOCKS 4"), "{why}");
+        let (why, answer) = told(b"CONNECT example.org:443 HTTP/1.1\r\n\r\n");
+        let answer = String::from_utf8(answer).expect("text");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("its end");
+        assert!(head.starts_with("HTTP/1.1 400 This is a SOCKS5 port\r\n"), "{head}");
+        assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}");
+        assert!(why.contains("HTTP"), "{why}");
+        // As TLS begins.
+        assert!(told(&[22, 3, 1, 2]).1.is_empty());
     }
 
     #[test]

@@ -121,6 +121,19 @@ fn a_client_that_has_said_all_is_connected() {
 }
 
 #[test]
+fn an_http_client_hears_that_this_is_no_http_proxy() {
+    let fake = Fake::new();
+    let entry = Entry::build(fake.daemon(), Exits::read(["far"]).expect("an exit"), 1);
+    let place = entry.take_socks("0".parse().expect("a port")).expect("it is free");
+    let mut client = TcpStream::connect(place).expect("it is taken");
+    // More than is read before it is known what it is.
+    client.write_all(b"CONNECT example.org:443 HTTP/1.1\r\n\r\n").expect("it is there");
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).expect("it is not reset");
+    assert!(heard.starts_with("HTTP/1.1 400 This is a SOCKS5 port\r\n"), "{heard}");
+}
+
+#[test]
 fn an_exit_refuses_a_stream_that_it_cannot_take() {
     let fake = Fake::new();
     let daemon = fake.daemon();

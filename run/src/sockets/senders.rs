@@ -18,7 +18,7 @@ use super::is_service;
 use super::records::Sending;
 use super::streams::Refused;
 use crate::blocks::{GivenUp, Kind as FlowKind, Office, Opening, Task, front, random};
-use crate::files::{FileInfo, OutgoingStatus, State, is_name, name_rule};
+use crate::files::{FileInfo, OutgoingStatus, State, wrong_name};
 
 /// Flows that are over and remembered, so that their programs hear of it.
 const REMEMBERED: usize = 1_024;
@@ -423,10 +423,8 @@ impl Sender {
 
 fn check(office: &Office, wanted: &Wanted<'_>) -> Result<NodeId, String> {
     let to = office.node_of(wanted.to).map_err(|error| format!("{error:#}"))?;
-    match wanted.file {
-        Some(file) if !is_name(file) => {
-            Err(format!("'{}' is no name for a file: {}", file.escape_debug(), name_rule()))
-        }
+    match wanted.file.map(wrong_name) {
+        Some(Some(wrong)) => Err(wrong),
         None if !is_service(wanted.service) => {
             Err(format!("'{}' is no name for a service", wanted.service))
         }

@@ -7,14 +7,20 @@ use crate::transport::hop::HopConfig;
 const FRAME_BYTES: f64 = 1_448.0;
 /// Frames of a block at most: their numbers have 16 bits.
 const FRAMES: u32 = 65_535;
+/// Memory for blocks at most, in bytes.
+const MEMORY_BYTES: f64 = 1e15;
 
 pub(super) fn check_hop(found: &mut Found, hop: &HopConfig) {
     let path = |key: &str| format!("stack.hop.{key}");
     let frame = f64::from(hop.frame_bytes);
     found.number(path("frame_bytes"), frame, 64.0..=FRAME_BYTES, "a number of bytes in a frame");
-    let most = f64::from(hop.frame_bytes.max(1)) * f64::from(FRAMES);
+    // What follows from a length that is impossible is no problem of its own.
+    let possible = HopConfig { frame_bytes: frame.clamp(64.0, FRAME_BYTES) as u16, ..*hop };
+    let most = f64::from(possible.frame_bytes) * f64::from(FRAMES);
     let block = f64::from(hop.block_bytes);
     found.number(path("block_bytes"), block, 8_192.0..=most, "a length of a block in bytes");
+    let block = block.clamp(8_192.0, most);
+    let possible = HopConfig { block_bytes: block as u32, ..possible };
     let turn = f64::from(hop.turn_frames);
     found.number(path("turn_frames"), turn, 1.0..=1_000.0, "a number of frames in a turn");
     if let Some(blocks) = hop.in_flight {
@@ -40,8 +46,10 @@ pub(super) fn check_hop(found: &mut Found, hop: &HopConfig) {
     found.number(path("relay_hours"), hop.relay_hours, 0.001..=87_600.0, "a time in hours");
     let memory = hop.memory_bytes as f64;
     // A neighbour's block may take half of it.
-    let least = (4.0 * block).max(2.0 * hop.block_cost() as f64);
-    found.number(path("memory_bytes"), memory, least..=1e15, "room for four blocks at least");
+    let least = (4.0 * block).max(2.0 * possible.block_cost() as f64);
+    let is_small = memory < least;
+    let what = if is_small { "room for four blocks at least" } else { "memory that a node has" };
+    found.number(path("memory_bytes"), memory, least..=MEMORY_BYTES, what);
 }
 
 #[cfg(test)]
@@ -53,6 +61,31 @@ mod tests {
         let mut found = Found(Vec::new());
         check_hop(&mut found, hop);
         found.0.into_iter().map(|problem| problem.path).collect()
+    }
+
+    #[test]
+    fn a_length_that_cannot_be_is_one_problem() {
+        for frame_bytes in [0, 1, 63, 1_449, u16::MAX] {
+            let hop = HopConfig { frame_bytes, ..HopConfig::default() };
+            assert_eq!(paths(&hop), ["stack.hop.frame_bytes"], "{frame_bytes}");
+        }
+        for block_bytes in [0, 8_191, 1_400 * FRAMES + 1, u32::MAX] {
+            let hop = HopConfig { block_bytes, ..HopConfig::default() };
+            let memory_bytes = 1 << 40;
+            assert_eq!(paths(&HopConfig { memory_bytes, ..hop }), ["stack.hop.block_bytes"]);
+        }
+    }
+
+    #[test]
+    fn too_much_memory_is_not_told_as_too_little() {
+        let said = |memory_bytes| {
+            let mut found = Found(Vec::new());
+            check_hop(&mut found, &HopConfig { memory_bytes, ..HopConfig::default() });
+            found.0.into_iter().map(|problem| problem.message).collect::<Vec<_>>()
+        };
+        assert_eq!(said(1), ["1 is not room for four blocks at least"]);
+        assert_eq!(said(10_000_000_000_000), [""; 0]);
+        assert_eq!(said(2_000_000_000_000_000), ["2000000000000000 is not memory that a node has"]);
     }
 
     #[test]
