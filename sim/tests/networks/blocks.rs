@@ -61,7 +61,7 @@ fn a_neighbour_is_answered_by_the_radio_that_heard_it_where_routes_back_are_othe
     assert!(report.total_mbps() > 20.0, "{}", report.total_mbps());
 }
 
-/// A row of three nodes, or of two over a wire, with blocks from end to end.
+/// A row of nodes with blocks from end to end.
 fn row(nodes: usize, settings: &str, link: &str) -> Report {
     let mut text = format!("name = \"row\"\nduration_s = 30\n{settings}\n");
     for node in 0..nodes {
@@ -84,10 +84,11 @@ fn relays_that_are_reached_by_address_have_routes_to_each_other() {
 
 #[test]
 fn what_a_wire_does_not_lose_brings_as_much_of_its_rate() {
-    for (loss, least) in [(0.5, 0.85), (0.65, 0.45)] {
+    for (nodes, loss, least) in [(2, 0.5, 0.85), (2, 0.65, 0.45), (5, 0.2, 0.8), (5, 0.3, 0.7)] {
         let (wire, link) =
             ("radio = { phy = \"wire\", rate_mbps = 10 }", format!("loss = {loss:?}"));
-        let (goodput, most) = (row(2, wire, &link).total_mbps(), 10.0 * (1.0 - loss));
+        let (goodput, most) = (row(nodes, wire, &link).total_mbps(), 10.0 * (1.0 - loss));
+        println!("{nodes} nodes, loss {loss}: {goodput:.2} of {most} Mb/s");
         assert!(goodput > least * most && goodput < most, "{goodput} of {most} Mb/s");
     }
 }

@@ -15,7 +15,7 @@ use crate::link::PeerSpec;
 use crate::link::secure::SecurityConfig;
 use crate::link::wild::Turn;
 use crate::routing::NextHop;
-use crate::transport::hop::{Below, HopConfig};
+use crate::transport::hop::{Below, HopConfig, Wire};
 
 pub(super) use phases::channels_that_help;
 use routes::all_routes;
@@ -403,21 +403,23 @@ impl NodePlan {
             }
             (frames, _) => Some(2 * u32::from(frames)),
         };
-        let on_wire = |radio: &RadioPlan| {
-            let is_wire = radio.spec.phy.kind == PhyKind::Wire;
-            is_wire.then(|| carried(radio, radio.longest * 2))
-        };
         let by_radio = |frames: &dyn Fn(&RadioPlan) -> Option<u32>| {
             self.radios.iter().filter_map(|it| Some((it.spec.id, frames(it)?))).collect()
         };
         let frames = by_radio(&|radio| in_a_cycle(radio).or_else(|| in_aggregates(radio)));
-        let in_wait = by_radio(&|radio| Some(in_a_cycle(radio).or_else(|| on_wire(radio))?.max(1)));
+        let in_cycle = by_radio(&|radio| Some(in_a_cycle(radio)?.max(1)));
+        let on_wire = |radio: &RadioPlan| {
+            let wire = Wire { frame: radio.spec.share(frame), round_trip: radio.longest * 2 };
+            (radio.spec.phy.kind == PhyKind::Wire).then_some((radio.spec.id, wire))
+        };
+        let wires = self.radios.iter().filter_map(on_wire).collect();
         let has_aggregates = self.radios.iter().any(|radio| radio.spec.aggregate > 1);
         let has_schedule = self.has_schedule();
         let is_plain = link.has_schedule() && !has_schedule;
         let repairs = (link.repairs() && !is_plain) || has_aggregates;
         let cycle = self.slot().map(|(slot, _)| slot * 2);
-        Below { repairs, has_schedule, frames, in_wait, airs: self.airs_of_radios(), cycle }
+        let airs = self.airs_of_radios();
+        Below { repairs, has_schedule, frames, in_cycle, wires, airs, cycle }
     }
 
     /// Length of a slot and its guard, where any radio has slots of `wild`.

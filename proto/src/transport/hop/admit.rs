@@ -6,15 +6,11 @@ use std::collections::BTreeSet;
 use super::block::{Block, End, Shape};
 use super::out::Message;
 use super::receive::Arrivals;
+use super::reception::Reception;
 use super::{Ahead, Hop, Withhold};
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::{BlockId, FlowKey};
 
-/// How long a node waits for a neighbour whose block it takes, and which is silent.
-const HOLD: Duration = Duration::from_millis(500);
-/// How long it waits, where others wait too, for what a neighbour of which it has just taken a
-/// block asks next: the turn of somebody else on air, and an answer.
-const NEXT: Duration = Duration::from_millis(20);
 /// How long ago a neighbour may have asked to be still waiting: it asks every second and a half, of
 /// many blocks that wait there for one at a time.
 const STILL_WAITING: Duration = Duration::from_millis(1_700);
@@ -25,34 +21,11 @@ const SHORT: u32 = 4;
 /// How often, where flows have spells, the one is heard that has had least: else those that began
 /// last, or have far to go, would wait for all the others.
 const LEAST_FIRST: f64 = 0.4;
-/// Part of the memory that blocks have which come at once over a link with a schedule.
-const TURNS_PART: u64 = 4;
 /// How long after a node has passed on a block it does so again for a request for its arrival. Two
 /// that take each other for the next hop would else ask each other as fast as the air allows.
 const VIRTUAL_APART: Duration = Duration::from_millis(250);
 /// Neighbours that may wait; more are heard when they ask again.
 const WAITERS: usize = 64;
-
-/// The one neighbour whose blocks a node takes at a time, of those that share an air.
-#[derive(Clone, Debug)]
-pub(super) struct Reception {
-    pub(super) via: NodeId,
-    /// Those under way. Without any the neighbour is about to ask for its next one, so that it has
-    /// part in the choice: it could not ask before.
-    blocks: Vec<BlockId>,
-    pub(super) heard: Instant,
-}
-
-impl Reception {
-    pub(super) fn has(&self, block: BlockId) -> bool {
-        self.blocks.contains(&block)
-    }
-
-    /// When the neighbour has been silent for too long.
-    pub(super) fn deadline(&self) -> Instant {
-        self.heard + if self.blocks.is_empty() { NEXT } else { HOLD }
-    }
-}
 
 /// A neighbour that wants to send a block.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +101,7 @@ impl Hop {
     fn take_or_withhold(&mut self, now: Instant, asks: Waiting) {
         let Waiting { block: id, shape, .. } = asks;
         let is_ours = self.receptions.values().any(|reception| reception.has(id));
-        let is_next = |one: &Reception| one.blocks.is_empty() && one.via == asks.via;
+        let is_next = |one: &Reception| one.is_about_to_ask() && one.via == asks.via;
         let air = self.air(asks.via);
         if self.receptions.get(&air).is_some_and(is_next) && !shape.is_small() {
             self.receptions.remove(&air);
@@ -143,19 +116,31 @@ impl Hop {
         }
     }
 
-    /// Whether a block has passed here and has arrived. Its source alone asks for more than that,
-    /// and may have begun anew with the same number and the same bytes: then it goes on again. In a
-    /// later round it is asked by someone who has not heard of the arrival.
+    /// Whether a block has passed here and is over, which all who ask are told. A source that asks
+    /// for the acknowledgement of the destination has missed it, as long as nobody has offered the
+    /// block again: it may have begun anew with the same number and the same bytes, and then the
+    /// block goes on once more. In a later round it is asked by someone who has not heard of it.
     fn is_over(&mut self, asks: &Waiting) -> bool {
-        let Waiting { block: id, shape, .. } = *asks;
-        let is_virtual = asks.is_virtual && asks.round == 1;
-        let is_over = self.over.has(id, shape.crc);
-        if shape.opens && !is_over {
-            self.over.forget_flow(id.flow);
-        } else if is_over && is_virtual {
-            self.over.forget(id);
+        let Waiting { block: id, shape, round, is_virtual, .. } = *asks;
+        if !self.over.has(id, shape.crc) {
+            if shape.opens {
+                self.over.forget_flow(id.flow);
+            }
+            return false;
         }
-        is_over && !is_virtual
+        match (is_virtual && round == 1, self.over.became(id)) {
+            (true, Some(is_refused)) => {
+                let shape = shape.answered();
+                self.queue(Message::Arrived { block: id, shape, is_refused, tries: 0 });
+            }
+            (true, None) => {
+                self.over.forget(id);
+                return false;
+            }
+            (false, _) if round == 1 => self.over.on_offer(id),
+            (false, _) => {}
+        }
+        true
     }
 
     /// Whether a block that is for this node needs no transfer: it was accepted, or its flow is
@@ -235,35 +220,9 @@ impl Hop {
         has_room
     }
 
-    /// Whether a neighbour may send another block beside the one that is taken of it: nobody else
-    /// waits.
-    fn may_join(&self, reception: &Reception, asks: &Waiting) -> bool {
-        let air = self.air(asks.via);
-        let is_no_rival = |other: &Waiting| other.via == asks.via || self.air(other.via) != air;
-        reception.via == asks.via
-            && (1..self.in_flight(asks.via) as usize).contains(&reception.blocks.len())
-            && self.waiting.iter().all(is_no_rival)
-    }
-
-    /// Whether blocks of several neighbours may come at once: each has its turn on air, and what
-    /// has come of all of them leaves room for others.
-    fn has_turns_for(&self, reception: &Reception, asks: &Waiting) -> bool {
-        let of_all = asks.shape.cost() * (reception.blocks.len() as u64 + 1);
-        self.below.has_schedule && of_all <= self.config.memory_bytes / TURNS_PART
-    }
-
     /// The airs over which somebody waits.
-    fn waited(&self) -> BTreeSet<Option<usize>> {
+    pub(super) fn waited(&self) -> BTreeSet<Option<usize>> {
         self.waiting.iter().map(|asks| self.air(asks.via)).collect()
-    }
-
-    /// A block is whole, or was let go.
-    pub(super) fn end_reception(&mut self, id: BlockId) {
-        let waited = self.waited();
-        self.receptions.retain(|air, reception| {
-            reception.blocks.retain(|block| *block != id);
-            !reception.blocks.is_empty() || waited.contains(air)
-        });
     }
 
     /// Whether the flow has passed on enough of what came before (`hop.md` 6).
@@ -333,12 +292,8 @@ impl Hop {
             self.insert(id, Block::empty(shape, now));
         }
         if !shape.is_small() {
-            let fresh = || Reception { via, blocks: Vec::new(), heard: now };
-            let reception = self.receptions.entry(self.air(via)).or_insert_with(fresh);
-            reception.heard = now;
-            if !reception.has(id) {
-                reception.blocks.push(id);
-            }
+            let fresh = || Reception::of(via, now);
+            self.receptions.entry(self.air(via)).or_insert_with(fresh).on_request(now, id);
         }
         // The frames of a small one are on their way already, unless nobody knew it is missing.
         if !shape.is_small() || round > 1 || is_virtual {
@@ -365,7 +320,7 @@ impl Hop {
     }
 
     fn admit_next_over(&mut self, now: Instant, air: Option<usize>) {
-        let is_about_to_ask = |one: &Reception| one.blocks.is_empty() && one.deadline() > now;
+        let is_about_to_ask = |one: &Reception| one.is_about_to_ask() && one.deadline() > now;
         if self.receptions.get(&air).is_some_and(is_about_to_ask) {
             return;
         }

@@ -194,6 +194,8 @@ pub(super) struct Transfer {
 pub(super) enum Phase {
     /// The next hop was asked (WAIT_BACK).
     Asked {
+        /// When it was first asked in this round.
+        first: Instant,
         /// When it was asked last.
         since: Instant,
         /// When it is asked again.

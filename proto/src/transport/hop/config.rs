@@ -27,14 +27,24 @@ pub struct Below {
     /// Frames of blocks that a radio is to have at a time, where two turns are not enough: as many
     /// as it carries until the link tells the end of the first.
     pub frames: BTreeMap<RadioId, u32>,
-    /// Frames of blocks that a radio carries while an answer is waited for, if it contends with
-    /// nobody for that time: it has slots, or is a wire.
-    pub in_wait: BTreeMap<RadioId, u32>,
+    /// Frames of blocks that a radio with slots carries in a cycle: an answer takes one.
+    pub in_cycle: BTreeMap<RadioId, u32>,
+    /// Radios that are wires.
+    pub wires: BTreeMap<RadioId, Wire>,
     /// The air of each radio, as neighbours have them (`Hop::set_airs`): nobody sends on one while
     /// others that share it are to have a gap. Wires are not there: nobody is heard over them.
     pub airs: BTreeMap<RadioId, usize>,
     /// How long a cycle takes, of a link that keeps what it has for neighbours that are gone.
     pub cycle: Option<Duration>,
+}
+
+/// What blocks must know of a wire.
+#[derive(Clone, Copy, Debug)]
+pub struct Wire {
+    /// How long a frame of a block takes.
+    pub frame: Duration,
+    /// Twice the delay that is known of it.
+    pub round_trip: Duration,
 }
 
 impl Default for Below {
@@ -44,7 +54,8 @@ impl Default for Below {
             repairs: false,
             has_schedule: false,
             frames: BTreeMap::new(),
-            in_wait: BTreeMap::new(),
+            in_cycle: BTreeMap::new(),
+            wires: BTreeMap::new(),
             airs: [(RadioId(0), 0)].into(),
             cycle: None,
         }

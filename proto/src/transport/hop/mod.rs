@@ -15,12 +15,14 @@
 //! |---|---|
 //! | `mod` | the caller's side, timers |
 //! | `admit` | requests of neighbours; whom the node hears next |
+//! | `reception` | whose blocks it takes at present |
 //! | `receive` | other messages of neighbours; what becomes of whole blocks |
 //! | `send` | transfers to next hops, turns among them |
 //! | `pace` | how much is sent before the next request |
 //! | `gap` | gaps for those who wait for little |
 //! | `listen` | gaps for those whom the sender of a transfer does not hear |
 //! | `call` | short bursts and gaps beside calls |
+//! | `answers` | how long neighbours take to answer |
 //! | `reach` | ways, and which neighbours are there |
 //! | `out` | messages and frames on their way to the radio |
 //! | `held` | blocks in and out, and who makes room |
@@ -29,6 +31,7 @@
 //! | `port` | the end of a flow: bytes of an application into blocks and back |
 
 mod admit;
+mod answers;
 mod away;
 mod bits;
 mod block;
@@ -43,6 +46,7 @@ mod park;
 mod port;
 mod reach;
 mod receive;
+mod reception;
 mod send;
 #[cfg(test)]
 mod tests;
@@ -53,13 +57,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 
-use self::admit::{Reception, Waiting};
+use self::admit::Waiting;
+use self::answers::Answers;
 use self::away::Away;
 use self::block::Block;
 pub use self::block::{SMALL_BYTES, Shape, Whole};
 use self::call::Calls;
 pub use self::config::{
-    Ahead, BATCH, Below, Durable, HOPS, HopConfig, NextHop, Schedule, Withhold,
+    Ahead, BATCH, Below, Durable, HOPS, HopConfig, NextHop, Schedule, Wire, Withhold,
 };
 use self::gap::Gaps;
 use self::held::Writing;
@@ -69,10 +74,11 @@ use self::pace::Pace;
 pub use self::port::{HopPort, Role, frames_of, key_of};
 use self::reach::{Route, Stranded};
 use self::receive::{Arrivals, Over};
+use self::reception::Reception;
 use self::turns::Outlet;
 use crate::base::{
-    AddressPlan, Bitrate, Cx, DatagramUp, DropCause, Duration, Instant, Name, NodeId,
-    PacketOutcome, RadioId, Rng, UnitId, UnitIds, named,
+    AddressPlan, Bitrate, Cx, DatagramUp, DropCause, Instant, Name, NodeId, PacketOutcome, RadioId,
+    Rng, UnitId, UnitIds, named,
 };
 use crate::wire::hop::{BlockId, CONTROL_PORT, DATA_PORT, FlowKey};
 use crate::wire::udp;
@@ -198,8 +204,7 @@ pub struct Hop {
     /// How often a block that goes to or comes from each neighbour waits for an answer until it is
     /// there, a moving average.
     waits: BTreeMap<NodeId, f64>,
-    /// How long each neighbour takes to answer, a moving average.
-    answer_time: BTreeMap<NodeId, Duration>,
+    answers: Answers,
     /// How much speaks for each neighbour being gone.
     silence: BTreeMap<NodeId, u32>,
     stranded: Stranded,
@@ -258,7 +263,7 @@ impl Hop {
             outlets: BTreeMap::new(),
             delivery: BTreeMap::new(),
             waits: BTreeMap::new(),
-            answer_time: BTreeMap::new(),
+            answers: Answers::default(),
             silence: BTreeMap::new(),
             stranded: Stranded::default(),
             pace: BTreeMap::new(),

@@ -187,6 +187,9 @@ impl Hop {
             Message::CallTo { via, tries } if outcome == PacketOutcome::Failed => {
                 self.tell_again(now, via, tries);
             }
+            Message::Answer { .. } if outcome == PacketOutcome::Sent => {
+                self.on_answer_out(now, message, to);
+            }
             // Whoever misses an answer asks again.
             Message::Answer { .. }
             | Message::Arrived { .. }

@@ -4,9 +4,10 @@
 use std::collections::VecDeque;
 
 use super::Hop;
+use super::answers::FIRST_WAIT;
 use super::block::{Phase, Transfer};
 use super::out::Message;
-use super::send::{LEAST_WAIT, LONGEST_WAIT, usual_wait};
+use super::send::{FIRST_TRIES, LEAST_WAIT, LONGEST_WAIT};
 use crate::base::{Duration, Instant, NodeId, PacketOutcome, RadioId};
 use crate::wire::hop::BlockId;
 
@@ -23,6 +24,10 @@ const GIVEN_UP_WAIT: Duration = Duration::from_millis(60);
 /// radio has not given the request up, and the neighbour has answered for the block before, or much
 /// is lost on the way to it: the request or the answer was lost behind a card, or nobody repeats.
 const DELIVERED_WAIT: Duration = Duration::from_millis(100);
+/// How often the answer of a neighbour that is asked in vain may merely be late.
+const LATE_TRIES: u32 = 2;
+/// The share of frames of which less is little that comes, of what nobody repeats.
+const SELDOM: f64 = 0.4;
 /// How often it is asked again so soon: it may hear somebody else by now.
 const DELIVERED_TRIES: u32 = 200;
 /// Between two requests to a neighbour that is gone, however many blocks wait for it: those of a
@@ -73,20 +78,27 @@ impl Hop {
         outcome: PacketOutcome,
     ) {
         let (is_gone, is_lossy) = (self.is_gone(to), self.is_lossy(to));
-        let soon = match self.answer_time.get(&to).filter(|_| is_lossy) {
-            // Most of them are lost, and cost little beside the frames of a round.
-            Some(mean) => (*mean * 3 / 2).max(LEAST_WAIT),
-            None => DELIVERED_WAIT.max(usual_wait(&self.answer_time, to)),
-        };
+        let usual = DELIVERED_WAIT.max(self.answers.wait(to));
+        let mean = self.answers.mean(to);
+        let comes_seldom = is_lossy && self.delivery.get(&to).is_some_and(|share| *share < SELDOM);
         let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
         if let Some(transfer) = transfer
             && let Phase::Asked { due, tries, .. } = &mut transfer.phase
         {
-            let is_lost = (transfer.is_answered || is_lossy) && *tries <= DELIVERED_TRIES;
+            // It costs little beside the frames of a round: where nobody repeats it, it goes again
+            // before there can be an answer over a long wire. Else one answer may be late, as the
+            // air is others'; more of them are lost behind cards.
+            let is_behind_card = comes_seldom && transfer.is_answered && *tries > LATE_TRIES;
+            let is_lost = outcome == PacketOutcome::Sent || is_behind_card;
+            let early = |mean: Duration| (mean * 3 / 2).min(FIRST_WAIT.max(mean / 2));
+            let soon = mean.filter(|_| is_lost).map_or(usual, early).max(LEAST_WAIT);
+            let may_be_withheld = !transfer.is_answered && !is_lossy;
             match outcome {
                 PacketOutcome::Failed => *due = (*due).max(now + GIVEN_UP_WAIT),
                 PacketOutcome::Sent if is_gone => {}
-                PacketOutcome::Delivered | PacketOutcome::Sent if is_lost => {
+                PacketOutcome::Sent if may_be_withheld && *tries > FIRST_TRIES => {}
+                PacketOutcome::Delivered if may_be_withheld => {}
+                PacketOutcome::Delivered | PacketOutcome::Sent if *tries <= DELIVERED_TRIES => {
                     *due = (*due).min(now + soon);
                 }
                 PacketOutcome::Delivered | PacketOutcome::Sent => {}

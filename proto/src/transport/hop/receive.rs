@@ -56,15 +56,23 @@ impl Arrivals {
 /// that has not heard of it, because it was away or on another way, may still offer them.
 #[derive(Debug, Default)]
 pub(super) struct Over {
-    /// The checksum of each.
-    blocks: BTreeMap<BlockId, u32>,
+    blocks: BTreeMap<BlockId, Past>,
     /// All of them and some that were forgotten, the oldest first.
     order: VecDeque<BlockId>,
 }
 
+/// What is known of a block that is over.
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    crc: u32,
+    is_refused: bool,
+    /// Whether somebody has offered it since, as new.
+    is_offered: bool,
+}
+
 impl Over {
-    fn put(&mut self, id: BlockId, crc: u32) {
-        self.blocks.insert(id, crc);
+    fn put(&mut self, id: BlockId, crc: u32, is_refused: bool) {
+        self.blocks.insert(id, Past { crc, is_refused, is_offered: false });
         self.order.push_back(id);
         if self.order.len() > REMEMBERED {
             let oldest = self.order.pop_front();
@@ -73,7 +81,20 @@ impl Over {
     }
 
     pub(super) fn has(&self, id: BlockId, crc: u32) -> bool {
-        self.blocks.get(&id) == Some(&crc)
+        self.blocks.get(&id).is_some_and(|past| past.crc == crc)
+    }
+
+    /// Somebody offers a block as new.
+    pub(super) fn on_offer(&mut self, id: BlockId) {
+        if let Some(past) = self.blocks.get_mut(&id) {
+            past.is_offered = true;
+        }
+    }
+
+    /// Whether its flow is refused, of a block that nobody has offered since it was over: what else
+    /// is asked of it is only what became of it.
+    pub(super) fn became(&self, id: BlockId) -> Option<bool> {
+        self.blocks.get(&id).filter(|past| !past.is_offered).map(|past| past.is_refused)
     }
 
     pub(super) fn forget(&mut self, id: BlockId) {
@@ -144,7 +165,10 @@ impl Hop {
         }
         block.used = now;
         let reception = self.receptions.values_mut().find(|one| one.has(id));
-        let is_large = reception.map(|reception| reception.heard = now).is_some();
+        let is_large = reception.is_some();
+        if let Some((via, Some(took))) = reception.map(|one| (one.via, one.on_frame(now, id))) {
+            self.answers.on_sent_for(via, took);
+        }
         if !block.put(frame, payload) {
             self.counters.frames_again += 1;
             return;
@@ -309,7 +333,7 @@ impl Hop {
             self.settle_early(id.flow);
             self.arrived.push_back(Arrived { id, bytes, is_refused });
         } else {
-            self.over.put(id, shape.crc);
+            self.over.put(id, shape.crc, is_refused);
             self.pass_back(id, shape, is_refused);
         }
         self.forward(now, id.flow);

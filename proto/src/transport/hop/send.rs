@@ -11,17 +11,14 @@ use super::{Hop, NextHop};
 use crate::base::{Duration, Instant, NodeId, RadioId};
 use crate::wire::hop::{BlockId, Body, FlowKey};
 
-/// How long an answer is waited for at first where none has come yet; later it is three times as
-/// long as answers took, within the other two limits. Each time it is half as long again. At 1 Mb/s
-/// a request and its answer take 4 ms.
-const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// The least time after which a neighbour is asked again.
 pub(super) const LEAST_WAIT: Duration = Duration::from_millis(6);
 /// The longest time between two requests for one block (500 ms in `hop.md` 3).
 pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(1_500);
 /// How often a neighbour that has answered for a block is asked again before the wait grows.
 pub(super) const QUICK_TRIES: u32 = 6;
 /// The same of one that has not, and may withhold its answer.
-const FIRST_TRIES: u32 = 3;
+pub(super) const FIRST_TRIES: u32 = 3;
 /// The same where somebody waits for little: for a second at least.
 const URGENT_TRIES: u32 = 20;
 /// How often a block waits for an answer of which no frame is lost: before the first and behind the
@@ -87,12 +84,24 @@ impl Hop {
     /// on: what fills the waiting for answers, and one that comes over another air than that goes.
     pub(super) fn beside(&self, from: Option<NodeId>, to: Option<NodeId>) -> u32 {
         let frames = |via: NodeId| {
-            let in_wait = self.below.in_wait.get(&self.radio_of(via)).copied().unwrap_or(0);
-            f64::from(in_wait) * self.waits.get(&via).copied().unwrap_or(LEAST_WAITS.into())
+            self.in_wait(via) * self.waits.get(&via).copied().unwrap_or(LEAST_WAITS.into())
         };
         let blocks = self.config.blocks_of([from, to].into_iter().flatten().map(frames).sum());
         let is_apart = from.zip(to).is_some_and(|(from, to)| self.air(from) != self.air(to));
         blocks.max(is_apart.into())
+    }
+
+    /// Frames of blocks that the radio to a neighbour carries while an answer is waited for; none
+    /// where it contends with others for that time.
+    fn in_wait(&self, via: NodeId) -> f64 {
+        let radio = self.radio_of(via);
+        let in_cycle = self.below.in_cycle.get(&radio).map(|frames| f64::from(*frames));
+        let on_wire = || {
+            let wire = self.below.wires.get(&radio)?;
+            let wait = self.answers.round_trip(via).unwrap_or_default().max(wire.round_trip);
+            Some((wait.as_secs_f64() / wire.frame.as_secs_f64()).max(1.0))
+        };
+        in_cycle.or_else(on_wire).unwrap_or_default()
     }
 
     /// A block that went to or came from a neighbour is there, in this round.
@@ -153,7 +162,7 @@ impl Hop {
             cursor: 0,
             most,
             in_radio: 0,
-            phase: Phase::Asked { since: now, due: now, tries: 0 },
+            phase: Phase::Asked { first: now, since: now, due: now, tries: 0 },
             is_answered: false,
             is_virtual,
             credit: 0.0,
@@ -230,7 +239,6 @@ impl Hop {
 
     /// Asks the next hop what it has.
     pub(super) fn ask(&mut self, now: Instant, id: BlockId) {
-        let answers = &self.answer_time;
         let Some(block) = self.blocks.get_mut(&id) else { return };
         let Some(transfer) = &mut block.transfer else { return };
         let is_heard = !matches!(transfer.phase, Phase::Asked { tries, .. } if tries > QUICK_TRIES);
@@ -239,11 +247,11 @@ impl Hop {
             let route = self.routes.get(&block.shape.destination);
             transfer.go_over(route.map_or(transfer.via, |route| route.via));
         }
-        let tries = match transfer.phase {
-            Phase::Asked { tries, .. } => tries + 1,
-            Phase::Sending | Phase::Paused { .. } => 1,
+        let (first, tries) = match transfer.phase {
+            Phase::Asked { first, tries, .. } => (first, tries + 1),
+            Phase::Sending | Phase::Paused { .. } => (now, 1),
         };
-        let first = usual_wait(answers, transfer.via);
+        let usual = self.answers.wait(transfer.via);
         // Whoever has answered once withholds nothing: silence is a loss then.
         let quick = match transfer.round {
             _ if block.shape.is_urgent(id.number) => URGENT_TRIES,
@@ -251,9 +259,9 @@ impl Hop {
             _ => QUICK_TRIES,
         };
         let grown = tries.saturating_sub(quick).min(16);
-        let wait = (0..grown).fold(first, |wait, _| wait * 3 / 2).min(LONGEST_WAIT);
+        let wait = (0..grown).fold(usual, |wait, _| wait * 3 / 2).min(LONGEST_WAIT);
         let via = transfer.via;
-        transfer.phase = Phase::Asked { since: now, due: now + wait, tries };
+        transfer.phase = Phase::Asked { first, since: now, due: now + wait, tries };
         self.ask_by_turns(now, id, via);
         self.queue(Message::Request { block: id });
     }
@@ -306,10 +314,11 @@ impl Hop {
         }
         transfer.is_answered = true;
         // An answer to a request that was repeated may be to either.
-        if let Phase::Asked { since, tries: 1, .. } = transfer.phase {
-            let took = now.since(since);
-            let mean = self.answer_time.entry(via).or_insert(took);
-            *mean = (*mean * 7 + took) / 8;
+        match transfer.phase {
+            Phase::Asked { first, tries, .. } => {
+                self.answers.on_answer(via, now.since(first), tries == 1);
+            }
+            Phase::Sending | Phase::Paused { .. } => {}
         }
         let round = Round::of(&transfer.sent, &theirs);
         if round.sent > 0 {
@@ -417,10 +426,4 @@ impl Hop {
             self.ask(now, id);
         }
     }
-}
-
-/// How long an answer of a neighbour is waited for.
-pub(super) fn usual_wait(answers: &BTreeMap<NodeId, Duration>, via: NodeId) -> Duration {
-    let wait = answers.get(&via).map_or(FIRST_WAIT, |mean| *mean * 3);
-    wait.clamp(LEAST_WAIT, LONGEST_WAIT)
 }

@@ -1,8 +1,8 @@
 //! When something is due next, and what is done then.
 
 use super::Hop;
-use super::admit::Reception;
 use super::block::{Block, End, Phase};
+use super::reception::Reception;
 use crate::base::{Cx, Instant, sooner};
 use crate::wire::hop::BlockId;
 
@@ -21,7 +21,7 @@ impl Hop {
         };
         let of_all = |entry| sooner(of_block(entry), self.expiry(entry));
         let blocks = self.blocks.iter().filter_map(of_all);
-        let receptions = self.receptions.values().map(Reception::deadline);
+        let receptions = self.receptions.values().map(Reception::poll_timeout);
         let gaps = self.gaps.poll_timeout().into_iter().chain(self.listen.poll_timeout());
         let others = blocks.chain(receptions).chain(self.stranded_due()).chain(gaps).min();
         sooner(others, self.away.poll_timeout())
@@ -44,10 +44,6 @@ impl Hop {
         self.ask_for_arrivals(now);
         self.try_stranded(now);
         self.expire(now);
-        let receptions = self.receptions.len();
-        self.receptions.retain(|_, reception| reception.deadline() > now);
-        if self.receptions.len() < receptions {
-            self.admit_next(now);
-        }
+        self.watch_receptions(now);
     }
 }

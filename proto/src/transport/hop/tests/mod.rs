@@ -11,12 +11,13 @@ mod safety;
 mod schedule;
 mod stale;
 mod too_long;
+mod wires;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::base::{
-    AckPolicy, Datagram, Destination, FlowId, PacketDone, Room, Seed, UnitId as Unit,
+    AckPolicy, Datagram, Destination, Duration, FlowId, PacketDone, Room, Seed, UnitId as Unit,
 };
 
 /// What the air does to a datagram.
@@ -26,11 +27,13 @@ struct Harm {
     repeat: f64,
     /// How much longer one may take than another, in milliseconds.
     spread_ms: u64,
+    /// Whether it is a wire, on which nobody acknowledges anything, and its delay in milliseconds.
+    wire_ms: Option<u64>,
 }
 
 enum Event {
     Arrives(NodeId, Datagram),
-    Done(Unit, bool),
+    Done(Unit, PacketOutcome),
     TooLong(Unit),
 }
 
@@ -211,12 +214,9 @@ impl Row {
                 assert!(Hop::accepts(&datagram.payload));
                 DatagramUp::Received { via, payload: datagram.payload, signal: None }
             }
-            Event::Done(id, is_sent) => DatagramUp::Done(PacketDone {
-                id,
-                outcome: if is_sent { PacketOutcome::Delivered } else { PacketOutcome::Failed },
-                attempts: 1,
-                air_time: Duration::ZERO,
-            }),
+            Event::Done(id, outcome) => {
+                DatagramUp::Done(PacketDone { id, outcome, attempts: 1, air_time: Duration::ZERO })
+            }
             Event::TooLong(id) => DatagramUp::Dropped { id, cause: DropCause::TooLong },
         };
         self.nodes[index].handle_rx(&mut Cx::new(self.now), event);
@@ -254,7 +254,7 @@ impl Row {
         }
         let Destination::NextHop(to) = datagram.to else {
             let done = self.now + Duration::from_millis(self.count_of(index) + 1);
-            self.plan(done, index, Event::Done(datagram.id, true));
+            self.plan(done, index, Event::Done(datagram.id, PacketOutcome::Delivered));
             let is_neighbour = |other: &usize| other.abs_diff(index) == 1;
             for other in (0..self.nodes.len()).filter(is_neighbour) {
                 self.plan(done, other, Event::Arrives(from, datagram.clone()));
@@ -271,12 +271,18 @@ impl Row {
         let done = self.now + Duration::from_millis(after);
         let is_cut = self.cut.is_some_and(|ends| ends.contains(&from) && ends.contains(&to));
         let is_lost = self.rng.uniform() < self.harm.loss || self.deaf == Some(to) || is_cut;
-        self.plan(done, index, Event::Done(datagram.id, !is_lost));
+        let outcome = match self.harm.wire_ms {
+            Some(_) => PacketOutcome::Sent,
+            None if is_lost => PacketOutcome::Failed,
+            None => PacketOutcome::Delivered,
+        };
+        self.plan(done, index, Event::Done(datagram.id, outcome));
         let is_repeated = !is_lost && self.rng.uniform() < self.harm.repeat;
         let copies = u64::from(!is_lost) + u64::from(is_repeated);
         for _ in 0..copies {
             let spread = self.rng.uniform() * (self.harm.spread_ms as f64 + 0.1);
-            let at = done + Duration::from_micros((spread * 1e3) as u64);
+            let delay = Duration::from_millis(self.harm.wire_ms.unwrap_or_default());
+            let at = done + delay + Duration::from_micros((spread * 1e3) as u64);
             self.plan(at, usize::from(to.0) - 1, Event::Arrives(from, datagram.clone()));
         }
     }

@@ -14,7 +14,8 @@ const SCHEDULE: Below = Below {
     repairs: false,
     has_schedule: true,
     frames: BTreeMap::new(),
-    in_wait: BTreeMap::new(),
+    in_cycle: BTreeMap::new(),
+    wires: BTreeMap::new(),
     airs: BTreeMap::new(),
     cycle: None,
 };
@@ -54,7 +55,7 @@ fn a_link_that_repairs_losses_is_left_to() {
 
 #[test]
 fn where_radios_take_turns_a_relay_passes_on_parts_and_takes_beside_what_a_cycle_carries() {
-    let carrying = |frames| Below { in_wait: [(RadioId(0), frames)].into(), ..SCHEDULE };
+    let carrying = |frames| Below { in_cycle: [(RadioId(0), frames)].into(), ..SCHEDULE };
     // Of both neighbours, before the first frame and behind the last, in blocks of 100.
     for (below, parts, held) in
         [(Below::default(), 0, 1), (carrying(1), 30, 2), (carrying(70), 30, 4)]

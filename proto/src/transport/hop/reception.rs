@@ -1,0 +1,133 @@
+//! The one neighbour whose blocks a node takes at a time, of those that share an air.
+
+use std::collections::BTreeMap;
+
+use super::Hop;
+use super::admit::Waiting;
+use super::out::Message;
+use crate::base::{Duration, Instant, NodeId};
+use crate::wire::hop::BlockId;
+
+/// How long a node waits for a neighbour whose block it takes, and which is silent.
+const HOLD: Duration = Duration::from_millis(500);
+/// How long it waits, where others wait too, for what a neighbour of which it has just taken a
+/// block asks next: the turn of somebody else on air, and an answer.
+const NEXT: Duration = Duration::from_millis(20);
+/// Part of the memory that blocks have which come at once over a link with a schedule.
+const TURNS_PART: u64 = 4;
+
+/// The one neighbour whose blocks a node takes at a time, of those that share an air.
+#[derive(Clone, Debug)]
+pub(super) struct Reception {
+    pub(super) via: NodeId,
+    /// Those under way. Without any the neighbour is about to ask for its next one, so that it has
+    /// part in the choice: it could not ask before.
+    blocks: BTreeMap<BlockId, Answered>,
+    heard: Instant,
+}
+
+/// Answers for a block that is under way which have left, and which nobody repeats.
+#[derive(Clone, Copy, Debug, Default)]
+struct Answered {
+    /// When the first one has, if nothing of the block had come before.
+    first: Option<Instant>,
+    /// When and what is answered again.
+    again: Option<(Instant, Message)>,
+}
+
+impl Reception {
+    pub(super) fn of(via: NodeId, now: Instant) -> Self {
+        Self { via, blocks: BTreeMap::new(), heard: now }
+    }
+
+    /// Whether the neighbour has a moment to ask for its next block.
+    pub(super) fn is_about_to_ask(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    pub(super) fn has(&self, block: BlockId) -> bool {
+        self.blocks.contains_key(&block)
+    }
+
+    /// The neighbour asks for a block.
+    pub(super) fn on_request(&mut self, now: Instant, block: BlockId) {
+        self.heard = now;
+        self.blocks.entry(block).or_default().again = None;
+    }
+
+    /// A frame of a block has come. Returns how long after the first answer for it.
+    pub(super) fn on_frame(&mut self, now: Instant, block: BlockId) -> Option<Duration> {
+        self.heard = now;
+        let answered = self.blocks.insert(block, Answered::default());
+        Some(now.since(answered?.first?))
+    }
+
+    /// When the neighbour has been silent for too long.
+    pub(super) fn deadline(&self) -> Instant {
+        self.heard + if self.blocks.is_empty() { NEXT } else { HOLD }
+    }
+
+    /// When something is to be done.
+    pub(super) fn poll_timeout(&self) -> Instant {
+        let again = self.blocks.values().filter_map(|answered| answered.again);
+        again.map(|(due, _)| due).min().map_or(self.deadline(), |due| due.min(self.deadline()))
+    }
+}
+
+impl Hop {
+    /// Whether a neighbour may send another block beside the one that is taken of it: nobody else
+    /// waits.
+    pub(super) fn may_join(&self, reception: &Reception, asks: &Waiting) -> bool {
+        let air = self.air(asks.via);
+        let is_no_rival = |other: &Waiting| other.via == asks.via || self.air(other.via) != air;
+        reception.via == asks.via
+            && (1..self.in_flight(asks.via) as usize).contains(&reception.blocks.len())
+            && self.waiting.iter().all(is_no_rival)
+    }
+
+    /// Whether blocks of several neighbours may come at once: each has its turn on air, and what
+    /// has come of all of them leaves room for others.
+    pub(super) fn has_turns_for(&self, reception: &Reception, asks: &Waiting) -> bool {
+        let of_all = asks.shape.cost() * (reception.blocks.len() as u64 + 1);
+        self.below.has_schedule && of_all <= self.config.memory_bytes / TURNS_PART
+    }
+
+    /// A block is whole, or was let go.
+    pub(super) fn end_reception(&mut self, id: BlockId) {
+        let waited = self.waited();
+        self.receptions.retain(|air, reception| {
+            reception.blocks.remove(&id);
+            !reception.blocks.is_empty() || waited.contains(air)
+        });
+    }
+
+    /// An answer has left, and nobody repeats it if it is lost. Its neighbour asks again, but may
+    /// have learned to ask seldom while it was not answered.
+    pub(super) fn on_answer_out(&mut self, now: Instant, answer: Message, to: NodeId) {
+        let Message::Answer { block, .. } = answer else { return };
+        let due = now + self.answers.wait(to);
+        let taken = self.receptions.values_mut().filter(|one| one.via == to);
+        if let Some(answered) = taken.filter_map(|one| one.blocks.get_mut(&block)).next() {
+            // Later ones may go out while frames come for an earlier one.
+            if self.blocks.get(&block).is_some_and(|block| block.have.count() == 0) {
+                answered.first.get_or_insert(now);
+            }
+            answered.again = Some((due, answer));
+        }
+    }
+
+    /// Answers again those of whom nothing has come, and hears others in the place of those who
+    /// have been silent for too long.
+    pub(super) fn watch_receptions(&mut self, now: Instant) {
+        let before = self.receptions.len();
+        self.receptions.retain(|_, reception| reception.deadline() > now);
+        let is_fewer = self.receptions.len() < before;
+        let all = self.receptions.values_mut().flat_map(|one| one.blocks.values_mut());
+        let due = all.filter_map(|answered| answered.again.take_if(|(due, _)| *due <= now));
+        let due: Vec<Message> = due.map(|(_, answer)| answer).collect();
+        due.into_iter().for_each(|answer| self.queue(answer));
+        if is_fewer {
+            self.admit_next(now);
+        }
+    }
+}
