@@ -144,6 +144,8 @@ pub(super) struct Block {
     pub(super) is_safe: bool,
     /// Who asked while it was whole and not safe, and in which round.
     pub(super) asked: Option<(NodeId, u16)>,
+    /// How often its source has asked whether it has arrived.
+    pub(super) times_asked: u32,
     /// When it last mattered, for letting go the oldest.
     pub(super) used: Instant,
     /// When its first frame or request came, or this node began anew.
@@ -234,6 +236,7 @@ impl Block {
             end: End::Open,
             is_safe: false,
             asked: None,
+            times_asked: 0,
             used: now,
             came: now,
         }

@@ -130,7 +130,9 @@ pub struct HopConfig {
     /// has given up is followed by one at the bit-rate of the radio's acknowledgements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control_mbps: Option<f64>,
-    /// How long a source waits for the destination's acknowledgement, in seconds.
+    /// How long a source waits for the destination's acknowledgement at most, in seconds. Over
+    /// devices that acknowledge nothing, where it may be lost, it asks for it once it should be
+    /// here.
     pub end_to_end_s: f64,
     /// Memory for blocks, in bytes. Where they are kept on disk those that nobody sends now leave
     /// it for others, first those that were passed on; else those are let go.

@@ -22,6 +22,7 @@
 //! | `gap` | gaps for those who wait for little |
 //! | `listen` | gaps for those whom the sender of a transfer does not hear |
 //! | `call` | short bursts and gaps beside calls |
+//! | `asking` | whether blocks of ours have arrived |
 //! | `answers` | how long neighbours take to answer |
 //! | `reach` | ways, and which neighbours are there |
 //! | `out` | messages and frames on their way to the radio |
@@ -32,6 +33,7 @@
 
 mod admit;
 mod answers;
+mod asking;
 mod away;
 mod bits;
 mod block;
@@ -77,8 +79,8 @@ use self::receive::{Arrivals, Over};
 use self::reception::Reception;
 use self::turns::Outlet;
 use crate::base::{
-    AddressPlan, Bitrate, Cx, DatagramUp, DropCause, Instant, Name, NodeId, PacketOutcome, RadioId,
-    Rng, UnitId, UnitIds, named,
+    AddressPlan, Bitrate, Cx, DatagramUp, DropCause, Duration, Instant, Name, NodeId,
+    PacketOutcome, RadioId, Rng, UnitId, UnitIds, named,
 };
 use crate::wire::hop::{BlockId, CONTROL_PORT, DATA_PORT, FlowKey};
 use crate::wire::udp;
@@ -205,6 +207,11 @@ pub struct Hop {
     /// there, a moving average.
     waits: BTreeMap<NodeId, f64>,
     answers: Answers,
+    /// How long after the next hop has them blocks of ours arrive, by destination: a moving
+    /// average.
+    arrival_time: BTreeMap<NodeId, Duration>,
+    /// Neighbours of which the radio does not say whether they got the last message.
+    silent: BTreeSet<NodeId>,
     /// How much speaks for each neighbour being gone.
     silence: BTreeMap<NodeId, u32>,
     stranded: Stranded,
@@ -264,6 +271,8 @@ impl Hop {
             delivery: BTreeMap::new(),
             waits: BTreeMap::new(),
             answers: Answers::default(),
+            arrival_time: BTreeMap::new(),
+            silent: BTreeSet::new(),
             silence: BTreeMap::new(),
             stranded: Stranded::default(),
             pace: BTreeMap::new(),

@@ -321,7 +321,7 @@ impl Hop {
             self.counters.contradictions += 1;
             return;
         }
-        let bytes = block.shape.length;
+        let (bytes, end, destination) = (block.shape.length, block.end, block.shape.destination);
         if let Some(transfer) = block.transfer.as_ref().filter(|_| !is_refused) {
             // So all that was sent of it has come. A destination that is the next hop says it thus,
             // in the place of an answer.
@@ -330,6 +330,11 @@ impl Hop {
         }
         self.remove(id);
         if is_ours {
+            let took = match end {
+                End::PassedOn { at } => now.since(at),
+                End::Open | End::Given => Duration::ZERO,
+            };
+            self.on_arrival_time(destination, took);
             self.settle_early(id.flow);
             self.arrived.push_back(Arrived { id, bytes, is_refused });
         } else {

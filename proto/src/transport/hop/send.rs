@@ -174,69 +174,6 @@ impl Hop {
         }
     }
 
-    /// Whether a block of ours is with the next hop, and nobody asks yet whether it has arrived.
-    pub(super) fn waits_for_arrival(&self, id: &BlockId, block: &Block) -> bool {
-        let is_out = block.transfer.is_none() && matches!(block.end, End::PassedOn { .. });
-        // An early one cannot arrive before the first, which is to be asked for.
-        let may_be_there = is_out && !block.shape.is_early;
-        may_be_there && id.flow.source == self.node && self.may_ask_for(id)
-    }
-
-    /// Whether it may be asked whether a block has arrived: of a flow for one at a time. One that
-    /// the next hop does not answer for gives way, to an older one at once and to any other after a
-    /// few tries: what is withheld there may wait for the very block that is to be asked for.
-    fn may_ask_for(&self, id: &BlockId) -> bool {
-        let Some(asked) = self.asking.get(&id.flow) else { return true };
-        let transfer = self.blocks.get(asked).and_then(|block| block.transfer.as_ref());
-        match transfer.map(|transfer| transfer.phase) {
-            _ if asked == id => true,
-            Some(Phase::Asked { tries, .. }) => id < asked || tries > FIRST_TRIES,
-            _ => false,
-        }
-    }
-
-    /// Has this block be asked for in the place of another one of its flow. Returns whether it may.
-    fn begin_asking(&mut self, now: Instant, id: BlockId) -> bool {
-        if !self.may_ask_for(&id) {
-            return false;
-        }
-        let other = self.asking.insert(id.flow, id).filter(|other| *other != id);
-        if let Some(block) = other.and_then(|other| self.blocks.get_mut(&other)) {
-            (block.transfer, block.end) = (None, End::PassedOn { at: now });
-        }
-        true
-    }
-
-    /// Asks for those that should have arrived, one of each flow at a time (`hop.md` 5).
-    pub(super) fn ask_for_arrivals(&mut self, now: Instant) {
-        let wait = self.config.end_to_end();
-        let is_overdue = |(id, block): &(&BlockId, &Block)| {
-            let is_due = matches!(block.end, End::PassedOn { at } if at + wait <= now);
-            is_due && self.waits_for_arrival(id, block)
-        };
-        let overdue: Vec<BlockId> =
-            self.blocks.iter().filter(is_overdue).map(|(id, _)| *id).collect();
-        for id in overdue {
-            if !self.may_ask_for(&id) {
-                continue;
-            }
-            self.counters.virtual_requests += 1;
-            self.begin_transfer(now, id, true);
-            // Without a way there it is tried again later.
-            let block = self.blocks.get_mut(&id).filter(|block| block.transfer.is_none());
-            if let Some(block) = block {
-                block.end = End::PassedOn { at: now };
-            }
-        }
-    }
-
-    /// Nobody asks any more whether a block has arrived.
-    pub(super) fn end_asking(&mut self, id: BlockId) {
-        if self.asking.get(&id.flow) == Some(&id) {
-            self.asking.remove(&id.flow);
-        }
-    }
-
     /// Asks the next hop what it has.
     pub(super) fn ask(&mut self, now: Instant, id: BlockId) {
         let Some(block) = self.blocks.get_mut(&id) else { return };

@@ -1,7 +1,7 @@
 //! When something is due next, and what is done then.
 
 use super::Hop;
-use super::block::{Block, End, Phase};
+use super::block::{Block, Phase};
 use super::reception::Reception;
 use crate::base::{Cx, Instant, sooner};
 use crate::wire::hop::BlockId;
@@ -14,10 +14,7 @@ impl Hop {
                 Phase::Asked { due, .. } | Phase::Paused { until: due } => Some(due),
                 Phase::Sending => None,
             },
-            (None, End::PassedOn { at }) if self.waits_for_arrival(id, block) => {
-                Some(at + self.config.end_to_end())
-            }
-            (None, _) => None,
+            (None, _) => self.asks_for_arrival_at(id, block),
         };
         let of_all = |entry| sooner(of_block(entry), self.expiry(entry));
         let blocks = self.blocks.iter().filter_map(of_all);

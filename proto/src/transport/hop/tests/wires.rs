@@ -44,3 +44,15 @@ fn what_a_relay_has_passed_on_does_not_come_again_when_its_acknowledgement_is_lo
         assert_eq!(row.count(relay, "frames_received"), 4_000, "relay {relay}");
     }
 }
+
+#[test]
+fn an_acknowledgement_of_the_destination_that_is_lost_is_asked_for_once_it_should_be_here() {
+    const FILES: u32 = 40;
+    let mut row = row(3, 0.2, 5);
+    for local in 1..=FILES {
+        assert!(row.send(flow(local), 3, &[900], Duration::from_secs(60)));
+    }
+    // A third of them are lost. By default they are waited for for 5 s.
+    let mean = row.now.since(Instant::ZERO).as_secs_f64() / f64::from(FILES);
+    assert!(mean < 0.6, "{mean} s a file");
+}

@@ -1,0 +1,109 @@
+//! Whether blocks that begin here have arrived, which their source asks for if it does not hear of
+//! it (virtual retransmission; `hop.md` 5).
+
+use super::Hop;
+use super::block::{Block, End, Phase};
+use super::send::FIRST_TRIES;
+use crate::base::{Duration, Instant, NodeId};
+use crate::wire::hop::BlockId;
+
+/// How long the source of a block waits at least where it asks soon: a relay passes on a question
+/// four times a second.
+const LEAST_WAIT: Duration = Duration::from_millis(300);
+/// How long where nothing has arrived there yet.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// How many times as long as blocks took until then to arrive.
+const TIMES_USUAL: u64 = 4;
+
+impl Hop {
+    /// When it is asked whether a block of ours has arrived.
+    pub(super) fn asks_for_arrival_at(&self, id: &BlockId, block: &Block) -> Option<Instant> {
+        let End::PassedOn { at } = block.end else { return None };
+        let wait = || self.arrival_wait(block);
+        self.waits_for_arrival(id, block).then(|| at + wait())
+    }
+
+    /// How long the destination's acknowledgement is waited for. If the next hop acknowledges
+    /// nothing, that may well be lost: it is asked for once it should be here, and then ever more
+    /// seldom.
+    fn arrival_wait(&self, block: &Block) -> Duration {
+        let most = self.config.end_to_end();
+        let destination = block.shape.destination;
+        let via = self.next_hop(destination);
+        if !via.is_some_and(|via| self.silent.contains(&via)) {
+            return most;
+        }
+        let usual = self.arrival_time.get(&destination).map(|mean| *mean * TIMES_USUAL);
+        let wait = usual.map_or(FIRST_WAIT, |usual| usual.max(LEAST_WAIT));
+        (wait * (1 << u64::from(block.times_asked.min(16)))).min(most)
+    }
+
+    /// A block of ours has arrived so long after the next hop had it.
+    pub(super) fn on_arrival_time(&mut self, destination: NodeId, took: Duration) {
+        let mean = self.arrival_time.entry(destination).or_insert(took);
+        *mean = (*mean * 7 + took) / 8;
+    }
+
+    /// Whether a block of ours is with the next hop, and nobody asks yet whether it has arrived.
+    fn waits_for_arrival(&self, id: &BlockId, block: &Block) -> bool {
+        let is_out = block.transfer.is_none() && matches!(block.end, End::PassedOn { .. });
+        // An early one cannot arrive before the first, which is to be asked for.
+        let may_be_there = is_out && !block.shape.is_early;
+        may_be_there && id.flow.source == self.node && self.may_ask_for(id)
+    }
+
+    /// Whether it may be asked whether a block has arrived: of a flow for one at a time. One that
+    /// the next hop does not answer for gives way, to an older one at once and to any other after a
+    /// few tries: what is withheld there may wait for the very block that is to be asked for.
+    fn may_ask_for(&self, id: &BlockId) -> bool {
+        let Some(asked) = self.asking.get(&id.flow) else { return true };
+        let transfer = self.blocks.get(asked).and_then(|block| block.transfer.as_ref());
+        match transfer.map(|transfer| transfer.phase) {
+            _ if asked == id => true,
+            Some(Phase::Asked { tries, .. }) => id < asked || tries > FIRST_TRIES,
+            _ => false,
+        }
+    }
+
+    /// Has this block be asked for in the place of another one of its flow. Returns whether it may.
+    pub(super) fn begin_asking(&mut self, now: Instant, id: BlockId) -> bool {
+        if !self.may_ask_for(&id) {
+            return false;
+        }
+        let other = self.asking.insert(id.flow, id).filter(|other| *other != id);
+        if let Some(block) = other.and_then(|other| self.blocks.get_mut(&other)) {
+            (block.transfer, block.end) = (None, End::PassedOn { at: now });
+        }
+        true
+    }
+
+    /// Asks for those that should have arrived, one of each flow at a time (`hop.md` 5).
+    pub(super) fn ask_for_arrivals(&mut self, now: Instant) {
+        let is_overdue = |(id, block): &(&BlockId, &Block)| {
+            self.asks_for_arrival_at(id, block).is_some_and(|due| due <= now)
+        };
+        let overdue: Vec<BlockId> =
+            self.blocks.iter().filter(is_overdue).map(|(id, _)| *id).collect();
+        for id in overdue {
+            if !self.may_ask_for(&id) {
+                continue;
+            }
+            self.counters.virtual_requests += 1;
+            let asked = self.blocks.get_mut(&id).map(|block| &mut block.times_asked);
+            asked.into_iter().for_each(|times| *times = times.saturating_add(1));
+            self.begin_transfer(now, id, true);
+            // Without a way there it is tried again later.
+            let block = self.blocks.get_mut(&id).filter(|block| block.transfer.is_none());
+            if let Some(block) = block {
+                block.end = End::PassedOn { at: now };
+            }
+        }
+    }
+
+    /// Nobody asks any more whether a block has arrived.
+    pub(super) fn end_asking(&mut self, id: BlockId) {
+        if self.asking.get(&id.flow) == Some(&id) {
+            self.asking.remove(&id.flow);
+        }
+    }
+}
