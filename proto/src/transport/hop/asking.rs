@@ -9,9 +9,9 @@ use crate::wire::hop::BlockId;
 
 /// How long the source of a block waits at least where it asks soon: a relay passes on a question
 /// four times a second.
-const LEAST_WAIT: Duration = Duration::from_millis(300);
+const SOONEST: Duration = Duration::from_millis(300);
 /// How long where nothing has arrived there yet.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
+const AT_FIRST: Duration = Duration::from_secs(1);
 /// How many times as long as blocks took until then to arrive.
 const TIMES_USUAL: u64 = 4;
 
@@ -19,8 +19,7 @@ impl Hop {
     /// When it is asked whether a block of ours has arrived.
     pub(super) fn asks_for_arrival_at(&self, id: &BlockId, block: &Block) -> Option<Instant> {
         let End::PassedOn { at } = block.end else { return None };
-        let wait = || self.arrival_wait(block);
-        self.waits_for_arrival(id, block).then(|| at + wait())
+        self.waits_for_arrival(id, block).then(|| at + self.arrival_wait(block))
     }
 
     /// How long the destination's acknowledgement is waited for. If the next hop acknowledges
@@ -30,11 +29,11 @@ impl Hop {
         let most = self.config.end_to_end();
         let destination = block.shape.destination;
         let via = self.next_hop(destination);
-        if !via.is_some_and(|via| self.silent.contains(&via)) {
+        if !via.is_some_and(|via| self.unacknowledged.contains(&via)) {
             return most;
         }
         let usual = self.arrival_time.get(&destination).map(|mean| *mean * TIMES_USUAL);
-        let wait = usual.map_or(FIRST_WAIT, |usual| usual.max(LEAST_WAIT));
+        let wait = usual.map_or(AT_FIRST, |usual| usual.max(SOONEST));
         (wait * (1 << u64::from(block.times_asked.min(16)))).min(most)
     }
 

@@ -211,7 +211,7 @@ pub struct Hop {
     /// average.
     arrival_time: BTreeMap<NodeId, Duration>,
     /// Neighbours of which the radio does not say whether they got the last message.
-    silent: BTreeSet<NodeId>,
+    unacknowledged: BTreeSet<NodeId>,
     /// How much speaks for each neighbour being gone.
     silence: BTreeMap<NodeId, u32>,
     stranded: Stranded,
@@ -272,7 +272,7 @@ impl Hop {
             waits: BTreeMap::new(),
             answers: Answers::default(),
             arrival_time: BTreeMap::new(),
-            silent: BTreeSet::new(),
+            unacknowledged: BTreeSet::new(),
             silence: BTreeMap::new(),
             stranded: Stranded::default(),
             pace: BTreeMap::new(),

@@ -199,17 +199,18 @@ impl Hop {
         }
     }
 
-    /// What became of a message: one that the radio gave up is followed by one at another bit-rate.
+    /// What became of a message. One that the radio gave up is followed by one at another bit-rate.
     fn on_message_out(&mut self, to: NodeId, outcome: PacketOutcome) {
         match outcome {
-            PacketOutcome::Sent => _ = self.silent.insert(to),
-            PacketOutcome::Delivered | PacketOutcome::Failed => _ = self.silent.remove(&to),
-        }
-        match outcome {
+            PacketOutcome::Sent => {
+                self.unacknowledged.insert(to);
+                return;
+            }
             PacketOutcome::Delivered => _ = self.unsure.remove(&to),
             PacketOutcome::Failed if !self.unsure.remove(&to) => _ = self.unsure.insert(to),
-            PacketOutcome::Failed | PacketOutcome::Sent => {}
+            PacketOutcome::Failed => {}
         }
+        self.unacknowledged.remove(&to);
     }
 
     /// The bit-rate of the next message to a neighbour; nothing leaves it to the radio.

@@ -251,11 +251,8 @@ impl Hop {
         }
         transfer.is_answered = true;
         // An answer to a request that was repeated may be to either.
-        match transfer.phase {
-            Phase::Asked { first, tries, .. } => {
-                self.answers.on_answer(via, now.since(first), tries == 1);
-            }
-            Phase::Sending | Phase::Paused { .. } => {}
+        if let Phase::Asked { first, tries, .. } = transfer.phase {
+            self.answers.on_answer(via, now.since(first), tries == 1);
         }
         let round = Round::of(&transfer.sent, &theirs);
         if round.sent > 0 {
