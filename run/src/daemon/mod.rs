@@ -157,10 +157,17 @@ impl DaemonOptions {
             devices.into_iter().map(|device| DeviceChoice::from_config(device, scenario)).collect();
         let mut plan = with_blocks(scenario.plan().nodes.swap_remove(index));
         fit_frames(&mut plan, scenario);
+        let devices: Vec<DeviceChoice> = devices?;
+        let link = &scenario.stack.link;
+        if !(link.repairs() || link.has_schedule()) {
+            for (radio, device) in plan.radios.iter_mut().zip(&devices) {
+                radio.has_air &= !device.takes_all();
+            }
+        }
         Ok(Self {
             plan,
             seed: Seed(scenario.seed),
-            devices: devices?,
+            devices,
             security: None,
             tun: tun::NAME.into(),
             runtime_dir: None,
@@ -187,6 +194,16 @@ impl DeviceChoice {
                 Self::Udp(UdpSpec { bind: *bind, peers: peers?, is_paced })
             }
         })
+    }
+
+    /// Whether it takes frames as fast as they come, and somebody else has to find out how fast
+    /// they may.
+    fn takes_all(&self) -> bool {
+        match self {
+            Self::Monitor { .. } => false,
+            Self::Ethernet { .. } => true,
+            Self::Udp(udp) => !udp.is_paced,
+        }
     }
 
     /// Warns of an interface that is down, or that is not what it is to be.

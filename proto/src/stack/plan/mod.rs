@@ -80,6 +80,9 @@ pub struct RadioPlan {
     pub slot: Duration,
     /// How long after a frame's end its acknowledgement may begin to arrive.
     pub ack_timeout: Duration,
+    /// Whether its frames are on an air, where others hear them and wait for them. Those of a wire
+    /// are not, nor are those of a device of a daemon that takes all at once.
+    pub has_air: bool,
     /// Whether it waits for a busy medium.
     pub carrier_sense: bool,
     /// What it makes of signals of some strength.
@@ -240,6 +243,7 @@ impl Scenario {
             control_rate,
             slot,
             ack_timeout: config.ack_timeout_us.map_or(for_distance, micros),
+            has_air: phy.kind != PhyKind::Wire,
             carrier_sense: config.carrier_sense.unwrap_or(!has_schedule),
             thresholds: radio.thresholds,
             longest: radio.longest,
@@ -342,8 +346,8 @@ impl NodePlan {
 
     /// The air that each neighbour is reached over: where two have different ones, one can be heard
     /// while something is sent to the other. It is that of the radio, and radios on overlapping
-    /// channels share theirs; a wire is by itself. Neighbours that several radios reach are not
-    /// there.
+    /// channels share theirs; what has none is by itself. Neighbours that several radios reach are
+    /// not there.
     pub fn airs(&self) -> BTreeMap<NodeId, usize> {
         let (airs, beyond) = (self.airs_of_radios(), self.radios.len());
         let air = |(index, peer): (usize, &PeerSpec)| {
@@ -354,7 +358,7 @@ impl NodePlan {
         peers.map(air).collect()
     }
 
-    /// The air of each radio that is not a wire.
+    /// The air of each radio that has one.
     fn airs_of_radios(&self) -> BTreeMap<RadioId, usize> {
         let count = self.radios.len();
         let spec = |radio: usize| &self.radios[radio].spec;
@@ -365,9 +369,8 @@ impl NodePlan {
                 airs.iter_mut().filter(|air| **air == from).for_each(|air| *air = to);
             }
         }
-        let radios = self.radios.iter().map(|radio| &radio.spec).zip(airs);
-        let is_air = |(spec, _): &(&RadioSpec, usize)| spec.phy.kind != PhyKind::Wire;
-        radios.filter(is_air).map(|(spec, air)| (spec.id, air)).collect()
+        let radios = self.radios.iter().zip(airs).filter(|(radio, _)| radio.has_air);
+        radios.map(|(radio, air)| (radio.spec.id, air)).collect()
     }
 
     /// The names of all nodes.
@@ -409,8 +412,10 @@ impl NodePlan {
         let frames = by_radio(&|radio| in_a_cycle(radio).or_else(|| in_aggregates(radio)));
         let in_cycle = by_radio(&|radio| Some(in_a_cycle(radio)?.max(1)));
         let on_wire = |radio: &RadioPlan| {
-            let wire = Wire { frame: radio.spec.share(frame), round_trip: radio.longest * 2 };
-            (radio.spec.phy.kind == PhyKind::Wire).then_some((radio.spec.id, wire))
+            let is_wire = radio.spec.phy.kind == PhyKind::Wire;
+            let frame = is_wire.then(|| radio.spec.share(frame));
+            let round_trip = if is_wire { radio.longest * 2 } else { Duration::ZERO };
+            (!radio.has_air).then_some((radio.spec.id, Wire { frame, round_trip }))
         };
         let wires = self.radios.iter().filter_map(on_wire).collect();
         let has_aggregates = self.radios.iter().any(|radio| radio.spec.aggregate > 1);

@@ -94,6 +94,9 @@ impl Hop {
             self.counters.out_of_hops += 1;
             return;
         }
+        if !is_virtual {
+            self.on_another_round(asks.via, &shape, asks.round);
+        }
         self.take_or_withhold(now, asks);
     }
 

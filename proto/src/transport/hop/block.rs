@@ -178,6 +178,8 @@ pub(super) struct Transfer {
     pub(super) sent: Bits,
     /// From which frame on there may be something to send.
     pub(super) cursor: u16,
+    /// When the first frame of this round went out.
+    pub(super) began: Instant,
     /// Frames of this round at most.
     pub(super) most: u32,
     /// Frames that the radio has.

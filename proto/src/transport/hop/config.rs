@@ -29,7 +29,7 @@ pub struct Below {
     pub frames: BTreeMap<RadioId, u32>,
     /// Frames of blocks that a radio with slots carries in a cycle: an answer takes one.
     pub in_cycle: BTreeMap<RadioId, u32>,
-    /// Radios that are wires.
+    /// Radios that are wires, or have no air for another reason.
     pub wires: BTreeMap<RadioId, Wire>,
     /// The air of each radio, as neighbours have them (`Hop::set_airs`): nobody sends on one while
     /// others that share it are to have a gap. Wires are not there: nobody is heard over them.
@@ -38,11 +38,12 @@ pub struct Below {
     pub cycle: Option<Duration>,
 }
 
-/// What blocks must know of a wire.
+/// What blocks must know of a wire, or of another device whose frames are on no air.
 #[derive(Clone, Copy, Debug)]
 pub struct Wire {
-    /// How long a frame of a block takes.
-    pub frame: Duration,
+    /// How long a frame of a block takes; nothing where that depends on a path of which nobody
+    /// knows what it carries.
+    pub frame: Option<Duration>,
     /// Twice the delay that is known of it.
     pub round_trip: Duration,
 }
@@ -75,8 +76,8 @@ pub struct HopConfig {
     pub turn_frames: u16,
     /// Blocks of a flow that a node sends to the next hop at a time; the later ones fill the
     /// waiting for answers about the first, as far as the next hop takes them. The paper has one.
-    /// If it is not given, two, and over a link with a schedule or a wire one more than what it
-    /// carries while a block waits for its answers.
+    /// If it is not given, two, and over a link with a schedule, a wire, or a device that takes all
+    /// at once, one more than what it carries while a block waits for its answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u32>,
     /// Whether a node passes on what it has of a block before all of it is there. If it is not

@@ -18,6 +18,7 @@
 //! | `reception` | whose blocks it takes at present |
 //! | `receive` | other messages of neighbours; what becomes of whole blocks |
 //! | `send` | transfers to next hops, turns among them |
+//! | `path` | how fast frames go to a neighbour where no radio holds anything back |
 //! | `pace` | how much is sent before the next request |
 //! | `gap` | gaps for those who wait for little |
 //! | `listen` | gaps for those whom the sender of a transfer does not hear |
@@ -45,6 +46,7 @@ mod listen;
 mod out;
 mod pace;
 mod park;
+mod path;
 mod port;
 mod reach;
 mod receive;
@@ -73,6 +75,7 @@ use self::held::Writing;
 use self::listen::Listen;
 use self::out::{InRadio, Message};
 use self::pace::Pace;
+use self::path::{Inflow, Path};
 pub use self::port::{HopPort, Role, frames_of, key_of};
 use self::reach::{Route, Stranded};
 use self::receive::{Arrivals, Over};
@@ -216,6 +219,8 @@ pub struct Hop {
     silence: BTreeMap<NodeId, u32>,
     stranded: Stranded,
     pace: BTreeMap<NodeId, Pace>,
+    paths: BTreeMap<NodeId, Path>,
+    inflows: BTreeMap<NodeId, Inflow>,
     gaps: Gaps,
     listen: Listen,
     calls: Calls,
@@ -276,6 +281,8 @@ impl Hop {
             silence: BTreeMap::new(),
             stranded: Stranded::default(),
             pace: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            inflows: BTreeMap::new(),
             gaps: Gaps::default(),
             listen: Listen::default(),
             calls: Calls::default(),

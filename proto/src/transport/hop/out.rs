@@ -257,6 +257,9 @@ impl Hop {
         block.used = now;
         let (shape, payload) = (block.shape, block.data[usize::from(frame)].clone());
         let transfer = block.transfer.as_mut().expect("it is under way");
+        if transfer.sent.count() == 0 {
+            transfer.began = now;
+        }
         transfer.sent.set(frame);
         transfer.in_radio += 1;
         let is_late = shape.is_small() && transfer.round > 1;
@@ -266,6 +269,7 @@ impl Hop {
             self.away.on_frame(now, (radio, to), cycle);
         }
         self.counters.frames_sent += 1;
+        self.on_path_frame(now, to);
         // A small block that did not come at once goes as messages do: it opens a flow, or somebody
         // waits for it, and there is no burst that the acknowledgements would break.
         let options = match is_late {

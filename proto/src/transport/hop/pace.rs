@@ -60,7 +60,7 @@ impl Default for Pace {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     pub(super) sent: u32,
-    came: u32,
+    pub(super) came: u32,
     /// Stretches of frames that came, with others between them.
     stretches: u32,
 }
@@ -100,13 +100,15 @@ impl Hop {
     /// What came of a round to a neighbour. Returns how long to hold back.
     pub(super) fn on_round_end(&mut self, to: NodeId, round: Round) -> Duration {
         let Round { sent, came, .. } = round;
+        let is_open = self.is_open(to);
         let pace = self.pace.entry(to).or_default();
         if came >= LEAST_CAME {
             pace.is_lossy = round.share() < LOSSY && round.is_by_chance();
         }
-        if !self.config.yields || sent == 0 {
+        if !self.config.yields || sent == 0 || is_open {
             return Duration::ZERO;
         }
+        let pace = self.pace.entry(to).or_default();
         let is_small = sent < ENOUGH.min(pace.round);
         let met_somebody = match is_small {
             true => came == 0,

@@ -9,6 +9,7 @@ use super::bits::Bits;
 use super::block::{Block, End, Shape, Whole};
 use super::out::Message;
 use super::pace::Round;
+use super::path::Lap;
 use super::{Arrived, Delivery, Hop, Keep, NextHop};
 use crate::base::{Dbm, Duration, Instant, NodeId};
 use crate::wire::hop::{self as wire, BlockId, Body, FlowKey, Header};
@@ -134,7 +135,10 @@ impl Hop {
         };
         let id = header.block;
         match body {
-            Body::Data { frame, payload } => self.on_data(now, id, &header, frame, payload),
+            Body::Data { frame, payload } => {
+                self.on_path_arrival(now, via);
+                self.on_data(now, id, &header, frame, payload);
+            }
             Body::Request { round, is_virtual, length, crc } => {
                 let shape = shape_of(&header, length, crc);
                 let over_noise = |signal: Dbm| signal.as_f64() - NOISE_DBM;
@@ -325,7 +329,9 @@ impl Hop {
         if let Some(transfer) = block.transfer.as_ref().filter(|_| !is_refused) {
             // So all that was sent of it has come. A destination that is the next hop says it thus,
             // in the place of an answer.
-            let (via, round) = (transfer.via, Round::of(&transfer.sent, &transfer.sent));
+            let round = Round::of(&transfer.sent, &transfer.sent);
+            let (via, lap) = (transfer.via, Lap { began: transfer.began, asked: None });
+            self.on_path_round(now, via, round, lap);
             self.on_round_end(via, round);
         }
         self.remove(id);

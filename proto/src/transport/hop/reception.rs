@@ -80,9 +80,9 @@ impl Hop {
     pub(super) fn may_join(&self, reception: &Reception, asks: &Waiting) -> bool {
         let air = self.air(asks.via);
         let is_no_rival = |other: &Waiting| other.via == asks.via || self.air(other.via) != air;
-        reception.via == asks.via
-            && (1..self.in_flight(asks.via) as usize).contains(&reception.blocks.len())
-            && self.waiting.iter().all(is_no_rival)
+        let count = reception.blocks.len();
+        let has_place = count < self.in_flight(asks.via) as usize || self.is_open(asks.via);
+        reception.via == asks.via && count > 0 && has_place && self.waiting.iter().all(is_no_rival)
     }
 
     /// Whether blocks of several neighbours may come at once: each has its turn on air, and what

@@ -7,6 +7,7 @@ use super::bits::Bits;
 use super::block::{Block, End, Phase, Shape, Transfer};
 use super::out::Message;
 use super::pace::Round;
+use super::path::Lap;
 use super::{Hop, NextHop};
 use crate::base::{Duration, Instant, NodeId, RadioId};
 use crate::wire::hop::{BlockId, Body, FlowKey};
@@ -99,7 +100,8 @@ impl Hop {
         let on_wire = || {
             let wire = self.below.wires.get(&radio)?;
             let wait = self.answers.round_trip(via).unwrap_or_default().max(wire.round_trip);
-            Some((wait.as_secs_f64() / wire.frame.as_secs_f64()).max(1.0))
+            let frame = self.frame_time(via, wire)?;
+            Some((wait.as_secs_f64() / frame.as_secs_f64()).max(1.0))
         };
         in_cycle.or_else(on_wire).unwrap_or_default()
     }
@@ -111,6 +113,14 @@ impl Hop {
             let mean = self.waits.entry(neighbour).or_insert(LEAST_WAITS.into());
             let waits = f64::from(round.clamp(LEAST_WAITS, MOST_WAITS));
             *mean += ROUND_WEIGHT * (waits - *mean);
+        }
+    }
+
+    /// A block that goes to or comes from a neighbour needs another round: others need as many.
+    pub(super) fn on_another_round(&mut self, neighbour: NodeId, shape: &Shape, round: u16) {
+        if !shape.is_small() {
+            let mean = self.waits.entry(neighbour).or_insert(LEAST_WAITS.into());
+            *mean = mean.max(round.min(MOST_WAITS).into());
         }
     }
 
@@ -161,6 +171,7 @@ impl Hop {
             sent: Bits::none(frames),
             cursor: 0,
             most,
+            began: now,
             in_radio: 0,
             phase: Phase::Asked { first: now, since: now, due: now, tries: 0 },
             is_answered: false,
@@ -250,8 +261,13 @@ impl Hop {
             return;
         }
         transfer.is_answered = true;
-        // An answer to a request that was repeated may be to either.
-        if let Phase::Asked { first, tries, .. } = transfer.phase {
+        // An answer to a request that was repeated may be to either, and one to a virtual request
+        // to one of the transfer before.
+        let mut lap = Lap { began: transfer.began, asked: None };
+        if let Phase::Asked { first, since, tries, .. } = transfer.phase
+            && !transfer.is_virtual
+        {
+            lap.asked = Some((first, since));
             self.answers.on_answer(via, now.since(first), tries == 1);
         }
         let round = Round::of(&transfer.sent, &theirs);
@@ -265,6 +281,8 @@ impl Hop {
             if !transfer.is_virtual {
                 self.on_whole(via, &shape, waits);
             }
+            // That it is safe may have been said later than it came.
+            self.on_path_round(now, via, round, Lap { asked: None, ..lap });
             self.on_round_end(via, round);
             return self.on_passed_on(now, id);
         }
@@ -273,6 +291,7 @@ impl Hop {
         }
         (transfer.theirs, transfer.sent) = (theirs, Bits::none(block.shape.frames));
         transfer.cursor = 0;
+        self.on_path_round(now, via, round, lap);
         let pause = self.on_round_end(via, round);
         self.begin_round(now, id, via, pause);
     }
@@ -281,7 +300,7 @@ impl Hop {
     /// is to be one.
     fn begin_round(&mut self, now: Instant, id: BlockId, via: NodeId, pause: Duration) {
         let is_paused = pause > Duration::ZERO;
-        let most = self.round_frames(via);
+        let most = self.round_frames(via).min(self.path_frames(now, via));
         let block = self.blocks.get_mut(&id).expect("it was there");
         if let Some(transfer) = &mut block.transfer {
             transfer.most = most;
@@ -354,9 +373,11 @@ impl Hop {
 
     /// Asks what is missing of what was sent.
     pub(super) fn end_round(&mut self, now: Instant, id: BlockId) {
-        let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
-        if let Some(transfer) = transfer {
+        let Some(block) = self.blocks.get_mut(&id) else { return };
+        if let Some(transfer) = &mut block.transfer {
             transfer.round = transfer.round.wrapping_add(1);
+            let (shape, via, round) = (block.shape, transfer.via, transfer.round);
+            self.on_another_round(via, &shape, round);
             self.ask(now, id);
         }
     }

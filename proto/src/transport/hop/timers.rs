@@ -20,7 +20,12 @@ impl Hop {
         let blocks = self.blocks.iter().filter_map(of_all);
         let receptions = self.receptions.values().map(Reception::poll_timeout);
         let gaps = self.gaps.poll_timeout().into_iter().chain(self.listen.poll_timeout());
-        let others = blocks.chain(receptions).chain(self.stranded_due()).chain(gaps).min();
+        let others = blocks
+            .chain(receptions)
+            .chain(self.stranded_due())
+            .chain(gaps)
+            .chain(self.path_due())
+            .min();
         sooner(others, self.away.poll_timeout())
     }
 
@@ -36,6 +41,7 @@ impl Hop {
         due.into_iter().for_each(|id| self.ask_again(now, id));
         self.ask_who_is_away(now);
         self.end_pauses(now);
+        self.end_path_waits(now);
         self.gaps.handle_timeout(now);
         self.tell_that_it_listens(now);
         self.ask_for_arrivals(now);

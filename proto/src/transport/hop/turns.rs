@@ -98,7 +98,7 @@ impl Hop {
         let is_gap = only_small || air.is_some_and(|air| self.is_gap(air));
         // Each time round a transfer gets a credit of at least `LEAST_DELIVERY`.
         while !is_gap || self.small_first(radio) {
-            let id = self.oldest_of_first(radio, is_gap)?;
+            let id = self.oldest_of_first(now, radio, is_gap)?;
             let frame = self.frame_of(id, radio);
             let is_new = self.outlets[&radio].turn_used == 0;
             let is_begun = frame.is_some() && (!is_new || self.may_begin_turn(id, radio));
@@ -120,7 +120,8 @@ impl Hop {
 
     /// Puts that block of the flow whose turn it is first which is the oldest, of small ones in a
     /// gap: later ones fill its waiting.
-    fn oldest_of_first(&mut self, radio: RadioId, is_gap: bool) -> Option<BlockId> {
+    fn oldest_of_first(&mut self, now: Instant, radio: RadioId, is_gap: bool) -> Option<BlockId> {
+        self.skip_paths_that_are_full(now, radio)?;
         let turns = &self.outlets.get(&radio)?.turns;
         let first = *turns.front()?;
         let may_go = |id: &BlockId| id.flow == first.flow && (!is_gap || self.is_small(id));
@@ -128,6 +129,22 @@ impl Hop {
         let (index, oldest) = same.min_by_key(|(_, id)| id.number).map(|(at, id)| (at, *id))?;
         self.outlets.get_mut(&radio)?.turns.swap(0, index);
         Some(oldest)
+    }
+
+    /// Puts a block first of which a frame may go by now, if there is one.
+    fn skip_paths_that_are_full(&mut self, now: Instant, radio: RadioId) -> Option<()> {
+        let mut at = 0;
+        while let Some(via) = self.via_of(self.outlets.get(&radio)?.turns.get(at)?)
+            && !self.may_go_to(now, via)
+        {
+            at += 1;
+        }
+        if at > 0 {
+            let outlet = self.outlets.get_mut(&radio)?;
+            outlet.turns.rotate_left(at);
+            outlet.turn_used = 0;
+        }
+        Some(())
     }
 
     /// Puts a small block in front of those that have turns on a radio. Returns whether there is

@@ -490,7 +490,7 @@ proptest! {
         let mut lengths = lengths;
         lengths[0] %= 8_000;
         let config = HopConfig { high_blocks, ..small_config() };
-        let harm = Harm { loss, repeat, spread_ms, wire_ms: None };
+        let harm = Harm { loss, repeat, spread_ms, ..Harm::default() };
         let mut row = Row::new(nodes, config, harm, seed);
         for (at, relay) in restarts {
             let limit = Instant::from_nanos(at * 1_000_000).since(row.now);

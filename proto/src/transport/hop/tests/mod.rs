@@ -6,6 +6,7 @@ mod chain;
 mod gap;
 mod listen;
 mod parked;
+mod path;
 mod radios;
 mod safety;
 mod schedule;
@@ -29,6 +30,17 @@ struct Harm {
     spread_ms: u64,
     /// Whether it is a wire, on which nobody acknowledges anything, and its delay in milliseconds.
     wire_ms: Option<u64>,
+    /// The narrowest place of the path, if devices take all at once.
+    narrow: Option<Narrow>,
+}
+
+/// Where datagrams go one after the other, and some wait.
+#[derive(Clone, Copy, Debug)]
+struct Narrow {
+    /// How long each takes.
+    each: Duration,
+    /// Those that may wait.
+    queue: u64,
 }
 
 enum Event {
@@ -59,6 +71,10 @@ struct Row {
     deaf: Option<NodeId>,
     /// Two neighbours that do not hear each other.
     cut: Option<[NodeId; 2]>,
+    /// Until when the narrowest place of the path from and to a node is busy.
+    busy: BTreeMap<(usize, NodeId), Instant>,
+    /// Datagrams that found no room there.
+    drowned: usize,
     /// The longest datagram that devices take, in bytes.
     longest: usize,
     /// Datagrams that they did not take.
@@ -102,6 +118,8 @@ impl Row {
             acknowledged: 0,
             deaf: None,
             cut: None,
+            busy: BTreeMap::new(),
+            drowned: 0,
             longest: usize::MAX,
             refused: 0,
             unwanted: BTreeSet::new(),
@@ -266,6 +284,9 @@ impl Row {
         if from == NodeId(1) && datagram.flow == FlowId(DATA_PORT) {
             self.first_frames.push(self.now);
         }
+        if let Some(narrow) = self.harm.narrow {
+            return self.squeeze(index, to, datagram, narrow);
+        }
         // A millisecond each, one after another.
         let after = self.count_of(index) + 1;
         let done = self.now + Duration::from_millis(after);
@@ -284,6 +305,23 @@ impl Row {
             let delay = Duration::from_millis(self.harm.wire_ms.unwrap_or_default());
             let at = done + delay + Duration::from_micros((spread * 1e3) as u64);
             self.plan(at, usize::from(to.0) - 1, Event::Arrives(from, datagram.clone()));
+        }
+    }
+
+    /// A device takes a datagram at once, and the path drops what is too much.
+    fn squeeze(&mut self, index: usize, to: NodeId, datagram: Datagram, narrow: Narrow) {
+        let from = NodeId(index as u16 + 1);
+        self.plan(self.now, index, Event::Done(datagram.id, PacketOutcome::Sent));
+        let busy = self.busy.entry((index, to)).or_default();
+        let begin = (*busy).max(self.now);
+        if begin.since(self.now).div_duration(narrow.each) > narrow.queue {
+            self.drowned += 1;
+            return;
+        }
+        *busy = begin + narrow.each;
+        let at = *busy + Duration::from_millis(self.harm.wire_ms.unwrap_or_default());
+        if self.rng.uniform() >= self.harm.loss {
+            self.plan(at, usize::from(to.0) - 1, Event::Arrives(from, datagram));
         }
     }
 

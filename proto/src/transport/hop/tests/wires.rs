@@ -8,7 +8,7 @@ fn row(nodes: u16, loss: f64, wire_ms: u64) -> Row {
     let config = HopConfig { block_bytes: 140_000, ..HopConfig::default() };
     let harm = Harm { loss, wire_ms: Some(wire_ms), ..Harm::default() };
     let mut row = Row::new(nodes, config, harm, 1);
-    let wire = Wire { frame: Duration::from_millis(1), round_trip: Duration::ZERO };
+    let wire = Wire { frame: Some(Duration::from_millis(1)), round_trip: Duration::ZERO };
     let wires =
         Below { wires: [(RadioId(0), wire)].into(), airs: BTreeMap::new(), ..Below::default() };
     for node in &mut row.nodes {
