@@ -24,25 +24,18 @@ struct Times {
     least: Option<Duration>,
 }
 
-impl Times {
-    fn on_time(&mut self, took: Duration) {
-        self.least = Some(self.least.map_or(took, |least| least.min(took)));
-    }
-}
-
 impl Answers {
-    /// An answer came so long after it was asked for first, and perhaps again.
-    pub(super) fn on_answer(&mut self, via: NodeId, took: Duration, is_to_first: bool) {
-        let times = self.0.entry(via).or_default();
-        times.on_time(took);
-        if is_to_first {
-            times.mean = Some(times.mean.map_or(took, |mean| (mean * 7 + took) / 8));
-        }
+    /// An answer came so long after it was asked for, and that once.
+    pub(super) fn on_answer(&mut self, via: NodeId, took: Duration) {
+        let mean = &mut self.0.entry(via).or_default().mean;
+        *mean = Some(mean.map_or(took, |mean| (mean * 7 + took) / 8));
     }
 
-    /// What an answer asks for came so long after it was given first.
-    pub(super) fn on_sent_for(&mut self, via: NodeId, took: Duration) {
-        self.0.entry(via).or_default().on_time(took);
+    /// An answer came so long after it was asked for first, and perhaps again, or what an answer
+    /// asks for after it was given first.
+    pub(super) fn on_round_trip(&mut self, via: NodeId, took: Duration) {
+        let least = &mut self.0.entry(via).or_default().least;
+        *least = Some(least.map_or(took, |least| least.min(took)));
     }
 
     /// How long an answer of a neighbour is waited for. If it takes longer than requests are apart,

@@ -10,6 +10,7 @@
 use std::ops::ControlFlow;
 
 use super::answers::FIRST_WAIT;
+use super::block::{Phase, Transfer};
 use super::pace::Round;
 use super::{Hop, Wire};
 use crate::base::{Duration, Instant, NodeId};
@@ -94,6 +95,18 @@ pub(super) struct Lap {
     /// When it was first and last asked what came of it. Nothing if the answer may have waited for
     /// something else, as for a disk.
     pub(super) asked: Option<(Instant, Instant)>,
+}
+
+impl Lap {
+    /// That of a transfer that is answered. An answer to a virtual request may be to one of the
+    /// transfer before.
+    pub(super) fn of(transfer: &Transfer) -> Self {
+        let asked = match transfer.phase {
+            Phase::Asked { first, since, .. } if !transfer.is_virtual => Some((first, since)),
+            _ => None,
+        };
+        Self { began: transfer.began, asked }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -171,7 +171,7 @@ impl Hop {
         let reception = self.receptions.values_mut().find(|one| one.has(id));
         let is_large = reception.is_some();
         if let Some((via, Some(took))) = reception.map(|one| (one.via, one.on_frame(now, id))) {
-            self.answers.on_sent_for(via, took);
+            self.answers.on_round_trip(via, took);
         }
         if !block.put(frame, payload) {
             self.counters.frames_again += 1;

@@ -261,14 +261,12 @@ impl Hop {
             return;
         }
         transfer.is_answered = true;
-        // An answer to a request that was repeated may be to either, and one to a virtual request
-        // to one of the transfer before.
-        let mut lap = Lap { began: transfer.began, asked: None };
-        if let Phase::Asked { first, since, tries, .. } = transfer.phase
-            && !transfer.is_virtual
-        {
-            lap.asked = Some((first, since));
-            self.answers.on_answer(via, now.since(first), tries == 1);
+        let lap = Lap::of(transfer);
+        if let Phase::Asked { first, tries: 1, .. } = transfer.phase {
+            self.answers.on_answer(via, now.since(first));
+        }
+        if let Some((first, _)) = lap.asked {
+            self.answers.on_round_trip(via, now.since(first));
         }
         let round = Round::of(&transfer.sent, &theirs);
         if round.sent > 0 {
