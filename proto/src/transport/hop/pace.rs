@@ -108,7 +108,6 @@ impl Hop {
         if !self.config.yields || sent == 0 || is_open {
             return Duration::ZERO;
         }
-        let pace = self.pace.entry(to).or_default();
         let is_small = sent < ENOUGH.min(pace.round);
         let met_somebody = match is_small {
             true => came == 0,
