@@ -199,11 +199,7 @@ impl DeviceChoice {
     /// Whether it takes frames as fast as they come, and somebody else has to find out how fast
     /// they may.
     fn takes_all(&self) -> bool {
-        match self {
-            Self::Monitor { .. } => false,
-            Self::Ethernet { .. } => true,
-            Self::Udp(udp) => !udp.is_paced,
-        }
+        matches!(self, Self::Udp(udp) if !udp.is_paced)
     }
 
     /// Warns of an interface that is down, or that is not what it is to be.

@@ -82,15 +82,15 @@ pub struct HopConfig {
     pub in_flight: Option<u32>,
     /// Whether a node passes on what it has of a block before all of it is there. If it is not
     /// given, where the neighbour that it comes from and the one that it goes to do not share the
-    /// air: by wire, over radios on channels apart, and where a link with a schedule has radios
-    /// send in slots apart. On one channel else, relays that receive and send at once collide with
-    /// nodes that they cannot hear.
+    /// air: by wire, over devices that take all at once, over radios on channels apart, and where a
+    /// link with a schedule has radios send in slots apart. On one channel else, relays that
+    /// receive and send at once collide with nodes that they cannot hear.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<bool>,
     /// Blocks of a flow that a node holds and has not passed on, at which it takes no more (H).
-    /// Over a link with a schedule or a wire, and where a block goes on over another air than it
-    /// comes over, H and L are one more than is set, or as many as they carry while a block waits
-    /// for its answers: while one goes on the next comes.
+    /// Over a link with a schedule, a wire, or a device that takes all at once, and where a block
+    /// goes on over another air than it comes over, H and L are one more than is set, or as many as
+    /// they carry while a block waits for its answers: while one goes on the next comes.
     pub high_blocks: u32,
     /// Those at which it takes some again (L).
     pub low_blocks: u32,
@@ -115,8 +115,8 @@ pub struct HopConfig {
     /// side: a request is not heard while somebody sends who does not hear its sender. It is never
     /// for longer than the radio was busy with blocks since the last gap: where 48 frames are sent
     /// sooner, more of them go first. A neighbour that hears others who wait, and takes our blocks,
-    /// asks for such a moment too. 0 for no gaps; there are none over wires, nor where the link has
-    /// a schedule, and radios on channels apart have their own.
+    /// asks for such a moment too. 0 for no gaps; there are none over what has no air, nor where
+    /// the link has a schedule, and radios on channels apart have their own.
     pub interactive_gap_ms: f64,
     /// How long a node leaves the air alone after every three frames of blocks, in milliseconds,
     /// while packets of a call, or of anything else that is no block, fail here or nearby: one is

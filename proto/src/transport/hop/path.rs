@@ -13,7 +13,7 @@ use super::answers::FIRST_WAIT;
 use super::block::{Phase, Transfer};
 use super::pace::Round;
 use super::{Hop, Wire};
-use crate::base::{Duration, Instant, NodeId};
+use crate::base::{Duration, Instant, NodeId, RadioId};
 
 /// Frames after which it is decided how fast the next ones go.
 const ENOUGH: u32 = 32;
@@ -277,8 +277,12 @@ impl Inflow {
 impl Hop {
     /// Whether nobody says how fast a neighbour may be sent to.
     pub(super) fn is_open(&self, via: NodeId) -> bool {
-        let wire = self.below.wires.get(&self.radio_of(via));
-        wire.is_some_and(|wire| wire.frame.is_none())
+        self.is_open_radio(self.radio_of(via))
+    }
+
+    /// The same of all that a radio reaches.
+    pub(super) fn is_open_radio(&self, radio: RadioId) -> bool {
+        self.below.wires.get(&radio).is_some_and(|wire| wire.frame.is_none())
     }
 
     /// How long a frame takes over a wire to a neighbour or from there; nothing where that is not

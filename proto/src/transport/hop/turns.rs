@@ -121,7 +121,9 @@ impl Hop {
     /// Puts that block of the flow whose turn it is first which is the oldest, of small ones in a
     /// gap: later ones fill its waiting.
     fn oldest_of_first(&mut self, now: Instant, radio: RadioId, is_gap: bool) -> Option<BlockId> {
-        self.skip_paths_that_are_full(now, radio)?;
+        if self.is_open_radio(radio) {
+            self.skip_paths_that_are_full(now, radio)?;
+        }
         let turns = &self.outlets.get(&radio)?.turns;
         let first = *turns.front()?;
         let may_go = |id: &BlockId| id.flow == first.flow && (!is_gap || self.is_small(id));
