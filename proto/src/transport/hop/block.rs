@@ -269,6 +269,11 @@ impl Block {
         self.have.is_full()
     }
 
+    /// Whether the next hop was given any of it.
+    pub(super) fn was_sent(&self) -> bool {
+        self.transfer.is_some() || self.end != End::Open
+    }
+
     /// Whether it still has to be passed on.
     pub(super) fn is_open(&self) -> bool {
         self.end == End::Open

@@ -54,9 +54,10 @@ impl Hop {
         }
         let next = block::most_cost(bytes);
         let left = held.min(next).max(held / 4);
+        let limits = self.limits(0);
         let fits = |memory: u64, blocks: usize| {
             let blocks = blocks + self.reserved.len() + count / 4;
-            memory + next + left <= self.config.memory_bytes && blocks < BLOCKS
+            memory + next + left <= limits.memory && blocks < limits.blocks
         };
         open <= self.high_low(self.beside(None, via))[0]
             && (fits(self.memory, self.blocks.len()) || {
@@ -237,21 +238,21 @@ impl Hop {
         self.free(now, cost, &self.limits(ANY))
     }
 
-    /// The same for one of a neighbour: what has not come far leaves room for what has come
-    /// further, and for what ends here. Two relays that are full of what has to go through the
-    /// other could else never go on (structured buffer pools: Merlin and Schweitzer, Deadlock
-    /// Avoidance in Store-and-Forward Networks, 1980).
+    /// The same for one of a neighbour: what begins here leaves room for it, what has not come far
+    /// for what has come further, and all for what ends here. Two nodes that are full of what has
+    /// to go through the other could else never go on (structured buffer pools: Merlin and
+    /// Schweitzer, Deadlock Avoidance in Store-and-Forward Networks, 1980).
     pub(super) fn make_room_for_transit(&mut self, now: Instant, shape: &Shape) -> bool {
         let is_here = shape.destination == self.node;
         let made = if is_here { ANY } else { shape.hops_made.into() };
         self.free(now, shape.cost(), &self.limits(made))
     }
 
-    /// What may be filled by blocks that have made so many hops: of half of it they leave a block
-    /// for each hop more.
+    /// What may be filled by blocks that have made so many hops to here: of half of what is there
+    /// beside one of them they leave a block for each hop more.
     fn limits(&self, made: u64) -> Limits {
         let of = |limit: u64, block: u64| {
-            let classes = (limit / 2 / block).min(CLASSES);
+            let classes = (limit.saturating_sub(block) / 2 / block).min(CLASSES);
             limit - classes.saturating_sub(made) * block
         };
         let block = self.config.block_cost();

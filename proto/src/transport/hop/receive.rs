@@ -320,8 +320,7 @@ impl Hop {
             };
         };
         // Only those know the checksum who had the block. One that nobody was given has not come.
-        let was_sent = block.transfer.is_some() || block.end != End::Open;
-        if block.shape.crc != shape.crc || (is_ours && !was_sent) {
+        if block.shape.crc != shape.crc || (is_ours && !block.was_sent()) {
             self.counters.contradictions += 1;
             return;
         }
@@ -342,6 +341,9 @@ impl Hop {
             };
             self.on_arrival_time(destination, took);
             self.settle_early(id.flow);
+            if !is_refused {
+                self.before_have_arrived(id);
+            }
             self.arrived.push_back(Arrived { id, bytes, is_refused });
         } else {
             self.over.put(id, shape.crc, is_refused);
@@ -356,6 +358,21 @@ impl Hop {
         let first = BlockId { flow, number: 0 };
         let last = BlockId { flow, number: u32::MAX };
         self.blocks.range_mut(first..=last).for_each(|(_, block)| block.shape.is_early = false);
+    }
+
+    /// The destination has accepted a block that begins here, and so all of its flow before it:
+    /// their acknowledgements were lost, or are still on the way. If each had to be asked for, a
+    /// path that loses some of them would be slowed down by its own waits.
+    fn before_have_arrived(&mut self, id: BlockId) {
+        let before = self.blocks.range(BlockId { number: 0, ..id }..id);
+        let sent: Vec<BlockId> =
+            before.filter(|(_, block)| block.was_sent()).map(|(id, _)| *id).collect();
+        for id in sent {
+            if let Some(block) = self.remove(id) {
+                let bytes = block.shape.length;
+                self.arrived.push_back(Arrived { id, bytes, is_refused: false });
+            }
+        }
     }
 
     /// Passes an end-to-end acknowledgement on towards the source.

@@ -160,9 +160,12 @@ fn a_relay_that_has_not_passed_on_its_block_takes_no_other() {
     assert!(!row.hop(1).has_room(flow(1), 14_000), "and the brake has come back to the source");
 }
 
+/// Memory for nine blocks that begin here, beside those that pass.
+const MUCH: u64 = 270_000;
+
 #[test]
 fn transfers_that_fill_the_memory_leave_some_for_what_is_small() {
-    let config = HopConfig { memory_bytes: 140_000, ..small_config() };
+    let config = HopConfig { memory_bytes: MUCH, ..small_config() };
     let mut row = Row::new(3, config, Harm::default(), 1);
     row.deaf = Some(NodeId(2));
     let mut local = 1;
@@ -173,12 +176,36 @@ fn transfers_that_fill_the_memory_leave_some_for_what_is_small() {
     assert!((8..=10).contains(&local), "{} transfers", local - 1);
     assert!(row.hop(1).has_room(flow(local), 4_000));
     row.push(flow(local), 0, 3, 4_000, true);
-    assert!(row.count(1, "memory_held") <= 140_000);
+    // Room for eight blocks that come from elsewhere is left.
+    assert!(row.count(1, "memory_held") <= MUCH - 8 * 14_000);
+}
+
+#[test]
+fn two_nodes_full_of_what_has_to_go_through_the_other_both_go_on() {
+    let config = HopConfig { memory_bytes: 80_000, high_blocks: 100, ..small_config() };
+    let mut row = Row::new(4, config, Harm::default(), 1);
+    // Those after the first fill what there is.
+    let lengths: Vec<usize> = [10_500].into_iter().chain([2_000; 99]).collect();
+    let mut both = [2, 3].map(|node| (FlowKey { source: NodeId(node), local: 1 }, 0));
+    for _ in 0..2_000 {
+        for (flow, pushed) in &mut both {
+            while let Some(length) = lengths.get(*pushed).copied()
+                && row.hop(flow.source.0).has_room(*flow, length)
+            {
+                let (number, to) = (*pushed as u32, if flow.source.0 == 2 { 4 } else { 1 });
+                *pushed += 1;
+                row.push(*flow, number, to, length, *pushed == lengths.len());
+            }
+        }
+        let later = row.now + Duration::from_millis(20);
+        row.run_until(later);
+    }
+    both.iter().for_each(|(flow, _)| row.assert_delivered(*flow, &lengths));
 }
 
 #[test]
 fn a_flow_that_has_many_blocks_here_leaves_room_for_one_that_has_none() {
-    let config = HopConfig { memory_bytes: 140_000, high_blocks: 100, ..small_config() };
+    let config = HopConfig { memory_bytes: MUCH, high_blocks: 100, ..small_config() };
     let mut row = Row::new(3, config, Harm::default(), 1);
     row.deaf = Some(NodeId(2));
     let mut number = 0;
@@ -192,7 +219,7 @@ fn a_flow_that_has_many_blocks_here_leaves_room_for_one_that_has_none() {
 
 #[test]
 fn memory_for_blocks_that_are_fetched_first_is_given_once() {
-    let config = HopConfig { memory_bytes: 140_000, ..small_config() };
+    let config = HopConfig { memory_bytes: MUCH, ..small_config() };
     let mut row = Row::new(3, config, Harm::default(), 1);
     row.deaf = Some(NodeId(2));
     let now = row.now;
