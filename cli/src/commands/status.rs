@@ -13,7 +13,7 @@ use farhop_run::device::interface::enough_mtu;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use self::link::describe_link;
+use self::link::{describe_link, describe_paths};
 use self::time::describe_upsets;
 use super::daemons::{Wanted, is_of_one, statuses};
 use super::{Terminal, has_reader, print_json, print_text, terminal};
@@ -134,6 +134,7 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
     }
     out += &describe_security(status);
     out += &describe_link(status, earlier);
+    out += &describe_paths(status);
     out += &describe_routing(status);
     out += &describe_blocks(&status["blocks"]);
     out += &describe_sockets(&status["sockets"]);
@@ -524,6 +525,19 @@ mod tests {
         let line =
             "  NO BLOCKS, and so no files and no sockets, are carried: the block cache: full\n";
         assert!(said.contains(line), "{said}");
+    }
+
+    #[test]
+    fn what_blocks_know_of_a_path_is_told_where_there_is_one() {
+        let mut status = status(10.0, 0);
+        assert!(!describe(&status, None).contains("blocks to"));
+        let path = json!({ "node": 2, "most_mbps": 24.06, "loss": 0.02, "round_trip_ns": 20.5e6 });
+        status["stack"]["paths"] = json!([path]);
+        let said = describe(&status, None);
+        let right = "  blocks to valley: at most 24.1 Mb/s, loss 2.0 %, 20.5 ms there and back\n";
+        assert!(said.contains(right), "{said}");
+        status["stack"]["paths"][0]["round_trip_ns"] = Value::Null;
+        assert!(describe(&status, None).contains("loss 2.0 %\n"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::base::{
 use crate::link::secure::{Keys, Secure, SecureSpec, SecurityStatus};
 use crate::link::{Link, LinkStatus, SlotStatus};
 use crate::routing::{Routing, RoutingStatus, Signing};
-use crate::transport::hop::{Hop, HopConfig};
+use crate::transport::hop::{Hop, HopConfig, PathStatus};
 
 /// Rounds after which a turn that still moves units is a livelock.
 const ROUNDS: usize = 100_000;
@@ -52,6 +52,9 @@ pub struct StackStatus {
     /// What the machine of flows of blocks counted, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hop: Option<BTreeMap<Name, u64>>,
+    /// The paths on which it spaces frames.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathStatus>,
 }
 
 /// See [`Stack::turn`]. What went up has moved on at once; only what went down may call for more.
@@ -265,6 +268,7 @@ impl Stack {
             routing: self.routing.get().status(now),
             flows: self.flows.stats(),
             hop: self.flows.hop().map(Hop::counters),
+            paths: self.flows.hop().map(Hop::path_status).unwrap_or_default(),
         }
     }
 

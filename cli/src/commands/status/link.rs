@@ -56,6 +56,24 @@ fn rates(status: &Value, neighbour: &Value, earlier: Option<&Value>) -> String {
     format!("{out:.2} Mb/s out and {back:.2} in {span}")
 }
 
+/// What blocks have found out of paths of which nobody says what they carry.
+pub(super) fn describe_paths(status: &Value) -> String {
+    let mut out = String::new();
+    for path in status["stack"]["paths"].as_array().into_iter().flatten() {
+        let name = status["names"][path["node"].to_string()].as_str().unwrap_or("?");
+        let [most, loss] = ["most_mbps", "loss"].map(|key| path[key].as_f64().unwrap_or(0.0));
+        let round_trip = path["round_trip_ns"].as_f64();
+        let round_trip =
+            round_trip.map_or(String::new(), |ns| format!(", {:.1} ms there and back", ns / 1e6));
+        let loss = loss * 100.0;
+        let _ = writeln!(
+            out,
+            "  blocks to {name}: at most {most:.1} Mb/s, loss {loss:.1} %{round_trip}"
+        );
+    }
+    out
+}
+
 /// A neighbour of which nothing was heard for so long is silent; one that is down until then may be
 /// out of step.
 const SILENT_S: f64 = 1.0;

@@ -75,6 +75,7 @@ use self::held::Writing;
 use self::listen::Listen;
 use self::out::{InRadio, Message};
 use self::pace::Pace;
+pub use self::path::PathStatus;
 use self::path::{Inflow, Path};
 pub use self::port::{HopPort, Role, frames_of, key_of};
 use self::reach::{Route, Stranded};

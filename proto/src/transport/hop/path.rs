@@ -9,6 +9,8 @@
 
 use std::ops::ControlFlow;
 
+use serde::{Deserialize, Serialize};
+
 use super::answers::FIRST_WAIT;
 use super::block::{Phase, Transfer};
 use super::pace::Round;
@@ -85,6 +87,20 @@ pub(super) struct Path {
     age: u32,
     /// What was before the last decision, if that was to send less.
     cut: Option<Cut>,
+}
+
+/// What blocks have found out of the path to a neighbour whose device has no air of its own.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PathStatus {
+    /// The neighbour.
+    pub node: NodeId,
+    /// Bytes of blocks a second at most, in Mb/s.
+    pub most_mbps: f64,
+    /// The share of their frames that does not come and is not taken for congestion, 0 to 1.
+    pub loss: f64,
+    /// How long the way there and back takes at least, as far as that is known.
+    #[serde(rename = "round_trip_ns")]
+    pub round_trip: Option<Duration>,
 }
 
 /// When a round went.
@@ -334,6 +350,18 @@ impl Hop {
         if let Some(path) = self.paths.get_mut(&via) {
             path.on_round(now, round, lap, round_trip);
         }
+    }
+
+    /// What was found out of all such paths.
+    pub fn path_status(&self) -> Vec<PathStatus> {
+        let bits = f64::from(self.config.frame_bytes) * 8.0;
+        let status = |(node, path): (&NodeId, &Path)| PathStatus {
+            node: *node,
+            most_mbps: path.rate * bits / 1e6,
+            loss: 1.0 - path.usual_share,
+            round_trip: self.answers.round_trip(*node),
+        };
+        self.paths.iter().map(status).collect()
     }
 
     /// When the first frame that waits may go.
