@@ -364,7 +364,7 @@ impl Hop {
     /// their acknowledgements were lost, or are still on the way. If each had to be asked for, a
     /// path that loses some of them would be slowed down by its own waits.
     fn before_have_arrived(&mut self, id: BlockId) {
-        let before = self.blocks.range(BlockId { number: 0, ..id }..id);
+        let before = self.of_flow(id.flow).take_while(|(other, _)| **other < id);
         let sent: Vec<BlockId> =
             before.filter(|(_, block)| block.was_sent()).map(|(id, _)| *id).collect();
         for id in sent {

@@ -4,6 +4,7 @@ mod bad_input;
 mod call;
 mod chain;
 mod gap;
+mod held;
 mod listen;
 mod parked;
 mod path;
@@ -84,6 +85,8 @@ struct Row {
     /// Whether applications take blocks and do not accept them yet.
     is_slow: bool,
 }
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// Small blocks, so that tests are short: ten frames.
 fn small_config() -> HopConfig {

@@ -2,8 +2,6 @@
 
 use super::*;
 
-const MINUTE: Duration = Duration::from_secs(60);
-
 fn keeping(nodes: u16) -> Row {
     let mut row = Row::new(nodes, small_config(), Harm::default(), 1);
     row.nodes.iter_mut().for_each(Hop::keep_blocks);
