@@ -169,7 +169,8 @@ fn lateness(scenario: &Scenario, before: &[Value], after: &[Value]) -> Result<La
     };
     let slots = |status: &Value| status["stack"]["link"]["counters"]["slots"].as_u64().unwrap_or(0);
     let overrun = |status: &Value| of_devices(status, "sent", "slots_overrun");
-    Ok(Lateness::judge(processes, between(&slots), between(&overrun)))
+    let (slots, overrun) = (between(&slots), between(&overrun));
+    Ok(Lateness::judge(processes, slots, overrun, scenario.duration_s))
 }
 
 #[cfg(test)]

@@ -250,7 +250,9 @@ pub struct Lateness {
     #[serde(default)]
     pub others_cpu: Option<f64>,
     /// Whether the run is not valid: over 1% of the wake-ups of a process were later than 1 ms, or
-    /// over 0.1% of the slots were overrun.
+    /// over 0.1% of the slots were overrun. A process that seldom waits for a timer, as its packets
+    /// wake it, is judged as if it had woken 50 times a second: one in a hundred of the few that it
+    /// has would be less than one.
     pub late: bool,
 }
 
@@ -273,10 +275,21 @@ pub struct ProcessLateness {
     pub memory_kb: Option<u64>,
 }
 
+/// Wake-ups per second that a process is judged by at least: one for a slot of `wild`.
+const LEAST_WAKEUPS: f64 = 50.0;
+
 impl Lateness {
-    /// Judges the counters by the rule of [`Lateness::late`].
-    pub fn judge(processes: Vec<ProcessLateness>, slots: u64, slots_overrun: u64) -> Self {
-        let woken_late = processes.iter().any(|process| process.late_1ms * 100 > process.wakeups);
+    /// Judges the counters of so many seconds by the rule of [`Lateness::late`].
+    pub fn judge(
+        processes: Vec<ProcessLateness>,
+        slots: u64,
+        slots_overrun: u64,
+        seconds: f64,
+    ) -> Self {
+        let least = (LEAST_WAKEUPS * seconds) as u64;
+        let is_late =
+            |process: &ProcessLateness| process.late_1ms * 100 > process.wakeups.max(least);
+        let woken_late = processes.iter().any(is_late);
         let late = woken_late || slots_overrun * 1000 > slots;
         Self { processes, slots_overrun, slots, others_cpu: None, late }
     }
@@ -299,9 +312,12 @@ mod tests {
     fn a_run_is_late_by_wakeups_or_by_slots() {
         let process =
             |wakeups, late_1ms| ProcessLateness { wakeups, late_1ms, ..Default::default() };
-        assert!(!Lateness::judge(vec![process(1000, 10)], 1000, 1).late);
-        assert!(Lateness::judge(vec![process(1000, 11)], 1000, 0).late);
-        assert!(Lateness::judge(vec![process(1000, 0)], 1000, 2).late);
+        assert!(!Lateness::judge(vec![process(1000, 10)], 1000, 1, 20.0).late);
+        assert!(Lateness::judge(vec![process(1000, 11)], 1000, 0, 20.0).late);
+        assert!(Lateness::judge(vec![process(1000, 0)], 1000, 2, 20.0).late);
+        assert!(!Lateness::judge(vec![process(60, 10)], 0, 0, 20.0).late, "it seldom wakes");
+        assert!(Lateness::judge(vec![process(60, 11)], 0, 0, 20.0).late);
+        assert!(!Lateness::judge(vec![process(90_000, 900)], 0, 0, 20.0).late);
     }
 
     #[test]

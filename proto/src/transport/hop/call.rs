@@ -26,6 +26,10 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// How often the next hop is told again that does not get the message: as long as a hidden node may
 /// fill the air with bursts.
 const TRIES: u8 = 16;
+/// From one time that the next hop is told to the next, the wait doubles while it acknowledges
+/// none, so many times at most: its acknowledgements may never come in time, as over a link that is
+/// longer than the radio waits for them, and nothing drowns it.
+const DOUBLINGS: u32 = 4;
 /// Neighbours pass it on so many times: who cannot read what a node sends may still drown what it
 /// receives.
 const REACH: u8 = 2;
@@ -44,6 +48,9 @@ struct OnAir {
     /// When it may tell its neighbours again, and how far it told them to pass it on.
     next: Instant,
     told: u8,
+    /// When it may tell a next hop again, and how often in a row none has acknowledged it.
+    next_to: Instant,
+    unanswered: u32,
 }
 
 /// What a node knows of calls, by [air](Hop::air).
@@ -61,10 +68,23 @@ impl Hop {
 
     /// A next hop does not get packets, of a call or of whatever else is no block.
     pub(super) fn on_drowned(&mut self, now: Instant, to: NodeId) {
-        self.calls.0.entry(self.air(to)).or_default().own = Some(now);
-        if self.on_call_nearby(now, to, 0) {
+        let air = self.air(to);
+        self.calls.0.entry(air).or_default().own = Some(now);
+        if !self.on_call_nearby(now, to, 0) {
+            return;
+        }
+        let on_air = self.calls.0.entry(air).or_default();
+        if on_air.next_to <= now {
+            on_air.next_to = now + PERIOD * (1_u64 << on_air.unanswered);
+            on_air.unanswered = (on_air.unanswered + 1).min(DOUBLINGS);
             self.queue(Message::CallTo { via: to, tries: 0 });
         }
+    }
+
+    /// The next hop has the message.
+    pub(super) fn on_told(&mut self, now: Instant, via: NodeId) {
+        let on_air = self.calls.0.entry(self.air(via)).or_default();
+        (on_air.next_to, on_air.unanswered) = (now, 0);
     }
 
     /// A call fails nearby, on the air to this neighbour, and others are to be told if anything is

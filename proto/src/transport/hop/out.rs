@@ -187,6 +187,9 @@ impl Hop {
             Message::CallTo { via, tries } if outcome == PacketOutcome::Failed => {
                 self.tell_again(now, via, tries);
             }
+            Message::CallTo { via, .. } if outcome == PacketOutcome::Delivered => {
+                self.on_told(now, via);
+            }
             Message::Answer { .. } if outcome == PacketOutcome::Sent => {
                 self.on_answer_out(now, message, to);
             }

@@ -52,3 +52,27 @@ fn there_are_no_gaps_long_after_a_call_nor_where_they_are_not_wanted() {
     let unwanted = HopConfig { call_gap_ms: 0.0, ..config() };
     assert!(burst(unwanted, Duration::from_millis(100)) > 100);
 }
+
+#[test]
+fn a_next_hop_that_never_acknowledges_is_told_less_and_less_often() {
+    // How often it is told while packets to it fail all the time.
+    let told = |row: &mut Row, seconds: u64| {
+        let (before, end) = (row.messages, row.now + Duration::from_secs(seconds));
+        while row.now < end {
+            let mut cx = Cx::new(row.now);
+            row.hop(1).handle_rx(&mut cx, DatagramUp::Drowned(NodeId(2)));
+            row.run_until(row.now + Duration::from_millis(50));
+        }
+        row.messages - before
+    };
+    let mut row = Row::new(2, config(), Harm::default(), 1);
+    let heard = told(&mut row, 20);
+    assert!((38..=41).contains(&heard), "once every half a second, as it acknowledges: {heard}");
+    row.deaf = Some(NodeId(2));
+    let unheard = told(&mut row, 20);
+    assert!((17..=6 * 17).contains(&unheard), "{unheard} messages that it does not acknowledge");
+    row.deaf = None;
+    told(&mut row, 8);
+    let again = told(&mut row, 10);
+    assert!((18..=21).contains(&again), "as often as ever once it acknowledges: {again}");
+}

@@ -68,6 +68,8 @@ struct Row {
     first_frames: Vec<Instant>,
     /// Frames of blocks that went with MAC acknowledgement.
     acknowledged: usize,
+    /// Messages to a next hop.
+    messages: usize,
     /// A node that hears nothing.
     deaf: Option<NodeId>,
     /// Two neighbours that do not hear each other.
@@ -119,6 +121,7 @@ impl Row {
             arrived: Vec::new(),
             first_frames: Vec::new(),
             acknowledged: 0,
+            messages: 0,
             deaf: None,
             cut: None,
             busy: BTreeMap::new(),
@@ -284,6 +287,7 @@ impl Row {
         };
         let is_acknowledged = datagram.options.ack == AckPolicy::Normal;
         self.acknowledged += usize::from(is_acknowledged && datagram.flow == FlowId(DATA_PORT));
+        self.messages += usize::from(datagram.flow != FlowId(DATA_PORT));
         if from == NodeId(1) && datagram.flow == FlowId(DATA_PORT) {
             self.first_frames.push(self.now);
         }
