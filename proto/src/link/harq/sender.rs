@@ -109,7 +109,7 @@ pub(super) struct Sent {
 /// The sending side.
 #[derive(Debug)]
 pub(super) struct Sender {
-    settings: Settings,
+    pub(super) settings: Settings,
     pub(super) estimate: Estimate,
     patience: Patience,
     next_block: u64,
@@ -130,7 +130,8 @@ pub(super) struct Sender {
     /// A probe whose report tells how long feedback takes, and when it went.
     probed: Option<(u64, Instant)>,
     /// Bursts before this one may have gone out while nobody was there: that nothing came of them
-    /// tells nothing of what the next will lose.
+    /// tells nothing of what the next will lose. Those of a node that has just started may all have
+    /// until something of one has come.
     heard_from: u64,
     pub(super) sent: Sent,
     /// Frames of feedback that told something new.
@@ -154,7 +155,7 @@ impl Sender {
             asked: 0,
             asked_at: Instant::ZERO,
             probed: None,
-            heard_from: 0,
+            heard_from: u64::MAX,
             sent: Sent::default(),
             heeded: 0,
         }
@@ -332,6 +333,9 @@ impl Sender {
             // What was asked for may have been lost before: its time is not that of feedback.
             if let Some(over) = burst.over.filter(|over| self.asked_at <= *over) {
                 self.patience.on_sample(now.since(over));
+            }
+            if report.came > 0 && self.heard_from == u64::MAX {
+                self.heard_from = number;
             }
             if burst.is_first && (report.came > 0 || number >= self.heard_from) {
                 self.estimate.on_sample(report.came, burst.units.len());
