@@ -157,8 +157,8 @@ impl LinkConfig {
             Self::Plain(_) | Self::TwoP(_) => sealed,
             Self::Wild(wild) => wild.longest_frame(radio, packet) + radio.seal_bytes,
             Self::BlindFec(_) => blindfec::HEADER_BYTES + UNIT_HEAD_BYTES + sealed,
-            Self::Harq(harq) => unit(harq.units / 2),
-            Self::Arq(arq) => unit(arq.units),
+            Self::Harq(harq) => unit(harq.units_over(radio) / 2),
+            Self::Arq(arq) => unit(arq.units_over(radio)),
         }
     }
 

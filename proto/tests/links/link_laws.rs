@@ -185,7 +185,7 @@ proptest! {
         attempts in 1_u8..=4,
     ) {
         // Carrier sense is not modelled here.
-        let config = HarqConfig { units, attempts, ..HarqConfig::default() };
+        let config = HarqConfig { units: Some(units), attempts, ..HarqConfig::default() };
         let config_of_pair = PairConfig { half_duplex: false, ..pipe.config() };
         let pair = Pair::build(config_of_pair, |node, radio, _| {
             Harq::build(&config, node, std::slice::from_ref(radio), Seed(pipe.seed))
@@ -198,7 +198,7 @@ proptest! {
     #[test]
     fn arq_keeps_the_laws(pipe in pipes(), sources in sources(), units in 1_u8..=20, all: bool) {
         let resend = if all { Resend::All } else { Resend::Missing };
-        let config = ArqConfig { units, resend, ..ArqConfig::default() };
+        let config = ArqConfig { units: Some(units), resend, ..ArqConfig::default() };
         let config_of_pair = PairConfig { half_duplex: false, ..pipe.config() };
         let pair = Pair::build(config_of_pair, |node, radio, _| {
             Harq::build_arq(&config, node, std::slice::from_ref(radio), Seed(pipe.seed))

@@ -143,9 +143,9 @@ fn wild_puts_frames_together_that_the_device_takes() {
 
 #[test]
 fn harq_gives_up_a_packet_whose_units_are_too_long() {
-    let config = HarqConfig { units: 2, ..HarqConfig::default() };
+    let config = HarqConfig { units: Some(2), ..HarqConfig::default() };
     drops_what_is_too_long(0, |node, radios, _| Harq::build(&config, node, radios, Seed(1)));
-    let config = ArqConfig { units: 2, ..ArqConfig::default() };
+    let config = ArqConfig { units: Some(2), ..ArqConfig::default() };
     drops_what_is_too_long(0, |node, radios, _| Harq::build_arq(&config, node, radios, Seed(1)));
 }
 

@@ -175,7 +175,7 @@ fn strangers_beside_radios_change_nothing() {
     scenario.duration_s = 30.0;
     // Slots need no backoff, two that contend do.
     scenario.radio.gap = Gap::Backoff;
-    scenario.stack.link = LinkConfig::Harq(HarqConfig { units: 4, ..HarqConfig::default() });
+    scenario.stack.link = LinkConfig::Harq(HarqConfig { units: Some(4), ..HarqConfig::default() });
     scenario.flow.iter_mut().for_each(|flow| flow.kind = FlowKind::Udp);
     let report = result(&scenario);
     let adversary = report.adversary.as_ref().expect("there is a stranger");
@@ -185,6 +185,25 @@ fn strangers_beside_radios_change_nothing() {
     assert!(report.total_mbps() > 0.5, "{} Mb/s are nothing to compare", report.total_mbps());
     let ratio = adversary.honest_goodput_ratio.expect("there is something to compare");
     assert!(ratio >= 0.95, "{ratio}");
+}
+
+#[test]
+fn over_a_radio_a_packet_is_few_units_and_passes_losses_that_attempts_do_not() {
+    let mbps = |kind: &str, loss: f64| {
+        let report = super::report(&format!(
+            "name = \"radio\"\nduration_s = 12\nmeasure_from_s = 2\nradio.phy = \"802.11b\"\n\
+             stack.link.kind = \"{kind}\"\n\
+             node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
+             link = [{{ between = [\"a\", \"b\"], distance_km = 1, loss = {loss} }}]\n\
+             flow = [{{ from = \"a\", to = \"b\", kind = \"udp\" }}]\n"
+        ));
+        println!("{kind} at {loss}: {:.2} Mb/s", report.total_mbps());
+        report.total_mbps()
+    };
+    // 20 units have 1.0 and 0.8.
+    assert!(mbps("harq", 0.0) > 2.7 && mbps("arq", 0.0) > 2.6);
+    let lossy = mbps("harq", 0.5);
+    assert!(lossy > 1.3 && lossy > 1.5 * mbps("plain", 0.5));
 }
 
 #[test]

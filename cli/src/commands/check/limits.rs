@@ -4,7 +4,6 @@ use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES, mpdu_bytes};
 use farhop_proto::base::{
     AccessCategory, Bitrate, Duration, Gap, NodeId, PhyKind, RadioId, RadioSpec,
 };
-use farhop_proto::link::harq::{ArqConfig, HarqConfig};
 use farhop_proto::stack::{Hop, LinkConfig, Plan, RadioLinkConfig, RadioPlan};
 use farhop_proto::wire::blindfec;
 use farhop_proto::wire::harq::UNIT_HEADER_BYTES;
@@ -58,6 +57,12 @@ fn sender(plan: &Plan, hop: &Hop) -> RadioPlan {
     RadioPlan { spec, ack_rate: theirs.ack_rate(given, rate), ..source.clone() }
 }
 
+/// A packet in so many units, and the time that they take.
+fn of_units(radio: &RadioSpec, units: u8) -> (u64, Duration, &'static str) {
+    let unit = PACKET_BYTES.div_ceil(units.into()) + UNIT_HEADER_BYTES;
+    (1, radio.unacknowledged(unit) * units.into(), "one way at a time")
+}
+
 /// What a radio can send in Mb/s, and when; that of the two ends with the most neighbours has so
 /// many.
 fn limit(
@@ -81,10 +86,8 @@ fn limit(
             let frame = radio.spec.unacknowledged(PACKET_BYTES + BLIND_BYTES);
             (blind.data_packets.into(), frame * blind.all_packets.into(), "one way at a time")
         }
-        LinkConfig::Harq(HarqConfig { units, .. }) | LinkConfig::Arq(ArqConfig { units, .. }) => {
-            let unit = PACKET_BYTES.div_ceil((*units).into()) + UNIT_HEADER_BYTES;
-            (1, radio.spec.unacknowledged(unit) * (*units).into(), "one way at a time")
-        }
+        LinkConfig::Harq(harq) => of_units(&radio.spec, harq.units_over(&radio.spec)),
+        LinkConfig::Arq(arq) => of_units(&radio.spec, arq.units_over(&radio.spec)),
         LinkConfig::TwoP(two_p) => {
             let frame = radio.spec.unacknowledged(PACKET_BYTES);
             let markers = radio.spec.unacknowledged(HEADER_BYTES) * neighbours;

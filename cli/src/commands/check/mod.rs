@@ -8,7 +8,6 @@ use std::path::PathBuf;
 
 use farhop_proto::base::phy::mpdu_bytes;
 use farhop_proto::base::{AccessCategory, Duration, PhyKind, RadioSpec, counted};
-use farhop_proto::link::harq::{ArqConfig, HarqConfig};
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::link::wild::WildConfig;
 use farhop_proto::stack::{
@@ -227,6 +226,11 @@ fn describe_card(RadioPlan { spec, ack_rate, .. }: &RadioPlan) -> String {
     )
 }
 
+fn describe_units(link: &str, units: u8, attempts: u8) -> String {
+    let (units, bursts) = (counted(units, "unit"), counted(attempts, "burst"));
+    format!("{link}: {units} of a packet, at most {bursts}\n")
+}
+
 /// A radio, and what its link does. Of a wire its own line tells.
 fn describe_radio(radio: &RadioPlan, link: &LinkConfig) -> String {
     let spec = &radio.spec;
@@ -255,11 +259,10 @@ fn describe_radio(radio: &RadioPlan, link: &LinkConfig) -> String {
                 counted(blind.data_packets, "packet")
             );
         }
-        LinkConfig::Harq(HarqConfig { units, attempts, .. })
-        | LinkConfig::Arq(ArqConfig { units, attempts, .. }) => {
-            let (units, bursts) = (counted(units, "unit"), counted(attempts, "burst"));
-            let _ = writeln!(out, "{}: {units} of a packet, at most {bursts}", link.name());
+        LinkConfig::Harq(harq) => {
+            out += &describe_units("harq", harq.units_over(spec), harq.attempts);
         }
+        LinkConfig::Arq(arq) => out += &describe_units("arq", arq.units_over(spec), arq.attempts),
         LinkConfig::TwoP(two_p) => {
             let _ = writeln!(
                 out,

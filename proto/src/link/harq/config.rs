@@ -3,14 +3,23 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::base::{PhyKind, RadioSpec};
 use crate::link::queue::QueueConfig;
+
+/// Units of a packet over a wire: those of the paper (`loss-tolerant.md` 1).
+const OVER_WIRE: u8 = 20;
+/// Over a radio, where each is a frame with a preamble and a backoff of its own, which take longer
+/// than a twentieth of a packet: 4 carry two to four times as much there, whatever is lost.
+const OVER_RADIO: u8 = 4;
 
 /// Settings of LL-HARQ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HarqConfig {
-    /// Units that a packet is sent as at first, data and parity together; 2 to 32.
-    pub units: u8,
+    /// Units that a packet is sent as at first, data and parity together; 2 to 32. If it is not
+    /// given, 20 over wires and 4 over radios.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub units: Option<u8>,
     /// Bursts of a packet at most, the first included.
     pub attempts: u8,
     /// Weight of a packet's loss in the estimates.
@@ -31,7 +40,7 @@ pub struct HarqConfig {
 impl Default for HarqConfig {
     fn default() -> Self {
         Self {
-            units: 20,
+            units: None,
             attempts: 2,
             alpha: 0.005,
             sigma: Sigma::Ewma,
@@ -69,8 +78,10 @@ pub enum Rfec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArqConfig {
-    /// Units that a packet is cut into, 1 to 32.
-    pub units: u8,
+    /// Units that a packet is cut into, 1 to 32. If it is not given, 20 over wires and 4 over
+    /// radios.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub units: Option<u8>,
     /// Bursts of a packet at most, the first included.
     pub attempts: u8,
     /// What is sent again.
@@ -85,7 +96,7 @@ pub struct ArqConfig {
 impl Default for ArqConfig {
     fn default() -> Self {
         Self {
-            units: 20,
+            units: None,
             attempts: 15,
             resend: Resend::All,
             queue_packets: 50,
@@ -122,16 +133,32 @@ pub(super) enum Scheme {
     Repeat(Resend),
 }
 
-impl From<&HarqConfig> for Settings {
-    fn from(config: &HarqConfig) -> Self {
-        let HarqConfig { units, attempts, alpha, sigma, rfec, initial_loss, .. } = *config;
-        Self { units, attempts, scheme: Scheme::Parity { alpha, sigma, rfec, initial_loss } }
+impl HarqConfig {
+    /// Units of a packet over a radio.
+    pub fn units_over(&self, radio: &RadioSpec) -> u8 {
+        units_over(self.units, radio)
+    }
+
+    pub(super) fn over(&self, radio: &RadioSpec) -> Settings {
+        let Self { attempts, alpha, sigma, rfec, initial_loss, .. } = *self;
+        let scheme = Scheme::Parity { alpha, sigma, rfec, initial_loss };
+        Settings { units: self.units_over(radio), attempts, scheme }
     }
 }
 
-impl From<&ArqConfig> for Settings {
-    fn from(config: &ArqConfig) -> Self {
-        let ArqConfig { units, attempts, resend, .. } = *config;
-        Self { units, attempts, scheme: Scheme::Repeat(resend) }
+impl ArqConfig {
+    /// Units of a packet over a radio.
+    pub fn units_over(&self, radio: &RadioSpec) -> u8 {
+        units_over(self.units, radio)
     }
+
+    pub(super) fn over(&self, radio: &RadioSpec) -> Settings {
+        let Self { attempts, resend, .. } = *self;
+        let scheme = Scheme::Repeat(resend);
+        Settings { units: self.units_over(radio), attempts, scheme }
+    }
+}
+
+fn units_over(given: Option<u8>, radio: &RadioSpec) -> u8 {
+    given.unwrap_or(if radio.phy.kind == PhyKind::Wire { OVER_WIRE } else { OVER_RADIO })
 }

@@ -120,12 +120,16 @@ impl Patience {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::Seed;
+    use crate::base::{Phy, PhyKind, RadioSpec, Seed};
     use crate::link::harq::HarqConfig;
+
+    fn wire() -> RadioSpec {
+        RadioSpec::of(Phy { kind: PhyKind::Wire, ..Phy::default() })
+    }
 
     fn settled(sigma: Sigma, p: f64) -> Estimate {
         let config = HarqConfig { sigma, ..HarqConfig::default() };
-        let mut estimate = Estimate::new(&Settings::from(&config));
+        let mut estimate = Estimate::new(&config.over(&wire()));
         let mut rng = Seed(5).stream("losses");
         for _ in 0..3_000 {
             let came = (0..20).filter(|_| !rng.chance(p)).count();
@@ -161,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_first_packets_count_as_much_as_each_other() {
-        let mut estimate = Estimate::new(&Settings::from(&HarqConfig::default()));
+        let mut estimate = Estimate::new(&HarqConfig::default().over(&wire()));
         assert_eq!(estimate.parity(), 0);
         (0..4).for_each(|_| estimate.on_sample(12, 20));
         assert!((estimate.mean() - 0.32).abs() < 1e-9, "{}", estimate.mean());

@@ -53,7 +53,6 @@ type Key = (RadioId, NodeId);
 #[derive(Debug)]
 pub struct Harq {
     kind: &'static str,
-    settings: Settings,
     limit: usize,
     node: NodeId,
     radios: Vec<RadioQueue>,
@@ -73,6 +72,7 @@ pub struct Harq {
 #[derive(Debug)]
 struct RadioQueue {
     radio: RadioId,
+    settings: Settings,
     waiting: VecDeque<Packet>,
     red: Option<Red>,
     /// The burst that is going out.
@@ -123,21 +123,20 @@ impl Harq {
     /// LL-HARQ at `node` with its radios.
     pub fn build(config: &HarqConfig, node: NodeId, radios: &[RadioSpec], seed: Seed) -> Self {
         let queue = (config.queue_packets, &config.queue);
-        Self::new("harq", config.into(), queue, node, radios, seed)
+        Self::new("harq", &|radio| config.over(radio), queue, (node, radios), seed)
     }
 
     /// LL-ARQ at `node` with its radios.
     pub fn build_arq(config: &ArqConfig, node: NodeId, radios: &[RadioSpec], seed: Seed) -> Self {
         let queue = (config.queue_packets, &config.queue);
-        Self::new("arq", config.into(), queue, node, radios, seed)
+        Self::new("arq", &|radio| config.over(radio), queue, (node, radios), seed)
     }
 
     fn new(
         kind: &'static str,
-        settings: Settings,
+        settings_over: &dyn Fn(&RadioSpec) -> Settings,
         (limit, queue): (usize, &QueueConfig),
-        node: NodeId,
-        radios: &[RadioSpec],
+        (node, radios): (NodeId, &[RadioSpec]),
         seed: Seed,
     ) -> Self {
         let red = |radio: RadioId| match queue {
@@ -149,13 +148,13 @@ impl Harq {
         };
         let queue = |spec: &RadioSpec| RadioQueue {
             radio: spec.id,
+            settings: settings_over(spec),
             waiting: VecDeque::new(),
             red: red(spec.id),
             burst: None,
         };
         Self {
             kind,
-            settings,
             limit,
             node,
             radios: radios.iter().map(queue).collect(),
@@ -183,7 +182,7 @@ impl Harq {
         if !self.peers.contains_key(&key) && self.peers.len() >= NEIGHBOURS {
             return None;
         }
-        let settings = self.settings;
+        let settings = self.radios.iter().find(|queue| queue.radio == key.0)?.settings;
         let new = || Peer {
             sender: Sender::new(settings),
             receiver: None,

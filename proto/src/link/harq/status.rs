@@ -1,5 +1,6 @@
 //! The status of the link.
 
+use super::config::Scheme;
 use super::receiver::{Got, Receiver};
 use super::sender::Sent;
 use super::{Harq, Key, Peer};
@@ -89,7 +90,11 @@ impl Harq {
         let waiting = self.radios.iter().flat_map(|queue| &queue.waiting);
         let waiting = waiting.filter(|packet| packet.to == Some(node) && packet.radio == radio);
         let estimate = &peer.sender.estimate;
-        let parity = f64::from(self.parity(peer));
+        let settings = peer.sender.settings;
+        let parity = match settings.scheme {
+            Scheme::Parity { .. } => f64::from(estimate.parity()),
+            Scheme::Repeat(_) => 0.0,
+        };
         NeighbourStatus {
             kind: None,
             node,
@@ -99,7 +104,7 @@ impl Harq {
             sync_error_ns: None,
             loss: Some(estimate.mean()),
             loss_so_far: estimate.loss_so_far(),
-            coding_rate: parity / (f64::from(self.settings.units) - parity),
+            coding_rate: parity / (f64::from(settings.units) - parity),
             has_bursts: None,
             classes: Vec::new(),
             queue_packets: waiting.count() + peer.sender.len(),
@@ -110,13 +115,6 @@ impl Harq {
                 .map_or(0, |receiver: &Receiver| receiver.got.bytes),
             signal_dbm: peer.signal.map(|signal| signal.as_f64()),
             refused: None,
-        }
-    }
-
-    fn parity(&self, peer: &Peer) -> u8 {
-        match self.settings.scheme {
-            super::config::Scheme::Parity { .. } => peer.sender.estimate.parity(),
-            super::config::Scheme::Repeat(_) => 0,
         }
     }
 }

@@ -181,7 +181,9 @@ pub(super) fn check_blindfec(found: &mut Found, blind: &BlindFecConfig) {
 fn check_harq(found: &mut Found, harq: &HarqConfig) {
     let path = |key: &str| format!("stack.link.{key}");
     let what = "a number of units of a packet, of which one is data at least";
-    found.number(path("units"), harq.units.into(), 2.0..=32.0, what);
+    if let Some(units) = harq.units {
+        found.number(path("units"), units.into(), 2.0..=32.0, what);
+    }
     let what = "a number of bursts of a packet, the first included";
     found.number(path("attempts"), harq.attempts.into(), 1.0..=15.0, what);
     found.number(path("alpha"), harq.alpha, 1e-4..=1.0, "a weight of a packet in the estimate");
@@ -191,7 +193,9 @@ fn check_harq(found: &mut Found, harq: &HarqConfig) {
 
 fn check_arq(found: &mut Found, arq: &ArqConfig) {
     let path = |key: &str| format!("stack.link.{key}");
-    found.number(path("units"), arq.units.into(), 1.0..=32.0, "a number of units of a packet");
+    if let Some(units) = arq.units {
+        found.number(path("units"), units.into(), 1.0..=32.0, "a number of units of a packet");
+    }
     let what = "a number of bursts of a packet, the first included";
     found.number(path("attempts"), arq.attempts.into(), 1.0..=255.0, what);
     check_queue(found, "stack.link", arq.queue_packets, &arq.queue);
@@ -230,7 +234,7 @@ mod tests {
         let radio = RadioConfig::default();
         assert_eq!(problems(LinkConfig::Harq(HarqConfig::default()), &radio), []);
         assert_eq!(problems(LinkConfig::Arq(ArqConfig::default()), &radio), []);
-        let harq = HarqConfig { units: 1, attempts: 0, alpha: 0.0, ..HarqConfig::default() };
+        let harq = HarqConfig { units: Some(1), attempts: 0, alpha: 0.0, ..HarqConfig::default() };
         let words = [
             ("units", "1 is not a number of units of a packet, of which one is data at least"),
             ("attempts", "0 is not a number of bursts of a packet, the first included"),
@@ -238,7 +242,7 @@ mod tests {
         ];
         let words = words.map(|(key, words)| (format!("stack.link.{key}"), words.to_owned()));
         assert_eq!(problems(LinkConfig::Harq(harq), &radio), words);
-        let arq = ArqConfig { units: 33, queue_packets: 0, ..ArqConfig::default() };
+        let arq = ArqConfig { units: Some(33), queue_packets: 0, ..ArqConfig::default() };
         let paths: Vec<String> =
             problems(LinkConfig::Arq(arq), &radio).into_iter().map(|(path, _)| path).collect();
         assert_eq!(paths, ["stack.link.units", "stack.link.queue_packets"]);
