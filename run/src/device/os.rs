@@ -28,6 +28,13 @@ pub fn be_like_others() {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) };
 }
 
+/// Has this thread run only where nothing else wants to. Returns whether it does.
+pub fn yield_to_all() -> bool {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: as above.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) == 0 }
+}
+
 /// Descriptors that a process with sockets for programs may need.
 const DESCRIPTORS: u64 = 1 << 16;
 

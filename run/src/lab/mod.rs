@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::OnceLock;
 
+mod awake;
 mod blocks;
 mod children;
 mod control;

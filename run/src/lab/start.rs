@@ -13,6 +13,7 @@ use farhop_sim::adversary::Sent;
 use farhop_sim::engine::{AdversaryReport, Report};
 use serde_json::Value;
 
+use super::awake::Awake;
 use super::children::{AIR, far_end, near_end, radio_ends, ready_file};
 use super::state::{LabState, Process, SCENARIO_FILE, new_dir};
 use super::stranger::{self, StrangerStatus};
@@ -286,6 +287,7 @@ impl Lab {
         &mut self,
         watcher: &mut dyn FnMut(Progress) -> bool,
     ) -> Result<Report, LabError> {
+        let _awake = Awake::keep();
         let others_before = others::cpu_s(&self.state);
         let wall = WallClock::now();
         let before = self.statuses()?;

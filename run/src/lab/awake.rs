@@ -1,0 +1,91 @@
+//! Keeps the processors of a virtual machine awake while a lab measures.
+//!
+//! A virtual processor with nothing to do goes back to the host, and returns when that finds room
+//! for it: on a busy host some milliseconds after the timer that wakes a daemon. One that always
+//! has something to do stays. What it does yields to everything else (`SCHED_IDLE`).
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::{fs, thread};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::device::os;
+
+/// Threads that have nothing to do, one for each processor, until it is dropped.
+pub(super) struct Awake {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Awake {
+    /// Keeps all processors awake, if this is a virtual machine that may use them without limit.
+    pub(super) fn keep() -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let allowed = match is_virtual() && !is_limited() {
+            true => sched_getaffinity(None).unwrap_or_default(),
+            false => CpuSet::new(),
+        };
+        let processors = (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor));
+        let threads = processors.filter_map(|processor| {
+            let is_over = Arc::clone(&is_over);
+            let spin = move || spin_on(processor, &is_over);
+            thread::Builder::new().name("awake".into()).spawn(spin).ok()
+        });
+        Self { threads: threads.collect(), is_over }
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn spin_on(processor: usize, is_over: &AtomicBool) {
+    let mut only = CpuSet::new();
+    only.set(processor);
+    if sched_setaffinity(None, &only).is_err() || !os::yield_to_all() {
+        return;
+    }
+    // Divisions leave most of the core to its other half, as pauses would. But of many pauses
+    // hypervisors think that somebody waits for a lock.
+    let mut value = u64::MAX;
+    while !is_over.load(Ordering::Relaxed) {
+        value = u64::MAX / black_box(value | 1);
+    }
+}
+
+/// Whether there is a hypervisor below, as x86 processors tell.
+fn is_virtual() -> bool {
+    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = processors.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|flags| flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"))
+}
+
+/// Whether what is used for nothing would be missing elsewhere: a container with a quota.
+fn is_limited() -> bool {
+    let quota = fs::read_to_string("/sys/fs/cgroup/cpu.max").unwrap_or_default();
+    quota.split_ascii_whitespace().next().is_some_and(|most| most != "max")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_spins_ends_at_once_when_it_is_dropped() {
+        let awake = Awake::keep();
+        let threads = awake.threads.len();
+        assert!(threads == 0 || is_virtual());
+        let is_over = Arc::clone(&awake.is_over);
+        drop(awake);
+        assert!(is_over.load(Ordering::Relaxed));
+        assert_eq!(Arc::strong_count(&is_over), 1, "no thread of {threads} is left");
+    }
+}
