@@ -22,30 +22,26 @@ const LINKS: [(&str, &str); 6] = [
     ("snoop-csma-0", "Snoop over CSMA, no retries"),
     ("snoop-wild", "Snoop over slots, no retries"),
 ];
-/// Packets that slots have at a time: what three of them carry, data and acknowledgements.
-const DEPTH_OF_SLOTS: usize = 48;
-
 fn key(link: &str, loss: f64) -> String {
     format!("n5/{link}/{loss}")
 }
 
-fn with_snoop(net: Net, depth_packets: usize) -> Net {
+fn with_snoop(net: Net) -> Net {
     let queue_packets = CALIBRATED.limits.queue_packets;
-    let config = SnoopConfig { queue_packets, depth_packets, ..SnoopConfig::default() };
+    let config = SnoopConfig { queue_packets, ..SnoopConfig::default() };
     net.with(|scenario| scenario.stack.snoop = Some(config))
 }
 
 fn cases(effort: Effort) -> Vec<Case> {
-    let depth = SnoopConfig::default().depth_packets;
     let case = |loss: f64, link: &str| {
         let net = Net::pair(KM).loss(loss).tcp_both().seconds(effort, 60.0);
         let net = match link {
             "wild" => net.wild(),
             "csma" => net.csma(2),
             "csma-0" => net.csma(0),
-            "snoop-csma" => with_snoop(net.csma(2), depth),
-            "snoop-csma-0" => with_snoop(net.csma(0), depth),
-            _ => with_snoop(net.wild_with(|wild| wild.retries = Retries::Fixed(0)), DEPTH_OF_SLOTS),
+            "snoop-csma" => with_snoop(net.csma(2)),
+            "snoop-csma-0" => with_snoop(net.csma(0)),
+            _ => with_snoop(net.wild_with(|wild| wild.retries = Retries::Fixed(0))),
         };
         net.case(key(link, loss))
     };

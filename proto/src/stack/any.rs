@@ -44,7 +44,10 @@ impl AnyLink {
     pub fn build(plan: &NodePlan, seed: Seed) -> Self {
         let link = Self::by_radios(plan, seed);
         match &plan.stack.snoop {
-            Some(config) => Self::Snoop(Box::new(Snoop::build(config, link.into_link()))),
+            Some(config) => {
+                let depth = plan.stack.link.snoop_depth();
+                Self::Snoop(Box::new(Snoop::build(config, depth, link.into_link())))
+            }
             None => link,
         }
     }

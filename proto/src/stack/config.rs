@@ -142,6 +142,15 @@ impl LinkConfig {
         matches!(self, Self::Harq(_) | Self::Arq(_))
     }
 
+    /// Packets that Snoop gives it at a time if the settings say nothing: few, because repeated
+    /// ones cannot overtake them, and as many as it takes where it sends many together.
+    pub(super) const fn snoop_depth(&self) -> usize {
+        match self {
+            Self::Plain(_) | Self::Harq(_) | Self::Arq(_) => 4,
+            Self::Wild(_) | Self::TwoP(_) | Self::BlindFec(_) => usize::MAX,
+        }
+    }
+
     /// Whether it takes packets for all neighbours.
     pub const fn has_broadcast(&self) -> bool {
         !matches!(self, Self::TwoP(_))

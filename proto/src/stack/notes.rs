@@ -21,7 +21,8 @@ impl Scenario {
         let vain = self.flow.iter().enumerate().filter(|_| !heeds_marks).filter_map(vain_mark);
         let idle = self.idle_slots().into_iter().chain(self.idle_wires());
         let asked = radios.iter().filter_map(|(whose, radio)| self.vain_rts(whose, radio));
-        deaf.chain(rates).chain(asked).chain(vain).chain(idle).chain(self.late_faults()).collect()
+        let told = deaf.chain(rates).chain(asked).chain(vain).chain(idle);
+        told.chain(self.late_faults()).chain(self.vain_budgets()).collect()
     }
 
     /// Every radio that the file describes, and whose it is.
@@ -69,6 +70,37 @@ impl Scenario {
         late.map(|(index, fault)| {
             let (from_s, end_s) = (fault.from_s, self.duration_s);
             format!("fault[{index}]: it begins at {from_s} s, and the run ends at {end_s} s")
+        })
+    }
+
+    /// Links whose radios say how strongly they send, where nothing follows from it.
+    fn vain_budgets(&self) -> impl Iterator<Item = String> {
+        let kind = self.propagation_kind();
+        let by_power = matches!(
+            kind,
+            PropagationKind::FreeSpace | PropagationKind::LogDistance | PropagationKind::TwoRay
+        );
+        let is_placed = |name: &String| {
+            let node = self.node.iter().find(|node| node.name == *name);
+            node.is_some_and(|node| node.place().is_some())
+        };
+        self.link.iter().enumerate().filter_map(move |(index, link)| {
+            let radio = link.radio.as_ref().filter(|radio| radio.has_budget())?;
+            let has_length = link.distance_km.is_some() || link.between.iter().all(is_placed);
+            let why = if radio.over(&self.radio).phy == PhyKind::Wire {
+                "it is a wire"
+            } else if link.signal_dbm.is_some() {
+                "signal_dbm says how strong its signal is"
+            } else if !by_power {
+                "propagation.kind is none by which signals weaken (\"free-space\", \"log-distance\")"
+            } else if !has_length {
+                "neither distance_km nor positions of both ends are given"
+            } else {
+                return None;
+            };
+            Some(format!(
+                "link[{index}]: the power and the gains of its radio change nothing: {why}"
+            ))
         })
     }
 
@@ -176,6 +208,30 @@ mod tests {
         assert!(told.len() == 1 && told[0].contains("dscp = 46 asks for"), "{told:?}");
         assert!(notes("", "plain", 0).is_empty() && notes("", "wild", 46).is_empty());
         assert!(notes(r#", "edca": true"#, "plain", 46).is_empty());
+    }
+
+    #[test]
+    fn a_budget_of_which_nothing_follows_is_told() {
+        let notes = |kind: &str, link: &str| {
+            let text = format!(
+                r#"{{ "name": "x", "node": [{{ "name": "a" }}, {{ "name": "b" }}],
+                     "propagation": {{ "kind": "{kind}" }},
+                     "link": [{{ "between": ["a", "b"] {link} }}] }}"#
+            );
+            let scenario: Scenario = serde_json::from_str(&text).expect("a good scenario");
+            scenario.notes()
+        };
+        let gain = r#", "radio": { "antenna_gain_dbi": 24 }"#;
+        let long = format!(r#", "distance_km": 10 {gain}"#);
+        assert!(notes("free-space", &long).is_empty());
+        for (kind, link, what) in [
+            ("links", long.clone(), "propagation.kind"),
+            ("free-space", gain.to_owned(), "neither distance_km nor positions"),
+            ("free-space", format!(r#", "signal_dbm": -70 {long}"#), "signal_dbm"),
+        ] {
+            let told = notes(kind, &link);
+            assert!(told.len() == 1 && told[0].contains(what), "{told:?}");
+        }
     }
 
     #[test]

@@ -44,8 +44,8 @@ pub(super) struct Flow {
     acked: Option<Seq>,
     /// The window of the last acknowledgement.
     window: Option<u16>,
-    /// Up to where losses of one episode are repaired: a new acknowledgement below that tells of
-    /// the next hole at once.
+    /// What had been sent when a loss was noticed: a new acknowledgement below that tells of the
+    /// next hole at once. What is sent later may still be on its way (RFC 6582, 3.2).
     recover: Option<Seq>,
     rtt: Option<Duration>,
     least: Duration,
@@ -177,8 +177,8 @@ impl Flow {
     }
 
     fn repeat(&mut self, now: Instant, index: usize) -> Option<Packet> {
-        let last = self.cache.back().map(|last| last.end)?;
-        self.recover = Some(self.recover.map_or(last, |recover| recover.max(last)));
+        let sent = self.cache.iter().rfind(|cached| cached.sent.is_some());
+        self.recover = self.recover.or(sent.map(|sent| sent.end));
         let cached = self.cache.get_mut(index)?;
         (cached.sent, cached.repeats) = (Some(now), cached.repeats + 1);
         Some(cached.packet.clone())
@@ -265,6 +265,25 @@ mod tests {
         assert_eq!(ack(&mut flow, 20, 300, &[]), (true, vec![3]));
         assert_eq!(ack(&mut flow, 30, 500, &[]), (true, vec![]));
         assert_eq!(flow.due(), Instant::MAX, "nothing is left");
+    }
+
+    #[test]
+    fn what_is_sent_after_a_loss_was_noticed_is_no_hole() {
+        let mut flow = flow(5);
+        let later = |flow: &mut Flow, ms: u64, segments: std::ops::Range<u32>| {
+            for index in segments {
+                let seq = Seq(index * 100);
+                flow.on_data(at(ms), seq, seq.add(100), &packet(index.into()));
+            }
+        };
+        ack(&mut flow, 10, 100, &[]);
+        later(&mut flow, 10, 5..8);
+        assert_eq!(ack(&mut flow, 11, 100, &[]), (false, vec![1]));
+        (5..8).for_each(|index| flow.on_sent(at(12), Seq(index * 100)));
+        // All that had been sent has arrived, and the rest is on its way.
+        assert_eq!(ack(&mut flow, 15, 500, &[]), (true, vec![]));
+        assert_eq!(ack(&mut flow, 16, 600, &[]), (true, vec![]));
+        assert_eq!(ack(&mut flow, 17, 600, &[]), (false, vec![6]), "that is a new loss");
     }
 
     #[test]

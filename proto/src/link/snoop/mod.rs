@@ -7,7 +7,8 @@
 //! brings it too. Differs from the original in that the holes that a SACK option shows are filled
 //! at once: over a link with slots each would take a cycle of its own.
 //!
-//! Repeated segments go before all others, so the link below is given few packets at a time.
+//! Repeated segments go before all others, so the link below is given few packets at a time, unless
+//! it is one that sends many together.
 
 mod flow;
 
@@ -44,13 +45,14 @@ pub struct SnoopConfig {
     pub cache_packets: usize,
     /// Packets that wait here to be given to the link.
     pub queue_packets: usize,
-    /// Packets that the link may have at a time.
-    pub depth_packets: usize,
+    /// Packets that the link may have at a time: 4 where frames go as soon as the medium is free.
+    /// Other links have as many as they have room for, since they send many together.
+    pub depth_packets: Option<usize>,
 }
 
 impl Default for SnoopConfig {
     fn default() -> Self {
-        Self { timeout_ms: 40.0, cache_packets: 128, queue_packets: 100, depth_packets: 4 }
+        Self { timeout_ms: 40.0, cache_packets: 128, queue_packets: 100, depth_packets: None }
     }
 }
 
@@ -61,6 +63,7 @@ type Ends = ((IpAddr, u16), (IpAddr, u16));
 pub struct Snoop {
     link: Box<dyn Link + Send>,
     config: SnoopConfig,
+    depth: usize,
     flows: BTreeMap<Ends, Flow>,
     /// Repeated segments, before all that waits.
     again: VecDeque<Packet>,
@@ -113,11 +116,12 @@ fn begins_anew(header: &tcp::Header) -> bool {
 }
 
 impl Snoop {
-    /// Puts Snoop around a link.
-    pub fn build(config: &SnoopConfig, link: Box<dyn Link + Send>) -> Self {
+    /// Puts Snoop around a link, which has `depth` packets at a time if the settings say nothing.
+    pub fn build(config: &SnoopConfig, depth: usize, link: Box<dyn Link + Send>) -> Self {
         Self {
             link,
             config: config.clone(),
+            depth: config.depth_packets.unwrap_or(depth),
             flows: BTreeMap::new(),
             again: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -191,7 +195,7 @@ impl Snoop {
 
     /// Gives the link what it may have: repeated segments first.
     fn feed(&mut self, cx: &mut Cx<'_>) {
-        while self.under_way < self.config.depth_packets {
+        while self.under_way < self.depth {
             let has_room = |packet: &Packet| !self.link.room(packet.lane()).is_none();
             let packet = if self.again.front().is_some_and(has_room) {
                 self.again.pop_front()

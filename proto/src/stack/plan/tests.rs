@@ -53,6 +53,28 @@ fn range() -> PropagationConfig {
 }
 
 #[test]
+fn links_of_their_own_radios_have_a_budget_where_they_say_how_strongly_they_send() {
+    let signal = |radio: &str, kind: Option<PropagationKind>| {
+        let mut scenario = chain(2);
+        scenario.propagation.kind = kind;
+        scenario.link[0].distance_km = Some(50.0);
+        scenario.link[0].radio = own(radio);
+        let hop = scenario.plan().hops[0].clone();
+        (hop.signal.as_f64(), hop.usable)
+    };
+    let free_space = Some(PropagationKind::FreeSpace);
+    let a = r#""phy": "802.11a", "rate_mbps": 54"#;
+    // 20 log10(4 pi d / lambda) at 5.2 GHz: 140.75 dB.
+    let (weak, usable) = signal(&format!(r#"{{ {a}, "tx_power_dbm": 20 }}"#), free_space);
+    assert!((weak + 120.75).abs() < 0.02 && !usable, "{weak}");
+    let gains = format!(r#"{{ {a}, "antenna_gain_dbi": 30, "cable_loss_db": 1 }}"#);
+    let (strong, usable) = signal(&gains, free_space);
+    assert!((strong + 62.75).abs() < 0.02 && usable, "{strong}");
+    assert_eq!(signal(&format!("{{ {a} }}"), free_space), (-60.0, true), "aligned");
+    assert_eq!(signal(&gains, None), (-60.0, true), "nothing weakens it");
+}
+
+#[test]
 fn routes_lead_along_the_chain() {
     let plan = chain(4).plan();
     let hop = plan.nodes[0].next_hops[&NodeId(4)];

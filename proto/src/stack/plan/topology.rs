@@ -132,10 +132,11 @@ impl Topology {
 
     fn add_links(&mut self, scenario: &Scenario, ends: &[[NodeId; 2]]) {
         for (link, ends) in scenario.link.iter().zip(ends) {
+            let budget = scenario.budget_dbm(link, *ends);
             let radios = match &link.radio {
                 None => [RadioId(0); 2],
                 Some(radio) => {
-                    let radio = self.link_radio(scenario, radio);
+                    let radio = self.link_radio(scenario, radio, budget.is_some());
                     ends.map(|end| {
                         let radios = &mut self.radios[index(end)];
                         radios.push(radio.clone());
@@ -149,13 +150,13 @@ impl Topology {
             let back = link.loss_back.clone().map_or_else(|| Arc::clone(&there), Arc::new);
             let delay = scenario.propagation_of(link, *ends);
             for (from, to, loss) in [(a, b, there), (b, a, back)] {
-                let signal = self.link_signal(link, from.0, to.0);
+                let signal = self.link_signal(link, budget, from.0, to.0);
                 self.add_hop(Hop { from, to, delay, signal, loss, usable: false });
             }
         }
     }
 
-    fn link_radio(&self, scenario: &Scenario, radio: &RadioOverride) -> RadioUse {
+    fn link_radio(&self, scenario: &Scenario, radio: &RadioOverride, has_budget: bool) -> RadioUse {
         let mut config = radio.over(&scenario.radio);
         for (key, value) in OF_THE_AIR.into_iter().zip([
             &mut config.receive_dbm,
@@ -167,12 +168,15 @@ impl Topology {
             }
         }
         let least = |given: Option<f64>| given.unwrap_or(-120.0);
-        let thresholds = Thresholds {
-            receive: least(config.receive_dbm),
-            data: least(config.receive_dbm),
-            by_rate: false,
-            sense: least(config.sense_dbm),
-            floor: least(config.floor_dbm),
+        let thresholds = match has_budget {
+            true => scenario.thresholds(&config),
+            false => Thresholds {
+                receive: least(config.receive_dbm),
+                data: least(config.receive_dbm),
+                by_rate: false,
+                sense: least(config.sense_dbm),
+                floor: least(config.floor_dbm),
+            },
         };
         RadioUse { config: Arc::new(config), thresholds, longest: Duration::ZERO }
     }
@@ -186,13 +190,19 @@ impl Topology {
         }
     }
 
-    fn link_signal(&self, link: &RadioLinkConfig, from: NodeId, to: NodeId) -> Dbm {
+    fn link_signal(
+        &self,
+        link: &RadioLinkConfig,
+        budget: Option<f64>,
+        from: NodeId,
+        to: NodeId,
+    ) -> Dbm {
         let site = |node| self.sites.binary_search(&node).ok();
         let by_place = || {
             let space = self.space.as_ref().filter(|_| link.radio.is_none())?;
             space.signal_dbm(site(from)?, site(to)?)
         };
-        Dbm::from_f64(link.signal_dbm.or_else(by_place).unwrap_or(LINK_SIGNAL_DBM))
+        Dbm::from_f64(link.signal_dbm.or(budget).or_else(by_place).unwrap_or(LINK_SIGNAL_DBM))
     }
 
     /// Adds the hops between radios at places that no link joins.
@@ -470,18 +480,5 @@ impl Search {
     pub(super) fn hops(&self, node: NodeId) -> Option<u16> {
         let reached = self.reached.get(index(node))?;
         (reached.number == self.number).then_some(reached.hops)
-    }
-}
-
-impl Scenario {
-    /// Delay of a link: that of its length, given or between its ends, and the one it adds.
-    fn propagation_of(&self, link: &RadioLinkConfig, ends: [NodeId; 2]) -> Duration {
-        let between = || {
-            let [a, b] = ends.map(|end| self.node[index(end)].place());
-            let wrap_m = self.area.and_then(|area| area.wrap.then_some(area.size_m));
-            Some(crate::stack::space::distance_m(wrap_m, a?, b?))
-        };
-        let length = link.distance_km.map(|km| km * 1e3).or_else(between).unwrap_or_default();
-        Duration::from_secs_f64(length / LIGHT_M_PER_S + link.delay_ms / 1e3)
     }
 }

@@ -158,10 +158,11 @@ pub(super) fn check_snoop(found: &mut Found, snoop: &SnoopConfig) {
     let what = "a time-out in milliseconds";
     found.number(path("timeout_ms"), snoop.timeout_ms, 1.0..=60_000.0, what);
     for (key, packets) in [
-        ("cache_packets", snoop.cache_packets),
-        ("queue_packets", snoop.queue_packets),
+        ("cache_packets", Some(snoop.cache_packets)),
+        ("queue_packets", Some(snoop.queue_packets)),
         ("depth_packets", snoop.depth_packets),
     ] {
+        let Some(packets) = packets else { continue };
         found.number(path(key), packets as f64, 1.0..=1e5, "a number of packets");
     }
 }

@@ -26,7 +26,9 @@ pub struct RadioLinkConfig {
     /// Loss from the second end to the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_back: Option<LossConfig>,
-    /// Received power at either end, in dBm; -60 if it is not given and does not follow.
+    /// Received power at either end, in dBm. If it is not given it follows from the positions of
+    /// the ends; over radios of the link's own from the length and `propagation`, if they say
+    /// `tx_power_dbm`, `antenna_gain_dbi` or `cable_loss_db`. Else it is -60.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal_dbm: Option<f64>,
     /// Gives the link a radio of its own at each end (a directional antenna, a wire), with these

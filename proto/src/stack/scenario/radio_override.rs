@@ -28,6 +28,8 @@ const OF_THE_PHY: [&str; 12] = [
     "broadcast_rate_mbps",
     "slot_us",
 ];
+/// What the strength of a signal follows from, beside the distance.
+const BUDGET: [&str; 3] = ["tx_power_dbm", "antenna_gain_dbi", "cable_loss_db"];
 
 /// Settings of one radio that differ from those of all radios.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,6 +58,11 @@ impl RadioOverride {
         config.guard_interval =
             if given("guard_interval") { config.guard_interval } else { base.guard_interval };
         config
+    }
+
+    /// Whether they say how strongly the radio sends.
+    pub fn has_budget(&self) -> bool {
+        BUDGET.iter().any(|key| self.has(key))
     }
 
     /// These settings in the place of those of `base`. A PHY of its own comes with rates of its

@@ -1,6 +1,7 @@
 //! Where nodes stand, and what follows: who hears whom, how strong and how late (`radio.md` 4).
 
 mod expand;
+mod links;
 mod near;
 mod path_loss;
 mod positions;
@@ -85,7 +86,7 @@ impl Space {
     /// A space with nobody in it; `None` where only links carry anything.
     pub fn build(scenario: &Scenario) -> Option<Self> {
         let config = &scenario.propagation;
-        let path_loss = PathLoss::build(scenario)?;
+        let path_loss = PathLoss::build(scenario, scenario.radio.phy().band())?;
         let wrap_m = scenario.area.and_then(|area: AreaConfig| area.wrap.then_some(area.size_m));
         Some(Self {
             wrap_m,

@@ -57,15 +57,15 @@ pub enum PathLoss {
 }
 
 impl PathLoss {
-    /// The model of a scenario; `None` where only its links carry anything.
-    pub fn build(scenario: &Scenario) -> Option<Self> {
+    /// The model of a scenario for radios in a band; `None` where only its links carry anything.
+    pub fn build(scenario: &Scenario, band: Band) -> Option<Self> {
         let config = &scenario.propagation;
         let wavelength =
             |default_mhz: f64| LIGHT_M_PER_S / (config.frequency_mhz.unwrap_or(default_mhz) * 1e6);
         Some(match scenario.propagation_kind() {
             PropagationKind::Links => return None,
             PropagationKind::FreeSpace => {
-                let mhz = match scenario.radio.phy().band() {
+                let mhz = match band {
                     Band::Ghz2 => 2437.0,
                     Band::Ghz5 => 5200.0,
                 };
@@ -88,6 +88,11 @@ impl PathLoss {
             }
             PropagationKind::Fixed => Self::Fixed { signal_dbm: config.signal_dbm },
         })
+    }
+
+    /// Whether it makes something of the power that is sent.
+    pub(super) const fn weakens(&self) -> bool {
+        !matches!(self, Self::Range { .. } | Self::Fixed { .. })
     }
 
     /// What an antenna without gain receives of `sent_dbm` at a distance; `None` if nothing.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::base::{Bitrate, Phy, PhyKind, Width};
+use crate::base::{Band, Bitrate, Phy, PhyKind, Width};
 use crate::stack::{
     ChainLayout, FileLayout, FlowConfig, FlowKind, Generator, GridLayout, LayoutConfig,
     PropagationConfig, RandomEnds, RandomLayout, RelayConfig,
@@ -178,7 +178,7 @@ fn whoever_moves_is_found_where_it_went() {
 fn the_two_ray_model_has_the_ranges_of_ns_2() {
     let config = PropagationConfig { kind: Some(PropagationKind::TwoRay), ..Default::default() };
     let scenario = scenario(random(1, Generator::Pcg), config);
-    let model = PathLoss::build(&scenario).expect("a model");
+    let model = PathLoss::build(&scenario, Band::Ghz2).expect("a model");
     let received = |distance| model.received(24.5, distance).expect("a signal");
     // `radio.md` 4.1: 1.4268e-8 W at 100 m, 6.0908e-10 W at 220 m, the cross-over at 86.1 m.
     let dbm = |watts: f64| 10.0 * (watts * 1e3).log10();
