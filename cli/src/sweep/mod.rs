@@ -128,7 +128,7 @@ fn open_store(
                 let text = || serde_json::to_string(&line).expect("a report is plain data");
                 finished.add(index, &line, Some(place), text)
             }
-            // Of another --seed.
+            // Of another --seed, or of values that the sweep no longer has.
             None => Ok(()),
         }
     })

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use farhop_proto::base::counted;
 use farhop_proto::stack::{Problem, Scenario, SweepConfig, SweepValue, VaryConfig};
+use farhop_sim::engine;
 use toml::{Table, Value};
 
 use crate::load::{self, Files, Loaded};
@@ -223,10 +224,16 @@ impl Points {
         }
         // As text it is read with the same eyes as a file.
         let text = toml::to_string(&root).expect("a table of what files hold");
-        load::put_together(&text, &self.files).map_err(|(message, help)| {
+        let scenario = load::put_together(&text, &self.files).map_err(|(message, help)| {
             let is_of_key = message.starts_with("unknown field");
             Refusal { message, help, is_of_key }
-        })
+        })?;
+        match engine::refusal(&scenario) {
+            None => Ok(scenario),
+            Some(Problem { path, message, help }) => {
+                Err(Refusal { message: format!("{path}: {message}"), help, is_of_key: false })
+            }
+        }
     }
 }
 

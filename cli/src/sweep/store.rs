@@ -148,7 +148,7 @@ impl Store {
         let known = fs::read_to_string(self.dir.join(SCENARIO)).unwrap_or_default();
         let before = fs::read_to_string(self.dir.join(MADE_BY)).unwrap_or_default();
         let before: MadeBy = serde_json::from_str(&before).unwrap_or_default();
-        let whose = match known == scenario {
+        let whose = match is_same_but_for_sweep(&known, scenario) {
             true => made_by.differs(&before),
             false => Some("another scenario".into()),
         };
@@ -227,6 +227,17 @@ fn lock(path: &Path, open: &mut dyn FnMut(&Path) -> io::Result<File>) -> io::Res
         }
     }
     Err(io::Error::other("another farhop makes the runs of a sweep there"))
+}
+
+/// Whether runs of one of two scenarios, with the same values of the sweep's keys and the same seed,
+/// are runs of the other: a sweep may have got more values and seeds, or lost some.
+fn is_same_but_for_sweep(known: &str, scenario: &str) -> bool {
+    let of_runs = |text: &str| {
+        let mut table = text.parse::<toml::Table>().ok()?;
+        table.remove("sweep");
+        Some(table)
+    };
+    known == scenario || of_runs(known).is_some_and(|known| Some(known) == of_runs(scenario))
 }
 
 /// Makes a file what it is to be, in one step: without it finished runs are nobody's.

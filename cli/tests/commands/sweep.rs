@@ -74,6 +74,38 @@ fn a_sweep_goes_on_from_what_is_finished() {
 }
 
 #[test]
+fn a_sweep_that_has_grown_keeps_its_finished_runs() {
+    let folder = Folder::new("sweep-grown");
+    let (file, out) = (scenario(&folder, &sweep()), folder.file("out"));
+    lines(&farhop(&["sim", &file, "--json", "--out", &out, "--jobs", "1"]));
+    let runs = folder.file("out/runs.jsonl");
+    let kept = fs::read_to_string(&runs).expect("the finished runs");
+    // No run would say that.
+    let marked = kept.replace("\"simulated_s\":1", "\"simulated_s\":7");
+    assert_ne!(marked, kept);
+    fs::write(&runs, marked).expect("room");
+    let grown = sweep().replace("seeds = 2", "seeds = 3").replace("[0, 0.5]", "[0.2, 0, 0.5]");
+    let file = scenario(&folder, &grown);
+    let all = lines(&farhop(&["sim", &file, "--json", "--out", &out]));
+    let again = all.iter().filter(|line| line["simulated_s"].as_f64() == Some(7.0)).count();
+    assert_eq!((all.len(), again), (9, 4));
+}
+
+#[test]
+fn a_value_that_only_a_lab_can_run_is_refused_before_anything_runs() {
+    let folder = Folder::new("sweep-lab-only");
+    let text = sweep().replace("kind = \"udp\"", "kind = \"tcp\"").replace(
+        "key = \"link[0].loss\"\nvalues = [0, 0.5]",
+        "key = \"flow[0].congestion\"\nvalues = [\"reno\", \"bbr\"]",
+    );
+    let file = scenario(&folder, &text);
+    for command in ["check", "sim"] {
+        let said = refusal(&[command, &file]);
+        assert!(said.contains("BBR is in the lab only") && said.contains("sweep.toml:"), "{said}");
+    }
+}
+
+#[test]
 fn a_sweep_without_a_finished_run_leaves_nothing() {
     let folder = Folder::new("sweep-none");
     let file = scenario(&folder, &sweep().replace("duration_s = 1", "duration_s = 86400"));
