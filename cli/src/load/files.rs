@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,8 +31,12 @@ impl Files {
     pub(super) fn text(&self, name: &str) -> Result<Arc<str>, String> {
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         let read = || {
-            let text = fs::read_to_string(self.path(name));
-            text.map(Arc::from).map_err(|error| error.to_string())
+            let path = self.path(name);
+            // It may never end.
+            if fs::metadata(&path).is_ok_and(|found| found.file_type().is_char_device()) {
+                return Err("it is a device".to_owned());
+            }
+            fs::read_to_string(path).map(Arc::from).map_err(|error| error.to_string())
         };
         texts.entry(name.to_owned()).or_insert_with(read).clone()
     }

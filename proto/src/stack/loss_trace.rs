@@ -72,6 +72,8 @@ pub struct LossTrace {
 pub enum TraceError {
     /// There is no line but comments.
     Empty,
+    /// Nothing follows the first line.
+    NoLinks,
     /// The first line is another one.
     Header {
         /// Number of the line.
@@ -128,6 +130,7 @@ impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => write!(f, "the file is empty; its first line must be {TRACE_HEADER}"),
+            Self::NoLinks => write!(f, "no line of a link follows the first one"),
             Self::Header { line } => {
                 write!(f, "line {line}: the first line must be {TRACE_HEADER}")
             }
@@ -160,6 +163,9 @@ impl LossTrace {
     /// Reads the recording of a link; of the only one, if none is named.
     pub fn parse(text: &str, link: Option<&str>) -> Result<Self, TraceError> {
         let mut links = parse_links(text)?;
+        if links.is_empty() {
+            return Err(TraceError::NoLinks);
+        }
         let wanted = match link {
             Some(link) => links.remove(link),
             None if links.len() == 1 => links.pop_first().map(|(_, trace)| trace),
@@ -278,6 +284,8 @@ mod tests {
             let text = if at < 2 { text.to_owned() } else { format!("{head}{text}") };
             assert_eq!(LossTrace::parse(&text, None), Err(expected), "{text}");
         }
+        let bare = format!("{TRACE_HEADER}\n");
+        assert_eq!(LossTrace::parse(&bare, None), Err(TraceError::NoLinks));
         let known = vec!["a>b".to_owned(), "b>a".to_owned()];
         for link in [None, Some("a>c")] {
             let error = LossTrace::parse(GOOD, link);

@@ -144,12 +144,14 @@ impl Scenario {
         link::check_stack(&mut found, &self.stack, &self.radio);
         routing::check_routing(&mut found, self);
         check_delay(&mut found, "host.wake_us", &self.host.wake_us);
-        let placed = match space::check_space(&mut found, self) {
+        let is_placed = space::check_space(&mut found, self);
+        let placed = match is_placed {
             true => self.with_placed_nodes(),
             false => Self { layout: Vec::new(), ..self.clone() },
         };
         space::check_laid_out(&mut found, self, &placed);
         let names = Names::of(&placed);
+        let names = if is_placed { names } else { names.but_for_layouts() };
         self.check_nodes(&mut found, &placed);
         self.check_links(&mut found, &names, &placed);
         let topology = check_crowd(&mut found, &placed);

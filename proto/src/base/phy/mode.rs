@@ -129,11 +129,6 @@ const fn non_ht_rates(slower: u64) -> [Bitrate; 8] {
 static NON_HT_20: [Bitrate; 8] = non_ht_rates(1);
 static NON_HT_10: [Bitrate; 8] = non_ht_rates(2);
 static NON_HT_5: [Bitrate; 8] = non_ht_rates(4);
-/// Without 54 Mb/s, which is an MCS of 40 MHz.
-static BESIDE_HT: [Bitrate; 7] = {
-    let [a, b, c, d, e, f, g, _] = non_ht_rates(1);
-    [a, b, c, d, e, f, g]
-};
 /// 802.11g with 802.11b stations about.
 static MIXED: [Bitrate; 12] = {
     let [b1, b2, b5, b11] = DSSS;
@@ -199,10 +194,11 @@ impl Phy {
     }
 
     /// The rates that frames may have which everybody about must understand: control frames and
-    /// those for all. For n and ac those of the older OFDM.
+    /// those for all. For n and ac those of the older OFDM, without 54 Mb/s where that is an MCS.
     pub fn legacy_rates(&self) -> &'static [Bitrate] {
         match self.kind {
-            PhyKind::N | PhyKind::Ac => &BESIDE_HT,
+            PhyKind::N | PhyKind::Ac if self.stream_mcs(NON_HT_20[7]).is_some() => &NON_HT_20[..7],
+            PhyKind::N | PhyKind::Ac => &NON_HT_20,
             _ => self.rates(),
         }
     }

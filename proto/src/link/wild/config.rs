@@ -20,7 +20,8 @@ pub struct WildConfig {
     /// on a channel, all slots there are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot_least_ms: Option<f64>,
-    /// The longest send slot of a node whose neighbours have little to send, in milliseconds.
+    /// The longest send slot of a node whose neighbours have little to send, in milliseconds: it is
+    /// longer than `slot_ms` by what theirs are shorter (`slot_least_ms`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot_most_ms: Option<f64>,
     /// Time at the start of each send slot in which nothing is sent, in milliseconds: it absorbs

@@ -74,6 +74,16 @@ impl Topology {
         all.filter_map(|(node, way)| Some((node, way?))).max_by_key(|(_, way)| *way)
     }
 
+    /// A node of which one radio with slots has several neighbours.
+    pub(in crate::stack) fn shared_radio(&self) -> Option<NodeId> {
+        (1..).map(NodeId).take(self.radios.len()).find(|node| {
+            let mut seen = BTreeMap::new();
+            let has_slots = |step: &&Step| self.has_slots(self.radio_of(*node, step));
+            let mut steps = self.steps(*node).iter().filter(has_slots);
+            steps.any(|step| *seen.entry(step.radio).or_insert(step.node) != step.node)
+        })
+    }
+
     /// Radios of one node on channels that overlap without being one.
     pub(in crate::stack) fn overlaps(&self) -> Vec<(NodeId, &RadioConfig, &RadioConfig)> {
         let mut found = Vec::new();

@@ -109,6 +109,10 @@ fn check_slots(found: &mut Found, wild: &WildConfig) {
     if let Some(most) = wild.slot_most_ms {
         let range = wild.slot_ms..=wild.slot_ms * 1.875;
         found.number(path("slot_most_ms"), most, range, "a length for the longest slot");
+        if most > wild.slot_ms && wild.slot_least_ms.is_none_or(|least| least >= wild.slot_ms) {
+            let message = "a slot is only longer than slot_ms by what the other one is shorter";
+            found.add(path("slot_most_ms"), message, "slot_least_ms, less than slot_ms, too");
+        }
     }
     if !(wild.guard_ms >= 0.0 && wild.guard_ms < wild.slot_least().as_millis_f64()) {
         let message = format!(
@@ -258,6 +262,9 @@ mod tests {
             let paths = problems(LinkConfig::Wild(wild), &radio).into_iter().map(|(path, _)| path);
             assert_eq!(paths.collect::<Vec<_>>(), ["stack.link.slot_ms"], "{slot_ms}");
         }
+        let wild = WildConfig { slot_most_ms: Some(35.0), ..WildConfig::default() };
+        let paths = problems(LinkConfig::Wild(wild), &radio).into_iter().map(|(path, _)| path);
+        assert_eq!(paths.collect::<Vec<_>>(), ["stack.link.slot_most_ms"]);
         let wild = WildConfig { slot_ms: 5.0, guard_ms: 5.0, ..WildConfig::default() };
         let paths = problems(LinkConfig::Wild(wild), &radio).into_iter().map(|(path, _)| path);
         assert_eq!(paths.collect::<Vec<_>>(), ["stack.link.guard_ms"]);

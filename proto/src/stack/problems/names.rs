@@ -22,7 +22,11 @@ pub(super) fn check_shown(found: &mut Found, path: impl Into<String>, text: &str
 }
 
 /// All names with their nodes.
-pub(super) struct Names<'a>(BTreeMap<&'a str, NodeId>);
+pub(super) struct Names<'a> {
+    of_nodes: BTreeMap<&'a str, NodeId>,
+    /// Whether these are all: nobody knows who is in a layout that is wrong.
+    is_whole: bool,
+}
 
 impl<'a> Names<'a> {
     /// The names of a scenario whose layouts are nodes. Of two nodes with one name the first has
@@ -32,20 +36,28 @@ impl<'a> Names<'a> {
         for (number, node) in (1..=u16::MAX).zip(&scenario.node) {
             names.entry(&*node.name).or_insert(NodeId(number));
         }
-        Self(names)
+        Self { of_nodes: names, is_whole: true }
+    }
+
+    /// The same where there may be others.
+    pub(super) fn but_for_layouts(self) -> Self {
+        Self { is_whole: false, ..self }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<NodeId> {
-        self.0.get(name).copied()
+        self.of_nodes.get(name).copied()
     }
 
     /// Whether there is a node of this name; if not, that is a problem.
     pub(super) fn check(&self, found: &mut Found, path: String, name: &str) -> bool {
-        if self.0.contains_key(name) {
+        if self.of_nodes.contains_key(name) {
             return true;
         }
+        if !self.is_whole {
+            return false;
+        }
         let mut by_number: Vec<(NodeId, &str)> =
-            self.0.iter().map(|(name, node)| (*node, *name)).collect();
+            self.of_nodes.iter().map(|(name, node)| (*node, *name)).collect();
         by_number.sort_unstable();
         let names: Vec<&str> = by_number.iter().take(LISTED).map(|(_, name)| *name).collect();
         let mut help = format!("one of: {}", names.join(", "));
@@ -67,8 +79,10 @@ mod tests {
     #[test]
     fn where_there_are_no_nodes_no_list_of_them_is_given() {
         let mut found = Found::default();
-        let names = Names(BTreeMap::new());
+        let names = Names { of_nodes: BTreeMap::new(), is_whole: true };
         assert!(!names.check(&mut found, "flow[0].from".into(), "a"));
         assert!(found.0[0].help.contains("[[node]]"), "{:?}", found.0);
+        assert!(!names.but_for_layouts().check(&mut found, "flow[0].to".into(), "b"));
+        assert_eq!(found.0.len(), 1, "it may be in the layout");
     }
 }

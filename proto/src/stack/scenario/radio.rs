@@ -40,7 +40,8 @@ pub struct RadioConfig {
     /// the highest rate not above half of it.
     #[serde(skip_serializing_if = "AckRate::is_basic")]
     pub ack_rate: AckRate,
-    /// Bit-rate of all acknowledgements, in Mb/s, in the place of that rule.
+    /// Bit-rate of acknowledgements, in Mb/s, in the place of that rule; where its modulation (DSSS
+    /// or OFDM) is not that of the data the rule holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack_rate_mbps: Option<f64>,
     /// Most transmissions of an acknowledged frame, the first included.
@@ -119,7 +120,8 @@ pub struct RadioConfig {
     /// The weakest signal that makes the medium busy, in dBm; follows likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sense_dbm: Option<f64>,
-    /// Signals that are weaker are left out of everything, in dBm; follows likewise.
+    /// Signals between radios at places that are weaker are left out of everything, in dBm;
+    /// follows likewise. Links of the file are there however weak they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor_dbm: Option<f64>,
     /// From the time the host hands a frame over to the time the radio has it: nothing, the name

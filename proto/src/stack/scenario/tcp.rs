@@ -73,7 +73,8 @@ pub struct TcpSettings {
     /// Explicit congestion notification (RFC 3168).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<bool>,
-    /// In-order segments for each acknowledgement.
+    /// In-order segments for each acknowledgement. If they are not those of the preset, what the
+    /// sender marks as pushed waits for them too, which Linux would acknowledge at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delayed_ack: Option<u32>,
     /// How long fewer segments wait for their acknowledgement, in milliseconds.
@@ -119,7 +120,10 @@ impl TcpSettings {
             (config.delayed_ack.min, config.delayed_ack.max) = (millis(ms), millis(ms));
         }
         config.delayed_ack.singly = self.acks_singly.unwrap_or(false);
-        config.delayed_ack.segments = self.delayed_ack.unwrap_or(config.delayed_ack.segments);
+        if let Some(segments) = self.delayed_ack {
+            config.delayed_ack.push &= segments == config.delayed_ack.segments;
+            config.delayed_ack.segments = segments;
+        }
         config.ecn = self.ecn.unwrap_or(config.ecn);
         config.sack = self.sack.unwrap_or(config.sack);
         config.initial_window = self.initial_window.unwrap_or(config.initial_window);
@@ -186,6 +190,12 @@ mod tests {
         assert_eq!((config.mss, config.sack, config.timestamps), (1_000, false, false));
         assert_eq!((config.delayed_ack.segments, config.ecn), (4, true));
         assert_eq!(config.min_rto, Duration::from_millis(200));
+        let of = |segments: u32| {
+            let settings = TcpSettings { delayed_ack: Some(segments), ..TcpSettings::default() };
+            settings.config(Congestion::Reno).delayed_ack
+        };
+        assert_eq!(of(2), TcpConfig::linux().delayed_ack);
+        assert!(of(4).segments == 4 && !of(4).push);
         let bare = TcpSettings { timestamps: Some(false), ..TcpSettings::default() };
         assert_eq!(bare.config(Congestion::Reno).mss, 1_460);
     }
