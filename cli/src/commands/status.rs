@@ -219,7 +219,9 @@ fn describe_routing(status: &Value) -> String {
     let routing = &status["stack"]["routing"];
     let kind = routing["kind"].as_str().unwrap_or("?");
     if kind == "fixed" {
-        return String::new();
+        let mut out = String::new();
+        list(&mut out, "  dropped by routing", &routing["drops"]);
+        return out;
     }
     let name = |node: &Value| status["names"][node.to_string()].as_str().unwrap_or("?");
     let share = |value: &Value| value.as_f64().unwrap_or(0.0) * 100.0;
@@ -372,7 +374,7 @@ mod tests {
                 }],
                 "drops": { "queue-full": 5, "no-route": 0 },
                 "counters": {}
-            } },
+            }, "routing": { "kind": "fixed", "drops": { "queue-full": 8 } } },
             "wakeups": { "timer": 10, "late_1ms": 1, "worst_us": 1200.0 }
         })
     }
@@ -389,6 +391,7 @@ mod tests {
              5 dropped, 0 given up\n",
             "class voice (realtime): 1 retry, no coding; 1 packet queued",
             "drops: queue-full 5\n",
+            "dropped by routing: queue-full 8\n",
         ] {
             assert!(said.contains(word), "no '{word}' in {said}");
         }
