@@ -68,7 +68,8 @@ pub(super) fn fetch(node: u16, file: &IncomingStatus, dir: &Path) -> io::Result<
     let placed = copy
         .set_len(0)
         .and_then(|()| io::copy(&mut whole, &mut copy))
-        .and_then(|copied| if copied == file.info.size { copy.sync_all() } else { Err(cut()) })
+        .and_then(|_| copy.sync_all())
+        .and_then(|()| if has(&part, file) { Ok(()) } else { Err(changed(file)) })
         .and_then(|()| place(file, &dir, &part, copy));
     match placed {
         Ok((place, copy)) => {
@@ -76,7 +77,7 @@ pub(super) fn fetch(node: u16, file: &IncomingStatus, dir: &Path) -> io::Result<
         }
         Err(error) => {
             let _ = fs::remove_file(&part);
-            Err(at(&dir, &error))
+            Err(if error.kind() == io::ErrorKind::InvalidData { error } else { at(&dir, &error) })
         }
     }
 }
@@ -131,9 +132,14 @@ fn open(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
     }
 }
 
-/// The daemon let go of a file while it was copied.
-fn cut() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "it is not all there any more")
+/// A file is no longer what came: the daemon let go of it while it was copied, or it was damaged.
+fn changed(file: &IncomingStatus) -> io::Error {
+    let IncomingStatus { id, path, .. } = file;
+    let why = format!(
+        "the bytes in {} are no longer those that came; `farhop cache drop {id}` lets go of them",
+        path.display()
+    );
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 /// What the copy of a file for a node is called while it is made.
@@ -305,13 +311,17 @@ mod tests {
     }
 
     #[test]
-    fn what_the_daemon_empties_meanwhile_is_not_all_of_it() {
+    fn what_is_no_longer_what_came_is_not_fetched() {
         let dir = tempfile::tempdir().expect("a folder");
         let (file, into) = waiting(dir.path());
-        fs::write(&file.path, b"").expect("it is emptied");
-        let error = fetch(NODE, &file, &into).err().expect("an error");
-        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-        assert_eq!(fs::read_dir(&into).expect("a folder").count(), 0);
+        // Emptied by the daemon, and damaged on its disk.
+        for bytes in [&b""[..], b"all of IT"] {
+            fs::write(&file.path, bytes).expect("room");
+            let error = fetch(NODE, &file, &into).err().expect("an error");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+            assert!(error.to_string().contains("cache drop 1-2-00000003"), "{error}");
+            assert_eq!(fs::read_dir(&into).expect("a folder").count(), 0);
+        }
     }
 
     #[test]

@@ -21,6 +21,12 @@ const CHUNK: usize = 1 << 18;
 /// Files that come, or came and were not fetched, at most.
 const FILES: usize = 4_096;
 
+/// The folder of files that come, in that of a node. What is to be lost with the daemon is kept
+/// apart from what other settings kept before.
+pub(crate) fn inbox_folder(node: &Path, durable: Durable) -> PathBuf {
+    node.join(if durable == Durable::Memory { "inbox-memory" } else { "inbox" })
+}
+
 /// The folder, and the files that are not fetched.
 pub(super) struct Inbox {
     dir: PathBuf,
@@ -56,7 +62,7 @@ impl Inbox {
     ) -> Result<Self> {
         fs::create_dir_all(&dir)?;
         mend(store, &dir, all)?;
-        remove_strays(&dir, all)?;
+        remove_strays(&dir, config.durable, all)?;
         let moving = all.iter().filter(|file| file.state == State::Moving);
         let incoming = moving.map(|file| (file.flow(), file.clone())).collect();
         let done = all.iter().filter(|file| file.state == State::Done);
@@ -289,17 +295,28 @@ fn mend(store: &Store, inbox: &Path, files: &mut [Incoming]) -> Result<()> {
     Ok(())
 }
 
-/// Removes parts of files of which nothing was written down before a crash.
-fn remove_strays(inbox: &Path, files: &[Incoming]) -> io::Result<()> {
+/// Removes parts of files of which nothing was written down before a crash. What came whole stays,
+/// unless it was meant to be lost with the daemon: its sender has let go of it, so that the store
+/// was taken away since.
+fn remove_strays(inbox: &Path, durable: Durable, files: &[Incoming]) -> io::Result<()> {
     let paths = |id: String| [part_file, whole_file, gone_file].map(|path| path(inbox, &id));
     let known: BTreeSet<PathBuf> = files.iter().map(Incoming::id).flat_map(paths).collect();
     for entry in fs::read_dir(inbox)? {
         let path = entry?.path();
         let ends = ["part", "whole", "gone"];
         let is_one = path.extension().is_some_and(|end| ends.iter().any(|one| end == *one));
-        if is_one && !known.contains(&path) {
-            fs::remove_file(path)?;
+        if !is_one || known.contains(&path) {
+            continue;
         }
+        if durable != Durable::Memory && path.extension().is_some_and(|end| end == "whole") {
+            tracing::warn!(
+                "{} came whole and was not fetched, and nothing is known of it any more: it stays \
+                 there until somebody takes it away",
+                path.display()
+            );
+            continue;
+        }
+        fs::remove_file(path)?;
     }
     Ok(())
 }

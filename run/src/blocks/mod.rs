@@ -36,7 +36,7 @@ use self::clerk::Clerk;
 pub(crate) use self::clerk::{Done, Task};
 pub use self::disk::{modified_ns, open_file};
 use self::inbox::Inbox;
-pub(crate) use self::inbox::whole_file;
+pub(crate) use self::inbox::{inbox_folder, whole_file};
 pub use self::inbox::{sum_bytes, sum_file};
 pub(crate) use self::notice::GivenUp;
 use self::notice::{GivenUps, Notices};
@@ -137,7 +137,8 @@ impl Exchange {
             kept.insert(whole.id);
             hop.restore(now, whole);
         })?;
-        let inbox = Inbox::build(dir.join("inbox"), &config, &store, &mut incoming)?;
+        let inbox = inbox::inbox_folder(dir, config.durable);
+        let inbox = Inbox::build(inbox, &config, &store, &mut incoming)?;
         let clerk = Clerk::new(store, inbox);
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let (tasks, todo) = mpsc::channel();

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -168,10 +169,8 @@ fn a_store_that_was_cut_says_so_or_is_as_it_was() {
 
 #[test]
 fn what_a_first_start_that_was_killed_left_is_made_anew() {
-    let mut rest = vec![0; 4_096];
-    rest[9..300].fill(7);
-    // Nothing, a part of it, its length alone, and all but its mark, which comes last.
-    for left in [vec![], vec![0; 5], vec![0; 1_056_768], rest] {
+    // Nothing, a part of it, and its length alone.
+    for left in [vec![], vec![0; 5], vec![0; 1_056_768]] {
         let dir = TempDir::new().expect("a folder");
         fs::write(dir.path().join("blocks.redb"), &left).expect("it can be written");
         fs::write(dir.path().join(".blocks.redb"), &left).expect("it can be written");
@@ -225,6 +224,37 @@ fn what_is_no_store_is_left_alone_with_advice() {
         "{said}"
     );
     assert_eq!(fs::read(&path).expect("it is there"), letters);
+    // What begins with zeros would be a new store to it, over all that follows.
+    let damaged = [vec![0; 512], letters].concat();
+    fs::write(&path, &damaged).expect("it can be written");
+    let refused = Store::open(dir.path(), &config(Durable::Fsync)).err().expect("no store");
+    assert!(refused.to_string().ends_with("move it away, and a new one is made"), "{refused}");
+    assert_eq!(fs::read(&path).expect("it is there"), damaged);
+}
+
+#[test]
+fn what_came_whole_stays_when_the_store_is_taken_away() {
+    let mut desk = Desk::new();
+    for (number, (block, finishes)) in (0..).zip(blocks(35_000, None)) {
+        desk.deliver(number, block, finishes);
+    }
+    let inbox = desk.dir.path().join("inbox");
+    let wholes = |inbox: &Path| {
+        let all = fs::read_dir(inbox).expect("a folder").map(|entry| entry.expect("one").path());
+        all.filter(|path| path.extension().is_some_and(|end| end == "whole")).collect::<Vec<_>>()
+    };
+    let here = wholes(&inbox);
+    let [whole] = &here[..] else { panic!("{here:?}") };
+    let bytes = fs::read(whole).expect("it came");
+    fs::write(inbox.join("1-2-00000003.part"), "a crash left it").expect("room");
+    let store = desk.dir.path().join("blocks.redb");
+    for take_away in [|store: &Path| fs::remove_file(store), |store: &Path| fs::write(store, "")] {
+        drop(desk.clerk);
+        take_away(&store).expect("it is there");
+        desk.clerk = Desk::clerk(&desk.dir);
+        assert_eq!((wholes(&inbox), fs::read(whole).ok()), (here.clone(), Some(bytes.clone())));
+        assert!(!inbox.join("1-2-00000003.part").exists());
+    }
 }
 
 /// A clerk, and what it was asked, one task after another.

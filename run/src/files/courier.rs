@@ -10,7 +10,9 @@ use farhop_proto::wire::hop::{BlockId, FlowKey};
 
 use super::records::{FileInfo, Incoming, Outgoing, State, wrong_name};
 use super::status::{FilesStatus, IncomingStatus, OutgoingStatus, SendFile};
-use crate::blocks::{GivenUp, Office, Task, modified_ns, open_file, random, whole_file};
+use crate::blocks::{
+    GivenUp, Office, Task, inbox_folder, modified_ns, open_file, random, whole_file,
+};
 
 /// Files on their way from here, and files that came and were not fetched, at most.
 const FILES: usize = 256;
@@ -194,7 +196,8 @@ impl Courier {
             return;
         }
         if arrived.is_refused {
-            let why = format!("{} does not take it; its log says why", trip.file.to_name);
+            let to = &trip.file.to_name;
+            let why = format!("{to} does not take it: its log says why, or it has lost what came");
             return self.fail(office, hop, local, why);
         }
         trip.early.insert(number);
@@ -384,13 +387,14 @@ impl Courier {
         // Until it is written down that a file was fetched it may have to be given once more.
         let is_listed =
             |file: &&Incoming| file.state != State::Fetched || self.fetched.contains(&file.id());
+        let inbox = inbox_folder(&office.dir, office.config.durable);
         let incoming = self.incoming.values().filter(is_listed).map(|file| IncomingStatus {
             id: file.id(),
             from: office.name(file.source),
             info: file.info.clone(),
             received: file.received,
             state: file.state.clone(),
-            path: whole_file(&office.dir.join("inbox"), &file.id()),
+            path: whole_file(&inbox, &file.id()),
         });
         let (outgoing, incoming) = (outgoing.collect(), incoming.collect());
         FilesStatus { node: office.node.0, outgoing, incoming }

@@ -44,7 +44,11 @@ pub(super) fn read_request(client: &mut (impl Read + Write)) -> io::Result<Targe
         return Err(wrong("the client wants to authenticate, which is not asked for here"));
     }
     client.write_all(&[VERSION, NO_AUTHENTICATION])?;
-    let [_, command, _, kind] = read(client)?;
+    let [version, command, _, kind] = read(client)?;
+    if version != VERSION {
+        tell_failed(client, Failed::Other)?;
+        return Err(wrong("a request that is none of SOCKS 5 behind a greeting that is"));
+    }
     let host = match kind {
         IPV4 => Ok(IpAddr::from(read::<4>(client)?)),
         IPV6 => Ok(IpAddr::from(read::<16>(client)?)),
@@ -186,6 +190,8 @@ mod tests {
         assert!(kind.is_err() && told[2..4] == [5, 8]);
         let (name, told) = ask(&[hello, &[5, 1, 0, 3, 4], b"a b\n", &[0, 80]]);
         assert!(name.is_err() && told[2..4] == [5, 4]);
+        let (version, told) = ask(&[hello, &[4, 1, 0, 1, 192, 0, 2, 1, 0, 80]]);
+        assert!(version.is_err() && told[2..4] == [5, 1]);
         let (password, told) = ask(&[&[5, 1, 2]]);
         assert!(password.is_err() && told == [5, 0xff]);
     }

@@ -109,15 +109,15 @@ impl Hop {
     }
 
     /// Bytes of a flow that began here and has not arrived that are on their way, about: what the
-    /// next hop is known to have, and of what it was sent since what usually comes. Where that is
-    /// not the destination they count half.
+    /// next hop is known to have, and of what it was sent since what usually comes: nothing as long
+    /// as it has answered nothing. Where that is not the destination they count half.
     pub fn under_way(&self, flow: FlowKey) -> u64 {
         let bytes = |(_, block): (&BlockId, &Block)| {
             let Block { shape, transfer, end, .. } = block;
             let share = match (end, transfer) {
                 (End::Open, None) => 0.0,
                 (End::Open, Some(transfer)) => {
-                    let rate = self.delivery.get(&transfer.via).copied().unwrap_or(1.0);
+                    let rate = self.delivery.get(&transfer.via).copied().unwrap_or(0.0);
                     let out = u32::from(transfer.sent.count()).saturating_sub(transfer.in_radio);
                     let there = f64::from(transfer.theirs.count()) + f64::from(out) * rate;
                     there / f64::from(shape.frames)

@@ -1,7 +1,8 @@
 //! How the file of a store is made: whole, or not at all.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, BufReader, Read as _};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use redb::Database;
@@ -29,7 +30,7 @@ pub(super) fn make_if_new(dir: &Path) -> Result<(), StoreError> {
     }
     // There is one if the last start did not come to its end.
     let _ = fs::remove_file(&hidden);
-    if has_mark(&path)? {
+    if is_there(&path)? {
         return Ok(());
     }
     let made = make(&hidden);
@@ -38,16 +39,33 @@ pub(super) fn make_if_new(dir: &Path) -> Result<(), StoreError> {
     Ok(folder.sync_all()?)
 }
 
-/// Whether a file has something where the store says what it is, which it does last of all. Earlier
-/// versions made it under its own name, and may have left one that has nothing there.
-fn has_mark(path: &Path) -> io::Result<bool> {
-    let mut front = Vec::new();
-    match File::open(path) {
-        Ok(file) => file.take(MARK_BYTES as u64).read_to_end(&mut front)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-        Err(error) => return Err(error),
+/// Whether there is a store. A file of nothing but zeros is none: an earlier version, which made it
+/// under its own name, was killed, or somebody emptied it.
+///
+/// Fails if there is something, but not where a store says what it is: the store would begin anew
+/// over all of it.
+fn is_there(path: &Path) -> Result<bool, StoreError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error.into()),
     };
-    Ok(front.iter().any(|byte| *byte != 0))
+    let mut bytes = BufReader::new(file).bytes();
+    let first = bytes.try_fold(0, |count, byte| match byte {
+        Ok(0) => ControlFlow::Continue(count + 1),
+        byte => ControlFlow::Break(byte.map(|_| count)),
+    });
+    match first.break_value().transpose()? {
+        Some(zeros) if zeros < MARK_BYTES => Ok(true),
+        Some(_) => {
+            let error = redb::Error::Corrupted("it begins with zeros".into());
+            Err(StoreError::Unreadable { path: path.to_owned(), error })
+        }
+        None => {
+            tracing::warn!("nothing is in {}: a new block cache is made there", path.display());
+            Ok(false)
+        }
+    }
 }
 
 /// Makes a store without anything in it, and waits until it is on the disk.
