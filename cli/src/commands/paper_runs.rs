@@ -63,8 +63,10 @@ impl Store {
 
     fn open_for(dir: &Path, name: &str, program: String) -> Result<Self, String> {
         let fail = |error: io::Error| format!("cannot keep runs in {}: {error}", dir.display());
-        let made = dir.ancestors().take_while(|dir| !dir.exists() && dir.parent().is_some());
-        let made = made.map(Path::to_owned).collect();
+        // That of the user's cache is ours, and may have been made by one that was interrupted.
+        let is_ours = |dir: &Path| dir.parent().is_some_and(|above| above.ends_with("farhop"));
+        let is_made = |dir: &&Path| is_ours(dir) || (!dir.exists() && dir.parent().is_some());
+        let made = dir.ancestors().take_while(is_made).map(Path::to_owned).collect();
         fs::create_dir_all(dir).map_err(fail)?;
         let path = dir.join(name);
         let file = OpenOptions::new().create(true).append(true).read(true).open(&path);
@@ -230,6 +232,10 @@ mod tests {
         let at = dir.join("farhop/wildnet");
         UntilDone::open(&at).end();
         let is_gone = !dir.join("farhop").exists();
+        // As if another had been interrupted.
+        fs::create_dir_all(&at).expect("room");
+        UntilDone::open(&at).end();
+        assert!(!at.exists(), "it stays where one was interrupted");
         let runs = UntilDone::open(&at);
         fs::write(dir.join("farhop/other"), "").expect("a file");
         runs.end();

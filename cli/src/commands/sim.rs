@@ -21,7 +21,7 @@ use crate::{Failure, interrupt, load, report, sweep};
     farhop sim scenarios/demo.toml --seed 7 --json | jq '.flows[].goodput_mbps'\n  \
     farhop sim scenarios/demo.toml --out out/       report, page and chart in a folder\n  \
     farhop sim scenarios/demo.toml --pcap air.pcapng --at valley\n  \
-    farhop sim scenarios/sweep.toml --out out/      all runs of a sweep; again goes on")]
+    farhop sim scenarios/sweep.toml --out sweep/    all runs of a sweep; again goes on")]
 pub(crate) struct Options {
     /// The scenario.
     file: PathBuf,

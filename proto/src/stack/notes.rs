@@ -22,7 +22,10 @@ impl Scenario {
         let idle = self.idle_slots().into_iter().chain(self.idle_wires());
         let asked = radios.iter().filter_map(|(whose, radio)| self.vain_rts(whose, radio));
         let told = deaf.chain(rates).chain(asked).chain(vain).chain(idle);
-        told.chain(self.late_faults()).chain(self.vain_budgets()).collect()
+        told.chain(self.late_faults())
+            .chain(self.vain_budgets())
+            .chain(self.shared_phases())
+            .collect()
     }
 
     /// Every radio that the file describes, and whose it is.
@@ -71,6 +74,17 @@ impl Scenario {
             let (from_s, end_s) = (fault.from_s, self.duration_s);
             format!("fault[{index}]: it begins at {from_s} s, and the run ends at {end_s} s")
         })
+    }
+
+    /// Radios of 2P with several neighbours, whose phases are the same.
+    fn shared_phases(&self) -> Option<String> {
+        let is_two_p = matches!(self.stack.link, LinkConfig::TwoP(_));
+        let topology = is_two_p.then(|| self.topology().ok()).flatten()?;
+        let name = self.node_name(topology.shared_radio()?)?.to_owned();
+        Some(format!(
+            "two-p: a radio of {name} has several neighbours, who send at the same time: it loses \
+             what they send. Give each link radios of its own (radio = {{}} there), or take \"wild\""
+        ))
     }
 
     /// Links whose radios say how strongly they send, where nothing follows from it.
@@ -232,6 +246,23 @@ mod tests {
             let told = notes(kind, &link);
             assert!(told.len() == 1 && told[0].contains(what), "{told:?}");
         }
+    }
+
+    #[test]
+    fn neighbours_that_send_to_one_radio_of_two_p_at_the_same_time_are_told() {
+        let notes = |radio: &str| {
+            let text = format!(
+                r#"{{ "name": "x", "stack": {{ "link": {{ "kind": "two-p" }} }},
+                     "node": [{{ "name": "a" }}, {{ "name": "b" }}, {{ "name": "c" }}],
+                     "link": [{{ "between": ["a", "b"], "distance_km": 10 {radio} }},
+                              {{ "between": ["b", "c"], "distance_km": 10 {radio} }}] }}"#
+            );
+            let scenario: Scenario = serde_json::from_str(&text).expect("a good scenario");
+            scenario.notes()
+        };
+        let told = notes("");
+        assert!(told.len() == 1 && told[0].contains("a radio of b has several"), "{told:?}");
+        assert!(notes(r#", "radio": { "channel": 1 }"#).is_empty());
     }
 
     #[test]

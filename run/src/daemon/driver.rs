@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use farhop_proto::base::PublicKey;
 use farhop_proto::base::{
     AccessCategory, Cx, Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant,
-    Lane, Name, NodeId, RadioId, Room, Seed, UnitId,
+    Lane, NodeId, RadioId, Room, Seed, UnitId,
 };
 use farhop_proto::link::secure::{Difference, SecureSpec};
 use farhop_proto::stack::{NodePlan, Stack, StackStatus};
@@ -25,6 +25,7 @@ use serde::Serialize;
 use self::keep::NoBlocks;
 use super::differing::Differing;
 use super::host::{Host, HostStatus};
+use super::neighbours::{Line, Neighbours};
 use super::upsets::{Upset, Upsets};
 use crate::blocks::Exchange;
 use crate::device::{BATCH, Clock, Device, DeviceStatus, timespec};
@@ -39,7 +40,7 @@ const REST: Duration = Duration::from_micros(250);
 /// Frames of one radio that may wait for their time.
 const HELD: usize = 8;
 
-/// How often the neighbours are looked at, to tell of those who are refused.
+/// How often the neighbours are looked at, to tell the log what changed.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Antennas that are told apart.
@@ -97,8 +98,7 @@ pub struct Driver {
     wakeups: Wakeups,
     upsets: Upsets,
     stats: DriverStats,
-    /// Neighbours whose frames are refused, and why.
-    refused: BTreeMap<NodeId, Name>,
+    neighbours: Neighbours,
     differing: Differing,
     /// Whether frames are protected.
     is_secured: bool,
@@ -153,7 +153,7 @@ impl Driver {
             wakeups: Wakeups::build(guard),
             upsets: Upsets::default(),
             stats: DriverStats::default(),
-            refused: BTreeMap::new(),
+            neighbours: Neighbours::build(plan),
             differing: Differing::build(plan),
             is_secured: false,
             looked: Instant::ZERO,
@@ -272,7 +272,7 @@ impl Driver {
         if now.since(self.looked) > LOOK {
             self.looked = now;
             self.upsets.look(now);
-            self.tell_of_refused();
+            self.tell_of_neighbours();
         }
         Ok(())
     }
@@ -290,9 +290,8 @@ impl Driver {
         }
     }
 
-    /// Writes to the log when the frames of a neighbour begin to be refused, and when they are
-    /// taken again.
-    fn tell_of_refused(&mut self) {
+    /// Writes to the log what changes of the neighbours.
+    fn tell_of_neighbours(&mut self) {
         let status = self.stack.status(self.looked);
         for (name, how) in self.differing.news(self.looked, status.security.as_ref()) {
             match how {
@@ -303,18 +302,10 @@ impl Driver {
                 None => tracing::info!("nothing comes from {name} any more with another security"),
             }
         }
-        for neighbour in status.link.neighbours {
-            let node = neighbour.node.0;
-            let before = match &neighbour.refused {
-                Some(why) => self.refused.insert(neighbour.node, why.clone()),
-                None => self.refused.remove(&neighbour.node),
-            };
-            match neighbour.refused {
-                Some(why) if before.as_ref() != Some(&why) => {
-                    tracing::warn!(node, why = &*why, "a neighbour is set differently: refused");
-                }
-                None if before.is_some() => tracing::info!(node, "a neighbour is taken again"),
-                _ => {}
+        for line in self.neighbours.news(&status.link) {
+            match line {
+                Line::Info(text) => tracing::info!("{text}"),
+                Line::Warning(text) => tracing::warn!("{text}"),
             }
         }
     }

@@ -60,7 +60,16 @@ impl Keyring {
     ///
     /// Fails if something is wrong with them: then those of before stay.
     pub(super) fn refresh(&mut self, driver: &mut Driver) -> Result<&KeysStatus, KeysError> {
-        self.status = self.keys.read(self.own)?;
+        let status = self.keys.read(self.own)?;
+        for (name, key) in &status.nodes {
+            if self.status.nodes.get(name) != Some(key) {
+                tracing::info!("{name} is trusted with the key {key}");
+            }
+        }
+        for name in self.status.nodes.keys().filter(|name| !status.nodes.contains_key(*name)) {
+            tracing::warn!("{name} is trusted no more");
+        }
+        self.status = status;
         driver.set_keys(&self.keys.numbered(&self.status));
         Ok(&self.status)
     }

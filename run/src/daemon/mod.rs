@@ -36,6 +36,7 @@ mod differing;
 pub mod driver;
 pub mod host;
 mod keyring;
+mod neighbours;
 mod supervisor;
 mod upsets;
 

@@ -69,18 +69,20 @@ fn limit(
     one_way: Duration,
     (radio, neighbours): (&RadioPlan, u64),
     config: &LinkConfig,
-) -> (f64, &'static str) {
+) -> (f64, String) {
     let there_and_back = one_way * 2;
     let (packets, time, way) = match config {
         LinkConfig::Wild(wild) => {
-            // The longest slot beside the shortest, if they follow the demand.
-            let (most, least) = (wild.slot_most(), wild.slot_least());
-            let way = if most == least { "each way" } else { "one way" };
-            (
-                wild.packets_a_slot(&radio.spec, most, PACKET_BYTES),
-                most + least + there_and_back,
-                way,
-            )
+            let packets = |slot| wild.packets_a_slot(&radio.spec, slot, PACKET_BYTES);
+            let (slot, most, least) = (wild.slot(), wild.slot_most(), wild.slot_least());
+            let time = slot * 2 + there_and_back;
+            if least < slot {
+                // The longest slot beside the shortest: they follow the demand.
+                let one_way = mbps(packets(most), most + least + there_and_back);
+                let way = format!("each way, or {one_way:.2} Mb/s one way");
+                return (mbps(packets(slot), time), way);
+            }
+            (packets(slot), time, "each way")
         }
         LinkConfig::BlindFec(blind) => {
             let frame = radio.spec.unacknowledged(PACKET_BYTES + BLIND_BYTES);
@@ -100,8 +102,12 @@ fn limit(
             (packets, time, "one way at a time")
         }
     };
-    let bits = packets as f64 * PACKET_BYTES as f64 * 8.0;
-    (bits / (time.as_nanos() as f64 / 1e3), way)
+    (mbps(packets, time), way.to_owned())
+}
+
+/// So many packets in a time, in Mb/s.
+fn mbps(packets: u64, time: Duration) -> f64 {
+    packets as f64 * PACKET_BYTES as f64 * 8.0 / (time.as_nanos() as f64 / 1e3)
 }
 
 /// Packets that a radio sends each time that it has waited for the air, and how long that takes

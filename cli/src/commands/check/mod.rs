@@ -444,13 +444,13 @@ mod tests {
         for (first, second) in [(b, b), (b, g), (g, b)] {
             assert_eq!(limit_between(first, second), "6.91 Mb/s one way at a time,");
         }
-        // To one of a 34 us DIFS, 67 us backoff, 280 us data at 48 Mb/s, 16 us SIFS, 28 us ACK;
+        // To one of a 34 us DIFS, 67 us backoff, 252 us data at 54 Mb/s, 16 us SIFS, 28 us ACK;
         // from it 2072 us data at 6 Mb/s, and 44 us ACK.
         let (a, n) = ("phy = \"802.11a\", rate_mbps = 6", "phy = \"802.11n\"");
         let said = limit_between(n, a);
-        assert_eq!(said, "28.20 Mb/s from a to b, 5.37 Mb/s from b to a, one way at a time,");
+        assert_eq!(said, "30.19 Mb/s from a to b, 5.37 Mb/s from b to a, one way at a time,");
         let said = limit_between(a, n);
-        assert_eq!(said, "5.37 Mb/s from a to b, 28.20 Mb/s from b to a, one way at a time,");
+        assert_eq!(said, "5.37 Mb/s from a to b, 30.19 Mb/s from b to a, one way at a time,");
         assert!(described_between(n, b).contains("  carries nothing: "), "of another band");
     }
 
@@ -548,7 +548,7 @@ mod tests {
     fn slots_that_follow_the_demand_carry_more_one_way() {
         // 26 packets in 33.5 ms of every 40 ms.
         let said = described_with("kind = \"wild\", slot_least_ms = 5, slot_most_ms = 35", 1);
-        assert!(said.contains("about 7.80 Mb/s one way"), "{said}");
+        assert!(said.contains("about 4.20 Mb/s each way, or 7.80 Mb/s one way"), "{said}");
         assert!(said.contains("slots of 20 ms, or of 5 to 35 ms by what waits, with a"), "{said}");
         let said = described_with("kind = \"wild\", slot_least_ms = 5", 1);
         assert!(said.contains("slots of 20 ms, or of 5 to 20 ms by what waits, with a"), "{said}");

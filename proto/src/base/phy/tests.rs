@@ -259,7 +259,10 @@ fn a_radio_decodes_its_own_format_and_the_older_ones_of_its_band() {
     assert_eq!(decodes(wide, n), [true; 2]);
     // To the older ones the highest of theirs, but for 54 Mb/s where that is an MCS of 40 MHz.
     let fastest = |sender: Phy| sender.rate_for(&a, *sender.rates().last().expect("rates"));
-    assert_eq!([n, ac, wide].map(fastest), [540, 540, 480].map(|rate| Some(Bitrate::from_100kbps(rate))));
+    assert_eq!(
+        [n, ac, wide].map(fastest),
+        [540, 540, 480].map(|rate| Some(Bitrate::from_100kbps(rate)))
+    );
     let narrow = Phy { width: Width::Mhz5, ..a };
     assert_eq!([decodes(a, narrow), decodes(narrow, a)], [[false; 2]; 2]);
     assert_eq!([decodes(n, at_2_ghz), decodes(b, a), decodes(a, b)], [[false; 2]; 3]);

@@ -51,7 +51,6 @@ pub(super) fn check_phases(
         LinkConfig::TwoP(two_p) => {
             let room = two_p.phase_ms - two_p.guard_ms;
             check_room(found, scenario, topology, ("phase_ms", room));
-            check_pairs(found, scenario, topology);
         }
         _ => {}
     }
@@ -75,16 +74,6 @@ fn check_room(
         );
         let help = "a longer slot, a shorter guard, or a higher rate";
         found.add(format!("stack.link.{key}"), message, help);
-    }
-}
-
-/// Radios with several neighbours: markers of 2P end a phase for one.
-fn check_pairs(found: &mut Found, scenario: &Scenario, topology: &Topology) {
-    if let Some(node) = topology.shared_radio() {
-        let name = scenario.node_name(node).expect("a node of the scenario");
-        let message = format!("'two-p' is for pairs of radios, and one of '{name}' has several");
-        let help = "a radio of its own for each link (radio = {} there), or the link \"wild\"";
-        found.add("stack.link", message, help);
     }
 }
 
@@ -284,30 +273,6 @@ mod tests {
         let two_p = serde_json::json!({ "kind": "two-p", "phase_ms": 4, "guard_ms": 0 });
         assert_eq!(problems(two_p.clone(), 11.0), [""; 0]);
         assert_eq!(problems(two_p, 1.0), ["stack.link.phase_ms"]);
-    }
-
-    #[test]
-    fn two_p_is_for_pairs_of_radios() {
-        let problems = |radio: serde_json::Value| {
-            let link = |a: &str, b: &str| {
-                let mut link = serde_json::json!({ "between": [a, b], "distance_km": 10 });
-                if radio.is_object() {
-                    link["radio"] = radio.clone();
-                }
-                link
-            };
-            let scenario = serde_json::json!({
-                "name": "x",
-                "stack": { "link": { "kind": "two-p" } },
-                "node": [{ "name": "a" }, { "name": "b" }, { "name": "c" }],
-                "link": [link("a", "b"), link("b", "c")],
-            });
-            let scenario: Scenario = serde_json::from_value(scenario).expect("a scenario");
-            scenario.problems().into_iter().map(|problem| problem.message).collect::<Vec<_>>()
-        };
-        let shared = problems(serde_json::Value::Null);
-        assert!(shared.len() == 1 && shared[0].contains("one of 'b' has several"), "{shared:?}");
-        assert_eq!(problems(serde_json::json!({ "channel": 1 })), [""; 0]);
     }
 
     #[test]

@@ -117,7 +117,9 @@ impl Hop {
             let share = match (end, transfer) {
                 (End::Open, None) => 0.0,
                 (End::Open, Some(transfer)) => {
-                    let rate = self.delivery.get(&transfer.via).copied().unwrap_or(0.0);
+                    let has_answered = self.answers.round_trip(transfer.via).is_some();
+                    let unknown = if has_answered { 1.0 } else { 0.0 };
+                    let rate = self.delivery.get(&transfer.via).copied().unwrap_or(unknown);
                     let out = u32::from(transfer.sent.count()).saturating_sub(transfer.in_radio);
                     let there = f64::from(transfer.theirs.count()) + f64::from(out) * rate;
                     there / f64::from(shape.frames)
