@@ -159,6 +159,9 @@ pub(crate) fn print(
     let (head, rows) = rows(scenario, runs);
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     print_text(&table(&head, &rows))?;
+    if runs.iter().any(|(_, runs)| runs.len() > 1) {
+        print_text("±: the mean is that near, with 95 % confidence")?;
+    }
     if let Some(dir) = out {
         print_text(&dir.join("report.html").display().to_string())?;
     }

@@ -32,8 +32,14 @@ impl Monitor {
     ///
     /// Fails without the right to open raw sockets, or if the interface does not exist.
     pub fn open(interface: &str, spec: DeviceSpec) -> io::Result<Self> {
-        let socket =
-            PacketSocket::open(interface, None).map_err(|error| named(error, interface))?;
+        let socket = PacketSocket::open(interface, None).map_err(|error| {
+            let error = named(error, interface);
+            if interface::mtu(interface).is_ok() {
+                return error;
+            }
+            let make = format!("iw phy phy0 interface add {interface} type monitor");
+            io::Error::new(error.kind(), format!("{error} (`{make}` makes one of the first card)"))
+        })?;
         if !spec.transmit_status {
             // Without an echo the send buffer is the card's only word on room: keep it short.
             socket.set_send_buffer(20_000)?;
