@@ -229,8 +229,8 @@ fn lock(path: &Path, open: &mut dyn FnMut(&Path) -> io::Result<File>) -> io::Res
     Err(io::Error::other("another farhop makes the runs of a sweep there"))
 }
 
-/// Whether runs of one of two scenarios, with the same values of the sweep's keys and the same seed,
-/// are runs of the other: a sweep may have got more values and seeds, or lost some.
+/// Whether runs of one of two scenarios, with the same values of the sweep's keys and the same
+/// seed, are runs of the other: a sweep may have got more values and seeds, or lost some.
 fn is_same_but_for_sweep(known: &str, scenario: &str) -> bool {
     let of_runs = |text: &str| {
         let mut table = text.parse::<toml::Table>().ok()?;

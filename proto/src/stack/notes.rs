@@ -83,7 +83,7 @@ impl Scenario {
         let name = self.node_name(topology.shared_radio()?)?.to_owned();
         Some(format!(
             "two-p: a radio of {name} has several neighbours, who send at the same time: it loses \
-             what they send. Give each link radios of its own (radio = {{}} there), or take \"wild\""
+             what they send. Give each link radios of its own (radio = {{}} there)"
         ))
     }
 
@@ -106,7 +106,7 @@ impl Scenario {
             } else if link.signal_dbm.is_some() {
                 "signal_dbm says how strong its signal is"
             } else if !by_power {
-                "propagation.kind is none by which signals weaken (\"free-space\", \"log-distance\")"
+                "propagation.kind is none by which signals weaken (as \"log-distance\")"
             } else if !has_length {
                 "neither distance_km nor positions of both ends are given"
             } else {
