@@ -72,6 +72,11 @@ fn links_of_their_own_radios_have_a_budget_where_they_say_how_strongly_they_send
     assert!((strong + 62.75).abs() < 0.02 && usable, "{strong}");
     assert_eq!(signal(&format!("{{ {a} }}"), free_space), (-60.0, true), "aligned");
     assert_eq!(signal(&gains, None), (-60.0, true), "nothing weakens it");
+    let mut told = chain(2);
+    told.propagation.kind = free_space;
+    (told.link[0].radio, told.link[0].signal_dbm) = (own(&gains), Some(-95.0));
+    let hop = told.plan().hops[0].clone();
+    assert_eq!((hop.signal.as_f64(), hop.usable), (-95.0, true), "as it says");
 }
 
 #[test]

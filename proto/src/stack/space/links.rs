@@ -17,13 +17,15 @@ impl Scenario {
 
     /// What the radios of a link receive of each other, in dBm, without shadowing, if the link has
     /// radios of its own that say how strongly they send: else its antennas are taken for aligned,
-    /// however long it is. `None` too where the model of propagation makes nothing of the power.
+    /// however long it is. `None` too where the link says how strong its signal is, and where the
+    /// model of propagation makes nothing of the power.
     pub(in crate::stack) fn budget_dbm(
         &self,
         link: &RadioLinkConfig,
         ends: [NodeId; 2],
     ) -> Option<f64> {
-        let radio = link.radio.as_ref().filter(|radio| radio.has_budget())?.over(&self.radio);
+        let own = link.radio.as_ref().filter(|own| own.has_budget() && link.signal_dbm.is_none());
+        let radio = own?.over(&self.radio);
         let phy = (radio.phy != PhyKind::Wire).then(|| radio.phy())?;
         let path_loss = PathLoss::build(self, phy.band()).filter(PathLoss::weakens)?;
         let site = Site::build(self, &radio, [0.0; 3]);
