@@ -65,19 +65,22 @@ pub(super) fn fetch(node: u16, file: &IncomingStatus, dir: &Path) -> io::Result<
         fs::remove_file(&part)?;
         return Ok(None);
     }
-    let placed = copy
+    let in_dir = |error: io::Error| at(&dir, &error);
+    let copied = copy
         .set_len(0)
         .and_then(|()| io::copy(&mut whole, &mut copy))
-        .and_then(|_| copy.sync_all())
+        .and_then(|_| copy.sync_all());
+    let placed = copied
+        .map_err(in_dir)
         .and_then(|()| if has(&part, file) { Ok(()) } else { Err(changed(file)) })
-        .and_then(|()| place(file, &dir, &part, copy));
+        .and_then(|()| place(file, &dir, &part, copy).map_err(in_dir));
     match placed {
         Ok((place, copy)) => {
             Ok(Some(Placed { place: Some(place), dir, part, _locks: [whole, copy] }))
         }
         Err(error) => {
             let _ = fs::remove_file(&part);
-            Err(if error.kind() == io::ErrorKind::InvalidData { error } else { at(&dir, &error) })
+            Err(error)
         }
     }
 }

@@ -7,6 +7,7 @@ use super::scenario::{
     FlowConfig, InterferenceConfig, PropagationKind, RadioConfig, RadioOverride, RateControl,
     Scenario,
 };
+use super::space::PathLoss;
 use crate::base::{AccessCategory, PhyKind};
 
 impl Scenario {
@@ -89,18 +90,12 @@ impl Scenario {
 
     /// Links whose radios say how strongly they send, where nothing follows from it.
     fn vain_budgets(&self) -> impl Iterator<Item = String> {
-        let kind = self.propagation_kind();
-        let by_power = matches!(
-            kind,
-            PropagationKind::FreeSpace | PropagationKind::LogDistance | PropagationKind::TwoRay
-        );
-        let is_placed = |name: &String| {
-            let node = self.node.iter().find(|node| node.name == *name);
-            node.is_some_and(|node| node.place().is_some())
-        };
+        let path_loss = PathLoss::build(self, self.radio.phy().band());
+        let by_power = path_loss.as_ref().is_some_and(PathLoss::weakens);
+        let node = |name: &String| self.node_id(name).expect("a node of the scenario");
         self.link.iter().enumerate().filter_map(move |(index, link)| {
             let radio = link.radio.as_ref().filter(|radio| radio.has_budget())?;
-            let has_length = link.distance_km.is_some() || link.between.iter().all(is_placed);
+            let has_length = self.length_m(link, link.between.each_ref().map(node)).is_some();
             let why = if radio.over(&self.radio).phy == PhyKind::Wire {
                 "it is a wire"
             } else if link.signal_dbm.is_some() {

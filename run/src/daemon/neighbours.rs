@@ -46,7 +46,9 @@ impl Neighbours {
                 told.is_up = *up;
                 news.push(match *up {
                     true => Line::Info(format!("{name} is up: in step with its slots")),
-                    false => Line::Warning(format!("{name} is down: not heard any more")),
+                    false => {
+                        Line::Warning(format!("{name} is down: out of step, or not heard any more"))
+                    }
                 });
             }
             let refused = refused.as_ref().map(ToString::to_string);
@@ -87,7 +89,7 @@ mod tests {
         let info = |text: &str| [Line::Info(text.into())];
         assert_eq!(told(true, None), info("valley is up: in step with its slots"));
         assert_eq!(told(true, None), []);
-        let down = Line::Warning("valley is down: not heard any more".into());
+        let down = Line::Warning("valley is down: out of step, or not heard any more".into());
         assert_eq!(told(false, None), [down]);
         let why = "valley is set differently, and refused: slots of 10 ms".into();
         assert_eq!(told(false, Some("slots of 10 ms")), [Line::Warning(why)]);

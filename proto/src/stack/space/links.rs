@@ -32,7 +32,12 @@ impl Scenario {
         Some(path_loss.received(site.sent_dbm, self.length_m(link, ends)?)? + site.gain_db)
     }
 
-    fn length_m(&self, link: &RadioLinkConfig, ends: [NodeId; 2]) -> Option<f64> {
+    /// How long a link is, in metres, if that is given or its ends stand somewhere.
+    pub(in crate::stack) fn length_m(
+        &self,
+        link: &RadioLinkConfig,
+        ends: [NodeId; 2],
+    ) -> Option<f64> {
         let between = || {
             let [a, b] = ends.map(|end| self.node[usize::from(end.0) - 1].place());
             let wrap_m = self.area.and_then(|area| area.wrap.then_some(area.size_m));

@@ -91,7 +91,7 @@ impl PathLoss {
     }
 
     /// Whether it makes something of the power that is sent.
-    pub(super) const fn weakens(&self) -> bool {
+    pub(in crate::stack) const fn weakens(&self) -> bool {
         !matches!(self, Self::Range { .. } | Self::Fixed { .. })
     }
 
