@@ -218,7 +218,11 @@ impl Net {
     }
 
     /// The network under a name.
-    pub(super) fn case(self, key: impl Into<String>) -> Case {
+    pub(super) fn case(mut self, key: impl Into<String>) -> Case {
+        if let LinkConfig::Wild(wild) = &mut self.0.stack.link {
+            // Slots of other lengths were left to later work.
+            wild.slot_least_ms.get_or_insert(wild.slot_ms);
+        }
         Case::new(key, self.0)
     }
 }

@@ -458,6 +458,27 @@ fn slots_that_follow_the_load_give_one_way_flows_more_than_half() {
 }
 
 #[test]
+fn slots_are_short_while_there_is_little_to_send_and_rest_where_there_is_nothing() {
+    let config = WildConfig { slot_least_ms: Some(4.0), ..WildConfig::default() };
+    let mut pair = pair(config, PairConfig::default());
+    let every = Duration::from_millis(100);
+    pair.add(Source { every, bytes: 100, from: secs(3.0), ..Source::saturated(0, 1, secs(6.0)) });
+    let mut slots_until = |at: f64| {
+        pair.run_until(secs(at));
+        counter(&pair, 1, "slots")
+    };
+    let [at_1, at_3, at_4, at_6, at_8, at_10] =
+        [1.0, 3.0, 4.0, 6.0, 8.0, 10.0].map(&mut slots_until);
+    // Of 40 ms, and of little more than 8 ms while packets come, at both ends.
+    let (rest, busy, again) = ((at_3 - at_1) / 2, (at_6 - at_4) / 2, (at_10 - at_8) / 2);
+    assert!(
+        [rest, again].iter().all(|slots| (24..=25).contains(slots)),
+        "{rest}, {again} a second"
+    );
+    assert!((105..=125).contains(&busy), "{busy} slots a second");
+}
+
+#[test]
 fn a_full_queue_of_one_flow_leaves_room_to_another() {
     let mut pair = pair(WildConfig::default(), PairConfig::with_loss(0.1));
     pair.add(Source::saturated(0, 1, secs(10.0)));

@@ -1,6 +1,6 @@
 //! Strangers in the air: what they send, what nodes take from them, and what it costs.
 
-use farhop_proto::stack::{AdversaryConfig, FlowKind, Scenario};
+use farhop_proto::stack::{AdversaryConfig, FlowKind, LinkConfig, Scenario};
 use farhop_sim::engine::{AdversaryReport, Report, RunOptions, run};
 
 fn scenario() -> Scenario {
@@ -31,7 +31,10 @@ fn seeded(scenario: &Scenario, seed: u64) -> (Report, AdversaryReport) {
 #[test]
 fn nodes_without_keys_take_whatever_comes() {
     let adversary = AdversaryConfig { duty: 0.3, ..AdversaryConfig::default() };
-    let open = Scenario { security: None, ..with(adversary, 5.0) };
+    let mut open = Scenario { security: None, ..with(adversary, 5.0) };
+    // Half of the air is free where slots are equally long: what it sends meets nothing there.
+    let LinkConfig::Wild(wild) = &mut open.stack.link else { panic!("wild") };
+    wild.slot_least_ms = Some(wild.slot_ms);
     let (_, adversary) = result(&open);
     assert!(adversary.sent > 1_000);
     assert!(adversary.accepted > adversary.sent / 2, "{adversary:?}");

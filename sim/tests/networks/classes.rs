@@ -39,7 +39,9 @@ fn a_realtime_probe_beside_two_transfers_waits_a_slot_longer_at_most() {
     let transfers = flow("a", "b", "kind = \"tcp\"") + &flow("b", "a", "kind = \"tcp\"");
     for p in [0.0, 0.1] {
         let probe = flow("a", "b", PROBE);
-        let alone = delay(&flows(20, p, &voice, &probe)[0]);
+        // Alone in slots as long as those of the transfers: it has shorter ones by itself.
+        let equal = format!("slot_least_ms = 20\n{voice}");
+        let alone = delay(&flows(20, p, &equal, &probe)[0]);
         let beside = flows(20, p, &voice, &(probe.clone() + &transfers));
         let with = delay(&beside[0]);
         assert!(with.p50 <= alone.p50 + 20.0, "{} ms, alone {} ms, at {p}", with.p50, alone.p50);

@@ -222,7 +222,7 @@ fn the_busy_side_of_a_star_has_most_of_a_cycle() {
         scenario.flow.iter_mut().for_each(|flow| flow.kind = kind);
         let LinkConfig::Wild(wild) = &mut scenario.stack.link else { panic!("wild") };
         (wild.slot_least_ms, wild.slot_most_ms) =
-            if is_split { (Some(5.0), Some(35.0)) } else { (None, None) };
+            if is_split { (Some(5.0), Some(35.0)) } else { (Some(20.0), None) };
         rates(&simulate(&scenario)).iter().sum::<f64>()
     };
     for (name, flows, kind, loss, least, most) in [
@@ -308,7 +308,7 @@ fn a_station_that_was_away_finds_the_turn_for_newcomers() {
 fn what_waits_for_a_node_that_is_away_is_not_kept_for_its_return() {
     for kind in [FlowKind::Udp, FlowKind::Tcp] {
         let mut scenario = network(&[("a", "b", 30.0, 0)], &[("a", "b")], 0.05);
-        (scenario.measure_from_s, scenario.duration_s) = (None, 60.0);
+        (scenario.measure_from_s, scenario.duration_s) = (None, 90.0);
         (scenario.flow[0].kind, scenario.flow[0].size_bytes) = (kind, 1_200);
         scenario.flow[0].rate_mbps = (kind == FlowKind::Udp).then_some(1.0);
         let node = Some("b".to_owned());
@@ -320,10 +320,10 @@ fn what_waits_for_a_node_that_is_away_is_not_kept_for_its_return() {
         assert!(back > 0.9 * before, "{kind:?}: {before:.2} and {back:.2} Mb/s");
         if kind == FlowKind::Udp {
             let delay_ms = report.flows[0].delay_ms.as_ref().expect("packets came");
-            // Of 3,125 packets those of 30 s cannot come.
+            // Of 9,375 packets those of 30 s cannot come, but for the few that were under way.
             let lost = report.flows[0].loss.expect("datagrams");
             println!("{lost:.3} lost, {delay_ms:?}");
-            assert!((0.4..0.52).contains(&lost) && delay_ms.p95 < 150.0, "{lost} and {delay_ms:?}");
+            assert!((0.3..0.35).contains(&lost) && delay_ms.p95 < 150.0, "{lost} and {delay_ms:?}");
             assert!(delay_ms.p99 < 4_500.0, "{delay_ms:?}");
         }
     }

@@ -97,10 +97,10 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
         out +=
             "  nodes move: slots serve the neighbours that each has at the start, and no others\n";
     }
-    let mut radios = plan.nodes.iter().flat_map(|node| &node.radios);
-    let on_air = radios.find(|radio| is_on_air(radio));
-    if let Some(radio) = on_air.or_else(|| plan.nodes.first()?.radios.first()) {
-        out += &describe_radio(radio, &scenario.stack.link);
+    let radios = || plan.nodes.iter().flat_map(|node| node.radios.iter().map(move |it| (node, it)));
+    let on_air = radios().find(|(_, radio)| is_on_air(radio));
+    if let Some((node, radio)) = on_air.or_else(|| radios().next()) {
+        out += &describe_radio(radio, &node.stack.link);
     }
     for (link, hops) in scenario.link.iter().zip(plan.hops.chunks(2)).take(LISTED) {
         let RadioSpec { phy, rate, .. } = radio_at(&plan, hops[0].from).spec;
@@ -552,7 +552,10 @@ mod tests {
         assert!(said.contains("slots of 20 ms, or of 5 to 35 ms by what waits, with a"), "{said}");
         let said = described_with("kind = \"wild\", slot_least_ms = 5", 1);
         assert!(said.contains("slots of 20 ms, or of 5 to 20 ms by what waits, with a"), "{said}");
-        assert!(described("wild", 1).contains("slots of 20 ms with a guard"));
+        let said = described("wild", 1);
+        assert!(said.contains("slots of 20 ms, or of 4 to 20 ms by what waits, with a"), "{said}");
+        let said = described_with("kind = \"wild\", slot_least_ms = 20", 1);
+        assert!(said.contains("slots of 20 ms with a guard"), "{said}");
     }
 
     #[test]

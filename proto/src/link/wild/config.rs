@@ -9,19 +9,34 @@ use super::classify::ClassConfig;
 use crate::base::{Duration, RadioSpec};
 use crate::wire::wild::HEADER_BYTES;
 
+/// The shortest slot over the usual one, if nothing is said of it.
+const USUAL_LEAST: f64 = 0.2;
+
+/// Whether the slots of a node may have lengths of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lengths {
+    /// None: it is in a row, or has no slots.
+    Equal,
+    /// Each side of a pair of nodes says how long its own slot is.
+    Pair,
+    /// The middle of a star splits cycles, which are always equally long.
+    Star,
+}
+
 /// Settings of `link/wild`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WildConfig {
-    /// Length of a send slot, in milliseconds; the receive slot is as long.
+    /// Length of the send slot of a node that has enough to send, in milliseconds.
     pub slot_ms: f64,
-    /// The shortest send slot of a node that has little to send, in milliseconds; without it all
-    /// are as long as `slot_ms`. It is for two nodes and for stars: where a node has several radios
-    /// on a channel, all slots there are.
+    /// The shortest send slot of a node that has little to send, in milliseconds; without it a
+    /// fifth of `slot_ms`, or what a packet takes if that is more. If it is `slot_ms`, all slots
+    /// are equally long, and so they are where a node has several radios on a channel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot_least_ms: Option<f64>,
     /// The longest send slot of a node whose neighbours have little to send, in milliseconds: it is
-    /// longer than `slot_ms` by what theirs are shorter (`slot_least_ms`).
+    /// longer than `slot_ms` by what theirs are shorter. Without it it is `slot_ms` between two
+    /// nodes, and in a star what the shortest one leaves of a cycle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot_most_ms: Option<f64>,
     /// Time at the start of each send slot in which nothing is sent, in milliseconds: it absorbs
@@ -86,6 +101,22 @@ impl WildConfig {
     /// Length of a slot.
     pub fn slot(&self) -> Duration {
         Duration::from_secs_f64(self.slot_ms / 1e3)
+    }
+
+    /// The same with the lengths of slots that are not given, for a node whose packets take up to
+    /// `on_air`.
+    pub fn with_lengths(&self, lengths: Lengths, on_air: Duration) -> Self {
+        let slot_ms = self.slot_ms;
+        let packet_ms = self.guard_ms + self.overhead_us / 1e3 + on_air.as_millis_f64();
+        // In tenths, as people write it.
+        let usual_ms = (packet_ms.max(slot_ms * USUAL_LEAST) * 10.0).ceil() / 10.0;
+        let least_ms = self.slot_least_ms.unwrap_or(usual_ms.min(slot_ms));
+        let (least_ms, most_ms) = match lengths {
+            Lengths::Equal => (slot_ms, slot_ms),
+            Lengths::Pair => (least_ms, self.slot_most_ms.unwrap_or(slot_ms)),
+            Lengths::Star => (least_ms, self.slot_most_ms.unwrap_or(slot_ms * 2.0 - least_ms)),
+        };
+        Self { slot_least_ms: Some(least_ms), slot_most_ms: Some(most_ms), ..self.clone() }
     }
 
     /// Length of the shortest slot.

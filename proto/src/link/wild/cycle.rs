@@ -14,7 +14,7 @@ impl Wild {
             self.give_turns(cx.now, (group, port));
         }
         if self.groups[group].slots.is_in_step(cx.now) {
-            self.set_lengths(group);
+            self.set_lengths(cx.now, group);
         }
         let slots = &self.groups[group].slots;
         let (number, until, channel) = (slots.number(), slots.end(), self.groups[group].channel);

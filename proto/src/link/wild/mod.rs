@@ -36,7 +36,7 @@ mod turns;
 use std::collections::{BTreeMap, VecDeque};
 
 pub use classify::{AddressRange, ClassConfig, Preset};
-pub use config::{InOrder, Recovery, Retries, WildConfig};
+pub use config::{InOrder, Lengths, Recovery, Retries, WildConfig};
 pub use recovery::{SLOTS as LOSS_SLOTS, parity, residual, retries};
 pub use turns::Turn;
 
@@ -404,6 +404,7 @@ impl Layer for Wild {
         if !self.fits_any_slot(&self.peers[index], packet.payload.len()) {
             return self.count_drop(packet, DropCause::TooLong);
         }
+        self.peers[index].used = Some(cx.now);
         if let Some(packet) = self.peers[index].queue.push(packet, cx.now) {
             self.count_drop(packet, DropCause::QueueFull);
         }

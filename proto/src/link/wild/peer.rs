@@ -36,6 +36,8 @@ pub(super) struct Peer {
     pub(super) place: (usize, usize),
     pub(super) heard: Option<Instant>,
     pub(super) is_up: bool,
+    /// When there was last something for it or from it.
+    pub(super) used: Option<Instant>,
     /// While it is gone: when what waits for it is next looked at.
     pub(super) expires: Option<Instant>,
     pub(super) sync_error: Option<i64>,
@@ -89,6 +91,7 @@ impl Peer {
             spec,
             place,
             heard: None,
+            used: None,
             is_up: false,
             expires: None,
             sync_error: None,

@@ -161,7 +161,7 @@ impl Wild {
                 self.drop_copies(index);
             }
         }
-        self.follow_length(group);
+        self.follow_length(cx.now, group);
         self.set_timeout(cx.now);
     }
 
@@ -260,6 +260,7 @@ impl Wild {
             }
         }
         if matches!(header.kind, Kind::Data | Kind::Fec) {
+            self.peers[index].used = Some(cx.now);
             self.peers[index].owes_ack();
         }
         let receiver = &mut self.peers[index].receiver;

@@ -23,6 +23,9 @@ const ALONE_OF: u64 = 4;
 /// a beacon outside of its part, and nothing else.
 const BEACON_OF: u64 = 4;
 
+/// Slots of a pair are shortened until there has been nothing to send for so long.
+const REST: Duration = Duration::from_secs(1);
+
 /// When a radio may send within the slot of its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Turn {
@@ -216,9 +219,10 @@ impl Wild {
     }
 
     /// How long the send slot that begins is to be: as long as what waits takes, up to what the
-    /// neighbours leave of a cycle; always as long as it is configured, if there is enough. In a
-    /// star it is what its middle says.
-    pub(super) fn own_length(&self, group: usize) -> Duration {
+    /// neighbours leave of a cycle; always as long as it is configured, if there is enough, and
+    /// where nobody has had anything to send for a while, which spares beacons. In a star it is
+    /// what its middle says.
+    pub(super) fn own_length(&self, now: Instant, group: usize) -> Duration {
         let Settings { slot, least, most, guard, .. } = self.settings;
         let ports = &self.groups[group].ports;
         match self.sole_turn(group) {
@@ -228,7 +232,11 @@ impl Wild {
             }
             Some(Turn::Whole | Turn::Part { .. }) | None => {}
         }
-        if least == most || ports.iter().any(|port| port.turns.turn != Turn::Whole) {
+        let mut peers = ports.iter().flat_map(|port| &port.peers);
+        let is_at_rest =
+            peers.all(|index| self.peers[*index].used.is_none_or(|at| now.since(at) > REST));
+        let is_equal = least == most || ports.iter().any(|port| port.turns.turn != Turn::Whole);
+        if is_equal || is_at_rest {
             return slot;
         }
         let unit = slot / u64::from(FULL_LENGTH);
@@ -244,8 +252,8 @@ impl Wild {
 
     /// Sets the lengths of the send slot that begins, and of the one that follows it where they are
     /// this node's to say.
-    pub(super) fn set_lengths(&mut self, group: usize) {
-        let (own, sole) = (self.own_length(group), self.sole_turn(group));
+    pub(super) fn set_lengths(&mut self, now: Instant, group: usize) {
+        let (own, sole) = (self.own_length(now, group), self.sole_turn(group));
         let slots = &mut self.groups[group].slots;
         slots.set_own(own);
         if sole.is_some_and(Turn::is_middle) {
@@ -264,10 +272,10 @@ impl Wild {
 
     /// The slot of the middle of a star has another length: so has that of this node, which has not
     /// begun.
-    pub(super) fn follow_length(&mut self, group: usize) {
+    pub(super) fn follow_length(&mut self, now: Instant, group: usize) {
         let is_granted = self.sole_turn(group) == Some(Turn::Granted);
         if is_granted && self.groups[group].slots.phase() == Phase::Receive {
-            let own = self.own_length(group);
+            let own = self.own_length(now, group);
             self.groups[group].slots.set_own(own);
         }
     }

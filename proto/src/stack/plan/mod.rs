@@ -17,6 +17,7 @@ use crate::link::wild::Turn;
 use crate::routing::NextHop;
 use crate::transport::hop::{Below, HopConfig, Wire};
 
+use phases::Stacks;
 pub(super) use phases::channels_that_help;
 use routes::all_routes;
 use topology::RadioUse;
@@ -157,7 +158,7 @@ impl Scenario {
             _ => (Vec::new(), BTreeSet::new()),
         };
         let names: Arc<[String]> = scenario.node.iter().map(|node| node.name.clone()).collect();
-        let stack = Arc::new(scenario.stack.clone());
+        let stacks = Stacks::build(&scenario.stack, &topology, &turns, &rows);
         let has_blocks = scenario.flow.iter().any(FlowConfig::has_blocks);
         let hop = scenario.stack.hop.clone().or_else(|| has_blocks.then(HopConfig::default));
         let hop = hop.map(Arc::new);
@@ -186,7 +187,7 @@ impl Scenario {
                 node,
                 name: names[number - 1].clone(),
                 addresses: AddressPlan(scenario.subnet),
-                stack: Arc::clone(&stack),
+                stack: stacks.of_node(node),
                 security: security.clone(),
                 hop: hop.clone(),
                 radios: radios.map(radio_plan).collect(),

@@ -5,10 +5,13 @@
 //! cannot; another channel for one of its links opens it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use super::topology::{RadioUse, Step, Topology};
 use crate::base::{Duration, NodeId, PhyKind, RadioId};
-use crate::link::wild::Turn;
+use crate::link::wild::{Lengths, Turn};
+use crate::stack::config::{LinkConfig, StackConfig};
+use crate::stack::problems::packet_on_air;
 use crate::stack::scenario::RadioConfig;
 
 /// Channels that do not touch, by band: what is proposed for a link.
@@ -27,6 +30,50 @@ pub(in crate::stack) struct OddRing {
 
 /// A node on a channel.
 pub(in crate::stack) type Place = (NodeId, u16);
+
+/// The stacks of a network: they differ in the lengths that its settings leave to slots.
+pub(super) struct Stacks<'a> {
+    topology: &'a Topology,
+    turns: &'a [Vec<Turn>],
+    rows: &'a BTreeSet<Place>,
+    by_lengths: BTreeMap<Lengths, Arc<StackConfig>>,
+}
+
+impl<'a> Stacks<'a> {
+    pub(super) fn build(
+        stack: &StackConfig,
+        topology: &'a Topology,
+        turns: &'a [Vec<Turn>],
+        rows: &'a BTreeSet<Place>,
+    ) -> Self {
+        let aired = topology.radios().filter(|(_, radio)| radio.phy != PhyKind::Wire);
+        let on_air = aired.map(|(_, radio)| packet_on_air(radio)).max().unwrap_or_default();
+        let with = |lengths: Lengths| {
+            let mut stack = stack.clone();
+            if let LinkConfig::Wild(wild) = &mut stack.link {
+                *wild = wild.with_lengths(lengths, on_air);
+            }
+            (lengths, Arc::new(stack))
+        };
+        let by_lengths = [Lengths::Equal, Lengths::Pair, Lengths::Star].map(with).into();
+        Self { topology, turns, rows, by_lengths }
+    }
+
+    pub(super) fn of_node(&self, node: NodeId) -> Arc<StackConfig> {
+        let number = usize::from(node.0) - 1;
+        let turns = self.turns.get(number).into_iter().flatten();
+        let lengths = self.topology.radios[number].iter().zip(turns).map(|(radio, turn)| {
+            let is_in_row = self.rows.contains(&(node, radio.config.channel));
+            match turn {
+                Turn::Part { .. } | Turn::Grants { splits: false } => Lengths::Equal,
+                _ if is_in_row => Lengths::Equal,
+                Turn::Whole => Lengths::Pair,
+                Turn::Grants { splits: true } | Turn::Granted => Lengths::Star,
+            }
+        });
+        Arc::clone(&self.by_lengths[&lengths.max().unwrap_or(Lengths::Equal)])
+    }
+}
 
 impl Topology {
     fn radio_of(&self, node: NodeId, step: &Step) -> &RadioUse {

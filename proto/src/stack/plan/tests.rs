@@ -254,6 +254,45 @@ fn radios_aggregate_unless_frames_are_injected_or_another_radio_listens_beside()
 }
 
 #[test]
+fn slots_have_lengths_of_their_own_in_pairs_and_stars_but_not_in_rows() {
+    let lengths = |leaves: &[&str], radio: Option<&str>, link: &str| {
+        let name = |name: &&str| NodeConfig { name: (*name).into(), ..NodeConfig::default() };
+        let to = |leaf: &&str| RadioLinkConfig {
+            between: ["hub".into(), (*leaf).into()],
+            radio: radio.and_then(own),
+            ..RadioLinkConfig::default()
+        };
+        let mut scenario = Scenario {
+            name: "lengths".into(),
+            duration_s: 1.0,
+            node: [&"hub"].into_iter().chain(leaves).map(name).collect(),
+            link: leaves.iter().map(to).collect(),
+            ..Scenario::default()
+        };
+        let wild = serde_json::from_str(link).expect("settings of wild");
+        scenario.stack.link = LinkConfig::Wild(wild);
+        let of = |node: &NodePlan| match &node.stack.link {
+            LinkConfig::Wild(wild) => {
+                [wild.slot_least(), wild.slot_most()].map(Duration::as_millis_f64)
+            }
+            other => panic!("{other:?}"),
+        };
+        let mut all: Vec<[f64; 2]> = scenario.plan().nodes.iter().map(of).collect();
+        all.dedup();
+        all
+    };
+    let (pair, star) = (&["a"][..], &["a", "b"][..]);
+    assert_eq!(lengths(pair, None, "{}"), [[4.0, 20.0]]);
+    assert_eq!(lengths(star, None, "{}"), [[4.0, 36.0]]);
+    assert_eq!(lengths(star, Some("{}"), "{}"), [[20.0, 20.0]], "two radios on one channel");
+    // 1.5 ms of guard, and a packet at 2 Mb/s.
+    assert_eq!(lengths(pair, Some(r#"{ "rate_mbps": 2 }"#), "{}"), [[8.4, 20.0]]);
+    assert_eq!(lengths(star, None, r#"{ "slot_least_ms": 20 }"#), [[20.0, 20.0]]);
+    assert_eq!(lengths(star, None, r#"{ "slot_most_ms": 30 }"#), [[4.0, 30.0]]);
+    assert_eq!(lengths(pair, None, r#"{ "slot_ms": 10, "slot_least_ms": 3.5 }"#), [[3.5, 10.0]]);
+}
+
+#[test]
 fn a_node_on_another_channel_is_heard_but_has_no_route() {
     let mut scenario = placed_chain(2).expanded().into_owned();
     scenario.node[1].radio = own(r#"{ "channel": 3 }"#);

@@ -109,9 +109,9 @@ fn check_slots(found: &mut Found, wild: &WildConfig) {
     if let Some(most) = wild.slot_most_ms {
         let range = wild.slot_ms..=wild.slot_ms * 1.875;
         found.number(path("slot_most_ms"), most, range, "a length for the longest slot");
-        if most > wild.slot_ms && wild.slot_least_ms.is_none_or(|least| least >= wild.slot_ms) {
+        if most > wild.slot_ms && wild.slot_least_ms.is_some_and(|least| least >= wild.slot_ms) {
             let message = "a slot is only longer than slot_ms by what the other one is shorter";
-            found.add(path("slot_most_ms"), message, "slot_least_ms, less than slot_ms, too");
+            found.add(path("slot_most_ms"), message, "a slot_least_ms that is less than slot_ms");
         }
     }
     if !(wild.guard_ms >= 0.0 && wild.guard_ms < wild.slot_least().as_millis_f64()) {
@@ -129,7 +129,7 @@ fn check_slots(found: &mut Found, wild: &WildConfig) {
 
 /// How long the largest packet of a host takes on air where nothing acknowledges it, the mean gap
 /// before it with it.
-pub(super) fn packet_on_air(radio: &RadioConfig) -> Duration {
+pub(in crate::stack) fn packet_on_air(radio: &RadioConfig) -> Duration {
     let spec = RadioSpec {
         id: RadioId(0),
         phy: radio.phy(),
@@ -262,7 +262,8 @@ mod tests {
             let paths = problems(LinkConfig::Wild(wild), &radio).into_iter().map(|(path, _)| path);
             assert_eq!(paths.collect::<Vec<_>>(), ["stack.link.slot_ms"], "{slot_ms}");
         }
-        let wild = WildConfig { slot_most_ms: Some(35.0), ..WildConfig::default() };
+        let (slot_least_ms, slot_most_ms) = (Some(20.0), Some(35.0));
+        let wild = WildConfig { slot_least_ms, slot_most_ms, ..WildConfig::default() };
         let paths = problems(LinkConfig::Wild(wild), &radio).into_iter().map(|(path, _)| path);
         assert_eq!(paths.collect::<Vec<_>>(), ["stack.link.slot_most_ms"]);
         let wild = WildConfig { slot_ms: 5.0, guard_ms: 5.0, ..WildConfig::default() };
