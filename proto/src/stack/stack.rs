@@ -277,3 +277,50 @@ impl Stack {
         self.link.get().slots(now)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stack::Scenario;
+
+    #[test]
+    fn every_counter_is_explained() {
+        let explained: Vec<&str> =
+            include_str!("../../../docs/counters.md").split('`').skip(1).step_by(2).collect();
+        for kind in ["plain", "wild", "two-p", "blindfec", "harq", "arq"] {
+            let routing = if kind == "two-p" { "fixed" } else { "olsr" };
+            let scenario: Scenario = serde_json::from_value(serde_json::json!({
+                "name": "counters",
+                "duration_s": 1,
+                "security": "encrypt",
+                "node": [{ "name": "a" }, { "name": "b" }],
+                "link": [{ "between": ["a", "b"] }],
+                "flow": [{ "from": "a", "to": "b", "kind": "hop" }],
+                "stack": { "link": { "kind": kind }, "routing": { "kind": routing }, "snoop": {} },
+            }))
+            .expect("a scenario");
+            assert_eq!(scenario.problems(), []);
+            let plan = &scenario.plan().nodes[0];
+            let mut stack = Stack::build(plan, Seed(1));
+            stack.set_security(SecureSpec {
+                node: plan.node,
+                identity: Identity::from_secret([1; 32]),
+                entropy: [2; 32],
+                config: plan.security.as_deref().expect("it is on").clone(),
+                peers: plan.peers.clone(),
+                keys: Arc::default(),
+            });
+            let StackStatus { link, security, routing, hop, .. } = stack.status(Instant::ZERO);
+            let (security, hop) = (security.expect("it is on").counters, hop.expect("blocks"));
+            for (what, counters) in [("link", link.counters), ("security", security), ("hop", hop)]
+                .into_iter()
+                .chain([("routing", routing.counters)])
+            {
+                assert!(!counters.is_empty() || what == "routing", "{kind}: {what} has none");
+                for name in counters.keys() {
+                    assert!(explained.contains(&&**name), "{kind}: {name} is not explained");
+                }
+            }
+        }
+    }
+}

@@ -30,7 +30,8 @@ pub struct WildConfig {
     /// Length of the send slot of a node that has enough to send, in milliseconds.
     pub slot_ms: f64,
     /// The shortest send slot of a node that has little to send, in milliseconds; without it a
-    /// fifth of `slot_ms`, or what a packet takes if that is more. If it is `slot_ms`, all slots
+    /// fifth of `slot_ms`, or what a packet takes, or twice the way there and back, if that is
+    /// more; over `udp` devices, whose way nobody knows, `slot_ms`. If it is `slot_ms`, all slots
     /// are equally long, and so they are where a node has several radios on a channel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot_least_ms: Option<f64>,
@@ -104,12 +105,14 @@ impl WildConfig {
     }
 
     /// The same with the lengths of slots that are not given, for a node whose packets take up to
-    /// `on_air`.
-    pub fn with_lengths(&self, lengths: Lengths, on_air: Duration) -> Self {
+    /// `on_air`, and whose farthest neighbour is a `way` away, if that is known.
+    pub fn with_lengths(&self, lengths: Lengths, on_air: Duration, way: Option<Duration>) -> Self {
         let slot_ms = self.slot_ms;
         let packet_ms = self.guard_ms + self.overhead_us / 1e3 + on_air.as_millis_f64();
+        let way_ms = way.map_or(slot_ms, |way| Self::shortest_over(way).as_millis_f64());
         // In tenths, as people write it.
-        let usual_ms = (packet_ms.max(slot_ms * USUAL_LEAST) * 10.0).ceil() / 10.0;
+        let usual_ms = (slot_ms * USUAL_LEAST).max(packet_ms).max(way_ms);
+        let usual_ms = (usual_ms * 10.0).ceil() / 10.0;
         let least_ms = self.slot_least_ms.unwrap_or(usual_ms.min(slot_ms));
         let (least_ms, most_ms) = match lengths {
             Lengths::Equal => (slot_ms, slot_ms),
@@ -117,6 +120,12 @@ impl WildConfig {
             Lengths::Star => (least_ms, self.slot_most_ms.unwrap_or(slot_ms * 2.0 - least_ms)),
         };
         Self { slot_least_ms: Some(least_ms), slot_most_ms: Some(most_ms), ..self.clone() }
+    }
+
+    /// The shortest slot that others can follow who are a `way` away. Measured: a pair fails where
+    /// the way there and back takes two thirds of a slot, a relay near half of one.
+    pub fn shortest_over(way: Duration) -> Duration {
+        way * 4
     }
 
     /// Length of the shortest slot.

@@ -158,7 +158,7 @@ impl Scenario {
             _ => (Vec::new(), BTreeSet::new()),
         };
         let names: Arc<[String]> = scenario.node.iter().map(|node| node.name.clone()).collect();
-        let stacks = Stacks::build(&scenario.stack, &topology, &turns, &rows);
+        let stacks = Stacks::build(&scenario, &topology, &turns, &rows);
         let has_blocks = scenario.flow.iter().any(FlowConfig::has_blocks);
         let hop = scenario.stack.hop.clone().or_else(|| has_blocks.then(HopConfig::default));
         let hop = hop.map(Arc::new);

@@ -12,7 +12,7 @@ use crate::base::{Duration, NodeId, PhyKind, RadioId};
 use crate::link::wild::{Lengths, Turn};
 use crate::stack::config::{LinkConfig, StackConfig};
 use crate::stack::problems::packet_on_air;
-use crate::stack::scenario::RadioConfig;
+use crate::stack::scenario::{DeviceConfig, NodeConfig, RadioConfig, Scenario};
 
 /// Channels that do not touch, by band: what is proposed for a link.
 const APART_24_GHZ: [u16; 3] = [1, 6, 11];
@@ -41,17 +41,22 @@ pub(super) struct Stacks<'a> {
 
 impl<'a> Stacks<'a> {
     pub(super) fn build(
-        stack: &StackConfig,
+        scenario: &Scenario,
         topology: &'a Topology,
         turns: &'a [Vec<Turn>],
         rows: &'a BTreeSet<Place>,
     ) -> Self {
         let aired = topology.radios().filter(|(_, radio)| radio.phy != PhyKind::Wire);
         let on_air = aired.map(|(_, radio)| packet_on_air(radio)).max().unwrap_or_default();
+        let mut devices = scenario.node.iter().flat_map(NodeConfig::all_devices);
+        let way = match devices.any(|device| matches!(device, DeviceConfig::Udp { .. })) {
+            true => None,
+            false => Some(topology.longest_way().map_or(Duration::ZERO, |(_, way)| way)),
+        };
         let with = |lengths: Lengths| {
-            let mut stack = stack.clone();
+            let mut stack = scenario.stack.clone();
             if let LinkConfig::Wild(wild) = &mut stack.link {
-                *wild = wild.with_lengths(lengths, on_air);
+                *wild = wild.with_lengths(lengths, on_air, way);
             }
             (lengths, Arc::new(stack))
         };

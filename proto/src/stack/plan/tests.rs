@@ -255,10 +255,22 @@ fn radios_aggregate_unless_frames_are_injected_or_another_radio_listens_beside()
 
 #[test]
 fn slots_have_lengths_of_their_own_in_pairs_and_stars_but_not_in_rows() {
-    let lengths = |leaves: &[&str], radio: Option<&str>, link: &str| {
-        let name = |name: &&str| NodeConfig { name: (*name).into(), ..NodeConfig::default() };
+    let lengths_over = |km: Option<f64>, leaves: &[&str], radio: Option<&str>, link: &str| {
+        // Nobody knows how far they are: they reach each other by UDP.
+        let address = |name: &str| ([127, 0, 0, name.len() as u8], 4850).into();
+        let device = |name: &str| {
+            let others = [&"hub"].into_iter().chain(leaves).filter(|other| **other != name);
+            let peers = others.map(|other| ((*other).to_owned(), address(other))).collect();
+            DeviceConfig::Udp { bind: address(name), peers, paced: None }
+        };
+        let name = |name: &&str| NodeConfig {
+            name: (*name).into(),
+            device: km.is_none().then(|| device(name)),
+            ..NodeConfig::default()
+        };
         let to = |leaf: &&str| RadioLinkConfig {
             between: ["hub".into(), (*leaf).into()],
+            distance_km: km,
             radio: radio.and_then(own),
             ..RadioLinkConfig::default()
         };
@@ -281,12 +293,17 @@ fn slots_have_lengths_of_their_own_in_pairs_and_stars_but_not_in_rows() {
         all.dedup();
         all
     };
+    let lengths = |leaves, radio, link| lengths_over(Some(1.0), leaves, radio, link);
     let (pair, star) = (&["a"][..], &["a", "b"][..]);
     assert_eq!(lengths(pair, None, "{}"), [[4.0, 20.0]]);
     assert_eq!(lengths(star, None, "{}"), [[4.0, 36.0]]);
     assert_eq!(lengths(star, Some("{}"), "{}"), [[20.0, 20.0]], "two radios on one channel");
     // 1.5 ms of guard, and a packet at 2 Mb/s.
     assert_eq!(lengths(pair, Some(r#"{ "rate_mbps": 2 }"#), "{}"), [[8.4, 20.0]]);
+    // Four times 2.001 ms.
+    assert_eq!(lengths_over(Some(600.0), pair, None, "{}"), [[8.1, 20.0]]);
+    assert_eq!(lengths_over(None, pair, None, "{}"), [[20.0, 20.0]]);
+    assert_eq!(lengths_over(None, pair, None, r#"{ "slot_least_ms": 4 }"#), [[4.0, 20.0]]);
     assert_eq!(lengths(star, None, r#"{ "slot_least_ms": 20 }"#), [[20.0, 20.0]]);
     assert_eq!(lengths(star, None, r#"{ "slot_most_ms": 30 }"#), [[4.0, 30.0]]);
     assert_eq!(lengths(pair, None, r#"{ "slot_ms": 10, "slot_least_ms": 3.5 }"#), [[3.5, 10.0]]);

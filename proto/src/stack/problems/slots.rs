@@ -77,20 +77,23 @@ fn check_room(
     }
 }
 
-/// Whether slots can follow those of the farthest neighbour. Measured: a pair fails where the way
-/// there and back takes two thirds of a slot, a relay near half of one.
+/// Whether slots can follow those of the farthest neighbour.
 fn check_ways(found: &mut Found, scenario: &Scenario, wild: &WildConfig, topology: &Topology) {
     let Some((node, way)) = topology.longest_way() else { return };
-    if way * 4 > wild.slot() {
-        let name = scenario.node_name(node).expect("a node of the scenario");
-        let message = format!(
-            "the way to the farthest neighbour of '{name}' and back takes {:.1} ms, more than half \
-             of a slot: the two would never be in step",
-            (way * 2).as_millis_f64()
-        );
-        let help = format!("at least {}", ((way * 4).as_millis_f64() * 10.0).ceil() / 10.0);
-        found.add("stack.link.slot_ms", message, help);
-    }
+    let shortest = WildConfig::shortest_over(way);
+    let (key, what) = match (shortest > wild.slot(), shortest > wild.slot_least()) {
+        (true, _) => ("slot_ms", "a slot"),
+        (false, true) => ("slot_least_ms", "the shortest slot"),
+        (false, false) => return,
+    };
+    let name = scenario.node_name(node).expect("a node of the scenario");
+    let message = format!(
+        "the way to the farthest neighbour of '{name}' and back takes {:.1} ms, more than half of \
+         {what}: the two would not stay in step",
+        (way * 2).as_millis_f64()
+    );
+    let help = format!("at least {}", (shortest.as_millis_f64() * 10.0).ceil() / 10.0);
+    found.add(format!("stack.link.{key}"), message, help);
 }
 
 /// Radios of one node on channels that overlap without being one: each would keep to slots of its
@@ -277,9 +280,9 @@ mod tests {
 
     #[test]
     fn slots_that_are_short_beside_the_way_are_refused() {
-        let problems = |slot_ms: f64, km: f64| {
+        let problems = |slot_ms: f64, least_ms: Option<f64>, km: f64| {
             let link = serde_json::json!({
-                "kind": "wild", "slot_ms": slot_ms, "guard_ms": 0.1
+                "kind": "wild", "slot_ms": slot_ms, "slot_least_ms": least_ms, "guard_ms": 0.1
             });
             let scenario = serde_json::json!({
                 "name": "x",
@@ -291,11 +294,15 @@ mod tests {
             let scenario: Scenario = serde_json::from_value(scenario).expect("a scenario");
             scenario.problems()
         };
-        assert_eq!(problems(2.0, 149.0), []);
-        let far = problems(2.0, 151.0);
-        assert_eq!((far.len(), &*far[0].path), (1, "stack.link.slot_ms"), "{far:?}");
-        assert_eq!(far[0].help, "at least 2.1");
-        assert_eq!(problems(2.1, 151.0), []);
+        assert_eq!(problems(2.0, None, 149.0), []);
+        for (slot_ms, least_ms, key) in [(2.0, None, "slot_ms"), (16.0, Some(2.0), "slot_least_ms")]
+        {
+            let far = problems(slot_ms, least_ms, 151.0);
+            assert_eq!((far.len(), far[0].path.ends_with(key)), (1, true), "{far:?}");
+            assert_eq!(far[0].help, "at least 2.1");
+        }
+        assert_eq!(problems(2.1, None, 151.0), []);
+        assert_eq!(problems(16.0, Some(2.1), 151.0), []);
     }
 
     #[test]
