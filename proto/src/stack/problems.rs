@@ -26,7 +26,6 @@ use super::scenario::{
     SweepConfig, SweepValue,
 };
 use flow::check_flow_kind;
-pub(super) use link::packet_on_air;
 use names::Names;
 use relay::check_relay;
 

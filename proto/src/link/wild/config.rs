@@ -128,12 +128,12 @@ impl WildConfig {
         way * 4
     }
 
-    /// Length of the shortest slot.
+    /// Length of the shortest slot; that of all if neither the scenario nor its plan gives one.
     pub fn slot_least(&self) -> Duration {
         Duration::from_secs_f64(self.slot_least_ms.unwrap_or(self.slot_ms) / 1e3)
     }
 
-    /// Length of the longest slot.
+    /// Length of the longest slot; that of all if neither the scenario nor its plan gives one.
     pub fn slot_most(&self) -> Duration {
         Duration::from_secs_f64(self.slot_most_ms.unwrap_or(self.slot_ms) / 1e3)
     }

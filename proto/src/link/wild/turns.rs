@@ -232,11 +232,12 @@ impl Wild {
             }
             Some(Turn::Whole | Turn::Part { .. }) | None => {}
         }
-        let mut peers = ports.iter().flat_map(|port| &port.peers);
-        let is_at_rest =
-            peers.all(|index| self.peers[*index].used.is_none_or(|at| now.since(at) > REST));
         let is_equal = least == most || ports.iter().any(|port| port.turns.turn != Turn::Whole);
-        if is_equal || is_at_rest {
+        let is_at_rest = |index: &usize| {
+            let used = self.peers[*index].used;
+            used.is_none_or(|at| now.since(at) > REST)
+        };
+        if is_equal || ports.iter().flat_map(|port| &port.peers).all(is_at_rest) {
             return slot;
         }
         let unit = slot / u64::from(FULL_LENGTH);

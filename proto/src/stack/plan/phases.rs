@@ -11,7 +11,6 @@ use super::topology::{RadioUse, Step, Topology};
 use crate::base::{Duration, NodeId, PhyKind, RadioId};
 use crate::link::wild::{Lengths, Turn};
 use crate::stack::config::{LinkConfig, StackConfig};
-use crate::stack::problems::packet_on_air;
 use crate::stack::scenario::{DeviceConfig, NodeConfig, RadioConfig, Scenario};
 
 /// Channels that do not touch, by band: what is proposed for a link.
@@ -47,7 +46,7 @@ impl<'a> Stacks<'a> {
         rows: &'a BTreeSet<Place>,
     ) -> Self {
         let aired = topology.radios().filter(|(_, radio)| radio.phy != PhyKind::Wire);
-        let on_air = aired.map(|(_, radio)| packet_on_air(radio)).max().unwrap_or_default();
+        let on_air = aired.map(|(_, radio)| radio.packet_on_air()).max().unwrap_or_default();
         let mut devices = scenario.node.iter().flat_map(NodeConfig::all_devices);
         let way = match devices.any(|device| matches!(device, DeviceConfig::Udp { .. })) {
             true => None,
@@ -67,14 +66,13 @@ impl<'a> Stacks<'a> {
     pub(super) fn of_node(&self, node: NodeId) -> Arc<StackConfig> {
         let number = usize::from(node.0) - 1;
         let turns = self.turns.get(number).into_iter().flatten();
-        let lengths = self.topology.radios[number].iter().zip(turns).map(|(radio, turn)| {
-            let is_in_row = self.rows.contains(&(node, radio.config.channel));
-            match turn {
-                Turn::Part { .. } | Turn::Grants { splits: false } => Lengths::Equal,
-                _ if is_in_row => Lengths::Equal,
-                Turn::Whole => Lengths::Pair,
-                Turn::Grants { splits: true } | Turn::Granted => Lengths::Star,
-            }
+        let radios = self.topology.radios[number].iter().zip(turns);
+        let aired = radios.filter(|(radio, _)| radio.config.phy != PhyKind::Wire);
+        let lengths = aired.map(|(radio, turn)| match turn {
+            _ if self.rows.contains(&(node, radio.config.channel)) => Lengths::Equal,
+            Turn::Part { .. } => Lengths::Equal,
+            Turn::Whole => Lengths::Pair,
+            Turn::Grants { .. } | Turn::Granted => Lengths::Star,
         });
         Arc::clone(&self.by_lengths[&lengths.max().unwrap_or(Lengths::Equal)])
     }

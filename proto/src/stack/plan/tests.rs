@@ -271,7 +271,10 @@ fn slots_have_lengths_of_their_own_in_pairs_and_stars_but_not_in_rows() {
         let to = |leaf: &&str| RadioLinkConfig {
             between: ["hub".into(), (*leaf).into()],
             distance_km: km,
-            radio: radio.and_then(own),
+            radio: match *leaf {
+                "wired" => own(r#"{ "phy": "wire" }"#),
+                _ => radio.and_then(own),
+            },
             ..RadioLinkConfig::default()
         };
         let mut scenario = Scenario {
@@ -298,6 +301,8 @@ fn slots_have_lengths_of_their_own_in_pairs_and_stars_but_not_in_rows() {
     assert_eq!(lengths(pair, None, "{}"), [[4.0, 20.0]]);
     assert_eq!(lengths(star, None, "{}"), [[4.0, 36.0]]);
     assert_eq!(lengths(star, Some("{}"), "{}"), [[20.0, 20.0]], "two radios on one channel");
+    let beside = &["a", "b", "wired"];
+    assert_eq!(lengths(beside, Some("{}"), "{}"), [[20.0, 20.0]], "a wire is no end of a pair");
     // 1.5 ms of guard, and a packet at 2 Mb/s.
     assert_eq!(lengths(pair, Some(r#"{ "rate_mbps": 2 }"#), "{}"), [[8.4, 20.0]]);
     // Four times 2.001 ms.

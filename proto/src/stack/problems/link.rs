@@ -2,7 +2,6 @@
 
 use super::Found;
 use super::hop::check_hop;
-use crate::base::{Duration, RadioId, RadioSpec};
 use crate::link::blindfec::BlindFecConfig;
 use crate::link::harq::{ArqConfig, HarqConfig};
 use crate::link::queue::QueueConfig;
@@ -11,11 +10,6 @@ use crate::link::two_p::TwoPConfig;
 use crate::link::wild::WildConfig;
 use crate::stack::config::{LinkConfig, StackConfig};
 use crate::stack::scenario::{LinkOverhead, RadioConfig};
-
-/// The largest packet that hosts send, and what a frame has beside it and what is of the radio: a
-/// header, a bulk acknowledgement and a seal.
-pub(super) const PACKET_BYTES: usize = 1_500;
-const OVERHEAD_BYTES: usize = 72;
 
 /// The link and what stands around it.
 pub(super) fn check_stack(found: &mut Found, stack: &StackConfig, radio: &RadioConfig) {
@@ -125,22 +119,6 @@ fn check_slots(found: &mut Found, wild: &WildConfig) {
             "at least 0 and less than slot_ms; 1 to 2 suits most hosts",
         );
     }
-}
-
-/// How long the largest packet of a host takes on air where nothing acknowledges it, the mean gap
-/// before it with it.
-pub(in crate::stack) fn packet_on_air(radio: &RadioConfig) -> Duration {
-    let spec = RadioSpec {
-        id: RadioId(0),
-        phy: radio.phy(),
-        rate: radio.rate(),
-        gap: radio.gap,
-        channel: radio.channel,
-        seal_bytes: 0,
-        edca: radio.edca,
-        aggregate: 1,
-    };
-    spec.unacknowledged(PACKET_BYTES + OVERHEAD_BYTES)
 }
 
 pub(super) fn check_two_p(found: &mut Found, two_p: &TwoPConfig) {

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::Found;
-use super::link::{PACKET_BYTES, packet_on_air};
 use super::names::Names;
 use crate::base::{NodeId, PhyKind};
 use crate::link::wild::WildConfig;
 use crate::stack::config::LinkConfig;
 use crate::stack::plan::{Topology, channels_that_help};
-use crate::stack::scenario::{RadioLinkConfig, Scenario};
+use crate::stack::scenario::{PACKET_BYTES, RadioLinkConfig, Scenario};
 
 /// Rings of an odd number of nodes on one channel: two neighbours in them would always send at the
 /// same time.
@@ -64,7 +63,7 @@ fn check_room(
     (key, room): (&str, f64),
 ) {
     let aired = topology.radios().filter(|(_, radio)| radio.phy != PhyKind::Wire);
-    let all = aired.map(|(node, radio)| (node, packet_on_air(radio).as_millis_f64()));
+    let all = aired.map(|(node, radio)| (node, radio.packet_on_air().as_millis_f64()));
     let Some((node, air)) = all.max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
     if air > room {
         let name = scenario.node_name(node).expect("a node of the scenario");
@@ -129,7 +128,7 @@ fn check_parts(found: &mut Found, wild: &WildConfig, topology: &Topology) {
     let parts = topology.parts().into_iter().filter(|(count, _)| *count > 1);
     let mut parts = parts.map(|(count, radio)| {
         let room = wild.slot_ms / f64::from(count) - wild.guard_ms - wild.overhead_us / 1e3;
-        (count, packet_on_air(radio).as_millis_f64(), room)
+        (count, radio.packet_on_air().as_millis_f64(), room)
     });
     if let Some((count, air, room)) = parts.find(|(_, air, room)| air > room) {
         let message = format!(

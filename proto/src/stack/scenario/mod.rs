@@ -44,6 +44,7 @@ pub use node::{ClockConfig, DeviceConfig, NodeConfig};
 pub use propagation::{
     CurveConfig, InterferenceConfig, PropagationConfig, PropagationKind, SinrSettings,
 };
+pub(super) use radio::PACKET_BYTES;
 pub use radio::{EifsConfig, HostConfig, LinkOverhead, RadioConfig};
 pub use radio_override::RadioOverride;
 pub use random_ends::RandomEnds;

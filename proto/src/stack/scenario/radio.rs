@@ -6,7 +6,15 @@ use serde::{Deserialize, Serialize};
 use super::departure::DelayConfig;
 use super::is_zero;
 use super::mac::{AccessConfigs, FirstAccess, Protection, RateControl};
-use crate::base::{AckRate, Band, Bitrate, Gap, GuardInterval, Phy, PhyKind, Preamble, Width};
+use crate::base::{
+    AckRate, Band, Bitrate, Duration, Gap, GuardInterval, Phy, PhyKind, Preamble, RadioId,
+    RadioSpec, Width,
+};
+
+/// The largest packet that hosts send, and what a frame has beside it and what is of the radio: a
+/// header, a bulk acknowledgement and a seal.
+pub(in crate::stack) const PACKET_BYTES: usize = 1_500;
+const OVERHEAD_BYTES: usize = 72;
 
 /// Settings of a radio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -210,6 +218,22 @@ impl Default for RadioConfig {
 }
 
 impl RadioConfig {
+    /// How long the largest packet of a host takes on air where nothing acknowledges it, the mean
+    /// gap before it with it.
+    pub(in crate::stack) fn packet_on_air(&self) -> Duration {
+        let spec = RadioSpec {
+            id: RadioId(0),
+            phy: self.phy(),
+            rate: self.rate(),
+            gap: self.gap,
+            channel: self.channel,
+            seal_bytes: 0,
+            edca: self.edca,
+            aggregate: 1,
+        };
+        spec.unacknowledged(PACKET_BYTES + OVERHEAD_BYTES)
+    }
+
     /// The PHY with its choices. A width that there is not counts as 20 MHz.
     pub fn phy(&self) -> Phy {
         Phy {
