@@ -13,7 +13,7 @@ say() { echo "setup: $*" >&2; }
 # A command, and the Debian package that brings it.
 demo="cc:gcc ld:binutils"
 test="$demo git:git ip:iproute2 ping:iputils-ping iperf3:iperf3 tshark:tshark dumpcap:tshark
-    ssh:openssh-client sshd:openssh-server curl:curl nft:nftables python3:python3 xz:xz-utils objcopy:binutils flock:util-linux
+    ssh:openssh-client sshd:openssh-server curl:curl nft:nftables python3:python3 xz:xz-utils objcopy:binutils flock:util-linux chrt:util-linux
     wg:wireguard-tools wireguard-go:wireguard-go"
 
 validate="$test make:make g++:g++"

@@ -226,7 +226,7 @@ fn wait_until(mut is_true: impl FnMut() -> bool) -> bool {
 }
 
 fn start(scenario: &str) -> Result<Lab, Box<dyn Error>> {
-    start_lab(&toml::from_str(scenario)?)
+    start_lab(&farhop_testkit::scenario(scenario))
 }
 
 fn start_lab(scenario: &Scenario) -> Result<Lab, Box<dyn Error>> {
@@ -337,7 +337,7 @@ fn recorded() -> Outcome {
     );
     let recording = "time_ns,link,fate\n0,a>b,crc\n1500000000,a>b,ok\n4000000000,a>b,end\n";
     let recording = LossTrace::parse(recording, None)?;
-    let mut scenario: Scenario = toml::from_str(&text)?;
+    let mut scenario = farhop_testkit::scenario(&text);
     let (_, loss) = scenario.losses_mut().next().ok_or("no loss")?;
     loss.recordings_mut().pop().ok_or("no recording")?.recording = Some(recording.into());
     let report = start_lab(&scenario)?.run_flows(&mut |_| true)?;

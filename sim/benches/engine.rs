@@ -44,14 +44,14 @@ fn simulate(bencher: Bencher<'_, '_>, mut scenario: Scenario) {
 #[divan::bench(sample_count = 10)]
 fn tcp_over_the_demos_link(bencher: Bencher<'_, '_>) {
     let text = include_str!("../../scenarios/demo.toml");
-    simulate(bencher, toml::from_str(text).expect("a good scenario"));
+    simulate(bencher, farhop_testkit::scenario(text));
 }
 
 /// Transfers from one node to another, all of which wait for the same link.
 #[divan::bench(args = [10, 100, 1_000], sample_count = 10)]
 fn tcp_flows_over_one_link(bencher: Bencher<'_, '_>, flows: usize) {
     let text = include_str!("../../scenarios/plain.toml");
-    let mut all: Scenario = toml::from_str(text).expect("a good scenario");
+    let mut all = farhop_testkit::scenario(text);
     all.flow = vec![FlowConfig { name: String::new(), ..all.flow[0].clone() }; flows];
     simulate(bencher, all);
 }

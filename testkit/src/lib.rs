@@ -8,9 +8,11 @@ mod network;
 mod oracle;
 pub mod oracles;
 mod pair;
+mod scenario;
 pub mod swarm;
 
 pub use clock::Clock;
 pub use network::{FrameLoss, Make, Network, Span, keep_waiting};
 pub use oracle::Ledger;
 pub use pair::{Loss, OnAir, Pair, PairConfig, Source};
+pub use scenario::scenario;

@@ -75,7 +75,7 @@ mod tests {
         let text = "name = \"x\"\nstack.link = { kind = \"wild\" }\n\
                     node = [{ name = \"hill\" }, { name = \"valley\" }]\n\
                     link = [{ between = [\"hill\", \"valley\"], distance_km = 12 }]\n";
-        let scenario: farhop_proto::stack::Scenario = toml::from_str(text).expect("a scenario");
+        let scenario = farhop_testkit::scenario(text);
         let plan = scenario.plan();
         let mut neighbours = Neighbours::build(&plan.nodes[0]);
         let stack = farhop_proto::stack::Stack::build(&plan.nodes[0], farhop_proto::base::Seed(1));

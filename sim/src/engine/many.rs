@@ -80,8 +80,7 @@ mod tests {
     use super::*;
 
     fn hashes(threads: usize) -> Vec<String> {
-        let scenario: Scenario =
-            toml::from_str(include_str!("../../../scenarios/demo.toml")).expect("a good scenario");
+        let scenario = farhop_testkit::scenario(include_str!("../../../scenarios/demo.toml"));
         let job = |index: usize| (Scenario { duration_s: 2.0, ..scenario.clone() }, index as u64);
         let many = Many { runs: 5, threads, job: &job, progress: &|_| true };
         let mut hashes = vec![String::new(); 5];
@@ -100,8 +99,7 @@ mod tests {
 
     #[test]
     fn an_early_end_hands_over_what_was_finished() {
-        let scenario: Scenario =
-            toml::from_str(include_str!("../../../scenarios/demo.toml")).expect("a good scenario");
+        let scenario = farhop_testkit::scenario(include_str!("../../../scenarios/demo.toml"));
         let job = |index: usize| (Scenario { duration_s: 1.0, ..scenario.clone() }, index as u64);
         let many = Many { runs: 50, threads: 1, job: &job, progress: &|seconds| seconds < 3.5 };
         let mut finished = Vec::new();

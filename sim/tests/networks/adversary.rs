@@ -4,8 +4,7 @@ use farhop_proto::stack::{AdversaryConfig, FlowKind, LinkConfig, Scenario};
 use farhop_sim::engine::{AdversaryReport, Report, RunOptions, run};
 
 fn scenario() -> Scenario {
-    let scenario: Scenario =
-        toml::from_str(include_str!("../../../scenarios/adversary.toml")).expect("a good scenario");
+    let scenario = farhop_testkit::scenario(include_str!("../../../scenarios/adversary.toml"));
     assert!(scenario.problems().is_empty(), "{:?}", scenario.problems());
     scenario
 }

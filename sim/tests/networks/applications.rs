@@ -1,6 +1,5 @@
 //! Applications of flows, over a clean link of 802.11b.
 
-use farhop_proto::stack::Scenario;
 use farhop_sim::engine::{FlowReport, RunOptions, run};
 
 use super::report;
@@ -13,7 +12,7 @@ fn flows(secs: u32, flows: &str) -> Vec<FlowReport> {
          link = [{{ between = [\"a\", \"b\"], distance_km = 1 }}]\n\
          [radio]\nphy = \"802.11b\"\npreamble = \"short\"\nrate_mbps = 11\n{flows}"
     );
-    let scenario: Scenario = toml::from_str(&text).expect("a good scenario");
+    let scenario = farhop_testkit::scenario(&text);
     assert_eq!(scenario.problems(), []);
     run(&scenario, RunOptions::default()).expect("it runs").flows
 }
@@ -235,7 +234,7 @@ fn a_flow_that_ends_before_it_is_measured_is_refused() {
          node = [{ name = \"a\" }, { name = \"b\" }]\n\
          link = [{ between = [\"a\", \"b\"], distance_km = 1 }]\n\
          flow = [{ from = \"a\", to = \"b\", kind = \"udp\", stop_s = 4 }]\n";
-    let problems = toml::from_str::<Scenario>(text).expect("a scenario").problems();
+    let problems = farhop_testkit::scenario(text).problems();
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert_eq!(problems[0].path, "flow[0].stop_s");
 }
@@ -253,7 +252,7 @@ fn call_beside_blocks(gap_ms: f64) -> (f64, FlowReport) {
          [[flow]]\nfrom = \"n3\"\nto = \"n4\"\nkind = \"hop\"\n\
          [[flow]]\nfrom = \"n1\"\nto = \"n2\"\nkind = \"voip\"\n"
     );
-    let scenario: Scenario = toml::from_str(&text).expect("a good scenario");
+    let scenario = farhop_testkit::scenario(&text);
     assert_eq!(scenario.problems(), []);
     let mut flows = run(&scenario, RunOptions::default()).expect("it runs").flows;
     let call = flows.remove(1);

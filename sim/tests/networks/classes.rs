@@ -1,7 +1,6 @@
 //! Classes of flows on a long lossy link under `wild`. Flows have the ports 5001, 5002, .. in their
 //! order.
 
-use farhop_proto::stack::Scenario;
 use farhop_sim::engine::{Distribution, FlowReport, RunOptions, run};
 
 /// 80 km of 802.11b with a loss of `p` for each frame, these settings of the link, these flows.
@@ -13,7 +12,7 @@ fn flows(secs: u32, p: f64, link: &str, flows: &str) -> Vec<FlowReport> {
          [radio]\nphy = \"802.11b\"\npreamble = \"short\"\nrate_mbps = 11\n\
          [stack.link]\nkind = \"wild\"\n{link}\n{flows}"
     );
-    let scenario: Scenario = toml::from_str(&text).expect("a good scenario");
+    let scenario = farhop_testkit::scenario(&text);
     assert_eq!(scenario.problems(), []);
     run(&scenario, RunOptions::default()).expect("it runs").flows
 }
@@ -120,7 +119,7 @@ fn star(radio: &str, loss: f64, flows: &str) -> Vec<FlowReport> {
          class = [{{ name = \"calls\", dscp = 46, preset = \"realtime\" }}]\n\
          [[node]]\nname = \"m\"\n{stations}{flows}"
     );
-    let scenario: Scenario = toml::from_str(&text).expect("a good scenario");
+    let scenario = farhop_testkit::scenario(&text);
     assert_eq!(scenario.problems(), []);
     run(&scenario, RunOptions::default()).expect("it runs").flows
 }

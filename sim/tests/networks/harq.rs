@@ -2,7 +2,7 @@
 //! what follows from the model (`loss-tolerant.md` 3 and 4), and on radios beside a stranger.
 
 use farhop_proto::base::Gap;
-use farhop_proto::link::harq::{HarqConfig, Sigma};
+use farhop_proto::link::harq::{ArqConfig, HarqConfig, Resend, Sigma};
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::stack::{FlowKind, LinkConfig, LinkOverhead, LossConfig, Scenario};
 use farhop_sim::engine::{Report, RunOptions, run};
@@ -13,8 +13,7 @@ const TIMES: [f64; 2] = [2.5, 6.5];
 const LOSSES: [f64; 6] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5];
 
 fn scenario(loss: f64) -> Scenario {
-    let mut scenario: Scenario =
-        toml::from_str(include_str!("../../../scenarios/harq.toml")).expect("a good scenario");
+    let mut scenario = farhop_testkit::scenario(include_str!("../../../scenarios/harq.toml"));
     scenario.link[0].loss = Some(LossConfig::Bernoulli { p: loss });
     scenario.measure_from_s = None;
     scenario
@@ -128,8 +127,8 @@ fn arq_sends_all_units_as_often_as_the_worst_of_twenty_needs() {
 fn arq_that_repeats_what_is_missing_wastes_nothing() {
     for loss in [0.2, 0.5] {
         let mut scenario = scenario(loss);
-        let config = toml::from_str("kind = \"arq\"\nresend = \"missing\"").expect("settings");
-        scenario.stack.link = config;
+        let config = ArqConfig { resend: Resend::Missing, ..ArqConfig::default() };
+        scenario.stack.link = LinkConfig::Arq(config);
         let ours = Counted::new(&scenario);
         near("goodput", loss, ours.goodput(), 10.0 * (1.0 - loss), 0.02, 0.0);
     }
@@ -171,7 +170,7 @@ fn sealing_the_packet_costs_24_bytes_of_it() {
 #[test]
 fn strangers_beside_radios_change_nothing() {
     let text = include_str!("../../../scenarios/adversary.toml");
-    let mut scenario: Scenario = toml::from_str(text).expect("a good scenario");
+    let mut scenario = farhop_testkit::scenario(text);
     scenario.duration_s = 30.0;
     // Slots need no backoff, two that contend do.
     scenario.radio.gap = Gap::Backoff;

@@ -5,7 +5,7 @@ use farhop_proto::stack::{LinkConfig, LossConfig, Scenario};
 use farhop_sim::engine::{RunOptions, run};
 
 fn demo() -> Scenario {
-    toml::from_str(include_str!("../../../scenarios/demo.toml")).expect("a good scenario")
+    farhop_testkit::scenario(include_str!("../../../scenarios/demo.toml"))
 }
 
 /// Bytes of the three messages of a handshake: init, response with a beacon, cookie.
@@ -91,7 +91,7 @@ fn star(kind: &str, is_sealed: bool, is_third_off: bool) -> Vec<f64> {
          [stack.link]\nkind = \"{kind}\"\n{}",
         if is_third_off { fault } else { "" }
     );
-    let mut scenario: Scenario = toml::from_str(&text).expect("a scenario");
+    let mut scenario = farhop_testkit::scenario(&text);
     assert_eq!(scenario.problems(), []);
     scenario.security = is_sealed.then(SecurityConfig::default);
     let report = run(&scenario, RunOptions::default()).expect("it runs");

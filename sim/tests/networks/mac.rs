@@ -1,11 +1,10 @@
 //! Whole scenarios over the newer MACs: what a link of datagrams carries, and what the keys do.
 
-use farhop_proto::stack::Scenario;
 use farhop_sim::engine::{Report, RunOptions, run};
 
 /// Runs a scenario that has no problems.
 fn simulate(text: &str) -> Report {
-    let scenario: Scenario = toml::from_str(text).expect("a good scenario");
+    let scenario = farhop_testkit::scenario(text);
     let problems = scenario.problems();
     assert!(problems.is_empty(), "{problems:?}");
     run(&scenario, RunOptions::default()).expect("it runs")
@@ -140,7 +139,7 @@ fn what_no_card_takes_is_refused() {
     let refused = |radio: &str| -> Vec<String> {
         let text =
             format!("name = \"x\"\nduration_s = 1\n[radio]\n{radio}\n[[node]]\nname = \"a\"");
-        let scenario: Scenario = toml::from_str(&text).expect("well-formed");
+        let scenario = farhop_testkit::scenario(&text);
         scenario.problems().into_iter().map(|problem| problem.path).collect()
     };
     for (radio, path) in [
@@ -164,7 +163,7 @@ fn one_noise_for_channels_of_two_widths_is_refused() {
              node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
              link = [{{ between = [\"a\", \"b\"], distance_km = 1, radio = {{ {own} }} }}]"
         );
-        let scenario: Scenario = toml::from_str(&text).expect("well-formed");
+        let scenario = farhop_testkit::scenario(&text);
         scenario.problems().into_iter().map(|problem| problem.path).collect()
     };
     assert_eq!(paths("", "width_mhz = 5"), ["link[0].radio.width_mhz"]);
@@ -182,7 +181,7 @@ fn blocks_cross_every_kind_of_link_on_a_radio_with_access_categories() {
              link = [{{ between = [\"a\", \"b\"] }}]\n\
              flow = [{{ from = \"a\", to = \"b\", kind = \"hop\", bytes = 100000 }}]"
         );
-        let scenario: Scenario = toml::from_str(&text).expect("a scenario");
+        let scenario = farhop_testkit::scenario(&text);
         assert_eq!(scenario.problems(), [], "{kind}");
         let report = run(&scenario, RunOptions::default()).expect("it runs");
         assert_eq!(report.flows[0].delivered_bytes, 100_000, "{kind}");
@@ -213,7 +212,7 @@ fn whoever_can_decode_a_frame_waits_for_its_end_however_weak_it_is() {
                 [[node]]\nname = \"y\"\nposition_m = [-40, 0]\n\
                 [[flow]]\nfrom = \"x\"\nto = \"ap\"\nkind = \"udp\"\nsize_bytes = 1472\n\
                 [[flow]]\nfrom = \"y\"\nto = \"ap\"\nkind = \"udp\"\nsize_bytes = 1472\n";
-    let scenario: Scenario = toml::from_str(text).expect("a good scenario");
+    let scenario = farhop_testkit::scenario(text);
     let report = run(&scenario, RunOptions::default()).expect("it runs");
     let rates: Vec<f64> = report.flows.iter().map(|flow| flow.goodput_mbps).collect();
     println!("{rates:.2?} Mb/s");

@@ -20,12 +20,11 @@ mod space;
 mod tree;
 mod wires;
 
-use farhop_proto::stack::Scenario;
 use farhop_sim::engine::{Report, RunOptions, run};
 
 /// What came of a scenario that has no problems.
 fn report(text: &str) -> Report {
-    let scenario: Scenario = toml::from_str(text).expect("a scenario");
+    let scenario = farhop_testkit::scenario(text);
     assert_eq!(scenario.problems(), []);
     run(&scenario, RunOptions::default()).expect("a run")
 }

@@ -6,7 +6,7 @@ use farhop_proto::stack::{LinkConfig, RoutingConfig, Scenario};
 use farhop_sim::engine::{Report, RunOptions, run};
 
 fn scenario(text: &str) -> Scenario {
-    let scenario: Scenario = toml::from_str(text).expect("a good scenario");
+    let scenario = farhop_testkit::scenario(text);
     assert!(scenario.problems().is_empty(), "{:?}", scenario.problems());
     scenario
 }

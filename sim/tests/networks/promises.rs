@@ -14,8 +14,7 @@ use farhop_sim::engine::{Report, RunOptions, run};
 const DEMO_HASH: &str = "5682e3d8d1b35606";
 
 fn demo(loss: f64) -> Scenario {
-    let mut scenario: Scenario =
-        toml::from_str(include_str!("../../../scenarios/demo.toml")).expect("a good scenario");
+    let mut scenario = farhop_testkit::scenario(include_str!("../../../scenarios/demo.toml"));
     scenario.link[0].loss = Some(LossConfig::Bernoulli { p: loss });
     scenario
 }

@@ -1,6 +1,5 @@
 //! TCP from hop to hop through applications on relays.
 
-use farhop_proto::stack::Scenario;
 use farhop_sim::engine::{FlowReport, Report, RunOptions, run};
 
 /// Runs flows over a row of nodes from `a` to `d`, 802.11b, each in reach of its neighbours only.
@@ -12,7 +11,7 @@ fn over_three_hops(secs: u32, keys: &str, flows: &str) -> Report {
          {{ between = [\"c\", \"d\"] }}]\n\
          [radio]\nphy = \"802.11b\"\nrate_mbps = 11\n{flows}"
     );
-    let scenario: Scenario = toml::from_str(&text).expect("a good scenario");
+    let scenario = farhop_testkit::scenario(&text);
     assert_eq!(scenario.problems(), []);
     run(&scenario, RunOptions::default()).expect("it runs")
 }

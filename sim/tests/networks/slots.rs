@@ -32,7 +32,7 @@ fn network(links: &[(&str, &str, f64, u16)], flows: &[(&str, &str)], loss: f64) 
     for (from, to) in flows {
         text += &format!("[[flow]]\nfrom = \"{from}\"\nto = \"{to}\"\nkind = \"tcp\"\n");
     }
-    toml::from_str(&text).expect("a good scenario")
+    farhop_testkit::scenario(&text)
 }
 
 fn simulate(scenario: &Scenario) -> Report {

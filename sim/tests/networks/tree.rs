@@ -34,7 +34,7 @@ fn scenario(rng: &mut Rng) -> Scenario {
              radio = {{ channel = 1 }}\n"
         );
     }
-    toml::from_str(&text).expect("a good scenario")
+    farhop_testkit::scenario(&text)
 }
 
 /// A node: its link, and the radios of its own by their indices on the medium.
