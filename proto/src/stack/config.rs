@@ -188,7 +188,8 @@ impl LinkConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum RoutingConfig {
-    /// Shortest paths over the links of the scenario, fixed for the whole run.
+    /// Shortest paths over the links of the scenario, fixed for the whole run; over links that
+    /// always lose everything where there is no other way.
     Fixed {},
     /// Every node learns the network and takes the path of the fewest expected transmissions.
     Olsr(OlsrConfig),

@@ -269,7 +269,8 @@ impl Exchange {
             return self.sockets.on_there(now, node);
         }
         if self.courier.has(arrived.id.flow.local) {
-            self.courier.on_arrived(&self.office, hop, arrived);
+            let given_up = self.courier.on_arrived(&self.office, hop, arrived);
+            self.tell(now, hop, given_up);
         } else {
             self.sockets.on_arrived(&self.office, now, hop, arrived);
         }

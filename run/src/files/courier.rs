@@ -188,17 +188,23 @@ impl Courier {
         office.ask(Task::Note(file));
     }
 
-    /// The destination of a file has a block of it, or refuses it.
-    pub(crate) fn on_arrived(&mut self, office: &Office, hop: &mut Hop, arrived: Arrived) {
+    /// The destination of a file has a block of it, or refuses it: then it is told that the file is
+    /// given up. It may have lost what came, and begin anew with what a relay still has.
+    pub(crate) fn on_arrived(
+        &mut self,
+        office: &Office,
+        hop: &mut Hop,
+        arrived: Arrived,
+    ) -> Option<(NodeId, GivenUp)> {
         let (local, number) = (arrived.id.flow.local, arrived.id.number);
-        let Some(trip) = self.trips.get_mut(&local) else { return };
+        let trip = self.trips.get_mut(&local)?;
         if trip.file.state != State::Moving {
-            return;
+            return None;
         }
         if arrived.is_refused {
             let to = &trip.file.to_name;
             let why = format!("{to} does not take it: its log says why, or it has lost what came");
-            return self.fail(office, hop, local, why);
+            return self.give_up(office, hop, local, why);
         }
         trip.early.insert(number);
         while trip.early.remove(&trip.file.arrived) {
@@ -210,6 +216,7 @@ impl Courier {
         }
         let file = Box::new(trip.file.clone());
         office.ask(Task::Note(file));
+        None
     }
 
     /// Takes a file to be sent under a number that is free.
@@ -548,6 +555,22 @@ mod tests {
         assert!(matches!(asked.try_iter().collect::<Vec<_>>()[..], [Task::Forget(7)]));
         let left = courier.status(&office, &hop).outgoing;
         assert_eq!(left.iter().map(|file| file.id).collect::<Vec<_>>(), [8]);
+    }
+
+    #[test]
+    fn whoever_refuses_a_file_is_told_once_that_it_is_given_up() {
+        let (office, _asked) = Office::of_test();
+        let mut hop = hop(office.config.clone());
+        let mut courier = Courier::build(vec![outgoing(7, 0, State::Moving)], Vec::new());
+        let id = BlockId { flow: office.flow(7), number: 3 };
+        let mut on = |is_refused| {
+            let arrived = Arrived { id, bytes: 0, is_refused };
+            courier.on_arrived(&office, &mut hop, arrived)
+        };
+        assert!(on(false).is_none(), "it takes a block");
+        let (to, what) = on(true).expect("a notice");
+        assert_eq!((to, what.local, what.nonce), (NodeId(3), 7, 1));
+        assert!(on(true).is_none(), "it is over");
     }
 
     #[test]

@@ -263,6 +263,7 @@ impl Senders {
                 0 => "nobody there takes it".to_owned(),
                 _ => "it is not taken there any more".to_owned(),
             };
+            self.given_up.extend(self.under_way(local).and_then(|file| file.told));
             return self.fail(office, hop, local, why);
         }
         sender.early.insert(number);

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::stack::{FaultConfig, FlowKind, LinkConfig, OnOffConfig, Scenario};
-use farhop_sim::engine::{Report, RunOptions, run};
+use farhop_sim::engine::{FlowReport, Report, RunOptions, run};
+
+use super::report;
 
 /// A network under `wild`: links by their ends, length in kilometres, and channel (0 for the
 /// common radio of both ends); TCP flows by their ends.
@@ -252,9 +254,8 @@ fn a_star_whose_slots_change_their_lengths_keeps_its_step() {
                 flow.on_off = Some(on_off);
             }
             let LinkConfig::Wild(wild) = &mut scenario.stack.link else { panic!("wild") };
-            if is_split {
-                (wild.slot_least_ms, wild.slot_most_ms) = (Some(5.0), Some(35.0));
-            }
+            (wild.slot_least_ms, wild.slot_most_ms) =
+                if is_split { (Some(5.0), Some(35.0)) } else { (Some(20.0), None) };
             let options = RunOptions { seed: Some(seed), ..RunOptions::default() };
             run(&scenario, options).expect("it runs")
         });
@@ -267,6 +268,42 @@ fn a_star_whose_slots_change_their_lengths_keeps_its_step() {
         assert!(after > 0.98 * before, "seed {seed}: {after:.2} of {before:.2} Mb/s");
         // Nobody sends while another does, but before all have found their step.
         assert!(collisions <= 12 && missed <= 4, "seed {seed}: {collisions}, {missed}");
+    }
+}
+
+/// The flow of a pair with slots of their own lengths that sends now and then, with more settings.
+fn trickle(size_bytes: u32, rate_mbps: f64, settings: &str) -> FlowReport {
+    let text = format!(
+        "name = \"trickle\"\nduration_s = 20\nnode = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
+         {settings}\n[[flow]]\nfrom = \"a\"\nto = \"b\"\nkind = \"udp\"\n\
+         size_bytes = {size_bytes}\nrate_mbps = {rate_mbps}\n"
+    );
+    report(&text).flows.swap_remove(0)
+}
+
+#[test]
+fn short_slots_have_the_parity_that_nothing_else_can_do_without() {
+    let settings = "stack.link = { kind = \"wild\", recovery = \"fec\" }\n\
+                    link = [{ between = [\"a\", \"b\"], loss = 0.3 }]";
+    let loss = trickle(1000, 0.4, settings).loss.expect("datagrams");
+    assert!(loss < 0.05, "{loss} of 0.3 is not repaired");
+}
+
+#[test]
+fn a_packet_by_itself_goes_out_of_a_late_host() {
+    // At 2 Mb/s the shortest slot is as long as a packet takes, and the host is later than that.
+    let flow = |late: &str| {
+        let settings = format!(
+            "stack.link.kind = \"wild\"\nlink = [{{ between = [\"a\", \"b\"] }}]\n\
+             radio.rate_mbps = 2\n{late}"
+        );
+        trickle(1472, 0.04, &settings)
+    };
+    for late in ["host.wake_us = [[0, 200], [1, 400]]", "radio.departure = [[0, 500], [1, 900]]"] {
+        let FlowReport { loss, delay_ms, .. } = flow(late);
+        let p95 = delay_ms.expect("datagrams").p95;
+        println!("{late}: {loss:?} lost, {p95} ms");
+        assert!(loss == Some(0.0) && p95 < 90.0, "{late}: {loss:?} lost, {p95} ms");
     }
 }
 

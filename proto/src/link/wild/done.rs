@@ -79,7 +79,7 @@ impl Wild {
         }
         let Some(index) = frame.peer else { return };
         if !is_too_long {
-            self.port_mut(frame.place).on_late(index);
+            self.port_mut(frame.place).on_late(index, frame.what.is_of_packets());
         }
         let sender = &mut self.peers[index].sender;
         if !matches!(frame.what, What::Carrier(_)) {

@@ -372,7 +372,7 @@ impl Wild {
     /// How long the slots of the middle of a star are to be: each side has as much of a cycle as it
     /// can fill, and half of it where both can fill more.
     fn split(&self, now: Instant, place: (usize, usize), needs: &Needs) -> Duration {
-        let Settings { slot, least, most, guard, .. } = self.settings;
+        let Settings { slot, least, most, .. } = self.settings;
         let is_free = self.sole_turn(place.0) == Some(Turn::Grants { splits: true });
         if least == most || !is_free || !self.groups[place.0].slots.is_in_step(now) {
             return slot;
@@ -380,7 +380,8 @@ impl Wild {
         let port = self.port(place);
         let units = |index: &usize| u64::from(self.demand(&self.peers[*index]));
         let unit = slot / u64::from(FULL_LENGTH);
-        let opening = (guard + port.opening(&self.settings)).as_nanos().div_ceil(unit.as_nanos());
+        let opening = self.spent(now, place.0) + port.opening(&self.settings);
+        let opening = opening.as_nanos().div_ceil(unit.as_nanos());
         let ours = unit * (opening + port.peers.iter().map(units).sum::<u64>());
         let fixed = needs.fixed(&self.settings, needs.guests);
         let bare = fixed + needs.least.iter().copied().sum();
@@ -393,9 +394,12 @@ impl Wild {
         } else {
             slot
         };
-        let shortest = |least: Duration| least.max(cycle.saturating_sub(most)).min(slot);
-        let split = split.clamp(shortest(least), cycle - shortest(least.max(bare)));
-        unit * split.div_duration(unit)
+        let shortest = |least: Duration| {
+            let least = least.max(cycle.saturating_sub(most)).min(slot);
+            unit * least.as_nanos().div_ceil(unit.as_nanos())
+        };
+        let split = unit * split.div_duration(unit);
+        split.clamp(shortest(least), cycle - shortest(least.max(bare)))
     }
 
     /// The turns within `slot` of those who are here, with their shares, and of so many guests.

@@ -186,8 +186,8 @@ impl Wild {
         self.fits(now, (peer.place, Some(index)), bytes, beside).then_some(None)
     }
 
-    /// Whether a packet that coding alone repairs would have its parity in a whole slot, or turn,
-    /// like this one, with room for one frame more.
+    /// Whether a packet that coding alone repairs would have its parity in a turn like this one, or
+    /// in what is there for whoever asks, with room for one frame more.
     fn is_worth_waiting(&self, (index, class): (usize, usize), bytes: usize) -> bool {
         let peer = &self.peers[index];
         let frames = peer.sender.estimate.parity(class, 1) as u64 + 2;
@@ -195,7 +195,8 @@ impl Wild {
         let air = self.port(peer.place).spec.share(unit) + self.settings.overhead;
         let is_alone = self.settings.classes.get(class).rules.recovery == Recovery::Fec;
         let port = self.port(peer.place);
-        is_alone && air * frames <= port.closes.since(port.opens)
+        let sure = port.surest(&self.settings, peer.sender.limit());
+        is_alone && air * frames <= port.closes.since(port.opens).max(sure)
     }
 
     fn repeat(&mut self, now: Instant, index: usize, level: usize) -> Option<Frame> {

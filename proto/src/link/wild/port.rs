@@ -48,6 +48,8 @@ pub(super) struct Port {
     served: Option<usize>,
     /// The first neighbour for whom the slot was too short for anything that was given down.
     cut_short: Option<usize>,
+    /// Whether packets waited when the slot began, and none has gone.
+    pub(super) is_owed: bool,
 }
 
 impl Port {
@@ -71,6 +73,7 @@ impl Port {
             opener: None,
             served: None,
             cut_short: None,
+            is_owed: false,
         }
     }
 
@@ -167,10 +170,11 @@ impl Port {
         self.served = Some(peer);
     }
 
-    /// A frame to `peer` did not go out before the end of its slot.
-    pub(super) fn on_late(&mut self, peer: usize) {
+    /// A frame to `peer`, which has packets or not, did not go out before the end of its slot.
+    pub(super) fn on_late(&mut self, peer: usize, has_packets: bool) {
         if self.served != Some(peer) {
             self.cut_short.get_or_insert(peer);
+            self.is_owed |= has_packets;
         }
     }
 

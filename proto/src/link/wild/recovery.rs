@@ -265,6 +265,17 @@ impl Estimate {
         k.checked_sub(1).and_then(|index| parity.get(index)).map_or(0, |m| usize::from(*m))
     }
 
+    /// Parity for so many packets, if all are of the class that needs most of those that coding
+    /// alone repairs: others do without where a slot has no place for it.
+    pub(super) fn parity_alone(&self, packets: usize) -> usize {
+        let is_alone = |class: &usize| self.plans[*class].rules.recovery == Recovery::Fec;
+        let of = |class: usize| {
+            let rest = self.parity(class, packets % self.block);
+            self.full_parity(class) * (packets / self.block) + rest
+        };
+        (0..self.plans.len()).filter(is_alone).map(of).max().unwrap_or(0)
+    }
+
     /// Parity for the longest block of a class.
     pub(super) fn full_parity(&self, class: usize) -> usize {
         self.parity(class, self.block)

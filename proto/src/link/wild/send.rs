@@ -40,7 +40,7 @@ pub(super) enum What {
 }
 
 impl What {
-    fn is_of_packets(self) -> bool {
+    pub(super) fn is_of_packets(self) -> bool {
         !matches!(self, Self::Control | Self::Carrier(_))
     }
 }
@@ -226,6 +226,7 @@ impl Wild {
         let id = self.ids.next_id();
         let to = content.peer.map(|index| self.peers[index].spec.node);
         let port = self.port_mut(place);
+        port.is_owed &= !content.what.is_of_packets();
         let bytes = payload.len();
         let planned = port.take(now, joins, bytes + carried.unwrap_or_default(), overhead);
         let radio = port.spec.id;

@@ -15,7 +15,7 @@ use super::port::Port;
 use super::slots::{Phase, Slots};
 use super::{Settings, Wild, ack_bytes};
 use crate::base::{Duration, Instant, NodeId, RadioSpec};
-use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, Header, Turns};
+use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, Header, Turns, UNIT_HEAD_BYTES};
 
 /// A station that does not hear the middle of its star sends in one of so many slots.
 const ALONE_OF: u64 = 4;
@@ -223,7 +223,7 @@ impl Wild {
     /// where nobody has had anything to send for a while, which spares beacons. In a star it is
     /// what its middle says.
     pub(super) fn own_length(&self, now: Instant, group: usize) -> Duration {
-        let Settings { slot, least, most, guard, .. } = self.settings;
+        let Settings { slot, least, most, .. } = self.settings;
         let ports = &self.groups[group].ports;
         match self.sole_turn(group) {
             Some(Turn::Grants { .. }) => return ports[0].turns.grants.split.unwrap_or(slot),
@@ -244,17 +244,30 @@ impl Wild {
         let units = |port: &Port| -> u64 {
             port.peers.iter().map(|index| u64::from(self.demand(&self.peers[*index]))).sum()
         };
-        let wanted = guard + unit * ports.iter().map(units).max().unwrap_or(0);
+        let spent = self.spent(now, group);
+        let wanted = spent + unit * ports.iter().map(units).max().unwrap_or(0);
+        let is_owed = ports.iter().any(|port| port.is_owed);
+        let wanted = if is_owed { wanted.max(slot) } else { wanted };
         let left = (slot * 2).saturating_sub(self.groups[group].slots.theirs());
         let length = wanted.min(left.min(most).max(slot)).max(least);
         let full = u64::from(FULL_LENGTH);
         slot * (length * full).as_nanos().div_ceil(slot.as_nanos()) / full
     }
 
+    /// What is over of the send slot that begins: its guard, or more of it for who woke up late.
+    pub(super) fn spent(&self, now: Instant, group: usize) -> Duration {
+        now.since(self.groups[group].slots.start()).max(self.settings.guard)
+    }
+
     /// Sets the lengths of the send slot that begins, and of the one that follows it where they are
     /// this node's to say.
     pub(super) fn set_lengths(&mut self, now: Instant, group: usize) {
         let (own, sole) = (self.own_length(now, group), self.sole_turn(group));
+        for port in 0..self.groups[group].ports.len() {
+            let mut peers = self.port((group, port)).peers.iter().map(|index| &self.peers[*index]);
+            let waits = peers.any(|peer| peer.is_up && self.demand(peer) > 0);
+            self.port_mut((group, port)).is_owed = waits;
+        }
         let slots = &mut self.groups[group].slots;
         slots.set_own(own);
         if sole.is_some_and(Turn::is_middle) {
@@ -294,7 +307,8 @@ impl Wild {
         u8::try_from(units).expect("a slot of less than four times its length")
     }
 
-    /// What could be sent to a neighbour, with an acknowledgement, in the unit of the header.
+    /// What could be sent to a neighbour, with the parity that it cannot do without and an
+    /// acknowledgement, in the unit of the header.
     pub(super) fn demand(&self, peer: &Peer) -> u8 {
         let spec = self.port(peer.place).spec;
         let air = |bytes: usize| spec.share(HEADER_BYTES + bytes) + self.settings.overhead;
@@ -306,7 +320,9 @@ impl Wild {
         let front = peer.queue.front().map_or(0, |packet| packet.payload.len());
         let mean = peer.sender.lost_bytes().div_ceil(lost.max(1));
         let ack = air(ack_bytes(peer.sender.limit())).saturating_sub(air(0));
-        let all = air(front) * waiting as u64 + air(mean) * lost as u64 + ack;
+        let parity = peer.sender.estimate.parity_alone(waiting);
+        let coded = air(UNIT_HEAD_BYTES + front) * parity as u64;
+        let all = air(front) * waiting as u64 + air(mean) * lost as u64 + coded + ack;
         let unit = self.settings.slot / u64::from(FULL_LENGTH);
         let units = all.as_nanos().div_ceil(unit.as_nanos().max(1));
         u8::try_from(units).unwrap_or(u8::MAX)

@@ -2,6 +2,7 @@
 
 mod phases;
 mod routes;
+mod search;
 mod topology;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +21,9 @@ use crate::transport::hop::{Below, HopConfig, Wire};
 use phases::Stacks;
 pub(super) use phases::channels_that_help;
 use routes::all_routes;
+pub(super) use search::Search;
 use topology::RadioUse;
-pub(super) use topology::{Search, Topology};
+pub(super) use topology::Topology;
 
 /// A network made concrete.
 #[derive(Clone, Debug)]

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::topology::{Search, Topology};
+use super::search::Search;
+use super::topology::Topology;
 use super::{NodePlan, Scenario};
 use crate::base::NodeId;
 use crate::routing::NextHop;

@@ -3,8 +3,9 @@ use crate::base::{PhyKind, Seed};
 use crate::stack::scenario::RadioOverride;
 use crate::stack::space::LIGHT_M_PER_S;
 use crate::stack::{
-    AreaConfig, ChainLayout, FlowConfig, LayoutConfig, LinkConfig, NodeConfig, Position,
-    PropagationConfig, PropagationKind, RadioLinkConfig, RandomEnds, RandomLayout, RateControl,
+    AreaConfig, ChainLayout, FlowConfig, LayoutConfig, LinkConfig, LossConfig, NodeConfig,
+    Position, PropagationConfig, PropagationKind, RadioLinkConfig, RandomEnds, RandomLayout,
+    RateControl,
 };
 
 fn chain(length: usize) -> Scenario {
@@ -168,6 +169,40 @@ fn a_flow_has_routes_along_its_path_and_nowhere_else() {
     let routes = plan.nodes.iter().map(|node| node.next_hops.len());
     assert_eq!(routes.collect::<Vec<_>>(), [0, 1, 2, 1, 0, 0]);
     assert_eq!(plan.nodes[2].next_hops[&NodeId(2)].via, NodeId(2));
+}
+
+#[test]
+fn a_link_that_loses_all_is_a_way_where_there_is_no_other() {
+    let mut scenario = chain(5);
+    let dead = |between: [&str; 2]| RadioLinkConfig {
+        between: between.map(Into::into),
+        loss: Some(LossConfig::Bernoulli { p: 1.0 }),
+        ..RadioLinkConfig::default()
+    };
+    // Straight across from n0 to n2; and n3 is reached over a dead link alone.
+    scenario.link[2] = dead(["n2", "n3"]);
+    scenario.link.insert(0, dead(["n0", "n2"]));
+    let flow = |to: &str| FlowConfig {
+        from: "n0".into(),
+        to: to.into(),
+        size_bytes: 1000,
+        ..FlowConfig::default()
+    };
+    for plan in [scenario.plan(), {
+        scenario.flow = ["n2", "n3", "n4"].map(flow).to_vec();
+        scenario.plan_for_flows()
+    }] {
+        let way = |from: usize, to: u16| {
+            let hop = plan.nodes[from].next_hops[&NodeId(to)];
+            (hop.via, hop.hops)
+        };
+        assert_eq!(way(0, 3), (NodeId(2), 2));
+        assert_eq!(way(2, 1), (NodeId(2), 2));
+        assert_eq!(way(0, 5), (NodeId(2), 4));
+        assert_eq!(way(1, 5), (NodeId(3), 3));
+        assert_eq!(way(2, 5), (NodeId(4), 2));
+        assert_eq!(way(4, 1), (NodeId(4), 4));
+    }
 }
 
 #[test]

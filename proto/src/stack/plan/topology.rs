@@ -7,11 +7,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::Hop;
+use super::search::Search;
 use crate::base::{Dbm, Duration, NodeId, RadioId};
 use crate::stack::config::LinkConfig;
 use crate::stack::scenario::{LossConfig, RadioConfig, RadioLinkConfig, RadioOverride, Scenario};
 use crate::stack::space::{LIGHT_M_PER_S, Site, Space, Thresholds};
 
+/// More transmissions than a thousand are not expected of any link, in thousandths.
+const MOST_MILLI_ETX: u32 = 1_000_000;
 /// Received power of links that do not say, in dBm.
 const LINK_SIGNAL_DBM: f64 = -60.0;
 /// Settings of `[radio]` that do not hold for the radio of a link: they belong to its own air.
@@ -36,6 +39,14 @@ pub(super) struct Step {
     pub(super) milli_etx: u32,
 }
 
+impl Step {
+    /// Whether next to nothing that is sent comes across and is acknowledged, by what the link
+    /// always loses.
+    pub(super) fn is_dead(&self) -> bool {
+        self.milli_etx >= MOST_MILLI_ETX
+    }
+}
+
 /// The radios of a scenario and who hears whom.
 #[derive(Clone, Debug)]
 pub(in crate::stack) struct Topology {
@@ -52,7 +63,8 @@ pub(in crate::stack) struct Topology {
     first_step: Vec<u32>,
 }
 
-fn index(node: NodeId) -> usize {
+/// The place of a node in lists of all.
+pub(super) fn index(node: NodeId) -> usize {
     usize::from(node.0) - 1
 }
 
@@ -406,79 +418,6 @@ impl Topology {
 /// Transmissions that a frame and its acknowledgement are expected to take, in thousandths, where
 /// these losses are met there and back (ETX: De Couto and others 2003).
 fn milli_etx(there: f64, back: f64) -> u32 {
-    const MOST: f64 = 1e6;
     let arrives = (1.0 - there) * (1.0 - back);
-    (1e3 / arrives).min(MOST) as u32
-}
-
-/// How a node is reached.
-#[derive(Clone, Copy, Debug, Default)]
-struct Reached {
-    /// The search that last reached it.
-    number: u32,
-    /// Hops to the destination.
-    hops: u16,
-    /// Transmissions on the best of the shortest ways, in thousandths.
-    milli_etx: u32,
-}
-
-/// A search for shortest paths, whose memory is used again.
-#[derive(Clone, Debug, Default)]
-pub(in crate::stack) struct Search {
-    reached: Vec<Reached>,
-    number: u32,
-    edge: VecDeque<NodeId>,
-}
-
-impl Search {
-    /// Finds the hops to `to` from all of `from` that lead there, and from whoever is nearer; from
-    /// everybody if `from` is empty.
-    pub(super) fn toward(&mut self, topology: &Topology, to: NodeId, from: &[NodeId]) {
-        self.reached.resize(topology.len(), Reached::default());
-        self.number += 1;
-        self.edge.clear();
-        self.edge.push_back(to);
-        self.reached[index(to)] = Reached { number: self.number, hops: 0, milli_etx: 0 };
-        let mut last = 0;
-        let mut missing = from.iter().filter(|node| **node != to).count();
-        while let Some(at) = self.edge.pop_front() {
-            let Reached { hops, milli_etx, .. } = self.reached[index(at)];
-            // All that are as far as the farthest may be on a way to it that is as short.
-            if missing == 0 && !from.is_empty() && hops >= last {
-                return;
-            }
-            let hops = hops.saturating_add(1);
-            for step in topology.steps(at) {
-                let place = &mut self.reached[index(step.node)];
-                let milli_etx = milli_etx.saturating_add(step.milli_etx);
-                if place.number == self.number {
-                    if place.hops == hops {
-                        place.milli_etx = place.milli_etx.min(milli_etx);
-                    }
-                    continue;
-                }
-                *place = Reached { number: self.number, hops, milli_etx };
-                self.edge.push_back(step.node);
-                if missing > 0 && from.contains(&step.node) {
-                    (missing, last) = (missing - 1, hops);
-                }
-            }
-        }
-    }
-
-    /// The first step from a node on the best of the shortest ways, by the order of the links where
-    /// several are as good.
-    pub(super) fn step<'a>(&self, topology: &'a Topology, from: NodeId) -> Option<&'a Step> {
-        let hops = self.hops(from)?.checked_sub(1)?;
-        let nearer = |step: &&Step| self.hops(step.node) == Some(hops);
-        let etx =
-            |step: &&Step| self.reached[index(step.node)].milli_etx.saturating_add(step.milli_etx);
-        topology.steps(from).iter().filter(nearer).min_by_key(etx)
-    }
-
-    /// Hops from a node to the destination, if it was reached.
-    pub(super) fn hops(&self, node: NodeId) -> Option<u16> {
-        let reached = self.reached.get(index(node))?;
-        (reached.number == self.number).then_some(reached.hops)
-    }
+    (1e3 / arrives).min(f64::from(MOST_MILLI_ETX)) as u32
 }

@@ -111,12 +111,13 @@ fn check_slots(found: &mut Found, wild: &WildConfig) {
     if !(wild.guard_ms >= 0.0 && wild.guard_ms < wild.slot_least().as_millis_f64()) {
         let message = format!(
             "a guard of {} ms leaves nothing of a slot of {} ms",
-            wild.guard_ms, wild.slot_ms
+            wild.guard_ms,
+            wild.slot_least().as_millis_f64()
         );
         found.add(
             path("guard_ms"),
             message,
-            "at least 0 and less than slot_ms; 1 to 2 suits most hosts",
+            "at least 0 and less than the shortest slot; 1 to 2 suits most hosts",
         );
     }
 }

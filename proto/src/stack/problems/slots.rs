@@ -43,7 +43,8 @@ pub(super) fn check_phases(
     match &scenario.stack.link {
         LinkConfig::Wild(wild) => {
             let room = wild.slot_least().as_millis_f64() - wild.guard_ms - wild.overhead_us / 1e3;
-            check_room(found, scenario, topology, ("slot_ms", room));
+            let key = wild.slot_least_ms.map_or("slot_ms", |_| "slot_least_ms");
+            check_room(found, scenario, topology, (key, room));
             check_parts(found, wild, topology);
             check_ways(found, scenario, wild, topology);
         }
