@@ -115,9 +115,12 @@ impl Exchange {
     ) -> Result<Self> {
         let config = hop.config().clone();
         let (mut incoming, outgoing) = (store.incoming()?, store.outgoing()?);
+        let inbox = inbox::inbox_folder(dir, config.durable);
+        let inbox = Inbox::build(inbox, &config, &store, &mut incoming)?;
         for file in &incoming {
-            // Those that failed are refused as unknown.
-            if !matches!(file.state, State::Failed(_)) {
+            if matches!(file.state, State::Failed(_)) {
+                hop.restore_refused(now, file.flow(), file.opened);
+            } else {
                 let is_over = file.state != State::Moving;
                 hop.restore_arrivals(now, file.flow(), (file.opened, file.next), is_over);
             }
@@ -137,8 +140,6 @@ impl Exchange {
             kept.insert(whole.id);
             hop.restore(now, whole);
         })?;
-        let inbox = inbox::inbox_folder(dir, config.durable);
-        let inbox = Inbox::build(inbox, &config, &store, &mut incoming)?;
         let clerk = Clerk::new(store, inbox);
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let (tasks, todo) = mpsc::channel();

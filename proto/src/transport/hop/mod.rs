@@ -408,6 +408,12 @@ impl Hop {
         self.arrivals.insert(flow, arrivals);
     }
 
+    /// Tells of a flow that was [refused](Hop::refuse), after the node began anew: without that its
+    /// first block, which a relay may still have, would begin it once more.
+    pub fn restore_refused(&mut self, now: Instant, flow: FlowKey, opened: u32) {
+        self.arrivals.insert(flow, Arrivals { opened, ..Arrivals::refused(now) });
+    }
+
     /// Gives what came whole for an application here, in the order of its flow.
     pub fn poll_delivery(&mut self) -> Option<Delivery> {
         self.delivered.pop_front()

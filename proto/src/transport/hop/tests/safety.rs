@@ -122,6 +122,19 @@ fn a_flow_that_no_application_takes_is_refused() {
 }
 
 #[test]
+fn a_destination_that_begins_anew_still_refuses_what_it_refused_and_nothing_else() {
+    let mut row = Row::new(3, small_config(), Harm::default(), 1);
+    let opened = crc32fast::hash(&text(BlockId { flow: flow(1), number: 0 }, 100));
+    let now = row.now;
+    row.hop(3).restore_refused(now, flow(1), opened);
+    row.push(flow(1), 0, 3, 100, false);
+    later(&mut row, 1_000);
+    assert!(row.arrived.first().is_some_and(|one| one.is_refused), "{:?}", row.arrived);
+    assert!(row.delivered.is_empty());
+    assert!(row.send(flow(1), 3, &[101], MINUTE), "another flow has its number now");
+}
+
+#[test]
 fn a_source_that_begins_anew_under_an_old_number_opens_another_flow() {
     let mut row = Row::new(3, small_config(), Harm::default(), 1);
     assert!(row.send(flow(1), 3, &[100, 9_000], MINUTE));
