@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::config::LinkConfig;
 use super::scenario::{
-    FlowConfig, InterferenceConfig, PropagationKind, RadioConfig, RadioOverride, RateControl,
-    Scenario,
+    FlowConfig, InterferenceConfig, NodeConfig, PropagationKind, RadioConfig, RadioOverride,
+    RateControl, Scenario,
 };
 use super::space::PathLoss;
 use crate::base::{AccessCategory, PhyKind};
@@ -26,6 +26,7 @@ impl Scenario {
         told.chain(self.late_faults())
             .chain(self.vain_budgets())
             .chain(self.shared_phases())
+            .chain(self.vain_lengths())
             .collect()
     }
 
@@ -86,6 +87,26 @@ impl Scenario {
             "two-p: a radio of {name} has several neighbours, who send at the same time: it loses \
              what they send. Give each link radios of its own (radio = {{}} there)"
         ))
+    }
+
+    /// Lengths of slots where all slots are equally long.
+    fn vain_lengths(&self) -> Option<String> {
+        let LinkConfig::Wild(wild) = &self.stack.link else { return None };
+        let [least, most] = [wild.slot_least_ms, wild.slot_most_ms];
+        let is_other = |length: &f64| *length != wild.slot_ms;
+        let key = match (least.filter(is_other), most.filter(is_other)) {
+            (_, Some(_)) => "slot_most_ms",
+            (Some(_), None) => "slot_least_ms",
+            (None, None) => return None,
+        };
+        let why = if !self.topology().ok()?.has_lengths() {
+            "no pair or star is by itself: all slots of a row are slot_ms long"
+        } else if least.is_none() && self.node.iter().any(NodeConfig::has_udp) {
+            "over udp devices all slots are slot_ms long unless slot_least_ms is given"
+        } else {
+            return None;
+        };
+        Some(format!("stack.link.{key} changes nothing: {why}"))
     }
 
     /// Links whose radios say how strongly they send, where nothing follows from it.
@@ -217,6 +238,41 @@ mod tests {
         assert!(told.len() == 1 && told[0].contains("dscp = 46 asks for"), "{told:?}");
         assert!(notes("", "plain", 0).is_empty() && notes("", "wild", 46).is_empty());
         assert!(notes(r#", "edca": true"#, "plain", 46).is_empty());
+    }
+
+    #[test]
+    fn a_length_of_slots_that_nobody_has_is_told() {
+        let notes = |lengths: &str, nodes: &str, links: &str| {
+            let text = format!(
+                r#"{{ "name": "x", "node": [{nodes}], "link": [{links}],
+                     "stack": {{ "link": {{ "kind": "wild", {lengths} }} }} }}"#
+            );
+            let scenario: Scenario = serde_json::from_str(&text).expect("a good scenario");
+            assert_eq!(scenario.problems(), []);
+            scenario.notes()
+        };
+        let names = r#"{ "name": "a" }, { "name": "b" }, { "name": "c" }"#;
+        let star = r#"{ "between": ["a", "b"] }, { "between": ["b", "c"] }"#;
+        let row = star.replace(" }", r#", "radio": {} }"#);
+        let (pair, least) = (r#"{ "between": ["a", "b"] }"#, r#""slot_least_ms": 5"#);
+        let (most, both) = (r#""slot_most_ms": 30"#, r#""slot_most_ms": 30, "slot_least_ms": 5"#);
+        let end = |name: &str, own: u16, other: &str, port: u16| {
+            format!(
+                r#"{{ "name": "{name}", "device": {{ "kind": "udp", "bind": "127.0.0.1:{own}",
+                     "peers": {{ "{other}": "127.0.0.1:{port}" }} }} }}"#
+            )
+        };
+        let udp = [end("a", 7001, "b", 7002), end("b", 7002, "a", 7001)].join(", ");
+        assert!(notes(most, names, star).is_empty() && notes(both, &udp, pair).is_empty());
+        assert!(notes(r#""slot_least_ms": 20"#, names, &row).is_empty(), "it is what they have");
+        for (lengths, nodes, links, what) in [
+            (most, names, &*row, "slot_most_ms changes nothing: no pair"),
+            (least, names, &*row, "slot_least_ms changes nothing: no pair"),
+            (most, &*udp, pair, "slot_most_ms changes nothing: over udp"),
+        ] {
+            let told = notes(lengths, nodes, links);
+            assert!(told.len() == 1 && told[0].contains(what), "{told:?}");
+        }
     }
 
     #[test]

@@ -230,8 +230,7 @@ pub fn with_blocks(mut plan: NodePlan) -> NodePlan {
 /// Cuts blocks so that a sealed frame is a datagram of a wire with the usual MTU, where there are
 /// `udp` devices and the scenario says nothing of frames.
 fn fit_frames(plan: &mut NodePlan, scenario: &Scenario) {
-    let mut devices = scenario.node.iter().flat_map(NodeConfig::all_devices);
-    let has_udp = devices.any(|device| matches!(device, DeviceConfig::Udp { .. }));
+    let has_udp = scenario.node.iter().any(NodeConfig::has_udp);
     let is_sealed = scenario.security.as_ref().is_none_or(SecurityConfig::is_on);
     if let Some(hop) = plan.hop.as_mut().filter(|_| has_udp && is_sealed)
         && hop.frame_bytes == HopConfig::default().frame_bytes

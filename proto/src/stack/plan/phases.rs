@@ -11,7 +11,7 @@ use super::topology::{RadioUse, Step, Topology};
 use crate::base::{Duration, NodeId, PhyKind, RadioId};
 use crate::link::wild::{Lengths, Turn};
 use crate::stack::config::{LinkConfig, StackConfig};
-use crate::stack::scenario::{DeviceConfig, NodeConfig, RadioConfig, Scenario};
+use crate::stack::scenario::{NodeConfig, RadioConfig, Scenario};
 
 /// Channels that do not touch, by band: what is proposed for a link.
 const APART_24_GHZ: [u16; 3] = [1, 6, 11];
@@ -47,8 +47,7 @@ impl<'a> Stacks<'a> {
     ) -> Self {
         let aired = topology.radios().filter(|(_, radio)| radio.phy != PhyKind::Wire);
         let on_air = aired.map(|(_, radio)| radio.packet_on_air()).max().unwrap_or_default();
-        let mut devices = scenario.node.iter().flat_map(NodeConfig::all_devices);
-        let way = match devices.any(|device| matches!(device, DeviceConfig::Udp { .. })) {
+        let way = match scenario.node.iter().any(NodeConfig::has_udp) {
             true => None,
             false => Some(topology.longest_way().map_or(Duration::ZERO, |(_, way)| way)),
         };
@@ -253,6 +252,15 @@ impl Topology {
             edge.extend(joined.filter(|next| rows.insert(*next)));
         }
         rows
+    }
+
+    /// Whether slots may have lengths of their own anywhere.
+    pub(in crate::stack) fn has_lengths(&self) -> bool {
+        let turns = self.turns();
+        self.two_way_hops().keys().any(|(node, radio)| {
+            let turn = turns[usize::from(node.0) - 1][usize::from(radio.0)];
+            matches!(turn, Turn::Whole | Turn::Grants { splits: true })
+        })
     }
 
     /// The radios that have a part of a slot, each with how many parts there are.

@@ -47,6 +47,11 @@ impl NodeConfig {
         self.device.iter().chain(&self.devices)
     }
 
+    /// Whether it speaks over a network of others, of which nobody knows how far it leads.
+    pub fn has_udp(&self) -> bool {
+        self.all_devices().any(|device| matches!(device, DeviceConfig::Udp { .. }))
+    }
+
     /// Where it stands at the beginning, in metres: its position, or the first point of its path.
     pub fn place(&self) -> Option<[f64; 3]> {
         let first = || {
