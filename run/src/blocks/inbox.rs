@@ -181,6 +181,9 @@ impl Inbox {
         ensure!(!is_known || end <= file.info.size, "it is longer than it said");
         let part = self.part_file(&file.id());
         let on_disk = File::options().write(true).read(true).open(&part).context("its part")?;
+        let data = on_disk.metadata()?;
+        let is_cut = data.is_file() && data.len() < file.received;
+        ensure!(!is_cut, "part of what came is gone");
         let mut digest = match self.digests.remove(&id.flow) {
             Some(digest) => digest,
             None => sum_of(&on_disk, file.received)?,
@@ -235,10 +238,23 @@ impl Inbox {
         }
         self.digests.remove(&id.flow);
         let part = self.part_file(&file.id());
-        File::create(&part).with_context(|| part.display().to_string())?;
+        self.make(&part).with_context(|| part.display().to_string())?;
         self.sync_inbox()?;
         self.incoming.insert(id.flow, file);
         Ok(rest)
+    }
+
+    /// Makes a file, and the folder if somebody took that away. What cannot be made for another
+    /// reason than that waits until it can.
+    fn make(&self, part: &Path) -> io::Result<()> {
+        let made = File::create(part).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => fs::create_dir(&self.dir).and_then(|()| File::create(part)),
+            _ => Err(error),
+        });
+        made.map(drop).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => io::Error::other("its folder is gone"),
+            _ => error,
+        })
     }
 
     /// Bytes of files that are here, or will be.

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytes::Bytes;
 use farhop_proto::base::NodeId;
@@ -18,7 +18,9 @@ use redb::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use self::error::StoreError;
 use self::make::make_if_new;
+use self::on_disk::OnDisk;
 use crate::files::{Incoming, Outgoing};
 use crate::sockets::{Receiving, Sending};
 
@@ -29,7 +31,9 @@ macro_rules! kept {
     };
 }
 
+mod error;
 mod make;
+mod on_disk;
 
 const BLOCKS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("blocks");
 const OUTGOING: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("files-out");
@@ -50,70 +54,6 @@ const SLACK: u64 = 8 << 20;
 const FILE: &str = "blocks.redb";
 /// Bytes of what stands before the bytes of a block.
 const FRONT_BYTES: usize = 17;
-
-/// Why something could not be kept.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The store itself.
-    #[error("the block cache: {0}")]
-    Store(redb::Error),
-    /// What is there is something else, or broken.
-    #[error(
-        "{} cannot be read as a block cache ({error}): move it away, and a new one is made",
-        path.display()
-    )]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        error: redb::Error,
-    },
-    /// Another daemon has it open.
-    #[error(
-        "another daemon keeps its blocks in {}: give each a folder of its own with --state",
-        dir.display()
-    )]
-    Held {
-        /// The folder of the node.
-        dir: PathBuf,
-    },
-    /// The system.
-    #[error("the folder of the block cache: {0}")]
-    Io(io::Error),
-}
-
-impl From<io::Error> for StoreError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl StoreError {
-    /// Whether it only says that there was another error before.
-    pub(super) fn is_consequence(&self) -> bool {
-        matches!(self, Self::Store(redb::Error::PreviousIo))
-    }
-
-    /// The same, of what is done where a file is opened.
-    fn on_open(self, path: &Path) -> Self {
-        use io::ErrorKind::{InvalidData, UnexpectedEof};
-        match self {
-            Self::Store(error)
-                if match &error {
-                    redb::Error::Corrupted(_) | redb::Error::UpgradeRequired(_) => true,
-                    redb::Error::Io(error) => [InvalidData, UnexpectedEof].contains(&error.kind()),
-                    _ => false,
-                } =>
-            {
-                Self::Unreadable { path: path.to_owned(), error }
-            }
-            Self::Store(redb::Error::DatabaseAlreadyOpen) => {
-                Self::Held { dir: path.parent().unwrap_or(path).to_owned() }
-            }
-            other => other,
-        }
-    }
-}
 
 /// Length of the file of a store in this folder; nothing if there is none.
 pub(super) fn file_bytes(dir: &Path) -> u64 {
@@ -187,8 +127,8 @@ pub struct Store {
     /// None while it could not be opened again.
     database: Option<Database>,
     opens: Opens,
-    /// The folder of its file, if it has one, and how long a block from here is.
-    file: Option<(PathBuf, u64)>,
+    /// Its file, if it has one.
+    file: Option<OnDisk>,
 }
 
 impl Store {
@@ -203,7 +143,6 @@ impl Store {
         }
         let (folder, path, durable) = (dir.to_owned(), dir.join(FILE), config.durable);
         let is_file = durable != Durable::Memory;
-        let file = is_file.then(|| (dir.to_owned(), config.block_bytes.into()));
         let opens = move || {
             let file = || {
                 make_if_new(&folder)?;
@@ -222,7 +161,8 @@ impl Store {
         };
         let store = Self::build(Box::new(opens));
         let store = store.map_err(|error| error.on_open(&dir.join(FILE)))?;
-        Ok(Self { file, ..store })
+        let on_disk = || OnDisk::build(dir, config.block_bytes.into());
+        Ok(Self { file: is_file.then(on_disk).transpose()?, ..store })
     }
 
     pub(super) fn build(opens: Opens) -> Result<Self, StoreError> {
@@ -257,12 +197,25 @@ impl Store {
 
     /// Opens it anew: the database does nothing more after an error of the disk.
     ///
-    /// Fails if it still cannot be written.
+    /// Fails if it still cannot be written, or is not there any more: a new one would know nothing
+    /// of what the daemon has said.
     pub fn open_again(&mut self) -> Result<(), StoreError> {
+        self.look()?;
         // It has a lock on its file.
         self.database = None;
-        self.database = Some((self.opens)()?);
+        self.database = Some((self.opens)().map_err(|error| self.while_open(error))?);
         Ok(())
+    }
+
+    fn look(&self) -> Result<(), StoreError> {
+        self.file.as_ref().map_or(Ok(()), OnDisk::look)
+    }
+
+    fn while_open(&self, error: StoreError) -> StoreError {
+        match &self.file {
+            Some(file) => file.while_open(error),
+            None => error,
+        }
     }
 
     /// Gives the system back what the file has and hardly needs: it grows with what was kept at one
@@ -270,7 +223,7 @@ impl Store {
     ///
     /// Fails if it cannot be read or written.
     pub fn shrink(&mut self) -> Result<(), StoreError> {
-        let Some((dir, block_bytes)) = &self.file else { return Ok(()) };
+        let Some(OnDisk { dir, block_bytes, .. }) = &self.file else { return Ok(()) };
         let read = kept!(self.database()?.begin_read());
         let blocks = kept!(kept!(read.open_table(BLOCKS)).len());
         let letters = kept!(kept!(read.open_table(LETTERS)).len());
@@ -290,8 +243,14 @@ impl Store {
 
     /// Makes changes, all or none. When this returns they are as safe as the settings say.
     ///
-    /// Fails if they cannot be written.
+    /// Fails if they cannot be written, or the file is not there any more.
     pub fn change(&self, changes: &[Change]) -> Result<(), StoreError> {
+        self.look()?;
+        self.commit(changes).map_err(|error| self.while_open(error))?;
+        self.look()
+    }
+
+    fn commit(&self, changes: &[Change]) -> Result<(), StoreError> {
         let write = kept!(self.database()?.begin_write());
         {
             let mut tables = Tables {

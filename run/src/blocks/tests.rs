@@ -1,7 +1,7 @@
 //! What is kept survives, and what comes is written where it belongs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -460,6 +460,70 @@ fn a_disk_that_was_full_is_used_again_once_there_is_room() {
     let blocks = all_blocks(&store).expect("it can be read");
     assert_eq!(blocks.iter().map(|block| block.id.number).collect::<Vec<_>>(), [6]);
     assert_eq!(fs::read_dir(inbox).expect("it is there").count(), 1);
+}
+
+#[test]
+fn what_is_written_into_a_store_that_was_taken_away_is_not_acknowledged() {
+    let mut desk = Desk::new();
+    let parts = blocks(35_000, None);
+    let store = desk.dir.path().join("blocks.redb");
+    let [aside, other] = ["aside", "other"].map(|end| store.with_extension(end));
+    assert!(accepted(&desk.deliver(0, parts[0].0.clone(), false)).is_some());
+    fs::rename(&store, &aside).expect("it is there");
+    let gone = format!("{} is gone: put it back", store.display());
+    let kept = desk.clerk.perform(vec![Task::Keep(whole(5, 3_000))]);
+    assert!(matches!(kept[..], [Done::NotKept(_)]), "{kept:?}");
+    assert!(desk.clerk.trouble().is_some_and(|why| why.starts_with(&gone)));
+    assert!(desk.deliver(1, parts[1].0.clone(), false).is_empty());
+    assert!(!store.exists(), "a new one would know nothing of the file");
+    // What somebody else puts there is not it either.
+    fs::write(&other, "no store").expect("room");
+    fs::rename(&other, &store).expect("it is there");
+    let kept = desk.clerk.perform(vec![Task::Keep(whole(5, 3_000))]);
+    assert!(matches!(kept[..], [Done::NotKept(_)]), "{kept:?}");
+    fs::rename(&aside, &store).expect("it is there");
+    let kept = desk.clerk.perform(vec![Task::Keep(whole(6, 3_000))]);
+    assert!(matches!(kept[..], [Done::Kept(_)]), "{kept:?}");
+    let late = desk.clerk.perform_late();
+    assert!(accepted(&late).is_some_and(|file| file.next == 2), "{late:?}");
+}
+
+#[test]
+fn a_store_that_is_damaged_while_it_is_open_is_told_with_advice() {
+    let mut desk = Desk::new();
+    let store = desk.dir.path().join("blocks.redb");
+    let kept = |number| Task::Keep(whole(number, 30_000));
+    // More than it has in memory.
+    desk.clerk.perform((0..300).map(kept).collect());
+    File::options().write(true).open(&store).expect("it is there").set_len(8_192).expect("cut");
+    let mut why = None;
+    for number in 0..300 {
+        desk.clerk.perform(vec![Task::Drop(id(number)), kept(number + 300)]);
+        why = why.or_else(|| desk.clerk.trouble());
+    }
+    let why = why.expect("nothing can be kept");
+    assert!(why.starts_with(&store.display().to_string()) && why.contains("move it away"), "{why}");
+}
+
+#[test]
+fn a_part_that_was_cut_is_not_taken_for_whole() {
+    let mut desk = Desk::new();
+    let parts = blocks(35_000, None);
+    let done = desk.deliver(0, parts[0].0.clone(), false);
+    let part = format!("inbox/{}.part", accepted(&done).expect("it is taken").id());
+    let part = File::options().write(true).open(desk.dir.path().join(part)).expect("it is there");
+    part.set_len(100).expect("it is cut");
+    let done = desk.deliver(1, parts[1].0.clone(), false);
+    assert!(matches!(done[..], [Done::Refused(_), Done::Stands(_)]), "{done:?}");
+}
+
+#[test]
+fn an_inbox_that_was_taken_away_is_made_anew() {
+    let mut desk = Desk::new();
+    fs::remove_dir_all(desk.dir.path().join("inbox")).expect("it is there");
+    for (number, (block, is_last)) in (0..).zip(blocks(35_000, None)) {
+        assert!(accepted(&desk.deliver(number, block, is_last)).is_some(), "{number}");
+    }
 }
 
 #[test]

@@ -55,6 +55,15 @@ pub enum ControlError {
         /// The socket.
         path: PathBuf,
     },
+    /// It ended, and nobody knows whether it did what it was asked for.
+    #[error(
+        "{}: the daemon ended before it answered; `farhop cache` and `farhop status` tell what it \
+         took", path.display()
+    )]
+    Ended {
+        /// The socket.
+        path: PathBuf,
+    },
     /// The system refused.
     #[error("{}: {error}", path.display())]
     Io {
@@ -205,6 +214,9 @@ pub fn ask(path: &Path, request: Request) -> Result<serde_json::Value, ControlEr
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
             ControlError::Silent { path: path.into() }
         }
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            ControlError::Ended { path: path.into() }
+        }
         _ => ControlError::Io { path: path.into(), error },
     };
     let unclear = |error: serde_json::Error| ControlError::Answer {
@@ -219,6 +231,9 @@ pub fn ask(path: &Path, request: Request) -> Result<serde_json::Value, ControlEr
     stream.write_all(request.as_bytes()).map_err(fail)?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).map_err(fail)?;
+    if !line.ends_with('\n') {
+        return Err(ControlError::Ended { path: path.into() });
+    }
     let answer: serde_json::Value = serde_json::from_str(&line).map_err(unclear)?;
     match answer.get("error").and_then(serde_json::Value::as_str) {
         Some(reason) => Err(ControlError::Refused { reason: reason.into() }),

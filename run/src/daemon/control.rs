@@ -22,8 +22,10 @@ use crate::sockets::Wish;
 
 /// Looks for a free directory, each 20 ms after the last.
 const LOCK_TRIES: u32 = 100;
-/// Clients at one time; one more takes the place of the oldest.
+/// Clients at one time; more wait to be accepted.
 const CLIENTS: usize = 64;
+/// How long one must have been silent to make place for another. Who connects asks at once.
+const IDLE: StdDuration = StdDuration::from_millis(100);
 /// Longest request, in bytes.
 const REQUEST_BYTES: usize = 16 << 10;
 /// Longest answer, in bytes.
@@ -157,21 +159,18 @@ impl Control {
     /// Takes requests and gives answers, as far as that goes without waiting. Returns the
     /// connections that are to become sockets.
     pub fn serve(&mut self, answer: &mut dyn FnMut(Request) -> serde_json::Value) -> Vec<Wished> {
-        loop {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
-                // No more files can be opened: the oldest makes place, as where there are too many.
-                Err(error) if is_out_of_files(&error) && !self.clients.is_empty() => {
-                    self.clients.remove(0);
-                    continue;
+        while self.clients.len() < CLIENTS || self.let_go_of_idle(IDLE) {
+            match self.listener.accept() {
+                Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
+                    self.clients.push(Client::new(stream));
                 }
-                Err(_) => break,
-            };
-            if stream.set_nonblocking(true).is_ok() {
-                if self.clients.len() >= CLIENTS {
-                    self.clients.remove(0);
+                Ok(_) => {}
+                // No more files can be opened: somebody makes place, as where there are too many.
+                Err(error) => {
+                    if !is_out_of_files(&error) || !self.let_go_of_idle(StdDuration::ZERO) {
+                        break;
+                    }
                 }
-                self.clients.push(Client::new(stream));
             }
         }
         for client in &mut self.clients {
@@ -188,6 +187,18 @@ impl Control {
         let wished = wished.collect();
         self.clients.retain(|client| !client.is_done());
         wished
+    }
+}
+
+impl Control {
+    /// Lets go of the client that has been silent for longest, if it was for so long: of one for
+    /// whom nothing is to be done, if there is any. Returns whether there was one.
+    fn let_go_of_idle(&mut self, least: StdDuration) -> bool {
+        let clients = self.clients.iter().enumerate();
+        let silent = clients.filter(|(_, client)| client.moved.elapsed() >= least);
+        let idle = silent.min_by_key(|(_, client)| (client.is_served(), client.moved));
+        let idle = idle.map(|(index, _)| index);
+        idle.map(|index| self.clients.remove(index)).is_some()
     }
 }
 
@@ -291,6 +302,11 @@ impl Client {
     /// Whether a request waits for its turn.
     fn has_request(&self) -> bool {
         self.wish.is_none() && self.request.contains(&b'\n')
+    }
+
+    /// Whether something is to be done for it.
+    fn is_served(&self) -> bool {
+        self.has_request() || self.wish.is_some() || !self.answer.is_empty()
     }
 
     /// What it has to be able to do before there is something to do for it. One that is not read

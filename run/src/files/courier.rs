@@ -138,7 +138,7 @@ impl Courier {
     /// It cannot be written down. What was before goes on, and only repeats more after a crash.
     pub(crate) fn on_not_noted(&mut self, office: &Office, hop: &mut Hop, local: u32) {
         if self.trips.get(&local).is_some_and(|trip| !trip.is_kept) {
-            let why = "the daemon here cannot keep it; its log says why";
+            let why = "the daemon here cannot keep it; its status says why";
             self.fail(office, hop, local, why.to_owned());
         }
     }
@@ -236,7 +236,12 @@ impl Courier {
         ensure!(is_same, "{} was changed while its checksum was computed", path.display());
         if self.trips.len() >= FILES {
             let over = self.over.pop_front();
-            let over = over.with_context(|| format!("{FILES} files are on their way already"))?;
+            let over = over.with_context(|| {
+                format!(
+                    "{FILES} files are on their way already: wait for some of them, or give some \
+                     up with `farhop send --cancel`"
+                )
+            })?;
             self.trips.remove(&over);
             office.ask(Task::Forget(over));
         }
@@ -581,7 +586,8 @@ mod tests {
         let wanted = wanted("/map.png".into(), ".map");
         let refused = courier.send(&office, 1, wanted).expect_err("it is hidden").to_string();
         let right = "'.map' is no name for a file: a name has 1 to 255 bytes, no '/', no control \
-                     character and no leading dot; give another one behind valley:";
+                     character, none that turns the direction of writing, and no leading dot; \
+                     give another one behind valley:";
         assert_eq!(refused, right);
     }
 

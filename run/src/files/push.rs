@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use ring::digest::{Context as Digest, SHA256};
 
 use crate::blocks::random;
@@ -82,7 +82,7 @@ impl Pushing<'_> {
             outcome = match outcome {
                 Ok(()) => self.hear(),
                 Err(error) => {
-                    self.open_again(error)?;
+                    self.open_again(error, number)?;
                     // A daemon that ended may have taken it, and not have said so any more.
                     let is_taken = self.sender.next() != number;
                     if is_taken { Ok(()) } else { self.sender.begin(block) }
@@ -95,12 +95,13 @@ impl Pushing<'_> {
     }
 
     fn finish(&mut self, trailer: &[u8]) -> Result<()> {
+        let number = self.sender.next();
         let mut outcome = self.sender.finish_with(trailer);
         while !self.sender.has_arrived() {
             outcome = match outcome {
                 Ok(()) => self.hear(),
                 Err(error) => {
-                    self.open_again(error)?;
+                    self.open_again(error, number)?;
                     self.sender.finish_with(trailer)
                 }
             };
@@ -117,8 +118,10 @@ impl Pushing<'_> {
         if (self.watcher)(self.done) { Ok(()) } else { bail!("interrupted") }
     }
 
-    /// Goes on with a daemon that began anew.
-    fn open_again(&mut self, error: SocketError) -> Result<()> {
+    /// Goes on with a daemon that began anew, which had taken so many blocks.
+    ///
+    /// Fails if it has lost them: what follows would be another file.
+    fn open_again(&mut self, error: SocketError, taken: u32) -> Result<()> {
         if let SocketError::Refused(_) = error {
             return Err(error.into());
         }
@@ -129,6 +132,8 @@ impl Pushing<'_> {
             match BlockSender::push(daemon, to, file, &self.name) {
                 Ok(sender) => {
                     self.sender = sender;
+                    let has_all = self.sender.next() >= taken;
+                    ensure!(has_all, "the daemon here has lost what was pushed: push it again");
                     return Ok(());
                 }
                 Err(error @ SocketError::Refused(_)) => return Err(error.into()),

@@ -1,5 +1,7 @@
 //! What is written down of files on their way, and what a first block says of its file.
 
+use std::ops::RangeInclusive;
+
 use bytes::Bytes;
 use farhop_proto::base::NodeId;
 use farhop_proto::wire::hop::FlowKey;
@@ -115,12 +117,20 @@ impl FileInfo {
     }
 }
 
+/// Characters that turn the direction of writing (Unicode, Bidirectional Algorithm, table 4).
+const TURNS: [RangeInclusive<char>; 4] = [
+    '\u{61c}'..='\u{61c}',
+    '\u{200e}'..='\u{200f}',
+    '\u{202a}'..='\u{202e}',
+    '\u{2066}'..='\u{2069}',
+];
+
 /// What is wrong with a name, and what [`is_name`] asks of one, for people; nothing if it is right.
 pub fn wrong_name(name: &str) -> Option<String> {
     (!is_name(name)).then(|| {
         format!(
             "'{}' is no name for a file: a name has 1 to {NAME_BYTES} bytes, no '/', no control \
-             character and no leading dot",
+             character, none that turns the direction of writing, and no leading dot",
             name.escape_debug()
         )
     })
@@ -129,7 +139,9 @@ pub fn wrong_name(name: &str) -> Option<String> {
 /// Whether a file may have this name wherever it arrives: nothing that leads elsewhere, is hidden
 /// or cannot be shown.
 pub fn is_name(name: &str) -> bool {
-    let is_plain = |letter: char| letter != '/' && !letter.is_control();
+    // What turns the order of letters shows another name than there is.
+    let turns = |letter| TURNS.iter().any(|range| range.contains(&letter));
+    let is_plain = |letter: char| letter != '/' && !letter.is_control() && !turns(letter);
     !name.is_empty()
         && name.len() <= NAME_BYTES
         && !name.starts_with('.')
@@ -271,6 +283,7 @@ mod tests {
         for name in ["", ".", "..", "../x", "a/b", ".hidden", "a\nb", &"x".repeat(256)] {
             assert!(!is_name(name), "{name:?}");
         }
-        assert!(is_name("Übersicht 2024.pdf"));
+        assert!(!is_name("a\u{202e}txt.exe"), "a terminal would show another name");
+        assert!(is_name("Übersicht 2024.pdf") && is_name("تقرير.pdf"));
     }
 }

@@ -243,7 +243,7 @@ impl Senders {
         sender.record.taken -= 1;
         sender.record.is_finished = false;
         if let Some(mut channel) = sender.channel.take() {
-            channel.say_no(Cause::Broken, "the daemon cannot keep blocks; its log says why");
+            channel.say_no(Cause::Broken, "the daemon cannot keep blocks; its status says why");
         }
         self.todo.insert(local);
         if sender.record.taken == 0 {

@@ -17,8 +17,8 @@ use super::stream::{Heard, Stage, Stream};
 use super::{SocketCounters, StreamStatus, is_service, offer};
 use crate::blocks::{self, GivenUp, Kind as FlowKind, Office, Opening, front, random};
 
-/// Streams that wait for programs at one time.
-const OFFERS: usize = 128;
+/// Streams that wait for programs at one time: as many as an exit has connections by default.
+const OFFERS: usize = 512;
 /// Bytes of all programs that wait to go out, at which streams get less place.
 const WAITING_BYTES: usize = 32 << 20;
 /// Their place then.
