@@ -29,9 +29,9 @@ const LAB_RUNS: usize = 5;
 #[command(after_help = "Examples:\n  \
     farhop paper                              the papers\n  \
     farhop paper wildnet --quick              shorter runs of fewer seeds, in a minute\n  \
-    farhop paper wildnet --out out/           every row, and a page with every figure\n  \
-    farhop paper wildnet --lab --out out/     some rows with real daemons too\n  \
-    farhop paper hop --out out/               the same of Hop: some minutes\n  \
+    farhop paper wildnet --out wildnet/       every row, and a page with every figure\n  \
+    farhop paper wildnet --lab --out wildnet/ some rows with real daemons too\n  \
+    farhop paper hop --out hop/               the same of Hop: some minutes\n  \
     farhop paper wildnet --only W-F9b --json | jq '.rows[] | select(.ok | not)'")]
 pub(crate) struct Options {
     /// The paper; all are listed if none is given.

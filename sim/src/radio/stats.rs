@@ -210,3 +210,17 @@ pub struct LinkAir {
     /// Frames for the receiver that something else on air destroyed there.
     pub collided: Duration,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_of_a_radio_is_explained() {
+        let text = include_str!("../../../docs/counters.md");
+        let (_, radios) = text.split_once("## Radios of the simulator").expect("they have a part");
+        for name in ChipStats::default().counters().keys() {
+            assert!(radios.contains(&format!("| `{name}` |")), "{name}");
+        }
+    }
+}
