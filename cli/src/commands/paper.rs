@@ -10,12 +10,16 @@ use farhop_proto::base::counted;
 use super::paper_runs::{self, UntilDone};
 use super::{paper_lab, print_json, print_text};
 use crate::progress::Bar;
+use crate::whole::NewFolder;
 use crate::{Failure, interrupt, report};
 
 /// Seeds of a run that is not quick.
 const SEEDS: usize = 10;
 /// Seeds of a quick run.
 const QUICK_SEEDS: usize = 2;
+
+/// The report of a paper in its folder.
+const REPORT: &str = "paper.json";
 
 /// Runs of each case in a lab.
 const LAB_RUNS: usize = 5;
@@ -73,7 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
     let seeds = options.seeds.map_or(if options.quick { QUICK_SEEDS } else { SEEDS }, usize::from);
     let effort = Effort { seeds, quick: options.quick };
-    let _folder = options.out.as_deref().map(report::prepare).transpose()?;
+    let _folder = options.out.as_deref().map(|dir| prepare(dir, paper)).transpose()?;
     interrupt::watch();
     let begun = Instant::now();
     let threads = options.jobs.map_or(0, NonZeroUsize::get);
@@ -120,6 +124,23 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         (0, 0) => Ok(()),
         (0, _) => Err(Failure::Failed(format!("lab and sim are apart in {apart} of {all}"))),
         _ => Err(Failure::Failed(format!("{missed} of {all} outside their band"))),
+    }
+}
+
+/// Makes and tries the folder of a paper.
+///
+/// Fails as [`report::prepare`] does, and where the report of another paper would be overwritten.
+fn prepare(dir: &Path, paper: &Paper) -> Result<NewFolder, Failure> {
+    let before = std::fs::read(dir.join(REPORT)).unwrap_or_default();
+    let before: serde_json::Value = serde_json::from_slice(&before).unwrap_or_default();
+    match before["paper"].as_str().filter(|name| *name != paper.name) {
+        None => report::prepare(dir),
+        Some(name) => Err(Failure::Input(miette::miette!(
+            "{} holds the report of '{name}', which that of '{}' would overwrite: choose another \
+             folder",
+            dir.display(),
+            paper.name
+        ))),
     }
 }
 
@@ -239,7 +260,7 @@ fn write(
     effort: Effort,
 ) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(json).expect("plain data");
-    report::save(dir, "paper.json", &text)?;
+    report::save(dir, REPORT, &text)?;
     for figure in outcomes.iter().flat_map(|outcome| &outcome.figures) {
         report::save(dir, &format!("{}.svg", figure.name), &report::paper::draw(figure))?;
     }

@@ -24,11 +24,12 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// Shows what running daemons are doing: all of this host, those of labs included.
 ///
-/// In `farhop lab exec` it shows that of its node, with --runtime-dir those of a folder.
+/// In `farhop lab exec` it shows that of its node, with --lab and --runtime-dir those there.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop status\n  \
     farhop status hill --json | jq '.stack.link.neighbours'\n  \
+    farhop status --lab demo\n  \
     farhop status --watch")]
 pub(crate) struct Options {
     /// Only this node.
@@ -39,6 +40,9 @@ pub(crate) struct Options {
     /// Print it again every second until it is interrupted.
     #[arg(long)]
     watch: bool,
+    /// Only the nodes of this lab, by its id or the name of its scenario.
+    #[arg(long, value_name = "NAME")]
+    lab: Option<String>,
     /// Folder of control sockets: the daemons there, and no others.
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
@@ -48,7 +52,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     interrupt::watch();
     let wanted = Wanted {
         node: options.node.as_deref(),
-        lab: None,
+        lab: options.lab.as_deref(),
         runtime_dir: options.runtime_dir.as_deref(),
     };
     let is_of_node = is_of_one(wanted);

@@ -27,6 +27,8 @@ fn a_target_comes_as_rows_with_a_page_and_its_figure() {
     }
     assert!(folder.path().join("W-F2c.svg").exists());
     assert!(folder.read("paper.html").contains("ack_timeout_us = 746"), "with its calibration");
+    let said = refusal(&["paper", "hop", "--quick", "--only", "H-F8", "--out", &out]);
+    assert!(said.contains("holds the report of 'wildnet'"), "{said}");
 }
 
 #[test]
