@@ -89,7 +89,7 @@ pub(crate) struct CacheOptions {
     #[command(subcommand)]
     command: Option<CacheCommand>,
     /// Print it as JSON.
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
     #[command(flatten)]
     daemon: DaemonOptions,
@@ -113,10 +113,15 @@ enum CacheCommand {
     #[command(after_help = "Examples:\n  \
         farhop cache                         lists them\n  \
         farhop cache drop 3-17-5f1c2a90\n  \
-        farhop cache drop 17                 one that was sent from here")]
+        farhop cache drop 17                 one that was sent from here\n  \
+        farhop cache drop --failed           all that failed, sent or received")]
     Drop {
         /// Its name in the list of `farhop cache`; of one that was sent from here its number.
-        id: String,
+        #[arg(required_unless_present = "failed")]
+        id: Option<String>,
+        /// All that failed, sent from here or for this node.
+        #[arg(long, conflicts_with = "id")]
+        failed: bool,
     },
 }
 
@@ -357,9 +362,10 @@ pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
     if let Some(command) = &options.command {
         let answer: serde_json::Value = match command {
             CacheCommand::Clear { all } => daemon.ask(Request::ClearCache { all: *all })?,
-            CacheCommand::Drop { id } => {
+            CacheCommand::Drop { id: Some(id), .. } => {
                 daemon.ask_of_file(Request::Drop { id: id.clone() }, id)?
             }
+            CacheCommand::Drop { id: None, .. } => drop_failed(&daemon)?,
         };
         if options.json {
             return print_json(&answer);
@@ -368,7 +374,10 @@ pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
             CacheCommand::Clear { .. } => {
                 format!("cleared: {}", counted(&answer["cleared"], "block"))
             }
-            CacheCommand::Drop { id } => format!("dropped: {id}"),
+            CacheCommand::Drop { id: Some(id), .. } => format!("dropped: {id}"),
+            CacheCommand::Drop { id: None, .. } => {
+                format!("dropped: {}", counted(&answer["dropped"], "file"))
+            }
         };
         print_text(&text)?;
         return Ok(());
@@ -380,6 +389,21 @@ pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
     }
     print_text(describe_cache(&cache, &files).trim_end())?;
     Ok(())
+}
+
+/// Takes all files that failed out of the list.
+fn drop_failed(daemon: &Daemon) -> Result<serde_json::Value, Failure> {
+    let files: FilesStatus = daemon.ask(Request::Files {})?;
+    let has_failed = |state: &State| matches!(state, State::Failed(_));
+    // What was pushed goes out of the list by itself.
+    let sent = files.outgoing.iter().filter(|file| has_failed(&file.state) && !file.streamed);
+    let come = files.incoming.iter().filter(|file| has_failed(&file.state));
+    let ids = sent.map(|file| file.id.to_string()).chain(come.map(|file| file.id.clone()));
+    let ids: Vec<String> = ids.collect();
+    for id in &ids {
+        let _: serde_json::Value = daemon.ask_of_file(Request::Drop { id: id.clone() }, id)?;
+    }
+    Ok(serde_json::json!({ "dropped": ids.len() }))
 }
 
 /// The same as JSON. Nonces are text: they have 64 bits, and many readers round numbers to 53.

@@ -159,7 +159,8 @@ fn a_file_that_is_dropped_is_not_taken_when_its_sender_is_back() {
         let out = place.farhop(&["cache", "--node", "hill"]);
         String::from_utf8_lossy(&out.stdout).contains("failed: valley does not take it")
     });
-    assert!(drop(id).status.success(), "what failed is forgotten");
+    let out = place.farhop(&["cache", "drop", "--failed", "--node", "valley"]);
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "dropped: 1 file\n", "{}", stderr(&out));
     assert_eq!(files(&row, "valley", "incoming"), serde_json::json!([]));
     let out = place.farhop(&["send", &path, "valley", "--node", "hill"]);
     assert!(out.status.success(), "{}", stderr(&out));
