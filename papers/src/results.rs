@@ -112,8 +112,11 @@ impl Runs {
                 kept.get(&scenario, seed)
             })
             .collect();
-        let left: Vec<usize> =
+        let mut left: Vec<usize> =
             (0..self.count()).filter(|index| reports[*index].is_none()).collect();
+        // All cases with the first seed, then with the next: some take far longer for a second than
+        // others, and how long the rest takes is seen from what was done.
+        left.sort_by_key(|index| index % seeds);
         let seconds = |index: usize| self.cases[index / seeds].scenario.duration_s;
         let all: f64 = (0..self.count()).map(seconds).sum();
         let before = all - left.iter().map(|index| seconds(*index)).sum::<f64>();
