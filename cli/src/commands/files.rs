@@ -395,8 +395,7 @@ pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
 fn drop_failed(daemon: &Daemon) -> Result<serde_json::Value, Failure> {
     let files: FilesStatus = daemon.ask(Request::Files {})?;
     let has_failed = |state: &State| matches!(state, State::Failed(_));
-    // What was pushed goes out of the list by itself.
-    let sent = files.outgoing.iter().filter(|file| has_failed(&file.state) && !file.streamed);
+    let sent = files.outgoing.iter().filter(|file| has_failed(&file.state));
     let come = files.incoming.iter().filter(|file| has_failed(&file.state));
     let ids = sent.map(|file| file.id.to_string()).chain(come.map(|file| file.id.clone()));
     let ids: Vec<String> = ids.collect();

@@ -213,7 +213,7 @@ impl Store {
 
     fn while_open(&self, error: StoreError) -> StoreError {
         match &self.file {
-            Some(file) => file.while_open(error),
+            Some(file) => error.while_open(&file.path()),
             None => error,
         }
     }

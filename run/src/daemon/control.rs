@@ -188,9 +188,7 @@ impl Control {
         self.clients.retain(|client| !client.is_done());
         wished
     }
-}
 
-impl Control {
     /// Lets go of the client that has been silent for longest, if it was for so long: of one for
     /// whom nothing is to be done, if there is any. Returns whether there was one.
     fn let_go_of_idle(&mut self, least: StdDuration) -> bool {

@@ -117,8 +117,8 @@ impl FileInfo {
     }
 }
 
-/// Characters that turn the direction of writing (Unicode, Bidirectional Algorithm, table 4).
-const TURNS: [RangeInclusive<char>; 4] = [
+/// Characters that turn the direction of writing (Unicode Standard Annex 9, section 2).
+const DIRECTIONAL: [RangeInclusive<char>; 4] = [
     '\u{61c}'..='\u{61c}',
     '\u{200e}'..='\u{200f}',
     '\u{202a}'..='\u{202e}',
@@ -140,7 +140,7 @@ pub fn wrong_name(name: &str) -> Option<String> {
 /// or cannot be shown.
 pub fn is_name(name: &str) -> bool {
     // What turns the order of letters shows another name than there is.
-    let turns = |letter| TURNS.iter().any(|range| range.contains(&letter));
+    let turns = |letter| DIRECTIONAL.iter().any(|range| range.contains(&letter));
     let is_plain = |letter: char| letter != '/' && !letter.is_control() && !turns(letter);
     !name.is_empty()
         && name.len() <= NAME_BYTES

@@ -65,7 +65,7 @@ impl StoreError {
         matches!(self, Self::Store(redb::Error::PreviousIo))
     }
 
-    /// The same, of what is done where a file is opened.
+    /// What an error says of a file that is being opened.
     pub(super) fn on_open(self, path: &Path) -> Self {
         match self {
             Self::Store(error) if is_of_content(&error) => {
@@ -77,10 +77,20 @@ impl StoreError {
             other => other,
         }
     }
+
+    /// The same, of a file that is open: it was right when that was done.
+    pub(super) fn while_open(self, path: &Path) -> Self {
+        match self {
+            Self::Store(error) if is_of_content(&error) => {
+                Self::Damaged { path: path.to_owned(), error }
+            }
+            other => other,
+        }
+    }
 }
 
 /// Whether an error is of what stands in the file.
-pub(super) fn is_of_content(error: &redb::Error) -> bool {
+fn is_of_content(error: &redb::Error) -> bool {
     use io::ErrorKind::{InvalidData, UnexpectedEof};
     match error {
         redb::Error::Corrupted(_) | redb::Error::UpgradeRequired(_) => true,

@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::error::is_of_content;
 use super::{FILE, StoreError};
 
 /// The file of a store.
@@ -27,27 +26,22 @@ impl OnDisk {
         Ok(Self { dir: dir.to_owned(), block_bytes, number })
     }
 
+    /// Where it is, or was.
+    pub(super) fn path(&self) -> PathBuf {
+        self.dir.join(FILE)
+    }
+
     /// Whether the file that is open is the one that a daemon would find there: what is written
     /// into another one is gone with this process.
     ///
     /// Fails if it is not.
     pub(super) fn look(&self) -> Result<(), StoreError> {
-        let path = self.dir.join(FILE);
+        let path = self.path();
         match number(&path) {
             Ok(number) if number == self.number => Ok(()),
             Ok(_) => Err(StoreError::Gone { path }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StoreError::Gone { path }),
             Err(error) => Err(error.into()),
-        }
-    }
-
-    /// An error of a store that is open.
-    pub(super) fn while_open(&self, error: StoreError) -> StoreError {
-        match error {
-            StoreError::Store(error) if is_of_content(&error) => {
-                StoreError::Damaged { path: self.dir.join(FILE), error }
-            }
-            other => other,
         }
     }
 }
