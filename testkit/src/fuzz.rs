@@ -20,7 +20,7 @@ use farhop_proto::routing::olsr::{Olsr, OlsrConfig};
 use farhop_proto::routing::{Routing as _, Signing};
 use farhop_proto::transport::hop::{Hop, HopConfig, Keep};
 use farhop_proto::wire;
-use farhop_proto::wire::hop::{BlockId, FlowKey};
+use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 
 /// A function that takes any bytes and must neither panic nor hang.
 pub type Target = fn(&[u8]);
@@ -157,7 +157,7 @@ fn drain_hop(node: &mut Hop, now: Instant, is_wanted: bool) {
         if is_wanted {
             node.accept(now, delivery.id);
         } else {
-            node.refuse(now, delivery.id);
+            node.refuse(now, delivery.id, Refusal::Unwanted);
         }
     }
     while let Some(keep) = node.poll_keep() {

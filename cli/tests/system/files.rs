@@ -157,7 +157,8 @@ fn a_file_that_is_dropped_is_not_taken_when_its_sender_is_back() {
     row.restart(0);
     wait_for("the sender to hear of it", || {
         let out = place.farhop(&["cache", "--node", "hill"]);
-        String::from_utf8_lossy(&out.stdout).contains("failed: valley does not take it")
+        String::from_utf8_lossy(&out.stdout)
+            .contains("failed: valley does not take it: it was dropped there")
     });
     let out = place.farhop(&["cache", "drop", "--failed", "--node", "valley"]);
     assert_eq!(String::from_utf8_lossy(&out.stdout), "dropped: 1 file\n", "{}", stderr(&out));

@@ -14,6 +14,7 @@ use crate::base::{
     sooner,
 };
 use crate::transport::hop::{Hop, HopPort};
+use crate::wire::hop::Refusal;
 use crate::wire::ip;
 
 /// IP packets for the host that may wait to be taken.
@@ -163,7 +164,7 @@ impl Flows {
         while let Some(delivery) = hop.poll_delivery() {
             let id = delivery.id;
             let Some(port) = self.ends.wake_port(id.flow, HopPort::sink_of) else {
-                hop.refuse(now, id);
+                hop.refuse(now, id, Refusal::Unwanted);
                 continue;
             };
             self.stats.received += 1;

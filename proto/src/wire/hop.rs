@@ -123,8 +123,8 @@ pub enum Body {
     Arrived {
         /// CRC-32 of the block, which only those know who had it.
         crc: u32,
-        /// Whether the flow is refused.
-        is_refused: bool,
+        /// Why the flow is refused, if it is.
+        refusal: Option<Refusal>,
     },
     /// The sender of this listens to those who have little to send (LISTEN, not in the paper). The
     /// block is one that it had from whom it tells that.
@@ -133,6 +133,33 @@ pub enum Body {
     /// To all neighbours on one air, who pass it on if it may make more hops. There is no block,
     /// and the destination is the sender.
     Call,
+}
+
+/// Why a destination takes no more of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It does not say, or in a way that is not known here.
+    Unsaid = 0,
+    /// It knows nothing of what came before: it has lost that, or forgotten.
+    Unknown = 1,
+    /// As much as may is under way to it, or waits there.
+    Full = 2,
+    /// No program there takes it.
+    Unwanted = 3,
+    /// What has come cannot be taken; the log of that node says why.
+    Unusable = 4,
+    /// Somebody there, or its source, had it let go of.
+    LetGo = 5,
+}
+
+impl Refusal {
+    const SAID: [Self; 5] =
+        [Self::Unknown, Self::Full, Self::Unwanted, Self::Unusable, Self::LetGo];
+
+    fn of(number: u16) -> Self {
+        let is_it = |one: &Self| *one as u16 == number;
+        Self::SAID.into_iter().find(is_it).unwrap_or(Self::Unsaid)
+    }
 }
 
 /// Why a message is none.
@@ -175,7 +202,9 @@ pub fn encode(header: &Header, body: &Body) -> Vec<u8> {
         Body::Data { frame, .. } => (0, *frame),
         Body::Request { round, is_virtual, .. } => (u8::from(*is_virtual) * VIRTUAL, *round),
         Body::Answer { round, .. } => (0, *round),
-        Body::Arrived { is_refused, .. } => (u8::from(*is_refused) * REFUSED, 0),
+        Body::Arrived { refusal, .. } => {
+            refusal.map_or((0, 0), |refusal| (REFUSED, refusal as u16))
+        }
         Body::Listen | Body::Call => (0, 0),
     };
     let mark = |is_so, flag| if is_so { flag } else { 0 };
@@ -268,7 +297,9 @@ pub fn decode(message: &Bytes) -> Result<(Header, Body), Malformed> {
             Body::Answer { round: number, bits: message.slice(HEADER_BYTES..) }
         }
         4 if rest.len() == 4 => {
-            Body::Arrived { crc: long(HEADER_BYTES), is_refused: message[1] & REFUSED != 0 }
+            let is_refused = message[1] & REFUSED != 0;
+            let refusal = is_refused.then(|| Refusal::of(number));
+            Body::Arrived { crc: long(HEADER_BYTES), refusal }
         }
         5 if rest.is_empty() => Body::Listen,
         6 if rest.is_empty() => Body::Call,
@@ -307,20 +338,21 @@ mod tests {
 
     #[test]
     fn an_end_to_end_acknowledgement_stands_on_the_wire_as_written_by_hand() {
-        let found = written(&bodies()[4]);
+        let found = written(&bodies()[5]);
         let golden =
-            [0x24, 0x0c, 49, 1, 0, 3, 0x13, 0x89, 0, 0, 0, 7, 0, 10, 0, 0, 0, 1, 0, 9, 0, 4];
+            [0x24, 0x0c, 49, 1, 0, 3, 0x13, 0x89, 0, 0, 0, 7, 0, 10, 0, 2, 0, 1, 0, 9, 0, 4];
         assert_eq!(found[..22], golden);
         assert_eq!(found[24..], [0xcb, 0xf4, 0x39, 0x26]);
     }
 
-    fn bodies() -> [Body; 7] {
+    fn bodies() -> [Body; 8] {
         [
             Body::Data { frame: 9, payload: Bytes::from_static(b"odd") },
             Body::Data { frame: 0, payload: Bytes::from_static(b"even") },
             Body::Request { round: 2, is_virtual: true, length: 13_000, crc: 0xcbf4_3926 },
             Body::Answer { round: 2, bits: Bytes::from_static(&[0b1010_0000, 0b0100_0000]) },
-            Body::Arrived { crc: 0xcbf4_3926, is_refused: true },
+            Body::Arrived { crc: 0xcbf4_3926, refusal: None },
+            Body::Arrived { crc: 0xcbf4_3926, refusal: Some(Refusal::Full) },
             Body::Listen,
             Body::Call,
         ]

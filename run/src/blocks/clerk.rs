@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::Error;
 use bytes::Bytes;
 use farhop_proto::transport::hop::{Delivery, Whole};
-use farhop_proto::wire::hop::{BlockId, FlowKey};
+use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 
 use super::disk::{may_pass, read};
-use super::inbox::Inbox;
+use super::inbox::{Inbox, refusal_of};
 use super::late::{AGAIN, Late};
 use super::store::{Change, Store, StoreError};
 use super::trouble::Trouble;
@@ -79,7 +79,7 @@ pub(crate) enum Done {
     /// A block of a file that comes here is safe.
     Accepted(BlockId, Incoming),
     /// The file cannot be taken.
-    Refused(BlockId),
+    Refused(BlockId, Refusal),
     /// A file that came here, as it stands now.
     Stands(Incoming),
     /// It is written down that a file that came here was fetched.
@@ -402,7 +402,7 @@ impl Clerk {
         }
         let why = format!("{error:#}");
         tracing::warn!(source, "a file is refused: {why}");
-        done.push(Done::Refused(id));
+        done.push(Done::Refused(id, refusal_of(error)));
         self.give_up(id.flow, why, changes, done);
     }
 

@@ -7,10 +7,10 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Error, Result, bail, ensure};
 use bytes::Bytes;
 use farhop_proto::transport::hop::{Delivery, Durable, HopConfig};
-use farhop_proto::wire::hop::{BlockId, FlowKey};
+use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 use ring::digest::{Context as Digest, SHA256};
 
 use super::store::{Change, Store};
@@ -20,6 +20,26 @@ use crate::files::{FileInfo, Incoming, State};
 const CHUNK: usize = 1 << 18;
 /// Files that come, or came and were not fetched, at most.
 const FILES: usize = 4_096;
+
+/// What is wrong with a block of a file that cannot be taken, where its source is to know.
+#[derive(Debug, thiserror::Error)]
+enum NotTaken {
+    /// There is no place beside other files.
+    #[error("{0}")]
+    NoPlace(String),
+    /// What came before is not here.
+    #[error("{0}")]
+    Lost(&'static str),
+}
+
+/// What the source hears of an error of [`Inbox::take`].
+pub(super) fn refusal_of(error: &Error) -> Refusal {
+    match error.downcast_ref() {
+        Some(NotTaken::NoPlace(_)) => Refusal::Full,
+        Some(NotTaken::Lost(_)) => Refusal::Unknown,
+        None => Refusal::Unusable,
+    }
+}
 
 /// The folder of files that come, in that of a node. What is to be lost with the daemon is kept
 /// apart from what other settings kept before.
@@ -166,12 +186,11 @@ impl Inbox {
         } else {
             frames.concat().into()
         };
-        let file = self.incoming.get(&id.flow).context("nothing is known of it")?;
-        ensure!(file.next == id.number, "block {} came in place of {}", id.number, file.next);
-        let mut file = file.clone();
+        let mut file = self.file_of(id)?;
         let bytes = if file.info.streamed {
             let held = self.held_bytes() + bytes.len() as u64;
-            ensure!(held <= self.disk_bytes, "disk_bytes are used up");
+            let no_place = NotTaken::NoPlace("disk_bytes are used up".into());
+            ensure!(held <= self.disk_bytes, no_place);
             if shape.finishes { file.info.handle_trailer(&bytes)? } else { bytes }
         } else {
             bytes
@@ -183,7 +202,7 @@ impl Inbox {
         let on_disk = File::options().write(true).read(true).open(&part).context("its part")?;
         let data = on_disk.metadata()?;
         let is_cut = data.is_file() && data.len() < file.received;
-        ensure!(!is_cut, "part of what came is gone");
+        ensure!(!is_cut, NotTaken::Lost("part of what came is gone"));
         let mut digest = match self.digests.remove(&id.flow) {
             Some(digest) => digest,
             None => sum_of(&on_disk, file.received)?,
@@ -216,20 +235,29 @@ impl Inbox {
         Ok(file)
     }
 
+    /// The file of which this is the next block.
+    fn file_of(&self, id: BlockId) -> Result<Incoming> {
+        let unknown = NotTaken::Lost("nothing is known of it");
+        let file = self.incoming.get(&id.flow).ok_or(unknown)?;
+        ensure!(file.next == id.number, "block {} came in place of {}", id.number, file.next);
+        Ok(file.clone())
+    }
+
     /// Reads what a first block says, and makes the file. Returns what is in the block of it.
     fn open(&mut self, id: BlockId, opened: u32, block: &Bytes) -> Result<Bytes> {
         let (info, rest) = FileInfo::read(block).context("its first block says nothing")?;
         let held = self.held_bytes();
         if held.saturating_add(info.size) > self.disk_bytes {
-            bail!(
+            bail!(NotTaken::NoPlace(format!(
                 "'{}' has {} bytes, and of disk_bytes = {} are {held} taken",
-                info.name,
-                info.size,
-                self.disk_bytes
-            );
+                info.name, info.size, self.disk_bytes
+            )));
         }
         let files = self.incoming.len() + self.waiting.len();
-        ensure!(files < FILES, "{files} files are here already, and nobody fetches them");
+        if files >= FILES {
+            let why = format!("{files} files are here already, and nobody fetches them");
+            bail!(NotTaken::NoPlace(why));
+        }
         let (source, local) = (id.flow.source, id.flow.local);
         let (received, next, state) = (0, 0, State::Moving);
         let file = Incoming { source, local, opened, info, received, next, state };

@@ -11,6 +11,7 @@ mod inbox;
 mod late;
 mod notice;
 mod opening;
+mod overdue;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -28,7 +29,7 @@ use anyhow::{Context as _, Result, ensure};
 use farhop_proto::base::{Instant, NodeId};
 use farhop_proto::stack::NodePlan;
 use farhop_proto::transport::hop::{Arrived, Delivery, Durable, Hop, HopConfig, Keep};
-use farhop_proto::wire::hop::{BlockId, FlowKey};
+use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 
@@ -38,9 +39,11 @@ pub use self::disk::{modified_ns, open_file};
 use self::inbox::Inbox;
 pub(crate) use self::inbox::{inbox_folder, whole_file};
 pub use self::inbox::{sum_bytes, sum_file};
-pub(crate) use self::notice::GivenUp;
-use self::notice::{GivenUps, Notices};
+pub(crate) use self::notice::Consignment;
+use self::notice::{GivenUps, Notices, UnderWay};
 pub(crate) use self::opening::{FIRST_BYTES, Kind, Opening, front, kind_of, read};
+pub(crate) use self::overdue::Coming;
+use self::overdue::Overdue;
 pub use self::store::{Change, Store, StoreError};
 use crate::device::os;
 use crate::files::{Courier, FilesStatus, SendFile, State};
@@ -94,6 +97,7 @@ pub struct Exchange {
     sockets: Sockets,
     notices: Notices,
     given_up: GivenUps,
+    overdue: Overdue,
     numbers: Numbers,
     /// Why nothing can be kept at present.
     trouble: Option<String>,
@@ -101,6 +105,8 @@ pub struct Exchange {
 
 /// Why a file is let go of whose sender says so.
 const GIVEN_UP: &str = "its sender gave it up";
+/// Why one is of which its sender knows nothing.
+const FORGOTTEN: &str = "its sender has lost it";
 
 impl Exchange {
     /// Has the machine of a node go on with what is in the store in `dir`.
@@ -161,6 +167,7 @@ impl Exchange {
             sockets,
             notices: Notices::default(),
             given_up: GivenUps::default(),
+            overdue: Overdue::default(),
             numbers: Numbers(random()? as u32),
             trouble: None,
         })
@@ -182,14 +189,16 @@ impl Exchange {
     }
 
     /// When [`Exchange::turn`] is due whatever happens.
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        self.courier.poll_timeout().into_iter().chain(self.sockets.poll_timeout()).min()
+    pub fn poll_timeout(&self) -> Instant {
+        let due = [self.courier.poll_timeout(), self.sockets.poll_timeout()];
+        due.into_iter().flatten().fold(self.overdue.due(), Instant::min)
     }
 
     /// Whether there is something to move, whatever the machine says.
     pub fn is_called(&self, now: Instant) -> bool {
         let has_clerk_done = rustix::io::read(self.wake.as_fd(), &mut [0; 8]).is_ok();
-        has_clerk_done || self.courier.has_outgoing(now) || self.sockets.is_called(now)
+        let looks = self.overdue.due() <= now;
+        looks || has_clerk_done || self.courier.has_outgoing(now) || self.sockets.is_called(now)
     }
 
     /// Moves blocks between the machine, the disk and programs.
@@ -219,6 +228,9 @@ impl Exchange {
                 self.notices.hail(now, hop, node, flow);
             }
         }
+        if self.overdue.due() <= now {
+            self.ask_for_overdue(now, hop);
+        }
         while let Some(keep) = hop.poll_keep() {
             self.office.ask(match keep {
                 Keep::Put(whole) => Task::Keep(whole),
@@ -236,14 +248,14 @@ impl Exchange {
             Done::Got(id, whole) => hop.handle_got(now, id, whole),
             Done::Accepted(id, file) => {
                 let flow = file.flow();
-                let is_given_up = self.given_up.has(file.source, file.as_given_up());
+                let is_given_up = self.given_up.has(file.source, file.as_consignment());
                 self.courier.on_stands(office, file);
                 hop.accept(now, id);
                 if is_given_up {
                     self.give_up(now, hop, flow, GIVEN_UP);
                 }
             }
-            Done::Refused(id) => hop.refuse(now, id),
+            Done::Refused(id, why) => hop.refuse(now, id, why),
             Done::Trouble(why) => self.trouble = why,
             Done::Stands(file) => self.courier.on_stands(office, file),
             Done::LetGo(id) => self.courier.on_let_go(office, id),
@@ -264,10 +276,15 @@ impl Exchange {
     }
 
     fn on_arrived(&mut self, now: Instant, hop: &mut Hop, arrived: Arrived) {
-        if let Some(node) = self.notices.end(arrived.id.flow.local) {
+        if let Some(UnderWay { to, asks }) = self.notices.end(arrived.id.flow.local) {
             let next = self.notices.next_late();
             self.tell(now, hop, next);
-            return self.sockets.on_there(now, node);
+            if let Some(what) = asks.filter(|_| arrived.refusal == Some(Refusal::Unknown)) {
+                let source = to.0;
+                tracing::info!(source, "what came is let go of: its sender knows nothing of it");
+                self.let_go(now, hop, (to, what), FORGOTTEN);
+            }
+            return self.sockets.on_there(now, to);
         }
         if self.courier.has(arrived.id.flow.local) {
             let given_up = self.courier.on_arrived(&self.office, hop, arrived);
@@ -284,12 +301,15 @@ impl Exchange {
         if delivery.id.number == 0 && kind_of(&delivery.frames) == Some(Kind::Hail) {
             return hop.accept(now, delivery.id);
         }
+        if delivery.id.number == 0 && kind_of(&delivery.frames) == Some(Kind::Asks) {
+            return self.on_asked(now, hop, &delivery);
+        }
         let is_file = match delivery.id.number {
             0 => kind_of(&delivery.frames).is_none_or(|kind| kind == Kind::File),
             _ => !self.sockets.has(delivery.id.flow),
         };
         if self.given_up.has_first(&delivery) {
-            hop.refuse(now, delivery.id);
+            hop.refuse(now, delivery.id, Refusal::LetGo);
         } else if is_file {
             self.office.ask(Task::Deliver(delivery));
         } else {
@@ -301,20 +321,57 @@ impl Exchange {
     /// The source of something that comes here has given it up.
     fn on_given_up(&mut self, now: Instant, hop: &mut Hop, delivery: &Delivery) {
         let source = delivery.id.flow.source;
-        if let Some(what) = GivenUp::read(&delivery.frames)
-            && !self.sockets.on_given_up(&self.office, now, hop, (source, what))
+        if let Some(what) = Consignment::read(Kind::GivenUp, &delivery.frames)
+            && !self.let_go(now, hop, (source, what), GIVEN_UP)
         {
-            match self.courier.coming(source, what) {
-                Some(flow) => self.give_up(now, hop, flow, GIVEN_UP),
-                None => self.given_up.put(source, what),
-            }
+            self.given_up.put(source, what);
         }
         hop.accept(now, delivery.id);
     }
 
+    /// Takes no more of something that a node sends here. Returns whether there is such a thing.
+    fn let_go(
+        &mut self,
+        now: Instant,
+        hop: &mut Hop,
+        (source, what): (NodeId, Consignment),
+        why: &'static str,
+    ) -> bool {
+        if self.sockets.on_given_up(&self.office, now, hop, (source, what)) {
+            return true;
+        }
+        let flow = self.courier.flow_of(source, what);
+        if let Some(flow) = flow {
+            self.give_up(now, hop, flow, why);
+        }
+        flow.is_some()
+    }
+
+    /// Asks the sources of what does not go on whether they still send it.
+    fn ask_for_overdue(&mut self, now: Instant, hop: &mut Hop) {
+        let coming = self.courier.coming().chain(self.sockets.coming());
+        for ask in self.overdue.look(now, coming) {
+            if !self.notices.asks(ask.0) {
+                let flow = (self.free_local(), self.office.config.frame_bytes);
+                self.notices.ask(now, hop, ask, flow);
+            }
+        }
+    }
+
+    /// A node asks whether something still comes to it from here.
+    fn on_asked(&self, now: Instant, hop: &mut Hop, delivery: &Delivery) {
+        let is_known = Consignment::read(Kind::Asks, &delivery.frames)
+            .is_none_or(|what| self.courier.sends(what) || self.sockets.sends(what));
+        if is_known {
+            hop.accept(now, delivery.id);
+        } else {
+            hop.refuse(now, delivery.id, Refusal::Unknown);
+        }
+    }
+
     /// Lets go of a file that comes here, and takes no more of it.
     fn give_up(&self, now: Instant, hop: &mut Hop, flow: FlowKey, why: &'static str) {
-        hop.refuse(now, BlockId { flow, number: u32::MAX });
+        hop.refuse(now, BlockId { flow, number: u32::MAX }, Refusal::LetGo);
         self.office.ask(Task::GiveUp(flow, why));
     }
 
@@ -360,7 +417,7 @@ impl Exchange {
     }
 
     /// The destination of a file or a stream hears that no more comes of it, if there is one.
-    fn tell(&mut self, now: Instant, hop: &mut Hop, given_up: Option<(NodeId, GivenUp)>) {
+    fn tell(&mut self, now: Instant, hop: &mut Hop, given_up: Option<(NodeId, Consignment)>) {
         if let Some(given_up) = given_up {
             let flow = (self.free_local(), self.office.config.frame_bytes);
             self.notices.tell(now, hop, given_up, flow);

@@ -3,8 +3,9 @@
 //!
 //! The destination of a file, or of blocks of a program, that were given up at their source hears
 //! so. Until then it keeps what it has of them, and so it does if the source ends before. That of a
-//! stream which was broken off hears so past what nobody has read there. And a node that nothing
-//! was heard of is hailed: that a hail arrives says that it is there.
+//! stream which was broken off hears so past what nobody has read there. A node that nothing was
+//! heard of is hailed: that a hail arrives says that it is there. And the source of what does not
+//! go on is asked whether it still sends that: it refuses the question if it knows nothing of it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,43 +20,44 @@ use super::random;
 use crate::files::FileInfo;
 
 /// Notices on their way, to one destination and to all; more wait, and of more than that they hear
-/// nothing. Of hails there is one for each node at most, and always place for that.
+/// nothing. Of hails and of questions there is one for each node at most, and always place for
+/// that.
 const TO_ONE: usize = 8;
 const NOTICES: usize = 256;
 const LATE: usize = 1_024;
 /// Files and blocks of which notices came first that are remembered.
 const REMEMBERED: usize = 256;
 
-/// A file, a stream or blocks that were given up, as their destination knows them.
+/// A file, a stream or blocks of a program, as both of its ends know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct GivenUp {
+pub(crate) struct Consignment {
     /// Number of its flow at the source.
     pub(crate) local: u32,
     /// What tells it from others of that number.
     pub(crate) nonce: u64,
 }
 
-impl GivenUp {
-    /// What the block of such a notice says; `None` if it says nothing.
-    pub(super) fn read(frames: &[Bytes]) -> Option<Self> {
-        read(Kind::GivenUp, &frames.concat().into()).map(|(what, _)| what)
+impl Consignment {
+    /// What the block of a notice of this kind is about; `None` if it says nothing.
+    pub(super) fn read(kind: Kind, frames: &[Bytes]) -> Option<Self> {
+        read(kind, &frames.concat().into()).map(|(what, _)| what)
     }
 }
 
 /// Files and blocks that were given up before anything of them came: the notice may have taken a
 /// better way than the first block, which is refused then.
 #[derive(Debug, Default)]
-pub(super) struct GivenUps(VecDeque<(NodeId, GivenUp)>);
+pub(super) struct GivenUps(VecDeque<(NodeId, Consignment)>);
 
 impl GivenUps {
-    pub(super) fn put(&mut self, source: NodeId, what: GivenUp) {
+    pub(super) fn put(&mut self, source: NodeId, what: Consignment) {
         if self.0.len() >= REMEMBERED {
             self.0.pop_front();
         }
         self.0.push_back((source, what));
     }
 
-    pub(super) fn has(&self, source: NodeId, what: GivenUp) -> bool {
+    pub(super) fn has(&self, source: NodeId, what: Consignment) -> bool {
         self.0.contains(&(source, what))
     }
 
@@ -68,7 +70,7 @@ impl GivenUps {
         let block = delivery.frames.concat().into();
         let file = || FileInfo::read(&block).map(|(info, _)| info.nonce);
         let blocks = || read(Kind::Blocks, &block).map(|(Opening { nonce, .. }, _)| nonce);
-        let is_one = |nonce| self.has(flow.source, GivenUp { local: flow.local, nonce });
+        let is_one = |nonce| self.has(flow.source, Consignment { local: flow.local, nonce });
         file().or_else(blocks).is_some_and(is_one)
     }
 }
@@ -79,13 +81,21 @@ struct Hail {
     nonce: u64,
 }
 
+/// A notice on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct UnderWay {
+    pub(super) to: NodeId,
+    /// What it asks about, if it is a question.
+    pub(super) asks: Option<Consignment>,
+}
+
 /// Notices of which nobody has said yet that they came.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
-    /// The numbers of their flows, and whom they are for.
-    under_way: BTreeMap<u32, NodeId>,
+    /// By the numbers of their flows.
+    under_way: BTreeMap<u32, UnderWay>,
     /// Those for which there are too many others on their way.
-    late: VecDeque<(NodeId, GivenUp)>,
+    late: VecDeque<(NodeId, Consignment)>,
 }
 
 impl Notices {
@@ -95,7 +105,12 @@ impl Notices {
 
     /// Whether one is on its way to a node.
     pub(super) fn has_to(&self, node: NodeId) -> bool {
-        self.under_way.values().any(|to| *to == node)
+        self.under_way.values().any(|one| one.to == node)
+    }
+
+    /// Whether a question is.
+    pub(super) fn asks(&self, node: NodeId) -> bool {
+        self.under_way.values().any(|one| one.to == node && one.asks.is_some())
     }
 
     /// Tells a destination of a file or a stream, by a flow with a number that is free.
@@ -103,23 +118,24 @@ impl Notices {
         &mut self,
         now: Instant,
         hop: &mut Hop,
-        (to, what): (NodeId, GivenUp),
+        (to, what): (NodeId, Consignment),
         (local, frame_bytes): (u32, u16),
     ) {
         if self.has_place(to) {
-            self.send(now, hop, (to, front(Kind::GivenUp, &what)), (local, frame_bytes));
+            let notice = UnderWay { to, asks: None };
+            self.send(now, hop, (notice, front(Kind::GivenUp, &what)), (local, frame_bytes));
         } else if self.late.len() < LATE {
             self.late.push_back((to, what));
         }
     }
 
     fn has_place(&self, to: NodeId) -> bool {
-        let to_one = self.under_way.values().filter(|node| **node == to).count();
+        let to_one = self.under_way.values().filter(|one| one.to == to).count();
         to_one < TO_ONE && self.under_way.len() < NOTICES
     }
 
     /// The first of those that waited and can be told now.
-    pub(super) fn next_late(&mut self) -> Option<(NodeId, GivenUp)> {
+    pub(super) fn next_late(&mut self) -> Option<(NodeId, Consignment)> {
         let at = self.late.iter().position(|(to, _)| self.has_place(*to))?;
         self.late.remove(at)
     }
@@ -133,24 +149,39 @@ impl Notices {
         (local, frame_bytes): (u32, u16),
     ) {
         let nonce = random().unwrap_or_default();
-        self.send(now, hop, (to, front(Kind::Hail, &Hail { nonce })), (local, frame_bytes));
+        let notice = UnderWay { to, asks: None };
+        self.send(now, hop, (notice, front(Kind::Hail, &Hail { nonce })), (local, frame_bytes));
+    }
+
+    /// Asks a source to which no question is on its way whether it still sends something,
+    /// likewise.
+    pub(super) fn ask(
+        &mut self,
+        now: Instant,
+        hop: &mut Hop,
+        (to, what): (NodeId, Consignment),
+        (local, frame_bytes): (u32, u16),
+    ) {
+        let notice = UnderWay { to, asks: Some(what) };
+        self.send(now, hop, (notice, front(Kind::Asks, &what)), (local, frame_bytes));
     }
 
     fn send(
         &mut self,
         now: Instant,
         hop: &mut Hop,
-        (to, block): (NodeId, Vec<u8>),
+        (notice, block): (UnderWay, Vec<u8>),
         (local, frame_bytes): (u32, u16),
     ) {
-        self.under_way.insert(local, to);
+        let to = notice.to;
+        self.under_way.insert(local, notice);
         let flow = FlowKey { source: hop.node(), local };
         let frames = frames_of(&Bytes::from(block), usize::from(frame_bytes));
         hop.push(now, BlockId { flow, number: 0 }, to, true, frames);
     }
 
-    /// A block of ours has come, or is refused. Returns whom it was for, if it was a notice.
-    pub(super) fn end(&mut self, local: u32) -> Option<NodeId> {
+    /// A block of ours has come, or is refused. Returns the notice, if it was one.
+    pub(super) fn end(&mut self, local: u32) -> Option<UnderWay> {
         self.under_way.remove(&local)
     }
 }
@@ -164,11 +195,13 @@ mod tests {
 
     #[test]
     fn a_notice_says_which_file_and_is_no_file_itself() {
-        let what = GivenUp { local: 7, nonce: u64::MAX };
+        let what = Consignment { local: 7, nonce: u64::MAX };
         let block = Bytes::from(front(Kind::GivenUp, &what));
-        assert_eq!(GivenUp::read(&frames_of(&block, 10)), Some(what));
+        let read = |frames: &[Bytes]| Consignment::read(Kind::GivenUp, frames);
+        assert_eq!(read(&frames_of(&block, 10)), Some(what));
+        assert_eq!(Consignment::read(Kind::Asks, &frames_of(&block, 10)), None);
         assert!(crate::files::FileInfo::read(&block).is_none());
-        assert_eq!(GivenUp::read(&[block.slice(..block.len() - 1)]), None);
+        assert_eq!(read(&[block.slice(..block.len() - 1)]), None);
     }
 
     #[test]
@@ -176,7 +209,7 @@ mod tests {
         let (plan, rng) = (AddressPlan::default(), Seed(1).stream("hop"));
         let mut hop = Hop::build(HopConfig::default(), NodeId(1), plan, None, rng);
         let (mut notices, now) = (Notices::default(), Instant::ZERO);
-        let what = GivenUp { local: 7, nonce: 1 };
+        let what = Consignment { local: 7, nonce: 1 };
         for local in 0..100 {
             notices.tell(now, &mut hop, (NodeId(2), what), (local, 1_400));
         }
@@ -188,7 +221,10 @@ mod tests {
         }
         assert_eq!(notices.under_way.len(), NOTICES);
         notices.hail(now, &mut hop, NodeId(1_000), (1_000, 1_400));
-        assert!(notices.has_to(NodeId(1_000)));
+        assert!(notices.has_to(NodeId(1_000)) && !notices.asks(NodeId(1_000)));
+        notices.ask(now, &mut hop, (NodeId(1_000), what), (1_001, 1_400));
+        assert!(notices.asks(NodeId(1_000)));
+        assert_eq!(notices.end(1_001), Some(UnderWay { to: NodeId(1_000), asks: Some(what) }));
         assert_eq!(notices.next_late(), None, "nothing has come");
         [0, 1_000].iter().for_each(|local| _ = notices.end(*local));
         assert_eq!(notices.next_late(), Some((NodeId(2), what)), "a place is free");

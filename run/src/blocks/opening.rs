@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     GivenUp = 5,
     /// Says nothing: that it arrives tells that its destination is there.
     Hail = 6,
+    /// Asks its destination whether it still sends a file, or blocks of a program.
+    Asks = 7,
 }
 
 /// What a flow of a socket says of itself.
@@ -52,8 +54,15 @@ pub(crate) fn front(kind: Kind, what: &impl Serialize) -> Vec<u8> {
 
 /// What a first block is of; `None` if that does not exist.
 pub(crate) fn kind_of(frames: &[Bytes]) -> Option<Kind> {
-    let kinds =
-        [Kind::File, Kind::Stream, Kind::Blocks, Kind::Datagrams, Kind::GivenUp, Kind::Hail];
+    let kinds = [
+        Kind::File,
+        Kind::Stream,
+        Kind::Blocks,
+        Kind::Datagrams,
+        Kind::GivenUp,
+        Kind::Hail,
+        Kind::Asks,
+    ];
     let first = *frames.first()?.first()?;
     kinds.into_iter().find(|kind| *kind as u8 == first)
 }

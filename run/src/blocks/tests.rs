@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use bytes::Bytes;
 use farhop_proto::base::NodeId;
 use farhop_proto::transport::hop::{Delivery, Durable, HopConfig, Shape, Whole, frames_of};
-use farhop_proto::wire::hop::{BlockId, FlowKey};
+use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 use redb::{Database, TableDefinition};
 use tempfile::TempDir;
 
@@ -352,7 +352,8 @@ fn a_file_with_a_wrong_checksum_is_refused_and_leaves_nothing() {
     for (number, (block, is_last)) in (0..).zip(blocks(35_000, Some("00"))) {
         last = desk.deliver(number, block, is_last);
     }
-    assert!(matches!(last[..], [Done::Refused(_), Done::Stands(_)]), "{last:?}");
+    let [Done::Refused(_, why), Done::Stands(_)] = last[..] else { panic!("{last:?}") };
+    assert_eq!(why, Refusal::Unusable);
     let inbox = fs::read_dir(desk.dir.path().join("inbox")).expect("it is there");
     assert_eq!(inbox.count(), 0);
 }
@@ -362,14 +363,14 @@ fn a_file_for_which_there_is_no_disk_is_refused_at_once() {
     let mut desk = Desk::new();
     let (first, is_last) = blocks(1_000_001, None).swap_remove(0);
     let done = desk.deliver(0, first, is_last);
-    assert!(matches!(done[..], [Done::Refused(_)]), "{done:?}");
+    assert!(matches!(done[..], [Done::Refused(_, Refusal::Full)]), "{done:?}");
 }
 
 #[test]
 fn a_block_of_a_file_that_nobody_opened_is_refused() {
     let mut desk = Desk::new();
     let done = desk.deliver(3, vec![0; 100], false);
-    assert!(matches!(done[..], [Done::Refused(_)]), "{done:?}");
+    assert!(matches!(done[..], [Done::Refused(_, Refusal::Unknown)]), "{done:?}");
 }
 
 #[test]

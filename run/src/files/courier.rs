@@ -6,12 +6,12 @@ use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
 use farhop_proto::base::{Duration, Instant, NodeId};
 use farhop_proto::transport::hop::{Arrived, Hop, frames_of};
-use farhop_proto::wire::hop::{BlockId, FlowKey};
+use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 
 use super::records::{FileInfo, Incoming, Outgoing, State, wrong_name};
 use super::status::{FilesStatus, IncomingStatus, OutgoingStatus, SendFile};
 use crate::blocks::{
-    GivenUp, Office, Task, inbox_folder, modified_ns, open_file, random, whole_file,
+    Coming, Consignment, Office, Task, inbox_folder, modified_ns, open_file, random, whole_file,
 };
 
 /// Files on their way from here, and files that came and were not fetched, at most.
@@ -49,6 +49,21 @@ impl Trip {
         let early: u64 = early.map(|part| part.length).sum();
         let bytes = early + hop.under_way(file.flow(office.node));
         bytes.min(file.info.size - file.arrived_bytes())
+    }
+}
+
+/// What the sender of a file is told where its destination does not take it.
+fn why_refused(to: &str, refusal: Refusal) -> String {
+    match refusal {
+        Refusal::Unsaid | Refusal::Unusable => {
+            format!("{to} does not take it: its log says why")
+        }
+        Refusal::Unknown => format!("{to} has lost what came of it: send it again"),
+        Refusal::Full => {
+            format!("{to} has no place for it beside what waits or is on its way there")
+        }
+        Refusal::Unwanted => format!("{to} does not take it: nobody there wants it"),
+        Refusal::LetGo => format!("{to} does not take it: it was dropped there"),
     }
 }
 
@@ -195,15 +210,14 @@ impl Courier {
         office: &Office,
         hop: &mut Hop,
         arrived: Arrived,
-    ) -> Option<(NodeId, GivenUp)> {
+    ) -> Option<(NodeId, Consignment)> {
         let (local, number) = (arrived.id.flow.local, arrived.id.number);
         let trip = self.trips.get_mut(&local)?;
         if trip.file.state != State::Moving {
             return None;
         }
-        if arrived.is_refused {
-            let to = &trip.file.to_name;
-            let why = format!("{to} does not take it: its log says why, or it has lost what came");
+        if let Some(refusal) = arrived.refusal {
+            let why = why_refused(&trip.file.to_name, refusal);
             return self.give_up(office, hop, local, why);
         }
         trip.early.insert(number);
@@ -274,7 +288,7 @@ impl Courier {
         office: &Office,
         hop: &mut Hop,
         id: u32,
-    ) -> Result<(NodeId, GivenUp)> {
+    ) -> Result<(NodeId, Consignment)> {
         if let Some(given_up) = self.give_up(office, hop, id, "it was cancelled".into()) {
             return Ok(given_up);
         }
@@ -305,16 +319,27 @@ impl Courier {
         hop: &mut Hop,
         id: u32,
         why: String,
-    ) -> Option<(NodeId, GivenUp)> {
+    ) -> Option<(NodeId, Consignment)> {
         let moving = self.trips.get(&id).filter(|trip| trip.file.state == State::Moving);
         let file = &moving?.file;
-        let what = (file.to, GivenUp { local: id, nonce: file.info.nonce });
+        let what = (file.to, Consignment { local: id, nonce: file.info.nonce });
         self.fail(office, hop, id, why);
         Some(what)
     }
 
+    /// Whether a file of this name is sent from here, or was.
+    pub(crate) fn sends(&self, what: Consignment) -> bool {
+        self.trips.get(&what.local).is_some_and(|trip| trip.file.info.nonce == what.nonce)
+    }
+
+    /// The files that come here.
+    pub(crate) fn coming(&self) -> impl Iterator<Item = Coming> {
+        let moving = self.incoming.values().filter(|file| file.state == State::Moving);
+        moving.map(|file| Coming { flow: file.flow(), nonce: file.info.nonce, next: file.next })
+    }
+
     /// The flow of a file that comes here from a node, if it is this one.
-    pub(crate) fn coming(&self, source: NodeId, what: GivenUp) -> Option<FlowKey> {
+    pub(crate) fn flow_of(&self, source: NodeId, what: Consignment) -> Option<FlowKey> {
         let is_it = |file: &&Incoming| {
             let is_moving = file.state == State::Moving && file.source == source;
             is_moving && (file.local, file.info.nonce) == (what.local, what.nonce)
@@ -568,14 +593,17 @@ mod tests {
         let mut hop = hop(office.config.clone());
         let mut courier = Courier::build(vec![outgoing(7, 0, State::Moving)], Vec::new());
         let id = BlockId { flow: office.flow(7), number: 3 };
-        let mut on = |is_refused| {
-            let arrived = Arrived { id, bytes: 0, is_refused };
+        let mut on = |refusal| {
+            let arrived = Arrived { id, bytes: 0, refusal };
             courier.on_arrived(&office, &mut hop, arrived)
         };
-        assert!(on(false).is_none(), "it takes a block");
-        let (to, what) = on(true).expect("a notice");
+        assert!(on(None).is_none(), "it takes a block");
+        let (to, what) = on(Some(Refusal::LetGo)).expect("a notice");
         assert_eq!((to, what.local, what.nonce), (NodeId(3), 7, 1));
-        assert!(on(true).is_none(), "it is over");
+        assert!(on(Some(Refusal::Unknown)).is_none(), "it is over");
+        let state = &courier.status(&office, &hop).outgoing[0].state;
+        let State::Failed(why) = state else { panic!("{state:?}") };
+        assert!(why.ends_with(" does not take it: it was dropped there"), "{why}");
     }
 
     #[test]

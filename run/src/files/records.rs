@@ -7,7 +7,7 @@ use farhop_proto::base::NodeId;
 use farhop_proto::wire::hop::FlowKey;
 use serde::{Deserialize, Serialize};
 
-use crate::blocks::{FIRST_BYTES, GivenUp, Kind, front, read};
+use crate::blocks::{Consignment, FIRST_BYTES, Kind, front, read};
 
 /// Bytes of the last block of a file of unknown length: length (8), SHA-256 (32).
 const TRAILER_BYTES: usize = 40;
@@ -217,8 +217,8 @@ impl Incoming {
     }
 
     /// What a notice calls it that its sender has given it up.
-    pub(crate) fn as_given_up(&self) -> GivenUp {
-        GivenUp { local: self.local, nonce: self.info.nonce }
+    pub(crate) fn as_consignment(&self) -> Consignment {
+        Consignment { local: self.local, nonce: self.info.nonce }
     }
 
     /// What it is called here, among all files that came.

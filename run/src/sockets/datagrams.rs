@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use bytes::{Buf as _, Bytes, BytesMut};
 use farhop_proto::base::{Duration, Instant, NodeId};
 use farhop_proto::transport::hop::{Arrived, Delivery, Hop, frames_of};
-use farhop_proto::wire::hop::{BlockId, FlowKey};
+use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 use rustix::event::PollFlags;
 
 use super::batch::{Batch, Mark};
@@ -133,7 +133,7 @@ impl Datagrams {
         let opening = opening.filter(|(opening, _)| is_known(opening));
         let Some((Opening { service, name, .. }, bytes)) = opening else {
             counters.refused += 1;
-            return hop.refuse(now, delivery.id);
+            return hop.refuse(now, delivery.id, Refusal::Unwanted);
         };
         if self.ins.len() >= FLOWS {
             self.ins.pop_first();
@@ -158,7 +158,7 @@ impl Datagrams {
         let block = Bytes::from(delivery.frames.concat());
         if !is_there || block.first() != Some(&(Mark::Bytes as u8)) {
             self.ins.remove(&flow);
-            return hop.refuse(now, delivery.id);
+            return hop.refuse(now, delivery.id, Refusal::Unwanted);
         }
         hop.accept(now, delivery.id);
         self.give(office, flow, &block[1..], counters);
@@ -207,7 +207,7 @@ impl Datagrams {
         let Some(out) = self.outs.get_mut(&local) else { return };
         out.batch.handle_arrived();
         self.todo.insert(local);
-        if arrived.is_refused {
+        if arrived.refusal.is_some() {
             // Nobody is there, or its daemon began anew: the next datagram opens another flow.
             counters.datagrams_lost += 1;
             hop.abandon(arrived.id.flow);

@@ -52,7 +52,7 @@ pub(crate) use self::senders::Cancelled;
 use self::senders::{Senders, Wanted};
 pub(crate) use self::streams::nobody_takes;
 use self::streams::{Refused, Streams};
-use crate::blocks::{Done, GivenUp, Kind as FlowKind, Office, kind_of};
+use crate::blocks::{Coming, Consignment, Done, Kind as FlowKind, Office, kind_of};
 use crate::files::OutgoingStatus;
 
 /// Sockets at one time.
@@ -291,7 +291,7 @@ impl Sockets {
     }
 
     /// Streams and files that were given up here, for those at their other ends.
-    pub(crate) fn take_given_up(&mut self) -> Vec<(NodeId, GivenUp)> {
+    pub(crate) fn take_given_up(&mut self) -> Vec<(NodeId, Consignment)> {
         let mut given_up = self.streams.take_given_up();
         given_up.extend(self.senders.take_given_up());
         given_up
@@ -303,10 +303,20 @@ impl Sockets {
         office: &Office,
         now: Instant,
         hop: &mut Hop,
-        given_up: (NodeId, GivenUp),
+        given_up: (NodeId, Consignment),
     ) -> bool {
         self.streams.on_given_up(now, hop, given_up, &mut self.counters)
             || self.receivers.on_given_up(office, now, hop, given_up)
+    }
+
+    /// Blocks of programs that come here.
+    pub(crate) fn coming(&self) -> impl Iterator<Item = Coming> {
+        self.receivers.coming()
+    }
+
+    /// Whether these blocks of a program are sent from here, or were.
+    pub(crate) fn sends(&self, what: Consignment) -> bool {
+        self.senders.sends(what)
     }
 
     /// A node is there.

@@ -9,14 +9,14 @@ use std::os::fd::BorrowedFd;
 use bytes::{Buf as _, Bytes};
 use farhop_proto::base::{Duration, Instant, NodeId};
 use farhop_proto::transport::hop::{Delivery, Hop};
-use farhop_proto::wire::hop::{BlockId, FlowKey};
+use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 use rustix::event::PollFlags;
 
 use super::channel::{Cause, Channel, Kind};
 use super::listeners::{Listeners, Purpose};
 use super::records::Receiving;
 use super::streams::Refused;
-use crate::blocks::{GivenUp, Kind as FlowKind, Office, Opening, Task, read};
+use crate::blocks::{Coming, Consignment, Kind as FlowKind, Office, Opening, Task, read};
 use crate::files::State;
 
 /// Blocks of a flow that are kept for its program.
@@ -81,6 +81,15 @@ impl Receivers {
         self.all.values().filter(|one| one.channel.is_some()).count()
     }
 
+    /// The flows of which more is to come.
+    pub(super) fn coming(&self) -> impl Iterator<Item = Coming> {
+        let records = self.all.values().map(|one| &one.record);
+        let moving = records.filter(|record| {
+            record.state == State::Moving && !record.is_finished && !record.is_cut
+        });
+        moving.map(|record| Coming { flow: record.flow(), nonce: record.nonce, next: record.next })
+    }
+
     pub(super) fn has(&self, flow: FlowKey) -> bool {
         self.all.contains_key(&flow) || self.waiting.iter().any(|one| one.is_of(flow))
     }
@@ -121,8 +130,11 @@ impl Receivers {
         let opening: Option<(Opening, Bytes)> = read(FlowKind::Blocks, &block);
         self.forget_old(office);
         let is_full = self.waiting.len() >= WAITING || self.all.len() >= FLOWS;
-        let Some((opening, _)) = opening.filter(|_| !is_full) else {
-            return hop.refuse(now, delivery.id);
+        if is_full {
+            return hop.refuse(now, delivery.id, Refusal::Full);
+        }
+        let Some((opening, _)) = opening else {
+            return hop.refuse(now, delivery.id, Refusal::Unusable);
         };
         if let Some(old) = self.all.remove(&flow) {
             // Its source has begun anew under the old number.
@@ -164,7 +176,7 @@ impl Receivers {
                 receiver.held.push_back(delivery);
                 self.todo.insert(flow);
             }
-            _ => hop.refuse(now, delivery.id),
+            _ => hop.refuse(now, delivery.id, Refusal::Unknown),
         }
     }
 
@@ -204,7 +216,7 @@ impl Receivers {
         listeners: &mut Listeners,
     ) {
         let late = self.waiting.extract_if(.., |one| one.since + PATIENCE <= now);
-        late.for_each(|one| hop.refuse(now, one.first.id));
+        late.for_each(|one| hop.refuse(now, one.first.id, Refusal::Unwanted));
         if listeners.take_new() {
             for Unclaimed { first, more, .. } in std::mem::take(&mut self.waiting) {
                 self.on_opening(office, now, hop, first, listeners);
@@ -266,7 +278,8 @@ impl Receivers {
         let found =
             self.all.values().find(|one| one.record.id() == id).map(|one| one.record.flow());
         if let Some(mut receiver) = found.and_then(|flow| self.all.remove(&flow)) {
-            hop.refuse(now, BlockId { flow: receiver.record.flow(), number: u32::MAX });
+            let all = BlockId { flow: receiver.record.flow(), number: u32::MAX };
+            hop.refuse(now, all, Refusal::Unwanted);
             receiver.record.state = State::Failed("it was refused".into());
             office.ask(Task::ForgetReceiving(Box::new(receiver.record)));
         }
@@ -278,12 +291,12 @@ impl Receivers {
         office: &Office,
         now: Instant,
         hop: &mut Hop,
-        (source, what): (NodeId, GivenUp),
+        (source, what): (NodeId, Consignment),
     ) -> bool {
         let flow = FlowKey { source, local: what.local };
         let is_waiting = |one: &Unclaimed| one.is_of(flow) && one.nonce == what.nonce;
         if let Some(at) = self.waiting.iter().position(is_waiting) {
-            hop.refuse(now, self.waiting.remove(at).first.id);
+            hop.refuse(now, self.waiting.remove(at).first.id, Refusal::LetGo);
             return true;
         }
         let is_it = |one: &&mut Receiver| {
@@ -291,7 +304,7 @@ impl Receivers {
         };
         let Some(receiver) = self.all.get_mut(&flow).filter(is_it) else { return false };
         if !receiver.record.is_finished && !receiver.record.is_cut {
-            hop.refuse(now, BlockId { flow, number: u32::MAX });
+            hop.refuse(now, BlockId { flow, number: u32::MAX }, Refusal::LetGo);
             self.over += 1;
             if receiver.cut(office, self.over) {
                 self.todo.insert(flow);
@@ -523,7 +536,7 @@ mod tests {
         let mut receivers = Receivers::build(vec![open(1, 2), open(2, 1), record(3)]);
         assert_eq!(receivers.count(), 0, "no program here has one");
         let mut give_up = |receivers: &mut Receivers, local, nonce| {
-            let what = (NodeId(3), GivenUp { local, nonce });
+            let what = (NodeId(3), Consignment { local, nonce });
             receivers.on_given_up(&office, Instant::ZERO, &mut hop, what)
         };
         assert!(!give_up(&mut receivers, 1, 8), "another one of that number");

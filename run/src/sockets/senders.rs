@@ -10,14 +10,14 @@ use std::path::PathBuf;
 use bytes::{Buf as _, Bytes};
 use farhop_proto::base::{Duration, Instant, NodeId};
 use farhop_proto::transport::hop::{Arrived, Hop, Whole, frames_of};
-use farhop_proto::wire::hop::{BlockId, FlowKey};
+use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 use rustix::event::PollFlags;
 
 use super::channel::{Cause, Channel, Kind};
 use super::is_service;
 use super::records::Sending;
 use super::streams::Refused;
-use crate::blocks::{GivenUp, Kind as FlowKind, Office, Opening, Task, front, random};
+use crate::blocks::{Consignment, Kind as FlowKind, Office, Opening, Task, front, random};
 use crate::files::{FileInfo, OutgoingStatus, State, wrong_name};
 
 /// Flows that are over and remembered, so that their programs hear of it.
@@ -52,13 +52,13 @@ pub(super) struct Senders {
     /// Files of which the program is gone before their end, and since when.
     left: BTreeMap<u32, Instant>,
     /// Files that were given up for that.
-    given_up: Vec<(NodeId, GivenUp)>,
+    given_up: Vec<(NodeId, Consignment)>,
 }
 
 /// A flow that its program gave up.
 pub(crate) struct Cancelled {
     /// Where it went, and what it is known by there, if that is known.
-    pub(crate) told: Option<(NodeId, GivenUp)>,
+    pub(crate) told: Option<(NodeId, Consignment)>,
 }
 
 /// What a program wants to send.
@@ -89,6 +89,12 @@ impl Senders {
 
     pub(super) fn count(&self) -> usize {
         self.all.values().filter(|sender| sender.record.state == State::Moving).count()
+    }
+
+    /// Whether there are blocks of this name. Records of earlier versions do not tell it.
+    pub(super) fn sends(&self, what: Consignment) -> bool {
+        let is_it = |sender: &Sender| sender.record.nonce.is_none_or(|nonce| nonce == what.nonce);
+        self.all.get(&what.local).is_some_and(is_it)
     }
 
     pub(super) fn has_local(&self, local: u32) -> bool {
@@ -210,7 +216,7 @@ impl Senders {
     }
 
     /// Files that were given up because their programs are gone, for their destinations.
-    pub(super) fn take_given_up(&mut self) -> Vec<(NodeId, GivenUp)> {
+    pub(super) fn take_given_up(&mut self) -> Vec<(NodeId, Consignment)> {
         std::mem::take(&mut self.given_up)
     }
 
@@ -258,11 +264,16 @@ impl Senders {
         if sender.record.state != State::Moving {
             return;
         }
-        if arrived.is_refused {
-            let why = match number {
-                0 => "nobody there takes it".to_owned(),
-                _ => "it is not taken there any more".to_owned(),
+        if let Some(refusal) = arrived.refusal {
+            let why = match (refusal, number) {
+                (Refusal::Full, _) => "there is no place for it there beside what waits",
+                (Refusal::Unknown, _) => "what came of it is lost there",
+                (Refusal::Unusable, _) => "it cannot be taken there, as the log there says",
+                (Refusal::LetGo, _) => "it was dropped there",
+                (Refusal::Unwanted, _) | (Refusal::Unsaid, 0) => "nobody there takes it",
+                (Refusal::Unsaid, _) => "it is not taken there any more",
             };
+            let why = why.to_owned();
             self.given_up.extend(self.under_way(local).and_then(|file| file.told));
             return self.fail(office, hop, local, why);
         }
@@ -300,7 +311,7 @@ impl Senders {
     /// What there is to say of a flow that is under way once it is given up.
     pub(super) fn under_way(&self, local: u32) -> Option<Cancelled> {
         let record = &self.all.get(&local)?.record;
-        let told = record.nonce.map(|nonce| (record.to, GivenUp { local, nonce }));
+        let told = record.nonce.map(|nonce| (record.to, Consignment { local, nonce }));
         (record.state == State::Moving).then_some(Cancelled { told })
     }
 
@@ -510,7 +521,7 @@ mod tests {
         let rng = Seed(1).stream("hop");
         let plan = AddressPlan::default();
         let mut hop = Hop::build(HopConfig::default(), office.node, plan, None, rng);
-        senders.on_arrived(&office, &mut hop, Arrived { id, bytes: 1, is_refused: false });
+        senders.on_arrived(&office, &mut hop, Arrived { id, bytes: 1, refusal: None });
         senders.forget_old(&office);
         assert!(senders.has_local(newest) && !senders.has_local(0));
         let last = asked.try_iter().last();
@@ -548,7 +559,7 @@ mod tests {
             senders.on_held(&office, Instant::ZERO, &mut hop, whole);
         }
         for number in [1, 2] {
-            let arrived = Arrived { id: id(number), bytes: 1, is_refused: false };
+            let arrived = Arrived { id: id(number), bytes: 1, refusal: None };
             senders.on_arrived(&office, &mut hop, arrived);
         }
         let mut program = Channel::new(program, b"");
@@ -593,7 +604,7 @@ mod tests {
         senders.turn(&office, due - Duration::from_millis(1), &mut hop);
         assert_eq!(senders.count(), 2, "it may come back");
         senders.turn(&office, due, &mut hop);
-        assert_eq!(senders.take_given_up(), [(NodeId(3), GivenUp { local: 1, nonce: 9 })]);
+        assert_eq!(senders.take_given_up(), [(NodeId(3), Consignment { local: 1, nonce: 9 })]);
         // The other one is complete, and needs no program.
         assert_eq!(senders.moving().map(|one| one.local).collect::<Vec<_>>(), [2]);
         assert_eq!(senders.poll_timeout(), None);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use farhop_proto::base::{Instant, NodeId};
 use farhop_proto::transport::hop::{Delivery, Hop};
-use farhop_proto::wire::hop::{BlockId, FlowKey};
+use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 
 use super::batch::{Batch, Mark};
 use super::channel::{Cause, Channel, Kind};
@@ -244,7 +244,7 @@ impl Stream {
     /// Refuses what comes of the other end, and what has come and nobody was given.
     pub(super) fn refuse(&self, now: Instant, hop: &mut Hop) {
         if let Some(flow) = self.theirs.filter(|_| !self.is_ended) {
-            hop.refuse(now, BlockId { flow, number: u32::MAX });
+            hop.refuse(now, BlockId { flow, number: u32::MAX }, Refusal::Unwanted);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use bytes::Bytes;
 use farhop_proto::base::{Instant, NodeId};
 use farhop_proto::transport::hop::{Arrived, Delivery, Hop, HopConfig};
-use farhop_proto::wire::hop::FlowKey;
+use farhop_proto::wire::hop::{FlowKey, Refusal};
 use rustix::event::PollFlags;
 
 use super::batch::Batch;
@@ -15,7 +15,7 @@ use super::listeners::{Listeners, Purpose};
 use super::silence::look_after;
 use super::stream::{Heard, Stage, Stream};
 use super::{SocketCounters, StreamStatus, is_service, offer};
-use crate::blocks::{self, GivenUp, Kind as FlowKind, Office, Opening, front, random};
+use crate::blocks::{self, Consignment, Kind as FlowKind, Office, Opening, front, random};
 
 /// Streams that wait for programs at one time: as many as an exit has connections by default.
 const OFFERS: usize = 512;
@@ -40,7 +40,7 @@ pub(super) struct Streams {
     /// Nodes that are silent and that no stream can ask.
     pub(super) silent: BTreeSet<NodeId>,
     /// Streams that were given up here while something of them was on its way.
-    given_up: Vec<(NodeId, GivenUp)>,
+    given_up: Vec<(NodeId, Consignment)>,
     waiting: usize,
     /// Bytes sent and received of streams that are over.
     passed: (u64, u64),
@@ -197,11 +197,12 @@ impl Streams {
     ) {
         let (id, peer) = (delivery.id, delivery.id.flow.source);
         let block = Bytes::from(delivery.frames.concat());
+        let is_full = self.offers.len() >= OFFERS;
         let taken = match blocks::read::<Opening>(FlowKind::Stream, &block) {
             Some((Opening { answers: Some(answered), nonce, .. }, bytes)) => {
                 self.on_answer(office, now, (answered, nonce), &delivery, bytes, counters)
             }
-            Some((Opening { service, nonce, .. }, bytes)) if self.offers.len() < OFFERS => {
+            Some((Opening { service, nonce, .. }, bytes)) if !is_full => {
                 listeners.find(Purpose::Streams, &service).is_some_and(|listener| {
                     let answers = Some(id.flow.local);
                     let mut stream = open((peer, &service), answers, Stage::Offered, now);
@@ -217,7 +218,7 @@ impl Streams {
         };
         if !taken {
             counters.refused += 1;
-            hop.refuse(now, id);
+            hop.refuse(now, id, if is_full { Refusal::Full } else { Refusal::Unwanted });
         }
     }
 
@@ -260,7 +261,7 @@ impl Streams {
         let Some((local, stream)) =
             local.and_then(|local| Some((local, self.all.get_mut(&local)?)))
         else {
-            return hop.refuse(now, id);
+            return hop.refuse(now, id, Refusal::Unknown);
         };
         self.todo.insert(local);
         match stream.handle_block(now, delivery) {
@@ -284,7 +285,7 @@ impl Streams {
         &mut self,
         now: Instant,
         hop: &mut Hop,
-        (source, what): (NodeId, GivenUp),
+        (source, what): (NodeId, Consignment),
         counters: &mut SocketCounters,
     ) -> bool {
         let local = self.by_flow.get(&FlowKey { source, local: what.local }).copied();
@@ -296,7 +297,7 @@ impl Streams {
     }
 
     /// Streams that were given up here, for those at their other ends.
-    pub(super) fn take_given_up(&mut self) -> Vec<(NodeId, GivenUp)> {
+    pub(super) fn take_given_up(&mut self) -> Vec<(NodeId, Consignment)> {
         std::mem::take(&mut self.given_up)
     }
 
@@ -313,8 +314,11 @@ impl Streams {
         (stream.heard, stream.is_probing) = (now, false);
         stream.ours.handle_arrived();
         self.todo.insert(local);
-        if arrived.is_refused {
+        if let Some(refusal) = arrived.refusal {
             let (cause, why) = match stream.stage {
+                Stage::Opening if refusal == Refusal::Full => {
+                    (Cause::Refused, "too many streams wait there".to_owned())
+                }
                 Stage::Opening => (Cause::Refused, nobody_takes(&stream.service)),
                 _ => (Cause::Broken, "the other end is gone".to_owned()),
             };
@@ -391,7 +395,7 @@ impl Streams {
             counters.reset += 1;
             // Behind what is not read yet its end would not be heard of for long.
             if stream.ours.is_flying() {
-                self.given_up.push((stream.peer, GivenUp { local, nonce: stream.nonces[0] }));
+                self.given_up.push((stream.peer, Consignment { local, nonce: stream.nonces[0] }));
             }
         }
         let is_waiting = stream.push(now, hop, office.flow(local), sizes);

@@ -8,7 +8,7 @@ use farhop_proto::base::{
     PacketOutcome, RadioId, Rng, Room, Seed, UnitId,
 };
 use farhop_proto::transport::hop::HopConfig;
-use farhop_proto::wire::hop::{self, BlockId, Body, FlowKey};
+use farhop_proto::wire::hop::{self, BlockId, Body, FlowKey, Refusal};
 use farhop_proto::wire::udp;
 
 use super::Outcome;
@@ -288,7 +288,7 @@ impl<'a> Air<'a> {
             let mut cx = Cx::new(self.nodes[at].local(self.now));
             loop {
                 for arrived in self.nodes[at].turn(self.now) {
-                    self.check_arrived(arrived.id.flow, arrived.id.number, arrived.is_refused)?;
+                    self.check_arrived(arrived.id.flow, arrived.id.number, arrived.refusal)?;
                 }
                 let node = &mut self.nodes[at];
                 let Some(datagram) = node.hop.poll_tx(&mut cx, &|_| Room::UNLIMITED) else { break };
@@ -306,13 +306,18 @@ impl<'a> Air<'a> {
     }
 
     /// A source was told that a block has come: it must be on the destination's disk.
-    fn check_arrived(&self, flow: FlowKey, number: u32, is_refused: bool) -> Result<(), String> {
+    fn check_arrived(
+        &self,
+        flow: FlowKey,
+        number: u32,
+        refusal: Option<Refusal>,
+    ) -> Result<(), String> {
         let plan = self.plan.flows.iter().find(|plan| plan.key == flow);
         let to = plan.ok_or_else(|| format!("{flow:?} was never sent"))?.to;
         let disk = &self.nodes[usize::from(to.0) - 1].disk;
         let has = disk.incoming.get(&flow).is_some_and(|(_, next)| *next > number);
-        if is_refused {
-            return Err(format!("block {number} of {flow:?} was refused"));
+        if let Some(why) = refusal {
+            return Err(format!("block {number} of {flow:?} was refused: {why:?}"));
         }
         let fault = || format!("block {number} of {flow:?} was acknowledged and is not there");
         if has { Ok(()) } else { Err(fault()) }
@@ -411,13 +416,8 @@ fn words(packet: &Bytes) -> String {
             let have: u32 = bits.iter().map(|byte| byte.count_ones()).sum();
             format!("answer, round {round}: {have} of {}", header.frames)
         }
-        Body::Arrived { is_refused, .. } => {
-            if is_refused {
-                "refused".into()
-            } else {
-                "arrived".into()
-            }
-        }
+        Body::Arrived { refusal: Some(why), .. } => format!("refused: {why:?}"),
+        Body::Arrived { refusal: None, .. } => "arrived".into(),
         Body::Listen => "listens".into(),
         Body::Call => "a call fails".into(),
     };

@@ -9,7 +9,7 @@ use super::receive::Arrivals;
 use super::reception::Reception;
 use super::{Ahead, Hop, Withhold};
 use crate::base::{Duration, Instant, NodeId};
-use crate::wire::hop::{BlockId, FlowKey};
+use crate::wire::hop::{BlockId, FlowKey, Refusal};
 
 /// How long ago a neighbour may have asked to be still waiting: it asks every second and a half, of
 /// many blocks that wait there for one at a time.
@@ -132,9 +132,9 @@ impl Hop {
             return false;
         }
         match (is_virtual && round == 1, self.over.became(id)) {
-            (true, Some(is_refused)) => {
+            (true, Some(refusal)) => {
                 let shape = shape.answered();
-                self.queue(Message::Arrived { block: id, shape, is_refused, tries: 0 });
+                self.queue(Message::Arrived { block: id, shape, refusal, tries: 0 });
             }
             (true, None) => {
                 self.over.forget(id);
@@ -168,15 +168,15 @@ impl Hop {
                 return self.turn_away(asks);
             }
             self.counters.blocks_refused += 1;
-            self.arrivals.insert(id.flow, Arrivals::refused(now));
+            self.arrivals.insert(id.flow, Arrivals::refused(Refusal::Unknown, now));
         }
         let flow = self.arrivals.get_mut(&id.flow).expect("it was put there");
         flow.used = now;
-        let (is_settled, is_refused) = (id.number < flow.accepted, flow.is_refused);
+        let (is_settled, refusal) = (id.number < flow.accepted, flow.refusal);
         if is_settled {
             self.answer(*asks);
             let shape = shape.answered();
-            self.queue(Message::Arrived { block: id, shape, is_refused, tries: 0 });
+            self.queue(Message::Arrived { block: id, shape, refusal, tries: 0 });
         }
         is_settled
     }
@@ -186,7 +186,8 @@ impl Hop {
     fn turn_away(&mut self, asks: &Waiting) -> bool {
         self.counters.blocks_refused += 1;
         let shape = asks.shape.answered();
-        self.queue(Message::Arrived { block: asks.block, shape, is_refused: true, tries: 0 });
+        let refusal = Some(Refusal::Full);
+        self.queue(Message::Arrived { block: asks.block, shape, refusal, tries: 0 });
         true
     }
 

@@ -86,7 +86,7 @@ use crate::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, DropCause, Duration, Instant, Name, NodeId,
     PacketOutcome, RadioId, Rng, UnitId, UnitIds, named,
 };
-use crate::wire::hop::{BlockId, CONTROL_PORT, DATA_PORT, FlowKey};
+use crate::wire::hop::{BlockId, CONTROL_PORT, DATA_PORT, FlowKey, Refusal};
 use crate::wire::udp;
 
 /// Set in the ids of our datagrams, so that their ends are told from those of others.
@@ -113,8 +113,8 @@ pub struct Arrived {
     pub id: BlockId,
     /// Its bytes.
     pub bytes: u32,
-    /// Whether the flow is refused.
-    pub is_refused: bool,
+    /// Why the flow is refused, if it is.
+    pub refusal: Option<Refusal>,
 }
 
 /// What is to be kept where it survives the node, and what no longer is.
@@ -411,7 +411,7 @@ impl Hop {
     /// Tells of a flow that was [refused](Hop::refuse), after the node began anew: without that its
     /// first block, which a relay may still have, would begin it once more.
     pub fn restore_refused(&mut self, now: Instant, flow: FlowKey, opened: u32) {
-        self.arrivals.insert(flow, Arrivals { opened, ..Arrivals::refused(now) });
+        self.arrivals.insert(flow, Arrivals { opened, ..Arrivals::refused(Refusal::Unsaid, now) });
     }
 
     /// Gives what came whole for an application here, in the order of its flow.

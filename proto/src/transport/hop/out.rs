@@ -9,7 +9,7 @@ use crate::base::{
     AccessCategory, AckPolicy, Bitrate, Cx, Datagram, Destination, FlowId, Instant, Lane, NodeId,
     PacketOutcome, RadioId, RoomBelow, TxOptions, UnitId,
 };
-use crate::wire::hop::{self as wire, BlockId, Body, Header};
+use crate::wire::hop::{self as wire, BlockId, Body, Header, Refusal};
 use crate::wire::udp;
 
 /// Messages that may wait to be sent; what comes then is dropped, and asked for again.
@@ -34,7 +34,7 @@ const DATA_FLOW: FlowId = FlowId(wire::DATA_PORT);
 pub(super) enum Message {
     Request { block: BlockId },
     Answer { block: BlockId, to: NodeId, round: u16, shape: Shape },
-    Arrived { block: BlockId, shape: Shape, is_refused: bool, tries: u8 },
+    Arrived { block: BlockId, shape: Shape, refusal: Option<Refusal>, tries: u8 },
     Listen { block: BlockId, to: NodeId, shape: Shape },
     Call { via: NodeId, reach: u8 },
     CallTo { via: NodeId, tries: u8 },
@@ -44,8 +44,8 @@ impl Message {
     /// The same, to be tried as often as at first.
     pub(super) fn anew(self) -> Self {
         match self {
-            Self::Arrived { block, shape, is_refused, .. } => {
-                Self::Arrived { block, shape, is_refused, tries: 0 }
+            Self::Arrived { block, shape, refusal, .. } => {
+                Self::Arrived { block, shape, refusal, tries: 0 }
             }
             other => other,
         }
@@ -174,10 +174,10 @@ impl Hop {
     ) {
         match message {
             Message::Request { block } => self.on_request_out(now, block, to, outcome),
-            Message::Arrived { block, shape, is_refused, tries }
+            Message::Arrived { block, shape, refusal, tries }
                 if outcome == PacketOutcome::Failed =>
             {
-                let message = |tries| Message::Arrived { block, shape, is_refused, tries };
+                let message = |tries| Message::Arrived { block, shape, refusal, tries };
                 match tries < ARRIVED_TRIES {
                     true => self.queue(message(tries + 1)),
                     // From then on one try at a time.
@@ -231,9 +231,9 @@ impl Hop {
                 self.counters.answers += 1;
                 (block, to, shape, Body::Answer { round, bits })
             }
-            Message::Arrived { block, shape, is_refused, .. } => {
+            Message::Arrived { block, shape, refusal, .. } => {
                 let to = self.next_hop(block.flow.source)?;
-                (block, to, shape, Body::Arrived { crc: shape.crc, is_refused })
+                (block, to, shape, Body::Arrived { crc: shape.crc, refusal })
             }
             Message::Listen { block, to, shape } => (block, to, shape, Body::Listen),
             Message::Call { via, reach } => return Some(self.call_to_all(via, reach)),

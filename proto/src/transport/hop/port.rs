@@ -117,7 +117,7 @@ impl HopPort {
 
     /// The destination has a block, or refuses the flow.
     pub fn handle_arrived(&mut self, arrived: Arrived) {
-        if arrived.is_refused {
+        if arrived.refusal.is_some() {
             (self.ready, self.is_finished, self.is_closed) = (None, true, true);
             self.filling.clear();
             self.up.push_back(MessageUp::Reset(self.id));

@@ -12,7 +12,7 @@ use super::pace::Round;
 use super::path::Lap;
 use super::{Arrived, Delivery, Hop, Keep, NextHop};
 use crate::base::{Dbm, Duration, Instant, NodeId};
-use crate::wire::hop::{self as wire, BlockId, Body, FlowKey, Header};
+use crate::wire::hop::{self as wire, BlockId, Body, FlowKey, Header, Refusal};
 use crate::wire::udp;
 
 /// What a radio hears of nothing, for signals over noise in decibels.
@@ -35,7 +35,8 @@ pub(super) struct Arrivals {
     pub(super) next: u32,
     /// Those before this one were accepted; all, if the flow is refused.
     pub(super) accepted: u32,
-    pub(super) is_refused: bool,
+    /// Why the flow is refused, if it is.
+    pub(super) refusal: Option<Refusal>,
     /// Whether its last block was accepted: such a flow is forgotten before others.
     pub(super) is_over: bool,
     pub(super) used: Instant,
@@ -43,13 +44,13 @@ pub(super) struct Arrivals {
 
 impl Arrivals {
     pub(super) fn resumed(opened: u32, next: u32, now: Instant) -> Self {
-        let (is_refused, is_over) = (false, false);
-        Self { opened, next, accepted: next, is_refused, is_over, used: now }
+        let (refusal, is_over) = (None, false);
+        Self { opened, next, accepted: next, refusal, is_over, used: now }
     }
 
-    pub(super) fn refused(now: Instant) -> Self {
-        let (is_refused, is_over) = (true, true);
-        Self { opened: 0, next: u32::MAX, accepted: u32::MAX, is_refused, is_over, used: now }
+    pub(super) fn refused(why: Refusal, now: Instant) -> Self {
+        let (refusal, is_over) = (Some(why), true);
+        Self { opened: 0, next: u32::MAX, accepted: u32::MAX, refusal, is_over, used: now }
     }
 }
 
@@ -66,14 +67,14 @@ pub(super) struct Over {
 #[derive(Clone, Copy, Debug)]
 struct Past {
     crc: u32,
-    is_refused: bool,
+    refusal: Option<Refusal>,
     /// Whether somebody has offered it since, as new.
     is_offered: bool,
 }
 
 impl Over {
-    fn put(&mut self, id: BlockId, crc: u32, is_refused: bool) {
-        self.blocks.insert(id, Past { crc, is_refused, is_offered: false });
+    fn put(&mut self, id: BlockId, crc: u32, refusal: Option<Refusal>) {
+        self.blocks.insert(id, Past { crc, refusal, is_offered: false });
         self.order.push_back(id);
         if self.order.len() > REMEMBERED {
             let oldest = self.order.pop_front();
@@ -92,10 +93,10 @@ impl Over {
         }
     }
 
-    /// Whether its flow is refused, of a block that nobody has offered since it was over: what else
-    /// is asked of it is only what became of it.
-    pub(super) fn became(&self, id: BlockId) -> Option<bool> {
-        self.blocks.get(&id).filter(|past| !past.is_offered).map(|past| past.is_refused)
+    /// Why its flow is refused, if it is, of a block that nobody has offered since it was over:
+    /// what else is asked of it is only what became of it.
+    pub(super) fn became(&self, id: BlockId) -> Option<Option<Refusal>> {
+        self.blocks.get(&id).filter(|past| !past.is_offered).map(|past| past.refusal)
     }
 
     pub(super) fn forget(&mut self, id: BlockId) {
@@ -150,8 +151,8 @@ impl Hop {
                 self.on_request(now, asks);
             }
             Body::Answer { round, bits } => self.on_answer(now, id, via, round, &bits),
-            Body::Arrived { crc, is_refused } => {
-                self.on_arrived(now, id, shape_of(&header, 0, crc), is_refused);
+            Body::Arrived { crc, refusal } => {
+                self.on_arrived(now, id, shape_of(&header, 0, crc), refusal);
             }
             Body::Listen => self.on_listen(now, via),
             Body::Call => _ = self.on_call_nearby(now, via, header.hops_left),
@@ -263,28 +264,28 @@ impl Hop {
         flow.accepted = id.number + 1;
         flow.is_over |= block.shape.finishes;
         self.counters.blocks_delivered += 1;
-        self.settle_given(now, id, false);
+        self.settle_given(now, id, None);
     }
 
     /// The application does not take the flow of a block that it was given, from that one on.
-    pub fn refuse(&mut self, now: Instant, id: BlockId) {
+    pub fn refuse(&mut self, now: Instant, id: BlockId, why: Refusal) {
         if let Some(flow) = self.arrivals.get_mut(&id.flow) {
-            *flow = Arrivals { opened: flow.opened, ..Arrivals::refused(now) };
+            *flow = Arrivals { opened: flow.opened, ..Arrivals::refused(why, now) };
             self.counters.blocks_refused += 1;
-            self.settle_given(now, id, true);
+            self.settle_given(now, id, Some(why));
             self.abandon(id.flow);
         }
     }
 
     /// Tells the previous hop and the source what became of a block.
-    fn settle_given(&mut self, now: Instant, id: BlockId, is_refused: bool) {
+    fn settle_given(&mut self, now: Instant, id: BlockId, refusal: Option<Refusal>) {
         let Some(block) = self.remove(id) else { return };
         let shape = block.shape;
         if let Some((to, round)) = block.asked {
             self.queue(Message::Answer { block: id, to, round, shape });
         }
         let shape = shape.answered();
-        self.queue(Message::Arrived { block: id, shape, is_refused, tries: 0 });
+        self.queue(Message::Arrived { block: id, shape, refusal, tries: 0 });
         self.admit_next(now);
     }
 
@@ -311,12 +312,12 @@ impl Hop {
     }
 
     /// The destination has a block, or refuses its flow.
-    fn on_arrived(&mut self, now: Instant, id: BlockId, shape: Shape, is_refused: bool) {
+    fn on_arrived(&mut self, now: Instant, id: BlockId, shape: Shape, refusal: Option<Refusal>) {
         let is_ours = id.flow.source == self.node;
         let Some(block) = self.blocks.get(&id) else {
             self.counters.unknown += u64::from(is_ours);
             return if !is_ours {
-                self.pass_back(id, shape, is_refused);
+                self.pass_back(id, shape, refusal);
             };
         };
         // Only those know the checksum who had the block. One that nobody was given has not come.
@@ -325,7 +326,7 @@ impl Hop {
             return;
         }
         let (bytes, end, destination) = (block.shape.length, block.end, block.shape.destination);
-        if let Some(transfer) = block.transfer.as_ref().filter(|_| !is_refused) {
+        if let Some(transfer) = block.transfer.as_ref().filter(|_| refusal.is_none()) {
             // So all that was sent of it has come. A destination that is the next hop says it thus,
             // in the place of an answer.
             let round = Round::of(&transfer.sent, &transfer.sent);
@@ -341,13 +342,13 @@ impl Hop {
             };
             self.on_arrival_time(destination, took);
             self.settle_early(id.flow);
-            if !is_refused {
+            if refusal.is_none() {
                 self.before_have_arrived(id);
             }
-            self.arrived.push_back(Arrived { id, bytes, is_refused });
+            self.arrived.push_back(Arrived { id, bytes, refusal });
         } else {
-            self.over.put(id, shape.crc, is_refused);
-            self.pass_back(id, shape, is_refused);
+            self.over.put(id, shape.crc, refusal);
+            self.pass_back(id, shape, refusal);
         }
         self.forward(now, id.flow);
         self.admit_next(now);
@@ -370,18 +371,18 @@ impl Hop {
         for id in sent {
             if let Some(block) = self.remove(id) {
                 let bytes = block.shape.length;
-                self.arrived.push_back(Arrived { id, bytes, is_refused: false });
+                self.arrived.push_back(Arrived { id, bytes, refusal: None });
             }
         }
     }
 
     /// Passes an end-to-end acknowledgement on towards the source.
-    fn pass_back(&mut self, id: BlockId, shape: Shape, is_refused: bool) {
+    fn pass_back(&mut self, id: BlockId, shape: Shape, refusal: Option<Refusal>) {
         if shape.hops_left == 0 {
             self.counters.out_of_hops += 1;
             return;
         }
-        self.queue(Message::Arrived { block: id, shape, is_refused, tries: 0 });
+        self.queue(Message::Arrived { block: id, shape, refusal, tries: 0 });
     }
 
     /// The bits of an answer: what is there of a block now; nothing if that is no longer known, or

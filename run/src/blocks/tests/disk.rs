@@ -151,7 +151,8 @@ fn a_part_that_was_cut_is_not_taken_for_whole() {
     let part = File::options().write(true).open(desk.dir.path().join(part)).expect("it is there");
     part.set_len(100).expect("it is cut");
     let done = desk.deliver(1, parts[1].0.clone(), false);
-    assert!(matches!(done[..], [Done::Refused(_), Done::Stands(_)]), "{done:?}");
+    let [Done::Refused(_, why), Done::Stands(_)] = done[..] else { panic!("{done:?}") };
+    assert_eq!(why, Refusal::Unknown, "what came is gone");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::hop::{self as wire, Body, Header};
+use crate::wire::hop::{self as wire, Body, Header, Refusal};
 
 fn header(id: BlockId, frames: u16) -> Header {
     Header {
@@ -131,7 +131,7 @@ fn acknowledgements_of_blocks_that_nobody_sent_change_nothing() {
     let key = FlowKey { source: NodeId(2), local: 1 };
     let id = BlockId { flow: key, number: 0 };
     let answer = Body::Answer { round: 1, bits: vec![0xff].into() };
-    let arrived = |crc| Body::Arrived { crc, is_refused: false };
+    let arrived = |crc| Body::Arrived { crc, refusal: None };
     says(&mut row, &header(id, 4), &answer);
     says(&mut row, &header(id, 4), &arrived(1));
     assert_eq!(row.count(2, "unknown"), 2);
@@ -186,7 +186,10 @@ proptest! {
                     Body::Request { round, is_virtual: flag, length, crc: 0 }
                 }
                 2 => Body::Answer { round: number % 3, bits: bytes(wire::bits_bytes(frames)) },
-                3 => Body::Arrived { crc: u32::from(length), is_refused: flag },
+                3 => {
+                    let refusal = flag.then_some(Refusal::Full);
+                    Body::Arrived { crc: u32::from(length), refusal }
+                }
                 _ => {
                     let next = row.now + Duration::from_millis(length.into());
                     row.run_until(next);

@@ -256,7 +256,7 @@ impl Row {
             }
             while let Some(delivery) = self.nodes[index].poll_delivery() {
                 if self.unwanted.contains(&delivery.id.flow) {
-                    self.nodes[index].refuse(now, delivery.id);
+                    self.nodes[index].refuse(now, delivery.id, Refusal::Unwanted);
                     continue;
                 }
                 self.delivered.push((delivery.id, delivery.frames.concat()));

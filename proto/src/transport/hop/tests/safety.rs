@@ -107,7 +107,7 @@ fn a_destination_that_has_forgotten_a_flow_refuses_it() {
     row.restart(3);
     row.push(flow(1), 1, 3, 9_000, true);
     later(&mut row, 2_000);
-    assert!(row.arrived.last().is_some_and(|one| one.is_refused), "{:?}", row.arrived);
+    assert_eq!(row.arrived.last().map(|one| one.refusal), Some(Some(Refusal::Unknown)));
     row.assert_delivered(flow(1), &[100]);
 }
 
@@ -117,7 +117,7 @@ fn a_flow_that_no_application_takes_is_refused() {
     row.unwanted.insert(flow(1));
     row.push(flow(1), 0, 3, 100, false);
     later(&mut row, 1_000);
-    assert!(row.arrived.first().is_some_and(|one| one.is_refused));
+    assert_eq!(row.arrived.first().map(|one| one.refusal), Some(Some(Refusal::Unwanted)));
     assert!(row.delivered.is_empty());
 }
 
@@ -129,7 +129,7 @@ fn a_destination_that_begins_anew_still_refuses_what_it_refused_and_nothing_else
     row.hop(3).restore_refused(now, flow(1), opened);
     row.push(flow(1), 0, 3, 100, false);
     later(&mut row, 1_000);
-    assert!(row.arrived.first().is_some_and(|one| one.is_refused), "{:?}", row.arrived);
+    assert_eq!(row.arrived.first().map(|one| one.refusal), Some(Some(Refusal::Unsaid)));
     assert!(row.delivered.is_empty());
     assert!(row.send(flow(1), 3, &[101], MINUTE), "another flow has its number now");
 }
