@@ -1,7 +1,6 @@
 //! Loading a scenario file: everything that is wrong with it, with the place and what would be
 //! right.
 
-use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -128,7 +127,7 @@ impl Diagnostic for AllWrong {
 /// impossible.
 pub(crate) fn load(file: &Path) -> Result<Loaded, Failure> {
     let name = file.display().to_string();
-    let text = fs::read_to_string(file).map_err(|error| {
+    let text = files::read_text(file).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::InvalidData => "it is no text; a scenario is a text in TOML".into(),
             _ => error.to_string(),

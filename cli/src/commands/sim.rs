@@ -1,10 +1,12 @@
 //! `farhop sim`: a scenario in virtual time.
 
 use std::cell::{Cell, RefCell};
+use std::fs;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use farhop_proto::stack::Seeds;
 use farhop_sim::engine::{self, RunError, RunOptions};
 
 use crate::progress::{Bar, tell};
@@ -101,6 +103,11 @@ impl<'a> Output<'a> {
                 let wrong = format!("{other} and {option} are both to write {path}");
                 return Err(Failure::Input(miette::miette!("{wrong}: give each its own file")));
             }
+            if place(&next).is_some() && place(&next) == fs::canonicalize(&options.file).ok() {
+                let path = options.file.display();
+                let wrong = format!("{option} is to write {path}, which is the scenario");
+                return Err(Failure::Input(miette::miette!("{wrong}: give {option} another name")));
+            }
             if let (Some(dir), Some(here)) = (&options.out, place(&next))
                 && report::takes(dir, &here)
             {
@@ -149,6 +156,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let wrong = format!("no node '{at}' to capture at; the scenario has {}", names.join(", "));
         return Err(Failure::Input(miette::miette!("{wrong}")));
     }
+    refuse_own_folder(options)?;
     let _folder = options.out.as_deref().map(report::prepare_for_run).transpose()?;
     let [pcap, trace, losses] = Output::all(options)?;
     let bar = Bar::start(&scenario.name);
@@ -210,6 +218,19 @@ fn keep<'a>(outputs: impl Iterator<Item = Output<'a>>, what: &str) -> Result<(),
     first.map_or(Ok(()), |trouble| Err(Failure::Failed(trouble)))
 }
 
+/// Fails if the report would take the place of the scenario.
+fn refuse_own_folder(options: &Options) -> Result<(), Failure> {
+    let (Some(dir), Ok(file)) = (&options.out, fs::canonicalize(&options.file)) else {
+        return Ok(());
+    };
+    if !report::takes(dir, &file) {
+        return Ok(());
+    }
+    let (file, dir) = (options.file.display(), dir.display());
+    let wrong = format!("--out {dir} is to write {file}, which is the scenario");
+    Err(Failure::Input(miette::miette!("{wrong}: give --out another folder")))
+}
+
 /// Fails if an option would do nothing, since there is one run.
 fn refuse_for_sweeps(options: &Options) -> Result<(), Failure> {
     let given =
@@ -225,6 +246,12 @@ fn run_sweep(loaded: &load::Loaded, options: &Options) -> Result<(), Failure> {
     if options.pcap.is_some() || options.trace.is_some() || options.losses.is_some() {
         return Err(Failure::Input(miette::miette!(
             "--pcap, --trace and --losses are of one run: take out the scenario's [sweep]"
+        )));
+    }
+    let seeds = loaded.scenario.sweep.as_ref().map(|sweep| &sweep.seeds);
+    if options.seed.is_some() && matches!(seeds, Some(Seeds::List(_))) {
+        return Err(Failure::Input(miette::miette!(
+            "the scenario names the seeds of its runs (sweep.seeds): leave --seed out"
         )));
     }
     sweep::run(

@@ -1,12 +1,15 @@
 //! The files that a scenario names, which stand beside it.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{fs, io};
 
 use farhop_run::files::sum_bytes;
+
+/// What some programs begin a text with (U+FEFF).
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// What the files of a folder hold that scenarios name. Each is read once, so that all runs of a
 /// sweep see the same.
@@ -30,14 +33,7 @@ impl Files {
     /// What a file holds, or why it cannot be read.
     pub(super) fn text(&self, name: &str) -> Result<Arc<str>, String> {
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = || {
-            let path = self.path(name);
-            // It may never end.
-            if fs::metadata(&path).is_ok_and(|found| found.file_type().is_char_device()) {
-                return Err("it is a device".to_owned());
-            }
-            fs::read_to_string(path).map(Arc::from).map_err(|error| error.to_string())
-        };
+        let read = || read_text(&self.path(name)).map(Arc::from).map_err(|error| error.to_string());
         texts.entry(name.to_owned()).or_insert_with(read).clone()
     }
 
@@ -47,4 +43,17 @@ impl Files {
         let read = texts.iter().filter_map(|(name, text)| Some((name, text.as_ref().ok()?)));
         read.map(|(name, text)| (name.clone(), sum_bytes(text.as_bytes()))).collect()
     }
+}
+
+/// Reads a text, without the mark with which some programs begin one.
+pub(super) fn read_text(path: &Path) -> io::Result<String> {
+    // It may never end.
+    if fs::metadata(path).is_ok_and(|found| found.file_type().is_char_device()) {
+        return Err(io::Error::other("it is a device"));
+    }
+    let mut text = fs::read_to_string(path)?;
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.drain(..BYTE_ORDER_MARK.len_utf8());
+    }
+    Ok(text)
 }

@@ -57,6 +57,27 @@ fn unnamed(folder: &Folder) -> Vec<u64> {
 }
 
 #[test]
+fn no_output_takes_the_place_of_the_scenario() {
+    let folder = Folder::new("outputs-own");
+    let file = one_run(&folder);
+    let before = fs::read(&file).expect("it is there");
+    let link = folder.file("link.toml");
+    std::os::unix::fs::symlink(&file, &link).expect("a link");
+    for place in [&file, &link] {
+        for option in ["--pcap", "--trace", "--losses"] {
+            let said = refusal(&["sim", &file, option, place]);
+            assert!(said.contains("which is the scenario: give"), "{said}");
+        }
+    }
+    let (report, out) =
+        (folder.write("report.json", &fs::read_to_string(&file).expect("text")), folder.file(""));
+    let said = refusal(&["sim", &report, "--out", &out]);
+    assert!(said.contains("which is the scenario: give --out another folder"), "{said}");
+    assert_eq!(fs::read(&file).expect("it is there"), before);
+    assert_eq!(unnamed(&folder), [0; 0]);
+}
+
+#[test]
 fn two_outputs_are_not_written_into_one_file() {
     let folder = Folder::new("outputs-twice");
     let (one, file) = (one_run(&folder), folder.file("x"));

@@ -22,7 +22,9 @@ pub use identity::{Identity, KeyError, LINE_PREFIX, PublicKey, SIGNATURE_BYTES};
 pub use layer::*;
 pub use limit::Limit;
 pub use outcome::{DropCause, FrameOutcome, PacketOutcome};
-pub use phy::{AckRate, Band, Gap, GuardInterval, Phy, PhyKind, Preamble, RadioSpec, Width};
+pub use phy::{
+    AckRate, Band, Contention, Gap, GuardInterval, Phy, PhyKind, Preamble, RadioSpec, Width,
+};
 pub use rng::{Rng, Seed};
 pub use seq::Seq;
 pub use time::{Duration, Instant, sooner};

@@ -207,8 +207,9 @@ impl Chip {
     /// deadline of its frames there is time for one request and the gap before it, so that those
     /// who send next are not disturbed. Returns whether there were any.
     pub(super) fn put_off_late_requests(&mut self, start: Instant, index: usize) -> bool {
-        let gap = self.config.phy.longest_gap();
-        let Edcaf { requests, originators, .. } = &mut self.functions[index];
+        let Edcaf { requests, originators, params, .. } = &mut self.functions[index];
+        let slots = u64::from(params.aifsn) + u64::from(params.cw_min);
+        let gap = self.config.phy.sifs() + self.config.slot * slots;
         let before = requests.len();
         while let Some(request) = requests.front()
             && let Some(peer) = originators.get_mut(&request.to)

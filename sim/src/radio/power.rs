@@ -1,8 +1,9 @@
 //! Power that adds up exactly.
 //!
 //! Interference is a running sum to which signals are added and from which they are taken again;
-//! floating point would leave crumbs. So power is a whole number of units of 10^-19 W: 20 dBm still
-//! fit eighteen times, and a signal at -110 dBm is true to a hundred-thousandth.
+//! floating point would leave crumbs. So power is a whole number of units of 10^-19 W: a signal at
+//! -110 dBm is true to a hundred-thousandth, and whatever is stronger than 0 dBm, at which no
+//! receiver tells anything apart, counts as that, of which 900 add up.
 
 use std::ops::{AddAssign, SubAssign};
 
@@ -10,6 +11,8 @@ use farhop_proto::base::Dbm;
 
 /// Watts in one unit.
 const UNIT: f64 = 1e-19;
+/// The most that a signal counts as.
+const MOST_DBM: f64 = 0.0;
 
 /// Received power in units of 10^-19 W.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,7 +24,7 @@ impl Power {
     pub(super) const LEAST: Self = Self(1);
 
     pub(super) fn of(dbm: Dbm) -> Self {
-        Self((libm::pow(10.0, dbm.as_f64() / 10.0) * 1e-3 / UNIT) as u64)
+        Self((libm::pow(10.0, dbm.as_f64().min(MOST_DBM) / 10.0) * 1e-3 / UNIT) as u64)
     }
 
     /// This power and `other`.
@@ -80,6 +83,15 @@ mod tests {
             sum -= signal;
         }
         assert_eq!(sum, before);
+    }
+
+    #[test]
+    fn what_is_stronger_than_any_receiver_takes_is_as_strong_as_that() {
+        let most = Power::of(Dbm::new(0));
+        assert_eq!(Power::of(Dbm::new(60)), most);
+        let mut sum = Power::ZERO;
+        (0..900).for_each(|_| sum += most);
+        assert!(sum.ratio(most) > 899.0 && sum.over(2.0) > most && most.times(900.0) < sum);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! What the links of a scenario can carry, with the mean of what radios draw.
 
-use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES, mpdu_bytes};
+use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES, Mode, RTS_BYTES, mpdu_bytes};
 use farhop_proto::base::{
     AccessCategory, Bitrate, Duration, Gap, NodeId, PhyKind, RadioId, RadioSpec,
 };
-use farhop_proto::stack::{Hop, LinkConfig, Plan, RadioLinkConfig, RadioPlan};
+use farhop_proto::stack::{Hop, LinkConfig, Plan, Protection, RadioLinkConfig, RadioPlan};
 use farhop_proto::wire::blindfec;
 use farhop_proto::wire::harq::UNIT_HEADER_BYTES;
 use farhop_proto::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
@@ -23,6 +23,9 @@ pub(super) fn describe_limits(plan: &Plan, link: &RadioLinkConfig, hops: &[Hop])
     if radios().any(|radio| stack.chooses_rates(radio)) {
         return String::new();
     }
+    if let Some(said) = describe_deaf(plan, stack, hops) {
+        return said;
+    }
     let neighbours = hops.iter().map(|hop| neighbours(plan, hop.from)).max().unwrap_or_default();
     let limit = |hop: &Hop| {
         let (mbps, way) = limit(hop.delay, (&sender(plan, hop), neighbours), stack);
@@ -35,6 +38,23 @@ pub(super) fn describe_limits(plan: &Plan, link: &RadioLinkConfig, hops: &[Hop])
         false => format!("{there} from {a} to {b}, {back} from {b} to {a},"),
     };
     format!("  about {most} {way}, in packets of {PACKET_BYTES} B and without loss\n")
+}
+
+/// Where no acknowledgement is waited for long enough, what is to be expected of that.
+fn describe_deaf(plan: &Plan, link: &LinkConfig, hops: &[Hop]) -> Option<String> {
+    let LinkConfig::Plain(plain) = link else { return None };
+    let least = |hop: &Hop| hop.delay * 2 + radio_at(plan, hop.from).spec.phy.sifs();
+    let is_deaf = |hop: &&Hop| {
+        let radio = radio_at(plan, hop.from);
+        radio.has_air && hop.usable && radio.ack_timeout < least(hop)
+    };
+    let hop = hops.iter().find(is_deaf).filter(|_| plain.mac_ack)?;
+    let ack_timeout = radio_at(plan, hop.from).ack_timeout;
+    Some(format!(
+        "  no acknowledgement comes in time: {ack_timeout} are waited for it, and the way there \
+         and back and SIFS take {}: every packet goes as often as it may\n",
+        least(hop)
+    ))
 }
 
 /// Neighbours that a radio reaches.
@@ -139,6 +159,24 @@ fn packets_an_access(
     // What is acknowledged contends, whatever the gap before other frames.
     let gap = if mac_ack { Gap::Backoff } else { radio.spec.gap };
     let gap = RadioSpec { gap, ..radio.spec }.mean_gap();
-    let time = gap + exchange + (phy.sifs() + exchange) * more;
+    let announced = announcement(radio, psdu, there_and_back);
+    let time = gap + announced + exchange + (phy.sifs() + exchange) * more;
     (ampdu.mpdus() as u64 * (1 + more), time)
+}
+
+/// What goes before a frame of so many bytes so that others leave it the air, with the pauses
+/// behind it. Within a TXOP it goes once.
+fn announcement(radio: &RadioPlan, psdu: usize, there_and_back: Duration) -> Duration {
+    let (phy, rate, config) = (&radio.spec.phy, radio.spec.rate, &radio.config);
+    let is_protected = config.protection == Protection::CtsToSelf;
+    if config.rts_threshold.is_some_and(|most| psdu > most) {
+        let both =
+            phy.air_time(RTS_BYTES, radio.ack_rate) + phy.air_time(ACK_BYTES, radio.ack_rate);
+        both + phy.sifs() * 2 + there_and_back
+    } else if is_protected && matches!(phy.mode(rate), Mode::Ofdm(_)) {
+        let all_know = phy.control_rate(Bitrate::from_100kbps(110));
+        phy.air_time(ACK_BYTES, all_know) + phy.sifs()
+    } else {
+        Duration::ZERO
+    }
 }

@@ -575,4 +575,41 @@ mod tests {
         assert!(said.contains("about 27.60 Mb/s each way"), "{said}");
         assert!(of("phy = \"802.11n\", aggregate = 1").contains("55 packets of 1500 B a slot"));
     }
+
+    #[test]
+    fn what_a_radio_waits_and_announces_counts() {
+        let of = |radio: &str| {
+            let text = format!(
+                "name = \"x\"\nradio = {{ {radio} }}\n\
+                 node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n[[link]]\n\
+                 between = [\"a\", \"b\"]\ndistance_km = 20\n"
+            );
+            describe(&toml::from_str(&text).expect("a good scenario"))
+        };
+        let a = "phy = \"802.11a\", rate_mbps = 54";
+        // 1,500 bytes in 248 us, SIFS of 16, an answer in 28 and 133.4 of way; before that DIFS of
+        // 34 and 67.5 of draw, or SIFS, slots of 50 and 7.5 of them, AIFSN 5 and 15.5 slots drawn.
+        let mbps = |before: f64, beside: f64| {
+            let all = before + 248.0 + 16.0 + 28.0 + 133.4 + beside;
+            format!("about {:.2} Mb/s", 12_000.0 / all)
+        };
+        for (more, right) in [
+            ("", mbps(101.5, 0.0)),
+            (", slot_us = 50", mbps(16.0 + 100.0 + 375.0, 0.0)),
+            (
+                ", edca = true, access.best_effort = { aifsn = 5, cw_min = 31 }",
+                // With two bytes of QoS control it has a symbol more.
+                mbps(16.0 + 45.0 + 15.5 * 9.0, 4.0),
+            ),
+            // RTS and CTS of 28 us each at 24 Mb/s, two SIFS and the way.
+            (", rts_threshold = 1000", mbps(101.5, 28.0 * 2.0 + 32.0 + 133.4)),
+            (", rts_threshold = 2000", mbps(101.5, 0.0)),
+        ] {
+            let said = of(&format!("{a}{more}"));
+            assert!(said.contains(&right), "{more}: {right} is missing: {said}");
+        }
+        let said = of(&format!("{a}, ack_timeout_us = 100"));
+        assert!(said.contains("no acknowledgement comes in time: 100 us are waited"), "{said}");
+        assert!(said.contains("SIFS take 149 us") && !said.contains("about"), "{said}");
+    }
 }

@@ -11,18 +11,19 @@
 mod ampdu;
 mod channel;
 mod mode;
+mod spec;
 #[cfg(test)]
 mod tests;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::id::RadioId;
 use super::time::Duration;
 use super::units::Bitrate;
 
 pub use ampdu::{AmpduLimits, AmpduSize, DELIMITER_BYTES};
 pub use mode::{Format, Mode, Ofdm};
+pub use spec::{Contention, RadioSpec};
 
 /// MAC header of a data frame without QoS, in bytes.
 pub const DATA_HEADER_BYTES: usize = 24;
@@ -225,12 +226,6 @@ const ENCODER_BITS: u64 = 2160;
 const SIGNAL_EXTENSION: Duration = Duration::from_micros(6);
 
 impl Phy {
-    /// DIFS and the longest draw of a first attempt.
-    pub fn longest_gap(&self) -> Duration {
-        let (smallest, _) = self.contention_window();
-        self.difs() + self.slot() * u64::from(smallest)
-    }
-
     /// Slot time.
     pub const fn slot(&self) -> Duration {
         Duration::from_micros(match (self.kind, self.slower()) {
@@ -298,6 +293,11 @@ impl Phy {
         self.preamble == Preamble::Short && rate > mode::DSSS[0]
     }
 
+    /// Whether a frame at `rate` has the short preamble of DSSS.
+    pub fn has_short_preamble(&self, rate: Bitrate) -> bool {
+        self.is_dsss(rate) && self.is_short(rate)
+    }
+
     /// Air time of a PSDU of `bytes` bytes at `rate`: an MPDU with its check sequence, or an A-MPDU
     /// with its delimiters (every PSDU of ac is one, see [`Self::psdu_bytes`]).
     ///
@@ -350,133 +350,5 @@ impl Phy {
     pub fn eifs(&self) -> Duration {
         let lowest = self.basic_rates()[0];
         self.sifs() + self.difs() + self.air_time(ACK_BYTES, lowest)
-    }
-}
-
-/// What a link must know of a radio to plan its air time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RadioSpec {
-    /// The radio.
-    pub id: RadioId,
-    /// PHY.
-    pub phy: Phy,
-    /// Bit-rate of data.
-    pub rate: Bitrate,
-    /// Gap before frames without MAC acknowledgement.
-    pub gap: Gap,
-    /// Channel number: radios of one node on one channel share their slots.
-    pub channel: u16,
-    /// Bytes that sealing adds to every frame; 0 where frames go in the clear.
-    pub seal_bytes: usize,
-    /// Whether each access category has a queue of its own in the card (802.11e).
-    pub edca: bool,
-    /// Most frames to one neighbour that go in one transmission (A-MPDU) and have one block
-    /// acknowledgement; 1 where each goes by itself.
-    pub aggregate: u8,
-}
-
-impl RadioSpec {
-    /// The first radio of a node at its fastest rate, on channel 1, with DIFS before its frames, in
-    /// the clear, without 802.11e and aggregates.
-    pub fn of(phy: Phy) -> Self {
-        Self {
-            id: RadioId(0),
-            phy,
-            rate: *phy.rates().last().expect("a PHY with rates"),
-            gap: Gap::Difs,
-            channel: 1,
-            seal_bytes: 0,
-            edca: false,
-            aggregate: 1,
-        }
-    }
-
-    /// Whether its channel overlaps that of another radio.
-    pub fn overlaps(&self, other: &Self) -> bool {
-        self.phy.overlap(self.channel, &other.phy, other.channel) > 0.0
-    }
-
-    /// Air time of a frame without MAC acknowledgement whose payload behind LLC/SNAP has `bytes`
-    /// bytes before it is sealed, the expected gap before it included.
-    pub fn unacknowledged(&self, bytes: usize) -> Duration {
-        let mpdu = self.mpdu_bytes(bytes);
-        self.mean_gap() + self.phy.air_time(self.phy.psdu_bytes(mpdu, self.rate), self.rate)
-    }
-
-    /// Whether frames go many in one transmission.
-    pub const fn aggregates(&self) -> bool {
-        self.aggregate > 1
-    }
-
-    /// Air time of an A-MPDU with the expected gap before it, which is drawn as before all that is
-    /// acknowledged, and its block acknowledgement.
-    pub fn aggregated(&self, size: AmpduSize) -> Duration {
-        let air = self.phy.air_time(size.bytes(), self.rate);
-        self.drawn_gap() + air + self.answer(BLOCK_ACK_BYTES)
-    }
-
-    /// Air time of a request for a block acknowledgement, with the longest gap that is drawn before
-    /// it, and its answer.
-    pub fn block_ack_request(&self) -> Duration {
-        let rate = self.phy.ack_rate(None, self.rate);
-        let air = self.phy.air_time(BLOCK_ACK_REQUEST_BYTES, rate);
-        self.phy.longest_gap() + air + self.answer(BLOCK_ACK_BYTES)
-    }
-
-    /// SIFS and a control frame that answers data.
-    fn answer(&self, bytes: usize) -> Duration {
-        self.phy.sifs() + self.phy.air_time(bytes, self.phy.ack_rate(None, self.rate))
-    }
-
-    /// Whether an A-MPDU has room for a frame whose payload behind LLC/SNAP has `bytes` bytes
-    /// before it is sealed.
-    pub fn has_room(&self, size: AmpduSize, bytes: usize) -> bool {
-        size.mpdus() < usize::from(self.aggregate)
-            && self.phy.has_room(size, self.mpdu_bytes(bytes), self.rate)
-    }
-
-    /// What a frame takes of an air that is full of its like: [`RadioSpec::unacknowledged`], or its
-    /// share of as long an A-MPDU as there is.
-    pub fn share(&self, bytes: usize) -> Duration {
-        if !self.aggregates() {
-            return self.unacknowledged(bytes);
-        }
-        let mpdu = self.mpdu_bytes(bytes);
-        let size = self.phy.longest_ampdu(mpdu, self.rate, self.aggregate.into());
-        self.aggregated(size) / size.mpdus() as u64
-    }
-
-    /// Bytes of a frame without MAC acknowledgement whose payload behind LLC/SNAP has `bytes`
-    /// bytes before it is sealed.
-    pub const fn mpdu_bytes(&self, bytes: usize) -> usize {
-        mpdu_bytes(true, bytes + self.seal_bytes)
-    }
-
-    /// The gap before a frame, its mean where the radio draws it.
-    pub fn mean_gap(&self) -> Duration {
-        match self.gap {
-            Gap::Backoff => self.drawn_gap(),
-            Gap::Difs => self.least_gap(),
-            Gap::Sifs => self.phy.sifs(),
-        }
-    }
-
-    /// What the medium has to be idle for before anything of best effort: AIFS with EDCA, whose
-    /// AIFSN is 3 (802.11, table 9-155).
-    fn least_gap(&self) -> Duration {
-        self.phy.difs() + if self.edca { self.phy.slot() } else { Duration::ZERO }
-    }
-
-    /// The mean of a gap that is drawn, as that before all that is acknowledged is.
-    pub fn drawn_gap(&self) -> Duration {
-        self.least_gap() + (self.phy.longest_gap() - self.phy.difs()) / 2
-    }
-
-    /// By how much the gap before a frame may differ from its mean.
-    pub fn gap_spread(&self) -> Duration {
-        match self.gap {
-            Gap::Backoff => self.mean_gap().saturating_sub(self.least_gap()),
-            Gap::Difs | Gap::Sifs => Duration::ZERO,
-        }
     }
 }

@@ -214,6 +214,19 @@ fn a_frame_among_many_has_its_share_of_what_they_cost_together() {
 }
 
 #[test]
+fn gaps_are_made_of_what_the_radio_is_set_to() {
+    let phy = n(Width::Mhz20, GuardInterval::Long, 1);
+    let of = |contention, gap| RadioSpec { contention, gap, ..RadioSpec::of(phy) };
+    let long = Contention { slot: Duration::from_micros(50), aifsn: 4, cw_min: 7 };
+    assert_eq!(of(long, Gap::Difs).mean_gap().as_micros(), 16 + 200);
+    assert_eq!(of(long, Gap::Backoff).mean_gap().as_micros(), 16 + 200 + 175);
+    assert_eq!(of(long, Gap::Backoff).gap_spread().as_micros(), 175);
+    assert_eq!(of(long, Gap::Sifs).mean_gap().as_micros(), 16);
+    let edca = Contention::of(&phy, true);
+    assert_eq!(of(edca, Gap::Difs).drawn_gap(), Duration::from_nanos(43_000 + 67_500));
+}
+
+#[test]
 fn the_bytes_of_a_frame_follow_each_other_on_the_air() {
     let phy = n(Width::Mhz20, GuardInterval::Short, 1);
     let rate = phy.rates()[7];

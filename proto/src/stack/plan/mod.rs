@@ -225,7 +225,7 @@ impl Scenario {
         let (phy, rate) = (config.phy(), config.rate());
         let micros = |micros: f64| Duration::from_secs_f64(micros / 1e6);
         let has_schedule = self.stack.link.has_schedule_over(phy.kind);
-        let slot = config.slot_us.map_or(phy.slot(), micros);
+        let slot = config.slot();
         // The round trip, SIFS, and a slot for the answer to be noticed (radio.md 2.5 and 8).
         let for_distance = radio.longest * 2 + phy.sifs() + slot;
         RadioPlan {
@@ -234,6 +234,7 @@ impl Scenario {
                 phy,
                 rate,
                 gap: config.gap,
+                contention: config.contention(),
                 channel: config.channel,
                 seal_bytes: self.seal_bytes(),
                 edca: config.edca,

@@ -12,6 +12,8 @@ use crate::stack::space::read_positions;
 const FAR_M: f64 = 1e7;
 /// Range of powers, in dBm.
 pub(super) const POWERS_DBM: std::ops::RangeInclusive<f64> = -200.0..=60.0;
+/// Of noise: a signal counts as no more than 0 dBm beside it.
+const NOISES_DBM: std::ops::RangeInclusive<f64> = -200.0..=0.0;
 
 /// Checks everything that a position can follow from. Returns whether it can be laid out.
 pub(super) fn check_space(found: &mut Found, scenario: &Scenario) -> bool {
@@ -230,7 +232,7 @@ fn check_interference(found: &mut Found, scenario: &Scenario) {
     }
     let path = |key: &str| format!("interference.{key}");
     if let Some(noise) = sinr.noise_dbm {
-        found.number(path("noise_dbm"), noise, POWERS_DBM, "a power in dBm");
+        found.number(path("noise_dbm"), noise, NOISES_DBM, "a power in dBm");
     }
     found.number(path("preamble_db"), sinr.preamble_db, -50.0..=50.0, "a ratio in decibels");
     if let Some(least) = sinr.preamble_min_dbm {

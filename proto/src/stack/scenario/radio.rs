@@ -7,8 +7,8 @@ use super::departure::DelayConfig;
 use super::is_zero;
 use super::mac::{AccessConfigs, FirstAccess, Protection, RateControl};
 use crate::base::{
-    AckRate, Band, Bitrate, Duration, Gap, GuardInterval, Phy, PhyKind, Preamble, RadioId,
-    RadioSpec, Width,
+    AccessCategory, AckRate, Band, Bitrate, Contention, Duration, Gap, GuardInterval, Phy, PhyKind,
+    Preamble, RadioId, RadioSpec, Width,
 };
 
 /// The largest packet that hosts send, and what a frame has beside it and what is of the radio: a
@@ -226,12 +226,29 @@ impl RadioConfig {
             phy: self.phy(),
             rate: self.rate(),
             gap: self.gap,
+            contention: self.contention(),
             channel: self.channel,
             seal_bytes: 0,
             edca: self.edca,
             aggregate: 1,
         };
         spec.unacknowledged(PACKET_BYTES + OVERHEAD_BYTES)
+    }
+
+    /// Slot time.
+    pub(in crate::stack) fn slot(&self) -> Duration {
+        self.slot_us.map_or(self.phy().slot(), |micros| Duration::from_secs_f64(micros / 1e6))
+    }
+
+    /// How it contends with its best effort.
+    pub(in crate::stack) fn contention(&self) -> Contention {
+        let usual = Contention::of(&self.phy(), self.edca);
+        let own = self.access.of(AccessCategory::BestEffort);
+        let (aifsn, cw_min) = match self.edca {
+            true => (own.aifsn.unwrap_or(usual.aifsn), own.cw_min.unwrap_or(usual.cw_min)),
+            false => (usual.aifsn, usual.cw_min),
+        };
+        Contention { slot: self.slot(), aifsn, cw_min }
     }
 
     /// The PHY with its choices. A width that there is not counts as 20 MHz.

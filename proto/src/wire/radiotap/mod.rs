@@ -28,6 +28,7 @@ const EXTENSION: u32 = 31;
 const RATE_STEP_BPS: u64 = 500_000;
 const FLAG_FCS_AT_END: u8 = 0x10;
 const FLAG_BAD_FCS: u8 = 0x40;
+const FLAG_SHORT_PREAMBLE: u8 = 0x02;
 const TX_FLAG_FAILED: u16 = 0x0001;
 const TX_FLAG_NO_ACK: u16 = 0x0008;
 /// Channel flags: CCK at 2.4 GHz, OFDM at 5 GHz.
@@ -248,7 +249,7 @@ pub fn put_reception(out: &mut Vec<u8>, reception: &Reception) {
     let fields = 1 << TSFT | 1 << FLAGS | 1 << mode | 1 << CHANNEL | signal | antenna | ampdu;
     let start = put_start(out, fields);
     out.extend_from_slice(&reception.tsft_us.to_le_bytes());
-    out.push(0);
+    out.push(if phy.has_short_preamble(*rate) { FLAG_SHORT_PREAMBLE } else { 0 });
     if mode == RATE {
         out.push(rate_field(*rate));
     }

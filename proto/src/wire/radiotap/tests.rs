@@ -1,7 +1,7 @@
 //! Headers as we write them, and as drivers do.
 
 use super::*;
-use crate::base::GuardInterval;
+use crate::base::{GuardInterval, Preamble};
 
 const MBPS_11: Bitrate = Bitrate::from_100kbps(110);
 
@@ -81,6 +81,21 @@ fn captured_frames_have_the_fields_of_their_phy_where_they_belong() {
     let answer = Reception { rate: ac.legacy_rates()[4], phy: ac, ampdu: None, ..captured };
     put_reception(&mut out, &answer);
     assert_eq!(parse(&out).expect("a header").rate, Some(Bitrate::from_100kbps(240)));
+}
+
+#[test]
+fn a_short_preamble_is_told() {
+    let flags = |preamble, rate| {
+        let mut out = Vec::new();
+        let phy = Phy { preamble, ..Phy::default() };
+        let (tsft_us, channel, signal, antenna, ampdu) = (1, 1, None, None, None);
+        put_reception(&mut out, &Reception { tsft_us, phy, rate, channel, signal, antenna, ampdu });
+        // Behind the eight bytes of the front and those of the time.
+        out[16]
+    };
+    assert_eq!(flags(Preamble::Short, MBPS_11), 0x02);
+    assert_eq!(flags(Preamble::Long, MBPS_11), 0);
+    assert_eq!(flags(Preamble::Short, Bitrate::from_100kbps(10)), 0, "it has none");
 }
 
 #[test]

@@ -1,0 +1,162 @@
+//! A radio as links see it: what they must know to plan its air time.
+
+use super::{AmpduSize, BLOCK_ACK_BYTES, BLOCK_ACK_REQUEST_BYTES, Gap, Phy, mpdu_bytes};
+use crate::base::id::RadioId;
+use crate::base::time::Duration;
+use crate::base::units::Bitrate;
+
+/// How a radio contends with its best effort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contention {
+    /// Slot time.
+    pub slot: Duration,
+    /// Slots in the interframe space behind SIFS: 2 make a DIFS, and with 802.11e best effort has
+    /// 3 (802.11-2012, table 8-105).
+    pub aifsn: u8,
+    /// Smallest contention window.
+    pub cw_min: u32,
+}
+
+impl Contention {
+    /// That of the standard, with 802.11e or without.
+    pub const fn of(phy: &Phy, edca: bool) -> Self {
+        let (cw_min, _) = phy.contention_window();
+        Self { slot: phy.slot(), aifsn: if edca { 3 } else { 2 }, cw_min }
+    }
+}
+
+/// What a link must know of a radio to plan its air time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RadioSpec {
+    /// The radio.
+    pub id: RadioId,
+    /// PHY.
+    pub phy: Phy,
+    /// Bit-rate of data.
+    pub rate: Bitrate,
+    /// Gap before frames without MAC acknowledgement.
+    pub gap: Gap,
+    /// What that gap, and the one before all others, is made of.
+    pub contention: Contention,
+    /// Channel number: radios of one node on one channel share their slots.
+    pub channel: u16,
+    /// Bytes that sealing adds to every frame; 0 where frames go in the clear.
+    pub seal_bytes: usize,
+    /// Whether each access category has a queue of its own in the card (802.11e).
+    pub edca: bool,
+    /// Most frames to one neighbour that go in one transmission (A-MPDU) and have one block
+    /// acknowledgement; 1 where each goes by itself.
+    pub aggregate: u8,
+}
+
+impl RadioSpec {
+    /// The first radio of a node at its fastest rate, on channel 1, with DIFS before its frames, in
+    /// the clear, without 802.11e and aggregates.
+    pub fn of(phy: Phy) -> Self {
+        Self {
+            id: RadioId(0),
+            phy,
+            rate: *phy.rates().last().expect("a PHY with rates"),
+            gap: Gap::Difs,
+            contention: Contention::of(&phy, false),
+            channel: 1,
+            seal_bytes: 0,
+            edca: false,
+            aggregate: 1,
+        }
+    }
+
+    /// Whether its channel overlaps that of another radio.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.phy.overlap(self.channel, &other.phy, other.channel) > 0.0
+    }
+
+    /// Air time of a frame without MAC acknowledgement whose payload behind LLC/SNAP has `bytes`
+    /// bytes before it is sealed, the expected gap before it included.
+    pub fn unacknowledged(&self, bytes: usize) -> Duration {
+        let mpdu = self.mpdu_bytes(bytes);
+        self.mean_gap() + self.phy.air_time(self.phy.psdu_bytes(mpdu, self.rate), self.rate)
+    }
+
+    /// Whether frames go many in one transmission.
+    pub const fn aggregates(&self) -> bool {
+        self.aggregate > 1
+    }
+
+    /// Air time of an A-MPDU with the expected gap before it, which is drawn as before all that is
+    /// acknowledged, and its block acknowledgement.
+    pub fn aggregated(&self, size: AmpduSize) -> Duration {
+        let air = self.phy.air_time(size.bytes(), self.rate);
+        self.drawn_gap() + air + self.answer(BLOCK_ACK_BYTES)
+    }
+
+    /// Air time of a request for a block acknowledgement, with the longest gap that is drawn before
+    /// it, and its answer.
+    pub fn block_ack_request(&self) -> Duration {
+        let rate = self.phy.ack_rate(None, self.rate);
+        let air = self.phy.air_time(BLOCK_ACK_REQUEST_BYTES, rate);
+        let longest_gap = self.least_gap() + self.longest_draw();
+        longest_gap + air + self.answer(BLOCK_ACK_BYTES)
+    }
+
+    /// SIFS and a control frame that answers data.
+    fn answer(&self, bytes: usize) -> Duration {
+        self.phy.sifs() + self.phy.air_time(bytes, self.phy.ack_rate(None, self.rate))
+    }
+
+    /// Whether an A-MPDU has room for a frame whose payload behind LLC/SNAP has `bytes` bytes
+    /// before it is sealed.
+    pub fn has_room(&self, size: AmpduSize, bytes: usize) -> bool {
+        size.mpdus() < usize::from(self.aggregate)
+            && self.phy.has_room(size, self.mpdu_bytes(bytes), self.rate)
+    }
+
+    /// What a frame takes of an air that is full of its like: [`RadioSpec::unacknowledged`], or its
+    /// share of as long an A-MPDU as there is.
+    pub fn share(&self, bytes: usize) -> Duration {
+        if !self.aggregates() {
+            return self.unacknowledged(bytes);
+        }
+        let mpdu = self.mpdu_bytes(bytes);
+        let size = self.phy.longest_ampdu(mpdu, self.rate, self.aggregate.into());
+        self.aggregated(size) / size.mpdus() as u64
+    }
+
+    /// Bytes of a frame without MAC acknowledgement whose payload behind LLC/SNAP has `bytes`
+    /// bytes before it is sealed.
+    pub const fn mpdu_bytes(&self, bytes: usize) -> usize {
+        mpdu_bytes(true, bytes + self.seal_bytes)
+    }
+
+    /// The gap before a frame, its mean where the radio draws it.
+    pub fn mean_gap(&self) -> Duration {
+        match self.gap {
+            Gap::Backoff => self.drawn_gap(),
+            Gap::Difs => self.least_gap(),
+            Gap::Sifs => self.phy.sifs(),
+        }
+    }
+
+    /// What the medium has to be idle for before anything of best effort: DIFS, or AIFS with EDCA.
+    fn least_gap(&self) -> Duration {
+        self.phy.sifs() + self.contention.slot * u64::from(self.contention.aifsn)
+    }
+
+    /// The longest draw of a first attempt.
+    fn longest_draw(&self) -> Duration {
+        self.contention.slot * u64::from(self.contention.cw_min)
+    }
+
+    /// The mean of a gap that is drawn, as that before all that is acknowledged is.
+    pub fn drawn_gap(&self) -> Duration {
+        self.least_gap() + self.longest_draw() / 2
+    }
+
+    /// By how much the gap before a frame may differ from its mean.
+    pub fn gap_spread(&self) -> Duration {
+        match self.gap {
+            Gap::Backoff => self.mean_gap().saturating_sub(self.least_gap()),
+            Gap::Difs | Gap::Sifs => Duration::ZERO,
+        }
+    }
+}
