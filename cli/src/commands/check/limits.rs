@@ -49,11 +49,12 @@ fn describe_deaf(plan: &Plan, link: &LinkConfig, hops: &[Hop]) -> Option<String>
         radio.has_air && hop.usable && radio.ack_timeout < least(hop)
     };
     let hop = hops.iter().find(is_deaf).filter(|_| plain.mac_ack)?;
-    let ack_timeout = radio_at(plan, hop.from).ack_timeout;
+    let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
     Some(format!(
-        "  no acknowledgement comes in time: {ack_timeout} are waited for it, and the way there \
-         and back and SIFS take {}: every packet goes as often as it may\n",
-        least(hop)
+        "  no acknowledgement comes in time: {:.0} us are waited for it, and the way there and \
+         back and SIFS take {:.0} us: every packet goes as often as it may\n",
+        micros(radio_at(plan, hop.from).ack_timeout),
+        micros(least(hop))
     ))
 }
 
