@@ -599,3 +599,29 @@ fn a_star_has_turns_for_a_station_with_a_slow_radio() {
         }
     }
 }
+
+#[test]
+fn turns_that_are_filled_to_their_end_do_not_meet_whoever_is_near_and_far() {
+    let stations = 8;
+    let mut text = String::from(
+        "name = \"star\"\nduration_s = 12\nmeasure_from_s = 2\n\
+         radio = { preamble = \"short\", ack_rate_mbps = 2, gap = \"difs\" }\n\
+         stack.link = { kind = \"wild\", frame_bytes = 2304 }\n[[node]]\nname = \"mast\"\n",
+    );
+    for at in 0..stations {
+        text += &format!("[[node]]\nname = \"n{at}\"\n");
+    }
+    for at in 0..stations {
+        text += &format!(
+            "[[link]]\nbetween = [\"mast\", \"n{at}\"]\ndistance_km = {}\n\
+             [[flow]]\nfrom = \"n{at}\"\nto = \"mast\"\nkind = \"udp\"\n\
+             [[flow]]\nfrom = \"mast\"\nto = \"n{at}\"\nkind = \"udp\"\n",
+            5 * (at + 1)
+        );
+    }
+    let mbps = rates(&report(&text));
+    let up: Vec<f64> = mbps.into_iter().step_by(2).collect();
+    println!("{up:.2?} Mb/s");
+    // When the first turn was that of the farthest, it met that of the nearest.
+    assert!(up.iter().all(|mbps| *mbps > 0.45), "{up:?}");
+}

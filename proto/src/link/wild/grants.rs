@@ -103,8 +103,9 @@ struct Needs {
     guests: usize,
     /// In so many rounds all are served.
     rounds: u64,
-    /// How much later than this node's slot ends that of the farthest begins: the way there and
-    /// back. By so much less, the nearest's.
+    /// How much later than this node's slot ends that of the farthest begins, in nanoseconds, and
+    /// its way there and back. By so much less, the nearest's.
+    latest: i64,
     far: Duration,
     skew: Duration,
     /// What each must have.
@@ -266,9 +267,11 @@ impl Wild {
         let round = port.turns.grants.rounds.wrapping_add(1);
         let peer = |index: &usize| &self.peers[*index];
         let (mut here, away) = self.by_waiting(port, round);
-        let lags = here.iter().map(|index| peer(index).lag.unwrap_or(0).max(0).unsigned_abs());
+        // Below zero too: a gap that stamps count and the first frame of a slot need not wait has
+        // every slot seem sooner by as much, those of the near ones sooner than this node's ends.
+        let lags = here.iter().map(|index| peer(index).lag.unwrap_or(0));
         let (near, far) = (lags.clone().min().unwrap_or(0), lags.max().unwrap_or(0));
-        let skew = Duration::from_nanos(far - near);
+        let skew = Duration::from_nanos(far.abs_diff(near));
         let radio = |index: &usize| self.radio_of(peer(index));
         let least_of = |index: &usize| self.least_turn(*index);
         let window = port.peers.iter().map(|index| peer(index).sender.limit()).max();
@@ -277,7 +280,8 @@ impl Wild {
         let room = slot.saturating_sub(guard + skew);
         let invitation = |index: &usize| self.invitation(*index) + self.newcomer_skew(*index);
         let invitations: Vec<Duration> = away.iter().map(invitation).collect();
-        let far = Duration::from_nanos(far);
+        let latest = far;
+        let far = Duration::from_nanos(far.max(0).unsigned_abs());
         let for_guest = invitations.first().map_or(Duration::ZERO, |first| *first + far);
         let longest = |of: &dyn Fn(&usize) -> Duration| here.iter().map(of).max();
         let least = longest(&least_of).unwrap_or(GAP);
@@ -301,6 +305,7 @@ impl Wild {
         Needs {
             guests: usize::from(is_due && !away.is_empty()),
             rounds,
+            latest,
             far,
             skew,
             least: here.iter().map(least_of).collect(),
@@ -420,10 +425,9 @@ impl Wild {
             entries.push(TurnEntry { node, from: fraction(from), length: fraction(length) });
         };
         for (index, share) in needs.here.iter().zip(shares) {
-            let lag = self.peers[*index]
-                .lag
-                .map_or(needs.far, |lag| Duration::from_nanos(lag.max(0).unsigned_abs()));
-            add(index, from + needs.far.saturating_sub(lag), share.saturating_sub(GAP));
+            let lag = self.peers[*index].lag.unwrap_or(needs.latest);
+            let sooner = Duration::from_nanos(needs.latest.abs_diff(lag));
+            add(index, from + sooner, share.saturating_sub(GAP));
             from += *share;
         }
         // The others arrive as much later.
