@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{
     DropCause, Duration, FlowId, Frames, Instant, Lane, Layer, Name, NodeId, PacketUp, Packets,
-    RadioId, ReceivedFrame, ReceivedPacket, RoomBelow,
+    RadioId, RadioSpec, ReceivedFrame, ReceivedPacket, RoomBelow,
 };
 
 pub mod blindfec;
@@ -80,6 +80,18 @@ pub struct PeerSpec {
     pub node: NodeId,
     /// The radio that reaches it.
     pub radio: RadioId,
+}
+
+/// How frames go between a node and a neighbour whose radio is another, or over a link with a rate
+/// of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The neighbour.
+    pub peer: PeerSpec,
+    /// The node's radio as it sends to it.
+    pub there: RadioSpec,
+    /// Its radio as it sends to the node.
+    pub back: RadioSpec,
 }
 
 /// What a link is doing.

@@ -91,7 +91,7 @@ impl AnyLink {
             LinkConfig::Wild(config) => {
                 let mut wild = Wild::build(config, plan.node, radios, &peers, seed);
                 wild.set_turns(&plan.turns);
-                wild.set_radios_of(&plan.other_radios);
+                wild.set_ways(config, &plan.ways);
                 Self::Wild(Box::new(wild))
             }
             LinkConfig::BlindFec(config) => {

@@ -308,7 +308,7 @@ impl Scenario {
                     "one [[link]] for each pair of nodes",
                 );
             }
-            check_link(found, &path, link, self.duration_s);
+            link::check_radio_link(found, &path, self, link);
             if let Some(radio) = &link.radio {
                 check_override(found, &format!("{path}.radio"), radio, &self.radio);
             }
@@ -469,28 +469,6 @@ fn check_delay(found: &mut Found, path: &str, delay: &DelayConfig) {
         let help = "points [fraction, microseconds] that rise, for example \
                     [[0.5, 50], [0.99, 1000], [1, 4000]]";
         found.add(path, "not a distribution", help);
-    }
-}
-
-fn check_link(found: &mut Found, path: &str, link: &RadioLinkConfig, duration_s: f64) {
-    if let Some(length) = link.distance_km {
-        let what = "a distance in kilometres";
-        found.number(format!("{path}.distance_km"), length, 0.0..=1000.0, what);
-    }
-    let what = "a delay in milliseconds";
-    found.number(format!("{path}.delay_ms"), link.delay_ms, 0.0..=1e5, what);
-    if let Some(signal) = link.signal_dbm {
-        found.number(
-            format!("{path}.signal_dbm"),
-            signal,
-            -120.0..=30.0,
-            "a received power in dBm",
-        );
-    }
-    for (key, loss) in [("loss", &link.loss), ("loss_back", &link.loss_back)] {
-        if let Some(loss) = loss {
-            loss::check_loss(found, &format!("{path}.{key}"), loss, duration_s);
-        }
     }
 }
 

@@ -66,6 +66,11 @@ pub fn payload(packet: &[u8]) -> Option<(u8, &[u8])> {
     }
 }
 
+/// Whether a packet is one of TCP.
+pub fn is_tcp(packet: &[u8]) -> bool {
+    payload(packet).is_some_and(|(protocol, _)| protocol == TCP)
+}
+
 /// Whether a packet is an acknowledgement of TCP and nothing else: no data, no SYN, FIN or RST.
 pub fn is_bare_ack(packet: &[u8]) -> bool {
     let Some((TCP, segment)) = payload(packet) else { return false };

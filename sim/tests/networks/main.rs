@@ -17,6 +17,7 @@ mod queues;
 mod relayed;
 mod slots;
 mod space;
+mod stars;
 mod tree;
 mod wires;
 

@@ -338,7 +338,12 @@ impl Phy {
         if receiver.decodes(self, own) {
             return Some(own);
         }
-        let below = self.rates_for(receiver).filter(|rate| *rate <= own).last();
+        self.rate_under(receiver, own)
+    }
+
+    /// The highest rate of data for a radio that is not above `most`, or else the lowest.
+    pub fn rate_under(&self, receiver: &Self, most: Bitrate) -> Option<Bitrate> {
+        let below = self.rates_for(receiver).filter(|rate| *rate <= most).last();
         below.or_else(|| self.rates_for(receiver).next())
     }
 

@@ -66,6 +66,17 @@ impl RadioSpec {
         }
     }
 
+    /// As it sends to the radio of a neighbour, at `most` if that is slower than its own rate:
+    /// frame by frame in a format older than its own. Nothing if the other knows none of its rates.
+    pub fn toward(&self, other: &Self, most: Option<Bitrate>) -> Option<Self> {
+        let rate = match most {
+            Some(most) => self.phy.rate_under(&other.phy, self.rate.min(most)),
+            None => self.phy.rate_for(&other.phy, self.rate),
+        }?;
+        let is_many = self.phy.is_newer(rate);
+        Some(Self { rate, aggregate: if is_many { self.aggregate } else { 1 }, ..*self })
+    }
+
     /// Whether its channel overlaps that of another radio.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.phy.overlap(self.channel, &other.phy, other.channel) > 0.0

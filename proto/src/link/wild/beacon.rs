@@ -48,7 +48,7 @@ impl Wild {
         below: &RoomBelow<'_>,
     ) -> Option<Frame> {
         for turn in 0..self.port(place).peers.len() {
-            let index = self.port(place).peers[turn];
+            let Some(index) = self.port(place).peers.get(turn) else { break };
             let Some(wanted) = self.peers[index].wanted else { continue };
             let lane = Lane { flow: FlowId::CONTROL, ..lane(&self.peers[index]) };
             if !self.fits(now, (place, None), BEACON_BYTES + wanted.bytes, Duration::ZERO)

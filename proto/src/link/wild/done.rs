@@ -3,7 +3,7 @@
 use super::peer::Peer;
 use super::send::{Outstanding, What};
 use super::{Wild, ack_bytes};
-use crate::base::{Cx, DropCause, FrameDone, FrameOutcome, PacketUp, Seq};
+use crate::base::{Cx, DropCause, Duration, FrameDone, FrameOutcome, PacketUp, Seq};
 use crate::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
 
 /// What is put together is never held shorter than this, so that it has room for a part.
@@ -25,11 +25,13 @@ impl Wild {
         // A radio that reports before the frame can have been on air must not fill the slot twice.
         port.busy_until = port.busy_until.min((cx.now + port.planned).max(port.on_air_until));
         // What the end of the slot kept from being repeated was on air all the same.
-        if let Some(index) = frame.peer.filter(|_| done.attempts > 0 || done.outcome.went_out()) {
-            port.on_gone(index);
+        let was_on_air = done.attempts > 0 || done.outcome.went_out();
+        if let Some(index) = frame.peer.filter(|_| was_on_air) {
+            let more = done.air_time.saturating_sub(frame.planned);
+            port.on_gone(index, if frame.is_turn { more } else { Duration::ZERO });
         }
         if !done.outcome.went_out() {
-            return self.on_not_sent(frame, done.outcome == FrameOutcome::TooLong);
+            return self.on_not_sent(frame, was_on_air, done.outcome == FrameOutcome::TooLong);
         }
         let port = self.port_mut(frame.place);
         port.longest = port.longest.max(frame.bytes);
@@ -64,7 +66,7 @@ impl Wild {
         self.port(*place).longest.saturating_sub(beside)
     }
 
-    fn on_not_sent(&mut self, frame: Outstanding, is_too_long: bool) {
+    fn on_not_sent(&mut self, frame: Outstanding, was_on_air: bool, is_too_long: bool) {
         self.counters.frames_too_long += u64::from(is_too_long);
         self.counters.frames_late += u64::from(!is_too_long);
         if is_too_long {
@@ -79,7 +81,9 @@ impl Wild {
         }
         let Some(index) = frame.peer else { return };
         if !is_too_long {
-            self.port_mut(frame.place).on_late(index, frame.what.is_of_packets());
+            let is_served = frame.is_turn && !was_on_air;
+            let served = if is_served { frame.planned } else { Duration::ZERO };
+            self.port_mut(frame.place).on_late(index, frame.what.is_of_packets(), served);
         }
         let sender = &mut self.peers[index].sender;
         if !matches!(frame.what, What::Carrier(_)) {

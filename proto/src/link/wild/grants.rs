@@ -18,6 +18,7 @@ use std::cmp::Reverse;
 use super::beacon::BEACON_BYTES;
 use super::peer::Peer;
 use super::port::{Port, alone};
+use super::shares::{Claim, share};
 use super::turns::Turn;
 use super::{Settings, Wild, ack_bytes};
 use crate::base::{Duration, Instant, RadioSpec};
@@ -108,14 +109,10 @@ struct Needs {
     latest: i64,
     far: Duration,
     skew: Duration,
-    /// What each must have.
-    least: Vec<Duration>,
-    /// What those who send packets must have each, so that it pays.
-    paying: Vec<Duration>,
+    /// What each must have and could use of the slot.
+    claims: Vec<Claim>,
     /// What each of those who are missing must have to make itself known.
     invitations: Vec<Duration>,
-    /// What each could fill, with its acknowledgements.
-    wanted: Vec<Duration>,
 }
 
 impl Needs {
@@ -128,7 +125,7 @@ impl Needs {
 
     /// What all who are here could use.
     fn asked(&self) -> Duration {
-        self.wanted.iter().zip(&self.least).map(|(wanted, least)| *wanted.max(least)).sum()
+        self.claims.iter().map(|claim| claim.wanted.max(claim.least)).sum()
     }
 
     /// How many of those who are missing are asked within `slot`.
@@ -184,7 +181,7 @@ impl Port {
     /// What the beacon takes with which the middle of a star opens its slot, at most.
     pub(super) fn opening(&self, settings: &Settings) -> Duration {
         let bytes = BEACON_BYTES + Turns::bytes(self.peers.len().min(Turns::MOST));
-        self.spec.unacknowledged(HEADER_BYTES + bytes) + settings.overhead
+        self.to(None).unacknowledged(HEADER_BYTES + bytes) + settings.overhead
     }
 }
 
@@ -213,7 +210,7 @@ impl Wild {
         let slot = self.settings.slot * 2 - split;
         let guests = needs.guests(&self.settings, slot);
         let left = slot.saturating_sub(needs.fixed(&self.settings, guests));
-        let shares = share(left, &needs.least, &needs.paying, &needs.wanted);
+        let shares = share(left, &needs.claims);
         let turns = self.turns(&needs, guests, &shares, slot);
         let cycles = (CYCLES / needs.rounds).max(1);
         let grants = &mut self.port_mut(place).turns.grants;
@@ -228,7 +225,7 @@ impl Wild {
             (served.round, served.asked) = (round, served.asked.wrapping_add(1));
         }
         for (place, index) in needs.here.iter().enumerate() {
-            let wanted = needs.wanted[place];
+            let Claim { paying, wanted, .. } = needs.claims[place];
             let peer = &mut self.peers[*index];
             let waited = u64::from(round.wrapping_sub(peer.served.round));
             let waited = waited.min(needs.rounds * u64::from(BUSY_WEIGHT));
@@ -236,7 +233,7 @@ impl Wild {
             peer.sender.set_cycle(self.settings.slot * 2 * apart);
             peer.served.round = round;
             (peer.served.frames, peer.served.used) = (0, Duration::ZERO);
-            if !wanted.is_zero() && shares[place] >= wanted.min(needs.paying[place]) {
+            if !wanted.is_zero() && shares[place] >= wanted.min(paying) {
                 peer.served.fed = round;
             }
         }
@@ -262,13 +259,13 @@ impl Wild {
     }
 
     fn needs(&self, place: (usize, usize)) -> Needs {
-        let Settings { slot, guard, overhead, .. } = self.settings;
+        let Settings { slot, guard, .. } = self.settings;
         let port = self.port(place);
         let round = port.turns.grants.rounds.wrapping_add(1);
         let peer = |index: &usize| &self.peers[*index];
         let (mut here, away) = self.by_waiting(port, round);
-        // Below zero too: a gap that stamps count and the first frame of a slot need not wait has
-        // every slot seem sooner by as much, those of the near ones sooner than this node's ends.
+        // Below zero too: stamps of nodes that count a gap which the first frame of a slot does not
+        // wait for have its slot seem sooner by as much.
         let lags = here.iter().map(|index| peer(index).lag.unwrap_or(0));
         let (near, far) = (lags.clone().min().unwrap_or(0), lags.max().unwrap_or(0));
         let skew = Duration::from_nanos(far.abs_diff(near));
@@ -294,27 +291,36 @@ impl Wild {
         let is_due = here.is_empty() || round.is_multiple_of(GUESTS_OF);
         let all = here.len();
         self.take_places(&mut here, (most as usize).min(Turns::MOST - 1), round);
-        let unit = slot / u64::from(FULL_LENGTH);
-        let beside = |index: &usize| beside_packets(&radio(index), overhead, packet_of(index));
-        let paying = |index: &usize| match radio(index).aggregates() {
-            true => packet_of(index).max(room / AT_ONCE),
-            false => packet_of(index),
-        };
-        let cycles = u64::from(port.turns.grants.held.max(1));
-        let wanted = |index: &usize| peer(index).wanted(unit, beside(index), cycles);
+        let claim = |index: &usize| self.claim(*index, room, window);
         Needs {
             guests: usize::from(is_due && !away.is_empty()),
             rounds,
             latest,
             far,
             skew,
-            least: here.iter().map(least_of).collect(),
-            paying: here.iter().map(paying).collect(),
+            claims: here.iter().map(claim).collect(),
             invitations,
-            wanted: here.iter().map(wanted).collect(),
             here,
             all,
             away,
+        }
+    }
+
+    /// What a neighbour could use of a slot with so much room, with a window of so many packets.
+    fn claim(&self, index: usize, room: Duration, window: usize) -> Claim {
+        let Settings { slot, overhead, frame_bytes, .. } = self.settings;
+        let peer = &self.peers[index];
+        let radio = self.radio_of(peer);
+        let packet = packet_turn(&radio, &self.settings, window);
+        let (first, is_many) = (packet + GAP, radio.aggregates());
+        let held = self.port(peer.place).turns.grants.held.max(1);
+        let unit = slot / u64::from(FULL_LENGTH);
+        let beside = beside_packets(&radio, overhead, first);
+        Claim {
+            least: self.least_turn(index),
+            paying: if is_many { first.max(room / AT_ONCE) } else { first },
+            packet: if is_many || frame_bytes.is_some() { Duration::ZERO } else { packet },
+            wanted: peer.wanted(unit, beside, held.into()),
         }
     }
 
@@ -383,13 +389,13 @@ impl Wild {
             return slot;
         }
         let port = self.port(place);
-        let units = |index: &usize| u64::from(self.demand(&self.peers[*index]));
+        let units = |index: &usize| u64::from(self.demand(*index));
         let unit = slot / u64::from(FULL_LENGTH);
         let opening = self.spent(now, place.0) + port.opening(&self.settings);
         let opening = opening.as_nanos().div_ceil(unit.as_nanos());
         let ours = unit * (opening + port.peers.iter().map(units).sum::<u64>());
         let fixed = needs.fixed(&self.settings, needs.guests);
-        let bare = fixed + needs.least.iter().copied().sum();
+        let bare = fixed + needs.claims.iter().map(|claim| claim.least).sum();
         let theirs = fixed + needs.asked();
         let cycle = slot * 2;
         let split = if ours > slot {
@@ -425,7 +431,10 @@ impl Wild {
             entries.push(TurnEntry { node, from: fraction(from), length: fraction(length) });
         };
         for (index, share) in needs.here.iter().zip(shares) {
-            let lag = self.peers[*index].lag.unwrap_or(needs.latest);
+            // How far it is, is not known yet: as near as any, its start meets nobody's end, and
+            // the stamp in it tells.
+            let nearest = needs.latest - needs.skew.as_nanos() as i64;
+            let lag = self.peers[*index].lag.unwrap_or(nearest);
             let sooner = Duration::from_nanos(needs.latest.abs_diff(lag));
             add(index, from + sooner, share.saturating_sub(GAP));
             from += *share;
@@ -438,94 +447,5 @@ impl Wild {
             from += *invitation;
         }
         entries
-    }
-}
-
-/// Splits a time among those who want something of it: `least` for each, else what it wants, in
-/// equal parts if that is too much, or in parts of `frame` to the first ones; what nobody wants
-/// goes to all.
-fn share(
-    left: Duration,
-    least: &[Duration],
-    frame: &[Duration],
-    wanted: &[Duration],
-) -> Vec<Duration> {
-    let all = wanted.len() as u64;
-    if all == 0 {
-        return Vec::new();
-    }
-    let is_enough = least.iter().copied().sum::<Duration>() <= left;
-    let least = |at: usize| if is_enough { least[at] } else { least[at].min(left / all) };
-    let mut shares: Vec<Duration> = (0..wanted.len()).map(least).collect();
-    let more = |at: usize| wanted[at].saturating_sub(least(at));
-    let mut left = left.saturating_sub(shares.iter().copied().sum());
-    let mut open: Vec<usize> = (0..wanted.len()).filter(|at| !more(*at).is_zero()).collect();
-    // Who wants less than a frame does not keep others from theirs.
-    let first = |at: usize| more(at).min(frame[at].saturating_sub(least(at)));
-    let mut taken = Duration::ZERO;
-    open.retain(|at| {
-        let fits = taken + first(*at) <= left;
-        taken += if fits { first(*at) } else { Duration::ZERO };
-        fits
-    });
-    while !open.is_empty() {
-        let part = left / open.len() as u64;
-        let before = open.len();
-        let mut settle = |open: &mut Vec<usize>, end: &dyn Fn(usize) -> Option<Duration>| {
-            open.retain(|at| {
-                let last = end(*at);
-                shares[*at] += last.unwrap_or_default();
-                left = left.saturating_sub(last.unwrap_or_default());
-                last.is_none()
-            });
-        };
-        settle(&mut open, &|at| Some(more(at)).filter(|more| *more <= part));
-        if open.len() == before {
-            // Whose frame is longer than an equal part has place for one.
-            settle(&mut open, &|at| Some(first(at)).filter(|first| *first > part));
-        }
-        if open.len() == before {
-            open.iter().for_each(|at| shares[*at] += part);
-            left = left.saturating_sub(part * before as u64);
-            break;
-        }
-    }
-    shares.iter_mut().for_each(|share| *share += left / all);
-    shares
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ms(millis: u64) -> Duration {
-        Duration::from_millis(millis)
-    }
-
-    #[test]
-    fn whoever_wants_little_gets_it_and_the_others_share_the_rest() {
-        let shares = share(ms(18), &[ms(1); 3], &[ms(3); 3], &[ms(2), ms(60), ms(60)]);
-        assert_eq!(shares, [ms(2), ms(8), ms(8)]);
-    }
-
-    #[test]
-    fn what_nobody_wants_is_for_all() {
-        let micros = Duration::from_micros;
-        let shares = share(ms(18), &[ms(1); 2], &[ms(3); 2], &[ms(0), ms(4)]);
-        assert_eq!(shares, [micros(7_500), micros(10_500)]);
-    }
-
-    #[test]
-    fn whose_packets_are_longer_than_an_equal_part_has_place_for_one() {
-        let (least, frames) = ([ms(2), ms(1), ms(1)], [ms(8), ms(2), ms(2)]);
-        assert_eq!(share(ms(18), &least, &frames, &[ms(60); 3]), [ms(8), ms(5), ms(5)]);
-        // Else all have as much.
-        assert_eq!(share(ms(25), &least, &frames, &[ms(60); 3]), [ms(9), ms(8), ms(8)]);
-    }
-
-    #[test]
-    fn where_not_all_can_send_a_packet_the_first_ones_do() {
-        let shares = share(ms(9), &[ms(1); 5], &[ms(3); 5], &[ms(9); 5]);
-        assert_eq!(shares, [ms(3), ms(3), ms(1), ms(1), ms(1)]);
     }
 }

@@ -17,6 +17,7 @@ mod clock;
 mod config;
 mod cycle;
 mod done;
+mod fair;
 mod grants;
 mod packets;
 mod parts;
@@ -29,6 +30,7 @@ mod recovery;
 mod riders;
 mod send;
 mod sender;
+mod shares;
 mod slots;
 mod status;
 mod turns;
@@ -43,13 +45,13 @@ pub use turns::Turn;
 use self::class::Classes;
 use self::parts::Parts;
 use self::peer::Peer;
-use self::port::Port;
+use self::port::{Port, alone};
 use self::riders::Riders;
 use self::send::Outstanding;
 use self::slots::{Phase, SlotEvent, Slots};
 use self::status::Counters;
 use super::code::MAX_DATA;
-use super::{Link, LinkStatus, PeerSpec, SlotStatus};
+use super::{Link, LinkStatus, PeerSpec, SlotStatus, Way};
 use crate::base::{
     AckPolicy, Cx, DropCause, Duration, FrameDown, FrameUp, Frames, Instant, Lane, Layer, NodeId,
     Packet, PacketDone, PacketUp, Packets, RadioId, RadioSpec, Room, RoomBelow, Seed, Seq, UnitIds,
@@ -72,6 +74,9 @@ const SHORTEST_QUEUE: usize = 64;
 const LONGEST_QUEUE: usize = 4_096;
 /// What has waited for so long is dropped where the neighbour is gone; for twice as long at most.
 const GONE_AGE: Duration = Duration::from_secs(2);
+/// What TCP has sent is dropped as well where the neighbour is gone for longer than this: none of
+/// it is too old for it, but some connections are not there any more.
+const TCP_GONE_AGE: Duration = Duration::from_secs(60);
 /// Most bytes of an acknowledgement besides its bits.
 const ACK_BYTES: usize = 10;
 
@@ -167,18 +172,12 @@ impl Wild {
                 }
             }
         }
-        let lanes = (LANES / peers.len().max(1)).max(LEAST_LANES);
         let mut all = Vec::with_capacity(peers.len());
         for (index, spec) in peers.iter().enumerate() {
             let place = place(&groups, spec);
             let port = &mut groups[place.0].ports[place.1];
-            port.peers.push_back(index);
-            let limits = (window(config, &settings, &port.spec), queue(config, &port.spec));
-            let mut peer = Peer::new(*spec, place, &settings, limits, lanes);
-            if port.spec.aggregates() {
-                peer.sender.estimate.expect_repeats_below();
-            }
-            all.push(peer);
+            port.peers.join(index, Duration::ZERO);
+            all.push(new_peer(config, &settings, (*spec, place), &port.spec, peers.len()));
         }
         Self {
             settings,
@@ -284,8 +283,9 @@ impl Wild {
     }
 
     /// Drops what has waited too long for a neighbour that is gone: when it is back it wants what
-    /// is new, and a call or a picture of long ago would come before that. What is under way stays:
-    /// it has TCP go on at once, whose own timer may be as long as the outage.
+    /// is new, and a call or a picture of long ago would come before that. What is under way stays,
+    /// and what TCP has sent a while longer: it goes on at once with it, where its own timer may be
+    /// as long as the outage.
     fn expire(&mut self, now: Instant, index: usize) {
         let peer = &mut self.peers[index];
         if peer.is_up {
@@ -299,23 +299,40 @@ impl Wild {
         };
         if now >= due {
             peer.expires = Some(now + GONE_AGE);
-            let expired = peer.queue.expire();
+            let tcp_too = peer.heard.is_none_or(|heard| now.since(heard) > TCP_GONE_AGE);
+            let expired = peer.queue.expire(tcp_too);
             expired.into_iter().for_each(|packet| self.count_drop(packet, DropCause::NoRoute));
+        }
+    }
+
+    /// Says how frames go to and from neighbours that are not sent to as this node's radio would,
+    /// before anything is sent.
+    pub fn set_ways(&mut self, config: &WildConfig, ways: &[Way]) {
+        for Way { peer: spec, there, back } in ways {
+            let found = self.peers.iter().position(|peer| peer.spec == *spec);
+            let Some(index) = found else { continue };
+            let (place, all) = (self.peers[index].place, self.peers.len());
+            self.port_mut(place).set_toward(index, *there, back);
+            let peer = new_peer(config, &self.settings, (*spec, place), there, all);
+            self.peers[index] = Peer { radio: Some(Box::new(*back)), ..peer };
         }
     }
 
     /// What a frame with so many bytes of packets needs, beside the longest acknowledgement, of a
     /// slot or turn in which nothing else is sent.
-    fn air_beside_ack(&self, peer: &Peer, bytes: usize) -> Duration {
+    fn air_beside_ack(&self, index: usize, bytes: usize) -> Duration {
+        let peer = &self.peers[index];
         let ack = ack_bytes(peer.sender.limit());
-        self.port(peer.place).alone(HEADER_BYTES + ack + bytes) + self.settings.overhead
+        let spec = self.port(peer.place).to(Some(index));
+        alone(spec, HEADER_BYTES + ack + bytes) + self.settings.overhead
     }
 
     /// Whether a packet of so many bytes fits into whatever slot or turn is there for a packet: it
     /// may have to be repeated in a shorter one than it was sent in.
-    fn fits_any_slot(&self, peer: &Peer, bytes: usize) -> bool {
+    fn fits_any_slot(&self, index: usize, bytes: usize) -> bool {
+        let peer = &self.peers[index];
         let sure = self.port(peer.place).surest(&self.settings, peer.sender.limit());
-        bytes <= usize::from(u16::MAX) && self.air_beside_ack(peer, bytes) <= sure
+        bytes <= usize::from(u16::MAX) && self.air_beside_ack(index, bytes) <= sure
     }
 }
 
@@ -330,6 +347,23 @@ fn retries_of(packet: &Packet) -> u8 {
         (AckPolicy::NoAck, _) => 0,
         (AckPolicy::Normal, attempts) => attempts.unwrap_or(u8::MAX).saturating_sub(1),
     }
+}
+
+/// One of so many neighbours, to which `radio` sends.
+fn new_peer(
+    config: &WildConfig,
+    settings: &Settings,
+    (spec, place): (PeerSpec, (usize, usize)),
+    radio: &RadioSpec,
+    all: usize,
+) -> Peer {
+    let lanes = (LANES / all.max(1)).max(LEAST_LANES);
+    let limits = (window(config, settings, radio), queue(config, radio));
+    let mut peer = Peer::new(spec, place, settings, limits, lanes);
+    if radio.aggregates() {
+        peer.sender.estimate.expect_repeats_below();
+    }
+    peer
 }
 
 fn place(groups: &[Group], spec: &PeerSpec) -> (usize, usize) {
@@ -401,7 +435,7 @@ impl Layer for Wild {
         let Some(index) = packet.to.and_then(|node| self.peer_index(node)) else {
             return self.count_drop(packet, DropCause::NoRoute);
         };
-        if !self.fits_any_slot(&self.peers[index], packet.payload.len()) {
+        if !self.fits_any_slot(index, packet.payload.len()) {
             return self.count_drop(packet, DropCause::TooLong);
         }
         self.peers[index].used = Some(cx.now);

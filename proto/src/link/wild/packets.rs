@@ -76,11 +76,17 @@ impl Wild {
         if level + 1 < self.settings.classes.levels() {
             self.peers[index].hurried = Some(now);
         }
-        let overhead = self.settings.overhead;
-        let port = self.port_mut(self.peers[index].place);
-        let air = port.spec.share(frame.payload.len()) + overhead;
-        port.precedence.on_frame(level, air);
+        let place = self.peers[index].place;
+        let air = self.frame_air(index)(frame.payload.len().saturating_sub(HEADER_BYTES));
+        self.port_mut(place).precedence.on_frame(level, air);
         Some(frame)
+    }
+
+    /// Air time of frames to a neighbour with so many bytes behind the header, among their like.
+    pub(super) fn frame_air(&self, index: usize) -> impl Fn(usize) -> Duration + use<> {
+        let spec = *self.port(self.peers[index].place).to(Some(index));
+        let overhead = self.settings.overhead;
+        move |bytes| spec.share(HEADER_BYTES + bytes) + overhead
     }
 
     /// Air time that open and waiting parity on a radio needs, that of one class of one neighbour
@@ -108,8 +114,7 @@ impl Wild {
         let code = &mut self.peers[index].codes[class];
         code.parity.pop_front();
         code.on_parity_frame();
-        let share = self.port(place).spec.share(HEADER_BYTES + unit.len());
-        let share = share + self.settings.overhead;
+        let share = self.frame_air(index)(unit.len());
         let code = &mut self.peers[index].codes[class];
         code.reserved = code.reserved.saturating_sub(share);
         if code.parity.is_empty() {
@@ -134,8 +139,7 @@ impl Wild {
         let block = peer.codes[class].block.as_ref();
         let parity = peer.sender.estimate.parity(class, block.map_or(0, Encoder::len) + 1);
         let longest = block.map_or(UNIT_HEAD_BYTES + bytes, |block| block.longest_with(bytes));
-        let air = self.port(peer.place).spec.share(HEADER_BYTES + longest);
-        let own = (air + self.settings.overhead) * parity as u64;
+        let own = self.frame_air(index)(longest) * parity as u64;
         let beside = own + self.reserved(peer.place, Some((index, class)));
         self.fits(now, (peer.place, Some(index)), bytes, beside).then_some(own)
     }
@@ -191,8 +195,7 @@ impl Wild {
     fn is_worth_waiting(&self, (index, class): (usize, usize), bytes: usize) -> bool {
         let peer = &self.peers[index];
         let frames = peer.sender.estimate.parity(class, 1) as u64 + 2;
-        let unit = HEADER_BYTES + UNIT_HEAD_BYTES + bytes;
-        let air = self.port(peer.place).spec.share(unit) + self.settings.overhead;
+        let air = self.frame_air(index)(UNIT_HEAD_BYTES + bytes);
         let is_alone = self.settings.classes.get(class).rules.recovery == Recovery::Fec;
         let port = self.port(peer.place);
         let sure = port.surest(&self.settings, peer.sender.limit());
@@ -242,8 +245,9 @@ impl Wild {
             }
             let bytes = ack.len() + packet.payload.len();
             let Some(parity_air) = self.admit(now, (index, class), bytes, codes) else { continue };
-            let peer = &mut self.peers[index];
-            let mut taken = peer.queue.take(level, turn).expect("what was there");
+            let air = self.frame_air(index);
+            let taken = self.peers[index].queue.take(level, turn, air);
+            let mut taken = taken.expect("what was there");
             if parity_air.is_none() {
                 let most = BUNDLE_BYTES.min(self.longest_body(index));
                 self.board(now, index, (ack.len(), most), &mut taken, Vec::new());

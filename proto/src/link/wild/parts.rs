@@ -222,19 +222,20 @@ impl Wild {
         let spec = self.port(place).spec;
         let beside = self.reserved(place, None) + spec.gap_spread();
         // Repeated, it must fit into the shortest turn that this node may be given.
-        let most = largest(most, |bytes| self.fits_any_slot(&self.peers[index], bytes));
+        let most = largest(most, |bytes| self.fits_any_slot(index, bytes));
         let fits = |bytes: usize| self.fits(now, (place, Some(index)), ack + bytes, beside);
         let room = largest(most, fits);
         if room < most && self.port(place).planned > Duration::ZERO {
             // How much place the last one has is known when those before it are through.
             return None;
         }
+        let air = self.frame_air(index);
         let peer = &mut self.peers[index];
         let riders = if self.settings.acks_ride { peer.queue.rider_bytes(level, turn) } else { 0 };
         let kept = riders.min(room / 4);
         let copies = &self.copies;
         let is_one = |packet: &Packet| copies.is_one(packet.id);
-        let (cuts, flow_seq, class) = peer.queue.cut(level, turn, room - kept, is_one)?;
+        let (cuts, flow_seq, class) = peer.queue.cut((level, turn), room - kept, is_one, air)?;
         let mut packet = cuts[0].packet.clone();
         let is_alone = cuts.len() == 1 && cuts[0].piece.is_whole();
         let pieces: Vec<Piece> = if is_alone {

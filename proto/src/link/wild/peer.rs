@@ -61,7 +61,7 @@ pub(super) struct Peer {
     pub(super) lag: Option<i64>,
     /// The turns that it had, where this node gives them out.
     pub(super) served: Served,
-    /// Its own radio, where that is not like this node's.
+    /// Its own radio as it sends to this node, where it is not like this node's.
     pub(super) radio: Option<Box<RadioSpec>>,
     /// Whether it joins parts of packets, as it says itself.
     pub(super) takes_parts: bool,

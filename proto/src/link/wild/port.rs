@@ -1,13 +1,14 @@
 //! One radio: what it still has to send by the plan, and when that will be through.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 use super::Settings;
 use super::class::Precedence;
 use super::clock::RadioClock;
+use super::fair::Line;
 use super::turns::PortTurns;
 use crate::base::phy::AmpduSize;
-use crate::base::{AccessCategory, AckPolicy, Duration, Gap, Instant, RadioSpec, TxOptions};
+use crate::base::{AccessCategory, AckPolicy, Duration, Instant, RadioSpec, TxOptions};
 
 /// Where frames are filled, so much air time is given down ahead: a frame on air, one that waits.
 /// With a whole slot ahead, what comes during the slot would find no place in it.
@@ -17,6 +18,10 @@ const AHEAD: Duration = Duration::from_millis(3);
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) spec: RadioSpec,
+    /// As it sends to neighbours with radios of other rates, by their index, and so that all of
+    /// them know it.
+    toward: BTreeMap<usize, RadioSpec>,
+    toward_all: RadioSpec,
     /// Virtual time: when all frames given down so far will have left.
     pub(super) busy_until: Instant,
     /// When what was given down could be through at the earliest, without any gaps.
@@ -32,22 +37,18 @@ pub(super) struct Port {
     pub(super) is_stamped: bool,
     /// Bytes behind LLC/SNAP that a frame may have, so that the device takes it.
     pub(super) longest: usize,
-    /// Neighbours on this radio, as indices; the first is the one whose turn it is.
-    pub(super) peers: VecDeque<usize>,
+    /// Neighbours on this radio, as indices.
+    pub(super) peers: Line,
     /// Whose turn it is among the classes, of all neighbours together.
     pub(super) precedence: Precedence,
     /// The last neighbour that had a frame before the turns.
     pub(super) favoured: usize,
     /// The A-MPDU that the next frame may become a part of, and the neighbour that it is for.
     open: Option<(usize, AmpduSize)>,
-    /// The neighbour in front, where its turn is not over.
+    /// The neighbour whose turn is not over: more of its frames may go in the same transmission.
     has_turn: Option<usize>,
-    /// Whose turn was the first in this slot.
-    opener: Option<usize>,
     /// The neighbour for whom a frame has gone in this slot, the last of them.
     served: Option<usize>,
-    /// The first neighbour for whom the slot was too short for anything that was given down.
-    cut_short: Option<usize>,
     /// Whether packets waited when the slot began, and none has gone.
     pub(super) is_owed: bool,
 }
@@ -56,6 +57,8 @@ impl Port {
     pub(super) fn build(spec: RadioSpec, settings: &Settings) -> Self {
         Self {
             spec,
+            toward: BTreeMap::new(),
+            toward_all: spec,
             busy_until: Instant::ZERO,
             on_air_until: Instant::ZERO,
             planned: Duration::ZERO,
@@ -65,16 +68,26 @@ impl Port {
             clock: RadioClock::default(),
             is_stamped: false,
             longest: usize::MAX,
-            peers: VecDeque::new(),
+            peers: Line::default(),
             precedence: Precedence::new(settings.classes.levels(), settings.slot),
             favoured: 0,
             open: None,
             has_turn: None,
-            opener: None,
             served: None,
-            cut_short: None,
             is_owed: false,
         }
+    }
+
+    /// A neighbour is sent to as `spec` has it, and all together so that its radio, which is like
+    /// `theirs`, knows it as well.
+    pub(super) fn set_toward(&mut self, peer: usize, spec: RadioSpec, theirs: &RadioSpec) {
+        self.toward.insert(peer, spec);
+        self.toward_all = self.toward_all.toward(theirs, Some(spec.rate)).unwrap_or(spec);
+    }
+
+    /// How the radio sends to a neighbour, or to all.
+    pub(super) fn to(&self, peer: Option<usize>) -> &RadioSpec {
+        peer.map_or(&self.toward_all, |peer| self.toward.get(&peer).unwrap_or(&self.spec))
     }
 
     /// Whether enough was given down for now; more is asked for when some of it has gone.
@@ -87,7 +100,7 @@ impl Port {
     /// Whether the next frame to `peer` may go in one transmission with others. The first of a slot
     /// goes by itself, once: repeated by the card, its stamp would be wrong.
     fn joins(&self, peer: Option<usize>) -> bool {
-        self.spec.aggregates() && self.is_stamped && peer.is_some()
+        self.to(peer).aggregates() && self.is_stamped && peer.is_some()
     }
 
     /// When the next frame to `peer` must have ended. Behind frames that go many in a transmission
@@ -95,14 +108,8 @@ impl Port {
     /// what follows them until then.
     pub(super) fn limit(&self, peer: Option<usize>) -> Instant {
         let joins = self.joins(peer);
-        let request = if joins { self.spec.block_ack_request() } else { Duration::ZERO };
+        let request = if joins { self.to(peer).block_ack_request() } else { Duration::ZERO };
         self.closes.saturating_sub(request)
-    }
-
-    /// What a frame whose payload behind LLC/SNAP has `bytes` bytes needs of a slot or turn in
-    /// which nothing else is sent.
-    pub(super) fn alone(&self, bytes: usize) -> Duration {
-        alone(&self.spec, bytes)
     }
 
     /// Virtual time after a frame to `peer` whose payload behind LLC/SNAP has `bytes` bytes.
@@ -120,10 +127,11 @@ impl Port {
     /// What a frame adds to what is planned, which is part of an A-MPDU if there is an open one.
     fn added(&self, open: Option<AmpduSize>, peer: Option<usize>, bytes: usize) -> Duration {
         if !self.joins(peer) {
-            return self.spec.unacknowledged(bytes);
+            return self.to(peer).unacknowledged(bytes);
         }
-        let before = open.map_or(Duration::ZERO, |before| self.spec.aggregated(before));
-        self.spec.aggregated(self.with(open, bytes)).saturating_sub(before)
+        let spec = self.to(peer);
+        let before = open.map_or(Duration::ZERO, |before| spec.aggregated(before));
+        spec.aggregated(self.with(open, bytes)).saturating_sub(before)
     }
 
     /// An A-MPDU, or a new one, with one frame more.
@@ -136,62 +144,66 @@ impl Port {
     /// The A-MPDU that a frame to `peer` becomes a part of; nothing if it is the first of another.
     fn joined(&self, now: Instant, peer: Option<usize>, bytes: usize) -> Option<AmpduSize> {
         let (to, size) = self.open.filter(|_| self.busy_until > now)?;
-        (peer == Some(to) && self.spec.has_room(size, bytes)).then_some(size)
+        (peer == Some(to) && self.to(peer).has_room(size, bytes)).then_some(size)
     }
 
-    /// A frame to the neighbour at `turn`, of `bytes` bytes, goes down as the next one. What goes
-    /// in one transmission is for one neighbour, and the first frame of a slot, which goes by
-    /// itself, is no turn. Those before it keep their places: they had nothing that would still
-    /// have fitted.
-    pub(super) fn on_turn(&mut self, now: Instant, turn: usize, bytes: usize, was_stamped: bool) {
-        let peer = self.peers.remove(turn).expect("one of the neighbours");
-        self.opener.get_or_insert(peer);
-        let opens = self.spec.aggregates() && !was_stamped;
-        if opens || self.goes_on(now, peer, bytes) {
-            self.peers.push_front(peer);
-            self.has_turn = Some(peer);
+    /// The neighbours in the order in which they are asked for the next frame: the one at a place,
+    /// and its turn. What goes in one transmission is for one neighbour.
+    pub(super) fn asked(&self, place: usize) -> Option<(usize, usize)> {
+        let first = self.has_turn.and_then(|peer| self.peers.turn_of(peer));
+        let turn = match first {
+            Some(first) if place == 0 => first,
+            Some(first) if place <= first => place - 1,
+            _ => place,
+        };
+        Some((turn, self.peers.get(turn)?))
+    }
+
+    /// A frame to the neighbour at `turn`, of `bytes` bytes, went down, for which `air` is planned.
+    /// The first of a slot goes by itself, and those that go many in a transmission follow it.
+    pub(super) fn on_turn(
+        &mut self,
+        now: Instant,
+        turn: usize,
+        (bytes, air): (usize, Duration),
+        was_stamped: bool,
+    ) {
+        let Some(peer) = self.peers.get(turn) else { return };
+        if self.has_turn == Some(peer) {
+            self.peers.charge(turn, air);
         } else {
-            self.peers.push_back(peer);
+            self.peers.serve(turn, air);
         }
+        let opens = self.to(Some(peer)).aggregates() && !was_stamped;
+        self.has_turn = (opens || self.goes_on(now, peer, bytes)).then_some(peer);
     }
 
     /// The neighbour whose frames have gone has had its turn.
     pub(super) fn pass_on(&mut self, now: Instant) {
         if self.busy_until <= now {
-            self.open = None;
-            if self.has_turn.take().is_some_and(|peer| self.peers.front() == Some(&peer)) {
-                self.peers.rotate_left(1);
-            }
+            (self.open, self.has_turn) = (None, None);
         }
     }
 
-    /// A frame to `peer` has gone.
-    pub(super) fn on_gone(&mut self, peer: usize) {
+    /// A frame to `peer` has gone, which took so much `more` air than was planned: the card has
+    /// repeated it.
+    pub(super) fn on_gone(&mut self, peer: usize, more: Duration) {
         self.served = Some(peer);
-    }
-
-    /// A frame to `peer`, which has packets or not, did not go out before the end of its slot.
-    pub(super) fn on_late(&mut self, peer: usize, has_packets: bool) {
-        if self.served != Some(peer) {
-            self.cut_short.get_or_insert(peer);
-            self.is_owed |= has_packets;
+        if let Some(turn) = self.peers.turn_of(peer).filter(|_| !more.is_zero()) {
+            self.peers.charge(turn, more);
         }
     }
 
-    /// A slot begins. Who had no turn in the last one, because those before it took longer, is the
-    /// first in this one: else it would be the last again. So is whose turn the end of the slot cut
-    /// short, unless it had the whole slot.
+    /// A frame to `peer`, which has packets or not, did not go out before the end of its slot: of
+    /// what it was served, so much `air` is its own again.
+    pub(super) fn on_late(&mut self, peer: usize, has_packets: bool, air: Duration) {
+        self.peers.give_back(peer, air);
+        self.is_owed |= has_packets && self.served != Some(peer);
+    }
+
+    /// A slot begins.
     pub(super) fn on_turns_begin(&mut self) {
-        let (cut_short, has_turn) = (self.cut_short.take(), self.has_turn.take());
-        let opener = self.opener.take();
-        let is_in_front = has_turn.is_some() && has_turn == self.peers.front().copied();
-        let place_of = |late| self.peers.iter().position(|peer| *peer == late);
-        match cut_short.and_then(place_of) {
-            Some(place) => self.peers.rotate_left(place),
-            None if is_in_front && has_turn == opener => self.peers.rotate_left(1),
-            None => {}
-        }
-        (self.open, self.served) = (None, None);
+        (self.open, self.has_turn, self.served) = (None, None, None);
     }
 
     /// Whether another frame like the last one, of `bytes` bytes to `peer`, would go with it.
@@ -227,7 +239,7 @@ impl Port {
         TxOptions {
             access: AccessCategory::BestEffort,
             ack: if joins { AckPolicy::Normal } else { AckPolicy::NoAck },
-            rate: Some(self.spec.rate),
+            rate: Some(self.to(peer).rate),
             attempts: (!joins).then_some(1),
             deadline: Some(self.limit(peer)),
             ..TxOptions::default()
@@ -247,10 +259,10 @@ impl Port {
     }
 
     /// The gap before the next frame, its mean where it is drawn. The first of a slot finds the
-    /// medium idle and goes at once: what a radio has to count of its last draw, it has counted.
+    /// medium idle for longer and goes at once: what a radio has to count of its last draw, it has
+    /// counted.
     fn gap_of_next(&self) -> Duration {
-        let is_at_once = !self.is_stamped && self.spec.gap == Gap::Backoff;
-        if is_at_once { Duration::ZERO } else { self.spec.mean_gap() }
+        if self.is_stamped { self.spec.mean_gap() } else { Duration::ZERO }
     }
 }
 
@@ -327,10 +339,13 @@ mod tests {
         assert_eq!(port.limit(None), port.closes);
         port.is_stamped = false;
         assert_eq!(repeats(&port, Some(0)), (false, Some(1)));
-        let alone = port.spec.unacknowledged(1500);
-        assert_eq!(port.take(Instant::ZERO, Some(0), 1500, Duration::ZERO), alone);
+        let single = port.spec.unacknowledged(1500);
+        assert_eq!(port.take(Instant::ZERO, Some(0), 1500, Duration::ZERO), single);
         // Whatever comes first in a turn, it fits into what one frame is said to need.
-        assert!(port.alone(1500) >= alone && port.alone(1500) >= many(&port, 1) + request);
+        assert!(
+            alone(&port.spec, 1500) >= single
+                && alone(&port.spec, 1500) >= many(&port, 1) + request
+        );
     }
 
     #[test]
@@ -338,7 +353,7 @@ mod tests {
         let mut port = port(1);
         take(&mut port, 0, 5);
         assert_eq!(port.planned, port.spec.unacknowledged(1500) * 5);
-        assert_eq!(port.alone(1500), port.spec.unacknowledged(1500));
+        assert_eq!(alone(&port.spec, 1500), port.spec.unacknowledged(1500));
         assert_eq!(port.options(Some(0)).ack, AckPolicy::NoAck);
         assert!(!port.goes_on(Instant::ZERO, 0, 1500));
     }

@@ -1,5 +1,5 @@
-//! Packets that wait for their first transmission: a FIFO for each flow. Flows of one priority are
-//! served in turn.
+//! Packets that wait for their first transmission: a FIFO for each flow. Flows of one priority have
+//! equal parts of the air.
 //!
 //! Each flow has its own limit, so that one flow cannot fill the node (credits for the neighbour
 //! alone let opposing flows lock up). Lanes are bounded; the oldest idle one is reused, and where
@@ -9,8 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::class::{Choice, Classes, Habit};
+use super::fair::Line;
 use super::parts::LEAST as LEAST_PART;
-use crate::base::{FlowId, Instant, Packet};
+use crate::base::{Duration, FlowId, Instant, Packet};
 use crate::wire::bundle::{HEAD_BYTES, MOST_RIDERS, Piece, RIDE_BYTES, Ride};
 use crate::wire::ip;
 
@@ -28,7 +29,7 @@ pub(super) struct Queue {
     /// The next number of each flow. Whoever receives them remembers theirs.
     numbers: BTreeMap<FlowId, u16>,
     /// Lanes with packets, by the level of their class.
-    active: Vec<VecDeque<usize>>,
+    active: Vec<Line>,
     most_lanes: usize,
     len: usize,
     /// Packets that full queues dropped, by class.
@@ -48,6 +49,8 @@ struct LaneQueue {
     /// How many of the first packets waited already at the last [`Queue::mark`].
     aged: usize,
     used: Instant,
+    /// The air that it had when it last had packets.
+    had: Duration,
 }
 
 impl LaneQueue {
@@ -66,10 +69,14 @@ impl LaneQueue {
         self.packets.pop_front()
     }
 
-    /// Takes out the packets that have aged. What has begun to go out goes on.
-    fn expire(&mut self) -> impl Iterator<Item = Packet> {
+    /// Takes out the packets that have aged, those of TCP or not. What has begun to go out goes on.
+    fn expire(&mut self, tcp_too: bool) -> impl Iterator<Item = Packet> {
         let begun = usize::from(self.cut > 0);
-        let aged = self.aged.max(begun);
+        let is_kept = |packet: &Packet| !tcp_too && ip::is_tcp(&packet.payload);
+        let aged = match self.packets.get(begun).is_some_and(is_kept) {
+            true => begun,
+            false => self.aged.max(begun),
+        };
         self.packets.drain(begun..aged)
     }
 
@@ -132,7 +139,7 @@ impl Queue {
     /// At most `most_lanes` flows.
     pub(super) fn new(classes: Classes, most_lanes: usize) -> Self {
         let (lanes, by_flow, numbers) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        let active = vec![VecDeque::new(); classes.levels()];
+        let active = (0..classes.levels()).map(|_| Line::default()).collect();
         let drops = vec![0; classes.all().len()];
         let most_lanes = most_lanes.max(1);
         Self { classes, lanes, by_flow, numbers, active, most_lanes, len: 0, drops }
@@ -200,7 +207,7 @@ impl Queue {
 
     /// A new flow takes a lane that is free or idle; active lanes are those with packets.
     fn has_free_lane(&self) -> bool {
-        self.active.iter().map(VecDeque::len).sum::<usize>() < self.most_lanes
+        self.active.iter().map(Line::len).sum::<usize>() < self.most_lanes
     }
 
     /// Takes a packet. Returns the one that there is no room for: the packet itself, or the oldest
@@ -229,7 +236,9 @@ impl Queue {
             return Some(packet);
         }
         if lane.packets.is_empty() {
-            self.active[self.classes.get(class).level].push_back(index);
+            // What a transport sends behind the last packet of another flow does not overtake it.
+            let line = &mut self.active[self.classes.get(class).level];
+            line.join_behind_first(index, lane.had);
         }
         lane.packets.push_back(packet);
         if is_full {
@@ -255,8 +264,9 @@ impl Queue {
         let before = std::mem::replace(&mut lane.class, class);
         let [before, after] = [before, class].map(|class| self.classes.get(class).level);
         if before != after && !lane.packets.is_empty() {
-            self.active[before].retain(|other| *other != index);
-            self.active[after].push_back(index);
+            let turn = self.active[before].turn_of(index);
+            turn.and_then(|turn| self.active[before].leave(turn));
+            self.active[after].join_behind_first(index, Duration::ZERO);
         }
     }
 
@@ -266,8 +276,9 @@ impl Queue {
         }
         let index = if self.lanes.len() < self.most_lanes {
             let (packets, habit) = (VecDeque::new(), Habit::default());
-            let (class, has_guests, cut, aged, used) = (0, false, 0, 0, Instant::ZERO);
-            let lane = LaneQueue { flow, class, habit, packets, has_guests, cut, aged, used };
+            let (class, has_guests, cut, aged) = (0, false, 0, 0);
+            let (used, had) = (Instant::ZERO, Duration::ZERO);
+            let lane = LaneQueue { flow, class, habit, packets, has_guests, cut, aged, used, had };
             self.lanes.push(lane);
             self.lanes.len() - 1
         } else {
@@ -275,7 +286,7 @@ impl Queue {
             let (index, lane) = idle.min_by_key(|(_, lane)| lane.used).expect("an idle lane");
             self.by_flow.remove(&lane.flow);
             let lane = &mut self.lanes[index];
-            (lane.flow, lane.habit) = (flow, Habit::default());
+            (lane.flow, lane.habit, lane.had) = (flow, Habit::default(), Duration::ZERO);
             index
         };
         self.by_flow.insert(flow, index);
@@ -298,21 +309,26 @@ impl Queue {
 
     /// The packet that would go out first.
     pub(super) fn front(&self) -> Option<&Packet> {
-        let lane = self.active.iter().find_map(VecDeque::front)?;
-        self.lanes[*lane].packets.front()
+        let lane = self.active.iter().find_map(|line| line.get(0))?;
+        self.lanes[lane].packets.front()
     }
 
     /// The packet whose flow is `turn` places behind the one whose turn it is among those of a
     /// level, and its class.
     pub(super) fn peek(&self, level: usize, turn: usize) -> Option<(&Packet, usize)> {
-        let lane = &self.lanes[*self.active[level].get(turn)?];
+        let lane = &self.lanes[self.active[level].get(turn)?];
         Some((lane.packets.front()?, lane.class))
     }
 
     /// Takes out a packet of at most `bytes` bytes that may ride with `host`, with its number in
     /// its flow. An acknowledgement of TCP has none: it is no part of the numbering, and goes
-    /// before those of its flow that wait.
-    pub(super) fn take_rider(&mut self, bytes: usize, host: &Host<'_>) -> Option<(Packet, Ride)> {
+    /// before those of its flow that wait. `air` is what so many bytes more take in a frame.
+    pub(super) fn take_rider(
+        &mut self,
+        bytes: usize,
+        host: &Host<'_>,
+        air: impl Fn(usize) -> Duration,
+    ) -> Option<(Packet, Ride)> {
         let is_fit = |index: &usize| {
             let lane = &self.lanes[*index];
             let front = lane.packets.front().filter(|_| lane.cut == 0);
@@ -323,16 +339,16 @@ impl Queue {
             .iter()
             .enumerate()
             .find_map(|(level, lanes)| Some((level, lanes.iter().position(is_fit)?)))?;
-        let index = self.active[level][turn];
+        let index = self.active[level].get(turn)?;
         let lane = &mut self.lanes[index];
         let packet = lane.pop()?;
         let number =
             (!ip::is_bare_ack(&packet.payload)).then(|| number(&mut self.numbers, packet.flow));
-        if lane.packets.is_empty() {
-            self.active[level].remove(turn);
-        }
+        self.active[level].charge(turn, air(packet.payload.len()));
+        self.let_wait(level, index);
         self.len -= 1;
-        let number = number.filter(|_| self.classes.get(lane.class).is_ordered);
+        let class = self.classes.get(self.lanes[index].class);
+        let number = number.filter(|_| class.is_ordered);
         let ride = Ride { flow: packet.flow, number };
         Some((packet, ride))
     }
@@ -354,50 +370,68 @@ impl Queue {
         self.lanes.iter_mut().for_each(|lane| lane.aged = lane.packets.len());
     }
 
-    /// Takes out all packets that waited already at the last mark, and marks those that are left.
-    pub(super) fn expire(&mut self) -> Vec<Packet> {
-        let expired = self.lanes.iter_mut().flat_map(LaneQueue::expire).collect();
+    /// Takes out all packets that waited already at the last mark, those of TCP or not, and marks
+    /// those that are left.
+    pub(super) fn expire(&mut self, tcp_too: bool) -> Vec<Packet> {
+        let expired = self.lanes.iter_mut().flat_map(|lane| lane.expire(tcp_too)).collect();
         self.mark();
         self.count_out(expired)
     }
 
     /// Lets lanes that are empty now wait for others.
     fn count_out(&mut self, removed: Vec<Packet>) -> Vec<Packet> {
-        let lanes = &self.lanes;
-        let is_busy = |index: &usize| !lanes[*index].packets.is_empty();
-        self.active.iter_mut().for_each(|level| level.retain(is_busy));
+        for level in 0..self.active.len() {
+            for index in 0..self.lanes.len() {
+                self.let_wait(level, index);
+            }
+        }
         self.len -= removed.len();
         removed
     }
 
-    /// Takes out what [`Self::peek`] showed.
-    pub(super) fn take(&mut self, level: usize, turn: usize) -> Option<Taken> {
-        let index = self.active[level].remove(turn)?;
+    /// A lane of a level that has become empty waits for packets; what it had is kept.
+    fn let_wait(&mut self, level: usize, index: usize) {
+        if self.lanes[index].packets.is_empty()
+            && let Some(turn) = self.active[level].turn_of(index)
+            && let Some((_, had)) = self.active[level].leave(turn)
+        {
+            self.lanes[index].had = had;
+        }
+    }
+
+    /// Takes out what [`Self::peek`] showed; `air` is what a frame with so many bytes takes.
+    pub(super) fn take(
+        &mut self,
+        level: usize,
+        turn: usize,
+        air: impl Fn(usize) -> Duration,
+    ) -> Option<Taken> {
+        let index = self.active[level].get(turn)?;
         let lane = &mut self.lanes[index];
         let packet = lane.pop()?;
         lane.cut = 0;
+        let class = lane.class;
         let flow_seq = number(&mut self.numbers, packet.flow);
-        if !lane.packets.is_empty() {
-            self.active[level].push_back(index);
-        }
+        self.active[level].serve(turn, air(packet.payload.len()));
+        self.let_wait(level, index);
         self.len -= 1;
-        Some(Taken { packet, flow_seq, class: lane.class })
+        Some(Taken { packet, flow_seq, class })
     }
 
     /// Whether a part of what [`Self::peek`] shows has gone out.
     pub(super) fn is_cut(&self, level: usize, turn: usize) -> bool {
-        self.active[level].get(turn).is_some_and(|lane| self.lanes[*lane].cut > 0)
+        self.active[level].get(turn).is_some_and(|lane| self.lanes[lane].cut > 0)
     }
 
     /// Bytes of the packets of other flows than the one at a place that could ride with it; of no
     /// more than can ride in a frame.
     pub(super) fn rider_bytes(&self, level: usize, turn: usize) -> usize {
-        let Some(own) = self.active[level].get(turn).map(|lane| &self.lanes[*lane]) else {
+        let Some(own) = self.active[level].get(turn).map(|lane| &self.lanes[lane]) else {
             return 0;
         };
         let Some(packet) = own.packets.front() else { return 0 };
         let host = Host { packet, class: own.class, is_copy: &|_| false };
-        let lanes = self.active.iter().flatten().map(|lane| &self.lanes[*lane]);
+        let lanes = self.active.iter().flat_map(Line::iter).map(|lane| &self.lanes[*lane]);
         let lanes = lanes.filter(|lane| lane.flow != own.flow && lane.cut == 0);
         let all = lanes.flat_map(|lane| {
             let packets = lane.packets.iter().take(MOST_RIDERS);
@@ -408,15 +442,15 @@ impl Queue {
 
     /// Takes out as much of the flow at a place as `most` bytes of a bundle hold, the last packet
     /// perhaps in part, and gives it one number in its flow; nothing if too little fits. Packets
-    /// for which `is_single` go by themselves.
+    /// for which `is_single` go by themselves. `air` is what a frame with so many bytes takes.
     pub(super) fn cut(
         &mut self,
-        level: usize,
-        turn: usize,
+        (level, turn): (usize, usize),
         most: usize,
         is_single: impl Fn(&Packet) -> bool,
+        air: impl Fn(usize) -> Duration,
     ) -> Option<(Vec<Cut>, u16, usize)> {
-        let index = *self.active[level].get(turn)?;
+        let index = self.active[level].get(turn)?;
         let lane = &mut self.lanes[index];
         let (mut cuts, mut room) = (Vec::new(), most);
         while let Some(packet) = lane.packets.front() {
@@ -445,11 +479,9 @@ impl Queue {
             self.len -= 1;
         }
         let flow_seq = number(&mut self.numbers, cuts.first()?.packet.flow);
-        let (class, is_busy) = (lane.class, !lane.packets.is_empty());
-        self.active[level].remove(turn);
-        if is_busy {
-            self.active[level].push_back(index);
-        }
+        let class = lane.class;
+        self.active[level].serve(turn, air(most - room));
+        self.let_wait(level, index);
         Some((cuts, flow_seq, class))
     }
 }
@@ -463,6 +495,11 @@ mod tests {
     use crate::wire::ip;
     use bytes::Bytes;
     use std::net::Ipv4Addr;
+
+    /// A megabyte a second, and half a millisecond for each frame.
+    fn air(bytes: usize) -> Duration {
+        Duration::from_micros(500 + bytes as u64)
+    }
 
     fn plain(limit: usize, most_lanes: usize) -> Queue {
         let config = WildConfig { queue_packets: Some(limit), ..WildConfig::default() };
@@ -488,7 +525,7 @@ mod tests {
     /// Takes all that wait, the first levels first.
     fn drain(queue: &mut Queue) -> Vec<u64> {
         let levels = 0..queue.active.len();
-        let next = || levels.clone().find_map(|level| queue.take(level, 0));
+        let next = || levels.clone().find_map(|level| queue.take(level, 0, air));
         std::iter::from_fn(next).map(|taken| taken.packet.id.0).collect()
     }
 
@@ -515,7 +552,7 @@ mod tests {
         for (id, flow) in [(1, 1), (2, 1), (3, 1), (4, 2), (5, 3)] {
             assert!(push(&mut queue, id, flow));
         }
-        let order: Vec<_> = std::iter::from_fn(|| queue.take(0, 0))
+        let order: Vec<_> = std::iter::from_fn(|| queue.take(0, 0, air))
             .map(|it| (it.packet.id.0, it.flow_seq))
             .collect();
         assert_eq!(order, [(1, 0), (4, 0), (5, 0), (2, 1), (3, 2)]);
@@ -535,9 +572,9 @@ mod tests {
     fn the_oldest_idle_lane_is_reused() {
         let mut queue = plain(2, 2);
         assert!(push(&mut queue, 1, 1) && push(&mut queue, 2, 2));
-        assert_eq!(queue.take(0, 0).map(|taken| taken.packet.id.0), Some(1));
+        assert_eq!(queue.take(0, 0, air).map(|taken| taken.packet.id.0), Some(1));
         assert!(push(&mut queue, 3, 3));
-        let taken = queue.take(0, 1).expect("the newcomer");
+        let taken = queue.take(0, 1, air).expect("the newcomer");
         assert_eq!((taken.packet.id.0, taken.flow_seq), (3, 0));
         assert_eq!(queue.lanes.len(), 2);
     }
@@ -547,7 +584,7 @@ mod tests {
         let mut queue = plain(4, 1);
         let mut number = |id, flow| {
             assert!(push(&mut queue, id, flow));
-            queue.take(0, 0).expect("what was there").flow_seq
+            queue.take(0, 0, air).expect("what was there").flow_seq
         };
         assert_eq!([number(1, 1), number(2, 1), number(3, 2), number(4, 1)], [0, 1, 0, 2]);
         assert_eq!(number(5, 2), 1);
@@ -563,21 +600,21 @@ mod tests {
         assert!(push(&mut queue, 5, 2) && push(&mut queue, 6, 2));
         assert_eq!(queue.room(FlowId(2)), 0, "two of four places");
         assert!(!push(&mut queue, 7, 2) && !push(&mut queue, 7, 1));
-        let next = || queue.take(0, 0);
+        let next = || queue.take(0, 0, air);
         let order: Vec<_> = std::iter::from_fn(next)
             .map(|it| (it.packet.id.0, it.packet.flow.0, it.flow_seq))
             .collect();
         assert_eq!(order, [(1, 1, 0), (2, 1, 1), (3, 1, 2), (4, 1, 3), (5, 2, 0), (6, 2, 1)]);
         // The lane is idle: it is the guest's now, and its numbers go on.
         assert!(push(&mut queue, 8, 2) && queue.room(FlowId(2)) == 3);
-        assert_eq!(queue.take(0, 0).map(|taken| taken.flow_seq), Some(2));
+        assert_eq!(queue.take(0, 0, air).map(|taken| taken.flow_seq), Some(2));
     }
 
     #[test]
     fn a_bundle_holds_packets_of_one_flow() {
         let mut queue = plain(4, 1);
         assert!(push(&mut queue, 1, 1) && push(&mut queue, 2, 2));
-        let (cuts, _, _) = queue.cut(0, 0, 2_000, |_| false).expect("a bundle");
+        let (cuts, _, _) = queue.cut((0, 0), 2_000, |_| false, air).expect("a bundle");
         assert_eq!((cuts.len(), queue.len()), (1, 1));
     }
 
@@ -612,13 +649,13 @@ mod tests {
         queue.mark();
         push(&mut queue, 5, 1);
         // One goes out, and of another a part.
-        assert_eq!(queue.take(0, 0).expect("it waits").packet.id, UnitId(1));
-        queue.cut(0, 0, 600, |_| false).expect("a part fits");
-        assert_eq!(ids(queue.expire()), [2, 3]);
-        assert_eq!((ids(queue.expire()), queue.len()), (vec![5], 1));
-        let (rest, ..) = queue.cut(0, 0, 1_000, |_| false).expect("the rest fits");
+        assert_eq!(queue.take(0, 0, air).expect("it waits").packet.id, UnitId(1));
+        queue.cut((0, 0), 600, |_| false, air).expect("a part fits");
+        assert_eq!(ids(queue.expire(true)), [2, 3]);
+        assert_eq!((ids(queue.expire(true)), queue.len()), (vec![5], 1));
+        let (rest, ..) = queue.cut((0, 0), 1_000, |_| false, air).expect("the rest fits");
         assert!(rest[0].piece.is_rest && queue.len() == 0);
-        assert!(ids(queue.expire()).is_empty() && push(&mut queue, 6, 1));
+        assert!(ids(queue.expire(true)).is_empty() && push(&mut queue, 6, 1));
     }
 
     #[test]

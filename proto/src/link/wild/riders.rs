@@ -85,19 +85,21 @@ impl Wild {
         let place = self.peers[index].place;
         let mut riders = Vec::new();
         let beside = self.reserved(place, None);
+        let frame = self.frame_air(index);
+        let more_air = |bytes: usize| frame(bytes).saturating_sub(frame(0));
         while riders.len() < MOST_RIDERS && self.peers[index].queue.len() > 0 {
             let fits = |more: usize| {
                 let bytes = length + RIDE_BYTES + more;
                 bytes <= most_bytes
                     && self.fits(now, (place, Some(index)), ack + bytes, beside)
-                    && self.fits_any_slot(&self.peers[index], bytes)
+                    && self.fits_any_slot(index, bytes)
             };
             let most = largest(SHORT_BYTES, fits);
             let copies = &self.copies;
             let is_copy = |packet: &Packet| copies.is_one(packet.id);
             let host = Host { packet: &taken.packet, class: taken.class, is_copy: &is_copy };
             let queue = &mut self.peers[index].queue;
-            let Some(rider) = queue.take_rider(most, &host) else { break };
+            let Some(rider) = queue.take_rider(most, &host, more_air) else { break };
             length += RIDE_BYTES + rider.0.payload.len();
             riders.push(rider);
         }

@@ -27,6 +27,8 @@ pub(super) struct Outstanding {
     pub(super) bytes: usize,
     /// Air time that was planned for it, with gap and overhead.
     pub(super) planned: Duration,
+    /// Whether it was its neighbour's turn.
+    pub(super) is_turn: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +72,7 @@ impl Wild {
         below: &RoomBelow<'_>,
     ) -> Option<Frame> {
         // Nothing shorter than a bare header exists.
-        let first = self.port(place).peers.front().copied();
+        let first = self.port(place).peers.get(0);
         if !self.fits(cx.now, (place, first), 0, Duration::ZERO) {
             return None;
         }
@@ -85,24 +87,24 @@ impl Wild {
         if let Some(frame) = may_send.then(|| self.before_turns(cx.now, place, below)).flatten() {
             return Some(frame);
         }
-        for turn in 0..self.port(place).peers.len() {
-            let index = self.port(place).peers[turn];
+        for asked in 0..self.port(place).peers.len() {
+            let Some((turn, index)) = self.port(place).asked(asked) else { break };
             if !(may_send && self.peers[index].is_up) || below(lane(&self.peers[index])).is_none() {
                 continue;
             }
             if let Some(frame) = self.ack_alone(cx.now, index, false) {
                 // Its second one waits for a packet of another, which may fit into the slot only
                 // before it.
-                let peers = &mut self.port_mut(place).peers;
-                peers.remove(turn);
-                peers.push_back(index);
+                self.port_mut(place).peers.pass(turn);
                 return Some(frame);
             }
             let was_stamped = self.port(place).is_stamped;
             let data = self.parity(cx.now, index).or_else(|| self.of_classes(cx.now, index));
             if let Some(frame) = data {
-                let bytes = frame.payload.len();
-                self.port_mut(place).on_turn(cx.now, turn, bytes, was_stamped);
+                let sent = self.outstanding.back_mut().expect("it has just gone down");
+                sent.is_turn = true;
+                let size = (sent.bytes, sent.planned);
+                self.port_mut(place).on_turn(cx.now, turn, size, was_stamped);
                 return Some(frame);
             }
             if let Some(frame) = self.ack_alone(cx.now, index, true) {
@@ -191,7 +193,7 @@ impl Wild {
     ) -> Frame {
         let incarnation = self.incarnation(now);
         let slots = &self.groups[place.0].slots;
-        let (slot, cluster) = (slots.number(), slots.cluster());
+        let (slot, cluster, start) = (slots.number(), slots.cluster(), slots.start());
         let demand = self.demand_told(place, content.peer);
         let overhead = self.settings.overhead;
         let port = self.port(place);
@@ -202,8 +204,7 @@ impl Wild {
         let options = port.options(joins);
         let had_stamp = !port.is_stamped || carried.is_some();
         let bytes = HEADER_BYTES + content.ack.len() + content.body.len();
-        let on_air = port.begins(now, joins, bytes).unwrap_or(slots.start());
-        let delta_us = on_air.since(slots.start()).as_micros() as u32;
+        let begins = port.begins(now, joins, bytes).unwrap_or(start);
         let base = content.peer.map_or(content.seq, |index| self.peers[index].sender.base());
         let header = Header {
             kind: content.kind,
@@ -213,7 +214,7 @@ impl Wild {
             flow_seq: content.flow_seq,
             attempt: content.attempt,
             slot,
-            delta_us,
+            delta_us: begins.since(start).as_micros() as u32,
             incarnation,
             coded: content.coded,
             base_offset: content.seq.distance(base) as u16,
@@ -238,7 +239,8 @@ impl Wild {
             peer.acks.left -= u8::from(!content.ack.is_empty());
         }
         let (peer, what) = (content.peer, content.what);
-        let frame = Outstanding { id, place, peer, slot, had_stamp, what, bytes, planned };
+        let is_turn = false;
+        let frame = Outstanding { id, place, peer, slot, had_stamp, what, bytes, planned, is_turn };
         self.outstanding.push_back(frame);
         let flow = if carried.is_some() { FlowId::CONTROL } else { FlowId(0) };
         Frame { id, radio, to, flow, protocol: EtherType::FARHOP, payload, options }

@@ -14,7 +14,7 @@ use super::peer::Peer;
 use super::port::Port;
 use super::slots::{Phase, Slots};
 use super::{Settings, Wild, ack_bytes};
-use crate::base::{Duration, Instant, NodeId, RadioSpec};
+use crate::base::{Duration, Instant, RadioSpec};
 use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, Header, Turns, UNIT_HEAD_BYTES};
 
 /// A station that does not hear the middle of its star sends in one of so many slots.
@@ -118,7 +118,7 @@ impl Port {
             return;
         }
         if self.turns.turn != Turn::Whole && slots.draws(BEACON_OF) {
-            let beacon = self.spec.unacknowledged(HEADER_BYTES + BEACON_BYTES);
+            let beacon = self.to(None).unacknowledged(HEADER_BYTES + BEACON_BYTES);
             let length = (beacon + settings.overhead) * 2;
             let most = slots.own().saturating_sub(settings.guard + length);
             let from = settings.guard + slots.drawn(most);
@@ -161,7 +161,7 @@ impl Port {
             Turn::Whole => part(1),
             Turn::Part { count, .. } => part(count),
             Turn::Grants { .. } => part(1).saturating_sub(self.opening(settings)),
-            Turn::Granted => part(1).min(packet_turn(&self.spec, settings, window)),
+            Turn::Granted => part(1).min(packet_turn(self.to(self.peers.get(0)), settings, window)),
         }
     }
 }
@@ -178,17 +178,7 @@ impl Wild {
         }
     }
 
-    /// Says what radios neighbours have that are not like this node's own: their turns are as long
-    /// as these need.
-    pub fn set_radios_of(&mut self, neighbours: &[(NodeId, RadioSpec)]) {
-        for (node, spec) in neighbours {
-            for peer in self.peers.iter_mut().filter(|peer| peer.spec.node == *node) {
-                peer.radio = Some(Box::new(*spec));
-            }
-        }
-    }
-
-    /// The radio that a neighbour sends with.
+    /// The radio that a neighbour sends with, at the rate that it has for this node.
     pub(super) fn radio_of(&self, peer: &Peer) -> RadioSpec {
         peer.radio.as_ref().map_or(self.port(peer.place).spec, |radio| **radio)
     }
@@ -237,12 +227,12 @@ impl Wild {
             let used = self.peers[*index].used;
             used.is_none_or(|at| now.since(at) > REST)
         };
-        if is_equal || ports.iter().flat_map(|port| &port.peers).all(is_at_rest) {
+        if is_equal || ports.iter().flat_map(|port| port.peers.iter()).all(is_at_rest) {
             return slot;
         }
         let unit = slot / u64::from(FULL_LENGTH);
         let units = |port: &Port| -> u64 {
-            port.peers.iter().map(|index| u64::from(self.demand(&self.peers[*index]))).sum()
+            port.peers.iter().map(|index| u64::from(self.demand(*index))).sum()
         };
         let spent = self.spent(now, group);
         let wanted = spent + unit * ports.iter().map(units).max().unwrap_or(0);
@@ -264,8 +254,8 @@ impl Wild {
     pub(super) fn set_lengths(&mut self, now: Instant, group: usize) {
         let (own, sole) = (self.own_length(now, group), self.sole_turn(group));
         for port in 0..self.groups[group].ports.len() {
-            let mut peers = self.port((group, port)).peers.iter().map(|index| &self.peers[*index]);
-            let waits = peers.any(|peer| peer.is_up && self.demand(peer) > 0);
+            let waits = |index: &usize| self.peers[*index].is_up && self.demand(*index) > 0;
+            let waits = self.port((group, port)).peers.iter().any(waits);
             self.port_mut((group, port)).is_owed = waits;
         }
         let slots = &mut self.groups[group].slots;
@@ -309,9 +299,8 @@ impl Wild {
 
     /// What could be sent to a neighbour, with the parity that it cannot do without and an
     /// acknowledgement, in the unit of the header.
-    pub(super) fn demand(&self, peer: &Peer) -> u8 {
-        let spec = self.port(peer.place).spec;
-        let air = |bytes: usize| spec.share(HEADER_BYTES + bytes) + self.settings.overhead;
+    pub(super) fn demand(&self, index: usize) -> u8 {
+        let (peer, air) = (&self.peers[index], self.frame_air(index));
         let (waiting, lost) = (peer.queue.len(), peer.sender.lost());
         if waiting + lost == 0 {
             return 0;
@@ -331,9 +320,9 @@ impl Wild {
     /// What a frame says of that: a beacon, of all neighbours of its radio together. A station
     /// whose packets are too long for its turn has nothing else to ask for a longer one with.
     pub(super) fn demand_told(&self, place: (usize, usize), peer: Option<usize>) -> u8 {
-        let of = |index: &usize| self.demand(&self.peers[*index]);
+        let of = |index: &usize| self.demand(*index);
         match peer {
-            Some(index) => of(&index),
+            Some(index) => self.demand(index),
             None => self.port(place).peers.iter().map(of).fold(0, u8::saturating_add),
         }
     }

@@ -12,9 +12,9 @@ use super::config::{LinkConfig, StackConfig};
 use super::scenario::{DeviceConfig, FlowConfig, LossConfig, RadioConfig, Scenario};
 use super::space::{Space, Thresholds};
 use crate::base::{AddressPlan, Bitrate, Dbm, Duration, NodeId, PhyKind, RadioId, RadioSpec};
-use crate::link::PeerSpec;
 use crate::link::secure::SecurityConfig;
 use crate::link::wild::Turn;
+use crate::link::{PeerSpec, Way};
 use crate::routing::NextHop;
 use crate::transport::hop::{Below, HopConfig, Wire};
 
@@ -58,8 +58,8 @@ pub struct NodePlan {
     pub radios: Vec<RadioPlan>,
     /// When each radio may send, where the link has slots.
     pub turns: Vec<Turn>,
-    /// Radios of neighbours that take turns here, where they are not like this node's own.
-    pub other_radios: Vec<(NodeId, RadioSpec)>,
+    /// How frames go to and from neighbours, where that is not as with this node's own radio.
+    pub ways: Vec<Way>,
     /// Neighbours that hear this node and are heard by it.
     pub peers: Vec<PeerSpec>,
     /// Routes.
@@ -194,14 +194,14 @@ impl Scenario {
                 hop: hop.clone(),
                 radios: radios.map(radio_plan).collect(),
                 turns: turns.get(number - 1).cloned().unwrap_or_default(),
-                other_radios: Vec::new(),
+                ways: Vec::new(),
                 peers: topology.steps(node).iter().map(peer).collect(),
                 next_hops: BTreeMap::new(),
                 names: Arc::clone(&names),
             }
         });
         let mut nodes: Vec<NodePlan> = nodes.collect();
-        add_other_radios(&topology.hops, &mut nodes);
+        add_ways(&topology, &mut nodes);
         match routes {
             Routes::All => all_routes(&topology, &mut nodes),
             Routes::OfFlows => scenario.flow_routes(&topology, &mut nodes),
@@ -256,17 +256,19 @@ impl Scenario {
     }
 }
 
-/// Tells the middles of stars what radios their neighbours have.
-fn add_other_radios(hops: &[Hop], nodes: &mut [NodePlan]) {
-    for hop in hops.iter().filter(|hop| hop.usable) {
-        let [from, to] =
-            [hop.from, hop.to].map(|(node, radio)| (usize::from(node.0) - 1, usize::from(radio.0)));
-        if !matches!(nodes[to.0].turns.get(to.1), Some(Turn::Grants { .. })) {
+/// Tells nodes how frames go to and from neighbours with other radios, or over links with rates.
+fn add_ways(topology: &Topology, nodes: &mut [NodePlan]) {
+    for hop in topology.hops.iter().filter(|hop| hop.usable) {
+        let spec = |(node, radio): (NodeId, RadioId)| {
+            nodes[usize::from(node.0) - 1].radios[usize::from(radio.0)].spec
+        };
+        let (theirs, own, most) = (spec(hop.from), spec(hop.to), topology.most_rate(hop));
+        if most.is_none() && (RadioSpec { id: own.id, ..theirs }) == own {
             continue;
         }
-        let [theirs, own] = [from, to].map(|(node, radio)| nodes[node].radios[radio].spec);
-        if (RadioSpec { id: own.id, ..theirs }) != own {
-            nodes[to.0].other_radios.push((hop.from.0, theirs));
+        let peer = PeerSpec { node: hop.from.0, radio: hop.to.1 };
+        if let (Some(there), Some(back)) = (own.toward(&theirs, most), theirs.toward(&own, most)) {
+            nodes[usize::from(hop.to.0.0) - 1].ways.push(Way { peer, there, back });
         }
     }
 }

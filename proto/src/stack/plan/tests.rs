@@ -125,9 +125,39 @@ fn who_cannot_decode_a_frame_is_no_neighbour() {
     scenario.radio.phy = PhyKind::N;
     scenario.node[0].radio = own(r#"{ "streams": 2 }"#);
     assert!(is_joined(&scenario));
-    // Links with slots send all at their own rate.
     scenario.stack.link = LinkConfig::Wild(Default::default());
+    assert!(is_joined(&scenario));
+    // It sends all at its own rate.
+    scenario.stack.link = LinkConfig::TwoP(Default::default());
     assert!(!is_joined(&scenario));
+}
+
+#[test]
+fn slots_know_at_which_rates_each_neighbour_sends_and_is_sent_to() {
+    let text = r#"{
+        "name": "star", "radio": { "phy": "802.11n", "streams": 2 },
+        "node": [{ "name": "mast" }, { "name": "a" }, { "name": "b" },
+                 { "name": "c", "radio": { "streams": 1 } }],
+        "link": [{ "between": ["mast", "a"] }, { "between": ["mast", "b"], "rate_mbps": 30 },
+                 { "between": ["c", "mast"], "rate_mbps": 0.1 }],
+        "stack": { "link": { "kind": "wild" } } }"#;
+    let mut scenario: Scenario = serde_json::from_str(text).expect("a scenario");
+    assert_eq!(scenario.problems(), []);
+    let plan = scenario.plan();
+    let rates = |node: &str| -> Vec<(u16, f64, f64)> {
+        let ways = plan.node(node).expect("it is there").ways.iter();
+        ways.map(|way| (way.peer.node.0, way.there.rate.mbps(), way.back.rate.mbps())).collect()
+    };
+    // The next lower rate of two streams; of one and of two, the lowest that both know.
+    assert_eq!(rates("mast"), [(3, 26.0, 26.0), (4, 6.0, 6.5)]);
+    assert_eq!((rates("a"), rates("c")), (vec![], vec![(1, 6.5, 6.0)]));
+    // Frames of the older format go one by one.
+    let aggregates = plan.nodes[0].ways.iter().map(|way| way.there.aggregates());
+    assert_eq!(aggregates.collect::<Vec<_>>(), [true, false]);
+    scenario.stack.link = LinkConfig::default();
+    let problems = scenario.problems();
+    let paths: Vec<&str> = problems.iter().map(|problem| &*problem.path).collect();
+    assert_eq!(paths, ["link[1].rate_mbps", "link[2].rate_mbps"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Hop;
 use super::search::Search;
-use crate::base::{Dbm, Duration, NodeId, RadioId};
+use crate::base::{Bitrate, Dbm, Duration, NodeId, RadioId};
 use crate::stack::config::LinkConfig;
 use crate::stack::scenario::{LossConfig, RadioConfig, RadioLinkConfig, RadioOverride, Scenario};
 use crate::stack::space::{LIGHT_M_PER_S, Site, Space, Thresholds};
@@ -55,6 +55,8 @@ pub(in crate::stack) struct Topology {
     pub(super) hops: Vec<Hop>,
     /// The link, for which of the radios send in slots.
     link: LinkConfig,
+    /// The highest rates of links that have one, by the transmitter and whom it is for.
+    rates: BTreeMap<((NodeId, RadioId), NodeId), Bitrate>,
     pub(super) space: Option<Space>,
     /// The nodes whose common radios are the sites of the space.
     pub(super) sites: Vec<NodeId>,
@@ -84,6 +86,7 @@ impl Topology {
             radios: vec![Vec::new(); scenario.node.len()],
             hops: Vec::new(),
             link: scenario.stack.link.clone(),
+            rates: BTreeMap::new(),
             space: Space::build(scenario),
             sites: Vec::new(),
             steps: Vec::new(),
@@ -162,6 +165,9 @@ impl Topology {
             let back = link.loss_back.clone().map_or_else(|| Arc::clone(&there), Arc::new);
             let delay = scenario.propagation_of(link, *ends);
             for (from, to, loss) in [(a, b, there), (b, a, back)] {
+                if let Some(mbps) = link.rate_mbps {
+                    self.rates.insert((from, to.0), Bitrate::from_mbps(mbps));
+                }
                 let signal = self.link_signal(link, budget, from.0, to.0);
                 self.add_hop(Hop { from, to, delay, signal, loss, usable: false });
             }
@@ -268,10 +274,11 @@ impl Topology {
         let (source, sink) = (radio(hop.from), radio(hop.to));
         let (phy, theirs) = (source.config.phy(), sink.config.phy());
         let own = source.config.rate();
-        let rate = match self.has_slots(source) {
-            // They send all at their own rate.
-            true => theirs.decodes(&phy, own).then_some(own),
-            false => phy.rate_for(&theirs, own),
+        let rate = match (&self.link, self.most_rate(&hop)) {
+            // It sends to all at one rate.
+            (LinkConfig::TwoP(_), _) => theirs.decodes(&phy, own).then_some(own),
+            (_, Some(most)) => phy.rate_under(&theirs, own.min(most)),
+            (_, None) => phy.rate_for(&theirs, own),
         };
         let fits = source.config.channel == sink.config.channel && rate.is_some();
         let Thresholds { receive, data, .. } = sink.thresholds;
@@ -289,6 +296,11 @@ impl Topology {
             }
         }
         self.hops.push(Hop { usable, ..hop });
+    }
+
+    /// The highest rate of data over a hop, if its link has one.
+    pub(super) fn most_rate(&self, hop: &Hop) -> Option<Bitrate> {
+        self.rates.get(&(hop.from, hop.to.0)).copied()
     }
 
     /// Whether a radio sends in slots.

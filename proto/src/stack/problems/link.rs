@@ -2,6 +2,7 @@
 
 use super::Found;
 use super::hop::check_hop;
+use super::loss::check_loss;
 use crate::link::blindfec::BlindFecConfig;
 use crate::link::harq::{ArqConfig, HarqConfig};
 use crate::link::queue::QueueConfig;
@@ -9,7 +10,43 @@ use crate::link::snoop::SnoopConfig;
 use crate::link::two_p::TwoPConfig;
 use crate::link::wild::WildConfig;
 use crate::stack::config::{LinkConfig, StackConfig};
-use crate::stack::scenario::{LinkOverhead, RadioConfig};
+use crate::stack::scenario::{LinkOverhead, RadioConfig, RadioLinkConfig, Scenario};
+
+/// What a `[[link]]` says of itself.
+pub(super) fn check_radio_link(
+    found: &mut Found,
+    path: &str,
+    scenario: &Scenario,
+    link: &RadioLinkConfig,
+) {
+    if let Some(length) = link.distance_km {
+        let what = "a distance in kilometres";
+        found.number(format!("{path}.distance_km"), length, 0.0..=1000.0, what);
+    }
+    let what = "a delay in milliseconds";
+    found.number(format!("{path}.delay_ms"), link.delay_ms, 0.0..=1e5, what);
+    if let Some(signal) = link.signal_dbm {
+        found.number(
+            format!("{path}.signal_dbm"),
+            signal,
+            -120.0..=30.0,
+            "a received power in dBm",
+        );
+    }
+    if let Some(rate) = link.rate_mbps {
+        let path = format!("{path}.rate_mbps");
+        if !matches!(scenario.stack.link, LinkConfig::Wild(_)) {
+            let help = "kind = \"wild\", a rate_control, or a radio of the link's own";
+            found.add(&*path, "this link sends to all neighbours at one rate", help);
+        }
+        found.number(path, rate, 1e-3..=1e6, "a rate in Mb/s");
+    }
+    for (key, loss) in [("loss", &link.loss), ("loss_back", &link.loss_back)] {
+        if let Some(loss) = loss {
+            check_loss(found, &format!("{path}.{key}"), loss, scenario.duration_s);
+        }
+    }
+}
 
 /// The link and what stands around it.
 pub(super) fn check_stack(found: &mut Found, stack: &StackConfig, radio: &RadioConfig) {

@@ -31,6 +31,10 @@ pub struct RadioLinkConfig {
     /// `tx_power_dbm`, `antenna_gain_dbi` or `cable_loss_db`. Else it is -60.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal_dbm: Option<f64>,
+    /// Highest bit-rate of data over it either way, in Mb/s, under `wild`: a far station of a star
+    /// need not slow down the others. The rates of the radios if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_mbps: Option<f64>,
     /// Gives the link a radio of its own at each end (a directional antenna, a wire), with these
     /// settings in the place of those of `[radio]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

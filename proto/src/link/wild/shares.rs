@@ -1,0 +1,136 @@
+//! How much of a slot each station of a star has, by what it could use.
+
+use crate::base::Duration;
+
+/// What a station could use of a slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    /// What it must have.
+    pub(super) least: Duration,
+    /// What it must have if it sends packets, so that it pays.
+    pub(super) paying: Duration,
+    /// What a packet more takes, where packets go whole; nothing where any part of a turn can be
+    /// filled.
+    pub(super) packet: Duration,
+    /// What it could fill, with its acknowledgements.
+    pub(super) wanted: Duration,
+}
+
+/// Splits a time among those who want something of it: the least for each, else what it wants, in
+/// equal parts if that is too much, or what pays to the first ones. Of parts for whole packets,
+/// what is over is for packets more, one each, of the first ones. What nobody wants goes to all.
+pub(super) fn share(left: Duration, claims: &[Claim]) -> Vec<Duration> {
+    let all = claims.len() as u64;
+    if all == 0 {
+        return Vec::new();
+    }
+    let is_enough = claims.iter().map(|claim| claim.least).sum::<Duration>() <= left;
+    let least = |at: usize| match is_enough {
+        true => claims[at].least,
+        false => claims[at].least.min(left / all),
+    };
+    let mut shares: Vec<Duration> = (0..claims.len()).map(least).collect();
+    let more = |at: usize| claims[at].wanted.saturating_sub(least(at));
+    let mut left = left.saturating_sub(shares.iter().copied().sum());
+    let mut open: Vec<usize> = (0..claims.len()).filter(|at| !more(*at).is_zero()).collect();
+    // Who wants less than a frame does not keep others from theirs.
+    let first = |at: usize| more(at).min(claims[at].paying.saturating_sub(least(at)));
+    let mut taken = Duration::ZERO;
+    open.retain(|at| {
+        let fits = taken + first(*at) <= left;
+        taken += if fits { first(*at) } else { Duration::ZERO };
+        fits
+    });
+    while !open.is_empty() {
+        let part = left / open.len() as u64;
+        let before = open.len();
+        let mut settle = |open: &mut Vec<usize>, end: &dyn Fn(usize) -> Option<Duration>| {
+            open.retain(|at| {
+                let last = end(*at);
+                shares[*at] += last.unwrap_or_default();
+                left = left.saturating_sub(last.unwrap_or_default());
+                last.is_none()
+            });
+        };
+        settle(&mut open, &|at| Some(more(at)).filter(|more| *more <= part));
+        if open.len() == before {
+            // Whose frame is longer than an equal part has place for one.
+            settle(&mut open, &|at| Some(first(at)).filter(|first| *first > part));
+        }
+        if open.len() == before {
+            for at in &open {
+                let over = part.saturating_sub(first(*at));
+                let more = match claims[*at].packet {
+                    Duration::ZERO => part,
+                    packet => first(*at) + packet * over.div_duration(packet),
+                };
+                shares[*at] += more;
+                left = left.saturating_sub(more);
+            }
+            for at in open.iter().filter(|at| !claims[**at].packet.is_zero()) {
+                let packet = claims[*at].packet;
+                let more = if packet <= left { packet } else { Duration::ZERO };
+                shares[*at] += more;
+                left = left.saturating_sub(more);
+            }
+            break;
+        }
+    }
+    shares.iter_mut().for_each(|share| *share += left / all);
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// Claims by least, paying and wanted, in milliseconds, where a packet more takes so long.
+    fn claims<const N: usize>(packet: u64, of: [(u64, u64, u64); N]) -> [Claim; N] {
+        of.map(|(least, paying, wanted)| Claim {
+            least: ms(least),
+            paying: ms(paying),
+            packet: ms(packet),
+            wanted: ms(wanted),
+        })
+    }
+
+    #[test]
+    fn whoever_wants_little_gets_it_and_the_others_share_the_rest() {
+        let shares = share(ms(18), &claims(0, [(1, 3, 2), (1, 3, 60), (1, 3, 60)]));
+        assert_eq!(shares, [ms(2), ms(8), ms(8)]);
+    }
+
+    #[test]
+    fn what_nobody_wants_is_for_all() {
+        let shares = share(ms(18), &claims(0, [(1, 3, 0), (1, 3, 4)]));
+        assert_eq!(shares, [7_500, 10_500].map(Duration::from_micros));
+    }
+
+    #[test]
+    fn whose_packets_are_longer_than_an_equal_part_has_place_for_one() {
+        let all = claims(0, [(2, 8, 60), (1, 2, 60), (1, 2, 60)]);
+        assert_eq!(share(ms(18), &all), [ms(8), ms(5), ms(5)]);
+        // Else all have as much.
+        assert_eq!(share(ms(25), &all), [ms(9), ms(8), ms(8)]);
+    }
+
+    #[test]
+    fn where_not_all_can_send_a_packet_the_first_ones_do() {
+        let shares = share(ms(9), &claims(0, [(1, 3, 9); 5]));
+        assert_eq!(shares, [ms(3), ms(3), ms(1), ms(1), ms(1)]);
+    }
+
+    #[test]
+    fn where_packets_go_whole_no_part_of_one_is_given() {
+        let of = |left| share(ms(left), &claims(2, [(1, 2, 60); 4]));
+        // Two packets each, and one more for the first.
+        assert_eq!(of(18), [ms(6), ms(4), ms(4), ms(4)]);
+        assert_eq!(of(12), [ms(4), ms(4), ms(2), ms(2)]);
+        // What is no packet is for all.
+        assert_eq!(of(9), [Duration::from_micros(2_250); 4]);
+    }
+}
