@@ -16,13 +16,12 @@ pub(super) const TARGETS: &[Target] =
 const WAYS: [&str; 4] = ["hop", "tcp", "split", "split-westwood"];
 const NAMES: [&str; 4] = ["Hop", "TCP", "split TCP", "split Westwood+"];
 
-/// The nodes that are farthest from the gateway, which stands in a corner: three of five hops, or
-/// of the most that there are.
-fn readers() -> Vec<u16> {
-    let mut all: Vec<u16> = (1..=NODES).filter(|node| *node != CORNERS[0]).collect();
-    all.sort_by_key(|node| (5_u8.abs_diff(hops(CORNERS[0], *node)), *node));
-    all.truncate(3);
-    all
+/// The gateway, which stands in a corner, and three nodes that are five hops away from it.
+fn places() -> (u16, Vec<u16>) {
+    let readers = |gateway| (1..=NODES).filter(move |node| hops(gateway, *node) == 5);
+    let far = |gateway: &u16| readers(*gateway).count();
+    let gateway = CORNERS.into_iter().max_by_key(far).expect("two corners");
+    (gateway, readers(gateway).take(3).collect())
 }
 
 /// 100 Mb/s and 20 ms there and back, without losses.
@@ -55,13 +54,14 @@ fn download(way: &str, gateway: &str, reader: u16) -> FlowConfig {
 }
 
 fn cases(_: Effort) -> Vec<Case> {
-    let gateway = name(CORNERS[0]);
+    let (gateway, readers) = places();
+    let gateway = name(gateway);
     let case = |way: &str| {
         let net = Net::testbed().for_s(1_500.0).with(|scenario| {
             scenario.node.push(NodeConfig { name: "server".into(), ..NodeConfig::default() });
             scenario.link.push(wire(&gateway));
-            for reader in readers() {
-                scenario.flow.push(download(way, &gateway, reader));
+            for reader in &readers {
+                scenario.flow.push(download(way, &gateway, *reader));
             }
         });
         net.case(format!("f12/{way}"))
@@ -81,4 +81,16 @@ fn judge(_: Effort, results: &Results) -> Findings {
     let printed = [(0.0, 1.6), (1.0, 1.6), (2.0, 1.6)];
     found.figures.push(network::gains("H-F12", title, &NAMES[1..], gains, printed));
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_nodes_read_over_five_hops_each() {
+        let (gateway, readers) = places();
+        assert_eq!(readers.len(), 3, "around {gateway}");
+        assert!(readers.iter().all(|reader| hops(gateway, *reader) == 5));
+    }
 }

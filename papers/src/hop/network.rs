@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use farhop_proto::link::plain::PlainConfig;
+use farhop_proto::routing::olsr::OlsrConfig;
 use farhop_proto::stack::{
     Congestion, FlowConfig, FlowKind, LinkConfig, LossConfig, NodeConfig, RadioConfig,
     RadioLinkConfig, RelayConfig, RelayMode, Scenario, TcpSettings,
@@ -25,6 +26,7 @@ pub(super) struct Calibration {
     link: PlainConfig,
     tcp: TcpSettings,
     pub(super) hop: HopConfig,
+    pub(super) olsr: OlsrConfig,
     relay: RelayConfig,
 }
 
