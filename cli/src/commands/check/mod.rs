@@ -336,10 +336,11 @@ fn describe_link(link: &RadioLinkConfig, hops: &[Hop]) -> String {
         Some(_) => format!("loss {} there, {} back", loss(&hops[0].loss), loss(&hops[1].loss)),
         None => format!("loss {}", loss(&hops[0].loss)),
     };
+    let most = link.rate_mbps.map(|rate| format!(", at most {rate} Mb/s")).unwrap_or_default();
     let micros = hops[0].delay.as_nanos() as f64 / 1e3;
     match link.distance_km {
-        Some(length) => format!("link {a} - {b}: {length} km ({micros:.1} us), {loss}\n"),
-        None => format!("link {a} - {b}: {micros:.1} us, {loss}\n"),
+        Some(length) => format!("link {a} - {b}: {length} km ({micros:.1} us), {loss}{most}\n"),
+        None => format!("link {a} - {b}: {micros:.1} us, {loss}{most}\n"),
     }
 }
 
@@ -481,6 +482,16 @@ mod tests {
             let said = described("wild", km);
             assert!(said.contains(&format!("about {limit} Mb/s each way")), "{said}");
         }
+    }
+
+    #[test]
+    fn a_link_with_a_rate_of_its_own_carries_what_that_allows() {
+        let text = "name = \"x\"\nstack.link = { kind = \"wild\" }\n\
+                    node = [{ name = \"a\" }, { name = \"b\" }]\n\
+                    link = [{ between = [\"a\", \"b\"], distance_km = 1, rate_mbps = 2 }]\n";
+        let said = describe(&toml::from_str(text).expect("a good scenario"));
+        // Two packets a slot, each 6.6 ms.
+        assert!(said.contains(", at most 2 Mb/s\n  about 0.60 Mb/s each way"), "{said}");
     }
 
     #[test]
