@@ -312,7 +312,9 @@ impl TxGate {
         let is_answered = frame.options.ack == AckPolicy::Normal;
         if spec.aggregates() && is_answered && frame.to.is_some() {
             // It goes in one transmission with others of its neighbour, and is sealed already.
-            let air = spec.share(frame.payload.len().saturating_sub(spec.seal_bytes));
+            let rate = frame.options.rate.unwrap_or(spec.rate);
+            let bytes = frame.payload.len().saturating_sub(spec.seal_bytes);
+            let air = RadioSpec { rate, ..*spec }.share(bytes);
             return Cost { gap: Duration::ZERO, air, answer: Duration::ZERO };
         }
         let rate = frame.options.rate.unwrap_or(spec.rate);

@@ -48,7 +48,6 @@ const UDP: &str = "kind = \"udp\"";
 
 #[test]
 fn stations_have_as_much_air_however_long_their_packets_are() {
-    // A short packet takes 0.6 ms, and a long one 1.3.
     let size = |at| if at == 0 { "kind = \"udp\"\nsize_bytes = 200" } else { UDP };
     let mbps = rates(&star(CARD, 4, 5, |at| down(at, size(at))));
     println!("{mbps:.2?} Mb/s");

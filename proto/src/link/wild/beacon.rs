@@ -1,6 +1,7 @@
 //! Frames that bring a stamp and no packet: beacons, and carriers for a layer below.
 
 use super::Wild;
+use super::port::Toward;
 use super::send::{What, lane};
 use crate::base::{Cx, Duration, FlowId, Frame, Instant, Lane, RoomBelow, Wanted};
 use crate::wire::wild::Kind;
@@ -51,8 +52,12 @@ impl Wild {
             let Some(index) = self.port(place).peers.get(turn) else { break };
             let Some(wanted) = self.peers[index].wanted else { continue };
             let lane = Lane { flow: FlowId::CONTROL, ..lane(&self.peers[index]) };
-            if !self.fits(now, (place, None), BEACON_BYTES + wanted.bytes, Duration::ZERO)
-                || below(lane).is_none()
+            if !self.fits(
+                now,
+                (place, Toward::Alone(index)),
+                BEACON_BYTES + wanted.bytes,
+                Duration::ZERO,
+            ) || below(lane).is_none()
             {
                 continue;
             }
@@ -76,7 +81,9 @@ impl Wild {
         let lane = Lane { radio, ..Lane::default() };
         let turns = self.given_turns(place);
         let bytes = BEACON_BYTES + turns.len();
-        if self.port(place).is_stamped || !self.fits(now, (place, None), bytes, Duration::ZERO) {
+        if self.port(place).is_stamped
+            || !self.fits(now, (place, Toward::All), bytes, Duration::ZERO)
+        {
             return None;
         }
         if below(lane).is_none() {

@@ -27,7 +27,8 @@ impl Wild {
         // What the end of the slot kept from being repeated was on air all the same.
         let was_on_air = done.attempts > 0 || done.outcome.went_out();
         if let Some(index) = frame.peer.filter(|_| was_on_air) {
-            let more = done.air_time.saturating_sub(frame.planned);
+            let repeats = u64::from(done.attempts.saturating_sub(1));
+            let more = done.air_time * repeats / u64::from(done.attempts.max(1));
             port.on_gone(index, if frame.is_turn { more } else { Duration::ZERO });
         }
         if !done.outcome.went_out() {

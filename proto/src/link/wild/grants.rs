@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 
 use super::beacon::BEACON_BYTES;
 use super::peer::Peer;
-use super::port::{Port, alone};
+use super::port::{Port, Toward, alone};
 use super::shares::{Claim, share};
 use super::turns::Turn;
 use super::{Settings, Wild, ack_bytes};
@@ -181,7 +181,7 @@ impl Port {
     /// What the beacon takes with which the middle of a star opens its slot, at most.
     pub(super) fn opening(&self, settings: &Settings) -> Duration {
         let bytes = BEACON_BYTES + Turns::bytes(self.peers.len().min(Turns::MOST));
-        self.to(None).unacknowledged(HEADER_BYTES + bytes) + settings.overhead
+        self.to(Toward::All).unacknowledged(HEADER_BYTES + bytes) + settings.overhead
     }
 }
 
@@ -210,7 +210,7 @@ impl Wild {
         let slot = self.settings.slot * 2 - split;
         let guests = needs.guests(&self.settings, slot);
         let left = slot.saturating_sub(needs.fixed(&self.settings, guests));
-        let shares = share(left, &needs.claims);
+        let shares = share(left, &needs.claims, self.port(place).turns.grants.rounds);
         let turns = self.turns(&needs, guests, &shares, slot);
         let cycles = (CYCLES / needs.rounds).max(1);
         let grants = &mut self.port_mut(place).turns.grants;
@@ -284,7 +284,7 @@ impl Wild {
         let least = longest(&least_of).unwrap_or(GAP);
         let packet = longest(&packet_of).unwrap_or(least);
         let beside_packet = room.saturating_sub(packet.saturating_sub(least) + for_guest);
-        let is_many = port.spec.aggregates();
+        let is_many = here.iter().any(|index| radio(index).aggregates());
         let part = if is_many { LEAST_TURNS_OF_MANY } else { LEAST_TURNS_OF };
         let most = (room / part).min(beside_packet).div_duration(least).max(1);
         let rounds = (here.len() as u64).div_ceil(most).max(1);
@@ -389,7 +389,7 @@ impl Wild {
             return slot;
         }
         let port = self.port(place);
-        let units = |index: &usize| u64::from(self.demand(*index));
+        let units = |index: &usize| u64::from(self.demand_of(*index));
         let unit = slot / u64::from(FULL_LENGTH);
         let opening = self.spent(now, place.0) + port.opening(&self.settings);
         let opening = opening.as_nanos().div_ceil(unit.as_nanos());

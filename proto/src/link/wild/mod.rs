@@ -45,7 +45,7 @@ pub use turns::Turn;
 use self::class::Classes;
 use self::parts::Parts;
 use self::peer::Peer;
-use self::port::{Port, alone};
+use self::port::{Port, Toward, alone};
 use self::riders::Riders;
 use self::send::Outstanding;
 use self::slots::{Phase, SlotEvent, Slots};
@@ -312,7 +312,7 @@ impl Wild {
             let found = self.peers.iter().position(|peer| peer.spec == *spec);
             let Some(index) = found else { continue };
             let (place, all) = (self.peers[index].place, self.peers.len());
-            self.port_mut(place).set_toward(index, *there, back);
+            self.port_mut(place).set_toward(index, *there, back.phy);
             let peer = new_peer(config, &self.settings, (*spec, place), there, all);
             self.peers[index] = Peer { radio: Some(Box::new(*back)), ..peer };
         }
@@ -323,7 +323,7 @@ impl Wild {
     fn air_beside_ack(&self, index: usize, bytes: usize) -> Duration {
         let peer = &self.peers[index];
         let ack = ack_bytes(peer.sender.limit());
-        let spec = self.port(peer.place).to(Some(index));
+        let spec = self.port(peer.place).to(Toward::Many(index));
         alone(spec, HEADER_BYTES + ack + bytes) + self.settings.overhead
     }
 

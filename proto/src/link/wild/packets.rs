@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::port::Toward;
 use super::queue::Taken;
 use super::riders::BUNDLE_BYTES;
 use super::send::{Content, What, lane};
@@ -84,7 +85,7 @@ impl Wild {
 
     /// Air time of frames to a neighbour with so many bytes behind the header, among their like.
     pub(super) fn frame_air(&self, index: usize) -> impl Fn(usize) -> Duration + use<> {
-        let spec = *self.port(self.peers[index].place).to(Some(index));
+        let spec = *self.port(self.peers[index].place).to(Toward::Many(index));
         let overhead = self.settings.overhead;
         move |bytes| spec.share(HEADER_BYTES + bytes) + overhead
     }
@@ -108,7 +109,7 @@ impl Wild {
         let class = self.peers[index].codes.iter().position(|code| !code.parity.is_empty())?;
         let (coded, unit) = self.peers[index].codes[class].parity.front()?.clone();
         let ack = self.peers[index].ack();
-        if !self.fits(now, (place, Some(index)), ack.len() + unit.len(), Duration::ZERO) {
+        if !self.fits(now, (place, Toward::Many(index)), ack.len() + unit.len(), Duration::ZERO) {
             return None;
         }
         let code = &mut self.peers[index].codes[class];
@@ -141,7 +142,7 @@ impl Wild {
         let longest = block.map_or(UNIT_HEAD_BYTES + bytes, |block| block.longest_with(bytes));
         let own = self.frame_air(index)(longest) * parity as u64;
         let beside = own + self.reserved(peer.place, Some((index, class)));
-        self.fits(now, (peer.place, Some(index)), bytes, beside).then_some(own)
+        self.fits(now, (peer.place, Toward::Many(index)), bytes, beside).then_some(own)
     }
 
     /// Puts a packet into the open block.
@@ -187,7 +188,7 @@ impl Wild {
             }
         }
         let beside = self.reserved(peer.place, None);
-        self.fits(now, (peer.place, Some(index)), bytes, beside).then_some(None)
+        self.fits(now, (peer.place, Toward::Many(index)), bytes, beside).then_some(None)
     }
 
     /// Whether a packet that coding alone repairs would have its parity in a turn like this one, or

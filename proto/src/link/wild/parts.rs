@@ -11,6 +11,7 @@ use bytes::Bytes;
 
 use super::Wild;
 use super::config::InOrder;
+use super::port::Toward;
 use super::queue::{Cut, Taken};
 use crate::base::phy::LLC_SNAP_BYTES;
 use crate::base::{
@@ -223,7 +224,7 @@ impl Wild {
         let beside = self.reserved(place, None) + spec.gap_spread();
         // Repeated, it must fit into the shortest turn that this node may be given.
         let most = largest(most, |bytes| self.fits_any_slot(index, bytes));
-        let fits = |bytes: usize| self.fits(now, (place, Some(index)), ack + bytes, beside);
+        let fits = |bytes: usize| self.fits(now, (place, Toward::Many(index)), ack + bytes, beside);
         let room = largest(most, fits);
         if room < most && self.port(place).planned > Duration::ZERO {
             // How much place the last one has is known when those before it are through.

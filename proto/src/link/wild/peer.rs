@@ -172,10 +172,15 @@ impl Peer {
         self.acks.record.get_or_insert_with(build).clone()
     }
 
+    /// Whether a frame of this slot has carried an acknowledgement.
+    pub(super) fn is_told(&self) -> bool {
+        self.acks.left < PIGGYBACKED_ACKS
+    }
+
     /// Whether an acknowledgement should go by itself: there is no data, or what there is
     /// `fits_nothing` of the slot and has carried none in it.
     pub(super) fn wants_ack_alone(&self, fits_nothing: bool) -> bool {
-        let is_first = self.acks.left == PIGGYBACKED_ACKS;
+        let is_first = !self.is_told();
         let may_go = self.acks.left > 0 && self.acks.alone > 0;
         may_go && if fits_nothing { is_first } else { !self.has_data() }
     }

@@ -8,19 +8,44 @@ use super::clock::RadioClock;
 use super::fair::Line;
 use super::turns::PortTurns;
 use crate::base::phy::AmpduSize;
-use crate::base::{AccessCategory, AckPolicy, Duration, Instant, RadioSpec, TxOptions};
+use crate::base::{
+    AccessCategory, AckPolicy, Bitrate, Duration, Instant, Phy, RadioSpec, TxOptions,
+};
 
 /// Where frames are filled, so much air time is given down ahead: a frame on air, one that waits.
 /// With a whole slot ahead, what comes during the slot would find no place in it.
 const AHEAD: Duration = Duration::from_millis(3);
 
+/// Whom a frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Toward {
+    /// All neighbours.
+    All,
+    /// One of them, by its index, in a frame that goes by itself.
+    Alone(usize),
+    /// One of them, perhaps in one transmission with others.
+    Many(usize),
+}
+
+impl Toward {
+    /// A frame for a neighbour, or for all, which has packets in it or not.
+    pub(super) fn of(peer: Option<usize>, has_packets: bool) -> Self {
+        match peer {
+            None => Self::All,
+            Some(peer) if has_packets => Self::Many(peer),
+            Some(peer) => Self::Alone(peer),
+        }
+    }
+}
+
 /// One radio.
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) spec: RadioSpec,
-    /// As it sends to neighbours with radios of other rates, by their index, and so that all of
-    /// them know it.
-    toward: BTreeMap<usize, RadioSpec>,
+    /// As it sends to neighbours with radios or links of other rates, by their index, and what
+    /// these receive with.
+    toward: BTreeMap<usize, (RadioSpec, Phy)>,
+    /// As all of them know it.
     toward_all: RadioSpec,
     /// Virtual time: when all frames given down so far will have left.
     pub(super) busy_until: Instant,
@@ -78,16 +103,27 @@ impl Port {
         }
     }
 
-    /// A neighbour is sent to as `spec` has it, and all together so that its radio, which is like
-    /// `theirs`, knows it as well.
-    pub(super) fn set_toward(&mut self, peer: usize, spec: RadioSpec, theirs: &RadioSpec) {
-        self.toward.insert(peer, spec);
-        self.toward_all = self.toward_all.toward(theirs, Some(spec.rate)).unwrap_or(spec);
+    /// A neighbour, which receives with `theirs`, is sent to as `spec` has it. What is for all goes
+    /// at the highest rate that all know and that is above none of theirs.
+    pub(super) fn set_toward(&mut self, peer: usize, spec: RadioSpec, theirs: Phy) {
+        self.toward.insert(peer, (spec, theirs));
+        let phy = &self.spec.phy;
+        let slowest = self.toward.values().map(|(spec, _)| spec.rate).min();
+        let most = slowest.map_or(self.spec.rate, |rate| rate.min(self.spec.rate));
+        let is_known = |rate: &Bitrate| self.toward.values().all(|(_, it)| it.decodes(phy, *rate));
+        let known = phy.rates().iter().chain(phy.legacy_rates()).copied().filter(is_known);
+        let rate = known.clone().filter(|rate| *rate <= most).max().or(known.min());
+        self.toward_all.rate = rate.unwrap_or(most);
     }
 
     /// How the radio sends to a neighbour, or to all.
-    pub(super) fn to(&self, peer: Option<usize>) -> &RadioSpec {
-        peer.map_or(&self.toward_all, |peer| self.toward.get(&peer).unwrap_or(&self.spec))
+    pub(super) fn to(&self, toward: Toward) -> &RadioSpec {
+        match toward {
+            Toward::All => &self.toward_all,
+            Toward::Alone(peer) | Toward::Many(peer) => {
+                self.toward.get(&peer).map_or(&self.spec, |(spec, _)| spec)
+            }
+        }
     }
 
     /// Whether enough was given down for now; more is asked for when some of it has gone.
@@ -97,39 +133,39 @@ impl Port {
             && self.busy_until.since(now) > AHEAD
     }
 
-    /// Whether the next frame to `peer` may go in one transmission with others. The first of a slot
-    /// goes by itself, once: repeated by the card, its stamp would be wrong.
-    fn joins(&self, peer: Option<usize>) -> bool {
-        self.to(peer).aggregates() && self.is_stamped && peer.is_some()
+    /// Whether the next frame may go in one transmission with others. The first of a slot goes by
+    /// itself, once: repeated by the card, its stamp would be wrong.
+    fn joins(&self, toward: Toward) -> bool {
+        matches!(toward, Toward::Many(_)) && self.to(toward).aggregates() && self.is_stamped
     }
 
-    /// When the next frame to `peer` must have ended. Behind frames that go many in a transmission
+    /// When the next frame must have ended. Behind frames that go many in a transmission
     /// there is time to tell the neighbour which of them will not come again: its card holds back
     /// what follows them until then.
-    pub(super) fn limit(&self, peer: Option<usize>) -> Instant {
-        let joins = self.joins(peer);
-        let request = if joins { self.to(peer).block_ack_request() } else { Duration::ZERO };
+    pub(super) fn limit(&self, toward: Toward) -> Instant {
+        let joins = self.joins(toward);
+        let request = if joins { self.to(toward).block_ack_request() } else { Duration::ZERO };
         self.closes.saturating_sub(request)
     }
 
-    /// Virtual time after a frame to `peer` whose payload behind LLC/SNAP has `bytes` bytes.
+    /// Virtual time after a frame whose payload behind LLC/SNAP has `bytes` bytes.
     pub(super) fn after(
         &self,
         now: Instant,
-        peer: Option<usize>,
+        toward: Toward,
         bytes: usize,
         overhead: Duration,
     ) -> Instant {
-        let open = self.joined(now, peer, bytes);
-        self.busy_until.max(now) + self.added(open, peer, bytes) + overhead
+        let open = self.joined(now, toward, bytes);
+        self.busy_until.max(now) + self.added(open, toward, bytes) + overhead
     }
 
     /// What a frame adds to what is planned, which is part of an A-MPDU if there is an open one.
-    fn added(&self, open: Option<AmpduSize>, peer: Option<usize>, bytes: usize) -> Duration {
-        if !self.joins(peer) {
-            return self.to(peer).unacknowledged(bytes);
+    fn added(&self, open: Option<AmpduSize>, toward: Toward, bytes: usize) -> Duration {
+        let spec = self.to(toward);
+        if !self.joins(toward) {
+            return spec.unacknowledged(bytes);
         }
-        let spec = self.to(peer);
         let before = open.map_or(Duration::ZERO, |before| spec.aggregated(before));
         spec.aggregated(self.with(open, bytes)).saturating_sub(before)
     }
@@ -141,10 +177,10 @@ impl Port {
         size
     }
 
-    /// The A-MPDU that a frame to `peer` becomes a part of; nothing if it is the first of another.
-    fn joined(&self, now: Instant, peer: Option<usize>, bytes: usize) -> Option<AmpduSize> {
+    /// The A-MPDU that a frame becomes a part of; nothing if it is the first of another.
+    fn joined(&self, now: Instant, toward: Toward, bytes: usize) -> Option<AmpduSize> {
         let (to, size) = self.open.filter(|_| self.busy_until > now)?;
-        (peer == Some(to) && self.to(peer).has_room(size, bytes)).then_some(size)
+        (toward == Toward::Many(to) && self.to(toward).has_room(size, bytes)).then_some(size)
     }
 
     /// The neighbours in the order in which they are asked for the next frame: the one at a place,
@@ -159,12 +195,13 @@ impl Port {
         Some((turn, self.peers.get(turn)?))
     }
 
-    /// A frame to the neighbour at `turn`, of `bytes` bytes, went down, for which `air` is planned.
-    /// The first of a slot goes by itself, and those that go many in a transmission follow it.
+    /// A frame to the neighbour at `turn`, of `bytes` bytes, went down, for which `air` is planned;
+    /// the first of those before it that have something to send is at `first`. The first of a slot
+    /// goes by itself, and those that go many in a transmission follow it.
     pub(super) fn on_turn(
         &mut self,
         now: Instant,
-        turn: usize,
+        (turn, first): (usize, usize),
         (bytes, air): (usize, Duration),
         was_stamped: bool,
     ) {
@@ -172,9 +209,9 @@ impl Port {
         if self.has_turn == Some(peer) {
             self.peers.charge(turn, air);
         } else {
-            self.peers.serve(turn, air);
+            self.peers.serve(turn, air, first);
         }
-        let opens = self.to(Some(peer)).aggregates() && !was_stamped;
+        let opens = self.to(Toward::Many(peer)).aggregates() && !was_stamped;
         self.has_turn = (opens || self.goes_on(now, peer, bytes)).then_some(peer);
     }
 
@@ -208,21 +245,23 @@ impl Port {
 
     /// Whether another frame like the last one, of `bytes` bytes to `peer`, would go with it.
     pub(super) fn goes_on(&self, now: Instant, peer: usize, bytes: usize) -> bool {
-        self.joined(now, Some(peer), bytes).is_some()
+        self.joined(now, Toward::Many(peer), bytes).is_some()
     }
 
-    /// A frame with `bytes` bytes goes down, to `peer` or as one that goes by itself; the air time
-    /// that is planned for it.
+    /// A frame with `bytes` bytes goes down; the air time that is planned for it.
     pub(super) fn take(
         &mut self,
         now: Instant,
-        peer: Option<usize>,
+        toward: Toward,
         bytes: usize,
         overhead: Duration,
     ) -> Duration {
-        let open = self.joined(now, peer, bytes);
-        let air = self.added(open, peer, bytes);
-        self.open = peer.filter(|_| self.joins(peer)).map(|peer| (peer, self.with(open, bytes)));
+        let open = self.joined(now, toward, bytes);
+        let air = self.added(open, toward, bytes);
+        self.open = match toward {
+            Toward::Many(peer) if self.joins(toward) => Some((peer, self.with(open, bytes))),
+            _ => None,
+        };
         self.is_stamped = true;
         let planned = air + overhead;
         self.busy_until = self.busy_until.max(now) + planned;
@@ -232,37 +271,33 @@ impl Port {
         planned
     }
 
-    /// How the radio sends a frame of this slot, to `peer` or as one that goes by itself: not after
-    /// it, and once. Of those that go many in a transmission the card repeats what is missing.
-    pub(super) fn options(&self, peer: Option<usize>) -> TxOptions {
-        let joins = self.joins(peer);
+    /// How the radio sends a frame of this slot: not after it, and once. Of those that go many in a
+    /// transmission the card repeats what is missing.
+    pub(super) fn options(&self, toward: Toward) -> TxOptions {
+        let joins = self.joins(toward);
         TxOptions {
             access: AccessCategory::BestEffort,
             ack: if joins { AckPolicy::Normal } else { AckPolicy::NoAck },
-            rate: Some(self.to(peer).rate),
+            rate: Some(self.to(toward).rate),
             attempts: (!joins).then_some(1),
-            deadline: Some(self.limit(peer)),
+            deadline: Some(self.limit(toward)),
             ..TxOptions::default()
         }
     }
 
     /// When the preamble of the next frame is expected on air, of `bytes` bytes; nothing if it goes
     /// on with a transmission.
-    pub(super) fn begins(
-        &self,
-        now: Instant,
-        peer: Option<usize>,
-        bytes: usize,
-    ) -> Option<Instant> {
-        let is_first = !self.joins(peer) || self.joined(now, peer, bytes).is_none();
-        is_first.then(|| now.max(self.busy_until) + self.gap_of_next())
+    pub(super) fn begins(&self, now: Instant, toward: Toward, bytes: usize) -> Option<Instant> {
+        let is_first = !self.joins(toward) || self.joined(now, toward, bytes).is_none();
+        is_first.then(|| now.max(self.busy_until) + self.gap_of_next(now))
     }
 
     /// The gap before the next frame, its mean where it is drawn. The first of a slot finds the
     /// medium idle for longer and goes at once: what a radio has to count of its last draw, it has
     /// counted.
-    fn gap_of_next(&self) -> Duration {
-        if self.is_stamped { self.spec.mean_gap() } else { Duration::ZERO }
+    fn gap_of_next(&self, now: Instant) -> Duration {
+        let is_at_once = !self.is_stamped && self.busy_until <= now;
+        if is_at_once { Duration::ZERO } else { self.spec.mean_gap() }
     }
 }
 
@@ -297,8 +332,8 @@ mod tests {
 
     fn take(port: &mut Port, peer: usize, frames: usize) {
         for _ in 0..frames {
-            let after = port.after(Instant::ZERO, Some(peer), 1500, Duration::ZERO);
-            port.take(Instant::ZERO, Some(peer), 1500, Duration::ZERO);
+            let after = port.after(Instant::ZERO, Toward::Many(peer), 1500, Duration::ZERO);
+            port.take(Instant::ZERO, Toward::Many(peer), 1500, Duration::ZERO);
             assert_eq!(port.busy_until, after);
         }
     }
@@ -321,26 +356,26 @@ mod tests {
         // When it has left, the next one begins another.
         let left = port.busy_until;
         assert!(port.goes_on(left.offset(-1), 1, 1500) && !port.goes_on(left, 1, 1500));
-        assert_eq!(port.after(left, Some(1), 1500, Duration::ZERO), left + many(&port, 1));
+        assert_eq!(port.after(left, Toward::Many(1), 1500, Duration::ZERO), left + many(&port, 1));
     }
 
     #[test]
     fn what_is_stamped_or_for_all_goes_by_itself_and_once() {
         let mut port = port(64);
-        let repeats = |port: &Port, peer| {
-            let TxOptions { ack, attempts, deadline, .. } = port.options(peer);
-            assert_eq!(deadline, Some(port.limit(peer)));
+        let repeats = |port: &Port, toward| {
+            let TxOptions { ack, attempts, deadline, .. } = port.options(toward);
+            assert_eq!(deadline, Some(port.limit(toward)));
             (ack == AckPolicy::Normal, attempts)
         };
-        assert_eq!(repeats(&port, Some(0)), (true, None));
-        assert_eq!(repeats(&port, None), (false, Some(1)));
+        assert_eq!(repeats(&port, Toward::Many(0)), (true, None));
+        assert_eq!(repeats(&port, Toward::All), (false, Some(1)));
         let request = port.spec.block_ack_request();
-        assert_eq!(port.closes.since(port.limit(Some(0))), request);
-        assert_eq!(port.limit(None), port.closes);
+        assert_eq!(port.closes.since(port.limit(Toward::Many(0))), request);
+        assert_eq!(port.limit(Toward::All), port.closes);
         port.is_stamped = false;
-        assert_eq!(repeats(&port, Some(0)), (false, Some(1)));
+        assert_eq!(repeats(&port, Toward::Many(0)), (false, Some(1)));
         let single = port.spec.unacknowledged(1500);
-        assert_eq!(port.take(Instant::ZERO, Some(0), 1500, Duration::ZERO), single);
+        assert_eq!(port.take(Instant::ZERO, Toward::Many(0), 1500, Duration::ZERO), single);
         // Whatever comes first in a turn, it fits into what one frame is said to need.
         assert!(
             alone(&port.spec, 1500) >= single
@@ -349,12 +384,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_for_all_goes_at_a_rate_that_all_know_in_whatever_order_they_come() {
+        let single = Phy { kind: PhyKind::N, ..Phy::default() };
+        let own = RadioSpec::of(Phy { streams: 2, ..single });
+        let old = RadioSpec::of(Phy { kind: PhyKind::A, ..Phy::default() });
+        let like_it = own.toward(&own, Some(Bitrate::from_mbps(30.0))).expect("a rate");
+        let older = own.toward(&old, Some(Bitrate::from_mbps(24.0))).expect("a rate");
+        let slowest = own.toward(&RadioSpec::of(single), Some(Bitrate::from_mbps(7.0)));
+        let ways = [(like_it, own.phy), (older, old.phy), (slowest.expect("a rate"), single)];
+        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+            let mut port = Port::build(own, &Settings::new(&WildConfig::default()));
+            for peer in order {
+                port.set_toward(peer, ways[peer].0, ways[peer].1);
+            }
+            let all = port.to(Toward::All).rate;
+            assert!(ways.iter().all(|(_, phy)| phy.decodes(&own.phy, all)), "{all}");
+            assert_eq!(all.mbps(), 6.0);
+            assert_eq!(port.to(Toward::Alone(1)).rate.mbps(), 24.0);
+            assert_eq!(port.to(Toward::Many(0)).rate.mbps(), 26.0);
+        }
+    }
+
+    #[test]
     fn a_radio_that_sends_one_frame_at_a_time_is_planned_so() {
         let mut port = port(1);
         take(&mut port, 0, 5);
         assert_eq!(port.planned, port.spec.unacknowledged(1500) * 5);
         assert_eq!(alone(&port.spec, 1500), port.spec.unacknowledged(1500));
-        assert_eq!(port.options(Some(0)).ack, AckPolicy::NoAck);
+        assert_eq!(port.options(Toward::Many(0)).ack, AckPolicy::NoAck);
         assert!(!port.goes_on(Instant::ZERO, 0, 1500));
     }
 }

@@ -70,14 +70,15 @@ impl LaneQueue {
     }
 
     /// Takes out the packets that have aged, those of TCP or not. What has begun to go out goes on.
-    fn expire(&mut self, tcp_too: bool) -> impl Iterator<Item = Packet> {
+    fn expire(&mut self, tcp_too: bool) -> Vec<Packet> {
         let begun = usize::from(self.cut > 0);
-        let is_kept = |packet: &Packet| !tcp_too && ip::is_tcp(&packet.payload);
-        let aged = match self.packets.get(begun).is_some_and(is_kept) {
-            true => begun,
-            false => self.aged.max(begun),
-        };
-        self.packets.drain(begun..aged)
+        let fresh = self.packets.split_off(self.aged.max(begun).min(self.packets.len()));
+        let aged: Vec<Packet> = self.packets.drain(begun.min(self.packets.len())..).collect();
+        let is_over = |packet: &Packet| tcp_too || !ip::is_tcp(&packet.payload);
+        let (over, kept): (Vec<_>, Vec<_>) = aged.into_iter().partition(is_over);
+        self.packets.extend(kept);
+        self.packets.extend(fresh);
+        over
     }
 
     /// Places left for a flow, of `limit` that all have together; each has one.
@@ -263,6 +264,10 @@ impl Queue {
         let lane = &mut self.lanes[index];
         let before = std::mem::replace(&mut lane.class, class);
         let [before, after] = [before, class].map(|class| self.classes.get(class).level);
+        if before != after {
+            // What it had among others says nothing here.
+            lane.had = Duration::ZERO;
+        }
         if before != after && !lane.packets.is_empty() {
             let turn = self.active[before].turn_of(index);
             turn.and_then(|turn| self.active[before].leave(turn));
@@ -412,7 +417,7 @@ impl Queue {
         lane.cut = 0;
         let class = lane.class;
         let flow_seq = number(&mut self.numbers, packet.flow);
-        self.active[level].serve(turn, air(packet.payload.len()));
+        self.active[level].serve(turn, air(packet.payload.len()), 0);
         self.let_wait(level, index);
         self.len -= 1;
         Some(Taken { packet, flow_seq, class })
@@ -480,7 +485,7 @@ impl Queue {
         }
         let flow_seq = number(&mut self.numbers, cuts.first()?.packet.flow);
         let class = lane.class;
-        self.active[level].serve(turn, air(most - room));
+        self.active[level].serve(turn, air(most - room), 0);
         self.let_wait(level, index);
         Some((cuts, flow_seq, class))
     }
@@ -656,6 +661,43 @@ mod tests {
         let (rest, ..) = queue.cut((0, 0), 1_000, |_| false, air).expect("the rest fits");
         assert!(rest[0].piece.is_rest && queue.len() == 0);
         assert!(ids(queue.expire(true)).is_empty() && push(&mut queue, 6, 1));
+    }
+
+    #[test]
+    fn packets_of_tcp_stay_where_others_expire() {
+        let mut queue = plain(8, 1);
+        let tcp = |id| {
+            let mut payload = Vec::new();
+            let (src, dst) = (Ipv4Addr::new(10, 66, 0, 1), Ipv4Addr::new(10, 66, 0, 2));
+            ip::put_ipv4(&mut payload, src, dst, ip::TCP, 20);
+            payload.resize(payload.len() + 20, 0);
+            Packet { payload: payload.into(), ..packet(id, 1) }
+        };
+        for packet in [datagram(1, 1, 7, 60), tcp(2), datagram(3, 1, 7, 60), tcp(4)] {
+            assert!(queue.push(packet, Instant::ZERO).is_none());
+        }
+        queue.mark();
+        let ids = |gone: Vec<Packet>| gone.iter().map(|packet| packet.id.0).collect::<Vec<_>>();
+        assert_eq!(ids(queue.expire(false)), [1, 3]);
+        assert!(queue.expire(false).is_empty() && queue.len() == 2);
+        assert_eq!((ids(queue.expire(true)), queue.len()), (vec![2, 4], 0));
+    }
+
+    #[test]
+    fn a_flow_of_another_priority_begins_there_as_if_it_had_had_nothing() {
+        let mut queue = with_class(Preset::Auto);
+        // Small packets that come one by one have had much of the first level's air.
+        for id in 1..=100 {
+            queue.push(datagram(id, 1, 7, 60), Instant::from_nanos(id * 50_000_000));
+            queue.take(0, 0, air).expect("it waits");
+        }
+        let late = Instant::from_nanos(6_000_000_000);
+        queue.push(datagram(500, 2, 9, 1_400), late);
+        let mut comes = |id| queue.push(datagram(id, 1, 7, 1_400), late);
+        assert!((200..220).all(|id| comes(id).is_none()));
+        let bulk = queue.levels().last().expect("a level");
+        assert_eq!(queue.take(bulk, 0, air).map(|taken| taken.packet.id.0), Some(500));
+        assert_eq!(queue.take(bulk, 0, air).map(|taken| taken.packet.id.0), Some(200));
     }
 
     #[test]

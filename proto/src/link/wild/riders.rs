@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use super::Wild;
 use super::config::InOrder;
 use super::parts::largest;
+use super::port::Toward;
 use super::queue::{Host, SHORT_BYTES, Taken};
 use crate::base::{Duration, EtherType, Instant, Packet, PacketDone, UnitId};
 use crate::wire::bundle::{self, MOST_RIDERS, Piece, RIDE_BYTES, Ride};
@@ -91,7 +92,7 @@ impl Wild {
             let fits = |more: usize| {
                 let bytes = length + RIDE_BYTES + more;
                 bytes <= most_bytes
-                    && self.fits(now, (place, Some(index)), ack + bytes, beside)
+                    && self.fits(now, (place, Toward::Many(index)), ack + bytes, beside)
                     && self.fits_any_slot(index, bytes)
             };
             let most = largest(SHORT_BYTES, fits);

@@ -5,7 +5,7 @@
 //! where none of these fits and none went out, and a beacon if nothing else was sent.
 
 use super::peer::Peer;
-use super::port::Port;
+use super::port::{Port, Toward};
 use super::riders::BUNDLE_BYTES;
 use super::{InOrder, Settings, Wild, WildConfig, ack_bytes, window};
 use crate::base::phy::LLC_SNAP_BYTES;
@@ -71,9 +71,7 @@ impl Wild {
         place: (usize, usize),
         below: &RoomBelow<'_>,
     ) -> Option<Frame> {
-        // Nothing shorter than a bare header exists.
-        let first = self.port(place).peers.get(0);
-        if !self.fits(cx.now, (place, first), 0, Duration::ZERO) {
+        if !self.has_place(cx.now, place) {
             return None;
         }
         self.port_mut(place).pass_on(cx.now);
@@ -83,35 +81,91 @@ impl Wild {
         if let Some(frame) = self.carrier(cx.now, place, below) {
             return Some(frame);
         }
-        let may_send = self.groups[place.0].slots.is_in_step(cx.now);
-        if let Some(frame) = may_send.then(|| self.before_turns(cx.now, place, below)).flatten() {
-            return Some(frame);
-        }
+        let frame = match self.groups[place.0].slots.is_in_step(cx.now) {
+            true => self
+                .before_turns(cx.now, place, below)
+                .or_else(|| self.in_turn(cx.now, place, below))
+                .or_else(|| self.told_again(cx.now, place, below)),
+            false => None,
+        };
+        frame.or_else(|| self.beacon(cx.now, place, below))
+    }
+
+    /// Whether anything fits into what is left of the slot: nothing shorter than a bare header
+    /// exists.
+    fn has_place(&self, now: Instant, place: (usize, usize)) -> bool {
+        let fits = |toward| self.fits(now, (place, toward), 0, Duration::ZERO);
+        self.port(place).peers.iter().any(|peer| fits(Toward::Many(*peer))) || fits(Toward::All)
+    }
+
+    fn may_go(&self, index: usize, below: &RoomBelow<'_>) -> bool {
+        let peer = &self.peers[index];
+        peer.is_up && !below(lane(peer)).is_none()
+    }
+
+    /// The next frame of the neighbour whose turn it is, or of the next one that has any that fits.
+    fn in_turn(
+        &mut self,
+        now: Instant,
+        place: (usize, usize),
+        below: &RoomBelow<'_>,
+    ) -> Option<Frame> {
+        let mut first = None;
         for asked in 0..self.port(place).peers.len() {
-            let Some((turn, index)) = self.port(place).asked(asked) else { break };
-            if !(may_send && self.peers[index].is_up) || below(lane(&self.peers[index])).is_none() {
+            let (turn, index) = self.port(place).asked(asked)?;
+            if !self.may_go(index, below) {
                 continue;
             }
-            if let Some(frame) = self.ack_alone(cx.now, index, false) {
-                // Its second one waits for a packet of another, which may fit into the slot only
-                // before it.
-                self.port_mut(place).peers.pass(turn);
+            if !self.peers[index].is_told()
+                && let Some(frame) = self.ack_alone(now, index, false)
+            {
+                self.on_ack_alone(place, turn, first);
                 return Some(frame);
             }
+            if self.peers[index].has_data() {
+                first.get_or_insert(turn);
+            }
             let was_stamped = self.port(place).is_stamped;
-            let data = self.parity(cx.now, index).or_else(|| self.of_classes(cx.now, index));
+            let data = self.parity(now, index).or_else(|| self.of_classes(now, index));
             if let Some(frame) = data {
                 let sent = self.outstanding.back_mut().expect("it has just gone down");
                 sent.is_turn = true;
                 let size = (sent.bytes, sent.planned);
-                self.port_mut(place).on_turn(cx.now, turn, size, was_stamped);
+                let turns = (turn, first.unwrap_or(turn));
+                self.port_mut(place).on_turn(now, turns, size, was_stamped);
                 return Some(frame);
             }
-            if let Some(frame) = self.ack_alone(cx.now, index, true) {
+            if let Some(frame) = self.ack_alone(now, index, true) {
                 return Some(frame);
             }
         }
-        self.beacon(cx.now, place, below)
+        None
+    }
+
+    /// An acknowledgement for whoever has had one: packets of others, which may fit into the slot
+    /// only before it, come first.
+    fn told_again(
+        &mut self,
+        now: Instant,
+        place: (usize, usize),
+        below: &RoomBelow<'_>,
+    ) -> Option<Frame> {
+        (0..self.port(place).peers.len()).find_map(|turn| {
+            let peers = &self.port(place).peers;
+            let index = peers.get(turn).filter(|peer| self.may_go(*peer, below))?;
+            let frame = self.ack_alone(now, index, false)?;
+            self.on_ack_alone(place, turn, None);
+            Some(frame)
+        })
+    }
+
+    /// An acknowledgement went down to who is at `turn`. It counts as what it takes: where the slot
+    /// has no place for those of all, others are the first in the next one.
+    fn on_ack_alone(&mut self, place: (usize, usize), turn: usize, first: Option<usize>) {
+        let sent = self.outstanding.back_mut().expect("it has just gone down");
+        sent.is_turn = true;
+        let air = sent.planned;
+        self.port_mut(place).peers.serve(turn, air, first.unwrap_or(turn));
     }
 
     pub(super) fn port(&self, place: (usize, usize)) -> &Port {
@@ -127,13 +181,13 @@ impl Wild {
     pub(super) fn fits(
         &self,
         now: Instant,
-        (place, peer): ((usize, usize), Option<usize>),
+        (place, toward): ((usize, usize), Toward),
         bytes: usize,
         beside: Duration,
     ) -> bool {
         let overhead = self.settings.overhead;
-        let end = self.port(place).after(now, peer, HEADER_BYTES + bytes, overhead) + beside;
-        end <= self.port(place).limit(peer)
+        let end = self.port(place).after(now, toward, HEADER_BYTES + bytes, overhead) + beside;
+        end <= self.port(place).limit(toward)
     }
 
     fn ack_alone(&mut self, now: Instant, index: usize, fits_nothing: bool) -> Option<Frame> {
@@ -143,7 +197,7 @@ impl Wild {
         }
         let ack = peer.ack();
         let beside = self.reserved(self.peers[index].place, None);
-        let by_itself = (self.peers[index].place, None);
+        let by_itself = (self.peers[index].place, Toward::Alone(index));
         if ack.is_empty() || !self.fits(now, by_itself, ack.len(), beside) {
             return None;
         }
@@ -200,11 +254,11 @@ impl Wild {
         let carried = if let What::Carrier(bytes) = content.what { Some(bytes) } else { None };
         // What a layer below puts in may have a stamp in it. An acknowledgement goes twice, and a
         // neighbour that has nothing else needs no time behind it.
-        let joins = content.peer.filter(|_| content.what.is_of_packets());
-        let options = port.options(joins);
+        let toward = Toward::of(content.peer, content.what.is_of_packets());
+        let options = port.options(toward);
         let had_stamp = !port.is_stamped || carried.is_some();
         let bytes = HEADER_BYTES + content.ack.len() + content.body.len();
-        let begins = port.begins(now, joins, bytes).unwrap_or(start);
+        let begins = port.begins(now, toward, bytes).unwrap_or(start);
         let base = content.peer.map_or(content.seq, |index| self.peers[index].sender.base());
         let header = Header {
             kind: content.kind,
@@ -229,7 +283,7 @@ impl Wild {
         let port = self.port_mut(place);
         port.is_owed &= !content.what.is_of_packets();
         let bytes = payload.len();
-        let planned = port.take(now, joins, bytes + carried.unwrap_or_default(), overhead);
+        let planned = port.take(now, toward, bytes + carried.unwrap_or_default(), overhead);
         let radio = port.spec.id;
         if let Some(index) = content.peer {
             let peer = &mut self.peers[index];

@@ -18,8 +18,9 @@ pub(super) struct Claim {
 
 /// Splits a time among those who want something of it: the least for each, else what it wants, in
 /// equal parts if that is too much, or what pays to the first ones. Of parts for whole packets,
-/// what is over is for packets more, one each, of the first ones. What nobody wants goes to all.
-pub(super) fn share(left: Duration, claims: &[Claim]) -> Vec<Duration> {
+/// what is over is for packets more, one each, of some of them, of others in each round. What
+/// nobody wants goes to all.
+pub(super) fn share(left: Duration, claims: &[Claim], round: u32) -> Vec<Duration> {
     let all = claims.len() as u64;
     if all == 0 {
         return Vec::new();
@@ -58,26 +59,39 @@ pub(super) fn share(left: Duration, claims: &[Claim]) -> Vec<Duration> {
             settle(&mut open, &|at| Some(first(at)).filter(|first| *first > part));
         }
         if open.len() == before {
-            for at in &open {
-                let over = part.saturating_sub(first(*at));
-                let more = match claims[*at].packet {
-                    Duration::ZERO => part,
-                    packet => first(*at) + packet * over.div_duration(packet),
-                };
-                shares[*at] += more;
-                left = left.saturating_sub(more);
-            }
-            for at in open.iter().filter(|at| !claims[**at].packet.is_zero()) {
-                let packet = claims[*at].packet;
-                let more = if packet <= left { packet } else { Duration::ZERO };
-                shares[*at] += more;
-                left = left.saturating_sub(more);
+            let packets: Vec<_> = open.iter().map(|at| (first(*at), claims[*at].packet)).collect();
+            for (at, part) in open.iter().zip(parts(left, &packets, round)) {
+                shares[*at] += part;
+                left = left.saturating_sub(part);
             }
             break;
         }
     }
     shares.iter_mut().for_each(|share| *share += left / all);
     shares
+}
+
+/// Equal parts of a time, each for a first packet and for more of them, of what these take; all of
+/// the part where that is nothing.
+fn parts(left: Duration, packets: &[(Duration, Duration)], round: u32) -> Vec<Duration> {
+    let part = left / packets.len().max(1) as u64;
+    let whole = |(first, packet): &(Duration, Duration)| match *packet {
+        Duration::ZERO => part,
+        packet => *first + packet * part.saturating_sub(*first).div_duration(packet),
+    };
+    let mut parts: Vec<Duration> = packets.iter().map(whole).collect();
+    let mut left = left.saturating_sub(parts.iter().copied().sum());
+    // Where the packets more begin: everywhere as often, in whatever order the stations are
+    // (Fibonacci hashing, Knuth, volume 3, 6.4).
+    let begins = (round.wrapping_mul(0x9e37_79b1) >> 16) as usize;
+    for place in 0..packets.len() {
+        let at = (place + begins) % packets.len();
+        let packet = packets[at].1;
+        let more = if packet <= left { packet } else { Duration::ZERO };
+        parts[at] += more;
+        left = left.saturating_sub(more);
+    }
+    parts
 }
 
 #[cfg(test)]
@@ -100,36 +114,42 @@ mod tests {
 
     #[test]
     fn whoever_wants_little_gets_it_and_the_others_share_the_rest() {
-        let shares = share(ms(18), &claims(0, [(1, 3, 2), (1, 3, 60), (1, 3, 60)]));
+        let shares = share(ms(18), &claims(0, [(1, 3, 2), (1, 3, 60), (1, 3, 60)]), 0);
         assert_eq!(shares, [ms(2), ms(8), ms(8)]);
     }
 
     #[test]
     fn what_nobody_wants_is_for_all() {
-        let shares = share(ms(18), &claims(0, [(1, 3, 0), (1, 3, 4)]));
+        let shares = share(ms(18), &claims(0, [(1, 3, 0), (1, 3, 4)]), 0);
         assert_eq!(shares, [7_500, 10_500].map(Duration::from_micros));
     }
 
     #[test]
     fn whose_packets_are_longer_than_an_equal_part_has_place_for_one() {
         let all = claims(0, [(2, 8, 60), (1, 2, 60), (1, 2, 60)]);
-        assert_eq!(share(ms(18), &all), [ms(8), ms(5), ms(5)]);
+        assert_eq!(share(ms(18), &all, 0), [ms(8), ms(5), ms(5)]);
         // Else all have as much.
-        assert_eq!(share(ms(25), &all), [ms(9), ms(8), ms(8)]);
+        assert_eq!(share(ms(25), &all, 0), [ms(9), ms(8), ms(8)]);
     }
 
     #[test]
     fn where_not_all_can_send_a_packet_the_first_ones_do() {
-        let shares = share(ms(9), &claims(0, [(1, 3, 9); 5]));
+        let shares = share(ms(9), &claims(0, [(1, 3, 9); 5]), 0);
         assert_eq!(shares, [ms(3), ms(3), ms(1), ms(1), ms(1)]);
     }
 
     #[test]
     fn where_packets_go_whole_no_part_of_one_is_given() {
-        let of = |left| share(ms(left), &claims(2, [(1, 2, 60); 4]));
+        let of = |left| share(ms(left), &claims(2, [(1, 2, 60); 4]), 0);
         // Two packets each, and one more for the first.
         assert_eq!(of(18), [ms(6), ms(4), ms(4), ms(4)]);
         assert_eq!(of(12), [ms(4), ms(4), ms(2), ms(2)]);
+        let mut extra = [0; 4];
+        for round in 0..4_000 {
+            let shares = share(ms(18), &claims(2, [(1, 2, 60); 4]), round);
+            (0..4).filter(|at| shares[*at] == ms(6)).for_each(|at| extra[at] += 1);
+        }
+        assert!(extra.iter().all(|times| (950..1_050).contains(times)), "{extra:?}");
         // What is no packet is for all.
         assert_eq!(of(9), [Duration::from_micros(2_250); 4]);
     }

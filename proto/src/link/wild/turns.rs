@@ -11,7 +11,7 @@
 use super::beacon::BEACON_BYTES;
 use super::grants::{Grants, packet_turn};
 use super::peer::Peer;
-use super::port::Port;
+use super::port::{Port, Toward};
 use super::slots::{Phase, Slots};
 use super::{Settings, Wild, ack_bytes};
 use crate::base::{Duration, Instant, RadioSpec};
@@ -118,7 +118,7 @@ impl Port {
             return;
         }
         if self.turns.turn != Turn::Whole && slots.draws(BEACON_OF) {
-            let beacon = self.to(None).unacknowledged(HEADER_BYTES + BEACON_BYTES);
+            let beacon = self.to(Toward::All).unacknowledged(HEADER_BYTES + BEACON_BYTES);
             let length = (beacon + settings.overhead) * 2;
             let most = slots.own().saturating_sub(settings.guard + length);
             let from = settings.guard + slots.drawn(most);
@@ -156,12 +156,14 @@ impl Port {
     /// What this radio is sure to have of a slot where it asks for it, with a window of so many
     /// packets.
     pub(super) fn surest(&self, settings: &Settings, window: usize) -> Duration {
+        // Who has turns granted has one neighbour.
+        let middle = self.peers.get(0).map_or(Toward::All, Toward::Many);
         let part = |parts: u8| (settings.slot / u64::from(parts)).saturating_sub(settings.guard);
         match self.turns.turn {
             Turn::Whole => part(1),
             Turn::Part { count, .. } => part(count),
             Turn::Grants { .. } => part(1).saturating_sub(self.opening(settings)),
-            Turn::Granted => part(1).min(packet_turn(self.to(self.peers.get(0)), settings, window)),
+            Turn::Granted => part(1).min(packet_turn(self.to(middle), settings, window)),
         }
     }
 }
@@ -232,7 +234,7 @@ impl Wild {
         }
         let unit = slot / u64::from(FULL_LENGTH);
         let units = |port: &Port| -> u64 {
-            port.peers.iter().map(|index| u64::from(self.demand(*index))).sum()
+            port.peers.iter().map(|index| u64::from(self.demand_of(*index))).sum()
         };
         let spent = self.spent(now, group);
         let wanted = spent + unit * ports.iter().map(units).max().unwrap_or(0);
@@ -254,7 +256,7 @@ impl Wild {
     pub(super) fn set_lengths(&mut self, now: Instant, group: usize) {
         let (own, sole) = (self.own_length(now, group), self.sole_turn(group));
         for port in 0..self.groups[group].ports.len() {
-            let waits = |index: &usize| self.peers[*index].is_up && self.demand(*index) > 0;
+            let waits = |index: &usize| self.demand_of(*index) > 0;
             let waits = self.port((group, port)).peers.iter().any(waits);
             self.port_mut((group, port)).is_owed = waits;
         }
@@ -317,10 +319,15 @@ impl Wild {
         u8::try_from(units).unwrap_or(u8::MAX)
     }
 
+    /// The same, or nothing for a neighbour that is gone.
+    pub(super) fn demand_of(&self, index: usize) -> u8 {
+        if self.peers[index].is_up { self.demand(index) } else { 0 }
+    }
+
     /// What a frame says of that: a beacon, of all neighbours of its radio together. A station
     /// whose packets are too long for its turn has nothing else to ask for a longer one with.
     pub(super) fn demand_told(&self, place: (usize, usize), peer: Option<usize>) -> u8 {
-        let of = |index: &usize| self.demand(*index);
+        let of = |index: &usize| self.demand_of(*index);
         match peer {
             Some(index) => self.demand(index),
             None => self.port(place).peers.iter().map(of).fold(0, u8::saturating_add),

@@ -46,7 +46,9 @@ impl<'a> Stacks<'a> {
         rows: &'a BTreeSet<Place>,
     ) -> Self {
         let aired = topology.radios().filter(|(_, radio)| radio.phy != PhyKind::Wire);
-        let on_air = aired.map(|(_, radio)| radio.packet_on_air()).max().unwrap_or_default();
+        let slowed = topology.slowed().map(|(_, radio)| radio.packet_on_air());
+        let on_air = aired.map(|(_, radio)| radio.packet_on_air()).chain(slowed).max();
+        let on_air = on_air.unwrap_or_default();
         let way = match scenario.node.iter().any(NodeConfig::has_udp) {
             true => None,
             false => Some(topology.longest_way().map_or(Duration::ZERO, |(_, way)| way)),

@@ -303,6 +303,20 @@ impl Topology {
         self.rates.get(&(hop.from, hop.to.0)).copied()
     }
 
+    /// The radios at the rates of the links that have one, by their nodes.
+    pub(in crate::stack) fn slowed(&self) -> impl Iterator<Item = (NodeId, RadioConfig)> + '_ {
+        let hops = self.hops.iter().filter(|hop| hop.usable);
+        hops.filter_map(|hop| {
+            let (most, (node, radio)) = (self.most_rate(hop)?, hop.from);
+            let config = &self.radios[index(node)][usize::from(radio.0)].config;
+            let phy = config.phy();
+            let theirs = &self.radios[index(hop.to.0)][usize::from(hop.to.1.0)].config;
+            let rate = phy.rate_under(&theirs.phy(), config.rate().min(most))?;
+            let rate_mbps = Some(rate.mbps());
+            Some((node, RadioConfig { rate_mbps, mcs: None, ..RadioConfig::clone(config) }))
+        })
+    }
+
     /// Whether a radio sends in slots.
     pub(super) fn has_slots(&self, radio: &RadioUse) -> bool {
         self.link.has_schedule_over(radio.config.phy)
@@ -363,7 +377,8 @@ impl Topology {
     /// What a hop loses of the frames of its sender in the long run, as far as settings tell.
     fn mean_loss(&self, hop: &Hop) -> f64 {
         let (node, radio) = hop.from;
-        hop.loss.mean(self.radios[index(node)][usize::from(radio.0)].config.rate())
+        let own = self.radios[index(node)][usize::from(radio.0)].config.rate();
+        hop.loss.mean(self.most_rate(hop).map_or(own, |most| own.min(most)))
     }
 
     /// The ways to the neighbours of a node: its links in the order of the file, then whoever

@@ -64,7 +64,9 @@ fn check_room(
     (key, room): (&str, f64),
 ) {
     let aired = topology.radios().filter(|(_, radio)| radio.phy != PhyKind::Wire);
-    let all = aired.map(|(node, radio)| (node, radio.packet_on_air().as_millis_f64()));
+    let all = aired.map(|(node, radio)| (node, radio.packet_on_air()));
+    let slowed = topology.slowed().map(|(node, radio)| (node, radio.packet_on_air()));
+    let all = all.chain(slowed).map(|(node, air)| (node, air.as_millis_f64()));
     let Some((node, air)) = all.max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
     if air > room {
         let name = scenario.node_name(node).expect("a node of the scenario");

@@ -32,7 +32,8 @@ pub struct RadioLinkConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal_dbm: Option<f64>,
     /// Highest bit-rate of data over it either way, in Mb/s, under `wild`: a far station of a star
-    /// need not slow down the others. The rates of the radios if it is not given.
+    /// need not slow down the others. Data goes at the best rate that both know and that is not
+    /// above it, or else the lowest; at those of the radios if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_mbps: Option<f64>,
     /// Gives the link a radio of its own at each end (a directional antenna, a wire), with these
