@@ -28,7 +28,7 @@ pub(super) fn describe_limits(plan: &Plan, link: &RadioLinkConfig, hops: &[Hop])
     }
     let neighbours = hops.iter().map(|hop| neighbours(plan, hop.from)).max().unwrap_or_default();
     let limit = |hop: &Hop| {
-        let (mbps, way) = limit(hop.delay, (&sender(plan, hop, stack), neighbours), stack);
+        let (mbps, way) = limit(hop.delay, (&sender(plan, hop), neighbours), stack);
         (if hop.usable { mbps } else { 0.0 }, way)
     };
     let ([a, b], (there, way), (back, _)) = (&link.between, limit(&hops[0]), limit(&hops[1]));
@@ -69,14 +69,16 @@ pub(super) fn radio_at(plan: &Plan, (node, radio): (NodeId, RadioId)) -> &RadioP
 }
 
 /// The transmitter of a hop, with the rates that its frames and their answers have there.
-fn sender(plan: &Plan, hop: &Hop, link: &LinkConfig) -> RadioPlan {
+fn sender(plan: &Plan, hop: &Hop) -> RadioPlan {
     let (source, sink) = (radio_at(plan, hop.from), radio_at(plan, hop.to));
     let (phy, theirs) = (&source.spec.phy, &sink.spec.phy);
     let ways = &plan.nodes[usize::from(hop.from.0.0) - 1].ways;
     let way = ways.iter().find(|way| (way.peer.radio, way.peer.node) == (hop.from.1, hop.to.0));
-    let spec = match (link, way) {
-        (LinkConfig::Wild(_), Some(way)) => Some(way.there),
-        _ => phy.rate_for(theirs, source.spec.rate).map(|rate| RadioSpec { rate, ..source.spec }),
+    let spec = match way {
+        Some(way) => Some(way.there),
+        None => {
+            phy.rate_for(theirs, source.spec.rate).map(|rate| RadioSpec { rate, ..source.spec })
+        }
     };
     let spec = spec.unwrap_or(source.spec);
     let rate = spec.rate;

@@ -52,13 +52,8 @@ impl Wild {
             let Some(index) = self.port(place).peers.get(turn) else { break };
             let Some(wanted) = self.peers[index].wanted else { continue };
             let lane = Lane { flow: FlowId::CONTROL, ..lane(&self.peers[index]) };
-            if !self.fits(
-                now,
-                (place, Toward::Alone(index)),
-                BEACON_BYTES + wanted.bytes,
-                Duration::ZERO,
-            ) || below(lane).is_none()
-            {
+            let (to, bytes) = ((place, Toward::Alone(index)), BEACON_BYTES + wanted.bytes);
+            if !self.fits(now, to, bytes, Duration::ZERO) || below(lane).is_none() {
                 continue;
             }
             self.peers[index].wanted = None;
@@ -81,9 +76,8 @@ impl Wild {
         let lane = Lane { radio, ..Lane::default() };
         let turns = self.given_turns(place);
         let bytes = BEACON_BYTES + turns.len();
-        if self.port(place).is_stamped
-            || !self.fits(now, (place, Toward::All), bytes, Duration::ZERO)
-        {
+        let to_all = (place, Toward::All);
+        if self.port(place).is_stamped || !self.fits(now, to_all, bytes, Duration::ZERO) {
             return None;
         }
         if below(lane).is_none() {

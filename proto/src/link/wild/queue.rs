@@ -350,7 +350,7 @@ impl Queue {
         let number =
             (!ip::is_bare_ack(&packet.payload)).then(|| number(&mut self.numbers, packet.flow));
         self.active[level].charge(turn, air(packet.payload.len()));
-        self.let_wait(level, index);
+        self.let_wait(index);
         self.len -= 1;
         let class = self.classes.get(self.lanes[index].class);
         let number = number.filter(|_| class.is_ordered);
@@ -385,17 +385,14 @@ impl Queue {
 
     /// Lets lanes that are empty now wait for others.
     fn count_out(&mut self, removed: Vec<Packet>) -> Vec<Packet> {
-        for level in 0..self.active.len() {
-            for index in 0..self.lanes.len() {
-                self.let_wait(level, index);
-            }
-        }
+        (0..self.lanes.len()).for_each(|index| self.let_wait(index));
         self.len -= removed.len();
         removed
     }
 
-    /// A lane of a level that has become empty waits for packets; what it had is kept.
-    fn let_wait(&mut self, level: usize, index: usize) {
+    /// A lane that has become empty waits for packets; what it had is kept.
+    fn let_wait(&mut self, index: usize) {
+        let level = self.classes.get(self.lanes[index].class).level;
         if self.lanes[index].packets.is_empty()
             && let Some(turn) = self.active[level].turn_of(index)
             && let Some((_, had)) = self.active[level].leave(turn)
@@ -418,7 +415,7 @@ impl Queue {
         let class = lane.class;
         let flow_seq = number(&mut self.numbers, packet.flow);
         self.active[level].serve(turn, air(packet.payload.len()), 0);
-        self.let_wait(level, index);
+        self.let_wait(index);
         self.len -= 1;
         Some(Taken { packet, flow_seq, class })
     }
@@ -486,7 +483,7 @@ impl Queue {
         let flow_seq = number(&mut self.numbers, cuts.first()?.packet.flow);
         let class = lane.class;
         self.active[level].serve(turn, air(most - room), 0);
-        self.let_wait(level, index);
+        self.let_wait(index);
         Some((cuts, flow_seq, class))
     }
 }

@@ -58,7 +58,8 @@ pub struct NodePlan {
     pub radios: Vec<RadioPlan>,
     /// When each radio may send, where the link has slots.
     pub turns: Vec<Turn>,
-    /// How frames go to and from neighbours, where that is not as with this node's own radio.
+    /// How frames go to and from neighbours under `wild`, where that is not as with this node's own
+    /// radio.
     pub ways: Vec<Way>,
     /// Neighbours that hear this node and are heard by it.
     pub peers: Vec<PeerSpec>,
@@ -201,7 +202,9 @@ impl Scenario {
             }
         });
         let mut nodes: Vec<NodePlan> = nodes.collect();
-        add_ways(&topology, &mut nodes);
+        if matches!(scenario.stack.link, LinkConfig::Wild(_)) {
+            add_ways(&topology, &mut nodes);
+        }
         match routes {
             Routes::All => all_routes(&topology, &mut nodes),
             Routes::OfFlows => scenario.flow_routes(&topology, &mut nodes),

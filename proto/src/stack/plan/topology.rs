@@ -305,8 +305,9 @@ impl Topology {
 
     /// The radios at the rates of the links that have one, by their nodes.
     pub(in crate::stack) fn slowed(&self) -> impl Iterator<Item = (NodeId, RadioConfig)> + '_ {
-        let hops = self.hops.iter().filter(|hop| hop.usable);
-        hops.filter_map(|hop| {
+        // There may be very many hops.
+        let hops = if self.rates.is_empty() { &[] } else { &self.hops[..] };
+        hops.iter().filter(|hop| hop.usable).filter_map(|hop| {
             let (most, (node, radio)) = (self.most_rate(hop)?, hop.from);
             let config = &self.radios[index(node)][usize::from(radio.0)].config;
             let phy = config.phy();
