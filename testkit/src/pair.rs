@@ -391,8 +391,8 @@ impl<L: Link> Pair<L> {
         self.sources[index].2 = true;
         let (radio, flow) = (self.config.radio.id, FlowId(source.flow));
         let to = Some(node(1 - source.end));
-        let TxOptions { access, waits, .. } = source.options;
-        let lane = Lane { radio, to, flow, access, waits };
+        let TxOptions { access, overflow, .. } = source.options;
+        let lane = Lane { radio, to, flow, access, overflow };
         let (mut moved, mut next) = (false, next);
         while next <= self.now && self.now < source.until {
             let room = self.ends[source.end].link.room(lane);

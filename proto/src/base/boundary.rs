@@ -82,6 +82,25 @@ pub enum AckPolicy {
     NoAck,
 }
 
+/// What becomes of a unit for which a queue has no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Overflow {
+    /// It is lost, as in the full queue of an interface.
+    #[default]
+    DropTail,
+    /// The oldest unit of its flow is lost, where a link has a queue for each flow; else it is.
+    DropHead,
+    /// It waits above.
+    Wait,
+}
+
+impl Overflow {
+    /// Whether the unit waits above.
+    pub fn waits(self) -> bool {
+        self == Self::Wait
+    }
+}
+
 /// How a unit is to be sent; passes unchanged from the layer that chose it down to the radio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxOptions {
@@ -95,9 +114,8 @@ pub struct TxOptions {
     pub attempts: Option<u8>,
     /// May share a TXOP with the frame before it.
     pub burst: bool,
-    /// Waits above where a queue has no room for it. Another one is lost there, as in the full
-    /// queue of an interface.
-    pub waits: bool,
+    /// What becomes of it where a queue is full.
+    pub overflow: Overflow,
     /// Must not go on air before this time on the node's clock. The driver keeps it.
     pub not_before: Option<Instant>,
     /// Of no use on air after this time on the node's clock: a driver that finds its frame's end
@@ -167,8 +185,8 @@ pub struct Frame {
 impl Frame {
     /// The lane that the frame takes.
     pub fn lane(&self) -> Lane {
-        let TxOptions { access, waits, .. } = self.options;
-        Lane { radio: self.radio, to: self.to, flow: self.flow, access, waits }
+        let TxOptions { access, overflow, .. } = self.options;
+        Lane { radio: self.radio, to: self.to, flow: self.flow, access, overflow }
     }
 }
 
@@ -262,8 +280,8 @@ pub struct Packet {
 impl Packet {
     /// The lane that the packet takes.
     pub fn lane(&self) -> Lane {
-        let TxOptions { access, waits, .. } = self.options;
-        Lane { radio: self.radio, to: self.to, flow: self.flow, access, waits }
+        let TxOptions { access, overflow, .. } = self.options;
+        Lane { radio: self.radio, to: self.to, flow: self.flow, access, overflow }
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::boundary::Overflow;
+
 /// A name in a status or a report: a constant where it is made, text where it is read back.
 pub type Name = std::borrow::Cow<'static, str>;
 
@@ -94,8 +96,8 @@ pub struct Lane {
     pub flow: FlowId,
     /// The access category.
     pub access: AccessCategory,
-    /// Whether the unit waits where there is no room.
-    pub waits: bool,
+    /// What becomes of the unit where there is no room.
+    pub overflow: Overflow,
 }
 
 /// Hands out [`UnitId`]s, starting from 1.

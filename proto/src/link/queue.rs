@@ -74,12 +74,16 @@ pub(super) fn places(
     lane: Lane,
 ) -> usize {
     let (free, half) = (limit.saturating_sub(length), limit.div_ceil(2));
-    if lane.waits || free >= half { free } else { free.max(half.saturating_sub(others())) }
+    if lane.overflow.waits() || free >= half {
+        free
+    } else {
+        free.max(half.saturating_sub(others()))
+    }
 }
 
 /// Free places on a lane of a queue; see [`places`].
 pub(super) fn free(limit: usize, queue: &VecDeque<Packet>, lane: Lane) -> usize {
-    let others = || queue.iter().filter(|packet| !packet.options.waits).count();
+    let others = || queue.iter().filter(|packet| !packet.options.overflow.waits()).count();
     places(limit, queue.len(), others, lane)
 }
 
@@ -185,7 +189,7 @@ impl Red {
     /// Whether a packet on a lane is to wait where others would be judged: whoever waits above for
     /// a place has the next one only after a packet has left, or it would be judged without end.
     pub(super) fn holds_back(&self, lane: Lane) -> bool {
-        self.has_dropped && lane.waits
+        self.has_dropped && lane.overflow.waits()
     }
 
     /// Moves the mean on to now.
@@ -237,7 +241,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::base::Seed;
+    use crate::base::{Overflow, Seed};
 
     fn red(config: RedConfig) -> Red {
         Red::build(config, Seed(3).stream("red"))
@@ -260,7 +264,8 @@ mod tests {
     #[test]
     fn half_of_a_queue_is_for_those_for_whom_nothing_waits_above() {
         let free = |limit, length, others, waits| {
-            places(limit, length, || others, Lane { waits, ..Lane::default() })
+            let overflow = if waits { Overflow::Wait } else { Overflow::DropTail };
+            places(limit, length, || others, Lane { overflow, ..Lane::default() })
         };
         assert_eq!([free(50, 49, 0, true), free(50, 50, 0, true)], [1, 0]);
         // Where only they are in it, they have all of it and no more.
@@ -273,7 +278,7 @@ mod tests {
     #[test]
     fn what_waits_is_judged_again_only_after_a_packet_has_left() {
         let mut red = red(RedConfig { weight: 1.0, ..RedConfig::default() });
-        let waits = Lane { waits: true, ..Lane::default() };
+        let waits = Lane { overflow: Overflow::Wait, ..Lane::default() };
         assert_eq!(red.judge(Instant::ZERO, 40, &packet(Ecn::NotEct)), Verdict::Drop);
         assert!(red.holds_back(waits) && !red.holds_back(Lane::default()));
         red.on_left(Instant::ZERO, 39);

@@ -142,7 +142,9 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::base::{DropCause, EtherType, FlowId, RadioId, ReceivedPacket, TxOptions, UnitId};
+    use crate::base::{
+        DropCause, EtherType, FlowId, Overflow, RadioId, ReceivedPacket, TxOptions, UnitId,
+    };
     use crate::wire::ip;
 
     const ME: NodeId = NodeId(2);
@@ -210,7 +212,7 @@ mod tests {
                 to: Destination::End(NodeId(to)),
                 flow: FlowId(flow),
                 payload: ip_packet(Ipv4Addr::new(10, 66, 0, to as u8)),
-                options: TxOptions { waits: true, ..TxOptions::default() },
+                options: TxOptions { overflow: Overflow::Wait, ..TxOptions::default() },
             };
             assert!(!relay.room(Lane { flow: FlowId(flow), ..Lane::default() }).is_none());
             relay.handle_tx(&mut cx(), datagram);

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use super::{RouteStatus, RoutingStatus};
 use crate::base::{
     AccessCategory, AddressPlan, Datagram, DatagramUp, Destination, DropCause, EtherType, FlowId,
-    Lane, NodeId, Packet, PacketOutcome, PacketUp, RadioId, ReceivedPacket, Room, RoomBelow,
-    TxOptions, UnitId, UnitIds,
+    Lane, NodeId, Overflow, Packet, PacketOutcome, PacketUp, RadioId, ReceivedPacket, Room,
+    RoomBelow, TxOptions, UnitId, UnitIds,
 };
 use crate::wire::ip;
 
@@ -153,7 +153,9 @@ impl Forwarder {
             return self.count_drop(DropCause::NoRoute);
         };
         let (id, flow) = (self.transit_id(), ip::flow(&payload));
-        let packet = packet_to(id, hop, flow, payload, TxOptions::default());
+        // Its sender cannot be held back, and hears of a loss sooner the older the lost packet is.
+        let options = TxOptions { overflow: Overflow::DropHead, ..TxOptions::default() };
+        let packet = packet_to(id, hop, flow, payload, options);
         self.out.push_back(Outgoing { packet, transit: true });
     }
 
@@ -187,7 +189,7 @@ impl Forwarder {
     pub(super) fn handle_tx(&mut self, datagram: Datagram, routes: &impl Routes) {
         let Some(hop) = routes.route(datagram.to) else {
             self.count_drop(DropCause::NoRoute);
-            if datagram.options.waits {
+            if datagram.options.overflow.waits() {
                 let flow = datagram.flow;
                 self.held_back
                     .retain(|held| !matches!(held, HeldBack::Unrouted(of, _) if *of == flow));
@@ -222,7 +224,7 @@ impl Forwarder {
                     return out.map(|out| out.packet);
                 }
                 self.count_drop(DropCause::HopLimit);
-            } else if out.packet.options.waits {
+            } else if out.packet.options.overflow.waits() {
                 index += 1;
             } else {
                 // The link owns the buffer of the node: what it has no room for is lost here. What

@@ -322,7 +322,7 @@ impl Layer for BlindFec {
             Some(port) => {
                 let limit = self.config.queue_packets;
                 let here = self.waiting.iter().filter(|packet| packet.radio == lane.radio);
-                let others = || here.filter(|packet| !packet.options.waits).count();
+                let others = || here.filter(|packet| !packet.options.overflow.waits()).count();
                 Room::units(places(limit, port.waiting, others, lane))
             }
             None => Room::NONE,

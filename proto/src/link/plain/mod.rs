@@ -407,7 +407,7 @@ impl Layer for Plain {
             to: packet.to,
             radio: packet.radio,
             access: packet.options.access,
-            waits: packet.options.waits,
+            waits: packet.options.overflow.waits(),
             bytes: packet.payload.len(),
             is_tried_fully: packet.options.attempts.is_none(),
         });

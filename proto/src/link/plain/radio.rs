@@ -112,7 +112,7 @@ impl RadioQueue {
 
     /// Puts a packet at the end.
     pub(super) fn push(&mut self, packet: Packet) {
-        self.on_entered(packet.options.access, packet.options.waits);
+        self.on_entered(packet.options.access, packet.options.overflow.waits());
         self.waiting.push_back(packet);
     }
 
@@ -150,7 +150,7 @@ impl RadioQueue {
         }
         let packet = self.waiting.pop_front()?;
         self.lengths[own] -= 1;
-        self.others[own] -= u32::from(!packet.options.waits);
+        self.others[own] -= u32::from(!packet.options.overflow.waits());
         Some(packet)
     }
 }

@@ -410,9 +410,9 @@ impl Layer for Wild {
     }
 
     /// Free places in the queue of the flow, for broadcast in the fullest one; nothing for unknown
-    /// neighbours.
+    /// neighbours. A place of an older packet of the flow is free for what drops that.
     fn room(&self, lane: Lane) -> Room {
-        let of = |peer: &Peer| peer.queue.room(lane.flow);
+        let of = |peer: &Peer| peer.queue.room(lane.flow, lane.overflow);
         let units = match lane.to {
             Some(node) => self.peer_index(node).map(|index| of(&self.peers[index])),
             None => self.all_by(lane.radio).map(of).min(),

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::class::{Choice, Classes, Habit};
 use super::fair::Line;
 use super::parts::LEAST as LEAST_PART;
-use crate::base::{Duration, FlowId, Instant, Packet};
+use crate::base::{Duration, FlowId, Instant, Overflow, Packet};
 use crate::wire::bundle::{HEAD_BYTES, MOST_RIDERS, Piece, RIDE_BYTES, Ride};
 use crate::wire::ip;
 
@@ -179,14 +179,18 @@ impl Queue {
         self.drops[class]
     }
 
-    /// Places left for a flow. A queue that drops its oldest packet always has one.
-    pub(super) fn room(&self, flow: FlowId) -> usize {
+    /// Places left for a flow. Where its oldest packet is dropped there is always one.
+    pub(super) fn room(&self, flow: FlowId, overflow: Overflow) -> usize {
         match self.lane_of(flow) {
             Some(lane) => {
                 let lane = &self.lanes[lane];
                 let class = self.classes.get(lane.class);
                 let left = lane.room(flow, self.limit(lane.class));
-                if class.drops_oldest { left.max(1) } else { left }
+                if class.drops_oldest || overflow == Overflow::DropHead {
+                    left.max(1)
+                } else {
+                    left
+                }
             }
             None if self.has_free_lane() => self.limit(0),
             None => usize::from(self.takes_guests()),
@@ -212,7 +216,10 @@ impl Queue {
     }
 
     /// Takes a packet. Returns the one that there is no room for: the packet itself, or the oldest
-    /// of its flow where the class has it so.
+    /// of its flow where the class or the packet has it so.
+    ///
+    /// A slot brings a relay its packets at once, and the last ones of each slot would be lost: with
+    /// TCP the same one again, each time that it is repeated.
     pub(super) fn push(&mut self, packet: Packet, now: Instant) -> Option<Packet> {
         let choice = self.classes.choose(&packet);
         let flow = packet.flow;
@@ -227,7 +234,8 @@ impl Queue {
             self.set_class(index, class);
         }
         let class = self.lanes[index].class;
-        let (limit, drops_oldest) = (self.limit(class), self.classes.get(class).drops_oldest);
+        let (limit, is_head) = (self.limit(class), packet.options.overflow == Overflow::DropHead);
+        let drops_oldest = self.classes.get(class).drops_oldest || is_head;
         let lane = &mut self.lanes[index];
         lane.used = now;
         lane.has_guests = lane.flow != flow || (lane.has_guests && !lane.packets.is_empty());
@@ -244,8 +252,10 @@ impl Queue {
         lane.packets.push_back(packet);
         if is_full {
             // What has begun to go out goes on.
-            lane.aged = lane.aged.saturating_sub(1);
-            return lane.packets.remove(usize::from(lane.cut > 0));
+            let mut places = usize::from(lane.cut > 0)..lane.packets.len();
+            let oldest = places.find(|at| lane.packets[*at].flow == flow)?;
+            lane.aged -= usize::from(oldest < lane.aged);
+            return lane.packets.remove(oldest);
         }
         self.len += 1;
         None
@@ -562,12 +572,26 @@ mod tests {
     }
 
     #[test]
+    fn of_what_passes_through_a_full_flow_loses_the_oldest() {
+        let mut queue = plain(2, 8);
+        let options = TxOptions { overflow: Overflow::DropHead, ..TxOptions::default() };
+        let mut offer = |id| {
+            let lost = queue.push(Packet { options, ..packet(id, 1) }, Instant::ZERO);
+            lost.map(|lost| lost.id.0)
+        };
+        assert_eq!([1, 2, 3, 4].map(&mut offer), [None, None, Some(1), Some(2)]);
+        let room = [Overflow::DropTail, Overflow::DropHead].map(|it| queue.room(FlowId(1), it));
+        assert_eq!((room, queue.len(), queue.drops(0)), ([0, 1], 2, 2));
+        assert_eq!(drain(&mut queue), [3, 4]);
+    }
+
+    #[test]
     fn a_full_flow_leaves_room_to_the_others() {
         let mut queue = plain(2, 8);
         assert!(push(&mut queue, 1, 1) && push(&mut queue, 2, 1));
-        assert_eq!(queue.room(FlowId(1)), 0);
+        assert_eq!(queue.room(FlowId(1), Overflow::DropTail), 0);
         assert!(!push(&mut queue, 3, 1));
-        assert_eq!(queue.room(FlowId(2)), 2);
+        assert_eq!(queue.room(FlowId(2), Overflow::DropTail), 2);
     }
 
     #[test]
@@ -598,9 +622,12 @@ mod tests {
         for id in 1..=4 {
             assert!(push(&mut queue, id, 1));
         }
-        assert_eq!((queue.room(FlowId(1)), queue.room(FlowId(2))), (0, 1));
+        assert_eq!(
+            (queue.room(FlowId(1), Overflow::DropTail), queue.room(FlowId(2), Overflow::DropTail)),
+            (0, 1)
+        );
         assert!(push(&mut queue, 5, 2) && push(&mut queue, 6, 2));
-        assert_eq!(queue.room(FlowId(2)), 0, "two of four places");
+        assert_eq!(queue.room(FlowId(2), Overflow::DropTail), 0, "two of four places");
         assert!(!push(&mut queue, 7, 2) && !push(&mut queue, 7, 1));
         let next = || queue.take(0, 0, air);
         let order: Vec<_> = std::iter::from_fn(next)
@@ -608,7 +635,7 @@ mod tests {
             .collect();
         assert_eq!(order, [(1, 1, 0), (2, 1, 1), (3, 1, 2), (4, 1, 3), (5, 2, 0), (6, 2, 1)]);
         // The lane is idle: it is the guest's now, and its numbers go on.
-        assert!(push(&mut queue, 8, 2) && queue.room(FlowId(2)) == 3);
+        assert!(push(&mut queue, 8, 2) && queue.room(FlowId(2), Overflow::DropTail) == 3);
         assert_eq!(queue.take(0, 0, air).map(|taken| taken.flow_seq), Some(2));
     }
 
@@ -629,7 +656,7 @@ mod tests {
             .collect();
         assert_eq!(dropped, [1, 2, 3]);
         assert_eq!((queue.len(), queue.waiting(1), queue.drops(1)), (8, 8, 3));
-        assert!(queue.room(FlowId(1)) > 0, "it takes what is new");
+        assert!(queue.room(FlowId(1), Overflow::DropTail) > 0, "it takes what is new");
         assert_eq!(drain(&mut queue), [4, 5, 6, 7, 8, 9, 10, 11]);
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::flood::FLOW;
 use super::receive::messages;
 use super::*;
-use crate::base::{EtherType, FlowId, Identity, ReceivedPacket, TxOptions, UnitId};
+use crate::base::{EtherType, FlowId, Identity, Overflow, ReceivedPacket, TxOptions, UnitId};
 use crate::wire::olsr::{self, Body, Hello, Message, Neighbour, Topology};
 use crate::wire::{ip, udp};
 
@@ -215,7 +215,7 @@ fn a_datagram_takes_the_path_and_the_last_hop_hands_it_up() {
         to: Destination::End(NodeId(3)),
         flow: FlowId(0),
         payload: packet.into(),
-        options: TxOptions { waits: true, ..TxOptions::default() },
+        options: TxOptions { overflow: Overflow::Wait, ..TxOptions::default() },
     };
     let mut cx = Cx::new(net.now);
     net.node(1).handle_tx(&mut cx, datagram);

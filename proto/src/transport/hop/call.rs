@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use super::Hop;
 use super::out::{CONTROL_FLOW, InRadio, Message};
 use crate::base::{
-    AccessCategory, Bitrate, Datagram, Destination, Duration, Instant, NodeId, TxOptions,
+    AccessCategory, Bitrate, Datagram, Destination, Duration, Instant, NodeId, Overflow, TxOptions,
 };
 use crate::wire::hop::{self as wire, BlockId, Body, FlowKey, Header};
 use crate::wire::udp;
@@ -145,8 +145,8 @@ impl Hop {
         let front = wire::encode(&header, &Body::Call);
         let from = SocketAddrV4::new(self.plan.ipv4(self.node), wire::CONTROL_PORT);
         let rate = self.config.control_mbps.map(Bitrate::from_mbps).or(rate);
-        let (access, waits) = (AccessCategory::Voice, true);
-        let options = TxOptions { access, rate, waits, ..TxOptions::default() };
+        let (access, overflow) = (AccessCategory::Voice, Overflow::Wait);
+        let options = TxOptions { access, rate, overflow, ..TxOptions::default() };
         let payload =
             udp::encode(from, SocketAddrV4::new(address, wire::CONTROL_PORT), &front, &[]);
         let id = self.next_id(InRadio::Message(message, self.node));

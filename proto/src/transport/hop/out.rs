@@ -7,7 +7,7 @@ use super::block::Shape;
 use super::{Hop, NextHop, OURS};
 use crate::base::{
     AccessCategory, AckPolicy, Bitrate, Cx, Datagram, Destination, FlowId, Instant, Lane, NodeId,
-    PacketOutcome, RadioId, RoomBelow, TxOptions, UnitId,
+    Overflow, PacketOutcome, RadioId, RoomBelow, TxOptions, UnitId,
 };
 use crate::wire::hop::{self as wire, BlockId, Body, Header, Refusal};
 use crate::wire::udp;
@@ -332,7 +332,7 @@ impl Hop {
         let socket = |node| SocketAddrV4::new(self.plan.ipv4(node), port);
         let payload = udp::encode(socket(self.node), socket(to), front, rest);
         let to = self.destination_of(to);
-        let options = TxOptions { waits: true, ..options };
+        let options = TxOptions { overflow: Overflow::Wait, ..options };
         Datagram { id, to, flow, payload, options }
     }
 }

@@ -18,7 +18,8 @@ use super::tcp::FlowEnd;
 use super::{Transport, TransportStatus};
 use crate::base::{
     Bitrate, Cx, Datagram, DatagramUp, Datagrams, Destination, DropCause, Duration, FlowId,
-    Instant, Lane, Layer, Message, MessageUp, Messages, Room, RoomBelow, TxOptions, UnitIds, named,
+    Instant, Lane, Layer, Message, MessageUp, Messages, Overflow, Room, RoomBelow, TxOptions,
+    UnitIds, named,
 };
 use crate::wire::{ip, udp};
 
@@ -366,14 +367,15 @@ impl Layer for Udp {
             }
             return None;
         }
-        let (front, waits) = (source.take(cx.now), source.rate.is_none());
+        let front = source.take(cx.now);
+        let overflow = if source.rate.is_none() { Overflow::Wait } else { Overflow::DropTail };
         let rest = &FILL[..source.size - LEAST_BYTES];
         Some(Datagram {
             id: self.ids.next_id(),
             to: Destination::End(self.end.to),
             flow: self.wire_flow,
             payload: udp::encode(self.end.local, self.end.remote, &front, rest),
-            options: TxOptions { waits, ..TxOptions::default() },
+            options: TxOptions { overflow, ..TxOptions::default() },
         })
     }
 
