@@ -366,14 +366,14 @@ fn t3_cases(effort: Effort) -> Vec<Case> {
     ["hop", "ip", "tcp"].map(case).to_vec()
 }
 
-/// Share of the datagrams for next hops that another node had to pass on, in percent.
+/// Share of the transfers of a block to the next hop of which another node had to pass on any
+/// frame, in percent.
 fn passed_on(report: &Report) -> f64 {
-    let sum = |layer: &str, counter: &str| -> u64 {
-        let of = |node: &NodeReport| node.layers.get(layer)?.get(counter).copied();
+    let sum = |counter: &str| -> u64 {
+        let of = |node: &NodeReport| node.layers.get("hop")?.get(counter).copied();
         report.nodes.iter().filter_map(of).sum()
     };
-    let sent = ["frames_sent", "requests", "answers"].map(|counter| sum("hop", counter));
-    sum("routing", "forwarded") as f64 / sent.iter().sum::<u64>().max(1) as f64 * 100.0
+    sum("blocks_forwarded") as f64 / sum("blocks_passed_on").max(1) as f64 * 100.0
 }
 
 fn t3(_: Effort, results: &Results) -> Findings {

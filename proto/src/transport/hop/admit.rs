@@ -50,6 +50,7 @@ impl Hop {
             self.counters.contradictions += 1;
             return;
         }
+        self.on_block_from(now, asks.via, &id, shape.destination);
         if id.flow.source == self.node {
             // Routes changed, and a block of ours comes back. We have it until it has arrived, and
             // whoever offers it to us would do so for ever.
@@ -363,7 +364,7 @@ impl Hop {
     /// that they prefer the same flows without a word to each other.
     pub(super) fn furthest(&self, fit: &[usize]) -> Vec<usize> {
         self.foremost(fit, |Waiting { block, shape, .. }| {
-            let left = self.routes.get(&shape.destination).map_or(0, |route| route.hops);
+            let left = self.hops_to(shape.destination);
             (Reverse(shape.hops_made.saturating_add(left)), self.config.in_spell(block.number))
         })
     }

@@ -137,6 +137,8 @@ pub(super) struct Block {
     pub(super) data: Vec<Bytes>,
     pub(super) place: Place,
     pub(super) have: Bits,
+    /// Whether a frame of it came over a node between the two hops.
+    pub(super) is_forwarded: bool,
     /// On its way to the next hop.
     pub(super) transfer: Option<Transfer>,
     pub(super) end: End,
@@ -234,6 +236,7 @@ impl Block {
             data: vec![Bytes::new(); usize::from(shape.frames)],
             place: Place::Memory,
             have: Bits::none(shape.frames),
+            is_forwarded: false,
             transfer: None,
             end: End::Open,
             is_safe: false,

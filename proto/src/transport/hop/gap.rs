@@ -174,7 +174,7 @@ impl Hop {
         let is_idle = self.frames_on(air) == 0;
         let kind = self.gap_kind(now, air);
         let Shape { destination, hops_made, .. } = self.blocks[&id].shape;
-        let hops_left = self.routes.get(&destination).map_or(0, |route| route.hops);
+        let hops_left = self.hops_to(destination);
         // Beside a call all frames on its air count.
         let may_drown = self.has_call_on(now, air) || hops_made.max(hops_left) >= UNHEARD;
         let gap = self.gaps.0.entry(air).or_default();

@@ -56,6 +56,7 @@ mod send;
 mod tests;
 mod timers;
 mod turns;
+mod ways;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -78,10 +79,11 @@ use self::pace::Pace;
 pub use self::path::PathStatus;
 use self::path::{Inflow, Path};
 pub use self::port::{HopPort, Role, frames_of, key_of};
-use self::reach::{Route, Stranded};
+use self::reach::Stranded;
 use self::receive::{Arrivals, Over};
 use self::reception::Reception;
 use self::turns::Outlet;
+use self::ways::{Route, Ways};
 use crate::base::{
     AddressPlan, Bitrate, Cx, DatagramUp, DropCause, Duration, Instant, Name, NodeId,
     PacketOutcome, RadioId, Rng, UnitId, UnitIds, named,
@@ -136,6 +138,7 @@ struct Counters {
     frames_received: u64,
     frames_again: u64,
     frames_forwarded: u64,
+    blocks_forwarded: u64,
     requests: u64,
     answers: u64,
     withheld: u64,
@@ -179,8 +182,7 @@ pub struct Hop {
     below: Below,
     /// Which air each neighbour is reached over; it is not known of others.
     airs: BTreeMap<NodeId, usize>,
-    /// The last known way to each destination.
-    routes: BTreeMap<NodeId, Route>,
+    ways: Ways,
     blocks: BTreeMap<BlockId, Block>,
     /// Those of them that are to be passed on, or to be given to the application.
     open: BTreeSet<BlockId>,
@@ -259,7 +261,7 @@ impl Hop {
             full_until: Instant::ZERO,
             below: Below::default(),
             airs: BTreeMap::new(),
-            routes: BTreeMap::new(),
+            ways: Ways::default(),
             blocks: BTreeMap::new(),
             open: BTreeSet::new(),
             braked: BTreeSet::new(),
@@ -468,6 +470,7 @@ impl Hop {
             ("frames_received", all.frames_received),
             ("frames_again", all.frames_again),
             ("frames_forwarded", all.frames_forwarded),
+            ("blocks_forwarded", all.blocks_forwarded),
             ("requests", all.requests),
             ("answers", all.answers),
             ("withheld", all.withheld),

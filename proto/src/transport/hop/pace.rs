@@ -141,7 +141,8 @@ impl Hop {
         if matches!(transfer.phase, Phase::Asked { .. }) || transfer.via != to {
             return;
         }
-        let route = self.routes.get(&block.shape.destination);
+        self.ways.settle(now, block.shape.destination, true);
+        let route = self.ways.route(block.shape.destination);
         let is_elsewhere = route.is_some_and(|route| route.via != transfer.via);
         if is_elsewhere && self.config.next_hop == NextHop::Raw {
             return self.ask(now, id);

@@ -8,6 +8,7 @@ use super::answers::FIRST_WAIT;
 use super::block::{Phase, Transfer};
 use super::out::Message;
 use super::send::{FIRST_TRIES, LEAST_WAIT, LONGEST_WAIT};
+use super::ways::Route;
 use crate::base::{Duration, Instant, NodeId, PacketOutcome, RadioId};
 use crate::wire::hop::BlockId;
 
@@ -48,21 +49,7 @@ pub(super) struct Stranded {
     due: Option<Instant>,
 }
 
-/// The way to a destination.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Route {
-    /// The next hop.
-    pub(super) via: NodeId,
-    /// Hops to the destination.
-    pub(super) hops: u8,
-}
-
 impl Hop {
-    /// The last known next hop to a destination.
-    pub(super) fn next_hop(&self, to: NodeId) -> Option<NodeId> {
-        self.routes.get(&to).map(|route| route.via)
-    }
-
     /// Whether a neighbour has not been there for some time.
     pub(super) fn is_gone(&self, node: NodeId) -> bool {
         self.silence.get(&node).is_some_and(|silence| *silence >= GONE)
@@ -136,10 +123,11 @@ impl Hop {
     /// There is another way to a destination. What waits for a neighbour that is gone is asked for
     /// there, and soon.
     pub(super) fn on_route(&mut self, now: Instant, to: NodeId, route: Route, radio: RadioId) {
-        self.routes.insert(to, route);
+        self.learn_way(now, to, route);
         if self.radios.insert(route.via, radio) != Some(radio) {
             self.give_turns_again(route.via);
         }
+        let Some(route) = self.ways.route(to) else { return };
         let most = self.blocks.len() as u64;
         let is_gone = |via: NodeId| self.silence.get(&via).is_some_and(|it| *it >= GONE);
         for block in self.blocks.values_mut().filter(|block| block.shape.destination == to) {

@@ -129,8 +129,11 @@ impl Hop {
             }
             NextHop::Raw => via,
             NextHop::Ip => {
-                let is_data = matches!(body, Body::Data { .. });
-                self.counters.frames_forwarded += u64::from(is_data && header.via != via);
+                if matches!(body, Body::Data { .. }) && header.via != via {
+                    self.counters.frames_forwarded += 1;
+                    let block = self.blocks.get_mut(&header.block);
+                    block.into_iter().for_each(|block| block.is_forwarded = true);
+                }
                 header.via
             }
         };
@@ -197,6 +200,7 @@ impl Hop {
             self.counters.corrupt += 1;
             return;
         }
+        self.counters.blocks_forwarded += u64::from(block.is_forwarded);
         let is_here = block.shape.destination == self.node;
         if is_here {
             self.deliver(id.flow);

@@ -156,7 +156,7 @@ impl Hop {
     /// Offers a block to the next hop; nothing where no route was ever known.
     pub(super) fn begin_transfer(&mut self, now: Instant, id: BlockId, is_virtual: bool) {
         let Some(shape) = self.blocks.get(&id).map(|block| block.shape) else { return };
-        let Some(via) = self.next_hop(shape.destination) else { return };
+        let Some(via) = self.take_way(now, shape.destination) else { return };
         let most = self.round_frames(via);
         if is_virtual && !self.begin_asking(now, id) {
             return;
@@ -187,13 +187,16 @@ impl Hop {
 
     /// Asks the next hop what it has.
     pub(super) fn ask(&mut self, now: Instant, id: BlockId) {
-        let Some(block) = self.blocks.get_mut(&id) else { return };
-        let Some(transfer) = &mut block.transfer else { return };
+        let Some(block) = self.blocks.get(&id).filter(|block| block.transfer.is_some()) else {
+            return;
+        };
+        let way = self.take_way(now, block.shape.destination);
+        let block = self.blocks.get_mut(&id).expect("it was there");
+        let transfer = block.transfer.as_mut().expect("it was there");
         let is_heard = !matches!(transfer.phase, Phase::Asked { tries, .. } if tries > QUICK_TRIES);
-        // The route may be another by now.
+        // The way may be another by now.
         if self.config.next_hop == NextHop::Raw || !is_heard {
-            let route = self.routes.get(&block.shape.destination);
-            transfer.go_over(route.map_or(transfer.via, |route| route.via));
+            transfer.go_over(way.unwrap_or(transfer.via));
         }
         let (first, tries) = match transfer.phase {
             Phase::Asked { first, tries, .. } => (first, tries + 1),

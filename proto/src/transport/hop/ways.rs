@@ -1,0 +1,173 @@
+//! Ways to destinations. Blocks keep to theirs though routing has another one: a block that has
+//! begun to pass to one neighbour begins anew with another, and what routing measures beside
+//! traffic sways. (The paper's relays take the newest source route that they have seen, `hop.md` 4.)
+
+use std::collections::BTreeMap;
+
+use super::Hop;
+use crate::base::{Duration, Instant, NodeId};
+use crate::wire::hop::BlockId;
+
+/// How long routing must have had another way until blocks leave theirs for it, unless their next
+/// hop is gone; and how long one that no block has taken stays theirs.
+const KEPT: Duration = Duration::from_secs(30);
+/// The same where the other way has fewer hops: nodes have moved, or begun.
+const KEPT_IF_LONGER: Duration = Duration::from_secs(5);
+
+/// The way to a destination.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route {
+    /// The next hop.
+    pub(super) via: NodeId,
+    /// Hops to the destination.
+    pub(super) hops: u8,
+}
+
+/// The way that blocks to a destination take.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    route: Route,
+    /// When the last block took it.
+    used: Option<Instant>,
+    /// The one that routing has, if that is another, and since when.
+    newer: Option<(Route, Instant)>,
+}
+
+/// Those that are known, by destination.
+#[derive(Debug, Default)]
+pub(super) struct Ways(BTreeMap<NodeId, Way>);
+
+impl Ways {
+    /// The way that blocks to a destination take.
+    pub(super) fn route(&self, to: NodeId) -> Option<Route> {
+        self.0.get(&to).map(|way| way.route)
+    }
+
+    /// Routing has this way to a destination now.
+    fn on_route(&mut self, now: Instant, to: NodeId, route: Route) {
+        let way = self.0.entry(to).or_insert(Way { route, used: None, newer: None });
+        if way.route.via == route.via {
+            (way.route, way.newer) = (route, None);
+        } else {
+            let since = way.newer.filter(|(newer, _)| newer.via == route.via);
+            way.newer = Some((route, since.map_or(now, |(_, since)| since)));
+        }
+    }
+
+    /// Leaves a way for the one of routing if it is time, or if it is of no use.
+    pub(super) fn settle(&mut self, now: Instant, to: NodeId, is_lost: bool) {
+        let Some(way) = self.0.get_mut(&to) else { return };
+        if let Some((route, since)) = way.newer {
+            let is_idle = way.used.is_none_or(|used| used + KEPT <= now);
+            let kept = if route.hops < way.route.hops { KEPT_IF_LONGER } else { KEPT };
+            if is_lost || is_idle || since + kept <= now {
+                *way = Way { route, newer: None, ..*way };
+            }
+        }
+    }
+
+    fn on_used(&mut self, now: Instant, to: NodeId) {
+        if let Some(way) = self.0.get_mut(&to) {
+            way.used = Some(now);
+        }
+    }
+}
+
+impl Hop {
+    /// The next hop of blocks to a destination.
+    pub(super) fn next_hop(&self, to: NodeId) -> Option<NodeId> {
+        self.ways.route(to).map(|route| route.via)
+    }
+
+    /// Hops that are left to a destination; none where no way was ever known.
+    pub(super) fn hops_to(&self, to: NodeId) -> u8 {
+        self.ways.route(to).map_or(0, |route| route.hops)
+    }
+
+    /// The next hop of a block that goes on now.
+    pub(super) fn take_way(&mut self, now: Instant, to: NodeId) -> Option<NodeId> {
+        self.settle_way(now, to);
+        self.ways.on_used(now, to);
+        self.next_hop(to)
+    }
+
+    /// Takes what routing has to say of a destination.
+    pub(super) fn learn_way(&mut self, now: Instant, to: NodeId, route: Route) {
+        self.ways.on_route(now, to, route);
+        self.settle_way(now, to);
+    }
+
+    /// A neighbour offers a block. If that is where it would go next, or came from at first, ways
+    /// lead in a circle: one of them is an old one.
+    pub(super) fn on_block_from(&mut self, now: Instant, via: NodeId, id: &BlockId, to: NodeId) {
+        if self.next_hop(to) == Some(via) || id.flow.source == self.node {
+            self.ways.settle(now, to, true);
+        }
+    }
+
+    fn settle_way(&mut self, now: Instant, to: NodeId) {
+        let is_lost = self.next_hop(to).is_some_and(|via| self.is_gone(via));
+        self.ways.settle(now, to, is_lost);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAR: NodeId = NodeId(9);
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    fn route(via: u16, hops: u8) -> Route {
+        Route { via: NodeId(via), hops }
+    }
+
+    /// Ways of which a block has just taken the one over node 1, of three hops.
+    fn ways() -> Ways {
+        let mut ways = Ways::default();
+        ways.on_route(at(0), FAR, route(1, 3));
+        ways.on_used(at(100), FAR);
+        ways
+    }
+
+    fn via(ways: &mut Ways, seconds: u64, is_lost: bool) -> u16 {
+        ways.on_used(at(seconds), FAR);
+        ways.settle(at(seconds), FAR, is_lost);
+        ways.route(FAR).expect("it is known").via.0
+    }
+
+    #[test]
+    fn a_way_in_use_is_left_once_routing_has_had_another_for_long() {
+        let mut ways = ways();
+        ways.on_route(at(100), FAR, route(2, 3));
+        assert_eq!([101, 129, 130].map(|now| via(&mut ways, now, false)), [1, 1, 2]);
+    }
+
+    #[test]
+    fn one_that_comes_and_goes_is_not_taken() {
+        let mut ways = ways();
+        for now in (100..200).step_by(20) {
+            ways.on_route(at(now), FAR, route(2, 3));
+            assert_eq!(via(&mut ways, now + 9, false), 1);
+            ways.on_route(at(now + 10), FAR, route(1, 3));
+        }
+        assert_eq!(via(&mut ways, 200, true), 1, "there is no other");
+    }
+
+    #[test]
+    fn a_shorter_one_is_taken_soon_and_any_at_once_if_its_next_hop_is_gone_or_no_block_takes_it() {
+        let mut shorter = ways();
+        shorter.on_route(at(100), FAR, route(2, 2));
+        assert_eq!([104, 105].map(|now| via(&mut shorter, now, false)), [1, 2]);
+        let mut lost = ways();
+        lost.on_route(at(100), FAR, route(2, 4));
+        assert_eq!([false, true].map(|is_lost| via(&mut lost, 101, is_lost)), [1, 2]);
+        let mut idle = ways();
+        idle.on_route(at(130), FAR, route(2, 4));
+        idle.settle(at(130), FAR, false);
+        assert_eq!(idle.route(FAR).map(|route| route.via), Some(NodeId(2)));
+    }
+}
