@@ -67,9 +67,15 @@ fn f9_key(carrier: Carrier) -> String {
     format!("f9/{}", carrier.name())
 }
 
+/// Hop whose nodes hear the strongest neighbour first: the paper calls both this and the draw by
+/// signal its default (`hop.md` 7).
+const F9_BEST: &str = "f9/best";
+
 fn f9_cases(_: Effort) -> Vec<Case> {
-    let case = |carrier| far_files(30, carrier).case(f9_key(carrier)).vary(draw_far);
-    Carrier::ALL.map(case).to_vec()
+    let case = |carrier| far_files(30, carrier).case(f9_key(carrier));
+    let best = far_files(30, Carrier::Hop).blocks(|hop| hop.withhold = Withhold::BestLink);
+    let cases = Carrier::ALL.map(case).into_iter().chain([best.case(F9_BEST)]);
+    cases.map(|case| case.vary(draw_far)).collect()
 }
 
 /// The same with blocks as they are by default, and TCP.
@@ -105,7 +111,30 @@ fn f9a(_: Effort, results: &Results) -> Findings {
     found.figures.push(network::goodputs("H-F9a", title, &all, means));
     let printed = [(0.0, 2.0), (1.0, 4.0), (2.0, 8.0)];
     found.figures.push(network::gains("H-F9a", title, &all[1..], gains, printed));
+    found.tables.push(whom_they_hear(results));
     found
+}
+
+/// 30 flows by whom nodes hear first.
+fn whom_they_hear(results: &Results) -> crate::Table {
+    let ways = [("drawn by signal", f9_key(Carrier::Hop)), ("best link", F9_BEST.into())];
+    let rows = ways.map(|(name, key)| {
+        let of = |number: &dyn Fn(&Report) -> f64| results.over_seeds(|at| number(at.report(&key)));
+        let tcp = |at: At<'_>| mean_kbps(f9_of(at, Carrier::Tcp)).max(1e-3);
+        let gain = results.over_seeds(|at| mean_kbps(at.report(&key)) / tcp(at));
+        let all = [of(&mean_kbps), gain, of(&starved), of(&fairness)];
+        let cells = all.map(|all| format!("{:.2} ({:.2})", all.mean, all.deviation));
+        [name.to_owned()].into_iter().chain(cells).collect()
+    });
+    let head = ["whom nodes hear", "goodput, kb/s", "over TCP", "below 5% of the mean, %", "Jain"];
+    crate::Table {
+        title: "30 flows by withholding".into(),
+        head: head.map(str::to_owned).to_vec(),
+        rows: rows.to_vec(),
+        note: "The rows of H-F9 and H-T1 are those of the draw by signal. The Jain index is that \
+               of goodputs times hops."
+            .into(),
+    }
 }
 
 /// Mean goodput of the flows of each number of hops, over all seeds; five and more are one.

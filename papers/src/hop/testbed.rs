@@ -114,22 +114,22 @@ fn hidden_pairs(nodes: &[u16]) -> usize {
 /// Units of a data frame of 1,500 bytes: what is lost grows with its length (`radio.md` 5.5).
 const UNITS: i32 = 6;
 
-/// Share of frames of 1,500 bytes that come over a link with nobody else on air.
-fn delivery(link: &RadioLinkConfig) -> f64 {
-    match link.loss {
+/// Share of frames of 1,500 bytes that come over a link one way with nobody else on air.
+fn delivery(loss: Option<&LossConfig>) -> f64 {
+    match loss {
         Some(LossConfig::BernoulliUnits { p, .. }) => (1.0 - p).powi(UNITS),
         _ => 1.0,
     }
 }
 
-/// Links, two nodes each, by rising share of the frames that they deliver.
+/// Links, two nodes each, by rising share of the frames that come from the first to the second.
 pub(super) fn links() -> Vec<([u16; 2], f64)> {
     let number = |name: &str| -> u16 { name[1..].parse().expect("t and a number") };
     let usable = TESTBED.link.iter().filter(|link| link.signal_dbm >= Some(TESTBED.receive_dbm));
     let mut links: Vec<([u16; 2], f64)> = usable
         .map(|link| {
             let ends = link.between.each_ref().map(|name| number(name));
-            (ends, delivery(link))
+            (ends, delivery(link.loss.as_ref()))
         })
         .collect();
     links.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -138,7 +138,7 @@ pub(super) fn links() -> Vec<([u16; 2], f64)> {
 
 #[cfg(test)]
 mod tests {
-    use farhop_proto::base::Seed;
+    use farhop_proto::base::{Rng, Seed};
     use farhop_proto::stack::gaussian;
 
     use super::*;
@@ -251,14 +251,18 @@ mod tests {
             let name = name(index as u16 + 1);
             text += &format!("[[node]]\nname = \"{name}\"\nposition_m = [{x:.1}, {y:.1}]\n\n");
         }
-        let mut rng = Seed(seed).stream("delivery");
+        // Each direction is drawn for itself (`radio.md` 4.2). What is lost does not follow from the
+        // signal here, which is one for both.
+        let [mut there, mut back] = ["delivery", "delivery back"].map(|it| Seed(seed).stream(it));
         for (a, b, signal) in &links {
-            let delivery = 0.6 + 0.38 * rng.uniform();
-            let p = 1.0 - delivery.powf(1.0 / f64::from(UNITS));
-            let [a, b] = [name(*a), name(*b)];
+            let loss = |rng: &mut Rng| {
+                let p = 1.0 - (0.6 + 0.38 * rng.uniform()).powf(1.0 / f64::from(UNITS));
+                format!("{{ kind = \"bernoulli-units\", p = {p:.4}, unit_bytes = 250 }}")
+            };
+            let ([a, b], there, back) = ([name(*a), name(*b)], loss(&mut there), loss(&mut back));
             text += &format!(
                 "[[link]]\nbetween = [\"{a}\", \"{b}\"]\nsignal_dbm = {signal:.1}\n\
-                 loss = {{ kind = \"bernoulli-units\", p = {p:.4}, unit_bytes = 250 }}\n\n"
+                 loss = {there}\nloss_back = {back}\n\n"
             );
         }
         text.trim_end().to_owned() + "\n"
@@ -287,8 +291,10 @@ mod tests {
         assert_eq!(hops(CORNERS[0], CORNERS[1]), 5);
         let (point, near) = access_point();
         assert_eq!((near.len(), hidden_pairs(&near)), (7, 5), "around {point}");
-        for (ends, delivery) in links() {
-            assert!((0.599..=0.981).contains(&delivery), "{ends:?} delivers {delivery}");
+        for link in &TESTBED.link {
+            for delivery in [&link.loss, &link.loss_back].map(|loss| delivery(loss.as_ref())) {
+                assert!((0.599..=0.981).contains(&delivery), "{link:?} delivers {delivery}");
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 
 use farhop_proto::base::{Bitrate, NodeId, RadioId};
 use farhop_proto::stack::{
-    Congestion, FlowConfig, FlowKind, Plan, RadioPlan, Scenario, TcpPreset, TcpSettings,
+    Congestion, FlowConfig, FlowKind, LinkConfig, Plan, RadioPlan, Scenario, TcpPreset, TcpSettings,
 };
 use farhop_sim::engine::flow_name;
 
@@ -26,7 +26,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), LabError> {
              that are injected: give its radio aggregate = 1, or use `farhop sim`"
         )));
     }
-    if let Some((rate, sender, receiver)) = unknown_to_neighbour(&plan) {
+    if let Some((rate, sender, receiver)) = unknown_to_neighbour(&plan, &scenario.stack.link) {
         return Err(LabError::Refused(format!(
             "node '{sender}' sends at {rate}, which '{receiver}' does not know, and a radio of the \
              lab sends to all at one bit-rate: give it a lower one, or use `farhop sim`"
@@ -51,14 +51,21 @@ fn unknown_to_air(plan: &Plan) -> Option<&str> {
     plan.nodes.iter().find(|node| node.radios.iter().any(puts_together)).map(|node| &*node.name)
 }
 
-/// A bit-rate that a radio sends at, its node, and a neighbour that knows only lower ones of it.
-fn unknown_to_neighbour(plan: &Plan) -> Option<(Bitrate, &str, &str)> {
+/// A bit-rate that a radio sends at, its node, and a neighbour that knows only lower ones of it. A
+/// schedule names the rate of each frame.
+fn unknown_to_neighbour<'a>(
+    plan: &'a Plan,
+    link: &LinkConfig,
+) -> Option<(Bitrate, &'a str, &'a str)> {
     plan.hops.iter().filter(|hop| hop.usable).find_map(|hop| {
         // Numbers begin with 1. There may be very many hops.
         let node = |(node, _): (NodeId, RadioId)| &plan.nodes[usize::from(node.0) - 1];
         let (sender, receiver) = (node(hop.from), node(hop.to));
         let sends = &sender.radios[usize::from(hop.from.1.0)].spec;
         let hears = &receiver.radios[usize::from(hop.to.1.0)].spec;
+        if link.has_schedule_over(sends.phy.kind) {
+            return None;
+        }
         let known = sends.phy.rate_for(&hears.phy, sends.rate)?;
         (known != sends.rate).then_some((sends.rate, &*sender.name, &*receiver.name))
     })
@@ -202,6 +209,9 @@ mod tests {
         let mut mixed: Scenario = serde_json::from_str(text).expect("a good scenario");
         let error = check(&mixed).expect_err("it is refused").to_string();
         assert!(error.contains("54 Mb/s") && error.lines().count() == 1, "{error}");
+        mixed.stack.link = LinkConfig::Wild(Default::default());
+        assert!(check(&mixed).is_ok(), "it names the rate of each frame");
+        mixed.stack.link = LinkConfig::default();
         mixed.radio.rate_mbps = Some(11.0);
         assert!(check(&mixed).is_ok());
     }
