@@ -111,7 +111,8 @@ pub fn plain_link(bytes: &[u8]) {
 /// The first byte of each says whom it is from, whether its checksum is put right, what becomes of
 /// what came whole, and how much later the next one is; the second how long it is.
 pub fn hop(bytes: &[u8]) {
-    let config = HopConfig { block_bytes: 14_000, memory_bytes: 1 << 20, ..HopConfig::default() };
+    let config =
+        HopConfig { block_bytes: Some(14_000), memory_bytes: 1 << 20, ..HopConfig::default() };
     let plan = AddressPlan::default();
     let mut node = Hop::build(config, NodeId(2), plan, None, Seed(1).stream("hop"));
     node.keep_blocks();

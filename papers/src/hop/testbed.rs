@@ -251,8 +251,8 @@ mod tests {
             let name = name(index as u16 + 1);
             text += &format!("[[node]]\nname = \"{name}\"\nposition_m = [{x:.1}, {y:.1}]\n\n");
         }
-        // Each direction is drawn for itself (`radio.md` 4.2). What is lost does not follow from the
-        // signal here, which is one for both.
+        // Each direction is drawn for itself (`radio.md` 4.2). What is lost does not follow from
+        // the signal here, which is one for both.
         let [mut there, mut back] = ["delivery", "delivery back"].map(|it| Seed(seed).stream(it));
         for (a, b, signal) in &links {
             let loss = |rng: &mut Rng| {

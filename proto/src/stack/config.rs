@@ -39,6 +39,14 @@ pub struct StackConfig {
     pub hop: Option<HopConfig>,
 }
 
+impl StackConfig {
+    /// Settings of blocks, as routing has them.
+    pub fn of_blocks(&self) -> HopConfig {
+        let may_change = matches!(self.routing, RoutingConfig::Olsr(_));
+        self.hop.clone().unwrap_or_default().over_routes(may_change)
+    }
+}
+
 /// The queue of wires beside radios that send in slots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

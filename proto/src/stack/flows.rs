@@ -507,7 +507,8 @@ mod tests {
 
     #[test]
     fn ends_have_their_blocks_taken_in_turns_where_memory_holds_one() {
-        let config = HopConfig { block_bytes: 8_191, memory_bytes: 20_000, ..HopConfig::default() };
+        let config =
+            HopConfig { block_bytes: Some(8_191), memory_bytes: 20_000, ..HopConfig::default() };
         let (plan, rng) = (AddressPlan::default(), Seed(1).stream("hop"));
         let mut flows = Flows::build(plan);
         flows.set_hop(Hop::build(config.clone(), NodeId(1), plan, None, rng));

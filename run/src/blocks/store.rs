@@ -161,7 +161,7 @@ impl Store {
         };
         let store = Self::build(Box::new(opens));
         let store = store.map_err(|error| error.on_open(&dir.join(FILE)))?;
-        let on_disk = || OnDisk::build(dir, config.block_bytes.into());
+        let on_disk = || OnDisk::build(dir, config.bytes_of_block().into());
         Ok(Self { file: is_file.then(on_disk).transpose()?, ..store })
     }
 

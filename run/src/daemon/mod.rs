@@ -223,7 +223,7 @@ impl DeviceChoice {
 
 /// The plan of a node that carries blocks whether or not its scenario has flows of them.
 pub fn with_blocks(mut plan: NodePlan) -> NodePlan {
-    plan.hop.get_or_insert_default();
+    plan.hop.get_or_insert_with(|| Arc::new(plan.stack.of_blocks()));
     plan
 }
 

@@ -268,7 +268,7 @@ impl Courier {
             info: FileInfo { name, size, sha256, nonce, streamed: false },
             to: node,
             to_name: to,
-            block_bytes: office.config.block_bytes,
+            block_bytes: office.config.bytes_of_block(),
             arrived: 0,
             state: State::Moving,
         };
@@ -497,12 +497,12 @@ mod tests {
     #[test]
     fn while_a_block_cannot_be_read_its_memory_is_for_others() {
         let (mut office, asked) = Office::of_test();
-        let most = u64::from(office.config.block_bytes) * 5 / 2;
+        let most = u64::from(office.config.bytes_of_block()) * 5 / 2;
         office.config = HopConfig { memory_bytes: most, ..office.config };
         let mut hop = hop(office.config.clone());
         // The first block is short.
         let file = |local| Outgoing {
-            block_bytes: office.config.block_bytes,
+            block_bytes: office.config.bytes_of_block(),
             arrived: 1,
             ..outgoing(local, 0, State::Moving)
         };

@@ -484,7 +484,7 @@ fn opened(office: &Office, record: &Sending) -> Vec<u8> {
 
 /// Bytes of a block of a program at most.
 fn most_bytes(office: &Office) -> usize {
-    (office.config.block_bytes as usize).min(BLOCK_BYTES)
+    (office.config.bytes_of_block() as usize).min(BLOCK_BYTES)
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ pub(super) type Refused = (Channel, String);
 impl Streams {
     pub(super) fn build(config: &HopConfig) -> Self {
         Self {
-            block_bytes: config.block_bytes as usize,
+            block_bytes: config.bytes_of_block() as usize,
             all: BTreeMap::new(),
             by_flow: BTreeMap::new(),
             todo: BTreeSet::new(),
@@ -487,7 +487,7 @@ mod tests {
         drop(program);
         streams.set_ready(&mut std::iter::repeat(true));
         assert_eq!(streams.all[&1].ours.waiting(), 0, "nobody wants it");
-        assert_eq!(streams.limit(), config.block_bytes as usize);
+        assert_eq!(streams.limit(), config.bytes_of_block() as usize);
     }
 
     #[test]

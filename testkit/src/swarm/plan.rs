@@ -133,7 +133,7 @@ fn config(rng: &mut Rng) -> HopConfig {
     ];
     let is_tight = rng.chance(0.3);
     HopConfig {
-        block_bytes,
+        block_bytes: Some(block_bytes),
         frame_bytes,
         turn_frames: 1 + rng.below(8) as u16,
         in_flight: Some(1 + rng.below(3) as u32),
@@ -164,7 +164,7 @@ fn flows(rng: &mut Rng, nodes: u16, config: &HopConfig) -> Vec<FlowPlan> {
         let from = 1 + rng.below(u64::from(nodes)) as u16;
         let hops = 1 + rng.below(u64::from(nodes) - 1) as u16;
         let to = (from - 1 + hops) % nodes + 1;
-        let most = u64::from(config.block_bytes);
+        let most = u64::from(config.bytes_of_block());
         let mut lengths = vec![1 + rng.below(FIRST_BYTES) as usize];
         for _ in 0..rng.below(10) {
             let most = if rng.chance(0.3) { FIRST_BYTES } else { most };

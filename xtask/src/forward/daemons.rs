@@ -102,7 +102,7 @@ pub(super) fn measure(
 /// memory has place for. Returns what it held in the end, and the memory that it is set to.
 pub(super) fn fill(farhop: &Path, place: &Place) -> Result<(Cost, u64)> {
     let budget = HopConfig::default().memory_bytes;
-    let blocks = 4 * budget / u64::from(HopConfig::default().block_bytes);
+    let blocks = 4 * budget / u64::from(HopConfig::default().bytes_of_block());
     let own = format!("high_blocks = {blocks}\nlow_blocks = {}\n", blocks - 1);
     let mut row = Row::start(farhop, place, Mode::Off, "", &own)?;
     let mut listener = StreamListener::bind(&row.daemon(2), SERVICE)?;

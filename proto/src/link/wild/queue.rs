@@ -218,8 +218,8 @@ impl Queue {
     /// Takes a packet. Returns the one that there is no room for: the packet itself, or the oldest
     /// of its flow where the class or the packet has it so.
     ///
-    /// A slot brings a relay its packets at once, and the last ones of each slot would be lost: with
-    /// TCP the same one again, each time that it is repeated.
+    /// A slot brings a relay its packets at once, and the last ones of each slot would be lost:
+    /// with TCP the same one again, each time that it is repeated.
     pub(super) fn push(&mut self, packet: Packet, now: Instant) -> Option<Packet> {
         let choice = self.classes.choose(&packet);
         let flow = packet.flow;

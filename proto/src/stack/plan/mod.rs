@@ -163,8 +163,8 @@ impl Scenario {
         let names: Arc<[String]> = scenario.node.iter().map(|node| node.name.clone()).collect();
         let stacks = Stacks::build(&scenario, &topology, &turns, &rows);
         let has_blocks = scenario.flow.iter().any(FlowConfig::has_blocks);
-        let hop = scenario.stack.hop.clone().or_else(|| has_blocks.then(HopConfig::default));
-        let hop = hop.map(Arc::new);
+        let has_blocks = has_blocks || scenario.stack.hop.is_some();
+        let hop = has_blocks.then(|| Arc::new(scenario.stack.of_blocks()));
         let air = || topology.radios.iter().flatten().map(|radio| radio.config.phy());
         let mut phys = air().filter(|phy| phy.kind != PhyKind::Wire);
         let has_one_phy = phys.next().is_none_or(|first| phys.all(|phy| phy == first));

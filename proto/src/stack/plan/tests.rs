@@ -5,7 +5,7 @@ use crate::stack::space::LIGHT_M_PER_S;
 use crate::stack::{
     AreaConfig, ChainLayout, FlowConfig, LayoutConfig, LinkConfig, LossConfig, NodeConfig,
     Position, PropagationConfig, PropagationKind, RadioLinkConfig, RandomEnds, RandomLayout,
-    RateControl,
+    RateControl, RoutingConfig,
 };
 
 fn chain(length: usize) -> Scenario {
@@ -434,6 +434,19 @@ fn blocks_leave_no_gaps_where_nobody_sends_unheard() {
     assert_eq!(gap_ms(plain(), PhyKind::B), Some(40.0));
     assert_eq!(gap_ms(plain(), PhyKind::Wire), Some(0.0));
     assert_eq!(gap_ms(LinkConfig::Wild(Default::default()), PhyKind::B), Some(0.0), "a schedule");
+}
+
+#[test]
+fn blocks_are_shorter_where_routes_may_change_and_as_long_as_somebody_says() {
+    let bytes = |routing: RoutingConfig, block_bytes: Option<u32>| {
+        let mut scenario = chain(4);
+        scenario.stack.routing = routing;
+        scenario.stack.hop = Some(HopConfig { block_bytes, ..HopConfig::default() });
+        scenario.plan().nodes[0].hop.as_ref().map(|hop| hop.bytes_of_block())
+    };
+    let olsr = || RoutingConfig::Olsr(Default::default());
+    assert_eq!(bytes(RoutingConfig::default(), None), Some(1 << 20));
+    assert_eq!([bytes(olsr(), None), bytes(olsr(), Some(70_000))], [Some(1 << 18), Some(70_000)]);
 }
 
 /// The airs that a node in the midst of a star reaches the others over, by the settings of their

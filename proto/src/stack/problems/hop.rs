@@ -17,10 +17,10 @@ pub(super) fn check_hop(found: &mut Found, hop: &HopConfig) {
     // What follows from a length that is impossible is no problem of its own.
     let possible = HopConfig { frame_bytes: frame.clamp(64.0, FRAME_BYTES) as u16, ..*hop };
     let most = f64::from(possible.frame_bytes) * f64::from(FRAMES);
-    let block = f64::from(hop.block_bytes);
+    let block = f64::from(hop.bytes_of_block());
     found.number(path("block_bytes"), block, 8_192.0..=most, "a length of a block in bytes");
     let block = block.clamp(8_192.0, most);
-    let possible = HopConfig { block_bytes: block as u32, ..possible };
+    let possible = HopConfig { block_bytes: Some(block as u32), ..possible };
     let turn = f64::from(hop.turn_frames);
     found.number(path("turn_frames"), turn, 1.0..=1_000.0, "a number of frames in a turn");
     if let Some(blocks) = hop.in_flight {
@@ -70,7 +70,7 @@ mod tests {
             assert_eq!(paths(&hop), ["stack.hop.frame_bytes"], "{frame_bytes}");
         }
         for block_bytes in [0, 8_191, 1_400 * FRAMES + 1, u32::MAX] {
-            let hop = HopConfig { block_bytes, ..HopConfig::default() };
+            let hop = HopConfig { block_bytes: Some(block_bytes), ..HopConfig::default() };
             let memory_bytes = 1 << 40;
             assert_eq!(paths(&HopConfig { memory_bytes, ..hop }), ["stack.hop.block_bytes"]);
         }

@@ -376,7 +376,7 @@ impl Hop {
 
     /// Those of them with the highest rank, and what is short.
     fn foremost<R: Ord>(&self, fit: &[usize], rank: impl Fn(&Waiting) -> R) -> Vec<usize> {
-        let short = self.config.block_bytes / SHORT;
+        let short = self.config.bytes_of_block() / SHORT;
         let is_short = |index: usize| self.waiting[index].shape.length <= short;
         let rank = |index: usize| rank(&self.waiting[index]);
         let long = fit.iter().copied().filter(|index| !is_short(*index));

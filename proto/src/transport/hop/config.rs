@@ -11,6 +11,10 @@ use crate::wire::hop as wire;
 
 /// Hops that a block may make (`hop.md` 2).
 pub const HOPS: u8 = 50;
+/// Bytes of a block if nothing else is set (`hop.md` 1).
+const BLOCK_BYTES: u32 = 1 << 20;
+/// The same where routes may change.
+const CHANGING_BLOCK_BYTES: u32 = 1 << 18;
 /// So long after its first byte a block of a stream or of datagrams is closed, however much is in
 /// it (`hop.md` 9).
 pub const BATCH: Duration = Duration::from_millis(500);
@@ -69,7 +73,10 @@ impl Default for Below {
 pub struct HopConfig {
     /// Bytes of a block. The hops of a way share the air by blocks, so that somebody who waits for
     /// little beside a transfer waits less with smaller ones; each costs its requests and answers.
-    pub block_bytes: u32,
+    /// If it is not given, 1 MiB, as in the paper, and 256 KiB over routes that may change
+    /// (`olsr`): a block of which a part has passed to one neighbour begins anew with another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_bytes: Option<u32>,
     /// Bytes of a block in one frame.
     pub frame_bytes: u16,
     /// Frames of a turn of the scheduler, which the radio may send in one TXOP.
@@ -155,7 +162,7 @@ pub struct HopConfig {
 impl Default for HopConfig {
     fn default() -> Self {
         Self {
-            block_bytes: 1 << 20,
+            block_bytes: None,
             frame_bytes: 1_400,
             turn_frames: 6,
             in_flight: None,
@@ -182,6 +189,18 @@ impl Default for HopConfig {
 }
 
 impl HopConfig {
+    /// These settings where routes stay as they are, or may change.
+    pub fn over_routes(mut self, may_change: bool) -> Self {
+        let bytes = if may_change { CHANGING_BLOCK_BYTES } else { BLOCK_BYTES };
+        self.block_bytes.get_or_insert(bytes);
+        self
+    }
+
+    /// Bytes of a whole block.
+    pub fn bytes_of_block(&self) -> u32 {
+        self.block_bytes.unwrap_or(BLOCK_BYTES)
+    }
+
     /// How far a block of this number is in the spell of its flow.
     pub(super) fn in_spell(&self, number: u32) -> u32 {
         number.checked_rem(self.spell_blocks).unwrap_or(0)
@@ -189,12 +208,12 @@ impl HopConfig {
 
     /// Memory that a whole block of frames as long as they are here needs.
     pub(crate) fn block_cost(&self) -> u64 {
-        cost(self.block_bytes.into(), self.block_frames().into())
+        cost(self.bytes_of_block().into(), self.block_frames().into())
     }
 
     /// Frames of a whole block.
     fn block_frames(&self) -> u32 {
-        self.block_bytes.div_ceil(self.frame_bytes.max(1).into())
+        self.bytes_of_block().div_ceil(self.frame_bytes.max(1).into())
     }
 
     /// Blocks of so many frames.

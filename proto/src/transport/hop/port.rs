@@ -62,7 +62,7 @@ impl HopPort {
             role,
             key,
             peer,
-            block_bytes: config.block_bytes as usize,
+            block_bytes: config.bytes_of_block() as usize,
             frame_bytes: usize::from(config.frame_bytes),
             filling: BytesMut::new(),
             since: None,

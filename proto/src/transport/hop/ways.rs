@@ -1,6 +1,7 @@
 //! Ways to destinations. Blocks keep to theirs though routing has another one: a block that has
 //! begun to pass to one neighbour begins anew with another, and what routing measures beside
-//! traffic sways. (The paper's relays take the newest source route that they have seen, `hop.md` 4.)
+//! traffic sways. (The paper's relays take the newest source route that they have seen, `hop.md`
+//! 4.)
 
 use std::collections::BTreeMap;
 

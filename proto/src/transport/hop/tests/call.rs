@@ -3,7 +3,7 @@
 use super::*;
 
 fn config() -> HopConfig {
-    HopConfig { block_bytes: 210_000, call_gap_ms: 4.5, ..HopConfig::default() }
+    HopConfig { block_bytes: Some(210_000), call_gap_ms: 4.5, ..HopConfig::default() }
 }
 
 /// When node 1 sends the frames of a block of 150 to node 2, after a packet of a call failed at a

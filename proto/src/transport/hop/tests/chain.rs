@@ -57,7 +57,7 @@ fn who_asks_for_a_block_that_is_not_answered_for_asks_for_others_too() {
 #[test]
 fn what_is_under_way_grows_frame_by_frame_and_counts_half_on_the_first_of_two_hops() {
     for (nodes, most) in [(2, 140_000), (3, 70_000)] {
-        let config = HopConfig { block_bytes: 140_000, ..small_config() };
+        let config = HopConfig { block_bytes: Some(140_000), ..small_config() };
         let mut row = Row::new(nodes, config, Harm::default(), 1);
         assert!(row.send(flow(1), nodes, &[100], MINUTE));
         assert_eq!(row.hop(1).under_way(flow(1)), 0);
@@ -100,7 +100,7 @@ fn a_small_block_that_did_not_come_at_once_is_acknowledged_frame_by_frame() {
 
 #[test]
 fn a_relay_passes_on_what_it_has_before_all_of_it_is_there() {
-    let config = HopConfig { block_bytes: 140_000, pipeline: Some(true), ..small_config() };
+    let config = HopConfig { block_bytes: Some(140_000), pipeline: Some(true), ..small_config() };
     let mut row = Row::new(3, config, Harm::default(), 1);
     assert!(row.send(flow(1), 3, &[100], MINUTE));
     row.push(flow(1), 1, 3, 140_000, true);
@@ -317,7 +317,7 @@ fn a_small_block_that_a_relay_lost_is_sent_again() {
 #[test]
 fn a_sender_holds_back_where_hardly_anything_comes() {
     let pauses = |loss: f64, yields: bool| {
-        let config = HopConfig { yields, block_bytes: 140_000, ..small_config() };
+        let config = HopConfig { yields, block_bytes: Some(140_000), ..small_config() };
         let mut row = Row::new(2, config, Harm { loss, ..Harm::default() }, 1);
         assert!(row.send(flow(1), 2, &[100, 140_000], MINUTE * 600));
         row.count(1, "pauses")
@@ -361,7 +361,8 @@ fn losses_by_chance_are_told_from_bursts_of_somebody_hidden() {
 #[test]
 fn turns_follow_delivery_under_proportional_fairness() {
     let share = |schedule| {
-        let config = HopConfig { schedule, turn_frames: 2, block_bytes: 140_000, ..small_config() };
+        let config =
+            HopConfig { schedule, turn_frames: 2, block_bytes: Some(140_000), ..small_config() };
         let mut row = Row::new(3, config, Harm::default(), 1);
         let keys = [1, 3].map(|to| (FlowKey { source: NodeId(2), local: to.into() }, to));
         for (key, to) in keys {

@@ -18,7 +18,7 @@ fn gaps(nodes: u16, config: HopConfig, lengths: &[usize]) -> usize {
 }
 
 fn config() -> HopConfig {
-    HopConfig { block_bytes: 210_000, interactive_gap_ms: 30.0, ..HopConfig::default() }
+    HopConfig { block_bytes: Some(210_000), interactive_gap_ms: 30.0, ..HopConfig::default() }
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn there_is_no_gap_once_nobody_has_waited_for_a_while() {
 #[test]
 fn a_node_leaves_the_air_alone_for_no_longer_than_it_has_used_it() {
     // 48 frames of a millisecond are over long before 200 ms, as at a high bit-rate before 40.
-    let config = HopConfig { interactive_gap_ms: 200.0, block_bytes: 840_000, ..config() };
+    let config = HopConfig { interactive_gap_ms: 200.0, block_bytes: Some(840_000), ..config() };
     let mut row = Row::new(4, config, Harm::default(), 1);
     row.push(flow(2), 0, 4, 4_000, true);
     row.push(flow(1), 0, 4, 7_000, false);

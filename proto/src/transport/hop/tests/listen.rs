@@ -8,7 +8,7 @@ fn other(local: u32) -> FlowKey {
 }
 
 fn config() -> HopConfig {
-    HopConfig { block_bytes: 210_000, ..HopConfig::default() }
+    HopConfig { block_bytes: Some(210_000), ..HopConfig::default() }
 }
 
 /// Node 1 begins a block of 150 frames for node 2 so long after a small one from another flow.

@@ -92,7 +92,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Small blocks, so that tests are short: ten frames.
 fn small_config() -> HopConfig {
-    HopConfig { block_bytes: 14_000, ..HopConfig::default() }
+    HopConfig { block_bytes: Some(14_000), ..HopConfig::default() }
 }
 
 fn flow(local: u32) -> FlowKey {

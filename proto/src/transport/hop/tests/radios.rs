@@ -5,7 +5,7 @@ use super::*;
 
 /// A block of 100 frames for each of nodes 2 and 3, at a node that knows which radios reach them.
 fn for_two_neighbours(radios: [u8; 2]) -> Hop {
-    let config = HopConfig { block_bytes: 140_000, ..HopConfig::default() };
+    let config = HopConfig { block_bytes: Some(140_000), ..HopConfig::default() };
     let rng = Seed(1).stream("hop");
     let mut hop = Hop::build(config, NodeId(1), AddressPlan::default(), None, rng);
     for (to, radio) in (2..).map(NodeId).zip(radios) {

@@ -4,7 +4,7 @@ use super::*;
 
 /// A row of nodes over links with a schedule.
 fn row(nodes: u16, block_bytes: u32, below: Below) -> Row {
-    let config = HopConfig { block_bytes, ..HopConfig::default() };
+    let config = HopConfig { block_bytes: Some(block_bytes), ..HopConfig::default() };
     let mut row = Row::new(nodes, config, Harm::default(), 1);
     row.nodes.iter_mut().for_each(|node| node.set_below(below.clone()));
     row
@@ -78,7 +78,7 @@ fn where_radios_take_turns_a_relay_passes_on_parts_and_takes_beside_what_a_cycle
 fn where_radios_take_turns_several_neighbours_are_heard_at_once() {
     let of_3 = FlowKey { source: NodeId(3), ..flow(1) };
     let withheld = |below: Below, memory_bytes: u64| {
-        let config = HopConfig { block_bytes: 140_000, memory_bytes, ..HopConfig::default() };
+        let config = HopConfig { block_bytes: Some(140_000), memory_bytes, ..HopConfig::default() };
         let mut row = Row::new(3, config, Harm::default(), 1);
         row.nodes.iter_mut().for_each(|node| node.set_below(below.clone()));
         row.push(flow(1), 0, 2, 140_000, true);

@@ -5,7 +5,7 @@ use super::*;
 /// A row of nodes, the later ones reached over wires that carry a frame in a millisecond, and of
 /// which nobody has said how long they are.
 fn row(nodes: u16, loss: f64, wire_ms: u64) -> Row {
-    let config = HopConfig { block_bytes: 140_000, ..HopConfig::default() };
+    let config = HopConfig { block_bytes: Some(140_000), ..HopConfig::default() };
     let harm = Harm { loss, wire_ms: Some(wire_ms), ..Harm::default() };
     let mut row = Row::new(nodes, config, harm, 1);
     let wire = Wire { frame: Some(Duration::from_millis(1)), round_trip: Duration::ZERO };
