@@ -25,7 +25,6 @@ use super::scenario::{
     DelayConfig, FlowConfig, RadioConfig, RadioLinkConfig, RadioOverride, Scenario, Seeds,
     SweepConfig, SweepValue,
 };
-use crate::base::NodeId;
 use flow::check_flow_kind;
 use names::Names;
 use relay::check_relay;
@@ -312,17 +311,8 @@ impl Scenario {
             link::check_radio_link(found, &path, self, link);
             if let Some(radio) = &link.radio {
                 check_override(found, &format!("{path}.radio"), radio, &self.radio);
-            } else if let [Some(a), Some(b)] = [a, b].map(|name| names.get(name)) {
-                let radio = |node: NodeId| placed.radio_of(node);
-                link::check_common_rate(found, &path, &link.between, [radio(a), radio(b)]);
             }
         }
-    }
-
-    /// The radio of a node that has no links with radios of their own.
-    fn radio_of(&self, node: NodeId) -> RadioConfig {
-        let own = self.node[usize::from(node.0) - 1].radio.as_ref();
-        own.map_or_else(|| self.radio.clone(), |radio| radio.over(&self.radio))
     }
 
     fn check_flow(&self, found: &mut Found, index: usize, flow: &FlowConfig, names: &Names<'_>) {

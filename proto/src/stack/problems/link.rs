@@ -3,7 +3,6 @@
 use super::Found;
 use super::hop::check_hop;
 use super::loss::check_loss;
-use crate::base::Phy;
 use crate::link::blindfec::BlindFecConfig;
 use crate::link::harq::{ArqConfig, HarqConfig};
 use crate::link::queue::QueueConfig;
@@ -46,23 +45,6 @@ pub(super) fn check_radio_link(
         if let Some(loss) = loss {
             check_loss(found, &format!("{path}.{key}"), loss, scenario.duration_s);
         }
-    }
-}
-
-/// Whether two radios of one channel know a bit-rate that the other one decodes.
-pub(super) fn check_common_rate(
-    found: &mut Found,
-    path: &str,
-    [a, b]: &[String; 2],
-    radios: [RadioConfig; 2],
-) {
-    let [one, other] = radios.each_ref().map(RadioConfig::phy);
-    let is_heard = |from: &Phy, to: &Phy| from.rates_for(to).next().is_some();
-    let is_one_channel = radios[0].channel == radios[1].channel;
-    if is_one_channel && !(is_heard(&one, &other) && is_heard(&other, &one)) {
-        let message = format!("the radios of '{a}' and '{b}' know no bit-rate that both decode");
-        let help = "one phy and width for both, or mixed = true where 802.11g meets 802.11b";
-        found.add(format!("{path}.between"), message, help);
     }
 }
 
@@ -250,23 +232,6 @@ mod tests {
         let mut found = Found(Vec::new());
         check_stack(&mut found, &StackConfig { link, ..StackConfig::default() }, radio);
         found.0.into_iter().map(|problem| (problem.path, problem.message)).collect()
-    }
-
-    #[test]
-    fn radios_of_a_link_know_a_common_rate() {
-        let radio = |phy, mixed| RadioConfig { phy, mixed, ..RadioConfig::default() };
-        let told = |a: &RadioConfig, b: &RadioConfig| {
-            let mut found = Found(Vec::new());
-            let names = ["a", "b"].map(str::to_owned);
-            check_common_rate(&mut found, "link[0]", &names, [a, b].map(RadioConfig::clone));
-            found.0.into_iter().map(|problem| problem.path).collect::<Vec<_>>()
-        };
-        let (b, g, mixed) =
-            (radio(PhyKind::B, false), radio(PhyKind::G, false), radio(PhyKind::G, true));
-        assert_eq!([told(&b, &g), told(&g, &b)], [["link[0].between"], ["link[0].between"]]);
-        assert!(told(&b, &mixed).is_empty() && told(&mixed, &g).is_empty());
-        let apart = RadioConfig { channel: b.channel + 5, ..g };
-        assert!(told(&b, &apart).is_empty(), "they are not to hear each other");
     }
 
     #[test]
