@@ -232,8 +232,13 @@ impl<L: Link> Pair<L> {
 
     /// Gives bytes to an end as a frame of its neighbour.
     pub fn inject(&mut self, end: usize, payload: bytes::Bytes) {
+        self.inject_as(end, EtherType::FARHOP, payload);
+    }
+
+    /// The same of another protocol than farhop's links.
+    pub fn inject_as(&mut self, end: usize, protocol: EtherType, payload: bytes::Bytes) {
         let local = self.local(end);
-        let frame = self.received(end, payload, EtherType::FARHOP, local);
+        let frame = self.received(end, payload, protocol, local);
         self.ends[end].link.handle_rx(&mut Cx::new(local), FrameUp::Received(frame));
         self.turn(end);
     }

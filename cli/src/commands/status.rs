@@ -135,6 +135,7 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
         out += &describe_too_long(device);
         list(&mut out, "    refused by the system", &device["failed"]);
         list(&mut out, "    no frames for us", &device["dropped"]);
+        out += describe_own_name(&device["dropped"]);
     }
     out += &describe_security(status);
     out += &describe_link(status, earlier);
@@ -334,6 +335,18 @@ fn describe_differing(status: &Value) -> String {
     all.map(|(name, how)| format!("  NOT HEARD: {name} {}\n", how.words())).collect()
 }
 
+/// What to do about frames that come in this node's own name: nodes are numbered as they stand in
+/// the file.
+fn describe_own_name(dropped: &Value) -> &'static str {
+    match dropped["own-name"].as_u64() {
+        None | Some(0) => "",
+        Some(_) => {
+            "    own-name: somebody sends as this node. Is another daemon started with its --node, \
+             or has a neighbour's file its [[node]] in another order?\n"
+        }
+    }
+}
+
 /// A line with the counters that are not zero.
 fn list(out: &mut String, what: &str, counters: &Value) {
     let counters = counters.as_object().into_iter().flatten();
@@ -516,6 +529,10 @@ mod tests {
         let said = describe(&status, None);
         let line = "    refused by the system: interface-down 3, receiving 1\n";
         assert!(said.contains(line), "{said}");
+        assert!(!said.contains("own-name"));
+        status["devices"][0]["dropped"] = json!({ "own-name": 76 });
+        let said = describe(&status, None);
+        assert!(said.contains("    own-name: somebody sends as this node. Is another"), "{said}");
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub mod two_p;
 pub mod wild;
 pub mod wired;
 
+/// Why all frames of a neighbour are refused whose link is another one.
+const OTHER_LINK: &str = "link-protocol";
+
 /// A link protocol.
 pub trait Link: Layer<Above = Packets, Below = Frames> {
     /// What the link is doing, for `status` and reports.
@@ -172,7 +175,8 @@ pub struct NeighbourStatus {
     pub received_bytes: u64,
     /// Signal of its last frame, in dBm.
     pub signal_dbm: Option<f64>,
-    /// Why all its frames are refused, while they are: `"version"` or `"slot-length"`.
+    /// Why all its frames are refused, while they come: `"version"`, `"slot-length"`, or
+    /// `"link-protocol"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Name>,
 }

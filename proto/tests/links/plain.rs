@@ -5,6 +5,7 @@ use farhop_proto::base::{
     Cx, Duration, EtherType, FlowId, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant, Layer,
     NodeId, Packet, PacketUp, RadioId, ReceivedFrame, Room, Seed, TxOptions, UnitId,
 };
+use farhop_proto::link::Link as _;
 use farhop_proto::link::plain::{Plain, PlainConfig};
 use farhop_testkit::PairConfig;
 
@@ -70,4 +71,22 @@ fn a_neighbour_that_does_not_get_what_the_radio_tries_as_often_as_it_can_is_gone
 fn what_is_tried_less_often_tells_something_once_nothing_is_heard() {
     let is_gone = |packets, seconds| is_gone_after(packets, Some(3), Duration::from_secs(seconds));
     assert_eq!([is_gone(100, 2), is_gone(3, 3), is_gone(4, 3)], [false, false, true]);
+}
+
+#[test]
+fn a_neighbour_with_another_link_is_named_and_its_frames_go_no_further() {
+    let radio = PairConfig::default().radio;
+    let mut plain = Plain::build(&PlainConfig::default(), NodeId(1), &[radio], Seed(1));
+    let mut cx = Cx::new(Instant::ZERO);
+    let mut comes_up = |protocol, payload: &'static [u8]| {
+        let frame = ReceivedFrame { protocol, payload: Bytes::from_static(payload), ..hello() };
+        plain.handle_rx(&mut cx, FrameUp::Received(frame));
+        let comes_up = std::iter::from_fn(|| plain.poll_rx(&mut cx)).count() > 0;
+        let status = plain.status(Instant::ZERO);
+        (comes_up, status.neighbours[0].refused.clone(), status.counters["malformed_protocol"])
+    };
+    let refused = Some("link-protocol".into());
+    assert_eq!(comes_up(EtherType::FARHOP, &[7; 40]), (false, refused, 1));
+    assert_eq!(comes_up(EtherType::IPV4, &[0; 100]), (true, None, 1));
+    assert_eq!(comes_up(EtherType::FARHOP, &[]).1, None, "its own frames without a packet");
 }

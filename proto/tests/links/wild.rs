@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use farhop_proto::base::{
-    Duration, Instant, NodeId, PacketOutcome, RadioSpec, Rng, Seed, TxOptions,
+    Duration, EtherType, Instant, NodeId, PacketOutcome, RadioSpec, Rng, Seed, TxOptions,
 };
 use farhop_proto::link::PeerSpec;
 use farhop_proto::link::wild::{Recovery, Retries, Wild, WildConfig};
@@ -367,6 +367,19 @@ fn a_peer_with_another_version_is_counted_and_named_until_it_is_mended() {
     assert_eq!(pair.status(1).neighbours[0].refused.as_deref(), Some("version"));
     pair.run_for(0.2);
     assert_eq!(pair.status(1).neighbours[0].refused, None);
+}
+
+#[test]
+fn a_neighbour_with_another_link_is_named_while_it_speaks() {
+    let mut pair = pair(WildConfig::default(), PairConfig::default());
+    pair.set_silent(0, true);
+    pair.run_until(secs(2.0));
+    pair.inject_as(1, EtherType::IPV4, bytes::Bytes::from_static(&[0x45; 40]));
+    let refused = |pair: &Pair<Wild>| pair.status(1).neighbours[0].refused.clone();
+    assert_eq!(refused(&pair).as_deref(), Some("link-protocol"));
+    assert_eq!(counter(&pair, 1, "malformed_protocol"), 1);
+    pair.run_for(11.0);
+    assert_eq!(refused(&pair), None);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use self::neighbour::Neighbour;
 use self::radio::RadioQueue;
 use super::queue::{QueueConfig, Red, Verdict};
-use super::{AirTimes, Link, LinkStatus, NeighbourStatus, bare_packet, share};
+use super::{AirTimes, Link, LinkStatus, NeighbourStatus, bare_packet};
 use crate::base::{
     AccessCategory, AckPolicy, Cx, DropCause, EtherType, FlowId, Frame, FrameDone, FrameDown,
     FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome,
@@ -104,6 +104,7 @@ struct Counters {
     retransmissions: u64,
     unknown_done: u64,
     sent_again: u64,
+    malformed_protocol: u64,
 }
 
 impl Plain {
@@ -157,7 +158,10 @@ impl Plain {
 
     fn on_received(&mut self, now: Instant, frame: ReceivedFrame) {
         self.counters.frames_received += 1;
+        // A frame of this link that has no packet has nothing in it.
+        let is_other = frame.protocol == EtherType::FARHOP && !frame.payload.is_empty();
         if let Some(neighbour) = self.neighbour(frame.from, frame.radio) {
+            neighbour.has_other_link = is_other;
             neighbour.heard = Some(now);
             neighbour.signal = frame.signal.or(neighbour.signal);
             neighbour.received_bytes += frame.payload.len() as u64;
@@ -165,6 +169,10 @@ impl Plain {
                 let (node, radio) = (frame.from, frame.radio);
                 self.up.push_back(PacketUp::Neighbour { node, radio, up: true });
             }
+        }
+        if is_other {
+            self.counters.malformed_protocol += 1;
+            return;
         }
         self.up.push_back(bare_packet(frame));
     }
@@ -458,6 +466,7 @@ impl Link for Plain {
                 ("retransmissions", counters.retransmissions),
                 ("frames_unknown_done", counters.unknown_done),
                 ("sent_again", counters.sent_again),
+                ("malformed_protocol", counters.malformed_protocol),
                 ("red_marked", red(|red| red.marked)),
                 ("red_dropped", red(|red| red.dropped)),
             ]),
@@ -475,25 +484,7 @@ impl Plain {
         let waiting = self.queue(radio).map_or(0, |queue| {
             queue.waiting.iter().filter(|packet| packet.to == Some(node)).count()
         });
-        let loss = share(neighbour.attempts - neighbour.delivered, neighbour.attempts);
         let with_chip = self.outstanding.iter().filter(|frame| frame.to == Some(node)).count();
-        NeighbourStatus {
-            kind: None,
-            node,
-            radio,
-            up: neighbour.is_up(),
-            heard_ago: neighbour.last_sign().map(|sign| now.since(sign)),
-            sync_error_ns: None,
-            loss,
-            loss_so_far: loss,
-            coding_rate: 0.0,
-            has_bursts: None,
-            classes: Vec::new(),
-            queue_packets: waiting + with_chip,
-            sent_bytes: neighbour.sent_bytes,
-            received_bytes: neighbour.received_bytes,
-            signal_dbm: neighbour.signal.map(|signal| signal.as_f64()),
-            refused: None,
-        }
+        neighbour.status(now, (node, radio), waiting + with_chip)
     }
 }

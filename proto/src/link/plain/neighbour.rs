@@ -1,6 +1,7 @@
 //! What the plain link knows of a neighbour, and when it takes it for gone.
 
-use crate::base::{Dbm, Duration, Instant};
+use crate::base::{Dbm, Duration, Instant, NodeId, RadioId};
+use crate::link::{NeighbourStatus, OTHER_LINK, share};
 
 /// Packets in a row that a neighbour of which nothing is heard did not get, after which it counts
 /// as gone.
@@ -24,6 +25,8 @@ pub(super) struct Neighbour {
     pub(super) failures: u8,
     short_failures: u8,
     pub(super) is_gone: bool,
+    /// Whether its last frame was of another link protocol.
+    pub(super) has_other_link: bool,
 }
 
 /// So many packets in a row that fail are no chance.
@@ -53,6 +56,34 @@ impl Neighbour {
     /// Whether nothing gets there, though it is not gone.
     pub(super) fn is_drowned(&self) -> bool {
         self.failures >= DROWNED && !self.is_gone
+    }
+
+    /// What is told of it, at the other end of a radio, while so many packets are queued for it.
+    pub(super) fn status(
+        &self,
+        now: Instant,
+        (node, radio): (NodeId, RadioId),
+        queue_packets: usize,
+    ) -> NeighbourStatus {
+        let loss = share(self.attempts - self.delivered, self.attempts);
+        NeighbourStatus {
+            kind: None,
+            node,
+            radio,
+            up: self.is_up(),
+            heard_ago: self.last_sign().map(|sign| now.since(sign)),
+            sync_error_ns: None,
+            loss,
+            loss_so_far: loss,
+            coding_rate: 0.0,
+            has_bursts: None,
+            classes: Vec::new(),
+            queue_packets,
+            sent_bytes: self.sent_bytes,
+            received_bytes: self.received_bytes,
+            signal_dbm: self.signal.map(|signal| signal.as_f64()),
+            refused: self.has_other_link.then(|| OTHER_LINK.into()),
+        }
     }
 
     /// It is there. Returns whether it was gone.

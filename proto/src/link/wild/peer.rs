@@ -12,8 +12,8 @@ use super::receiver::Receiver;
 use super::recovery::Estimate;
 use super::sender::Sender;
 use crate::base::{Dbm, Duration, Instant, RadioSpec, Wanted};
-use crate::link::PeerSpec;
 use crate::link::code::Encoder;
+use crate::link::{OTHER_LINK, PeerSpec};
 use crate::wire::wild::Coded;
 
 /// First frames of a slot that carry a copy of the acknowledgement: one copy at 10 to 50% loss
@@ -71,11 +71,16 @@ pub(super) struct Peer {
     pub(super) hurried: Option<Instant>,
     /// Its own parts.
     pub(super) joiner: Joiner,
-    /// Why its frames are refused, while they are.
-    pub(super) refused: Option<Refusal>,
+    /// Why its last frame was refused, if it was, and when that came.
+    pub(super) refused: Option<(Refusal, Instant)>,
 }
 
 impl Peer {
+    /// Why its frames are refused, while they come.
+    pub(super) fn refused_now(&self, now: Instant) -> Option<Refusal> {
+        self.refused.filter(|(_, at)| now.since(*at) < REFUSED).map(|(why, _)| why)
+    }
+
     pub(super) fn new(
         spec: PeerSpec,
         place: (usize, usize),
@@ -186,9 +191,14 @@ impl Peer {
     }
 }
 
+/// How long one that was refused speaks for those to come: later nothing of it comes at all.
+const REFUSED: Duration = Duration::from_secs(10);
+
 /// Why all frames of a neighbour are refused: the two ends are set differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
+    /// It speaks another link protocol.
+    Link,
     SlotLength,
     Version,
 }
@@ -196,6 +206,7 @@ pub(super) enum Refusal {
 impl Refusal {
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Link => OTHER_LINK,
             Self::SlotLength => "slot-length",
             Self::Version => "version",
         }

@@ -58,6 +58,7 @@ impl Wild {
     fn open(&mut self, cx: &mut Cx<'_>, frame: &ReceivedFrame) -> Option<(usize, Decoded)> {
         if frame.protocol != EtherType::FARHOP {
             self.counters.malformed_protocol += 1;
+            self.on_refused(cx, frame.from, Refusal::Link);
             return None;
         }
         let decoded = match decode(&frame.payload) {
@@ -84,7 +85,8 @@ impl Wild {
             return None;
         }
         // Only its beacons tell that the slot length of a neighbour was put right.
-        let was_wrong = self.peers[index].refused == Some(Refusal::SlotLength);
+        let was_wrong =
+            self.peers[index].refused.is_some_and(|(why, _)| why == Refusal::SlotLength);
         if !self.has_our_slot_length(&decoded) || (was_wrong && kind != Kind::Idle) {
             self.counters.wrong_slot_length += 1;
             self.on_refused(cx, frame.from, Refusal::SlotLength);
@@ -109,7 +111,8 @@ impl Wild {
 
     fn on_refused(&mut self, cx: &mut Cx<'_>, from: NodeId, why: Refusal) {
         let Some(index) = self.peer_index(from) else { return };
-        if self.peers[index].refused.replace(why) != Some(why) {
+        let before = self.peers[index].refused.replace((why, cx.now));
+        if before.is_none_or(|(before, _)| before != why) {
             cx.emit(|| WildEvent::Refused { from, why: why.name() });
         }
     }

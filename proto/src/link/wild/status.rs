@@ -201,7 +201,7 @@ impl Wild {
             sent_bytes: peer.sender.counters.delivered_bytes,
             received_bytes: peer.received_bytes,
             signal_dbm: peer.signal.map(|signal| signal.as_f64()),
-            refused: peer.refused.map(|refused| refused.name().into()),
+            refused: peer.refused_now(now).map(|refused| refused.name().into()),
         }
     }
 

@@ -187,6 +187,7 @@ impl Hop {
         if let Some(to) = self.target(message) {
             self.silence.insert(to, GONE);
         }
+        self.settle_target(now, message);
         if self.stranded.messages.len() >= STRANDED {
             self.stranded.messages.pop_front();
             self.counters.messages_dropped += 1;
@@ -206,8 +207,16 @@ impl Hop {
             let first = self.stranded.messages.pop_front();
             self.stranded.due = (!self.stranded.messages.is_empty()).then_some(now + AGAIN);
             if let Some(message) = first {
+                self.settle_target(now, message);
                 self.queue(message);
             }
+        }
+    }
+
+    /// Leaves the way of such a message if another one is known: no block may go there.
+    fn settle_target(&mut self, now: Instant, message: Message) {
+        if let Message::Arrived { block, .. } = message {
+            self.settle_way(now, block.flow.source);
         }
     }
 

@@ -106,7 +106,8 @@ impl Hop {
         }
     }
 
-    fn settle_way(&mut self, now: Instant, to: NodeId) {
+    /// Leaves the way to a destination for the one of routing if it is time, or its next hop gone.
+    pub(super) fn settle_way(&mut self, now: Instant, to: NodeId) {
         let is_lost = self.next_hop(to).is_some_and(|via| self.is_gone(via));
         self.ways.settle(now, to, is_lost);
     }
