@@ -88,7 +88,8 @@ pub enum Overflow {
     /// It is lost, as in the full queue of an interface.
     #[default]
     DropTail,
-    /// The oldest unit of its flow is lost, where a link has a queue for each flow; else it is.
+    /// The oldest unit of its flow is lost that is like it, where a link has a queue for each flow;
+    /// else the unit itself.
     DropHead,
     /// It waits above.
     Wait,

@@ -2,7 +2,7 @@
 
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::routing::olsr::OlsrConfig;
-use farhop_proto::stack::{LinkConfig, RoutingConfig, Scenario};
+use farhop_proto::stack::{FlowConfig, FlowKind, LinkConfig, RoutingConfig, Scenario};
 use farhop_sim::engine::{Report, RunOptions, run};
 
 fn scenario(text: &str) -> Scenario {
@@ -31,6 +31,26 @@ fn traffic_goes_around_a_node_that_is_down() {
     // Of the 70 s of the flow 30 s would be lost without another way, and 15 s by HELLOs alone.
     let loss = report.flows[0].loss.expect("datagrams are counted");
     assert!((0.001..0.03).contains(&loss), "{loss}: lost until the fault was noticed, no more");
+}
+
+/// Blocks keep to a way that they have taken, and acknowledgements of the others' blocks must not
+/// wait for that: they went to the node that was down until it was back.
+#[test]
+fn blocks_both_ways_go_around_a_node_that_is_down() {
+    let mut rows = two_rows();
+    rows.duration_s = 120.0;
+    rows.fault[0].to_s = 115.0;
+    let blocks = |from: &str, to: &str, bytes| FlowConfig {
+        from: from.into(),
+        to: to.into(),
+        bytes,
+        start_s: 20.0,
+        kind: FlowKind::Hop,
+        ..FlowConfig::default()
+    };
+    rows.flow = vec![blocks("a", "c", None), blocks("c", "a", Some(300_000))];
+    let report = report(&rows);
+    assert!(report.flows[0].goodput_mbps > 3.4, "{} Mb/s", report.flows[0].goodput_mbps);
 }
 
 #[test]

@@ -235,7 +235,8 @@ impl Queue {
         }
         let class = self.lanes[index].class;
         let (limit, is_head) = (self.limit(class), packet.options.overflow == Overflow::DropHead);
-        let drops_oldest = self.classes.get(class).drops_oldest || is_head;
+        let is_any = self.classes.get(class).drops_oldest;
+        let drops_oldest = is_any || is_head;
         let lane = &mut self.lanes[index];
         lane.used = now;
         lane.has_guests = lane.flow != flow || (lane.has_guests && !lane.packets.is_empty());
@@ -251,9 +252,12 @@ impl Queue {
         }
         lane.packets.push_back(packet);
         if is_full {
-            // What has begun to go out goes on.
+            // What has begun to go out goes on. What is not in transit makes no place for what is.
             let mut places = usize::from(lane.cut > 0)..lane.packets.len();
-            let oldest = places.find(|at| lane.packets[*at].flow == flow)?;
+            let may_go = |it: &Packet| {
+                it.flow == flow && (is_any || it.options.overflow == Overflow::DropHead)
+            };
+            let oldest = places.find(|at| may_go(&lane.packets[*at]))?;
             lane.aged -= usize::from(oldest < lane.aged);
             return lane.packets.remove(oldest);
         }

@@ -232,7 +232,7 @@ impl Hop {
                 (block, to, shape, Body::Answer { round, bits })
             }
             Message::Arrived { block, shape, refusal, .. } => {
-                let to = self.next_hop(block.flow.source)?;
+                let to = self.ways.newest(block.flow.source)?;
                 (block, to, shape, Body::Arrived { crc: shape.crc, refusal })
             }
             Message::Listen { block, to, shape } => (block, to, shape, Body::Listen),

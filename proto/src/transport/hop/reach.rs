@@ -120,7 +120,7 @@ impl Hop {
         true
     }
 
-    /// There is another way to a destination. What waits for a neighbour that is gone is asked for
+    /// Routing has another way to a destination. What waits for a neighbour that is gone is asked for
     /// there, and soon.
     pub(super) fn on_route(&mut self, now: Instant, to: NodeId, route: Route, radio: RadioId) {
         self.learn_way(now, to, route);
@@ -187,7 +187,6 @@ impl Hop {
         if let Some(to) = self.target(message) {
             self.silence.insert(to, GONE);
         }
-        self.settle_target(now, message);
         if self.stranded.messages.len() >= STRANDED {
             self.stranded.messages.pop_front();
             self.counters.messages_dropped += 1;
@@ -207,22 +206,14 @@ impl Hop {
             let first = self.stranded.messages.pop_front();
             self.stranded.due = (!self.stranded.messages.is_empty()).then_some(now + AGAIN);
             if let Some(message) = first {
-                self.settle_target(now, message);
                 self.queue(message);
             }
         }
     }
 
-    /// Leaves the way of such a message if another one is known: no block may go there.
-    fn settle_target(&mut self, now: Instant, message: Message) {
-        if let Message::Arrived { block, .. } = message {
-            self.settle_way(now, block.flow.source);
-        }
-    }
-
     fn target(&self, message: Message) -> Option<NodeId> {
         match message {
-            Message::Arrived { block, .. } => self.next_hop(block.flow.source),
+            Message::Arrived { block, .. } => self.ways.newest(block.flow.source),
             Message::Request { .. }
             | Message::Answer { .. }
             | Message::Listen { .. }

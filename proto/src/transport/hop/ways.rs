@@ -9,8 +9,8 @@ use super::Hop;
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::BlockId;
 
-/// How long routing must have had another way until blocks leave theirs for it, unless their next
-/// hop is gone; and how long one that no block has taken stays theirs.
+/// How long routing must have had one and the same other way until blocks leave theirs for it,
+/// unless their next hop is gone; and how long one that no block has taken stays theirs.
 const KEPT: Duration = Duration::from_secs(30);
 /// The same where the other way has fewer hops: nodes have moved, or begun.
 const KEPT_IF_LONGER: Duration = Duration::from_secs(5);
@@ -42,6 +42,12 @@ impl Ways {
     /// The way that blocks to a destination take.
     pub(super) fn route(&self, to: NodeId) -> Option<Route> {
         self.0.get(&to).map(|way| way.route)
+    }
+
+    /// The next hop that routing has: what begins nothing anew goes there.
+    pub(super) fn newest(&self, to: NodeId) -> Option<NodeId> {
+        let way = self.0.get(&to)?;
+        Some(way.newer.map_or(way.route, |(route, _)| route).via)
     }
 
     /// Routing has this way to a destination now.
@@ -107,7 +113,7 @@ impl Hop {
     }
 
     /// Leaves the way to a destination for the one of routing if it is time, or its next hop gone.
-    pub(super) fn settle_way(&mut self, now: Instant, to: NodeId) {
+    fn settle_way(&mut self, now: Instant, to: NodeId) {
         let is_lost = self.next_hop(to).is_some_and(|via| self.is_gone(via));
         self.ways.settle(now, to, is_lost);
     }

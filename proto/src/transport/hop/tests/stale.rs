@@ -233,15 +233,17 @@ fn of_a_next_hop_that_a_transfer_is_new_to_nothing_is_known() {
 }
 
 #[test]
-fn an_acknowledgement_that_nobody_takes_goes_another_way_though_no_block_does() {
+fn acknowledgements_go_where_routing_has_it_though_blocks_keep_to_their_way() {
     let mut row = Row::new(3, small_config(), Harm::default(), 1);
     let hop = row.hop(2);
     let (now, source, radio) = (Instant::ZERO, NodeId(1), RadioId(0));
     assert_eq!(hop.take_way(now, source), Some(NodeId(1)));
     hop.on_route(now, source, Route { via: NodeId(3), hops: 2 }, radio);
     assert_eq!(hop.next_hop(source), Some(NodeId(1)), "a block has just taken it");
+    assert_eq!(hop.ways.newest(source), Some(NodeId(3)));
     let block = BlockId { flow: flow(1), number: 0 };
     let Whole { shape, .. } = Whole::build(block, NodeId(2), true, vec![Bytes::from_static(&[1])]);
-    hop.strand(now, Message::Arrived { block, shape, refusal: None, tries: 0 });
-    assert_eq!(hop.next_hop(source), Some(NodeId(3)));
+    hop.queue(Message::Arrived { block, shape, refusal: None, tries: 0 });
+    let sent = hop.poll_tx(&mut Cx::new(now), &|_| Room::UNLIMITED).expect("an acknowledgement");
+    assert_eq!(sent.to, Destination::NextHop(NodeId(3)));
 }
