@@ -46,6 +46,7 @@ fn blocks_both_ways_go_around_a_node_that_is_down() {
         bytes,
         start_s: 20.0,
         kind: FlowKind::Hop,
+        size_bytes: 1_000,
         ..FlowConfig::default()
     };
     rows.flow = vec![blocks("a", "c", None), blocks("c", "a", Some(300_000))];

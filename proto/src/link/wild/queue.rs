@@ -216,10 +216,8 @@ impl Queue {
     }
 
     /// Takes a packet. Returns the one that there is no room for: the packet itself, or the oldest
-    /// of its flow where the class or the packet has it so.
-    ///
-    /// A slot brings a relay its packets at once, and the last ones of each slot would be lost:
-    /// with TCP the same one again, each time that it is repeated.
+    /// of its flow where the class or the packet has it so: of what a slot brings to a relay the
+    /// last would be lost, and with TCP the same one again each time that it is repeated.
     pub(super) fn push(&mut self, packet: Packet, now: Instant) -> Option<Packet> {
         let choice = self.classes.choose(&packet);
         let flow = packet.flow;
@@ -236,13 +234,12 @@ impl Queue {
         let class = self.lanes[index].class;
         let (limit, is_head) = (self.limit(class), packet.options.overflow == Overflow::DropHead);
         let is_any = self.classes.get(class).drops_oldest;
-        let drops_oldest = is_any || is_head;
         let lane = &mut self.lanes[index];
         lane.used = now;
         lane.has_guests = lane.flow != flow || (lane.has_guests && !lane.packets.is_empty());
         let is_full = lane.room(flow, limit) == 0;
         self.drops[class] += u64::from(is_full);
-        if is_full && !drops_oldest {
+        if is_full && !(is_any || is_head) {
             return Some(packet);
         }
         if lane.packets.is_empty() {
@@ -254,9 +251,8 @@ impl Queue {
         if is_full {
             // What has begun to go out goes on. What is not in transit makes no place for what is.
             let mut places = usize::from(lane.cut > 0)..lane.packets.len();
-            let may_go = |it: &Packet| {
-                it.flow == flow && (is_any || it.options.overflow == Overflow::DropHead)
-            };
+            let is_like_it = |it: &Packet| is_any || it.options.overflow == Overflow::DropHead;
+            let may_go = |it: &Packet| it.flow == flow && is_like_it(it);
             let oldest = places.find(|at| may_go(&lane.packets[*at]))?;
             lane.aged -= usize::from(oldest < lane.aged);
             return lane.packets.remove(oldest);

@@ -120,8 +120,8 @@ impl Hop {
         true
     }
 
-    /// Routing has another way to a destination. What waits for a neighbour that is gone is asked for
-    /// there, and soon.
+    /// Routing has another way to a destination. What waits for a neighbour that is gone is asked
+    /// for there, and soon.
     pub(super) fn on_route(&mut self, now: Instant, to: NodeId, route: Route, radio: RadioId) {
         self.learn_way(now, to, route);
         if self.radios.insert(route.via, radio) != Some(radio) {
