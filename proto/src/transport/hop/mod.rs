@@ -182,6 +182,7 @@ pub struct Hop {
     below: Below,
     /// Which air each neighbour is reached over; it is not known of others.
     airs: BTreeMap<NodeId, usize>,
+    /// The ways that blocks take, and those that routing has.
     ways: Ways,
     blocks: BTreeMap<BlockId, Block>,
     /// Those of them that are to be passed on, or to be given to the application.
