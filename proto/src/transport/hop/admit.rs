@@ -50,12 +50,14 @@ impl Hop {
             self.counters.contradictions += 1;
             return;
         }
-        self.on_block_from(now, asks.via, &id, shape.destination);
+        let has_been_here = self.on_block_from(now, &asks);
         if id.flow.source == self.node {
             // Routes changed, and a block of ours comes back. We have it until it has arrived, and
             // whoever offers it to us would do so for ever.
             self.answer(asks);
-            return;
+            return if has_been_here {
+                self.go_on(now, id, true);
+            };
         }
         self.on_small_request(now, &asks);
         if self.is_over(&asks) {
@@ -80,14 +82,7 @@ impl Hop {
             // It may have come a longer way before.
             block.shape.hops_left = block.shape.hops_left.max(shape.hops_left);
             if block.is_complete() {
-                block.asked = Some((asks.via, asks.round));
-                if !is_virtual {
-                    self.on_whole(asks.via, &shape, asks.round);
-                }
-                self.answer(asks);
-                return if is_virtual {
-                    self.on_virtual(now, id);
-                };
+                return self.answer_whole(now, asks, has_been_here);
             }
         }
         if shape.destination != self.node && shape.hops_left == 0 {
@@ -99,6 +94,20 @@ impl Hop {
             self.on_another_round(asks.via, &shape, asks.round);
         }
         self.take_or_withhold(now, asks);
+    }
+
+    /// A block that is here: its sender has nothing to send.
+    fn answer_whole(&mut self, now: Instant, asks: Waiting, has_been_here: bool) {
+        let Waiting { block: id, via, round, is_virtual, shape, .. } = asks;
+        let block = self.blocks.get_mut(&id).expect("the caller has looked");
+        block.asked = Some((via, round));
+        if !is_virtual {
+            self.on_whole(via, &shape, round);
+        }
+        self.answer(asks);
+        if is_virtual || has_been_here {
+            self.go_on(now, id, has_been_here);
+        }
     }
 
     /// A block that is not here, or not all of it: its sender is answered now, or waits.
@@ -192,16 +201,20 @@ impl Hop {
         true
     }
 
-    /// A source asks for the destination's acknowledgement: the block goes on from here as if it
-    /// had just come.
-    fn on_virtual(&mut self, now: Instant, id: BlockId) {
+    /// A source asks for the destination's acknowledgement, or a block came around in a circle: it
+    /// goes on from here as if it had just come.
+    fn go_on(&mut self, now: Instant, id: BlockId, has_been_here: bool) {
         let block = &self.blocks[&id];
-        match block.end {
-            End::PassedOn { at } if block.transfer.is_none() && at + VIRTUAL_APART <= now => {
+        let via = block.transfer.as_ref().map(|transfer| transfer.via);
+        let is_left = self.is_left(via.or(block.passed_to), &block.shape);
+        let may_go = has_been_here || is_left;
+        match (block.end, via) {
+            (End::PassedOn { at }, None) if may_go || at + VIRTUAL_APART <= now => {
                 self.begin_transfer(now, id, true);
             }
-            End::Open => self.forward(now, id.flow),
-            End::PassedOn { .. } | End::Given => {}
+            (End::Open, Some(_)) if is_left => self.ask(now, id),
+            (End::Open, _) => self.forward(now, id.flow),
+            (End::PassedOn { .. } | End::Given, _) => {}
         }
     }
 

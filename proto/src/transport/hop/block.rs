@@ -142,6 +142,8 @@ pub(super) struct Block {
     /// On its way to the next hop.
     pub(super) transfer: Option<Transfer>,
     pub(super) end: End,
+    /// Which neighbour took it last.
+    pub(super) passed_to: Option<NodeId>,
     /// Whether it may be acknowledged as complete.
     pub(super) is_safe: bool,
     /// Who asked while it was whole and not safe, and in which round.
@@ -239,6 +241,7 @@ impl Block {
             is_forwarded: false,
             transfer: None,
             end: End::Open,
+            passed_to: None,
             is_safe: false,
             asked: None,
             times_asked: 0,

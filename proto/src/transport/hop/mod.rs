@@ -79,7 +79,7 @@ use self::pace::Pace;
 pub use self::path::PathStatus;
 use self::path::{Inflow, Path};
 pub use self::port::{HopPort, Role, frames_of, key_of};
-use self::reach::Stranded;
+use self::reach::{Reach, Stranded};
 use self::receive::{Arrivals, Over};
 use self::reception::Reception;
 use self::turns::Outlet;
@@ -219,8 +219,8 @@ pub struct Hop {
     arrival_time: BTreeMap<NodeId, Duration>,
     /// Neighbours of which the radio does not say whether they got the last message.
     unacknowledged: BTreeSet<NodeId>,
-    /// How much speaks for each neighbour being gone.
-    silence: BTreeMap<NodeId, u32>,
+    /// Whether each neighbour is there, and takes anything.
+    reach: BTreeMap<NodeId, Reach>,
     stranded: Stranded,
     pace: BTreeMap<NodeId, Pace>,
     paths: BTreeMap<NodeId, Path>,
@@ -282,7 +282,7 @@ impl Hop {
             answers: Answers::default(),
             arrival_time: BTreeMap::new(),
             unacknowledged: BTreeSet::new(),
-            silence: BTreeMap::new(),
+            reach: BTreeMap::new(),
             stranded: Stranded::default(),
             pace: BTreeMap::new(),
             paths: BTreeMap::new(),

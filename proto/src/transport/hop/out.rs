@@ -209,7 +209,10 @@ impl Hop {
                 self.unacknowledged.insert(to);
                 return;
             }
-            PacketOutcome::Delivered => _ = self.unsure.remove(&to),
+            PacketOutcome::Delivered => {
+                self.unsure.remove(&to);
+                self.reach.entry(to).or_default().refusing = None;
+            }
             PacketOutcome::Failed if !self.unsure.remove(&to) => _ = self.unsure.insert(to),
             PacketOutcome::Failed => {}
         }

@@ -141,9 +141,12 @@ impl Hop {
         if matches!(transfer.phase, Phase::Asked { .. }) || transfer.via != to {
             return;
         }
-        self.ways.settle(now, block.shape.destination, true);
-        let route = self.ways.route(block.shape.destination);
-        let is_elsewhere = route.is_some_and(|route| route.via != transfer.via);
+        let destination = block.shape.destination;
+        if self.ways.route(destination).is_some_and(|route| route.via == to) {
+            self.ways.settle(now, destination, true);
+        }
+        let route = self.ways.route(destination);
+        let is_elsewhere = route.is_some_and(|route| route.via != to);
         if is_elsewhere && self.config.next_hop == NextHop::Raw {
             return self.ask(now, id);
         }

@@ -18,6 +18,8 @@ use crate::wire::hop::BlockId;
 const GONE: u32 = 60;
 const UNANSWERED: u32 = GONE / 12;
 const UNANSWERED_LOSSY: u32 = 1;
+/// A neighbour of which the radio gave up all requests for so long takes nothing.
+const REFUSES: Duration = Duration::from_secs(5);
 /// How long after one was given up the next goes at the earliest: by then a turn of somebody hidden
 /// is over.
 const GIVEN_UP_WAIT: Duration = Duration::from_millis(60);
@@ -41,6 +43,31 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Acknowledgements of destinations that may wait for neighbours to come back; the oldest go.
 const STRANDED: usize = 1_024;
 
+/// Whether a neighbour is there, and takes anything.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reach {
+    /// How much speaks for its being gone.
+    silence: u32,
+    /// Of requests that the radio gave up, without one that it did not in between, when it did so
+    /// first and last.
+    pub(super) refusing: Option<[Instant; 2]>,
+}
+
+impl Reach {
+    fn is_gone(&self) -> bool {
+        self.silence >= GONE
+    }
+
+    /// The radio has given up a request. Returns whether the neighbour has taken none for long,
+    /// though it may be heard: its radio hears less than ours, or others.
+    fn takes_nothing(&mut self, now: Instant) -> bool {
+        let recent = self.refusing.filter(|[_, last]| now < *last + REFUSES);
+        let since = recent.map_or(now, |[since, _]| since);
+        self.refusing = Some([since, now]);
+        since + REFUSES <= now
+    }
+}
+
 /// Acknowledgements of destinations that no neighbour has taken.
 #[derive(Debug, Default)]
 pub(super) struct Stranded {
@@ -52,7 +79,7 @@ pub(super) struct Stranded {
 impl Hop {
     /// Whether a neighbour has not been there for some time.
     pub(super) fn is_gone(&self, node: NodeId) -> bool {
-        self.silence.get(&node).is_some_and(|silence| *silence >= GONE)
+        self.reach.get(&node).is_some_and(Reach::is_gone)
     }
 
     /// What became of a request to a neighbour. One that the radio has given up is not repeated
@@ -96,15 +123,19 @@ impl Hop {
             return;
         }
         let is_by_chance = is_lossy && outcome == PacketOutcome::Sent;
-        let silence = self.silence.entry(to).or_default();
-        *silence += if is_by_chance { UNANSWERED_LOSSY } else { UNANSWERED };
-        *silence = (*silence).min(GONE);
+        let reach = self.reach.entry(to).or_default();
+        reach.silence += if is_by_chance { UNANSWERED_LOSSY } else { UNANSWERED };
+        reach.silence = reach.silence.min(GONE);
+        let takes_nothing = outcome == PacketOutcome::Failed && reach.takes_nothing(now);
+        if takes_nothing || reach.is_gone() && !is_gone {
+            self.on_lost(now, to);
+        }
     }
 
     /// A neighbour is there. What waited for long while it was gone is asked for soon. Returns
     /// whether anything spoke for its being gone.
     fn on_there(&mut self, now: Instant, node: NodeId) -> bool {
-        let silence = self.silence.insert(node, 0).unwrap_or_default();
+        let silence = std::mem::take(&mut self.reach.entry(node).or_default().silence);
         if silence < GONE {
             return silence > 0;
         }
@@ -127,9 +158,15 @@ impl Hop {
         if self.radios.insert(route.via, radio) != Some(radio) {
             self.give_turns_again(route.via);
         }
+        self.ask_elsewhere(now, to);
+    }
+
+    /// Has what waits for a neighbour that is gone asked for soon where the way to a destination
+    /// leads now.
+    pub(super) fn ask_elsewhere(&mut self, now: Instant, to: NodeId) {
         let Some(route) = self.ways.route(to) else { return };
         let most = self.blocks.len() as u64;
-        let is_gone = |via: NodeId| self.silence.get(&via).is_some_and(|it| *it >= GONE);
+        let is_gone = |via: NodeId| self.reach.get(&via).is_some_and(Reach::is_gone);
         for block in self.blocks.values_mut().filter(|block| block.shape.destination == to) {
             let Some(transfer) = &mut block.transfer else { continue };
             if transfer.via == route.via || !is_gone(transfer.via) {
@@ -185,7 +222,7 @@ impl Hop {
     /// Keeps an acknowledgement that the next hop towards the source does not take.
     pub(super) fn strand(&mut self, now: Instant, message: Message) {
         if let Some(to) = self.target(message) {
-            self.silence.insert(to, GONE);
+            self.reach.entry(to).or_default().silence = GONE;
         }
         if self.stranded.messages.len() >= STRANDED {
             self.stranded.messages.pop_front();

@@ -321,7 +321,7 @@ impl Hop {
         if block.is_open() {
             self.counters.blocks_passed_on += 1;
         }
-        block.transfer = None;
+        block.passed_to = block.transfer.take().map(|transfer| transfer.via);
         block.end = End::PassedOn { at: now };
         let (shape, asked) = (block.shape, block.asked.filter(|_| !block.is_safe));
         self.open.remove(&id);

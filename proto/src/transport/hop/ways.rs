@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use super::Hop;
+use super::admit::Waiting;
+use super::block::Shape;
+use super::{HOPS, Hop, NextHop};
 use crate::base::{Duration, Instant, NodeId};
-use crate::wire::hop::BlockId;
 
-/// How long routing must have had one and the same other way until blocks leave theirs for it,
+/// How long routing must have had other ways until blocks leave theirs for the one it has then,
 /// unless their next hop is gone; and how long one that no block has taken stays theirs.
 const KEPT: Duration = Duration::from_secs(30);
 /// The same where the other way has fewer hops: nodes have moved, or begun.
@@ -30,7 +31,7 @@ struct Way {
     route: Route,
     /// When the last block took it.
     used: Option<Instant>,
-    /// The one that routing has, if that is another, and since when.
+    /// The one that routing has, if that is another, and since when it has not had this one.
     newer: Option<(Route, Instant)>,
 }
 
@@ -56,8 +57,8 @@ impl Ways {
         if way.route.via == route.via {
             (way.route, way.newer) = (route, None);
         } else {
-            let since = way.newer.filter(|(newer, _)| newer.via == route.via);
-            way.newer = Some((route, since.map_or(now, |(_, since)| since)));
+            let since = way.newer.map_or(now, |(_, since)| since);
+            way.newer = Some((route, since));
         }
     }
 
@@ -71,6 +72,12 @@ impl Ways {
                 *way = Way { route, newer: None, ..*way };
             }
         }
+    }
+
+    /// Destinations to which blocks go over a neighbour.
+    fn over(&self, via: NodeId) -> Vec<NodeId> {
+        let over = self.0.iter().filter(|(_, way)| way.route.via == via);
+        over.map(|(to, _)| *to).collect()
     }
 
     fn on_used(&mut self, now: Instant, to: NodeId) {
@@ -104,11 +111,37 @@ impl Hop {
         self.settle_way(now, to);
     }
 
-    /// A neighbour offers a block. If that is where it would go next, or came from at first, ways
-    /// lead in a circle: one of them is an old one.
-    pub(super) fn on_block_from(&mut self, now: Instant, via: NodeId, id: &BlockId, to: NodeId) {
-        if self.next_hop(to) == Some(via) || id.flow.source == self.node {
+    /// A neighbour offers a block. If that is where it would go next, or it has been here before,
+    /// ways lead in a circle: one of them is an old one. Returns whether it has been here, and goes
+    /// on at once: the next one in the circle leaves its way then, if that is the old one.
+    pub(super) fn on_block_from(&mut self, now: Instant, asks: &Waiting) -> bool {
+        let Waiting { block: id, via, shape, .. } = *asks;
+        let block = self.blocks.get_mut(&id).filter(|block| block.was_sent());
+        // Over another way it comes after about as many hops.
+        let block = block.filter(|block| shape.hops_made > block.shape.hops_made + 1);
+        let has_been_here = block.is_some();
+        if let Some(block) = block {
+            block.shape.hops_made = shape.hops_made;
+        }
+        let is_ours = id.flow.source == self.node;
+        if has_been_here || is_ours || self.next_hop(shape.destination) == Some(via) {
+            self.ways.settle(now, shape.destination, true);
+        }
+        has_been_here && shape.hops_made <= HOPS
+    }
+
+    /// Whether a block is with, or on its way to, a next hop that blocks do not take any more.
+    pub(super) fn is_left(&self, via: Option<NodeId>, shape: &Shape) -> bool {
+        let way = self.next_hop(shape.destination);
+        self.config.next_hop == NextHop::Raw && way.zip(via).is_some_and(|(way, via)| way != via)
+    }
+
+    /// A neighbour is gone, or takes nothing: ways over it are left for those that routing has, and
+    /// what waits for it is asked for there.
+    pub(super) fn on_lost(&mut self, now: Instant, node: NodeId) {
+        for to in self.ways.over(node) {
             self.ways.settle(now, to, true);
+            self.ask_elsewhere(now, to);
         }
     }
 
@@ -163,6 +196,16 @@ mod tests {
             ways.on_route(at(now + 10), FAR, route(1, 3));
         }
         assert_eq!(via(&mut ways, 200, true), 1, "there is no other");
+    }
+
+    #[test]
+    fn one_that_routing_has_had_no_more_for_long_is_left_though_the_others_take_turns() {
+        let mut ways = ways();
+        for now in (100..130).step_by(5) {
+            ways.on_route(at(now), FAR, route(2 + now as u16 % 2, 3));
+            assert_eq!(via(&mut ways, now + 4, false), 1);
+        }
+        assert_eq!(via(&mut ways, 130, false), 3);
     }
 
     #[test]

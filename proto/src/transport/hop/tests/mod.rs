@@ -13,6 +13,7 @@ mod safety;
 mod schedule;
 mod stale;
 mod too_long;
+mod ways;
 mod wires;
 
 use std::collections::{BTreeMap, BTreeSet};
