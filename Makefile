@@ -95,8 +95,10 @@ conformance: build ## the simulator beside the lab, within 10%; the quick form
 # Both compare with committed references where ns-3 is concerned; the full form also runs it.
 .PHONY: validate validate-quick
 validate: setup-validate build ## the simulator beside theory, ns-3 and the kernel: docs/validation.md
+	cargo build --bin xtask
 	cargo xtask validate --ns3 --write
 validate-quick: build ## the same in under three minutes, without ns-3
+	cargo build --bin xtask
 	cargo xtask validate --quick
 
 # Rows of Hop that are quick and inside their bands; those of WiLDNet that are outside are named in

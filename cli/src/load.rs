@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use farhop_proto::base::PhyKind;
+use farhop_proto::base::{PhyKind, counted};
 use farhop_proto::stack::{LayoutConfig, LinkConfig, NodeConfig, Problem, Scenario};
 use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
 use toml::Spanned;
@@ -20,6 +20,9 @@ mod recordings;
 
 pub(crate) use files::Files;
 use read::{COMPLAINTS, Complaint};
+
+/// The most that is told of what is no TOML: the rest follows from it, or it is another file.
+const SYNTAX: usize = 3;
 
 /// A scenario with the text that it was read from.
 #[derive(Debug)]
@@ -170,6 +173,12 @@ fn scenario(text: &str, files: &Files) -> Result<Scenario, Vec<Complaint>> {
         let complaint = |error| read::complaint(error, place(error));
         let mut complaints: Vec<Complaint> = errors.iter().map(complaint).collect();
         complaints.sort_by_key(|complaint| complaint.span.start);
+        let more = complaints.len().saturating_sub(SYNTAX);
+        complaints.truncate(SYNTAX);
+        if let Some(last) = complaints.last_mut().filter(|_| more > 0) {
+            let more = counted(more as u64, "more place");
+            last.help = format!("{more} cannot be read, perhaps for these: is it a file in TOML?");
+        }
         return Err(complaints);
     }
     let reading = read::read(&document);
@@ -331,6 +340,16 @@ mod tests {
         assert_eq!((place(text, 0), place(text, at)), ((1, 1), (2, 8)));
         assert_eq!(lines_of(text, &(at..at + 1)), "link = 3");
         assert_eq!(lines_of(text, &(0..at)), text);
+    }
+
+    #[test]
+    fn of_a_text_that_is_no_toml_only_the_beginning_is_told() {
+        let prose = "what it is\n".repeat(9);
+        let complaints = scenario(&prose, &Files::of(Path::new(""))).expect_err("it is prose");
+        assert_eq!(complaints.len(), SYNTAX);
+        assert!(complaints[1].help.contains("schema"), "{complaints:?}");
+        let last = &complaints[SYNTAX - 1].help;
+        assert!(last.starts_with("6 more places") && last.contains("TOML"), "{last}");
     }
 
     #[test]

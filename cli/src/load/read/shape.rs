@@ -1,4 +1,5 @@
-//! Arrays that stand where tables do, and arrays that are too long or too short.
+//! Arrays that stand where tables do, the other way round, and arrays that are too long or too
+//! short.
 //!
 //! serde takes the first without a word, as it reads a struct from an array of its fields too, and
 //! a pair from the beginning of a longer array. So they are looked for by the schema of a scenario,
@@ -44,8 +45,13 @@ impl<'a> Look<'a> {
         let forms = self.forms(schema);
         match value.get_ref() {
             DeValue::Table(table) => {
+                let list = forms.iter().find(|(_, form)| is(form, "array"));
+                let is_table = forms.iter().any(|(_, form)| is(form, "object"));
                 if let Some((_, form)) = forms.iter().find(|(_, form)| is_of_kind(form, table)) {
                     self.table(form, table);
+                } else if let Some((_, list)) = list.filter(|_| !is_table) {
+                    let (message, help) = self.list_like(list);
+                    self.complain(value, message, help);
                 }
             }
             DeValue::Array(array) => {
@@ -85,6 +91,23 @@ impl<'a> Look<'a> {
             for (index, element) in array.iter().enumerate() {
                 self.inside(Step::Index(index), schema, element);
             }
+        }
+    }
+
+    /// What is said where one table stands for a list, and what would be right.
+    fn list_like(&self, list: &'a Value) -> (String, String) {
+        let keys = self.here.iter().map(|step| match step {
+            Step::Key(key) => Some(key.as_str()),
+            Step::Index(_) => None,
+        });
+        let keys: Option<Vec<&str>> = keys.collect();
+        let items = list.get("items").map(|items| self.forms(items)).unwrap_or_default();
+        match keys.filter(|_| items.iter().any(|(_, form)| is(form, "object"))) {
+            Some(keys) => {
+                let message = "a single table where there may be several";
+                (message.into(), format!("right would be: [[{}]] before each", keys.join(".")))
+            }
+            None => ("a table where there is to be a list".into(), "right would be: [...]".into()),
         }
     }
 
@@ -166,6 +189,20 @@ mod tests {
         let document = DeTable::parse(text).expect("well-formed");
         let found = misfits(&document).into_iter();
         found.map(|(_, each)| (text[each.span].to_owned(), each.message)).collect()
+    }
+
+    #[test]
+    fn a_table_where_there_may_be_several_is_told_how_to_write_it() {
+        let help = |text: &str| {
+            let document = DeTable::parse(text).expect("well-formed");
+            misfits(&document).into_iter().map(|(_, each)| each.help).collect::<Vec<String>>()
+        };
+        assert_eq!(help("[link]\nbetween = 3"), ["right would be: [[link]] before each"]);
+        let classes = "[stack.link]\nkind = \"wild\"\n[stack.link.class]\nname = \"v\"";
+        assert_eq!(help(classes), ["right would be: [[stack.link.class]] before each"]);
+        assert_eq!(help("[[node]]\nposition_m = { x = 1 }"), ["right would be: [...]"]);
+        assert_eq!(help("[[node]]\nname = \"a\"\n[radio]\nphy = 3"), [""; 0]);
+        assert_found("[link]\nbetween = 3", "[link]", "there may be several");
     }
 
     /// One array does not fit, and this is said of it.
