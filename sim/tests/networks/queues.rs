@@ -113,3 +113,34 @@ fn a_source_without_a_rate_waits_for_its_route() {
     assert!(flow.loss.is_some_and(|loss| loss < 0.001), "{:?}", flow.loss);
     assert_eq!(report.nodes[0].drops.get("no-route"), Some(&1));
 }
+
+/// At 2 Mb/s what stands in the queues of a row of nodes is seconds of it: a lost packet is not
+/// there sooner.
+#[test]
+fn tcp_over_a_slow_row_does_not_stand_still_for_long() {
+    let report = report(
+        r#"
+        name = "slow"
+        duration_s = 40
+        radio = { phy = "802.11b", rate_mbps = 2 }
+        stack = { link = { kind = "wild" } }
+        node = [{ name = "a" }, { name = "b" }, { name = "c" }, { name = "d" }]
+        link = [
+            { between = ["a", "b"], distance_km = 20 },
+            { between = ["b", "c"], distance_km = 20 },
+            { between = ["c", "d"], distance_km = 20 },
+        ]
+        flow = [
+            { from = "a", to = "d", kind = "tcp" },
+            { from = "d", to = "a", kind = "tcp" },
+        ]"#,
+    );
+    for flow in &report.flows {
+        // The first second has none before the slow start.
+        let bins = flow.over_time_mbps.iter().skip((1.0 / flow.bin_s).ceil() as usize);
+        let spells = bins.copied().collect::<Vec<f64>>();
+        let longest = spells.split(|mbps| *mbps > 0.0).map(<[f64]>::len).max().unwrap_or(0);
+        let still_s = longest as f64 * flow.bin_s;
+        assert!(flow.goodput_mbps > 0.13 && still_s < 2.5, "{}: {still_s} s", flow.goodput_mbps);
+    }
+}
