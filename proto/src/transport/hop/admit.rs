@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::block::{Block, End, Shape};
+use super::block::{Block, End, Phase, Shape};
 use super::out::Message;
 use super::receive::Arrivals;
 use super::reception::Reception;
@@ -50,14 +50,16 @@ impl Hop {
             self.counters.contradictions += 1;
             return;
         }
-        let has_been_here = self.on_block_from(now, &asks);
+        self.on_block_from(now, asks.via, &id, shape.destination);
         if id.flow.source == self.node {
             // Routes changed, and a block of ours comes back. We have it until it has arrived, and
             // whoever offers it to us would do so for ever.
             self.answer(asks);
-            return if has_been_here {
+            let is_same = |block: &Block| block.shape.is_same(&shape);
+            if self.blocks.get(&id).is_some_and(is_same) && self.comes_around(now, &asks) {
                 self.go_on(now, id, true);
-            };
+            }
+            return;
         }
         self.on_small_request(now, &asks);
         if self.is_over(&asks) {
@@ -82,7 +84,7 @@ impl Hop {
             // It may have come a longer way before.
             block.shape.hops_left = block.shape.hops_left.max(shape.hops_left);
             if block.is_complete() {
-                return self.answer_whole(now, asks, has_been_here);
+                return self.answer_whole(now, asks);
             }
         }
         if shape.destination != self.node && shape.hops_left == 0 {
@@ -97,7 +99,7 @@ impl Hop {
     }
 
     /// A block that is here: its sender has nothing to send.
-    fn answer_whole(&mut self, now: Instant, asks: Waiting, has_been_here: bool) {
+    fn answer_whole(&mut self, now: Instant, asks: Waiting) {
         let Waiting { block: id, via, round, is_virtual, shape, .. } = asks;
         let block = self.blocks.get_mut(&id).expect("the caller has looked");
         block.asked = Some((via, round));
@@ -105,8 +107,9 @@ impl Hop {
             self.on_whole(via, &shape, round);
         }
         self.answer(asks);
-        if is_virtual || has_been_here {
-            self.go_on(now, id, has_been_here);
+        let is_at_once = self.comes_around(now, &asks);
+        if is_virtual || is_at_once {
+            self.go_on(now, id, is_at_once);
         }
     }
 
@@ -203,16 +206,25 @@ impl Hop {
 
     /// A source asks for the destination's acknowledgement, or a block came around in a circle: it
     /// goes on from here as if it had just come.
-    fn go_on(&mut self, now: Instant, id: BlockId, has_been_here: bool) {
+    fn go_on(&mut self, now: Instant, id: BlockId, is_at_once: bool) {
         let block = &self.blocks[&id];
-        let via = block.transfer.as_ref().map(|transfer| transfer.via);
-        let is_left = self.is_left(via.or(block.passed_to), &block.shape);
-        let may_go = has_been_here || is_left;
-        match (block.end, via) {
-            (End::PassedOn { at }, None) if may_go || at + VIRTUAL_APART <= now => {
+        let asked_of = block
+            .transfer
+            .as_ref()
+            .map(|transfer| matches!(transfer.phase, Phase::Asked { .. }).then_some(transfer.via));
+        let is_off_way = |via: Option<NodeId>| self.is_off_way(via, block.shape.destination);
+        match (block.end, asked_of) {
+            // Frames that are going out go on to where they began to: what came of them is asked
+            // for on the new way.
+            (End::Open | End::PassedOn { .. }, Some(via)) if is_off_way(via) => self.ask(now, id),
+            (End::PassedOn { at }, None)
+                if is_at_once || at + VIRTUAL_APART <= now || is_off_way(block.passed_to) =>
+            {
                 self.begin_transfer(now, id, true);
             }
-            (End::Open, Some(_)) if is_left => self.ask(now, id),
+            (End::Open | End::PassedOn { .. }, Some(_)) if is_at_once => {
+                self.blocks.get_mut(&id).expect("it was there").goes_around = true;
+            }
             (End::Open, _) => self.forward(now, id.flow),
             (End::PassedOn { .. } | End::Given, _) => {}
         }

@@ -88,8 +88,10 @@ impl Hop {
                 continue;
             }
             self.counters.virtual_requests += 1;
-            let asked = self.blocks.get_mut(&id).map(|block| &mut block.times_asked);
-            asked.into_iter().for_each(|times| *times = times.saturating_add(1));
+            if let Some(block) = self.blocks.get_mut(&id) {
+                block.times_asked = block.times_asked.saturating_add(1);
+                block.hops = block.shape.hops_made;
+            }
             self.begin_transfer(now, id, true);
             // Without a way there it is tried again later.
             let block = self.blocks.get_mut(&id).filter(|block| block.transfer.is_none());

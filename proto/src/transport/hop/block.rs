@@ -142,6 +142,10 @@ pub(super) struct Block {
     /// On its way to the next hop.
     pub(super) transfer: Option<Transfer>,
     pub(super) end: End,
+    /// Hops after which it came here last: more each time that it comes around in a circle.
+    pub(super) hops: u8,
+    /// It came around while it was on its way to the next hop, and is to go around once more.
+    pub(super) goes_around: bool,
     /// Which neighbour took it last.
     pub(super) passed_to: Option<NodeId>,
     /// Whether it may be acknowledged as complete.
@@ -241,6 +245,8 @@ impl Block {
             is_forwarded: false,
             transfer: None,
             end: End::Open,
+            hops: shape.hops_made,
+            goes_around: false,
             passed_to: None,
             is_safe: false,
             asked: None,

@@ -1,11 +1,11 @@
 //! Ways, and which neighbours are there: a relay keeps more than one block of a flow only for a
 //! next hop that is gone, and what a source waits for is kept for one that comes back.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::Hop;
 use super::answers::FIRST_WAIT;
-use super::block::{Phase, Transfer};
+use super::block::{Phase, Shape, Transfer};
 use super::out::Message;
 use super::send::{FIRST_TRIES, LEAST_WAIT, LONGEST_WAIT};
 use super::ways::Route;
@@ -18,8 +18,10 @@ use crate::wire::hop::BlockId;
 const GONE: u32 = 60;
 const UNANSWERED: u32 = GONE / 12;
 const UNANSWERED_LOSSY: u32 = 1;
-/// A neighbour of which the radio gave up all requests for so long takes nothing.
+/// A neighbour of which the radio gave up all requests for so long, which were so far apart at
+/// most, takes nothing.
 const REFUSES: Duration = Duration::from_secs(5);
+const REFUSED_APART: Duration = Duration::from_secs(2);
 /// How long after one was given up the next goes at the earliest: by then a turn of somebody hidden
 /// is over.
 const GIVEN_UP_WAIT: Duration = Duration::from_millis(60);
@@ -61,7 +63,7 @@ impl Reach {
     /// The radio has given up a request. Returns whether the neighbour has taken none for long,
     /// though it may be heard: its radio hears less than ours, or others.
     fn takes_nothing(&mut self, now: Instant) -> bool {
-        let recent = self.refusing.filter(|[_, last]| now < *last + REFUSES);
+        let recent = self.refusing.filter(|[_, last]| now < *last + REFUSED_APART);
         let since = recent.map_or(now, |[since, _]| since);
         self.refusing = Some([since, now]);
         since + REFUSES <= now
@@ -158,22 +160,23 @@ impl Hop {
         if self.radios.insert(route.via, radio) != Some(radio) {
             self.give_turns_again(route.via);
         }
-        self.ask_elsewhere(now, to);
+        let is_gone = |via: NodeId| self.reach.get(&via).is_some_and(Reach::is_gone);
+        let gone: BTreeSet<NodeId> =
+            self.reach.keys().copied().filter(|via| is_gone(*via)).collect();
+        self.ask_elsewhere(now, |shape, via| shape.destination == to && gone.contains(&via));
     }
 
-    /// Has what waits for a neighbour that is gone asked for soon where the way to a destination
-    /// leads now.
-    pub(super) fn ask_elsewhere(&mut self, now: Instant, to: NodeId) {
-        let Some(route) = self.ways.route(to) else { return };
-        let most = self.blocks.len() as u64;
-        let is_gone = |via: NodeId| self.reach.get(&via).is_some_and(Reach::is_gone);
-        for block in self.blocks.values_mut().filter(|block| block.shape.destination == to) {
+    /// Has blocks of these shapes, which these neighbours are asked for, asked for soon where their
+    /// ways lead now.
+    pub(super) fn ask_elsewhere(&mut self, now: Instant, is_one: impl Fn(&Shape, NodeId) -> bool) {
+        let spread = LONGEST_WAIT.max(BETWEEN_THEN * self.blocks.len() as u64);
+        for block in self.blocks.values_mut() {
             let Some(transfer) = &mut block.transfer else { continue };
-            if transfer.via == route.via || !is_gone(transfer.via) {
+            let Some(route) = self.ways.route(block.shape.destination) else { continue };
+            if transfer.via == route.via || !is_one(&block.shape, transfer.via) {
                 continue;
             }
             if let Phase::Asked { due, .. } = &mut transfer.phase {
-                let spread = LONGEST_WAIT.max(BETWEEN_THEN * most);
                 *due = (*due).min(now + LEAST_WAIT + part_of(spread, self.rng.uniform()));
                 transfer.go_over(route.via);
             }
@@ -223,6 +226,7 @@ impl Hop {
     pub(super) fn strand(&mut self, now: Instant, message: Message) {
         if let Some(to) = self.target(message) {
             self.reach.entry(to).or_default().silence = GONE;
+            self.on_lost(now, to);
         }
         if self.stranded.messages.len() >= STRANDED {
             self.stranded.messages.pop_front();

@@ -200,7 +200,12 @@ impl Hop {
         }
         let (first, tries) = match transfer.phase {
             Phase::Asked { first, tries, .. } => (first, tries + 1),
-            Phase::Sending | Phase::Paused { .. } => (now, 1),
+            Phase::Sending | Phase::Paused { .. } => {
+                // Nobody answers the first request of a small block: frames follow it.
+                let is_small = block.shape.is_small();
+                transfer.round = transfer.round.max(if is_small { 2 } else { 1 });
+                (now, 1)
+            }
         };
         let usual = self.answers.wait(transfer.via);
         // Whoever has answered once withholds nothing: silence is a loss then.
@@ -235,7 +240,8 @@ impl Hop {
         self.counters.requests += 1;
         let Shape { length, crc, .. } = block.shape;
         let (round, is_virtual) = (transfer.round, transfer.is_virtual);
-        Some((id, transfer.via, block.shape, Body::Request { round, is_virtual, length, crc }))
+        let shape = Shape { hops_made: block.hops, ..block.shape };
+        Some((id, transfer.via, shape, Body::Request { round, is_virtual, length, crc }))
     }
 
     /// The next hop told what it has.
@@ -264,6 +270,9 @@ impl Hop {
             return;
         }
         transfer.is_answered = true;
+        if let Some(reach) = self.reach.get_mut(&via) {
+            reach.refusing = None;
+        }
         let lap = Lap::of(transfer);
         if let Phase::Asked { first, tries: 1, .. } = transfer.phase {
             self.answers.on_answer(via, now.since(first));
@@ -323,6 +332,7 @@ impl Hop {
         }
         block.passed_to = block.transfer.take().map(|transfer| transfer.via);
         block.end = End::PassedOn { at: now };
+        let goes_around = std::mem::take(&mut block.goes_around);
         let (shape, asked) = (block.shape, block.asked.filter(|_| !block.is_safe));
         self.open.remove(&id);
         self.end_brake(id.flow);
@@ -330,6 +340,9 @@ impl Hop {
             self.queue(Message::Answer { block: id, to, round, shape });
         }
         self.end_asking(id);
+        if goes_around {
+            self.begin_transfer(now, id, true);
+        }
         self.forward(now, id.flow);
         // The brake may be off.
         self.admit_next(now);

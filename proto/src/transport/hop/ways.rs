@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use super::admit::Waiting;
-use super::block::Shape;
-use super::{HOPS, Hop, NextHop};
+use super::{Hop, NextHop};
 use crate::base::{Duration, Instant, NodeId};
+use crate::wire::hop::BlockId;
 
 /// How long routing must have had other ways until blocks leave theirs for the one it has then,
 /// unless their next hop is gone; and how long one that no block has taken stays theirs.
@@ -111,29 +111,36 @@ impl Hop {
         self.settle_way(now, to);
     }
 
-    /// A neighbour offers a block. If that is where it would go next, or it has been here before,
-    /// ways lead in a circle: one of them is an old one. Returns whether it has been here, and goes
-    /// on at once: the next one in the circle leaves its way then, if that is the old one.
-    pub(super) fn on_block_from(&mut self, now: Instant, asks: &Waiting) -> bool {
-        let Waiting { block: id, via, shape, .. } = *asks;
-        let block = self.blocks.get_mut(&id).filter(|block| block.was_sent());
-        // Over another way it comes after about as many hops.
-        let block = block.filter(|block| shape.hops_made > block.shape.hops_made + 1);
-        let has_been_here = block.is_some();
-        if let Some(block) = block {
-            block.shape.hops_made = shape.hops_made;
+    /// A neighbour offers a block. If that is where it would go next, or came from at first, ways
+    /// lead in a circle: one of them is an old one.
+    pub(super) fn on_block_from(&mut self, now: Instant, via: NodeId, id: &BlockId, to: NodeId) {
+        if self.next_hop(to) == Some(via) || id.flow.source == self.node {
+            self.ways.settle(now, to, true);
         }
-        let is_ours = id.flow.source == self.node;
-        if has_been_here || is_ours || self.next_hop(shape.destination) == Some(via) {
+    }
+
+    /// A neighbour offers a block of which all is here. If it has come around in a circle, the way
+    /// is left, and the block is to go on: the next one sees the circle too then. Returns whether
+    /// it is to do so at once, which a node asks for but once in two rounds.
+    pub(super) fn comes_around(&mut self, now: Instant, asks: &Waiting) -> bool {
+        let Waiting { block: id, shape, .. } = *asks;
+        let Some(block) = self.blocks.get_mut(&id).filter(|block| block.was_sent()) else {
+            return false;
+        };
+        // Over another way it comes after about as many hops.
+        let is_circle = shape.hops_made > block.hops.saturating_add(1);
+        let is_first = block.hops == block.shape.hops_made;
+        block.hops = shape.hops_made;
+        if is_circle {
             self.ways.settle(now, shape.destination, true);
         }
-        has_been_here && shape.hops_made <= HOPS
+        is_circle && is_first
     }
 
     /// Whether a block is with, or on its way to, a next hop that blocks do not take any more.
-    pub(super) fn is_left(&self, via: Option<NodeId>, shape: &Shape) -> bool {
-        let way = self.next_hop(shape.destination);
-        self.config.next_hop == NextHop::Raw && way.zip(via).is_some_and(|(way, via)| way != via)
+    pub(super) fn is_off_way(&self, via: Option<NodeId>, to: NodeId) -> bool {
+        let way = self.next_hop(to).zip(via);
+        self.config.next_hop == NextHop::Raw && way.is_some_and(|(way, via)| way != via)
     }
 
     /// A neighbour is gone, or takes nothing: ways over it are left for those that routing has, and
@@ -141,8 +148,9 @@ impl Hop {
     pub(super) fn on_lost(&mut self, now: Instant, node: NodeId) {
         for to in self.ways.over(node) {
             self.ways.settle(now, to, true);
-            self.ask_elsewhere(now, to);
         }
+        let may_move = self.config.next_hop == NextHop::Raw || self.is_gone(node);
+        self.ask_elsewhere(now, |_, via| via == node && may_move);
     }
 
     /// Leaves the way to a destination for the one of routing if it is time, or its next hop gone.

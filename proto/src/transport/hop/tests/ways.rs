@@ -1,5 +1,6 @@
 //! Ways that blocks keep to, and what they do when these lead in a circle or nowhere.
 
+use super::block::Phase;
 use super::*;
 
 const FAR: NodeId = NodeId(5);
@@ -24,11 +25,8 @@ fn row_with_ways(ways: [(u16, u16); 4]) -> Row {
     row
 }
 
-/// Sends a block from the first node to the last. Returns whether the source knows of it in a time
-/// in which it does not ask for it.
-fn arrives_at_once(row: &mut Row) -> bool {
-    row.send(flow(1), FAR.0, &[14_000], Duration::from_secs(4))
-}
+/// Sooner than a source asks for a block.
+const AT_ONCE: Duration = Duration::from_secs(4);
 
 #[test]
 fn blocks_leave_circles_of_old_ways_at_once() {
@@ -38,20 +36,32 @@ fn blocks_leave_circles_of_old_ways_at_once() {
         [(1, 2), (2, 3), (3, 4), (4, 1)],
     ];
     for circle in circles {
-        let mut stands = row_with_ways(circle);
-        assert!(!arrives_at_once(&mut stands), "{circle:?} leads nowhere");
         let within = |node: &u16| circle.iter().any(|(_, via)| via == node) && *node != FAR.0;
-        for newer_at in (1..=4).filter(within) {
+        for (newer_at, length) in (1..=4).filter(within).flat_map(|at| [(at, 14_000), (at, 900)]) {
             let mut row = row_with_ways(circle);
             tell_way(&mut row, newer_at, FAR.0);
-            assert!(arrives_at_once(&mut row), "{circle:?}, another way at {newer_at}");
+            let arrives = row.send(flow(1), FAR.0, &[length], AT_ONCE);
+            assert!(arrives, "{circle:?}, another way at {newer_at}, {length} bytes");
             assert_eq!(row.delivered.len(), 1);
         }
     }
 }
 
 #[test]
-fn a_block_that_is_offered_from_elsewhere_after_as_many_hops_is_in_no_circle() {
+fn a_circle_without_another_way_is_asked_around_seldom_and_left_once_there_is_one() {
+    let circle = [(1, 2), (2, 3), (3, 4), (4, 2)];
+    let mut row = row_with_ways(circle);
+    assert!(!row.send(flow(1), FAR.0, &[900], MINUTE), "it leads nowhere");
+    // Every five seconds the source asks, which goes around twice: a request and an answer a hop.
+    assert!((60..12 * 2 * 10).contains(&row.messages), "{}", row.messages);
+    row.run_until(Instant::ZERO + MINUTE * 10);
+    tell_way(&mut row, 3, FAR.0);
+    row.send_on(&[900], FAR.0, Duration::from_secs(6));
+    assert_eq!(row.delivered.len(), 1);
+}
+
+#[test]
+fn a_block_that_comes_again_after_as_many_hops_is_in_no_circle() {
     let mut row = row_with_ways([(1, 2), (2, 4), (3, 4), (4, 5)]);
     // The last one hears nothing, so that the block waits at the fourth.
     row.deaf = Some(FAR);
@@ -59,22 +69,61 @@ fn a_block_that_is_offered_from_elsewhere_after_as_many_hops_is_in_no_circle() {
     let later = row.now + Duration::from_secs(1);
     row.run_until(later);
     tell_way(&mut row, 4, 1);
-    let shape = row.hop(4).blocks[&BlockId { flow: flow(1), number: 0 }].shape;
+    let block = BlockId { flow: flow(1), number: 0 };
+    let shape = row.hop(4).blocks[&block].shape;
     assert_eq!(shape.hops_made, 2);
-    let asks = |via: u16, hops_made: u8| Waiting {
-        block: BlockId { flow: flow(1), number: 0 },
-        via: NodeId(via),
-        round: 1,
-        is_virtual: false,
-        shape: Shape { hops_made, ..shape },
-        signal_db: 20.0,
-        since: later,
-        heard: later,
+    let mut next_hop_after = |hops_made: u8, crc: u32| {
+        let shape = Shape { hops_made, crc, ..shape };
+        row.hop(4).on_request(later, asks_for(block, 3, shape, later));
+        row.hop(4).next_hop(FAR)
     };
-    row.hop(4).on_request(later, asks(3, 3));
-    assert_eq!(row.hop(4).next_hop(FAR), Some(FAR));
-    row.hop(4).on_request(later, asks(3, 4));
-    assert_eq!(row.hop(4).next_hop(FAR), Some(NodeId(1)), "four hops are a circle");
+    assert_eq!(next_hop_after(3, shape.crc), Some(FAR));
+    assert_eq!(next_hop_after(200, shape.crc ^ 1), Some(FAR), "it is another one");
+    assert_eq!(next_hop_after(5, shape.crc), Some(NodeId(1)), "five hops are a circle");
+    next_hop_after(255, shape.crc);
+    next_hop_after(255, shape.crc);
+}
+
+fn asks_for(block: BlockId, via: u16, shape: Shape, now: Instant) -> Waiting {
+    let (via, round, is_virtual) = (NodeId(via), 1, false);
+    Waiting { block, via, round, is_virtual, shape, signal_db: 20.0, since: now, heard: now }
+}
+
+#[test]
+fn a_small_block_whose_way_is_left_while_its_frames_go_out_arrives() {
+    let mut row = row_with_ways([(1, 2), (2, 3), (3, 4), (4, 5)]);
+    row.deaf = Some(NodeId(3));
+    let block = BlockId { flow: flow(1), number: 0 };
+    row.push(flow(1), 0, FAR.0, 3_000, true);
+    let phase = |row: &mut Row| {
+        let transfer = row.hop(2).blocks.get(&block).and_then(|block| block.transfer.as_ref());
+        transfer.map(|transfer| transfer.phase)
+    };
+    while phase(&mut row) != Some(Phase::Sending) {
+        let next = row.now + Duration::from_micros(500);
+        row.run_until(next);
+    }
+    tell_way(&mut row, 2, FAR.0);
+    let now = row.now;
+    row.hop(2).on_lost(now, NodeId(3));
+    let shape = row.hop(2).blocks[&block].shape;
+    let asks = Waiting { is_virtual: true, ..asks_for(block, 1, shape, now) };
+    row.hop(2).on_request(now, asks);
+    let end = row.now + AT_ONCE;
+    row.run_until(end);
+    assert_eq!(row.delivered.len(), 1);
+}
+
+#[test]
+fn what_waits_for_a_neighbour_that_becomes_gone_goes_where_routing_leads() {
+    const FLOWS: u32 = 300;
+    let mut row = row_with_ways([(1, 2), (2, 3), (3, 4), (4, 5)]);
+    row.deaf = Some(NodeId(2));
+    tell_way(&mut row, 1, FAR.0);
+    (1..=FLOWS).for_each(|local| row.push(flow(local), 0, FAR.0, 900, true));
+    let end = row.now + Duration::from_secs(7);
+    row.run_until(end);
+    assert_eq!(row.delivered.len(), FLOWS as usize);
 }
 
 #[test]
