@@ -150,15 +150,26 @@ fn keep_lines_whole() {
     let _ = miette::set_hook(Box::new(move |_| Box::new(options().build())));
 }
 
-fn main() -> ExitCode {
-    keep_lines_whole();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("FARHOP_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+/// Begins the log, which goes to stderr.
+fn start_log() {
+    let wanted = std::env::var("FARHOP_LOG").unwrap_or_else(|_| "info".into());
+    let filter = tracing_subscriber::EnvFilter::try_new(&wanted).unwrap_or_else(|error| {
+        progress::tell(&format!(
+            "farhop: FARHOP_LOG is '{wanted}': {error}; right would be: debug, or \
+             farhop_run=debug,warn. It is taken for info"
+        ));
+        tracing_subscriber::EnvFilter::new("info")
+    });
     // The log of a lab's process is a file, and its last lines may be shown in a message.
     let colours = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
     // What cannot be logged is not worth a panic.
     log.with_writer(std::io::stderr).log_internal_errors(false).init();
+}
+
+fn main() -> ExitCode {
+    keep_lines_whole();
+    start_log();
     let outcome = match Cli::parse().command {
         Command::Demo(options) => commands::demo::run(&options),
         Command::Lab(options) => commands::lab::run(&options),

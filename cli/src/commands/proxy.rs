@@ -170,8 +170,9 @@ fn redirect(options: &ProxyOptions, entry: &Entry, exits: &Exits) -> Result<Redi
     for (prefix, name) in prefixes.map_or_else(world, named) {
         if !prefix.has_route() {
             tell(&format!(
-                "farhop: this host has no route to {name}, so that the kernel refuses connections \
-                 before they can be redirected: `ip route add {name} dev lo` is enough"
+                "farhop: this host has no route to all of {name}; where it has none, the kernel \
+                 refuses connections before they can be redirected: `ip route add {name} dev lo` \
+                 is enough"
             ));
         }
     }

@@ -16,7 +16,7 @@ use crate::{Failure, interrupt, load, report, sweep};
 /// Runs a scenario in virtual time, with the simulator's own TCP.
 ///
 /// Interrupted, it leaves no report. What --pcap, --trace and --losses have of the run until then
-/// is kept, and so are the finished runs of a sweep.
+/// is kept, and so are the finished runs of a sweep, whose page then says how many are missing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop sim scenarios/demo.toml\n  \

@@ -294,10 +294,10 @@ fn describe_security(status: &Value) -> String {
         let _ = write!(out, "  key of {}: ", name.as_str().unwrap_or("?"));
         let key = peer["key"].as_str().and_then(|key| key.parse::<PublicKey>().ok());
         let Some(key) = key else {
-            let revoked = status["keys"]["revoked"].as_array();
-            let is_revoked = revoked.is_some_and(|all| all.contains(name));
-            let what =
-                if is_revoked { "REVOKED, a new one is taken by" } else { "NOT TRUSTED yet:" };
+            let what = match link::is_revoked(status, &peer["node"]) {
+                true => "REVOKED, a new one is taken by",
+                false => "NOT TRUSTED yet:",
+            };
             let name = name.as_str().unwrap_or("NODE");
             let _ = writeln!(out, "{what} `farhop keys trust LINE --name {name}`");
             continue;
@@ -456,6 +456,10 @@ mod tests {
         status["keys"] = json!({ "unused": [], "revoked": ["valley"] });
         let said = describe(&status, None);
         assert!(said.contains("key of valley: REVOKED") && !said.contains("NOT TRUSTED"), "{said}");
+        assert!(
+            said.contains("neighbour valley: CUT OFF, its key is revoked, 12 packets"),
+            "{said}"
+        );
     }
 
     #[test]
@@ -470,6 +474,10 @@ mod tests {
         status["stack"]["link"]["neighbours"][0]["heard_ago_ns"] = Value::Null;
         let said = describe(&status, None);
         assert!(said.contains("valley: DOWN, never heard, 12 packets queued\n"), "{said}");
+        status["stack"]["link"]["kind"] = json!("plain");
+        let said = describe(&status, None);
+        assert!(said.contains("valley: no data yet, 12 packets queued\n"), "{said}");
+        status["stack"]["link"]["kind"] = json!("wild");
         // One that is out of step is heard, and its signal is what an antenna is turned by.
         let neighbour = &mut status["stack"]["link"]["neighbours"][0];
         neighbour["heard_ago_ns"] = json!(20_000_000);

@@ -125,13 +125,22 @@ pub(crate) fn write(
     dir: &Path,
     scenario: &Scenario,
     runs: &Runs<'_>,
+    all: u64,
     text: &str,
 ) -> Result<(), Failure> {
-    let svg = sweep_chart::draw(&scenario.name, &keys(scenario), &points(scenario, runs));
     let (head, rows) = rows(scenario, runs);
     let count: usize = runs.iter().map(|(_, runs)| runs.len()).sum();
+    let missing = all.saturating_sub(count as u64);
+    let title = match missing {
+        0 => scenario.name.clone(),
+        _ => format!("{}: {count} of {all} runs", scenario.name),
+    };
+    let svg = sweep_chart::draw(&title, &keys(scenario), &points(scenario, runs));
     let body = html! {
-        h1 { (scenario.name) }
+        h1 { (title) }
+        @if missing > 0 {
+            p { "Interrupted, without " (counted(missing, "run")) ". The same command goes on." }
+        }
         p.note {
             (counted(count, "run")) " of " (scenario.duration_s) " s, farhop "
             (env!("CARGO_PKG_VERSION")) "; mean and 95% confidence over the seeds; "
@@ -146,7 +155,7 @@ pub(crate) fn write(
         pre { (text) }
     };
     save(dir, "sweep.svg", &svg)?;
-    save(dir, "report.html", &page::page(&scenario.name, &body))?;
+    save(dir, "report.html", &page::page(&title, &body))?;
     Ok(())
 }
 

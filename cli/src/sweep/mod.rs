@@ -97,7 +97,7 @@ pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure>
     if let (Some(dir), Some((store, _))) = (options.out, &store)
         && !by_point.is_empty()
     {
-        report::sweep::write(dir, &loaded.scenario, &by_point, &loaded.text)?;
+        report::sweep::write(dir, &loaded.scenario, &by_point, points.runs(), &loaded.text)?;
         if outcome.is_ok() {
             write_tables(dir, store, &finished)?;
         }

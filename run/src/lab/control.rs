@@ -88,7 +88,11 @@ fn enter(lab: &LabState, node: &str) -> Result<(), LabError> {
         LabError::Unknown(format!("no node '{node}' in lab '{}'; it has {names}", lab.id))
     })?;
     if !process.is_alive() {
-        return Err(LabError::NotFound(format!("node '{node}' of lab '{}' has died", lab.id)));
+        return Err(LabError::NotFound(format!(
+            "node '{node}' of lab '{id}' has died, with its namespace: only a new lab has it \
+             again, after `farhop lab down {id}`",
+            id = lab.id
+        )));
     }
     let open = |kind: &str| {
         let path = format!("/proc/{}/ns/{kind}", process.pid);

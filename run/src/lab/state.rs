@@ -253,6 +253,11 @@ pub(super) fn new_dir(scenario: &str) -> Result<(String, PathBuf), LabError> {
     make_private(&labs).doing(labs.display().to_string())?;
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = scenario.chars().take(24).map(plain).collect();
+    // An id that began with a dash would be taken for an option.
+    let name = match name.trim_matches('-') {
+        "" => "lab",
+        name => name,
+    };
     for number in 1..10_000 {
         let id = format!("{name}-{number}");
         let dir = labs.join(&id);

@@ -33,7 +33,7 @@ pub(super) fn describe_link(status: &Value, earlier: Option<&Value>) -> String {
     }
     out.push('\n');
     for neighbour in link["neighbours"].as_array().into_iter().flatten() {
-        out += &describe_neighbour(neighbour, &status["names"], &rates(status, neighbour, earlier));
+        out += &describe_neighbour(neighbour, status, &rates(status, neighbour, earlier));
     }
     list(&mut out, "  drops", &link["drops"]);
     list(&mut out, "  counters", &link["counters"]);
@@ -81,15 +81,32 @@ const SILENT_S: f64 = 1.0;
 /// sent unless somebody has something to say, silence alone takes no neighbour down.
 const UNHEARD_S: f64 = 10.0;
 
-fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
-    let name = names[neighbour["node"].to_string()].as_str().unwrap_or("?");
+/// Whether the key of a node was revoked here, and it has no other.
+pub(super) fn is_revoked(status: &Value, node: &Value) -> bool {
+    let has = |all: &Value, is: &dyn Fn(&Value) -> bool| {
+        all.as_array().is_some_and(|all| all.iter().any(is))
+    };
+    let name = &status["names"][node.to_string()];
+    let has_key = |peer: &Value| peer["node"] == *node && !peer["key"].is_null();
+    has(&status["keys"]["revoked"], &|revoked| revoked == name)
+        && !has(&status["stack"]["security"]["peers"], &has_key)
+}
+
+fn describe_neighbour(neighbour: &Value, status: &Value, rates: &str) -> String {
+    let name = status["names"][neighbour["node"].to_string()].as_str().unwrap_or("?");
     let queued = counted(&neighbour["queue_packets"], "packet");
+    if is_revoked(status, &neighbour["node"]) {
+        return format!("  neighbour {name}: CUT OFF, its key is revoked, {queued} queued\n");
+    }
     let is_up = neighbour["up"] == true;
     let heard_ago_s = neighbour["heard_ago_ns"].as_f64().map(|ago| ago / 1e9);
     let unheard_s = heard_ago_s.filter(|ago| *ago >= UNHEARD_S);
+    // Where nothing is sent unless somebody has something to say.
+    let is_new = heard_ago_s.is_none() && status["stack"]["link"]["kind"] == "plain";
     let word = match unheard_s {
         Some(ago) if is_up => format!("last heard {ago:.0} s ago"),
         _ if is_up => "up".into(),
+        _ if is_new => "no data yet".into(),
         _ => "DOWN".into(),
     };
     let mut out = format!("  neighbour {name}: {word}");
@@ -100,7 +117,7 @@ fn describe_neighbour(neighbour: &Value, names: &Value, rates: &str) -> String {
     let most_s = if is_up { UNHEARD_S } else { SILENT_S };
     let is_heard = heard_ago_s.map_or(is_up, |ago| ago < most_s);
     let _ = match heard_ago_s {
-        _ if is_up => Ok(()),
+        _ if is_up || is_new => Ok(()),
         _ if is_heard => write!(out, ", but heard"),
         Some(ago) => write!(out, ", last heard {ago:.0} s ago"),
         None => write!(out, ", never heard"),
