@@ -11,8 +11,8 @@ use farhop_proto::base::{AccessCategory, Duration, PhyKind, RadioSpec, counted};
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::link::wild::WildConfig;
 use farhop_proto::stack::{
-    Codec, FlowConfig, FlowKind, Hop, LinkConfig, LossConfig, NodePlan, OnOffConfig, Plan, Problem,
-    PropagationKind, RadioLinkConfig, RadioPlan, Scenario, VoipConfig,
+    Codec, DeviceConfig, FlowConfig, FlowKind, Hop, LinkConfig, LossConfig, NodeConfig, NodePlan,
+    OnOffConfig, Plan, Problem, PropagationKind, RadioLinkConfig, RadioPlan, Scenario, VoipConfig,
 };
 use farhop_sim::engine::{flow_name, transport_name};
 
@@ -87,6 +87,7 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
         if let LinkConfig::Plain(_) = scenario.stack.link {
             out += &describe_timeouts(node);
         }
+        out += &describe_devices(scenario, &node.name);
         out.push('\n');
     }
     out += &more(plan.nodes.len(), "node");
@@ -101,6 +102,12 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
     let on_air = radios().find(|(_, radio)| is_on_air(radio));
     if let Some((node, radio)) = on_air.or_else(|| radios().next()) {
         out += &describe_radio(radio, &node.stack.link);
+    }
+    if let LinkConfig::Plain(_) = scenario.stack.link
+        && scenario.node.iter().any(NodeConfig::has_udp)
+    {
+        out += "  that is for `sim` and `lab`: over udp `up` sends as fast as the path takes it, \
+                and repeats nothing\n";
     }
     for (link, hops) in scenario.link.iter().zip(plan.hops.chunks(2)).take(LISTED) {
         let RadioSpec { phy, rate, .. } = radio_at(&plan, hops[0].from).spec;
@@ -203,6 +210,18 @@ fn describe_traffic(out: &mut String, scenario: &Scenario) {
 /// Whether a radio is one, and no end of a wire.
 fn is_on_air(radio: &RadioPlan) -> bool {
     radio.spec.phy.kind != PhyKind::Wire
+}
+
+/// The devices that `farhop up` would take for a node.
+fn describe_devices(scenario: &Scenario, node: &str) -> String {
+    let node = scenario.node.iter().find(|other| other.name == node);
+    let devices = node.into_iter().flat_map(NodeConfig::all_devices);
+    let name = |device: &DeviceConfig| match device {
+        DeviceConfig::Monitor { interface } => format!("; {interface} in monitor mode"),
+        DeviceConfig::Ethernet { interface } => format!("; {interface}"),
+        DeviceConfig::Udp { bind, .. } => format!("; udp {bind}"),
+    };
+    devices.map(name).collect()
 }
 
 /// How long the radios of a node wait for an acknowledgement. Nobody acknowledges on wires.
@@ -408,6 +427,20 @@ mod tests {
         assert_eq!(of(0.0606, 250), "6.06 % of units of 250 bytes");
         assert_eq!(loss(&LossConfig::Bernoulli { p: 0.07 }), "7 %");
         assert_eq!(loss(&LossConfig::Bernoulli { p: 1e-6 }), "0.0001 %");
+    }
+
+    #[test]
+    fn devices_are_told_and_what_a_radio_has_that_they_have_not() {
+        let text = "name = \"x\"\nstack.link = { kind = \"plain\" }\n\
+                    node = [{ name = \"a\", device = { kind = \"udp\", bind = \"10.0.0.1:4850\", \
+                    peers = { b = \"10.0.0.2:4850\" } } }, { name = \"b\", device = { kind = \
+                    \"monitor\", interface = \"mon0\" } }]\nlink = [{ between = [\"a\", \"b\"] }]\n";
+        let said = describe(&toml::from_str(text).expect("a good scenario"));
+        assert!(
+            said.contains("; udp 10.0.0.1:4850\n") && said.contains("; mon0 in monitor mode\n")
+        );
+        assert!(said.contains("over udp `up` sends as fast"), "{said}");
+        assert!(!described("plain", 8).contains("over udp"));
     }
 
     #[test]
