@@ -34,6 +34,9 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 pub(crate) struct Options {
     /// Only this node.
     node: Option<String>,
+    /// The same, as other commands have it.
+    #[arg(long = "node", value_name = "NODE", hide = true, conflicts_with = "node")]
+    named: Option<String>,
     /// Print it as JSON: one object for a node, also for that of `lab exec`, else a list.
     #[arg(long)]
     json: bool,
@@ -51,7 +54,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     interrupt::watch();
     let wanted = Wanted {
-        node: options.node.as_deref(),
+        node: options.node.as_deref().or(options.named.as_deref()),
         lab: options.lab.as_deref(),
         runtime_dir: options.runtime_dir.as_deref(),
     };

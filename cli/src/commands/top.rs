@@ -39,6 +39,9 @@ const HELP: [&str; 2] = ["q: quit   up, down: scroll", "q: quit"];
 pub(crate) struct Options {
     /// Only this node.
     node: Option<String>,
+    /// The same, as other commands have it.
+    #[arg(long = "node", value_name = "NODE", hide = true, conflicts_with = "node")]
+    named: Option<String>,
     /// Only the nodes of this lab, by its id or the name of its scenario.
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
@@ -53,7 +56,7 @@ pub(crate) struct Options {
 impl Options {
     fn wanted(&self) -> Wanted<'_> {
         Wanted {
-            node: self.node.as_deref(),
+            node: self.node.as_deref().or(self.named.as_deref()),
             lab: self.lab.as_deref(),
             runtime_dir: self.runtime_dir.as_deref(),
         }

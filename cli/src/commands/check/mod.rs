@@ -432,9 +432,10 @@ mod tests {
     #[test]
     fn devices_are_told_and_what_a_radio_has_that_they_have_not() {
         let text = "name = \"x\"\nstack.link = { kind = \"plain\" }\n\
-                    node = [{ name = \"a\", device = { kind = \"udp\", bind = \"10.0.0.1:4850\", \
-                    peers = { b = \"10.0.0.2:4850\" } } }, { name = \"b\", device = { kind = \
-                    \"monitor\", interface = \"mon0\" } }]\nlink = [{ between = [\"a\", \"b\"] }]\n";
+                    [[node]]\nname = \"a\"\n[node.device]\nkind = \"udp\"\n\
+                    bind = \"10.0.0.1:4850\"\npeers = { b = \"10.0.0.2:4850\" }\n\
+                    [[node]]\nname = \"b\"\ndevice = { kind = \"monitor\", interface = \"mon0\" }\n\
+                    [[link]]\nbetween = [\"a\", \"b\"]\n";
         let said = describe(&toml::from_str(text).expect("a good scenario"));
         assert!(
             said.contains("; udp 10.0.0.1:4850\n") && said.contains("; mon0 in monitor mode\n")
