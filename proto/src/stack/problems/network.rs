@@ -111,6 +111,11 @@ pub(super) fn check_devices(found: &mut Found, path: &str, node: &NodeConfig, na
             if *peer == node.name {
                 let message = format!("'{peer}' is no neighbour of itself");
                 found.add(path, message, "the other nodes that it reaches, not this one");
+            } else if let Some((other, _)) = peers.iter().find(|(_, taken)| *taken == address)
+                && other != peer
+            {
+                let message = format!("{address} is that of '{other}' already");
+                found.add(path, message, "the address and port that this node has as its `bind`");
             } else if let Some((message, help)) = unreachable(*bind, *address) {
                 found.add(path, format!("{address} {message}"), help);
             }
@@ -294,6 +299,10 @@ mod tests {
         }
         let found = peer_problems("[::1]:4850", &[("right", "192.0.2.1:4850")]);
         assert!(found[0].1.contains("is of IPv4, and `bind` of IPv6"), "{found:?}");
+        let twice = [("right", "192.0.2.2:4850"), ("up", "192.0.2.2:4850")];
+        let found = peer_problems("192.0.2.1:4850", &twice);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].0.ends_with("peers.up") && found[0].1.contains("of 'right'"), "{found:?}");
         let found = peer_problems("192.0.2.1:4850", &[("left", "192.0.2.9:4850")]);
         assert_eq!(found[0].1, "'left' is no neighbour of itself");
     }
