@@ -169,6 +169,15 @@ pub(crate) fn load_to_run(file: &Path) -> Result<Loaded, Failure> {
 fn scenario(text: &str, files: &Files) -> Result<Scenario, Vec<Complaint>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
+        let begin = text.len() - text.trim_start().len();
+        let other = [('{', "JSON"), ('<', "XML")]
+            .into_iter()
+            .find(|(first, _)| text[begin..].starts_with(*first));
+        if let Some((_, other)) = other {
+            let message = format!("it looks like {other}; a scenario is a text in TOML");
+            let help = "scenarios of farhop begin like this: name = \"...\"".into();
+            return Err(vec![Complaint { span: begin..begin + 1, message, help }]);
+        }
         let place = |error: &toml::de::Error| error.span().unwrap_or(0..0);
         let complaint = |error| read::complaint(error, place(error));
         let mut complaints: Vec<Complaint> = errors.iter().map(complaint).collect();
@@ -350,6 +359,8 @@ mod tests {
         assert!(complaints[1].help.contains("schema"), "{complaints:?}");
         let last = &complaints[SYNTAX - 1].help;
         assert!(last.starts_with("6 more places") && last.contains("TOML"), "{last}");
+        let json = scenario("\n{\"name\": \"x\"}", &Files::of(Path::new(""))).expect_err("JSON");
+        assert!(json.len() == 1 && json[0].message.contains("looks like JSON"), "{json:?}");
     }
 
     #[test]
