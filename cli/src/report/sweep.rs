@@ -139,7 +139,7 @@ pub(crate) fn write(
     let body = html! {
         h1 { (title) }
         @if missing > 0 {
-            p { "Interrupted, without " (counted(missing, "run")) ". The same command goes on." }
+            p { "Without " (counted(missing, "run")) ", which the same command goes on with." }
         }
         p.note {
             (counted(count, "run")) " of " (scenario.duration_s) " s, farhop "

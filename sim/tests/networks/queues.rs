@@ -144,3 +144,27 @@ fn tcp_over_a_slow_row_does_not_stand_still_for_long() {
         assert!(flow.goodput_mbps > 0.13 && still_s < 2.5, "{}: {still_s} s", flow.goodput_mbps);
     }
 }
+
+/// The queue of a flow that is no TCP has place for many short packets, at low rates too.
+#[test]
+fn a_burst_of_short_datagrams_waits_at_a_low_rate() {
+    let report = report(
+        r#"
+        name = "burst"
+        duration_s = 20
+        radio = { phy = "802.11b", rate_mbps = 1 }
+        stack = { link = { kind = "wild" } }
+        node = [{ name = "a" }, { name = "b" }]
+        link = [{ between = ["a", "b"], distance_km = 10 }]
+
+        [[flow]]
+        from = "a"
+        to = "b"
+        kind = "on-off"
+        size_bytes = 200
+        rate_mbps = 0.45
+        on_off = { on_s = 0.06, off_s = 0.94, exponential = false }
+        "#,
+    );
+    assert_eq!(report.flows[0].loss, Some(0.0));
+}

@@ -27,8 +27,9 @@ pub(super) struct Class {
     pub(super) preset: Option<Preset>,
     pub(super) rules: Rules,
     pub(super) is_ordered: bool,
-    /// Packets of one flow that may wait.
+    /// Packets of one flow that may wait, and of one of TCP.
     pub(super) queue: usize,
+    pub(super) tcp_queue: usize,
     /// A full queue drops its oldest packet, not the new one.
     pub(super) drops_oldest: bool,
     /// Place in the order of service: 0 is served first.
@@ -38,6 +39,13 @@ pub(super) struct Class {
 
 /// A queue as long as is usual, which hangs on the radio.
 const UNSET: usize = usize::MAX;
+
+/// The queue of a flow where nobody says how long it is, in packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UsualQueue {
+    pub(super) packets: usize,
+    pub(super) of_tcp: usize,
+}
 
 impl Class {
     /// The class with the link's own values.
@@ -54,6 +62,7 @@ impl Class {
             rules,
             is_ordered: config.in_order != InOrder::None,
             queue: config.queue_packets.unwrap_or(UNSET),
+            tcp_queue: UNSET,
             drops_oldest: false,
             level: 0,
             priority: 0,
@@ -140,9 +149,9 @@ impl Classes {
     }
 
     /// Sets the queue of classes for which nobody said how long it is.
-    pub(super) fn set_usual_queue(&mut self, packets: usize) {
+    pub(super) fn set_usual_queue(&mut self, usual: UsualQueue) {
         for class in self.all.iter_mut().filter(|class| class.queue == UNSET) {
-            class.queue = packets;
+            (class.queue, class.tcp_queue) = (usual.packets, usual.of_tcp);
         }
     }
 

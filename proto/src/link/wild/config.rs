@@ -58,7 +58,7 @@ pub struct WildConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_packets: Option<u16>,
     /// Packets that one flow may have waiting; without it, four slots of packets of 1,500 bytes,
-    /// and at least 64 or eight such slots, whichever are fewer.
+    /// and at least 64, but of TCP no more than eight such slots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_packets: Option<usize>,
     /// Whether acknowledgements of TCP and short packets ride in the frames of other packets, where

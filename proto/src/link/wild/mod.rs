@@ -42,7 +42,7 @@ pub use config::{InOrder, Lengths, Recovery, Retries, WildConfig};
 pub use recovery::{SLOTS as LOSS_SLOTS, parity, residual, retries};
 pub use turns::Turn;
 
-use self::class::Classes;
+use self::class::{Classes, UsualQueue};
 use self::parts::Parts;
 use self::peer::Peer;
 use self::port::{Port, Toward, alone};
@@ -69,11 +69,12 @@ const SMALLEST_WINDOW: usize = 128;
 const FULL_PACKET_BYTES: usize = 1_500;
 /// IP packets that the window is counted in, in bytes: voice.
 const SMALL_PACKET_BYTES: usize = 100;
-/// Bounds of the queue of a flow where its length is not set. At low rates the first is of fewer
-/// slots: what waits there is seconds of a row of nodes.
+/// Bounds of the queue of a flow where its length is not set.
 const SHORTEST_QUEUE: usize = 64;
-const SHORTEST_QUEUE_SLOTS: usize = 8;
 const LONGEST_QUEUE: usize = 4_096;
+/// Slots of full packets that one of TCP has at most, if that is less: TCP fills what there is, and
+/// at low rates 64 packets are seconds of a row of nodes.
+const TCP_QUEUE_SLOTS: usize = 8;
 /// What has waited for so long is dropped where the neighbour is gone; for twice as long at most.
 const GONE_AGE: Duration = Duration::from_secs(2);
 /// What TCP has sent is dropped as well where the neighbour is gone for longer than this: none of
@@ -388,11 +389,12 @@ fn window(config: &WildConfig, settings: &Settings, radio: &RadioSpec) -> usize 
 /// Packets of a flow that may wait where nobody says so: four slots of full ones. A flow of TCP has
 /// those of two cycles under way and waits for repeats; with less it leaves slots of fast radios,
 /// and long ones, empty. Eight slots do for slow ones: over four nodes at 2 Mb/s TCP stood still
-/// for 5.4 s after its slow start with 64 packets, and 1.5 s with those of eight slots.
-fn queue(config: &WildConfig, radio: &RadioSpec) -> usize {
+/// for 5.4 s after its slow start with 64 packets, and 1.5 s with those of eight slots. What others
+/// send may be many short packets at once.
+fn queue(config: &WildConfig, radio: &RadioSpec) -> UsualQueue {
     let capacity = config.packets_a_slot(radio, config.slot_most(), FULL_PACKET_BYTES) as usize;
-    let shortest = SHORTEST_QUEUE.min(SHORTEST_QUEUE_SLOTS * capacity.max(1));
-    config.queue_packets.unwrap_or((4 * capacity).clamp(shortest, LONGEST_QUEUE))
+    let packets = (4 * capacity).clamp(SHORTEST_QUEUE, LONGEST_QUEUE);
+    UsualQueue { packets, of_tcp: packets.min(TCP_QUEUE_SLOTS * capacity.max(1)) }
 }
 
 impl Layer for Wild {

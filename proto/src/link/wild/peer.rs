@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::Settings;
+use super::class::UsualQueue;
 use super::grants::Served;
 use super::parts::Joiner;
 use super::queue::Queue;
@@ -85,7 +86,7 @@ impl Peer {
         spec: PeerSpec,
         place: (usize, usize),
         settings: &Settings,
-        (window, queue): (usize, usize),
+        (window, queue): (usize, UsualQueue),
         lanes: usize,
     ) -> Self {
         let mut classes = settings.classes.clone();

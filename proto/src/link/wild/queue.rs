@@ -146,10 +146,12 @@ impl Queue {
         Self { classes, lanes, by_flow, numbers, active, most_lanes, len: 0, drops }
     }
 
-    /// Packets of a flow of this class that may wait. Where very many wait already long queues are
-    /// for nobody: all flows together must not fill the memory of a node.
-    fn limit(&self, class: usize) -> usize {
-        let limit = self.classes.get(class).queue;
+    /// Packets of a flow of this class that may wait, with this one. Where very many wait already
+    /// long queues are for nobody: all flows together must not fill the memory of a node.
+    fn limit(&self, class: usize, newest: Option<&Packet>) -> usize {
+        let class = self.classes.get(class);
+        let is_tcp = newest.is_some_and(|packet| ip::is_tcp(&packet.payload));
+        let limit = if is_tcp { class.queue.min(class.tcp_queue) } else { class.queue };
         if self.len < CROWD { limit } else { limit.min(IN_A_CROWD) }
     }
 
@@ -185,14 +187,11 @@ impl Queue {
             Some(lane) => {
                 let lane = &self.lanes[lane];
                 let class = self.classes.get(lane.class);
-                let left = lane.room(flow, self.limit(lane.class));
-                if class.drops_oldest || overflow == Overflow::DropHead {
-                    left.max(1)
-                } else {
-                    left
-                }
+                let left = lane.room(flow, self.limit(lane.class, lane.packets.back()));
+                let has_one = class.drops_oldest || overflow == Overflow::DropHead;
+                left.max(usize::from(has_one))
             }
-            None if self.has_free_lane() => self.limit(0),
+            None if self.has_free_lane() => self.limit(0, None),
             None => usize::from(self.takes_guests()),
         }
     }
@@ -232,7 +231,8 @@ impl Queue {
             self.set_class(index, class);
         }
         let class = self.lanes[index].class;
-        let (limit, is_head) = (self.limit(class), packet.options.overflow == Overflow::DropHead);
+        let limit = self.limit(class, Some(&packet));
+        let is_head = packet.options.overflow == Overflow::DropHead;
         let is_any = self.classes.get(class).drops_oldest;
         let lane = &mut self.lanes[index];
         lane.used = now;
@@ -500,6 +500,7 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use super::super::class::UsualQueue;
     use super::super::classify::{ClassConfig, Preset};
     use super::super::config::WildConfig;
     use super::*;
@@ -583,6 +584,27 @@ mod tests {
         let room = [Overflow::DropTail, Overflow::DropHead].map(|it| queue.room(FlowId(1), it));
         assert_eq!((room, queue.len(), queue.drops(0)), ([0, 1], 2, 2));
         assert_eq!(drain(&mut queue), [3, 4]);
+    }
+
+    #[test]
+    fn a_flow_of_tcp_has_the_shorter_queue_unless_somebody_says_how_long_it_is() {
+        let tcp = |id| {
+            let mut payload = datagram(id, 1, 7, 60).payload.to_vec();
+            payload[9] = 6;
+            Packet { payload: payload.into(), ..packet(id, 1) }
+        };
+        let mut classes = Classes::build(&WildConfig::default());
+        classes.set_usual_queue(UsualQueue { packets: 4, of_tcp: 2 });
+        let taken = |queue: &mut Queue, all: [Packet; 5]| {
+            let at = Instant::ZERO;
+            all.into_iter().filter(|packet| queue.push(packet.clone(), at).is_none()).count()
+        };
+        let datagrams = || [1, 2, 3, 4, 5].map(|id| datagram(id, 1, 7, 60));
+        let mut queue = Queue::new(classes.clone(), 8);
+        assert_eq!(taken(&mut queue, [1, 2, 3, 4, 5].map(tcp)), 2);
+        assert_eq!(queue.room(FlowId(1), Overflow::DropTail), 0);
+        assert_eq!(taken(&mut Queue::new(classes, 8), datagrams()), 4);
+        assert_eq!(taken(&mut plain(3, 8), [1, 2, 3, 4, 5].map(tcp)), 3);
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Hop {
     fn arrival_wait(&self, block: &Block) -> Duration {
         let most = self.config.end_to_end();
         let destination = block.shape.destination;
-        let via = self.next_hop(destination);
+        let via = block.passed_to.or_else(|| self.next_hop(destination));
         if !via.is_some_and(|via| self.unacknowledged.contains(&via)) {
             return most;
         }
@@ -72,17 +72,28 @@ impl Hop {
         let other = self.asking.insert(id.flow, id).filter(|other| *other != id);
         if let Some(block) = other.and_then(|other| self.blocks.get_mut(&other)) {
             (block.transfer, block.end) = (None, End::PassedOn { at: now });
+            block.goes_around = false;
         }
         true
     }
 
-    /// Asks for those that should have arrived, one of each flow at a time (`hop.md` 5).
+    /// Asks for those that should have arrived, one of each flow at a time (`hop.md` 5): of some
+    /// that may only be seen once others are asked for.
     pub(super) fn ask_for_arrivals(&mut self, now: Instant) {
-        let is_overdue = |(id, block): &(&BlockId, &Block)| {
-            self.asks_for_arrival_at(id, block).is_some_and(|due| due <= now)
-        };
-        let overdue: Vec<BlockId> =
-            self.blocks.iter().filter(is_overdue).map(|(id, _)| *id).collect();
+        loop {
+            let is_overdue = |(id, block): &(&BlockId, &Block)| {
+                self.asks_for_arrival_at(id, block).is_some_and(|due| due <= now)
+            };
+            let overdue: Vec<BlockId> =
+                self.blocks.iter().filter(is_overdue).map(|(id, _)| *id).collect();
+            if overdue.is_empty() {
+                return;
+            }
+            self.ask_for(now, overdue);
+        }
+    }
+
+    fn ask_for(&mut self, now: Instant, overdue: Vec<BlockId>) {
         for id in overdue {
             if !self.may_ask_for(&id) {
                 continue;
@@ -90,7 +101,7 @@ impl Hop {
             self.counters.virtual_requests += 1;
             if let Some(block) = self.blocks.get_mut(&id) {
                 block.times_asked = block.times_asked.saturating_add(1);
-                block.hops = block.shape.hops_made;
+                (block.hops, block.straight_hops) = (0, 0);
             }
             self.begin_transfer(now, id, true);
             // Without a way there it is tried again later.

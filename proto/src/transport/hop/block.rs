@@ -144,6 +144,8 @@ pub(super) struct Block {
     pub(super) end: End,
     /// Hops after which it came here last: more each time that it comes around in a circle.
     pub(super) hops: u8,
+    /// The same of the last time that it did not come around.
+    pub(super) straight_hops: u8,
     /// It came around while it was on its way to the next hop, and is to go around once more.
     pub(super) goes_around: bool,
     /// Which neighbour took it last.
@@ -246,6 +248,7 @@ impl Block {
             transfer: None,
             end: End::Open,
             hops: shape.hops_made,
+            straight_hops: shape.hops_made,
             goes_around: false,
             passed_to: None,
             is_safe: false,

@@ -226,7 +226,7 @@ impl Hop {
     pub(super) fn ask_again(&mut self, now: Instant, id: BlockId) {
         let block = self.blocks.get_mut(&id).expect("the caller has looked");
         if !block.is_complete() && block.used + SILENT <= now {
-            block.transfer = None;
+            (block.transfer, block.goes_around) = (None, false);
             self.end_asking(id);
         } else {
             self.ask(now, id);
@@ -332,7 +332,8 @@ impl Hop {
         }
         block.passed_to = block.transfer.take().map(|transfer| transfer.via);
         block.end = End::PassedOn { at: now };
-        let goes_around = std::mem::take(&mut block.goes_around);
+        let is_there = block.passed_to == Some(block.shape.destination);
+        let goes_around = std::mem::take(&mut block.goes_around) && !is_there;
         let (shape, asked) = (block.shape, block.asked.filter(|_| !block.is_safe));
         self.open.remove(&id);
         self.end_brake(id.flow);

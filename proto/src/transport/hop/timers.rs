@@ -44,9 +44,10 @@ impl Hop {
         self.end_path_waits(now);
         self.gaps.handle_timeout(now);
         self.tell_that_it_listens(now);
-        self.ask_for_arrivals(now);
         self.try_stranded(now);
         self.expire(now);
         self.watch_receptions(now);
+        // What else was done may let it ask for others.
+        self.ask_for_arrivals(now);
     }
 }

@@ -129,7 +129,10 @@ impl Hop {
         };
         // Over another way it comes after about as many hops.
         let is_circle = shape.hops_made > block.hops.saturating_add(1);
-        let is_first = block.hops == block.shape.hops_made;
+        let is_first = block.hops == block.straight_hops;
+        if shape.hops_made < block.hops {
+            block.straight_hops = shape.hops_made;
+        }
         block.hops = shape.hops_made;
         if is_circle {
             self.ways.settle(now, shape.destination, true);
