@@ -35,10 +35,11 @@ const BLOCKS: u64 = 2_048;
 
 enum Event {
     Arrives { to: usize, via: NodeId, packet: Bytes },
-    Done { at: usize, life: u32, id: UnitId, is_sent: bool },
+    Done { at: usize, life: u32, id: UnitId, outcome: PacketOutcome },
     Disk { at: usize, life: u32 },
     Fault(Fault),
     Routes,
+    Sway,
     Look,
     Begin,
 }
@@ -93,7 +94,8 @@ impl<'a> Air<'a> {
             air.expect(*at, Event::Fault(*fault));
         }
         plan.flows.iter().for_each(|flow| air.expect(flow.begins, Event::Begin));
-        air.expect(Instant::ZERO, Event::Routes);
+        plan.sways.iter().for_each(|at| air.expect(*at, Event::Sway));
+        [Instant::ZERO, plan.healed].into_iter().for_each(|at| air.expect(at, Event::Routes));
         air.expect(Instant::ZERO, Event::Look);
         air
     }
@@ -174,6 +176,9 @@ impl<'a> Air<'a> {
             let local = node.local(self.now);
             if node.is_up && node.hop.poll_timeout().is_some_and(|due| due <= local) {
                 node.hop.handle_timeout(&mut Cx::new(local));
+                if node.hop.poll_timeout().is_some_and(|due| due <= local) {
+                    return Err(format!("node {} is due again at once", node.id.0));
+                }
             }
         }
         while let Some(entry) = self.events.first_entry().filter(|one| one.key().0 <= self.now) {
@@ -189,8 +194,7 @@ impl<'a> Air<'a> {
                 let signal = None;
                 self.tell(to, DatagramUp::Received { via, payload: packet, signal });
             }
-            Event::Done { at, life, id, is_sent } if self.nodes[at].life == life => {
-                let outcome = if is_sent { PacketOutcome::Sent } else { PacketOutcome::Failed };
+            Event::Done { at, life, id, outcome } if self.nodes[at].life == life => {
                 let (attempts, air_time) = (1, Duration::ZERO);
                 self.tell(at, DatagramUp::Done(PacketDone { id, outcome, attempts, air_time }));
             }
@@ -201,6 +205,7 @@ impl<'a> Air<'a> {
             }
             Event::Fault(fault) => self.on_fault(fault),
             Event::Routes => self.tell_routes(),
+            Event::Sway => self.sway(),
             Event::Look => {
                 self.look()?;
                 self.expect(self.now + LOOK, Event::Look);
@@ -249,6 +254,24 @@ impl<'a> Air<'a> {
                 let dst = NodeId(to as u16 + 1);
                 // Every other neighbour is reached by another radio.
                 let radio = RadioId((via.0 % 2) as u8);
+                self.tell(from, DatagramUp::NextHop { dst, via, radio, hops });
+            }
+        }
+    }
+
+    /// Tells some nodes next hops by lot.
+    fn sway(&mut self) {
+        let nodes = self.nodes.len();
+        for from in 0..nodes {
+            let near: Vec<usize> = self.neighbours(from).collect();
+            for to in 0..nodes {
+                if to == from || near.is_empty() || self.rng.chance(0.7) {
+                    continue;
+                }
+                let via = NodeId(near[self.rng.below(near.len() as u64) as usize] as u16 + 1);
+                let (dst, radio) = (NodeId(to as u16 + 1), RadioId((via.0 % 2) as u8));
+                let hops = 1 + self.rng.below(nodes as u64) as u8;
+                self.note(|| format!("{}: to {} by {}", from + 1, dst.0, via.0));
                 self.tell(from, DatagramUp::NextHop { dst, via, radio, hops });
             }
         }
@@ -335,11 +358,18 @@ impl<'a> Air<'a> {
         let loss = self.loss(at, usize::from(to.0) - 1);
         let is_lost = loss.is_none_or(|loss| self.rng.chance(loss));
         // The acknowledgement of the radio may be lost as well.
-        let is_sent = is_frame || !(is_lost || self.rng.chance(loss.unwrap_or(1.0)));
+        let is_failed = is_lost || self.rng.chance(loss.unwrap_or(1.0));
+        let link = self.link(at, usize::from(to.0) - 1);
+        let is_acknowledged = link.is_some_and(|link| self.plan.acknowledged[link]);
+        let outcome = match is_failed {
+            _ if is_frame || !is_acknowledged => PacketOutcome::Sent,
+            true => PacketOutcome::Failed,
+            false => PacketOutcome::Delivered,
+        };
         let fate = if is_lost { " (lost)" } else { "" };
         self.note(|| format!("{} > {}: {}{fate}", at + 1, to.0, words(&datagram.payload)));
         let life = self.nodes[at].life;
-        self.expect(done, Event::Done { at, life, id: datagram.id, is_sent });
+        self.expect(done, Event::Done { at, life, id: datagram.id, outcome });
         if is_lost && !is_frame && self.rng.chance(CALL) {
             let local = self.nodes[at].local(self.now);
             self.nodes[at].hop.handle_rx(&mut Cx::new(local), DatagramUp::Drowned(to));
@@ -353,7 +383,7 @@ impl<'a> Air<'a> {
         self.busy_until[at] = done;
         self.note(|| format!("{} > all: {}", at + 1, words(&datagram.payload)));
         let (id, life) = (datagram.id, self.nodes[at].life);
-        self.expect(done, Event::Done { at, life, id, is_sent: true });
+        self.expect(done, Event::Done { at, life, id, outcome: PacketOutcome::Sent });
         for to in self.neighbours(at).collect::<Vec<_>>() {
             let is_lost = self.loss(at, to).is_none_or(|loss| self.rng.chance(loss));
             self.arrive(at, NodeId(to as u16 + 1), done, is_lost, &datagram.payload);
@@ -377,13 +407,18 @@ impl<'a> Air<'a> {
         }
     }
 
-    /// The share that is lost between two nodes; nothing if nothing comes through.
-    fn loss(&self, a: usize, b: usize) -> Option<f64> {
+    /// The place of the link between two nodes.
+    fn link(&self, a: usize, b: usize) -> Option<usize> {
         let is_between = |(x, y, _): &(NodeId, NodeId, f64)| {
             let (x, y) = (usize::from(x.0) - 1, usize::from(y.0) - 1);
             (x, y) == (a, b) || (x, y) == (b, a)
         };
-        let link = self.plan.links.iter().position(is_between)?;
+        self.plan.links.iter().position(is_between)
+    }
+
+    /// The share that is lost between two nodes; nothing if nothing comes through.
+    fn loss(&self, a: usize, b: usize) -> Option<f64> {
+        let link = self.link(a, b)?;
         (self.down[link] == 0 && self.nodes[b].is_up).then_some(self.plan.links[link].2)
     }
 

@@ -34,6 +34,10 @@ pub struct Plan {
     pub disk: Duration,
     /// What each node's clock gains in a second, in millionths, and what it shows at the start.
     pub clocks: Vec<(f64, Duration)>,
+    /// Whether radios tell what came over each link; on the others nobody acknowledges anything.
+    pub acknowledged: Vec<bool>,
+    /// When nodes hear of other ways than the shortest, which may lead in circles.
+    pub sways: Vec<Instant>,
 }
 
 /// A flow of blocks.
@@ -72,6 +76,11 @@ impl Plan {
         let mut rng = Seed(seed).stream("swarm");
         let nodes = 2 + rng.below(u64::from(MOST_NODES) - 1) as u16;
         let links = links(&mut rng, nodes);
+        let count = links.len();
+        let acknowledged = |rng: &mut Rng| {
+            let share = [0.0, 0.5, 1.0][rng.below(3) as usize];
+            (0..count).map(|_| rng.chance(share)).collect()
+        };
         let config = config(&mut rng);
         let flows = flows(&mut rng, nodes, &config);
         let ends = Duration::from_secs(20 + rng.below(100));
@@ -94,8 +103,24 @@ impl Plan {
             spread: Duration::from_micros((sometimes(&mut rng, 60.0) * 1e3) as u64),
             disk: Duration::from_micros(100 + rng.below(100_000)),
             clocks: (0..nodes).map(|_| clock(&mut rng)).collect(),
+            acknowledged: acknowledged(&mut rng),
+            sways: sways(&mut rng, ends),
         }
     }
+}
+
+/// In half of all networks, every few seconds.
+fn sways(rng: &mut Rng, ends: Duration) -> Vec<Instant> {
+    let mut sways = Vec::new();
+    if rng.chance(0.5) {
+        let mean = 0.5 + rng.uniform() * 8.0;
+        let mut at = 0.0;
+        while at < ends.as_secs_f64() {
+            sways.push(Instant::ZERO + Duration::from_secs_f64(at));
+            at += 0.05 + rng.uniform() * 2.0 * mean;
+        }
+    }
+    sways
 }
 
 /// A tree by lot, a row or a ring, and some links more.

@@ -41,6 +41,16 @@ pub(super) enum Message {
 }
 
 impl Message {
+    /// Whether a message says the same as another. An acknowledgement of a destination may come
+    /// around in a circle, and from several sides.
+    pub(super) fn says(self, other: Self) -> bool {
+        let key = |message: Self| match message {
+            Self::Arrived { block, shape, refusal, .. } => Some((block, shape.crc, refusal)),
+            _ => None,
+        };
+        self == other || key(self).is_some_and(|this| key(other) == Some(this))
+    }
+
     /// The same, to be tried as often as at first.
     pub(super) fn anew(self) -> Self {
         match self {
@@ -127,7 +137,7 @@ impl Hop {
     }
 
     pub(super) fn queue(&mut self, message: Message) {
-        if self.messages.contains(&message) {
+        if self.messages.iter().any(|other| other.says(message)) {
             return;
         }
         if self.messages.len() < MESSAGES {

@@ -228,6 +228,9 @@ impl Hop {
             self.reach.entry(to).or_default().silence = GONE;
             self.on_lost(now, to);
         }
+        if self.stranded.messages.iter().any(|other| other.says(message)) {
+            return;
+        }
         if self.stranded.messages.len() >= STRANDED {
             self.stranded.messages.pop_front();
             self.counters.messages_dropped += 1;
