@@ -220,6 +220,8 @@ impl Row {
             self.now = self.now.max(next);
             for node in &mut self.nodes {
                 node.handle_timeout(&mut Cx::new(self.now));
+                let due = node.poll_timeout();
+                assert!(due.is_none_or(|due| due > self.now), "a deadline that does not lie ahead");
             }
             while let Some(entry) = self.events.first_entry().filter(|one| one.key().0 <= self.now)
             {

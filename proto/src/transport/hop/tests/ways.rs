@@ -148,3 +148,25 @@ fn a_neighbour_that_is_heard_and_takes_nothing_is_left() {
     }
     panic!("it waits for routing to have had another way for long");
 }
+
+#[test]
+fn a_question_for_one_block_makes_no_other_overdue() {
+    let mut row = row_with_ways([(1, 2), (2, 5), (3, 5), (4, 5)]);
+    row.deaf = Some(FAR);
+    tell_way(&mut row, 1, 3);
+    let begin = row.now;
+    // Of the old way is known that its radio tells what came, of the new one that it does not.
+    row.hop(1).unacknowledged.insert(NodeId(3));
+    for (local, at_ms) in [(1, 26_000), (2, 28_000)] {
+        row.run_until(begin + Duration::from_millis(at_ms));
+        row.push(flow(local), 0, FAR.0, 14_000, true);
+    }
+    row.run_until(begin + Duration::from_secs(30));
+    let has = |row: &mut Row, local| {
+        row.hop(1).blocks[&BlockId { flow: flow(local), number: 0 }].passed_to
+    };
+    assert_eq!([1, 2].map(|local| has(&mut row, local)), [Some(NodeId(2)); 2]);
+    // The first one is asked for after five seconds, on the new way.
+    row.run_until(begin + Duration::from_secs(32));
+    assert_eq!(row.hop(1).next_hop(FAR), Some(NodeId(3)));
+}
