@@ -480,6 +480,11 @@ mod tests {
         status["stack"]["link"]["kind"] = json!("plain");
         let said = describe(&status, None);
         assert!(said.contains("valley: no data yet, 12 packets queued\n"), "{said}");
+        let tried = status["stack"]["link"]["neighbours"][0]["loss"].take();
+        status["stack"]["link"]["neighbours"][0]["loss"] = json!(1.0);
+        let said = describe(&status, None);
+        assert!(said.contains("valley: DOWN, never heard"), "{said}");
+        status["stack"]["link"]["neighbours"][0]["loss"] = tried;
         status["stack"]["link"]["kind"] = json!("wild");
         // One that is out of step is heard, and its signal is what an antenna is turned by.
         let neighbour = &mut status["stack"]["link"]["neighbours"][0];

@@ -101,8 +101,10 @@ fn describe_neighbour(neighbour: &Value, status: &Value, rates: &str) -> String 
     let is_up = neighbour["up"] == true;
     let heard_ago_s = neighbour["heard_ago_ns"].as_f64().map(|ago| ago / 1e9);
     let unheard_s = heard_ago_s.filter(|ago| *ago >= UNHEARD_S);
-    // Where nothing is sent unless somebody has something to say.
-    let is_new = heard_ago_s.is_none() && status["stack"]["link"]["kind"] == "plain";
+    // Where nothing is sent unless somebody has something to say, and nothing was sent in vain.
+    let is_untried = neighbour["loss"].as_f64().is_none_or(|loss| loss < 1.0);
+    let is_plain = status["stack"]["link"]["kind"] == "plain";
+    let is_new = heard_ago_s.is_none() && is_plain && is_untried;
     let word = match unheard_s {
         Some(ago) if is_up => format!("last heard {ago:.0} s ago"),
         _ if is_up => "up".into(),

@@ -221,7 +221,9 @@ impl Hop {
             }
             PacketOutcome::Delivered => {
                 self.unsure.remove(&to);
-                self.reach.entry(to).or_default().refusing = None;
+                if let Some(reach) = self.reach.get_mut(&to) {
+                    reach.refusing = None;
+                }
             }
             PacketOutcome::Failed if !self.unsure.remove(&to) => _ = self.unsure.insert(to),
             PacketOutcome::Failed => {}

@@ -1,7 +1,7 @@
 //! Ways, and which neighbours are there: a relay keeps more than one block of a flow only for a
 //! next hop that is gone, and what a source waits for is kept for one that comes back.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use super::Hop;
 use super::answers::FIRST_WAIT;
@@ -160,20 +160,22 @@ impl Hop {
         if self.radios.insert(route.via, radio) != Some(radio) {
             self.give_turns_again(route.via);
         }
-        let is_gone = |via: NodeId| self.reach.get(&via).is_some_and(Reach::is_gone);
-        let gone: BTreeSet<NodeId> =
-            self.reach.keys().copied().filter(|via| is_gone(*via)).collect();
-        self.ask_elsewhere(now, |shape, via| shape.destination == to && gone.contains(&via));
+        self.ask_elsewhere(now, |shape, _, is_gone| shape.destination == to && is_gone);
     }
 
-    /// Has blocks of these shapes, which these neighbours are asked for, asked for soon where their
-    /// ways lead now.
-    pub(super) fn ask_elsewhere(&mut self, now: Instant, is_one: impl Fn(&Shape, NodeId) -> bool) {
+    /// Has blocks of these shapes, which these neighbours, gone or not, are asked for, asked for
+    /// soon where their ways lead now.
+    pub(super) fn ask_elsewhere(
+        &mut self,
+        now: Instant,
+        is_one: impl Fn(&Shape, NodeId, bool) -> bool,
+    ) {
         let spread = LONGEST_WAIT.max(BETWEEN_THEN * self.blocks.len() as u64);
         for block in self.blocks.values_mut() {
             let Some(transfer) = &mut block.transfer else { continue };
             let Some(route) = self.ways.route(block.shape.destination) else { continue };
-            if transfer.via == route.via || !is_one(&block.shape, transfer.via) {
+            let is_gone = self.reach.get(&transfer.via).is_some_and(Reach::is_gone);
+            if transfer.via == route.via || !is_one(&block.shape, transfer.via, is_gone) {
                 continue;
             }
             if let Phase::Asked { due, .. } = &mut transfer.phase {

@@ -120,8 +120,8 @@ impl Hop {
     }
 
     /// A neighbour offers a block of which all is here. If it has come around in a circle, the way
-    /// is left, and the block is to go on: the next one sees the circle too then. Returns whether
-    /// it is to do so at once, which a node asks for but once in two rounds.
+    /// is left. Returns whether the block is to go on at once, so that the next one sees the circle
+    /// too: once for each time that it came straight from its source.
     pub(super) fn comes_around(&mut self, now: Instant, asks: &Waiting) -> bool {
         let Waiting { block: id, shape, .. } = *asks;
         let Some(block) = self.blocks.get_mut(&id).filter(|block| block.was_sent()) else {
@@ -152,8 +152,8 @@ impl Hop {
         for to in self.ways.over(node) {
             self.ways.settle(now, to, true);
         }
-        let may_move = self.config.next_hop == NextHop::Raw || self.is_gone(node);
-        self.ask_elsewhere(now, |_, via| via == node && may_move);
+        let is_raw = self.config.next_hop == NextHop::Raw;
+        self.ask_elsewhere(now, |_, via, is_gone| via == node && (is_raw || is_gone));
     }
 
     /// Leaves the way to a destination for the one of routing if it is time, or its next hop gone.
