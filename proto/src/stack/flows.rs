@@ -153,7 +153,7 @@ impl Flows {
         let (first, count) = (self.hop_turn, self.ends.len());
         for index in (first..first + count).map(|index| index % count) {
             while let Some(port) = self.ends.port(index)
-                && port.waiting().is_some_and(|(flow, bytes)| hop.has_room(flow, bytes))
+                && port.waiting().is_some_and(|(flow, bytes)| hop.has_room(now, flow, bytes))
                 && let Some((id, to, is_last, frames)) = port.poll_block()
             {
                 self.ends.on_block_taken(index);

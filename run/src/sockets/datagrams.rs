@@ -260,7 +260,7 @@ impl Datagrams {
         let Some(out) = self.outs.get_mut(&local) else { return };
         let (flow, block_bytes) = (office.flow(local), office.config.bytes_of_block() as usize);
         while out.batch.has_block(now, block_bytes) {
-            if !hop.has_room(flow, out.batch.next_bytes(block_bytes)) {
+            if !hop.has_room(now, flow, out.batch.next_bytes(block_bytes)) {
                 self.todo.insert(local);
                 return;
             }

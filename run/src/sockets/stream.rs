@@ -219,7 +219,7 @@ impl Stream {
         (block_bytes, frame_bytes): (usize, usize),
     ) -> bool {
         while self.stage != Stage::Offered && self.ours.has_block(now, block_bytes) {
-            if !hop.has_room(flow, self.ours.next_bytes(block_bytes)) {
+            if !hop.has_room(now, flow, self.ours.next_bytes(block_bytes)) {
                 return true;
             }
             let (number, block, is_last) = self.ours.take_block(now, block_bytes);

@@ -149,7 +149,7 @@ impl Node {
             let count = trip.plan.lengths.len() as u32;
             while let Some(length) = trip.plan.lengths.get(trip.next as usize).copied()
                 && now >= trip.plan.begins
-                && self.hop.has_room(flow, length)
+                && self.hop.has_room(local, flow, length)
             {
                 let id = BlockId { flow, number: trip.next };
                 let text = text(id, length);

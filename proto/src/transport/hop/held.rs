@@ -43,7 +43,7 @@ impl Hop {
     /// as it takes, so that many transfers do not keep what is small from going out. A flow that
     /// has blocks here leaves room for one that has none, and the more the more it has: those that
     /// have gone on and have not arrived stay as well.
-    pub fn has_room(&self, flow: FlowKey, bytes: usize) -> bool {
+    pub fn has_room(&self, now: Instant, flow: FlowKey, bytes: usize) -> bool {
         let (mut open, mut count, mut held) =
             (0, 0, self.reserved.get(&flow).copied().unwrap_or(0));
         let mut via = None;
@@ -62,19 +62,19 @@ impl Hop {
         open <= self.high_low(self.beside(None, via))[0]
             && (fits(self.memory, self.blocks.len()) || {
                 let may_go = |(id, block): &(&BlockId, &Block)| {
-                    let is_spare = self.is_spare(id, block) && !self.writing.contains_key(id);
-                    is_spare || self.park_rank(id, block).is_some()
+                    let may_go = self.may_go(now, id, block) && !self.writing.contains_key(id);
+                    may_go || self.park_rank(id, block).is_some()
                 };
                 let freed: u64 =
                     self.blocks.iter().filter(may_go).map(|(_, block)| block.cost()).sum();
-                fits(self.memory - freed, self.blocks.len() - self.spare().count())
+                fits(self.memory - freed, self.blocks.len() - self.cached(now).count())
             })
     }
 
     /// The same for a block that is fetched first: memory is set aside until the next block of the
     /// flow is [pushed](Hop::push), or it is [released](Hop::release). There is one at a time.
     pub fn reserve(&mut self, now: Instant, flow: FlowKey, bytes: usize) -> bool {
-        let has_room = self.has_room(flow, bytes);
+        let has_room = self.has_room(now, flow, bytes);
         if has_room {
             let cost = block::most_cost(bytes);
             self.release(flow);
@@ -131,15 +131,6 @@ impl Hop {
             (weight * f64::from(shape.length)) as u64
         };
         self.of_flow(flow).map(bytes).sum()
-    }
-
-    /// Blocks of others that the next hop has: they are here for the case that it loses them.
-    pub(super) fn spare(&self) -> impl Iterator<Item = (&BlockId, &Block)> {
-        self.blocks.iter().filter(|(id, block)| self.is_spare(id, block))
-    }
-
-    pub(super) fn is_spare(&self, id: &BlockId, block: &Block) -> bool {
-        id.flow.source != self.node && block.is_spare()
     }
 
     /// Blocks of others that may be let go of: those that the next hop has, and parts of blocks

@@ -131,7 +131,7 @@ fn a_relay_that_has_not_passed_on_its_block_takes_no_other() {
     row.run_until(later);
     assert_eq!(row.count(2, "blocks_held"), 1, "H is 1");
     assert!(row.count(2, "held_back") > 0);
-    assert!(!row.hop(1).has_room(flow(1), 14_000), "and the brake has come back to the source");
+    assert!(!row.has_room(1, flow(1), 14_000), "and the brake has come back to the source");
 }
 
 fn stores_much() -> HopConfig {

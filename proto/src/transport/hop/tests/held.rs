@@ -35,12 +35,12 @@ fn transfers_that_fill_the_memory_leave_some_for_what_is_small() {
     let mut row = Row::new(3, config, Harm::default(), 1);
     row.deaf = Some(NodeId(2));
     let mut local = 1;
-    while row.hop(1).has_room(flow(local), 14_000) {
+    while row.has_room(1, flow(local), 14_000) {
         row.push(flow(local), 0, 3, 14_000, false);
         local += 1;
     }
     assert!((8..=10).contains(&local), "{} transfers", local - 1);
-    assert!(row.hop(1).has_room(flow(local), 4_000));
+    assert!(row.has_room(1, flow(local), 4_000));
     row.push(flow(local), 0, 3, 4_000, true);
     // Room for eight blocks that come from elsewhere is left.
     assert!(row.count(1, "memory_held") <= MUCH - 8 * 14_000);
@@ -56,7 +56,7 @@ fn two_nodes_full_of_what_has_to_go_through_the_other_both_go_on() {
     for _ in 0..2_000 {
         for (flow, pushed) in &mut both {
             while let Some(length) = lengths.get(*pushed).copied()
-                && row.hop(flow.source.0).has_room(*flow, length)
+                && row.has_room(flow.source.0, *flow, length)
             {
                 let (number, to) = (*pushed as u32, if flow.source.0 == 2 { 4 } else { 1 });
                 *pushed += 1;
@@ -75,12 +75,12 @@ fn a_flow_that_has_many_blocks_here_leaves_room_for_one_that_has_none() {
     let mut row = Row::new(3, config, Harm::default(), 1);
     row.deaf = Some(NodeId(2));
     let mut number = 0;
-    while row.hop(1).has_room(flow(1), 14_000) {
+    while row.has_room(1, flow(1), 14_000) {
         row.push(flow(1), number, 3, 14_000, false);
         number += 1;
     }
     assert!((5..=7).contains(&number), "{number} blocks");
-    assert!(row.hop(1).has_room(flow(2), 14_000));
+    assert!(row.has_room(1, flow(2), 14_000));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn memory_for_blocks_that_are_fetched_first_is_given_once() {
     row.hop(1).release(flow(reserved));
     let held = row.count(1, "memory_held");
     assert!(held < u64::from(reserved) * 15_500, "{held} bytes");
-    assert!(row.hop(1).has_room(flow(reserved), 14_000));
+    assert!(row.has_room(1, flow(reserved), 14_000));
 }
 
 #[test]

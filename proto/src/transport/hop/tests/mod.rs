@@ -157,6 +157,10 @@ impl Row {
         &mut self.nodes[usize::from(node) - 1]
     }
 
+    fn has_room(&self, node: u16, flow: FlowKey, length: usize) -> bool {
+        self.nodes[usize::from(node) - 1].has_room(self.now, flow, length)
+    }
+
     fn count(&mut self, node: u16, name: &str) -> u64 {
         self.hop(node).counters()[name]
     }
@@ -192,7 +196,7 @@ impl Row {
         let end = self.now + limit;
         loop {
             while let Some(length) = lengths.get(self.pushed).copied()
-                && self.hop(flow.source.0).has_room(flow, length)
+                && self.has_room(flow.source.0, flow, length)
             {
                 let next = self.pushed;
                 self.push(flow, next as u32, to, length, next + 1 == lengths.len());

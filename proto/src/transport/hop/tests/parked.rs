@@ -39,7 +39,7 @@ impl Disk {
 fn send(row: &mut Row, disk: &mut Disk, wanted: usize, limit_s: u64) {
     let end = row.now + Duration::from_secs(limit_s);
     while row.arrived.len() < wanted && row.now < end {
-        while row.pushed < BLOCKS as usize && row.hop(1).has_room(flow(1), LENGTH) {
+        while row.pushed < BLOCKS as usize && row.has_room(1, flow(1), LENGTH) {
             let number = row.pushed as u32;
             row.push(flow(1), number, 3, LENGTH, number + 1 == BLOCKS);
             row.pushed += 1;
@@ -149,7 +149,7 @@ fn a_relay_takes_no_more_than_its_memory_holds_of_what_its_disk_has_not_written(
     let mut go_on = |row: &mut Row, writes: bool| {
         let end = row.now + Duration::from_secs(60);
         while row.now < end {
-            while row.pushed < BLOCKS as usize && row.hop(1).has_room(flow(1), LENGTH) {
+            while row.pushed < BLOCKS as usize && row.has_room(1, flow(1), LENGTH) {
                 let number = row.pushed as u32;
                 row.push(flow(1), number, 3, LENGTH, number + 1 == BLOCKS);
                 row.pushed += 1;

@@ -138,8 +138,24 @@ fn a_cache_that_is_full_makes_room_for_what_begins_here() {
     let own = FlowKey { source: NodeId(2), local: 1 };
     row.deaf = None;
     row.nodes[0] = row.machine(1);
-    assert!(row.hop(2).has_room(own, 8_000));
+    assert!(row.has_room(2, own, 8_000));
     assert!(row.send(own, 3, &[8_000, 14_000, 14_000], Duration::from_secs(60)));
+}
+
+#[test]
+fn parts_whose_senders_are_gone_make_room_for_what_begins_here() {
+    let config = HopConfig { memory_bytes: 60_000, ..small_config() };
+    let mut row = Row::new(3, config, Harm { loss: 0.4, ..Harm::default() }, 1);
+    let own = FlowKey { source: NodeId(2), local: 1 };
+    for local in 1..=3 {
+        row.push(flow(local), 0, 3, 14_000, false);
+        later(&mut row, 15);
+        row.restart(1);
+    }
+    assert!(!row.has_room(2, own, 14_000), "they may go on yet");
+    later(&mut row, 5_000);
+    assert!(row.has_room(2, own, 14_000));
+    assert!(row.send(own, 3, &[14_000; 4], MINUTE));
 }
 
 #[test]
