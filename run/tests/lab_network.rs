@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     let outcome = match words.first().map(String::as_str) {
         Some("lab-node") => child(&words, &|dir, name, parent, seed| {
-            lab::run_node(dir, name, parent, seed).map_err(Into::into)
+            lab::run_node(dir, name, parent, seed, false).map_err(Into::into)
         }),
         Some("lab-air") => child(&words, &|dir, _, parent, seed| {
             lab::run_air(dir, parent, seed).map_err(Into::into)

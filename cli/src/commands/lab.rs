@@ -39,6 +39,8 @@ const LOOK: Duration = Duration::from_millis(100);
         farhop lab scenarios/demo.toml --keep\n  \
         farhop lab exec hill -- ping -c 3 10.66.0.2\n  \
         farhop lab exec valley -- iperf3 -s\n  \
+        farhop lab stop hill\n  \
+        farhop lab start hill\n  \
         farhop lab list\n  \
         farhop lab down"
 )]
@@ -78,6 +80,20 @@ enum Command {
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
+    /// Ends the daemon of a node at once, as a power cut does.
+    ///
+    /// The node stays away until `farhop lab start`; what it keeps on disk and the programs in its
+    /// network stay. A daemon that ends in any other way, `kill -9` included, is started again
+    /// after a second, as by an init system.
+    #[command(after_help = "Examples:\n  \
+        farhop lab stop ridge\n  \
+        farhop lab stop --lab demo-2 ridge")]
+    Stop(NodeOptions),
+    /// Starts the daemon of a node that was stopped.
+    #[command(after_help = "Examples:\n  \
+        farhop lab start ridge\n  \
+        farhop lab start --lab demo-2 ridge")]
+    Start(NodeOptions),
     /// Lists the labs.
     #[command(after_help = "Examples:\n  farhop lab list\n  farhop lab list --json | jq '.[].id'")]
     List {
@@ -100,6 +116,22 @@ enum Command {
     },
 }
 
+/// Which node of which lab.
+#[derive(clap::Args)]
+struct NodeOptions {
+    /// The lab, by its id or the name of its scenario, if several running ones have the node.
+    #[arg(long, value_name = "NAME")]
+    lab: Option<String>,
+    /// The node.
+    node: String,
+}
+
+impl NodeOptions {
+    fn find(&self) -> Result<lab::LabState, Failure> {
+        Ok(lab::find_with_node(self.lab.as_deref(), &self.node)?)
+    }
+}
+
 /// Options of a process of a lab.
 #[derive(clap::Args)]
 pub(crate) struct ChildOptions {
@@ -111,6 +143,9 @@ pub(crate) struct ChildOptions {
     parent: u32,
     #[arg(long)]
     seed: u64,
+    /// Standard input is the network that the node had before.
+    #[arg(long)]
+    again: bool,
 }
 
 /// Options of the process that holds a lab that is kept.
@@ -125,6 +160,15 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     match &options.command {
         Some(Command::Exec { lab, node, command }) => {
             Err(lab::exec(&lab::find_with_node(lab.as_deref(), node)?, node, command).into())
+        }
+        Some(Command::Stop(options)) => {
+            lab::stop(&options.find()?, &options.node)?;
+            let node = &options.node;
+            print_text(&format!("{node} is stopped: `farhop lab start {node}` starts it again"))
+        }
+        Some(Command::Start(options)) => {
+            lab::start(&options.find()?, &options.node)?;
+            print_text(&format!("{} is up", options.node))
         }
         Some(Command::List { json }) => list(*json),
         Some(Command::Down { name, all }) => {
@@ -352,8 +396,10 @@ fn hold(options: &HoldOptions, say: &dyn Fn(Word)) -> Result<(), Failure> {
     }
     // From here on it is nobody's: the terminal's Ctrl-C is not for it.
     let _ = rustix::process::setsid();
+    lab.keep()?;
     say(Word::Ready(lab.state().id.clone()));
     while !interrupt::has_come() {
+        lab.revive();
         std::thread::sleep(LOOK);
     }
     Ok(())
@@ -368,12 +414,19 @@ struct Listed<'a> {
     alive: bool,
     /// Nodes of it that have died, `@air` for the air.
     died: Vec<&'a str>,
+    /// Nodes that somebody stopped.
+    stopped: Vec<&'a str>,
 }
 
 fn list(json: bool) -> Result<(), Failure> {
     let labs = lab::list();
     if json {
-        let listed = labs.iter().map(|lab| Listed { lab, alive: lab.is_alive(), died: lab.died() });
+        let listed = labs.iter().map(|lab| Listed {
+            lab,
+            alive: lab.is_alive(),
+            died: lab.died(),
+            stopped: lab.stopped(),
+        });
         return print_json(&listed.collect::<Vec<_>>());
     }
     if labs.is_empty() {
@@ -388,7 +441,11 @@ fn list(json: bool) -> Result<(), Failure> {
             (true, false) => "being built or running its flows",
             (false, _) => "dead: `farhop lab down` removes what it left",
         };
-        print_text(&format!("{}: {state}; nodes {}", lab.id, nodes.join(", ")))?;
+        let stopped = match lab.stopped() {
+            none if none.is_empty() => String::new(),
+            some => format!("; stopped: {}", some.join(", ")),
+        };
+        print_text(&format!("{}: {state}; nodes {}{stopped}", lab.id, nodes.join(", ")))?;
     }
     print_foreign()
 }
@@ -399,11 +456,12 @@ fn print_foreign() -> Result<(), Failure> {
 }
 
 pub(crate) fn run_node(options: &ChildOptions) -> Result<(), Failure> {
-    Ok(lab::run_node(&options.state, &options.node, options.parent, options.seed)?)
+    let ChildOptions { node, state, parent, seed, again } = options;
+    Ok(lab::run_node(state, node, *parent, *seed, *again)?)
 }
 
 pub(crate) fn run_stranger(options: &ChildOptions) -> Result<(), Failure> {
-    let ChildOptions { node, state, parent, seed } = options;
+    let ChildOptions { node, state, parent, seed, .. } = options;
     Ok(lab::run_stranger(state, node, *parent, *seed)?)
 }
 

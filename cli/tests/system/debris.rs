@@ -1,18 +1,13 @@
 //! A lab leaves nothing behind, however it ends, and stays out of the way of others.
 
 use farhop_run::lab::has_report;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use crate::place::{Place, interfaces, stderr, wait_for};
+use crate::place::{Place, interfaces, pid_of, stderr, wait_for};
 
 /// Seconds of a run that the test ends before its time.
 const LONG: Option<f64> = Some(120.0);
-
-fn pid_of(lab: &Value, node: usize) -> Pid {
-    let pid = lab["nodes"][node][1]["pid"].as_i64().expect("a process");
-    Pid::from_raw(i32::try_from(pid).expect("a process number")).expect("no zero")
-}
 
 #[test]
 #[ignore = "system: namespaces and processes"]

@@ -3,8 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
-use crate::place::{Place, Running, stderr, wait_for};
+use rustix::process::{Signal, kill_process};
+
+use crate::place::{Place, Running, pid_of, stderr, wait_for};
 use crate::row::Row;
 
 /// Three nodes in a row.
@@ -96,7 +99,7 @@ fn a_file_that_could_not_be_put_into_its_folder_is_once_that_can_be() {
     let _receiving = start_receiving(&row, "out");
     let said = || fs::read_to_string(place.path("out.err")).expect("it is there");
     // It may not have looked for the folder yet.
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    std::thread::sleep(Duration::from_secs(1));
     let (inbox, aside) = (inbox(&row), place.path("aside"));
     fs::rename(&inbox, &aside).expect("it is there");
     let (path, content) = row.write("small.bin", 20_000);
@@ -181,12 +184,12 @@ fn a_cancel_that_comes_before_the_file_is_not_forgotten() {
         assert!(out.status.success(), "{}", stderr(&out));
         let id = files(&row, "hill", "outgoing")[round]["id"].to_string();
         // Some of it waits at ridge by then, and so does soon the word that it is given up.
-        std::thread::sleep(std::time::Duration::from_millis(700));
+        std::thread::sleep(Duration::from_millis(700));
         let out = place.farhop(&["send", "--cancel", &id, "--node", "hill"]);
         assert!(out.status.success(), "{}", stderr(&out));
         row.restart(2);
         // What is whole at ridge comes within a second, and the word of the end with it.
-        std::thread::sleep(std::time::Duration::from_secs(2));
+        std::thread::sleep(Duration::from_secs(2));
         let coming = files(&row, "valley", "incoming");
         let is_moving = |file: &serde_json::Value| file["state"] == "moving";
         assert!(!coming.as_array().expect("files").iter().any(is_moving), "{coming}");
@@ -316,6 +319,43 @@ fn a_file_crosses_a_lab() {
 }
 
 #[test]
+#[ignore = "system: a file across a lab whose daemons are killed, about 30 s"]
+fn a_file_crosses_a_lab_whatever_daemon_of_it_is_killed() {
+    let place = Place::new("killed-lab");
+    if !place.keep(&place.chain("killed-lab", [1, 6])) {
+        return;
+    }
+    let content: Vec<u8> = (0..2_000_000_u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
+    let (path, inbox) = (place.path("sent.bin"), place.path("in"));
+    fs::write(&path, &content).expect("the file is written");
+    let send = place.start(&["send", &path, "valley", "--node", "hill"]);
+    let list = || {
+        let out = place.farhop(&["lab", "list"]);
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    for node in 0..3 {
+        std::thread::sleep(Duration::from_millis(500));
+        let before = pid_of(&place.labs()[0], node);
+        kill_process(before, Signal::KILL).expect("it runs");
+        wait_for("a daemon in its place", || pid_of(&place.labs()[0], node) != before);
+    }
+    let stopped = place.farhop(&["lab", "stop", "ridge"]);
+    assert!(stopped.status.success(), "{}", stderr(&stopped));
+    std::thread::sleep(Duration::from_millis(1_500));
+    let seen = list();
+    assert!(seen.contains("up; nodes hill, ridge, valley; stopped: ridge"), "{seen}");
+    assert!(stderr(&place.exec("ridge", &["true"])).contains("farhop lab start ridge"));
+    let started = place.farhop(&["lab", "start", "ridge"]);
+    assert!(started.status.success(), "{}", stderr(&started));
+    let out = place.farhop(&["receive", &inbox, "--count", "1", "--node", "valley"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert!(fs::read(place.path("in/sent.bin")).expect("it came") == content, "it came changed");
+    drop(send);
+    let wrong = place.farhop(&["lab", "stop", "moon"]);
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[test]
 #[ignore = "system: standard input across three daemons that are killed, about 10 s"]
 fn what_is_pushed_arrives_though_both_ends_are_killed() {
     let place = Place::new("pushed");
@@ -328,11 +368,11 @@ fn what_is_pushed_arrives_though_both_ends_are_killed() {
     let input = std::thread::spawn(move || {
         for part in fs::read(path).expect("it was written").chunks(1_000_000) {
             std::io::Write::write_all(&mut stdin, part).expect("it is read");
-            std::thread::sleep(std::time::Duration::from_millis(200));
+            std::thread::sleep(Duration::from_millis(200));
         }
     });
     for index in [0, 2] {
-        std::thread::sleep(std::time::Duration::from_millis(600));
+        std::thread::sleep(Duration::from_millis(600));
         row.kill_and_start(index);
     }
     input.join().expect("all is written");

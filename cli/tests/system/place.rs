@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
 use serde_json::Value;
 
 /// The radio and the nodes of all tests here.
@@ -232,6 +233,12 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// The process of a node of a lab that is written down, by its place.
+pub(crate) fn pid_of(lab: &Value, node: usize) -> Pid {
+    let pid = lab["nodes"][node][1]["pid"].as_i64().expect("a process");
+    Pid::from_raw(i32::try_from(pid).expect("a process number")).expect("no zero")
 }
 
 pub(crate) fn stderr(out: &Output) -> String {

@@ -47,9 +47,21 @@ impl Attachment {
         self.socket.as_fd()
     }
 
-    /// Whether the interface went away, as it does with the namespace of a daemon that dies.
+    /// Whether the interface went away, as it does with a daemon that dies, or down.
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone
+    }
+
+    /// Opens the interface anew, if it is there and up again; returns whether it is.
+    pub(super) fn reopen(&mut self) -> bool {
+        if let Ok(socket) = PacketSocket::open(&self.port.spec().interface, None)
+            && rustix::net::sockopt::socket_error(&socket) == Ok(Ok(()))
+        {
+            self.socket = socket;
+            self.port.forget();
+            self.is_gone = false;
+        }
+        !self.is_gone
     }
 
     /// Reads what the daemon has sent. Returns whether there may be more.
@@ -115,10 +127,13 @@ impl Attachment {
     }
 
     fn on_error(&mut self, error: io::Error) {
-        match passing(error, &self.port.spec().interface) {
-            Ok(kind) => self.port.count(kind),
-            Err(error) => {
-                tracing::warn!(%error, "a radio's interface is gone");
+        let interface = &self.port.spec().interface;
+        // One that is removed is down first, and says nothing more.
+        let is_down = error.raw_os_error() == Some(libc::ENETDOWN);
+        match passing(error, interface) {
+            Ok(kind) if !is_down => self.port.count(kind),
+            _ => {
+                tracing::warn!(interface, "a radio's interface is gone or down");
                 self.is_gone = true;
             }
         }

@@ -21,6 +21,8 @@ use crate::lateness::{WakeupStats, Wakeups};
 
 /// Bursts of arrivals taken in before the model runs on.
 const BURSTS: usize = 16;
+/// How often it is looked whether an interface that went away is there again.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What the air is made of.
 pub struct AirOptions<'a> {
@@ -87,6 +89,8 @@ pub struct Air {
     ends: Vec<Attachment>,
     /// Ends whose radio was switched off because their interface is gone.
     lost: Vec<bool>,
+    /// When it is looked for these again.
+    look: Instant,
     names: Vec<String>,
     arrivals: Vec<Injected>,
     buffer: Vec<u8>,
@@ -116,6 +120,7 @@ impl Air {
                 strangers.first().map(|stranger| stranger.radio),
             ),
             lost: vec![false; ends.len()],
+            look: Instant::MAX,
             ends,
             arrivals: Vec::new(),
             buffer: vec![0; FRAME_BYTES],
@@ -142,7 +147,7 @@ impl Air {
     /// Sleeps until something has come or is due, and acts on it. Returns whether one of `others`
     /// is ready.
     ///
-    /// A radio whose interface is gone is switched off; fails once that is true of all.
+    /// A radio whose interface is gone is switched off until there is one of this name again.
     pub fn step(&mut self, others: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<bool> {
         let others_ready = self.sleep(others)?;
         for _ in 0..BURSTS {
@@ -156,13 +161,16 @@ impl Air {
         while let Some((event, antenna)) = self.model.poll_event() {
             self.ends[event.radio].tell(&event.event, antenna);
         }
-        self.switch_off_lost(now)?;
+        self.switch_off_lost(now);
+        if self.look <= now {
+            self.switch_on_found(now);
+        }
         Ok(others_ready)
     }
 
     fn sleep(&mut self, others: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<bool> {
         let now = self.clock.now();
-        let due = self.model.poll_timeout();
+        let due = self.model.poll_timeout().min(self.look);
         let ends = self.ends.iter().map(|end| PollFd::from_borrowed_fd(end.fd(), PollFlags::IN));
         let more = others.iter().map(|(fd, events)| PollFd::from_borrowed_fd(*fd, *events));
         let mut fds: Vec<PollFd<'_>> = ends.chain(more).collect();
@@ -183,17 +191,25 @@ impl Air {
         more
     }
 
-    fn switch_off_lost(&mut self, now: Instant) -> io::Result<()> {
+    fn switch_off_lost(&mut self, now: Instant) {
         for (radio, end) in self.ends.iter().enumerate() {
             if end.is_gone() && !self.lost[radio] {
                 self.lost[radio] = true;
+                self.look = now + LOOK;
                 self.model.plan_change(Change { at: now, up: false, what: Fault::Radio(radio) });
             }
         }
-        if self.lost.iter().all(|lost| *lost) {
-            return Err(io::Error::other("the interfaces of all radios are gone"));
+    }
+
+    fn switch_on_found(&mut self, now: Instant) {
+        for (radio, end) in self.ends.iter_mut().enumerate() {
+            if self.lost[radio] && end.reopen() {
+                self.lost[radio] = false;
+                self.model.plan_change(Change { at: now, up: true, what: Fault::Radio(radio) });
+            }
         }
-        Ok(())
+        let is_any_lost = self.lost.contains(&true);
+        self.look = if is_any_lost { now + LOOK } else { Instant::MAX };
     }
 
     /// What the air did so far.

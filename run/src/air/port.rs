@@ -101,6 +101,11 @@ impl Port {
         &self.spec
     }
 
+    /// The frames at the chip are nobody's any more.
+    pub(super) fn forget(&mut self) {
+        self.waiting.clear();
+    }
+
     /// Takes what the daemon sent; what is no frame to inject is counted.
     pub(super) fn take(&mut self, packet: &[u8]) -> Option<What> {
         let is_stranger = self.spec.is_stranger;

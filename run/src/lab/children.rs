@@ -9,7 +9,7 @@ use farhop_proto::base::{Duration, Seed};
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::stack::{NodePlan, Plan, Scenario};
 use rustix::event::PollFlags;
-use rustix::thread::UnshareFlags;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use std::os::fd::AsFd as _;
 
 use super::state::{Namespace, SCENARIO_FILE};
@@ -60,12 +60,22 @@ pub(super) fn read_scenario(dir: &Path) -> Result<Scenario> {
     Ok(scenario)
 }
 
-/// A node: takes a network namespace of its own, waits for its radio, and runs the daemon.
+/// A node: takes a network namespace of its own, or one `again` that it had before and that is its
+/// standard input; waits for its radio, and runs the daemon.
 ///
 /// Fails if the parent dies, the radio does not come, or the daemon fails.
-pub fn run_node(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()> {
+pub fn run_node(dir: &Path, name: &str, parent: u32, seed: u64, again: bool) -> Result<()> {
     os::die_with_parent(parent)?;
-    os::unshare(UnshareFlags::NEWNET).context("cannot make a network namespace")?;
+    match again {
+        true => {
+            let namespace = std::io::stdin();
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                .context("cannot enter the network namespace that the node had")?;
+        }
+        false => {
+            os::unshare(UnshareFlags::NEWNET).context("cannot make a network namespace")?;
+        }
+    }
     let scenario = read_scenario(dir)?;
     let plan = scenario.plan();
     let index = plan.nodes.iter().position(|node| node.name == name);

@@ -13,6 +13,7 @@ use std::time::{Duration as StdDuration, Instant as WallClock};
 use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use super::children::AIR;
 use super::foreign::but_foreign;
 use super::programs::{end_programs, signal};
 use super::state::{LabState, Process, named, refuse_several, remove_unborn};
@@ -82,17 +83,15 @@ pub fn is_inside() -> bool {
 }
 
 fn enter(lab: &LabState, node: &str) -> Result<(), LabError> {
-    let process = lab.occupant(node).ok_or_else(|| {
-        let names: Vec<&str> = lab.nodes.iter().map(|(name, _)| name.as_str()).collect();
-        let names = names.join(", ");
-        LabError::Unknown(format!("no node '{node}' in lab '{}'; it has {names}", lab.id))
-    })?;
+    let process = lab.occupant(node).ok_or_else(|| lab.no_node(node))?;
     if !process.is_alive() {
-        return Err(LabError::NotFound(format!(
-            "node '{node}' of lab '{id}' has died, with its namespace: only a new lab has it \
-             again, after `farhop lab down {id}`",
-            id = lab.id
-        )));
+        let (id, is_node) = (&lab.id, node != AIR);
+        let what = match (is_node && lab.kept, lab.is_stopped(node)) {
+            (true, true) => format!("is stopped: `farhop lab start {node}` starts it again"),
+            (true, false) => "has died and is started again: try once more in a second".into(),
+            _ => format!("has died: only a new lab has it again, after `farhop lab down {id}`"),
+        };
+        return Err(LabError::NotFound(format!("'{node}' of lab '{id}' {what}")));
     }
     let open = |kind: &str| {
         let path = format!("/proc/{}/ns/{kind}", process.pid);

@@ -10,7 +10,8 @@
 //! Namespaces are held by processes, not by names, and every process is killed with its parent: a
 //! lab that dies, however it dies, takes its interfaces with it. What may outlive it are programs
 //! that somebody started inside with `farhop lab exec` and the folder of its state; `farhop lab
-//! down` knows both, since everything of a lab has its mark in the environment.
+//! down` knows both, since everything of a lab has its mark in the environment. The holder of a lab
+//! has all namespaces open too, so that a daemon that died begins anew in its own (`revive`).
 
 use std::io;
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ mod others;
 mod programs;
 mod recordings;
 mod report;
+mod revive;
 mod room;
 mod start;
 mod state;
@@ -41,6 +43,7 @@ pub use control::{down, exec, is_inside, own, own_keys};
 pub use foreign::{Foreign, but_foreign, foreign};
 pub use hosts::refusal;
 pub use isolate::isolate;
+pub use revive::{start, stop};
 pub use start::{Lab, LabOptions, Progress, Scripts};
 pub use state::{LabState, Namespace, Process, find, find_with_node, list};
 pub use stranger::run_stranger;

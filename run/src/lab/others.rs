@@ -86,6 +86,7 @@ mod tests {
                 .collect(),
             namespaces: Vec::new(),
             ready: true,
+            kept: false,
             failed: None,
         };
         let outside = outside(&lab);

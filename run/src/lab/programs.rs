@@ -141,6 +141,7 @@ mod tests {
             nodes: Vec::new(),
             namespaces,
             ready: true,
+            kept: false,
             failed: None,
         }
     }

@@ -1,9 +1,9 @@
 //! Building a lab, waiting until it is in step, running its flows, taking it down.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration as StdDuration, Instant as WallClock};
 
@@ -61,9 +61,17 @@ pub type Scripts = Vec<Vec<Sent>>;
 pub struct Lab {
     scenario: Scenario,
     seed: u64,
-    state: LabState,
-    dir: PathBuf,
-    children: Vec<(String, Child)>,
+    pub(super) state: LabState,
+    pub(super) dir: PathBuf,
+    pub(super) children: Vec<(String, Child)>,
+    /// The program that this is.
+    program: PathBuf,
+    /// The network namespace of each node, so that it outlives a daemon.
+    pub(super) namespaces: Vec<fs::File>,
+    /// Daemons that have ended, and when that was seen.
+    pub(super) away: BTreeMap<String, WallClock>,
+    /// Daemons that were started again.
+    pub(super) again: u64,
     /// Radios of all nodes together.
     radios: usize,
     /// What strangers are to repeat as noise, if they are to.
@@ -113,33 +121,43 @@ impl Lab {
             nodes: Vec::new(),
             namespaces: Vec::new(),
             ready: false,
+            kept: false,
             failed: None,
         };
-        let seed = options.seed.unwrap_or(scenario.seed);
-        let (scenario, children) = (scenario.clone(), Vec::new());
-        let mut lab = Self { scenario, seed, state, dir, children, radios: 0, scripts };
+        let mut lab = Self {
+            scenario: scenario.clone(),
+            seed: options.seed.unwrap_or(scenario.seed),
+            state,
+            dir,
+            children: Vec::new(),
+            program: options.program.clone(),
+            namespaces: Vec::new(),
+            away: BTreeMap::new(),
+            again: 0,
+            radios: 0,
+            scripts,
+        };
         lab.state.save()?;
         keys::make(&mut lab.scenario, &lab.dir)?;
         lab.tell(watcher, Progress::Building)?;
-        lab.build(&options.program, watcher)?;
+        lab.build(watcher)?;
         lab.wait_until_in_step(watcher)?;
         lab.state.ready = true;
         lab.state.save()?;
         Ok(lab)
     }
 
-    fn build(&mut self, program: &Path, watcher: Watcher<'_>) -> Result<(), LabError> {
+    fn build(&mut self, watcher: Watcher<'_>) -> Result<(), LabError> {
         let file = self.dir.join(SCENARIO_FILE);
         let text = serde_json::to_vec(&self.scenario).expect("a scenario is plain data");
         fs::write(&file, text).doing(file.display().to_string())?;
         recordings::write(&self.dir, &mut self.scenario)?;
         let names: Vec<String> = self.scenario.node.iter().map(|node| node.name.clone()).collect();
         for name in &names {
-            let child = self.spawn(program, name, &["lab-node", "--node", name])?;
+            let child = self.spawn(name, &["lab-node", "--node", name], Stdio::null())?;
             self.state.nodes.push((name.clone(), child));
         }
-        let ends = radio_ends(&self.scenario.plan());
-        self.radios = ends.len();
+        self.radios = radio_ends(&self.scenario.plan()).len();
         for (index, name) in names.iter().enumerate() {
             let ready = ready_file(&self.dir, name);
             self.wait("the namespace of a node", watcher, |_| ready.exists())?;
@@ -147,18 +165,30 @@ impl Lab {
             let namespace = serde_json::from_slice(&text).map_err(std::io::Error::other);
             self.state.namespaces.push(namespace.doing(ready.display().to_string())?);
             let pid = self.state.nodes[index].1.pid;
-            let own = ends.iter().enumerate().filter(|(_, end)| end.node == *name);
-            for (number, end) in own {
-                network::add_veth(&end.interface, &far_end(number), pid)?;
-            }
+            let namespace = format!("/proc/{pid}/ns/net");
+            self.namespaces.push(fs::File::open(&namespace).doing(namespace)?);
+            self.hand_over_radios(name, pid)?;
         }
-        self.build_strangers(program)?;
-        self.state.air = Some(self.spawn(program, AIR, &["lab-air"])?);
+        self.build_strangers()?;
+        self.state.air = Some(self.spawn(AIR, &["lab-air"], Stdio::null())?);
         self.state.save()
     }
 
+    /// The numbers of a node's radios among all, with the air's ends of them.
+    pub(super) fn radios_of(&self, name: &str) -> Vec<(usize, String)> {
+        let ends = radio_ends(&self.scenario.plan()).into_iter().enumerate();
+        let own = ends.filter(|(_, end)| end.node == name);
+        own.map(|(number, end)| (number, end.interface)).collect()
+    }
+
+    /// Makes the interfaces of a node's radios, for the namespace of its daemon.
+    pub(super) fn hand_over_radios(&self, name: &str, pid: u32) -> Result<(), LabError> {
+        let mut radios = self.radios_of(name).into_iter();
+        radios.try_for_each(|(number, near)| network::add_veth(&near, &far_end(number), pid))
+    }
+
     /// A process for each stranger, in the lab's own namespace: it has nothing but its radio.
-    fn build_strangers(&mut self, program: &Path) -> Result<(), LabError> {
+    fn build_strangers(&mut self) -> Result<(), LabError> {
         for index in 0..self.scenario.adversary.len() {
             let name = self.scenario.adversary[index].name.clone();
             if let Some(scripts) = &self.scripts {
@@ -168,29 +198,41 @@ impl Lab {
             }
             let (near, far) = (stranger::near_end(index), stranger::far_end(index));
             network::add_veth(&near, &far, std::process::id())?;
-            self.spawn(program, &name, &["lab-stranger", "--node", &name])?;
+            self.spawn(&name, &["lab-stranger", "--node", &name], Stdio::null())?;
         }
         Ok(())
     }
 
-    fn spawn(&mut self, program: &Path, name: &str, words: &[&str]) -> Result<Process, LabError> {
+    pub(super) fn log(&self, name: &str) -> Result<fs::File, LabError> {
         let log = self.dir.join(format!("{name}.log"));
-        let file = fs::File::create(&log).doing(log.display().to_string())?;
-        let copy = file.try_clone().doing(log.display().to_string())?;
-        let child = Command::new(program)
+        let file = fs::File::options().create(true).append(true).open(&log);
+        file.doing(log.display().to_string())
+    }
+
+    pub(super) fn spawn(
+        &mut self,
+        name: &str,
+        words: &[&str],
+        input: Stdio,
+    ) -> Result<Process, LabError> {
+        let file = self.log(name)?;
+        let copy = file.try_clone().doing(name)?;
+        // A daemon that begins anew is not to draw what it drew before.
+        let seed = self.seed.wrapping_add(self.again);
+        let child = Command::new(&self.program)
             .args(words)
             .arg("--state")
             .arg(&self.dir)
             .args(["--parent", &std::process::id().to_string()])
-            .args(["--seed", &self.seed.to_string()])
+            .args(["--seed", &seed.to_string()])
             .env(LAB_VARIABLE, self.state.mark())
             // Ctrl-C is for the lab, which takes them down in its own order.
             .process_group(0)
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(file)
             .stderr(copy)
             .spawn()
-            .doing(program.display().to_string())?;
+            .doing(self.program.display().to_string())?;
         let pid = child.id();
         self.children.push((name.into(), child));
         Process::find(pid).ok_or_else(|| self.ended(name, "at once"))

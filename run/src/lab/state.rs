@@ -61,6 +61,9 @@ pub struct LabState {
     pub namespaces: Vec<Namespace>,
     /// Whether all is up.
     pub ready: bool,
+    /// Whether its flows are done and it stays until it is taken down.
+    #[serde(default)]
+    pub kept: bool,
     /// What went wrong while it was built.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
@@ -108,6 +111,19 @@ impl LabState {
     /// The nodes, and the air as `@air`, whose processes have ended, though the lab is up: of one
     /// that is being built, or that nobody holds, this says nothing.
     pub fn died(&self) -> Vec<&str> {
+        let mut died = self.ended();
+        died.retain(|name| !self.is_stopped(name));
+        died
+    }
+
+    /// The nodes that somebody stopped.
+    pub fn stopped(&self) -> Vec<&str> {
+        let mut stopped = self.ended();
+        stopped.retain(|name| self.is_stopped(name));
+        stopped
+    }
+
+    fn ended(&self) -> Vec<&str> {
         if !self.ready || !self.is_alive() {
             return Vec::new();
         }
@@ -116,10 +132,22 @@ impl LabState {
         all.filter(|(_, process)| !process.is_alive()).map(|(name, _)| name).collect()
     }
 
+    /// Whether somebody stopped a node, and has not started it since.
+    pub(super) fn is_stopped(&self, node: &str) -> bool {
+        stop_file(&self.dir(), node).exists()
+    }
+
     /// What everything of this lab has in its environment. An id alone would not do: another
     /// runtime directory may have a lab of the same id.
     pub(super) fn mark(&self) -> String {
         format!("{}@{}.{}", self.id, self.holder.pid, self.holder.started)
+    }
+
+    /// What is said of a node that the lab does not have.
+    pub(super) fn no_node(&self, node: &str) -> LabError {
+        let names: Vec<&str> = self.nodes.iter().map(|(name, _)| name.as_str()).collect();
+        let names = names.join(", ");
+        LabError::Unknown(format!("no node '{node}' in lab '{}'; it has {names}", self.id))
     }
 
     /// The process of a node; `@air` is the air.
@@ -141,6 +169,11 @@ impl LabState {
     pub(super) fn load(dir: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(dir.join(STATE_FILE)).ok()?).ok()
     }
+}
+
+/// The file that is there while a node is to stay away.
+pub(super) fn stop_file(dir: &Path, node: &str) -> PathBuf {
+    dir.join(format!("{node}.stopped"))
 }
 
 /// All labs that are written down, running or left over, by id. What another user wrote is none.
@@ -299,6 +332,7 @@ mod tests {
             nodes: vec![(node.into(), process), ("both".into(), process)],
             namespaces: Vec::new(),
             ready: true,
+            kept: false,
             failed: None,
         };
         let labs = [lab("a-1", "a", "hill"), lab("a-2", "a", "moon"), lab("b-1", "b", "valley")];
@@ -337,6 +371,7 @@ mod tests {
                 nodes: Vec::new(),
                 namespaces: Vec::new(),
                 ready: true,
+                kept: false,
                 failed: None,
             };
             let folder = dir.path().join("labs").join(folder);
@@ -379,6 +414,7 @@ mod tests {
             nodes: vec![("a".into(), own), ("b".into(), gone)],
             namespaces: Vec::new(),
             ready: true,
+            kept: false,
             failed: None,
         };
         assert_eq!(lab.died(), ["b", "@air"]);

@@ -1,0 +1,168 @@
+//! The daemons of a lab that is kept: one that ended is started again in the network that it had,
+//! as an init system would; one that somebody stopped is so once it is wanted again.
+
+use std::fs;
+use std::io::Write as _;
+use std::process::Stdio;
+use std::time::{Duration as StdDuration, Instant as WallClock};
+
+use rustix::process::Signal;
+
+use super::children::ready_file;
+use super::programs::signal;
+use super::state::{LabState, Process, stop_file};
+use super::{Doing as _, Lab, LabError, network};
+use crate::daemon::{query, socket_path};
+
+/// How long a daemon is away at least, so that its neighbours see it go.
+const AWAY: StdDuration = StdDuration::from_secs(1);
+/// How long a daemon may take to be there, and to be gone.
+const PATIENCE: StdDuration = StdDuration::from_secs(10);
+/// How often something is looked at meanwhile.
+const TICK: StdDuration = StdDuration::from_millis(20);
+
+impl Lab {
+    /// Its flows are done and it stays: from now on [`Lab::revive`] is to be called often.
+    pub fn keep(&mut self) -> Result<(), LabError> {
+        self.state.kept = true;
+        self.state.save()
+    }
+
+    /// Switches off the radios of daemons that have ended, and starts these again a second later
+    /// unless somebody [stops](stop) them: then it ends them. What fails is in their log, and is
+    /// tried again.
+    pub fn revive(&mut self) {
+        for index in 0..self.state.nodes.len() {
+            let name = self.state.nodes[index].0.clone();
+            let is_stopped = self.state.is_stopped(&name);
+            let Some(how) = self.how_ended(&name) else {
+                if is_stopped {
+                    signal(&self.state.nodes[index].1, Signal::KILL);
+                }
+                continue;
+            };
+            let since = self.away.get(&name).copied().unwrap_or_else(|| {
+                self.note(&name, &format!("its daemon ended: {how}"));
+                self.clear_away(&name);
+                WallClock::now()
+            });
+            self.away.insert(name.clone(), since);
+            if since.elapsed() < AWAY || is_stopped {
+                continue;
+            }
+            match self.start_again(index, &name) {
+                Ok(()) => _ = self.away.remove(&name),
+                Err(error) => {
+                    self.note(&name, &format!("it cannot be started again: {error}"));
+                    self.away.insert(name, WallClock::now());
+                }
+            }
+        }
+    }
+
+    /// How the daemon of a node ended, if it did.
+    fn how_ended(&mut self, name: &str) -> Option<String> {
+        let Some((_, child)) = self.children.iter_mut().find(|(child, _)| child == name) else {
+            return Some("it did not start".into());
+        };
+        child.try_wait().ok().flatten().map(|status| status.to_string())
+    }
+
+    /// Takes away what a daemon that ended cannot use any more, and what others would take for it.
+    fn clear_away(&self, name: &str) {
+        for (_, near) in self.radios_of(name) {
+            let _ = network::remove_veth(&near);
+        }
+        let _ = fs::remove_file(socket_path(&self.dir, name));
+    }
+
+    fn note(&self, name: &str, what: &str) {
+        // A log that cannot be written is no reason to end.
+        let _ = self.log(name).map(|mut log| writeln!(log, "lab: {what}"));
+    }
+
+    fn start_again(&mut self, index: usize, name: &str) -> Result<(), LabError> {
+        let namespace = self.namespaces[index].try_clone().doing("its namespace")?;
+        let ready = ready_file(&self.dir, name);
+        // It is not there where this was tried in vain before.
+        let _ = fs::remove_file(&ready);
+        self.again += 1;
+        self.children.retain(|(child, _)| child != name);
+        let words = ["lab-node", "--again", "--node", name];
+        let process = self.spawn(name, &words, Stdio::from(namespace))?;
+        self.state.nodes[index].1 = process;
+        self.state.save()?;
+        let is_there = wait_for(|| ready.exists() || !process.is_alive()) && ready.exists();
+        if !is_there {
+            let why = "it did not enter its network".into();
+            return Err(LabError::Ended { name: name.into(), said: why });
+        }
+        self.hand_over_radios(name, process.pid)
+    }
+}
+
+fn wait_for(mut is_done: impl FnMut() -> bool) -> bool {
+    let limit = WallClock::now() + PATIENCE;
+    while !is_done() {
+        if WallClock::now() > limit {
+            return false;
+        }
+        std::thread::sleep(TICK);
+    }
+    true
+}
+
+/// Ends the daemon of a node at once, as a power cut does, until somebody [starts](start) it.
+/// Programs in its network go on.
+///
+/// Fails if the lab has no such node, or has flows that run yet.
+pub fn stop(lab: &LabState, node: &str) -> Result<(), LabError> {
+    check(lab, node)?;
+    let file = stop_file(&lab.dir(), node);
+    fs::write(&file, "").doing(file.display().to_string())?;
+    let is_gone = wait_for(|| !occupant(lab, node).is_some_and(|process| process.is_alive()));
+    too_slow_unless(is_gone, node, "still there")
+}
+
+/// Has the daemon of a node that was [stopped](stop) started again, and waits until it answers.
+///
+/// Fails as [`stop`] does, and if the daemon does not come.
+pub fn start(lab: &LabState, node: &str) -> Result<(), LabError> {
+    check(lab, node)?;
+    let file = stop_file(&lab.dir(), node);
+    if file.exists() {
+        fs::remove_file(&file).doing(file.display().to_string())?;
+    }
+    let socket = socket_path(&lab.dir(), node);
+    let is_there = wait_for(|| {
+        let is_alive = occupant(lab, node).is_some_and(|process| process.is_alive());
+        is_alive && query(&socket).is_ok()
+    });
+    too_slow_unless(is_there, node, "not there: `farhop lab list` says how the lab is")
+}
+
+/// The daemon of a node as it is now.
+fn occupant(lab: &LabState, node: &str) -> Option<Process> {
+    LabState::load(&lab.dir())?.occupant(node)
+}
+
+fn too_slow_unless(is_done: bool, node: &str, what: &str) -> Result<(), LabError> {
+    let seconds = PATIENCE.as_secs();
+    let said = || LabError::TooSlow(format!("the daemon of '{node}' is after {seconds} s {what}"));
+    if is_done { Ok(()) } else { Err(said()) }
+}
+
+/// Fails unless this is a node of a lab that is kept.
+fn check(lab: &LabState, node: &str) -> Result<(), LabError> {
+    if lab.nodes.iter().all(|(name, _)| name != node) {
+        return Err(lab.no_node(node));
+    }
+    if lab.kept {
+        return Ok(());
+    }
+    Err(LabError::NotFound(format!(
+        "lab '{}' is being built or runs its flows; daemons of one that was begun with --keep can \
+         be stopped once its flows are done",
+        lab.id
+    )))
+}
