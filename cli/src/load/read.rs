@@ -394,6 +394,10 @@ fn help_with_key(
     };
     let mut lacking = shape::required(document, table);
     lacking.retain(|key| is_new(key));
+    // TOML takes all lines below a header for its table.
+    if !table.is_empty() && lacking.is_empty() && shape::is_at_top(unknown) {
+        return format!("`{unknown}` goes to the top of the file, above the first [header]");
+    }
     // What is there already was not meant, if something else is lacking.
     known.retain(|key| lacking.is_empty() || is_new(key));
     help_with_word(unknown, &known, &lacking)
@@ -530,6 +534,14 @@ mod tests {
         let messages: Vec<String> = complaints(text).into_iter().map(|each| each.1).collect();
         assert!(messages[0].contains("expected a number"), "{messages:?}");
         assert!(!messages[1].contains("u64"), "{messages:?}");
+    }
+
+    #[test]
+    fn a_key_below_a_header_that_belongs_above_it_is_told_so() {
+        let text = "name = \"x\"\n[stack.hop]\nnode = [{ name = \"a\" }]\n";
+        let document = DeTable::parse(text).expect("well-formed");
+        let found = read(&document).complaints;
+        assert_eq!(found[0].help, "`node` goes to the top of the file, above the first [header]");
     }
 
     #[test]

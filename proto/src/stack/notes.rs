@@ -27,6 +27,7 @@ impl Scenario {
             .chain(self.vain_budgets())
             .chain(self.shared_phases())
             .chain(self.vain_lengths())
+            .chain(self.names_given_twice())
             .collect()
     }
 
@@ -75,6 +76,19 @@ impl Scenario {
         late.map(|(index, fault)| {
             let (from_s, end_s) = (fault.from_s, self.duration_s);
             format!("fault[{index}]: it begins at {from_s} s, and the run ends at {end_s} s")
+        })
+    }
+
+    /// Flows that are called as another one.
+    fn names_given_twice(&self) -> impl Iterator<Item = String> {
+        let mut first = BTreeMap::new();
+        let named = self.flow.iter().enumerate().filter(|(_, flow)| !flow.name.is_empty());
+        named.filter_map(move |(index, flow)| {
+            let other = *first.entry(&*flow.name).or_insert(index);
+            (other != index).then(|| {
+                let name = &flow.name;
+                format!("flow[{index}]: it is called '{name}', as flow[{other}] is, in all tables")
+            })
         })
     }
 
@@ -428,6 +442,21 @@ mod tests {
         };
         assert_eq!(notes("wire", "wild"), ["wild: all links are wires, which have no slots"]);
         assert!(notes("802.11b", "wild").is_empty() && notes("wire", "plain").is_empty());
+    }
+
+    #[test]
+    fn flows_of_one_name_are_told() {
+        let flow = |name: &str| {
+            format!(r#"{{ "name": "{name}", "from": "a", "to": "b", "kind": "udp" }}"#)
+        };
+        let flows = ["x", "", "y", "", "x"].map(flow).join(", ");
+        let text = format!(
+            r#"{{ "name": "x", "node": [{{ "name": "a" }}, {{ "name": "b" }}],
+                 "link": [{{ "between": ["a", "b"] }}], "flow": [{flows}] }}"#
+        );
+        let scenario: Scenario = serde_json::from_str(&text).expect("a good scenario");
+        let told = "flow[4]: it is called 'x', as flow[0] is, in all tables";
+        assert_eq!(scenario.notes(), [told]);
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn check_sweep(found: &mut Found, sweep: &SweepConfig) {
     for (index, vary) in sweep.vary.iter().enumerate() {
         if vary.values.is_empty() {
             let path = format!("sweep.vary[{index}].values");
-            found.add(path, format!("no values for {}", vary.key), "one value or more");
+            found.add(path, format!("no values for '{}'", vary.key), "one value or more");
         }
         let mut values = BTreeSet::new();
         let is_known = |value: &SweepValue| {

@@ -54,6 +54,8 @@ impl Lab {
                 Ok(()) => _ = self.away.remove(&name),
                 Err(error) => {
                     self.note(&name, &format!("it cannot be started again: {error}"));
+                    // It may wait for its radios, which do not come.
+                    signal(&self.state.nodes[index].1, Signal::KILL);
                     self.away.insert(name, WallClock::now());
                 }
             }
@@ -84,7 +86,8 @@ impl Lab {
     fn start_again(&mut self, index: usize, name: &str) -> Result<(), LabError> {
         let namespace = self.namespaces[index].try_clone().doing("its namespace")?;
         let ready = ready_file(&self.dir, name);
-        // It is not there where this was tried in vain before.
+        // Left where it was killed while it was started before.
+        self.clear_away(name);
         let _ = fs::remove_file(&ready);
         self.again += 1;
         self.children.retain(|(child, _)| child != name);

@@ -68,7 +68,7 @@ fn interference(scenario: &Scenario) -> Interference {
             Interference::Sinr(SinrConfig {
                 noise: Dbm::from_f64(sinr.noise_dbm(&scenario.radio.phy())),
                 preamble_min: Dbm::from_f64(sinr.preamble_min_dbm.unwrap_or_else(weakest)),
-                preamble_snr_db: sinr.preamble_db,
+                preamble_snr_db: sinr.preamble_db(&scenario.radio.phy()),
                 curve: match sinr.curve {
                     CurveConfig::Stock => CurveKind::Stock,
                     CurveConfig::Logistic => CurveKind::Logistic,

@@ -226,7 +226,7 @@ impl Chip {
                 };
                 let limit = now + self.config.ack_timeout;
                 self.phase = Phase::Awaiting { limit, is_over: false };
-                let notice = self.config.phy.plcp(self.config.ack_rate(rate));
+                let notice = self.config.phy.rx_start_delay(self.config.ack_rate(rate));
                 air.set_timer(self.index, Timer::AckTimeout, limit + notice);
             }
         }

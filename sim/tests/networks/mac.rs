@@ -109,6 +109,7 @@ fn relayed_and_own(interval_us: f64) -> [f64; 2] {
         [interference]
         kind = "sinr"
         noise_dbm = -93.6
+        preamble_db = 4
         [stack.link]
         kind = "plain"
         [[layout]]

@@ -20,6 +20,37 @@ flow = [{{ from = "n.first", to = "n.last", kind = "udp", size_bytes = 1000 }}]
 }
 
 #[test]
+fn the_slowest_rate_is_received_down_to_its_sensitivity_where_energies_add_up() {
+    let lost = |rate: &str, signal: f64| {
+        let report = report(&format!(
+            r#"name = "weak"
+            duration_s = 10
+            node = [{{ name = "a" }}, {{ name = "b" }}]
+            link = [{{ between = ["a", "b"], signal_dbm = {signal} }}]
+            flow = [{{ from = "a", to = "b", kind = "udp", rate_mbps = 0.2, size_bytes = 500 }}]
+            [radio]
+            {rate}
+            attempts = 1
+            [interference]
+            kind = "sinr"
+            curve = "logistic"
+            [stack.link]
+            kind = "plain""#
+        ));
+        report.flows[0].loss.expect("datagrams are sent")
+    };
+    for (rate, sensitivity) in [
+        ("phy = \"802.11b\"\nrate_mbps = 1", -94.0),
+        ("phy = \"802.11b\"\nrate_mbps = 2", -91.0),
+        ("phy = \"802.11b\"\nrate_mbps = 11", -85.0),
+        ("phy = \"802.11a\"\nrate_mbps = 6", -90.0),
+    ] {
+        assert!(lost(rate, sensitivity + 1.5) < 0.05, "{rate}");
+        assert!(lost(rate, sensitivity - 6.0) > 0.95, "{rate}");
+    }
+}
+
+#[test]
 fn a_chain_carries_less_with_each_hop() {
     let goodput = |count| report(&chain(count, "")).flows[0].goodput_mbps;
     let (one, two, four) = (goodput(2), goodput(3), goodput(5));

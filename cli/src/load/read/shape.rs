@@ -33,6 +33,11 @@ pub(super) fn required(document: &Spanned<DeTable<'_>>, path: &[Step]) -> Vec<St
     keys.filter_map(|key| key.as_str().map(str::to_owned)).collect()
 }
 
+/// Whether a scenario has a key at its top.
+pub(super) fn is_at_top(key: &str) -> bool {
+    SCHEMA["properties"].get(key).is_some()
+}
+
 /// A walk through a document, beside the schema of what stands there.
 struct Look<'a> {
     root: &'a Value,

@@ -289,6 +289,20 @@ impl Phy {
         })
     }
 
+    /// How long after its beginning a receiver tells of a frame at `rate` (aPHY-RX-START-Delay,
+    /// 802.11-2012 tables 17-6 and 18-17): an answer that began in time is known as one by then.
+    /// That of a is also that of its format in g, n and ac (`radio.md` 2).
+    pub fn rx_start_delay(&self, rate: Bitrate) -> Duration {
+        if self.kind == PhyKind::Wire || self.is_dsss(rate) {
+            return self.plcp(rate);
+        }
+        Duration::from_micros(match self.slower() {
+            1 => 25,
+            2 => 49,
+            _ => 97,
+        })
+    }
+
     fn is_short(&self, rate: Bitrate) -> bool {
         self.preamble == Preamble::Short && rate > mode::DSSS[0]
     }

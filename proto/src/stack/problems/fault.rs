@@ -16,13 +16,14 @@ pub(super) fn check_faults(
     let mut spans: BTreeMap<String, Vec<(f64, f64, usize)>> = BTreeMap::new();
     for (index, fault) in scenario.fault.iter().enumerate() {
         let path = format!("fault[{index}]");
-        let Some(thing) = check_thing(found, names, &path, fault, joined) else { continue };
+        let thing = check_thing(found, names, &path, fault, joined);
         let (from, to) = (fault.from_s, fault.to_s);
         if !(from >= 0.0 && to > from && to.is_finite()) {
             let message = format!("down from {from} s to {to} s is no span of time");
             found.add(format!("{path}.to_s"), message, "0 <= from_s < to_s");
             continue;
         }
+        let Some(thing) = thing else { continue };
         let others = spans.entry(thing.clone()).or_default();
         if let Some((start, end, other)) =
             others.iter().find(|(start, end, _)| from < *end && *start < to)

@@ -36,7 +36,9 @@ impl<'a> Names<'a> {
         for (number, node) in (1..=u16::MAX).zip(&scenario.node) {
             names.entry(&*node.name).or_insert(NodeId(number));
         }
-        Self { of_nodes: names, is_whole: true }
+        // That there are none is told once.
+        let is_whole = !names.is_empty();
+        Self { of_nodes: names, is_whole }
     }
 
     /// The same where there may be others.
@@ -61,9 +63,6 @@ impl<'a> Names<'a> {
         by_number.sort_unstable();
         let names: Vec<&str> = by_number.iter().take(LISTED).map(|(_, name)| *name).collect();
         let mut help = format!("one of: {}", names.join(", "));
-        if names.is_empty() {
-            help = "a node of the scenario, which has none yet: add `[[node]]`".into();
-        }
         if by_number.len() > LISTED {
             help = format!("{help} and {} more", by_number.len() - LISTED);
         }
@@ -77,12 +76,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_there_are_no_nodes_no_list_of_them_is_given() {
+    fn names_are_missed_where_all_are_known() {
         let mut found = Found::default();
-        let names = Names { of_nodes: BTreeMap::new(), is_whole: true };
-        assert!(!names.check(&mut found, "flow[0].from".into(), "a"));
-        assert!(found.0[0].help.contains("[[node]]"), "{:?}", found.0);
+        let names = Names { of_nodes: [("a", NodeId(1))].into(), is_whole: true };
+        assert!(!names.check(&mut found, "flow[0].from".into(), "b"));
+        assert_eq!(found.0[0].help, "one of: a");
         assert!(!names.but_for_layouts().check(&mut found, "flow[0].to".into(), "b"));
-        assert_eq!(found.0.len(), 1, "it may be in the layout");
+        let none = Scenario { node: Vec::new(), ..Scenario::default() };
+        assert!(!Names::of(&none).check(&mut found, "flow[0].to".into(), "b"));
+        assert_eq!(found.0.len(), 1, "it may be in the layout, and that there are none is told");
     }
 }

@@ -234,7 +234,9 @@ fn check_interference(found: &mut Found, scenario: &Scenario) {
     if let Some(noise) = sinr.noise_dbm {
         found.number(path("noise_dbm"), noise, NOISES_DBM, "a power in dBm");
     }
-    found.number(path("preamble_db"), sinr.preamble_db, -50.0..=50.0, "a ratio in decibels");
+    if let Some(ratio) = sinr.preamble_db {
+        found.number(path("preamble_db"), ratio, -50.0..=50.0, "a ratio in decibels");
+    }
     if let Some(least) = sinr.preamble_min_dbm {
         found.number(path("preamble_min_dbm"), least, POWERS_DBM, "a power in dBm");
     }

@@ -8,6 +8,8 @@ use crate::base::Phy;
 
 /// Noise over 20 MHz with a noise figure of 6 dB, in dBm (`radio.md` 4.2).
 const NOISE_DBM: f64 = -95.0;
+/// The most that a preamble must stand out unless something else is given, in decibels.
+const PREAMBLE_DB: f64 = 4.0;
 
 /// How signals weaken with distance (`radio.md` 4). Pairs of nodes that have a `[[link]]` keep what
 /// it says.
@@ -141,8 +143,10 @@ pub struct SinrSettings {
     /// `[radio]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise_dbm: Option<f64>,
-    /// How far a preamble must stand above noise and interference to be detected, in decibels.
-    pub preamble_db: f64,
+    /// How far a preamble must stand above noise and interference to be detected, in decibels; if
+    /// it is not given 4, or 1 where `[radio]` has DSSS, whose slowest rate needs no more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preamble_db: Option<f64>,
     /// The weakest preamble that is detected, in dBm; `radio.receive_dbm` if it is not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preamble_min_dbm: Option<f64>,
@@ -151,6 +155,13 @@ pub struct SinrSettings {
 }
 
 impl SinrSettings {
+    /// How far a preamble of radios of a PHY must stand out, in decibels: it is found where a frame
+    /// at the slowest rate can be received (`radio.md` 4.2).
+    pub fn preamble_db(&self, phy: &Phy) -> f64 {
+        let slowest = phy.sensitivity_dbm(phy.legacy_rates()[0]) - (NOISE_DBM + phy.noise_db());
+        self.preamble_db.unwrap_or(slowest.min(PREAMBLE_DB))
+    }
+
     /// Noise over the channel of radios of a PHY, in dBm.
     pub fn noise_dbm(&self, phy: &Phy) -> f64 {
         self.noise_dbm.unwrap_or(NOISE_DBM + phy.noise_db())
@@ -160,7 +171,7 @@ impl SinrSettings {
 impl Default for SinrSettings {
     fn default() -> Self {
         let curve = CurveConfig::default();
-        Self { noise_dbm: None, preamble_db: 4.0, preamble_min_dbm: None, curve }
+        Self { noise_dbm: None, preamble_db: None, preamble_min_dbm: None, curve }
     }
 }
 

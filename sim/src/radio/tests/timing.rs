@@ -1,7 +1,7 @@
 //! Single exchanges to the microsecond.
 
 use super::*;
-use farhop_proto::base::Gap;
+use farhop_proto::base::{Gap, PhyKind, Width};
 use farhop_proto::stack::FirstAccess;
 
 /// A 1500-byte packet: 1536 bytes of MPDU, 96 + 1118 us.
@@ -27,6 +27,34 @@ fn a_data_frame_and_its_acknowledgement_take_what_the_standard_says() {
     assert_eq!((radio, end), (0, at(reply + ACK_US + 5)));
     assert_eq!((done.outcome, done.attempts), (FrameOutcome::Acked(0), 1));
     assert_eq!(done.air_time, us(DATA_US));
+}
+
+#[test]
+fn an_answer_is_missed_once_the_phy_would_have_told_of_it() {
+    // Behind SIFS and a slot, and before DIFS and the backoff of the next attempt.
+    for (kind, width, delay) in [
+        (PhyKind::B, Width::Mhz20, 192),
+        (PhyKind::A, Width::Mhz20, 25),
+        (PhyKind::G, Width::Mhz20, 25),
+        (PhyKind::A, Width::Mhz10, 49),
+        (PhyKind::A, Width::Mhz5, 97),
+    ] {
+        let phy = Phy { kind, width, ..Phy::default() };
+        let radios = [1, 2].map(|node| ChipConfig::new(NodeId(node), RadioId(0), phy)).to_vec();
+        let links = vec![link(0, 1, Duration::ZERO)];
+        let mut medium = medium(MediumConfig { radios, links, ..mesh(Vec::new(), us(0)) });
+        medium.handle_frame(at(1_000), 0, frame(1, Some(2), 500, TxOptions::default()));
+        run_out(&mut medium);
+        let sent = on_air(&mut medium);
+        let (ends, slot) = (sent.iter().filter(|one| one.0 == 0), phy.slot().as_micros());
+        let own: Vec<(u64, u64)> = ends.map(|(_, start, end)| (*start, *end)).collect();
+        assert_eq!(own.len(), 7, "nobody hears the answers");
+        let waits = own.windows(2).map(|two| two[1].0 - two[0].1);
+        let fixed = phy.sifs() + phy.slot() + us(delay) + phy.difs();
+        for wait in waits.map(|wait| wait - fixed.as_micros()) {
+            assert_eq!(wait % slot, 0, "{kind:?} {width:?}: {wait} us");
+        }
+    }
 }
 
 #[test]
