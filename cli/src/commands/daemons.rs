@@ -55,7 +55,12 @@ pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
     let (mut statuses, mut failed) = (Vec::new(), Vec::new());
     for daemon in running(wanted)? {
         match daemon::query(&daemon.path) {
-            Ok(status) => statuses.push(status),
+            Ok(mut status) => {
+                if let Some(lab) = lab_of(&daemon.path) {
+                    status["lab"] = lab.into();
+                }
+                statuses.push(status);
+            }
             Err(error) => failed.push(format!("{} does not answer: {error}", daemon.name)),
         }
     }
@@ -65,6 +70,12 @@ pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
     // One that hangs hides none of the others.
     failed.iter().for_each(|failed| tell(&format!("farhop: {failed}")));
     Ok(statuses)
+}
+
+/// The lab that the daemon behind a socket belongs to, if it does to one.
+fn lab_of(socket: &Path) -> Option<&str> {
+    let dir = socket.parent()?;
+    dir.file_name()?.to_str().filter(|_| dir.parent() == Some(&*lab::labs_dir()))
 }
 
 /// The lab and the name in it whose `farhop lab exec` this runs in, where no other place is asked

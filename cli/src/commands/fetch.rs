@@ -195,14 +195,22 @@ fn place(
     unreachable!("one of the numbers is free")
 }
 
+/// The end of a name that is taken for the kind of a file, with its point, at most.
+const KIND_BYTES: usize = 8;
+
 /// A name with a number, no longer than names may be.
 fn numbered(name: &str, number: u32) -> String {
     if number == 1 {
         return name.to_owned();
     }
-    let end = format!(".{number}");
-    let most = name.floor_char_boundary(NAME_BYTES - end.len());
-    format!("{}{end}", &name[..most])
+    // Programs go by what is behind the last point.
+    let (stem, kind) = match name.rfind('.') {
+        Some(at) if at > 0 && name.len() - at <= KIND_BYTES => name.split_at(at),
+        _ => (name, ""),
+    };
+    let end = format!("-{number}{kind}");
+    let most = stem.floor_char_boundary(NAME_BYTES - end.len());
+    format!("{}{end}", &stem[..most])
 }
 
 /// Gives a file another name, unless there is a file of that name.
@@ -403,10 +411,13 @@ mod tests {
     #[test]
     fn a_number_makes_no_name_longer_than_names_may_be() {
         assert_eq!(numbered("map", 1), "map");
-        assert_eq!(numbered("map", 12), "map.12");
+        assert_eq!(numbered("map", 12), "map-12");
+        assert_eq!(numbered("map.png", 2), "map-2.png");
+        assert_eq!(numbered(".profile", 2), ".profile-2");
+        assert_eq!(numbered("v1.of what it was", 2), "v1.of what it was-2");
         let long = "ä".repeat(127) + "b";
         assert_eq!(long.len(), NAME_BYTES);
         assert_eq!(numbered(&long, 1), long);
-        assert_eq!(numbered(&long, 2), "ä".repeat(126) + ".2");
+        assert_eq!(numbered(&long, 2), "ä".repeat(126) + "-2");
     }
 }

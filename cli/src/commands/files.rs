@@ -286,7 +286,10 @@ pub(crate) fn push(options: &PushOptions) -> Result<(), Failure> {
     let outcome = push.run(&mut Input::of_stdin()?, &mut watcher);
     bar.end();
     let size = match outcome {
-        Err(_) if interrupt::has_come() => return Err(Failure::Interrupted),
+        Err(_) if interrupt::has_come() => {
+            tell("farhop: it is given up, and nothing of it stays at the other end");
+            return Err(Failure::Interrupted);
+        }
         Err(error) => return Err(Failure::Failed(format!("{label}: {error:#}"))),
         Ok(size) => size,
     };

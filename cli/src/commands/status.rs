@@ -103,8 +103,9 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
     let uptime = number(&status["uptime_s"]).max(1e-3);
-    let mut out =
-        format!("{}: up for {uptime:.0} s, process {}\n", text(&status["name"]), status["pid"]);
+    let lab = status["lab"].as_str().map_or(String::new(), |lab| format!(" (lab {lab})"));
+    let (name, pid) = (text(&status["name"]), &status["pid"]);
+    let mut out = format!("{name}{lab}: up for {uptime:.0} s, process {pid}\n");
     let host = &status["host"];
     let addresses: Vec<String> =
         status["addresses"].as_array().into_iter().flatten().map(text).collect();

@@ -293,7 +293,8 @@ fn word_after<'a>(message: &'a str, start: &str) -> Option<&'a str> {
 }
 
 /// Names of Rust's types, in the words of people who write scenarios.
-const TYPES: [(&str, &str); 7] = [
+const TYPES: [(&str, &str); 8] = [
+    (" as i128, ", ", "),
     ("expected f64", "expected a number"),
     ("expected u8", "expected a whole number from 0 to 255"),
     ("expected u16", "expected a whole number from 0 to 65535"),
@@ -361,6 +362,20 @@ fn help(message: &str) -> String {
         return "right would be: ADDRESS:PORT, for example 192.0.2.7:4800 or [2001:db8::7]:4800"
             .into();
     }
+    if message.starts_with("string values must be quoted") {
+        return "right would be: a number without its unit, or a text in quotes".into();
+    }
+    if message.contains(", expected f64") {
+        return "right would be: a number like 12 or 0.5, in the unit that the key ends with; 5% \
+                is 0.05"
+            .into();
+    }
+    if message.contains(" as i128, ") {
+        return format!("right would be: at most {}", i64::MAX);
+    }
+    if [", expected u", ", expected i"].iter().any(|of| message.contains(of)) {
+        return "right would be: a whole number, without a point and quotes".into();
+    }
     if !message.starts_with("unknown field") && !message.starts_with("unknown variant") {
         return "`farhop schema` prints all that a scenario may say".into();
     }
@@ -408,7 +423,9 @@ fn help_with_key(
 fn help_with_word(unknown: &str, known: &[&str], lacking: &[String]) -> String {
     let distance = |known: &str| levenshtein(unknown, known);
     let nearest = known.iter().copied().min_by_key(|known| distance(known));
-    let nearest = nearest.filter(|known| distance(known) <= TYPING_ERROR);
+    // Of a short word most is as far from any other.
+    let most = TYPING_ERROR.min(unknown.chars().count() / 2);
+    let nearest = nearest.filter(|known| distance(known) <= most);
     let is_lacking = |known: &str| lacking.iter().any(|key| key == known);
     let meant: Vec<&str> = match nearest {
         Some(known) if lacking.is_empty() || !is_lacking(known) => vec![known],

@@ -16,8 +16,8 @@ pub(super) const USES: [Use; 8] = [
     ("acks", "#cc79a7", |air| air.acknowledgement),
     ("guard", "#e69f00", |air| air.guard),
     ("collided", "#505050", |air| air.collision),
-    ("others", "#a6cee3", |air| air.others),
-    ("idle", "#e8e8e8", |air| air.idle),
+    ("to others", "#a6cee3", |air| air.others),
+    ("not sending", "#e8e8e8", |air| air.idle),
 ];
 
 /// Size of the chart of air time, in its own units: a bar of all of the time, what is right of it,
@@ -30,17 +30,17 @@ const STEP: f64 = 36.0;
 const LEGEND: f64 = 40.0;
 const SCALE: f64 = 40.0;
 
-/// Links that have a bar, at most: those whose senders used most of the time for them.
+/// Links that are shown, at most: those whose senders used most of the time for them.
 const BARS: usize = 40;
 
 /// The time that the sender of a link used for it.
 fn busy(link: &LinkReport) -> f64 {
-    let uses = USES.iter().filter(|(name, ..)| !["others", "idle"].contains(name));
+    let uses = USES.iter().filter(|(name, ..)| !["to others", "not sending"].contains(name));
     uses.map(|(_, _, share)| share(&link.air)).sum()
 }
 
-/// The links that have a bar, in the order of the scenario.
-fn with_bars(links: &[LinkReport]) -> Vec<&LinkReport> {
+/// The links whose senders used most of the time for them, in the order of the scenario.
+pub(super) fn busiest(links: &[LinkReport]) -> Vec<&LinkReport> {
     let mut order: Vec<usize> = (0..links.len()).collect();
     order.sort_by(|a, b| busy(&links[*b]).total_cmp(&busy(&links[*a])));
     order.truncate(BARS);
@@ -54,7 +54,7 @@ fn name(link: &LinkReport) -> String {
 
 /// What each direction of each link used the time for, as stacked bars.
 pub(super) fn air_chart(all: &[LinkReport]) -> Markup {
-    let links = with_bars(all);
+    let links = busiest(all);
     let left_out = all.len() - links.len();
     let longest = links.iter().map(|link| name(link).chars().count()).max().unwrap_or(0);
     let names = 20.0 + LETTER * longest as f64;

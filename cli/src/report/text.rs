@@ -7,6 +7,7 @@ use farhop_sim::engine::{
     AdversaryReport, Counters, FlowReport, Lateness, ObjectsReport, Report, VoipReport,
 };
 
+use super::detail;
 use super::table::table;
 
 /// A report, for people.
@@ -153,12 +154,14 @@ fn links(report: &Report) -> String {
         "ack",
         "guard",
         "collision",
-        "others",
-        "idle",
+        "to others",
+        "not sending",
         "loss seen",
         "slot corrected",
     ];
-    let rows = report.links.iter().map(|link| {
+    let shown = detail::busiest(&report.links);
+    let left_out = report.links.len() - shown.len();
+    let rows = shown.into_iter().map(|link| {
         let air = &link.air;
         let mut row = vec![format!("{} to {} ({})", link.from, link.to, link.protocol)];
         let shares = [
@@ -177,7 +180,15 @@ fn links(report: &Report) -> String {
         row
     });
     let rows: Vec<_> = rows.collect();
-    if rows.is_empty() { String::new() } else { table(&head, &rows) + "\n" }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut out = table(&head, &rows) + "\n";
+    if left_out > 0 {
+        let rest = counted(left_out, "direction");
+        let _ = writeln!(out, "these use the most; --json and --out have {rest} more");
+    }
+    out
 }
 
 /// How punctual a lab was, in one line.

@@ -81,6 +81,10 @@ pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure>
     let goes_on = !options.fresh && options.out.is_some_and(|dir| Store::is_in(dir));
     let store = if goes_on { open(&mut finished)? } else { None };
     let left = points.runs() - finished.runs.len() as u64;
+    if !finished.runs.is_empty() {
+        let (there, runs) = (finished.runs.len(), counted(points.runs(), "run"));
+        tell(&format!("{there} of {runs} were there already; --fresh makes all of them anew"));
+    }
     let is_left = |index: &u64| !finished.runs.contains_key(index);
     if left > MANY && !options.yes {
         let first = (0..points.runs()).find(is_left).expect("many are left");

@@ -63,7 +63,7 @@ fn each_wrong_thing_is_named_with_its_line_and_what_would_be_right() {
         ("= 80", "= -80", ":17:", &["-80 is not a distance", "from 0 to 1000"]),
         ("= 11", "= 12", ":4:", &["no rate of 12 Mb/s", "one of 1, 2, 5.5, 11"]),
         ("to = \"valley\"", "to = \"moon\"", ":21:", &["no node 'moon'", "one of: hill, valley"]),
-        ("= 80", "= \"far\"", ":17:", &["string \"far\"", "a number", "farhop schema"]),
+        ("= 80", "= \"far\"", ":17:", &["string \"far\"", "a number like 12"]),
         ("\"bad-input\"", "\"bad-input", ":1:", &["string", "farhop schema"]),
         ("kind = \"wild\"", "kind = \"wired\"", ":7:", &["`wired`", "`wild`", "`plain`"]),
         (link, "between = [\"hill\", \"hill\"]", ":16:", &["to itself", "two different nodes"]),

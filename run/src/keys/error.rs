@@ -220,14 +220,18 @@ pub enum KeysError {
     },
     /// A key of somebody else is trusted under the name of this node.
     #[error(
-        "the key {fingerprint} is trusted as '{name}', which is this node itself: `farhop keys \
-        revoke {name}`, and trust it under the name of its own node"
+        "the key {fingerprint} is trusted as '{name}', which is this node itself: most likely \
+        --node or --keys is of another node ({} holds this key); if they are right, `farhop keys \
+        revoke {name} --keys {}` and trust it under the name of its own node",
+        dir.display(), dir.display()
     )]
     OwnName {
         /// This node.
         name: String,
         /// The trusted key.
         fingerprint: String,
+        /// The folder.
+        dir: PathBuf,
     },
     /// The scenario and the trusted keys disagree.
     #[error("'{name}' has the key {scenario} in the scenario and {trusted} in {}: `farhop keys \

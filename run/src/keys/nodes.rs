@@ -83,7 +83,7 @@ impl NodeKeys {
             let fingerprint = || entry.key.fingerprint();
             if entry.name == self.name {
                 let (name, fingerprint) = (self.name.clone(), fingerprint());
-                return Err(KeysError::OwnName { name, fingerprint });
+                return Err(KeysError::OwnName { name, fingerprint, dir: self.store.dir().into() });
             }
             if !self.numbers.contains_key(&entry.name) {
                 unused.push(entry.name.clone());

@@ -109,18 +109,29 @@ fn enter(lab: &LabState, node: &str) -> Result<(), LabError> {
         .doing("enter the network of the node")
 }
 
-/// Takes a lab down: that with this id, or of this scenario, or the only one; or all. Also removes
-/// what labs of these left that were killed. Returns the ids.
+/// Takes a lab down: that with this id, or of this scenario, or the only one that is kept; or all.
+/// Also removes what labs of these left that were killed. Returns the ids.
 ///
-/// Fails if there is no such lab, or several are running and not all are meant.
+/// Fails if there is no such lab, or several are running and not all are meant, or one whose flows
+/// run is not named.
 pub fn down(name: Option<&str>, are_all_meant: bool) -> Result<Vec<String>, LabError> {
     let all = list();
     let known = all.iter().map(|lab| lab.id.as_str()).collect::<Vec<_>>().join(", ");
-    let labs = named(all, name);
+    let mut labs = named(all, name);
     if let (true, Some(name)) = (labs.is_empty(), name) {
         let others = if known.is_empty() { "" } else { "; there are " };
         let why = format!("there is no lab '{name}'{others}{known}");
         return Err(LabError::Unknown(why + &but_foreign()));
+    }
+    if name.is_none() && !are_all_meant {
+        // Somebody waits for what comes of it.
+        let busy = labs.iter().find(|lab| lab.is_alive() && !lab.kept).map(|lab| lab.id.clone());
+        labs.retain(|lab| lab.kept || !lab.is_alive());
+        if let (true, Some(id)) = (labs.is_empty(), busy) {
+            let why =
+                format!("'{id}' has flows that run: `farhop lab down {id}` ends it with them");
+            return Err(LabError::NotFound(why));
+        }
     }
     if !are_all_meant {
         let running: Vec<_> = labs.iter().filter(|lab| lab.is_alive()).cloned().collect();
