@@ -72,6 +72,17 @@ pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
     Ok(statuses)
 }
 
+/// Tells of the daemons that ended without a word, as those that are killed do.
+pub(super) fn tell_of_dead(wanted: Wanted<'_>) {
+    let left = dirs(wanted).into_iter().flat_map(|dir| daemon::left(&dir));
+    for daemon in left.filter(|daemon| wanted.node.is_none_or(|node| daemon.name == node)) {
+        let (name, path) = (&daemon.name, daemon.path.display());
+        tell(&format!(
+            "farhop: the daemon of '{name}' was killed, or crashed; its socket is {path}"
+        ));
+    }
+}
+
 /// The lab that the daemon behind a socket belongs to, if it does to one.
 fn lab_of(socket: &Path) -> Option<&str> {
     let dir = socket.parent()?;

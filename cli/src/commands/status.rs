@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use self::link::{describe_link, describe_paths};
 use self::time::describe_upsets;
-use super::daemons::{Wanted, is_of_one, statuses};
+use super::daemons::{Wanted, is_of_one, statuses, tell_of_dead};
 use super::{Terminal, has_reader, print_json, print_text, terminal};
 use crate::{Failure, interrupt};
 
@@ -59,6 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         runtime_dir: options.runtime_dir.as_deref(),
     };
     let is_of_node = is_of_one(wanted);
+    tell_of_dead(wanted);
     let mut before: Vec<Value> = Vec::new();
     loop {
         let statuses = statuses(wanted);

@@ -148,8 +148,10 @@ pub(super) fn punctuality(lateness: &Lateness) -> Markup {
         h2 { "Punctuality" }
         p.late[lateness.late] {
             @if lateness.late { "This run was late: it is not valid. " } @else { "On time. " }
-            (lateness.slots_overrun) " of " (lateness.slots) " send slots were overrun. A run is "
-            "valid with at most 1 % of a process's wake-ups later than 1 ms and 0.1 % of the "
+            @if lateness.slots > 0 {
+                (lateness.slots_overrun) " of " (lateness.slots) " send slots were overrun. "
+            }
+            "A run is valid with at most 1 % of a process's wake-ups later than 1 ms and 0.1 % of the "
             "slots overrun."
             @if let Some(others) = lateness.others_cpu {
                 " Other programs kept " (format!("{others:.2}")) " of a processor busy: what "

@@ -68,6 +68,12 @@ pub(crate) fn report(report: &Report, series: &str, scenario: &str) -> String {
             p.late { "This run was late: it is not valid." }
         }
         @if !report.flows.is_empty() { (figure(series)) }
+        @if report.flows.iter().any(|flow| flow.transport.contains("tcp")) {
+            p.note {
+                "TCP delivers in order: what waits behind a hole comes at once when it is filled, "
+                "as a peak behind a gap."
+            }
+        }
         h2 { "Flows" }
         (flows(report))
         @for line in report.flows.iter().filter_map(text::remark) {

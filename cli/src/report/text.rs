@@ -202,12 +202,11 @@ pub(crate) fn lateness_line(lateness: &Lateness) -> String {
     let others = lateness.others_cpu.map_or_else(String::new, |others| {
         format!("; other programs kept {others:.2} of a processor busy")
     });
-    format!(
-        "{verdict}: wake-ups later than 1 ms: {}; {} of {} overrun{others}\n",
-        processes.join(", "),
-        lateness.slots_overrun,
-        counted(lateness.slots, "slot")
-    )
+    let slots = match lateness.slots {
+        0 => String::new(),
+        slots => format!("; {} of {} overrun", lateness.slots_overrun, counted(slots, "slot")),
+    };
+    format!("{verdict}: wake-ups later than 1 ms: {}{slots}{others}\n", processes.join(", "))
 }
 
 fn counters(counters: &Counters) -> String {

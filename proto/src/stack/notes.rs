@@ -28,6 +28,7 @@ impl Scenario {
             .chain(self.shared_phases())
             .chain(self.vain_lengths())
             .chain(self.names_given_twice())
+            .chain(self.other_lengths())
             .collect()
     }
 
@@ -76,6 +77,26 @@ impl Scenario {
         late.map(|(index, fault)| {
             let (from_s, end_s) = (fault.from_s, self.duration_s);
             format!("fault[{index}]: it begins at {from_s} s, and the run ends at {end_s} s")
+        })
+    }
+
+    /// Links whose length is not how far apart their ends stand.
+    fn other_lengths(&self) -> impl Iterator<Item = String> {
+        let place = |node: &NodeConfig| Some((node.name.clone(), node.position_m?.0));
+        let places: BTreeMap<String, [f64; 3]> = self.node.iter().filter_map(place).collect();
+        let on_a_plane = !self.has_movers() && !self.area.as_ref().is_some_and(|area| area.wrap);
+        let links = self.link.iter().enumerate().filter(move |_| on_a_plane);
+        links.filter_map(move |(index, link)| {
+            let (given, [a, b]) = (link.distance_km?, &link.between);
+            let (a, b) = (places.get(a)?, places.get(b)?);
+            let squares: f64 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
+            let apart = squares.sqrt() / 1e3;
+            ((given - apart).abs() > 0.01 * given.max(apart)).then(|| {
+                format!(
+                    "link[{index}]: it counts as {given} km long, and its ends stand {apart:.3} \
+                     km apart"
+                )
+            })
         })
     }
 
@@ -442,6 +463,23 @@ mod tests {
         };
         assert_eq!(notes("wire", "wild"), ["wild: all links are wires, which have no slots"]);
         assert!(notes("802.11b", "wild").is_empty() && notes("wire", "plain").is_empty());
+    }
+
+    #[test]
+    fn a_link_that_is_longer_than_its_ends_are_apart_is_told() {
+        let notes = |x: &str, link: &str| {
+            let text = format!(
+                r#"{{ "name": "x",
+                     "node": [{{ "name": "a", "position_m": [0, 0] }},
+                              {{ "name": "b", "position_m": [{x}, 300] }}],
+                     "link": [{{ "between": ["a", "b"]{link} }}] }}"#
+            );
+            let scenario: Scenario = serde_json::from_str(&text).expect("a good scenario");
+            scenario.notes()
+        };
+        let told = "link[0]: it counts as 12 km long, and its ends stand 0.500 km apart";
+        assert_eq!(notes("400", ", \"distance_km\": 12"), [told]);
+        assert!(notes("400", ", \"distance_km\": 0.5").is_empty() && notes("400", "").is_empty());
     }
 
     #[test]

@@ -122,9 +122,15 @@ impl Found {
         if !range.contains(&value) {
             let (low, high) = (range.start(), range.end());
             let help = format!("a number from {low} to {high}");
-            self.add(path, format!("{value} is not {what}"), help);
+            self.add(path, format!("{} is not {what}", shown(value)), help);
         }
     }
+}
+
+/// A number for people, of which hundreds of digits say nothing.
+pub(super) fn shown(value: f64) -> String {
+    let is_plain = value == 0.0 || !value.is_finite() || (1e-9..1e18).contains(&value.abs());
+    if is_plain { value.to_string() } else { format!("{value:e}") }
 }
 
 impl Scenario {
@@ -519,6 +525,12 @@ mod tests {
             "flow[0].to",
         ];
         assert_eq!(paths(&scenario), expected);
+    }
+
+    #[test]
+    fn numbers_are_shown_in_few_digits() {
+        let all = [0.0, -80.0, 0.001, 1e300, -3e-300, f64::NAN];
+        assert_eq!(all.map(shown), ["0", "-80", "0.001", "1e300", "-3e-300", "NaN"]);
     }
 
     #[test]

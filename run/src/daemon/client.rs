@@ -169,15 +169,28 @@ pub(crate) fn is_listening(path: &Path) -> io::Result<()> {
 
 /// The daemons whose sockets are in `dir`, by name; empty if there is no such directory.
 pub fn list(dir: &Path) -> Vec<Running> {
+    sockets(dir, |path| is_listening(path).is_ok())
+}
+
+/// The control sockets in a directory of which something is so, by name.
+fn sockets(dir: &Path, is_so: impl Fn(&Path) -> bool) -> Vec<Running> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let running = |entry: fs::DirEntry| {
+    let socket = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().ok()?.strip_suffix(SUFFIX)?.to_owned();
         let path = entry.path();
-        is_listening(&path).is_ok().then_some(Running { name, path })
+        is_so(&path).then_some(Running { name, path })
     };
-    let mut found: Vec<_> = entries.filter_map(running).collect();
+    let mut found: Vec<_> = entries.filter_map(socket).collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
     found
+}
+
+/// The sockets that daemons left in `dir` that ended without a word, by name.
+pub fn left(dir: &Path) -> Vec<Running> {
+    let is_left = |path: &Path| {
+        is_listening(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    sockets(dir, is_left)
 }
 
 /// What in `dir` this user may not use: the sockets of others' daemons, or the folder itself.

@@ -43,7 +43,7 @@ mod upsets;
 pub use blocks::{BlockStatus, BlocksStatus, CacheStatus};
 pub(crate) use client::is_ours;
 pub use client::{
-    ControlError, Running, barred, list, query, runtime_dir, runtime_dirs, socket_path,
+    ControlError, Running, barred, left, list, query, runtime_dir, runtime_dirs, socket_path,
 };
 use control::{Control, Request};
 use driver::{Driver, DriverStats};

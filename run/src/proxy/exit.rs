@@ -1,16 +1,20 @@
 //! The far end: takes streams and connects to their targets.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use farhop_proto::base::{AddressPlan, NodeId, Subnet};
+use serde::Deserialize;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::MARK;
 use super::relay::{Places, Taken, beside, relay};
 use super::rules::Rules;
 use super::target::{Answer, Ask, Failed, SERVICE, Target, line, read_line};
+use crate::daemon::query;
 use crate::sockets::client::{Daemon, SocketError, StreamListener, StreamSocket};
 
 /// How long a target may take to answer.
@@ -22,8 +26,35 @@ const ASK_WAIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Exit {
     listener: StreamListener,
-    rules: Arc<Rules>,
+    reach: Arc<Reach>,
     places: Places,
+}
+
+/// Where an exit connects to.
+#[derive(Debug)]
+struct Reach {
+    rules: Rules,
+    /// The nodes of the network, which need no name service.
+    nodes: BTreeMap<String, Ipv4Addr>,
+}
+
+/// What the status of a daemon says of the network.
+#[derive(Deserialize)]
+struct Network {
+    /// Those of its node, of which the first has all but the number of any other.
+    addresses: Vec<IpAddr>,
+    names: BTreeMap<u16, String>,
+}
+
+impl Network {
+    fn nodes(&self) -> BTreeMap<String, Ipv4Addr> {
+        let Some(IpAddr::V4(ipv4)) = self.addresses.first().copied() else {
+            return BTreeMap::new();
+        };
+        let plan = AddressPlan(Subnet { ipv4, ..Subnet::default() });
+        let of = |(number, name): (&u16, &String)| (name.clone(), plan.ipv4(NodeId(*number)));
+        self.names.iter().map(of).collect()
+    }
 }
 
 impl Exit {
@@ -32,7 +63,11 @@ impl Exit {
     /// Fails if no daemon runs, or the node has an exit already.
     pub fn open(daemon: &Daemon, rules: Rules, limit: usize) -> Result<Self, SocketError> {
         let listener = StreamListener::bind(daemon, SERVICE)?;
-        Ok(Self { listener, rules: Arc::new(rules), places: Places::new(limit) })
+        // Without an answer names are looked up as those of other networks are.
+        let status = query(daemon.path()).ok();
+        let network: Option<Network> = status.and_then(|it| serde_json::from_value(it).ok());
+        let nodes = network.map(|network| network.nodes()).unwrap_or_default();
+        Ok(Self { listener, reach: Arc::new(Reach { rules, nodes }), places: Places::new(limit) })
     }
 
     /// Takes the next connection and serves it beside the rest.
@@ -53,8 +88,8 @@ impl Exit {
                 return Ok(());
             }
         };
-        let (from, rules) = (incoming.from().to_owned(), Arc::clone(&self.rules));
-        beside(move || serve(stream, &from, &rules, place)).map(drop).or_else(|error| {
+        let (from, reach) = (incoming.from().to_owned(), Arc::clone(&self.reach));
+        beside(move || serve(stream, &from, &reach, place)).map(drop).or_else(|error| {
             tracing::warn!("a connection is not served: {error}");
             Ok(())
         })
@@ -68,18 +103,18 @@ impl Exit {
     }
 }
 
-fn serve(stream: StreamSocket, from: &str, rules: &Rules, place: Taken) {
-    if let Err(error) = serve_one(stream, from, rules) {
+fn serve(stream: StreamSocket, from: &str, reach: &Reach, place: Taken) {
+    if let Err(error) = serve_one(stream, from, reach) {
         tracing::debug!(from, "a connection failed: {error}");
     }
     drop(place);
 }
 
-fn serve_one(mut stream: StreamSocket, from: &str, rules: &Rules) -> io::Result<()> {
+fn serve_one(mut stream: StreamSocket, from: &str, reach: &Reach) -> io::Result<()> {
     stream.set_read_timeout(Some(ASK_WAIT))?;
     let Ask { connect } = read_line(&mut stream)?;
     let target: Result<Target, _> = connect.parse();
-    let connected = target.map_err(|_| Failed::Other).and_then(|to| connect_to(&to, rules));
+    let connected = target.map_err(|_| Failed::Other).and_then(|to| connect_to(&to, reach));
     let answer = match &connected {
         Ok((_, address)) => Answer::Connected(*address),
         Err(failed) => Answer::Failed(*failed),
@@ -100,18 +135,21 @@ fn serve_one(mut stream: StreamSocket, from: &str, rules: &Rules) -> io::Result<
 }
 
 /// Connects to the first address of a target that answers.
-fn connect_to(target: &Target, rules: &Rules) -> Result<(TcpStream, SocketAddr), Failed> {
+fn connect_to(target: &Target, reach: &Reach) -> Result<(TcpStream, SocketAddr), Failed> {
     let addresses: Vec<SocketAddr> = match target {
         Target::Address(address) => vec![*address],
-        Target::Name(name, port) => {
-            let found = (name.as_str(), *port).to_socket_addrs();
-            found.map_err(|_| Failed::NoSuchName)?.collect()
-        }
+        Target::Name(name, port) => match reach.nodes.get(name) {
+            Some(node) => vec![SocketAddr::new((*node).into(), *port)],
+            None => {
+                let found = (name.as_str(), *port).to_socket_addrs();
+                found.map_err(|_| Failed::NoSuchName)?.collect()
+            }
+        },
     };
     let mut failed = Failed::NoSuchName;
     for address in addresses {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-        if !rules.allow(address.ip(), address.port()) {
+        if !reach.rules.allow(address.ip(), address.port()) {
             failed = Failed::NotAllowed;
             continue;
         }
@@ -133,4 +171,22 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let _ = socket.set_mark(MARK);
     socket.connect_timeout(&address.into(), PATIENCE)?;
     Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_known_by_what_the_status_of_one_says() {
+        let status = serde_json::json!({
+            "name": "hill", "addresses": ["10.99.0.2", "fd00::2"],
+            "names": { "1": "valley", "2": "hill", "300": "town" }
+        });
+        let network: Network = serde_json::from_value(status).expect("a status");
+        let nodes = network.nodes();
+        assert_eq!(nodes["valley"], Ipv4Addr::new(10, 99, 0, 1));
+        assert_eq!(nodes["town"], Ipv4Addr::new(10, 99, 1, 44));
+        assert_eq!(nodes.len(), 3);
+    }
 }
